@@ -1,23 +1,22 @@
-//! What commands must cause at the cache, by arithmetic alone (algorithms.md 7.4; thesis s5.2, s5.4).
+//! Formulas for the cache events that commands must cause (algorithms.md 7.4; thesis s5.2, s5.4).
 //!
-//! Knows counts; must not know how they are measured.
+//! Knows counts; must not know how events are measured.
 
 use crate::{Pattern, Toward};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of an NVMe submission entry, which the device fetches from memory.
 pub const COMMAND_BYTES: u64 = 64;
-/// Bytes of a completion entry, which it writes.
+/// Bytes of a completion entry, which the device writes.
 pub const COMPLETION_BYTES: u64 = 16;
-/// Bytes of a cache line.
 const LINE_BYTES: u64 = 64;
 
-/// What was sent.
+/// Work that was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Moved {
     /// Commands.
     pub commands: u64,
-    /// Blocks that were really moved.
+    /// Blocks that were actually transferred.
     pub blocks: u64,
 }
 
@@ -26,20 +25,20 @@ pub struct Moved {
 pub struct Events {
     /// Lines that the device read (PCIeRdCur): data and commands.
     pub pcie_rdcur: u64,
-    /// Whole lines that it wrote (ItoM): data.
+    /// Whole lines that the device wrote (ItoM): data.
     pub itom: u64,
-    /// Parts of lines that it wrote (RFO): completions.
+    /// Parts of lines that the device wrote (RFO): completions.
     pub rfo: u64,
 }
 
-/// The thesis's bandwidth (s5.2), bytes per second: data, and the entries of both queues. 0 for no time.
+/// The thesis's bandwidth (s5.2), bytes per second: data and the entries of both queues. 0 if `seconds` is 0.
 pub fn bandwidth(moved: Moved, block_bytes: u64, seconds: f64) -> f64 {
     let bytes = moved.blocks as f64 * block_bytes as f64
         + moved.commands as f64 * (COMMAND_BYTES + COMPLETION_BYTES) as f64;
     if seconds > 0.0 { bytes / seconds } else { 0.0 }
 }
 
-/// What `moved` must have caused. The buffer begins on a line.
+/// Events that `moved` must have caused. The buffer is aligned to a cache line.
 pub fn expected(pattern: Pattern, toward: Toward, moved: Moved, block_bytes: u64) -> Events {
     let data = if pattern.moves() { moved.blocks * block_bytes / LINE_BYTES } else { 0 };
     let (read, written) = match toward {
@@ -53,7 +52,7 @@ pub fn expected(pattern: Pattern, toward: Toward, moved: Moved, block_bytes: u64
     }
 }
 
-/// The same of commands that went both ways: of the blocks that were moved the device read `outward` from memory.
+/// The same for commands in both directions: the device read `outward` of the moved blocks from memory.
 pub fn expected_both_ways(pattern: Pattern, moved: Moved, outward: u64, block_bytes: u64) -> Events {
     let inward = Moved { commands: 0, blocks: moved.blocks.saturating_sub(outward) };
     let out = expected(pattern, Toward::Read, Moved { blocks: outward, ..moved }, block_bytes);
@@ -78,7 +77,7 @@ mod tests {
 
     #[test]
     fn both_ways_are_each_their_own_and_the_commands_of_both() {
-        // Of 10 commands of a block of 4096 B three were read from memory: 3 x 64 + 10, 7 x 64, 10.
+        // 10 commands of one 4096 B block each, 3 of them read from memory: 3 x 64 + 10, 7 x 64, 10.
         let moved = Moved { commands: 10, blocks: 10 };
         let of = |outward| expected_both_ways(Pattern::Single, moved, outward, 4096);
         assert_eq!(of(3), Events { pcie_rdcur: 202, itom: 448, rfo: 10 });

@@ -1,8 +1,8 @@
-//! What DMA load is: which command comes next, when it may go, what it must cause, what a run came to, and job files that
-//! describe it.
+//! DMA load as pure rules: which command comes next, when it may be sent, which cache events it must cause, the summary
+//! of a run, and fio job files.
 //!
-//! The load generator on real devices and the virtual server's programs speak by these same rules, so neither drifts from
-//! the other. Pure: no I/O, no clock, no random numbers of its own. Must not know devices, nor how anything is counted.
+//! `memload` on real devices and the virtual server's programs share this code, so both follow the same rules. No I/O,
+//! no clock, no random numbers of its own. Must not know devices, nor how events are counted.
 
 mod bounds;
 mod formula;

@@ -1,40 +1,40 @@
-//! How much load may go: budgets of blocks and commands, dealt out slot by slot (algorithms.md 7.3).
+//! Rate limits: budgets of blocks and commands, refilled once per slot (algorithms.md 7.3).
 //!
-//! Knows time and counts, not what is counted, nor whose clock it is.
+//! Knows time and counts; must not know what is counted, nor the source of the clock.
 
-/// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
 
-/// A limit above this is this one. No device comes near, and 64 bits hold the sum over almost three years, beyond which
-/// all slots would have nothing.
+/// Higher limits are clamped to this value. No device comes near it, and an i64 holds the sum over almost three years;
+/// beyond that every slot would get a budget of 0.
 const MOST: f64 = 1e11;
 
 /// How a slot's budget follows from the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Rule {
-    /// Over any whole number of slots exactly what the limit says: a command that overshoots a budget of blocks is paid
-    /// for by later slots, and what does not divide is dealt out in turn.
+    /// Over any whole number of slots exactly the limit. A command that exceeds a budget of blocks is charged to later
+    /// slots, and a remainder of the division is spread over the slots.
     #[default]
     Exact,
-    /// As `Exact`, but what slots did not use may still go in later ones, at most a second's worth of it: fio's `rate`. Who
-    /// comes late, because the machine has other things to do, loses nothing. Over any time never more than what the slots
-    /// in it have and a second's worth, and from the start on never more than what the slots until then have.
+    /// As `Exact`, but later slots may use what earlier slots left, up to one second's worth: fio's `rate`. A sender
+    /// that is late, because the machine is busy, loses nothing. In any period at most the budgets of its slots and one
+    /// second's worth are sent, and since the start never more than the budgets of all slots so far.
     CatchUp,
-    /// As nvme-memload does it: the first slot has the whole limit, each later one its part in whole numbers, **set** and
-    /// not added to, and a command goes while the budget is not negative: one more than the limit in every slot.
+    /// As in nvme-memload: the first slot has the whole limit; each later slot **sets** the budget to its part, in
+    /// whole numbers, instead of adding to it. A command is admitted while the budget is not negative, so each slot
+    /// admits one command too many.
     Thesis,
 }
 
-/// Limits; `None` is none.
+/// Limits; `None` is unlimited.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
     /// Blocks per second.
     pub blocks: Option<f64>,
     /// Commands per second.
     pub commands: Option<f64>,
-    /// Slots per second: what the limits allow in a slot may go at once.
+    /// Slots per second; within a slot its whole budget may be sent at once.
     pub slots: u32,
-    /// How slots are filled.
+    /// How budgets are refilled.
     pub rule: Rule,
 }
 
@@ -43,7 +43,7 @@ impl Limits {
     pub const NONE: Limits = Limits { blocks: None, commands: None, slots: 1, rule: Rule::Exact };
 }
 
-/// The budgets. All workers draw on them.
+/// The budgets that all workers share.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     limits: Limits,
@@ -54,7 +54,7 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// Slots are counted from `start_ns`.
+    /// Limiter whose first slot begins at `start_ns`.
     pub fn new(limits: Limits, start_ns: f64) -> Limiter {
         let least = |limit: Option<f64>| limit.map(|limit| limit.min(MOST));
         let (blocks, commands) = (least(limits.blocks), least(limits.commands));
@@ -68,7 +68,7 @@ impl Limiter {
         Limiter { limits, start_ns, slot: 0, blocks, commands }
     }
 
-    /// Whether a command may go now; else when the next slot begins, ns.
+    /// Admits a command now, or returns the time when the next slot begins, ns.
     pub fn admit(&mut self, now_ns: f64) -> Result<(), f64> {
         if self.limits.blocks.is_none() && self.limits.commands.is_none() {
             return Ok(());
@@ -78,16 +78,16 @@ impl Limiter {
         if slot > self.slot {
             self.enter(slot);
         }
-        // The published program lets a command go at a budget of 0.
+        // nvme-memload admits a command at a budget of 0.
         let least = if self.limits.rule == Rule::Thesis { 0 } else { 1 };
         if self.blocks >= least && self.commands >= least {
             return Ok(());
         }
-        // A nanosecond on at least, whatever rounding makes of the boundary.
+        // At least 1 ns later, so that rounding at the slot boundary cannot make the caller loop.
         Err((self.start_ns + (self.slot + 1) as f64 * slot_ns).max(now_ns + 1.0))
     }
 
-    /// When the latest slot began that anybody came into, ns: what goes now goes in none before.
+    /// Start of the latest slot that `admit` has entered, ns. No further command belongs to an earlier slot.
     pub fn entered_ns(&self) -> f64 {
         self.start_ns + self.slot as f64 * self.slot_ns()
     }
@@ -96,7 +96,7 @@ impl Limiter {
         SECOND_NS / f64::from(self.limits.slots)
     }
 
-    /// A command of so many blocks goes.
+    /// Charges the budgets for one command of `blocks` blocks.
     pub fn charge(&mut self, blocks: u32) {
         if self.limits.blocks.is_some() {
             self.blocks -= i64::from(blocks);
@@ -116,10 +116,10 @@ impl Limiter {
             (Some(limit), Rule::Exact | Rule::CatchUp) => {
                 let between: i64 = match slot - from {
                     1 => 0,
-                    // Slots that went by without a command pay debts too.
+                    // The budgets of skipped slots reduce the debt.
                     _ => sum(limit, slots, slot) - sum(limit, slots, from + 1),
                 };
-                // What a slot overdrew is owed by those that follow.
+                // Later slots pay for what a slot overdrew.
                 let kept = match rule {
                     Rule::CatchUp => (budget + between).min(limit.ceil() as i64),
                     _ => (budget.min(0) + between).min(0),
@@ -132,12 +132,12 @@ impl Limiter {
     }
 }
 
-/// What the slots before this one have in all.
+/// Total budget of the slots before `slot`.
 fn sum(limit: f64, slots: u32, slot: u64) -> i64 {
     (limit * slot as f64 / f64::from(slots)).floor() as i64
 }
 
-/// What slot number `slot` has.
+/// Budget of slot number `slot`.
 fn part(limit: f64, slots: u32, slot: u64) -> i64 {
     sum(limit, slots, slot + 1) - sum(limit, slots, slot)
 }
@@ -164,20 +164,20 @@ mod tests {
 
     #[test]
     fn a_slot_of_the_published_program_takes_its_part_and_one_command_more() {
-        // 1000 commands in 10 slots of 100 ms: the first slot has all 1000, the others 100, and each one more.
+        // 1000 commands in 10 slots of 100 ms: 1000 in the first slot, 100 in each other slot, plus one each.
         let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, Rule::Thesis), 5e6);
         assert_eq!(admitted(&mut limiter, 5e6, 1), (1001, 105e6));
         assert_eq!(admitted(&mut limiter, 105e6, 1), (101, 205e6));
-        // What a slot did not use is gone.
+        // A slot's unused budget expires.
         assert_eq!(admitted(&mut limiter, 905e6, 1).0, 101);
     }
 
     #[test]
     fn one_command_of_the_published_program_may_overshoot_the_blocks() {
-        // 100 blocks a slot: after 3 x 31 = 93 there are 7 left, the fourth goes and owes 24.
+        // 100 blocks a slot: after 3 x 31 = 93 there are 7 left; the fourth command is admitted and overdraws by 24.
         let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::Thesis), 0.0);
         assert_eq!(admitted(&mut limiter, 0.0, 31), (4, 1e9));
-        // A limit below the slots' number leaves 0: one command a slot.
+        // A limit below the number of slots gives a budget of 0: one command a slot.
         let mut limiter = Limiter::new(limits(None, Some(3.0), 10, Rule::Thesis), 0.0);
         assert_eq!(admitted(&mut limiter, 100e6, 1).0, 1);
     }
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(admitted(&mut limiter, 5e6, 1), (100, 105e6));
         assert_eq!(admitted(&mut limiter, 105e6, 1), (100, 205e6));
         assert_eq!(admitted(&mut limiter, 905e6, 1).0, 100, "what a slot did not use is gone");
-        // 3 a second in 10 slots: 0.3 each, so one in the slots where 0.3 n passes a whole number (4th, 7th, 10th).
+        // 3 a second in 10 slots: 0.3 each, so one command where 0.3 n passes a whole number (4th, 7th, 10th slot).
         let mut limiter = Limiter::new(limits(None, Some(3.0), 10, Rule::Exact), 0.0);
         let each: Vec<u32> =
             (0..10).map(|slot| admitted(&mut limiter, f64::from(slot) * 1e8 + 1.0, 1).0).collect();
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn who_catches_up_loses_no_slot_and_sends_no_more_than_a_second_at_once() {
-        // 1000 commands in 10 slots. Slot 1 is missed, so slot 2 has its 100 as well; of slot 3 only 30 go, so slot 4
+        // 1000 commands in 10 slots. Slot 1 is missed, so slot 2 has its 100 as well; slot 3 sends only 30, so slot 4
         // has 170.
         let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, Rule::CatchUp), 5e6);
         assert_eq!(admitted(&mut limiter, 5e6, 1), (100, 105e6));
@@ -207,14 +207,14 @@ mod tests {
             limiter.charge(1);
         }
         assert_eq!(admitted(&mut limiter, 405e6, 1), (170, 505e6));
-        // Six seconds without a look: a second's worth, and the slot's own.
+        // Six seconds without a call: one second's worth, and the slot's own budget.
         assert_eq!(admitted(&mut limiter, 6505e6, 1), (1100, 6605e6));
-        // What is owed is paid first: 1000 blocks of 100 a second by ten slots, whoever looks.
+        // Debts are paid first: ten slots pay for 1000 blocks at 100 a second.
         let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::CatchUp), 0.0);
         assert_eq!(admitted(&mut limiter, 0.0, 1000).0, 1);
         assert_eq!(admitted(&mut limiter, 9e9, 1000).0, 0);
         assert_eq!(admitted(&mut limiter, 10e9, 1000).0, 1);
-        // One in three seconds: however many were missed, one goes beside the slot's own.
+        // One in three seconds: missed slots together admit one, besides the slot's own.
         let mut limiter = Limiter::new(limits(None, Some(1.0 / 3.0), 1, Rule::CatchUp), 0.0);
         let each: Vec<u32> = [4.1, 5.1, 17.1].iter().map(|s| admitted(&mut limiter, s * 1e9, 1).0).collect();
         assert_eq!(each, [1, 1, 2]);
@@ -226,7 +226,7 @@ mod tests {
         let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::Exact), 0.0);
         let each: Vec<u32> = (0..5).map(|slot| admitted(&mut limiter, f64::from(slot) * 1e9, 31).0).collect();
         assert_eq!(each, [4, 3, 3, 3, 4]);
-        // A command of 1000 blocks is paid for by ten slots, also if nobody asks in between.
+        // Ten slots pay for 1000 blocks, also without calls in between.
         let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::Exact), 0.0);
         assert_eq!(admitted(&mut limiter, 0.0, 1000).0, 1);
         assert_eq!(admitted(&mut limiter, 9e9, 1000).0, 0);
@@ -245,21 +245,21 @@ mod tests {
     }
 
     proptest! {
-        /// Over whole seconds of an eager sender, exactly the limit goes.
+        /// A sender that uses each budget fully sends exactly the limit in whole seconds.
         #[test]
         fn whole_seconds_hold_the_limit(limit in 1u32..200_000, slots in 1u32..3000, seconds in 1u32..4) {
             let mut limiter = Limiter::new(limits(None, Some(f64::from(limit)), slots, Rule::Exact), 0.0);
             let mut count = 0u64;
             for slot in 0..slots * seconds {
-                // The middle of the slot, so that no rounding decides.
+                // The middle of the slot, so that rounding cannot change the slot.
                 let now = (f64::from(slot) + 0.5) * 1e9 / f64::from(slots);
                 count += u64::from(admitted(&mut limiter, now, 1).0);
             }
             prop_assert_eq!(count, u64::from(limit) * u64::from(seconds));
         }
 
-        /// Whoever comes when it likes, if it comes once a second at least: no command is lost when it catches up, and none
-        /// goes before its time.
+        /// A sender that comes at random times, but at least once a second, catches up: no command is lost, and none is
+        /// sent too early.
         #[test]
         fn who_comes_late_catches_up(
             limit in 1u32..3000, slots in 1u32..3000, naps_ns in proptest::collection::vec(1u32..990_000_000, 1..10),

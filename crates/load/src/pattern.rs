@@ -1,33 +1,34 @@
-//! Which blocks of the buffer the next command moves (algorithms.md 7.2; thesis s3.1.1; `packets` is ours).
+//! Access patterns: which blocks of the buffer the next command moves (algorithms.md 7.2; thesis s3.1.1; `packets` is
+//! ours).
 //!
-//! Knows positions in a buffer; must not know what a block is made of, nor where the other end of the transfer lies.
+//! Knows positions in a buffer; must not know the content of a block, nor the address on the device.
 
 use serde::{Deserialize, Serialize};
 
-/// How commands go over the buffer.
+/// Order in which commands access the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
-    /// One block after the other.
+    /// One block per command, in order.
     Single,
-    /// The most blocks but one, anywhere.
+    /// `max - 1` blocks (`max`: the device's limit) at a random position.
     Random,
-    /// The whole buffer in order, in pieces of the most blocks but one.
+    /// The whole buffer in order, `max - 1` blocks per command.
     Full,
     /// Commands without data.
     Flush,
-    /// Nothing: the base load of the counters.
+    /// No commands: measures the background level of the counters.
     Noop,
-    /// As a NIC fills its ring: one block into the next slot of `stride` blocks, round and round.
+    /// As a NIC fills its ring: one block into each slot of `stride` blocks in turn.
     Packets,
 }
 
 impl Pattern {
-    /// All, in the order in which they are shown.
+    /// All patterns, in the order in which they are shown.
     pub const ALL: [Pattern; 6] =
         [Pattern::Random, Pattern::Single, Pattern::Full, Pattern::Packets, Pattern::Flush, Pattern::Noop];
 
-    /// The name people select it by.
+    /// Name in options and scenarios.
     pub const fn name(self) -> &'static str {
         match self {
             Pattern::Single => "single",
@@ -45,7 +46,7 @@ impl Pattern {
     }
 }
 
-/// Which way data goes, as main memory sees it.
+/// Direction of the data, from the view of main memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Toward {
@@ -55,63 +56,63 @@ pub enum Toward {
     Write,
 }
 
-/// One command: blocks as the program counts them, and as the device moves them.
+/// One command: blocks as the program counts them and as the device transfers them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Command {
     /// First block, from the start of the buffer.
     pub target: u32,
     /// Blocks counted.
     pub counted: u32,
-    /// Blocks moved.
+    /// Blocks transferred.
     pub moved: u32,
 }
 
-/// A pattern on a buffer.
+/// A pattern with the sizes of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
     pattern: Pattern,
     blocks: u32,
     max: u32,
     stride: u32,
-    /// One more block is moved than is counted (algorithms.md 7.6).
+    /// Blocks moved but not counted: 1 in the profile `thesis` (algorithms.md 7.6).
     over: u32,
 }
 
-/// A buffer that a pattern cannot go over.
+/// A buffer or device that a pattern cannot use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ShapeError {
-    /// Too few blocks.
+    /// The buffer has too few blocks.
     #[error("`{}` needs a buffer of at least {least} blocks, this one has {blocks}", .pattern.name())]
     Small {
         /// The pattern.
         pattern: Pattern,
-        /// What it needs.
+        /// Required blocks.
         least: u32,
-        /// What there is.
+        /// Blocks of the buffer.
         blocks: u32,
     },
-    /// A device that moves a single block at once has no "most but one".
+    /// The device's limit is too small for `max - 1` blocks.
     #[error("`{}` needs a device that moves at least {least} blocks per command, this one moves {max}", .pattern.name())]
     Max {
         /// The pattern.
         pattern: Pattern,
-        /// What it needs.
+        /// Required limit.
         least: u32,
-        /// What the device does.
+        /// The device's limit, blocks per command.
         max: u32,
     },
-    /// No room for a packet in a slot.
+    /// A slot of length 0.
     #[error("a slot of 0 blocks has no room for a packet; write at least 1")]
     Stride,
 }
 
 impl Shape {
-    /// A pattern on a buffer of `blocks`, with a device that moves at most `max` of them with a command; `stride` is the
-    /// length of a slot of `packets`. With `thesis` it is the program as published, which passes the count in a field that
-    /// counts from zero.
+    /// A pattern on a buffer of `blocks` blocks, with a device that moves at most `max` of them per command. `stride`
+    /// is the slot length of `packets`. `thesis` reproduces nvme-memload, which writes the block count into a
+    /// zero-based field.
     ///
     /// # Errors
-    /// A buffer or a device that the pattern cannot do with.
+    /// If the pattern cannot use this buffer or device.
     pub fn new(
         pattern: Pattern,
         blocks: u32,
@@ -154,7 +155,8 @@ impl Shape {
         self.blocks
     }
 
-    /// The next command. `position` is that of all workers together, from 0; `below` draws a number below another.
+    /// The next command. All workers share `position`, which begins at 0; `below(n)` returns a random number less than
+    /// `n`.
     pub fn next(&self, position: &mut u32, below: impl FnOnce(u32) -> u32) -> Command {
         let (target, counted) = match self.pattern {
             Pattern::Single => {
@@ -201,7 +203,7 @@ mod tests {
     fn single_goes_on_by_one_block_and_the_published_program_moves_two() {
         let (single, all) = (Pattern::Single, [(0, 1, 1), (1, 1, 1), (2, 1, 1), (0, 1, 1)]);
         assert_eq!(commands(single, 3, false, 4), all);
-        // Its position wraps at blocks - 1, so that the second block is inside.
+        // The position wraps at `blocks - 1`, so that the second block is inside.
         assert_eq!(commands(single, 3, true, 3), [(0, 1, 2), (1, 1, 2), (0, 1, 2)]);
     }
 
@@ -209,7 +211,7 @@ mod tests {
     fn random_counts_one_less_than_the_most_and_stays_inside() {
         for (thesis, moved) in [(false, 31), (true, 32)] {
             let all = commands(Pattern::Random, 40, thesis, 500);
-            // 40 - 31 = 9 targets, 0 to 8; the published program's last command ends at 8 + 32 = 40.
+            // 40 - 31 = 9 targets, 0 to 8; the last command of nvme-memload ends at 8 + 32 = 40.
             assert!(all.iter().all(|c| c.0 < 9 && (c.1, c.2) == (31, moved)));
             assert!((0..9).all(|target| all.iter().any(|c| c.0 == target)));
         }
@@ -248,7 +250,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the shape: no command leaves the buffer, moves nothing, or more than the device takes.
+        /// Whatever the sizes: no command leaves the buffer, is empty, or exceeds the device's limit.
         #[test]
         fn commands_stay_inside(
             which in 0usize..4, blocks in 1u32..200, max in 1u32..64, stride in 1u32..20, thesis: bool, seed: u32,

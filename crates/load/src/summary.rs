@@ -1,6 +1,6 @@
-//! What a run of load came to, in the words that a device, a file and the virtual server share.
+//! Summary of a load run, in the same form for devices, files and the virtual server.
 //!
-//! Knows counts and seconds; must not know how they were taken, nor how they are shown.
+//! Knows counts and seconds; must not know how they were measured, nor how they are presented.
 
 use crate::formula::{Events, Moved, bandwidth, expected, expected_both_ways};
 use crate::{Pattern, Toward};
@@ -8,33 +8,33 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
 
-/// What was done until the run ended, however it ended.
+/// Counts of a run until it ended, for whatever reason.
 #[derive(Clone, Debug)]
 pub struct Totals {
-    /// Commands that came back well.
+    /// Commands that completed without an error.
     pub commands: u64,
     /// Blocks as the program counts them (the profile `thesis` counts one less per command than it moves).
     pub blocks: u64,
-    /// Blocks that were moved.
+    /// Blocks that were transferred.
     pub moved: u64,
-    /// Of these, those that the device read from memory; counted where a run may go both ways.
+    /// Of `moved`, blocks that the device read from memory; only in runs with both directions.
     pub outward: u64,
-    /// Commands that came back with an error.
+    /// Commands that completed with an error.
     pub errors: u64,
-    /// From the start to the last completion, or to the end of its time if that is later.
+    /// From the start to the last completion, or to the time limit if that is later.
     pub runtime: Duration,
-    /// Processor time of the workers, user and system; `None` where nobody counts it.
+    /// CPU time of the workers, user and system; `None` if it is not measured.
     pub cpu: Option<Duration>,
-    /// How long each command took, ns. Empty where none was taken.
+    /// Latency of each command, ns. Empty if latencies are not measured.
     pub latency_ns: Histogram<u64>,
 }
 
-/// Digits of a latency that are kept: 0.1 %, as much as two runs ever agree.
+/// Significant digits of a latency: 0.1 %. Two runs never agree more closely.
 const DIGITS: u8 = 3;
 
 impl Default for Totals {
     fn default() -> Totals {
-        // It grows with the longest latency.
+        // A histogram without upper bound: it grows with the longest latency.
         let latency_ns =
             Histogram::new(DIGITS).expect("3 digits are within what the library allows (0 to 5)");
         let runtime = Duration::ZERO;
@@ -43,7 +43,8 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Takes in what another worker did at the same time: counts and processor time add up, the runtime is the longer.
+    /// Adds the totals of a worker that ran at the same time: counts and CPU time add up, the runtime is the longer
+    /// one.
     pub fn add(&mut self, other: &Totals) {
         self.commands += other.commands;
         self.blocks += other.blocks;
@@ -55,11 +56,11 @@ impl Totals {
             (Some(one), Some(two)) => Some(one + two),
             (one, two) => one.or(two),
         };
-        // Only a histogram of fixed length refuses; these grow.
+        // Only histograms of fixed length can fail here; these grow.
         let _ = self.latency_ns.add(&other.latency_ns);
     }
 
-    /// As the formulas want it: what was really moved.
+    /// Commands and transferred blocks, as the formulas need them.
     pub const fn moved(&self) -> Moved {
         Moved { commands: self.commands, blocks: self.moved }
     }
@@ -68,25 +69,25 @@ impl Totals {
 /// Latencies, µs.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Latency {
-    /// The shortest.
+    /// Minimum.
     pub min: f64,
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// Half of all took no longer.
+    /// Median.
     pub p50: f64,
-    /// Nine of ten.
+    /// 90th percentile.
     pub p90: f64,
-    /// All but one of a hundred.
+    /// 99th percentile.
     pub p99: f64,
-    /// All but one of a thousand.
+    /// 99.9th percentile.
     #[serde(rename = "p99.9")]
     pub p99_9: f64,
-    /// The longest.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Latency {
-    /// Of a histogram in ns; `None` if it is empty.
+    /// From a histogram in ns; `None` if it is empty.
     pub fn of(histogram_ns: &Histogram<u64>) -> Option<Latency> {
         if histogram_ns.is_empty() {
             return None;
@@ -105,39 +106,39 @@ impl Latency {
     }
 }
 
-/// One kind of event over the run.
+/// One kind of event, over the run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Counter {
-    /// What the formulas say, hits and misses together.
+    /// Expected by the formulas, hits and misses together.
     pub expected: u64,
-    /// What was counted, hits and misses together; absent where nobody counts.
+    /// Counted, hits and misses together; absent if there is no counter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<u64>,
-    /// Measured over expected; absent where one is, or nothing is expected.
+    /// Measured over expected; absent if there is no counter or nothing is expected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// Counted hits; absent where nobody counts.
+    /// Counted hits; absent if there is no counter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hits: Option<u64>,
-    /// Counted misses; absent where nobody counts.
+    /// Counted misses; absent if there is no counter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub misses: Option<u64>,
-    /// Of those measured, lines that hold lists of pages, which no formula has; absent where nobody knows.
+    /// Measured lines of PRP lists, which the formulas leave out; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub page_lists: Option<u64>,
-    /// Why nobody counts.
+    /// Why there is no counter.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
 }
 
 impl Counter {
-    /// Expected, and nobody counts.
+    /// Expected events without a measurement.
     const fn expected(expected: u64) -> Counter {
         let (hits, misses, page_lists) = (None, None, None);
         Counter { expected, measured: None, ratio: None, hits, misses, page_lists, unavailable: None }
     }
 
-    /// The same, counted.
+    /// Adds a measurement.
     pub fn counted(self, hits: u64, misses: u64) -> Counter {
         let measured = hits.saturating_add(misses);
         let ratio = (self.expected > 0).then(|| measured as f64 / self.expected as f64);
@@ -145,40 +146,40 @@ impl Counter {
         Counter { measured: Some(measured), ratio, hits, misses, unavailable: None, ..self }
     }
 
-    /// The same, with the reason why nobody counts.
+    /// Adds the reason why there is no measurement.
     pub fn uncounted(self, why: &str) -> Counter {
         Counter { unavailable: Some(why.to_owned()), ..self }
     }
 }
 
-/// Whose LLC was counted.
+/// The package whose LLC was counted.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Package {
     /// Its number.
     pub number: u16,
-    /// Why this one: what lies there.
+    /// Why this package: which part of the run is attached to it.
     pub because: String,
 }
 
 /// The events that DMA causes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Counters {
-    /// Where they were counted; absent where nobody counts, and in simulated time.
+    /// Where events were counted; absent without counters and in simulated time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub package: Option<Package>,
     /// Lines that the device read.
     #[serde(rename = "PCIeRdCur")]
     pub pcie_rdcur: Counter,
-    /// Whole lines that it wrote.
+    /// Whole lines that the device wrote.
     #[serde(rename = "ItoM")]
     pub itom: Counter,
-    /// Parts of lines that it wrote.
+    /// Parts of lines that the device wrote.
     #[serde(rename = "RFO")]
     pub rfo: Counter,
 }
 
 impl Counters {
-    /// Expected, and nobody counts.
+    /// Expected events without a measurement.
     pub fn expected(events: Events) -> Counters {
         Counters {
             package: None,
@@ -189,7 +190,7 @@ impl Counters {
     }
 }
 
-/// Which way the data of a run went, as memory sees it.
+/// Direction of a run's data, as memory sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Op {
@@ -202,7 +203,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// The name people know it by.
+    /// Name in output.
     pub const fn name(self) -> &'static str {
         match self {
             Op::Read => "read",
@@ -221,35 +222,35 @@ impl From<Toward> for Op {
     }
 }
 
-/// A run as programs read it.
+/// Summary of a run, as serialised to JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// What carried the commands: `nvme-uring`, `nvme-ioctl`, `uring`, `virtual`.
+    /// Engine that sent the commands: `nvme-uring`, `nvme-ioctl`, `uring`, `virtual`.
     pub engine: String,
     /// The pattern.
     pub pattern: Pattern,
-    /// Which way data went, as memory sees it.
+    /// Direction of the data, as memory sees it.
     pub op: Op,
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// Commands that came back well.
+    /// Commands that completed without an error.
     pub commands: u64,
-    /// Blocks as counted.
+    /// Blocks as the program counts them.
     pub blocks: u64,
-    /// Blocks that were moved.
+    /// Blocks that were transferred.
     pub blocks_moved: u64,
-    /// Commands that came back with an error.
+    /// Commands that completed with an error.
     pub errors: u64,
-    /// Seconds from the start to the last completion, or to the end of its time if that is later.
+    /// Seconds from the start to the last completion, or to the time limit if that is later.
     pub runtime_s: f64,
-    /// By the thesis's formula (s5.2): counted blocks, and 80 bytes of queue entries per command.
+    /// By the thesis's formula (s5.2): counted blocks and 80 bytes of queue entries per command.
     pub bandwidth_bytes_per_s: f64,
     /// Commands per second.
     pub iops: f64,
-    /// Latencies; absent if no command came back.
+    /// Latencies; absent if no command completed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_us: Option<Latency>,
-    /// Processor time of the workers per command; absent where nobody counts it, or nothing came back.
+    /// CPU time of the workers per command; absent if not measured or without commands.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_us_per_io: Option<f64>,
     /// Events at the cache.
@@ -257,7 +258,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of a run by `engine`; counters are as expected, and uncounted.
+    /// Summary of a run by `engine`; counters are expected only.
     pub fn new(engine: &str, pattern: Pattern, op: Toward, block_bytes: u64, totals: &Totals) -> Summary {
         let runtime_s = totals.runtime.as_secs_f64();
         let counted = Moved { commands: totals.commands, blocks: totals.blocks };
@@ -280,7 +281,7 @@ impl Summary {
         }
     }
 
-    /// The same of a run that went both ways.
+    /// The same run with commands in both directions.
     pub fn both_ways(self, totals: &Totals) -> Summary {
         let events = expected_both_ways(self.pattern, totals.moved(), totals.outward, self.block_bytes);
         Summary { op: Op::Mixed, counters: Counters::expected(events), ..self }
@@ -305,13 +306,13 @@ mod tests {
 
     #[test]
     fn workers_add_up_and_the_longest_time_counts() {
-        // 500 + 500 commands over 2 s: 500 a second; 2 ms of processor for 1000 commands: 2 us each.
+        // 500 + 500 commands over 2 s: 500 a second; 2 ms of CPU time for 1000 commands: 2 us each.
         let mut totals = worker(1..=500, 1);
         totals.add(&worker(501..=1000, 2));
         let summary = Summary::new("uring", Pattern::Single, Toward::Write, 4096, &totals);
         assert_eq!((summary.commands, summary.blocks, summary.blocks_moved), (1000, 1000, 2000));
         assert_eq!((summary.iops, summary.cpu_us_per_io), (500.0, Some(2.0)));
-        // (1000 x 4096 + 1000 x 80) / 2: of counted blocks; of moved ones 2000 x 64 lines.
+        // (1000 x 4096 + 1000 x 80) / 2 for counted blocks; 2000 x 64 lines for moved blocks.
         assert_eq!(summary.bandwidth_bytes_per_s, 2_088_000.0);
         assert_eq!(summary.counters.itom, Counter::expected(128_000));
         let latency = summary.latency_us.unwrap();

@@ -1,9 +1,9 @@
-//! The virtual server as bare hardware: counters per core, device and port, and registers to turn.
+//! The virtual server as bare hardware: counters per core, device and port, and writable registers.
 //!
-//! Beneath the seam of `host.rs`, which shows the same machine to a policy: what a kernel's drivers would meet. Its
-//! clock is the server's: one second of it is `1 / time_factor` seconds of simulated traffic, and counts are scaled so
-//! that rates per second of the clock are those of the traffic. It knows registers and classes of service; it must not
-//! know groups of workloads, nor files. Marks: docs/reference/README.md#marks.
+//! It is the layer below `host.rs`: what a kernel's drivers see. Its clock is the server's clock: one second of it is
+//! `1 / time_factor` seconds of simulated traffic, and counts are scaled so that rates per second of the clock are
+//! those of the traffic. It knows registers and classes of service; it must not know groups of workloads, nor files.
+//! Marks: docs/reference/README.md#marks.
 
 use crate::launch::Process;
 use crate::measured::{Mark, Measured};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use waykeeper_silicon::{ChipSpec, DcaMode, DeviceCounters, RegisterError};
 use waykeeper_units::{LINE_BYTES, MaskError, WayMask};
 
-/// Counts of a core in [`BareMachine::counts`], and the places of some of them.
+/// Counts per core in [`BareMachine::counts`], and the offsets of some of them.
 pub(crate) const CORE_COUNTS: usize = 6;
 pub(crate) const INSTRUCTIONS: usize = 0;
 pub(crate) const BUSY_NS: usize = 1;
@@ -22,26 +22,26 @@ const MLC_HITS: usize = 2;
 const MLC_MISSES: usize = 3;
 pub(crate) const LLC_HITS: usize = 4;
 pub(crate) const LLC_MISSES: usize = 5;
-/// Counts of all devices' lines together.
+/// Number of counts of all devices' lines together.
 const DCA_COUNTS: usize = 6;
 
-/// RMIDs that occupancy is kept for: a line's owner is a byte, and its upper half stands for devices.
+/// RMIDs with an occupancy count: a line's owner is one byte; values from 128 on are devices.
 pub const MAX_RMIDS: u32 = 128;
 
-/// What cores count, since the start.
+/// Counts of cores since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CoreCounts {
     /// Instructions retired.
     pub instructions: u64,
     /// Unhalted cycles; turbo is off, so reference cycles are the same.
     pub cycles: u64,
-    /// Demand accesses served by the own MLC.
+    /// Demand accesses that the core's own MLC served.
     pub mlc_hits: u64,
-    /// ... not served by it,
+    /// Demand accesses that missed it,
     pub mlc_misses: u64,
-    /// ... of these, by the LLC or another core's MLC,
+    /// ... of these, served by the LLC or another core's MLC,
     pub llc_hits: u64,
-    /// ... and by memory.
+    /// ... and served by memory.
     pub llc_misses: u64,
 }
 
@@ -50,19 +50,19 @@ pub struct CoreCounts {
 pub struct DcaCounts {
     /// Full-line writes that found their line cached (ItoM hit).
     pub write_hits: u64,
-    /// ... that did not.
+    /// Full-line writes that did not.
     pub write_misses: u64,
-    /// Writes of a part of a line that found it cached (RFO hit; ItoMCacheNear from Ice Lake on).
+    /// Partial-line writes that found their line cached (RFO hit; ItoMCacheNear from Ice Lake on).
     pub partial_hits: u64,
-    /// ... that did not.
+    /// Partial writes that did not.
     pub partial_misses: u64,
-    /// Reads served by the caches (PCIRdCur hit).
+    /// Reads that the caches served (PCIRdCur hit).
     pub read_hits: u64,
-    /// ... by memory.
+    /// Reads that memory served.
     pub read_misses: u64,
 }
 
-/// Bytes over a root port, since the start.
+/// Bytes through a root port, since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortBytes {
     /// From the device to memory or caches.
@@ -74,9 +74,9 @@ pub struct PortBytes {
 /// Bytes from and to memory, since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryBytes {
-    /// Read by anybody.
+    /// Bytes read, by cores and devices.
     pub read: u64,
-    /// Written by anybody.
+    /// Bytes written, by cores and devices.
     pub written: u64,
 }
 
@@ -88,14 +88,14 @@ pub struct BareMachine {
     now_ns: u64,
     /// The part of the server's clock that was extrapolated, ns.
     extrapolated_ns: u64,
-    /// What counters grew by in it, in the order of [`BareMachine::counts`].
+    /// Extrapolated growth of the counters in that time, in the order of [`BareMachine::counts`].
     extrapolated: Vec<f64>,
-    /// Per port: what its register holds.
+    /// Per port: value of its register.
     ports: Vec<PerfCtrlSts>,
-    /// What IIO_LLC_WAYS reads as long as nobody wrote it, where that is not where devices write.
+    /// What IIO_LLC_WAYS reads before the first write, where this differs from the acting ways.
     dca_reads: Option<WayMask>,
     classes: Classes,
-    /// Where the stretch began that is measured.
+    /// Counts at the start of the measured interval.
     pub(crate) mark: Mark,
 }
 
@@ -108,16 +108,16 @@ struct Classes {
     of_core: Vec<u32>,
     /// RMID per core.
     rmids: Vec<u8>,
-    /// Per core: its LLC misses when it got its RMID.
+    /// Per core: its LLC misses when its RMID was set.
     since: Vec<u64>,
-    /// Per RMID: LLC misses of cores that had it before.
+    /// Per RMID: LLC misses of cores while they had it earlier.
     credited: Vec<u64>,
 }
 
 impl BareMachine {
     /// The server of a scenario after power-on: every core in class 0, every class on all ways, RMID 0 everywhere. DCA
-    /// is as the scenario says (`knobs.dca_ways`, `knobs.dca_off`), as a BIOS would have left it. The masks of the
-    /// scenario's workloads are no register's business.
+    /// is as the scenario says (`knobs.dca_ways`, `knobs.dca_off`), as if the BIOS had set it. The masks of the
+    /// scenario's workloads are ignored.
     ///
     /// # Errors
     /// If the scenario does not fit simulated memory.
@@ -132,7 +132,7 @@ impl BareMachine {
         Ok(bare)
     }
 
-    /// The same with the masks that the scenario gives its workloads, and lines charged to these.
+    /// The server with the masks of the scenario's workloads, and with each line charged to its workload.
     pub(crate) fn configured(
         scenario: Arc<Scenario>,
         options: RunOptions,
@@ -162,7 +162,7 @@ impl BareMachine {
         })
     }
 
-    /// What runs on it.
+    /// The scenario that it runs.
     pub fn scenario(&self) -> &Arc<Scenario> {
         &self.machine.scenario
     }
@@ -177,19 +177,19 @@ impl BareMachine {
         self.now_ns
     }
 
-    /// Runs until the server's clock reaches `until_ns`; in the past, it does nothing.
+    /// Runs until the server's clock reaches `until_ns`; no effect if that time is in the past.
     ///
     /// # Errors
-    /// If a program that starts on the way does not fit simulated memory.
+    /// If a program that starts before then does not fit simulated memory.
     pub fn run_until(&mut self, until_ns: u64) -> Result<(), ScenarioError> {
         self.run_with(until_ns, |_| {})
     }
 
-    /// The same; each time that programs have started or exited, `switched` is called before anything else runs, as a
-    /// kernel's scheduler would be.
+    /// As `run_until`. Each time programs have started or exited, it calls `switched` before anything else runs, as a
+    /// kernel would run its scheduler.
     ///
     /// # Errors
-    /// If a program that starts on the way does not fit simulated memory.
+    /// If a program that starts before then does not fit simulated memory.
     pub fn run_with(
         &mut self,
         until_ns: u64,
@@ -198,7 +198,7 @@ impl BareMachine {
         let until = self.simulated_ns(until_ns);
         loop {
             let turns = self.machine.launches.turns;
-            // The machine ends a quantum at each change anyway, so stopping there changes nothing.
+            // The machine ends a quantum at each change anyway, so a stop there has no effect.
             let stop = self.machine.next_change_ns().map_or(until, |at| at.min(until));
             self.machine.run_until(stop)?;
             if self.machine.launches.turns != turns {
@@ -212,18 +212,18 @@ impl BareMachine {
         Ok(())
     }
 
-    /// The programs that run now, the oldest first.
+    /// The running programs, the oldest first.
     pub fn processes(&self) -> Vec<Process> {
         self.machine.processes()
     }
 
-    /// How much the machine holds for programs: what grows without end if anything of those that have gone is kept. Bytes
-    /// of memory that is free, changes to come, and requests, buffers and queues of the arrays.
+    /// Sizes of the state that the machine keeps for programs, to find leaks from programs that have exited: bytes of
+    /// free memory; scheduled changes; requests, buffers and queues of the arrays.
     pub fn footprint(&self) -> [u64; 3] {
         self.machine.footprint()
     }
 
-    /// Starts a stretch: meters and [`BareMachine::measured`] count from here.
+    /// Starts the measured interval: meters and [`BareMachine::measured`] count from here.
     pub fn begin_stretch(&mut self) {
         for meter in &mut self.machine.bus.meters {
             meter.clear();
@@ -231,27 +231,27 @@ impl BareMachine {
         self.mark = Mark::of(&self.machine);
     }
 
-    /// What happened since the stretch began: the truth of a report, which no register shows.
+    /// Results of the measured interval: true values, which no register shows.
     pub fn measured(&self) -> Measured {
         self.mark.until_now(&self.machine)
     }
 
-    /// Simulated time at which the server's clock reads `at_ns`, if nothing is extrapolated any more.
+    /// Simulated time at which the server's clock reads `at_ns`, without further extrapolation.
     fn simulated_ns(&self, at_ns: u64) -> f64 {
         at_ns.saturating_sub(self.extrapolated_ns) as f64 / self.time_factor
     }
 
-    /// Lines of the real server per line that was counted.
+    /// Lines of the real server per simulated line: sampling scale times time factor.
     fn whole(&self) -> f64 {
         self.machine.scale() * self.time_factor
     }
 
-    /// What a counter of lines reads that counted some and had others extrapolated.
+    /// Value of a counter of lines, from its simulated and its extrapolated part.
     fn lines(&self, counted: f64, extrapolated: f64) -> u64 {
         ((counted + extrapolated) * self.whole()) as u64
     }
 
-    /// What cores counted together.
+    /// Sum of the counts of some cores.
     pub fn cores(&self, cores: impl Iterator<Item = usize> + Clone) -> CoreCounts {
         let counted = |field: usize| -> f64 { cores.clone().map(|core| self.core_counts(core)[field]).sum() };
         let extrapolated = |field: usize| -> f64 {
@@ -270,7 +270,7 @@ impl BareMachine {
         }
     }
 
-    /// What all devices moved through the LLC.
+    /// Lines of all devices, through the LLC.
     pub fn dca(&self) -> DcaCounts {
         let (counted, at) = (self.dca_line_counts(), self.dca_counts_at());
         let lines: [u64; DCA_COUNTS] =
@@ -279,7 +279,7 @@ impl BareMachine {
         DcaCounts { write_hits, write_misses, partial_hits, partial_misses, read_hits, read_misses }
     }
 
-    /// Bytes over a root port, by its index: NICs first, then arrays, as in the scenario.
+    /// Bytes through a root port, by its index: NICs first, then arrays, as in the scenario.
     pub fn port(&self, port: usize) -> PortBytes {
         let at = self.dca_counts_at() + DCA_COUNTS + 2 * port;
         let counted = self.port_counts(port);
@@ -294,7 +294,7 @@ impl BareMachine {
         MemoryBytes { read: bytes(0), written: bytes(1) }
     }
 
-    /// Every count of what was simulated, unscaled: of each core, of all devices' lines, of each port, of memory.
+    /// All simulated counts, unscaled: per core, of all devices' lines, per port, of memory.
     pub(crate) fn counts(&self) -> Vec<f64> {
         let mut counts = Vec::with_capacity(self.extrapolated.len());
         counts.extend((0..self.classes.of_core.len()).flat_map(|core| self.core_counts(core)));
@@ -329,7 +329,7 @@ impl BareMachine {
         ]
     }
 
-    /// A port's bytes in and out.
+    /// Inbound and outbound bytes of a port.
     fn port_counts(&self, port: usize) -> [f64; 2] {
         let bus = &self.machine.bus;
         let bytes = match port.checked_sub(bus.nics.len()) {
@@ -348,12 +348,11 @@ impl BareMachine {
         [counters.memory_reads, counters.memory_writes].map(|lines| lines as f64)
     }
 
-    /// Where the counts of devices' lines begin.
+    /// Offset of the device lines in [`BareMachine::counts`].
     pub(crate) fn dca_counts_at(&self) -> usize {
         self.classes.of_core.len() * CORE_COUNTS
     }
 
-    /// The cores of each running program.
     pub(crate) fn cores_of_programs(&self) -> impl Iterator<Item = Vec<usize>> + '_ {
         let specs = &self.machine.scenario.workloads;
         let running = self.machine.launches.running();
@@ -366,8 +365,8 @@ impl BareMachine {
         queues.map(|queue| f64::from(queue.waiting()) / f64::from(queue.ring()))
     }
 
-    /// Whether no change of the scenario is due before the server's clock reads `until_ns`, and no program has a schedule
-    /// of its own.
+    /// Whether the scenario has no change before the server's clock reads `until_ns`, and no program has a schedule of
+    /// its own.
     pub(crate) fn is_quiet_until(&self, until_ns: u64) -> bool {
         self.machine.is_quiet_until(self.simulated_ns(until_ns))
     }
@@ -377,8 +376,8 @@ impl BareMachine {
         self.time_factor
     }
 
-    /// Moves the server's clock to `until_ns` and nothing else; counters grow by `growth`, in the order of
-    /// [`BareMachine::counts`], for every `span_ns` of the server's clock.
+    /// Moves the server's clock to `until_ns` without simulating. Counters grow by `growth` per `span_ns` of that
+    /// clock, in the order of [`BareMachine::counts`].
     pub(crate) fn extrapolate(&mut self, until_ns: u64, growth: &[f64], span_ns: u64) {
         let rest_ns = until_ns.saturating_sub(self.now_ns);
         let times = rest_ns as f64 / span_ns as f64;
@@ -390,15 +389,15 @@ impl BareMachine {
         self.machine.bring_forward(rest_ns as f64 / self.time_factor);
     }
 
-    /// LLC bytes charged to an RMID now (CMT).
+    /// LLC bytes now charged to an RMID (CMT).
     pub fn occupancy(&self, rmid: u32) -> u64 {
         let Ok(group) = u8::try_from(rmid) else { return 0 };
         let lines = self.machine.bus.memory.chip.group_occupancy(group);
         (f64::from(lines) * self.machine.scale()) as u64 * LINE_BYTES
     }
 
-    /// Bytes that cores with an RMID fetched from memory (MBM). Demand misses only: who caused a line to be written
-    /// back is not known, on real chips neither.
+    /// Bytes that cores with an RMID fetched from memory (MBM). Demand misses only: real chips also do not know the
+    /// cause of a write-back.
     pub fn memory_of(&self, rmid: u32) -> u64 {
         let classes = &self.classes;
         let Some(credited) = classes.credited.get(rmid as usize) else { return 0 };
@@ -411,11 +410,11 @@ impl BareMachine {
         self.machine.bus.memory.chip.core_counters(core).llc_misses
     }
 
-    /// Sets a class's L3 mask (IA32_L3_QOS_MASK_n). A chip that takes holes also takes no way at all; lines have to go
-    /// somewhere in the model, so an empty mask acts as way 0 (X).
+    /// Sets a class's L3 mask (IA32_L3_QOS_MASK_n). A chip that accepts non-contiguous masks also accepts an empty
+    /// mask; the model must place lines somewhere, so an empty mask acts as way 0 (X).
     ///
     /// # Errors
-    /// A mask the chip would not take; an unknown class takes none.
+    /// If the chip refuses the mask or the class does not exist.
     pub fn set_class_mask(&mut self, class: u32, mask: WayMask) -> Result<(), MaskError> {
         let llc = &self.spec().llc;
         let acting = if mask.is_empty() && llc.sparse_masks { WayMask::full(1) } else { mask };
@@ -430,7 +429,7 @@ impl BareMachine {
         Ok(())
     }
 
-    /// Puts a core into a class under an RMID (IA32_PQR_ASSOC). False if there is no such class or RMID.
+    /// Sets a core's class and RMID (IA32_PQR_ASSOC). Returns false if the class or RMID does not exist.
     pub fn assign(&mut self, core: usize, class: u32, rmid: u32) -> bool {
         let Some(mask) = self.classes.masks.get(class as usize).copied() else { return false };
         let (Ok(group), true) = (u8::try_from(rmid), rmid < MAX_RMIDS) else { return false };
@@ -446,7 +445,7 @@ impl BareMachine {
         self.set_core_mask(core, mask).is_ok()
     }
 
-    /// Confines one core, whatever its class.
+    /// Sets the mask of one core, independent of its class.
     pub(crate) fn set_core_mask(&mut self, core: usize, mask: WayMask) -> Result<(), MaskError> {
         self.machine.bus.memory.chip.set_core_mask(core, mask)
     }
@@ -457,12 +456,12 @@ impl BareMachine {
         Some(u64::from(self.dca_reads.unwrap_or(holds).bits()))
     }
 
-    /// Writes it, under the rules of the generation.
+    /// Writes IIO_LLC_WAYS, under the rules of the generation.
     ///
     /// # Errors
-    /// A value the register faults on, or no such register.
+    /// If the register faults on the value, or does not exist.
     pub fn write_dca_register(&mut self, value: u64) -> Result<WayMask, RegisterError> {
-        // No chip has 32 ways, so whatever does not fit is out of range either way.
+        // No chip has 32 ways, so a value beyond 32 bits is out of range in any case.
         let wanted = WayMask::from_bits(u32::try_from(value).unwrap_or(u32::MAX));
         let after = self.machine.bus.memory.chip.write_dca_register(wanted)?;
         self.dca_reads = None;
@@ -474,7 +473,7 @@ impl BareMachine {
         self.machine.bus.memory.chip.prefetchers_on(core)
     }
 
-    /// Switches them, as MSR 0x1A4 does on Intel's chips.
+    /// Switches a core's prefetchers, as MSR 0x1A4 does on Intel's chips.
     pub fn set_prefetchers(&mut self, core: usize, on: bool) {
         self.machine.bus.memory.chip.set_prefetchers(core, on);
     }
@@ -484,12 +483,13 @@ impl BareMachine {
         self.spec().dca.is_some_and(|registers| registers.port_switch)
     }
 
-    /// What a port's perfctrlsts_0 holds.
+    /// Value of a port's perfctrlsts_0.
     pub fn port_register(&self, port: usize) -> u32 {
         self.ports[port].bits()
     }
 
-    /// Writes it. A device on another socket never writes into this LLC, whatever its port's register says.
+    /// Writes a port's perfctrlsts_0. A device on another socket never writes into this LLC, whatever the register
+    /// holds.
     pub fn write_port_register(&mut self, port: usize, value: u32) {
         let register = PerfCtrlSts::written(value);
         self.ports[port] = register;
@@ -499,13 +499,13 @@ impl BareMachine {
         }
     }
 
-    /// Whether writes of the devices behind a port go to the LLC.
+    /// Whether the devices behind a port write to the LLC.
     pub fn port_is_on(&self, port: usize) -> bool {
         let remote = self.machine.bus.memory.chip.dca(port) == DcaMode::Remote;
         !remote && self.ports[port].dca()
     }
 
-    /// Switches it, as change-ddio.c does: one bit, the others as found.
+    /// Switches DCA of a port as change-ddio.c does: one bit, the others unchanged.
     pub(crate) fn switch_port(&mut self, port: usize, on: bool) {
         self.write_port_register(port, self.ports[port].with_dca(on).bits());
     }

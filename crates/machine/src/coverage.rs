@@ -1,41 +1,41 @@
-//! Which memory the sample of sets covers badly: working sets and buffers with too few simulated lines, or too many.
+//! Finds memory that the sampled sets cover badly: working sets and buffers with too few simulated lines, or too many.
 //!
-//! A program's accesses to a region without a simulated line are not in its hit ratios, and its time lacks them. Regions
-//! of one owner and size are taken together: they have the same use, as the buffers of a ring. Knows how many lines each
-//! workload and device has; must not know how often they are used, nor how a report shows a gap.
+//! Accesses to a region without a simulated line are missing from a program's hit ratios and from its time. Regions
+//! with the same owner and size are judged together, because they have the same use, as the buffers of a ring. Knows
+//! the lines of each workload and device; must not know how often they are used, nor how a report shows a gap.
 
 use std::collections::BTreeMap;
 use waykeeper_silicon::{FRAME_LINES, Handed, Sampling};
 
-/// Lines of all regions of one owner and size from which on they count. Assumption: fewer, such as the state of a queue,
-/// have few of a program's accesses outside its L1, and no sample of sets covers them.
+/// Minimum lines of all regions with one owner and size to be judged. Assumption: smaller regions, such as the state of
+/// a queue, have few accesses outside the L1, and no sample of sets covers them.
 const LEAST_LINES: u64 = FRAME_LINES as u64;
 
-/// The share of simulated lines may differ from the nominal one by this part of it. Assumption: the weight of such a
-/// region in a hit ratio is then half to one and a half times the right one.
+/// Allowed relative difference between the actual and the nominal share of simulated lines. Assumption: the weight of
+/// such a region in a hit ratio is then 0.5 to 1.5 times the correct one.
 const TOLERANCE: f64 = 0.5;
 
 /// Regions of one owner and size that the sample covers badly.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gap {
-    /// The workload or device that has them.
+    /// The workload or device that owns them.
     pub owner: String,
-    /// How many regions.
+    /// Number of regions.
     pub regions: u64,
-    /// Lines of each.
+    /// Lines per region.
     pub region_lines: u32,
-    /// Lines of all of them that are simulated.
+    /// Simulated lines of all of them.
     pub sampled: u64,
-    /// The sparsest sampling that covers such regions wherever they are in memory.
+    /// The sparsest sampling that covers such regions at any address.
     pub mended_by: Sampling,
 }
 
-/// The regions that each workload and device has, by their size in lines.
+/// The regions of each workload and device, by their size in lines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Coverage(BTreeMap<(String, u32), Handed>);
 
 impl Coverage {
-    /// An owner got regions, by their size in lines.
+    /// Records regions that an owner was given, by their size in lines.
     pub(crate) fn add(&mut self, owner: &str, handed: BTreeMap<u32, Handed>) {
         for (lines, more) in handed {
             let all = self.0.entry((owner.to_owned(), lines)).or_default();
@@ -45,7 +45,7 @@ impl Coverage {
         }
     }
 
-    /// The regions that a sample covers badly, in order of their owners' names.
+    /// The regions that a sample covers badly, sorted by owner.
     pub(crate) fn gaps(&self, sampling: Sampling) -> Vec<Gap> {
         let large = self.0.iter().filter(|(_, handed)| handed.lines >= LEAST_LINES);
         let bad = large.filter(|(_, handed)| {
@@ -63,8 +63,8 @@ impl Coverage {
     }
 }
 
-/// The sample has one set of each range of `n`, so of a run of lines that is no longer than a frame it has the nth part,
-/// and one line more or less. Two lines of a region are enough.
+/// The sample has one set in each range of `n` sets. Of consecutive lines, up to a frame, it has one in `n`, plus or
+/// minus one line. Two lines per region are enough.
 fn mended_by(region_lines: u32) -> Sampling {
     let most = (region_lines / 2).clamp(1, FRAME_LINES);
     Sampling::one_in(1 << most.ilog2()).expect("a power of two, at most a frame's lines")
@@ -77,7 +77,7 @@ mod tests {
     fn gaps(region_lines: u32, regions: u64, sampled: u64, one_in: u32) -> Vec<Gap> {
         let mut coverage = Coverage::default();
         let lines = regions * u64::from(region_lines);
-        // Half of them first: what an owner gets later counts as well.
+        // In two parts: regions that an owner is given later are added.
         for part in [sampled / 2, sampled - sampled / 2] {
             let handed = Handed { regions: regions / 2, lines: lines / 2, sampled: part };
             coverage.add("fio", BTreeMap::from([(region_lines, handed)]));
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn regions_of_one_size_are_judged_together() {
-        // 512 lines; four are nominal. Two and six are half of them off, which is not too much.
+        // 512 lines, 4 of them nominal. Two and six differ by half of that, which is within the tolerance.
         for sampled in [2, 4, 6] {
             assert_eq!(gaps(64, 8, sampled, 128), []);
         }

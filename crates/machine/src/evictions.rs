@@ -1,13 +1,13 @@
-//! Who evicted whose lines in a stretch of a run, by workload and device: the model's truth, which no counter shows.
+//! Evictions by evictor and owner over an interval, for workloads and devices: true values, which no counter shows.
 //!
-//! Apart from the measured numbers, which are one per name: these are pairs. Knows which workload a group is and which
-//! number a device has; must not know why the chip evicts a line, nor how a report shows it.
+//! Separate from `measured.rs`, because these results are per pair of agents. Knows the workload of a group and the
+//! number of a device; must not know why the chip evicts a line, nor how a report shows it.
 
 use crate::measured::Mark;
 use crate::server::Machine;
 use waykeeper_silicon::{EvictionCount, EvictionReason, Owner};
 
-/// Who evicts lines, or whose lines are evicted; numbered in the scenario's order.
+/// Evictor or owner of lines; numbered in the scenario's order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Agent {
     /// A workload, by its cores.
@@ -16,23 +16,23 @@ pub enum Agent {
     Device(usize),
 }
 
-/// Evictions of one kind over a stretch, in lines of the real server per second of simulated traffic.
+/// Evictions of one kind over an interval, in lines of the real server per second of simulated traffic.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct EvictionRate {
-    /// Whose access evicted the lines.
+    /// The evictor: its access evicted the lines.
     pub by: Agent,
-    /// Whose lines they were ([`EvictionCount::of`]).
+    /// The owner of the lines ([`EvictionCount::of`]).
     pub of: Agent,
-    /// Why.
+    /// Reason of the evictions.
     pub reason: EvictionReason,
-    /// All of them.
+    /// All evicted lines.
     pub lines_per_s: f64,
     /// ... of these, device data that no core had read.
     pub unread_lines_per_s: f64,
 }
 
 impl Mark {
-    /// Who evicted whose lines since `self` was taken. Right only while cores are charged to their workloads.
+    /// Evictions since `self` was taken. Correct only while each core is charged to its workload.
     pub(crate) fn evictions(&self, machine: &Machine) -> Vec<EvictionRate> {
         let now = Mark::of(machine);
         let per_s = machine.scale() / ((now.at_ns - self.at_ns) * 1e-9);
@@ -52,7 +52,7 @@ impl Mark {
     }
 }
 
-/// Group 0 is of cores that no workload has used yet.
+/// `None` for group 0: cores that no workload has used yet.
 fn agent(owner: Owner) -> Option<Agent> {
     match owner {
         Owner::Group(group) => Some(Agent::Workload(usize::from(group).checked_sub(1)?)),

@@ -1,8 +1,8 @@
-//! A virtual server on which things go wrong at set times: what a controller meets on machines that are not its own.
+//! Fault injection: a virtual server on which the scenario's faults happen at set times.
 //!
-//! Faults lie between the seam and the server, so that everything above meets them as it would on real hardware.
-//! Deterministic: the same scenario, the same faults at the same simulated time. Knows the seam and the server's
-//! knobs; must not know any policy.
+//! Faults are injected between the seam and the server, so a controller sees them as on real hardware. Deterministic:
+//! the same scenario has the same faults at the same simulated time. Knows the seam and the server's knobs; must not
+//! know any policy.
 
 use crate::host::VirtualServer;
 use crate::scenario::{Fault, FaultKind};
@@ -13,23 +13,23 @@ use waykeeper_host::{
 };
 use waykeeper_units::GroupId;
 
-/// The server and what goes wrong on it.
+/// The server and its faults.
 #[derive(Clone, Debug)]
 pub struct FaultyServer {
     server: VirtualServer,
     faults: Vec<Fault>,
-    /// Faults of one moment that are over.
+    /// Per fault: whether it has happened, for faults without a duration.
     done: Vec<bool>,
-    /// How far the clock people see is ahead of the server's, ns.
+    /// Offset of the visible clock from the server's clock, ns.
     ahead_ns: i64,
-    /// What a workload's counters stood at when they began again.
+    /// Per restarted group: its counters at the restart, which are subtracted.
     restarted: BTreeMap<GroupId, GroupCounters>,
-    /// Values that dead knobs read back.
+    /// Values that knobs without effect read back.
     sham: KnobValues,
 }
 
 impl FaultyServer {
-    /// A server with the faults of its scenario; none is a server as it is.
+    /// A server with the faults of its scenario, if there are any.
     pub fn new(server: VirtualServer) -> FaultyServer {
         let faults = server.scenario().faults.clone();
         FaultyServer {
@@ -53,7 +53,7 @@ impl FaultyServer {
         active.any(|fault| self.now(fault.kind).is_some_and(&wanted))
     }
 
-    /// A fault with the group that its workload is now; none while it does not run.
+    /// The fault with the workload's current group; `None` while the workload does not run.
     fn now(&self, kind: FaultKind) -> Option<FaultKind> {
         let group = |workload: GroupId| self.server.group_now(workload.index());
         Some(match kind {
@@ -70,7 +70,7 @@ impl FaultyServer {
         })
     }
 
-    /// Ends workloads whose time has come.
+    /// Stops workloads with a due `Dies` fault.
     fn bury(&mut self) {
         let now_s = self.server.now_ns() as f64 * 1e-9;
         for index in 0..self.faults.len() {
@@ -84,7 +84,7 @@ impl FaultyServer {
         }
     }
 
-    /// The first fault of one moment in a stretch of the server's clock, ns.
+    /// The first pending fault without duration until `until_ns`, and its time, ns.
     fn next_moment(&self, until_ns: u64) -> Option<(usize, u64)> {
         let moments = self.faults.iter().enumerate().filter(|(index, fault)| {
             let moment = matches!(
@@ -97,7 +97,7 @@ impl FaultyServer {
         times.filter(|(_, at)| *at <= until_ns).min_by_key(|(_, at)| *at)
     }
 
-    /// Takes a dead knob's value out of a plan and keeps it to be read back.
+    /// Removes affected knobs from a plan: a dead knob stores its value for reading back, a busy one reports `Busy`.
     fn feign(&mut self, plan: &mut Plan, applied: &mut Applied) {
         for fault in self.faults.clone() {
             let Some(kind) = self.now(fault.kind).filter(|now| self.is(|kind| kind == *now)) else {
@@ -181,9 +181,9 @@ impl Host for FaultyServer {
         self.server.now_ns().saturating_add_signed(self.ahead_ns)
     }
 
-    /// A clock that jumps past the deadline ends the wait, and so does one that jumps back.
+    /// The wait ends if the clock jumps past the deadline, and also if it jumps back.
     fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
-        // A workload whose end found no plan to fall into dies all the same.
+        // Workloads also die if no plan was applied since their fault was due.
         self.bury();
         loop {
             let until_ns = deadline_ns.saturating_add_signed(self.ahead_ns.saturating_neg());
@@ -214,7 +214,7 @@ impl Host for FaultyServer {
     }
 }
 
-/// Counters made of two readings, each by `f`; how much of the LLC is occupied is a level and stays.
+/// Combines two readings of each counter with `f`; the occupancy is no cumulative count and stays.
 fn each(
     now: &GroupCounters,
     base: &GroupCounters,

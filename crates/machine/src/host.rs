@@ -1,8 +1,8 @@
-//! The virtual server behind the seam: what counters show and what knobs do.
+//! The virtual server as an implementation of `Host`: counters to read and knobs to set.
 //!
-//! Its clock is the server's: one second of it is `1 / time_factor` seconds of simulated traffic, and
-//! counters are scaled so that rates per second of the clock are those of the traffic. Waiting runs the
-//! machine. What only a model could know is not visible here.
+//! Its clock is the server's clock: one second of it is `1 / time_factor` seconds of simulated traffic, and counters
+//! are scaled so that rates per second of the clock are those of the traffic. `wait_until` runs the machine. It must
+//! not show values that only a model can have.
 
 use crate::bare::BareMachine;
 use crate::coverage::Gap;
@@ -27,16 +27,16 @@ use waykeeper_units::{DeviceId, GroupId, PortId};
 pub struct VirtualServer {
     pub(crate) bare: BareMachine,
     pub(crate) inventory: Inventory,
-    /// By workload; which of them are there, and as which group, the machine knows.
+    /// Per workload of the scenario. `launches` of the machine knows which of them run, and as which group.
     pub(crate) groups: Vec<Group>,
-    /// When the stretch begins that is to be measured, ns of the server's clock; none once it has.
+    /// Start of the measured interval, ns of the server's clock; `None` after it has begun.
     measure_from_ns: Option<u64>,
-    /// Steady intervals are extrapolated, where this is known, until the measured stretch begins.
+    /// Until the measured interval begins, steady intervals are extrapolated if this is set.
     steadiness: Option<Steadiness>,
 }
 
 impl VirtualServer {
-    /// The server of a scenario, switched on.
+    /// The server of a scenario, at power-on.
     ///
     /// # Errors
     /// If the scenario does not fit simulated memory.
@@ -57,36 +57,36 @@ impl VirtualServer {
         Ok(VirtualServer { inventory, groups, measure_from_ns: None, steadiness: None, bare })
     }
 
-    /// What runs on it.
     pub(crate) fn scenario(&self) -> &Scenario {
         &self.bare.machine.scenario
     }
 
-    /// A workload exits before its time.
+    /// Stops a workload before its scheduled exit.
     pub(crate) fn kill(&mut self, group: GroupId) {
         if let Some(workload) = self.bare.machine.launches.workload_of(group) {
             self.bare.machine.stop(workload);
         }
     }
 
-    /// The group that a workload is now, if it runs: that of the scenario's workload the first time, a new one each time it
-    /// comes again.
+    /// The current group of a workload, if it runs: the workload's index for its first run, a new number for each later
+    /// run.
     pub(crate) fn group_now(&self, workload: usize) -> Option<GroupId> {
         self.bare.machine.launches.of(workload).map(|launch| launch.group)
     }
 
-    /// Has the measured stretch begin when the server's clock reaches a time.
+    /// Schedules the start of the measured interval, ns of the server's clock.
     pub fn begin_stretch_at(&mut self, at_ns: u64) {
         self.measure_from_ns = Some(at_ns);
     }
 
-    /// From now on intervals that are steady are simulated in part only, up to the stretch that is measured
-    /// (`steady.rs`). On a scenario whose clock runs as fast as its traffic it changes nothing.
+    /// Until the measured interval begins, simulates only a part of each steady interval (`steady.rs`). No effect with
+    /// a time factor of 1.
     pub fn extrapolate_steady_intervals(&mut self) {
         self.steadiness = Some(Steadiness::default());
     }
 
-    /// Starts a stretch: meters and [`VirtualServer::measured`] count from here, and all of it is simulated.
+    /// Starts the measured interval: meters and [`VirtualServer::measured`] count from here, and nothing is
+    /// extrapolated.
     pub fn begin_stretch(&mut self) {
         self.steadiness = None;
         self.bare.begin_stretch();
@@ -97,37 +97,37 @@ impl VirtualServer {
         self.bare.machine.now_ns() * 1e-9
     }
 
-    /// What happened since the stretch began.
+    /// Results in the measured interval.
     pub fn measured(&self) -> Measured {
         self.bare.measured()
     }
 
-    /// Dirty lines that the caches gave up since the stretch began.
+    /// Dirty lines that the caches evicted in the measured interval.
     pub fn write_backs(&self) -> WriteBacks {
         self.bare.mark.write_backs(&self.bare.machine)
     }
 
-    /// How far set sampling may have moved the hit ratios since the stretch began.
+    /// Standard errors of the hit ratios due to set sampling, in the measured interval.
     pub fn sampling_errors(&self) -> SamplingErrors {
         self.bare.mark.sampling_errors(&self.bare.machine)
     }
 
-    /// Regions of programs and devices, since the start, that the sample of sets covers badly.
+    /// Memory regions of programs and devices, since the start, that the sampled sets cover badly.
     pub fn gaps(&self) -> Vec<Gap> {
         self.bare.machine.gaps()
     }
 
-    /// Who evicted whose lines since the stretch began.
+    /// Evictions by evictor and owner in the measured interval.
     pub fn evictions(&self) -> Vec<EvictionRate> {
         self.bare.mark.evictions(&self.bare.machine)
     }
 
-    /// The opcode events since the stretch began; `None` on a chip without them.
+    /// The opcode events in the measured interval; `None` on a chip without them.
     pub fn opcodes(&self) -> Option<Opcodes> {
         self.bare.mark.opcodes(&self.bare.machine)
     }
 
-    /// What the block commands of a workload did since the stretch began; `None` if it has none.
+    /// Block commands of a workload in the measured interval; `None` if it sends none.
     pub fn commands(&self, workload: usize) -> Option<Commands> {
         self.bare.mark.commands(&self.bare.machine, workload)
     }
@@ -159,7 +159,7 @@ impl VirtualServer {
         }
     }
 
-    /// A chip whose devices write to memory, past its LLC, has nothing that counts these writes there.
+    /// Unsupported on a chip without DCA ways: its devices write to memory, and no LLC counter counts these writes.
     fn device_writes(&self, hits: u64, misses: u64) -> Lines {
         let told = |count| match self.scenario().chip.llc.dca_ways {
             Some(_) => Reading::Value(count),

@@ -1,28 +1,28 @@
-//! IDIO's control plane: once an epoch it reads every core's counters and sets where the core's payload goes.
+//! IDIO's control plane: once per epoch it reads every core's counters and sets the placement of that core's payload.
 //!
-//! An agent in simulated time (IDIO s3.5; algorithms.md 4.4, whose resolutions of what the paper leaves open are marked
+//! Runs in simulated time (IDIO s3.5; algorithms.md 4.4, whose decisions on what the paper leaves open are marked
 //! ours). Knows counters and status registers; must not know how a line is moved.
 
 use waykeeper_silicon::{Chip, Status, SteeringCounters};
 
-/// Status and counters are reset this often (s3.5).
+/// Period after which status and counters are reset (s3.5).
 const EPOCH_NS: f64 = 1e6;
-/// A core stays in DRAM this long before the caches are tried again (s3.5).
+/// Minimum time of the status DRAM before the caches are tried again (s3.5).
 const DRAM_HOLD_NS: f64 = 10e6;
-/// Payload is worth caching at all from this usage on (s3.5) ...
+/// Below this usage payload is written to DRAM (s3.5).
 const LOW_USAGE: f64 = 0.1;
-/// ... and worth the MLC above this one (s3.5).
+/// Above this usage payload is written to the MLC (s3.5).
 const HIGH_USAGE: f64 = 0.9;
-/// Fewer lines than this decide nothing (ours). The choice of algorithms.md 4.4.
+/// With fewer lines than this the status is the LLC (ours). The choice of algorithms.md 4.4.
 const FEWEST_LINES: f64 = 64.0;
 
-/// The controller of all root complexes: a core's queues are on one NIC.
+/// One controller for all root complexes, because all queues of a core are on one NIC.
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
     next_ns: f64,
-    /// Per core: when it leaves DRAM.
+    /// Per core: when the status DRAM ends.
     held_until_ns: Vec<Option<f64>>,
-    /// Real lines per sampled one.
+    /// Real lines per sampled line.
     scale: f64,
 }
 
@@ -31,7 +31,7 @@ impl Controller {
         Controller { next_ns: EPOCH_NS, held_until_ns: vec![None; cores], scale }
     }
 
-    /// Ends every epoch that is over at `now_ns`.
+    /// Ends every epoch that is due at `now_ns`.
     pub(crate) fn advance(&mut self, chip: &mut Chip, now_ns: f64) {
         while self.next_ns <= now_ns {
             for (core, held) in self.held_until_ns.iter_mut().enumerate() {
@@ -45,7 +45,7 @@ impl Controller {
     }
 }
 
-/// The status of a core after an epoch. `held` is when it leaves DRAM, if it is there.
+/// The status of a core after an epoch. `held` is when its status DRAM ends, if set.
 fn next_status(
     held: &mut Option<f64>,
     counters: SteeringCounters,
@@ -54,9 +54,10 @@ fn next_status(
     now_ns: f64,
 ) -> Status {
     match *held {
-        // The reset of every epoch does not end the 10 ms (ours: else they would mean nothing).
+        // The reset of every epoch does not end the 10 ms (ours: otherwise they would have no effect).
         Some(until_ns) if now_ns < until_ns => return Status::Dram,
-        // One epoch in the LLC with fresh counters: what was counted in DRAM says nothing about the caches.
+        // One epoch in the LLC with fresh counters, because counts from the status DRAM do not show the usage of cached
+        // payload.
         Some(_) => {
             *held = None;
             return Status::Llc;
@@ -71,7 +72,7 @@ fn next_status(
 }
 
 /// The tests of s3.5, in the order of the author's gem5 code (algorithms.md 4.4): untouched data in the MLC first, then
-/// low usage, then high; else the LLC, which is what the reset sets.
+/// low usage, then high usage; otherwise the LLC, as after a reset.
 fn by_usage(counters: SteeringCounters, flooded: bool, scale: f64) -> Status {
     let cached = counters.cached() as f64;
     if flooded || cached * scale < FEWEST_LINES {
@@ -91,7 +92,7 @@ fn by_usage(counters: SteeringCounters, flooded: bool, scale: f64) -> Status {
 mod tests {
     use super::*;
 
-    /// An epoch of 1000 lines, `touched` of which the core asked the LLC for.
+    /// An epoch of 1000 lines, of which the core requested `touched` from the LLC.
     fn epoch(touched: u64) -> SteeringCounters {
         SteeringCounters { received: 1000, core_misses: touched, ..SteeringCounters::default() }
     }
@@ -143,7 +144,7 @@ mod tests {
         let mut held = None;
         let mut at = |ms: u32, counters| next_status(&mut held, counters, false, 1.0, f64::from(ms) * 1e6);
         assert_eq!(at(1, epoch(0)), Status::Dram);
-        // 1 ms + 10 ms: until then not even full usage counts.
+        // 1 ms + 10 ms: until then usage is ignored.
         for ms in 2..11 {
             assert_eq!(at(ms, epoch(1000)), Status::Dram, "{ms} ms");
         }
@@ -166,7 +167,7 @@ mod tests {
         let few = |received| SteeringCounters { received, ..SteeringCounters::default() };
         assert_eq!(after(few(63), false), Status::Llc);
         assert_eq!(after(few(64), false), Status::Dram);
-        // Two sampled lines of 32 stand for 64.
+        // At a scale of 32, two sampled lines are 64 real ones.
         assert_eq!(next_status(&mut None, few(2), false, 32.0, EPOCH_NS), Status::Dram);
         assert_eq!(next_status(&mut None, few(1), false, 32.0, EPOCH_NS), Status::Llc);
     }

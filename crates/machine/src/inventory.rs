@@ -1,6 +1,6 @@
-//! What the virtual server tells about itself before anything is measured: geometry, devices, which knobs exist.
+//! The inventory of the virtual server: cache geometry, devices, available knobs.
 //!
-//! Knows scenarios and chips as data; must not know the machine in motion.
+//! Knows scenarios and chips as data; must not know the running machine.
 
 use crate::nic::MAX_BURST;
 use crate::scenario::Scenario;
@@ -8,7 +8,7 @@ use waykeeper_host::{Device, DeviceKind, Dial, Inventory, LlcGeometry, Platform,
 use waykeeper_silicon::DcaRegisters;
 use waykeeper_units::{CoreId, DeviceId, PortId};
 
-/// Fewest descriptors an RX ring may have. Assumption: the burst of l2fwd.
+/// Minimum descriptors of an RX ring. Assumption: the burst of l2fwd.
 pub(crate) const RING_LOW: u32 = 32;
 
 pub(crate) fn inventory(scenario: &Scenario) -> Inventory {
@@ -29,7 +29,7 @@ pub(crate) fn inventory(scenario: &Scenario) -> Inventory {
     };
     for nic in &scenario.nics {
         let dial = |low, high| Dial { switch: Support::Yes, low, high };
-        // Buffers were set aside for the ring of the scenario; the programs are ours, so they offer their burst.
+        // Buffers exist for the scenario's ring size, the maximum. Our programs make their burst adjustable.
         let (ring, burst) = (dial(RING_LOW, nic.ring), dial(1, MAX_BURST));
         add(&nic.name, DeviceKind::Network, &nic.port, nic.remote, ring, burst);
     }

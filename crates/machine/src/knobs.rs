@@ -1,6 +1,6 @@
-//! The virtual server's knobs: what turning one does, and what then reads back.
+//! The virtual server's knobs: the effect of each write, and the value that is read back.
 //!
-//! A register that real silicon would refuse or ignore is refused or ignored here. Knows no policy and no time.
+//! A write that real silicon refuses or ignores is refused or ignored here. Must not know policies, nor time.
 
 use crate::host::VirtualServer;
 use crate::inventory::RING_LOW;
@@ -10,7 +10,7 @@ use waykeeper_host::{Applied, Dial, KnobOutcome, KnobValues, Plan, RootPort, Sup
 use waykeeper_units::{GroupId, PortId, WayMask};
 
 impl VirtualServer {
-    /// Turns every knob of a plan.
+    /// Applies all knob values of a plan.
     pub(crate) fn turn(&mut self, plan: &Plan) -> Applied {
         let mut applied = Applied::default();
         for (group, mask) in &plan.masks {
@@ -29,7 +29,7 @@ impl VirtualServer {
         applied
     }
 
-    /// What every knob reads back.
+    /// The value that each knob reads back.
     pub(crate) fn knobs(&self) -> KnobValues {
         let chip = &self.bare.machine.bus.memory.chip;
         let masks = self.bare.machine.launches.running().filter_map(|(workload, launch)| {
@@ -113,7 +113,7 @@ impl VirtualServer {
         KnobOutcome::Applied
     }
 
-    /// Refuses a value that a port's dial does not take.
+    /// Refuses a value that a port's knob does not accept.
     fn dial(&self, port: PortId, of: fn(&RootPort) -> &Dial, value: u32) -> Result<(), String> {
         match self.inventory.ports.get(port.index()).map(of) {
             None => Err(format!("{port} does not exist")),

@@ -1,6 +1,6 @@
-//! Launches: one run of a workload's program, from its start to its exit. What a kernel would show as a process.
+//! Launches: each is one run of a workload's program, from start to exit, like a process of a kernel.
 //!
-//! It must not know pids, nor who looks.
+//! Must not know pids, nor how launches are presented.
 
 use crate::scenario::WorkloadSpec;
 use crate::server::Machine;
@@ -8,41 +8,40 @@ use std::collections::BTreeMap;
 use waykeeper_silicon::Lent;
 use waykeeper_units::GroupId;
 
-/// A program that runs, with what a kernel would keep of it.
+/// A running program, with the data that a kernel keeps of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Launch {
-    /// How many launches there were before it on this server.
+    /// Number of earlier launches on this server.
     pub serial: u64,
-    /// How many threads had been started before its first.
+    /// Number of threads that were started before its first one.
     pub first_thread: u64,
-    /// What it is to whoever controls the server: the workload's index the first time, and a new one each time after.
+    /// Its group for policies: the workload's index for the first run, a new number for each later run.
     pub group: GroupId,
     /// When it started, ns of simulated time.
     pub started_ns: f64,
-    /// Memory that it took when it started.
+    /// Memory that it allocated at the start.
     pub memory_bytes: u64,
-    /// Per thread: how long its core had been busy when it started, ns.
+    /// Per thread: busy time of its core before the start, ns.
     pub busy_before_ns: Vec<f64>,
-    /// The memory that is free again after it.
+    /// Its memory, to be freed when it exits.
     pub lent: Lent,
 }
 
-/// The launches of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Launches {
-    /// Per workload: the one that runs.
+    /// Per workload: the running launch.
     running: Vec<Option<Launch>>,
-    /// How many there were.
+    /// Number of launches so far.
     count: u64,
-    /// How many threads there were.
+    /// Number of threads so far.
     threads: u64,
-    /// Per workload: how often it started.
+    /// Per workload: number of its launches.
     runs: Vec<u32>,
-    /// The next group that no launch has had.
+    /// The next unused group.
     next_group: u32,
-    /// The workloads of the groups that run.
+    /// The workloads of the running groups.
     groups: BTreeMap<GroupId, usize>,
-    /// How often one started or exited.
+    /// Number of starts and exits so far.
     pub turns: u64,
 }
 
@@ -59,32 +58,32 @@ impl Launches {
         }
     }
 
-    /// A workload's, if it runs.
+    /// A workload's launch, if it runs.
     pub fn of(&self, workload: usize) -> Option<&Launch> {
         self.running.get(workload)?.as_ref()
     }
 
-    /// All that run, by workload.
+    /// All running launches, by workload.
     pub fn running(&self) -> impl Iterator<Item = (usize, &Launch)> {
         self.running.iter().enumerate().filter_map(|(workload, launch)| Some((workload, launch.as_ref()?)))
     }
 
-    /// A workload's, to be added to.
+    /// A workload's launch, to modify.
     pub fn of_mut(&mut self, workload: usize) -> Option<&mut Launch> {
         self.running.get_mut(workload)?.as_mut()
     }
 
-    /// How often a workload started.
+    /// Number of launches of a workload.
     pub fn runs(&self, workload: usize) -> u32 {
         self.runs[workload]
     }
 
-    /// The workload that runs as this group.
+    /// The workload that now runs as this group.
     pub fn workload_of(&self, group: GroupId) -> Option<usize> {
         self.groups.get(&group).copied()
     }
 
-    /// A workload starts.
+    /// Records the start of a workload.
     pub fn start(
         &mut self,
         workload: usize,
@@ -110,7 +109,7 @@ impl Launches {
             Some(Launch { serial, first_thread, group, started_ns, memory_bytes, busy_before_ns, lent });
     }
 
-    /// A workload exits. What it leaves behind, if it ran.
+    /// Records the exit of a workload; returns its launch if it ran.
     pub fn exit(&mut self, workload: usize) -> Option<Launch> {
         let launch = self.running[workload].take()?;
         self.groups.remove(&launch.group);
@@ -119,7 +118,7 @@ impl Launches {
     }
 }
 
-/// What names the random streams of a workload's threads: no launch draws the numbers of another.
+/// Name of the random streams of a workload's threads, different for each launch.
 pub(crate) fn label(spec: &WorkloadSpec, run: u32) -> String {
     if run == 0 { spec.name.clone() } else { format!("{}#{run}", spec.name) }
 }
@@ -129,20 +128,20 @@ pub(crate) fn label(spec: &WorkloadSpec, run: u32) -> String {
 pub struct Process {
     /// Index of its workload in the scenario.
     pub workload: usize,
-    /// How many processes were started before it on this server; none is like another.
+    /// Number of processes started before it on this server; unique.
     pub serial: u64,
-    /// How many threads were started before its first. Its thread n, on the workload's core n, is that number plus n.
+    /// Number of threads started before its first one. Its thread n, on the workload's core n, has this number plus n.
     pub first_thread: u64,
     /// When it started, ns of the server's clock.
     pub started_ns: u64,
-    /// Memory that it took when it started.
+    /// Memory that it allocated at the start.
     pub memory_bytes: u64,
-    /// Per thread: how long it ran and was not halted, ns of the server's clock.
+    /// Per thread: time during which it was not halted, ns of the server's clock.
     pub busy_ns: Vec<u64>,
 }
 
 impl Machine {
-    /// The programs that run now, the oldest first.
+    /// The running programs, the oldest first.
     pub(crate) fn processes(&self) -> Vec<Process> {
         let clock = |simulated_ns: f64| (simulated_ns * self.scenario.time_factor) as u64;
         let process = |(workload, launch): (usize, &Launch)| {

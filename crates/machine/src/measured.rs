@@ -1,7 +1,7 @@
-//! What really happened in a stretch of a run: the numbers of a report.
+//! Results of a measured interval: the true values that reports show.
 //!
-//! Taken from the machine itself, not through the counters a policy sees. Rates are per second of
-//! simulated traffic.
+//! Read from the machine's state, not from the counters that a policy sees. Rates are per second of simulated traffic.
+//! Must not reach a policy.
 
 use crate::opcodes::ArrayLines;
 use crate::server::Machine;
@@ -10,14 +10,14 @@ use waykeeper_silicon::{
 };
 use waykeeper_units::LINE_BYTES;
 
-/// One workload over a stretch.
+/// Results of one workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WorkloadMeasured {
     /// Operations per second: packets, I/Os, requests, instructions, lines.
     pub operations_per_s: f64,
     /// Payload bytes per second.
     pub bytes_per_s: f64,
-    /// Lost operations per second.
+    /// Dropped packets per second.
     pub dropped_per_s: f64,
     /// Mean latency, ns.
     pub latency_mean_ns: Option<f64>,
@@ -25,54 +25,54 @@ pub struct WorkloadMeasured {
     pub latency_p50_ns: Option<f64>,
     /// 99th percentile latency, ns.
     pub latency_p99_ns: Option<f64>,
-    /// Mean time of a packet in the RX ring, ns; `None` for what polls no ring.
+    /// Mean time of a packet in the RX ring, ns; `None` for programs without a ring.
     pub queueing_mean_ns: Option<f64>,
-    /// Mean time to get at a packet: completion, descriptor, metadata, ns.
+    /// Mean time to access a packet's completion, descriptor and metadata, ns.
     pub pointer_mean_ns: Option<f64>,
-    /// Mean time of the work on a packet, ns.
+    /// Mean time to process a packet, ns.
     pub processing_mean_ns: Option<f64>,
     /// Instructions per busy cycle.
     pub ipc: Option<f64>,
-    /// Share of cores' time they were not halted.
+    /// Share of the cores' time in which they were not halted.
     pub busy_ratio: f64,
     /// LLC hits / (hits + misses).
     pub llc_hit_ratio: Option<f64>,
     /// MLC hits / (hits + misses).
     pub mlc_hit_ratio: Option<f64>,
-    /// LLC misses per second, those of prefetches included.
+    /// LLC misses per second, including those of prefetches.
     pub llc_misses_per_s: f64,
-    /// Accesses of the program itself that missed the MLC, per second.
+    /// Demand accesses that missed the MLC, per second.
     pub demand_mlc_misses_per_s: f64,
-    /// ... of these, that memory served.
+    /// ... of these, served by memory.
     pub demand_llc_misses_per_s: f64,
     /// Lines that prefetchers fetched into the MLC, per second.
     pub prefetches_per_s: f64,
-    /// ... of these, that the program did not ask for afterwards.
+    /// ... of these, not accessed by the program afterwards.
     pub useless_prefetches_per_s: f64,
-    /// LLC bytes held at the end.
+    /// LLC bytes occupied at the end.
     pub llc_occupancy_bytes: f64,
 }
 
-/// The system over a stretch.
+/// Results of the whole system.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SystemMeasured {
     /// Memory reads, bytes per second.
     pub memory_read_bytes_per_s: f64,
     /// Memory writes, bytes per second.
     pub memory_write_bytes_per_s: f64,
-    /// Mean time of a dependent load that memory serves, under the load of the stretch, ns.
+    /// Mean latency of a dependent load from memory, under load, ns.
     pub memory_latency_ns: f64,
-    /// Device writes that found their line cached / all with DCA on.
+    /// Device writes that found their line cached / all device writes with DCA on.
     pub dca_write_hit_ratio: Option<f64>,
-    /// Device reads served from the caches / all.
+    /// Device reads that the caches served / all device reads.
     pub dca_read_hit_ratio: Option<f64>,
-    /// Device-written lines evicted unread, per second.
+    /// Device-written lines evicted before a core read them, per second (DMA leak).
     pub dma_leak_lines_per_s: f64,
-    /// I/O lines that left an MLC for CAT ways, per second (DMA bloat).
+    /// I/O lines that moved from an MLC to CAT ways, per second (DMA bloat).
     pub dma_bloat_lines_per_s: f64,
     /// I/O lines that migrated to the inclusive ways, per second.
     pub migrations_per_s: f64,
-    /// MLC lines pushed out by a full directory, per second.
+    /// MLC lines evicted because the directory was full, per second.
     pub directory_evictions_per_s: f64,
     /// Packets dropped by NICs, per second.
     pub drops_per_s: f64,
@@ -80,42 +80,42 @@ pub struct SystemMeasured {
     pub inbound_bytes_per_s: f64,
     /// Bytes devices read from the host, per second.
     pub outbound_bytes_per_s: f64,
-    /// Line events simulated in the stretch (sampled ones), for benchmarks.
+    /// Sampled line events in the interval, for benchmarks.
     pub line_events: u64,
 }
 
-/// Dirty lines that caches gave up for want of room, over a stretch: what IDIO is judged by beside latency.
+/// Dirty lines that the caches evicted over the measured interval: IDIO is judged by them and by latency.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct WriteBacks {
-    /// From MLCs (0 on a chip with an inclusive LLC, which has them already), per second.
+    /// From MLCs, per second (0 on a chip with an inclusive LLC, which still has a copy).
     pub mlc_lines_per_s: f64,
     /// From the LLC, per second.
     pub llc_lines_per_s: f64,
 }
 
-/// Everything over a stretch.
+/// All results of the measured interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
     /// Length, s of simulated traffic.
     pub seconds: f64,
     /// Per workload, in the scenario's order.
     pub workloads: Vec<WorkloadMeasured>,
-    /// The system.
+    /// The whole system.
     pub system: SystemMeasured,
 }
 
-/// The machine's cumulative counts at one moment.
+/// The machine's cumulative counts at one time.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) at_ns: f64,
     pub(crate) cores: Vec<CoreCounters>,
-    /// Per core: apart for groups of sets.
+    /// Per core: one entry per group of sets.
     pub(crate) core_groups: Vec<Vec<CoreCounters>>,
     prefetches: Vec<PrefetchCounters>,
     busy_ns: Vec<f64>,
     instructions: Vec<f64>,
     pub(crate) devices: Vec<DeviceCounters>,
-    /// Per device: apart for groups of sets.
+    /// Per device: one entry per group of sets.
     pub(crate) device_groups: Vec<Vec<DcaCounters>>,
     pub(crate) arrays: Vec<ArrayLines>,
     pub(crate) evictions: Vec<EvictionCount>,
@@ -157,7 +157,7 @@ impl Mark {
         }
     }
 
-    /// Dirty lines that the caches gave up since `self` was taken.
+    /// Dirty lines that the caches evicted since `self` was taken.
     pub(crate) fn write_backs(&self, machine: &Machine) -> WriteBacks {
         let now = Mark::of(machine);
         let per_s = machine.scale() / ((now.at_ns - self.at_ns) * 1e-9);
@@ -168,7 +168,6 @@ impl Mark {
         }
     }
 
-    /// What happened since `self` was taken.
     pub(crate) fn until_now(&self, machine: &Machine) -> Measured {
         let now = Mark::of(machine);
         let seconds = (now.at_ns - self.at_ns) * 1e-9;
@@ -253,7 +252,7 @@ impl Mark {
     }
 }
 
-/// `part / whole`, or nothing when the whole is zero.
+/// `part / whole`; `None` if the whole is zero.
 pub(crate) fn share_of(part: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| part / whole)
 }

@@ -1,17 +1,17 @@
-//! What a workload achieved: operations, bytes, latencies. The truth for reports; policies never see it.
+//! Results of a workload: operations, bytes, latencies. For reports; policies must not see them.
 
 use hdrhistogram::Histogram;
 
-/// Longest latency told apart, ns (10 s); longer ones count as this. Assumption: longer than any run that is
-/// measured.
+/// Longest latency that is recorded, ns (10 s); longer ones are recorded as this value. Assumption: longer than any
+/// measured run.
 const LONGEST_NS: u64 = 10_000_000_000;
 
-/// Latencies below this, ns, are counted in equal steps first and go into the histogram when it is asked: a packet's
-/// latency is noted twelve million times a second, and finding its place in the histogram costs ten times as much
-/// as finding its step. Assumption: beyond what most packets take.
+/// Latencies below this, ns, are first counted in steps of equal width and moved to the histogram when it is read. A
+/// packet latency is recorded twelve million times a second, and finding a histogram bucket costs ten times as much as
+/// finding a step. Assumption: longer than the latency of most packets.
 const FRONT_NS: usize = 1 << 18;
-/// Such a step, ns; above the shortest of these latencies half a step is under half a per cent. Assumption: a finer
-/// step is below the spread of seeds.
+/// Width of a step, ns. From `SHORTEST_NS` on, half a step is below 0.5 % of the latency. Assumption: a finer step
+/// would be below the spread of seeds.
 const STEP_NS: usize = 64;
 const SHORTEST_NS: usize = 1 << 13;
 
@@ -24,16 +24,16 @@ const FAR_STEPS: usize = FAR_STEPS_PER_OCTAVE * (FAR_NS / FRONT_NS).ilog2() as u
 const BELOW_FAR_STEP: u32 = f64::MANTISSA_DIGITS - 1 - FAR_STEPS_PER_OCTAVE.ilog2();
 const FIRST_FAR_STEP: u64 = (FRONT_NS as f64).to_bits() >> BELOW_FAR_STEP;
 
-/// A packet's three stations in the host, as A4 Fig. 14a takes them apart; sums over packets.
+/// The three parts of a packet's time in the host, as in A4 Fig. 14a; sums over packets.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Stations {
     /// Packets taken from a ring.
     pub packets: f64,
-    /// Time in the RX ring, from the packet's arrival until a worker turned to it, ns.
+    /// Time in the RX ring, from the packet's arrival until a worker begins with it, ns.
     pub queueing_ns: f64,
-    /// Getting at it: completion, descriptor and packet metadata, ns.
+    /// Access to the completion, the descriptor and packet metadata, ns.
     pub pointer_ns: f64,
-    /// Working on it: instructions and the packet's lines, ns.
+    /// Processing: instructions and the packet's lines, ns.
     pub processing_ns: f64,
 }
 
@@ -42,35 +42,36 @@ pub struct Stations {
 pub struct Load {
     /// Blocks as the program counts them.
     pub blocks: u64,
-    /// Blocks that were moved.
+    /// Blocks that were transferred.
     pub moved: u64,
-    /// Time that a core worked before it, ns.
+    /// Time that a core worked before the first command, ns.
     pub prepared_ns: f64,
-    /// When the first command could go, ns; `None` if none could yet. A meter that is cleared keeps it, and what follows.
+    /// When the first command could be sent, ns; `None` before that. `Meter::clear` keeps this field and the fields
+    /// below.
     pub begun_ns: Option<f64>,
-    /// When the last completion was seen, or the time was over if that came later, ns.
+    /// When the last completion was seen, or when the time limit expired if that was later, ns.
     pub last_ns: f64,
-    /// Commands that are on their way.
+    /// Commands in flight.
     pub outstanding: u64,
-    /// No more commands will go: a total is reached, or the time is over.
+    /// No more commands will be sent: a total is reached, or the time limit has expired.
     pub ended: bool,
 }
 
-/// The meter of one workload, over the time since it was last cleared.
+/// The meter of one workload, since it was last cleared.
 #[derive(Clone, Debug)]
 pub struct Meter {
     /// Operations completed: packets, I/Os, requests.
     pub operations: f64,
     /// Payload bytes of these.
     pub bytes: f64,
-    /// What a program of block commands did; `None` for all others.
+    /// Counts of a program that sends block commands; `None` for all others.
     pub load: Option<Load>,
-    /// Operations lost (dropped packets).
+    /// Dropped packets.
     pub dropped: f64,
-    /// Where packets' time in the host went.
+    /// Parts of the packets' time in the host.
     pub stations: Stations,
     latency_ns: Histogram<u64>,
-    /// Counts per step that the histogram does not have yet.
+    /// Counts per step that are not in the histogram yet.
     front: Box<[u32; FRONT_NS / STEP_NS]>,
     far: Box<[u32; FAR_STEPS]>,
     latency_sum_ns: f64,
@@ -96,12 +97,12 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Notes a completed operation's latency.
+    /// Records the latency of a completed operation.
     #[inline(always)]
     pub fn latency(&mut self, ns: f64) {
         self.latency_sum_ns += ns;
         self.latency_count += 1.0;
-        // Through a signed number, which is the cheaper way from a float; anything out of its range is no step.
+        // The cast from float to a signed integer is cheaper; a value out of range is not a valid step.
         let step = (ns * (1.0 / STEP_NS as f64)) as i32 as usize;
         if let Some(count) = self.front.get_mut(step).filter(|_| step >= SHORTEST_NS / STEP_NS) {
             *count += 1;
@@ -135,7 +136,7 @@ impl Meter {
         all
     }
 
-    /// Starts over.
+    /// Resets the meter.
     pub fn clear(&mut self) {
         self.operations = 0.0;
         self.bytes = 0.0;

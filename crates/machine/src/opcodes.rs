@@ -1,8 +1,7 @@
-//! What block commands did, and what the opcode events of the uncore make of it: PCIeRdCur, ItoM, RFO.
+//! Block commands, and the opcode events of the uncore that they cause: PCIeRdCur, ItoM, RFO.
 //!
-//! Apart from the measured numbers of every run because only chips that name such events have them, and only
-//! programs of block commands count blocks. How many lines an array moved is known exactly; how many of them
-//! hit is that of the sampled ones.
+//! Separate from `measured.rs`, because only some chips have such events and only programs of block commands count
+//! blocks. The number of lines that an array moved is exact; their hit ratio is that of the sampled lines.
 
 use crate::measured::{Mark, share_of};
 use crate::server::Machine;
@@ -10,16 +9,16 @@ use crate::ssd::Array;
 use waykeeper_silicon::{DeviceCounters, OpcodeSpec};
 use waykeeper_units::LINE_BYTES;
 
-/// One event over a stretch, per second of simulated traffic.
+/// Rates of one event, per second of simulated traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Events {
-    /// As the hit event counts; on some chips that is every access.
+    /// Rate of the hit event; on some chips it counts every access.
     pub hits_per_s: f64,
-    /// As the miss event counts.
+    /// Rate of the miss event.
     pub misses_per_s: f64,
 }
 
-/// The events of all devices; an event is `None` where its lines were all outside the sample.
+/// The events of all devices; `None` if no line of an event was in the sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Opcodes {
     /// Lines that devices read, whole or in part.
@@ -37,11 +36,11 @@ pub struct Commands {
     pub commands_per_s: f64,
     /// Blocks as the program counts them.
     pub blocks_per_s: f64,
-    /// Blocks, and 80 B for each command and its completion (nvme-memload s5.2).
+    /// Bytes of the blocks, and 80 B for each command and its completion (nvme-memload s5.2).
     pub bytes_per_s: f64,
 }
 
-/// Lines an array moved, all of them.
+/// Lines that an array moved, sampled or not.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ArrayLines {
     read: u64,
@@ -72,7 +71,7 @@ impl Mark {
         })
     }
 
-    /// What a workload's block commands did since the stretch began; `None` if it has none.
+    /// Block commands of a workload in the measured interval; `None` if it sends none.
     pub(crate) fn commands(&self, machine: &Machine, workload: usize) -> Option<Commands> {
         let meter = &machine.bus.meters[workload];
         let seconds = (machine.now_ns() - self.at_ns) * 1e-9;
@@ -84,7 +83,7 @@ impl Mark {
     }
 }
 
-/// A stretch between two marks.
+/// The interval between two marks.
 struct Scope<'a> {
     before: &'a Mark,
     now: &'a Mark,
@@ -93,7 +92,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// NICs stand first among the devices and are counted by their sampled lines; arrays know all of theirs.
+    /// One event over all devices: NICs, which are first, by sampled lines; arrays by exact lines.
     fn events(
         &self,
         hits: fn(&DeviceCounters) -> u64,

@@ -1,18 +1,18 @@
-//! How fast a device may write memory: a root complex has so many places for posted writes, and each is taken until
-//! memory has accepted its line.
+//! Limit of a device's write rate to memory: a root port has a fixed number of entries for posted writes, and a line
+//! occupies one until memory has accepted it.
 //!
-//! Knows a wait and a number of places; knows no device. Writes that stay in the LLC (DCA on) do not come here.
+//! Must not know what a device transfers. Writes that allocate in the LLC (DCA on) are not limited.
 //! Marks: docs/reference/README.md#marks.
 
 use waykeeper_silicon::{Chip, DcaMode};
 
-/// Places for lines that devices write, per root port: 92 (Vuppalapati et al., SIGCOMM 2024, on Cascade Lake; X: figure
+/// Entries for posted writes, in lines per root port: 92 (Vuppalapati et al., SIGCOMM 2024, on Cascade Lake; X: figure
 /// recalled, not read again).
 const PLACES: f64 = 92.0;
-/// How long a line takes a place while memory is idle, ns (the same source; X).
+/// Time for which a line occupies an entry while memory is idle, ns (the same source; X).
 const IDLE_NS: f64 = 300.0;
 
-/// Time, ns, that a device needs at least per line now: 0 unless it writes past the LLC into memory with a backlog.
+/// Minimum time per written line of a device now, ns: 0 unless its writes bypass the LLC and memory has a backlog.
 #[inline]
 pub(crate) fn line_ns(chip: &Chip, device: usize) -> f64 {
     let wait_ns = chip.dram().wait_ns();

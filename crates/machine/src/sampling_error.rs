@@ -1,16 +1,16 @@
-//! How far set sampling may have moved the hit ratios of a run: standard errors from the run itself.
+//! Standard errors of hit ratios due to set sampling, estimated from the run itself.
 //!
-//! The chip counts groups of simulated sets apart. Where these groups agree, other sets would have given much the same
-//! ratio. Batch means: the hit ratio is a ratio of sums over the groups, and its standard error follows from how far each
-//! group's hits are from that ratio of its accesses (Cochran, Sampling Techniques, ch. 6). Knows counts and groups; must
-//! not know seeds, nor how a report shows an error. What it cannot see: an error that all simulated sets share, such as
-//! that of a queue whose length follows from their hits.
+//! The chip counts groups of simulated sets separately. If the groups agree, other sets would have given about the same
+//! ratio. Batch means: the hit ratio is a ratio of sums over the groups, and its standard error follows from the
+//! residuals, each group's hits minus the ratio times its accesses (Cochran, Sampling Techniques, ch. 6). Knows counts
+//! and groups; must not know seeds, nor how a report shows an error. It cannot see an error that all simulated sets
+//! share, such as that of a queue whose length follows from their hits.
 
 use crate::measured::Mark;
 use crate::server::Machine;
 use waykeeper_silicon::{CoreCounters, DcaCounters};
 
-/// Standard errors of a workload's hit ratios, as parts of 1. `None` where every set is simulated, and where too few
+/// Standard errors of a workload's hit ratios, as fractions of 1. `None` if every set is simulated, or if too few
 /// groups of sets have an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HitErrors {
@@ -20,7 +20,7 @@ pub struct HitErrors {
     pub mlc: Option<f64>,
 }
 
-/// Standard errors of all hit ratios over a stretch, as parts of 1; `None` as in [`HitErrors`].
+/// Standard errors of all hit ratios over an interval, as fractions of 1; `None` as in [`HitErrors`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SamplingErrors {
     /// Per workload, in the scenario's order.
@@ -100,11 +100,11 @@ fn differences(before: &[Group], after: &[Group]) -> Vec<Group> {
     pairs.map(|(from, to)| Group { hits: to.hits - from.hits, all: to.all - from.all }).collect()
 }
 
-/// The standard error of (hits + `hits_without_line`) / (accesses + `hits_without_line`), where one set in `one_in` is
-/// simulated. The hits without a line are known without a sample: each group has an equal part of them.
+/// The standard error of (hits + `hits_without_line`) / (accesses + `hits_without_line`), with one set in `one_in`
+/// simulated. Hits without a line are counted exactly and divided equally among the groups.
 ///
-/// `None` with all sets, with fewer than two groups, and if fewer than half of the groups have an access: a mean of nearly
-/// nothing has an error that nearly nothing tells.
+/// `None` with all sets, with fewer than two groups, and if fewer than half of the groups have an access: from so few
+/// samples the error cannot be estimated.
 fn standard_error(groups: &[Group], hits_without_line: f64, one_in: f64) -> Option<f64> {
     let count = groups.len() as f64;
     let used = groups.iter().filter(|group| group.all > 0.0).count();
@@ -116,7 +116,7 @@ fn standard_error(groups: &[Group], hits_without_line: f64, one_in: f64) -> Opti
     let all: f64 = hits_without_line + groups.iter().map(|group| group.all).sum::<f64>();
     let ratio = hits / all;
     let squares = groups.iter().map(|group| (group.hits + each - ratio * (group.all + each)).powi(2));
-    // The sets that were simulated are a part of all sets, and of these the ratio is known.
+    // Finite population correction: no sampling error for the sets that were simulated.
     let rest = 1.0 - 1.0 / one_in;
     Some((rest * count / (count - 1.0) * squares.sum::<f64>()).sqrt() / all)
 }
@@ -136,20 +136,20 @@ mod tests {
 
     #[test]
     fn the_error_of_a_ratio_by_hand() {
-        // 28 of 40 are 0.7; the groups are -1, 1, 0 and 0 hits from it. Squares 2, times 4/3, the root 1.632993, over 40
-        // accesses 0.04082483; with 31 of 32 sets unknown times the root of 31/32.
+        // 28 of 40 are 0.7; the residuals of the groups are -1, 1, 0 and 0 hits. Squares 2, times 4/3, the root
+        // 1.632993, over 40 accesses 0.04082483; times the root of 31/32, because 31 of 32 sets are unknown.
         let equal = groups_of(&[(6.0, 10.0), (8.0, 10.0), (7.0, 10.0), (7.0, 10.0)]);
         near(standard_error(&equal, 0.0, 32.0), 0.04018178);
-        // 20 of 30 are 2/3; the groups are -5/3 and 5/3 hits from it. Squares 50/9, times 2, the root 10/3, over 30
-        // accesses 1/9; with half of the sets unknown times the root of 1/2.
+        // 20 of 30 are 2/3; the residuals are -5/3 and 5/3 hits. Squares 50/9, times 2, the root 10/3, over 30 accesses
+        // 1/9; times the root of 1/2, because half of the sets are unknown.
         let unequal = groups_of(&[(5.0, 10.0), (15.0, 20.0)]);
         near(standard_error(&unequal, 0.0, 2.0), 0.07856742);
     }
 
     #[test]
     fn hits_without_a_line_have_no_error() {
-        // With 40 more hits the ratio is 68 of 80, 0.85. Ten more in each group: 16 of 20 are -1 from it, 18 of 20 are 1,
-        // 17 of 20 are 0. The same residuals as above, over 80 accesses.
+        // With 40 more hits the ratio is 68 of 80, 0.85. Each group has ten more: the residuals of 16, 18, 17 and 17 of
+        // 20 are -1, 1, 0 and 0, the same as above, over 80 accesses.
         let groups = groups_of(&[(6.0, 10.0), (8.0, 10.0), (7.0, 10.0), (7.0, 10.0)]);
         near(standard_error(&groups, 40.0, 32.0), 0.02009089);
     }

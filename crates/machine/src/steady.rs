@@ -1,49 +1,49 @@
-//! Steady intervals: simulated in part, with the rest of their counts extrapolated.
+//! Steady intervals: simulates a part of each and extrapolates the rest of the counts.
 //!
-//! Between two changes of knobs or programs most intervals of a control loop repeat the one before. The server simulates
-//! such an interval chunk by chunk until the chunks agree with each other, or with the steady state that it knows. Then it
-//! moves its clock to the interval's end: counters grow as they did in the steady state, and nothing else happens. What is
-//! skipped cannot hold an event that no chunk showed: a queue that would tip over once in a second tips over later on the
-//! server's clock. Knows counters and ring lengths; must not know a policy, and never shortens the stretch that a report
-//! measures. Marks: docs/reference/README.md#marks.
+//! Between two changes of knobs or programs, most intervals of a control loop repeat the one before. The server
+//! simulates such an interval chunk by chunk until the chunks agree with each other, or with the known steady state.
+//! Then it moves its clock to the interval's end: counters grow as in the steady state, and nothing else happens. An
+//! event that no chunk showed cannot happen in the skipped part: a queue that would overflow once in a second overflows
+//! later on the server's clock. Knows counters and ring lengths; must not know a policy, and must not extrapolate in
+//! the measured interval. Marks: docs/reference/README.md#marks.
 
 use crate::bare::{BUSY_NS, BareMachine, CORE_COUNTS, INSTRUCTIONS, LLC_HITS, LLC_MISSES};
 use crate::scenario::ScenarioError;
 
-/// Simulated time of a chunk, ns. Assumption: several times what a full ring of 1024 packets takes to pass (0.5 ms).
+/// Simulated time of a chunk, ns. Assumption: several times as long as a full ring of 1024 packets takes (0.5 ms).
 const CHUNK_NS: f64 = 2.5e6;
-/// Chunks of an interval that are left out before a steady state is looked for. Masks take 5 to 10 ms to show most of
-/// their effect (flagship under a4).
+/// First chunks of an interval that the search for a steady state skips. Masks take 5 to 10 ms to show most of their
+/// effect (flagship under a4).
 const SETTLING: usize = 2;
-/// Chunks of each half of the stretch that has to agree with itself before a state counts as steady.
+/// Chunks per half of the window whose halves have to agree before the state counts as steady.
 const HALF: usize = 4;
-/// Chunks of an interval that are compared with a steady state that is known already.
+/// Chunks of an interval that are compared with a known steady state.
 const QUICK: usize = 3;
-/// Chunks that the means of a steady state remember: an interval of the usual 50 ms.
+/// Maximum weight of a steady state's means, in chunks: an interval of the usual 50 ms.
 const MEMORY: f64 = 20.0;
 
-/// How far two means of a quantity may lie apart although neither is noisy, in its unit (calibrated: the state test of
+/// Tolerances: how far two means without noise may differ, in each quantity's unit (calibrated: the state test of
 /// docs/speed.md).
 const IPC_PERCENT: f64 = 1.0;
 const RATIO_POINTS: f64 = 1.0;
 const DCA_POINTS: f64 = 0.5;
 const RING_PERCENT: f64 = 3.0;
-/// Standard errors that two means may lie apart, and the tolerances that this may come to: where a steady state is looked
-/// for, and where it is known.
+/// Two means may differ by this many standard errors, but by no more than this many tolerances: `MOST_AT_FIRST` in the
+/// search for a steady state, `MOST_AGAIN` for a known one.
 const ERRORS: f64 = 3.0;
 const MOST_AT_FIRST: f64 = 4.0;
 const MOST_AGAIN: f64 = 6.0;
-/// Of fewer counted LLC accesses in a chunk a hit ratio is only noise.
+/// With fewer LLC accesses in a chunk its hit ratio is only noise.
 const FEWEST_ACCESSES: f64 = 1500.0;
 
-/// A quantity of a chunk.
+/// A quantity of a chunk, with its tolerance.
 #[derive(Clone, Copy, Debug)]
 struct Quantity {
     value: f64,
     tolerance: f64,
 }
 
-/// A moment within an interval: all counts so far, and the quantities of the chunk that ended there.
+/// The end of a chunk: all counts so far, and the quantities of the chunk.
 type Chunk = (Vec<f64>, Vec<Quantity>);
 
 /// A steady state.
@@ -51,27 +51,27 @@ type Chunk = (Vec<f64>, Vec<Quantity>);
 struct State {
     /// Mean and variance of each quantity over chunks.
     quantities: Vec<(f64, f64)>,
-    /// What each count grows by in a chunk.
+    /// Growth of each count per chunk.
     growth: Vec<f64>,
-    /// Chunks that these are means of.
+    /// Weight of these means, in chunks.
     chunks: f64,
 }
 
-/// What the server knows about its steadiness.
+/// The known steady state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Steadiness {
     state: Option<State>,
-    /// The first interval is over. It is simulated whole: caches fill.
+    /// True after the first interval, which is simulated completely because caches fill.
     warm: bool,
 }
 
 impl Steadiness {
-    /// A knob was turned: the state that was steady may not last.
+    /// Discards the steady state, because a knob was changed.
     pub(crate) fn forget(&mut self) {
         self.state = None;
     }
 
-    /// Runs the machine until the server's clock reads `deadline_ns`, and simulates as much of this as is needed.
+    /// Runs the machine until the server's clock reads `deadline_ns`; simulates only as much of it as needed.
     ///
     /// # Errors
     /// As [`BareMachine::run_until`].
@@ -104,8 +104,8 @@ impl Steadiness {
         bare.run_until(deadline_ns)
     }
 
-    /// What each count grows by in a chunk for the rest of an interval of `all` chunks, if those simulated so far show
-    /// that the steady state lasts or that there is one.
+    /// Growth per chunk of each count for the rest of an interval of `all` chunks; `None` unless the simulated chunks
+    /// confirm the known steady state or show a new one.
     fn judge(&mut self, before: &[f64], chunks: &[Chunk], all: f64) -> Option<Vec<f64>> {
         if let Some(state) = &mut self.state {
             if chunks.len() < QUICK {
@@ -135,7 +135,7 @@ impl Steadiness {
 }
 
 impl State {
-    /// The state that chunks show, of which the first began with the counts `before`.
+    /// The state that these chunks show; `before` are the counts at the start of the first.
     fn of(before: &[f64], chunks: &[Chunk]) -> State {
         let count = chunks.len() as f64;
         let last = &chunks[chunks.len() - 1].0;
@@ -153,18 +153,19 @@ impl State {
         self.quantities.len() == tolerances.len() && near.all(|near| near)
     }
 
-    /// The growth of an interval of `all` chunks that shows this state by some `new` ones: so much of the new ones that
-    /// intervals differ from one another as if each were simulated whole. Policies look at these differences.
+    /// Growth per chunk for the rest of an interval of `all` chunks, of which the `new` ones were simulated. The new
+    /// chunks are weighted so that intervals differ from each other as much as if each were simulated completely,
+    /// because policies read these differences.
     ///
-    /// With weight f for n new chunks of variance v, an interval's own part has the variance f^2 v / n, and simulated whole
-    /// it would have v / N: f is the root of n / N.
+    /// With weight f for n new chunks of variance v, an interval's own part has the variance f^2 v / n; simulated
+    /// completely it would have v / N. So f is the root of n / N.
     fn growth_with(&self, new: &State, all: f64) -> Vec<f64> {
         let weight = ((new.chunks * all).sqrt() - new.chunks) / (all - new.chunks);
         let pairs = self.growth.iter().zip(&new.growth);
         pairs.map(|(known, new)| known + weight * (new - known)).collect()
     }
 
-    /// Takes an interval's chunks into the means.
+    /// Merges an interval's chunks into the means.
     fn add(&mut self, new: State) {
         let total = self.chunks + new.chunks;
         let (old, part) = (self.chunks / total, new.chunks / total);
@@ -191,14 +192,14 @@ fn means(chunks: &[Chunk]) -> Vec<(f64, f64)> {
     (0..chunks[0].1.len()).map(of).collect()
 }
 
-/// Whether two means, whose difference has a standard error with the square `squared_error`, lie close together: within
-/// the tolerance, or within what the noise explains, but never more than `most` tolerances.
+/// Whether two means are close: within the tolerance, or within the noise but at most `most` tolerances.
+/// `squared_error` is the square of the standard error of their difference.
 fn near(a: f64, b: f64, squared_error: f64, tolerance: f64, most: f64) -> bool {
     (a - b).abs() <= (ERRORS * squared_error.sqrt()).clamp(tolerance, most * tolerance)
 }
 
-/// What is compared of a chunk between two readings of [`BareMachine::counts`]: the IPC and the LLC hit ratio of each
-/// running program, the hit ratio of devices' writes, and how full each RX ring is at its end.
+/// The compared quantities of a chunk between two readings of [`BareMachine::counts`]: the IPC and the LLC hit ratio of
+/// each running program, the hit ratio of device writes, and how full each RX ring is at the chunk's end.
 fn quantities(bare: &BareMachine, from: &[f64], to: &[f64]) -> Vec<Quantity> {
     let percent = |a: f64, b: f64| if b > 0.0 { a / b * 100.0 } else { 0.0 };
     let mut all = Vec::new();
@@ -207,7 +208,7 @@ fn quantities(bare: &BareMachine, from: &[f64], to: &[f64]) -> Vec<Quantity> {
             let places = cores.iter().map(|core| core * CORE_COUNTS + field);
             places.map(|at| to[at] - from[at]).sum()
         };
-        // A difference of logarithms is a relative one.
+        // With logarithms, a difference is a relative one.
         let ipc = percent(sum(INSTRUCTIONS), sum(BUSY_NS)).max(0.1).ln() * 100.0;
         all.push(Quantity { value: ipc, tolerance: IPC_PERCENT });
         let accesses = sum(LLC_HITS) + sum(LLC_MISSES);
@@ -225,7 +226,7 @@ fn quantities(bare: &BareMachine, from: &[f64], to: &[f64]) -> Vec<Quantity> {
 mod tests {
     use super::*;
 
-    /// Chunks with one quantity and one count, which grows by the quantity.
+    /// Chunks with one quantity and one count, which grows by the quantity's value.
     fn chunks(from: f64, values: &[f64]) -> Vec<Chunk> {
         let mut sum = from;
         let chunk = |value: &f64| {
@@ -244,7 +245,7 @@ mod tests {
         let mut state = State::of(&[100.0], &chunks(100.0, &[9.0, 11.0, 10.0, 10.0]));
         assert_eq!((state.quantities[0], state.growth[0]), ((10.0, 2.0 / 3.0), 10.0));
         state.add(State::of(&[0.0], &chunks(0.0, &[12.0, 12.0, 12.0, 12.0])));
-        // Equal weights: half of 2/3 and of 0 within, and 1/4 of the square of 2 between.
+        // Equal weights: half of 2/3 and of 0 within the parts, and 1/4 of the square of 2 between them.
         assert_eq!((state.growth[0], state.chunks), (11.0, 8.0));
         assert!((state.quantities[0].1 - (1.0 / 3.0 + 1.0)).abs() < 1e-12);
     }
@@ -255,7 +256,7 @@ mod tests {
         let level = [50.0, 30.0, 10.0, 10.2, 9.9, 10.0, 10.1, 9.8, 10.0, 10.0];
         assert_eq!(judge(&mut steadiness, &level[..9]), None, "two of settling and eight are ten");
         assert_eq!(judge(&mut steadiness, &level), Some(10.0));
-        // A slope of 0.8 a chunk puts the halves 3.2 apart; its own noise explains no more than 2.9 of it.
+        // With a slope of 0.8 a chunk the halves differ by 3.2; noise explains at most 2.9 of it.
         let slope: Vec<f64> = (0..10).map(|at| 10.0 + 0.8 * f64::from(at)).collect();
         assert_eq!(judge(&mut Steadiness::default(), &slope), None);
     }
@@ -265,7 +266,8 @@ mod tests {
         let mut steadiness = Steadiness::default();
         assert!(judge(&mut steadiness, &[10.0; 10]).is_some());
         assert_eq!(judge(&mut steadiness, &[10.5; 2]), None);
-        // Of an interval of 20 chunks three are new: 7.75 twentieths of its mean are theirs, 3 of them simulated.
+        // 3 of an interval's 20 chunks are new. The interval's mean, from 3 simulated and 17 extrapolated chunks, is
+        // checked.
         let growth = judge(&mut steadiness, &[10.5; 3]).expect("half a tolerance apart");
         let own = (3.0 * 10.5 + 17.0 * growth) / 20.0;
         assert!((own - (10.0 + 0.5 * (3.0f64 / 20.0).sqrt())).abs() < 1e-12);

@@ -1,24 +1,25 @@
-//! What all workers share: the place in the pattern, the limiter's budget, and how much is left to do.
+//! State that all workers share: the position in the pattern, the limiter's budget, and the remaining blocks and
+//! commands.
 //!
-//! Knows counts and a clock's nanoseconds; must not know threads' sleep, nor devices.
+//! Knows counts and nanoseconds; must not know threads, nor devices.
 
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::{Mutex, PoisonError};
 use waykeeper_load::{Command, Limiter, Limits, Pattern, Rule, Shape};
 
-/// Whether more may be sent.
+/// Whether more commands may be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// As many as were asked for.
+    /// The batch has as many commands as requested.
     Go,
     /// Not before this time, ns from the start.
     Wait(u64),
-    /// Everything has been sent.
+    /// No more commands will follow.
     Over,
 }
 
-/// What is shared.
+/// The shared state.
 #[derive(Debug)]
 pub struct Admission {
     state: Mutex<State>,
@@ -34,11 +35,11 @@ struct State {
     commands_left: u64,
 }
 
-/// No limit of count.
+/// No limit of blocks or commands.
 pub const ENDLESS: u64 = u64::MAX;
 
 impl Admission {
-    /// At the start of a run.
+    /// The state at the start of a run.
     pub fn new(shape: Shape, limits: Limits, blocks: Option<u64>, commands: Option<u64>) -> Admission {
         let thesis = limits.rule == Rule::Thesis;
         let state = State {
@@ -50,8 +51,8 @@ impl Admission {
         Admission { state: Mutex::new(state), shape, thesis }
     }
 
-    /// Puts up to `most` commands into `batch`. Where another worker has come into a later slot than that of `now_ns`
-    /// meanwhile, it is the beginning of that slot afterwards.
+    /// Adds up to `most` commands to `batch`. If another worker has already entered a later slot than that of `now_ns`,
+    /// sets `now_ns` to the start of that slot.
     pub fn take(
         &self,
         now_ns: &mut u64,
@@ -76,11 +77,12 @@ impl Admission {
             let left = state.blocks_left;
             if u64::from(command.counted) > left {
                 if self.thesis {
-                    // The published program charges the command that crosses the line and does not send it.
+                    // nvme-memload charges the command that exceeds the total and does not send it.
                     state.blocks_left = 0;
                     return Next::Over;
                 }
-                // The last command is as long as what is left, which is less than its own length and so fits.
+                // The last command is shortened to the remaining blocks; it stays within the buffer, because it becomes
+                // shorter.
                 let last = left as u32;
                 command = Command { counted: last, moved: last, ..command };
             }
@@ -98,12 +100,12 @@ impl Admission {
     }
 }
 
-/// A number below another; 0 below 0. The bias of one multiplication is below 2^-32.
+/// A random number less than `below`; 0 if `below` is 0. The bias of one multiplication is below 2^-32.
 pub fn number_below(random: &mut Xoshiro256PlusPlus, below: u32) -> u32 {
     ((random.next_u64() >> 32).wrapping_mul(u64::from(below)) >> 32) as u32
 }
 
-/// The same for places on a device, which may have more blocks than 32 bits count.
+/// The same for positions on a device, which may have more than 2^32 blocks.
 pub fn place_below(random: &mut Xoshiro256PlusPlus, below: u64) -> u64 {
     ((u128::from(random.next_u64()) * u128::from(below)) >> 64) as u64
 }
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(all(false, Some(100), None), [31, 31, 31, 7]);
         assert_eq!(all(false, Some(100), Some(2)), [31, 31]);
         assert_eq!(all(false, Some(93), None), [31, 31, 31]);
-        // The published program counts 31, moves 32, and does not send the command that would cross 100.
+        // nvme-memload counts 31, moves 32, and does not send the command that would exceed 100.
         assert_eq!(all(true, Some(100), None), [32, 32, 32]);
     }
 
@@ -142,7 +144,7 @@ mod tests {
         assert_eq!(admission.take(&mut 0, 8, &mut random, &mut batch), Next::Wait(100_000_000));
         assert_eq!(batch.len(), 2);
         assert_eq!(admission.take(&mut 100_000_000, 1, &mut random, &mut batch), Next::Go);
-        // Who looked at the clock before that goes in the second slot all the same.
+        // A worker with an older time also gets the second slot.
         let mut late_ns = 99_999_000;
         assert_eq!(admission.take(&mut late_ns, 1, &mut random, &mut batch), Next::Go);
         assert_eq!(late_ns, 100_000_000);

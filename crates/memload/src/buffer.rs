@@ -1,7 +1,7 @@
-//! The memory that devices read and write: where it lies, what stands in it, and reading it with the CPU.
+//! The memory that devices read and write: its pages, its initial content, and CPU reads of it.
 //!
-//! Knows pages and nodes; must not know commands. Devices write into it while threads run, so nobody ever holds a reference
-//! into it: only addresses, read one word at a time.
+//! Knows pages and nodes; must not know commands. Devices write into it while threads run, so no reference into it may
+//! exist: only addresses, read one word at a time.
 
 use crate::plan::Pages;
 use rustix::io::Errno;
@@ -12,13 +12,13 @@ use std::ptr;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Bytes that are made ready at a time, or a page if that is more: whoever says stop waits for no more than these. A guess:
+/// Bytes that are populated at a time, or one page if that is larger; a stop request takes effect after each. A guess:
 /// some hundredths of a second.
 const PIECE: usize = 64 << 20;
-/// As the kernel has it (include/uapi/asm-generic/hugetlb_encode.h): log2 of the page's size from bit 26 on.
+/// Bit offset of log2 of the page size in mmap's flags (include/uapi/asm-generic/hugetlb_encode.h).
 const HUGE_SHIFT: u32 = 26;
 
-/// Why there is no buffer.
+/// Reason why there is no buffer.
 #[derive(Debug, thiserror::Error)]
 pub enum BufferError {
     /// The pool of huge pages has too few.
@@ -27,26 +27,26 @@ pub enum BufferError {
          number into /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages"
     )]
     Huge {
-        /// How many.
+        /// Required pages.
         wanted: usize,
-        /// Of what size.
+        /// KiB per page.
         kib: usize,
     },
-    /// The node's share of the pool has too few.
+    /// The node has too few pages of the pool.
     #[error(
         "the buffer needs {wanted} huge pages of {kib} KiB on NUMA node {node}, but fewer are free there; \
          write a larger number into \
          /sys/devices/system/node/node{node}/hugepages/hugepages-{kib}kB/nr_hugepages"
     )]
     HugeOfNode {
-        /// How many.
+        /// Required pages.
         wanted: usize,
-        /// Of what size.
+        /// KiB per page.
         kib: usize,
-        /// Where.
+        /// The node.
         node: u32,
     },
-    /// There is no such node, or no NUMA at all.
+    /// There is no such node, or no NUMA.
     #[error(
         "the buffer cannot be on NUMA node {node}: {why}; /sys/devices/system/node/online lists the nodes"
     )]
@@ -56,14 +56,14 @@ pub enum BufferError {
         /// Why.
         why: io::Error,
     },
-    /// More than there is: the kernel would promise it, and end some program when the pages are asked for.
+    /// More than the available memory: mmap would succeed, and the kernel would kill a program when the pages are used.
     #[error(
         "the buffer needs {bytes} B, and {available} B of memory are available; make it smaller with --buffer"
     )]
     Room {
         /// Its size.
         bytes: u64,
-        /// What the kernel could give without taking it from others.
+        /// MemAvailable, bytes.
         available: u64,
     },
     /// Anything else.
@@ -85,24 +85,24 @@ pub struct Buffer {
     seed: u64,
 }
 
-// SAFETY: it is plain memory that threads only reach through volatile reads and whose address they hand to the kernel;
-// nothing in it is ever borrowed.
+// SAFETY: it is plain memory that threads only read with volatile reads and whose address they pass to the kernel;
+// there are no references into it.
 unsafe impl Send for Buffer {}
-// SAFETY: as above; what races with a device is data, and never decides anything.
+// SAFETY: as above; a race with a device changes only data, on which no decision depends.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Memory of at least one page, all of it there and filled (see [`word`]).
+    /// Memory of at least one page, with all pages populated and filled (see [`word`]).
     ///
     /// # Errors
-    /// The kernel has no such memory to give.
+    /// If the kernel cannot provide the memory.
     pub fn new(bytes: usize, pages: Pages, numa: Option<u32>, seed: u64) -> Result<Buffer, BufferError> {
         let buffer = Buffer::map(bytes, pages, numa, seed)?;
         buffer.fill(pages, numa, &|| false)?;
         Ok(buffer)
     }
 
-    /// The same; `None` if `stop` became true before all of it was filled.
+    /// The same; `None` if `stop` became true before it was filled.
     ///
     /// # Errors
     /// As above.
@@ -117,7 +117,6 @@ impl Buffer {
         Ok(buffer.fill(pages, numa, stop)?.then_some(buffer))
     }
 
-    /// Room for it.
     fn map(bytes: usize, pages: Pages, numa: Option<u32>, seed: u64) -> Result<Buffer, BufferError> {
         let mapped = bytes.max(1).next_multiple_of(pages.bytes());
         let huge = match pages {
@@ -126,7 +125,7 @@ impl Buffer {
             Pages::Huge1G => MapFlags::HUGETLB | MapFlags::from_bits_retain(30 << HUGE_SHIFT),
         };
         let (read_write, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | huge);
-        // SAFETY: a new mapping at an address of the kernel's choice takes nothing from anybody.
+        // SAFETY: a new mapping at an address of the kernel's choice replaces no other mapping.
         let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), mapped, read_write, private) };
         let base = base.map_err(|errno| match pages {
             Pages::Base => BufferError::Memory { bytes: mapped, why: errno.into() },
@@ -139,7 +138,7 @@ impl Buffer {
         Ok(buffer)
     }
 
-    /// Where it begins.
+    /// Its address.
     pub const fn base(&self) -> *mut u8 {
         self.base
     }
@@ -149,12 +148,12 @@ impl Buffer {
         self.bytes
     }
 
-    /// The seed of what stood in it before the run.
+    /// The seed of its initial content.
     pub const fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The CPU reads what lies from `offset` on: one word of each line brings the line into its caches.
+    /// Reads the range from `offset` on with the CPU: one word per line loads the line into its caches.
     pub fn touch(&self, offset: usize, bytes: usize) {
         let end = offset.saturating_add(bytes).min(self.bytes);
         let mut at = offset & !(LINE - 1);
@@ -165,14 +164,14 @@ impl Buffer {
         }
     }
 
-    /// A copy of what lies from `offset` on, for looking at it when the run is over.
+    /// Copies the range from `offset` on, to verify it after the run.
     pub fn copy(&self, offset: usize, into: &mut [u8]) {
         let bytes = into.len().min(self.bytes.saturating_sub(offset));
         // SAFETY: the source is inside the mapping, the destination is borrowed, and they cannot overlap.
         unsafe { ptr::copy_nonoverlapping(self.base.add(offset), into.as_mut_ptr(), bytes) };
     }
 
-    /// Has all its pages and what stands in them; false if `stop` became true before.
+    /// Populates and fills all pages; false if `stop` became true before.
     fn fill(&self, pages: Pages, numa: Option<u32>, stop: &dyn Fn() -> bool) -> Result<bool, BufferError> {
         let piece = PIECE.max(pages.bytes());
         for from in (0..self.mapped).step_by(piece) {
@@ -184,7 +183,7 @@ impl Buffer {
             let begin = unsafe { self.base.add(from) };
             populate(begin.cast(), bytes).map_err(|errno| lacking(errno, self.mapped, pages, numa))?;
             for at in from / 8..(from + bytes) / 8 {
-                // SAFETY: inside the mapping, on a word's boundary; nobody else has the address yet.
+                // SAFETY: inside the mapping and aligned to a word; no other thread has the address yet.
                 unsafe { self.base.cast::<u64>().add(at).write(word(self.seed, at as u64)) };
             }
         }
@@ -194,13 +193,13 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: it is our mapping; whoever sends commands on it keeps it alive until they came back.
+        // SAFETY: it is our mapping; workers keep the buffer alive until all commands have completed.
         let _ = unsafe { rustix::mm::munmap(self.base.cast(), self.mapped) };
     }
 }
 
-/// What word number `at` of a buffer holds before the run: SplitMix64 (Steele et al. 2014) of seed and place, so that every
-/// block differs from every other and a block that arrived somewhere says which it was.
+/// Initial content of word number `at`: SplitMix64 (Steele et al. 2014) of seed and position, so that all blocks differ
+/// and the content of a block tells its original position.
 pub const fn word(seed: u64, at: u64) -> u64 {
     let mut z = seed.wrapping_mul(0xD134_2543_DE82_EF95).wrapping_add(at.wrapping_mul(0x9E37_79B9_7F4A_7C15));
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -208,18 +207,18 @@ pub const fn word(seed: u64, at: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Has the kernel find all pages now. A page that cannot be had would end the process at its first use (SIGBUS: huge
-/// pages are reserved of the whole pool, not of the node that the buffer is bound to). Before Linux 5.14 there is no
-/// way to ask.
+/// Makes the kernel allocate all pages now. Otherwise a page that cannot be allocated would kill the process at its
+/// first use (SIGBUS: huge pages are reserved from the whole pool, not from the node that the buffer is bound to). Not
+/// supported before Linux 5.14.
 fn populate(base: *mut c_void, bytes: usize) -> Result<(), Errno> {
-    // SAFETY: the range is one mapping of ours; what stands in its pages stays.
+    // SAFETY: the range is one mapping of ours; the call does not change the content.
     match unsafe { rustix::mm::madvise(base, bytes, Advice::LinuxPopulateWrite) } {
         Err(Errno::INVAL) => Ok(()),
         done => done,
     }
 }
 
-/// What is missing when pages cannot be had.
+/// The error for pages that cannot be allocated.
 fn lacking(errno: Errno, mapped: usize, pages: Pages, numa: Option<u32>) -> BufferError {
     let (wanted, kib) = (mapped / pages.bytes(), pages.bytes() >> 10);
     match (pages, numa, errno) {
@@ -234,14 +233,14 @@ fn lacking(errno: Errno, mapped: usize, pages: Pages, numa: Option<u32>) -> Buff
     }
 }
 
-/// mbind(2), which no crate of ours has: pages of the range come from this node and no other.
+/// mbind(2), which none of our crates provides: allocates the range's pages from this node only.
 fn bind(base: *mut c_void, bytes: usize, node: u32) -> io::Result<()> {
-    // 1024 nodes, as many as the kernel can be built for.
+    // 1024 nodes, the maximum of a kernel's configuration.
     let mut mask = [0u64; 16];
     let word = mask.get_mut(node as usize / 64).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
     *word |= 1 << (node % 64);
     let bits = mask.len() * 64 + 1;
-    // SAFETY: the range is one mapping of ours, the mask has the bits that are announced (the kernel reads one less).
+    // SAFETY: the range is one mapping of ours; the mask has the stated number of bits (the kernel reads one less).
     let done =
         unsafe { libc::syscall(libc::SYS_mbind, base, bytes, libc::MPOL_BIND, mask.as_ptr(), bits, 0) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -260,7 +259,7 @@ mod tests {
         assert_eq!(&blocks[..8], &word(7, 0).to_ne_bytes());
         assert_eq!(&blocks[4096..4104], &word(7, 512).to_ne_bytes());
         assert_ne!(blocks[..4096], blocks[4096..8192]);
-        // The last lines, and past the end.
+        // The last lines, and beyond the end.
         buffer.touch(3 * 4096, 512);
         buffer.touch(4096 * 3 + 500, 1 << 30);
     }
@@ -276,10 +275,10 @@ mod tests {
 
     #[test]
     fn pages_that_cannot_be_had_are_an_error_and_no_signal() {
-        // Behind the end of a file there are no pages either: whoever touched the mapping would be killed.
+        // There are no pages beyond the end of a file: an access to the mapping would kill the process.
         let file = tempfile::tempfile().unwrap();
         let (read_write, shared) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at an address of the kernel's choice, which nobody touches.
+        // SAFETY: a new mapping at an address of the kernel's choice, which is never accessed.
         let base = unsafe { rustix::mm::mmap(ptr::null_mut(), 4096, read_write, shared, &file, 0) }.unwrap();
         assert_eq!(populate(base, 4096), Err(Errno::FAULT));
         // SAFETY: our mapping.

@@ -1,41 +1,41 @@
-//! What must hold of a plan by itself: numbers within bounds, and no word that says nothing beside the others.
+//! Checks of a plan that need no target: numbers within bounds, and no option without an effect.
 //!
-//! Knows plans; must not know targets, nor who may load them.
+//! Knows plans; must not know targets, nor permission to load them.
 
 use crate::plan::{EngineKind, Plan, Touch};
 use waykeeper_load::{Limits, MOST_DEPTH, MOST_WORKERS, Pattern, Rule};
 
-/// Of all threads together. Each takes a KiB or two of the kernel's memory (request, pages, completion) beside its data, so
-/// that more could take all there is; a guess.
+/// Maximum outstanding commands of all threads. Each takes one or two KiB of kernel memory (request, pages, completion)
+/// in addition to its data; more could exhaust the memory. A guess.
 const MOST_OUTSTANDING: u64 = 1 << 18;
 
-/// What of a plan cannot be.
+/// An invalid plan.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PlanError {
-    /// A value that cannot be, or not on this target.
+    /// An invalid value, or one that the target does not support.
     #[error("{option} is {value}; {wanted}")]
     Value {
-        /// The word.
+        /// The option.
         option: &'static str,
-        /// What it says.
+        /// The value.
         value: String,
-        /// What it could say.
+        /// Accepted values.
         wanted: String,
     },
-    /// A word that says nothing about this pattern.
+    /// An option without an effect for this pattern.
     #[error("{option} has no meaning for the pattern {pattern}; leave it out, or take another pattern")]
     Stray {
-        /// The word.
+        /// The option.
         option: &'static str,
         /// The pattern.
         pattern: &'static str,
     },
 }
 
-/// What holds of a plan on any target, also in simulated time.
+/// Checks a plan for any target, also in simulated time.
 ///
 /// # Errors
-/// A value that cannot be, or a word that says nothing beside the others.
+/// If a value is invalid, or an option has no effect together with the others.
 pub fn check(plan: &Plan) -> Result<(), PlanError> {
     let value = |option, value: &dyn ToString, wanted: &str| {
         Err(PlanError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
@@ -80,7 +80,7 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
     if plan.blocks == Some(0) {
         return value("--blocks", &0, "it must be at least 1");
     }
-    // What says nothing about this pattern was meant for another, or for another effect.
+    // An option without an effect is an error, because the user expects one.
     let name = plan.pattern.name();
     let stray = [
         ("--verify", plan.verify, plan.pattern.moves()),
@@ -116,7 +116,7 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// What holds the commands of a plan back, in blocks of so many bytes.
+/// The rate limits of a plan, in blocks of `block_bytes` bytes.
 pub fn limits(plan: &Plan, block_bytes: u32) -> Limits {
     Limits {
         blocks: plan.limit_bytes.map(|bytes| bytes / f64::from(block_bytes)),
@@ -130,9 +130,8 @@ pub fn limits(plan: &Plan, block_bytes: u32) -> Limits {
     }
 }
 
-/// Refuses flushes that would not be what they are counted as. The kernel makes one flush of several that are on their
-/// way to a file or a block device at once, so that fewer reach the drive than are counted: 2000 at depth 16 came to
-/// 600. Each NVMe command stays one.
+/// Refuses flushes that the kernel would merge. It combines outstanding flushes of a file or block device, so fewer
+/// reach the drive than are counted: 2000 at depth 16 became 600. NVMe passthrough commands are not merged.
 pub fn alone(plan: &Plan, engine: EngineKind) -> Result<(), PlanError> {
     let words = [("--depth", plan.depth), ("--workers", plan.workers)];
     let more = words.into_iter().find(|(_, count)| *count > 1);

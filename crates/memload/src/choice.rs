@@ -1,6 +1,6 @@
-//! Which engine a target is loaded by: the best that it can do with, or the one that was asked for.
+//! Choice of the engine for a target: the first that works, or the requested one.
 //!
-//! Opens the target and tries each on it; must not know sizes, nor who agrees to what.
+//! Opens the target and tries each engine on it; must not know sizes, nor consent.
 
 use crate::buffer::Buffer;
 use crate::engine::{Direct, Ground, Passthrough};
@@ -15,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use waykeeper_load::Pattern;
 
-/// For commands of the most bytes, one after the other.
+/// Engine parameters for commands of `most_bytes` bytes, side by side in the buffer.
 pub fn ground<'a>(
     buffer: &'a Buffer,
     file: &'a OwnedFd,
@@ -29,7 +29,7 @@ pub fn ground<'a>(
     Ground { buffer, file, depth, most_bytes, longest_bytes, step_bytes, most_segments, nsid, lba_bytes }
 }
 
-/// The best engine that the target can do with, or the one that was asked for; what was tried in vain is noted.
+/// The first engine that works on the target, or the requested one; notes the engines that failed.
 pub fn choose(
     plan: &Plan,
     target: &Target,
@@ -75,13 +75,13 @@ pub fn choose(
 }
 
 enum Attempt {
-    /// Another engine may do.
+    /// This engine does not work; another may.
     Lacks(String),
-    /// No engine will.
+    /// No engine can work.
     Ends(PrepareError),
 }
 
-/// The open target, and whether everything that carries commands stays on the CPUs that it is given.
+/// Opens the target and tries the engine; true if the kernel's helper threads stay on the given CPUs.
 fn attempt(
     engine: EngineKind,
     plan: &Plan,
@@ -92,7 +92,7 @@ fn attempt(
     match metadata {
         _ if engine == EngineKind::Uring => {}
         Some(0) => {}
-        // With metadata behind each block a device would move more than the memory that a command names.
+        // With metadata for each block, a device would transfer more than the memory of a command.
         None => {
             let why = "the namespace does not report through Identify whether its blocks have metadata";
             return Err(Attempt::Lacks(why.to_owned()));
@@ -113,7 +113,7 @@ fn attempt(
         _ => target.real.clone(),
     };
     let file = open(engine, plan, target, newborn, &place)?;
-    // The engine itself is tried on a page of its own: whether its ring can be made is the same for all workers.
+    // The engine is tried with a page of its own; whether its ring can be created is the same for all workers.
     let page = Buffer::new(BLOCK_BYTES as usize, Pages::Base, None, plan.seed)
         .map_err(|why| Attempt::Ends(why.into()))?;
     let ground = ground(&page, &file, target, 1, BLOCK_BYTES);
@@ -135,7 +135,7 @@ fn open(
     newborn: Option<&Newborn>,
     place: &Path,
 ) -> Result<OwnedFd, Attempt> {
-    // Passing a command through asks for a file that may be written; a plain read does not.
+    // Passthrough needs a file that is open for writing; a plain read does not.
     let writes = plan.writes() || plan.pattern == Pattern::Flush;
     let access = if writes && (plan.writes() || target.is_device()) { OFlags::RDWR } else { OFlags::RDONLY };
     let direct = if engine == EngineKind::Uring { OFlags::DIRECT } else { OFlags::empty() };

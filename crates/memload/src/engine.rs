@@ -1,6 +1,6 @@
-//! What carries commands to a target and brings their ends back. One file an engine.
+//! Engines: send commands to a target and collect their completions. One file per engine.
 //!
-//! Knows addresses, places on the device, and how it went; must not know patterns, limits or totals.
+//! Knows addresses, device offsets and results; must not know patterns, limits or totals.
 
 mod direct;
 mod ioctl;
@@ -17,14 +17,14 @@ pub use direct::Direct;
 pub use ioctl::Ioctl;
 pub use passthrough::Passthrough;
 
-/// What a command does.
+/// Operation of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Deed {
-    /// The device writes memory: it is read.
+    /// The device writes memory: a read of the device.
     ToMemory,
-    /// The device reads memory: it is written.
+    /// The device reads memory: a write to the device.
     FromMemory,
-    /// What was written stays.
+    /// Makes earlier writes durable.
     Flush,
 }
 
@@ -41,7 +41,7 @@ impl fmt::Display for Deed {
 /// A command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Io {
-    /// What it does.
+    /// Its operation.
     pub deed: Deed,
     /// Bytes from the start of the buffer.
     pub offset: usize,
@@ -54,11 +54,11 @@ pub struct Io {
 /// How a command failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The kernel says so.
+    /// An error of the kernel.
     Errno(i32),
-    /// The device says so.
+    /// An error status of the device.
     Nvme(Status),
-    /// Fewer bytes went than should have.
+    /// Fewer bytes were transferred than requested.
     Short(u32),
 }
 
@@ -72,44 +72,44 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The end of a command: the number it was sent under, and how it went.
+/// A completed command: its number and its result.
 pub type Done = (u32, Result<(), Fault>);
 
-/// What carries commands. It belongs to the thread that made it.
+/// Sends commands. It belongs to the thread that made it.
 pub trait Engine {
-    /// Takes a command under a number below the depth that no command on its way has. It need not go yet.
+    /// Takes a command under a number below the depth that no outstanding command has. It may send the command later.
     fn push(&mut self, io: Io, number: u32);
 
-    /// Sends what was taken and waits until a command is back, it is `until`, or a signal came; puts all that are back
-    /// into `done`. What came back in part has gone on and is not among them.
+    /// Sends the taken commands and waits until one completes, until `until`, or until a signal; appends all completed
+    /// ones to `done`. The rest of a partial transfer is sent again first.
     ///
     /// # Errors
-    /// The way itself is broken; what was on it is lost.
+    /// If no commands can be sent or collected any more; outstanding commands are lost.
     fn carry(&mut self, until: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()>;
 
-    /// Commands that were taken and have not gone, so that they are not lost on a way that broke.
+    /// Number of commands that were taken and not sent, so that they do not count as lost after an error.
     fn unsent(&mut self) -> usize;
 }
 
-/// What an engine is made from, for a worker of its own.
+/// Parameters of a worker's engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Ground<'a> {
-    /// The memory.
+    /// The buffer.
     pub buffer: &'a Buffer,
     /// The open target.
     pub file: &'a std::os::fd::OwnedFd,
-    /// Commands on their way at once.
+    /// Maximum outstanding commands.
     pub depth: u32,
-    /// Most bytes of a command that the device takes in this run.
+    /// Maximum bytes of a command in this run.
     pub most_bytes: u32,
-    /// Bytes of the longest command of its pattern, 0 if its commands carry no data.
+    /// Bytes of the pattern's longest command, 0 if its commands carry no data.
     pub longest_bytes: usize,
-    /// Every command of its pattern begins at a multiple of so many bytes of the buffer.
+    /// Every command of the pattern begins at a multiple of this many bytes of the buffer.
     pub step_bytes: usize,
-    /// Most pieces of memory that the device takes with a command, each a page or more.
+    /// Maximum memory segments of a command, each a page or more.
     pub most_segments: u32,
-    /// The namespace, for NVMe.
+    /// The NVMe namespace.
     pub nsid: u32,
-    /// Bytes of its blocks.
+    /// Bytes of the target's logical blocks.
     pub lba_bytes: u32,
 }

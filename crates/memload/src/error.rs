@@ -1,6 +1,6 @@
-//! Why a run cannot begin.
+//! Reasons why a run cannot begin.
 //!
-//! Knows what each part of the preparation says; must not know how a user is told.
+//! Knows the errors of each part of the preparation; must not know how they are presented.
 
 use crate::buffer::BufferError;
 use crate::check::PlanError;
@@ -9,22 +9,22 @@ use std::io;
 use std::path::PathBuf;
 use waykeeper_load::ShapeError;
 
-/// Why a run cannot begin.
+/// Reason why a run cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// Something of the plan that cannot be.
+    /// The plan has an invalid value.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The pattern does not fit.
+    /// The pattern does not fit the buffer or the device.
     #[error(transparent)]
     Shape(#[from] ShapeError),
-    /// The target may not be loaded.
+    /// The target is in use, or without consent.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Somebody said stop; nothing of what was to be made is left.
+    /// A stop was requested; incomplete files were removed.
     #[error("interrupted before the load began")]
     Stopped,
-    /// No memory.
+    /// The buffer cannot be allocated.
     #[error(transparent)]
     Buffer(#[from] BufferError),
     /// The target could not be opened.
@@ -32,17 +32,17 @@ pub enum PrepareError {
     Open {
         /// The path.
         path: PathBuf,
-        /// What for.
+        /// Purpose of the open.
         purpose: &'static str,
         /// Why.
         why: io::Error,
     },
-    /// No engine gets commands to it.
+    /// No engine works on the target.
     #[error("{}: {why}", .path.display())]
     Engine {
         /// The path.
         path: PathBuf,
-        /// What each lacks.
+        /// What each engine lacks.
         why: String,
     },
     /// A worker could not begin.
@@ -50,7 +50,7 @@ pub enum PrepareError {
     Worker(io::Error),
 }
 
-/// What helps where the kernel takes no more locked memory of this user for a ring.
+/// A hint for the error at the user's limit of locked memory.
 fn locked_memory(why: &io::Error) -> &'static str {
     match why.kind() {
         io::ErrorKind::OutOfMemory => {

@@ -1,6 +1,6 @@
-//! What sizes a plan comes to on a target: blocks, commands, the buffer.
+//! Sizes of a plan on a target: blocks, commands, the buffer.
 //!
-//! Knows numbers of both; must not know who agrees to what, nor how commands get there.
+//! Knows the numbers of both; must not know consent, nor engines.
 
 use crate::check::PlanError;
 use crate::error::PrepareError;
@@ -8,9 +8,9 @@ use crate::plan::{Pages, Plan};
 use crate::target::{Kind, Target};
 use waykeeper_load::{MOST_COMMAND_BYTES, Pattern, Shape, ShapeError};
 
-/// Bytes of a block where nobody says: the format of the thesis (s3.1).
+/// Default bytes of a block: the format of the thesis (s3.1).
 pub const BLOCK_BYTES: u32 = 4096;
-/// Blocks of the buffer where nobody says (algorithms.md 7.2).
+/// Default blocks of the buffer (algorithms.md 7.2).
 const BUFFER_BLOCKS: u64 = 1000;
 
 /// A plan's sizes on a target.
@@ -23,10 +23,10 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// Those of a plan, where it says them, and else the usual ones.
+    /// The plan's sizes, or the defaults.
     ///
     /// # Errors
-    /// They do not fit each other, or the target.
+    /// If the sizes do not fit each other, or the target.
     pub fn of(plan: &Plan, target: &Target) -> Result<Fit, PrepareError> {
         let refuse = |option, value: u64, wanted: String| {
             PrepareError::Plan(PlanError::Value { option, value: value.to_string(), wanted })
@@ -42,11 +42,11 @@ impl Fit {
         let block = u64::from(block_bytes);
         let (page, mut usual_bytes) = (Pages::Base.bytes() as u64, target.max_bytes);
         if target.is_device() && !block.is_multiple_of(page) {
-            // A command that begins within a page lies on a page more.
+            // A command that begins within a page covers one page more.
             usual_bytes = usual_bytes.min(u64::from(target.max_segments.saturating_sub(1)) * page);
         }
         let (mut most, moves) = (usual_bytes / block, plan.pattern.moves());
-        // What a file takes is a custom, not a limit: a block larger than that goes alone.
+        // The maximum of a file is a default, not a limit: a larger block is moved by a command of its own.
         let most_bytes = if target.is_device() { usual_bytes } else { usual_bytes.max(MOST_COMMAND_BYTES) };
         if most == 0 && most_bytes >= block {
             most = 1;
@@ -65,7 +65,7 @@ impl Fit {
             Some(max) => max.into(),
         };
         let max_blocks = u32::try_from(max).unwrap_or(u32::MAX);
-        // A command of `random` may have more blocks than that where they are small.
+        // With small blocks, a command of `random` may have more blocks than the default buffer.
         let usual_blocks =
             if plan.pattern == Pattern::Random { BUFFER_BLOCKS.max(max) } else { BUFFER_BLOCKS };
         let buffer_bytes = plan.buffer_bytes.unwrap_or(usual_blocks * block);
@@ -88,7 +88,7 @@ impl Fit {
             shape => shape?,
         };
         let longest = u64::from(reach(&shape, max_blocks, plan).0) * block;
-        // Nobody has said yet how large what is not there is to be; that it is missing is told later.
+        // The size of a file that does not exist is unknown here; a later check reports the missing file.
         let is_known = target.kind != Kind::Absent || target.bytes > 0;
         if moves && is_known && target.bytes < longest {
             let wanted = format!(
@@ -104,7 +104,7 @@ impl Fit {
     }
 }
 
-/// Blocks that the longest command of a pattern moves, and of what number of them all begin at a multiple.
+/// Blocks of a pattern's longest command, and the number of blocks of which every command's position is a multiple.
 pub fn reach(shape: &Shape, max: u32, plan: &Plan) -> (u32, u32) {
     let over = u32::from(plan.thesis);
     match shape.pattern() {

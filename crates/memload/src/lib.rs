@@ -1,8 +1,7 @@
-//! DMA load on real devices and files: what a path is, whether it may be written, what carries commands to it, and the
-//! workers that send them.
+//! DMA load on real devices and files: the kind of a path, permission to write it, engines that send commands, and the
+//! workers that drive them.
 //!
-//! Which command comes next and when it may go are `load`'s rules. Must not know the virtual server, counters, or how a
-//! run is shown.
+//! `load` decides which command comes next and when. Must not know the virtual server, counters, or how a run is shown.
 
 mod admission;
 mod buffer;

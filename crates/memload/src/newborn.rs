@@ -1,6 +1,6 @@
-//! A file that is being made: it has its name when it is whole, and nothing of it stays if it does not become so.
+//! Creates a file atomically: it gets its name when it is complete, and nothing of it remains after a failure.
 //!
-//! Knows names and content; must not know what the file is for.
+//! Knows names and content; must not know the purpose of the file.
 
 use crate::buffer::word;
 use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
@@ -14,13 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Bytes that are written at a time.
 const FILL_BYTES: usize = 1 << 20;
-/// Bytes after which what was written goes to the disk: whoever says stop waits for no more than these. A guess: what a slow
-/// disk takes in a second.
+/// Bytes between two syncs; a stop request takes effect after each. A guess: what a slow disk writes in a second.
 const SYNC_BYTES: u64 = 64 << 20;
-/// The seed of a new file's content: that of no buffer, so that what comes from the file is seen to.
+/// The seed of a new file's content. It differs from the buffer's, so data from the file are recognised.
 const SEED: u64 = 0x6D65_6D6C_6F61_6400;
 
-/// Names of files that are not whole, where a file system has no files without a name.
+/// Names of incomplete files, on file systems without O_TMPFILE.
 static HALVES: Halves = Halves(Mutex::new(Vec::new()));
 
 #[derive(Debug)]
@@ -31,7 +30,7 @@ impl Halves {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Removes them. As long as what this gives lives, no other is begun, and none gets its final name.
+    /// Removes the files. While the returned guard lives, no file can be begun or renamed.
     fn remove(&self) -> MutexGuard<'_, Vec<PathBuf>> {
         let mut names = self.names();
         for name in names.drain(..) {
@@ -41,39 +40,38 @@ impl Halves {
     }
 }
 
-/// Removes what of a file that is just being made would stay behind if the process ended now, which it must do next:
-/// from now on no file can be made.
+/// Removes incomplete files before the process exits. The caller must exit next: no file can be made afterwards.
 pub fn abandon() {
     std::mem::forget(HALVES.remove());
 }
 
-/// A file that is not whole yet. Dropped, it is gone.
+/// An incomplete file. Dropping it removes it.
 #[derive(Debug)]
 pub struct Newborn {
     file: File,
-    /// The name that it is to have.
+    /// Its final name.
     path: PathBuf,
-    /// The one that it has so far, if any.
+    /// Its temporary name, if it has one.
     half: Option<PathBuf>,
     halves: &'static Halves,
 }
 
 impl Newborn {
-    /// Begins a file that is to have this name.
+    /// Begins a file with this final name.
     ///
     /// # Errors
-    /// None can be made there.
+    /// If no file can be created there.
     pub fn begin(path: &Path) -> io::Result<Newborn> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         match rustix::fs::open(folder(path), flags, Mode::from_raw_mode(0o600)) {
             Ok(file) => Ok(Newborn { file: file.into(), path: path.to_owned(), half: None, halves: &HALVES }),
-            // Not every file system has files without a name.
+            // Some file systems do not support O_TMPFILE.
             Err(Errno::OPNOTSUPP | Errno::ISDIR) => Newborn::named(path, &HALVES),
             Err(errno) => Err(errno.into()),
         }
     }
 
-    /// Begins it under a name of its own.
+    /// Begins the file under a temporary name.
     fn named(path: &Path, halves: &'static Halves) -> io::Result<Newborn> {
         let half = folder(path).join(format!(".waykeeper-{:016x}", RandomState::new().hash_one(0)));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -83,26 +81,26 @@ impl Newborn {
         Ok(Newborn { file: file.into(), path: path.to_owned(), half: Some(half), halves })
     }
 
-    /// Where it can be opened until it has its name.
+    /// A path that opens it before it has its name.
     pub fn place(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
     }
 
-    /// Opens it once more.
+    /// Opens it again.
     ///
     /// # Errors
-    /// The file system does not open files so.
+    /// If the file system cannot open it through /proc.
     pub fn open(&self, flags: OFlags) -> io::Result<OwnedFd> {
         Ok(rustix::fs::open(self.place(), flags | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Makes it whole and gives it its name: its blocks are all there and written, as reads of blocks that never were
-    /// would come from no device. A full disk is told now and not in the middle of the run.
+    /// Completes the file and gives it its name. All blocks are written, because no device serves reads of unwritten
+    /// blocks. A full disk is reported now and not during the run.
     ///
-    /// It is false if `stop` became true before it was whole.
+    /// Returns false if `stop` became true before the file was complete.
     ///
     /// # Errors
-    /// No room for it, or its name has been taken meanwhile. Nothing of it is left then, nor if it was stopped.
+    /// If there is no room, or another file has the name. The file is removed then, and also after a stop.
     pub fn finish(self, bytes: u64, stop: &dyn Fn() -> bool) -> io::Result<bool> {
         if !fill(&self.file, bytes, stop)? {
             return Ok(false);
@@ -118,13 +116,13 @@ impl Newborn {
     }
 }
 
-/// Gives a file that is whole the name that it is to have, which replaces nothing.
+/// Renames a complete file without replacing another.
 ///
 /// # Errors
-/// Something has that name, or none can be given there; the file keeps the one that it has.
+/// If the name is taken or cannot be given; the file keeps its name.
 pub fn give_name(half: &Path, path: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, half, CWD, path, RenameFlags::NOREPLACE) {
-        // Network file systems cannot do that, but have links, which replace nothing either.
+        // Network file systems lack RENAME_NOREPLACE, but link(2) does not replace files either.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             rustix::fs::linkat(CWD, half, CWD, path, AtFlags::empty())?;
             let _ = rustix::fs::unlink(half);
@@ -134,20 +132,20 @@ pub fn give_name(half: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// A file that was made here: itself, whatever has its name since. As long as this lives no other file gets its number.
+/// A file that was created by us, identified by its inode. It stays open, so no other file can get its inode number.
 #[derive(Clone, Debug)]
 pub struct Made(Arc<OwnedFd>);
 
 impl Made {
-    /// The file that is open here.
+    /// Keeps the open file `file`.
     ///
     /// # Errors
-    /// No more files can be open.
+    /// If no more files can be open.
     pub(crate) fn new(file: &OwnedFd) -> io::Result<Made> {
         Ok(Made(Arc::new(file.try_clone()?)))
     }
 
-    /// True of the file with this inode on this device.
+    /// True if the file has this inode on this device.
     pub(crate) fn is(&self, device: u64, inode: u64) -> bool {
         rustix::fs::fstat(&self.0).is_ok_and(|stat| (stat.st_dev, stat.st_ino) == (device, inode))
     }
@@ -168,7 +166,7 @@ fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
 
-/// Words that say where in the file they are, on the disk; false if `stop` became true before all were.
+/// Fills the file with words that depend on their position, and syncs it; false if `stop` became true before the end.
 fn fill(mut file: &File, bytes: u64, stop: &dyn Fn() -> bool) -> io::Result<bool> {
     let full = |why: io::Error| match why.raw_os_error() {
         Some(libc::ENOSPC) => {
@@ -177,7 +175,7 @@ fn fill(mut file: &File, bytes: u64, stop: &dyn Fn() -> bool) -> io::Result<bool
         _ => why,
     };
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // Some file systems cannot reserve; then writing tells whether there is room.
+        // Some file systems cannot reserve space; then a write fails if there is none.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
         Err(errno) => return Err(full(errno.into())),
     }
@@ -213,7 +211,7 @@ mod tests {
         names
     }
 
-    /// Where files have names from the start.
+    /// Begins a file as on a file system without O_TMPFILE.
     fn begun(path: &Path) -> (Newborn, &'static Halves) {
         let halves: &'static Halves = Box::leak(Box::new(Halves(Mutex::default())));
         (Newborn::named(path, halves).unwrap(), halves)
@@ -245,7 +243,7 @@ mod tests {
         // Too large for any disk.
         assert!(newborn.finish(1 << 60, &|| false).is_err());
         assert_eq!((names(folder.path()).len(), halves.names().len()), (0, 0));
-        // Somebody was faster.
+        // Another program creates the file first.
         for newborn in [begun(&path).0, Newborn::begin(&path).unwrap()] {
             std::fs::write(&path, "theirs").unwrap();
             assert_eq!(newborn.finish(4096, &|| false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
@@ -254,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Before a piece of it is written, or when the last is.
+    /// Stops before the first piece is written, and after the last.
     #[test]
     fn who_says_stop_waits_for_a_piece_and_nothing_of_it_stays() {
         let folder = tempfile::tempdir().unwrap();
@@ -282,7 +280,8 @@ mod tests {
         std::fs::write(&path, "ours").unwrap();
         let ours = made(&path);
         assert!(is(&ours, &path));
-        // File systems give a number that has become free to the next, be it that of a file that is open no more.
+        // File systems reuse a free inode number for the next file, even one whose file is still open elsewhere as
+        // `Made`.
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "theirs").unwrap();
         assert!(!is(&ours, &path));

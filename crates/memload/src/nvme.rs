@@ -1,11 +1,11 @@
-//! NVMe as the kernel passes it through: the command block of its ioctls and of io_uring, and what Identify says.
+//! NVMe structures of the kernel's passthrough: the command block for ioctls and io_uring, and the answers of Identify.
 //!
-//! Sources: include/uapi/linux/nvme_ioctl.h of the kernel; NVM Express Base 2.0 (fig. 275, 280) and NVM Command Set 1.0.
-//! Must not know how a command travels, nor what it is sent for.
+//! Sources: include/uapi/linux/nvme_ioctl.h of the kernel; NVM Express Base 2.0 (fig. 275, 280) and NVM Command Set
+//! 1.0. Must not know how commands are sent, nor their purpose.
 
 use std::fmt;
 
-/// `_IO('N', 0x40)`: answers with the namespace's number.
+/// `_IO('N', 0x40)`: returns the namespace's number.
 pub const IOCTL_ID: u32 = 0x4E40;
 /// `_IOWR('N', 0x41, struct nvme_admin_cmd)`.
 pub const IOCTL_ADMIN_CMD: u32 = 0xC048_4E41;
@@ -14,18 +14,18 @@ pub const IOCTL_IO_CMD: u32 = 0xC048_4E43;
 /// `_IOWR('N', 0x80, struct nvme_uring_cmd)`.
 pub const URING_CMD_IO: u32 = 0xC048_4E80;
 
-/// Most blocks of a command, whose number has 16 bits.
+/// Maximum blocks of a command: its block count has 16 bits.
 pub const MOST_BLOCKS: u64 = 1 << 16;
 
-/// Opcodes of the NVM command set.
+/// Opcode of the NVM command set: makes writes durable.
 pub const FLUSH: u8 = 0x00;
 /// The device reads memory.
 pub const WRITE: u8 = 0x01;
 /// The device writes memory.
 pub const READ: u8 = 0x02;
-/// Admin: what is this?
+/// Admin opcode: describes a namespace or controller.
 const IDENTIFY: u8 = 0x06;
-/// Bytes that Identify answers with.
+/// Bytes of Identify's answer.
 pub const IDENTIFY_BYTES: usize = 4096;
 
 /// `struct nvme_passthru_cmd`, which is also `struct nvme_admin_cmd` and, but for the meaning of the last field,
@@ -33,9 +33,9 @@ pub const IDENTIFY_BYTES: usize = 4096;
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Passthru {
-    /// What to do.
+    /// The opcode.
     pub opcode: u8,
-    /// Fused commands and the like; 0.
+    /// Flags, for example of fused commands; 0.
     pub flags: u8,
     rsvd1: u16,
     /// The namespace.
@@ -56,7 +56,7 @@ pub struct Passthru {
     pub cdw10: u32,
     /// First LBA, high half.
     pub cdw11: u32,
-    /// Bits 0 to 15: blocks, counted from zero.
+    /// Bits 0 to 15: number of blocks, zero-based.
     pub cdw12: u32,
     /// Command dword 13.
     pub cdw13: u32,
@@ -64,14 +64,14 @@ pub struct Passthru {
     pub cdw14: u32,
     /// Command dword 15.
     pub cdw15: u32,
-    /// 0: the kernel's own, 30 s.
+    /// Timeout; 0 is the kernel's default of 30 s.
     pub timeout_ms: u32,
-    /// Of an ioctl: dword 0 of the completion.
+    /// For ioctls: dword 0 of the completion.
     pub result: u32,
 }
 
 impl Passthru {
-    /// Read or Write of `blocks` (at least 1) from `lba` on. The field counts from zero, which nvme-memload overlooked.
+    /// Read or Write of `blocks` (at least 1) from `lba` on. The field is zero-based, which nvme-memload overlooked.
     pub fn transfer(opcode: u8, nsid: u32, lba: u64, blocks: u32, addr: u64, bytes: u32) -> Passthru {
         Passthru {
             opcode,
@@ -96,7 +96,7 @@ impl Passthru {
         Passthru { opcode: IDENTIFY, nsid, addr, data_len, cdw10: cns, ..Passthru::default() }
     }
 
-    /// The bytes as they lie in a submission entry of io_uring, which has room for 80.
+    /// The bytes for a submission entry of io_uring, which has room for 80.
     pub fn to_sqe(self) -> [u8; 80] {
         let mut bytes = [0; 80];
         let [o, f] = [self.opcode, self.flags];
@@ -121,10 +121,10 @@ impl Passthru {
     }
 }
 
-/// What Identify Namespace (CNS 0) says.
+/// Answer of Identify Namespace (CNS 0).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Namespace {
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
     /// Bytes of a block's data.
     pub lba_bytes: u32,
@@ -133,10 +133,10 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Out of the answer; `None` if it makes no sense.
+    /// Parses the answer; `None` if it is invalid.
     pub fn parse(answer: &[u8; IDENTIFY_BYTES]) -> Option<Namespace> {
         let word = |at: usize| answer.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
-        // NSZE; FLBAS, of which bits 5 and 6 are the upper two of the format's number; LBAF0 and so on.
+        // NSZE; FLBAS, whose bits 5 and 6 are the upper two bits of the format's number; LBAF0 and following.
         let blocks = word(0)?;
         let flbas = answer[26];
         let format = usize::from(flbas & 0xF | (flbas >> 1) & 0x30);
@@ -147,22 +147,22 @@ impl Namespace {
     }
 }
 
-/// What Identify Controller (CNS 1) says.
+/// Answer of Identify Controller (CNS 1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Controller {
-    /// The serial number, without the spaces that fill it up.
+    /// The serial number, without padding.
     pub serial: String,
     /// The model.
     pub model: String,
-    /// Most bytes of a command, for pages of 4096 bytes; `None` is no limit.
+    /// Maximum bytes of a command, for pages of 4096 bytes; `None` is no limit.
     pub max_bytes: Option<u64>,
 }
 
 impl Controller {
-    /// Out of the answer.
+    /// Parses the answer.
     pub fn parse(answer: &[u8; IDENTIFY_BYTES]) -> Controller {
         let text = |from: usize, to: usize| String::from_utf8_lossy(&answer[from..to]).trim().to_owned();
-        // MDTS: a power of two of the least page, which only a register tells; 4 KiB everywhere so far.
+        // MDTS: a power of two of the minimum page, which is in a register only; 4 KiB on all devices so far.
         let max_bytes = match answer[77] {
             0 => None,
             mdts => 4096u64.checked_shl(u32::from(mdts)),
@@ -170,14 +170,15 @@ impl Controller {
         Controller { serial: text(4, 24), model: text(24, 64), max_bytes }
     }
 
-    /// Most bytes of a command to blocks of so many: their number has 16 bits in it, and what goes beyond would be flags.
+    /// Maximum bytes of a command with blocks of `lba_bytes`: the block count has 16 bits, and the bits above are
+    /// flags.
     pub fn most_bytes(&self, lba_bytes: u32) -> u64 {
         let by_number = u64::from(lba_bytes) << 16;
         self.max_bytes.map_or(by_number, |most| most.min(by_number))
     }
 }
 
-/// A completion's status field: what a device says instead of success.
+/// A completion's status field: the error code of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status(pub u16);
 
@@ -268,7 +269,7 @@ mod tests {
         answer[77] = 0;
         let controller = Controller::parse(&answer);
         assert_eq!(controller.max_bytes, None);
-        // 65536 blocks, which is 65535 counted from zero, and not one more.
+        // 65536 blocks are 65535 zero-based, the maximum of 16 bits.
         let bytes = controller.most_bytes(512);
         assert_eq!(bytes, 32 << 20);
         assert_eq!(Passthru::transfer(READ, 1, 0, (bytes / 512) as u32, 0, bytes as u32).cdw12, 0xFFFF);

@@ -1,6 +1,6 @@
-//! Who has a file or a device open for writing: the descriptors of all processes, as procfs shows them.
+//! Finds processes that have a file or device open for writing, from the descriptors in procfs.
 //!
-//! Knows files under a root, so that tests can have their own; must not know what is wanted of a target.
+//! Knows files under a root, so that tests can have their own; must not know the purpose of the check.
 
 use crate::system::{Number, System, device_number};
 use rustix::fs::{FileType, OFlags};
@@ -8,38 +8,38 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is looked for.
+/// What to search for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Sought {
-    /// A file, by the device that it lies on and its inode.
+    /// A file, by its device and inode.
     File(u64, u64),
-    /// Devices by their numbers: of blocks, and of characters.
+    /// Devices by their numbers: block devices and character devices.
     Devices(Vec<Number>, Vec<Number>),
 }
 
-/// A process that may write it.
+/// A process with write access.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Opener {
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
-    /// What it calls itself.
+    /// Its command name.
     pub comm: String,
 }
 
-/// What was seen.
+/// Result of the search.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Seen {
     /// This process has it open.
     Open(Opener),
-    /// Nobody has, among all processes that there are in this container.
+    /// No process has it open, and all processes of this container were checked.
     Nobody,
-    /// Nobody whose descriptors may be looked at; not all may.
+    /// No checked process has it open, but some could not be checked.
     NotAll,
 }
 
 impl System {
-    /// All names by which a disk, of which these are the whole and parts, can be written: their own numbers, the
-    /// generic device of an NVMe namespace, and those of SCSI.
+    /// All device numbers through which a disk can be written, where `concerned` are the disk and its partitions: their
+    /// own, the generic device of an NVMe namespace, and SCSI generic devices.
     pub fn names(&self, whole: &Path, concerned: &[PathBuf]) -> Sought {
         let blocks = concerned.iter().filter_map(|device| device_number(device));
         let generic = self.twin(whole).into_iter();
@@ -51,13 +51,13 @@ impl System {
     /// The first other process that has it open for writing.
     ///
     /// # Errors
-    /// There is no procfs; the path that cannot be read.
+    /// The path that cannot be read, for example without procfs.
     pub fn opener(&self, sought: &Sought) -> Result<Seen, (PathBuf, io::Error)> {
         let entries = fs::read_dir(&self.proc).map_err(|why| (self.proc.clone(), why))?;
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let mut pids: Vec<u32> = pids.filter(|pid| *pid != std::process::id()).collect();
         pids.sort_unstable();
-        // Whoever does not see the first process is shown his own alone (hidepid).
+        // If pid 1 is not visible, only the user's own processes are (hidepid).
         let mut all = pids.first() == Some(&1) || std::process::id() == 1;
         for pid in pids {
             let folder = self.proc.join(pid.to_string());
@@ -70,7 +70,7 @@ impl System {
                         }
                     }
                 }
-                // It has ended since.
+                // The process has ended since.
                 Err(why) if why.kind() == io::ErrorKind::NotFound => {}
                 Err(why) if why.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(_) => all = false,
@@ -80,9 +80,9 @@ impl System {
     }
 }
 
-/// True if a descriptor is of what is sought, and may be written through.
+/// True if a descriptor is one of the searched files or devices and allows writing.
 fn is_sought(process: &Path, descriptor: &Path, sought: &Sought) -> bool {
-    // This follows to what is open, under whatever name; what has been closed since is not there.
+    // stat(2) follows the link to the open file, whatever its name; a closed descriptor is not found.
     let Ok(stat) = rustix::fs::stat(descriptor) else { return false };
     let number = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
     let is_it = match (sought, FileType::from_raw_mode(stat.st_mode)) {
@@ -96,7 +96,7 @@ fn is_sought(process: &Path, descriptor: &Path, sought: &Sought) -> bool {
     is_it && descriptor.file_name().is_some_and(|name| may_write(&process.join("fdinfo").join(name)))
 }
 
-/// proc(5): a line `flags:` with those of open(2), in octal. Who does not say may write.
+/// proc(5): a line `flags:` with the flags of open(2), in octal. Without it, write access is assumed.
 fn may_write(info: &Path) -> bool {
     let Ok(text) = fs::read_to_string(info) else { return true };
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{MetadataExt, symlink};
 
-    /// A process with descriptor 4 on something.
+    /// A process with descriptor 4 open on `on`.
     fn process(system: &System, pid: u32, comm: &str, on: &Path, flags: &str) {
         let folder = system.proc.join(pid.to_string());
         for sub in ["fd", "fdinfo"] {
@@ -138,7 +138,7 @@ mod tests {
         let found = Opener { pid: 100, comm: "qemu-system-x86".to_owned() };
         assert_eq!(system.opener(&sought).unwrap(), Seen::Open(found));
         fs::remove_dir_all(system.proc.join("100")).unwrap();
-        // A file in its place, as reading a folder that may not be read also fails.
+        // A file instead of the folder, because reading a folder without permission also fails.
         fs::create_dir(system.proc.join("100")).unwrap();
         fs::write(system.proc.join("100/fd"), "").unwrap();
         assert_eq!(system.opener(&sought).unwrap(), Seen::NotAll);
@@ -152,7 +152,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let system = System { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
         let at = |name: &str| folder.path().join("nvme0").join(name);
-        // Linux gives these numbers to /dev/null and to nobody else (Documentation/admin-guide/devices.txt).
+        // Linux uses these numbers for /dev/null only (Documentation/admin-guide/devices.txt).
         for (name, number) in [("nvme0n1", "259:0"), ("nvme0n1/nvme0n1p1", "259:1"), ("ng0n1", "1:3")] {
             fs::create_dir_all(at(name)).unwrap();
             fs::write(at(name).join("dev"), number).unwrap();

@@ -1,26 +1,26 @@
-//! What load to make: everything a run is told, apart from where.
+//! The plan of a run: all of its options except the target.
 //!
-//! Knows words, not devices: what a target can do with a plan is found when the run is prepared.
+//! Must not know devices: whether a target supports a plan is checked when the run is prepared.
 
 use std::time::Duration;
 use waykeeper_load::{Limits, Pattern, Toward};
 
-/// What carries commands.
+/// Interface that sends commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EngineKind {
     /// NVMe commands through io_uring, on a namespace's generic device.
     NvmeUring,
     /// NVMe commands through the ioctl, one at a time per thread.
     NvmeIoctl,
-    /// Reads and writes past the page cache, through io_uring.
+    /// Reads and writes with O_DIRECT, through io_uring.
     Uring,
 }
 
 impl EngineKind {
-    /// All, best first.
+    /// All engines, the best first.
     pub const ALL: [EngineKind; 3] = [EngineKind::NvmeUring, EngineKind::NvmeIoctl, EngineKind::Uring];
 
-    /// The name people select it by.
+    /// Name in options.
     pub const fn name(self) -> &'static str {
         match self {
             EngineKind::NvmeUring => "nvme-uring",
@@ -30,27 +30,27 @@ impl EngineKind {
     }
 }
 
-/// When the CPU reads what is transferred, so that it lies in its caches.
+/// When the CPU reads the transferred data into its caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Touch {
-    /// Not at all.
+    /// Never.
     #[default]
     Never,
     /// The whole buffer before the start.
     Once,
-    /// What a command is about to move, before each command.
+    /// The range of each command, before the command.
     Always,
 }
 
-/// What pages the buffer lies on.
+/// Page size of the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pages {
-    /// The kernel's usual ones.
+    /// The kernel's base pages.
     #[default]
     Base,
-    /// 2 MiB, out of the pool of the administrator.
+    /// 2 MiB, from the pool of huge pages.
     Huge2M,
-    /// 1 GiB.
+    /// 1 GiB, from the pool of huge pages.
     Huge1G,
 }
 
@@ -68,55 +68,55 @@ impl Pages {
 /// A run.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Plan {
-    /// How commands go over the buffer.
+    /// Order in which commands access the buffer.
     pub pattern: Pattern,
-    /// Which way data goes, as memory sees it.
+    /// Direction of the data, as memory sees it.
     pub op: Toward,
-    /// Part of the commands for which the device reads memory, 0 to 1, where they go both ways; `op` says nothing then.
+    /// Mixed load: share of the commands for which the device reads memory, 0 to 1. `op` is ignored then.
     pub mixed: Option<f64>,
     /// Threads.
     pub workers: u32,
-    /// Commands that each keeps outstanding, at least 1.
+    /// Outstanding commands of each worker, at least 1.
     pub depth: u32,
-    /// Bytes of a block; `None` is 4096, or the target's own if that is more.
+    /// Bytes of a block; `None` is 4096, or the target's block size if that is larger.
     pub block_bytes: Option<u32>,
     /// Bytes of the buffer; `None` is 1000 blocks, as in the thesis.
     pub buffer_bytes: Option<u64>,
-    /// Most blocks of a command; `None` is what the device takes, and 32 on a file.
+    /// Maximum blocks of a command; `None` is the device's limit, or 32 on a file.
     pub max_blocks: Option<u32>,
-    /// Blocks from one packet's slot to the next.
+    /// Blocks from one packet slot to the next.
     pub stride: u32,
-    /// Bytes per second.
+    /// Limit of bytes per second.
     pub limit_bytes: Option<f64>,
-    /// Commands per second.
+    /// Limit of commands per second.
     pub limit_commands: Option<f64>,
-    /// Slots per second in which the limits are dealt out.
+    /// Slots per second; the limits are divided among them.
     pub slots: u32,
-    /// What slots did not use may still go later, at most a second's worth.
+    /// Later slots may use what earlier ones left, up to one second's worth.
     pub catch_up: bool,
-    /// As the published program: it moves a block more than it counts, and its limiter lets one more command go.
+    /// As nvme-memload: each command moves one block more than it counts, and each slot admits one more command.
     pub thesis: bool,
-    /// The run ends after so long.
+    /// The run ends after this time.
     pub time: Option<Duration>,
-    /// After so many blocks.
+    /// The run ends after this many blocks.
     pub blocks: Option<u64>,
-    /// After so many commands.
+    /// The run ends after this many commands.
     pub commands: Option<u64>,
-    /// What the CPU reads.
+    /// When the CPU reads the data.
     pub touch: Touch,
-    /// CPUs to pin workers to, in turn; empty is none.
+    /// CPUs to which workers are pinned, in turn; empty for no pinning.
     pub cpus: Vec<u32>,
     /// The NUMA node of the buffer.
     pub numa: Option<u32>,
     /// The buffer's pages.
     pub pages: Pages,
-    /// Of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// What carries commands; `None` is the best that the target can do.
+    /// Interface that sends commands; `None` is the best for the target.
     pub engine: Option<EngineKind>,
-    /// Look afterwards whether what was moved has arrived.
+    /// Verify after the run that the data was transferred.
     pub verify: bool,
-    /// Keep of each command when it went and how long it took: 48 bytes of memory each.
+    /// Log the time and latency of each command: 48 bytes of memory each.
     pub log: bool,
 }
 

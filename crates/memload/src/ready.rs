@@ -1,6 +1,6 @@
-//! A run that has been looked through: the plan fits the target, who must agree has agreed, memory and engine are there.
+//! A prepared run: the plan fits the target, the user has consented, memory and engine are available.
 //!
-//! Everything that can be refused is refused here, before the first command; must not know how commands are counted.
+//! Everything that can be refused is refused here, before the first command. Must not know how commands are counted.
 
 use crate::buffer::{Buffer, BufferError};
 use crate::check::{PlanError, alone, check, limits};
@@ -33,15 +33,16 @@ pub struct Ready {
     _hold: Hold,
 }
 
-/// Looks through what of a run can be seen before its turn: memory is not taken, nobody is kept out, and nothing made.
+/// Checks as much of a run as possible before its turn, without allocating the buffer or creating a file; the target is
+/// released again.
 ///
 /// # Errors
-/// As things are now the run could not begin.
+/// If the run could not begin at present.
 pub fn look(target: Target, plan: &Plan, consent: &Consent, system: &System) -> Result<(), PrepareError> {
     Seen::new(target, plan, consent, system).map(drop)
 }
 
-/// What is seen of a run before memory is taken and a file is whole.
+/// The checked parts of a run, before the buffer is allocated and a new file is completed.
 struct Seen {
     target: Target,
     hold: Hold,
@@ -70,7 +71,7 @@ impl Seen {
         let hold = permit(&mut target, plan.writes(), consent, system)?;
         let fit = Fit::of(plan, &target)?;
         let needed = fit.buffer_bytes as u64;
-        // Huge pages have a pool of their own, and one that has too few says so.
+        // Huge pages come from a pool of their own, and mmap reports if that has too few.
         let available = system.available_bytes().filter(|_| plan.pages == Pages::Base);
         if let Some(available) = available.filter(|available| *available < needed) {
             return Err(BufferError::Room { bytes: needed, available }.into());
@@ -83,11 +84,11 @@ impl Seen {
 }
 
 impl Ready {
-    /// Looks everything through, makes the file that was asked for, takes the memory, and finds the engine. `stop` is
-    /// asked again and again whether somebody has said so.
+    /// Checks everything, creates the requested file, allocates the memory and chooses the engine. Calls `stop`
+    /// repeatedly to see whether a stop was requested.
     ///
     /// # Errors
-    /// Something does not fit, is not allowed, or not there; or somebody has said stop.
+    /// If something does not fit, is forbidden or missing; or if a stop was requested.
     pub fn new(
         target: Target,
         plan: Plan,
@@ -102,7 +103,7 @@ impl Ready {
         let buffer = Buffer::unless(stop, buffer_bytes, plan.pages, plan.numa, seed)?;
         let buffer = buffer.ok_or(PrepareError::Stopped)?;
         let (mut notes, mut made) = (Vec::new(), None);
-        // Everything else is there, so that no file stays which nothing can be done with.
+        // The file is completed last, so that no file remains after another error.
         if let Some(newborn) = hold.newborn.take() {
             let io = |why| Refusal::Io { path: target.path.clone(), why };
             made = Some(Made::new(&file).map_err(io)?);
@@ -160,17 +161,17 @@ impl Ready {
         })
     }
 
-    /// What was planned.
+    /// The plan.
     pub const fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The file that was made for it, if one was.
+    /// The file that was created for the run, if any.
     pub const fn made(&self) -> Option<&Made> {
         self.made.as_ref()
     }
 
-    /// Where commands go.
+    /// The target of the commands.
     pub const fn target(&self) -> &Target {
         &self.target
     }
@@ -180,27 +181,27 @@ impl Ready {
         self.block_bytes
     }
 
-    /// Most blocks that a command may move.
+    /// Maximum blocks of a command.
     pub const fn max_blocks(&self) -> u32 {
         self.max_blocks
     }
 
-    /// What carries commands.
+    /// Interface that sends commands.
     pub const fn engine(&self) -> EngineKind {
         self.engine
     }
 
-    /// What a person should know before it begins, a sentence each.
+    /// Notes for the user before the run, a sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The NUMA node that the target's device is attached to, as far as sysfs says.
+    /// The NUMA node of the target's device; `None` if sysfs has none.
     pub const fn node(&self) -> Option<u32> {
         self.node
     }
 
-    /// The memory.
+    /// The buffer.
     pub const fn buffer(&self) -> &Buffer {
         &self.buffer
     }
@@ -209,7 +210,6 @@ impl Ready {
         self.shape
     }
 
-    /// Threads that it takes.
     pub(crate) const fn threads(&self) -> u32 {
         match self.engine {
             EngineKind::NvmeIoctl => self.plan.workers.saturating_mul(self.plan.depth),
@@ -217,12 +217,12 @@ impl Ready {
         }
     }
 
-    /// Commands that a thread keeps outstanding.
+    /// Outstanding commands of each thread.
     pub(crate) const fn engine_depth(&self) -> u32 {
         if matches!(self.engine, EngineKind::NvmeIoctl) { 1 } else { self.plan.depth }
     }
 
-    /// True if two commands may be on their way at the same time.
+    /// True if two commands may be outstanding at the same time.
     pub(crate) const fn at_once(&self) -> bool {
         self.plan.workers.saturating_mul(self.plan.depth) > 1
     }
@@ -231,7 +231,7 @@ impl Ready {
         limits(&self.plan, self.block_bytes)
     }
 
-    /// What an engine of one thread stands on.
+    /// Parameters of one thread's engine.
     pub(crate) fn ground(&self) -> Ground<'_> {
         let bytes = |blocks: u32| blocks as usize * self.block_bytes as usize;
         let (longest, step) = reach(&self.shape, self.max_blocks, &self.plan);
@@ -248,7 +248,7 @@ impl Ready {
         }
     }
 
-    /// A command of the pattern as a command of an engine, which way its data go and at what place of the device.
+    /// Converts a command of the pattern to a command of an engine, with its direction and its position on the device.
     pub(crate) fn io(&self, command: &Command, toward: Toward, place: u64) -> Io {
         let deed = match (self.plan.pattern, toward) {
             (Pattern::Flush | Pattern::Noop, _) => Deed::Flush,
@@ -265,7 +265,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::target::tests::generic;
 
-    /// A run whose commands go nowhere, for those who bring an engine of their own.
+    /// A run on /dev/null, for tests with an engine of their own.
     pub fn on_nothing(plan: Plan) -> Ready {
         let target = Target { kind: Kind::File, ..generic(None, None) };
         let Fit { shape, block_bytes, max_blocks, buffer_bytes } = Fit::of(&plan, &target).unwrap();

@@ -1,6 +1,6 @@
-//! A run: starts the workers, says how far they are, stops them, and puts together what they leave.
+//! A run: starts the workers, reports progress, stops them, and combines their results.
 //!
-//! Knows threads and the clock; must not know what a command is made of, nor how anything is shown.
+//! Knows threads and the clock; must not know the content of commands, nor how results are shown.
 
 use crate::admission::Admission;
 use crate::check::PlanError;
@@ -20,15 +20,15 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use waykeeper_load::{Pattern, Totals};
 
-/// Who is told to stop waits so long for the next of the commands on their way. A guess: the kernel resets an NVMe
-/// device after 30 s without an answer, which nobody waits for who pressed Ctrl-C.
+/// Maximum time without a completion after a stop, while commands are outstanding. A guess: the kernel resets an NVMe
+/// device after 30 s without an answer, which is too long after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Threads of a load: more than any NVMe device has queues or this kind of engine gets anything from. A guess; each has
-/// a stack.
+/// Maximum threads of a load: more than any NVMe device has queues, and more than this kind of engine can use. A guess;
+/// each thread has a stack.
 const MOST_THREADS: u32 = 4096;
 
-/// What one worker has done so far, for whoever looks.
+/// The current state of one worker, readable by other threads.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub outstanding: AtomicU64,
@@ -36,14 +36,13 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// What it leaves, so far. Others ask once a second, and it lets go while it waits for the device: who never comes
-    /// back holds nothing up.
+    /// Locks the worker's results so far; other threads do so once a second. A worker that waits for the device does
+    /// not hold the lock.
     pub fn left(&self) -> MutexGuard<'_, Left> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What workers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub admission: Admission,
@@ -56,19 +55,19 @@ pub(crate) struct Shared {
     failure: Mutex<Option<Failure>>,
 }
 
-/// What workers wait for, and are waited for.
+/// The start signal and the number of ended workers.
 #[derive(Debug, Default)]
 struct Gate {
     open: bool,
     ended: u32,
 }
 
-/// The first thing that went wrong.
+/// The first error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
     /// A command failed.
     Command(Io, Fault),
-    /// The way to the device broke.
+    /// The engine cannot send or collect commands.
     Way(Fault),
 }
 
@@ -85,7 +84,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// What went wrong, alone.
+    /// The cause, without the command.
     pub const fn fault(&self) -> Fault {
         match self {
             Failure::Command(_, fault) | Failure::Way(fault) => *fault,
@@ -94,7 +93,7 @@ impl Failure {
 }
 
 impl Shared {
-    /// Before the start.
+    /// The state before the start.
     pub fn new(ready: &Ready) -> Shared {
         let plan = ready.plan();
         let deadline = plan.time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
@@ -110,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// The start; now, before it.
+    /// Time of the start; the current time before it.
     fn begun(&self) -> Instant {
         self.start.get().copied().unwrap_or_else(Instant::now)
     }
@@ -120,19 +119,19 @@ impl Shared {
         u64::try_from(self.begun().elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// The same on the clock of the system.
+    /// The same as an `Instant`.
     pub fn instant(&self, ns: u64) -> Instant {
-        // What is past all clocks is waited for a second at a time.
+        // On overflow the caller waits one second at a time.
         let far = || Instant::now() + Duration::from_secs(1);
         self.begun().checked_add(Duration::from_nanos(ns)).unwrap_or_else(far)
     }
 
-    /// True if nothing more is to be sent.
+    /// True if no more commands are to be sent.
     pub fn is_over(&self, now_ns: u64) -> bool {
         now_ns >= self.deadline_ns || self.over.load(Relaxed)
     }
 
-    /// Sleeps until then, the end of the run, or until somebody says stop.
+    /// Sleeps until `until_ns`, the end of the run, or a stop request.
     pub fn sleep_until(&self, until_ns: u64) {
         let until_ns = until_ns.min(self.deadline_ns);
         let mut gate = self.gate();
@@ -146,12 +145,12 @@ impl Shared {
         }
     }
 
-    /// A command failed: nothing more is sent, and the first says why.
+    /// Records a failed command and stops the run; the first failure is kept.
     pub fn failed(&self, io: Io, fault: Fault) {
         self.fail(Failure::Command(io, fault));
     }
 
-    /// The way is broken.
+    /// Records a broken engine and stops the run.
     pub fn broken(&self, why: &io::Error) {
         self.fail(Failure::Way(Fault::Errno(why.raw_os_error().unwrap_or(libc::EIO))));
     }
@@ -166,7 +165,7 @@ impl Shared {
     }
 
     fn stop(&self) {
-        // Under the lock, so that nobody who has just looked falls asleep over it.
+        // Under the lock, so that a thread that has just checked `over` does not miss the notification.
         let _gate = self.gate();
         self.over.store(true, Relaxed);
         self.turn.notify_all();
@@ -189,23 +188,23 @@ impl Shared {
     }
 }
 
-/// How far it is.
+/// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// Since the start.
+    /// Time since the start.
     pub elapsed: Duration,
-    /// Commands that came back well.
+    /// Commands that completed without an error.
     pub commands: u64,
-    /// Blocks as counted.
+    /// Blocks as the program counts them.
     pub blocks: u64,
 }
 
-/// Stops a run from anywhere, a signal's thread for one.
+/// Stops a run from any thread, for example from a signal handler's thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(Arc<Shared>);
 
 impl Stopper {
-    /// Nothing more is sent.
+    /// Stops the sending of commands.
     pub fn stop(&self) {
         self.0.stop();
     }
@@ -216,34 +215,33 @@ impl Stopper {
 pub enum End {
     /// As planned.
     Complete,
-    /// Somebody said stop.
+    /// After a stop request.
     Stopped,
-    /// Something went wrong.
+    /// After an error.
     Failed(Failure),
-    /// Commands did not come back.
+    /// With commands that did not complete.
     Lost {
-        /// How many.
+        /// Their number.
         commands: u64,
-        /// What went wrong before, if anything did.
+        /// The error before that, if any.
         after: Option<Failure>,
     },
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What was done.
+    /// Counts of the run.
     pub totals: Totals,
-    /// How it ended.
+    /// How the run ended.
     pub end: End,
-    /// What a look at what was moved has shown, if one was wanted; it is broken off as soon as somebody says stop, be
-    /// it before the look.
+    /// Result of the verification, if planned; an earlier or later stop request ends it.
     pub verified: Option<Result<Verified, Unverified>>,
-    /// Every command in the order in which they went, if the plan wanted to know.
+    /// Every command by time of sending, if the plan requests a log.
     pub log: Vec<Logged>,
 }
 
-/// A run that goes on.
+/// A run in progress.
 #[derive(Debug)]
 pub struct Running {
     ready: Arc<Ready>,
@@ -253,10 +251,10 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts the workers; returns when all are under way.
+    /// Starts the workers; returns when all have begun.
     ///
     /// # Errors
-    /// A worker cannot begin; then none has sent anything.
+    /// If a worker cannot begin; no commands were sent then.
     pub fn start(ready: &Arc<Ready>) -> Result<Running, PrepareError> {
         let plan = ready.plan();
         let count = ready.threads();
@@ -303,23 +301,23 @@ impl Running {
         Ok(Running { ready: ready.clone(), shared, threads, cpu_at_start })
     }
 
-    /// How far it is.
+    /// The progress so far.
     pub fn progress(&self) -> Progress {
         let elapsed = Duration::from_nanos(self.shared.now_ns());
         Progress { elapsed, commands: self.sum(|left| left.commands), blocks: self.sum(|left| left.blocks) }
     }
 
-    /// Over all workers, so far.
+    /// Sum over all workers so far.
     fn sum(&self, of: fn(&Totals) -> u64) -> u64 {
         self.shared.live.iter().map(|live| of(&live.left().totals)).sum()
     }
 
-    /// What stops it.
+    /// A handle that stops the run.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.shared.clone())
     }
 
-    /// Waits so long, or until all workers have ended; true for the latter.
+    /// Waits until all workers have ended, for at most `patience`; true if they have.
     pub fn wait(&self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
         let mut gate = self.shared.gate();
@@ -335,7 +333,7 @@ impl Running {
         }
     }
 
-    /// True if it is over and all that is left are commands on their way of which none comes back any more.
+    /// True if the run is over and its outstanding commands do not complete.
     fn is_stuck(&self) -> bool {
         let back = || self.sum(|left| left.commands + left.errors);
         if !self.shared.is_over(self.shared.now_ns()) {
@@ -345,13 +343,13 @@ impl Running {
         !self.wait(GRACE) && back() == before
     }
 
-    /// Waits for its end and puts together what was done. `tick` is called every second.
+    /// Waits for the end and combines the results. Calls `tick` every second.
     pub fn finish(self, tick: impl FnMut(Progress)) -> Outcome {
         self.finish_and(tick, || ())
     }
 
-    /// The same, and does something when no more commands of the load go and none has yet been sent to look at what
-    /// they did: the end of what is counted.
+    /// The same; calls `over` after the last command of the load and before the first of the verification, for example
+    /// to stop counters.
     pub fn finish_and(self, mut tick: impl FnMut(Progress), over: impl FnOnce()) -> Outcome {
         while !self.wait(Duration::from_secs(1)) {
             tick(self.progress());
@@ -364,7 +362,7 @@ impl Running {
         let cpu = processor_time().saturating_sub(self.cpu_at_start);
         let Running { ready, shared, threads, .. } = self;
         for thread in threads {
-            // A panic in a worker is a mistake of ours and has been told by its hook.
+            // A panic in a worker is a bug; its hook has reported it.
             let _ = thread.join();
         }
         let Left { mut totals, trail, forgot, log } = together(&shared);
@@ -377,8 +375,8 @@ impl Running {
         Outcome { totals, end, verified, log }
     }
 
-    /// Of workers that do not end: what they have left so far. They keep the buffer until the process ends. Waiting in
-    /// vain is no part of the run, which lasted until the last command came back.
+    /// Combines the results so far of workers that do not end. They keep the buffer until the process exits. The
+    /// runtime ends with the last completion, without the wait after it.
     fn give_up(self) -> Outcome {
         let Left { totals, log, .. } = together(&self.shared);
         let commands = self.shared.live.iter().map(|live| live.outstanding.load(Relaxed)).sum();
@@ -390,7 +388,7 @@ impl Running {
     }
 }
 
-/// What all workers leave, or have left so far; the log in the order in which commands went.
+/// Combines the results of all workers so far; the log is sorted by time of sending.
 fn together(shared: &Shared) -> Left {
     let mut all = Left::default();
     for live in &shared.live {
@@ -412,7 +410,7 @@ fn end(shared: &Shared, runtime: Duration) -> End {
     if shared.over.load(Relaxed) && in_time { End::Stopped } else { End::Complete }
 }
 
-/// Says that a thread has ended, however it did: nobody waits for one that panicked.
+/// Counts a thread as ended, also after a panic.
 struct Ending<'a> {
     shared: &'a Shared,
     told: &'a mpsc::Sender<io::Result<()>>,
@@ -421,7 +419,7 @@ struct Ending<'a> {
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // Its hook has said more. Whoever starts the workers has stopped listening if this one had begun.
+            // The panic hook has reported details. The receiver is closed if the worker had already begun.
             let _ = self.told.send(Err(io::Error::other("internal error in waykeeper")));
             self.shared.fail(Failure::Way(Fault::Errno(libc::ENOTRECOVERABLE)));
         }
@@ -429,11 +427,11 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// A thread of its own: makes its engine, says so, waits for the start, works.
+/// Thread of a worker: makes its engine, reports that, waits for the start, works.
 fn worker(ready: &Ready, shared: &Shared, index: u32, told: &mpsc::Sender<io::Result<()>>) {
     let _ending = Ending { shared, told };
     if let Err(why) = set_up_and_work(ready, shared, index, told) {
-        // Whoever starts it has heard of another's trouble already if nobody listens.
+        // If the receiver is closed, another worker's error was reported already.
         let _ = told.send(Err(why));
     }
 }
@@ -445,7 +443,7 @@ fn set_up_and_work(
     told: &mpsc::Sender<io::Result<()>>,
 ) -> io::Result<()> {
     let plan = ready.plan();
-    // A depth that is made of threads shares the worker's CPU.
+    // The threads that make up the depth of one worker share its CPU.
     let worker = index % plan.workers;
     if let Some(cpu) = plan.cpus.get(worker as usize % plan.cpus.len().max(1)) {
         let mut set = rustix::thread::CpuSet::new();
@@ -453,7 +451,7 @@ fn set_up_and_work(
         rustix::thread::sched_setaffinity(None, &set)
             .map_err(|errno| io::Error::other(format!("it cannot run on CPU {cpu}: {errno}")))?;
     }
-    // Slots begin when they should: the usual 50 us of slack would be a twentieth of a slot of 1 ms.
+    // For punctual slots: the default slack of 50 us would be a twentieth of a slot of 1 ms.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     if index == 0 && plan.touch == Touch::Once {
         ready.buffer().touch(0, ready.buffer().bytes());
@@ -489,7 +487,7 @@ fn set_up_and_work(
     Ok(())
 }
 
-/// Each worker has a stretch of its own of one sequence.
+/// Each worker has its own subsequence of one random sequence.
 fn generator(seed: u64, index: u32) -> Xoshiro256PlusPlus {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     for _ in 0..index {
@@ -498,10 +496,10 @@ fn generator(seed: u64, index: u32) -> Xoshiro256PlusPlus {
     random
 }
 
-/// Processor time of the whole process: the kernel's own io_uring threads are part of what a command costs, and only count
-/// here. Whoever waits for the run takes next to none.
+/// CPU time of the whole process, because only this includes the kernel's io_uring threads, which are part of the cost
+/// of a command. The thread that waits for the run uses almost none.
 fn processor_time() -> Duration {
-    // SAFETY: the structure is plain numbers, and the kernel fills it.
+    // SAFETY: the structure is plain integers, and the kernel fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
@@ -521,7 +519,7 @@ mod tests {
     use crate::plan::Plan;
     use crate::ready::tests::on_nothing;
 
-    /// A device that answers so many commands and then none.
+    /// A device that completes `answers` commands and then none.
     struct Hangs {
         taken: Vec<u32>,
         answers: usize,

@@ -1,7 +1,6 @@
-//! Whether a target may be loaded: consent to what is lost, and nobody else on the device.
+//! Permission to load a target: the user's consent to lose data, and no other user of the device.
 //!
-//! Knows what a plan does to a target; must not know how commands get there. Nothing is changed here but that a file
-//! which was asked for is begun.
+//! Knows what a plan does to a target; must not know engines. The only change it makes is to begin a requested file.
 
 use crate::newborn::{Made, Newborn};
 use crate::openers::{Opener, Seen, Sought};
@@ -13,25 +12,25 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// What the user agrees to.
+/// The user's consent.
 #[derive(Clone, Debug, Default)]
 pub struct Consent {
     /// The data on the device with this serial number may be lost.
     pub destroy_data_on: Option<String>,
-    /// A file of so many bytes may be made.
+    /// A file of this size may be created.
     pub create: Option<u64>,
-    /// What stands in an existing file may be overwritten.
+    /// An existing file may be overwritten.
     pub overwrite: bool,
-    /// Files that have been made for runs before this one, where `create` did: they may be overwritten too.
+    /// Files that `create` made for earlier runs; they may also be overwritten.
     pub made: Vec<Made>,
-    /// A device may be read while somebody else uses it.
+    /// A device may be read while it is in use.
     pub shared: bool,
 }
 
-/// Why a target may not be loaded.
+/// Reason why a target may not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// All data would be lost, and nobody agreed.
+    /// All data would be lost, without consent.
     #[error(
         "{}: this load writes to the device, which is a {what}: its data would be lost; if the data are not \
          needed, add --destroy-data-on {serial}", .path.display()
@@ -39,60 +38,60 @@ pub enum Refusal {
     NoConsent {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// Description of the target.
         what: String,
-        /// What to name.
+        /// The serial number to give.
         serial: String,
     },
-    /// Somebody agreed to losing another device's data.
+    /// The consent is for another device.
     #[error("{}: --destroy-data-on names `{named}`, but the serial number here is `{serial}`; nothing was \
         written", .path.display())]
     OtherSerial {
         /// The path.
         path: PathBuf,
-        /// What was named.
+        /// The given serial number.
         named: String,
-        /// What it is.
+        /// The target's serial number.
         serial: String,
     },
-    /// A word that says nothing about this target.
+    /// An option that does not apply to this target.
     #[error("{}: {flag} is for {meant}, but this is a {what}", .path.display())]
     Flag {
         /// The path.
         path: PathBuf,
-        /// The word.
+        /// The option.
         flag: &'static str,
-        /// What it is for.
+        /// The kind of target that it applies to.
         meant: &'static str,
-        /// What this is.
+        /// The kind of this target.
         what: String,
     },
-    /// A file system is mounted from it.
+    /// A file system of it is mounted.
     #[error("{}: {device} is mounted on {}; unmount it first, or read it while it is mounted with --shared", .path.display(), .point.display())]
     Mounted {
         /// The path.
         path: PathBuf,
         /// The device or the partition.
         device: String,
-        /// Where.
+        /// The mount point.
         point: PathBuf,
     },
-    /// Something is stacked on it.
+    /// Another block device uses it.
     #[error("{}: {device} is held by {holder}; remove that holder first", .path.display())]
     Held {
         /// The path.
         path: PathBuf,
         /// The device or the partition.
         device: String,
-        /// Who.
+        /// That device.
         holder: String,
     },
-    /// Another process may write it, and finds there what it has not written.
+    /// Another process has it open for writing, and could find data that it did not write.
     #[error("{}: process {} ({}) has it open for writing; end that process first", .path.display(), .opener.pid, .opener.comm)]
     Opened {
         /// The path.
         path: PathBuf,
-        /// Who.
+        /// That process.
         opener: Opener,
     },
     /// It is swap space.
@@ -101,7 +100,7 @@ pub enum Refusal {
         /// The path.
         path: PathBuf,
     },
-    /// It is set to be read only, which commands that are passed through would not heed.
+    /// It is set read-only, which passthrough commands would ignore.
     #[error("{}: {device} is set read-only; `blockdev --setrw` allows writing", .path.display())]
     ReadOnly {
         /// The path.
@@ -109,7 +108,7 @@ pub enum Refusal {
         /// The device or the partition.
         device: String,
     },
-    /// It has no name by which somebody could agree.
+    /// Without a serial number the user cannot name it for consent.
     #[error(
         "{}: the device reports no serial number, so --destroy-data-on cannot name it; nothing was written", .path.display()
     )]
@@ -117,29 +116,29 @@ pub enum Refusal {
         /// The path.
         path: PathBuf,
     },
-    /// Nobody can say whether it is in use.
+    /// It cannot be checked whether it is in use.
     #[error(
         "{}: this load would write to it, and it cannot be checked whether another program uses it: {why}", .path.display()
     )]
     Unseen {
         /// The path.
         path: PathBuf,
-        /// What is missing.
+        /// The missing information.
         why: String,
     },
-    /// Somebody else has it.
+    /// Another program uses it.
     #[error("{}: another program uses it (an exclusive open failed)", .path.display())]
     Busy {
         /// The path.
         path: PathBuf,
     },
-    /// The file is not there.
+    /// The file does not exist.
     #[error("{}: there is no such file; --create SIZE makes one, such as --create 1GiB", .path.display())]
     Missing {
         /// The path.
         path: PathBuf,
     },
-    /// There is no such device, and a file in its place would lie in memory.
+    /// The device does not exist, and a file in /dev would be in memory.
     #[error(
         "{}: there is no such device; `ls /dev/ng* /dev/nvme*` lists NVMe devices; a file must not be under \
          /dev", .path.display()
@@ -148,13 +147,13 @@ pub enum Refusal {
         /// The path.
         path: PathBuf,
     },
-    /// The file is there already.
+    /// The file exists already.
     #[error("{}: it already exists; leave --create out, or give another name", .path.display())]
     Exists {
         /// The path.
         path: PathBuf,
     },
-    /// What stands in the file would be lost.
+    /// The content of the file would be lost.
     #[error(
         "{}: this load writes into this file, which holds {bytes} B; if they are not needed, add --overwrite", .path.display()
     )]
@@ -164,7 +163,7 @@ pub enum Refusal {
         /// Its size.
         bytes: u64,
     },
-    /// It could not be made, or not be opened.
+    /// It cannot be created or opened.
     #[error("{}: {why}", .path.display())]
     Io {
         /// The path.
@@ -172,25 +171,25 @@ pub enum Refusal {
         /// Why.
         why: io::Error,
     },
-    /// What was made cannot be looked at.
+    /// The new file cannot be inspected.
     #[error(transparent)]
     Target(#[from] TargetError),
 }
 
-/// Holds a device against others for as long as it lives.
+/// Keeps exclusive access to a device until it is dropped.
 #[derive(Debug, Default)]
 pub struct Hold {
     _device: Option<OwnedFd>,
-    /// The file that is being made.
+    /// The file that is being created.
     pub newborn: Option<Newborn>,
-    /// Who else writes the file could not be seen of all processes.
+    /// Some processes could not be checked for write access to the file.
     pub unseen: bool,
 }
 
-/// Makes sure that a run which writes, or only reads, may have the target; begins the file that was asked for.
+/// Checks that a run may use the target, for reading or also for writing; begins the requested file.
 ///
 /// # Errors
-/// It may not.
+/// If the run may not use it.
 pub fn permit(
     target: &mut Target,
     writes: bool,
@@ -215,7 +214,7 @@ pub fn permit(
     if consent.shared {
         return Err(Refusal::Flag { path, flag: "--shared", meant: "devices", what: target.to_string() });
     }
-    // What has taken the place of such a file is somebody's.
+    // A file that has replaced ours does not count as made by us.
     let is_ours = target
         .identity
         .is_some_and(|(device, inode, _)| consent.made.iter().any(|made| made.is(device, inode)));
@@ -249,7 +248,7 @@ pub fn permit(
         let sought = target.identity.map(|(device, inode, _)| Sought::File(device, inode));
         match sought.map(|sought| system.opener(&sought).map_err(unseen)).transpose()? {
             Some(Seen::Open(opener)) => return Err(Refusal::Opened { path, opener }),
-            // A file is of one user, mostly, whose processes can be looked at.
+            // A file usually belongs to one user, whose processes can be checked.
             Some(Seen::NotAll) => return Ok(Hold { unseen: true, ..Hold::default() }),
             Some(Seen::Nobody) | None => {}
         }
@@ -282,12 +281,12 @@ fn unreadable((path, why): (PathBuf, io::Error)) -> Refusal {
     Refusal::Io { path, why }
 }
 
-/// Nobody else is on the device, and nobody comes as long as what this gives lives. What is only read may be a device whose
-/// users cannot be seen; what is written may not.
+/// Checks that a device is unused, and keeps it so while the result lives. Devices whose users cannot be checked may be
+/// read, but not written.
 fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusal> {
     let path = target.path.clone();
     let Some(folder) = &target.block else {
-        // What somebody serves as a file is no device of this kernel, which therefore cannot use it.
+        // A namespace behind a FUSE file is no device of this kernel, so this kernel cannot use it.
         if writes && target.kind != Kind::NvmeFile {
             let why = "sysfs shows no block device of this namespace".to_owned();
             return Err(Refusal::Unseen { path, why });
@@ -296,7 +295,7 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
     };
     let disk = system.disk(folder);
     let whole = disk.whole.clone();
-    // Somebody on a partition is in the way of the disk, and somebody on the disk in that of its partitions.
+    // A user of a partition blocks the disk, and a user of the disk blocks its partitions.
     let concerned = match disk.whole == *folder {
         true => disk.parts,
         false => vec![disk.whole, folder.clone()],
@@ -314,7 +313,7 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
         return Err(Refusal::Swap { path });
     }
     if writes {
-        // Not everybody who has it open keeps others out, as a virtual machine whose disk it is.
+        // Some programs open a device without O_EXCL, for example a virtual machine that uses it as a disk.
         match system.opener(&system.names(&whole, &concerned)).map_err(unreadable)? {
             Seen::Open(opener) => return Err(Refusal::Opened { path, opener }),
             Seen::NotAll => {
@@ -324,7 +323,7 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
             Seen::Nobody => {}
         }
     }
-    // The generic device knows no exclusion; its block device does, and that is what others would mount.
+    // The generic device has no exclusive open; its block device has one, and other programs would mount that.
     let block = match (target.kind, &target.twin) {
         (Kind::NvmeGeneric, Some((block, _))) => block.clone(),
         (Kind::NvmeGeneric, None) if writes => {
@@ -348,7 +347,7 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
     }
 }
 
-/// True if nothing was ever written where reads begin: the file system answers those by itself, and no device moves a thing.
+/// True if the file begins with a hole: the file system then serves reads itself, and no device moves data.
 pub(crate) fn begins_with_a_hole(target: &Target) -> bool {
     if target.kind != Kind::File {
         return false;
@@ -360,7 +359,7 @@ pub(crate) fn begins_with_a_hole(target: &Target) -> bool {
     }
 }
 
-/// True if it lies in memory: since Linux 6.6 tmpfs takes O_DIRECT and goes through the page cache all the same.
+/// True if the file is in memory: since Linux 6.6 tmpfs accepts O_DIRECT but still uses the page cache.
 pub(crate) fn lies_in_memory(target: &Target) -> bool {
     let kind = || rustix::fs::statfs(&target.real).ok().map(|stat| stat.f_type);
     target.kind == Kind::File && kind() == Some(libc::TMPFS_MAGIC)
@@ -372,7 +371,7 @@ mod tests {
     use crate::target::tests::{NULL, generic};
     use std::path::Path;
 
-    /// A tree with a disk, nothing mounted and no swap.
+    /// A tree with one disk, nothing mounted and no swap.
     fn tree() -> (tempfile::TempDir, System, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let system = System { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
@@ -436,7 +435,7 @@ mod tests {
         let device = system.sys.join("block/loop7/loop");
         std::fs::create_dir_all(&device).unwrap();
         told(true).unwrap();
-        // The kernel ends it with a newline; what is before it is the name, and another name of the file is the same file.
+        // The kernel ends the name with a newline. Another name of the file (a hard link) is the same file.
         for name in [&path, &link] {
             let mut text = name.as_os_str().as_encoded_bytes().to_vec();
             text.push(b'\n');

@@ -1,6 +1,6 @@
-//! What sysfs and procfs say about block devices: names, sizes, partitions, who sits on them.
+//! Block devices in sysfs and procfs: names, sizes, partitions, users.
 //!
-//! Knows files under two roots, so that tests can have their own; must not know what is wanted of a device.
+//! Knows files under two roots, so that tests can have their own; must not know the purpose of a check.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Where the kernel's trees are mounted.
+/// Mount points of the kernel's trees.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct System {
     /// `/sys`.
@@ -27,14 +27,15 @@ impl Default for System {
 pub type Number = (u32, u32);
 
 impl System {
-    /// The folder of a device in sysfs, which is named as the kernel names the device.
+    /// The folder of a device in sysfs, which has the kernel's name of the device.
     pub fn folder(&self, block: bool, number: Number) -> Option<PathBuf> {
         let kind = if block { "block" } else { "char" };
         fs::canonicalize(self.sys.join(format!("dev/{kind}/{}:{}", number.0, number.1))).ok()
     }
 
-    /// The folder of the other device of an NVMe namespace: of `nvme0n1` for `ng0n1`, and the other way round. Both have the
-    /// same parent and the same last number; the first may differ, as one counts controllers and the other subsystems.
+    /// The folder of the other device of an NVMe namespace: of `nvme0n1` for `ng0n1`, and vice versa. Both have the
+    /// same parent and the same last number; the first may differ, because one is of controllers and the other of
+    /// subsystems.
     pub fn twin(&self, folder: &Path) -> Option<PathBuf> {
         let numbered = |name: &str, kind: &str| {
             let (first, last) = name.strip_prefix(kind)?.split_once('n')?;
@@ -49,11 +50,11 @@ impl System {
         };
         let folders = fs::read_dir(folder.parent()?).ok()?.flatten().map(|entry| entry.path());
         let mut twins = folders.filter(|other| numbered(&name(other), wanted).as_ref() == Some(&last));
-        // With two of them nobody could say which is meant.
+        // Two candidates would be ambiguous.
         twins.next().filter(|_| twins.next().is_none())
     }
 
-    /// The whole disk that a block device is, or is a partition of; and all its parts, itself among them.
+    /// The whole disk of a block device or partition, and all its parts, itself included.
     pub fn disk(&self, folder: &Path) -> Disk {
         let whole = match folder.join("partition").exists() {
             true => folder.parent().unwrap_or(folder),
@@ -69,10 +70,10 @@ impl System {
         Disk { whole: whole.to_owned(), parts }
     }
 
-    /// Where a file system of one of these devices is mounted, if anywhere.
+    /// The first of these devices that is mounted, and its mount point.
     ///
     /// # Errors
-    /// Procfs does not say; the path that cannot be read.
+    /// The path in procfs that cannot be read.
     pub fn mounted(&self, devices: &[PathBuf]) -> Result<Option<(String, PathBuf)>, (PathBuf, io::Error)> {
         let path = self.mountinfo();
         let text = fs::read_to_string(&path).map_err(|why| (path, why))?;
@@ -83,7 +84,7 @@ impl System {
             let mut fields = line.split(' ');
             let (Some(number), Some(point)) = (fields.nth(2), fields.nth(1)) else { continue };
             let source = line.split(" - ").nth(1).and_then(|rest| rest.split(' ').nth(1)).unwrap_or("");
-            // btrfs has a number of its own, so the source counts too.
+            // btrfs has device numbers of its own, so the source is compared too.
             let source = source.strip_prefix("/dev/").unwrap_or("");
             if let Some((name, _)) = numbers.iter().find(|(name, of)| of == number || name == source) {
                 return Ok(Some((name.clone(), unescaped(point).into())));
@@ -92,23 +93,23 @@ impl System {
         Ok(None)
     }
 
-    /// Bytes of memory that could be taken without taking them from others; `None` if the kernel does not say.
+    /// MemAvailable, bytes; `None` if the kernel does not report it.
     pub fn available_bytes(&self) -> Option<u64> {
         let text = fs::read_to_string(self.proc.join("meminfo")).ok()?;
-        // proc_meminfo(5): the name, a colon, and kB that are KiB.
+        // proc_meminfo(5): the name, a colon, and kB, which are KiB.
         let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
         line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
     }
 
-    /// True if something is swapped to one of these devices, or to this file.
+    /// True if one of these devices, or this file, is swap space.
     ///
     /// # Errors
-    /// Procfs does not say; the path that cannot be read.
+    /// The path in procfs that cannot be read.
     pub fn swapped_to(&self, devices: &[PathBuf], file: Option<&Path>) -> Result<bool, (PathBuf, io::Error)> {
         let path = self.proc.join("swaps");
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            // A kernel without swap has no such file; without procfs there would be neither.
+            // A kernel without swap has no such file; without procfs both files are missing.
             Err(why) if why.kind() == io::ErrorKind::NotFound && self.mountinfo().exists() => {
                 return Ok(false);
             }
@@ -121,10 +122,10 @@ impl System {
         }))
     }
 
-    /// The NUMA node that a device is attached to: its own word, or that of what it hangs on.
+    /// The NUMA node of a device: its own entry, or that of the nearest ancestor with one.
     pub fn node(&self, folder: &Path) -> Option<u32> {
         let above = folder.ancestors().take_while(|above| above.starts_with(&self.sys));
-        // A device without a node says -1.
+        // A device without a node has -1.
         above.filter_map(|above| read(&above.join("numa_node"))).find_map(|node| node.parse().ok())
     }
 
@@ -132,7 +133,7 @@ impl System {
         self.proc.join("self/mountinfo")
     }
 
-    /// The first of these devices that the kernel or its administrator has set read-only.
+    /// The first of these devices that is set read-only.
     pub fn read_only(&self, devices: &[PathBuf]) -> Option<String> {
         devices
             .iter()
@@ -140,7 +141,7 @@ impl System {
             .map(|device| name(device))
     }
 
-    /// What the kernel has stacked on one of these devices: device mapper, md, and the like.
+    /// The first of these devices that another one uses (device mapper, md and the like), and that other one.
     pub fn holder(&self, devices: &[PathBuf]) -> Option<(String, String)> {
         devices.iter().find_map(|device| {
             let mut holders: Vec<_> = fs::read_dir(device.join("holders")).ok()?.flatten().collect();
@@ -149,10 +150,10 @@ impl System {
         })
     }
 
-    /// The loop device behind which a file stands, if any.
+    /// The loop device on a file, if any.
     ///
     /// # Errors
-    /// Sysfs does not say; the path that cannot be read.
+    /// The path in sysfs that cannot be read.
     pub fn loop_on(&self, file: &Path) -> Result<Option<String>, (PathBuf, io::Error)> {
         let folder = self.sys.join("block");
         for entry in fs::read_dir(&folder).map_err(|why| (folder.clone(), why))? {
@@ -160,7 +161,7 @@ impl System {
             let path = device.join("loop/backing_file");
             let behind = match fs::read(&path) {
                 Ok(behind) => behind,
-                // Not a loop device, one with nothing behind it, or one that has just let go.
+                // Not a loop device, one without a file, or one that was just detached.
                 Err(why) if why.kind() == io::ErrorKind::NotFound => continue,
                 Err(why) if why.raw_os_error() == Some(libc::ENODEV) => continue,
                 Err(why) => return Err((path, why)),
@@ -174,18 +175,18 @@ impl System {
     }
 }
 
-/// True if both paths lead to one file, under whatever names: by hard links or another mount it has several.
+/// True if both paths lead to the same file: hard links and other mounts give it several names.
 fn is_same(one: &Path, other: &Path) -> bool {
     let inode = |path: &Path| rustix::fs::stat(path).ok().map(|stat| (stat.st_dev, stat.st_ino));
     one == other || inode(one).is_some_and(|one| Some(one) == inode(other))
 }
 
-/// A disk and its parts.
+/// A disk and its partitions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Disk {
-    /// The folder of the whole.
+    /// The folder of the whole disk.
     pub whole: PathBuf,
-    /// Folders of the whole and of its partitions.
+    /// Folders of the disk and its partitions.
     pub parts: Vec<PathBuf>,
 }
 
@@ -194,15 +195,15 @@ pub fn name(folder: &Path) -> String {
     folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// The one line of a file; `None` if it is not there or empty.
+/// The text of a file, trimmed; `None` if it is missing or empty.
 pub fn read(path: &Path) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The serial number of a SCSI or SATA disk in its VPD page 0x80 (SPC-4, 7.8.15): a header of four bytes, whose last two are
-/// the length, then ASCII filled up with spaces; some disks fill with zeros.
+/// The serial number of a SCSI or SATA disk in its VPD page 0x80 (SPC-4, 7.8.15): a header of four bytes, whose last
+/// two are the length, then ASCII padded with spaces; some disks pad with zeros.
 pub fn page_80(path: &Path) -> Option<String> {
     let page = fs::read(path).ok()?;
     let (header, rest) = page.split_first_chunk::<4>()?;
@@ -212,7 +213,7 @@ pub fn page_80(path: &Path) -> Option<String> {
     (!serial.is_empty()).then(|| serial.to_owned())
 }
 
-/// The number of a device, by its folder.
+/// The number of a device, from its folder.
 pub fn device_number(folder: &Path) -> Option<Number> {
     let text = read(&folder.join("dev"))?;
     let (major, minor) = text.split_once(':')?;
@@ -224,7 +225,7 @@ pub fn number(path: &Path) -> Option<u64> {
     read(path)?.parse().ok()
 }
 
-/// proc(5): space, tab, newline and backslash stand there in octal.
+/// proc(5): space, tab, newline and backslash are in octal.
 fn unescaped(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
@@ -238,7 +239,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let system = System { sys: folder.path().into(), proc: folder.path().into() };
         let at = |name: &str| folder.path().join("nvme1").join(name);
-        // The hidden path of a namespace with several (c1), a partition, another namespace.
+        // A hidden path of a multipath namespace (c1), a partition, another namespace.
         for name in ["ng1n2", "nvme0n2", "nvme0c1n2", "nvme0n3", "nvme0n2p2", "hwmon2", "ng"] {
             std::fs::create_dir_all(at(name)).unwrap();
         }
@@ -258,7 +259,7 @@ mod tests {
         let disk = system.sys.join("devices/pci0000:80/0000:80:01.0/nvme/nvme0/nvme0n1");
         std::fs::create_dir_all(disk.join("nvme0n1p1")).unwrap();
         assert_eq!(system.node(&disk), None);
-        // A whole machine's word above its tree is nobody's, and a device without a node has -1.
+        // An entry above the tree is ignored, and a device without a node has -1.
         std::fs::write(folder.path().join("numa_node"), "5\n").unwrap();
         std::fs::write(disk.join("../../numa_node"), "-1\n").unwrap();
         assert_eq!(system.node(&disk), None);

@@ -1,6 +1,7 @@
-//! What a path is: an NVMe namespace by either of its names, another block device, a file, or a file to be.
+//! Inspection of a path: an NVMe namespace by either of its devices, another block device, a file, or a file to be
+//! created.
 //!
-//! Knows how to look without changing anything; must not know what is wanted of it, nor who may.
+//! Must inspect without changes; must not know the purpose, nor permission.
 
 use crate::nvme::{Controller, IDENTIFY_BYTES, IOCTL_ADMIN_CMD, IOCTL_ID, Namespace, Passthru};
 use crate::system::{self, Number, System};
@@ -10,79 +11,79 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Blocks of a command on what does not say how many it takes: the SSD of the thesis took 32 (algorithms.md 7.2).
+/// Maximum blocks of a command if the target has no limit: the SSD of the thesis took 32 (algorithms.md 7.2).
 const FILE_BLOCKS: u64 = 32;
 /// Bytes of such a block.
 const FILE_BLOCK_BYTES: u64 = 4096;
-/// Pieces of memory of a command where nobody says: what Linux allows NVMe at most (NVME_MAX_SEGS).
+/// Default maximum memory segments of a command: Linux's limit for NVMe (NVME_MAX_SEGS).
 const SEGMENTS: u32 = 127;
-/// What a sector is to the kernel, whatever the device's blocks are.
+/// Bytes of a sector in sysfs, independent of the device's blocks.
 const SECTOR_BYTES: u64 = 512;
 
-/// What kind of thing a path leads to.
+/// Kind of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The generic device of an NVMe namespace, `/dev/ngXnY`.
     NvmeGeneric,
-    /// Its block device, `/dev/nvmeXnY`.
+    /// The namespace's block device, `/dev/nvmeXnY`.
     NvmeBlock,
-    /// A file that answers NVMe's ioctls all the same: a device behind FUSE.
+    /// A file that answers NVMe's ioctls: a device behind FUSE.
     NvmeFile,
-    /// Any other block device, partitions of NVMe among them.
+    /// Any other block device, including partitions of NVMe.
     Block,
     /// An ordinary file.
     File,
-    /// Nothing yet.
+    /// A file that does not exist yet.
     Absent,
 }
 
-/// What passthrough needs to know.
+/// Data that passthrough needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Nvme {
     /// The namespace's number.
     pub nsid: u32,
-    /// Bytes of metadata with each block; `None` if the device did not answer Identify.
+    /// Bytes of metadata per block; `None` if the device did not answer Identify.
     pub metadata_bytes: Option<u16>,
     /// The generic device; the path itself if it is one.
     pub generic: Option<PathBuf>,
 }
 
-/// A path that was looked at.
+/// An inspected path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
-    /// As it was given.
+    /// The path as given.
     pub path: PathBuf,
-    /// Where it leads to.
+    /// The path without symbolic links.
     pub real: PathBuf,
-    /// What is there.
+    /// Its kind.
     pub kind: Kind,
-    /// Bytes that it holds.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// Transfers begin and end on multiples of this on the device's side: an LBA, or what O_DIRECT asks for.
+    /// Alignment of transfers on the device's side: an LBA, or the alignment for O_DIRECT.
     pub lba_bytes: u32,
-    /// Most bytes of a command.
+    /// Maximum bytes of a command.
     pub max_bytes: u64,
-    /// Most pieces of memory of a command.
+    /// Maximum memory segments of a command.
     pub max_segments: u32,
-    /// Of NVMe.
+    /// NVMe data, for a namespace.
     pub nvme: Option<Nvme>,
     /// Serial number of the device, or its kernel name if it has none; `None` for files.
     pub serial: Option<String>,
-    /// The model, if it says.
+    /// The model, if known.
     pub model: Option<String>,
     /// sysfs folder of its block device.
     pub(crate) block: Option<PathBuf>,
-    /// The node of the namespace's other device and the number it must have, if there is another: the generic one of a block
-    /// device, the block device of a generic one.
+    /// Path and number of the namespace's other device, if there is one: the generic device of a block device, or the
+    /// block device of a generic one.
     pub(crate) twin: Option<(PathBuf, Number)>,
-    /// What was there when it was looked at: device, inode, device number.
+    /// Identity when it was inspected: device, inode, device number.
     pub(crate) identity: Option<(u64, u64, Number)>,
 }
 
-/// Why a path cannot be a target.
+/// Reason why a path cannot be a target.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// It could not be looked at.
+    /// It could not be inspected.
     #[error("{}: {why}", .path.display())]
     Io {
         /// The path.
@@ -90,29 +91,29 @@ pub enum TargetError {
         /// Why.
         why: io::Error,
     },
-    /// It is something else.
+    /// It is of an unsupported kind.
     #[error("{}: it is {is}; give an NVMe namespace (/dev/ng0n1, /dev/nvme0n1), a block device or a file", .path.display())]
     Kind {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         is: String,
     },
-    /// It does not say what it is.
+    /// It does not report required data.
     #[error("{}: {what}", .path.display())]
     Dumb {
         /// The path.
         path: PathBuf,
-        /// What it does not say.
+        /// The missing data.
         what: &'static str,
     },
 }
 
 impl Target {
-    /// Looks at a path.
+    /// Inspects a path.
     ///
     /// # Errors
-    /// What is there is no device and no file, or does not let itself be looked at.
+    /// If it is no device and no file, or cannot be inspected.
     pub fn inspect(path: &Path, system: &System) -> Result<Target, TargetError> {
         let io = |why: io::Error| TargetError::Io { path: path.to_owned(), why };
         let real = match std::fs::canonicalize(path) {
@@ -146,15 +147,15 @@ impl Target {
         Ok(target)
     }
 
-    /// True if it is a device, whose data is lost when it is written.
+    /// True for a device, whose data is lost by writes.
     pub const fn is_device(&self) -> bool {
         !matches!(self.kind, Kind::File | Kind::Absent)
     }
 
-    /// The file that has just been made under the path of this target, which was nothing yet.
+    /// Inspects the file that was just created under this target's path.
     ///
     /// # Errors
-    /// Something else is there.
+    /// If another file has the path.
     pub(crate) fn made(&self, file: &OwnedFd, system: &System) -> Result<Target, TargetError> {
         let target = Target::inspect(&self.path, system)?;
         let io = |why: io::Error| TargetError::Io { path: self.path.clone(), why };
@@ -165,20 +166,19 @@ impl Target {
         }
     }
 
-    /// The NUMA node that the device is attached to, or the one that the file lies on; `None` where sysfs does not say.
+    /// The NUMA node of the device, or of the device with the file; `None` if sysfs has none.
     pub(crate) fn node(&self, system: &System) -> Option<u32> {
         let below = || {
             let (device, ..) = self.identity?;
             system.folder(true, (rustix::fs::major(device), rustix::fs::minor(device)))
         };
         let folder = if self.is_device() { self.block.clone() } else { below() };
-        // The tree may be reached by a link.
+        // The tree may be behind a symbolic link.
         let sys = System { sys: std::fs::canonicalize(&system.sys).ok()?, proc: system.proc.clone() };
         sys.node(&std::fs::canonicalize(folder?).ok()?)
     }
 
-    /// Opens what was looked at, and nothing that has taken its place since; or the other device of the same namespace, and
-    /// nothing that merely has its name.
+    /// Opens the inspected path or the other device of its namespace; fails if another file has replaced it.
     pub(crate) fn open(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY;
         let file = rustix::fs::open(path, flags, Mode::empty())?;
@@ -200,24 +200,24 @@ impl Target {
         Ok(file)
     }
 
-    /// True if a node is the other device of this namespace: by what sysfs says of its number, and by what it says itself.
+    /// True if `path` is the other device of this namespace, by its number in sysfs and by its own answers.
     fn is_twin(&self, path: &Path, number: Number, nsid: Option<u32>, serial: Option<String>) -> bool {
         let Some(nvme) = &self.nvme else { return false };
         let is_there = self.twin.as_ref().is_some_and(|(twin, of)| twin == path && *of == number);
-        // Who may not ask for the serial number has the other two.
+        // Without permission to ask for the serial number, the other two suffice.
         let was_asked =
             nvme.metadata_bytes.is_some() && serial.as_ref().is_some_and(|serial| !serial.is_empty());
         is_there && nsid == Some(nvme.nsid) && (!was_asked || serial == self.serial)
     }
 
-    /// The node of a sibling in sysfs, with its number: beside our own, as the kernel names it.
+    /// Path and number of a sibling device: in the same folder of /dev, under the kernel's name.
     fn node_of(&self, folder: &Path) -> Option<(PathBuf, Number)> {
         Some((self.real.with_file_name(system::name(folder)), system::device_number(folder)?))
     }
 
     fn file(&mut self) -> Result<(), TargetError> {
         self.lba_bytes = direct_alignment(&self.real);
-        // Only a file that somebody serves answers this; on any other nothing happens.
+        // Only a file behind FUSE answers this ioctl; on any other file it has no effect.
         let Ok(file) = self.open(&self.real, OFlags::RDONLY | OFlags::NONBLOCK) else { return Ok(()) };
         let Some(nsid) = namespace_id(&file) else { return Ok(()) };
         self.kind = Kind::NvmeFile;
@@ -236,7 +236,7 @@ impl Target {
         self.size_from(&folder, system);
         let name = system::name(&folder);
         let is_whole = system.disk(&folder).whole == folder;
-        // A command passed through knows no partition: it would reach into the whole namespace.
+        // Passthrough ignores partitions: a command would access the whole namespace.
         if is_whole
             && name.starts_with("nvme")
             && let Ok(file) = self.open(&self.real, OFlags::RDONLY | OFlags::NONBLOCK)
@@ -284,14 +284,13 @@ impl Target {
         Ok(())
     }
 
-    /// Size, limits and names out of sysfs.
     fn size_from(&mut self, folder: &Path, system: &System) {
         let whole = system.disk(folder).whole;
         let queue = whole.join("queue");
         let limit = |file: &str| system::number(&queue.join(file));
         self.bytes = system::number(&folder.join("size")).unwrap_or(0) * SECTOR_BYTES;
         self.lba_bytes = limit("logical_block_size").and_then(|bytes| bytes.try_into().ok()).unwrap_or(512);
-        // So much goes to the device as one command; more would be split. Pages need not lie side by side.
+        // The kernel splits larger commands. Pages of a command need not be contiguous.
         let sectors = limit("max_sectors_kb").map(|kib| kib << 10);
         let segments = limit("max_segments");
         self.max_segments = segments.and_then(|most| most.try_into().ok()).unwrap_or(SEGMENTS);
@@ -300,7 +299,7 @@ impl Target {
         self.max_bytes = least.unwrap_or(self.max_bytes).max(u64::from(self.lba_bytes));
         let named = |file: &str| system::read(&whole.join(file));
         let serial = named("device/serial").or_else(|| named("serial")).or_else(|| named("wwid"));
-        // SCSI and SATA.
+        // For SCSI and SATA.
         let serial = serial.or_else(|| system::page_80(&whole.join("device/vpd_pg80")));
         let serial = serial.or_else(|| named("device/wwid"));
         self.serial = Some(serial.unwrap_or_else(|| system::name(&whole)));
@@ -308,7 +307,7 @@ impl Target {
         self.block = Some(folder.to_owned());
     }
 
-    /// Asks the device itself; false if it does not say. What sysfs says of limits is kept where it is less.
+    /// Asks the device itself; false if it does not answer. Lower limits from sysfs are kept.
     fn identify(&mut self, file: &OwnedFd, nsid: u32) -> bool {
         let sysfs = self.bytes > 0 && self.block.is_some();
         self.nvme = Some(Nvme { nsid, metadata_bytes: None, generic: None });
@@ -333,7 +332,7 @@ impl Target {
 }
 
 impl fmt::Display for Target {
-    /// What it is, for a person who is about to load it.
+    /// A description for the user before the load.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nsid = self.nvme.as_ref().map_or(0, |nvme| nvme.nsid);
         match self.kind {
@@ -358,7 +357,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// A path with nothing at its end; the folder must be there.
+/// A path to a file that does not exist; its folder must exist.
 fn absent(path: &Path) -> io::Result<Target> {
     if path.is_symlink() {
         return Err(io::Error::new(
@@ -387,26 +386,26 @@ fn absent(path: &Path) -> io::Result<Target> {
     })
 }
 
-/// What O_DIRECT wants transfers aligned to in this file (statx(2), Linux 6.1); 512 if the kernel does not say, which most
-/// file systems take and the others refuse at the first command.
+/// Alignment of O_DIRECT transfers to this file (statx(2), Linux 6.1); 512 if the kernel does not report it. Most file
+/// systems accept that, and the others refuse the first command.
 pub(crate) fn direct_alignment(path: &Path) -> u32 {
     let stat = rustix::fs::statx(rustix::fs::CWD, path, AtFlags::empty(), StatxFlags::DIOALIGN);
     let said = stat.ok().filter(|stat| stat.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
     said.map(|stat| stat.stx_dio_offset_align).filter(|bytes| *bytes > 0).unwrap_or(512)
 }
 
-/// The namespace behind a file, if it is NVMe at all.
+/// The number of the namespace behind a file; `None` if it is not NVMe.
 fn namespace_id(file: impl AsFd) -> Option<u32> {
-    // SAFETY: this ioctl has no argument; on a file that does not know it nothing happens.
+    // SAFETY: this ioctl has no argument; a file that does not support it is not affected.
     let nsid = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), libc::Ioctl::from(IOCTL_ID), 0) };
     u32::try_from(nsid).ok().filter(|nsid| *nsid > 0)
 }
 
-/// The answer to Identify, if the user may ask and the device answers.
+/// The answer to Identify; `None` without permission or if the device does not answer.
 fn identify(file: impl AsFd, cns: u32, nsid: u32) -> Option<Box<[u8; IDENTIFY_BYTES]>> {
     let mut answer = Box::new([0u8; IDENTIFY_BYTES]);
     let mut command = Passthru::identify(cns, nsid, answer.as_mut_ptr() as u64);
-    // SAFETY: the command is the kernel's structure, and `answer` has the room that it names; both outlive the call.
+    // SAFETY: the command is the kernel's structure, and `answer` has the stated length; both outlive the call.
     let done = unsafe {
         libc::ioctl(file.as_fd().as_raw_fd(), libc::Ioctl::from(IOCTL_ADMIN_CMD), &raw mut command)
     };
@@ -427,10 +426,10 @@ fn in_words(kind: FileType) -> &'static str {
 pub(crate) mod tests {
     use super::*;
 
-    /// Linux gives these numbers to nobody else (Documentation/admin-guide/devices.txt).
+    /// Linux uses this number for /dev/null only (Documentation/admin-guide/devices.txt).
     pub const NULL: (&str, Number) = ("/dev/null", (1, 3));
 
-    /// A generic device that was looked at, with a sysfs folder of its block device and with its node.
+    /// An inspected generic device, with the sysfs folder and the path of its block device.
     pub fn generic(block: Option<PathBuf>, twin: Option<(PathBuf, Number)>) -> Target {
         Target {
             path: "/dev/ng7n1".into(),
@@ -463,7 +462,7 @@ pub(crate) mod tests {
         assert!(!target.is_twin(path, (259, 7), Some(1), serial("WK-2")));
         target.twin = None;
         assert!(!target.is_twin(path, (259, 7), Some(1), None));
-        // One that is of the right number, but no NVMe at all.
+        // A device with the right number that is not NVMe.
         let (path, number) = NULL;
         let target = generic(None, Some((path.into(), number)));
         let told = target.open(Path::new(path), OFlags::RDONLY).unwrap_err().to_string();

@@ -1,6 +1,6 @@
-//! A look at what was moved, when the run is over: does the device hold what memory held, and memory what the device holds?
+//! Verification after a run: the device must hold what memory held, or memory what the device holds.
 //!
-//! Knows the buffer's first content and reads the device anew; must not know how it was loaded.
+//! Knows the buffer's initial content and reads the device again; must not know how it was loaded.
 
 use crate::buffer::{Buffer, word};
 use crate::engine::{Deed, Direct, Engine, Fault, Ground, Io, Ioctl, Passthrough};
@@ -10,24 +10,24 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use waykeeper_load::Toward;
 
-/// Bytes that arrive together: what PCIe and the caches move of a block that two commands move at once.
+/// Bytes that are transferred together: of a block that two commands move at once, each line is from one of them.
 const LINE: usize = 64;
 
-/// What a look has shown.
+/// Result of a verification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verified {
-    /// Blocks that were looked at.
+    /// Blocks that were compared.
     pub blocks: u64,
-    /// Those that do not hold what they should.
+    /// Blocks with wrong content.
     pub wrong: u64,
-    /// True if somebody said stop before all were looked at.
+    /// True if a stop request ended it early.
     pub broken_off: bool,
 }
 
-/// Why there was no look.
+/// Reason why there was no verification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unverified {
-    /// More different transfers went than are remembered.
+    /// There were more different transfers than workers remember.
     Forgotten,
     /// The device cannot be read.
     Fault(Fault),
@@ -39,16 +39,16 @@ impl From<Fault> for Unverified {
     }
 }
 
-/// What the buffer is filled from. A run that is looked at has content of its own: what an earlier run of the same seed left
-/// on the device would be taken for this one's. The standard library draws its keys from the kernel's randomness.
+/// Seed of the buffer's content. A run with verification has random content, so that data of an earlier run with the
+/// same seed is not taken for its own. The standard library's hash keys come from the kernel's random numbers.
 pub(crate) fn content_seed(plan: &Plan) -> u64 {
     if plan.verify { plan.seed ^ RandomState::new().hash_one(plan.seed) } else { plan.seed }
 }
 
-/// Looks at what a run has moved, until `is_over`.
+/// Verifies the transfers of a run, until `is_over`.
 ///
 /// # Errors
-/// The device cannot be read.
+/// If the device cannot be read.
 pub(crate) fn verify(
     ready: &Ready,
     trail: &HashSet<Io>,
@@ -81,11 +81,11 @@ pub(crate) fn verify(
     }
 }
 
-/// A reader of the device.
+/// Reads a range of the device.
 type Read<'a> = dyn FnMut(u64, &mut [u8]) -> Result<(), Fault> + 'a;
 
-/// Shows blocks of the device, whose places ascend: those that lie side by side are read with one command, up to the
-/// most that it may move. False if it is over before the last.
+/// Calls `see` for blocks of the device, given by ascending positions; contiguous blocks are read with one command, up
+/// to its maximum. False if `is_over` became true before the last.
 fn show(
     ready: &Ready,
     places: &[u64],
@@ -112,7 +112,7 @@ fn show(
     Ok(true)
 }
 
-/// Where each block that was moved lies in the buffer, and where on the device.
+/// Buffer offset and device position of each block that was moved.
 fn blocks(trail: &HashSet<Io>, block: usize) -> impl Iterator<Item = (usize, u64)> {
     let of = move |io: &Io| {
         let (offset, place) = (io.offset, io.place);
@@ -121,7 +121,7 @@ fn blocks(trail: &HashSet<Io>, block: usize) -> impl Iterator<Item = (usize, u64
     trail.iter().flat_map(of)
 }
 
-/// All that stand beside the same.
+/// Groups values by key.
 fn gathered<K: Ord, V: Ord>(pairs: impl Iterator<Item = (K, V)>) -> BTreeMap<K, BTreeSet<V>> {
     let mut all: BTreeMap<K, BTreeSet<V>> = BTreeMap::new();
     for (one, other) in pairs {
@@ -130,8 +130,8 @@ fn gathered<K: Ord, V: Ord>(pairs: impl Iterator<Item = (K, V)>) -> BTreeMap<K, 
     all
 }
 
-/// Every place that was written holds one of the blocks that were sent there. Which one where two were on their way at
-/// the same time is the device's affair.
+/// Checks that every written block of the device holds one of the blocks that were sent to it. Of blocks that were
+/// outstanding together, any may be the last.
 fn stored(
     ready: &Ready,
     trail: &HashSet<Io>,
@@ -150,8 +150,8 @@ fn stored(
     Ok(Verified { broken_off: !whole, ..verified })
 }
 
-/// Every block of the buffer that the device wrote holds a block of the device's start, the right one if only one command
-/// went there; and no other block has changed.
+/// Checks the buffer: a block that the device wrote holds the content of a device block that was read into it, and
+/// every other block is unchanged.
 fn arrived(
     ready: &Ready,
     trail: &HashSet<Io>,
@@ -185,8 +185,8 @@ fn arrived(
     Ok(verified)
 }
 
-/// True if these bytes are one of the candidates or, where several commands went `at_once`, each line of them is: two
-/// that move the same block take turns. `is` compares a candidate from a byte on.
+/// True if the bytes equal a candidate or, with several commands `at_once`, if each line equals that line of some
+/// candidate: two commands that move the same block alternate. `is` compares a candidate from an offset on.
 fn is_one_of<C>(
     candidates: &BTreeSet<C>,
     bytes: &[u8],
@@ -197,7 +197,7 @@ fn is_one_of<C>(
     any(0, bytes) || at_once && bytes.chunks(LINE).enumerate().all(|(line, bytes)| any(line * LINE, bytes))
 }
 
-/// True if these bytes stood in the buffer from `offset` on when it was made.
+/// True if these bytes are the buffer's initial content from `offset` on.
 fn is_original(seed: u64, offset: usize, bytes: &[u8]) -> bool {
     let first = (offset / 8) as u64;
     bytes.chunks_exact(8).zip(first..).all(|(bytes, at)| bytes == word(seed, at).to_ne_bytes())
@@ -218,9 +218,9 @@ mod tests {
         let right = |lines, at_once| is_one_of(&candidates, &of(lines), at_once, is);
         assert!(right([1, 17, 33, 49], false) && right([2, 18, 34, 50], false));
         assert_eq!((right([1, 18, 33, 50], false), right([1, 18, 33, 50], true)), (false, true));
-        // A line of a third, and one that stands where it does not belong.
+        // A line of a third candidate, and a line at the wrong offset.
         assert!(!right([1, 18, 35, 50], true) && !right([1, 17, 17, 49], true));
-        // Half a line of each.
+        // Half a line of each candidate.
         let mut torn = of([1, 17, 33, 49]);
         torn[LINE / 2] = 2;
         assert!(!is_one_of(&candidates, &torn, true, is));

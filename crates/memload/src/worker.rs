@@ -1,6 +1,6 @@
-//! A worker: keeps its commands outstanding until there is nothing more to send, and counts what comes back.
+//! A worker: keeps its commands outstanding until no more are to be sent, and counts completions.
 //!
-//! Knows an engine and what is shared; must not know which engine, nor how anything is shown.
+//! Knows an engine and the shared state; must not know the kind of engine, nor how results are shown.
 
 use crate::admission::{ENDLESS, Next, place_below};
 use crate::engine::{Deed, Done, Engine, Io};
@@ -13,34 +13,34 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use waykeeper_load::{Command, Totals, Toward};
 
-/// Different transfers that a worker remembers for looking at them afterwards: some 50 MiB of them.
+/// Maximum different transfers that a worker remembers for verification: about 50 MiB.
 const TRAIL: usize = 1 << 20;
 
-/// A command that came back well, and when.
+/// A command that completed without an error, with its times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Logged {
-    /// When it was sent, ns from the start. Those that went together have one time.
+    /// When it was sent, ns from the start. Commands of one batch have the same time.
     pub sent_ns: u64,
-    /// How long it took.
+    /// Its latency, ns.
     pub took_ns: u64,
-    /// What it was.
+    /// The command.
     pub io: Io,
 }
 
-/// What a worker leaves.
+/// Results of a worker.
 #[derive(Debug, Default)]
 pub struct Left {
-    /// What it did.
+    /// Its counts.
     pub totals: Totals,
-    /// What it moved, each kind of transfer once; only where somebody wants to look.
+    /// Its transfers without duplicates; only for verification.
     pub trail: HashSet<Io>,
-    /// True if it moved more than it could remember.
+    /// True if it had more transfers than it can remember.
     pub forgot: bool,
-    /// Each command, only where somebody wants to know.
+    /// Each command; only if the plan requests a log.
     pub log: Vec<Logged>,
 }
 
-/// A command on its way.
+/// An outstanding command.
 #[derive(Clone, Copy)]
 struct Sent {
     at_ns: u64,
@@ -49,7 +49,7 @@ struct Sent {
     io: Io,
 }
 
-/// Works until all is sent, its time is over, or somebody says stop; then waits for what is on its way.
+/// Works until all commands are sent, the time is over, or a stop is requested; then waits for outstanding commands.
 pub fn work<E: Engine>(
     engine: &mut E,
     ready: &Ready,
@@ -81,13 +81,13 @@ pub fn work<E: Engine>(
                     let io = ready.io(command, ready.plan().op, 0);
                     ready.buffer().touch(io.offset, io.bytes as usize);
                 }
-                // Reading takes its time, which is not the device's.
+                // The touch takes time that is not part of the device's latency.
                 now_ns = shared.now_ns();
             }
             for command in &batch {
                 let toward = toward(ready.plan(), &mut random);
                 let io = ready.io(command, toward, place(ready, command, toward, &mut random));
-                // There are as many commands as free numbers at most.
+                // There are at most as many commands as free numbers.
                 let Some(number) = free.pop() else { break };
                 engine.push(io, number);
                 sent[number as usize] =
@@ -126,7 +126,7 @@ pub fn work<E: Engine>(
             match end {
                 Ok(()) => {
                     let took_ns = now_ns.saturating_sub(was.at_ns).max(1);
-                    // Only a histogram of fixed length refuses; this one grows.
+                    // Only histograms of fixed length can fail here; this one grows.
                     let _ = left.totals.latency_ns.record(took_ns);
                     left.totals.commands += 1;
                     left.totals.blocks += u64::from(was.counted);
@@ -151,14 +151,14 @@ pub fn work<E: Engine>(
         left.totals.runtime = Duration::from_nanos(last_ns);
     }
     live.outstanding.store((depth - free.len() - unsent) as u64, Relaxed);
-    // Who ends because all is sent ends with its last command; who is stopped worked until then.
+    // A run that ends because all is sent ends with its last completion; a stopped or timed one ends now.
     let end_ns = if shared.is_over(now_ns) { now_ns } else { last_ns };
     live.left().totals.runtime = Duration::from_nanos(end_ns);
 }
 
-/// Which way the data of the next command go.
+/// Direction of the next command's data.
 fn toward(plan: &Plan, random: &mut Xoshiro256PlusPlus) -> Toward {
-    /// Steps of a part.
+    /// Resolution of the random share.
     const WHOLE: u64 = 1 << 53;
     match plan.mixed {
         None => plan.op,
@@ -167,7 +167,8 @@ fn toward(plan: &Plan, random: &mut Xoshiro256PlusPlus) -> Toward {
     }
 }
 
-/// Where on the device: reads come from its start, writes go to anywhere, so that its cells wear evenly (algorithms.md 7.2).
+/// Position on the device: reads are from its start; writes are at random positions, so that its cells wear evenly
+/// (algorithms.md 7.2).
 fn place(ready: &Ready, command: &Command, toward: Toward, random: &mut Xoshiro256PlusPlus) -> u64 {
     match toward {
         Toward::Write => 0,
@@ -187,7 +188,7 @@ mod tests {
     use std::io;
     use std::time::Instant;
 
-    /// A way that breaks when the first commands go, of which some have not gone.
+    /// An engine that breaks at the first `carry`, with some commands unsent.
     struct Breaks {
         taken: usize,
         gone: usize,

@@ -1,6 +1,6 @@
-//! Everything that a run found out, as values and as rows for people.
+//! Results of a probe run, as values and as rows of a report.
 //!
-//! Must not know how it was found, nor where it is shown.
+//! Must not know how they were measured, nor where they are shown.
 
 use crate::ports::{PortVerdict, Reach, Switch};
 use crate::register::{Register, RegisterVerdict};
@@ -13,19 +13,19 @@ use serde::{Deserialize, Serialize};
 use waykeeper_host::{Inventory, Platform};
 use waykeeper_units::WayMask;
 
-/// A number over the windows of a slide.
+/// A quantity over the windows of a slide.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Curve {
     /// Short name, part of file and element names.
     pub id: String,
-    /// What it shows.
+    /// Its title.
     pub title: String,
-    /// A line for each place of the others: window, mean and standard error, 0 to 1.
+    /// One line per position of the other groups: window, mean and standard error, 0 to 1.
     pub lines: Vec<Vec<(WayMask, f64, f64)>>,
 }
 
 impl Curve {
-    /// One number of a slide.
+    /// The curve of one quantity of a slide.
     pub fn of(id: &str, title: &str, slide: &Slide, number: impl Fn(&Sight) -> Option<f64>) -> Curve {
         let placed = slide.placed(number);
         let stages = placed.iter().map(|one| one.stage + 1).max().unwrap_or(0);
@@ -41,16 +41,16 @@ impl Curve {
     }
 }
 
-/// All answers of a run; what was not asked for is missing.
+/// All answers of a run; procedures that were not requested are missing.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Findings {
     /// The machine.
     pub platform: Platform,
     /// Ways of its LLC.
     pub llc_ways: u32,
-    /// The ways that devices fill.
+    /// The ways that device writes allocate in.
     pub dca_ways: Option<Verdict<WayMask>>,
-    /// The ways that lines move to when they are read; none if there are none.
+    /// The ways that lines move to when cores read them; `None` inside if there are none.
     pub inclusive_ways: Option<Verdict<Option<WayMask>>>,
     /// The register of the DCA ways.
     pub register: Option<RegisterVerdict>,
@@ -62,22 +62,22 @@ pub struct Findings {
     pub sweeps: Vec<Sweep>,
     /// Curves of the slides.
     pub curves: Vec<Curve>,
-    /// Procedures that did not come to an end, and why.
+    /// Failed procedures, and why.
     pub failures: Vec<String>,
 }
 
-/// An answer for people.
+/// One row of the report.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The question.
     pub question: String,
     /// The answer, or `cannot tell`.
     pub answer: String,
-    /// `high`, `moderate` or nothing.
+    /// `high`, `moderate` or empty.
     pub confidence: String,
-    /// What a register or a table says.
+    /// What a register or a table reports.
     pub register: String,
-    /// The numbers, or why there is no answer and what would help; a sentence each.
+    /// The measured numbers; or why there is no answer and what would help. A sentence each.
     pub evidence: Vec<String>,
 }
 
@@ -102,7 +102,7 @@ impl Row {
 }
 
 impl Findings {
-    /// Nothing yet, of this machine.
+    /// Empty findings for this machine.
     pub fn of(inventory: &Inventory) -> Findings {
         Findings {
             platform: inventory.platform.clone(),
@@ -118,13 +118,13 @@ impl Findings {
         }
     }
 
-    /// Whether anything was found out at all: an answer, a floor, a point of a sweep.
+    /// Whether there is any result: an answer, a range of accepted values, or a point of a sweep.
     pub fn found_anything(&self) -> bool {
         self.rows().iter().any(|row| row.answer != "cannot tell")
             || self.sweeps.iter().any(|sweep| !sweep.points.is_empty())
     }
 
-    /// The answers for people, a row each.
+    /// The rows of the report.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = Vec::new();
         if let Some(verdict) = &self.dca_ways {

@@ -1,36 +1,36 @@
-//! What DMA load costs a program that runs beside it: runs in cycles of plain, random and single, and the slowdown of each
-//! pattern with an interval of confidence (thesis s5.5; algorithms.md 7.5).
+//! Slowdown of a program by DMA load beside it: runs in cycles of plain, random and single, and the slowdown by each
+//! pattern with a confidence interval (thesis s5.5; algorithms.md 7.5).
 //!
-//! Arithmetic on durations. Must not know what made the load, nor what the program was.
+//! Arithmetic on measured values. Must not know how the load was made, nor what the program was.
 
 use crate::stats::{margin_at, mean, median};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
-/// Probability with which an interval holds the truth: 95 %. Assumption: as is usual where two patterns are compared
-/// and not dozens.
+/// Probability that a confidence interval contains the true value: 95 %. Assumption: the usual value for a comparison
+/// of two patterns, not of dozens.
 pub const CONFIDENCE: f64 = 0.95;
-/// Fewest cycles that have a spread. Arithmetic: one value has no standard deviation.
+/// Minimum cycles. Arithmetic: one value has no standard deviation.
 pub const LEAST_CYCLES: u32 = 2;
 
-/// What stands beside the program.
+/// The load beside the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arm {
-    /// No load: what the others are held against.
+    /// No load, the reference of the others.
     Plain,
-    /// Large commands anywhere in the buffer.
+    /// Large commands at random positions of the buffer.
     Random,
-    /// One block after the other.
+    /// One block per command, in order.
     Single,
 }
 
 impl Arm {
-    /// All, in the order in which they are shown.
+    /// All arms, in the order in which they are shown.
     pub const ALL: [Arm; 3] = [Arm::Plain, Arm::Random, Arm::Single];
 
-    /// The name people know it by.
+    /// Name in output.
     pub const fn name(self) -> &'static str {
         match self {
             Arm::Plain => "plain",
@@ -40,14 +40,14 @@ impl Arm {
     }
 }
 
-/// The arms of every cycle, each cycle in an order of its own, so that what drifts or follows upon something else meets all
-/// arms alike. The same seed gives the same orders on every machine.
+/// The arms of each cycle in random order, so that drift and the effect of the preceding arm are the same for all arms.
+/// The same seed gives the same orders on every machine.
 pub fn order(cycles: u32, seed: u64) -> Vec<[Arm; 3]> {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let cycle = |_| {
         let mut arms = Arm::ALL;
         for last in (1..arms.len()).rev() {
-            // The upper half times the count, shifted down: as even as 2^32 allows.
+            // The upper 32 bits times the count, shifted right: uniform up to a bias of 2^-32.
             let other = ((random.next_u64() >> 32) * (last as u64 + 1)) >> 32;
             arms.swap(last, other as usize);
         }
@@ -56,10 +56,10 @@ pub fn order(cycles: u32, seed: u64) -> Vec<[Arm; 3]> {
     (0..cycles).map(cycle).collect()
 }
 
-/// One cycle: what was measured under each arm, in the order of [`Arm::ALL`].
+/// The measured values of one cycle, in the order of [`Arm::ALL`].
 pub type Cycle = [f64; 3];
 
-/// Whether more of what was measured is better.
+/// Whether a higher measured value is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sense {
@@ -70,34 +70,34 @@ pub enum Sense {
     Rate,
 }
 
-/// How much slower the program was beside a pattern.
+/// The slowdown of the program by one pattern.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Slowdown {
     /// The pattern.
     pub pattern: Arm,
-    /// Median of what was measured beside it.
+    /// Median of the values measured under the pattern.
     pub median: f64,
-    /// How many times as slow as plain, less 1: 0.1 is a tenth slower, below 0 it was faster. The geometric mean of the
-    /// cycles' ratios.
+    /// Relative slowdown: 0.1 is a tenth slower than plain, below 0 is faster. The geometric mean of the cycles'
+    /// ratios, less 1.
     pub slowdown: f64,
-    /// Lower end of the interval that holds it with [`CONFIDENCE`].
+    /// Lower end of its confidence interval at [`CONFIDENCE`].
     pub low: f64,
     /// Upper end.
     pub high: f64,
 }
 
 impl Slowdown {
-    /// The interval does not hold 0: chance alone would seldom make so much.
+    /// True if the interval excludes 0.
     pub fn is_clear(&self) -> bool {
         self.low > 0.0 || self.high < 0.0
     }
 }
 
-/// What all cycles came to; `None` below [`LEAST_CYCLES`], and where something measured is not above 0.
+/// Slowdowns over all cycles; `None` below [`LEAST_CYCLES`], and if a value is not above 0.
 ///
-/// Each cycle gives a ratio per pattern, its own plain run below it: what drifts from cycle to cycle (temperature, other
-/// tenants) cancels. Ratios multiply, so their logarithms are what is near to normal, and Student's t is taken over these.
-/// A bootstrap of ten pairs would be too narrow: it has no more tail than ten values have.
+/// Each cycle gives one ratio per pattern to its own plain run, so drift between cycles (temperature, other tenants)
+/// cancels. The logarithms of ratios are closer to normal, so Student's t is applied to these. A bootstrap of ten pairs
+/// would be too narrow, because its tails end at the ten values.
 pub fn slowdowns(cycles: &[Cycle], sense: Sense) -> Option<[Slowdown; 2]> {
     if cycles.len() < LEAST_CYCLES as usize {
         return None;
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_slowdown_is_the_mean_of_ratios_within_cycles() {
-        // Plain doubles from cycle to cycle; random is 1.1, 1.21 and 1.1 times that, so that the logarithms are 1, 2 and 1
+        // Plain doubles from cycle to cycle; random is 1.1, 1.21 and 1.1 times that, so the logarithms are 1, 2 and 1
         // times ln 1.1 = 0.09531: mean 0.12708, deviation 0.05503, error 0.03177; t(0.975; 2) = 4.3027, margin 0.13671.
         let cycles = [[1.0, 1.1, 1.0], [2.0, 2.42, 2.0], [4.0, 4.4, 4.0]];
         let [random, single] = slowdowns(&cycles, Sense::Time).unwrap();
@@ -142,7 +142,7 @@ mod tests {
         assert!((random.high - (0.12708_f64 + 0.13671).exp_m1()).abs() < 1e-4, "{random:?}");
         assert_eq!((random.median, random.is_clear()), (2.42, false), "three cycles are few");
         assert_eq!((single.slowdown, single.low, single.high), (0.0, 0.0, 0.0));
-        // A rate that falls to 1 / 1.1 is as slow as a time that grows to 1.1.
+        // A rate that falls to 1 / 1.1 is the same slowdown as a time that grows to 1.1.
         let rates = cycles.map(|cycle| cycle.map(|time| 1.0 / time));
         let [turned, _] = slowdowns(&rates, Sense::Rate).unwrap();
         assert!((turned.slowdown - random.slowdown).abs() < 1e-12 && (turned.low - random.low).abs() < 1e-12);
@@ -167,12 +167,12 @@ mod tests {
                 *count += u32::from(cycle[0] == *arm);
             }
         }
-        // 20 each; chance moves that by some 4.
+        // 20 each are expected, with a deviation of about 4.
         assert!(first.iter().all(|count| (8..=32).contains(count)), "{first:?}");
     }
 
-    /// The interval holds the truth about as often as it says: 95 of 100, counted over 2000 experiments of ten cycles with
-    /// noise of a tenth, drift of the double and a true slowdown of 5 %.
+    /// The interval contains the true value in about 95 of 100 cases, counted over 2000 experiments of ten cycles with
+    /// noise of a tenth, a drift to almost double and a true slowdown of 5 %.
     #[test]
     fn the_interval_holds_the_truth() {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
@@ -185,7 +185,7 @@ mod tests {
             let cycles: Vec<Cycle> = (0..10)
                 .map(|index| {
                     let level = 1.0 + f64::from(index) / 10.0;
-                    // The sum of twelve uniform numbers less 6 is near to normal.
+                    // The sum of twelve uniform numbers less 6 is nearly normal.
                     let mut noise = || (0.1 * ((0..12).map(|_| uniform()).sum::<f64>() - 6.0)).exp();
                     [level * noise(), level * 1.05 * noise(), level * noise()]
                 })
@@ -193,7 +193,7 @@ mod tests {
             let [random, _] = slowdowns(&cycles, Sense::Time).unwrap();
             held += usize::from(random.low <= 0.05 && 0.05 <= random.high);
         }
-        // 1900 are wanted; the count's own deviation is 10.
+        // 1900 are expected, with a deviation of 10.
         assert!((1860..=1940).contains(&held), "{held}");
     }
 }

@@ -1,9 +1,9 @@
-//! Characterisation of a server: which ways are DCA ways, which are inclusive, whether a knob acts, what an application
-//! feels of it (algorithms.md 5; the successor of ddio-bench).
+//! Characterisation of a server: which ways are DCA ways, which are inclusive, whether a knob has an effect, and how
+//! sensitive an application is to it (algorithms.md 5; the successor of ddio-bench).
 //!
-//! Every procedure turns knobs and looks at counters through [`waykeeper_host::Host`] alone, gives its answer with the
-//! numbers behind it, or says that it cannot tell and what would help. Nothing is taken from what a host says about
-//! itself: what a register or a table says is reported beside the answer. Must not know which host it has, nor files or
+//! Every procedure sets knobs and reads counters only through [`waykeeper_host::Host`]. It returns an answer with the
+//! measured numbers, or the reason why there is none and what would help. What a host reports about itself (registers,
+//! tables) is printed beside an answer and never used as the answer. Must not know which host it measures, nor files or
 //! the terminal.
 
 pub mod findings;

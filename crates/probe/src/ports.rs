@@ -1,8 +1,9 @@
-//! What each root port's switch does, and whether what its devices write reaches this LLC at all (hardware.md 2;
-//! ddio-bench s4.3).
+//! Effect of each root port's DCA switch, and whether its devices' writes reach this LLC (hardware.md 2; ddio-bench
+//! s4.3).
 //!
-//! Switched on and off in turn; the verdict on the switch is `ddio`'s own. A port whose switch does not act is looked at
-//! with all others switched off: what the LLC still sees of device writes is its. Must not know sliding masks.
+//! The switch is set to on and off alternately; `ddio` of the room `linux` judges its effect. If a port's switch has no
+//! effect, the other switches are set to off: the device writes that the LLC still counts are from ports without an
+//! effective switch. Must not know sliding masks.
 
 use crate::stand::{ProbeError, Stand};
 use crate::stats;
@@ -12,35 +13,36 @@ use waykeeper_host::{Interval, KnobOutcome};
 use waykeeper_linux::ddio::{self, LOAD_PER_S};
 use waykeeper_units::{LINE_BYTES, PortId};
 
-/// Of what a port's devices write at most this share may be seen in an LLC that they write past. Assumption: completions and
-/// descriptors are a tenth of the lines of small packets.
+/// If the writes bypass this LLC, it may count at most this share of them. Assumption: completions and descriptors are
+/// a tenth of the lines of small packets.
 const PAST: f64 = 0.10;
-/// ... and at least this share in one that they write into. Assumption: DMA leak and partial writes take less than half.
+/// If the writes reach this LLC, it must count at least this share of them. Assumption: DMA leak and partial writes
+/// take less than half.
 const INTO: f64 = 0.50;
 
-/// What a switch does.
+/// Effect of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Switch {
-    /// Writes go past the LLC while it is off.
+    /// Writes bypass the LLC while it is off.
     Acts,
-    /// It takes values and reads them back, and writes go where they went.
+    /// It accepts values and reads them back, without an effect on writes.
     Dead,
-    /// The host has none for this port, or does not let it be turned.
+    /// The host has none for this port, or does not allow setting it.
     Absent,
 }
 
-/// Where the devices' writes go while DCA is on.
+/// Target of the devices' writes while DCA is on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reach {
-    /// Into the LLC of this socket.
+    /// The LLC of this socket.
     ThisLlc,
-    /// Past it: the devices hang on another socket.
+    /// Not this LLC: the devices are attached to another socket.
     Past,
 }
 
-/// What was found out about a port.
+/// The results for a port.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PortVerdict {
     /// The port.
@@ -49,31 +51,31 @@ pub struct PortVerdict {
     pub address: String,
     /// Names of the devices behind it.
     pub devices: Vec<String>,
-    /// What its switch does.
+    /// Effect of its switch.
     pub switch: Verdict<Switch>,
-    /// Where its devices' writes go.
+    /// Target of its devices' writes.
     pub reach: Verdict<Reach>,
 }
 
-/// Waits that it takes, for the bar.
+/// Number of waits, for the progress bar.
 pub fn waits(ports: usize, rounds: u32) -> u64 {
     (4 * ports as u64 + 2) * u64::from(rounds)
 }
 
-/// A port while it is looked at.
+/// Measurements of a port.
 struct Seen {
     id: PortId,
     on: Vec<Interval>,
     off: Vec<Interval>,
-    /// Why it cannot be turned, in the host's words.
+    /// The host's reason why it cannot be switched.
     refused: Option<String>,
     switch: Verdict<Switch>,
 }
 
-/// Looks at every root port.
+/// Measures every root port.
 ///
 /// # Errors
-/// The host; an interrupt.
+/// Host errors; an interrupt.
 pub fn look(stand: &mut Stand<'_>) -> Result<Vec<PortVerdict>, ProbeError> {
     let ports = stand.inventory().ports.clone();
     let mut seen: Vec<Seen> = Vec::new();
@@ -101,7 +103,7 @@ pub fn look(stand: &mut Stand<'_>) -> Result<Vec<PortVerdict>, ProbeError> {
     Ok(verdicts)
 }
 
-/// A port on and off in turn; afterwards it is on, if it can be turned.
+/// Measures a port with DCA on and off alternately; afterwards it is on, if it can be switched.
 fn switched(stand: &mut Stand<'_>, id: PortId) -> Result<Seen, ProbeError> {
     let mut seen = Seen { id, on: Vec::new(), off: Vec::new(), refused: None, switch: absent("") };
     for _ in 0..stand.pace().rounds {
@@ -115,7 +117,7 @@ fn switched(stand: &mut Stand<'_>, id: PortId) -> Result<Seen, ProbeError> {
             if on { seen.on.push(look) } else { seen.off.push(look) }
         }
     }
-    // What stays off would be nobody's when the next one is looked at.
+    // On again, so that the next port is measured with this one on.
     turn(stand, id, true)?;
     seen.switch = match ddio::of_ports(&seen.on, &seen.off, &[id], false) {
         ddio::Verdict::Seen(what) => Verdict::found(Switch::Acts, Confidence::High, vec![what]),
@@ -129,7 +131,7 @@ fn absent(why: &str) -> Verdict<Switch> {
     Verdict::found(Switch::Absent, Confidence::High, vec![format!("the host does not switch it: {why}")])
 }
 
-/// Why a port could not be turned; `None` if it reads back as wanted.
+/// Switches a port; returns why it failed, or `None` if the value was applied.
 fn turn(stand: &mut Stand<'_>, id: PortId, on: bool) -> Result<Option<String>, ProbeError> {
     let applied = stand.switch([id], on)?;
     Ok(match applied.dca.get(&id) {
@@ -140,13 +142,13 @@ fn turn(stand: &mut Stand<'_>, id: PortId, on: bool) -> Result<Option<String>, P
     })
 }
 
-/// What is seen of device writes when all ports whose switch acts are off.
+/// Measurements with all effective switches off.
 struct Rest {
-    /// Device writes a second in the LLC; `None` if they are not counted.
+    /// Device writes per second in the LLC; `None` if they are not counted.
     writes: Option<f64>,
-    /// Ports whose switch does not act and that have traffic, with the lines a second that their devices write.
+    /// Ports without an effective switch whose bytes are counted, with the lines per second that their devices write.
     ports: Vec<(PortId, f64)>,
-    /// Ports whose bytes are not counted.
+    /// Ports without a byte counter.
     blind: Vec<PortId>,
 }
 
@@ -175,7 +177,6 @@ fn rest(stand: &mut Stand<'_>, seen: &[Seen]) -> Result<Rest, ProbeError> {
     Ok(rest)
 }
 
-/// Lines a second that devices behind a port write.
 fn lines(looks: &[Interval], port: PortId) -> Option<f64> {
     let bytes = |look: &Interval| look.ports.get(&port)?.inbound_bytes.value();
     let lines: Option<Vec<f64>> = looks.iter().map(|look| Some(bytes(look)? / LINE_BYTES as f64)).collect();

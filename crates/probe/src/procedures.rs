@@ -1,7 +1,7 @@
 //! The procedures by name, and a run of some of them.
 //!
-//! Between two of them everything is as it was found. A host that fails in one of them spoils that one's answer and no
-//! other's; an interrupt ends all. Must not know files or the terminal.
+//! After each procedure all knobs are restored. An error of the host affects only the procedure in which it happens; an
+//! interrupt ends the run. Must not know files or the terminal.
 
 use crate::findings::{Curve, Findings};
 use crate::ports;
@@ -19,22 +19,22 @@ use waykeeper_host::Host;
 /// A procedure.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Procedure {
-    /// Which ways are DCA ways.
+    /// Finds the DCA ways.
     DcaWays,
-    /// Which ways are inclusive.
+    /// Finds the inclusive ways.
     InclusiveWays,
-    /// Whether the register of the DCA ways acts, and what it takes.
+    /// Tests the register of the DCA ways: its effect and accepted values.
     Register,
-    /// What each root port's switch does, and whether its devices write into this LLC.
+    /// Tests each port's switch, and whether its devices write into this LLC.
     Ports,
-    /// What DCA is worth to each application.
+    /// Measures how sensitive each application is to DCA.
     Sensitivity,
-    /// Hit rates over ways, rings, packet sizes and rates.
+    /// Measures hit rates over ways, rings, packet sizes and rates.
     Sweeps,
 }
 
 impl Procedure {
-    /// All of them, in the order in which they run.
+    /// All procedures, in the order in which they run.
     pub const ALL: [Procedure; 6] = [
         Procedure::Ports,
         Procedure::DcaWays,
@@ -56,7 +56,7 @@ impl Procedure {
         }
     }
 
-    /// What it finds out, and what it is after.
+    /// A short description with its source.
     pub fn about(self) -> &'static str {
         match self {
             Procedure::DcaWays => {
@@ -80,16 +80,16 @@ impl Procedure {
         }
     }
 
-    /// The procedure of that name.
+    /// The procedure with this name.
     ///
     /// # Errors
-    /// An unknown name, with the nearest one.
+    /// If there is none; the error names a similar one.
     pub fn find(name: &str) -> Result<Procedure, NoProcedure> {
         let found = Procedure::ALL.into_iter().find(|procedure| procedure.name() == name);
         found.ok_or_else(|| {
             let names = Procedure::ALL.map(Procedure::name);
             let near = names.iter().max_by(|a, b| strsim::jaro(name, a).total_cmp(&strsim::jaro(name, b)));
-            // 0.7 is where Jaro's measure stops calling words alike.
+            // Below a Jaro similarity of 0.7, words are not alike.
             let near = near.filter(|near| strsim::jaro(name, near) > 0.7);
             let near = near.map_or_else(String::new, |near| format!(", did you mean `{near}`?"));
             NoProcedure { name: name.to_owned(), near, known: names.join(", ") }
@@ -97,7 +97,7 @@ impl Procedure {
     }
 }
 
-/// No procedure has that name.
+/// The error for an unknown procedure.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("unknown procedure `{name}`{near}; known are {known}, and all")]
 pub struct NoProcedure {
@@ -106,34 +106,34 @@ pub struct NoProcedure {
     known: String,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// What goes on.
+    /// The current procedure.
     pub procedure: Procedure,
-    /// ns of the host's clock that have passed.
+    /// Elapsed time on the host's clock, ns.
     pub done_ns: u64,
-    /// About how many there will be.
+    /// Estimate of the total time, ns.
     pub total_ns: u64,
 }
 
-/// What is to be done, and how.
+/// Options of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Order {
     /// The procedures.
     pub procedures: Vec<Procedure>,
-    /// Who plays which part.
+    /// Groups that the operator named for a role.
     pub named: Named,
-    /// How long things take.
+    /// Durations of measurements.
     pub pace: Pace,
-    /// Fewer points of sweeps.
+    /// Measure fewer points of sweeps.
     pub quick: bool,
 }
 
-/// Runs what is ordered. `load` is a load that can be set, where there is one.
+/// Runs the requested procedures. `load` is an adjustable load, if there is one. `told` is called with the progress.
 ///
 /// # Errors
-/// An interrupt; a host that cannot be read at all, or does not come back to what it was.
+/// An interrupt; a host that cannot be read, or whose knobs cannot be restored.
 pub fn run(
     host: &mut dyn Host,
     mut load: Option<&mut dyn Load>,
@@ -175,7 +175,7 @@ pub fn run(
     Ok(findings)
 }
 
-/// What several procedures need is made once.
+/// Results that several procedures share.
 #[derive(Default)]
 struct Cache {
     roles: Option<Result<Roles, RoleError>>,
@@ -204,7 +204,7 @@ fn one(
     Ok(())
 }
 
-/// What a failure spoils: an interrupt, and a host that does not come back, end the run.
+/// Text of a failure of one procedure; an interrupt and unrestored knobs end the run.
 fn forgivable(error: ProbeError) -> Result<String, ProbeError> {
     match error {
         ProbeError::Interrupted | ProbeError::NotRestored(_) => Err(error),
@@ -240,7 +240,7 @@ fn roles(
     Ok(cache.roles.clone().unwrap_or(Err(RoleError::NoVictim)))
 }
 
-/// The slide of the co-runner that presses on the cache.
+/// The slide of the co-runner with the most LLC misses.
 fn pressing(
     stand: &mut Stand<'_>,
     order: &Order,
@@ -326,7 +326,7 @@ fn inclusive_ways(
     Ok(())
 }
 
-/// About how many ns of the host's clock a run takes.
+/// Estimated duration of a run on the host's clock, ns.
 fn expected(host: &dyn Host, load: Option<&dyn Load>, order: &Order) -> u64 {
     let inventory = host.inventory();
     let (llc, rounds) = (inventory.llc, order.pace.rounds);

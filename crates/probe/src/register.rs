@@ -1,8 +1,8 @@
-//! Whether the register of the DCA ways (IIO_LLC_WAYS, MSR 0xC8B) acts, and what it takes (hardware.md 1.2 and 1.4; the
-//! way sweep of ddio-bench s4.4).
+//! Tests whether the register of the DCA ways (IIO_LLC_WAYS, MSR 0xC8B) has an effect, and which values it accepts
+//! (hardware.md 1.2 and 1.4; the way sweep of ddio-bench s4.4).
 //!
-//! What is taken is tried value by value; whether it acts is seen in the devices' misses between the fewest and the most
-//! ways that were taken, in turn. The verdict is `ddio`'s own. Must not know sliding masks.
+//! Each value is tried. The effect is the change of the devices' misses when the accepted values with the fewest and
+//! the most ways are set alternately; `ddio` of the room `linux` judges it. Must not know sliding masks.
 
 use crate::stand::{ProbeError, Stand};
 use crate::stats;
@@ -13,51 +13,51 @@ use waykeeper_host::{Interval, KnobOutcome, Support};
 use waykeeper_linux::ddio;
 use waykeeper_units::WayMask;
 
-/// Largest standard error of the share of misses with which no effect is believed to be none. Assumption: nine ways more or
-/// less move the share by ten times as much on the virtual chips.
+/// Largest standard error of the miss share at which "no effect" is reported. Assumption: nine ways more or less change
+/// the share by ten times as much on the virtual chips.
 const MOST_FLICKER: f64 = 0.01;
 
-/// Shares of misses with the fewest ways that more ways would move: elsewhere no effect proves nothing. Assumption: a
-/// share within 5 % of either end has little room to move.
+/// Miss shares, with the fewest ways, from which more ways would show a change; outside, a missing change proves
+/// nothing. Assumption: a share within 5 % of either end has little room to change.
 const END: std::ops::Range<f64> = 0.05..0.95;
 
-/// What the register does.
+/// Effect of the register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Register {
-    /// Devices fill the ways that it holds.
+    /// Device writes allocate in the ways that it holds.
     Acts,
-    /// It takes values and reads them back, and devices fill what they filled.
+    /// It accepts values and reads them back, without an effect.
     Dead,
-    /// The host has none, or does not let it be turned.
+    /// The host has none, or does not allow setting it.
     Absent,
 }
 
-/// What it takes.
+/// The values that it accepts.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Floor {
-    /// Ways that no value taken is without; empty if there is none.
+    /// Ways that all accepted values contain; may be empty.
     pub kept: WayMask,
-    /// Fewest ways of a value taken.
+    /// Fewest ways of an accepted value.
     pub fewest: u32,
-    /// The smallest value taken, as a number.
+    /// The smallest accepted value, as a number.
     pub least: WayMask,
-    /// Most ways of a value taken.
+    /// Most ways of an accepted value.
     pub most: u32,
-    /// Values tried that were not taken, by the reason in the host's words.
+    /// Values that were not accepted, with the host's reason.
     pub refused: Vec<(WayMask, String)>,
 }
 
-/// Everything about it.
+/// The results for the register.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RegisterVerdict {
-    /// What it does.
+    /// Effect of the register.
     pub acts: Verdict<Register>,
-    /// What it takes.
+    /// Accepted values.
     pub floor: Verdict<Floor>,
 }
 
-/// Waits that it takes, for the bar.
+/// Number of waits, for the progress bar.
 pub fn waits(rounds: u32) -> u64 {
     4 * u64::from(rounds) + 4
 }
@@ -72,10 +72,10 @@ pub fn candidates(ways: u32) -> Vec<WayMask> {
     all.into_iter().collect()
 }
 
-/// Looks at it.
+/// Measures the register.
 ///
 /// # Errors
-/// The host; an interrupt.
+/// Host errors; an interrupt.
 pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
     let Some(first) = stand.found().dca_ways else {
         let why = match &stand.inventory().dca_ways_switch {
@@ -111,7 +111,7 @@ pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
                        change even if the register has an effect";
             Verdict::cannot_tell(why, help).with([between, what])
         }
-        // What cannot be seen for flicker is not dead.
+        // With noisy measurements, a missing effect does not prove that there is none.
         ddio::Verdict::NotSeen(what) if flicker(&few).max(flicker(&many)) > MOST_FLICKER => {
             let why = "the load varies more than the register would change it";
             Verdict::cannot_tell(why, "a steadier load, or more time").with([between, what])
@@ -126,7 +126,6 @@ pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
     Ok(RegisterVerdict { acts: acts.beside(register), floor })
 }
 
-/// What came of every value.
 struct Tried {
     taken: Vec<WayMask>,
     refused: Vec<(WayMask, String)>,
@@ -142,7 +141,7 @@ impl Tried {
     }
 }
 
-/// Tries every value, each from the one found: a register that keeps bits keeps those of the value before.
+/// Tries every value in turn, and then restores the original one.
 fn try_all(stand: &mut Stand<'_>, first: WayMask) -> Result<Tried, ProbeError> {
     let mut tried = Tried { taken: Vec::new(), refused: Vec::new() };
     for mask in candidates(stand.inventory().llc.ways) {
@@ -190,8 +189,8 @@ fn flicker(looks: &[Interval]) -> f64 {
     stats::mean(&shares).map_or(f64::INFINITY, |mean| mean.error)
 }
 
-/// Samples with few ways and with many, in turn. The first of each is not counted: the caches are as the values tried
-/// before have left them.
+/// Samples with few and with many ways alternately. The first of each is discarded, because it shows the cache state of
+/// the earlier tries.
 fn in_turn(
     stand: &mut Stand<'_>,
     narrow: WayMask,
@@ -217,7 +216,7 @@ mod tests {
 
     #[test]
     fn every_way_alone_every_pair_and_every_number_from_either_end_is_tried_once() {
-        // 4 ways: 1, 2, 4, 8; 3, 6, c; 8, c, e, f; 1, 3, 7, f: ten different ones.
+        // 4 ways: 1, 2, 4, 8; pairs 3, 6, c; from the left 8, c, e, f; from the right 1, 3, 7, f: ten different ones.
         let bits: Vec<u32> = candidates(4).into_iter().map(WayMask::bits).collect();
         assert_eq!(bits, [0x1, 0x2, 0x3, 0x4, 0x6, 0x7, 0x8, 0xc, 0xe, 0xf]);
         assert_eq!(candidates(1).len(), 1);

@@ -1,12 +1,12 @@
-//! Who plays which part: the applications that devices write for, and the co-runners whose ways are slid over the cache.
+//! Roles of the groups: I/O applications, for which devices write, and co-runners, whose masks slide over the cache.
 //!
-//! Chosen by what the operator named, else by declared kind and by counters. Must not know what the parts are for.
+//! Chosen by the operator's names, otherwise by declared kind and counters. Must not know the use of the roles.
 
 use crate::stand::{ProbeError, Stand};
 use waykeeper_host::{Group, Interval, WorkloadKind};
 use waykeeper_units::GroupId;
 
-/// What the operator named.
+/// Names that the operator gave.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Named {
     /// The I/O application.
@@ -15,34 +15,34 @@ pub struct Named {
     pub victim: Option<String>,
 }
 
-/// The cast.
+/// The groups in each role.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Roles {
-    /// Applications that devices write for.
+    /// The I/O applications.
     pub io: Vec<GroupId>,
-    /// The co-runner that presses hardest on the cache.
+    /// The co-runner with the most LLC misses.
     pub presser: GroupId,
-    /// The co-runner that feels most what others do to it; the same one if there is one only.
+    /// Of the other co-runners, that with the most LLC references; `presser` if there is no other.
     pub victim: GroupId,
 }
 
-/// Why there is no cast.
+/// Why roles cannot be assigned.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RoleError {
-    /// A name that no group has.
+    /// An unknown name.
     #[error("unknown tenant `{name}`; known are {known}")]
     Unknown {
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// Those that run.
+        /// Names of the running groups.
         known: String,
     },
-    /// Nobody computes beside the I/O.
+    /// There is no group without a device.
     #[error("no co-runner: every tenant owns a device; add a tenant without devices")]
     NoVictim,
 }
 
-/// Checks names before anything is measured.
+/// Checks names before the measurement.
 ///
 /// # Errors
 /// [`RoleError::Unknown`].
@@ -57,10 +57,10 @@ pub fn check(groups: &[Group], named: &Named) -> Result<(), RoleError> {
     find(&named.io).and_then(|()| find(&named.victim))
 }
 
-/// The cast, from names, declared kinds and one look at the counters.
+/// Assigns the roles by names, declared kinds and samples of the counters.
 ///
 /// # Errors
-/// The host; the inner one if there is no cast.
+/// Host errors; the inner error if roles cannot be assigned.
 pub fn cast(stand: &mut Stand<'_>, named: &Named) -> Result<Result<Roles, RoleError>, ProbeError> {
     let groups = stand.groups();
     if let Err(error) = check(&groups, named) {
@@ -102,7 +102,7 @@ fn references(seen: &Interval, group: GroupId) -> f64 {
     seen.groups.get(&group).and_then(|rates| rates.llc_references()).unwrap_or(0.0)
 }
 
-/// The first of those with the highest number.
+/// The group with the highest number; the first if several have it.
 fn most(groups: &[GroupId], number: impl Fn(GroupId) -> f64) -> GroupId {
     let best =
         groups.iter().copied().reduce(|best, next| if number(next) > number(best) { next } else { best });

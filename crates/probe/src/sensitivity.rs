@@ -1,6 +1,6 @@
-//! What DCA is worth to each application: its throughput with DCA on and off in turn (ddio-bench s7, Table 2).
+//! Sensitivity of each application to DCA: its throughput with DCA on and off alternately (ddio-bench s7, Table 2).
 //!
-//! Latency is no counter of a host and is not judged. Must not know how a switch is judged.
+//! Latency is not judged, because hosts have no counter for it. Must not know how switches are judged.
 
 use crate::stand::{ProbeError, Stand};
 use crate::stats;
@@ -11,54 +11,54 @@ use waykeeper_host::{Group, Interval, KnobOutcome};
 use waykeeper_linux::ddio::LOAD_PER_S;
 use waykeeper_units::{GroupId, PortId};
 
-/// A change up to this is `Low` (ddio-bench s7: at most 5 %).
+/// The largest change that is `Low` (ddio-bench s7: at most 5 %).
 pub const LOW: f64 = 0.05;
 
-/// How much an application feels DCA.
+/// Sensitivity to DCA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sensitivity {
     /// The largest change is at most 5 %.
     Low,
-    /// It is more.
+    /// The largest change is above 5 %.
     High,
 }
 
-/// What was found out about an application.
+/// The results for an application.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AppVerdict {
     /// The application.
     pub group: GroupId,
     /// Its name.
     pub name: String,
-    /// How much it feels DCA.
+    /// Its sensitivity.
     pub sensitivity: Verdict<Sensitivity>,
-    /// Change of each number that was looked at when DCA goes off, as a share of what it was with DCA.
+    /// Change of each measured quantity when DCA is switched off, relative to its value with DCA.
     pub changes: Vec<Change>,
 }
 
-/// The change of a number when DCA goes off.
+/// The change of a quantity when DCA is switched off.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Change {
-    /// The number.
+    /// The quantity.
     pub what: String,
     /// The change: -0.1 is a tenth less without DCA.
     pub by: f64,
-    /// Half the width of the interval that holds it with 99 %.
+    /// Half the width of its 99 % confidence interval.
     pub margin: f64,
-    /// False for numbers that are shown and not judged: a program that polls executes instructions whatever it gets done.
+    /// False for quantities that are shown but not judged: a polling program executes instructions without doing work.
     pub judged: bool,
 }
 
-/// Waits that it takes, for the bar.
+/// Number of waits, for the progress bar.
 pub fn waits(rounds: u32) -> u64 {
     4 * u64::from(rounds) + 4
 }
 
-/// Looks at every application.
+/// Measures every application.
 ///
 /// # Errors
-/// The host; an interrupt.
+/// Host errors; an interrupt.
 pub fn look(stand: &mut Stand<'_>) -> Result<Vec<AppVerdict>, ProbeError> {
     let groups = stand.groups();
     let all: Vec<PortId> = stand.inventory().ports.iter().map(|port| port.id).collect();
@@ -85,7 +85,7 @@ pub fn look(stand: &mut Stand<'_>) -> Result<Vec<AppVerdict>, ProbeError> {
         return Ok(groups.iter().map(|group| verdict_of(group, verdict(), Vec::new())).collect());
     }
     let (mut with, mut without) = (Vec::new(), Vec::new());
-    // Once before anything counts: the caches are as somebody else left them.
+    // A first pass is discarded, because it shows the cache state from before the probe.
     for on in [true, false] {
         stand.switch(ports.iter().copied(), on)?;
         stand.look()?;
@@ -163,7 +163,8 @@ fn judge(
     verdict_of(group, Verdict::found(level, confidence, evidence), changes)
 }
 
-/// The change of a number between samples taken in turn; `None` where it cannot be counted, or is next to nothing with DCA.
+/// The mean relative change between alternate samples; `None` if the quantity cannot be counted, or is below
+/// `LOAD_PER_S` with DCA.
 fn change(
     what: &str,
     with: &[Interval],

@@ -1,27 +1,27 @@
-//! Sliding masks (ddio-bench s4.1 and s4.2): a co-runner is confined to a narrow window of ways that moves over the cache,
-//! everybody else to two ways elsewhere, and the counters are looked at at every place.
+//! Sliding masks (ddio-bench s4.1 and s4.2): the mask of one co-runner is a narrow window that moves over the LLC, all
+//! other groups have two ways elsewhere, and the counters are sampled at every position.
 //!
-//! Every window is seen beside two places of the others, so that none is hidden by them. Must not know what the numbers
-//! mean.
+//! The others are put at two positions in turn, so that together the slides cover every window. Must not know the
+//! meaning of the numbers.
 
 use crate::stand::{ProbeError, Stand};
 use crate::stats::Placed;
 use waykeeper_host::{Interval, KnobOutcome, Plan};
 use waykeeper_units::{GroupId, WayMask};
 
-/// Ways that everybody else has, at least: as many as ddio-bench's I/O application (s4.1).
+/// Minimum ways of the other groups: as many as ddio-bench's I/O application (s4.1).
 const OTHERS_WAYS: u32 = 2;
 
-/// What was seen in one sample.
+/// The quantities of one sample.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Sight {
-    /// Device writes a second that DCA took.
+    /// Device writes per second with DCA on.
     pub writes: Option<f64>,
-    /// Share of them that missed.
+    /// Share of these that missed.
     pub write_miss: Option<f64>,
-    /// Share of the sliding co-runner's references to the LLC that missed.
+    /// Share of the sliding co-runner's LLC references that missed.
     pub slider_miss: Option<f64>,
-    /// References a second of the applications that devices write for.
+    /// LLC references per second of the I/O applications.
     pub io_references: Option<f64>,
     /// Share of these that missed.
     pub io_miss: Option<f64>,
@@ -48,35 +48,35 @@ impl Sight {
     }
 }
 
-/// Device writes a second that DCA took.
+/// Device writes per second with DCA on.
 pub fn writes(seen: &Interval) -> Option<f64> {
     Some(seen.socket.dca_write_hits.value()? + seen.socket.dca_write_misses.value()?)
 }
 
-/// What was seen at one place.
+/// The samples at one position.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Place {
     /// The co-runner's window.
     pub window: WayMask,
-    /// Which of the places of the others.
+    /// Index of the position of the others.
     pub stage: usize,
-    /// A sample a round.
+    /// One sample per round.
     pub sights: Vec<Sight>,
 }
 
 /// A whole slide.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Slide {
-    /// Who slid.
+    /// The co-runner whose mask slid.
     pub slider: GroupId,
     /// Ways of the window.
     pub width: u32,
-    /// All places.
+    /// All positions.
     pub places: Vec<Place>,
 }
 
 impl Slide {
-    /// One number of every sample, by place. Samples without it are left out.
+    /// One quantity of all samples, by window. Samples without it are left out.
     pub fn placed(&self, of: impl Fn(&Sight) -> Option<f64>) -> Vec<Placed<WayMask>> {
         let placed = |place: &Place| Placed {
             place: place.window,
@@ -86,40 +86,40 @@ impl Slide {
         self.places.iter().map(placed).collect()
     }
 
-    /// One number of all samples.
+    /// One quantity of all samples, in one list.
     pub fn all(&self, of: impl Fn(&Sight) -> Option<f64>) -> Vec<f64> {
         self.places.iter().flat_map(|place| &place.sights).filter_map(of).collect()
     }
 }
 
-/// Why nothing could be slid.
+/// Why nothing could be measured.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoSlide {
-    /// Too few ways for a window, the others and something to compare with.
+    /// The LLC has too few ways for a window and the others.
     #[error("an LLC of {ways} ways with masks of at least {min_ways} is too small to slide a window over")]
     TooFewWays {
         /// Ways of the LLC.
         ways: u32,
-        /// Fewest ways of a mask.
+        /// Minimum ways of a mask.
         min_ways: u32,
     },
-    /// The host does not take the masks.
+    /// The host refused a mask.
     #[error("mask {mask} was not accepted: {why}")]
     Refused {
         /// The mask.
         mask: WayMask,
-        /// In the host's words.
+        /// The host's reason.
         why: String,
     },
 }
 
-/// The places that everybody else is put: two that have no way in common, near the middle, as ddio-bench's 0x0c0 is.
+/// The two positions of the other groups, without a common way, near the middle as ddio-bench's 0x0c0.
 ///
 /// # Errors
 /// [`NoSlide::TooFewWays`].
 pub fn stages(ways: u32, min_ways: u32) -> Result<[WayMask; 2], NoSlide> {
     let width = min_ways.max(OTHERS_WAYS);
-    // Both, and as many again that neither has.
+    // Both positions, and as many ways that are in neither.
     if ways < 4 * width {
         return Err(NoSlide::TooFewWays { ways, min_ways });
     }
@@ -127,18 +127,18 @@ pub fn stages(ways: u32, min_ways: u32) -> Result<[WayMask; 2], NoSlide> {
     Ok([WayMask::span(low + width, width), WayMask::span(low, width)])
 }
 
-/// Waits of a slide, for the bar.
+/// Number of waits of a slide, for the progress bar.
 pub fn waits(ways: u32, min_ways: u32, wash: bool, rounds: u32) -> u64 {
     let windows = u64::from(ways.saturating_sub(min_ways.max(1)) + 1);
-    // Two stages; about a window in five is left out of each.
+    // Two stages; each leaves out about one window in five.
     windows * 2 * u64::from(rounds) * if wash { 3 } else { 2 }
 }
 
-/// Slides `slider` over the cache. Before each place `washer` has all ways for a while, if there is one: what the slider
-/// left behind elsewhere goes, where lines stay as long as nobody needs the room (inclusive LLCs).
+/// Slides the mask of `slider` over the LLC. If there is a `washer`, it has all ways for a while before each position,
+/// to evict the slider's lines elsewhere: on inclusive LLCs they would stay until their room is needed.
 ///
 /// # Errors
-/// The host; the inner one if nothing can be slid.
+/// Host errors; the inner error if nothing could be measured.
 pub fn slide(
     stand: &mut Stand<'_>,
     slider: GroupId,
@@ -158,7 +158,7 @@ pub fn slide(
         let free = windows.iter().filter(|window| !window.overlaps(*others));
         places.extend(free.map(|window| Place { window: *window, stage, sights: Vec::new() }));
     }
-    // Once before anything counts: the caches are as somebody else left them.
+    // A first pass is discarded, because it shows the cache state from before the slide.
     if let Some(first) = places.first() {
         let plan = plan(&groups, slider, first.window, stages[first.stage]);
         if let Some(refused) = refused(&plan, &stand.turn(&plan)?) {
@@ -167,7 +167,7 @@ pub fn slide(
         stand.settle()?;
     }
     for round in 0..stand.pace().rounds {
-        // Back and forth, so that a load that drifts does not lean on one side.
+        // In alternating direction, so that drift of the load does not favour one side.
         let count = places.len();
         for step in 0..count {
             let at = if round % 2 == 0 { step } else { count - 1 - step };

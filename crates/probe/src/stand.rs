@@ -1,5 +1,5 @@
-//! The stand a server is measured on: knobs turned through the seam, counters looked at after things have settled, and
-//! everything as it was found when the stand goes, whatever ended it.
+//! Test bench for a server: sets knobs through the seam, samples counters after a settling time, and restores all knobs
+//! when it is dropped, also after an error.
 //!
 //! Must not know what is measured.
 
@@ -7,66 +7,66 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use waykeeper_host::{Applied, Group, Host, HostError, Interval, Inventory, KnobValues, Plan};
 use waykeeper_units::{PortId, WayMask};
 
-/// How long things take, on the host's clock.
+/// Durations of measurements, on the host's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// From turning a knob until counters are believed, ns. A cache turns over in tens of milliseconds
-    /// (microarchitecture.md 9); lines of a narrowed mask stay until somebody needs the room.
+    /// Settling time between setting a knob and a sample, ns. A cache turns over in tens of milliseconds
+    /// (microarchitecture.md 9); lines outside a narrowed mask stay until their room is needed.
     pub settle_ns: u64,
     /// Length of a sample, ns.
     pub sample_ns: u64,
-    /// How often everything is measured: A, B, A, B, so that a load that drifts does not pass for an effect.
+    /// Number of repetitions, in the order A, B, A, B, so that drift of the load is not taken for an effect.
     pub rounds: u32,
 }
 
 impl Pace {
-    /// The usual pace: 0.8 s for each of four looks (assumption: two orders above what a cache takes to turn over).
+    /// The default: four samples of 0.8 s each with settling (assumption: two orders above what a cache takes to turn
+    /// over).
     pub const USUAL: Pace = Pace { settle_ns: 400_000_000, sample_ns: 400_000_000, rounds: 4 };
-    /// For a first impression: three looks of half the length.
+    /// For a quick result: three samples of half the length.
     pub const QUICK: Pace = Pace { settle_ns: 200_000_000, sample_ns: 200_000_000, rounds: 3 };
 }
 
-/// Why a procedure ended before its time.
+/// Why a procedure ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
-    /// The host could not be read or turned.
+    /// The host could not be read or set.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// Somebody asked for the end.
+    /// The user interrupted it.
     #[error("interrupted")]
     Interrupted,
-    /// A knob reads no value, so it could not be brought back.
+    /// A knob cannot be read, so it could not be restored.
     #[error("{0} cannot be read, so it could not be restored; it is not changed")]
     Unreadable(String),
-    /// Something else reads back after everything was to be as it was found.
+    /// After restoring, a knob reads back another value.
     #[error("not restored: {0}")]
     NotRestored(String),
-    /// The load could not be set to what a sweep asks for.
+    /// The load could not be set to a sweep's value.
     #[error("{0}")]
     Load(String),
 }
 
-/// Longest wait without a look at whether the end is asked for, ns. Assumption: an interrupt that is seen within 0.1
-/// s is felt at once.
+/// Longest wait between checks for an interrupt, ns. Assumption: a reaction within 0.1 s feels immediate.
 const BREATH_NS: u64 = 100_000_000;
 
-/// A server under measurement.
+/// A server under test.
 pub struct Stand<'h> {
     host: &'h mut dyn Host,
     pace: Pace,
     stop: &'h AtomicBool,
     found: KnobValues,
-    /// What is to be brought back: the values found, of the knobs turned since.
+    /// The values to restore: the original ones of all knobs set since.
     owed: Plan,
     told: &'h mut dyn FnMut(u64),
 }
 
 impl<'h> Stand<'h> {
-    /// Takes the server as it is. `told` hears how many ns of the host's clock have passed at each wait; `stop` ends what
-    /// goes on at the next wait.
+    /// Records the knob values of the server. `told` is called at each wait with its length, ns of the host's clock;
+    /// `stop` ends the procedure at the next wait.
     ///
     /// # Errors
-    /// If nothing can be read.
+    /// If the host cannot be read.
     pub fn new(
         host: &'h mut dyn Host,
         pace: Pace,
@@ -77,30 +77,30 @@ impl<'h> Stand<'h> {
         Ok(Stand { host, pace, stop, found, owed: Plan::default(), told })
     }
 
-    /// What there is.
+    /// The host's inventory.
     pub fn inventory(&self) -> &Inventory {
         self.host.inventory()
     }
 
-    /// Who runs.
+    /// The running groups.
     pub fn groups(&self) -> Vec<Group> {
         self.host.groups()
     }
 
-    /// How long things take.
+    /// Durations of measurements.
     pub fn pace(&self) -> Pace {
         self.pace
     }
 
-    /// What every knob read before any was turned.
+    /// The original value of every knob.
     pub fn found(&self) -> &KnobValues {
         &self.found
     }
 
-    /// Turns knobs; what they held is owed from then on.
+    /// Sets knobs and notes their original values to be restored.
     ///
     /// # Errors
-    /// A knob whose value cannot be read; the host.
+    /// A knob whose value cannot be read; host errors.
     pub fn turn(&mut self, plan: &Plan) -> Result<Applied, ProbeError> {
         for group in plan.masks.keys() {
             let found = self.found.masks.get(group);
@@ -113,7 +113,7 @@ impl<'h> Stand<'h> {
                 Some(found.ok_or_else(|| ProbeError::Unreadable("the ways of devices".into()))?);
         }
         for port in plan.dca.keys() {
-            // A port whose switch reads nothing refuses to be turned, in its own words.
+            // If a port's switch cannot be read, the host refuses to set it with a reason.
             self.owed.dca.extend(self.found.dca.get(port).map(|on| (*port, *on)));
         }
         for (port, ring) in
@@ -124,7 +124,7 @@ impl<'h> Stand<'h> {
         Ok(self.host.apply(plan)?)
     }
 
-    /// Turns the ways of devices.
+    /// Sets the DCA ways.
     ///
     /// # Errors
     /// As [`Stand::turn`].
@@ -144,10 +144,10 @@ impl<'h> Stand<'h> {
         self.turn(&Plan { dca: ports.into_iter().map(|port| (port, on)).collect(), ..Plan::default() })
     }
 
-    /// Waits, and listens for the end.
+    /// Waits `ns`, and checks for an interrupt.
     ///
     /// # Errors
-    /// [`ProbeError::Interrupted`]; the host.
+    /// [`ProbeError::Interrupted`]; host errors.
     pub fn wait(&mut self, ns: u64) -> Result<(), ProbeError> {
         let until = self.host.now_ns().saturating_add(ns);
         loop {
@@ -164,7 +164,7 @@ impl<'h> Stand<'h> {
         }
     }
 
-    /// Lets things settle.
+    /// Waits for the settling time.
     ///
     /// # Errors
     /// As [`Stand::wait`].
@@ -172,10 +172,10 @@ impl<'h> Stand<'h> {
         self.wait(self.pace.settle_ns)
     }
 
-    /// What happens during one sample.
+    /// Rates over one sample.
     ///
     /// # Errors
-    /// As [`Stand::wait`]; a clock that stands still.
+    /// As [`Stand::wait`]; a clock that does not advance.
     pub fn sample(&mut self) -> Result<Interval, ProbeError> {
         let before = self.host.sample()?;
         self.wait(self.pace.sample_ns)?;
@@ -186,7 +186,7 @@ impl<'h> Stand<'h> {
         })
     }
 
-    /// Lets things settle, and looks.
+    /// Waits for the settling time, then samples.
     ///
     /// # Errors
     /// As [`Stand::sample`].
@@ -195,10 +195,10 @@ impl<'h> Stand<'h> {
         self.sample()
     }
 
-    /// Everything as it was found. Without anything owed it does nothing.
+    /// Restores all knobs that were set; no effect if there are none.
     ///
     /// # Errors
-    /// What does not read back as it was found; the host.
+    /// A knob that reads back another value; host errors.
     pub fn restore(&mut self) -> Result<(), ProbeError> {
         let owed = std::mem::take(&mut self.owed);
         if owed.is_empty() {
@@ -228,7 +228,7 @@ impl<'h> Stand<'h> {
 
 impl Drop for Stand<'_> {
     fn drop(&mut self) {
-        // On the way out of an error or a panic nobody can be told; a host with a journal keeps what is still owed.
+        // After an error or a panic a failure cannot be reported; a host with a journal still has the original values.
         let _ = self.restore();
     }
 }

@@ -1,24 +1,25 @@
-//! Repeated samples: means with their errors, paired differences, and places that stand out from the others.
+//! Statistics of repeated samples: means with errors, confidence intervals, and positions that differ from the others.
 //!
-//! Means and quantiles are statrs': a maintained library of distributions without dependencies of its own (its heavier
-//! features are off), so that no table of Student's t stands here. Must not know what was sampled.
+//! Means and quantiles are from statrs, a maintained library without dependencies of its own (its heavier features are
+//! off), which saves a table of Student's t. Must not know what was sampled.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use statrs::statistics::Statistics;
 
-/// Probability with which an interval of confidence holds the truth: 99 %. Assumption: several dozen comparisons of a run
-/// leave less than one false alarm at it.
+/// Probability that a confidence interval contains the true value: 99 %. Assumption: several dozen comparisons of a run
+/// give less than one false alarm at it.
 pub const CONFIDENCE: f64 = 0.99;
 
-/// A place stands out if it is beyond this many standard errors of a place (assumption: 3 of 1000 do by chance beyond 3).
+/// A position is raised if it is this many standard errors above the quiet level (assumption: 3 of 1000 do by chance
+/// beyond 3).
 pub const SIGMAS: f64 = 5.0;
-/// Those that stand out are told from the others by the widest gap between neighbours, as a ratio: the lower is taken for
-/// at least so much of the upper one that a gap between two flickers is none. Below this ratio nothing is said. Assumption:
-/// on the virtual chips the gap is 2.9 to 9.
+/// Raised positions are separated from quiet ones by the widest gap between neighbours, as a ratio. The lower value
+/// counts as at least `threshold / GAP`, so that a gap between two noise values does not count. Below this ratio
+/// positions are `Unclear`. Assumption: on the virtual chips the gap is 2.9 to 9.
 pub const GAP: f64 = 2.5;
 
-/// A place that stands out reaches at least this part of the highest. Assumption: on the virtual chips DCA ways reach 0.5,
-/// and inclusive ways, where devices feel a co-runner too, a third.
+/// A raised position reaches at least this fraction of the highest. Assumption: on the virtual chips DCA ways reach
+/// 0.5, and inclusive ways, where a co-runner also affects devices, a third.
 pub const RAISED: f64 = 0.40;
 
 /// A mean and its standard error.
@@ -28,11 +29,11 @@ pub struct Mean {
     pub value: f64,
     /// Its standard error; 0 for a single sample.
     pub error: f64,
-    /// Samples.
+    /// Number of samples.
     pub samples: usize,
 }
 
-/// The mean of samples; `None` of none.
+/// The mean of samples; `None` without samples.
 pub fn mean(samples: &[f64]) -> Option<Mean> {
     let count = samples.len();
     if count == 0 {
@@ -42,7 +43,7 @@ pub fn mean(samples: &[f64]) -> Option<Mean> {
     Some(Mean { value: samples.mean(), error, samples: count })
 }
 
-/// Half the width of the interval of confidence around a mean; `None` below two samples.
+/// Half the width of the confidence interval around a mean; `None` below two samples.
 pub fn margin(mean: &Mean) -> Option<f64> {
     margin_at(mean, CONFIDENCE)
 }
@@ -54,7 +55,7 @@ pub fn margin_at(mean: &Mean, confidence: f64) -> Option<f64> {
     Some(t.inverse_cdf(0.5 + confidence / 2.0) * mean.error)
 }
 
-/// The median; `None` of nothing.
+/// The median; `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted: Vec<f64> = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -66,46 +67,46 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Samples taken at one of several places, under one of several circumstances.
+/// Samples at one of several positions, in one of several stages.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Placed<P> {
-    /// Where.
+    /// The position.
     pub place: P,
-    /// Under which circumstances: places are held against those of the same stage.
+    /// Index of the stage: positions are compared only with those of the same stage.
     pub stage: usize,
-    /// What was seen there.
+    /// The samples.
     pub samples: Vec<f64>,
 }
 
-/// Whether a place stands out.
+/// Class of a position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// It is like most.
+    /// Like most others.
     Quiet,
-    /// It stands out.
+    /// Clearly above the others.
     Raised,
-    /// Neither: in between.
+    /// Neither.
     Unclear,
 }
 
-/// A place with what it has above the quiet ones.
+/// A position with its difference from the quiet ones.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Standing<P> {
-    /// Where.
+    /// The position.
     pub place: P,
-    /// How far above the quiet places, in the unit of the samples; the mean over stages.
+    /// Difference from the quiet level, in the unit of the samples; the mean over stages.
     pub above: f64,
-    /// Standard error of that.
+    /// Standard error of the difference.
     pub error: f64,
-    /// What that makes it.
+    /// Its class.
     pub class: Class,
 }
 
-/// The places that stand out upwards by more than chance and more than `least`.
+/// Classifies positions as raised if they are above the quiet level by more than noise and more than `least`.
 ///
-/// The quiet level of a stage is the median of the lower half of its places, so that less than half of them may be
-/// raised. The error of a place is pooled over all of them: a few samples of one place know their own spread badly.
-/// `None` without two samples at a place.
+/// The quiet level of a stage is the median of the lower half of its positions, so fewer than half of them may be
+/// raised. The error is pooled over all positions, because a few samples of one position estimate their spread badly.
+/// `None` unless every position has two samples.
 pub fn standing_out<P: Copy + PartialEq>(placed: &[Placed<P>], least: f64) -> Option<Vec<Standing<P>>> {
     let means: Vec<Mean> = placed.iter().filter_map(|one| mean(&one.samples)).collect();
     if means.len() != placed.len() || means.iter().any(|mean| mean.samples < 2) {
@@ -140,11 +141,11 @@ pub fn standing_out<P: Copy + PartialEq>(placed: &[Placed<P>], least: f64) -> Op
     Some(standing)
 }
 
-/// Tells those that stand out from the others, by the widest gap.
+/// Separates the raised from the quiet positions by the widest gap.
 fn classify<P>(standing: &mut [Standing<P>], threshold: f64) {
     let mut above: Vec<f64> = standing.iter().map(|one| one.above).collect();
     above.sort_by(f64::total_cmp);
-    // A quiet place may lie anywhere up to a share of the threshold.
+    // Lower values count as this: a quiet position may have any value below it.
     let floor = threshold / GAP;
     let gap = |pair: &[f64]| pair[1] / pair[0].max(floor);
     let least = threshold.max(RAISED * above.last().copied().unwrap_or(0.0));
@@ -196,12 +197,12 @@ mod tests {
     #[test]
     fn what_stands_out_does_so_beyond_chance_and_beyond_the_least() {
         assert_eq!(classes(&placed(0, &[0.3, 0.3, 0.3, 0.3, 0.3, 0.42, 0.41]), 0.02), "qqqqqRR");
-        // The same flicker without a peak: 5 errors of 0.0006 are 0.003, and the least is 0.02.
+        // The same noise without a peak: 5 errors of 0.0006 are 0.003, and the least is 0.02.
         assert_eq!(classes(&placed(0, &[0.3, 0.31, 0.3, 0.305, 0.3]), 0.02), "qqqqq");
-        // 12 and 6 points above the rest: one feels it less, and both stand out. With 4 points it does not.
+        // 12 and 6 points above the rest: both are raised. With 4 points the lower one is not.
         assert_eq!(classes(&placed(0, &[0.3, 0.304, 0.3, 0.3, 0.3, 0.36, 0.42]), 0.02), "qqqqqRR");
         assert_eq!(classes(&placed(0, &[0.3, 0.304, 0.3, 0.3, 0.3, 0.34, 0.42]), 0.02), "qqqqqqR");
-        // 10, 4.5, 2.2 and 1 points: the widest gap is 2.2, nothing is said of those beyond the least.
+        // 10, 4.5, 2.2 and 1 points: the widest gap is 2.2, so those above the least are unclear.
         assert_eq!(
             classes(&placed(0, &[0.3, 0.3, 0.3, 0.3, 0.3, 0.31, 0.322, 0.345, 0.4]), 0.02),
             "qqqqqq???"
@@ -210,7 +211,7 @@ mod tests {
 
     #[test]
     fn places_are_held_against_those_of_their_stage() {
-        // Another level, half the height: place 1 is raised in both, place 0 in the first alone.
+        // Another level, half the height: position 1 is raised in both stages, position 0 in neither.
         let mut both = placed(0, &[0.30, 0.42, 0.30, 0.30, 0.30]);
         both.extend(placed(1, &[0.10, 0.16, 0.10, 0.10, 0.10]));
         let standing = standing_out(&both, 0.02).unwrap();

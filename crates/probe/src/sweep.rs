@@ -1,7 +1,7 @@
-//! Hit rates over ways, rings, packet sizes and rates (ddio-bench s4.4 to s5.2, Figs. 5 to 8).
+//! Sweeps: hit rates over ways, rings, packet sizes and rates (ddio-bench s4.4 to s5.2, Figs. 5 to 8).
 //!
-//! Ways and rings are knobs of the host; sizes and rates are the load's, where somebody gives a load that can be set.
-//! Whatever has no dial is said to have none. Must not know what a load is made of.
+//! Ways and rings are knobs of the host; sizes and rates are parameters of an adjustable load, if there is one. A sweep
+//! that is not possible says why. Must not know how a load is made.
 
 use crate::stand::{Pace, ProbeError, Stand};
 use crate::stats;
@@ -10,11 +10,11 @@ use std::sync::atomic::AtomicBool;
 use waykeeper_host::{Host, Interval, KnobOutcome, Plan};
 use waykeeper_units::WayMask;
 
-/// What is swept.
+/// The swept parameter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dial {
-    /// Number of ways that devices fill.
+    /// Number of DCA ways.
     Ways,
     /// Descriptors of each RX ring.
     Ring,
@@ -25,10 +25,10 @@ pub enum Dial {
 }
 
 impl Dial {
-    /// All of them.
+    /// All parameters.
     pub const ALL: [Dial; 4] = [Dial::Ways, Dial::Ring, Dial::PacketBytes, Dial::OfferedGbps];
 
-    /// For people.
+    /// Title of an axis.
     pub fn title(self) -> &'static str {
         match self {
             Dial::Ways => "DCA ways",
@@ -38,7 +38,7 @@ impl Dial {
         }
     }
 
-    /// The values of the papers' figures (ddio-bench Figs. 5 to 8).
+    /// Its values, from the papers' figures (ddio-bench Figs. 5 to 8).
     fn values(self, quick: bool) -> Vec<f64> {
         let all: &[f64] = match self {
             Dial::Ways => &[],
@@ -51,45 +51,45 @@ impl Dial {
     }
 }
 
-/// A load that can be set: a server with it, made anew for every point.
+/// An adjustable load: a server with it, made anew for every point.
 pub trait Load {
-    /// Dials that it has.
+    /// The parameters that it has.
     fn dials(&self) -> Vec<Dial>;
 
-    /// A server whose load is set so; everything else as usual.
+    /// A server with one parameter of the load set; all else has default values.
     ///
     /// # Errors
-    /// What the load says to such a value.
+    /// The load's error for an invalid value.
     fn with(&mut self, dial: Dial, value: f64) -> Result<Box<dyn Host + '_>, ProbeError>;
 }
 
 /// A point of a sweep.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Point {
-    /// The dial's value.
+    /// The parameter's value.
     pub value: f64,
     /// Share of device writes that hit, 0 to 1.
     pub write_hit: Option<f64>,
-    /// Standard error of that.
+    /// Standard error of `write_hit`.
     pub write_hit_error: f64,
     /// Share of device reads that hit.
     pub read_hit: Option<f64>,
-    /// Bytes a second that devices write to the host.
+    /// Bytes per second that devices write to the host.
     pub inbound_bytes_per_s: Option<f64>,
 }
 
-/// A sweep, or why there is none.
+/// A sweep, or the reason why there is none.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sweep {
-    /// What was swept.
+    /// The swept parameter.
     pub dial: Dial,
-    /// What came out, in the order of values.
+    /// The results, in the order of values.
     pub points: Vec<Point>,
-    /// Values that were not taken, and why; or why there is no dial.
+    /// Refused values with reasons; or why the parameter cannot be set.
     pub notes: Vec<String>,
 }
 
-/// Waits that it takes, for the bar.
+/// Number of waits, for the progress bar.
 pub fn waits(ways: u32, dials: usize, quick: bool) -> u64 {
     let others = Dial::Ring.values(quick).len() as u64;
     2 * (u64::from(ways) + others * dials as u64)
@@ -110,7 +110,7 @@ fn point(value: f64, looks: &[Interval]) -> Point {
     }
 }
 
-/// Samples at each point of a sweep. Assumption: a second one shows whether the first was steady.
+/// Samples at each point of a sweep. Assumption: the second shows whether the first was steady.
 const SAMPLES: usize = 2;
 
 fn look(stand: &mut Stand<'_>) -> Result<Vec<Interval>, ProbeError> {
@@ -118,10 +118,10 @@ fn look(stand: &mut Stand<'_>) -> Result<Vec<Interval>, ProbeError> {
     (0..SAMPLES).map(|_| stand.sample()).collect()
 }
 
-/// Hit rates over the number of ways, topmost ones (hardware.md 1.2).
+/// Hit rates over the number of DCA ways, counted from the left (hardware.md 1.2).
 ///
 /// # Errors
-/// The host; an interrupt.
+/// Host errors; an interrupt.
 pub fn ways(stand: &mut Stand<'_>) -> Result<Sweep, ProbeError> {
     let mut sweep = Sweep { dial: Dial::Ways, points: Vec::new(), notes: Vec::new() };
     if stand.found().dca_ways.is_none() {
@@ -146,10 +146,10 @@ pub fn ways(stand: &mut Stand<'_>) -> Result<Sweep, ProbeError> {
     Ok(sweep)
 }
 
-/// Hit rates over the rings of a host that can resize them while its programs run.
+/// Hit rates over the ring size, on a host that can resize rings at run time.
 ///
 /// # Errors
-/// The host; an interrupt.
+/// Host errors; an interrupt.
 pub fn rings(stand: &mut Stand<'_>, quick: bool) -> Result<Sweep, ProbeError> {
     let mut sweep = Sweep { dial: Dial::Ring, points: Vec::new(), notes: Vec::new() };
     let ports: Vec<_> = stand.found().rx_ring.keys().copied().collect();
@@ -177,10 +177,10 @@ pub fn rings(stand: &mut Stand<'_>, quick: bool) -> Result<Sweep, ProbeError> {
     Ok(sweep)
 }
 
-/// Hit rates over a dial of the load.
+/// Hit rates over a parameter of the load.
 ///
 /// # Errors
-/// The load; the host; an interrupt.
+/// Errors of load or host; an interrupt.
 pub fn load(
     load: &mut dyn Load,
     dial: Dial,
@@ -200,7 +200,7 @@ pub fn load(
             Err(error) => return Err(error),
         };
         let mut stand = Stand::new(&mut *host, pace, stop, told)?;
-        // A server made anew is cold.
+        // The caches of a new server are cold.
         stand.settle()?;
         let looks = look(&mut stand)?;
         sweep.points.push(point(value, &looks));
@@ -208,7 +208,7 @@ pub fn load(
     Ok(sweep)
 }
 
-/// A dial that nobody has.
+/// The sweep of a parameter that cannot be set.
 pub fn no_dial(dial: Dial) -> Sweep {
     let notes = vec![
         "not varied: the probe can set only a scenario's load; this host's traffic comes from other programs"

@@ -1,4 +1,4 @@
-//! What a procedure comes to: an answer with the numbers behind it, or the reason why there is none.
+//! Result of a procedure: an answer with the measured numbers, or the reason why there is none.
 //!
 //! Must not know any procedure.
 
@@ -8,39 +8,39 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answer<T> {
-    /// It was found out.
+    /// The answer was found.
     Found(T),
-    /// Nothing can be said.
+    /// There is no answer.
     CannotTell {
-        /// Why.
+        /// The reason.
         why: String,
-        /// What would bring an answer; empty if nothing is known to.
+        /// What would give an answer; empty if unknown.
         help: String,
     },
 }
 
-/// How sure an answer is.
+/// Confidence in an answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Confidence {
-    /// Nothing was found out.
+    /// There is no answer.
     None,
-    /// The numbers say so, and something about them is odd; the evidence names it.
+    /// The numbers support it, with an irregularity that the evidence names.
     Moderate,
-    /// The numbers say so, far beyond what they do by themselves.
+    /// The numbers support it, far beyond their noise.
     High,
 }
 
-/// An answer and what it rests on.
+/// An answer with its evidence.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Verdict<T> {
     /// The answer.
     pub answer: Answer<T>,
-    /// How sure it is.
+    /// Confidence in the answer.
     pub confidence: Confidence,
     /// The numbers, a sentence each.
     pub evidence: Vec<String>,
-    /// What a register, a table or sysfs says about the same question. No part of the answer.
+    /// What a register, a table or sysfs reports on the same question. It is not part of the answer.
     pub register: Option<String>,
 }
 
@@ -56,13 +56,13 @@ impl<T> Verdict<T> {
         Verdict { answer, confidence: Confidence::None, evidence: Vec::new(), register: None }
     }
 
-    /// The same with numbers added.
+    /// Adds evidence.
     pub fn with(mut self, evidence: impl IntoIterator<Item = String>) -> Verdict<T> {
         self.evidence.extend(evidence);
         self
     }
 
-    /// The same with what a register says.
+    /// Adds what a register reports.
     pub fn beside(mut self, register: Option<String>) -> Verdict<T> {
         self.register = register;
         self

@@ -1,9 +1,8 @@
-//! Which ways are DCA ways, and which are inclusive: what a sliding co-runner does to the devices' writes and what is
-//! done to it (ddio-bench s4.1 and s4.2, as A4 s3.1 explains them).
+//! Finds the DCA ways and the inclusive ways from slides: a co-runner's effect on device writes, and the others' effect
+//! on it (ddio-bench s4.1 and s4.2, as A4 s3.1 explains them).
 //!
-//! A co-runner in a DCA way takes room from devices: more of their writes find no line to update. In an inclusive way it
-//! takes none, but lines that an application reads move there and push the co-runner's out. Judges slides; must not
-//! know how they were made.
+//! A co-runner in a DCA way evicts device lines, so more device writes miss. In an inclusive way it does not, but lines
+//! that an application reads move there and evict the co-runner's. Judges slides; must not know how they were measured.
 
 use crate::slide::{Sight, Slide};
 use crate::stats::{self, Class, Placed, Standing};
@@ -11,26 +10,26 @@ use crate::verdict::{Confidence, Verdict};
 use waykeeper_linux::ddio::LOAD_PER_S;
 use waykeeper_units::WayMask;
 
-/// Least rise of the share of device writes that miss. Assumption: four times what `ddio` asks for, since many places are
-/// looked at.
+/// Minimum increase of the miss share of device writes. Assumption: four times the threshold of `ddio`, because many
+/// positions are compared.
 const LEAST_WRITE_MISS: f64 = 0.02;
-/// Least rise of the share of the co-runner's references that miss. Assumption: as for device writes.
+/// Minimum increase of the miss share of the co-runner's references. Assumption: as for device writes.
 const LEAST_SLIDER_MISS: f64 = 0.02;
-/// An application that looks up at least this many lines of the LLC for each that devices write reads its payload; one
-/// that reads headers of 1-KiB packets looks up a sixteenth, with its descriptors about an eighth (on the virtual
-/// chips). Assumption: above that eighth, far below an application that reads all of it.
+/// An application with at least this many LLC references per line that devices write reads its payload. One that reads
+/// headers of 1-KiB packets has a sixteenth, with its descriptors about an eighth (on the virtual chips). Assumption:
+/// above that eighth, far below an application that reads the whole payload.
 const READS_PAYLOAD: f64 = 0.2;
 
 const MORE_TRAFFIC: &str = "put traffic on a device: a NIC at several Gb/s, or reads of an SSD";
 
-/// Raised ways of a slide, if they can be told one by one.
+/// Raised ways of a slide, if single ways can be distinguished.
 enum Ways {
     Raised(WayMask),
     Unclear(String),
 }
 
-/// From windows to ways. A way is raised if every window with it is; at the ends of the cache wide windows cannot tell
-/// the last ways apart.
+/// Derives raised ways from raised windows. A way is raised if all windows with it are; at the ends of the LLC wide
+/// windows cannot distinguish the last ways.
 fn ways_of(slide: &Slide, standing: &[Standing<WayMask>]) -> Ways {
     if let Some(unclear) = standing.iter().find(|one| one.class == Class::Unclear) {
         let rose = 100.0 * unclear.above;
@@ -67,7 +66,7 @@ fn curve_words(what: &str, standing: &[Standing<WayMask>]) -> String {
     }
 }
 
-/// What must be there before device writes can be judged.
+/// Checks that device writes can be judged; returns their mean per second.
 fn check_writes(slide: &Slide) -> Result<f64, Verdict<WayMask>> {
     let writes = slide.all(|sight| sight.writes);
     let Some(mean) = stats::mean(&writes) else {
@@ -85,7 +84,7 @@ fn check_writes(slide: &Slide) -> Result<f64, Verdict<WayMask>> {
     Ok(mean.value)
 }
 
-/// The ways that devices allocate in, from a slide of the co-runner that presses on the cache.
+/// The ways that devices allocate in, from a slide of the co-runner with the most LLC misses.
 pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
     let writes = match check_writes(slide) {
         Ok(writes) => writes,
@@ -128,14 +127,14 @@ pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
     }
 }
 
-/// Whether the raised ways reach an end of the cache through windows that may have risen for one way alone.
+/// Whether the raised ways include an end of the LLC and may come from windows raised by one way only.
 fn ambiguous_end(slide: &Slide, standing: &[Standing<WayMask>], ways: WayMask) -> bool {
     let all = standing.iter().fold(WayMask::EMPTY, |all, one| all.or(one.place));
     let at_end = ways.lowest() == all.lowest() || ways.highest() == all.highest();
     at_end && ways.count() <= slide.width
 }
 
-/// The inclusive ways, from a slide of the co-runner that feels what others do to it, and the DCA ways as found.
+/// The inclusive ways, from a slide of the co-runner that is most sensitive to others, and the DCA ways.
 pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<WayMask>> {
     let Some(dca_ways) = dca.value().copied() else {
         let why = format!("the DCA ways are not known: {}", dca.reason().unwrap_or_default());
@@ -154,7 +153,7 @@ pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<W
     let reading = per_line.map(|ratio| {
         format!("the I/O applications look up {ratio:.2} lines for each line that devices write")
     });
-    // Windows with a DCA way are raised by devices, and say nothing about other reasons.
+    // Windows with a DCA way are excluded, because devices raise them.
     let other: Vec<_> = placed.iter().filter(|one| !one.place.overlaps(dca_ways)).cloned().collect();
     let Some(mut standing_other) = stats::standing_out(&other, LEAST_SLIDER_MISS) else {
         return Verdict::cannot_tell("no window is free of DCA ways", "");
@@ -181,7 +180,7 @@ pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<W
                        write to show an effect";
             Verdict::cannot_tell(why, help).with(evidence)
         }
-        // The DCA ways are the control: a co-runner that does not feel them feels nothing.
+        // The DCA ways are the control: a co-runner without extra misses there is not sensitive enough.
         Ways::Raised(_) if level(dca_ways, true) < LEAST_SLIDER_MISS => {
             let why = "no window differs, but this co-runner has no extra misses even in the DCA ways";
             Verdict::cannot_tell(why, help).with(evidence)
@@ -190,8 +189,9 @@ pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<W
     }
 }
 
-/// Copies of lines that are read go to that of several inclusive ways that gives room most readily, so that a co-runner in
-/// another of them feels much less: what stands out among those left over counts too, if it lies beside one that did.
+/// Copies of lines that cores read go to the inclusive way with the best victim, so the effect in the other inclusive
+/// ways is much smaller. Repeats the classification without the raised windows: a newly raised window counts if it is
+/// next to a raised one.
 fn look_again(placed: &[Placed<WayMask>], standing: &mut [Standing<WayMask>]) {
     loop {
         let raised = standing.iter().filter(|one| one.class == Class::Raised);
@@ -214,7 +214,7 @@ fn look_again(placed: &[Placed<WayMask>], standing: &mut [Standing<WayMask>]) {
     }
 }
 
-/// Lines that the I/O applications look up in the LLC for each that devices write.
+/// LLC references of the I/O applications per line that devices write.
 fn references_per_line(slide: &Slide) -> Option<f64> {
     let per_line = |sight: &Sight| {
         let (references, writes) = (sight.io_references?, sight.writes?);

@@ -1,22 +1,21 @@
-//! The keys of a job file: what each is called, what it takes and what it sets.
+//! The keys of a job file: their names, their accepted values and the fields that they set.
 //!
-//! Knows one section at a time and what `[global]` said before it; must not know lines as text.
+//! Knows one section and the `[global]` keys before it; must not parse lines of text.
 
 use super::value::{self, Base};
 use super::{Access, Engine, Job, JobError, shown};
 use crate::{MOST_COMMAND_BYTES, MOST_DEPTH, MOST_WORKERS};
 use waykeeper_units::CoreList;
 
-/// The section whose keys count for all jobs below it.
+/// The section whose keys apply to all jobs below it.
 const GLOBAL: &str = "global";
-/// Bytes of a logical block that every drive can be formatted to, and of a sector of the kernel's.
+/// Bytes of a logical block size that every drive supports, and of a kernel sector.
 const SECTOR_BYTES: u64 = 512;
 
-/// One key.
 struct Key {
-    /// Its names; the first is fio's own in lists.
+    /// Its names; lists show the first.
     names: &'static [&'static str],
-    /// The value that no value stands for.
+    /// Value of a key that is written without one.
     bare: Option<&'static str>,
     set: fn(&mut Draft, Base, &str) -> Result<(), String>,
 }
@@ -29,7 +28,7 @@ const fn flag(names: &'static [&'static str], set: fn(&mut Draft, Base, &str) ->
     Key { names, bare: Some("1"), set }
 }
 
-/// All of them, in the order in which they are told.
+/// All keys, in the order of messages.
 const KEYS: &[Key] = &[
     key(&["rw", "readwrite"], |draft, _, text| {
         draft.rw = Rw::parse(text)?;
@@ -89,9 +88,9 @@ const KEYS: &[Key] = &[
         only(text == "nvme", "nvme, the only kind of command that is passed through")
     }),
     key(&["filename"], |draft, _, text| {
-        // Fio takes several, with a colon between them.
+        // Fio accepts a list with colons.
         only(!text.contains(':'), "one file or device; fio's lists with a colon are not taken")?;
-        // And puts in `${NAME}`, `$ncpus` and others of its own: taken as it stands, the name would be another file's.
+        // Fio also expands `${NAME}`, `$ncpus` and other variables; without expansion the name would mean another file.
         only(!text.contains('$'), "without `$`: fio's variables are not expanded here")?;
         draft.job.file = Some(text.to_owned());
         Ok(())
@@ -121,7 +120,7 @@ const KEYS: &[Key] = &[
         draft.job.name = text.to_owned();
         Ok(())
     }),
-    // Neither changes what goes over the bus: workers are threads here, and one summary is told for all.
+    // These keys do not change the DMA load: workers are always threads here, and there is one summary for all.
     key(&["description"], |_, _, _| Ok(())),
     flag(&["thread"], |_, _, text| value::flag(text).map(drop)),
     flag(&["group_reporting"], |_, _, text| value::flag(text).map(drop)),
@@ -136,7 +135,7 @@ fn only(holds: bool, wanted: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(wanted.to_owned()) }
 }
 
-/// The words of `rw`.
+/// The value of `rw`.
 #[derive(Clone, Copy, Debug)]
 struct Rw {
     access: Option<Access>,
@@ -163,15 +162,15 @@ impl Rw {
 struct Draft {
     job: Job,
     rw: Rw,
-    /// Part of a mixed job's commands that write.
+    /// Share of a mixed job's commands that write.
     writes: f64,
     base: Base,
-    /// The lines that it comes of, those of `[global]` first.
+    /// The lines that set it, those of `[global]` first.
     lines: Vec<Line>,
 }
 
 impl Draft {
-    /// What fio takes where nothing is said.
+    /// Fio's defaults.
     fn new() -> Draft {
         Draft {
             job: Job {
@@ -201,12 +200,12 @@ impl Draft {
         }
     }
 
-    /// The job; or the line that does not go with the others of its job, and what it must be.
+    /// The finished job; or the line that conflicts with other lines of the job, and what it must be.
     fn done(mut self) -> Result<Job, (Line, String)> {
         self.job.access = self.rw.access.unwrap_or(Access::Mixed { writes: self.writes });
         self.job.random = self.rw.random;
         let job = &self.job;
-        // The last word holds.
+        // The last line with a key applies.
         let said = |key: &str| self.lines.iter().rfind(|line| line.key == key);
         if let (Some(rate), Some(commands)) = (said("rate"), said("rate_iops")) {
             let (late, early) =
@@ -217,7 +216,7 @@ impl Draft {
             );
             return Err((late.clone(), wanted));
         }
-        // Where it holds them back there are as many of both, whatever `rwmixread` says.
+        // With a rate limit, fio sends equal numbers of reads and writes, whatever `rwmixread` says.
         if job.access.goes_both_ways()
             && let Some(rate) = said("rate").or_else(|| said("rate_iops"))
         {
@@ -235,7 +234,7 @@ impl Draft {
     }
 }
 
-/// A key and its value as they stand.
+/// A key and its value as written.
 #[derive(Clone, Debug)]
 struct Line {
     number: u32,
@@ -244,11 +243,11 @@ struct Line {
     value: String,
 }
 
-/// Reads sections one after the other.
+/// Reads the sections in order.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     file: &'a str,
-    /// What `[global]` says so far.
+    /// The `[global]` keys so far.
     global: Draft,
     /// The open section: its line, its name and its keys.
     open: Option<(u32, String, Vec<Line>)>,
@@ -292,7 +291,7 @@ impl Reader<'_> {
         let Some(value) = Some(raw.trim()).filter(|value| !value.is_empty()).or(key.bare) else {
             return Err(refused("without a value", format!("{name}=...")));
         };
-        // A number it reads there as well, and a description means nothing.
+        // Fio accepts a number after a space, and a description has no effect.
         let has_word = value.contains(char::is_alphabetic) && key.names[0] != "description";
         if has_word && raw.starts_with(char::is_whitespace) {
             let wanted = format!(
@@ -345,7 +344,7 @@ impl Reader<'_> {
     }
 }
 
-/// `, did you mean `x`` if a key is near to `word`.
+/// `, did you mean `x`` if a known key is similar to `word`.
 fn nearest(word: &str) -> String {
     let all = KEYS.iter().flat_map(|key| key.names).copied();
     let like = |known: &&str| strsim::jaro_winkler(word, known);

@@ -1,7 +1,7 @@
-//! Job files in fio's format: the keys that say what DMA load is; all others are refused by name.
+//! Parser for job files in fio's format. It accepts the keys that describe DMA load and refuses all others by name.
 //!
-//! What such a file means was looked up in fio's manual and, where that is silent or wrong, tried on fio 3.33. Knows text
-//! alone: whether a file or a device takes what a job asks for is for those to say who run it.
+//! The meaning of each key is from fio's manual and, where the manual is silent or wrong, from tests of fio 3.33. Knows
+//! text only; must not know whether a file or device supports what a job requests.
 
 mod keys;
 mod value;
@@ -10,7 +10,7 @@ use ini_core::{Item, Parser};
 use keys::Reader;
 use waykeeper_units::CoreList;
 
-/// Which way a job's data go, as the drive sees it (fio's words, not memory's).
+/// Direction of a job's data, from the view of the drive (fio's words, not memory's).
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Access {
     /// The drive is read, so memory is written.
@@ -18,7 +18,7 @@ pub enum Access {
     Read,
     /// The drive is written, so memory is read.
     Write,
-    /// Both, command by command.
+    /// Both; each command has its own direction.
     Mixed {
         /// Part of the commands that write the drive, 0 to 1.
         writes: f64,
@@ -42,7 +42,7 @@ impl Access {
     }
 }
 
-/// How a job has its commands sent.
+/// Interface that sends a job's commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Engine {
     /// Reads and writes of a file or block device through io_uring.
@@ -52,7 +52,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Fio's name of it.
+    /// Fio's name for it.
     pub const fn name(self) -> &'static str {
         match self {
             Engine::IoUring => "io_uring",
@@ -61,55 +61,55 @@ impl Engine {
     }
 }
 
-/// One job. What is `None` was not said.
+/// One job. A key that the file does not give is `None`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Job {
     /// Its name.
     pub name: String,
-    /// The line of its section, from 1.
+    /// The line of its section header, from 1.
     pub line: u32,
-    /// Which way data go.
+    /// Direction of the data.
     pub access: Access,
-    /// Commands go anywhere on the target; else one behind the other.
+    /// Random positions on the target; otherwise sequential.
     pub random: bool,
     /// Bytes of a command (`bs`).
     pub block_bytes: u64,
     /// Commands in flight in each copy (`iodepth`).
     pub depth: u32,
-    /// How many of it run side by side (`numjobs`).
+    /// Copies of the job that run in parallel (`numjobs`).
     pub copies: u32,
-    /// The part of the target that is used, bytes (`size`); as long as nothing else ends a copy, it ends when it has moved
-    /// so much.
+    /// The part of the target that is used, bytes (`size`). A copy also ends after this many bytes, unless another key
+    /// ends it.
     pub size_bytes: Option<u64>,
-    /// Bytes after which a copy ends, whatever `size` (`io_size`).
+    /// Bytes after which a copy ends, independent of `size` (`io_size`).
     pub io_bytes: Option<u64>,
     /// Commands after which a copy ends (`number_ios`).
     pub commands: Option<u64>,
-    /// Time after which it ends, us (`runtime`).
+    /// Time after which a copy ends, us (`runtime`).
     pub runtime_us: Option<u64>,
-    /// It goes on until its time is over, however much it has moved (`time_based`).
+    /// Only `runtime` ends the job, however many bytes it has moved (`time_based`).
     pub time_based: bool,
-    /// Most bytes a second of each copy (`rate`).
+    /// Maximum bytes per second of each copy (`rate`).
     pub bytes_per_s: Option<u64>,
-    /// Most commands a second of each copy (`rate_iops`).
+    /// Maximum commands per second of each copy (`rate_iops`).
     pub commands_per_s: Option<u64>,
-    /// How commands are sent (`ioengine`).
+    /// Interface that sends the commands (`ioengine`).
     pub engine: Option<Engine>,
     /// The target (`filename`).
     pub file: Option<String>,
-    /// The cores it may run on (`cpus_allowed`).
+    /// The cores that it may run on (`cpus_allowed`).
     pub cores: Option<CoreList>,
-    /// It waits until those before it have ended (`stonewall`).
+    /// It starts after all jobs before it have ended (`stonewall`).
     pub waits: bool,
 }
 
 impl Job {
-    /// Commands after which a copy ends, whole ones of `bs`; `None` if time alone ends it.
+    /// Commands of `bs` bytes after which a copy ends; `None` if only time ends it.
     pub fn ends_after(&self) -> Option<u64> {
         if self.time_based {
             return None;
         }
-        // As fio moves them: of a target's part what whole commands fit, of an amount all.
+        // As in fio: `size` is rounded down to whole commands, `io_size` is rounded up.
         let moved = match (self.io_bytes, self.size_bytes) {
             (Some(bytes), _) => Some(bytes.div_ceil(self.block_bytes)),
             (None, size) => size.map(|bytes| bytes / self.block_bytes),
@@ -118,14 +118,14 @@ impl Job {
     }
 }
 
-/// The jobs of a file, in its order.
+/// The jobs of a file, in the file's order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobFile {
-    /// One at least.
+    /// At least one.
     pub jobs: Vec<Job>,
 }
 
-/// A job file that cannot be used. The message is one line with file, line, key and what would do.
+/// A job file that cannot be used. The message is one line with file, line, key and an accepted value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum JobError {
     /// A line that is neither a section nor a key.
@@ -135,7 +135,7 @@ pub enum JobError {
         file: String,
         /// Line, from 1.
         line: u32,
-        /// What stands there.
+        /// The line's text.
         text: String,
     },
     /// A key before the first section.
@@ -148,7 +148,7 @@ pub enum JobError {
         /// The key.
         key: String,
     },
-    /// A key without a meaning here.
+    /// An unsupported key.
     #[error("{file}:{line}: `{key}` is not a fio key that is supported here{near}; supported are {known}")]
     Key {
         /// The file.
@@ -162,7 +162,7 @@ pub enum JobError {
         /// What is accepted.
         known: String,
     },
-    /// A value that will not do.
+    /// An invalid value.
     #[error("{file}:{line}: `{key}` is {value}; it must be {wanted}")]
     Value {
         /// The file.
@@ -171,9 +171,9 @@ pub enum JobError {
         line: u32,
         /// The key.
         key: String,
-        /// What stands there.
+        /// The value in the file.
         value: String,
-        /// What would do.
+        /// Accepted values.
         wanted: String,
     },
     /// A file without a job.
@@ -182,17 +182,17 @@ pub enum JobError {
         /// The file.
         file: String,
     },
-    /// A job of another name was asked for.
+    /// The requested job does not exist.
     #[error("{file}: has no job `{name}`; it has {known}")]
     NoJob {
         /// The file.
         file: String,
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// Names of the file's jobs.
         known: String,
     },
-    /// One job was wanted.
+    /// The file has several jobs and none was named.
     #[error("{file}: has {count} jobs; name one of {known}")]
     Several {
         /// The file.
@@ -208,9 +208,10 @@ impl JobFile {
     /// Reads a job file; `file` is its name in messages.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error in the file.
     pub fn parse(file: &str, text: &str) -> Result<JobFile, JobError> {
-        // Fio ends a value at either sign, wherever it stands, so this is done before a line is taken apart.
+        // Fio ends a value at the first `;` or `#` anywhere in the line, so comments are removed before lines are
+        // parsed.
         let plain: Vec<&str> = text.lines().map(without_comment).collect();
         let plain = plain.join("\n");
         let mut parser = Parser::new(&plain);
@@ -234,10 +235,10 @@ impl JobFile {
         Ok(JobFile { jobs })
     }
 
-    /// The job of that name, or without one the only job there is; `file` is the file's name in messages.
+    /// The job called `name`, or the only job if `name` is `None`; `file` is the file's name in messages.
     ///
     /// # Errors
-    /// No such job, or several and none named.
+    /// If there is no such job, or if there are several and none was named.
     pub fn job(&self, file: &str, name: Option<&str>) -> Result<&Job, JobError> {
         let known = || self.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>().join(", ");
         match name {
@@ -251,7 +252,7 @@ impl JobFile {
         }
     }
 
-    /// Jobs that run side by side, group by group: a job that waits begins a new group.
+    /// Groups of parallel jobs; a job with `waits` begins a new group.
     pub fn groups(&self) -> Vec<&[Job]> {
         self.jobs.chunk_by(|_, next| !next.waits).collect()
     }
@@ -262,7 +263,7 @@ fn without_comment(line: &str) -> &str {
     line.split([';', '#']).next().unwrap_or_default().trim()
 }
 
-/// A text from outside in a message: short, and on one line.
+/// Untrusted text for a message: short and on one line.
 fn shown(text: &str) -> String {
     const MOST: usize = 60;
     let mut shown: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();

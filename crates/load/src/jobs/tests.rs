@@ -1,10 +1,10 @@
-//! Job files by hand, against fio itself, and against anything at all.
+//! Tests of job files: by hand, against fio itself, and with random text.
 
 use super::*;
 use proptest::prelude::*;
 use std::process::{Command, Output};
 
-/// Every kind of line that is taken, once.
+/// Every accepted kind of line, once.
 const WHOLE: &str = "\
 # comment
 ; comment of the other kind
@@ -64,7 +64,7 @@ fn a_whole_file_is_read() {
     assert_eq!(readers.ends_after(), None, "time alone ends it");
     assert_eq!(readers.engine, Some(Engine::IoUring));
     assert_eq!(readers.cores.as_ref().map(CoreList::len), Some(1));
-    // A second [global] counts for what stands below it.
+    // A second [global] applies to the sections below it.
     assert_eq!((mixed.block_bytes, mixed.access), (4096, Access::Mixed { writes: 1.0 - 0.7 }));
     // With a base of 1000 `64m` is 64 million, `4kib` 4 x 1024.
     assert_eq!((mixed.size_bytes, mixed.io_bytes, mixed.commands), (Some(64_000_000), Some(4096), Some(16)));
@@ -80,7 +80,7 @@ fn a_whole_file_is_read() {
 
 #[test]
 fn units_are_fios() {
-    // What fio 3.33 moved with one command of such a size, `kb_base` 1024 and 1000.
+    // Measured with fio 3.33: one command of each size, with `kb_base` 1024 and 1000.
     let cases: [(&str, u64, u64); 6] = [
         ("4k", 4096, 4000),
         ("4K", 4096, 4000),
@@ -99,7 +99,7 @@ fn units_are_fios() {
         let count = |base| value::count(text, base, 1, u64::MAX);
         assert_eq!((count(value::Base::Binary), count(value::Base::Decimal)), (Ok(binary), Ok(decimal)));
     }
-    // Whatever the key: of numbers, too, and those of `[global]`.
+    // The base applies to all keys: also to plain numbers, and from `[global]`.
     let text = "[global]\nkb_base=1000\n[a]\niodepth=1k\nnumjobs=1k\nnumber_ios=1k\nrate_iops=1k\nsize=5k\n";
     let file = JobFile::parse("j.fio", text).unwrap();
     let Job { depth, copies, commands, commands_per_s, size_bytes, .. } = file.jobs[0];
@@ -108,7 +108,7 @@ fn units_are_fios() {
     for (text, us) in [("10", 10_000_000), ("5m", 300_000_000), ("7us", 7), ("2H", 7_200_000_000)] {
         assert_eq!(value::time_us(text), Ok(us), "{text}");
     }
-    // 2^54 KiB are one more than fits 64 bits.
+    // 2^54 KiB is one byte more than 64 bits hold.
     assert!(value::bytes("18014398509481984k", value::Base::Binary, 1, u64::MAX).is_err());
 }
 
@@ -132,7 +132,7 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
         ),
         ("[a]\nbs=4kx\n", "j.fio:2: `bs` is `4kx`; it must be a number of bytes"),
         ("[a]\nbs=4ki\n", "j.fio:2: `bs` is `4ki`; it must be written as 4k, 4kb or 4kib"),
-        // A letter of two bytes.
+        // A letter that is two bytes in UTF-8.
         ("[a]\nbs=1éi\n", "j.fio:2: `bs` is `1éi`; it must be a number of bytes"),
         ("[a]\nsize=50%\n", "j.fio:2: `size` is `50%`; it must be a number of bytes from 1, like"),
         ("[global]\niodepth=0\n", "j.fio:2: `iodepth` is `0`; it must be a whole number from 1 to 65535"),
@@ -194,7 +194,7 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
     }
 }
 
-/// What fio prints for a file.
+/// Output of fio for a file.
 fn fio(words: &[&str], text: &str) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("j.fio");
@@ -203,7 +203,7 @@ fn fio(words: &[&str], text: &str) -> Output {
     fio.expect("not run: needs fio")
 }
 
-/// KiB that each copy of each job moves when fio runs a file, read and written; or why it does not.
+/// KiB that each copy of each job moves when fio runs a file, read and written; or fio's error.
 fn moved(text: &str) -> Result<Vec<(u64, u64)>, String> {
     let done = fio(&["--minimal", "--warnings-fatal"], text);
     let told = String::from_utf8(done.stdout).unwrap();
@@ -216,10 +216,11 @@ fn moved(text: &str) -> Result<Vec<(u64, u64)>, String> {
     }
 }
 
-/// Fio itself takes what is taken here: with an engine that moves nothing it runs it, for some of it is seen only then.
+/// Fio accepts the same files. They run with an engine that moves nothing, because fio reports some errors only then.
 #[test]
 fn fio_takes_the_same_files() {
-    // The engines and the CPU by name, all others as they work. Of one job that it refuses fio tells by its words alone.
+    // Only the parse checks engines and CPUs; the run covers all other keys. For a refused job fio prints only its
+    // message.
     let parsed = fio(&["--parse-only"], WHOLE);
     assert_eq!((parsed.status.success(), String::from_utf8_lossy(&parsed.stderr).as_ref()), (true, ""));
     let lines =
@@ -229,7 +230,7 @@ fn fio_takes_the_same_files() {
     assert!(matches!(runs[..], [(_, 0), (4, 0) | (0, 4), (0, _)]), "{runs:?}");
 }
 
-/// And what is refused for its sake it refuses.
+/// Fio refuses the files that are refused here because of fio.
 #[test]
 fn fio_refuses_the_same_files() {
     for wrong in [
@@ -249,7 +250,7 @@ fn fio_refuses_the_same_files() {
     assert!(moved("bs=4k\n").is_err() && JobFile::parse("j.fio", "bs=4k\n").is_err());
 }
 
-/// Each copy of a job has as many commands as fio gives it.
+/// Each copy of a job has as many commands as under fio.
 #[test]
 fn a_job_ends_where_fio_ends_it() {
     let text = "\
@@ -308,13 +309,13 @@ buffered=0
     let ours: Vec<(u64, u64)> = ours.collect();
     let timed = "[timed]\nsize=16k\nio_size=8k\nnumber_ios=3\ntime_based\nruntime=50ms\n";
     let mut theirs = moved(&format!("[global]\nioengine=null\n{text}{timed}")).unwrap();
-    // Time alone ends the last.
+    // Only time ends the last job.
     assert!(theirs.pop().unwrap().0 > 16);
     assert_eq!(JobFile::parse("j.fio", timed).unwrap().jobs[0].ends_after(), None);
     assert_eq!(theirs, ours);
 }
 
-/// Lines that are nearly right.
+/// Lines that are almost valid.
 fn lines() -> impl Strategy<Value = String> {
     let head = prop_oneof!["\\[[a-z]{0,4}\\]", "\\[global\\]", "\\[[a-z]*", Just("[a]".to_owned())];
     let key = prop_oneof![
@@ -340,7 +341,7 @@ fn lines() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Whatever it is fed it answers: jobs that make sense, or one line that begins with the file.
+    /// Any text gives either valid jobs or a one-line error that begins with the file's name.
     #[test]
     fn anything_is_read_or_refused(text in prop_oneof![lines(), "\\PC{0,200}", ".{0,200}"]) {
         match JobFile::parse("j.fio", &text) {
@@ -359,7 +360,7 @@ proptest! {
         }
     }
 
-    /// A number with a unit and the same number written out are one.
+    /// A number with a unit equals the same number without one.
     #[test]
     fn units_multiply(number in 1u64..1000, power in 0usize..5) {
         let letter = ["k", "m", "g", "t", "p"][power];

@@ -1,20 +1,20 @@
-//! Values of a job file: amounts with fio's units, times, flags. An error says what would do.
+//! Parser for values of a job file: amounts with fio's units, times, flags. An error names the accepted values.
 //!
 //! Must not know which key a value belongs to.
 
-/// What `k` stands for.
+/// Meaning of the unit `k`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Base {
-    /// `k` is 1024 and `kib` 1000: fio's own way, and its default.
+    /// `k` is 1024 and `kib` 1000: fio's default.
     Binary,
-    /// `k` is 1000 and `kib` 1024: the international way.
+    /// `k` is 1000 and `kib` 1024: the SI and IEC units.
     Decimal,
 }
 
 /// Letters of the units, each a power above the one before it.
 const LETTERS: &str = "kmgtp";
 
-/// An amount of bytes. Fio tolerates what it does not understand behind a number; a unit nobody knows is refused here.
+/// An amount of bytes. Fio ignores unknown text after a number; here an unknown unit is an error.
 pub(super) fn bytes(text: &str, base: Base, least: u64, most: u64) -> Result<u64, String> {
     let wanted = || {
         let upper = if most == u64::MAX { String::new() } else { format!(" to {most}") };
@@ -46,7 +46,7 @@ pub(super) fn bytes(text: &str, base: Base, least: u64, most: u64) -> Result<u64
     number.checked_mul(factor).filter(|bytes| (least..=most).contains(bytes)).ok_or_else(wanted)
 }
 
-/// A plain number. Fio takes units here too, of the same base.
+/// A plain number. Fio accepts units here too, with the same base.
 pub(super) fn count(text: &str, base: Base, least: u64, most: u64) -> Result<u64, String> {
     let wanted = || {
         let upper = if most == u64::MAX { String::new() } else { format!(" to {most}") };
@@ -71,7 +71,6 @@ pub(super) fn time_us(text: &str) -> Result<u64, String> {
     number.checked_mul(us).filter(|us| *us > 0).ok_or_else(wanted)
 }
 
-/// Yes or no.
 pub(super) fn flag(text: &str) -> Result<bool, String> {
     match text {
         "1" => Ok(true),
@@ -80,7 +79,7 @@ pub(super) fn flag(text: &str) -> Result<bool, String> {
     }
 }
 
-/// A number, decimal or hexadecimal, and the unit behind it in small letters.
+/// Splits a number, decimal or hexadecimal, from its unit in lower case.
 fn split(text: &str) -> Option<(u64, String)> {
     let text = text.to_ascii_lowercase();
     let (digits, radix) = match text.strip_prefix("0x") {

@@ -1,23 +1,23 @@
-//! `cgroup`: where in the tree of control groups a workload's process is.
+//! Key `cgroup`: the control group of a workload's process.
 //!
-//! Paths are relative to the root of cgroup v2, as in `/proc/PID/cgroup` without the first slash. It must not know the
-//! files in a control group beyond their names.
+//! Paths are relative to the root of cgroup v2, as in `/proc/PID/cgroup` without the first slash. Must not know the
+//! content of a control group's files.
 
 use std::fmt::Write;
 
-/// The slice of workloads that name no control group.
+/// The slice of workloads without a `cgroup` key.
 const SLICE: &str = "tenants.slice";
 
 /// Longest name of a directory (NAME_MAX).
 const LONGEST: usize = 255;
 
-/// Where a workload goes that says nothing: a service of its own in [`SLICE`], as systemd would name it.
+/// Default control group: a service of its own in [`SLICE`], named as systemd names it.
 pub(super) fn usual(workload: &str) -> String {
     format!("{SLICE}/{}.service", escaped(workload))
 }
 
-/// systemd.unit(5), "string escaping for inclusion in unit names": `/` becomes `-`, and what is no letter, digit, `:`,
-/// `_` or `.` becomes `\xNN`; a dot in front, too.
+/// systemd.unit(5), "string escaping for inclusion in unit names": `/` becomes `-`, and every byte except letters,
+/// digits, `:`, `_` and `.` becomes `\xNN`; so does a leading dot.
 fn escaped(name: &str) -> String {
     let mut text = String::new();
     for (place, byte) in name.bytes().enumerate() {
@@ -32,18 +32,18 @@ fn escaped(name: &str) -> String {
     text
 }
 
-/// Whether a path is one that mkdir(2) would have made in a tree of control groups.
+/// Whether mkdir(2) could have made this path in a tree of control groups.
 pub(super) fn legal(path: &str) -> bool {
     path.split('/').all(|part| {
-        // The files of every control group stand beside its children.
+        // Every control group's directory contains these files.
         let taken = ["cgroup.", "cpuset.", "cpu.", "io.", "memory."].iter().any(|own| part.starts_with(own));
         let printable = part.chars().all(|letter| !letter.is_control());
         !part.is_empty() && part.len() <= LONGEST && ![".", ".."].contains(&part) && printable && !taken
     })
 }
 
-/// Whether one of two is above the other: with a controller on, only the lowest control groups hold processes (linux
-/// Documentation/admin-guide/cgroup-v2.rst, "No Internal Process Constraint").
+/// Whether `upper` is an ancestor of `lower`: with a controller enabled, only leaf control groups may contain processes
+/// (linux Documentation/admin-guide/cgroup-v2.rst, "No Internal Process Constraint").
 pub(super) fn is_above(upper: &str, lower: &str) -> bool {
     lower.strip_prefix(upper).is_some_and(|rest| rest.starts_with('/'))
 }

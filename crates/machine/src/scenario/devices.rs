@@ -1,4 +1,4 @@
-//! `[[nic]]` and `[[storage]]`: devices of a scenario.
+//! `[[nic]]` and `[[storage]]`: the devices of a scenario. Must not simulate them.
 //!
 //! Marks: docs/reference/README.md#marks.
 
@@ -11,20 +11,20 @@ use crate::ssd::ArraySpec;
 use waykeeper_inputs::Capture;
 use waykeeper_silicon::{ChipSpec, LlcKind, Placement, Status};
 
-/// Largest packet as a wire without jumbo frames carries it; larger ones of a capture are split. IEEE 802.3: 1500 and
-/// a header of 14.
+/// Largest packet without jumbo frames; larger packets of a capture are split. IEEE 802.3: 1500 and a header of 14.
 const WIRE_PACKET_BYTES: u32 = 1514;
 
-/// Who may decide where packets go; the first is what servers have.
+/// Placements of packets; the first is that of real servers.
 const PLACEMENTS: [&str; 6] = ["ddio", "dram", "llc", "mlc", "headers", "idio"];
 
-/// The DSCP of traffic that wants low latency (RFC 3246). Which code points IDIO takes for critical is not said (ours).
+/// The DSCP of traffic that needs low latency (RFC 3246). The paper does not say which DSCPs IDIO treats as critical
+/// (ours).
 const EXPEDITED_FORWARDING: u8 = 46;
 
-/// Buffers of a mempool, of all queues together (A: A4's FastClick, NB_MBUF).
+/// Buffers of a mempool, for all queues together (A: A4's FastClick, NB_MBUF).
 const MEMPOOL_BUFFERS: u32 = 65_535;
 
-/// Most buffers that a mempool's cache may be made for (D: DPDK, RTE_MEMPOOL_CACHE_MAX_SIZE).
+/// Maximum size of a mempool cache, buffers (D: DPDK, RTE_MEMPOOL_CACHE_MAX_SIZE).
 const MEMPOOL_CACHE_MOST: u32 = 512;
 
 /// A change of a NIC's traffic.
@@ -47,27 +47,27 @@ pub struct NicSpec {
     pub gbps: f64,
     /// RX descriptors per queue (a power of two).
     pub ring: u32,
-    /// True if it hangs on another socket.
+    /// True if it is attached to another socket.
     pub remote: bool,
-    /// Time outside the host in a measured latency, ns.
+    /// The part of a measured latency that is spent outside the host, ns.
     pub outside_ns: f64,
-    /// Where its packets are placed; `None` leaves it to DCA.
+    /// Placement of its packets; `None` uses DCA.
     pub steering: Option<Steering>,
-    /// Consumed buffers are invalidated instead of being written back.
+    /// Consumed buffers are invalidated and not written back.
     pub self_invalidate: bool,
-    /// Load of the busiest queue against the mean; `None` leaves it to RSS.
+    /// Load of the busiest queue relative to the mean; `None` uses RSS.
     pub imbalance: Option<f64>,
-    /// Seed of the draw of flows to queues; `None` draws anew with every seed of a run.
+    /// Seed of the assignment of flows to queues; `None` uses the seed of the run.
     pub rss_seed: Option<u64>,
-    /// Bytes of reads it has in flight; `None` is as many as it wants.
+    /// Maximum bytes of reads in flight; `None` is unlimited.
     pub read_window: Option<f64>,
-    /// The mempool its buffers are of; `None`: buffers enough, and the last freed one is taken first.
+    /// The mempool of its buffers; `None`: unlimited buffers, and the last freed one is allocated first.
     pub mempool: Option<MempoolSpec>,
-    /// Workers write every buffer once before they begin.
+    /// Workers write every buffer once at the start.
     pub warm_buffers: bool,
-    /// What it is offered.
+    /// Its offered traffic.
     pub traffic: TrafficSpec,
-    /// Changes of that.
+    /// Changes of the traffic.
     pub phases: Vec<NicPhase>,
 }
 
@@ -78,7 +78,7 @@ pub struct StorageSpec {
     pub name: String,
     /// PCI address of its root port.
     pub port: String,
-    /// True if it hangs on another socket.
+    /// True if it is attached to another socket.
     pub remote: bool,
     /// Drives and timing.
     pub array: ArraySpec,
@@ -130,7 +130,7 @@ pub(super) fn read_nics(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Vec<NicS
     Ok(nics)
 }
 
-/// `mempool_cache` and what belongs to it.
+/// `mempool_cache` and `mempool_buffers`.
 fn read_mempool(keys: &mut Keys<'_>) -> Result<Option<MempoolSpec>, ScenarioError> {
     let buffers = keys.count("mempool_buffers", 1..=1 << 20, MEMPOOL_BUFFERS)?;
     if !keys.has("mempool_cache") {
@@ -142,7 +142,7 @@ fn read_mempool(keys: &mut Keys<'_>) -> Result<Option<MempoolSpec>, ScenarioErro
     Ok(Some(MempoolSpec { cache: keys.count("mempool_cache", 0..=MEMPOOL_CACHE_MOST, 0)?, buffers }))
 }
 
-/// Traffic keys; in a phase they change those of `before`.
+/// Traffic keys; in a phase they override those of `before`.
 fn read_traffic(
     keys: &mut Keys<'_>,
     before: Option<&TrafficSpec>,
@@ -166,7 +166,7 @@ fn read_traffic(
         Some(TrafficSpec::Flows { packet_bytes, gbps, flows, order, .. }) => {
             (*packet_bytes, *gbps, *flows, *order)
         }
-        // 3 x 64 fixed flows in turn: A4's client (microarchitecture.md 7).
+        // 3 x 64 fixed flows in turn, as A4's client (microarchitecture.md 7).
         _ => (1024, line_gbps, 192, FlowOrder::InTurn),
     };
     let (pace, dscp) = match before {
@@ -228,7 +228,7 @@ fn read_mix(keys: &mut Keys<'_>, before: Option<&TrafficSpec>) -> Result<Vec<(u3
     list.iter().map(read).collect()
 }
 
-/// `offered_part` of a phase: the load as a part of the NIC's own, so that it follows when that is swept.
+/// `offered_part` of a phase: the load as a fraction of the NIC's own, so that it follows a sweep of that.
 fn read_part(keys: &mut Keys<'_>, before: &TrafficSpec, offered: Option<f64>) -> Result<f64, ScenarioError> {
     let Some(part) = keys.optional_number("offered_part", 0.0..=1.0)? else { return Ok(1.0) };
     let captured = matches!(before, TrafficSpec::Capture { .. }) || keys.has("capture");
@@ -254,7 +254,7 @@ fn read_pace(keys: &mut Keys<'_>, before: Pace, line_gbps: f64) -> Result<Pace, 
     }
 }
 
-/// `placement` and what belongs to it. The names are those of algorithms.md 4.5.
+/// `placement` and its keys. The names are those of algorithms.md 4.5.
 fn read_steering(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Option<Steering>, ScenarioError> {
     let placement = match keys.choice("placement", &PLACEMENTS, PLACEMENTS[0])?.as_str() {
         "dram" => Some(Placement::Fixed(Status::Dram)),
@@ -284,7 +284,7 @@ fn read_steering(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Option<Steering
     Ok(placement.map(|placement| Steering { placement, critical_dscp }))
 }
 
-/// A captured packet as the wire carries it: what segmentation offload made larger is split again.
+/// A captured packet as packets on the wire: packets that segmentation offload merged are split.
 fn split(packet: &waykeeper_inputs::Packet) -> impl Iterator<Item = CapturedPacket> + use<> {
     let packet = *packet;
     let parts = packet.bytes.div_ceil(WIRE_PACKET_BYTES).max(1);

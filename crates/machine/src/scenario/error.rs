@@ -1,4 +1,4 @@
-//! What can be wrong with a scenario: one message that names file, key, value and what would do.
+//! Errors in a scenario: one message that names file, key, value and what is accepted. Must not read scenarios.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub enum ScenarioError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's message.
         why: std::io::Error,
     },
     /// Not TOML.
@@ -22,10 +22,10 @@ pub enum ScenarioError {
         file: String,
         /// Line and column, as `12:5:`; empty if unknown.
         at: String,
-        /// The parser's words.
+        /// The parser's message.
         why: String,
     },
-    /// A key nobody knows.
+    /// An unknown key.
     #[error("{file}:{at} `{key}` is not a key here{nearest}; known are {known}")]
     UnknownKey {
         /// File or built-in name.
@@ -39,7 +39,7 @@ pub enum ScenarioError {
         /// What is accepted.
         known: String,
     },
-    /// A value that will not do.
+    /// An invalid value.
     #[error("{file}:{at} `{key}` is {value}; it must be {wanted}")]
     Value {
         /// File or built-in name.
@@ -48,12 +48,12 @@ pub enum ScenarioError {
         at: String,
         /// Dotted key.
         key: String,
-        /// What stands there.
+        /// The value in the file.
         value: String,
-        /// What would do.
+        /// Accepted values.
         wanted: String,
     },
-    /// A key that has to be there.
+    /// A required key is missing.
     #[error("{file}:{at} `{key}` is missing{misspelt}; it must be {wanted}")]
     Missing {
         /// File or built-in name.
@@ -62,9 +62,10 @@ pub enum ScenarioError {
         at: String,
         /// Dotted key.
         key: String,
-        /// A key of the same table that was probably meant to be this one, in words; empty if there is none.
+        /// A similar key of the same table, which is probably a misspelling of this one, in words; empty if there is
+        /// none.
         misspelt: String,
-        /// What would do.
+        /// Accepted values.
         wanted: String,
     },
     /// A chip file or name.
@@ -85,20 +86,20 @@ pub enum ScenarioError {
         /// Its values.
         values: String,
     },
-    /// A key that is to be changed and stands nowhere in the scenario.
+    /// A key to be changed that the scenario does not have.
     #[error("{file}: `{key}`: {why}")]
     Nowhere {
         /// File or built-in name.
         file: String,
         /// The key as it was given.
         key: String,
-        /// Which part of it leads nowhere, and what is near.
+        /// Which part of it does not exist, and similar names.
         why: String,
     },
-    /// A capture or trace, as its reader complains of it; the scenario's reader adds where it is named.
+    /// An error of a capture or trace, in the words of its reader; `Keys::named` adds file and key.
     #[error("{0}")]
     Input(String),
-    /// A capture or trace the scenario names.
+    /// An error of a capture or trace that the scenario names.
     #[error("{file}:{at} `{key}`: {why}{relative}")]
     NamedInput {
         /// File or built-in name.
@@ -107,7 +108,7 @@ pub enum ScenarioError {
         at: String,
         /// Dotted key.
         key: String,
-        /// The words of the capture's or trace's reader.
+        /// The message of the capture's or trace's reader.
         why: String,
         /// What the path is relative to, in words; empty for an absolute one.
         relative: String,
@@ -117,9 +118,9 @@ pub enum ScenarioError {
     Memory {
         /// File or built-in name.
         file: String,
-        /// Who asked for too much.
+        /// The workload that needs too much.
         workload: String,
-        /// The arithmetic.
+        /// The sizes.
         why: waykeeper_silicon::OutOfMemory,
     },
 }
@@ -145,12 +146,12 @@ pub(crate) fn place(text: &str, span: Option<std::ops::Range<usize>>) -> String 
     format!("{line}:{column}:")
 }
 
-/// `, did you mean `x`` if one of `known` is near to `word`.
+/// `, did you mean `x`` if one of `known` is similar to `word`.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     most_alike(word, known, 0.7).map_or_else(String::new, |candidate| format!(", did you mean `{candidate}`"))
 }
 
-/// The one of `known` that is most like `word`, if it is more alike than `from` (0..1).
+/// The most similar of `known`, if its similarity to `word` is above `from` (0 to 1).
 pub(crate) fn most_alike<'a>(
     word: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -164,11 +165,11 @@ pub(crate) fn most_alike<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// What to say of a line whose value is a text without quotes, like `cores = 0-3`; empty for any other.
+/// Hint for a line whose value is a text without quotes, like `cores = 0-3`; empty for any other line.
 pub(crate) fn quotes_hint(text: &str, span: Option<std::ops::Range<usize>>) -> String {
     let line = span.and_then(|span| text.get(..span.start)).and_then(|before| {
         let index = before.matches('\n').count();
-        // The parser may point behind the line's end.
+        // The parser's position may be after the line's end.
         [Some(index), index.checked_sub(1)]
             .into_iter()
             .flatten()
@@ -179,7 +180,7 @@ pub(crate) fn quotes_hint(text: &str, span: Option<std::ops::Range<usize>>) -> S
     })
 }
 
-/// Key and value of a line that would be TOML if its value stood in quotes.
+/// Key and value of a line that would be valid TOML with quotes around its value.
 fn bare_value(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once('=')?;
     let value = value.split('#').next().unwrap_or_default().trim();

@@ -1,6 +1,6 @@
-//! `[[fault]]`: what goes wrong on the server, and when.
+//! `[[fault]]`: the faults of a scenario and their times.
 //!
-//! Knows faults as data; must not know how they are brought about.
+//! Knows faults as data; must not know how they are injected.
 
 use super::devices::{NicSpec, StorageSpec};
 use super::error::ScenarioError;
@@ -9,44 +9,44 @@ use super::workload::WorkloadSpec;
 use waykeeper_silicon::ChipSpec;
 use waykeeper_units::{GroupId, PortId, WayMask};
 
-/// One thing that goes wrong.
+/// One fault.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Fault {
-    /// From when on, s on the server's clock.
+    /// Start, s on the server's clock.
     pub at_s: f64,
-    /// Until when; what happens at one moment has no end.
+    /// End, s on the server's clock; infinite without `for_s`, and ignored by momentary faults.
     pub until_s: f64,
-    /// What.
+    /// Kind of fault.
     pub kind: FaultKind,
 }
 
-/// What can go wrong. A workload is named by its index, whichever group it is at the time.
+/// Kinds of faults. Workloads are named by index, not by current group.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum FaultKind {
-    /// Nothing at all can be read.
+    /// The sample of all counters fails.
     SampleFails,
     /// A workload's counters read `Unavailable`.
     Unavailable(GroupId),
-    /// A workload's counters begin again at zero, as a counter that wraps does.
+    /// A workload's counters restart at zero, as after a wrap.
     CounterRestarts(GroupId),
-    /// Masks cannot be written: another tool holds the lock.
+    /// Masks cannot be written: another tool holds resctrl's lock.
     Busy,
-    /// A workload's mask takes values, reads them back and does nothing.
+    /// A workload's mask accepts writes and reads them back, but has no effect.
     DeadMask(GroupId),
-    /// The DCA switch of a root port does so.
+    /// The same for the DCA switch of a root port.
     DeadSwitch(PortId),
-    /// The register of the DCA ways does so.
+    /// The same for the register of the DCA ways.
     DeadDcaWays,
-    /// A workload exits while a plan is being carried out.
+    /// A workload exits while a plan is applied.
     Dies(GroupId),
-    /// The host's clock jumps by so many seconds, ahead or back.
+    /// The host's clock jumps by this many seconds, forward or backward.
     ClockJumps(f64),
-    /// Somebody else sets a workload's mask.
+    /// External change: another program sets a workload's mask.
     Outsider(GroupId, WayMask),
 }
 
 impl FaultKind {
-    /// The words of `kind`, in their order.
+    /// The names of the key `kind`, in the order of the variants.
     pub const NAMES: [&str; 10] = [
         "sample-fails",
         "unavailable",

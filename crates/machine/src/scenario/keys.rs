@@ -1,6 +1,6 @@
-//! Reads the keys of one table of a scenario, each once, each with its range; refuses what is left over.
+//! Reader for the keys of one table of a scenario: each key is read with its range, and unread keys are refused.
 //!
-//! Knows TOML values and how to complain; knows no meaning of any key.
+//! Knows TOML values and error messages; must not know the meaning of any key.
 
 use super::error::{ScenarioError, most_alike, nearest};
 use std::cell::RefCell;
@@ -11,17 +11,17 @@ use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 use waykeeper_units::{CoreList, WayMask, parse_size};
 
-/// A key more alike than this to one that is missing was meant to be it (ours; `nearest` asks for less, since
-/// there the key is known to be wrong).
+/// A key with a similarity above this to a missing key counts as a misspelling of it (ours; `nearest` requires less,
+/// because its key is known to be wrong).
 const MISSPELT: f64 = 0.85;
 
-/// Where a table stands: for messages and for paths relative to the file.
+/// The file of a table, for messages and for relative paths.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin<'a> {
     pub file: &'a str,
     /// Text of the file, to find lines in.
     pub text: &'a str,
-    /// Paths in the scenario are relative to this.
+    /// The folder that paths in the scenario are relative to.
     pub folder: Option<&'a Path>,
 }
 
@@ -35,7 +35,7 @@ pub struct Keys<'a> {
     /// First line of the table in the file, 1-based, if it was found.
     first_line: Option<usize>,
     asked: RefCell<BTreeSet<String>>,
-    /// The key whose value was last taken for a path, and that value.
+    /// The last key that was read as a path, and its value.
     path_key: Option<(String, String)>,
 }
 
@@ -55,12 +55,11 @@ impl<'a> Keys<'a> {
         self.table.get(key)
     }
 
-    /// True if the table has this key.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.get(key).is_some()
     }
 
-    /// The error for a value that will not do.
+    /// The error for an invalid value.
     pub fn refuse(&self, key: &str, value: &dyn Display, wanted: &str) -> ScenarioError {
         ScenarioError::Value {
             file: self.origin.file.to_owned(),
@@ -71,7 +70,6 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The error for a key that has to be there.
     pub(crate) fn missing(&self, key: &str, wanted: &str) -> ScenarioError {
         ScenarioError::Missing {
             file: self.origin.file.to_owned(),
@@ -82,7 +80,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The key that was meant to be a missing one: of those nobody has asked for, the one much like it.
+    /// A hint for a missing key: an unread key with a similar name.
     fn misspelt(&self, missing: &str) -> String {
         let asked = self.asked.borrow();
         let left = self.table.keys().map(String::as_str).filter(|key| !asked.contains(*key));
@@ -91,11 +89,10 @@ impl<'a> Keys<'a> {
         })
     }
 
-    /// What the reader of a capture or trace complains of, with the place that names the file; any other error
-    /// stays as it is.
+    /// Adds file and key to an error of a capture's or trace's reader; returns any other error unchanged.
     pub(crate) fn named(&self, error: ScenarioError) -> ScenarioError {
         let (ScenarioError::Input(why), Some((key, path))) = (&error, &self.path_key) else { return error };
-        // A scenario named without a folder lies in the one people are in.
+        // Without a folder, the path is relative to the current directory.
         let here = || std::env::current_dir().unwrap_or_default();
         let folder = self.origin.folder.map_or_else(here, |folder| here().join(folder));
         let relative = match Path::new(path).is_absolute() {
@@ -111,11 +108,11 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// `12:` for a key of this table: the line between the table's header and the next that assigns it.
+    /// `12:`, the line that assigns `key`, between the table's header and the next header.
     pub(crate) fn line_of(&self, key: &str) -> String {
         let header = format!("[{}]", self.header_path().trim_end_matches('.'));
         let lines = || self.origin.text.lines().map(str::trim_start).enumerate();
-        // Without a known line: after the table's header if it has one in the file, else from the top.
+        // If the table's line is unknown: from the table's header if the file has one, otherwise from the top.
         let after =
             self.first_line.or_else(|| Some(lines().find(|(_, line)| line.starts_with(&header))?.0 + 1));
         let mut inside = lines().skip(after.unwrap_or(0)).take_while(|(_, line)| !line.starts_with('['));
@@ -123,7 +120,7 @@ impl<'a> Keys<'a> {
             let rest = line.strip_prefix(key).map(str::trim_start);
             rest.is_some_and(|rest| rest.starts_with('='))
         });
-        // A key may be a table of its own: then its header is its line.
+        // If the key is a table, the line of its header.
         let path = self.header_path();
         let heads = [format!("[{path}{key}]"), format!("[[{path}{key}]]")];
         let found =
@@ -131,7 +128,7 @@ impl<'a> Keys<'a> {
         found.map_or_else(String::new, |(index, _)| format!("{}:", index + 1))
     }
 
-    /// A number in a range, or the usual one.
+    /// A number in a range, or the default `usual`.
     ///
     /// # Errors
     /// Anything that is not a number in the range.
@@ -168,7 +165,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A whole number in a range, or the usual one.
+    /// A whole number in a range, or the default `usual`.
     ///
     /// # Errors
     /// Anything that is not a whole number in the range.
@@ -181,7 +178,7 @@ impl<'a> Keys<'a> {
         number.filter(|n| range.contains(n)).ok_or_else(|| self.refuse(key, value, &wanted()))
     }
 
-    /// A size like `4 MiB` or a number of bytes, or the usual one.
+    /// A size like `4 MiB` or a number of bytes, or the default `usual`.
     ///
     /// # Errors
     /// Anything that is not a size in the range.
@@ -189,7 +186,7 @@ impl<'a> Keys<'a> {
         if self.has(key) { self.required_size(key, range) } else { Ok(usual) }
     }
 
-    /// A size that has to be there.
+    /// A required size.
     ///
     /// # Errors
     /// A missing key, or anything that is not a size in the range.
@@ -219,7 +216,7 @@ impl<'a> Keys<'a> {
         Ok(Some(text.to_owned()))
     }
 
-    /// A text that has to be there.
+    /// A required text.
     ///
     /// # Errors
     /// A missing key, or anything that is not a text.
@@ -227,7 +224,7 @@ impl<'a> Keys<'a> {
         self.optional_text(key)?.ok_or_else(|| self.missing(key, wanted))
     }
 
-    /// One of a few words, or the usual one.
+    /// One of `words`, or the default `usual`.
     ///
     /// # Errors
     /// Anything else.
@@ -235,7 +232,7 @@ impl<'a> Keys<'a> {
         if self.has(key) { self.required_choice(key, words) } else { Ok(usual.to_owned()) }
     }
 
-    /// One of a few words, which has to be there.
+    /// One of `words`; required.
     ///
     /// # Errors
     /// A missing key, or anything else.
@@ -249,7 +246,7 @@ impl<'a> Keys<'a> {
         Err(self.refuse(key, &format!("`{text}`"), &format!("{wanted}{near}")))
     }
 
-    /// A path, relative to the scenario's folder, that has to be there.
+    /// A path, relative to the scenario's folder; required.
     ///
     /// # Errors
     /// A missing key, or anything that is not a text.
@@ -269,14 +266,14 @@ impl<'a> Keys<'a> {
         value.as_bool().ok_or_else(|| self.refuse(key, value, "true or false"))
     }
 
-    /// A way mask that a chip with `ways` ways and masks of at least `min_ways` takes, if the key is there.
+    /// A valid way mask for a chip with `ways` ways and masks of at least `min_ways`, if the key is there.
     pub(crate) fn mask(
         &mut self,
         key: &str,
         ways: u32,
         min_ways: u32,
     ) -> Result<Option<WayMask>, ScenarioError> {
-        // TOML's own hex numbers do as well.
+        // TOML's own hex numbers are accepted as well.
         let text = match self.get(key) {
             Some(Value::Integer(bits)) => format!("{bits:#x}"),
             _ => match self.optional_text(key)? {
@@ -306,7 +303,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// The tables of an array of tables, with the line each begins at.
+    /// The tables of an array of tables, with the line of each header.
     pub(crate) fn tables(&mut self, key: &str) -> Result<Vec<(&'a Table, Option<usize>)>, ScenarioError> {
         let Some(value) = self.get(key) else {
             return Ok(Vec::new());
@@ -330,7 +327,7 @@ impl<'a> Keys<'a> {
         tables.collect()
     }
 
-    /// Path as headers write it: names of array elements are ours, not TOML's.
+    /// The path as in a table's header. The names of array elements are removed, because TOML has none.
     fn header_path(&self) -> String {
         let plain: Vec<&str> =
             self.path.split('.').map(|part| part.split('[').next().unwrap_or(part)).collect();
@@ -355,7 +352,7 @@ impl<'a> Keys<'a> {
         Ok(Some(list))
     }
 
-    /// Everything has been asked for: what is left over is unknown.
+    /// Refuses all keys that were not read.
     pub(crate) fn finish(self) -> Result<(), ScenarioError> {
         let asked = self.asked.borrow();
         self.only(&asked.iter().map(String::as_str).collect::<Vec<_>>())

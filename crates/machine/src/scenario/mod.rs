@@ -1,7 +1,7 @@
-//! Scenarios: what runs on the virtual server, as a TOML file says it.
+//! Scenarios: TOML files that describe the virtual server, its load and a run.
 //!
-//! Reading checks everything that can be checked without building the machine: keys, ranges, cores claimed
-//! twice, masks the chip would refuse, captures and traces. Knows no policy beyond its name and settings.
+//! Reading checks everything that needs no machine: keys, ranges, cores claimed twice, masks that the chip would
+//! refuse, captures and traces. Must not know policies, except names and settings.
 
 mod cgroup;
 mod devices;
@@ -29,7 +29,7 @@ use waykeeper_units::{CoreId, WayMask};
 pub struct Scenario {
     /// Its name.
     pub name: String,
-    /// One line for people.
+    /// A description in one line.
     pub about: String,
     /// What it reproduces, for example `A4 Fig. 5`; empty if nothing.
     pub paper: String,
@@ -41,9 +41,9 @@ pub struct Scenario {
     pub quantum_ns: f64,
     /// Length of a run on the server's clock, s.
     pub duration_s: f64,
-    /// From the start until results count (control runs all the while), s.
+    /// Time at the start without results, s. The control loop already runs.
     pub warmup_s: f64,
-    /// Length of the stretch at the end over which results are taken, s.
+    /// Length of the measured interval at the end of the run, s.
     pub measure_s: f64,
     /// Seconds of the server's clock per second of simulated traffic.
     pub time_factor: f64,
@@ -53,13 +53,13 @@ pub struct Scenario {
     pub policies: Vec<String>,
     /// Settings per policy.
     pub policy_settings: Table,
-    /// Ways devices may allocate in from the start; `None` leaves the chip's default.
+    /// DCA ways from the start; `None` leaves the chip's default.
     pub dca_ways: Option<WayMask>,
     /// Names of devices whose DCA is off from the start.
     pub dca_off: Vec<String>,
     /// Whether the cores' hardware prefetchers are on at the start.
     pub prefetchers: bool,
-    /// What an operator turns by hand during the run, whatever the policy.
+    /// Knob changes by an operator during the run, independent of the policy.
     pub knob_phases: Vec<KnobPhase>,
     /// NICs.
     pub nics: Vec<NicSpec>,
@@ -69,20 +69,20 @@ pub struct Scenario {
     pub workloads: Vec<WorkloadSpec>,
     /// Swept keys; empty for a single run.
     pub sweeps: Vec<Sweep>,
-    /// What goes wrong.
+    /// Faults.
     pub faults: Vec<Fault>,
 }
 
-/// A knob turned by hand during the run.
+/// A knob change by an operator during the run.
 #[derive(Clone, Copy, Debug)]
 pub struct KnobPhase {
     /// When, s on the server's clock.
     pub at_s: f64,
-    /// Ways devices may allocate in from then on.
+    /// DCA ways from then on.
     pub dca_ways: WayMask,
 }
 
-/// A scenario's text with where it came from, to read it again with keys changed.
+/// A scenario's text and origin, from which it can be read again with changed keys.
 #[derive(Clone, Debug)]
 pub struct ScenarioSource {
     file: String,
@@ -131,7 +131,7 @@ impl ScenarioSource {
     /// Sets a dotted key, as a sweep does: `workload.fio.block`, or `workload[fio].block`.
     ///
     /// # Errors
-    /// If no such place exists in the scenario.
+    /// If the scenario has no such table or element.
     pub fn set(&mut self, key: &str, value: &Value) -> Result<(), ScenarioError> {
         let why = |why| ScenarioError::Nowhere { file: self.file.clone(), key: key.to_owned(), why };
         sweep::set(&mut self.table, key, value).map_err(why)?;
@@ -139,10 +139,10 @@ impl ScenarioSource {
         Ok(())
     }
 
-    /// Checks that no key of `sweeps`, which this source's scenario has, was set as well.
+    /// Checks that no key of `sweeps`, the sweeps of this scenario, was also set.
     ///
     /// # Errors
-    /// If one was: the sweep would silently replace its value.
+    /// If one was, because the sweep would silently replace its value.
     pub fn check_sweeps(&self, sweeps: &[Sweep]) -> Result<(), ScenarioError> {
         let both = |sweep: &&Sweep| self.changed.iter().any(|key| sweep::is_same(key, &sweep.key));
         match sweeps.iter().find(both) {
@@ -155,7 +155,7 @@ impl ScenarioSource {
         }
     }
 
-    /// Where a key stands, for a message about its value: `mine.toml:8: `policies``.
+    /// The position of a key, for a message about its value: `mine.toml:8: `policies``.
     pub fn place(&self, key: &str) -> String {
         let (path, last) = key.rsplit_once('.').unwrap_or(("", key));
         let line = Keys::new(self.origin(), &self.table, path, None).line_of(last);
@@ -169,13 +169,13 @@ impl ScenarioSource {
     /// Reads and checks the scenario.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first error in the file.
     pub fn read(&self) -> Result<Scenario, ScenarioError> {
         read(Keys::new(self.origin(), &self.table, "", None))
     }
 }
 
-/// Keys at the top of a scenario.
+/// Keys at the top level of a scenario.
 const TOP: [&str; 19] = [
     "name",
     "about",
@@ -199,10 +199,10 @@ const TOP: [&str; 19] = [
 ];
 
 fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
-    // Before anything else: a mistyped [[nic]] must not be told as a NIC that is missing.
+    // First, so that a mistyped [[nic]] is reported as an unknown key and not as a missing NIC.
     keys.only(&TOP)?;
     let mut chip = read_chip(&mut keys)?;
-    // As with modules taken out: the channels that stay keep their own bandwidth.
+    // As if memory modules were removed: the remaining channels keep their bandwidth.
     chip.dram.channels = keys.count("memory_channels", 1..=chip.dram.channels, chip.dram.channels)?;
     let (rules, quantum_ns) = read_model(&mut keys)?;
     let nics = devices::read_nics(&mut keys, &chip)?;
@@ -224,7 +224,7 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
         name: keys.required_text("name", "a short name")?,
         about: keys.optional_text("about")?.unwrap_or_default(),
         paper: keys.optional_text("paper")?.unwrap_or_default(),
-        // 70, 10 and 10 s, looked at every second: A4 s6 (algorithms.md 3.12). 20: microarchitecture.md 9.
+        // 70, 10 and 10 s, with an interval of 1 s: A4 s6 (algorithms.md 3.12). 20: microarchitecture.md 9.
         duration_s: keys.number("duration_s", 0.001..=86_400.0, 70.0)?,
         warmup_s: keys.number("warmup_s", 0.0..=86_400.0, 10.0)?,
         measure_s: keys.number("measure_s", 0.0005..=86_400.0, 10.0)?,
@@ -290,7 +290,7 @@ fn read_model(keys: &mut Keys<'_>) -> Result<(Rules, f64), ScenarioError> {
     Ok((rules, quantum_ns))
 }
 
-/// How the machine is set before any policy acts, and what is turned by hand later.
+/// Knob values before any policy acts, and later changes by an operator.
 struct Knobs {
     dca_ways: Option<WayMask>,
     dca_off: Vec<String>,
@@ -353,7 +353,7 @@ fn read_sweeps(keys: &mut Keys<'_>) -> Result<Vec<Sweep>, ScenarioError> {
     Ok(sweeps)
 }
 
-/// Device names are one name space; a core is claimed once; an uneven load has queues to fall on.
+/// Checks that device names are unique, cores are claimed once, and `imbalance` has enough queues and no shares.
 fn check_devices(keys: &mut Keys<'_>, scenario: &Scenario) -> Result<(), ScenarioError> {
     for (index, (nic, (table, line))) in scenario.nics.iter().zip(keys.tables("nic")?).enumerate() {
         let users = || scenario.workloads.iter().filter(|w| w.nic == Some(index));

@@ -1,7 +1,7 @@
 //! Sweeps: one or two keys of a scenario take a list of values.
 //!
-//! Works on the scenario's table before anything is read from it, so that every key can be swept and every
-//! swept value is checked like a written one.
+//! Works on the scenario's TOML table before it is read, so that every key can be swept and every swept value is
+//! checked like a written one. Must not know the meaning of any key.
 
 use super::error::{ScenarioError, nearest};
 use super::keys::Keys;
@@ -10,9 +10,9 @@ use toml::{Table, Value};
 /// One swept key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sweep {
-    /// Dotted key, elements of `[[...]]` by their name: `workload.fio.block`.
+    /// Dotted key, with elements of `[[...]]` by name: `workload.fio.block`.
     pub key: String,
-    /// The values it takes.
+    /// Its values.
     pub values: Vec<Value>,
 }
 
@@ -28,32 +28,32 @@ impl Sweep {
     }
 }
 
-/// Tables that a scenario may leave out: setting a key in one makes it.
+/// Optional tables of a scenario: setting a key in one creates it.
 const OPTIONAL_TABLES: [&str; 3] = ["model", "knobs", "policy"];
 
 /// Sets `key` to `value` in a scenario's table.
 ///
 /// # Errors
-/// If there is no such place, that is, a table on the way or an element of that name is missing: in words, which.
+/// If a table on the path or an element with that name is missing; the message names it.
 pub(crate) fn set(table: &mut Table, key: &str, value: &Value) -> Result<(), String> {
     let parts = parts(key);
     let optional = parts.first().is_some_and(|first| OPTIONAL_TABLES.contains(first));
     set_in(table, &parts, value, optional).map_err(|why| {
         let first = parts.first().copied().unwrap_or_default();
         match named(table, first) {
-            // People write `fio.block` for `workload.fio.block`.
+            // A frequent mistake: `fio.block` instead of `workload.fio.block`.
             Some(kind) => format!("{why}, did you mean `{kind}.{key}`"),
             None => why,
         }
     })
 }
 
-/// Whether two dotted keys name the same place.
+/// Whether two dotted keys name the same key.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
     parts(one) == parts(other)
 }
 
-/// `workload.fio.block` and `workload[fio].block` alike; a name in brackets may have dots.
+/// Splits `workload.fio.block` and `workload[fio].block` alike; a name in brackets may contain dots.
 fn parts(key: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = key;
@@ -72,7 +72,7 @@ fn parts(key: &str) -> Vec<&str> {
     parts
 }
 
-/// The same for the parts of a key; with `make`, tables on the way that are missing are made.
+/// `set` for the parts of a key; with `make`, missing tables on the path are created.
 fn set_in(table: &mut Table, parts: &[&str], value: &Value, make: bool) -> Result<(), String> {
     let (first, rest) = parts.split_first().ok_or("there is no such key")?;
     if rest.is_empty() {
@@ -108,12 +108,12 @@ fn set_in(table: &mut Table, parts: &[&str], value: &Value, make: bool) -> Resul
     }
 }
 
-/// What an element of `[[...]]` is called.
+/// Name of an element of `[[...]]`.
 fn name(item: &Value) -> Option<&str> {
     item.get("name").and_then(Value::as_str)
 }
 
-/// The kind of the element called `wanted`: `workload`, `nic` or `storage`.
+/// The kind of the element with the name `wanted`: `workload`, `nic` or `storage`.
 fn named<'a>(table: &'a Table, wanted: &str) -> Option<&'a str> {
     let has = |value: &Value| {
         value.as_array().is_some_and(|items| items.iter().any(|item| name(item) == Some(wanted)))
@@ -121,7 +121,7 @@ fn named<'a>(table: &'a Table, wanted: &str) -> Option<&'a str> {
     table.iter().find(|(_, value)| has(value)).map(|(kind, _)| kind.as_str())
 }
 
-/// How a value is shown on an axis.
+/// A value as text for an axis.
 pub fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

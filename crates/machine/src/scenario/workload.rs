@@ -1,4 +1,4 @@
-//! `[[workload]]`: a program, its cores, its priority, its devices, and when it changes.
+//! `[[workload]]`: a program with its cores, priority and devices, and changes over time. Must not simulate programs.
 
 use super::cgroup;
 use super::devices::{NicSpec, StorageSpec};
@@ -11,14 +11,14 @@ use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_silicon::ChipSpec;
 use waykeeper_units::{CoreList, WayMask};
 
-/// A change of a workload's program or class.
+/// A change of a workload's program or priority.
 #[derive(Clone, Debug)]
 pub struct WorkloadPhase {
     /// When, s on the server's clock.
     pub at_s: f64,
-    /// The program from then on, begun anew; `None` leaves the one that runs.
+    /// The program from then on, restarted; `None` keeps the running one.
     pub blueprint: Option<Arc<dyn Blueprint>>,
-    /// The priority its owner declares from then on.
+    /// The declared priority from then on.
     pub priority: Priority,
 }
 
@@ -39,15 +39,15 @@ pub struct WorkloadSpec {
     pub nic: Option<usize>,
     /// Index of its storage array.
     pub storage: Option<usize>,
-    /// Its part of the NIC's traffic against those of the others on it; `None` leaves it to RSS.
+    /// Its weight for a share of the NIC's traffic; `None` uses RSS.
     pub share: Option<f64>,
-    /// Name of the switch its packets come through instead of a NIC.
+    /// The virtual switch that delivers its packets, instead of a NIC.
     pub switch: Option<String>,
-    /// Name of the workload it talks to.
+    /// Name of the redis server of a redis client.
     pub peer: Option<String>,
-    /// It is the software stack through which the other tenants reach the devices.
+    /// True for the stack: the software through which the other tenants reach the devices.
     pub stack: bool,
-    /// Mask it starts with, before any policy; `None` is all ways.
+    /// Initial mask, before any policy acts; `None` is all ways.
     pub mask: Option<WayMask>,
     /// Its control group, a path below the root of cgroup v2.
     pub cgroup: String,
@@ -55,9 +55,9 @@ pub struct WorkloadSpec {
     pub start_s: f64,
     /// When it exits, s; `None` is never.
     pub stop_s: Option<f64>,
-    /// It starts and exits again so many seconds after each time, s; `None` is never.
+    /// Period after which it starts and exits again, s; `None` is never.
     pub every_s: Option<f64>,
-    /// Its threads stand still for this long after the start, ms of simulated time: rings begin full.
+    /// Its threads begin this long after the start, ms of simulated time, so that rings are full.
     pub hold_ms: f64,
     /// Changes.
     pub phases: Vec<WorkloadPhase>,
@@ -171,7 +171,7 @@ fn read_one(
                 keys.missing("stop_s", "the time at which it exits, because `every_s` starts it again")
             );
         };
-        // To the ns: 0.03 - 0.01 is a little less than 0.02.
+        // Rounded to ns, because 0.03 - 0.01 is a little less than 0.02 in floating point.
         let runs_s = ((stop - workload.start_s) * 1e9).round() * 1e-9;
         if every <= runs_s {
             let wanted = format!("more than stop_s - start_s = {runs_s}");
@@ -197,7 +197,7 @@ fn read_cgroup(keys: &mut Keys<'_>, name: &str) -> Result<String, ScenarioError>
     Err(keys.refuse("cgroup", &format!("`{}`", path.escape_debug()), wanted))
 }
 
-/// Processes are in the lowest control groups only.
+/// Checks that only leaf control groups contain processes.
 fn check_cgroup(keys: &Keys<'_>, workload: &WorkloadSpec, all: &[WorkloadSpec]) -> Result<(), ScenarioError> {
     match all.iter().find(|other| cgroup::is_above(&workload.cgroup, &other.cgroup)) {
         None => Ok(()),
@@ -216,7 +216,7 @@ fn read_priority(keys: &mut Keys<'_>) -> Result<Priority, ScenarioError> {
     })
 }
 
-/// The device a workload uses: named, or the only one there is.
+/// The device of a workload: the named one, or the only one.
 fn device(
     keys: &mut Keys<'_>,
     key: &str,
@@ -240,7 +240,7 @@ fn device(
     }
 }
 
-/// `[[workload.phase]]`: the workload's own program keys, or its priority, with some changed from a time on.
+/// `[[workload.phase]]`: changes of the workload's program keys or priority from a time on.
 fn read_phases(
     keys: &mut Keys<'_>,
     table: &Table,
@@ -259,7 +259,7 @@ fn read_phases(
         let priority = read_priority(&mut inner)?;
         let blueprint = (kind.read)(&mut inner).map_err(|error| inner.named(error))?;
         let of_program = changes.keys().any(|key| !["at_s", "priority"].contains(&key.as_str()));
-        // What belongs to the workload and not to the program stays as it was.
+        // Keys of the workload itself, not of its program, do not change.
         for key in COMMON {
             inner.has(key);
         }
@@ -274,10 +274,10 @@ const COMMON: [&str; 18] = [
     "start_s", "stop_s", "hold_ms", "phase", "at_s", "share", "switch",
 ];
 
-/// The program that tenants can sit behind.
+/// The program that tenants can be connected to.
 const SWITCH: &str = "vswitch";
 
-/// A tenant names its switch, and a switch has tenants.
+/// Checks that a tenant's `switch` names a vswitch and that a vswitch has tenants.
 fn check_switch(keys: &Keys<'_>, workload: &WorkloadSpec, all: &[WorkloadSpec]) -> Result<(), ScenarioError> {
     if let Some(name) = &workload.switch
         && !all.iter().any(|w| w.name == *name && w.program.name == SWITCH)
@@ -292,7 +292,7 @@ fn check_switch(keys: &Keys<'_>, workload: &WorkloadSpec, all: &[WorkloadSpec]) 
     Ok(())
 }
 
-/// A redis client names its server; the two share a mailbox.
+/// Checks that each redis client names a server of its own, and each server has a client.
 fn check_peer(keys: &Keys<'_>, workload: &WorkloadSpec, all: &[WorkloadSpec]) -> Result<(), ScenarioError> {
     let at = format!("workload[{}].peer", workload.name);
     match (workload.program.name, &workload.peer) {

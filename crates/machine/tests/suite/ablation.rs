@@ -1,5 +1,5 @@
-//! microarchitecture.md 11 as a test: each variant must break the figure that its row says it breaks, and the
-//! base must not. Thresholds lie between the base's and the variant's number in that table, not at either.
+//! microarchitecture.md 11 as a test: each variant must break the figure that its row names, and the base must not.
+//! Thresholds are between the base's and the variant's number in that table.
 
 use crate::common;
 
@@ -7,7 +7,7 @@ use common::{means, scenario, with_rules};
 use waykeeper_machine::ScenarioSource;
 use waykeeper_silicon::{Rules, Sampling};
 
-/// The number a variant is judged by, over two seeds.
+/// The number by which a variant is judged, over two seeds.
 fn number(rules: Rules, name: &str, sets: &str, metric: &str) -> f64 {
     means(with_rules(scenario(name, sets), rules), 1..=2, Sampling::DEFAULT)[metric]
 }
@@ -17,7 +17,7 @@ fn rules(variant: &str) -> Rules {
     all.iter().find(|(name, _)| *name == variant).unwrap_or_else(|| panic!("no variant {variant}")).1
 }
 
-/// One row of the table: variant, where to look, and on which side of `limit` base and variant must lie.
+/// One row of the table: variant, scenario, metric, and the side of `limit` on which base and variant must be.
 struct Row {
     variant: &'static str,
     scenario: &'static str,
@@ -38,10 +38,10 @@ const FIG5_256K_READS: (&str, &str, &str) =
     ("a4-fig5", "knobs.dca_off=[];workload.fio.block=\"256k\"", "mem_rd");
 const ATC_4096: (&str, &str, &str) =
     ("ddio-fig6", "nic.nic0.packet_bytes=1500;nic.nic0.ring=4096", "write_hit");
-/// Storage blocks that leak through one memory channel: 8.3 GB/s each way is all it can move.
+/// Storage blocks that leak, with one memory channel: it can move 8.3 GB/s in each direction.
 const ONE_CHANNEL: (&str, &str, &str) =
     ("a4-fig6", "knobs.dca_off=[];workload.fio.block=\"2M\";memory_channels=1", "mem_rd");
-/// FastClick alone with more packets than it can serve: four full rings of 1024 packets, as in A4 Fig. 13.
+/// FastClick alone with more packets than it can process: four full rings of 1024 packets, as in A4 Fig. 13.
 const FULL_RINGS: (&str, &str, &str) = (
     "ddio-fig6",
     "nic.nic0.ring=1024;nic.nic0.packet_bytes=1024;workload.l2fwd.program=\"fastclick\";workload.l2fwd.cores=\"0-3\";\
@@ -110,20 +110,21 @@ fn every_variant_breaks_its_figure() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    // These make no difference worth a figure there, and must not make one here.
+    // In the table these variants have no effect on a figure, and must not have one here.
     for variant in ["dca-off-updates", "permutation-hash"] {
         let (name, sets, metric) = NT_QUIET;
         let difference = number(rules(variant), name, sets, metric) - number(base, name, sets, metric);
         assert!(difference.abs() < 3.0, "{variant}: {difference}");
     }
-    // Without read allocation sent headers do not stay: the forwarder's write hits hardly move, as there.
+    // Without read allocation sent headers are not kept in the LLC: the forwarder's write hits hardly change, as in the
+    // table.
     let (name, sets, metric) = ATC_4096;
     let without = number(rules("no-read-allocate"), name, sets, metric);
     assert!((without - number(base, name, sets, metric)).abs() < 6.0, "no-read-allocate: {without}");
 }
 
-/// A part of the kernel's receive path: what turns it off, the number that shows it, and on which side of `limit` the run
-/// without it must lie. `nic` is what the NIC has beside its name.
+/// A part of the kernel's receive path: the keys that switch it off, the metric that shows it, and the side of `limit`
+/// on which the run without it must be. `nic` are the NIC's keys besides its name.
 struct Part {
     off: &'static str,
     nic: &'static str,
@@ -136,11 +137,11 @@ const fn part(off: &'static str, nic: &'static str, metric: &'static str, limit:
     Part { off, nic, metric, limit, off_is_above: above }
 }
 
-/// More than a core can take.
+/// More packets than a core can process.
 const FLOOD: &str = "packet_bytes = 1500\nring = 256";
-/// A rate at which the core sleeps in between.
+/// A rate at which the core sleeps between packets.
 const LIGHT: &str = "packet_bytes = 1500\nring = 256\noffered_gbps = 5";
-/// The same after a while in which the socket's queue was full.
+/// The same after a phase in which the socket's queue was full.
 const AFTER_A_PEAK: &str = "packet_bytes = 1500\nring = 128\n[[nic.phase]]\nat_s = 0.015\noffered_gbps = 5";
 
 /// `iperf` beside a scan on five cores that fills the LLC.
@@ -161,17 +162,19 @@ fn iperf_number(part: &Part, keys: &str) -> f64 {
 #[test]
 fn every_part_of_the_kernel_path_shows_in_a_number() {
     let parts = [
-        // A poller does not hold its sender back: million packets dropped a second.
+        // A polling receiver does not slow its sender down: million packets dropped per second.
         part("kernel_path = false", FLOOD, "drops", 1.0, true),
-        // Pages in the order of their return are all those of the peak, long out of the caches; the last ones are not.
+        // With FIFO recycling all pages of the peak are used in turn, which have left the caches; with LIFO the last
+        // ones are used, which have not.
         part("recycle = \"lifo\"", AFTER_A_PEAK, "write_hit", 50.0, true),
-        // A structure for each frame leaves the caches in the socket's queue: GB/s.
+        // One structure per frame: it leaves the caches while it is in the socket's queue. GB/s.
         part("gro_bytes = 0", FLOOD, "gb_per_s/iperf", 2.28, false),
-        // A short queue stays in the caches: % of the LLC's accesses.
+        // A short queue stays in the caches: % of the LLC's accesses that miss.
         part("window = \"256 KiB\"", FLOOD, "llc_miss/iperf", 60.0, false),
         // Softirq and copy share the core.
         part("softirq_ns = 0", FLOOD, "gb_per_s/iperf", 3.2, true),
-        // Latencies, us: 8 us until the interrupt for the first of a train, 4 on average; 3 us until the program runs.
+        // Latencies, us: 8 us until the interrupt for the first packet of a train, 4 on average; 3 us until the program
+        // runs.
         part("coalesce_us = 0\ncoalesce_frames = 1", LIGHT, "latency/iperf", 19.0, false),
         part("wakeup_us = 0", LIGHT, "latency/iperf", 21.0, false),
     ];
@@ -186,7 +189,7 @@ fn every_part_of_the_kernel_path_shows_in_a_number() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A mechanism that a key of a device switches off: the number with it, and without it beyond the limit.
+/// A mechanism that a device's key switches off; without it the metric must be beyond the limit.
 struct KeyRow {
     scenario: &'static str,
     sets: &'static str,
@@ -208,7 +211,7 @@ fn every_key_of_a_device_s_mechanism_moves_its_number() {
             limit: 0.3,
             without_is_above: true,
         },
-        // microarchitecture.md 7: a flush does not pass the server and has its own latency.
+        // microarchitecture.md 7: a flush does not occupy the drive's server and has its own latency.
         KeyRow {
             scenario: "thesis-load-haswell",
             sets: "workload.load.pattern=\"flush\";storage.ssd.command_us=0.8;storage.ssd.flush_us=12",
@@ -217,7 +220,7 @@ fn every_key_of_a_device_s_mechanism_moves_its_number() {
             limit: 0.08,
             without_is_above: true,
         },
-        // microarchitecture.md 6: without its cache a mempool passes by as a whole.
+        // microarchitecture.md 6: without its cache, a mempool uses all its buffers in turn.
         KeyRow {
             scenario: "ddio-fig10",
             sets: "workload.l2fwd.cores=\"0-3\";nic.nic0.mempool_cache=256",

@@ -1,4 +1,4 @@
-//! The bare machine: the same server as behind the seam, counted and steered by registers.
+//! The bare machine: the same server as behind the seam, with its counters and registers.
 
 use std::sync::Arc;
 use waykeeper_host::{Host, Plan, Reading};
@@ -70,7 +70,7 @@ fn registers_and_the_seam_count_the_same_for_the_same_knobs() {
             assert!(bytes.inbound > 0);
         }
     }
-    // 100 Gb/s is 12.5 GB/s: 80 ms of the server's clock at 80 Gb/s bring 0.8 GB of packets at most.
+    // 100 Gb/s is 12.5 GB/s: in 80 ms of the server's clock, 80 Gb/s are at most 0.8 GB of packets.
     assert!(bare.port(0).inbound > 400_000_000 && bare.port(0).inbound < 850_000_000);
 }
 

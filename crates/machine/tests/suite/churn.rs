@@ -1,4 +1,5 @@
-//! Workloads that come again: each time as another process and group, with memory and queues that somebody had before.
+//! Workloads that start repeatedly: each time as a new process and group, with memory and queues that earlier launches
+//! used.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use waykeeper_units::{GroupId, WayMask};
 
 const MS: u64 = 1_000_000;
 
-/// A scan that runs from 10 to 30 ms of every 50, a reader from 5 to 15 ms of every 20, and a neighbour that stays.
+/// A scan that runs from 10 to 30 ms of every 50, a reader from 5 to 15 ms of every 20, and a workload that never
+/// exits.
 const CHURN: &str = r#"
 name = "churn"
 duration_s = 1
@@ -78,8 +80,8 @@ fn each_run_is_a_group_of_its_own_and_none_comes_twice() {
         assert_eq!(counted, host.groups().iter().map(|group| group.id).collect());
     }
     let names: Vec<(u64, u32, &str)> = seen.iter().map(|(ms, id, name)| (*ms, id.0, name.as_str())).collect();
-    // The scan at 10, 60, 110 ms, the reader at 5, 25, 45, 65, 85, 105: the first run has the workload's index, later
-    // ones the numbers from 3 on as they come.
+    // The scan starts at 10, 60, 110 ms, the reader at 5, 25, 45, 65, 85, 105: the first launch has the workload's
+    // index, later ones have increasing numbers from 3 on.
     let expected = [
         (0, 2, "stays"),
         (5, 1, "reader"),
@@ -114,7 +116,7 @@ fn a_run_begins_with_what_the_scenario_gives_and_nothing_of_the_one_before() {
     host.wait_until(22 * MS).unwrap();
     assert_eq!(priority(&host, 0).as_deref(), Some("High"));
     host.wait_until(62 * MS).unwrap();
-    // 25, 45: the reader; 60: the scan, as group 5.
+    // 25 and 45: the reader; 60: the scan, as group 5.
     assert_eq!((priority(&host, 0), priority(&host, 5).as_deref()), (None, Some("Low")));
     assert_eq!(host.sample().unwrap().knobs.masks[&GroupId(5)], mask(0x0ff));
     let outcome = host.apply(&plan(0, 0x003)).unwrap().masks[&GroupId(0)].clone();
@@ -145,13 +147,13 @@ fn the_same_seed_gives_the_same_course_whoever_looks_when() {
         }
         (bare.cores(0..4), bare.memory(), bare.port(0), bare.processes())
     };
-    // Steps of whole quanta: 4 us of simulated time are 40 us of the clock.
+    // Whole quanta: 4 us of simulated time are 40 us of the clock.
     assert_eq!(run(400 * MS), run(40_000));
 }
 
 #[test]
 fn a_hundred_thousand_launches_leave_nothing_behind() {
-    // A scan of 64 KiB and a reader with commands in flight, 50 us of simulated time on and 50 us off, 50,000 times each.
+    // A scan of 64 KiB and a reader with commands in flight, 50 us of simulated time on and 50 us off, 50,000 times.
     let text = CHURN
         .replace("time_factor = 10", "time_factor = 1000")
         .replace("working_set = \"4M\"", "working_set = \"64K\"")

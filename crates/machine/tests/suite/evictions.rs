@@ -1,7 +1,7 @@
-//! Who evicts whose lines on the whole machine: each contention of microarchitecture.md 4 names its evictor and its victim.
+//! Evictions on the whole machine: each contention of microarchitecture.md 4 has its evictor and its victim.
 //!
-//! On the scenario of A4 Fig. 3b, shortened: four DPDK-T cores with full rings beside X-Mem. What a single eviction counts
-//! is tested with the chip.
+//! On the scenario of A4 Fig. 3b, shortened: four DPDK-T cores with full rings beside X-Mem. Counts of single evictions
+//! are tested with the chip.
 
 use crate::common;
 
@@ -16,7 +16,7 @@ const DPDK: Agent = Workload(0);
 const XMEM: Agent = Workload(1);
 const NIC: Agent = Device(0);
 
-/// 20 of 50 ms with X-Mem in these ways and DPDK-T in 0x030.
+/// 50 ms, of which the last 20 are measured, with X-Mem in these ways and DPDK-T in 0x030.
 fn run(xmem: &str, more: &str) -> (Vec<EvictionRate>, Measured) {
     let short = "duration_s=0.05;warmup_s=0.03;measure_s=0.02;interval_s=0.01;sweep=[]";
     let scenario = scenario("a4-fig3b", &format!("{short};workload.x-mem.mask=\"{xmem}\";{more}"));
@@ -28,13 +28,13 @@ fn run(xmem: &str, more: &str) -> (Vec<EvictionRate>, Measured) {
     (server.evictions(), server.measured())
 }
 
-/// Lines per second that `by` evicts of `of`, for these reasons.
+/// Lines of `of` that `by` evicts per second, for these reasons.
 fn lines(seen: &[EvictionRate], by: Agent, of: Agent, reasons: &[EvictionReason]) -> f64 {
     let pair = seen.iter().filter(|rate| (rate.by, rate.of) == (by, of) && reasons.contains(&rate.reason));
     pair.map(|rate| rate.lines_per_s).sum()
 }
 
-/// All lines of X-Mem that others evict.
+/// Lines of X-Mem that others evict, per second.
 fn lost_by_xmem(seen: &[EvictionRate]) -> f64 {
     let others = seen.iter().filter(|rate| rate.of == XMEM && rate.by != XMEM);
     others.map(|rate| rate.lines_per_s).sum()
@@ -46,7 +46,7 @@ fn lines_in_the_dca_ways_are_evicted_by_the_nic_and_lines_in_other_ways_are_not(
     let by_nic = lines(&seen, NIC, XMEM, &[EvictionReason::DeviceWrite]);
     assert!(by_nic > 1e6, "{by_nic} lines/s: {seen:?}");
     assert!(by_nic > 0.99 * lost_by_xmem(&seen), "DPDK-T has no way in common with X-Mem: {seen:?}");
-    // X-Mem's victims evict packets there as well, many of them unread.
+    // X-Mem's MLC victims also evict packets there, many of them unread.
     let of_nic = seen.iter().filter(|rate| (rate.by, rate.of) == (XMEM, NIC));
     assert!(of_nic.map(|rate| rate.unread_lines_per_s).sum::<f64>() > 1e6, "{seen:?}");
 

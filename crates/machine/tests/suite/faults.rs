@@ -1,4 +1,5 @@
-//! Faults on the virtual server: each shows at the seam what it would show on a machine, and nothing else changes.
+//! Faults on the virtual server: each has the effect at the seam that it has on a real machine, and nothing else
+//! changes.
 
 use std::sync::Arc;
 use waykeeper_host::{Host, Interval, KnobOutcome, Plan, Priority, Reading, Snapshot};
@@ -53,7 +54,7 @@ fn masks(group: GroupId, bits: u32) -> Plan {
     Plan { masks: [(group, WayMask::from_bits(bits))].into(), ..Plan::default() }
 }
 
-/// Snapshots at whole milliseconds.
+/// A snapshot at a time in ms.
 fn at(server: &mut FaultyServer, ms: u64) -> Snapshot {
     server.wait_until(ms * MS).unwrap();
     server.sample().unwrap()

@@ -1,6 +1,6 @@
 //! A clone of a running server continues as the original would, and neither changes the other.
 //!
-//! Compared is the whole state of both, as `Debug` writes it, so that no field is left out.
+//! The comparison covers the whole state as `Debug` writes it, so that no field is left out.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write;
@@ -38,7 +38,7 @@ fn run(server: &mut FaultyServer, until_ns: u64) {
     server.sample().expect("it can be read");
 }
 
-/// Gives the first group two ways other than those it has.
+/// Sets another mask of two ways for the first group.
 fn turn(server: &mut FaultyServer) {
     let knobs = server.sample().expect("it can be read").knobs;
     let (group, mask) = knobs.masks.first_key_value().expect("a group runs");
@@ -48,7 +48,8 @@ fn turn(server: &mut FaultyServer) {
     assert!(applied.is_complete(), "{applied:?}");
 }
 
-/// Forks at `at_ns`, runs all to `until_ns` on the server's clock and compares with a server that was never forked.
+/// Clones at `at_ns`, runs all servers to `until_ns` on the server's clock and compares them with a server that was
+/// never cloned.
 fn forks_alike(name: &str, scenario: Scenario, at_ns: u64, until_ns: u64) {
     let scenario = Arc::new(scenario);
     let mut alone = switched_on(&scenario);
@@ -85,7 +86,7 @@ fn forks_of_all_scenarios_continue_alike() {
     }
 }
 
-/// Workers on several cores that share a buffer, a limit and an end; programs that come and go; faults.
+/// Workers on several cores that share a buffer, a limit and an end; programs that start and exit; faults.
 const SHARED: &str = r#"
 name = "shared"
 duration_s = 0.01
@@ -197,7 +198,7 @@ fn threads_of_a_fork_share_what_is_the_forks() {
     }
 }
 
-/// What the threads of a machine could share behind the back of a clone.
+/// Types with which clones of a machine could share mutable state.
 const SHARING: [&str; 7] = ["Mutex", "RwLock", "RefCell", "Cell<", "Atomic", "OnceLock", "OnceCell"];
 
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
@@ -213,7 +214,7 @@ fn a_machine_owns_all_that_changes_in_it() {
     for room in ["src", "../silicon/src", "../load/src"] {
         sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(room), &mut files);
     }
-    // A scenario's keys are read before there is a machine.
+    // A scenario's keys are read before a machine exists.
     files.retain(|file| !file.ends_with("scenario/keys.rs"));
     assert!(files.len() > 60, "the sources were not found");
     for file in files {

@@ -1,14 +1,14 @@
-//! Results for a seed are the same on every machine and after every change that only makes things faster.
+//! Results for a seed are the same on every machine, and do not change when a change only improves speed.
 //!
-//! Each case is a short run; what is compared is a hash over every number of its result, to the last bit.
-//! A change of the model is free to change them: the failure prints what to write here instead.
+//! Each case is a short run with a hash over all numbers of its result, to the last bit. A change of the model may
+//! change them: the failure prints the new values.
 
 use std::sync::Arc;
 use waykeeper_host::Host;
 use waykeeper_machine::{Measured, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
 
-/// A4's mix in small: forwarding, storage reads and writes, redis, mixtures, a scan, a confined core.
+/// A small version of A4's mix: forwarding, storage reads and writes, redis, mixtures, a scan, a confined core.
 const MIX: &str = r#"
 name = "mix"
 duration_s = 0.012
@@ -58,7 +58,7 @@ working_set = "6M"
 operation = "write"
 "#;
 
-/// Two kinds of packet program on one NIC with small rings and random flows, storage past the caches.
+/// Two kinds of packet programs on one NIC with small rings and random flows; storage that bypasses the caches.
 const PACKETS: &str = r#"
 name = "packets"
 duration_s = 0.012
@@ -106,7 +106,7 @@ working_set = "4M"
 pattern = "random"
 "#;
 
-/// An inclusive LLC, and untouched packets.
+/// An inclusive LLC, and packets that cores do not read.
 const INCLUSIVE: &str = r#"
 name = "inclusive"
 chip = "e5-2630v3"
@@ -138,7 +138,7 @@ cores = "3"
 working_set = "8M"
 "#;
 
-/// Two kernel's receive paths: one whose sender waits for its window, beside a scan, and one that sleeps.
+/// Two receive paths of the kernel: one whose sender waits for its window, beside a scan, and one that sleeps.
 const SOCKETS: &str = r#"
 name = "sockets"
 duration_s = 0.012
@@ -177,7 +177,7 @@ cores = "3"
 working_set = "24M"
 "#;
 
-/// Rules away from the default take other ways through the chip.
+/// Rules other than the defaults use other code of the chip.
 const VARIANT: &str = "[model]\nreplacement = \"lru\"\nmlc_held_write = \"inclusive-ways\"\n";
 
 fn run(text: &str, sampling: &str) -> Measured {
@@ -192,7 +192,7 @@ fn run(text: &str, sampling: &str) -> Measured {
     server.measured()
 }
 
-/// FNV-1a over the numbers as text; Rust writes a float so that reading it gives the same bits.
+/// FNV-1a over the numbers as text; Rust prints a float so that parsing it gives the same bits.
 fn hash(measured: &Measured) -> u64 {
     let text = format!("{measured:?}");
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, byte| (h ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,6 +1,6 @@
-//! IDIO on the whole machine: NIC, classifier, controller and cores together do what its parts were built for.
+//! IDIO on the whole machine: NIC, classifier, controller and cores together.
 //!
-//! On the scenario of IDIO Fig. 3, shortened. What single rules do is tested beside them.
+//! On the scenario of IDIO Fig. 3, shortened. Single rules have unit tests.
 
 use crate::common;
 
@@ -10,7 +10,7 @@ use waykeeper_host::Host;
 use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, VirtualServer, WriteBacks};
 use waykeeper_silicon::Sampling;
 
-/// The last 12 of 20 ms: twelve epochs, and more than DRAM is held for.
+/// The last 12 of 20 ms: twelve epochs, longer than the hold time of DRAM.
 fn run(sets: &str) -> (Measured, WriteBacks) {
     run_scenario(scenario("idio-fig3", &format!("duration_s=0.02;warmup_s=0.008;measure_s=0.012;{sets}")))
 }
@@ -24,7 +24,7 @@ fn run_scenario(scenario: Scenario) -> (Measured, WriteBacks) {
     (server.measured(), server.write_backs())
 }
 
-/// A function, bytes per packet, Gb/s and a placement.
+/// A network function with packet size, Gb/s and placement.
 fn nf(program: &str, bytes: u32, gbps: f64, placement: &str) -> (Measured, WriteBacks) {
     run(&format!(
         "workload.nf.program=\"{program}\";nic.nic0.packet_bytes={bytes};nic.nic0.offered_gbps={gbps:?};\
@@ -46,7 +46,7 @@ fn static_llc_is_ddio_to_the_last_bit() {
 
 #[test]
 fn mlc_and_idio_lower_tail_latency_near_the_knee() {
-    // IDIO s4: MLC and IDIO reduce tail latency, DDIO hardly does.
+    // IDIO s4: MLC and IDIO reduce tail latency; DDIO hardly does.
     let p99 = |placement| p99_us(&nf("dpizrx", 256, 32.0, placement).0);
     let [llc, mlc, idio] = ["llc", "mlc", "idio"].map(p99);
     assert!(mlc < 0.7 * llc && idio < 0.7 * llc, "llc {llc}, mlc {mlc}, idio {idio}");
@@ -62,20 +62,21 @@ fn a_function_that_uses_all_payload_ends_in_mlc_and_finds_it_there() {
 
 #[test]
 fn a_function_that_uses_headers_alone_ends_in_dram_and_the_llc_writes_less_back() {
-    // algorithms.md 4.4: such a function ends in DRAM or LLC. 1 KiB packets: a ring of 1024 is four times the DCA ways.
+    // algorithms.md 4.4: such a function ends in DRAM or LLC. With 1 KiB packets, a ring of 1024 is four times the DCA
+    // ways.
     let (_, llc) = nf("ipfzrx", 1024, 20.0, "llc");
     let (idio, less) = nf("ipfzrx", 1024, 20.0, "idio");
     assert!(less.llc_lines_per_s < 0.2 * llc.llc_lines_per_s, "{less:?} {llc:?}");
-    // 20 Gb/s of 1024 + 24 bytes: 2.385 Mpps, of which 15 lines of 64 bytes go to memory: 2.29 GB/s; the one epoch in
-    // eleven that tries the LLC leaves some.
+    // 20 Gb/s of 1024 + 24 bytes: 2.385 Mpps, with 15 lines of 64 bytes each to memory: 2.29 GB/s; less in the one
+    // epoch of eleven that tries the LLC.
     let written = idio.system.memory_write_bytes_per_s / 1e9;
     assert!((1.9..2.5).contains(&written), "{written}");
 }
 
 #[test]
 fn critical_packets_stay_in_the_caches_where_batch_packets_go_to_memory() {
-    // Rings of 256 x 256 B fit the DCA ways with room to spare: what is not sent to memory is overwritten there before
-    // it is evicted.
+    // Rings of 256 x 256 B are smaller than the DCA ways: lines that are not sent to memory are overwritten before they
+    // are evicted.
     let written = |sets: &str| {
         let base = "workload.nf.program=\"ipfzrx\";nic.nic0.offered_gbps=20.0;\
                     nic.nic0.ring=256;nic.nic0.placement=\"idio\"";
@@ -160,9 +161,9 @@ fn a_captured_packets_ip_header_says_whether_it_is_critical() {
 
 #[test]
 fn a_full_ring_keeps_idio_out_of_the_mlc_and_a_gentle_start_does_not() {
-    // DPIz sustains 35 Gb/s from the LLC and 45 from the MLC. Started at 42, the first epoch in the LLC fills the ring;
-    // then what is pushed waits behind 1024 packets of 3 payload lines each, 10 % of the MLC are untouched long before
-    // the first of them is reached, and the status falls to LLC again (s3.5), every epoch.
+    // DPIz sustains 35 Gb/s from the LLC and 45 from the MLC. With 42 from the start, the ring fills in the first epoch
+    // in the LLC. Then pushed packets wait behind 1024 packets of 3 payload lines each, untouched lines exceed 10 % of
+    // the MLC before the core reaches them, and the status becomes LLC again (s3.5), in every epoch.
     let drops = |first: f64| {
         let phases =
             format!("nic.nic0.phase=[{{at_s=0,offered_part={first:?}}},{{at_s=0.003,offered_part=1}}]");

@@ -1,4 +1,5 @@
-//! The virtual server's knobs: taken, refused or ignored as real registers would, read back, and felt.
+//! The virtual server's knobs: values are accepted, refused or ignored as by real registers, read back, and have an
+//! effect.
 
 use std::sync::Arc;
 use waykeeper_host::{Host, KnobOutcome, Plan, Support};
@@ -9,7 +10,7 @@ use waykeeper_units::{PortId, WayMask};
 const NIC: PortId = PortId(0);
 const SSD: PortId = PortId(1);
 
-/// A forwarder with 4096 descriptors at full rate (ddio-bench Fig. 5) and an array beside it.
+/// A forwarder with 4096 descriptors at full rate (ddio-bench Fig. 5), and a storage array.
 fn scenario(chip: &str, more: &str) -> String {
     format!(
         r#"
@@ -62,15 +63,15 @@ fn ring(port: PortId, descriptors: u32) -> Plan {
     Plan { rx_ring: [(port, descriptors)].into(), ..Plan::default() }
 }
 
-/// What a write to IIO_LLC_WAYS came to, and what then reads back.
+/// Outcome of a write to IIO_LLC_WAYS, and the value that is read back.
 fn write(server: &mut VirtualServer, bits: u32) -> (KnobOutcome, Option<u32>) {
     let outcome = server.apply(&ways(bits)).unwrap().dca_ways.unwrap();
     (outcome, server.sample().unwrap().knobs.dca_ways.map(WayMask::bits))
 }
 
-/// DCA write hit ratio of the NIC and array and packets per second, over 10 ms after 20 ms under a plan.
+/// DCA write hit ratio of the NIC and array, and packets per second, over 10 ms after 20 ms under a plan.
 ///
-/// The ratio is absent where nothing was written into the LLC.
+/// The ratio is absent if nothing was written into the LLC.
 fn under(plan: &Plan) -> (Option<f64>, f64) {
     let server = server("gold-6140", "");
     measure(server, plan)
@@ -121,7 +122,7 @@ fn dca_is_switched_per_port_and_never_on_for_a_device_on_another_socket() {
         far.apply(&Plan { dca: [(NIC, true)].into(), ..Plan::default() }).unwrap().dca[&NIC].clone();
     assert!(matches!(outcome, KnobOutcome::Refused(why) if why.contains("another socket")));
     assert!(!far.sample().unwrap().knobs.dca[&NIC]);
-    // With DCA off nothing of either device stays in the LLC: packets and blocks are written to memory.
+    // With DCA off no line of either device stays in the LLC: packets and blocks are written to memory.
     let both = Plan { dca: [(NIC, false), (SSD, false)].into(), ..Plan::default() };
     assert!(under(&Plan::default()).0.is_some());
     assert_eq!(under(&both).0, None);
@@ -168,7 +169,7 @@ fn rings_and_bursts_read_back_and_take_only_what_the_inventory_says() {
 
 #[test]
 fn a_burst_of_one_costs_a_poll_per_packet() {
-    // Packets of one line keep the worker, not the link, busy. l2fwd takes 40 ns a poll and up to 32 packets with it.
+    // With one-line packets the worker is the limit, not the link. l2fwd needs 40 ns per poll, for up to 32 packets.
     let small = || server("gold-6140", "packet_bytes = 64");
     let (_, full) = measure(small(), &Plan::default());
     let (_, one) = measure(small(), &Plan { rx_burst: [(NIC, 1)].into(), ..Plan::default() });

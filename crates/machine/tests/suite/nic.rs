@@ -1,5 +1,4 @@
-//! What a NIC can be besides a line rate: mixed packets, uneven queues, a window of reads, warm buffers. Rates
-//! worked out by hand.
+//! NIC features: mixed packets, uneven queues, a read window, warm buffers. Expected rates are computed by hand.
 
 use std::sync::Arc;
 use waykeeper_host::Host;
@@ -14,7 +13,7 @@ fn server(text: &str) -> Result<VirtualServer, Box<ScenarioError>> {
     VirtualServer::new(scenario, options).map_err(Box::new)
 }
 
-/// A run of 30 ms of which the last 15 are measured.
+/// A run of 30 ms, of which the last 15 are measured.
 fn run(text: &str) -> Measured {
     let mut server = server(text).unwrap_or_else(|error| panic!("{error}"));
     server.wait_until(15_000_000).expect("it runs");
@@ -44,7 +43,7 @@ fn packets_of_a_mix_fill_the_offered_rate() {
 
 #[test]
 fn the_busiest_queue_loses_what_the_others_could_take() {
-    // 4 Mpps of 60-B packets on four cores that take 1 us each: 1 Mpps or a little less for each core.
+    // 4 Mpps of 60-B packets on four cores that need 1 us each: at most 1 Mpps per core.
     let nic = |more: &str| format!("packet_bytes = 60\noffered_gbps = 2.688\n{more}");
     let cores = "cores = \"0-3\"\ndelay_ns = 850";
     let even = run(&forwarder("", &nic("imbalance = 1"), cores));
@@ -54,7 +53,7 @@ fn the_busiest_queue_loses_what_the_others_could_take() {
     assert!((1.7..2.15).contains(&mpps(&uneven)), "{}", mpps(&uneven));
 }
 
-/// DPDK-NT on cores that lose no time to the operating system.
+/// DPDK-NT on cores without interruptions by the operating system.
 fn receiver(nic: &str, workload: &str) -> String {
     format!(
         "[[nic]]\nname = \"nic0\"\npacket_bytes = 60\n{nic}\n[[workload]]\nname = \"dpdk-nt\"\n\
@@ -64,8 +63,8 @@ fn receiver(nic: &str, workload: &str) -> String {
 
 #[test]
 fn a_burst_outlasts_a_step_of_the_simulation() {
-    // A full ring: 64 packets a burst, 20 us a burst and 500 ns a packet are 812 ns a packet or a little more, and a
-    // step of 400 ns ends within each packet.
+    // A full ring: 64 packets a burst, 20 us a burst and 500 ns a packet are at least 812 ns a packet, and a step of
+    // 400 ns ends within each packet.
     let rate = |quantum: u32| {
         let text = receiver("offered_gbps = 10", "cores = 0\nburst_ns = 20000\ndelay_ns = 500");
         mpps(&run(&format!("{text}[model]\nquantum_ns = {quantum}\n")))
@@ -77,14 +76,14 @@ fn a_burst_outlasts_a_step_of_the_simulation() {
 
 #[test]
 fn one_packet_of_a_core_and_time_counts_queues_alike() {
-    // 1.9 of 2 Mpps go to a core that takes 1 us a packet, 0.1 to another one: a full ring of 256 packets, 0.24 to 0.28
-    // ms, and an empty one, 1 us; 12 us outside.
+    // 1.9 of 2 Mpps go to a core that needs 1 us per packet: a full ring of 256 packets, 0.24 to 0.28 ms. 0.1 Mpps go
+    // to another: an empty ring, 1 us. 12 us are outside.
     let mean = |every_ms: &str| {
         let nic = "offered_gbps = 1.344\nring = 256\nimbalance = 1.9";
         let workload = format!("cores = \"0-1\"\ndelay_ns = 960\nlatency_every_ms = {every_ms}");
         run(&receiver(nic, &workload)).workloads[0].latency_mean_ns.expect("it receives") / 1e3
     };
-    // Of all packets received one in eleven is the idle core's; of those measured one in two.
+    // One in eleven of the received packets is from the idle core; of the measured packets, one in two.
     let (every, one) = (mean("0"), mean("0.1"));
     assert!((225.0..285.0).contains(&every), "{every}");
     assert!((0.5..0.7).contains(&(one / every)), "{one} {every}");
@@ -98,18 +97,19 @@ fn a_window_of_reads_makes_memory_slow_what_is_sent() {
     // 100 Gb/s of 1524 B are 8.20 Mpps.
     let free = mpps(&run(&forwarder(off, &nic(""), cores)));
     assert!((free - 8.2).abs() < 0.05, "{free}");
-    // 25 lines are read per packet, its descriptor among them; 23 of them come from memory, which takes 67 ns longer and
+    // 25 lines are read per packet, including its descriptor; 23 of them come from memory, which takes 67 ns longer and
     // 3 % more under this load: 550 + 0.92 x 69 = 613 ns for 7400 B: 12.07 B/ns, or 7.54 Mpps of 1600 B.
     let windowed = mpps(&run(&forwarder(off, &nic("read_window = 7400"), cores)));
     assert!((windowed - 7.54).abs() < 0.1, "{windowed}");
-    // From the caches it does not matter: 7400 / 550 = 13.45 B/ns, more than the wire's 1600 x 8.2 / 1000 = 13.1.
+    // With reads from the caches the window is no limit: 7400 / 550 = 13.45 B/ns, above the wire's 1600 x 8.2 / 1000 =
+    // 13.1.
     let cached = mpps(&run(&forwarder("dca_ways = \"0x7ff\"", &nic("read_window = 7400"), cores)));
     assert!(cached > 8.1, "{cached}");
 }
 
 #[test]
 fn devices_find_warm_buffers_beyond_their_ways() {
-    // 4096 x 24 lines are 6 MiB, and DDIO's two ways 4.5.
+    // 4096 x 24 lines are 6 MiB; DDIO's two ways are 4.5 MiB.
     let nic = |more: &str| format!("packet_bytes = 1500\nring = 4096\noffered_gbps = 20\n{more}");
     let hits = |more: &str| {
         run(&forwarder("", &nic(more), "cores = 0")).system.dca_write_hit_ratio.expect("it writes")
@@ -120,7 +120,7 @@ fn devices_find_warm_buffers_beyond_their_ways() {
 
 #[test]
 fn the_cache_of_a_mempool_keeps_the_buffers_in_use_few() {
-    // 256 in the RX ring and a few bursts are 0.4 MiB, 65535 are 96 MiB. DDIO's two ways are 4.5 MiB.
+    // 256 in the RX ring and a few bursts are 0.4 MiB; 65535 are 96 MiB. DDIO's two ways are 4.5 MiB.
     let hits = |mempool: &str| {
         let nic = format!("packet_bytes = 1500\nring = 256\noffered_gbps = 20\n{mempool}");
         run(&forwarder("", &nic, "cores = 0")).system.dca_write_hit_ratio.expect("it writes")
@@ -128,7 +128,7 @@ fn the_cache_of_a_mempool_keeps_the_buffers_in_use_few() {
     let (none, cache, ring) = (hits(""), hits("mempool_cache = 256"), hits("mempool_cache = 0"));
     assert!(none > 0.97 && (cache - none).abs() < 0.02, "{none} {cache}");
     assert!(ring < 0.05, "{ring}");
-    // 1792, the least that this queue needs, are 2.6 MiB.
+    // 1792, the minimum for this queue, are 2.6 MiB.
     let least = hits("mempool_cache = 0\nmempool_buffers = 1");
     assert!(least > 0.7, "{least}");
 }

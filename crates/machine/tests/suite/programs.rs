@@ -1,11 +1,11 @@
-//! Every program does what its page says: rates and touched lines worked out by hand, bad keys refused by name.
+//! Every program behaves as docs/programs.md says: rates and touched lines computed by hand, bad keys refused by name.
 
 use std::sync::Arc;
 use waykeeper_host::Host;
 use waykeeper_machine::{Measured, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
 
-/// A run of 12 ms of which the last 8 are measured, at the default sampling.
+/// A run of 12 ms, of which the last 8 are measured, at the default sampling.
 fn run(text: &str) -> Measured {
     run_long(text, 0.012)
 }
@@ -39,16 +39,16 @@ fn mops(measured: &Measured) -> f64 {
 
 #[test]
 fn l3fwd_forwards_nine_million_small_packets_a_core() {
-    // 64 B on the wire are 60 B here, the checksum is not written: 100 Gb/s / (84 x 8) = 149 Mpps are offered.
+    // 64 B on the wire are 60 B here, without the checksum: 100 Gb/s / (84 x 8) = 149 Mpps are offered.
     let measured = run(&(nic("packet_bytes = 60\nflows = 1000000\nflow_order = \"random\"")
         + &workload("l3fwd", "cores = 0")));
-    // microarchitecture.md 8: about 9 Mpps; with a memory latency that little else loads it is 11.
+    // microarchitecture.md 8: about 9 Mpps; it is 11 here, because memory has little other load.
     assert!((8.0..12.0).contains(&mops(&measured)), "{}", mops(&measured));
-    // With a table of a few lines it is faster by what two look-ups in the LLC or memory cost more than in the MLC:
-    // at least 2 x (9 - 4) ns of about 110.
+    // With a table of a few lines it is faster: two look-ups in the LLC or memory instead of the MLC cost at least 2 x
+    // (9 - 4) ns of about 110.
     let small = run(&(nic("packet_bytes = 60\nflows = 16") + &workload("l3fwd", "cores = 0")));
     assert!(mops(&small) > mops(&measured) * 1.08, "{} {}", mops(&small), mops(&measured));
-    // A smaller table holds the same flows in fewer lines: 65,536 flows in 8192 lines, half an MLC.
+    // A smaller table has fewer lines for the same flows: 65,536 flows in 8192 lines, half an MLC.
     let dense = run(&(nic("packet_bytes = 60\nflows = 1000000\nflow_order = \"random\"")
         + &workload("l3fwd", "cores = 0\nflows = 65536")));
     assert!(mops(&dense) > mops(&measured), "{} {}", mops(&dense), mops(&measured));
@@ -56,14 +56,14 @@ fn l3fwd_forwards_nine_million_small_packets_a_core() {
 
 #[test]
 fn testpmd_sends_back_what_it_gets() {
-    // 10 Gb/s of 1000-B packets: 10 / (1024 x 8) = 1.2207 Mpps, which a core can do.
+    // 10 Gb/s of 1000-B packets: 10 / (1024 x 8) = 1.2207 Mpps, which one core can process.
     for mode in ["io", "mac"] {
         let keys = format!("cores = 0\nmode = \"{mode}\"");
         let measured = run(&(nic("packet_bytes = 1000\noffered_gbps = 10") + &workload("testpmd", &keys)));
         assert!((mops(&measured) - 1.2207).abs() < 0.002, "{mode} {}", mops(&measured));
         assert_eq!(measured.workloads[0].dropped_per_s, 0.0);
     }
-    // mac reads and rewrites a line that io leaves alone: it is slower where the core is the limit.
+    // mac reads and rewrites a line that io does not access: it is slower if the core is the limit.
     let fast = |mode: &str| {
         run(&(nic("packet_bytes = 60") + &workload("testpmd", &format!("cores = 0\nmode = \"{mode}\""))))
     };
@@ -72,7 +72,7 @@ fn testpmd_sends_back_what_it_gets() {
 
 #[test]
 fn functions_of_a_nic_share_its_traffic_by_weight() {
-    // Weights 3 : 1 of 12.2 Mpps at 100 Gb/s of 1000-B packets; T reads 8 GB/s a core at most.
+    // Weights 3 : 1 at 20 Gb/s of 1000-B packets.
     let text = nic("packet_bytes = 1000\noffered_gbps = 20\nflows = 64")
         + "[[workload]]\nname = \"a\"\nprogram = \"testpmd\"\ncores = \"0-1\"\nshare = 3\n"
         + "[[workload]]\nname = \"b\"\nprogram = \"testpmd\"\ncores = \"2\"\nshare = 1\n";
@@ -93,14 +93,14 @@ fn a_switchs_table_grows_with_the_flows_of_the_traffic() {
     let [few, many, lots] = [2, 1000, 100_000].map(|flows| run_long(&switched(flows), 0.02));
     let misses_per_packet = |m: &Measured| m.workloads[0].llc_misses_per_s / m.workloads[0].operations_per_s;
     let per_packet = [&few, &many, &lots].map(misses_per_packet);
-    // 2 ways hold 73,728 lines. 1000 flows in two directions are at most 2 x 1000 x 8 lines a thread and fit; of
-    // 100,000 flows 1.4 million lines are touched: at least every second look-up misses.
+    // 2 ways hold 73,728 lines. 1000 flows in two directions are at most 2 x 1000 x 8 lines a thread and fit; 100,000
+    // flows touch 1.4 million lines: at least every second look-up misses.
     assert!(per_packet[2] > per_packet[1] + 2.0, "{per_packet:?}");
     assert!(per_packet[1] < per_packet[0] + 1.0, "{per_packet:?}");
-    // And the switch is slower for it: instructions per cycle fall, packets cost more.
+    // This makes the switch slower: instructions per cycle fall, packets cost more.
     assert!(lots.workloads[0].ipc.unwrap() < 0.9 * few.workloads[0].ipc.unwrap());
     assert!(lots.workloads[0].operations_per_s < 0.8 * few.workloads[0].operations_per_s);
-    // Its tenants send everything back: of what goes through the switch half goes either way.
+    // Its tenants send everything back: half of the switch's packets are in each direction.
     let half = few.workloads[0].operations_per_s / 2.0;
     assert!((few.workloads[1].operations_per_s / half - 1.0).abs() < 0.05);
 }
@@ -108,7 +108,7 @@ fn a_switchs_table_grows_with_the_flows_of_the_traffic() {
 #[test]
 fn every_packet_program_can_sit_behind_a_switch() {
     for tenant in ["dpdk-t", "dpdk-nt", "l2fwd", "l3fwd", "fastclick", "nfv-chain", "iperf", "memcached"] {
-        // 1 Gb/s of 200-B packets: 0.558 Mpps; memcached's 250 k/s a core need three.
+        // 1 Gb/s of 200-B packets: 0.558 Mpps; memcached with 250 k/s a core needs three cores.
         let text = nic("packet_bytes = 200\noffered_gbps = 1")
             + &workload("vswitch", "cores = 0")
             + &workload(tenant, "cores = \"2-5\"\nswitch = \"vswitch\"");
@@ -128,7 +128,7 @@ fn a_chain_reads_and_writes_the_state_of_its_flows() {
     // 500,000 flows of four lines are 128 MB: four lines from memory at 24 instead of 4 ns are 80 ns of about 230.
     let slower = mops(&few) / mops(&many);
     assert!((1.2..1.6).contains(&slower), "{slower}");
-    // Half of these lines are written: they go to memory again, 2 x 64 B a packet.
+    // Half of these lines are modified and written back to memory, 2 x 64 B a packet.
     let written = many.system.memory_write_bytes_per_s / many.workloads[0].operations_per_s;
     let written_few = few.system.memory_write_bytes_per_s / few.workloads[0].operations_per_s;
     assert!((80.0..180.0).contains(&(written - written_few)), "{written} {written_few}");
@@ -136,19 +136,19 @@ fn a_chain_reads_and_writes_the_state_of_its_flows() {
 
 #[test]
 fn sockets_copy_and_answer() {
-    // 10 Gb/s of 1500-B packets: 0.820 Mpps of 1500 B, 1.23 GB/s; the core sleeps in between.
+    // 10 Gb/s of 1500-B packets: 0.820 Mpps of 1500 B, 1.23 GB/s; the core sleeps between packets.
     let receiver = run(&(nic("packet_bytes = 1500\noffered_gbps = 10") + &workload("iperf", "cores = 0")));
     let iperf = &receiver.workloads[0];
     assert!((iperf.bytes_per_s / 1e9 - 1.230).abs() < 0.01, "{}", iperf.bytes_per_s);
     assert!((0.2..0.95).contains(&iperf.busy_ratio), "{}", iperf.busy_ratio);
-    // At line rate one core is the limit. With everything from the LLC that the NIC writes, a frame takes 275 + 12 ns, 5
-    // of its poll, 9 of its structures, 6 of its read and 24 lines of 5 + 0.9 + 2 ns: 497. Stalls take 1.3 % of the time:
-    // 23.8 Gb/s.
+    // At line rate one core is the limit. If all NIC-written lines come from the LLC, a frame takes 275 + 12 ns, 5 for
+    // its poll, 9 for its structures, 6 for its read and 24 lines of 5 + 0.9 + 2 ns: 497. Stalls take 1.3 % of the
+    // time: 23.8 Gb/s.
     let full = run_long(&(nic("packet_bytes = 1500") + &workload("iperf", "cores = 0")), 0.04);
     let gbps = full.workloads[0].bytes_per_s * 8.0 / 1e9;
     assert!((22.8..24.2).contains(&gbps), "{gbps}");
     assert_eq!(full.workloads[0].dropped_per_s, 0.0);
-    // Without the kernel's path it is a poller: about 30 Gb/s, and the rest of the line rate is dropped.
+    // Without the kernel's path it polls: about 30 Gb/s, and the rest of the line rate is dropped.
     let poller = run(&(nic("packet_bytes = 1500") + &workload("iperf", "cores = 0\nkernel_path = false")));
     let gbps = poller.workloads[0].bytes_per_s * 8.0 / 1e9;
     assert!((22.0..42.0).contains(&gbps), "{gbps}");
@@ -168,13 +168,13 @@ fn sockets_copy_and_answer() {
 #[test]
 fn rocksdb_searches_its_memtable_then_its_blocks() {
     let store = |keys: &str| run_long(&workload("rocksdb", &format!("cores = 0\n{keys}")), 0.03);
-    // IAT's: 10,000 records in 10.9 MB of memtable. 400 to 600 thousand gets a second.
+    // As in IAT: 10,000 records in 10.9 MB of memtable. 400 to 600 thousand gets a second.
     let reads = store("mix = \"c\"");
     assert!((0.3..0.7).contains(&mops(&reads)), "{}", mops(&reads));
-    // Updates cost more code, the log and writes.
+    // Updates need more instructions, the log and writes.
     let updates = store("mix = \"a\"");
     assert!(mops(&updates) < 0.9 * mops(&reads), "{} {}", mops(&updates), mops(&reads));
-    // A hundred times the records: most are found in blocks of a cache far larger than the LLC.
+    // A hundred times the records: most are found in blocks of a cache that is far larger than the LLC.
     let large = store("mix = \"c\"\nrecords = 1000000");
     assert!(mops(&large) < 0.95 * mops(&reads), "{} {}", mops(&large), mops(&reads));
     assert!(large.workloads[0].llc_misses_per_s > 2.0 * reads.workloads[0].llc_misses_per_s);
@@ -183,11 +183,11 @@ fn rocksdb_searches_its_memtable_then_its_blocks() {
 #[test]
 fn water_stays_in_the_caches() {
     let water = |keys: &str| run_long(&workload("water", &format!("cores = 0\n{keys}")), 0.03);
-    // 8000 molecules: four lines of each are 2 MB, of which half is walked through at a time. Two ways hold 4.5 MB.
+    // 8000 molecules: four lines of each are 2 MB, of which half is accessed at a time. Two ways hold 4.5 MB.
     let confined = water("mask = \"0x0c0\"");
     let w = &confined.workloads[0];
     assert!(w.llc_hit_ratio.unwrap() > 0.9, "{:?}", w.llc_hit_ratio);
-    // 300 instructions in 90 ns and the lines' time, at 2.3 GHz: below 1.45 a cycle.
+    // 300 instructions in 90 ns plus the time of the lines, at 2.3 GHz: below 1.45 a cycle.
     assert!((1.0..1.45).contains(&w.ipc.unwrap()), "{:?}", w.ipc);
     // 1000 molecules fit the MLC.
     let small = water("mask = \"0x0c0\"\nmolecules = 1000");

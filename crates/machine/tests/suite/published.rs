@@ -1,9 +1,9 @@
-//! Published points, prototype and model: every row of microarchitecture.md 10 that a figure of A4 or ddio-bench gives.
+//! Published points, prototype and model: every row of microarchitecture.md 10 from a figure of A4 or ddio-bench.
 //!
-//! `data/published.csv` holds the published numbers and the prototype's. This test runs each point over
-//! five seeds at the default sampling, writes the three-column table to `docs/fidelity-table.md` (when
-//! `WAYKEEPER_WRITE_TABLE` is set; `make fidelity`), and checks that no row is further from the published
-//! points than the prototype, beyond the variation of its seeds, unless it is listed in `KNOWN` with the reason.
+//! `data/published.csv` has the published numbers and the prototype's. This test runs each point over five seeds at the
+//! default sampling and writes the three-column table to `docs/fidelity-table.md` (if `WAYKEEPER_WRITE_TABLE` is set;
+//! `make fidelity`). It checks that no row is further from the published points than the prototype, beyond the
+//! variation of its seeds, unless `KNOWN` lists it with the reason.
 
 use crate::common;
 
@@ -18,9 +18,9 @@ const KNOWN: &[(&str, &str)] = &[(
     "DPDK-T leaks less than the paper's, 9 % for 17 % where X-Mem is elsewhere, since copies spare unread device data; A4's artifact asks for that in Fig. 13b (rule copies_spare_io)",
 )];
 
-/// What five RSS seeds scatter by on a row's mean distance, as a share of the row's mean published value:
-/// single seeds of one near-critical configuration give 378 to 567 us (microarchitecture.md 9), so a mean of
-/// five scatters by about a tenth.
+/// Scatter of a row's mean distance over five RSS seeds, as a share of the row's mean published value: single seeds of
+/// one near-critical configuration give 378 to 567 us (microarchitecture.md 9), so a mean of five scatters by about a
+/// tenth.
 const SCATTER: f64 = 0.1;
 
 struct Point {

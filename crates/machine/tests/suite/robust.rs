@@ -1,5 +1,5 @@
-//! What microarchitecture.md 12 calls robust, as orderings and places: held at the default sampling, over
-//! five seeds, with no number fitted.
+//! The robust results of microarchitecture.md 12, as orderings and positions: at the default sampling, over five seeds,
+//! without fitted numbers.
 
 use crate::common;
 
@@ -17,7 +17,7 @@ fn sliding(name: &str, metric: &str) -> BTreeMap<&'static str, f64> {
         .into()
 }
 
-/// A4 Fig. 3a: DPDK-NT hurts X-Mem in the DCA ways (bits 10-9) and nowhere else.
+/// A4 Fig. 3a: DPDK-NT slows X-Mem in the DCA ways (bits 10-9) and in no others.
 #[test]
 fn nt_contends_in_the_dca_ways_only() {
     let miss = sliding("a4-fig3a", "llc_miss/x-mem");
@@ -39,12 +39,12 @@ fn t_contends_in_three_places() {
     for mask in ["0x180", "0x00c"] {
         assert!((miss[mask] - quiet).abs() < 2.0, "{mask}: {miss:?}");
     }
-    // The I/O program is hurt at the inclusive ways, whatever its own mask is (A4 O1).
+    // The inclusive ways cost the I/O program hits, whatever its own mask is (A4 O1).
     let own = sliding("a4-fig3b", "llc_miss/dpdk-t");
     assert!(own["0x003"] > 1.5 * own["0x0c0"], "{own:?}");
 }
 
-/// A4 Fig. 4: DCA off removes the contention in bits 10-9 and 1-0, and costs DPDK-T dearly everywhere.
+/// A4 Fig. 4: DCA off removes the contention in bits 10-9 and 1-0, and slows DPDK-T in all ways.
 #[test]
 fn dca_off_removes_the_outer_groups() {
     let on = |mask: &str| at("a4-fig4", &format!("knobs.dca_off=[];workload.x-mem.mask=\"{mask}\""));
@@ -59,8 +59,8 @@ fn dca_off_removes_the_outer_groups() {
     assert!(quiet["latency/dpdk-t"] > 1.4 * worst["latency/dpdk-t"]);
 }
 
-/// A4 Fig. 5: storage throughput is flat and equal with DCA on and off from 32 KB; memory traffic grows with
-/// the block size even with DCA on (DMA leak).
+/// A4 Fig. 5: storage throughput is constant from 32 KB on and equal with DCA on and off; memory traffic grows with the
+/// block size even with DCA on (DMA leak).
 #[test]
 fn storage_does_not_need_dca() {
     let on = |block: &str| at("a4-fig5", &format!("knobs.dca_off=[];workload.fio.block=\"{block}\""));
@@ -70,19 +70,19 @@ fn storage_does_not_need_dca() {
         let (on, off) = (on(block), off(block));
         assert!((on["gb_per_s/fio"] / off["gb_per_s/fio"] - 1.0).abs() < 0.03, "{block}");
         assert!((on["gb_per_s/fio"] / 10.7 - 1.0).abs() < 0.05, "{block}");
-        // Every byte goes to memory once and comes back once.
+        // Every byte is written to memory once and read once.
         assert!((off["mem_wr"] / off["gb_per_s/fio"] - 1.0).abs() < 0.05, "{block}");
     }
     let reads: Vec<f64> = ["16k", "64k", "128k", "256k", "512k"].map(|block| on(block)["mem_rd"]).into();
     assert!(reads.windows(2).all(|pair| pair[0] < pair[1]), "{reads:?}");
 }
 
-/// A4 Figs. 6 and 8a: storage blocks raise DPDK-T's latency; DCA off for the SSDs alone gives the solo
-/// latency back; DCA off for everything is worst; FIO is untouched throughout.
+/// A4 Figs. 6 and 8a: storage blocks raise DPDK-T's latency; DCA off for the SSDs alone restores the latency without
+/// FIO; DCA off for all devices is worst; FIO's throughput does not change.
 #[test]
 fn selective_dca_off_gives_solo_latency_back() {
-    // Whether the fullest queue of a seed stays full is a toss-up here, and one of five seeds' twenty queues is a
-    // tenth of the mean: more seeds than elsewhere.
+    // Whether the fullest queue of a seed stays full is random here, and one of five seeds' twenty queues is a tenth of
+    // the mean: this test needs more seeds than others.
     let at = |sets: &str| means(scenario("a4-fig6", sets), 1..=8, Sampling::DEFAULT);
     let cell = |off: &str| at(&format!("knobs.dca_off={off};workload.fio.block=\"128k\""));
     let (on, ssd_off, all_off) = (cell("[]"), cell("[\"raid0\"]"), cell("[\"nic0\", \"raid0\"]"));
@@ -101,8 +101,8 @@ fn selective_dca_off_gives_solo_latency_back() {
     }
 }
 
-/// A4 Fig. 7: memory traffic falls with the number of CAT ways, and n+2 ways over the inclusive ones are no
-/// worse than n ways beside them.
+/// A4 Fig. 7: memory traffic falls with the number of CAT ways, and n+2 ways with the inclusive ones are no worse than
+/// n ways without them.
 #[test]
 fn overlap_beats_exclude() {
     let writes = |mask: &str| at("a4-fig7", &format!("workload.dpdk-t.mask=\"{mask}\""))["mem_wr"];
@@ -122,8 +122,8 @@ fn trash_ways_help_and_cost_nothing() {
     assert!((narrow["gb_per_s/fio"] / wide["gb_per_s/fio"] - 1.0).abs() < 0.02);
 }
 
-/// ddio-bench Figs. 5, 6, 10: the write hit ratio falls with descriptors times packet size and with cores, and
-/// recovers with DDIO ways. Two cores are the exception: sending backs up there (s5.3).
+/// ddio-bench Figs. 5, 6, 10: the write hit ratio falls with descriptors times packet size and with cores, and rises
+/// with DDIO ways. Two cores are the exception: packets to be sent queue up there (s5.3).
 #[test]
 fn write_hits_follow_the_footprint() {
     let hit = |name: &str, sets: &str| at(name, sets)["write_hit"];

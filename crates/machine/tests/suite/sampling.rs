@@ -1,4 +1,5 @@
-//! Sampled against exact, and what must not depend on the quantum: microarchitecture.md 7 and 9.
+//! Sampled runs compared with exact ones, and results that must not depend on the quantum: microarchitecture.md 7 and
+//! 9.
 
 use crate::common;
 
@@ -8,7 +9,7 @@ use waykeeper_host::Host;
 use waykeeper_machine::{Measured, RunOptions, Scenario, VirtualServer};
 use waykeeper_silicon::Sampling;
 
-/// A slice of the flagship, on a clock without a shortcut: caches are warm after a few milliseconds.
+/// A short part of the flagship with a time factor of 1: caches are warm after a few milliseconds.
 fn slice() -> Scenario {
     let mut slice = scenario("a4-hpw-heavy", "");
     slice.time_factor = 1.0;
@@ -16,11 +17,11 @@ fn slice() -> Scenario {
     slice
 }
 
-/// Every hit ratio of the flagship, in points: LLC and MLC per workload, DCA writes and reads.
+/// Every hit ratio of the flagship, in percentage points: LLC and MLC per workload, DCA writes and reads.
 fn hit_ratios(scenario: &Scenario, measured: &Measured) -> Vec<(String, f64)> {
     let mut ratios = Vec::new();
     for (spec, workload) in scenario.workloads.iter().zip(&measured.workloads) {
-        // exchange2 leaves its MLC too rarely for its LLC ratio to mean anything in a slice.
+        // exchange2 has too few MLC misses in a short run for a meaningful LLC ratio.
         if workload.llc_misses_per_s > 1e6 {
             ratios.push((format!("{} LLC", spec.name), workload.llc_hit_ratio.unwrap_or(0.0) * 100.0));
         }
@@ -31,9 +32,8 @@ fn hit_ratios(scenario: &Scenario, measured: &Measured) -> Vec<(String, f64)> {
     ratios
 }
 
-/// The default sampling is within one point of exact on every hit ratio, as a mean over sample seeds. Means over
-/// traffic seeds too: FastClick's fullest queue is near critical, and which of its two steady states a single
-/// run is in is luck in both.
+/// The default sampling is within one point of exact on every hit ratio, as a mean over sample seeds. Also over traffic
+/// seeds: FastClick's fullest queue is near critical, and a single run is in one of its two steady states at random.
 #[test]
 fn default_sampling_is_within_a_point_of_exact() {
     const TRAFFIC: u64 = 12;
@@ -61,8 +61,8 @@ fn default_sampling_is_within_a_point_of_exact() {
     assert!(off.is_empty(), "{}", off.join("\n"));
 }
 
-/// Runs estimate their own errors: over all ratios that a slice tells much of, what they claim is near their spread
-/// over samples with the same traffic. Exact runs claim none.
+/// Runs estimate their own errors: over all ratios with enough accesses, the estimates are near the spread over samples
+/// with the same traffic. Exact runs estimate none.
 #[test]
 fn runs_claim_the_error_that_they_have() {
     const SAMPLES: u64 = 10;
@@ -94,7 +94,7 @@ fn runs_claim_the_error_that_they_have() {
         claimed.push((one.iter().map(|(_, error)| error * error).sum::<f64>() / SAMPLES as f64).sqrt());
     }
     assert!(claimed.len() >= 10, "{} ratios", claimed.len());
-    // The geometric mean of the quotients: redis-server has an error that is a hundred times that of the others.
+    // The geometric mean of the quotients, because redis-server's error is a hundred times that of the others.
     let quotients = claimed.iter().zip(&true_ones).map(|(claimed, is)| (claimed / is).ln());
     let quotient = (quotients.sum::<f64>() / claimed.len() as f64).exp();
     assert!((0.7..1.5).contains(&quotient), "claimed {claimed:?}, true {true_ones:?}: {quotient}");

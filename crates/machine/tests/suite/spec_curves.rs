@@ -1,13 +1,13 @@
-//! Every profile of `spec` alone on the simulated Gold 5120, beside what was measured there over the size of the LLC,
-//! with prefetchers on and off.
+//! Every profile of `spec` alone on the simulated Gold 5120, compared with measurements over the size of the LLC, with
+//! prefetchers on and off.
 
 use crate::common::curves::{Compared, Point, WAYS, compared};
 
-/// What the issue asks for: cycles per instruction within 10 %, misses within 15 % or 0.1 per thousand instructions.
+/// Required accuracy: cycles per instruction within 10 %, misses within 15 % or 0.1 per thousand instructions.
 const CPI: f64 = 0.10;
 const MISSES: (f64, f64) = (0.15, 0.1);
 
-/// Points outside of these bounds: program, prefetchers, ways, and the number that is outside. docs/programs.md says why.
+/// Points outside of these bounds: program, prefetchers, ways and number. docs/programs.md has the reasons.
 const KNOWN: [(&str, &str, u32, &str); 9] = [
     ("cam4", "off", 4, "misses"),
     ("parest", "off", 2, "cpi"),
@@ -20,7 +20,7 @@ const KNOWN: [(&str, &str, u32, &str); 9] = [
     ("xalancbmk", "on", 4, "misses"),
 ];
 
-/// The two numbers of a point that are outside, as the list above names them.
+/// The numbers of a point that are outside of the bounds, named as in `KNOWN`.
 fn outside(is: &Point, target: &Point) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
     if (is.cpi / target.cpi - 1.0).abs() > CPI {

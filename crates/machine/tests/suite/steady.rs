@@ -1,4 +1,5 @@
-//! Steady intervals are extrapolated: counters go on at their rates, and whatever has a time or is turned is simulated.
+//! Steady intervals are extrapolated: counters continue at their rates; scheduled changes and knob changes are
+//! simulated.
 
 use crate::common::scenario;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use waykeeper_units::{GroupId, WayMask};
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Two forwarding cores beside a random walk; a second of the clock is 50 ms of traffic.
+/// Two forwarding cores beside a random walk; one second of the clock is 50 ms of traffic.
 fn mix() -> Scenario {
     let mut mix = scenario("a4-fig3a", "time_factor=20;duration_s=30;warmup_s=20;measure_s=10;interval_s=1");
     mix.interval_s = 1.0;
@@ -25,7 +26,7 @@ fn server(scenario: Scenario, extrapolates: bool) -> VirtualServer {
     server
 }
 
-/// Waits a second at a time; what was simulated, s.
+/// Waits one second at a time; returns the simulated time, s.
 fn wait(server: &mut VirtualServer, until_s: u64) -> f64 {
     let before = server.simulated_s();
     while server.now_ns() < until_s * SECOND {
@@ -34,7 +35,7 @@ fn wait(server: &mut VirtualServer, until_s: u64) -> f64 {
     server.simulated_s() - before
 }
 
-/// Counters that rates are taken of: per group instructions and LLC hits and misses; bytes of ports and memory.
+/// Cumulative counters: per group instructions, cycles, LLC hits and misses; bytes of ports and memory.
 fn counters(server: &mut VirtualServer) -> Vec<f64> {
     let snapshot = server.sample().expect("counters can be read");
     let mut read = Vec::new();
@@ -98,7 +99,7 @@ fn a_knob_that_is_turned_is_simulated_until_its_effect_is_steady() {
     server.apply(&plan).expect("a mask");
     assert!(wait(&mut server, 10) > 0.024, "ten chunks at least");
     wait(&mut server, 14);
-    // The same mask again turns nothing.
+    // Applying the same mask again changes nothing.
     server.apply(&plan).expect("a mask");
     assert!((wait(&mut server, 15) - 0.0075).abs() < 1e-9);
 }

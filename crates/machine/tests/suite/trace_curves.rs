@@ -1,5 +1,5 @@
-//! The shipped traces of real programs: what they claim, what the LLC's size changes for them, and that the scenarios
-//! replay them with the numbers of docs/programs.md.
+//! The shipped traces of real programs: their stated sizes, the effect of the LLC's size, and that scenarios replay
+//! them with the numbers of docs/programs.md.
 
 use crate::common::curves::Point;
 use crate::common::traces::{Shipped, TRACES};
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use waykeeper_inputs::TraceInfo;
 
-/// Programs that miss less in a larger LLC, and programs for which its size makes little difference.
+/// Programs that miss less in a larger LLC, and programs with little difference.
 const FEELS: [&str; 3] = ["bfs", "python3", "spmv"];
 const FEELS_NOT: [&str; 3] = ["cc1", "flac", "sqlite3"];
 

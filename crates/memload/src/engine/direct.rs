@@ -1,4 +1,4 @@
-//! Reads and writes past the page cache through io_uring, on a block device or a file.
+//! Reads and writes with O_DIRECT through io_uring, on a block device or a file.
 //!
 //! Knows offsets in a file; must not know NVMe.
 
@@ -13,19 +13,19 @@ use std::time::Instant;
 pub struct Direct {
     ring: Ring<squeue::Entry, cqueue::Entry>,
     base: *mut u8,
-    /// What is left to move of each command on its way, by number.
+    /// The remaining transfer of each outstanding command, by number.
     left: Vec<Io>,
-    /// Bytes of each that have gone.
+    /// Bytes already transferred of each command.
     gone: Vec<u32>,
-    /// What must go on.
+    /// Partial transfers: number and bytes moved.
     again: Vec<(u32, u32)>,
 }
 
 impl Direct {
-    /// On an open file. The buffer outlives it.
+    /// Engine on an open file. The buffer must outlive it.
     ///
     /// # Errors
-    /// The kernel has no io_uring, or forbids it.
+    /// If the kernel has no io_uring, or forbids it.
     pub fn new(ground: &Ground<'_>) -> io::Result<Direct> {
         let nothing = Io { deed: Deed::Flush, offset: 0, bytes: 0, place: 0 };
         let left = vec![nothing; ground.depth as usize];
@@ -34,12 +34,12 @@ impl Direct {
         Ok(Direct { ring, base: ground.buffer.base(), left, gone, again: Vec::new() })
     }
 
-    /// False if the kernel's own threads for it may run on any CPU.
+    /// False if the kernel's helper threads may run on any CPU.
     pub const fn helpers_stay(&self) -> bool {
         self.ring.helpers_stay()
     }
 
-    /// Queues a command, or what is left of one.
+    /// Queues a command, or the rest of one.
     fn send(&mut self, io: Io, number: u32) {
         let memory = self.base.wrapping_add(io.offset);
         let entry = match (io.deed, self.ring.piece(io.offset, io.bytes)) {
@@ -82,12 +82,12 @@ impl Engine for Direct {
             match u32::try_from(result) {
                 Err(_) => done.push((number, Err(Fault::Errno(-result)))),
                 Ok(moved) if moved >= wanted => done.push((number, Ok(()))),
-                // The end of the file, or a file system that does not say what is wrong.
+                // The end of the file, or a file system that reports no error.
                 Ok(0) => {
                     let gone = gone.get(number as usize).copied().unwrap_or(0);
                     done.push((number, Err(Fault::Short(gone))));
                 }
-                // A part went. The rest says why the whole did not: a full disk, mostly.
+                // A partial transfer. Moving the rest returns the reason, usually a full disk.
                 Ok(moved) => {
                     if let Some(gone) = gone.get_mut(number as usize) {
                         *gone += moved;

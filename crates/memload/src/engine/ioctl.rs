@@ -1,5 +1,5 @@
-//! NVMe commands through the ioctl: one at a time, the thread waits for each. Works on every kernel, on both of a
-//! namespace's devices, and on a file that answers ioctls.
+//! NVMe commands through the ioctl, one at a time: the thread waits for each. Works on every kernel, on both devices of
+//! a namespace, and on a file that answers ioctls.
 //!
 //! Knows the command block; must not know files or file systems.
 
@@ -19,7 +19,7 @@ pub struct Ioctl {
 }
 
 impl Ioctl {
-    /// On an open device. Buffer and file outlive it.
+    /// Engine on an open device. Buffer and file must outlive it.
     pub fn new(ground: &Ground<'_>) -> Ioctl {
         let Ground { buffer, file, nsid, lba_bytes, .. } = *ground;
         Ioctl { file: file.as_raw_fd(), base: buffer.base(), nsid, lba_bytes, waiting: None }

@@ -10,7 +10,7 @@ use io_uring::{cqueue, opcode, squeue};
 use std::io;
 use std::time::Instant;
 
-/// In the number of a command: its memory is registered.
+/// Flag in `user_data`: the command's memory is registered.
 const FIXED: u64 = 1 << 32;
 
 /// The engine.
@@ -19,17 +19,18 @@ pub struct Passthrough {
     base: *mut u8,
     nsid: u32,
     lba_bytes: u32,
-    /// What is on its way, by number.
+    /// The outstanding commands, by number.
     sent: Vec<Io>,
-    /// What must go again.
+    /// Commands to be sent again.
     again: Vec<u32>,
 }
 
 impl Passthrough {
-    /// On an open generic device. The buffer outlives it.
+    /// Engine on an open generic device. The buffer must outlive it.
     ///
     /// # Errors
-    /// EOPNOTSUPP: what is open takes no commands this way. Others: the kernel has no io_uring, forbids it, or is too old.
+    /// EOPNOTSUPP: the device does not accept commands through io_uring. Others: the kernel has no io_uring, forbids
+    /// it, or is too old.
     pub fn new(ground: &Ground<'_>) -> io::Result<Passthrough> {
         let wanted: Vec<Pieces> =
             Pieces::of_commands(ground).into_iter().chain([Pieces::of_segments(ground)]).collect();
@@ -47,14 +48,14 @@ impl Passthrough {
         Ok(engine)
     }
 
-    /// A command number that NVMe does not have: a driver that takes commands this way says ENOTTY, whatever else says
-    /// EOPNOTSUPP, and no device hears of it.
+    /// Sends a command number that NVMe does not have: a driver with this interface returns ENOTTY, any other
+    /// EOPNOTSUPP, and the command does not reach the device.
     fn try_out(&mut self) -> io::Result<()> {
         let mut done = Vec::new();
         for _ in 0..2 {
             let fixed = self.ring.piece(0, 0);
             let entry = opcode::UringCmd80::new(Fixed(0), 0).buf_index(fixed).build();
-            // SAFETY: it points to nothing.
+            // SAFETY: the entry contains no pointer.
             unsafe { self.ring.push(&entry) };
             done.clear();
             while done.is_empty() {
@@ -62,7 +63,7 @@ impl Passthrough {
             }
             match done[0].1 {
                 Err(Fault::Errno(libc::ENOTTY)) | Ok(()) => return Ok(()),
-                // Linux 5.19 and 6.0 know no registered memory here.
+                // Linux 5.19 and 6.0 do not support registered memory here.
                 Err(Fault::Errno(libc::EINVAL)) if fixed.is_some() => self.ring.without_fixed(),
                 Err(Fault::Errno(errno)) => return Err(io::Error::from_raw_os_error(errno)),
                 Err(_) => break,
@@ -71,7 +72,7 @@ impl Passthrough {
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
 
-    /// False if the kernel's own threads for it may run on any CPU.
+    /// False if the kernel's helper threads may run on any CPU.
     pub const fn helpers_stay(&self) -> bool {
         self.ring.helpers_stay()
     }
@@ -94,7 +95,7 @@ impl Engine for Passthrough {
         }
         let piece = if io.deed == Deed::Flush { None } else { self.ring.piece(io.offset, io.bytes) };
         let entry = opcode::UringCmd80::new(Fixed(0), URING_CMD_IO).cmd(command.to_sqe()).buf_index(piece);
-        // Which way memory was named comes back with the completion.
+        // The completion returns whether the memory was registered.
         let data = u64::from(number) | if piece.is_some() { FIXED } else { 0 };
         // SAFETY: the memory is the buffer's, which outlives the ring.
         unsafe { self.ring.push(&entry.build().user_data(data)) };
@@ -107,9 +108,9 @@ impl Engine for Passthrough {
             let number = (data & !FIXED) as u32;
             match result {
                 0 => done.push((number, Ok(()))),
-                // The kernel itself found the piece of memory too long; no device has heard of the command.
+                // The kernel refused the registered piece as too long; the command did not reach the device.
                 errno if errno == -libc::EINVAL && data & FIXED != 0 => again.push(number),
-                // The status field as the device wrote it.
+                // The device's status field.
                 status if status > 0 => {
                     done.push((number, Err(Fault::Nvme(Status((status & 0x7FFF) as u16)))));
                 }

@@ -1,7 +1,7 @@
-//! The io_uring under two engines: made as cheap as the kernel allows, with the file and the buffer registered.
+//! The io_uring of two engines, configured for low overhead, with the file and the buffer registered.
 //!
-//! Knows rings, files and memory; must not know what entries say. The crate `io-uring` does the rings: barriers and mappings
-//! of this kind are nothing to write twice.
+//! Knows rings, files and memory; must not know the meaning of entries. The crate `io-uring` provides mappings and
+//! barriers.
 
 use super::Ground;
 use crate::plan::Pages;
@@ -11,26 +11,26 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 
-/// What the kernel counts pieces of memory in.
+/// Bytes of the pages in which the kernel counts memory.
 const PAGE: usize = Pages::Base.bytes();
-/// The kernel registers at most 1 GiB at a time (io_uring_register(2)).
+/// Maximum bytes per registered piece (io_uring_register(2)).
 const MOST_PIECE: usize = 1 << 30;
-/// And at most so many pieces (IORING_MAX_REG_BUFFERS).
+/// Maximum number of pieces (IORING_MAX_REG_BUFFERS).
 const MOST_PIECES: usize = 1 << 14;
 
-/// Pages that overlapping pieces may hold together, each as often as it lies in one: a ring registers them in some
-/// milliseconds, and the kernel keeps 16 B of each, 2 MiB. A guess.
+/// Maximum pages of all pieces, counted once per piece. A ring registers them in some milliseconds, and the kernel
+/// keeps 16 B for each, 2 MiB. A guess.
 const MOST_HELD: usize = 1 << 17;
 
-/// A ring takes this part of the depth at a time and sends it when there is more: a device that begins while the rest
-/// is made ready does not stand still between batches. Chosen by measuring 1, 2 and 4 on a virtual disk; more parts are
-/// more system calls.
+/// The submission queue holds this fraction of the depth and is submitted when it is full, so the device begins while
+/// the rest is prepared. Chosen by measuring 1, 2 and 4 on a virtual disk; more parts mean more system calls.
 const PARTS: u32 = 4;
 
-/// But no fewer at a time than what the kernel hands down together (IO_PLUG_THRESHOLD in io_uring: more than two).
+/// Minimum entries of the submission queue: the kernel submits batches of more than two together (IO_PLUG_THRESHOLD in
+/// io_uring).
 const LEAST_PART: u32 = 4;
 
-/// How memory is registered: pieces of a size, one beginning every so many bytes; the last may be shorter.
+/// Registered memory: `count` pieces of `size` bytes, one every `step` bytes; the last may be shorter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pieces {
     size: usize,
@@ -39,34 +39,34 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Over so many bytes: until one reaches their end, or the next would begin past it.
+    /// Pieces over `bytes` bytes: up to the first that reaches the end, or until the next would begin beyond it.
     fn over(bytes: usize, size: usize, step: usize) -> Pieces {
         let count = (bytes.saturating_sub(size).div_ceil(step) + 1).min(bytes.div_ceil(step).max(1));
         Pieces { size, step, count }
     }
 
-    /// The largest there are. Neighbours overlap by the largest command, so that each command lies within one.
+    /// Pieces of maximum size. Neighbours overlap by the longest command, so that each command lies within one piece.
     pub fn largest(ground: &Ground<'_>) -> Pieces {
         Pieces::over(ground.buffer.bytes(), MOST_PIECE, MOST_PIECE - ground.most_bytes as usize)
     }
 
-    /// Each the memory of one command and no more: before Linux 6.12 a command passed through that refers to a piece is
-    /// judged by the whole of it, and its data are copied if it is less. `None` if these were too many, or would
-    /// overlap too much.
+    /// One piece per possible command: before Linux 6.12 the kernel judges a passthrough command by the whole piece
+    /// that it refers to, and copies the data if the command is shorter. `None` if there would be too many pieces or
+    /// too many pages.
     pub fn of_commands(ground: &Ground<'_>) -> Option<Pieces> {
         let (size, step) = (ground.longest_bytes, ground.step_bytes);
         if size == 0 || step == 0 || size > MOST_PIECE {
             return None;
         }
         let pieces = Pieces::over(ground.buffer.bytes(), size, step);
-        // A piece that begins within a page holds one more.
+        // A piece that begins within a page covers one page more.
         let held = pieces.count.saturating_mul(size / PAGE + 1);
         (pieces.count <= MOST_PIECES && held <= MOST_HELD).then_some(pieces)
     }
 
-    /// Such that a whole piece is no more than the device takes with a command: before Linux 6.12 a command passed
-    /// through that refers to a longer one is refused. The largest there are where commands are about as long as
-    /// pieces, for these would overlap too much.
+    /// Pieces no larger than the device's limit per command: before Linux 6.12 the kernel refuses a passthrough command
+    /// whose piece is larger. Pieces of maximum size if commands are almost as long as pieces, because the overlap
+    /// would be too large.
     pub fn of_segments(ground: &Ground<'_>) -> Pieces {
         let size = (ground.most_segments as usize).saturating_mul(PAGE);
         let step = size.saturating_sub((ground.most_bytes as usize).next_multiple_of(PAGE));
@@ -77,14 +77,14 @@ impl Pieces {
         if pieces.count <= MOST_PIECES { pieces } else { Pieces::largest(ground) }
     }
 
-    /// The piece in which memory lies; `None` if in none as a whole.
+    /// Index of the piece that contains the whole range; `None` if no piece does.
     fn holding(&self, offset: usize, bytes: u32) -> Option<u16> {
         let piece = (offset / self.step).min(self.count - 1);
         let inside = offset + bytes as usize <= piece * self.step + self.size;
         if inside { u16::try_from(piece).ok() } else { None }
     }
 
-    /// Each piece's first byte and length, in a buffer of so many bytes.
+    /// Offset and length of each piece, in a buffer of `bytes` bytes.
     fn all(self, bytes: usize) -> impl Iterator<Item = (usize, usize)> {
         (0..self.count)
             .map(move |piece| piece * self.step)
@@ -96,25 +96,25 @@ impl Pieces {
 pub struct Ring<S: squeue::EntryMarker, C: cqueue::EntryMarker> {
     ring: IoUring<S, C>,
     registered: bool,
-    /// What commands name; `None` if they carry addresses.
+    /// The registered pieces; `None` if commands carry addresses.
     pieces: Option<Pieces>,
-    /// Why the kernel did not take what was queued when there was no more room.
+    /// The kernel's error when the submission queue was full.
     refused: Option<io::Error>,
-    /// Entries that found no room then.
+    /// Entries that were not queued because of it.
     dropped: usize,
-    /// Whether the kernel's own threads for it stay where its thread may run.
+    /// Whether the kernel's helper threads stay on the CPUs of the ring's thread.
     helpers_stay: bool,
 }
 
 impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
-    /// A ring for so many commands on their way. File number 0 is the target. Memory is registered in the first of
-    /// `wanted` that the kernel takes: what a plain user may lock is limited, and memory counts once for each piece
-    /// that it lies in.
+    /// A ring for `ground.depth` outstanding commands. File number 0 is the target. Memory is registered as the first
+    /// of `wanted` that the kernel accepts: a plain user may lock a limited amount, and memory counts once per piece
+    /// that contains it.
     ///
     /// # Errors
-    /// The kernel has no io_uring, forbids it, or lacks the wider entries that were asked for.
+    /// If the kernel has no io_uring, forbids it, or lacks the wide entries that were requested.
     pub fn new(ground: &Ground<'_>, wanted: &[Pieces]) -> io::Result<Ring<S, C>> {
-        // Each saves wakeups or locks, and the older the kernel the less it has: 6.1, 5.19, all.
+        // Each set saves wakeups or locks; kernels from 6.1, from 5.19, and all.
         let flags: [fn(&mut Builder<S, C>); 3] = [
             |ring| {
                 ring.setup_single_issuer().setup_defer_taskrun();
@@ -131,7 +131,7 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
             flag(builder.setup_clamp().setup_cqsize(ground.depth.max(part)));
             match builder.build(part) {
                 Ok(mut ring) => {
-                    // The ring's own descriptor too needs no look-up then; kernels before 5.18 go without.
+                    // Saves the lookup of the ring's own descriptor; kernels before 5.18 refuse.
                     let _ = ring.submitter().register_ring_fd();
                     ring.submitter().register_files(&[ground.file.as_raw_fd()])?;
                     // SAFETY: the buffer outlives the ring, see `worker`.
@@ -148,33 +148,33 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
         Err(last.unwrap_or_else(|| io::Error::from_raw_os_error(libc::EINVAL)))
     }
 
-    /// False if what would block is done on any CPU, wherever this thread may run.
+    /// False if the kernel runs blocking work on any CPU, whatever the thread's affinity.
     pub const fn helpers_stay(&self) -> bool {
         self.helpers_stay
     }
 
-    /// The registered piece in which a command's memory lies; `None` if the kernel would not register it.
+    /// The registered piece that contains a command's memory; `None` if there is none.
     pub fn piece(&self, offset: usize, bytes: u32) -> Option<u16> {
         self.pieces.and_then(|pieces| pieces.holding(offset, bytes))
     }
 
-    /// Commands go without registered memory from now on.
+    /// Stops the use of registered memory.
     pub const fn without_fixed(&mut self) {
         self.pieces = None;
     }
 
-    /// Queues an entry, and sends those before it if there is no more room. If the kernel makes none, the next
-    /// [`Ring::enter`] says why.
+    /// Queues an entry; submits earlier ones if the queue is full. If the kernel refuses them, the next [`Ring::enter`]
+    /// returns the error.
     ///
     /// # Safety
     /// What the entry points to stays valid until its completion.
     pub unsafe fn push(&mut self, entry: &S) {
-        // SAFETY: as the caller says.
+        // SAFETY: required of the caller.
         while unsafe { self.ring.submission().push(entry) }.is_err() {
             if self.refused.is_none() {
                 match self.ring.submit() {
                     Ok(_) => continue,
-                    // A signal came, or the kernel is short of memory for a moment.
+                    // A signal, or a temporary lack of kernel memory.
                     Err(why) if matches!(why.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => continue,
                     Err(why) => self.refused = Some(why),
                 }
@@ -184,15 +184,15 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
         }
     }
 
-    /// Entries that were queued and that the kernel has not taken: nobody has heard of these commands.
+    /// Entries that the kernel has not taken: their commands did not reach the device.
     pub fn unsent(&mut self) -> usize {
         self.dropped + self.ring.submission().len()
     }
 
-    /// Sends all and waits for one, or until then.
+    /// Submits all entries and waits for one completion, or until `until`.
     ///
     /// # Errors
-    /// The kernel takes no more; see [`Ring::unsent`].
+    /// If the kernel takes no more entries; see [`Ring::unsent`].
     pub fn enter(&mut self, until: Option<Instant>) -> io::Result<()> {
         if let Some(why) = self.refused.take() {
             return Err(why);
@@ -206,7 +206,7 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
         };
         match entered {
             Ok(_) => Ok(()),
-            // Time is over, a signal came, or completions wait to be fetched: all of these go on with fetching.
+            // A timeout, a signal, or a full completion queue: the caller fetches completions in all cases.
             Err(why)
                 if matches!(
                     why.raw_os_error(),
@@ -219,18 +219,17 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
         }
     }
 
-    /// Sends all. A wait that is to end at some time begins after it: the kernel counts how long it waits from when it has
-    /// taken the last command, and to take hundreds is not done in no time.
+    /// Submits all entries before a timed wait: the kernel counts the timeout from the last submission, and submitting
+    /// hundreds of commands takes time.
     fn send(&mut self) -> io::Result<()> {
         if self.ring.submission().is_empty() { Ok(()) } else { self.ring.submit().map(|_| ()) }
     }
 }
 
 impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Drop for Ring<S, C> {
-    /// Gives the file and the memory back at once: a ring that is dropped keeps it until a worker of the kernel comes
-    /// by, and a generic device that has been pulled out must not be held longer than its block device (Linux 5.13 to
-    /// 6.12 at least: the last to let go of the generic device frees what the kernel then still looks at). And whoever
-    /// unmounts after us would find a file busy.
+    /// Unregisters the file and the memory immediately. A dropped ring keeps them until a kernel worker runs, and a
+    /// removed generic device must not be held longer than its block device (Linux 5.13 to 6.12 at least have a use
+    /// after free when the generic device is released last). An unmount after the run would also find a busy file.
     fn drop(&mut self) {
         let _ = self.ring.submitter().unregister_files();
         if self.registered {
@@ -240,7 +239,7 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Drop for Ring<S, C> {
 }
 
 impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry> {
-    /// Fetches all that are back: what each was sent under, and what the kernel says.
+    /// Takes all completions: `user_data` and the result of each.
     pub fn fetch(&mut self, mut take: impl FnMut(u64, i32)) {
         for entry in self.ring.completion() {
             take(entry.user_data(), entry.result());
@@ -249,7 +248,7 @@ impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry> {
 }
 
 impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry32> {
-    /// The same on wide entries.
+    /// The same for wide entries.
     pub fn fetch_wide(&mut self, mut take: impl FnMut(u64, i32)) {
         for entry in self.ring.completion() {
             take(entry.user_data(), entry.result());
@@ -257,17 +256,16 @@ impl<S: squeue::EntryMarker> Ring<S, cqueue::Entry32> {
     }
 }
 
-/// What would block (`fdatasync`, and reads and writes where a file system cannot do without) the kernel gives to
-/// threads of its own, one set for each thread that has rings. Before Linux 6.2 they run on any CPU, wherever that
-/// thread is pinned, unless told otherwise (io_uring_register(2), IORING_REGISTER_IOWQ_AFF, Linux 5.14): from now on
-/// where the calling thread may run.
+/// Restricts the kernel's helper threads to the CPUs of the calling thread. They run blocking work (`fdatasync`, and
+/// reads and writes that a file system cannot do asynchronously), one set per thread with rings. Before Linux 6.2 they
+/// run on any CPU by default (io_uring_register(2), IORING_REGISTER_IOWQ_AFF, Linux 5.14).
 fn keep_helpers<S, C>(ring: &IoUring<S, C>) -> io::Result<()>
 where
     S: squeue::EntryMarker,
     C: cqueue::EntryMarker,
 {
     let ours = rustix::thread::sched_getaffinity(None)?;
-    // SAFETY: the set is plain numbers, of which zero is the empty one.
+    // SAFETY: the set is plain integers, and all zeros is the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for cpu in (0..rustix::thread::CpuSet::MAX_CPU).filter(|cpu| ours.is_set(*cpu)) {
         // SAFETY: below the size of the set.
@@ -276,8 +274,8 @@ where
     ring.submitter().register_iowq_aff(&set)
 }
 
-/// Registers the buffer in pieces; false if the kernel does not want to (locked memory is limited for plain users): commands
-/// then carry addresses, which costs a little more.
+/// Registers the buffer in pieces; false if the kernel refuses, because a plain user may lock a limited amount of
+/// memory. Commands then carry addresses, which costs a little more.
 ///
 /// # Safety
 /// The buffer outlives the ring.
@@ -294,7 +292,7 @@ where
             iov_len,
         })
         .collect();
-    // SAFETY: as the caller says.
+    // SAFETY: required of the caller.
     unsafe { ring.submitter().register_buffers(&pieces) }.is_ok()
 }
 
@@ -310,7 +308,7 @@ mod tests {
 
     const BLOCK: usize = 4096;
 
-    /// A ground of so many blocks, of which a command moves at most `max`.
+    /// Parameters with a buffer of `blocks` blocks and commands of at most `max`.
     fn on<T>(blocks: usize, max: u32, (longest, step): (u32, u32), look: impl FnOnce(&Ground<'_>) -> T) -> T {
         let buffer = Buffer::new(blocks * BLOCK, Pages::Base, None, 1).unwrap();
         let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
@@ -379,16 +377,16 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_told_and_has_not_gone() {
-        // A ring belongs to the thread that made it; of another's the kernel takes nothing.
+        // A ring belongs to the thread that made it; the kernel refuses submissions of other threads.
         let other =
             || on(8, 1, (0, 1), |ground| Ring::<squeue::Entry, cqueue::Entry>::new(ground, &[]).unwrap());
         let mut ring = std::thread::spawn(other).join().unwrap();
         let nothing = opcode::Nop::new().build();
         for _ in 0..LEAST_PART + 2 {
-            // SAFETY: it points to nothing.
+            // SAFETY: the entry contains no pointer.
             unsafe { ring.push(&nothing) };
         }
-        // There was room for four; the other two would be waited for without end.
+        // There was room for four; without `dropped`, the engine would wait for the other two forever.
         assert_eq!(ring.unsent(), 6);
         assert!(ring.enter(Some(Instant::now())).is_err());
         assert_eq!(ring.unsent(), 6);
@@ -401,7 +399,7 @@ mod tests {
                 let ground = Ground { depth, ..*ground };
                 let mut ring = Ring::<squeue::Entry, cqueue::Entry>::new(&ground, &[]).unwrap();
                 for _ in 0..pushed {
-                    // SAFETY: it points to nothing.
+                    // SAFETY: the entry contains no pointer.
                     unsafe { ring.push(&opcode::Nop::new().build()) };
                 }
                 ring.unsent()
@@ -420,13 +418,13 @@ mod tests {
                 (Pieces::of_commands(ground), Pieces::of_segments(ground))
             })
         };
-        // As many as the kernel takes, and one more.
+        // The kernel's maximum, and one more.
         assert_eq!(wanted(1 << 14, 1, Pattern::Single).0.unwrap().count, 1 << 14);
         let (none, fewer) = wanted((1 << 14) + 1, 1, Pattern::Single);
         assert_eq!((none, fewer.size, fewer.step), (None, 127 * BLOCK, 126 * BLOCK));
         assert_eq!(fewer.holding((1 << 14) * BLOCK, 4096), Some(130));
-        // 127 blocks of the thesis's buffer begin at 874 places: 875 pieces of 126 pages. Of 256 these are more than is
-        // held.
+        // Commands of 127 - 1 of the thesis's 1000 blocks begin at 0 to 874: 875 pieces of 126 pages. With 256 there are
+        // more than `MOST_HELD` pages.
         assert_eq!(wanted(1000, 127, Pattern::Random).0.unwrap().count, 875);
         let (none, one) = wanted(1000, 256, Pattern::Random);
         assert_eq!((none, one.count, one.size), (None, 1, MOST_PIECE));

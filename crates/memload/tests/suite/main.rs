@@ -1,10 +1,10 @@
-//! The room from outside: what paths are, who may load them, and that runs move what they say.
+//! Tests of the public interface: kinds of paths, permission to load them, and runs that move what they report.
 
 mod runs;
 mod safety;
 mod served;
 mod served_runs;
 
-/// Whoever starts a process has this alone: until it has become another program it has open what all tests have, and who
-/// looks meanwhile takes it for somebody's.
+/// Held for writing while a test starts a process: until the child executes its program, it has all open files of the
+/// tests, and another test would take it for a foreign writer.
 static FORKS: std::sync::RwLock<()> = std::sync::RwLock::new(());

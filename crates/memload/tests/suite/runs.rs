@@ -1,4 +1,4 @@
-//! Runs past the page cache on ordinary files: what the totals say is what the file holds.
+//! Runs with O_DIRECT on ordinary files: the totals agree with the file's content.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use waykeeper_memload::{
 
 const BYTES: usize = 4 << 20;
 
-/// A file in the build folder: a temporary one may lie on a file system without O_DIRECT.
+/// A file in the build folder: a temporary one may be on a file system without O_DIRECT.
 fn file() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("file");
@@ -28,7 +28,7 @@ fn ready(path: &Path, plan: Plan) -> Arc<Ready> {
     Arc::new(ready)
 }
 
-/// The run, begun. The kernel counts rings and registered buffers of all of a user's processes as locked memory.
+/// Starts the run. The kernel counts rings and registered buffers of all processes of a user as locked memory.
 fn started(ready: &Arc<Ready>) -> Running {
     let out_of_memory = std::io::ErrorKind::OutOfMemory;
     Running::start(ready).unwrap_or_else(|error| match error {
@@ -69,7 +69,7 @@ fn every_pattern_moves_what_it_says_both_ways_at_any_depth() {
                 assert_eq!(done.totals.latency_ns.len(), commands);
                 let blocks = match pattern {
                     Pattern::Random => 3100,
-                    // 1000 blocks are 32 commands of 31 and one of 8: three times, and one more.
+                    // 1000 blocks are 32 commands of 31 and one of 8: three passes of these, and one command more.
                     Pattern::Full => 3031,
                     Pattern::Single | Pattern::Packets => 100,
                     Pattern::Flush | Pattern::Noop => 0,
@@ -109,7 +109,7 @@ fn a_file_holds_the_blocks_of_the_buffer_and_what_was_there_elsewhere() {
 
 #[test]
 fn a_buffer_of_several_registered_pieces_is_one_buffer() {
-    // The kernel registers 1 GiB at a time; commands go over the seam.
+    // The kernel registers 1 GiB at a time; commands cross the boundary.
     let (_folder, path) = file();
     let plan = Plan {
         pattern: Pattern::Full,
@@ -123,7 +123,7 @@ fn a_buffer_of_several_registered_pieces_is_one_buffer() {
     assert_eq!((done.end, done.totals.moved), (End::Complete, ((1 << 30) + (64 << 20)) / 4096));
 }
 
-/// With the same words twice, what the first run left does not stand for what the second should have moved.
+/// Two runs with the same plan have different content, so data of the first cannot pass for data of the second.
 #[test]
 fn a_run_that_is_looked_at_has_content_of_its_own() {
     let (_folder, path) = file();
@@ -153,17 +153,17 @@ fn commands_go_both_ways_by_lot() {
         assert_eq!((done.end, done.totals.moved), (End::Complete, 400));
         let written: Vec<_> = done.log.iter().filter(|logged| logged.io.deed == Deed::FromMemory).collect();
         assert_eq!(done.totals.outward, written.len() as u64);
-        // Reads come from the start; writes go anywhere.
+        // Reads are from the start; writes are at random positions.
         assert!(done.log.iter().all(|logged| logged.io.deed == Deed::FromMemory || logged.io.place == 0));
         let places: std::collections::BTreeSet<u64> = written.iter().map(|logged| logged.io.place).collect();
         assert!(places.len() > written.len() / 2);
         written.len()
     };
-    // Of 400 by lot 100 are expected, with a deviation of 8.7; the seed decides which, so that this is always the same.
+    // 100 of 400 are expected, with a deviation of 8.7; the result is the same for the same seed.
     let written = run(0.25);
     assert!((65..135).contains(&written), "{written}");
     assert_eq!(run(0.25), written);
-    // Who writes must have agreed to it.
+    // A load that writes needs consent.
     let target = Target::inspect(&path, &System::default()).unwrap();
     let refused = |plan: Plan| {
         let ready = Ready::new(target.clone(), plan, &Consent::default(), &System::default(), &|| false);
@@ -200,7 +200,7 @@ fn a_file_takes_blocks_larger_than_its_usual_commands() {
         assert_eq!((done.totals.commands, done.verified.unwrap().unwrap().wrong), (10, 0));
         assert!(done.log.iter().all(|logged| logged.io.bytes == block));
     }
-    // More than one of them goes where it is asked for.
+    // With `max_blocks`, a command may have more than one of them.
     let plan = Plan { block_bytes: Some(block), max_blocks: Some(3), commands: Some(10), ..Plan::default() };
     assert_eq!(outcome(&path, plan).totals.blocks, 20);
 }
@@ -210,7 +210,7 @@ fn a_file_need_be_no_larger_than_the_longest_command() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("small");
     let system = System::default();
-    // `random` and `full` move one block less than the most, 32; the published program moves a block more than it counts.
+    // `random` and `full` move one block less than the maximum of 32; nvme-memload moves one block more than it counts.
     for (pattern, thesis, blocks) in [
         (Pattern::Single, false, 1),
         (Pattern::Packets, false, 1),
@@ -280,7 +280,7 @@ fn whoever_says_stop_gets_the_totals_until_then() {
         let done = running.finish(|_| ());
         assert_eq!(done.end, End::Stopped);
         assert!(done.totals.commands > 0 && done.totals.blocks == 31 * done.totals.commands);
-        // Nor does whoever wants it to end wait for a look at it.
+        // A stop request also prevents the verification.
         let verified = done.verified.unwrap().unwrap();
         assert_eq!((verified.blocks, verified.broken_off), (0, true));
     }
@@ -299,7 +299,7 @@ fn whoever_says_stop_ends_the_look_at_it_too() {
     }
 }
 
-/// When each command went, by the log.
+/// Times at which the commands were sent, from the log.
 fn sent_ns(path: &Path, plan: Plan) -> Vec<u64> {
     let done = outcome(path, Plan { log: true, ..plan });
     assert_eq!(done.log.len() as u64, done.totals.commands);
@@ -309,8 +309,8 @@ fn sent_ns(path: &Path, plan: Plan) -> Vec<u64> {
 
 #[test]
 fn a_limit_deals_out_slot_by_slot_whatever_the_depth() {
-    // 200 a second in 20 slots are 10 in each 50 ms: command k goes in slot k / 10. Nothing else is said of time here: a
-    // machine with other things to do may be late, never early.
+    // 200 a second in 20 slots are 10 in each 50 ms: command k is sent in slot k / 10 or later. On a busy machine it
+    // may be late, never early.
     let (_folder, path) = file();
     let limited = |plan: Plan| Plan { limit_commands: Some(200.0), slots: 20, ..plan };
     for (workers, depth) in [(1, 1), (2, 64)] {
@@ -319,7 +319,7 @@ fn a_limit_deals_out_slot_by_slot_whatever_the_depth() {
         let early: Vec<usize> = (0..31).filter(|k| sent[*k] < (*k as u64 / 10) * 50_000_000).collect();
         assert!(early.is_empty(), "{early:?} of {sent:?}");
     }
-    // In 95 ms there are two slots.
+    // 95 ms contain two slots.
     let plan = limited(Plan { depth: 64, time: Some(Duration::from_millis(95)), ..Plan::default() });
     let done = outcome(&path, plan);
     assert!(done.totals.commands <= 20 && done.end == End::Complete, "{}", done.totals.commands);
@@ -329,7 +329,7 @@ fn a_limit_deals_out_slot_by_slot_whatever_the_depth() {
         Plan { limit_bytes: Some(62.0 * 4096.0 * 20.0), slots: 20, commands: Some(7), ..Plan::default() };
     let sent = sent_ns(&path, bytes);
     assert!((0..7).all(|k| sent[k] >= (k as u64 / 2) * 50_000_000), "{sent:?}");
-    // The published program gives the first slot everything: 201 of 200, and each other one more than its part.
+    // nvme-memload admits 201 of 200 in the first slot, and one more than its part in each later slot.
     let thesis = limited(Plan { thesis: true, depth: 8, commands: Some(213), ..Plan::default() });
     let done = outcome(&path, Plan { log: true, ..thesis });
     let late: Vec<u64> = done.log[201..].iter().map(|logged| logged.sent_ns / 50_000_000).collect();
@@ -350,7 +350,7 @@ fn what_the_cpu_reads_changes_nothing_else() {
     assert!(told.contains("cannot run on CPU 1000"), "{told}");
 }
 
-/// A task's line of `/proc/self/task/*/status` that begins so.
+/// The line of `/proc/self/task/*/status` with this key.
 fn status(task: &str, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/self/task/{task}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
@@ -360,22 +360,22 @@ fn status(task: &str, key: &str) -> Option<String> {
 #[test]
 fn the_kernels_threads_stay_on_the_cpus_of_the_plan() {
     let (_folder, path) = file();
-    // One of several, so that those that may run anywhere are seen. From Linux 6.2 on they would stay by themselves, as
-    // what a thread was told once binds what it starts; nvme/manners.py looks on 6.1.
+    // One CPU of several, so that helpers on other CPUs are noticed. From Linux 6.2 on helpers inherit the thread's
+    // CPUs; nvme/manners.py tests 6.1.
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
     let cpu = (0..1024).rev().find(|cpu| allowed.is_set(*cpu)).unwrap();
     let plan = Plan { pattern: Pattern::Flush, cpus: vec![cpu as u32], ..Plan::default() };
     let ready = ready(&path, plan);
     assert!(ready.notes().iter().all(|note| !note.contains("kernel threads")), "{:?}", ready.notes());
     let running = started(&ready);
-    // Every fdatasync of a ring is done by a thread of the kernel, which then waits for the next some seconds.
+    // A helper thread of the kernel runs every fdatasync of a ring, and then waits some seconds for the next.
     while running.progress().commands == 0 {
         std::thread::yield_now();
     }
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let tasks: Vec<String> = tasks.map(|task| task.file_name().into_string().unwrap()).collect();
     let cpus = |task: &str| status(task, "Cpus_allowed_list");
-    // A helper is named after the thread it works for; other tests have some, too.
+    // A helper is named after its thread; other tests have helpers, too.
     let ours = |task: &String| {
         let of = status(task, "Name")?.strip_prefix("iou-wrk-")?.to_owned();
         (cpus(&of)? == cpu.to_string()).then(|| cpus(task))?

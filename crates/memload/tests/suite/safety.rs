@@ -1,4 +1,4 @@
-//! Who may load what: paths are seen for what they are, and nothing is written that nobody agreed to.
+//! Permission to load: kinds of paths are recognised, and nothing is written without consent.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn a_file_is_written_only_where_asked_and_never_cut() {
     let create = Consent { create: Some(4096), ..Consent::default() };
     assert!(refused(&path, Plan::default(), &create).contains("it already exists"));
     assert_eq!(std::fs::read(&path).unwrap(), vec![0x5A; 1 << 20]);
-    // Reading it, flushing it and leaving it alone need nobody's word.
+    // Reads, flushes and `noop` need no consent.
     for pattern in [Pattern::Random, Pattern::Flush, Pattern::Noop] {
         prepare(&path, Plan { pattern, ..Plan::default() }, &Consent::default(), &System::default()).unwrap();
     }
@@ -48,7 +48,7 @@ fn a_file_that_is_not_there_is_made_only_where_asked() {
     let path = folder.path().join("new");
     let told = refused(&path, Plan::default(), &Consent::default());
     assert!(told.contains("--create SIZE"), "{told}");
-    // What cannot be is refused before anything is made.
+    // Invalid sizes are refused before a file is made.
     let create = |bytes| Consent { create: Some(bytes), ..Consent::default() };
     let depth = Plan { depth: 0, ..Plan::default() };
     assert!(refused(&path, depth, &create(1 << 20)).starts_with("--depth is 0; "));
@@ -61,7 +61,7 @@ fn a_file_that_is_not_there_is_made_only_where_asked() {
         refused(&path, Plan::default(), &create(0))
             .starts_with("--create is 0; a file of 0 B takes no commands")
     );
-    // Nor does a file stay that nothing can be done with.
+    // After a refusal no file remains.
     let engine = Plan { engine: Some(EngineKind::NvmeIoctl), ..Plan::default() };
     let told = refused(&path, engine, &create(1 << 20));
     assert!(told.contains("the engine nvme-ioctl cannot load a file; uring can"), "{told}");
@@ -74,7 +74,7 @@ fn a_file_that_is_not_there_is_made_only_where_asked() {
     assert_eq!(content.len(), 1 << 20);
     let zeros = content.chunks(4096).filter(|block| block.iter().all(|byte| *byte == 0)).count();
     assert_eq!(zeros, 0, "every block was written");
-    // A link that leads nowhere would be made somewhere else.
+    // A dangling symbolic link would create a file elsewhere.
     symlink(folder.path().join("elsewhere"), folder.path().join("link")).unwrap();
     let told = refused(&folder.path().join("link"), Plan::default(), &create(4096));
     assert!(told.contains("it is a symbolic link to a file that does not exist"), "{told}");
@@ -103,7 +103,7 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     assert!(told(Plan { slots: 0, ..Plan::default() }).starts_with("--slots is 0; "));
     assert!(told(Plan { limit_commands: Some(f64::NAN), ..Plan::default() }).contains("--limit-commands"));
     let many = told(Plan { max_blocks: Some(1 << 20), ..Plan::default() });
-    // 512 MiB with a command is what a file takes.
+    // A file takes at most 512 MiB per command.
     assert!(
         many.starts_with("--max-blocks is 1048576; ") && many.contains("moves 1 to 131072 blocks of 4096 B"),
         "{many}"
@@ -134,7 +134,7 @@ fn sizes_that_do_not_fit_are_told_with_what_would() {
     }
     let slots = told(Plan { slots: 10, ..Plan::default() });
     assert!(slots.contains("divides --limit-commands or --limit-bytes"), "{slots}");
-    // A machine of another size: what it has not got would be promised, and the kernel would end some program for it.
+    // A machine with less memory: mmap would succeed, and the kernel would kill a program when the pages are used.
     let proc = tempfile::tempdir().unwrap();
     std::fs::write(proc.path().join("meminfo"), "MemTotal: 9000 kB\nMemAvailable:    4096 kB\n").unwrap();
     let few = System { proc: proc.path().to_owned(), ..System::default() };
@@ -161,8 +161,8 @@ fn what_is_no_target_is_called_by_its_name() {
     assert!(told("/nowhere/at/all").contains("No such file"));
 }
 
-/// A disk `wk0` of two partitions, its own processes' mounts and swaps, in a tree of its own. Any node stands for the
-/// device: what it is comes from the tree.
+/// A disk `wk0` with two partitions, and /proc files for mounts and swap, in a tree of its own. The device node is
+/// arbitrary, because the data come from the tree.
 struct Fake {
     _folder: tempfile::TempDir,
     system: System,
@@ -194,7 +194,7 @@ impl Fake {
         put(proc.join("self/mountinfo"), "22 1 0:21 / / rw - ext4 /dev/root rw\n");
         put(proc.join("swaps"), "Filename Type Size Used Priority\n");
         put(proc.join("1/fd/none"), "");
-        // A number of the range that partitions get, and far beyond those in use: there is no such device.
+        // A number in the range of partitions, far beyond those in use: there is no such device.
         let node = folder.path().join("node");
         let number = rustix::fs::makedev(259, 1_000_000);
         let kind = rustix::fs::FileType::BlockDevice;
@@ -225,7 +225,7 @@ fn a_block_device_is_read_out_of_sysfs() {
     assert_eq!((kind, bytes, lba_bytes, max_bytes), (Kind::Block, 4 << 20, 512, 128 << 10));
     assert_eq!(fake.target.serial.as_deref(), Some("WK-1"));
     assert_eq!(fake.target.to_string(), "block device, Model T, serial WK-1, 4194304 B in blocks of 512 B");
-    // So many pages hold 128 KiB only if it begins with a page.
+    // 32 pages hold 128 KiB only if a command begins with a page.
     fake.put("sys/devices/wk0/queue/max_segments", "32\n");
     for (block, most) in [(4096, 32), (512, 248)] {
         let plan = Plan { block_bytes: Some(block), max_blocks: Some(most + 1), ..Plan::default() };
@@ -247,7 +247,7 @@ fn a_device_is_written_only_by_its_serial_number() {
     );
     let told = fake.told(writes(), &Consent { overwrite: true, ..Consent::default() });
     assert!(told.contains("--overwrite is for files"), "{told}");
-    // With the right one it is only the missing device that is in the way.
+    // With the correct serial number, only the missing device is left as an error.
     let told = fake.told(writes(), &named("WK-1"));
     assert!(told.contains("No such device"), "{told}");
     let (_folder, path) = file(1 << 20);
@@ -263,7 +263,7 @@ fn a_disk_of_scsi_is_named_by_its_serial_number_as_well() {
     assert_eq!(serial().as_deref(), Some("wk0"), "its kernel name, which is better than none");
     fake.put("sys/devices/wk0/device/wwid", "naa.5000c500a1b2c3d4\n");
     assert_eq!(serial().as_deref(), Some("naa.5000c500a1b2c3d4"));
-    // As a disk gives it; what follows the announced length is not its.
+    // As a disk reports it; text after the stated length is ignored.
     fake.put("sys/devices/wk0/device/vpd_pg80", "\0\u{1}\0\u{8}  Z1D5QLrest");
     assert_eq!(serial().as_deref(), Some("Z1D5QL"));
 }
@@ -276,7 +276,7 @@ fn what_another_process_has_open_for_writing_is_not_written() {
     std::fs::create_dir_all(fake.system.proc.join("77/fd")).unwrap();
     symlink(&null, fake.system.proc.join("77/fd/9")).unwrap();
     fake.put("proc/77/comm", "qemu-system-x86\n");
-    // A partition of it, by a node of any name.
+    // A partition of the disk, by a node with another name.
     let block = rustix::fs::FileType::BlockDevice;
     let number = rustix::fs::makedev(259, 2);
     rustix::fs::mknodat(rustix::fs::CWD, &null, block, rustix::fs::Mode::from_raw_mode(0o600), number)
@@ -290,7 +290,7 @@ fn what_another_process_has_open_for_writing_is_not_written() {
     assert!(fake.told(Plan::default(), &Consent::default()).contains("No such device"), "reading it");
     fake.put("proc/77/fdinfo/9", "pos:\t0\nflags:\t02100000\n");
     assert!(fake.told(writes(), &consent).contains("No such device"), "who only reads is in nobody's way");
-    // Whose descriptors are not shown could be anybody.
+    // A process with invisible descriptors could be a writer.
     std::fs::remove_dir_all(fake.system.proc.join("77/fd")).unwrap();
     fake.put("proc/77/fd", "");
     let told = fake.told(writes(), &consent);
@@ -298,7 +298,7 @@ fn what_another_process_has_open_for_writing_is_not_written() {
         told.contains("another program uses it: only root can see what processes of other users have open"),
         "{told}"
     );
-    // A file that a process has open, and not this one itself.
+    // A file that another process has open, and not only this one.
     let (_folder, path) = file(1 << 20);
     let open = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     let agreed = Consent { overwrite: true, ..Consent::default() };
@@ -340,7 +340,7 @@ fn a_device_in_use_is_refused_and_its_user_named() {
         told.contains("wk0p2 is mounted on /mnt/my data; unmount it first, or read it while it is mounted"),
         "{told}"
     );
-    // btrfs shows a number of its own.
+    // btrfs has device numbers of its own.
     fake.put("proc/self/mountinfo", "30 1 0:55 / /data rw - btrfs /dev/wk0p1 rw\n");
     assert!(fake.told(read(), &none).contains("wk0p1 is mounted on /data"));
     let fake = Fake::new();
@@ -349,7 +349,7 @@ fn a_device_in_use_is_refused_and_its_user_named() {
     let fake = Fake::new();
     fake.put("proc/swaps", "Filename Type Size Used Priority\n/dev/wk0p1 partition 1 0 -2\n");
     assert!(fake.told(read(), &none).contains("swap space"));
-    // Who says so may read what others use, and then only opening it is left.
+    // With `shared` a device in use may be read; only the open fails here.
     let told = fake.told(read(), &Consent { shared: true, ..Consent::default() });
     assert!(told.contains("cannot be opened for reading"), "{told}");
     let told = fake.told(writes(), &Consent { shared: true, destroy_data_on: Some("WK-1".into()), ..none });
@@ -373,7 +373,7 @@ fn a_file_in_memory_is_no_target_or_said_to_be_none() {
     let folder = InMemory(folder);
     let path = folder.0.path().join("file");
     let consent = Consent { create: Some(1 << 20), ..Consent::default() };
-    // Before Linux 6.6 it has no O_DIRECT.
+    // Before Linux 6.6 tmpfs has no O_DIRECT.
     match prepare(&path, Plan::default(), &consent, &System::default()) {
         Ok(ready) => {
             let notes = ready.notes().join("\n");

@@ -1,7 +1,7 @@
-//! An NVMe namespace behind a FUSE file: it answers the kernel's NVMe ioctls, moves data to and from the memory of
-//! whoever asks, and keeps books. What a driver checks, it checks.
+//! An NVMe namespace behind a FUSE file: it answers the kernel's NVMe ioctls, moves data to and from the memory of the
+//! caller, and records commands. It checks what the kernel's driver checks.
 //!
-//! Must not know what is tested on it.
+//! Must not know the tests.
 
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation, INodeNo,
@@ -18,7 +18,7 @@ pub const SERIAL: &str = "served-0001";
 const FILE: INodeNo = INodeNo(2);
 const TTL: Duration = Duration::from_secs(1);
 
-/// One command as the device saw it.
+/// One command as the device received it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen {
     pub opcode: u8,
@@ -27,16 +27,16 @@ pub struct Seen {
     pub addr: u64,
 }
 
-/// What is behind the file.
+/// State of the device.
 #[derive(Default)]
 pub struct Device {
     pub data: Vec<u8>,
     pub seen: Vec<Seen>,
-    /// After so many commands it answers with this.
+    /// After this many commands, it answers with this status.
     pub fails: Option<(usize, i32)>,
 }
 
-/// A mounted one.
+/// A mounted device.
 pub struct Served {
     pub path: PathBuf,
     pub device: Arc<Mutex<Device>>,
@@ -45,7 +45,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// With so many LBAs, each filled with its number.
+    /// A device with `lbas` LBAs, each filled with its number.
     pub fn new(lbas: usize) -> Served {
         let data = (0..lbas).flat_map(|lba| [lba as u8 ^ 0xA5; LBA]).collect();
         let device = Arc::new(Mutex::new(Device { data, ..Device::default() }));
@@ -62,7 +62,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
-        // The kernel may take a moment to give back the file of a ring; the mount goes then.
+        // The kernel may release the file of a ring later; then a lazy unmount is needed.
         if session.umount_and_join().is_err() {
             let mount = self.path.parent().unwrap();
             rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH).unwrap();
@@ -155,7 +155,7 @@ impl Filesystem for Files {
                     nvme::FLUSH => 0,
                     // LBA out of range.
                     _ if from + bytes > device.data.len() => 0x4080,
-                    // A length that does not fit the count, which the driver refuses.
+                    // A length that does not match the block count, which the driver refuses.
                     _ if word(36) as usize != bytes => 0x4002,
                     opcode => {
                         let part = &mut device.data[from..from + bytes];
@@ -171,7 +171,7 @@ impl Filesystem for Files {
     }
 }
 
-/// As DMA does: to or from the memory of whoever asked.
+/// Moves data like DMA: to or from the memory of the calling process.
 fn copy(pid: u32, addr: u64, here: &mut [u8], to: bool) {
     let local = libc::iovec { iov_base: here.as_mut_ptr().cast(), iov_len: here.len() };
     let remote = libc::iovec { iov_base: addr as *mut _, iov_len: here.len() };

@@ -1,4 +1,4 @@
-//! Runs by NVMe commands on a served device: it saw exactly what the totals say.
+//! Runs with NVMe commands on a served device: it received exactly what the totals report.
 
 use crate::served::{LBA, SERIAL, Seen, Served};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ fn every_pattern_moves_exactly_the_blocks_it_says_both_ways() {
             };
             let (outcome, seen) = outcome(&served, plan);
             assert_eq!(outcome.end, End::Complete, "{pattern:?}");
-            // Each looks at what it has done by reading the device, which comes after the run.
+            // The verification reads the device after the run, so its commands are cut off.
             let ran = &seen[..outcome.totals.commands as usize];
             let wanted = if pattern == Pattern::Noop { 0 } else { 100 };
             assert_eq!((outcome.totals.commands, outcome.totals.errors), (wanted, 0), "{pattern:?}");
@@ -150,20 +150,21 @@ fn a_wrong_block_is_found() {
     let ready =
         ready(&served, Plan { op: Toward::Read, commands: Some(20), verify: true, ..Plan::default() });
     let running = Running::start(&ready).unwrap();
-    // All is sent; before the look at it somebody changes what was stored.
+    // After all commands, but before the verification, stored data is changed.
     while !running.wait(std::time::Duration::from_secs(1)) {}
     let mut device = served.device.lock().unwrap();
     let at = device.seen[3].lba as usize * LBA;
     device.data[at] ^= 1;
     drop(device);
-    // Whoever counts stops before it is looked at, which is commands too.
+    // `over` is called before the verification, whose commands must not be counted.
     let seen = || served.device.lock().unwrap().seen.len();
     let mut counted = 0;
     let outcome = running.finish_and(|_| (), || counted = seen());
     let verified = outcome.verified.unwrap().unwrap();
     assert_eq!((verified.wrong, verified.broken_off), (1, false));
     assert_eq!((counted as u64, seen() > counted), (outcome.totals.commands, true));
-    // Blocks that lie side by side are read together, 32 at most: none of them alone where 31 were written.
+    // Contiguous blocks are read together, at most 32; 31 contiguous blocks were written, so no read is of a single
+    // block.
     let device = served.device.lock().unwrap();
     let looked = &device.seen[counted..];
     assert!(looked.iter().all(|seen| seen.opcode == nvme::READ && (1..=32 * 8).contains(&seen.blocks)));
@@ -171,7 +172,7 @@ fn a_wrong_block_is_found() {
     assert!((looked.len() as u64) < verified.blocks / 8, "{} for {}", looked.len(), verified.blocks);
 }
 
-/// A run that reads has ended; before the look at it somebody changes the device or the buffer in some way.
+/// Changes the device or the buffer after a run of reads and before its verification.
 fn looked_at_after(commands: u64, change: impl FnOnce(&mut Vec<u8>, *mut u8)) -> Verified {
     let served = Served::new(4096);
     let plan = Plan { pattern: Pattern::Single, commands: Some(commands), verify: true, ..Plan::default() };
@@ -186,17 +187,17 @@ fn looked_at_after(commands: u64, change: impl FnOnce(&mut Vec<u8>, *mut u8)) ->
 fn a_wrong_block_in_memory_is_found() {
     let flip = |block: usize| {
         move |_: &mut Vec<u8>, base: *mut u8| {
-            // SAFETY: the buffer has 1000 blocks, all commands have come back, and nobody else is at work on it.
+            // SAFETY: the buffer has 1000 blocks, all commands have completed, and no other thread uses it.
             unsafe { *base.add(block * 4096 + 4095) ^= 1 }
         }
     };
     let verified = |wrong| Verified { blocks: 1000, wrong, broken_off: false };
     assert_eq!(looked_at_after(20, |_, _| ()), verified(0));
-    // What arrived is not what the device has: all of it, or one block.
+    // The content differs from the device: all blocks, or one block.
     assert_eq!(looked_at_after(20, |data, _| data[LBA] ^= 1), verified(20));
     assert_eq!(looked_at_after(20, flip(19)), verified(1));
-    // A block that no command went to.
+    // A block without a command.
     assert_eq!(looked_at_after(20, flip(20)), verified(1));
-    // Elsewhere on the device nobody has read.
+    // A part of the device that was not read.
     assert_eq!(looked_at_after(20, |data, _| data[8 * LBA] ^= 1), verified(0));
 }

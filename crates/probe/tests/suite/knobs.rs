@@ -1,4 +1,4 @@
-//! Whether knobs act, what they take, and who writes past the LLC: found out without being told.
+//! The probe finds which knobs have an effect, their accepted values, and whose writes bypass the LLC, by measuring.
 
 use crate::chips;
 
@@ -46,7 +46,7 @@ fn a_floor_of_three_ways_and_one_of_a_single_way() {
     let found = register("gold-6140", &one, &[]);
     let floor = found.floor.value().cloned().unwrap();
     assert_eq!((floor.kept, floor.fewest, found.acts.value()), (mask(0x400), 1, Some(&Register::Acts)));
-    // Haswell keeps no bit and takes any number from its lowest on (ddio-bench s4.4).
+    // Haswell has no fixed bit and accepts any number of ways from the lowest on (ddio-bench s4.4).
     let rings = [("ring = 2048", "ring = 512")];
     let found = register("e5-2630v3", &[], &rings);
     let floor = found.floor.value().cloned().unwrap();
@@ -68,13 +68,13 @@ fn a_register_without_traffic_or_with_traffic_that_fits_anywhere_cannot_be_told(
     let idle = register("gold-6140", &[], &[("offered_gbps = 60", "offered_gbps = 0.01")]);
     assert!(idle.acts.reason().is_some_and(|why| why.contains("put traffic on them")), "{idle:?}");
     let small = register("gold-6140", &[], &[("ring = 2048", "ring = 64")]);
-    // Which of the two says it depends on how much the share varies by itself.
+    // The message depends on how much the share varies by itself.
     let hardly_any = ["almost all writes hit or almost all miss", "a share near 0 or 100 % need not move"];
     assert!(
         small.acts.reason().is_some_and(|why| hardly_any.iter().any(|words| why.contains(words))),
         "{small:?}"
     );
-    // What is taken is known all the same.
+    // The accepted values are known nevertheless.
     assert_eq!(small.floor.value().map(|floor| floor.fewest), Some(2));
     let none = register(
         "e3-1230",
@@ -124,7 +124,7 @@ fn switches_that_act_a_dead_one_and_a_device_of_another_socket() {
 
 #[test]
 fn ports_without_switches_and_without_traffic() {
-    // An Ice Lake: no switch anywhere, so that both ports share what is seen; and both write into the LLC.
+    // An Ice Lake: no switch, so both ports are judged together; both write into the LLC.
     let found = ports("gold-5320", &[]);
     for port in &found {
         assert_eq!(
@@ -133,7 +133,7 @@ fn ports_without_switches_and_without_traffic() {
             "{port:?}"
         );
     }
-    // One of them on another socket: it cannot be told which.
+    // One of them is on another socket: the probe cannot know which.
     let remote = [("name = \"nic0\"\n", "name = \"nic0\"\nremote = true\n")];
     let found = ports("gold-5320", &remote);
     assert!(

@@ -1,5 +1,4 @@
-//! The same procedures through files: the real host's code on a virtual host, which the procedures cannot tell from the
-//! server in process.
+//! The same procedures on a virtual host, through `linux`: they must not differ from the server in process.
 
 use crate::chips;
 
@@ -17,7 +16,7 @@ use waykeeper_silicon::ChipSpec;
 use waykeeper_stand::{Machine, held};
 use waykeeper_units::WayMask;
 
-/// A Skylake by its identity, with other registers.
+/// A machine with a Skylake's identity and other registers.
 fn machine(changes: &[(&str, &str)]) -> Machine {
     let folder = tempfile::tempdir().unwrap();
     let spec = ChipSpec::built_in_text("gold-6140").unwrap().to_owned();
@@ -32,7 +31,7 @@ fn machine(changes: &[(&str, &str)]) -> Machine {
     Machine::with(Arc::new(scenario), held(32))
 }
 
-/// What is found there; everything is as before afterwards.
+/// Runs procedures; afterwards the machine's state must be unchanged.
 fn probe(machine: &Machine, procedures: &[Procedure]) -> Findings {
     let before = machine.state();
     let order =
@@ -61,7 +60,7 @@ fn a_host_of_files_is_found_out_as_a_server_in_process_is() {
     assert_eq!(inclusive.value(), Some(&Some(WayMask::from_bits(0x003))), "{inclusive:?}");
     let register = found.register.as_ref().unwrap();
     assert_eq!(register.acts.value(), Some(&Register::Acts), "{register:?}");
-    // The table of this CPU allows two ways; this register keeps three.
+    // The table of this CPU allows two ways; this register has three fixed ones.
     assert_eq!(
         register.floor.value().map(|floor| floor.kept),
         Some(WayMask::from_bits(0x700)),

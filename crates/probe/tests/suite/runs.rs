@@ -1,4 +1,4 @@
-//! Runs of procedures: what they leave behind, how they end, and the rest of what they answer.
+//! Runs of procedures: the restored state, the end of a run, and other answers.
 
 use crate::chips;
 
@@ -30,7 +30,7 @@ fn run(host: &mut FaultyServer, procedures: &[Procedure]) -> Result<Findings, Pr
 
 #[test]
 fn whatever_was_turned_is_as_it_was_found() {
-    // A server that somebody has set: masks, ways and a switch that are nobody's default.
+    // A server with non-default masks, ways and switch.
     let set = [
         ("cores = \"4\"", "cores = \"4\"\nmask = \"0x0f0\""),
         (
@@ -52,7 +52,7 @@ fn whatever_was_turned_is_as_it_was_found() {
 fn an_interrupt_ends_it_and_brings_everything_back() {
     let mut host = server("gold-6140", &[], &[]);
     let before = knobs(&mut host);
-    // At the first wait, in the middle of a slide, and late.
+    // Interrupts at the first wait, during a slide, and late.
     for after in [1, 20, 60] {
         let (stop, waits) = (AtomicBool::new(false), AtomicU64::new(0));
         let told = |_| {
@@ -94,7 +94,7 @@ fn counters_that_cannot_be_read_spoil_an_answer_and_not_the_run() {
         why.reason().is_some_and(|why| why.contains("this host cannot count misses of the co-runner")),
         "{why:?}"
     );
-    // Masks that cannot be written: the words of who holds them.
+    // If masks cannot be written, the answer has the host's reason.
     let busy = format!("{end}\n[[fault]]\nkind = \"busy\"\nat_s = 0");
     let mut host = server("gold-6140", &[], &[(end, &busy)]);
     let found = run(&mut host, &[Procedure::DcaWays]).unwrap().dca_ways.unwrap();
@@ -119,7 +119,7 @@ fn without_a_co_runner_it_is_said_what_would_help() {
 
 #[test]
 fn an_application_that_reads_what_devices_write_feels_dca_and_one_that_reads_headers_does_not() {
-    // One core that reads every line of as much as it can get: memory is slower than the cache.
+    // One core that reads every line at the highest rate it can: memory is slower than the cache.
     let full = [("offered_gbps = 60", "offered_gbps = 100"), ("cores = \"2-3\"", "cores = \"2\"")];
     let found = on_stand(&mut server("gold-6140", &[], &full), |stand| sensitivity::look(stand).unwrap());
     let by_name: BTreeMap<&str, _> = found.iter().map(|app| (app.name.as_str(), app)).collect();
@@ -134,7 +134,7 @@ fn an_application_that_reads_what_devices_write_feels_dca_and_one_that_reads_hea
     );
 }
 
-/// A load whose rate can be set: the scenario, read anew.
+/// A load with an adjustable rate: reads the scenario again for each value.
 struct Rates;
 
 impl Load for Rates {
@@ -154,7 +154,7 @@ impl Load for Rates {
 #[test]
 fn hit_rates_fall_with_load_and_rise_with_ways() {
     let mut host = server("gold-6140", &[], &[]);
-    // What lies in the caches at first is nobody's.
+    // The caches are cold at first.
     host.wait_until(4_000_000_000).unwrap();
     let stop = AtomicBool::new(false);
     let order = Order { pace: Pace::QUICK, ..order(&[Procedure::Sweeps]) };

@@ -1,4 +1,4 @@
-//! DCA ways and inclusive ways of chips that differ, found out without being told.
+//! Tests that the probe finds the DCA ways and inclusive ways of different chips without using their descriptions.
 
 use crate::chips;
 
@@ -9,7 +9,7 @@ use waykeeper_probe::verdict::Verdict;
 use waykeeper_probe::{roles, slide, ways};
 use waykeeper_units::WayMask;
 
-/// Both answers about a server.
+/// Both answers for a server.
 fn look(mut host: FaultyServer) -> (Verdict<WayMask>, Verdict<Option<WayMask>>) {
     on_stand(&mut host, |stand| {
         let cast = roles::cast(stand, &roles::Named::default()).unwrap().unwrap();
@@ -27,7 +27,7 @@ fn mask(bits: u32) -> WayMask {
 
 #[test]
 fn skylakes_two_leftmost_ways_and_two_rightmost_ones() {
-    // On caches that have run for a while: at first inclusive ways look calmer than they are.
+    // On warm caches: on cold ones, inclusive ways are less visible.
     let mut warm = server("gold-6140", &[], &[]);
     warm.wait_until(4_000_000_000).unwrap();
     let (dca, inclusive) = look(warm);
@@ -84,7 +84,7 @@ fn haswells_two_ways_and_none_that_are_inclusive() {
     let (dca, inclusive) = look(server("e5-2630v3", &[], &rings));
     assert_eq!(dca.value(), Some(&mask(0xc0000)), "{dca:?}");
     assert!(dca.evidence.iter().any(|line| line.contains("cannot distinguish the last ways")), "{dca:?}");
-    // Its chase lies in the LLC and is never evicted there: no answer rather than a wrong one.
+    // The victim's data is never evicted from the LLC there: no answer is better than a wrong one.
     assert!(
         inclusive.reason().is_some_and(|why| why.contains("no extra misses even in the DCA ways")),
         "{inclusive:?}"

@@ -11,36 +11,36 @@ use waykeeper_host::Host;
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
 
-/// Ways of the LLC that a measurement left to the program.
+/// Ways of the LLC that the program had in a measurement.
 pub const WAYS: [u32; 4] = [2, 4, 8, 11];
-/// Their size, MB, as the file has it.
+/// Their size, MB, as in the file.
 const SIZES: [&str; 4] = ["3.5", "7", "14", "19.25"];
-/// Clock of the measured chip, GHz, as its chip file has it.
+/// Clock of the measured chip, GHz, as in its chip file.
 pub const GHZ: f64 = 2.2;
 
-/// What was measured of a program at one size, or what the model does there.
+/// A program at one size, measured or simulated.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Point {
     /// Cycles per instruction.
     pub cpi: f64,
-    /// Demand accesses that memory served, per thousand instructions.
+    /// Demand accesses served by memory, per thousand instructions.
     pub mpki: f64,
     /// Demand accesses that missed the MLC, per thousand instructions.
     pub apki: f64,
-    /// Lines that memory delivered, per thousand instructions.
+    /// Lines read from memory, per thousand instructions.
     pub reads: f64,
-    /// Lines that prefetchers fetched in use, and of these those from memory, per thousand instructions. Model only.
+    /// Prefetched lines that were used, and of these those from memory, per thousand instructions. Model only.
     pub prefetched: [f64; 2],
 }
 
-/// A program's measurements: [`Point::apki`] and [`Point::reads`] are those of the whole LLC at every size.
+/// A program's measurements. [`Point::apki`] and [`Point::reads`] are those of the whole LLC at every size.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Curve {
     /// Without prefetchers, by size.
     pub off: [Point; 4],
     /// With prefetchers.
     pub on: [Point; 4],
-    /// Lines that the L1 took, per thousand instructions, prefetchers on.
+    /// Lines fetched into the L1, per thousand instructions, prefetchers on.
     pub l1_fills: f64,
     /// Stores per load or store.
     pub stores: f64,
@@ -103,9 +103,9 @@ pub struct Compared {
     pub prefetchers: &'static str,
     /// Ways of the LLC.
     pub ways: u32,
-    /// What was measured.
+    /// The measured values.
     pub was: Point,
-    /// What the model does.
+    /// The simulated values.
     pub is: Point,
 }
 
@@ -136,12 +136,12 @@ pub fn compared() -> Vec<Compared> {
     found
 }
 
-/// What a SPEC program does alone on the simulated chip. `profile` is a key with its value: `benchmark = "lbm"`.
+/// A SPEC program alone on the simulated chip. `profile` is a key with its value: `benchmark = "lbm"`.
 pub fn simulated(profile: &str, ways: u32, prefetchers: bool, seconds: f64, sampling: Sampling) -> Point {
     alone(&format!("program = \"spec\"\n{profile}"), ways, prefetchers, seconds, sampling)
 }
 
-/// What a program does alone on the simulated chip. `keys` are the lines of its `[[workload]]`.
+/// A program alone on the simulated chip. `keys` are the lines of its `[[workload]]`.
 pub fn alone(keys: &str, ways: u32, prefetchers: bool, seconds: f64, sampling: Sampling) -> Point {
     let text = format!(
         "name = \"curve\"\nchip = \"gold-5120\"\ntime_factor = 1\nduration_s = {seconds}\nwarmup_s = {warmup}\n\
@@ -172,8 +172,8 @@ pub fn alone(keys: &str, ways: u32, prefetchers: bool, seconds: f64, sampling: S
     }
 }
 
-/// Simulated time, s, until working sets are where they belong: each line that can stay in the LLC is touched often
-/// enough to get there past the rule that drops three of four clean victims.
+/// Simulated time, s, until working sets are in their caches: each line that fits into the LLC is accessed often enough
+/// to enter it, although three of four clean victims are dropped.
 pub fn seconds_for(target: &Curve) -> f64 {
     let accesses_per_s = target.off[0].apki / 1000.0 / target.off[0].cpi * GHZ * 1e9;
     let lines = 11.0 * 14.0 * 2048.0;

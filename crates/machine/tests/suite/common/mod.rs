@@ -1,7 +1,7 @@
-//! Running scenario files without a policy and averaging over seeds: what the fidelity tests share. Each run is
-//! computed once in the program: many figures are judged by more than one test.
+//! Runs of scenario files without a policy, averaged over seeds, for the fidelity tests. Each run is computed once per
+//! test program, because several tests judge the same figures.
 
-// Each test program uses a part of this.
+// Each test program uses only some of these functions.
 #![allow(dead_code)]
 
 pub mod curves;
@@ -14,7 +14,7 @@ use waykeeper_host::Host;
 use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, VirtualServer};
 use waykeeper_silicon::{Rules, Sampling};
 
-/// A scenario of the repository with keys changed: `key=value;key=value`, values as TOML writes them.
+/// A scenario of the repository with changed keys: `key=value;key=value`, values as in TOML.
 pub fn scenario(name: &str, sets: &str) -> Scenario {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../scenarios/{name}.toml"));
     let mut source = ScenarioSource::open(&path).unwrap_or_else(|error| panic!("{error}"));
@@ -26,7 +26,7 @@ pub fn scenario(name: &str, sets: &str) -> Scenario {
     source.read().unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// One run under the scenario's own knobs; the stretch at its end.
+/// One run under the scenario's own knobs; returns its measured interval.
 pub fn run(scenario: &Arc<Scenario>, seed: u64, sample_seed: u64, sampling: Sampling) -> Measured {
     let options = RunOptions { seed, sample_seed, sampling };
     let mut server = VirtualServer::new(scenario.clone(), options).expect("it fits");
@@ -40,7 +40,7 @@ pub fn run(scenario: &Arc<Scenario>, seed: u64, sample_seed: u64, sampling: Samp
 /// The numbers of one run, by `metric` or `metric/workload`.
 type Numbers = Vec<(String, f64)>;
 
-/// The numbers of one run. A second test that asks for the same run waits for the first one's result.
+/// The numbers of one run. A second test that needs the same run waits for the first one's result.
 fn numbers_of(scenario: &Arc<Scenario>, text: &str, seed: u64, sampling: Sampling) -> Numbers {
     static RUNS: LazyLock<Mutex<HashMap<String, Arc<OnceLock<Numbers>>>>> = LazyLock::new(Mutex::default);
     let key = format!("{seed} {sampling:?} {text}");
@@ -48,13 +48,13 @@ fn numbers_of(scenario: &Arc<Scenario>, text: &str, seed: u64, sampling: Samplin
     cell.get_or_init(|| numbers(scenario, &run(scenario, seed, seed, sampling))).clone()
 }
 
-/// The numbers figures show, averaged over seeds: `metric` or `metric/workload`.
+/// The numbers of figures, averaged over seeds: `metric` or `metric/workload`.
 pub fn means(
     scenario: Scenario,
     seeds: std::ops::RangeInclusive<u64>,
     sampling: Sampling,
 ) -> BTreeMap<String, f64> {
-    // Two scenarios with the same text run alike: the text has every field.
+    // Scenarios with the same text are equal: the text has every field.
     let (text, scenario) = (format!("{scenario:?}"), Arc::new(scenario));
     let count = (seeds.end() - seeds.start() + 1) as f64;
     let mut sums: BTreeMap<String, f64> = BTreeMap::new();
@@ -87,7 +87,7 @@ fn numbers(scenario: &Scenario, measured: &Measured) -> Numbers {
     numbers
 }
 
-/// A scenario under other rules of the model.
+/// A scenario with other rules of the model.
 pub fn with_rules(mut scenario: Scenario, rules: Rules) -> Scenario {
     scenario.rules = rules;
     scenario

@@ -6,20 +6,20 @@ use super::curves::{Point, WAYS, alone};
 use std::path::PathBuf;
 use waykeeper_silicon::Sampling;
 
-/// A trace of `inputs/` and what it does not say itself.
+/// A trace of `inputs/`, with data that its file does not contain.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
     /// The program, also the file's name.
     pub name: &'static str,
-    /// Cycles per instruction as long as accesses hit the L1.
+    /// Cycles per instruction while accesses hit the L1.
     pub cpi: f64,
-    /// Misses that overlap.
+    /// Memory-level parallelism: misses that overlap.
     pub mlp: f64,
     /// Millions of instructions.
     pub millions: u64,
 }
 
-/// Every shipped trace. `cpi` and `mlp` are those of the profile of a SPEC program of the same kind, which were fitted to
+/// Every shipped trace. `cpi` and `mlp` are from the profile of a SPEC program of the same kind, which was fitted to
 /// measurements (crates/machine/src/programs/spec/profiles.toml). X: that programs of a kind agree in these two. X: all
 /// numbers of sqlite3, sort and redis-server, which have no counterpart in SPEC: gcc's for sqlite3 (branches and
 /// pointers), the defaults of `replay` for the others.
@@ -35,8 +35,8 @@ pub const TRACES: [Shipped; 9] = [
     Shipped { name: "xz", cpi: 0.338, mlp: 1.19, millions: 20 }, // xz
 ];
 
-/// Simulated time, s: the slowest trace (two cycles per instruction) is replayed over fifty times, and a line that can stay
-/// in the LLC needs some thirty touches to get there past the rule that drops three of four clean victims.
+/// Simulated time, s: the slowest trace (two cycles per instruction) is replayed over fifty times. A line that fits
+/// into the LLC needs about thirty accesses to enter it, because three of four clean victims are dropped.
 const SECONDS: f64 = 1.5;
 
 impl Shipped {
@@ -45,7 +45,7 @@ impl Shipped {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../inputs/{}.wkt", self.name))
     }
 
-    /// What it does at each size of [`WAYS`]. Hardware prefetchers do not act for `replay`.
+    /// The curve over [`WAYS`]. Hardware prefetchers do not act for `replay`.
     pub fn curve(&self) -> [Point; 4] {
         let (path, Shipped { cpi, mlp, .. }) = (self.path(), self);
         let keys = format!("program = \"replay\"\ntrace = {path:?}\ncpi = {cpi}\nmlp = {mlp}");

@@ -1,4 +1,4 @@
-//! Virtual servers with chips that no table describes, for procedures that are not told.
+//! Virtual servers with chips that are in no table.
 
 // Each test program uses a part of this.
 #![allow(dead_code)]
@@ -11,10 +11,11 @@ use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer}
 use waykeeper_probe::stand::{Pace, Stand};
 use waykeeper_silicon::{ChipSpec, Sampling};
 
-/// Two forwarders, one of headers and one that reads payloads, a scan that presses and a chase that feels.
+/// Two forwarders, one that reads headers only and one that reads payloads; a co-runner that scans and one that chases
+/// pointers.
 pub const SCENARIO: &str = include_str!("../../../../../scenarios/probe.toml");
 
-/// A server with a changed chip and a changed scenario: pairs of what stands there and what is to.
+/// A server with text replacements in its chip and its scenario.
 pub fn server(chip: &str, chip_changes: &[(&str, &str)], changes: &[(&str, &str)]) -> FaultyServer {
     let replaced = |text: &str, changes: &[(&str, &str)]| {
         changes.iter().fold(text.to_owned(), |text, (from, to)| {
@@ -37,7 +38,7 @@ pub fn scenario_server(text: &str, folder: Option<&Path>) -> FaultyServer {
     FaultyServer::new(VirtualServer::new(Arc::new(scenario), options).unwrap())
 }
 
-/// Puts it on the stand, lets `look` look, and brings everything back.
+/// Measures `host` on a test bench, and restores it.
 pub fn on_stand<R>(host: &mut dyn Host, look: impl FnOnce(&mut Stand<'_>) -> R) -> R {
     let stop = AtomicBool::new(false);
     let mut told = |_: u64| {};
