@@ -5,10 +5,9 @@
 //! the LLC than its ways hold. DCA ways cannot be checked (an unchanged hit ratio proves nothing); that takes an
 //! experiment. Knows counters and knobs; must not know policy or host.
 
-use crate::apply::Place;
-use crate::record::{Knob, Problem};
+use crate::record::Problem;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_host::{Interval, KnobValues, LlcGeometry};
+use waykeeper_host::{Interval, Knob, KnobValues, LlcGeometry};
 use waykeeper_units::{GroupId, LINE_BYTES, PortId, WayMask};
 
 /// Consecutive intervals that must show it: one may contain the change itself, and in another the traffic may change.
@@ -28,7 +27,7 @@ pub(crate) struct Effects {
     /// Ports with DCA off whose switch was observed to have an effect.
     confirmed: BTreeSet<PortId>,
     masks: BTreeMap<GroupId, MaskWatch>,
-    dead: BTreeSet<Place>,
+    dead: BTreeSet<Knob>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +44,7 @@ impl Effects {
         &mut self,
         seen: &Interval,
         llc: &LlcGeometry,
-        turned: impl Fn(Place) -> bool,
+        turned: impl Fn(Knob) -> bool,
     ) -> Vec<Problem> {
         let mut problems = self.look_at_ports(seen, &turned);
         problems.extend(self.look_at_masks(seen, llc, &turned));
@@ -54,13 +53,15 @@ impl Effects {
 
     /// Corrects the values read back: a port whose switch has no effect has DCA on.
     pub fn correct(&self, knobs: &mut KnobValues) {
-        for (port, on) in &mut knobs.dca {
-            *on |= self.dead.contains(&Place::Dca(*port));
+        for dead in self.dead.iter().filter(|dead| matches!(dead, Knob::Dca(_))) {
+            if knobs.names(*dead) {
+                knobs.insert(*dead, true);
+            }
         }
     }
 
     /// If there are more DCA writes than the ports with DCA can cause, they come from a port with DCA off.
-    fn look_at_ports(&mut self, seen: &Interval, turned: &impl Fn(Place) -> bool) -> Vec<Problem> {
+    fn look_at_ports(&mut self, seen: &Interval, turned: &impl Fn(Knob) -> bool) -> Vec<Problem> {
         let socket = &seen.socket;
         let (Some(hits), Some(misses)) = (socket.dca_write_hits.value(), socket.dca_write_misses.value())
         else {
@@ -71,7 +72,7 @@ impl Effects {
             let Some(bytes) = rates.inbound_bytes.value() else { return Vec::new() };
             let lines = bytes / LINE_BYTES as f64;
             // A switch without an effect leaves DCA on.
-            if seen.knobs.dca.get(port) != Some(&false) || self.dead.contains(&Place::Dca(*port)) {
+            if seen.knobs.dca(*port) != Some(false) || self.dead.contains(&Knob::Dca(*port)) {
                 on_lines += lines;
                 continue;
             }
@@ -104,11 +105,11 @@ impl Effects {
         self.too_many = 0;
         let suspects: Vec<PortId> = off
             .into_iter()
-            .filter(|port| !self.confirmed.contains(port) && turned(Place::Dca(*port)))
+            .filter(|port| !self.confirmed.contains(port) && turned(Knob::Dca(*port)))
             .collect();
-        self.dead.extend(suspects.iter().map(|port| Place::Dca(*port)));
+        self.dead.extend(suspects.iter().map(|port| Knob::Dca(*port)));
         let problem = |port| Problem::NoEffect {
-            knob: Knob::Dca(port, false),
+            knob: Knob::Dca(port).at(false),
             what: "DCA writes of the socket per second".to_owned(),
             expected: expected as u64,
             measured: writes as u64,
@@ -121,31 +122,29 @@ impl Effects {
         &mut self,
         seen: &Interval,
         llc: &LlcGeometry,
-        turned: &impl Fn(Place) -> bool,
+        turned: &impl Fn(Knob) -> bool,
     ) -> Vec<Problem> {
         let mut problems = Vec::new();
         self.masks.retain(|group, _| seen.groups.contains_key(group));
-        self.dead.retain(|place| place.is_alive(|group| seen.groups.contains_key(&group)));
+        self.dead.retain(|knob| knob.group().is_none_or(|group| seen.groups.contains_key(&group)));
         for (group, rates) in &seen.groups {
-            let (Some(mask), Some(bytes)) = (seen.knobs.masks.get(group), rates.occupancy_bytes.value())
-            else {
+            let (Some(mask), Some(bytes)) = (seen.knobs.mask(*group), rates.occupancy_bytes.value()) else {
                 continue;
             };
-            let watch =
-                self.masks.entry(*group).or_insert(MaskWatch { mask: *mask, at_first: bytes, beyond: 0 });
-            if watch.mask != *mask {
-                *watch = MaskWatch { mask: *mask, at_first: bytes, beyond: 0 };
-                self.dead.remove(&Place::Mask(*group));
+            let watch = self.masks.entry(*group).or_insert(MaskWatch { mask, at_first: bytes, beyond: 0 });
+            if watch.mask != mask {
+                *watch = MaskWatch { mask, at_first: bytes, beyond: 0 };
+                self.dead.remove(&Knob::Mask(*group));
             }
             // Lines read from the MLCs of other cores move to the inclusive ways, whatever the mask (A4 s3.1).
             let ways = mask.or(llc.inclusive_ways.unwrap_or(WayMask::EMPTY)).count();
             let most = llc.bytes as f64 * f64::from(ways) / f64::from(llc.ways);
             let grew = bytes as f64 > watch.at_first as f64 + (MARGIN - 1.0) * most;
             watch.beyond = if grew && bytes as f64 > MARGIN * most { watch.beyond + 1 } else { 0 };
-            let place = Place::Mask(*group);
-            if watch.beyond >= STRIKES && turned(place) && self.dead.insert(place) {
+            let knob = Knob::Mask(*group);
+            if watch.beyond >= STRIKES && turned(knob) && self.dead.insert(knob) {
                 problems.push(Problem::NoEffect {
-                    knob: Knob::Mask(*group, *mask),
+                    knob: knob.at(mask),
                     what: "LLC occupancy, bytes".to_owned(),
                     expected: most as u64,
                     measured: bytes,
@@ -198,11 +197,8 @@ mod tests {
                 memory_write_bytes: gone,
             },
             ports: (0..).map(PortId).zip(ports).collect(),
-            knobs: KnobValues {
-                masks: [(GroupId(0), WayMask::from_bits(mask))].into(),
-                dca: (0..).map(PortId).zip(on).collect(),
-                ..KnobValues::default()
-            },
+            knobs: KnobValues::of_dca((0..).map(PortId).zip(on))
+                .with(Knob::Mask(GroupId(0)), WayMask::from_bits(mask)),
         }
     }
 
@@ -232,7 +228,8 @@ mod tests {
         assert_eq!(said(&mut effects, &dead, 9), [text]);
         let mut knobs = dead.knobs.clone();
         effects.correct(&mut knobs);
-        assert_eq!(knobs.dca, [(PortId(0), true), (PortId(1), true)].into(), "a policy sees what acts");
+        let both = [(PortId(0), true), (PortId(1), true)];
+        assert!(knobs.dca_by_port().eq(both), "a policy sees what acts");
     }
 
     #[test]

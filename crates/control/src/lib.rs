@@ -8,14 +8,12 @@
 //! * [`run()`] and [`Loop`]: the loop itself. [`Record`]: what it reports. [`classes()`]: how many classes of service a
 //!   set of masks needs.
 
-mod apply;
 mod classes;
 mod effect;
-mod handover;
-mod orders;
+mod knobs;
 mod record;
 mod run;
 
 pub use classes::{Class, ClassesError, classes};
-pub use record::{Knob, Observer, Problem, Record, Summary};
+pub use record::{Observer, Problem, Record, Summary};
 pub use run::{ControlConfig, ControlError, Loop, run};

@@ -3,52 +3,9 @@
 //! Wanted values (`desired`), outcomes (`applied`) and values read back (`knobs`) are separate. Must not know a host.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::ops::ControlFlow;
-use waykeeper_host::{Applied, Interval, KnobValues, Plan};
+use waykeeper_host::{Applied, Interval, KnobSetting, KnobValues, Plan};
 use waykeeper_policy::{Cause, Event};
-use waykeeper_units::{GroupId, PortId, WayMask};
-
-/// One knob and the value wanted for it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Knob {
-    /// Way mask of a group.
-    Mask(GroupId, WayMask),
-    /// Ways devices may allocate in.
-    DcaWays(WayMask),
-    /// DCA of a root port.
-    Dca(PortId, bool),
-    /// Descriptors of the RX rings behind a root port.
-    RxRing(PortId, u32),
-    /// Most packets taken from such a ring at one poll.
-    RxBurst(PortId, u32),
-}
-
-impl Knob {
-    /// Its value as a number, and what the number counts.
-    fn number(self) -> (&'static str, f64) {
-        match self {
-            Knob::Mask(_, mask) => ("ways of the mask", f64::from(mask.count())),
-            Knob::DcaWays(mask) => ("DCA ways", f64::from(mask.count())),
-            Knob::Dca(_, on) => ("DCA switch", f64::from(u8::from(on))),
-            Knob::RxRing(_, descriptors) => ("RX ring descriptors", f64::from(descriptors)),
-            Knob::RxBurst(_, packets) => ("RX burst packets", f64::from(packets)),
-        }
-    }
-}
-
-impl fmt::Display for Knob {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Knob::Mask(group, mask) => write!(f, "mask {mask} of {group}"),
-            Knob::DcaWays(mask) => write!(f, "DCA ways {mask}"),
-            Knob::Dca(port, on) => write!(f, "DCA {} on {port}", if *on { "on" } else { "off" }),
-            Knob::RxRing(port, descriptors) => write!(f, "RX ring of {descriptors} on {port}"),
-            Knob::RxBurst(port, packets) => write!(f, "RX burst of {packets} on {port}"),
-        }
-    }
-}
 
 /// Something that went wrong in a step; the run continues.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
@@ -63,41 +20,41 @@ pub enum Problem {
     /// The host could not apply the plan.
     #[error("knobs could not be turned: {0}")]
     Apply(String),
-    /// The host refused a knob. Reported once per value; the loop does not try it again until another value is wanted.
+    /// The machine refused a knob. Reported once for each setting; the setting is not tried again until another is wanted.
     #[error("{knob} was refused: {why}")]
     Refused {
         /// The knob and the value wanted.
-        knob: Knob,
+        knob: KnobSetting,
         /// The host's message.
         why: String,
         /// The value in force instead, if it can be read.
-        standing: Option<Knob>,
+        standing: Option<KnobSetting>,
     },
     /// The write succeeded but another value reads back. Reported once per value, like a refusal.
     #[error("{knob} did not take effect: {found} reads back")]
     ReadsBack {
         /// The knob and the value wanted.
-        knob: Knob,
+        knob: KnobSetting,
         /// What reads back.
         found: String,
         /// The same as a value, if it can be read.
-        standing: Option<Knob>,
+        standing: Option<KnobSetting>,
     },
     /// The host could not take any value now. Reported once; the loop retries with backoff, without a last try.
     #[error("{knob} is retried later: {why}")]
     Busy {
         /// The knob and the value wanted.
-        knob: Knob,
+        knob: KnobSetting,
         /// The host's message.
         why: String,
     },
     /// External change: a knob that had the wanted value was changed by another program.
-    #[error("{knob} was changed to {} by another program; {}", found.value(), if *left { "the other value stays" } else { "the policy's value is restored" })]
+    #[error("{knob} was changed to {} by another program; {}", found.setting, if *left { "the other value stays" } else { "the policy's value is restored" })]
     Outsider {
         /// The knob and the value wanted.
-        knob: Knob,
+        knob: KnobSetting,
         /// What reads back now.
-        found: Knob,
+        found: KnobSetting,
         /// It happened too often: the other program's value stays until the policy wants another value.
         left: bool,
     },
@@ -107,7 +64,7 @@ pub enum Problem {
     )]
     NoEffect {
         /// The knob and its value.
-        knob: Knob,
+        knob: KnobSetting,
         /// The counter that shows it, with its unit.
         what: String,
         /// The highest value that the counter could have if the knob had an effect.
@@ -146,7 +103,7 @@ impl Problem {
             }
             _ => return Vec::new(),
         };
-        let cause = |knob: Knob, which: &str| {
+        let cause = |knob: KnobSetting, which: &str| {
             let (what, value) = knob.number();
             Cause { what: format!("{what}, {which}"), value, limit: None }
         };

@@ -7,12 +7,10 @@
 //!
 //! When a loop ends for any reason, it restores the original value of every knob that it set.
 
-use crate::apply::Refusals;
 use crate::classes::classes;
 use crate::effect::Effects;
-use crate::handover::Ledger;
-use crate::orders::Orders;
-use crate::record::{Knob, Observer, Problem, Record, Summary};
+use crate::knobs::Knobs;
+use crate::record::{Observer, Problem, Record, Summary};
 use std::collections::BTreeMap;
 use waykeeper_host::{Group, Host, HostError, Interval, KnobValues, Plan, Snapshot};
 use waykeeper_policy::{Cause, Decision, Event, Policy};
@@ -82,8 +80,11 @@ pub fn run(
     Ok(looping.summary)
 }
 
-/// Tries to restore the knobs at the end of a run. Assumption: a lock held briefly is free before the third try.
+/// How often the end of a run tries to restore the knobs. Assumption: a tool that holds a lock for a moment releases it
+/// before the third try.
 const ENDING_TRIES: u32 = 3;
+/// Pause before the second of these tries, ns of the host's clock; each further pause is twice as long. Assumption: as above.
+const ENDING_PAUSE_NS: u64 = 100_000_000;
 
 /// A run in progress, one step at a time; [`run()`] is this in a loop.
 pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
@@ -97,9 +98,7 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     due: Option<(Option<Problem>, u64)>,
     /// The last successful reading of the counters.
     before: Option<Snapshot>,
-    refusals: Refusals,
-    ledger: Ledger,
-    orders: Orders,
+    knobs: Knobs,
     effects: Effects,
     /// The last error about classes of service, so that it is reported once.
     classes_said: Option<String>,
@@ -130,9 +129,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             next: 1,
             due: None,
             before: None,
-            refusals: Refusals::default(),
-            ledger: Ledger::default(),
-            orders: Orders::new(config.take_back),
+            knobs: Knobs::new(config.take_back),
             effects: Effects::default(),
             classes_said: None,
             record: Record { at_ns: started_ns, ..Record::default() },
@@ -151,8 +148,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     /// mixture that neither policy wanted. Values that the host refused before are not tried again.
     pub fn replace(&mut self, policy: Box<dyn Policy + 'a>) {
         let before = std::mem::replace(&mut self.policy, policy);
-        let knobs = self.ledger.hand_over();
-        self.orders.forget();
+        let knobs = self.knobs.hand_over();
         let text = format!("policy {} replaces {}", self.policy.name(), before.name());
         let turned = Cause {
             what: "knobs that the previous policy turned".to_owned(),
@@ -280,7 +276,8 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             self.summary.blind_steps += 1;
             return Ok(true);
         };
-        self.look_for_outsiders();
+        let external = self.knobs.external_changes(&self.record.knobs);
+        self.record.problems.extend(external);
         let seen = self.before.as_ref().and_then(|after| Interval::between(&before, after));
         match seen {
             None => {
@@ -289,8 +286,8 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             }
             Some(mut seen) => {
                 if self.config.verify {
-                    let (llc, ledger) = (self.host.inventory().llc, &self.ledger);
-                    let dead = self.effects.look(&seen, &llc, |place| ledger.is_turned(place));
+                    let (llc, knobs) = (self.host.inventory().llc, &self.knobs);
+                    let dead = self.effects.look(&seen, &llc, |knob| knobs.is_turned(knob));
                     self.record.problems.extend(dead);
                     self.effects.correct(&mut seen.knobs);
                 }
@@ -300,8 +297,8 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
                     self.carry_out(decision, &groups);
                 } else {
                     let groups = self.host.groups();
-                    self.forget_the_gone(&groups);
-                    self.orders.stood(&self.record.knobs);
+                    self.keep_groups(&groups);
+                    self.knobs.confirm(&self.record.knobs);
                 }
                 self.seen = Some(seen);
             }
@@ -326,33 +323,21 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         Some(Problem::ClockBack { by_ns })
     }
 
-    /// Reports external changes: knobs that had the wanted value after the last step and have another one now.
-    fn look_for_outsiders(&mut self) {
-        for problem in self.orders.disturbed(&self.record.knobs) {
-            if let Problem::Outsider { knob, left: true, .. } = &problem {
-                self.refusals.leave(*knob);
-                self.ledger.disown(*knob);
-            }
-            self.record.problems.push(problem);
-        }
-    }
-
     /// Ends the run: restores the original value of every knob that the loop set, except knobs that were left to
     /// another program and masks of groups that ended. [`Loop::record`] then describes it. Dropping the loop does this
     /// too, so that a panic also restores the knobs.
     ///
     /// Returns the knobs that do not read back their original values afterwards, with those values. The next call tries
     /// them again, and so does the next policy unless it names them.
-    pub fn restore(&mut self) -> Vec<Knob> {
-        let knobs = self.ledger.hand_over();
-        self.orders.forget();
+    pub fn restore(&mut self) -> Plan {
+        let knobs = self.knobs.hand_over();
         self.seen = None;
         self.record = Record { at_ns: self.host.now_ns(), ..Record::default() };
-        let mut decision = Decision { state: "Restored".to_owned(), ..Decision::default() };
-        self.ledger.complete(&mut decision.plan);
+        let plan = self.knobs.want(&Plan::default());
+        let mut decision = Decision { plan, state: "Restored".to_owned(), ..Decision::default() };
         if decision.plan.is_empty() {
             self.record.state = decision.state;
-            return Vec::new();
+            return Plan::default();
         }
         let cause = Cause { what: "knobs turned".to_owned(), value: knobs as f64, limit: None };
         decision.events.push(Event {
@@ -361,17 +346,23 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             text: "every knob is restored to its original value".to_owned(),
             causes: vec![cause],
         });
-        // Several tries, for a host that is busy or loses a write: no later step can retry.
-        for _ in 0..ENDING_TRIES {
+        // There is no later step in which a busy machine could be asked again.
+        for number in 0..ENDING_TRIES {
+            if number > 0 {
+                let pause_ns = ENDING_PAUSE_NS << (number - 1);
+                // A host that can no longer wait may still take the knobs.
+                let _ = self.host.wait_until(self.host.now_ns().saturating_add(pause_ns));
+            }
+            self.record.problems.clear();
             self.sample();
             let groups = self.host.groups();
-            self.refusals = Refusals::default();
+            self.knobs.forget_refusals();
             self.carry_out(decision.clone(), &groups);
             if self.record.problems.is_empty() {
                 break;
             }
         }
-        self.ledger.settle(&self.record.knobs)
+        self.knobs.settle(&self.record.knobs)
     }
 
     /// Skips deadlines that have passed: the next deadline is the first one in the future. Returns the number skipped.
@@ -390,7 +381,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     fn sample(&mut self) -> bool {
         match self.host.sample() {
             Ok(snapshot) => {
-                self.ledger.saw(&snapshot.knobs);
+                self.knobs.observe(&snapshot.knobs);
                 self.record.knobs = snapshot.knobs.clone();
                 self.before = Some(snapshot);
                 true
@@ -402,61 +393,55 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         }
     }
 
-    /// Forgets the knobs of groups that ended; their ids are never reused.
-    fn forget_the_gone(&mut self, alive: &[Group]) {
-        let is_alive = |id| alive.iter().any(|group| group.id == id);
-        self.refusals.keep_groups(is_alive);
-        self.ledger.keep_groups(is_alive);
-        self.orders.keep_groups(is_alive);
+    /// Forgets the knobs of groups that have ended. No group gets the number of an earlier one.
+    fn keep_groups(&mut self, alive: &[Group]) {
+        self.knobs.keep_groups(|id| alive.iter().any(|group| group.id == id));
     }
 
     /// Sets the knobs of a decision that do not have the wanted value yet, and reads back.
     fn carry_out(&mut self, decision: Decision, alive: &[Group]) {
-        let Decision { plan: mut desired, state, events } = decision;
-        (self.record.state, self.record.events) = (state, events);
+        (self.record.state, self.record.events) = (decision.state, decision.events);
         let is_alive = |id| alive.iter().any(|group| group.id == id);
-        self.forget_the_gone(alive);
-        desired = self.orders.add(&desired);
-        self.ledger.complete(&mut desired);
+        self.keep_groups(alive);
+        let desired = self.knobs.want(&decision.plan);
         let mut wanted = desired.clone();
-        wanted.masks.retain(|id, _| is_alive(*id));
+        wanted.retain(|knob, _| knob.group().is_none_or(is_alive));
         self.check_classes(&mut wanted, alive);
         self.record.desired = desired;
         let step = self.summary.steps;
-        let plan = self.refusals.worth_turning(&wanted, &self.record.knobs, step);
+        let plan = self.knobs.due(&wanted, &self.record.knobs, step);
         if plan.is_empty() {
-            self.orders.stood(&self.record.knobs);
+            self.knobs.confirm(&self.record.knobs);
             return;
         }
-        self.ledger.turns(&plan);
+        self.knobs.turning(&plan);
         let applied = self.host.apply(&plan);
         let could_read = self.read_back();
         match applied {
             Err(error) => self.record.problems.push(Problem::Apply(error.to_string())),
             Ok(applied) => {
                 let knobs = could_read.then_some(&self.record.knobs);
-                let problems = self.refusals.note(&plan, &applied, knobs, step);
+                let problems = self.knobs.note(&plan, &applied, knobs, step);
                 self.record.problems.extend(problems);
                 self.record.applied = applied;
             }
         }
-        self.orders.stood(&self.record.knobs);
+        self.knobs.confirm(&self.record.knobs);
     }
 
     /// Masks that need more classes than there are cannot all be in force: then no mask is set.
     fn check_classes(&mut self, wanted: &mut Plan, alive: &[Group]) {
-        if wanted.masks.is_empty() {
+        if wanted.masks().next().is_none() {
             return;
         }
         let llc = self.host.inventory().llc;
-        let standing =
-            self.record.knobs.masks.iter().filter(|(id, _)| alive.iter().any(|group| group.id == **id));
-        let mut masks: BTreeMap<_, _> = standing.map(|(id, mask)| (*id, *mask)).collect();
-        masks.extend(&wanted.masks);
+        let is_alive = |id| alive.iter().any(|group| group.id == id);
+        let in_force = self.record.knobs.masks().filter(|(id, _)| is_alive(*id));
+        let masks: BTreeMap<_, _> = in_force.chain(wanted.masks()).collect();
         match classes(&masks, llc.ways, llc.clos_count) {
             Ok(_) => self.classes_said = None,
             Err(error) => {
-                wanted.masks.clear();
+                wanted.retain(|knob, _| knob.group().is_none());
                 let text = error.to_string();
                 if self.classes_said.as_ref() != Some(&text) {
                     self.record.problems.push(Problem::Classes(text.clone()));

@@ -15,6 +15,9 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// This host does not count them.
+    pub const UNSUPPORTED: Lines = Lines { hits: Reading::Unsupported, misses: Reading::Unsupported };
+
     /// Hits and misses together.
     pub fn all(self) -> Reading<u64> {
         self.hits.zip_with(self.misses, u64::saturating_add)

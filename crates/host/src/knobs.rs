@@ -1,49 +1,280 @@
-//! The knobs that can be set, and the outcome of setting them. It must not know how a host sets them.
+//! Knobs: which there are, the settings they take, and what came of turning them.
+//!
+//! One place for a new knob: its variant of [`Knob`], and an arm in each function of this file that the compiler then
+//! names. Must not know how a knob is turned.
 
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::collections::{BTreeMap, btree_map};
+use std::fmt;
+use std::ops::Index;
 use waykeeper_units::{GroupId, PortId, WayMask};
 
-/// Knobs to set. Knobs that a plan does not name stay as they are.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Plan {
-    /// Allocation mask per group (CAT).
-    pub masks: BTreeMap<GroupId, WayMask>,
+/// A knob, whatever its setting.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Knob {
+    /// Allocation mask of a group (CAT).
+    Mask(GroupId),
     /// Ways devices may allocate in (IIO_LLC_WAYS).
-    pub dca_ways: Option<WayMask>,
-    /// DCA on or off per root port.
-    pub dca: BTreeMap<PortId, bool>,
+    DcaWays,
+    /// DCA of a root port.
+    Dca(PortId),
     /// Descriptors of each RX ring of the NIC behind a root port.
-    pub rx_ring: BTreeMap<PortId, u32>,
+    RxRing(PortId),
     /// The most packets a worker may take from such a ring at one poll.
-    pub rx_burst: BTreeMap<PortId, u32>,
+    RxBurst(PortId),
 }
 
-impl Plan {
-    /// True if no knob is named.
-    pub fn is_empty(&self) -> bool {
-        self.masks.is_empty()
-            && self.dca_ways.is_none()
-            && self.dca.is_empty()
-            && self.rx_ring.is_empty()
-            && self.rx_burst.is_empty()
+impl Knob {
+    /// Whether a setting is of the type that this knob takes.
+    fn takes(self, setting: Setting) -> bool {
+        match self {
+            Knob::Mask(_) | Knob::DcaWays => matches!(setting, Setting::Ways(_)),
+            Knob::Dca(_) => matches!(setting, Setting::Switch(_)),
+            Knob::RxRing(_) | Knob::RxBurst(_) => matches!(setting, Setting::Count(_)),
+        }
+    }
+
+    /// Its kind.
+    pub fn kind(self) -> KnobKind {
+        match self {
+            Knob::Mask(_) => KnobKind::Mask,
+            Knob::DcaWays => KnobKind::DcaWays,
+            Knob::Dca(_) => KnobKind::Dca,
+            Knob::RxRing(_) => KnobKind::RxRing,
+            Knob::RxBurst(_) => KnobKind::RxBurst,
+        }
+    }
+
+    /// The knob at this setting.
+    pub fn at(self, setting: impl Into<Setting>) -> KnobSetting {
+        KnobSetting { knob: self, setting: setting.into() }
+    }
+
+    /// The group whose knob it is; `None` for knobs of devices and of the socket.
+    pub fn group(self) -> Option<GroupId> {
+        match self {
+            Knob::Mask(group) => Some(group),
+            _ => None,
+        }
+    }
+
+    /// The root port whose knob it is; `None` for knobs of groups and of the socket.
+    pub fn port(self) -> Option<PortId> {
+        match self {
+            Knob::Dca(port) | Knob::RxRing(port) | Knob::RxBurst(port) => Some(port),
+            Knob::Mask(_) | Knob::DcaWays => None,
+        }
     }
 }
 
-/// The values all knobs read back.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct KnobValues {
-    /// Allocation mask per group.
-    pub masks: BTreeMap<GroupId, WayMask>,
-    /// Ways devices may allocate in; `None` when it cannot be read.
-    pub dca_ways: Option<WayMask>,
-    /// DCA per root port.
-    pub dca: BTreeMap<PortId, bool>,
-    /// Descriptors of each RX ring, for ports whose rings can be read.
-    pub rx_ring: BTreeMap<PortId, u32>,
-    /// Most packets at one poll, for ports where that can be read.
-    pub rx_burst: BTreeMap<PortId, u32>,
+/// Knobs of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KnobKind {
+    /// Allocation masks.
+    Mask,
+    /// The DCA ways.
+    DcaWays,
+    /// DCA of root ports.
+    Dca,
+    /// RX rings.
+    RxRing,
+    /// RX bursts.
+    RxBurst,
 }
+
+impl fmt::Display for KnobKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KnobKind::Mask => "mask",
+            KnobKind::DcaWays => "DCA ways",
+            KnobKind::Dca => "DCA",
+            KnobKind::RxRing => "RX ring",
+            KnobKind::RxBurst => "RX burst",
+        })
+    }
+}
+
+/// The setting of a knob.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Setting {
+    /// LLC ways.
+    Ways(WayMask),
+    /// On or off.
+    Switch(bool),
+    /// A number of descriptors or packets.
+    Count(u32),
+}
+
+impl Setting {
+    /// The ways; `None` if it is something else.
+    pub fn ways(self) -> Option<WayMask> {
+        if let Setting::Ways(mask) = self { Some(mask) } else { None }
+    }
+
+    /// The switch; `None` if it is something else.
+    pub fn switch(self) -> Option<bool> {
+        if let Setting::Switch(on) = self { Some(on) } else { None }
+    }
+
+    /// The number; `None` if it is something else.
+    pub fn count(self) -> Option<u32> {
+        if let Setting::Count(count) = self { Some(count) } else { None }
+    }
+}
+
+impl From<WayMask> for Setting {
+    fn from(mask: WayMask) -> Setting {
+        Setting::Ways(mask)
+    }
+}
+
+impl From<bool> for Setting {
+    fn from(on: bool) -> Setting {
+        Setting::Switch(on)
+    }
+}
+
+impl From<u32> for Setting {
+    fn from(count: u32) -> Setting {
+        Setting::Count(count)
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Setting::Ways(mask) => mask.fmt(f),
+            Setting::Switch(on) => f.write_str(if *on { "on" } else { "off" }),
+            Setting::Count(count) => count.fmt(f),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Setting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Setting, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = Setting;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a way mask as a string, true, false or a number")
+            }
+
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Setting, E> {
+                text.parse().map(Setting::Ways).map_err(E::custom)
+            }
+
+            fn visit_bool<E>(self, on: bool) -> Result<Setting, E> {
+                Ok(Setting::Switch(on))
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, count: u64) -> Result<Setting, E> {
+                u32::try_from(count).map(Setting::Count).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// A knob and a setting of it. In JSON `{"mask": [0, "0x00c"]}`, `{"dca-ways": "0x600"}` and so on.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct KnobSetting {
+    /// The knob.
+    pub knob: Knob,
+    /// Its setting.
+    pub setting: Setting,
+}
+
+impl KnobSetting {
+    /// The setting as a number, and what that number is.
+    pub fn number(self) -> (&'static str, f64) {
+        let number = match self.setting {
+            Setting::Ways(mask) => f64::from(mask.count()),
+            Setting::Switch(on) => f64::from(u8::from(on)),
+            Setting::Count(count) => f64::from(count),
+        };
+        let what = match self.knob {
+            Knob::Mask(_) => "ways of the mask",
+            Knob::DcaWays => "DCA ways",
+            Knob::Dca(_) => "DCA switch",
+            Knob::RxRing(_) => "RX ring descriptors",
+            Knob::RxBurst(_) => "RX burst packets",
+        };
+        (what, number)
+    }
+}
+
+impl fmt::Display for KnobSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let setting = self.setting;
+        match self.knob {
+            Knob::Mask(group) => write!(f, "mask {setting} of {group}"),
+            Knob::DcaWays => write!(f, "DCA ways {setting}"),
+            Knob::Dca(port) => write!(f, "DCA {setting} on {port}"),
+            Knob::RxRing(port) => write!(f, "RX ring of {setting} on {port}"),
+            Knob::RxBurst(port) => write!(f, "RX burst of {setting} on {port}"),
+        }
+    }
+}
+
+/// How a [`KnobSetting`] is written down.
+#[derive(Serialize, Deserialize)]
+#[serde(rename = "Knob", rename_all = "kebab-case")]
+enum Written {
+    Mask(GroupId, Setting),
+    DcaWays(Setting),
+    Dca(PortId, Setting),
+    RxRing(PortId, Setting),
+    RxBurst(PortId, Setting),
+}
+
+impl Serialize for KnobSetting {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let setting = self.setting;
+        let written = match self.knob {
+            Knob::Mask(group) => Written::Mask(group, setting),
+            Knob::DcaWays => Written::DcaWays(setting),
+            Knob::Dca(port) => Written::Dca(port, setting),
+            Knob::RxRing(port) => Written::RxRing(port, setting),
+            Knob::RxBurst(port) => Written::RxBurst(port, setting),
+        };
+        written.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for KnobSetting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KnobSetting, D::Error> {
+        let (knob, setting) = match Written::deserialize(deserializer)? {
+            Written::Mask(group, setting) => (Knob::Mask(group), setting),
+            Written::DcaWays(setting) => (Knob::DcaWays, setting),
+            Written::Dca(port, setting) => (Knob::Dca(port), setting),
+            Written::RxRing(port, setting) => (Knob::RxRing(port), setting),
+            Written::RxBurst(port, setting) => (Knob::RxBurst(port), setting),
+        };
+        check(knob, setting)?;
+        Ok(KnobSetting { knob, setting })
+    }
+}
+
+/// An error if a knob does not take a setting.
+fn check<E: serde::de::Error>(knob: Knob, setting: Setting) -> Result<(), E> {
+    if knob.takes(setting) { Ok(()) } else { Err(E::custom(format!("{knob:?} does not take {setting}"))) }
+}
+
+/// Something about each of some knobs: a plan, the values read back, the report on a plan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Knobs<T>(BTreeMap<Knob, T>);
+
+/// Knobs to turn and their new settings. Knobs that it does not name are not touched.
+pub type Plan = Knobs<Setting>;
+
+/// The settings that knobs read back; a knob that cannot be read is absent.
+pub type KnobValues = Knobs<Setting>;
+
+/// The report on a plan: one outcome per knob named in it.
+pub type Applied = Knobs<KnobOutcome>;
 
 /// The outcome of one knob.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -59,28 +290,322 @@ pub enum KnobOutcome {
     ReadsBack(String),
 }
 
-/// The report on a plan: one outcome per knob named in it.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Applied {
-    /// Outcome per mask.
-    pub masks: BTreeMap<GroupId, KnobOutcome>,
-    /// Outcome of the DCA ways.
-    pub dca_ways: Option<KnobOutcome>,
-    /// Outcome per port switch.
-    pub dca: BTreeMap<PortId, KnobOutcome>,
-    /// Outcome per RX ring.
-    pub rx_ring: BTreeMap<PortId, KnobOutcome>,
-    /// Outcome per RX burst.
-    pub rx_burst: BTreeMap<PortId, KnobOutcome>,
+impl<T> Default for Knobs<T> {
+    fn default() -> Knobs<T> {
+        Knobs(BTreeMap::new())
+    }
 }
 
-impl Applied {
+impl<T> Knobs<T> {
+    /// True if no knob is named.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Knobs named.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What is said of a knob.
+    pub fn get(&self, knob: Knob) -> Option<&T> {
+        self.0.get(&knob)
+    }
+
+    /// Whether a knob is named.
+    pub fn names(&self, knob: Knob) -> bool {
+        self.0.contains_key(&knob)
+    }
+
+    /// Names a knob, or says something else of it.
+    pub fn insert(&mut self, knob: Knob, said: impl Into<T>) {
+        self.0.insert(knob, said.into());
+    }
+
+    /// The same with one more knob.
+    #[must_use]
+    pub fn with(mut self, knob: Knob, said: impl Into<T>) -> Knobs<T> {
+        self.insert(knob, said);
+        self
+    }
+
+    /// Names a knob no more. Returns what was said of it.
+    pub fn remove(&mut self, knob: Knob) -> Option<T> {
+        self.0.remove(&knob)
+    }
+
+    /// Keeps the knobs for which `keep` is true.
+    pub fn retain(&mut self, mut keep: impl FnMut(Knob, &T) -> bool) {
+        self.0.retain(|knob, said| keep(*knob, said));
+    }
+
+    /// Knobs in order: masks, DCA ways, DCA, RX rings, RX bursts.
+    pub fn iter(&self) -> impl Iterator<Item = (Knob, &T)> {
+        self.0.iter().map(|(knob, said)| (*knob, said))
+    }
+
+    /// The knobs of one kind.
+    pub fn of_kind(&self, kind: KnobKind) -> impl Iterator<Item = (Knob, &T)> {
+        self.iter().filter(move |(knob, _)| knob.kind() == kind)
+    }
+
+    /// The knobs named, in the same order.
+    pub fn knobs(&self) -> impl Iterator<Item = Knob> + '_ {
+        self.0.keys().copied()
+    }
+
+    /// What is said of each, in the same order.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.0.values()
+    }
+}
+
+impl Knobs<Setting> {
+    /// These masks and nothing else.
+    pub fn of_masks(masks: impl IntoIterator<Item = (GroupId, WayMask)>) -> Knobs<Setting> {
+        Knobs::default().with_masks(masks)
+    }
+
+    /// The same with these masks.
+    #[must_use]
+    pub fn with_masks(mut self, masks: impl IntoIterator<Item = (GroupId, WayMask)>) -> Knobs<Setting> {
+        self.extend(masks.into_iter().map(|(group, mask)| (Knob::Mask(group), mask)));
+        self
+    }
+
+    /// DCA of these ports and nothing else.
+    pub fn of_dca(ports: impl IntoIterator<Item = (PortId, bool)>) -> Knobs<Setting> {
+        ports.into_iter().map(|(port, on)| (Knob::Dca(port), on)).collect()
+    }
+
+    /// The knob at its setting, if it is named.
+    pub fn setting(&self, knob: Knob) -> Option<KnobSetting> {
+        self.get(knob).map(|setting| knob.at(*setting))
+    }
+
+    /// Every knob at its setting.
+    pub fn settings(&self) -> impl Iterator<Item = KnobSetting> + '_ {
+        self.iter().map(|(knob, setting)| knob.at(*setting))
+    }
+
+    /// Allocation mask of a group.
+    pub fn mask(&self, group: GroupId) -> Option<WayMask> {
+        self.get(Knob::Mask(group))?.ways()
+    }
+
+    /// Allocation masks, by group.
+    pub fn masks(&self) -> impl Iterator<Item = (GroupId, WayMask)> + '_ {
+        self.iter().filter_map(|(knob, setting)| Some((knob.group()?, setting.ways()?)))
+    }
+
+    /// Ways devices may allocate in.
+    pub fn dca_ways(&self) -> Option<WayMask> {
+        self.get(Knob::DcaWays)?.ways()
+    }
+
+    /// DCA of a root port.
+    pub fn dca(&self, port: PortId) -> Option<bool> {
+        self.get(Knob::Dca(port))?.switch()
+    }
+
+    /// DCA, by root port.
+    pub fn dca_by_port(&self) -> impl Iterator<Item = (PortId, bool)> + '_ {
+        self.iter().filter_map(|(knob, setting)| match knob {
+            Knob::Dca(port) => Some((port, setting.switch()?)),
+            _ => None,
+        })
+    }
+
+    /// Descriptors of each RX ring behind a root port.
+    pub fn rx_ring(&self, port: PortId) -> Option<u32> {
+        self.get(Knob::RxRing(port))?.count()
+    }
+
+    /// The most packets at one poll of a ring behind a root port.
+    pub fn rx_burst(&self, port: PortId) -> Option<u32> {
+        self.get(Knob::RxBurst(port))?.count()
+    }
+}
+
+impl Knobs<KnobOutcome> {
     /// True if every knob reads back the wanted value.
     pub fn is_complete(&self) -> bool {
-        let good = |outcome: &KnobOutcome| *outcome == KnobOutcome::Applied;
-        let ports = [&self.dca, &self.rx_ring, &self.rx_burst];
-        self.masks.values().all(good)
-            && self.dca_ways.iter().all(good)
-            && ports.iter().all(|outcomes| outcomes.values().all(good))
+        self.values().all(|outcome| *outcome == KnobOutcome::Applied)
+    }
+}
+
+impl<T> Index<Knob> for Knobs<T> {
+    type Output = T;
+
+    /// # Panics
+    /// If the knob is not named.
+    fn index(&self, knob: Knob) -> &T {
+        &self.0[&knob]
+    }
+}
+
+impl<T, S: Into<T>> FromIterator<(Knob, S)> for Knobs<T> {
+    fn from_iter<I: IntoIterator<Item = (Knob, S)>>(entries: I) -> Knobs<T> {
+        Knobs(entries.into_iter().map(|(knob, said)| (knob, said.into())).collect())
+    }
+}
+
+impl<T, S: Into<T>> Extend<(Knob, S)> for Knobs<T> {
+    fn extend<I: IntoIterator<Item = (Knob, S)>>(&mut self, entries: I) {
+        self.0.extend(entries.into_iter().map(|(knob, said)| (knob, said.into())));
+    }
+}
+
+impl<T, S: Into<T>, const N: usize> From<[(Knob, S); N]> for Knobs<T> {
+    fn from(entries: [(Knob, S); N]) -> Knobs<T> {
+        entries.into_iter().collect()
+    }
+}
+
+impl FromIterator<KnobSetting> for Knobs<Setting> {
+    fn from_iter<I: IntoIterator<Item = KnobSetting>>(settings: I) -> Knobs<Setting> {
+        settings.into_iter().map(|KnobSetting { knob, setting }| (knob, setting)).collect()
+    }
+}
+
+impl<T> IntoIterator for Knobs<T> {
+    type Item = (Knob, T);
+    type IntoIter = btree_map::IntoIter<Knob, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+/// How [`Knobs`] are written down: a section per kind of knob.
+#[derive(Serialize, Deserialize)]
+struct Sections<T> {
+    masks: BTreeMap<GroupId, T>,
+    dca_ways: Option<T>,
+    dca: BTreeMap<PortId, T>,
+    rx_ring: BTreeMap<PortId, T>,
+    rx_burst: BTreeMap<PortId, T>,
+}
+
+impl<T: Serialize> Serialize for Knobs<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let empty = BTreeMap::new;
+        let mut sections = Sections {
+            masks: BTreeMap::new(),
+            dca_ways: None,
+            dca: empty(),
+            rx_ring: empty(),
+            rx_burst: empty(),
+        };
+        for (knob, said) in self.iter() {
+            match knob {
+                Knob::Mask(group) => drop(sections.masks.insert(group, said)),
+                Knob::DcaWays => sections.dca_ways = Some(said),
+                Knob::Dca(port) => drop(sections.dca.insert(port, said)),
+                Knob::RxRing(port) => drop(sections.rx_ring.insert(port, said)),
+                Knob::RxBurst(port) => drop(sections.rx_burst.insert(port, said)),
+            }
+        }
+        sections.serialize(serializer)
+    }
+}
+
+impl<T> From<Sections<T>> for Knobs<T> {
+    fn from(sections: Sections<T>) -> Knobs<T> {
+        let Sections { masks, dca_ways, dca, rx_ring, rx_burst } = sections;
+        let masks = masks.into_iter().map(|(group, said)| (Knob::Mask(group), said));
+        let dca_ways = dca_ways.into_iter().map(|said| (Knob::DcaWays, said));
+        let by_port = |of: fn(PortId) -> Knob, section: BTreeMap<PortId, T>| {
+            section.into_iter().map(move |(port, said)| (of(port), said))
+        };
+        let ports = by_port(Knob::Dca, dca).chain(by_port(Knob::RxRing, rx_ring));
+        Knobs(masks.chain(dca_ways).chain(ports).chain(by_port(Knob::RxBurst, rx_burst)).collect())
+    }
+}
+
+impl<'de> Deserialize<'de> for Knobs<Setting> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Knobs<Setting>, D::Error> {
+        let knobs = Knobs::from(Sections::<Setting>::deserialize(deserializer)?);
+        knobs.iter().try_for_each(|(knob, setting)| check(knob, *setting))?;
+        Ok(knobs)
+    }
+}
+
+impl<'de> Deserialize<'de> for Knobs<KnobOutcome> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Knobs<KnobOutcome>, D::Error> {
+        Sections::deserialize(deserializer).map(Knobs::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan::of_masks([(GroupId(2), WayMask::from_bits(0x00c))])
+            .with(Knob::DcaWays, WayMask::from_bits(0x600))
+            .with(Knob::Dca(PortId(1)), false)
+            .with(Knob::RxRing(PortId(0)), 512)
+            .with(Knob::RxBurst(PortId(0)), 16)
+    }
+
+    #[test]
+    fn a_plan_is_written_in_sections_and_read_again() {
+        let text = r#"{"masks":{"2":"0x00c"},"dca_ways":"0x600","dca":{"1":false},"rx_ring":{"0":512},"rx_burst":{"0":16}}"#;
+        assert_eq!(serde_json::to_string(&plan()).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Plan>(text).unwrap(), plan());
+        let empty = r#"{"masks":{},"dca_ways":null,"dca":{},"rx_ring":{},"rx_burst":{}}"#;
+        assert_eq!(serde_json::to_string(&Plan::default()).unwrap(), empty);
+        assert_eq!(serde_json::from_str::<Plan>(empty).unwrap(), Plan::default());
+    }
+
+    #[test]
+    fn a_setting_of_the_wrong_type_is_refused() {
+        let text = r#"{"masks":{"2":true},"dca_ways":null,"dca":{},"rx_ring":{},"rx_burst":{}}"#;
+        let error = serde_json::from_str::<Plan>(text).unwrap_err().to_string();
+        assert!(error.starts_with("Mask(GroupId(2)) does not take on"), "{error}");
+        assert!(serde_json::from_str::<KnobSetting>(r#"{"dca":[1,7]}"#).is_err());
+    }
+
+    #[test]
+    fn a_report_is_written_in_the_same_sections() {
+        let applied = Applied::from([
+            (Knob::DcaWays, KnobOutcome::Applied),
+            (Knob::Dca(PortId(1)), KnobOutcome::Refused("no".to_owned())),
+        ]);
+        let text =
+            r#"{"masks":{},"dca_ways":"applied","dca":{"1":{"refused":"no"}},"rx_ring":{},"rx_burst":{}}"#;
+        assert_eq!(serde_json::to_string(&applied).unwrap(), text);
+        assert_eq!(serde_json::from_str::<Applied>(text).unwrap(), applied);
+        assert!(!applied.is_complete());
+    }
+
+    #[test]
+    fn a_knob_and_its_setting_are_written_as_one_value() {
+        for (setting, text, shown) in [
+            (
+                Knob::Mask(GroupId(0)).at(WayMask::from_bits(12)),
+                r#"{"mask":[0,"0x00c"]}"#,
+                "mask 0x00c of group 0",
+            ),
+            (Knob::DcaWays.at(WayMask::from_bits(0x600)), r#"{"dca-ways":"0x600"}"#, "DCA ways 0x600"),
+            (Knob::Dca(PortId(1)).at(false), r#"{"dca":[1,false]}"#, "DCA off on port 1"),
+            (Knob::RxRing(PortId(1)).at(64), r#"{"rx-ring":[1,64]}"#, "RX ring of 64 on port 1"),
+            (Knob::RxBurst(PortId(1)).at(8), r#"{"rx-burst":[1,8]}"#, "RX burst of 8 on port 1"),
+        ] {
+            assert_eq!(serde_json::to_string(&setting).unwrap(), text);
+            assert_eq!(serde_json::from_str::<KnobSetting>(text).unwrap(), setting);
+            assert_eq!(setting.to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn accessors_read_what_was_put_in() {
+        let plan = plan();
+        assert_eq!(plan.mask(GroupId(2)), Some(WayMask::from_bits(0x00c)));
+        assert_eq!(plan.dca_ways(), Some(WayMask::from_bits(0x600)));
+        assert_eq!((plan.dca(PortId(1)), plan.dca(PortId(0))), (Some(false), None));
+        assert_eq!((plan.rx_ring(PortId(0)), plan.rx_burst(PortId(0))), (Some(512), Some(16)));
+        assert_eq!(plan.settings().collect::<Plan>(), plan);
     }
 }

@@ -15,7 +15,7 @@ mod sample;
 
 pub use dma::{DmaCounters, Lines};
 pub use inventory::{Device, DeviceKind, Dial, Inventory, LlcGeometry, Platform, RootPort, Support};
-pub use knobs::{Applied, KnobOutcome, KnobValues, Plan};
+pub use knobs::{Applied, Knob, KnobKind, KnobOutcome, KnobSetting, KnobValues, Knobs, Plan, Setting};
 pub use reading::Reading;
 pub use sample::{
     GroupCounters, GroupRates, Interval, PortCounters, PortRates, Snapshot, SocketCounters, SocketRates,
@@ -112,9 +112,7 @@ pub trait Host {
     /// Lines that devices wrote in part, cumulative (completions, for example). Not part of the snapshot: no policy
     /// uses them, and on a CPU with few hardware counters they would take counters from other events. `Unsupported`
     /// where a host does not count them.
-    fn partial_writes(&mut self) -> Lines {
-        Lines { hits: Reading::Unsupported, misses: Reading::Unsupported }
-    }
+    fn partial_writes(&mut self) -> Lines;
 
     /// Sets knobs and reports per knob what it then reads back. Knobs not in the plan stay as they are.
     ///

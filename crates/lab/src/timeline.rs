@@ -5,7 +5,7 @@
 //! hide everything else. Equal events of many workloads at one time are printed once, too. Must not know any policy or
 //! where the text is printed.
 
-use crate::results::{CauseRecord, DecisionRecord, Knob, KnobRecord, PolicyResult, RunSummary, group_name};
+use crate::results::{CauseRecord, DecisionRecord, KnobRecord, PolicyResult, RunSummary, group_name};
 use crate::{show, ways};
 use std::fmt::Write;
 use waykeeper_host::Priority;
@@ -259,15 +259,8 @@ pub(crate) fn complaints(decision: &DecisionRecord) -> impl Iterator<Item = Stri
 }
 
 /// A knob in words, and its target: `mask` and ` of fio`.
-pub(crate) fn knob_words(knob: &KnobRecord) -> (&'static str, String) {
-    let what = match knob.knob {
-        Knob::Mask => "mask",
-        Knob::DcaWays => "DCA ways",
-        Knob::Dca => "DCA",
-        Knob::RxRing => "RX ring",
-        Knob::RxBurst => "RX burst",
-    };
-    (what, knob.target.as_ref().map(|target| format!(" of {target}")).unwrap_or_default())
+pub(crate) fn knob_words(knob: &KnobRecord) -> (String, String) {
+    (knob.knob.to_string(), knob.target.as_ref().map(|target| format!(" of {target}")).unwrap_or_default())
 }
 
 #[cfg(test)]

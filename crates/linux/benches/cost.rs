@@ -99,7 +99,7 @@ fn large() {
     let server = Large::new();
     let mut host = LinuxHost::open(server.options()).unwrap_or_else(|error| panic!("{error}"));
     let masks = (0..64).map(|index| (GroupId(index), WayMask::from_bits(1 << (index % 15))));
-    let applied = host.apply(&Plan { masks: masks.collect(), ..Plan::default() }).expect("a report");
+    let applied = host.apply(&Plan::of_masks(masks)).expect("a report");
     assert!(applied.is_complete(), "{applied:?}");
     measure("128 cores, 64 tenants", &mut host, &server.faults);
     drop(host);

@@ -21,7 +21,7 @@ const DIRECTORY: &str = "/var/lib/waykeeper";
 /// Whether writing a knob has an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Knob {
+pub enum KnobState {
     /// It had an effect.
     Acts,
     /// It takes values and reads them back, but has no effect.
@@ -76,7 +76,7 @@ pub struct Ways {
 #[serde(deny_unknown_fields)]
 pub struct Register {
     /// Whether writing it has an effect.
-    pub state: Knob,
+    pub state: KnobState,
     /// Ways that every accepted value contains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kept: Option<WayMask>,
@@ -98,7 +98,7 @@ pub struct Port {
     /// Its PCI address.
     pub address: String,
     /// Whether its DCA switch has an effect.
-    pub switch: Knob,
+    pub switch: KnobState,
     /// Destination of its devices' writes.
     pub writes: Writes,
 }
@@ -267,14 +267,14 @@ impl Profile {
         if let Some(ways) = self.ways.inclusive {
             inventory.llc.inclusive_ways = Some(ways).filter(|ways| !ways.is_empty());
         }
-        if self.register.as_ref().is_some_and(|register| register.state == Knob::Dead)
+        if self.register.as_ref().is_some_and(|register| register.state == KnobState::Dead)
             && inventory.dca_ways_switch == Support::Yes
         {
             inventory.dca_ways_switch = Support::ReadOnly;
         }
         for port in &mut inventory.ports {
             let found = self.port.iter().find(|found| found.address == port.address);
-            if found.is_some_and(|found| found.switch == Knob::Dead) && port.dca_switch == Support::Yes {
+            if found.is_some_and(|found| found.switch == KnobState::Dead) && port.dca_switch == Support::Yes {
                 port.dca_switch = Support::ReadOnly;
             }
         }
@@ -328,7 +328,7 @@ mod tests {
             },
             ways: Ways { dca: mask(0x600), inclusive: mask(0x003) },
             register: Some(Register {
-                state: Knob::Dead,
+                state: KnobState::Dead,
                 kept: mask(0x600),
                 fewest: Some(2),
                 most: Some(11),
@@ -336,7 +336,7 @@ mod tests {
             }),
             port: vec![Port {
                 address: "0000:16:00.0".to_owned(),
-                switch: Knob::Acts,
+                switch: KnobState::Acts,
                 writes: Writes::ThisLlc,
             }],
         }

@@ -8,8 +8,8 @@ use crate::host::VirtualServer;
 use crate::scenario::{Fault, FaultKind};
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Applied, Group, GroupCounters, Host, HostError, Inventory, KnobOutcome, KnobValues, Plan, Reading,
-    Snapshot,
+    Applied, Group, GroupCounters, Host, HostError, Inventory, Knob, KnobOutcome, KnobValues, Lines, Plan,
+    Reading, Snapshot,
 };
 use waykeeper_units::GroupId;
 
@@ -103,32 +103,23 @@ impl FaultyServer {
             let Some(kind) = self.now(fault.kind).filter(|now| self.is(|kind| kind == *now)) else {
                 continue;
             };
-            match kind {
-                FaultKind::DeadMask(group) => {
-                    if let Some(mask) = plan.masks.remove(&group) {
-                        self.sham.masks.insert(group, mask);
-                        applied.masks.insert(group, KnobOutcome::Applied);
-                    }
-                }
-                FaultKind::DeadSwitch(port) => {
-                    if let Some(on) = plan.dca.remove(&port) {
-                        self.sham.dca.insert(port, on);
-                        applied.dca.insert(port, KnobOutcome::Applied);
-                    }
-                }
-                FaultKind::DeadDcaWays => {
-                    if let Some(mask) = plan.dca_ways.take() {
-                        self.sham.dca_ways = Some(mask);
-                        applied.dca_ways = Some(KnobOutcome::Applied);
-                    }
-                }
+            let dead = match kind {
+                FaultKind::DeadMask(group) => Knob::Mask(group),
+                FaultKind::DeadSwitch(port) => Knob::Dca(port),
+                FaultKind::DeadDcaWays => Knob::DcaWays,
                 FaultKind::Busy => {
-                    for group in std::mem::take(&mut plan.masks).into_keys() {
-                        let why = "device or resource busy".to_owned();
-                        applied.masks.insert(group, KnobOutcome::Busy(why));
+                    let masks: Vec<Knob> = plan.knobs().filter(|knob| knob.group().is_some()).collect();
+                    for mask in masks {
+                        plan.remove(mask);
+                        applied.insert(mask, KnobOutcome::Busy("device or resource busy".to_owned()));
                     }
+                    continue;
                 }
-                _ => {}
+                _ => continue,
+            };
+            if let Some(setting) = plan.remove(dead) {
+                self.sham.insert(dead, setting);
+                applied.insert(dead, KnobOutcome::Applied);
             }
         }
     }
@@ -157,13 +148,14 @@ impl Host for FaultyServer {
                 *counters = each(counters, base, |now, base| now.zip_with(base, u64::saturating_sub));
             }
         }
-        let knobs = &mut snapshot.knobs;
-        self.sham.masks.retain(|group, _| snapshot.groups.contains_key(group));
+        self.sham.retain(|knob, _| knob.group().is_none_or(|group| snapshot.groups.contains_key(&group)));
         self.restarted.retain(|group, _| snapshot.groups.contains_key(group));
-        knobs.masks.extend(&self.sham.masks);
-        knobs.dca.extend(&self.sham.dca);
-        knobs.dca_ways = self.sham.dca_ways.or(knobs.dca_ways);
+        snapshot.knobs.extend(self.sham.clone());
         Ok(snapshot)
+    }
+
+    fn partial_writes(&mut self) -> Lines {
+        self.server.partial_writes()
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
@@ -171,9 +163,7 @@ impl Host for FaultyServer {
         let (mut plan, mut feigned) = (plan.clone(), Applied::default());
         self.feign(&mut plan, &mut feigned);
         let mut applied = self.server.apply(&plan)?;
-        applied.masks.extend(feigned.masks);
-        applied.dca.extend(feigned.dca);
-        applied.dca_ways = feigned.dca_ways.or(applied.dca_ways);
+        applied.extend(feigned);
         Ok(applied)
     }
 
@@ -199,8 +189,7 @@ impl Host for FaultyServer {
                     self.restarted.extend(now.groups.get(&group).map(|counters| (group, *counters)));
                 }
                 FaultKind::Outsider(group, mask) => {
-                    let masks = [(group, mask)].into();
-                    self.server.apply(&Plan { masks, ..Plan::default() })?;
+                    self.server.apply(&Plan::of_masks([(group, mask)]))?;
                 }
                 FaultKind::ClockJumps(by_s) => {
                     self.ahead_ns += (by_s * 1e9) as i64;

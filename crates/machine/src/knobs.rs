@@ -4,29 +4,26 @@
 
 use crate::host::VirtualServer;
 use crate::inventory::RING_LOW;
-use crate::nic::Nic;
-use std::collections::BTreeMap;
-use waykeeper_host::{Applied, Dial, KnobOutcome, KnobValues, Plan, RootPort, Support};
+use waykeeper_host::{
+    Applied, Dial, Knob, KnobOutcome, KnobSetting, KnobValues, Plan, RootPort, Setting, Support,
+};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
 impl VirtualServer {
     /// Applies all knob values of a plan.
     pub(crate) fn turn(&mut self, plan: &Plan) -> Applied {
-        let mut applied = Applied::default();
-        for (group, mask) in &plan.masks {
-            applied.masks.insert(*group, self.set_mask(*group, *mask));
+        plan.settings().map(|setting| (setting.knob, self.turn_one(setting))).collect()
+    }
+
+    fn turn_one(&mut self, KnobSetting { knob, setting }: KnobSetting) -> KnobOutcome {
+        match (knob, setting) {
+            (Knob::Mask(group), Setting::Ways(mask)) => self.set_mask(group, mask),
+            (Knob::DcaWays, Setting::Ways(mask)) => self.set_dca_ways(mask),
+            (Knob::Dca(port), Setting::Switch(on)) => self.set_dca(port, on),
+            (Knob::RxRing(port), Setting::Count(ring)) => self.set_rx_ring(port, ring),
+            (Knob::RxBurst(port), Setting::Count(burst)) => self.set_rx_burst(port, burst),
+            _ => KnobOutcome::Refused(format!("{knob:?} does not take {setting}")),
         }
-        applied.dca_ways = plan.dca_ways.map(|mask| self.set_dca_ways(mask));
-        for (port, on) in &plan.dca {
-            applied.dca.insert(*port, self.set_dca(*port, *on));
-        }
-        for (port, ring) in &plan.rx_ring {
-            applied.rx_ring.insert(*port, self.set_rx_ring(*port, *ring));
-        }
-        for (port, burst) in &plan.rx_burst {
-            applied.rx_burst.insert(*port, self.set_rx_burst(*port, *burst));
-        }
-        applied
     }
 
     /// The value that each knob reads back.
@@ -36,22 +33,18 @@ impl VirtualServer {
             let first = self.groups[workload].cores.cores().first()?;
             Some((launch.group, chip.core_mask(first.index())))
         });
-        let nics = || (0..).map(PortId).zip(&self.bare.machine.bus.nics);
-        let of_queues = |value: fn(&Nic) -> Option<u32>| -> BTreeMap<PortId, u32> {
-            nics().filter_map(|(port, nic)| Some((port, value(nic)?))).collect()
-        };
-        KnobValues {
-            masks: masks.collect(),
-            dca_ways: chip.dca_ways(),
-            dca: self
-                .inventory
-                .ports
-                .iter()
-                .map(|port| (port.id, self.bare.port_is_on(port.id.index())))
-                .collect(),
-            rx_ring: of_queues(|nic| nic.queues.first().map(|queue| queue.ring())),
-            rx_burst: of_queues(|nic| nic.queues.first().map(|queue| queue.burst_limit)),
+        let mut knobs = KnobValues::of_masks(masks);
+        knobs.extend(chip.dca_ways().map(|mask| (Knob::DcaWays, mask)));
+        for port in &self.inventory.ports {
+            knobs.insert(Knob::Dca(port.id), self.bare.port_is_on(port.id.index()));
         }
+        for (port, nic) in (0..).map(PortId).zip(&self.bare.machine.bus.nics) {
+            if let Some(queue) = nic.queues.first() {
+                knobs.insert(Knob::RxRing(port), queue.ring());
+                knobs.insert(Knob::RxBurst(port), queue.burst_limit);
+            }
+        }
+        knobs
     }
 
     fn set_mask(&mut self, group: GroupId, mask: WayMask) -> KnobOutcome {

@@ -38,7 +38,7 @@ impl Baseline {
 
     fn decide(&self, events: Vec<Event>) -> Decision {
         let ways = self.inventory.as_ref().map_or(0, |inventory| inventory.llc.ways);
-        let plan = Plan { masks: self.tenants.masks(ways), ..Plan::default() };
+        let plan = Plan::of_masks(self.tenants.masks(ways));
         Decision { plan, state: "Baseline".to_owned(), events }
     }
 }

@@ -105,7 +105,7 @@ impl Driver {
     /// The present masks as a decision.
     pub(crate) fn decision(&self, state: &str, events: Vec<Event>) -> Decision {
         let ways = self.llc.map_or(0, |llc| llc.ways);
-        let plan = Plan { masks: self.tenants.masks(ways), ..Plan::default() };
+        let plan = Plan::of_masks(self.tenants.masks(ways));
         Decision { plan, state: state.to_owned(), events }
     }
 }

@@ -8,7 +8,7 @@ use crate::knobs::{Overruled, no_switch, switchable_ports};
 use crate::settings::{refuse_unknown, wrong_type};
 use crate::{Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, Plan};
+use waykeeper_host::{Group, Interval, Inventory, Knob, Plan};
 use waykeeper_units::{PortId, WayMask};
 
 /// One line for the list of policies.
@@ -56,10 +56,10 @@ impl DdioOff {
     }
 
     fn decide(&self, groups: &[Group], events: Vec<Event>) -> Decision {
-        let masks = groups.iter().map(|group| (group.id, self.all_ways)).collect();
-        let off = self.plan.dca.values().any(|on| !on);
+        let masks = groups.iter().map(|group| (group.id, self.all_ways));
+        let off = self.plan.dca_by_port().any(|(_, on)| !on);
         let state = if off { "Off" } else { "Overruled" }.to_owned();
-        Decision { plan: Plan { masks, ..self.plan.clone() }, state, events }
+        Decision { plan: self.plan.clone().with_masks(masks), state, events }
     }
 }
 
@@ -108,10 +108,10 @@ impl Policy for DdioOff {
 
     fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
         self.all_ways = WayMask::full(inventory.llc.ways);
-        self.plan = Plan { dca: dca_on_everywhere(inventory), ..Plan::default() };
+        self.plan = Plan::of_dca(dca_on_everywhere(inventory));
         let mut events = Vec::new();
         match self.ports(inventory) {
-            Ok(ports) => self.plan.dca.extend(ports.into_iter().map(|port| (port, false))),
+            Ok(ports) => self.plan.extend(ports.into_iter().map(|port| (Knob::Dca(port), false))),
             Err(why) => {
                 let action = "knob-unavailable".to_owned();
                 events.push(Event { action, group: None, text: why.to_string(), causes: Vec::new() });

@@ -8,7 +8,7 @@ use crate::knobs::{Overruled, no_switch};
 use crate::settings::{refuse_unknown, whole};
 use crate::{Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, Plan};
+use waykeeper_host::{Group, Interval, Inventory, Knob, Plan};
 use waykeeper_units::WayMask;
 
 /// One line for the list of policies.
@@ -40,12 +40,12 @@ struct DdioWays {
 
 impl DdioWays {
     fn decide(&self, groups: &[Group], state: &str, events: Vec<Event>) -> Decision {
-        let masks = groups.iter().map(|group| (group.id, self.all_ways)).collect();
-        Decision { plan: Plan { masks, ..self.plan.clone() }, state: state.to_owned(), events }
+        let masks = groups.iter().map(|group| (group.id, self.all_ways));
+        Decision { plan: self.plan.clone().with_masks(masks), state: state.to_owned(), events }
     }
 
     fn state(&self) -> &'static str {
-        if self.plan.dca_ways.is_some() { "Held" } else { "Overruled" }
+        if self.plan.dca_ways().is_some() { "Held" } else { "Overruled" }
     }
 }
 
@@ -106,10 +106,10 @@ impl Policy for DdioWays {
     fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
         let all = inventory.llc.ways;
         self.all_ways = WayMask::full(all);
-        self.plan = Plan { dca: dca_on_everywhere(inventory), ..Plan::default() };
+        self.plan = Plan::of_dca(dca_on_everywhere(inventory));
         let mut events = Vec::new();
         match self.check(inventory, &[]) {
-            Ok(()) => self.plan.dca_ways = Some(WayMask::span(all - self.ways, self.ways)),
+            Ok(()) => self.plan.insert(Knob::DcaWays, WayMask::span(all - self.ways, self.ways)),
             Err(why) => {
                 let action = "knob-unavailable".to_owned();
                 events.push(Event { action, group: None, text: why.to_string(), causes: Vec::new() });

@@ -34,8 +34,8 @@ struct DefaultPolicy {
 
 impl DefaultPolicy {
     fn decide(&self, groups: &[Group]) -> Decision {
-        let masks = groups.iter().map(|group| (group.id, self.all_ways)).collect();
-        let plan = Plan { masks, dca: self.dca.clone(), ..Plan::default() };
+        let masks = groups.iter().map(|group| (group.id, self.all_ways));
+        let plan = Plan::of_dca(self.dca.clone()).with_masks(masks);
         Decision { plan, state: "Default".to_owned(), events: Vec::new() }
     }
 }

@@ -8,7 +8,7 @@ use crate::knobs::no_switch;
 use crate::settings::{number, refuse_unknown, whole};
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, KnobValues, Plan};
+use waykeeper_host::{Group, Interval, Inventory, Knob, KnobValues, Plan};
 use waykeeper_units::{PortId, WayMask};
 
 /// One line for the list of policies.
@@ -65,7 +65,7 @@ impl DmaDynamic {
         let mut events = Vec::new();
         let now = self.now;
         self.ports.retain(|port| {
-            let Some(found) = knobs.rx_burst.get(port).filter(|found| **found != now) else { return true };
+            let Some(found) = knobs.rx_burst(*port).filter(|found| *found != now) else { return true };
             let cause = |which: &str, burst: u32| Cause {
                 what: format!("RX burst packets, {which}"),
                 value: f64::from(burst),
@@ -73,7 +73,7 @@ impl DmaDynamic {
             };
             let text =
                 format!("RX burst of {now} on {port} did not take effect: {found} reads back and is left");
-            let causes = vec![cause("wanted", now), cause("in force", *found)];
+            let causes = vec![cause("wanted", now), cause("in force", found)];
             events.push(Event { action: "knob-overruled".to_owned(), group: None, text, causes });
             false
         });
@@ -81,14 +81,14 @@ impl DmaDynamic {
     }
 
     fn decide(&self, groups: &[Group], events: Vec<Event>) -> Decision {
-        let masks = groups.iter().map(|group| (group.id, self.all_ways)).collect();
-        let rx_burst = self.ports.iter().map(|port| (*port, self.now)).collect();
+        let masks = groups.iter().map(|group| (group.id, self.all_ways));
         let state = match self.ports.is_empty() {
             true => "Unavailable",
             false if self.now < self.burst => "Reduced",
             false => "Full",
         };
-        let plan = Plan { masks, rx_burst, ..self.plan.clone() };
+        let mut plan = self.plan.clone().with_masks(masks);
+        plan.extend(self.ports.iter().map(|port| (Knob::RxBurst(*port), self.now)));
         Decision { plan, state: state.to_owned(), events }
     }
 }
@@ -159,7 +159,7 @@ impl Policy for DmaDynamic {
 
     fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
         self.all_ways = WayMask::full(inventory.llc.ways);
-        self.plan = Plan { dca: dca_on_everywhere(inventory), ..Plan::default() };
+        self.plan = Plan::of_dca(dca_on_everywhere(inventory));
         self.now = self.burst;
         let within = |port: &&waykeeper_host::RootPort| {
             let dial = &port.rx_burst;

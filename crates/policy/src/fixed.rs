@@ -8,7 +8,7 @@ use crate::settings::{nearest, refuse_unknown, wrong_type};
 use crate::{Decision, Description, Event, Policy, PolicyError};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
-use waykeeper_host::{Group, Interval, Inventory, LlcGeometry, Plan};
+use waykeeper_host::{Group, Interval, Inventory, Knob, LlcGeometry, Plan};
 use waykeeper_units::{MaskError, WayMask};
 
 /// One line for the list of policies.
@@ -94,11 +94,11 @@ impl Fixed {
             if !mask.minus(WayMask::full(ways)).is_empty() || mask.is_empty() {
                 mask.check(ways, 1).map_err(bad_ways)?;
             }
-            plan.dca_ways = Some(mask);
+            plan.insert(Knob::DcaWays, mask);
         }
         for (device, on) in &self.dca {
             let ports = switchable_ports(NAME, &format!("dca.{device}"), inventory, device)?;
-            plan.dca.extend(ports.into_iter().map(|port| (port, *on)));
+            plan.extend(ports.into_iter().map(|port| (Knob::Dca(port), *on)));
         }
         Ok(plan)
     }
@@ -106,8 +106,8 @@ impl Fixed {
     fn decide(&self, groups: &[Group], events: Vec<Event>) -> Decision {
         let llc = self.llc;
         let mask = |group: &Group| Some((group.id, self.mask(&group.name, llc?)?.ok()?));
-        let masks = groups.iter().filter_map(mask).collect();
-        Decision { plan: Plan { masks, ..self.plan.clone() }, state: "Fixed".to_owned(), events }
+        let masks = groups.iter().filter_map(mask);
+        Decision { plan: self.plan.clone().with_masks(masks), state: "Fixed".to_owned(), events }
     }
 }
 

@@ -107,7 +107,7 @@ impl Policy for IoIso {
 
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
         let mut log = Vec::new();
-        self.ddio = seen.knobs.dca_ways.unwrap_or(self.ddio);
+        self.ddio = seen.knobs.dca_ways().unwrap_or(self.ddio);
         let same = self.driver.groups == groups;
         if !same {
             self.driver.form(groups, self.ddio, &mut log);

@@ -114,7 +114,7 @@ impl Isolate {
     }
 
     fn decide(&self, events: Vec<Event>) -> Decision {
-        let plan = Plan { masks: self.masks.clone(), dca: self.dca.clone(), ..Plan::default() };
+        let plan = Plan::of_dca(self.dca.clone()).with_masks(self.masks.clone());
         Decision { plan, state: "Isolate".to_owned(), events }
     }
 }

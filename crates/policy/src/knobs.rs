@@ -5,8 +5,8 @@
 use crate::settings::nearest;
 use crate::{Cause, Event, PolicyError};
 use std::collections::BTreeSet;
-use waykeeper_host::{Inventory, KnobValues, Plan, RootPort, Support};
-use waykeeper_units::{PortId, WayMask};
+use waykeeper_host::{Inventory, Knob, KnobSetting, KnobValues, Plan, RootPort, Setting, Support};
+use waykeeper_units::PortId;
 
 /// The ports of a device given by its name or by the PCI address of its root port.
 pub(crate) fn ports_of<'a>(inventory: &'a Inventory, name: &str) -> Vec<&'a RootPort> {
@@ -54,46 +54,19 @@ pub(crate) fn no_switch(switch: &Support) -> Option<String> {
     }
 }
 
-/// Knobs that read back as another value: each is logged once and left out of later plans.
+/// Knobs that read back as something else, so that each is reported once and not asked for again.
 #[derive(Default)]
-pub(crate) struct Overruled {
-    dca_ways: bool,
-    dca: BTreeSet<PortId>,
-    rx_ring: BTreeSet<PortId>,
-}
+pub(crate) struct Overruled(BTreeSet<Knob>);
 
 impl Overruled {
-    /// Compares the plan with the read-back values, removes differing knobs from the plan, and returns an event for
-    /// each.
+    /// Compares the plan with what reads back. Takes each knob that differs out of the plan and reports it. Masks are
+    /// not compared: the control loop restores them.
     pub fn yield_to(&mut self, plan: &mut Plan, knobs: &KnobValues) -> Vec<Event> {
         let mut events = Vec::new();
-        if let (Some(wanted), Some(found)) = (plan.dca_ways, knobs.dca_ways) {
-            let ways = |mask: WayMask| f64::from(mask.count());
-            if wanted != found {
-                self.dca_ways = true;
-                let text = format!("DCA ways {wanted} did not take effect: {found} reads back and is left");
-                events.push(told(text, "DCA ways", ways(wanted), ways(found)));
-            }
-        }
-        for (port, wanted) in &plan.dca {
-            if knobs.dca.get(port).is_some_and(|found| found != wanted) && self.dca.insert(*port) {
-                let word = |on: bool| if on { "on" } else { "off" };
-                let text = format!(
-                    "DCA {} on {port} did not take effect: it stays {}",
-                    word(*wanted),
-                    word(!*wanted)
-                );
-                let number = |on: bool| f64::from(u8::from(on));
-                events.push(told(text, "DCA switch", number(*wanted), number(!*wanted)));
-            }
-        }
-        for (port, wanted) in &plan.rx_ring {
-            let found = knobs.rx_ring.get(port).filter(|found| *found != wanted);
-            if let Some(found) = found.filter(|_| self.rx_ring.insert(*port)) {
-                let text = format!(
-                    "RX rings of {wanted} on {port} did not take effect: {found} reads back and is left"
-                );
-                events.push(told(text, "RX ring descriptors", f64::from(*wanted), f64::from(*found)));
+        for wanted in plan.settings().filter(|wanted| wanted.knob.group().is_none()) {
+            let Some(found) = knobs.setting(wanted.knob).filter(|found| *found != wanted) else { continue };
+            if self.0.insert(wanted.knob) {
+                events.push(overruled(wanted, found));
             }
         }
         self.leave_out(plan);
@@ -102,14 +75,27 @@ impl Overruled {
 
     /// Removes knobs that were overruled before from a plan.
     pub fn leave_out(&self, plan: &mut Plan) {
-        plan.dca_ways = plan.dca_ways.filter(|_| !self.dca_ways);
-        plan.dca.retain(|port, _| !self.dca.contains(port));
-        plan.rx_ring.retain(|port, _| !self.rx_ring.contains(port));
+        plan.retain(|knob, _| !self.0.contains(&knob));
     }
 }
 
-fn told(text: String, what: &str, wanted: f64, found: f64) -> Event {
-    let cause = |which: &str, value| Cause { what: format!("{what}, {which}"), value, limit: None };
-    let causes = vec![cause("wanted", wanted), cause("in force", found)];
-    Event { action: "knob-overruled".to_owned(), group: None, text, causes }
+fn overruled(wanted: KnobSetting, found: KnobSetting) -> Event {
+    let cause = |setting: KnobSetting, which: &str| {
+        let (what, value) = setting.number();
+        Cause { what: format!("{what}, {which}"), value, limit: None }
+    };
+    let stays = match found.setting {
+        Setting::Switch(_) => format!("it stays {}", found.setting),
+        found => format!("{found} reads back and is left"),
+    };
+    let text = match wanted {
+        KnobSetting { knob: Knob::RxRing(port), setting } => format!("RX rings of {setting} on {port}"),
+        wanted => wanted.to_string(),
+    };
+    Event {
+        action: "knob-overruled".to_owned(),
+        group: None,
+        text: format!("{text} did not take effect: {stays}"),
+        causes: vec![cause(wanted, "wanted"), cause(found, "in force")],
+    }
 }

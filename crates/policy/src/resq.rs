@@ -11,7 +11,7 @@ use crate::settings::{refuse_unknown, whole};
 use crate::ways::widest_run;
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, Plan, RootPort, Support};
+use waykeeper_host::{Group, Interval, Inventory, Knob, Plan, RootPort, Support};
 use waykeeper_units::{LINE_BYTES, WayMask};
 
 /// One line for the list of policies.
@@ -48,7 +48,7 @@ impl Resq {
     /// Computes the plan for the workloads alive and the DCA ways in force.
     fn lay_out(&mut self) -> Vec<Event> {
         let Some(inventory) = &self.inventory else { return Vec::new() };
-        let mut plan = Plan { dca: dca_on_everywhere(inventory), ..Plan::default() };
+        let mut plan = Plan::of_dca(dca_on_everywhere(inventory));
         let mut events = self.size_rings(inventory, &mut plan);
         let llc = inventory.llc;
         // One class belongs to the root group, which keeps all ways for unmanaged cores.
@@ -61,7 +61,7 @@ impl Resq {
             let cores: usize = members.iter().map(|group| group.cores.len()).sum();
             let causes = vec![cause("pinned cores", cores as f64)];
             events.push(event("slice", text, causes));
-            plan.masks.extend(members.iter().map(|group| (group.id, mask)));
+            plan.extend(members.iter().map(|group| (Knob::Mask(group.id), mask)));
         }
         // Knobs that the machine refused before are left out: it will refuse them again.
         self.overruled.leave_out(&mut plan);
@@ -91,7 +91,7 @@ impl Resq {
             }
             // At most what the port accepts; a range that is already small enough is kept.
             let ring = ring.min(power_of_two_up_to(port.rx_ring.high)).max(port.rx_ring.low);
-            plan.rx_ring.insert(port.id, ring);
+            plan.insert(Knob::RxRing(port.id), ring);
             let text =
                 format!("{queues} queues share {dca_bytes} bytes of DCA ways: {ring} descriptors each");
             let causes = vec![
@@ -207,7 +207,7 @@ impl Policy for Resq {
 
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
         let mut events = self.overruled.yield_to(&mut self.plan, &seen.knobs);
-        let in_force = seen.knobs.dca_ways.unwrap_or(self.dca_ways);
+        let in_force = seen.knobs.dca_ways().unwrap_or(self.dca_ways);
         if in_force != self.dca_ways {
             let text = format!(
                 "DCA ways read back as {in_force}, not {}: rings and slices are laid out again",

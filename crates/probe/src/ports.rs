@@ -9,7 +9,7 @@ use crate::stand::{ProbeError, Stand};
 use crate::stats;
 use crate::verdict::{Confidence, Verdict};
 use serde::{Deserialize, Serialize};
-use waykeeper_host::{Interval, KnobOutcome};
+use waykeeper_host::{Interval, Knob, KnobOutcome};
 use waykeeper_linux::ddio::{self, LOAD_PER_S};
 use waykeeper_units::{LINE_BYTES, PortId};
 
@@ -90,8 +90,8 @@ pub fn look(stand: &mut Stand<'_>) -> Result<Vec<PortVerdict>, ProbeError> {
             socket => format!("the host reports socket {socket}"),
         }));
         let behind = stand.inventory().devices.iter().filter(|device| device.ports.contains(&port.id));
-        let stood = stand.found().dca.get(&port.id);
-        let register = stood.map(|on| format!("it was {} at the start", if *on { "on" } else { "off" }));
+        let stood = stand.found().dca(port.id);
+        let register = stood.map(|on| format!("it was {} at the start", if on { "on" } else { "off" }));
         verdicts.push(PortVerdict {
             port: port.id,
             address: port.address.clone(),
@@ -134,7 +134,7 @@ fn absent(why: &str) -> Verdict<Switch> {
 /// Switches a port; returns why it failed, or `None` if the value was applied.
 fn turn(stand: &mut Stand<'_>, id: PortId, on: bool) -> Result<Option<String>, ProbeError> {
     let applied = stand.switch([id], on)?;
-    Ok(match applied.dca.get(&id) {
+    Ok(match applied.get(Knob::Dca(id)) {
         Some(KnobOutcome::Applied) => None,
         Some(KnobOutcome::Refused(why) | KnobOutcome::Busy(why)) => Some(why.clone()),
         Some(KnobOutcome::ReadsBack(now)) => Some(format!("{now} reads back")),

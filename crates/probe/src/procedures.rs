@@ -264,7 +264,7 @@ fn dca_ways(
     cache: &mut Cache,
     findings: &mut Findings,
 ) -> Result<(), ProbeError> {
-    let register = stand.found().dca_ways.map(|ways| format!("the register holds {ways}"));
+    let register = stand.found().dca_ways().map(|ways| format!("the register holds {ways}"));
     let verdict = match pressing(stand, order, cache)? {
         Err(why) => Verdict::cannot_tell(why, NO_VICTIM),
         Ok(slide) => {

@@ -9,7 +9,7 @@ use crate::stats;
 use crate::verdict::{Confidence, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use waykeeper_host::{Interval, KnobOutcome, Support};
+use waykeeper_host::{Interval, Knob, KnobOutcome, Support};
 use waykeeper_linux::ddio;
 use waykeeper_units::WayMask;
 
@@ -77,7 +77,7 @@ pub fn candidates(ways: u32) -> Vec<WayMask> {
 /// # Errors
 /// Host errors; an interrupt.
 pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
-    let Some(first) = stand.found().dca_ways else {
+    let Some(first) = stand.found().dca_ways() else {
         let why = match &stand.inventory().dca_ways_switch {
             Support::No(why) => why.clone(),
             _ => "the register cannot be read".to_owned(),
@@ -146,7 +146,7 @@ fn try_all(stand: &mut Stand<'_>, first: WayMask) -> Result<Tried, ProbeError> {
     let mut tried = Tried { taken: Vec::new(), refused: Vec::new() };
     for mask in candidates(stand.inventory().llc.ways) {
         let applied = stand.turn_ways(mask)?;
-        match applied.dca_ways {
+        match applied.get(Knob::DcaWays).cloned() {
             Some(KnobOutcome::Applied) => tried.taken.push(mask),
             Some(KnobOutcome::Refused(why) | KnobOutcome::Busy(why)) => tried.refused.push((mask, why)),
             Some(KnobOutcome::ReadsBack(now)) => tried.refused.push((mask, format!("{now} reads back"))),

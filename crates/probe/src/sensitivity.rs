@@ -7,7 +7,7 @@ use crate::stats;
 use crate::verdict::{Confidence, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use waykeeper_host::{Group, Interval, KnobOutcome};
+use waykeeper_host::{Group, Interval, Knob, KnobOutcome};
 use waykeeper_linux::ddio::LOAD_PER_S;
 use waykeeper_units::{GroupId, PortId};
 
@@ -63,10 +63,10 @@ pub fn look(stand: &mut Stand<'_>) -> Result<Vec<AppVerdict>, ProbeError> {
     let groups = stand.groups();
     let all: Vec<PortId> = stand.inventory().ports.iter().map(|port| port.id).collect();
     let on = stand.switch(all.iter().copied(), true)?;
-    let taken = |port: &PortId| on.dca.get(port) == Some(&KnobOutcome::Applied);
+    let taken = |port: &PortId| on.get(Knob::Dca(*port)) == Some(&KnobOutcome::Applied);
     let ports: Vec<PortId> = all.into_iter().filter(taken).collect();
     if ports.is_empty() {
-        let why = on.dca.values().find_map(|outcome| match outcome {
+        let why = on.values().find_map(|outcome| match outcome {
             KnobOutcome::Refused(why) | KnobOutcome::Busy(why) | KnobOutcome::ReadsBack(why) => {
                 Some(why.clone())
             }

@@ -6,7 +6,7 @@
 
 use crate::stand::{ProbeError, Stand};
 use crate::stats::Placed;
-use waykeeper_host::{Interval, KnobOutcome, Plan};
+use waykeeper_host::{Interval, Knob, KnobOutcome, Plan};
 use waykeeper_units::{GroupId, WayMask};
 
 /// Minimum ways of the other groups: as many as ddio-bench's I/O application (s4.1).
@@ -175,7 +175,7 @@ pub fn slide(
             let plan = plan(&groups, slider, window, others);
             if let Some(washer) = washer {
                 let mut wash = plan.clone();
-                wash.masks.insert(washer, WayMask::full(llc.ways));
+                wash.insert(Knob::Mask(washer), WayMask::full(llc.ways));
                 stand.turn(&wash)?;
                 stand.settle()?;
             }
@@ -191,18 +191,18 @@ pub fn slide(
 
 fn plan(groups: &[GroupId], slider: GroupId, window: WayMask, others: WayMask) -> Plan {
     let mask = |group: &GroupId| (*group, if *group == slider { window } else { others });
-    Plan { masks: groups.iter().map(mask).collect(), ..Plan::default() }
+    Plan::of_masks(groups.iter().map(mask))
 }
 
 fn refused(plan: &Plan, applied: &waykeeper_host::Applied) -> Option<NoSlide> {
-    plan.masks.iter().find_map(|(group, mask)| {
-        let why = match applied.masks.get(group) {
+    plan.masks().find_map(|(group, mask)| {
+        let why = match applied.get(Knob::Mask(group)) {
             Some(KnobOutcome::Applied) => return None,
             Some(KnobOutcome::Refused(why) | KnobOutcome::Busy(why)) => why.clone(),
             Some(KnobOutcome::ReadsBack(now)) => format!("{now} reads back"),
             None => "the host reported no result".to_owned(),
         };
-        Some(NoSlide::Refused { mask: *mask, why })
+        Some(NoSlide::Refused { mask, why })
     })
 }
 

@@ -4,7 +4,9 @@
 //! Must not know what is measured.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use waykeeper_host::{Applied, Group, Host, HostError, Interval, Inventory, KnobValues, Plan};
+use waykeeper_host::{
+    Applied, Group, Host, HostError, Interval, Inventory, Knob, KnobSetting, KnobValues, Plan,
+};
 use waykeeper_units::{PortId, WayMask};
 
 /// Durations of measurements, on the host's clock.
@@ -102,24 +104,16 @@ impl<'h> Stand<'h> {
     /// # Errors
     /// A knob whose value cannot be read; host errors.
     pub fn turn(&mut self, plan: &Plan) -> Result<Applied, ProbeError> {
-        for group in plan.masks.keys() {
-            let found = self.found.masks.get(group);
-            let found = *found.ok_or_else(|| ProbeError::Unreadable(format!("the mask of {group}")))?;
-            self.owed.masks.insert(*group, found);
-        }
-        if plan.dca_ways.is_some() {
-            let found = self.found.dca_ways;
-            self.owed.dca_ways =
-                Some(found.ok_or_else(|| ProbeError::Unreadable("the ways of devices".into()))?);
-        }
-        for port in plan.dca.keys() {
-            // If a port's switch cannot be read, the host refuses to set it with a reason.
-            self.owed.dca.extend(self.found.dca.get(port).map(|on| (*port, *on)));
-        }
-        for (port, ring) in
-            plan.rx_ring.keys().filter_map(|port| Some((*port, *self.found.rx_ring.get(port)?)))
-        {
-            self.owed.rx_ring.insert(port, ring);
+        for knob in plan.knobs() {
+            match (self.found.get(knob), knob) {
+                (Some(found), _) => self.owed.insert(knob, *found),
+                (None, Knob::Mask(group)) => {
+                    return Err(ProbeError::Unreadable(format!("the mask of {group}")));
+                }
+                (None, Knob::DcaWays) => return Err(ProbeError::Unreadable("the ways of devices".into())),
+                // A port's knob that reads nothing refuses to be turned, in the host's words.
+                (None, Knob::Dca(_) | Knob::RxRing(_) | Knob::RxBurst(_)) => {}
+            }
         }
         Ok(self.host.apply(plan)?)
     }
@@ -129,7 +123,7 @@ impl<'h> Stand<'h> {
     /// # Errors
     /// As [`Stand::turn`].
     pub fn turn_ways(&mut self, mask: WayMask) -> Result<Applied, ProbeError> {
-        self.turn(&Plan { dca_ways: Some(mask), ..Plan::default() })
+        self.turn(&Plan::from([(Knob::DcaWays, mask)]))
     }
 
     /// Switches DCA of ports.
@@ -141,7 +135,7 @@ impl<'h> Stand<'h> {
         ports: impl IntoIterator<Item = PortId>,
         on: bool,
     ) -> Result<Applied, ProbeError> {
-        self.turn(&Plan { dca: ports.into_iter().map(|port| (port, on)).collect(), ..Plan::default() })
+        self.turn(&Plan::of_dca(ports.into_iter().map(|port| (port, on))))
     }
 
     /// Waits `ns`, and checks for an interrupt.
@@ -206,22 +200,18 @@ impl<'h> Stand<'h> {
         }
         let alive: Vec<_> = self.host.groups().iter().map(|group| group.id).collect();
         let mut plan = owed;
-        plan.masks.retain(|group, _| alive.contains(group));
+        plan.retain(|knob, _| knob.group().is_none_or(|group| alive.contains(&group)));
         self.host.apply(&plan)?;
         let now = self.host.sample()?.knobs;
-        let mut wrong: Vec<String> = Vec::new();
-        for (group, mask) in plan.masks.iter().filter(|(group, mask)| now.masks.get(group) != Some(mask)) {
-            wrong.push(format!("the mask of {group}, which was {mask}"));
-        }
-        if let Some(ways) = plan.dca_ways.filter(|ways| now.dca_ways != Some(*ways)) {
-            wrong.push(format!("the ways of devices, which were {ways}"));
-        }
-        for (port, on) in plan.dca.iter().filter(|(port, on)| now.dca.get(port) != Some(on)) {
-            wrong.push(format!("DCA of {port}, which was {}", if *on { "on" } else { "off" }));
-        }
-        for (port, ring) in plan.rx_ring.iter().filter(|(port, ring)| now.rx_ring.get(port) != Some(ring)) {
-            wrong.push(format!("the ring of {port}, which was {ring}"));
-        }
+        let wrong = plan.settings().filter(|wanted| now.get(wanted.knob) != Some(&wanted.setting));
+        let text = |KnobSetting { knob, setting }: KnobSetting| match knob {
+            Knob::Mask(group) => format!("the mask of {group}, which was {setting}"),
+            Knob::DcaWays => format!("the ways of devices, which were {setting}"),
+            Knob::Dca(port) => format!("DCA of {port}, which was {setting}"),
+            Knob::RxRing(port) => format!("the ring of {port}, which was {setting}"),
+            Knob::RxBurst(port) => format!("the burst of {port}, which was {setting}"),
+        };
+        let wrong: Vec<String> = wrong.map(text).collect();
         if wrong.is_empty() { Ok(()) } else { Err(ProbeError::NotRestored(wrong.join("; "))) }
     }
 }

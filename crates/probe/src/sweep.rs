@@ -7,7 +7,7 @@ use crate::stand::{Pace, ProbeError, Stand};
 use crate::stats;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
-use waykeeper_host::{Host, Interval, KnobOutcome, Plan};
+use waykeeper_host::{Host, Interval, Knob, KnobKind, KnobOutcome};
 use waykeeper_units::WayMask;
 
 /// The swept parameter.
@@ -124,14 +124,14 @@ fn look(stand: &mut Stand<'_>) -> Result<Vec<Interval>, ProbeError> {
 /// Host errors; an interrupt.
 pub fn ways(stand: &mut Stand<'_>) -> Result<Sweep, ProbeError> {
     let mut sweep = Sweep { dial: Dial::Ways, points: Vec::new(), notes: Vec::new() };
-    if stand.found().dca_ways.is_none() {
+    if stand.found().dca_ways().is_none() {
         sweep.notes.push("not varied: the register of the DCA ways cannot be read here".to_owned());
         return Ok(sweep);
     }
     let all = stand.inventory().llc.ways;
     for count in 1..=all {
         let mask = WayMask::span(all - count, count);
-        match stand.turn_ways(mask)?.dca_ways {
+        match stand.turn_ways(mask)?.remove(Knob::DcaWays) {
             Some(KnobOutcome::Applied) => {
                 let looks = look(stand)?;
                 sweep.points.push(point(count.into(), &looks));
@@ -152,15 +152,14 @@ pub fn ways(stand: &mut Stand<'_>) -> Result<Sweep, ProbeError> {
 /// Host errors; an interrupt.
 pub fn rings(stand: &mut Stand<'_>, quick: bool) -> Result<Sweep, ProbeError> {
     let mut sweep = Sweep { dial: Dial::Ring, points: Vec::new(), notes: Vec::new() };
-    let ports: Vec<_> = stand.found().rx_ring.keys().copied().collect();
-    if ports.is_empty() {
+    let rings: Vec<Knob> = stand.found().of_kind(KnobKind::RxRing).map(|(knob, _)| knob).collect();
+    if rings.is_empty() {
         sweep.notes.push("not varied: this host cannot set RX rings".to_owned());
         return Ok(sweep);
     }
     for ring in Dial::Ring.values(quick) {
-        let rx_ring = ports.iter().map(|port| (*port, ring as u32)).collect();
-        let applied = stand.turn(&Plan { rx_ring, ..Plan::default() })?;
-        let refused = applied.rx_ring.values().find_map(|outcome| match outcome {
+        let applied = stand.turn(&rings.iter().map(|knob| (*knob, ring as u32)).collect())?;
+        let refused = applied.values().find_map(|outcome| match outcome {
             KnobOutcome::Applied => None,
             KnobOutcome::Refused(why) | KnobOutcome::Busy(why) | KnobOutcome::ReadsBack(why) => {
                 Some(why.clone())

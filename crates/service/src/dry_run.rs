@@ -1,13 +1,14 @@
-//! A dry run: wraps a host, keeps the values that would be set, and reads them back as if they were in force.
+//! A dry run: a knob that is turned changes only a pretended setting, which then reads back.
 //!
-//! So a policy goes through its states as far as counters allow; no knob of the host is set. Must not know policies or
+//! So a policy passes through its states as far as counters allow; no knob of the host is set. Must not know policies or
 //! the kind of host.
 
 use crate::engine::ManagedHost;
 use crate::{Class, Standing};
 use std::time::Duration;
 use waykeeper_host::{
-    Applied, Group, Host, HostError, Inventory, KnobOutcome, KnobValues, Plan, Snapshot, Support,
+    Applied, Group, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, KnobValues, Lines, Plan,
+    Setting, Snapshot, Support,
 };
 use waykeeper_linux::host::Grouping;
 use waykeeper_linux::tenants::TenantSpec;
@@ -17,25 +18,36 @@ use waykeeper_units::WayMask;
 #[derive(Debug)]
 pub struct DryRun<H> {
     host: H,
-    paper: Plan,
+    pretended: Plan,
 }
 
 impl<H> DryRun<H> {
     /// Wraps a host; no value differs yet.
     pub fn over(host: H) -> DryRun<H> {
-        DryRun { host, paper: Plan::default() }
+        DryRun { host, pretended: Plan::default() }
     }
 }
 
 impl<H: Host> DryRun<H> {
+    /// Lays the pretended settings over those that read back. A knob that does not read back cannot be turned either.
     fn lay_over(&self, knobs: &mut KnobValues) {
-        // A knob that cannot be read is not overlaid.
-        for (group, mask) in &mut knobs.masks {
-            *mask = self.paper.masks.get(group).copied().unwrap_or(*mask);
-        }
-        knobs.dca_ways = knobs.dca_ways.map(|ways| self.paper.dca_ways.unwrap_or(ways));
-        for (port, on) in &mut knobs.dca {
-            *on = self.paper.dca.get(port).copied().unwrap_or(*on);
+        let pretended = self.pretended.iter().filter(|(knob, _)| knobs.names(*knob));
+        let pretended: Vec<(Knob, Setting)> = pretended.map(|(knob, setting)| (knob, *setting)).collect();
+        knobs.extend(pretended);
+    }
+
+    /// The outcome to expect of a knob; the host is not asked.
+    fn outcome(&self, knob: Knob, setting: Setting) -> KnobOutcome {
+        let inventory = self.host.inventory();
+        match (knob, setting) {
+            (Knob::Mask(_), Setting::Ways(mask)) => self.mask_outcome(mask),
+            (Knob::DcaWays, _) => outcome(&inventory.dca_ways_switch),
+            (Knob::Dca(port), _) => {
+                let none = || KnobOutcome::Refused("this host has no such port".to_owned());
+                let known = inventory.ports.iter().find(|own| own.id == port);
+                known.map_or_else(none, |own| outcome(&own.dca_switch))
+            }
+            _ => KnobOutcome::Refused("this host has no such knob".to_owned()),
         }
     }
 
@@ -72,40 +84,25 @@ impl<H: Host> Host for DryRun<H> {
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
         let alive: Vec<_> = self.host.groups().iter().map(|group| group.id).collect();
-        self.paper.masks.retain(|group, _| alive.contains(group));
+        self.pretended.retain(|knob, _| knob.group().is_none_or(|group| alive.contains(&group)));
         let mut snapshot = self.host.sample()?;
         self.lay_over(&mut snapshot.knobs);
         Ok(snapshot)
     }
 
+    fn partial_writes(&mut self) -> Lines {
+        self.host.partial_writes()
+    }
+
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
         let mut applied = Applied::default();
-        for (group, mask) in &plan.masks {
-            let outcome = self.mask_outcome(*mask);
+        for KnobSetting { knob, setting } in plan.settings() {
+            let outcome = self.outcome(knob, setting);
             if outcome == KnobOutcome::Applied {
-                self.paper.masks.insert(*group, *mask);
+                self.pretended.insert(knob, setting);
             }
-            applied.masks.insert(*group, outcome);
+            applied.insert(knob, outcome);
         }
-        if let Some(mask) = plan.dca_ways {
-            let outcome = outcome(&self.host.inventory().dca_ways_switch);
-            if outcome == KnobOutcome::Applied {
-                self.paper.dca_ways = Some(mask);
-            }
-            applied.dca_ways = Some(outcome);
-        }
-        for (port, on) in &plan.dca {
-            let known = self.host.inventory().ports.iter().find(|own| own.id == *port);
-            let none = || KnobOutcome::Refused("this host has no such port".to_owned());
-            let outcome = known.map_or_else(none, |own| outcome(&own.dca_switch));
-            if outcome == KnobOutcome::Applied {
-                self.paper.dca.insert(*port, *on);
-            }
-            applied.dca.insert(*port, outcome);
-        }
-        let absent = || KnobOutcome::Refused("this host has no such knob".to_owned());
-        applied.rx_ring = plan.rx_ring.keys().map(|port| (*port, absent())).collect();
-        applied.rx_burst = plan.rx_burst.keys().map(|port| (*port, absent())).collect();
         Ok(applied)
     }
 

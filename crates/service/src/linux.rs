@@ -7,7 +7,7 @@ use crate::engine::ManagedHost;
 use crate::{Class, Mode, Standing};
 use std::io;
 use std::path::PathBuf;
-use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
+use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
 use waykeeper_linux::host::{Charge, DcaLimit, Grouping, Limits, LinuxHost, Managed, OpenError, Options};
 use waykeeper_linux::profile::{Profile, usual_path};
 use waykeeper_linux::root::Root;
@@ -95,6 +95,10 @@ impl Host for Keeper {
         let sampled = self.host.sample();
         self.told.extend(self.host.complaints());
         sampled
+    }
+
+    fn partial_writes(&mut self) -> Lines {
+        self.host.partial_writes()
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

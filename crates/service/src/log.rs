@@ -11,8 +11,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tracing::{info, warn};
-use waykeeper_control::{Knob, Problem};
-use waykeeper_host::{Applied, Group, KnobOutcome};
+use waykeeper_control::Problem;
+use waykeeper_host::{Applied, Group, Knob, KnobOutcome, KnobSetting};
 use waykeeper_policy::{Cause, Event};
 use waykeeper_units::GroupId;
 
@@ -150,7 +150,7 @@ pub fn causes(causes: &[Cause]) -> String {
 }
 
 /// Kind and knob of a problem: the same pair in the next step is the same problem.
-fn kind(problem: &Problem) -> (&'static str, Option<Knob>) {
+fn kind(problem: &Problem) -> (&'static str, Option<KnobSetting>) {
     match problem {
         Problem::Sample(_) => ("sample", None),
         Problem::NoTime => ("no-time", None),
@@ -179,27 +179,18 @@ pub fn turned_of(wish: &waykeeper_host::Plan, applied: &Applied, groups: &[Group
         KnobOutcome::Busy(why) => format!("busy ({why})"),
         KnobOutcome::ReadsBack(found) => format!("reads back {found}"),
     };
-    let value = |value: Option<String>| value.unwrap_or_else(|| "?".to_owned());
-    let masks = applied.masks.iter().map(|(id, outcome)| {
-        let mask = value(wish.masks.get(id).map(ToString::to_string));
-        format!("mask {mask} of {} {}", name_of(*id, groups), came(outcome))
-    });
-    let ways = applied.dca_ways.iter().map(|outcome| {
-        format!("DCA ways {} {}", value(wish.dca_ways.map(|mask| mask.to_string())), came(outcome))
-    });
-    let dca = applied.dca.iter().map(|(port, outcome)| {
-        let on = wish.dca.get(port).map(|on| if *on { "on" } else { "off" }.to_owned());
-        format!("DCA {} on {port} {}", value(on), came(outcome))
-    });
-    let ring = applied.rx_ring.iter().map(|(port, outcome)| {
-        let ring = value(wish.rx_ring.get(port).map(ToString::to_string));
-        format!("RX ring of {ring} on {port} {}", came(outcome))
-    });
-    let burst = applied.rx_burst.iter().map(|(port, outcome)| {
-        let burst = value(wish.rx_burst.get(port).map(ToString::to_string));
-        format!("RX burst of {burst} on {port} {}", came(outcome))
-    });
-    masks.chain(ways).chain(dca).chain(ring).chain(burst).collect()
+    let text = |(knob, outcome): (Knob, &KnobOutcome)| {
+        let setting = wish.get(knob).map_or_else(|| "?".to_owned(), ToString::to_string);
+        let what = match knob {
+            Knob::Mask(id) => format!("mask {setting} of {}", name_of(id, groups)),
+            Knob::DcaWays => format!("DCA ways {setting}"),
+            Knob::Dca(port) => format!("DCA {setting} on {port}"),
+            Knob::RxRing(port) => format!("RX ring of {setting} on {port}"),
+            Knob::RxBurst(port) => format!("RX burst of {setting} on {port}"),
+        };
+        format!("{what} {}", came(outcome))
+    };
+    applied.iter().map(text).collect()
 }
 
 /// A group's name, or its id after it ended.

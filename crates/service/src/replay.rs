@@ -8,10 +8,10 @@
 use crate::recorder::{Entry, Header, writable};
 use crate::{Mode, Pause};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::SystemTime;
 use waykeeper_control::Record;
-use waykeeper_host::{Group, KnobValues, Plan};
+use waykeeper_host::{Group, Knob, KnobValues, Plan, Setting};
 use waykeeper_policy::{Event, Policy, PolicyError, build};
 use waykeeper_units::WayMask;
 
@@ -139,24 +139,24 @@ impl Replay {
 
     /// The knob values that the replayed policy reads.
     fn overlay(&mut self, read: &KnobValues, header: &Header) -> KnobValues {
-        let llc = &header.inventory.llc;
+        let inventory = &header.inventory;
         let mut out = read.clone();
-        let (recorded, replayed, found) = (&self.recorded, &self.replayed, &mut self.found);
-        let full = WayMask::full(llc.ways);
-        let sides = (&recorded.masks, &replayed.masks);
-        overlay(&mut out.masks, sides, &mut found.masks, |_, _| full);
-        let sides = (&recorded.dca, &replayed.dca);
-        overlay(&mut out.dca, sides, &mut found.dca, |_, _| true);
-        // A chip's description has no power-on value of a ring.
-        let sides = (&recorded.rx_ring, &replayed.rx_ring);
-        overlay(&mut out.rx_ring, sides, &mut found.rx_ring, |_, read| *read);
-        let sides = (&recorded.rx_burst, &replayed.rx_burst);
-        overlay(&mut out.rx_burst, sides, &mut found.rx_burst, |_, read| *read);
-        if recorded.dca_ways.is_none() {
-            found.dca_ways = out.dca_ways;
-        }
-        if recorded.dca_ways != replayed.dca_ways && out.dca_ways.is_some() {
-            out.dca_ways = replayed.dca_ways.or(found.dca_ways).or(header.inventory.dca_ways_default);
+        for (knob, setting) in read.iter() {
+            let (then, now) = (self.recorded.get(knob), self.replayed.get(knob));
+            if then.is_none() {
+                self.found.insert(knob, *setting);
+            }
+            if then != now {
+                let at_power_on = match knob {
+                    Knob::Mask(_) => Some(Setting::Ways(WayMask::full(inventory.llc.ways))),
+                    Knob::DcaWays => inventory.dca_ways_default.map(Setting::Ways),
+                    Knob::Dca(_) => Some(Setting::Switch(true)),
+                    // The description of a chip has no such value of a NIC.
+                    Knob::RxRing(_) | Knob::RxBurst(_) => None,
+                };
+                let instead = now.or(self.found.get(knob)).copied().or(at_power_on);
+                out.insert(knob, instead.unwrap_or(*setting));
+            }
         }
         out
     }
@@ -185,63 +185,28 @@ fn said(event: &Event, mode: Mode) -> Option<Event> {
 /// Prefix of an event's text in a dry run.
 pub(crate) const WOULD: &str = "would: ";
 
-/// Overlays one kind of knob, only where it can be read.
-fn overlay<K: Ord + Copy, V: PartialEq + Copy>(
-    out: &mut BTreeMap<K, V>,
-    (recorded, replayed): (&BTreeMap<K, V>, &BTreeMap<K, V>),
-    found: &mut BTreeMap<K, V>,
-    usual: impl Fn(K, &V) -> V,
-) {
-    for (place, value) in out.iter_mut() {
-        let (then, now) = (recorded.get(place), replayed.get(place));
-        if then.is_none() {
-            found.insert(*place, *value);
-        }
-        if then != now {
-            *value = now.or(found.get(place)).copied().unwrap_or_else(|| usual(*place, value));
-        }
-    }
-}
-
 /// Adds a plan to the wanted values and removes tenants that ended, as the loop does.
 fn want(wish: &mut Plan, plan: Plan, groups: &[Group]) {
-    wish.masks.retain(|id, _| groups.iter().any(|group| group.id == *id));
-    wish.masks.extend(plan.masks);
-    wish.dca_ways = plan.dca_ways.or(wish.dca_ways);
-    wish.dca.extend(plan.dca);
-    wish.rx_ring.extend(plan.rx_ring);
-    wish.rx_burst.extend(plan.rx_burst);
+    wish.retain(|knob, _| knob.group().is_none_or(|id| groups.iter().any(|group| group.id == id)));
+    wish.extend(plan);
 }
 
 /// The differences of two sets of wanted values: knob, first value, second value.
 pub fn differences(recorded: &Plan, replayed: &Plan, groups: &[Group]) -> Vec<[String; 3]> {
-    let mut all = Vec::new();
-    let mut push = |place: String, first: Option<String>, second: Option<String>| {
-        if first != second {
-            let dash = || "-".to_owned();
-            all.push([place, first.unwrap_or_else(dash), second.unwrap_or_else(dash)]);
-        }
+    let knobs: BTreeSet<Knob> = recorded.knobs().chain(replayed.knobs()).collect();
+    let differing = knobs.into_iter().filter(|knob| recorded.get(*knob) != replayed.get(*knob));
+    let row = |knob: Knob| {
+        let place = match knob {
+            Knob::Mask(id) => format!("mask of {}", crate::log::name_of(id, groups)),
+            Knob::DcaWays => "DCA ways".to_owned(),
+            Knob::Dca(port) | Knob::RxRing(port) | Knob::RxBurst(port) => {
+                format!("{} of {port}", knob.kind())
+            }
+        };
+        let text = |plan: &Plan| plan.get(knob).map_or_else(|| "-".to_owned(), ToString::to_string);
+        [place, text(recorded), text(replayed)]
     };
-    let masks: BTreeSet<_> = recorded.masks.keys().chain(replayed.masks.keys()).collect();
-    for id in masks {
-        let text = |plan: &Plan| plan.masks.get(id).map(ToString::to_string);
-        push(format!("mask of {}", crate::log::name_of(*id, groups)), text(recorded), text(replayed));
-    }
-    let text = |plan: &Plan| plan.dca_ways.map(|mask| mask.to_string());
-    push("DCA ways".to_owned(), text(recorded), text(replayed));
-    let ports: BTreeSet<_> = [recorded, replayed]
-        .into_iter()
-        .flat_map(|plan| plan.dca.keys().chain(plan.rx_ring.keys()).chain(plan.rx_burst.keys()))
-        .collect();
-    for port in ports {
-        let on = |plan: &Plan| plan.dca.get(port).map(|on| if *on { "on" } else { "off" }.to_owned());
-        push(format!("DCA of {port}"), on(recorded), on(replayed));
-        let ring = |plan: &Plan| plan.rx_ring.get(port).map(ToString::to_string);
-        push(format!("RX ring of {port}"), ring(recorded), ring(replayed));
-        let burst = |plan: &Plan| plan.rx_burst.get(port).map(ToString::to_string);
-        push(format!("RX burst of {port}"), burst(recorded), burst(replayed));
-    }
-    all
+    differing.map(row).collect()
 }
 
 /// True if a time is in a range.

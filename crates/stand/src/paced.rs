@@ -3,7 +3,7 @@
 //! Must not know which code waits, or for what.
 
 use crate::Machine;
-use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
+use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
 use waykeeper_linux::host::LinuxHost;
 
 /// A [`LinuxHost`] on the clock of the server that it manages, which must be held.
@@ -38,6 +38,10 @@ impl Host for Paced<'_> {
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
         Ok(Snapshot { at_ns: self.machine.now_ns(), ..self.host.sample()? })
+    }
+
+    fn partial_writes(&mut self) -> Lines {
+        self.host.partial_writes()
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Applied, Device, DeviceKind, Dial, Group, GroupCounters, Host, HostError, Inventory, KnobOutcome,
-    KnobValues, LlcGeometry, Plan, Platform, PortCounters, Priority, Reading, RootPort, Snapshot,
+    Applied, Device, DeviceKind, Dial, Group, GroupCounters, Host, HostError, Inventory, Knob, KnobOutcome,
+    KnobValues, Lines, LlcGeometry, Plan, Platform, PortCounters, Priority, Reading, RootPort, Snapshot,
     SocketCounters, Support, WorkloadKind,
 };
 use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
@@ -78,12 +78,10 @@ impl Waves {
             }
         };
         let groups: Vec<Group> = (0..u32::from(tenants)).map(group).collect();
-        let knobs = KnobValues {
-            masks: groups.iter().map(|group| (group.id, WayMask::full(WAYS))).collect(),
-            dca_ways: Some(WayMask::from_bits(0xc000)),
-            dca: [(PortId(0), true), (PortId(1), true)].into(),
-            ..KnobValues::default()
-        };
+        let knobs = KnobValues::of_masks(groups.iter().map(|group| (group.id, WayMask::full(WAYS))))
+            .with(Knob::DcaWays, WayMask::from_bits(0xc000))
+            .with(Knob::Dca(PortId(0)), true)
+            .with(Knob::Dca(PortId(1)), true);
         Waves { inventory, groups, knobs, now_ns: 0, looks: 0, counted: 0 }
     }
 }
@@ -132,16 +130,13 @@ impl Host for Waves {
         })
     }
 
+    fn partial_writes(&mut self) -> Lines {
+        Lines::UNSUPPORTED
+    }
+
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
-        self.knobs.masks.extend(&plan.masks);
-        self.knobs.dca.extend(&plan.dca);
-        self.knobs.dca_ways = plan.dca_ways.or(self.knobs.dca_ways);
-        Ok(Applied {
-            masks: plan.masks.keys().map(|id| (*id, KnobOutcome::Applied)).collect(),
-            dca_ways: plan.dca_ways.map(|_| KnobOutcome::Applied),
-            dca: plan.dca.keys().map(|id| (*id, KnobOutcome::Applied)).collect(),
-            ..Applied::default()
-        })
+        self.knobs.extend(plan.clone());
+        Ok(plan.knobs().map(|knob| (knob, KnobOutcome::Applied)).collect())
     }
 
     fn now_ns(&self) -> u64 {

@@ -26,7 +26,7 @@ impl Corner {
 
     fn plan(&self, groups: &[Group]) -> Plan {
         let mask = |group: &Group| if self.inside.contains(&group.id) { self.corner } else { self.all };
-        Plan { masks: groups.iter().map(|group| (group.id, mask(group))).collect(), ..Plan::default() }
+        Plan::of_masks(groups.iter().map(|group| (group.id, mask(group))))
     }
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use waykeeper_host::{Applied, Group, Host, HostError, Interval, Inventory, Plan, Snapshot};
+use waykeeper_host::{Applied, Group, Host, HostError, Interval, Inventory, Lines, Plan, Snapshot};
 use waykeeper_policy::{Decision, Description, Policy, PolicyError};
 
 /// Time of each part since the last call of `take`, ns.
@@ -63,6 +63,10 @@ impl<H: Host> Host for MeteredHost<H> {
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
         timed(&self.spent.sampling, || self.host.sample())
+    }
+
+    fn partial_writes(&mut self) -> Lines {
+        self.host.partial_writes()
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

@@ -4,7 +4,7 @@ use crate::exit::Failure;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use waykeeper_lab::files::write_probe;
-use waykeeper_linux::profile::{self, Identity, Knob, Port, Profile, Writes};
+use waykeeper_linux::profile::{self, Identity, KnobState, Port, Profile, Writes};
 use waykeeper_linux::text_file::TextFileError;
 use waykeeper_probe::findings::Findings;
 use waykeeper_probe::ports::{PortVerdict, Reach, Switch};
@@ -61,10 +61,10 @@ fn register(verdict: &RegisterVerdict) -> profile::Register {
     let floor = verdict.floor.value();
     profile::Register {
         state: match verdict.acts.value() {
-            Some(Register::Acts) => Knob::Acts,
-            Some(Register::Dead) => Knob::Dead,
-            Some(Register::Absent) => Knob::Absent,
-            None => Knob::CannotTell,
+            Some(Register::Acts) => KnobState::Acts,
+            Some(Register::Dead) => KnobState::Dead,
+            Some(Register::Absent) => KnobState::Absent,
+            None => KnobState::CannotTell,
         },
         kept: floor.map(|floor| floor.kept),
         fewest: floor.map(|floor| floor.fewest),
@@ -77,10 +77,10 @@ fn port(verdict: &PortVerdict) -> Port {
     Port {
         address: verdict.address.clone(),
         switch: match verdict.switch.value() {
-            Some(Switch::Acts) => Knob::Acts,
-            Some(Switch::Dead) => Knob::Dead,
-            Some(Switch::Absent) => Knob::Absent,
-            None => Knob::CannotTell,
+            Some(Switch::Acts) => KnobState::Acts,
+            Some(Switch::Dead) => KnobState::Dead,
+            Some(Switch::Absent) => KnobState::Absent,
+            None => KnobState::CannotTell,
         },
         writes: match verdict.reach.value() {
             Some(Reach::ThisLlc) => Writes::ThisLlc,

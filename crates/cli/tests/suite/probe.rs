@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use waykeeper_linux::profile::{Knob, Profile, Writes};
+use waykeeper_linux::profile::{KnobState, Profile, Writes};
 use waykeeper_machine::ScenarioSource;
 use waykeeper_stand::{Machine, live};
 
@@ -50,9 +50,9 @@ fn ports_and_the_register_are_told_and_written_down() {
     ];
     assert_eq!(answers, expected);
     let profile = Profile::read(&out.join("profile.toml")).unwrap().unwrap();
-    assert_eq!(profile.register.map(|register| register.state), Some(Knob::Acts));
+    assert_eq!(profile.register.map(|register| register.state), Some(KnobState::Acts));
     let ports: Vec<_> = profile.port.iter().map(|port| (port.switch, port.writes)).collect();
-    assert_eq!(ports, [(Knob::Acts, Writes::ThisLlc), (Knob::Absent, Writes::Past)]);
+    assert_eq!(ports, [(KnobState::Acts, Writes::ThisLlc), (KnobState::Absent, Writes::Past)]);
     assert_eq!((profile.ways.dca, profile.host.llc_ways), (None, 11), "ways were not asked for");
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("past this LLC: remote") && page.contains("id=\"findings\""));

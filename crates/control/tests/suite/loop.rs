@@ -7,7 +7,7 @@ use common::*;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use waykeeper_control::{ControlConfig, ControlError, Loop, Problem, Record, Summary, run};
-use waykeeper_host::{Group, Interval, Plan};
+use waykeeper_host::{Group, Interval, Knob, Plan};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
 #[test]
@@ -48,15 +48,15 @@ fn knobs_that_stand_are_not_turned_again_and_lost_ones_are() {
     let mut host = fake();
     let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x7ff), (1, 0x00c)]));
     let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(9)).unwrap();
-    assert_eq!(looping.record().applied.masks.len(), 1, "group 0 has all ways already");
-    assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x00c);
+    assert_eq!(looping.record().applied.len(), 1, "group 0 has all ways already");
+    assert_eq!(looping.record().knobs.mask(GroupId(1)).unwrap().bits(), 0x00c);
     assert!(looping.step().unwrap());
-    assert!(looping.record().applied.masks.is_empty());
-    assert_eq!(looping.record().desired.masks.len(), 2, "the wish is recorded whole");
+    assert!(looping.record().applied.is_empty());
+    assert_eq!(looping.record().desired.masks().count(), 2, "the wish is recorded whole");
     assert_eq!(looping.summary().steps, 1);
     assert!(looping.seen().is_some());
     drop(looping);
-    assert_eq!(host.knobs.masks[&GroupId(1)].bits(), 0x7ff, "what was turned goes back");
+    assert_eq!(host.knobs.mask(GroupId(1)).unwrap().bits(), 0x7ff, "what was turned goes back");
     assert_eq!(host.plans.len(), 2);
 }
 
@@ -65,8 +65,7 @@ fn a_refused_knob_is_told_once_and_not_tried_at_every_step() {
     let mut host = fake();
     host.refused_masks.insert(WayMask::from_bits(0x00c));
     host.dead_ports.insert(PortId(0));
-    let mut policy =
-        Wants(|_: &[Group]| Plan { dca: [(PortId(0), false)].into(), ..masks(&[(0, 0x3ff), (1, 0x00c)]) });
+    let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x3ff), (1, 0x00c)]).with(Knob::Dca(PortId(0)), false));
     let (all, _) = records(&mut host, &mut policy, seconds(5));
     let told: Vec<String> =
         all.iter().flat_map(|(record, _)| &record.problems).map(ToString::to_string).collect();
@@ -78,13 +77,13 @@ fn a_refused_knob_is_told_once_and_not_tried_at_every_step() {
         ]
     );
     assert_eq!(host.plans.len(), 2, "at the start and at the end");
-    assert_eq!(all[5].0.knobs.masks[&GroupId(0)].bits(), 0x3ff, "the others are in force");
+    assert_eq!(all[5].0.knobs.mask(GroupId(0)).unwrap().bits(), 0x3ff, "the others are in force");
 }
 
 #[test]
 fn a_host_that_calls_a_lost_write_applied_is_not_believed() {
     let mut host = fake();
-    let wish = || Plan { dca_ways: Some(WayMask::from_bits(0x0e0)), ..masks(&[(1, 0x00c)]) };
+    let wish = || masks(&[(1, 0x00c)]).with(Knob::DcaWays, WayMask::from_bits(0x0e0));
     let mut policy = Wants(move |_: &[Group]| wish());
     let (all, _) = records(&mut host, &mut policy, seconds(5));
     let told: Vec<&Problem> = all.iter().flat_map(|(record, _)| &record.problems).collect();
@@ -95,14 +94,14 @@ fn a_host_that_calls_a_lost_write_applied_is_not_believed() {
     let expected = [("DCA ways, wanted", 3.0), ("DCA ways, in force", 2.0)];
     assert_eq!(causes, expected.map(|(what, value)| (what.to_owned(), value)));
     assert_eq!(host.plans.len(), 2, "at the start and at the end, not at every step");
-    assert_eq!(all[5].0.knobs.masks[&GroupId(1)].bits(), 0x00c, "the others are in force");
-    assert_eq!(all[5].0.knobs.dca_ways, Some(WayMask::from_bits(0x600)));
+    assert_eq!(all[5].0.knobs.mask(GroupId(1)).unwrap().bits(), 0x00c, "the others are in force");
+    assert_eq!(all[5].0.knobs.dca_ways(), Some(WayMask::from_bits(0x600)));
 }
 
 #[test]
 fn a_knob_that_cannot_be_read_is_turned_once() {
     let mut host = fake();
-    let mut policy = Wants(|_: &[Group]| Plan { rx_burst: [(PortId(0), 16)].into(), ..Plan::default() });
+    let mut policy = Wants(|_: &[Group]| Plan::from([(Knob::RxBurst(PortId(0)), 16)]));
     let (all, _) = records(&mut host, &mut policy, seconds(4));
     let told: Vec<String> =
         all.iter().flat_map(|(record, _)| &record.problems).map(ToString::to_string).collect();
@@ -113,11 +112,11 @@ fn a_knob_that_cannot_be_read_is_turned_once() {
 #[test]
 fn a_policy_is_replaced_while_running_and_what_it_leaves_goes_back() {
     let mut host = fake();
-    let mut first = Wants(|_: &[Group]| Plan {
-        dca: [(PortId(0), false)].into(),
-        dca_ways: Some(WayMask::from_bits(0x700)),
-        rx_ring: [(PortId(0), 512)].into(),
-        ..masks(&[(0, 0x3ff), (1, 0x00c)])
+    let mut first = Wants(|_: &[Group]| {
+        masks(&[(0, 0x3ff), (1, 0x00c)])
+            .with(Knob::Dca(PortId(0)), false)
+            .with(Knob::DcaWays, WayMask::from_bits(0x700))
+            .with(Knob::RxRing(PortId(0)), 512)
     });
     let mut second = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
     let mut third = Wants(|_: &[Group]| Plan::default());
@@ -131,19 +130,25 @@ fn a_policy_is_replaced_while_running_and_what_it_leaves_goes_back() {
     assert_eq!(record.events[0].text, "policy wants replaces wants");
     assert_eq!(record.events[0].causes[0].value, 5.0);
     // Group 1 keeps its mask without a write; everything else has its original value.
-    assert_eq!(record.applied.masks.keys().collect::<Vec<_>>(), [&GroupId(0)]);
+    assert_eq!(
+        record.applied.knobs().filter(|knob| knob.group().is_some()).collect::<Vec<_>>(),
+        [Knob::Mask(GroupId(0))]
+    );
     let knobs = &record.knobs;
-    assert_eq!([knobs.masks[&GroupId(0)].bits(), knobs.masks[&GroupId(1)].bits()], [0x7ff, 0x00c]);
-    assert_eq!((knobs.dca_ways.unwrap().bits(), knobs.rx_ring[&PortId(0)]), (0x600, 2048));
-    assert!(knobs.dca[&PortId(0)]);
+    assert_eq!(
+        [knobs.mask(GroupId(0)).unwrap().bits(), knobs.mask(GroupId(1)).unwrap().bits()],
+        [0x7ff, 0x00c]
+    );
+    assert_eq!((knobs.dca_ways().unwrap().bits(), knobs.rx_ring(PortId(0)).unwrap()), (0x600, 2048));
+    assert!(knobs.dca(PortId(0)).unwrap());
     // The next interval begins when the new policy's knobs were in force.
     looping.step().unwrap();
-    assert!(looping.record().applied.masks.is_empty() && looping.record().problems.is_empty());
+    assert!(looping.record().applied.is_empty() && looping.record().problems.is_empty());
     let seen = looping.seen().unwrap();
     assert_eq!((seen.from_ns, seen.to_ns), (2 * SECOND, 3 * SECOND));
     // The original values are remembered over two changes.
     looping.replace(Box::new(&mut third));
-    assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x7ff);
+    assert_eq!(looping.record().knobs.mask(GroupId(1)).unwrap().bits(), 0x7ff);
     drop(looping);
     assert_eq!(host.plans.len(), 3, "one plan for the start and one for each change");
 }
@@ -160,7 +165,7 @@ fn what_a_follower_names_later_is_its_own_and_stays_when_it_stops() {
     let mut third = Wants(|_: &[Group]| Plan::default());
     let mut looping = Loop::start(&mut host, Box::new(&mut first), seconds(9)).unwrap();
     looping.replace(Box::new(&mut second));
-    let mask = |looping: &Loop<'_, FakeHost>| looping.record().knobs.masks[&GroupId(0)].bits();
+    let mask = |looping: &Loop<'_, FakeHost>| looping.record().knobs.mask(GroupId(0)).unwrap().bits();
     assert_eq!(mask(&looping), 0x7ff);
     let mut seen = Vec::new();
     for _ in 0..3 {
@@ -183,7 +188,11 @@ fn what_goes_back_is_repaired_and_what_was_refused_stays_refused() {
     looping.replace(Box::new(&mut second));
     assert!(looping.record().problems.is_empty(), "the machine said so already");
     looping.step().unwrap();
-    assert_eq!(looping.record().desired.masks[&GroupId(0)].bits(), 0x7ff, "the wish is recorded whole");
+    assert_eq!(
+        looping.record().desired.mask(GroupId(0)).unwrap().bits(),
+        0x7ff,
+        "the wish is recorded whole"
+    );
     drop(looping);
     assert_eq!(host.plans.len(), 2);
 }
@@ -226,7 +235,7 @@ fn a_host_that_is_blind_at_the_start_is_waited_for() {
     assert_eq!(all[1].1, None, "one reading alone is no interval");
     assert_eq!(all[2].1, Some((SECOND, 2 * SECOND)));
     assert_eq!(summary.blind_steps, 1);
-    assert_eq!(all[2].0.knobs.masks[&GroupId(1)].bits(), 0x00c);
+    assert_eq!(all[2].0.knobs.mask(GroupId(1)).unwrap().bits(), 0x00c);
 }
 
 #[test]
@@ -258,10 +267,10 @@ fn launch_and_exit_reach_the_policy_and_nobody_gone_is_planned_for() {
         masks(&known.iter().map(|id| (*id, 0x00c)).collect::<Vec<_>>())
     });
     let (all, _) = records(&mut host, &mut policy, seconds(5));
-    assert_eq!(all[2].0.applied.masks.keys().collect::<Vec<_>>(), [&GroupId(2)]);
+    assert_eq!(all[2].0.applied.knobs().collect::<Vec<_>>(), [Knob::Mask(GroupId(2))]);
     assert!(all.iter().all(|(record, _)| record.problems.is_empty()));
-    assert_eq!(all[5].0.knobs.masks.keys().collect::<Vec<_>>(), [&GroupId(2)]);
-    assert!(host.plans.iter().all(|(at, plan)| *at < 4 * SECOND || !plan.masks.contains_key(&GroupId(0))));
+    assert_eq!(all[5].0.knobs.masks().map(|(id, _)| id).collect::<Vec<_>>(), [GroupId(2)]);
+    assert!(host.plans.iter().all(|(at, plan)| *at < 4 * SECOND || !plan.names(Knob::Mask(GroupId(0)))));
 }
 
 #[test]
@@ -315,7 +324,7 @@ fn full_a4_settles_on_a_quiet_server() {
         ["InitMeasure", "Expand", "Stable", "Revert"].iter().all(|state| states.contains(state)),
         "{states:?}"
     );
-    assert_eq!(all[30].0.knobs.masks[&GroupId(1)].bits(), 0x0ff);
+    assert_eq!(all[30].0.knobs.mask(GroupId(1)).unwrap().bits(), 0x0ff);
     assert!(all.iter().all(|(record, _)| record.problems.is_empty()));
 }
 
@@ -333,10 +342,10 @@ fn a_loop_that_only_watches_asks_nobody_and_turns_nothing() {
         assert!(looping.watch().unwrap());
         assert_eq!(looping.seen().unwrap().to_ns, second * SECOND, "counters are read as ever");
         assert_eq!((&looping.record().knobs, looping.record().state.as_str()), (&stood, "Started"));
-        assert!(looping.record().applied.masks.is_empty() && looping.record().events.is_empty());
+        assert!(looping.record().applied.is_empty() && looping.record().events.is_empty());
     }
     looping.step().unwrap();
-    assert_eq!(looping.record().knobs.masks[&GroupId(1)].bits(), 0x004, "asked for the second time");
+    assert_eq!(looping.record().knobs.mask(GroupId(1)).unwrap().bits(), 0x004, "asked for the second time");
     assert_eq!(looping.seen().unwrap().from_ns, 3 * SECOND);
     assert_eq!(looping.snapshot().unwrap().at_ns, 4 * SECOND);
 }

@@ -5,8 +5,7 @@
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use waykeeper_host::{Applied, Group, KnobOutcome, KnobValues, Plan, RootPort};
+use waykeeper_host::{Applied, Group, KnobKind, KnobOutcome, KnobSetting, KnobValues, Plan, RootPort};
 use waykeeper_policy::{Cause, Decision};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
@@ -61,27 +60,11 @@ impl CauseRecord {
     }
 }
 
-/// The kind of a knob.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Knob {
-    /// A group's way mask (CAT).
-    Mask,
-    /// The ways devices may allocate in.
-    DcaWays,
-    /// DCA on or off at one root port.
-    Dca,
-    /// Descriptors of the RX rings behind one root port.
-    RxRing,
-    /// The most packets taken from such a ring at one poll.
-    RxBurst,
-}
-
 /// A knob, its requested value and the outcome.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KnobRecord {
     /// Which kind.
-    pub knob: Knob,
+    pub knob: KnobKind,
     /// The group or the port's PCI address; absent for the DCA ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
@@ -150,36 +133,13 @@ impl DecisionRecord {
 }
 
 fn knob_records(plan: &Plan, applied: &Applied, names: Names<'_>) -> Vec<KnobRecord> {
-    let masks = plan.masks.iter().map(|(id, mask)| KnobRecord {
-        knob: Knob::Mask,
-        target: Some(names.group(*id)),
-        value: mask.to_string(),
-        outcome: applied.masks.get(id).map(outcome),
-    });
-    let dca_ways = plan.dca_ways.iter().map(|mask| KnobRecord {
-        knob: Knob::DcaWays,
-        target: None,
-        value: mask.to_string(),
-        outcome: applied.dca_ways.as_ref().map(outcome),
-    });
-    let dca = plan.dca.iter().map(|(id, on)| KnobRecord {
-        knob: Knob::Dca,
-        target: Some(names.port(*id)),
-        value: if *on { "on" } else { "off" }.to_owned(),
-        outcome: applied.dca.get(id).map(outcome),
-    });
-    let number = |knob, wanted: &BTreeMap<PortId, u32>, outcomes: &BTreeMap<PortId, KnobOutcome>| {
-        let record = |(id, value): (&PortId, &u32)| KnobRecord {
-            knob,
-            target: Some(names.port(*id)),
-            value: value.to_string(),
-            outcome: outcomes.get(id).map(outcome),
-        };
-        wanted.iter().map(record).collect::<Vec<_>>()
+    let record = |KnobSetting { knob, setting }: KnobSetting| KnobRecord {
+        knob: knob.kind(),
+        target: knob.group().map(|id| names.group(id)).or_else(|| knob.port().map(|id| names.port(id))),
+        value: setting.to_string(),
+        outcome: applied.get(knob).map(outcome),
     };
-    let rings = number(Knob::RxRing, &plan.rx_ring, &applied.rx_ring);
-    let bursts = number(Knob::RxBurst, &plan.rx_burst, &applied.rx_burst);
-    masks.chain(dca_ways).chain(dca).chain(rings).chain(bursts).collect()
+    plan.settings().map(record).collect()
 }
 
 fn outcome(outcome: &KnobOutcome) -> String {
@@ -218,12 +178,12 @@ pub struct WayMapBuilder {
 impl WayMapBuilder {
     /// Adds the knobs' values from `at_s` on. Times must not decrease.
     pub fn push(&mut self, at_s: f64, knobs: &KnobValues, names: Names<'_>) {
-        let off = knobs.dca.iter().filter(|(_, on)| !**on).map(|(id, _)| names.port(*id));
+        let off = knobs.dca_by_port().filter(|(_, on)| !on).map(|(id, _)| names.port(id));
         let slice = WayMapSlice {
             from_s: at_s,
             to_s: at_s,
-            masks: knobs.masks.iter().map(|(id, mask)| (names.group(*id), *mask)).collect(),
-            dca_ways: knobs.dca_ways,
+            masks: knobs.masks().map(|(id, mask)| (names.group(id), mask)).collect(),
+            dca_ways: knobs.dca_ways(),
             dca_off_ports: off.collect(),
         };
         if let Some(last) = self.slices.last_mut() {
@@ -254,13 +214,12 @@ impl WayMapBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use waykeeper_host::Knob;
     use waykeeper_policy::Event;
 
     #[test]
     fn a_decision_is_written_with_names_causes_and_what_the_host_said() {
-        let mut plan = Plan::default();
-        plan.masks.insert(GroupId(7), WayMask::from_bits(0x1c));
-        plan.dca.insert(PortId(0), false);
+        let plan = Plan::of_masks([(GroupId(7), WayMask::from_bits(0x1c))]).with(Knob::Dca(PortId(0)), false);
         let event = Event {
             action: "dca-off".into(),
             group: Some("fio".into()),
@@ -268,8 +227,7 @@ mod tests {
             causes: vec![Cause { what: "leak ratio".into(), value: 0.4, limit: Some(("T3".into(), 0.3)) }],
         };
         let decision = Decision { plan, state: "Expand".into(), events: vec![event.clone(), event] };
-        let mut applied = Applied::default();
-        applied.masks.insert(GroupId(7), KnobOutcome::ReadsBack("0x01f".into()));
+        let applied = Applied::from([(Knob::Mask(GroupId(7)), KnobOutcome::ReadsBack("0x01f".into()))]);
         let records = DecisionRecord::of(3.0, &decision, &applied, Names { groups: &[], ports: &[] });
         assert_eq!(records.len(), 2);
         assert_eq!(records[0].causes[0].limit_name.as_deref(), Some("T3"));
@@ -283,11 +241,7 @@ mod tests {
     #[test]
     fn equal_neighbours_of_the_way_map_are_one_slice() {
         let names = Names { groups: &[], ports: &[] };
-        let knobs = |bits| {
-            let mut knobs = KnobValues::default();
-            knobs.masks.insert(GroupId(0), WayMask::from_bits(bits));
-            knobs
-        };
+        let knobs = |bits| KnobValues::of_masks([(GroupId(0), WayMask::from_bits(bits))]);
         let mut map = WayMapBuilder::default();
         for (at_s, bits) in [(0.0, 0x7ff), (1.0, 0x7ff), (2.0, 0x003), (2.0, 0x007), (3.0, 0x007)] {
             map.push(at_s, &knobs(bits), names);

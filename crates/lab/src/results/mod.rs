@@ -19,7 +19,7 @@ mod words;
 pub use cause::{Cause, MainCause};
 pub use combine::{CombineError, combine};
 pub use curve::{SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue};
-pub use decision::{CauseRecord, DecisionRecord, Knob, KnobRecord, Names, WayMapBuilder, WayMapSlice};
+pub use decision::{CauseRecord, DecisionRecord, KnobRecord, Names, WayMapBuilder, WayMapSlice};
 pub use evictions::Evictions;
 pub(crate) use evictions::order as order_evictions;
 pub use metrics::{Score, SystemMetrics, ThroughputUnit, WorkloadMetrics};

@@ -112,14 +112,10 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// The part of the plan that changed a knob; knobs that already had the wanted value are left out.
+/// The part of the policy's plan that was turned: knobs that read back as wanted already are left out.
 fn turned(record: &Record) -> Plan {
     let mut plan = record.desired.clone();
-    plan.masks.retain(|id, _| record.applied.masks.contains_key(id));
-    plan.dca_ways = plan.dca_ways.filter(|_| record.applied.dca_ways.is_some());
-    plan.dca.retain(|id, _| record.applied.dca.contains_key(id));
-    plan.rx_ring.retain(|id, _| record.applied.rx_ring.contains_key(id));
-    plan.rx_burst.retain(|id, _| record.applied.rx_burst.contains_key(id));
+    plan.retain(|knob, _| record.applied.names(knob));
     plan
 }
 

@@ -4,7 +4,7 @@
 //! the same. At its first different request a loop gets a copy of the server as it was before that request. So each
 //! loop reads exactly what it would read alone. Must not know policies or results.
 
-use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
+use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
 use waykeeper_machine::{FaultyServer, VirtualServer};
 
 /// A state in the history of a server: after the same requests in the same order.
@@ -134,6 +134,11 @@ impl Host for Seat {
         let Moment { server, sample, .. } = &mut stretch.moments[self.at];
         let read = || server.as_mut().expect("a moment that was not read has its server").sample();
         sample.get_or_insert_with(read).clone()
+    }
+
+    fn partial_writes(&mut self) -> Lines {
+        // A loop does not read them, so a shared server keeps no answer.
+        Lines::UNSUPPORTED
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

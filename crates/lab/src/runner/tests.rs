@@ -111,8 +111,8 @@ impl Scripted {
     fn decide(&mut self) -> Decision {
         let bits = self.script[self.at.min(self.script.len() - 1)];
         self.at += 1;
-        let masks = [(GroupId(0), WayMask::from_bits(bits))].into();
-        Decision { plan: Plan { masks, ..Plan::default() }, ..Decision::default() }
+        let plan = Plan::of_masks([(GroupId(0), WayMask::from_bits(bits))]);
+        Decision { plan, ..Decision::default() }
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use waykeeper_control::{ControlConfig, Knob, Problem, Record};
+use waykeeper_control::{ControlConfig, Problem, Record};
 use waykeeper_host::{Host, Interval, KnobValues};
 use waykeeper_machine::{FaultKind, FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
@@ -135,7 +135,7 @@ fn by_others(text: &str, group: GroupId) -> bool {
 type Masks = BTreeMap<GroupId, u32>;
 
 fn masks(knobs: &KnobValues) -> Masks {
-    knobs.masks.iter().map(|(id, mask)| (*id, mask.bits())).collect()
+    knobs.masks().map(|(id, mask)| (id, mask.bits())).collect()
 }
 
 fn run(seed: u64) -> Result<(), String> {
@@ -164,24 +164,26 @@ fn run(seed: u64) -> Result<(), String> {
                 println!("{at_s:4} s {:<10} {text}", record.state);
             }
         }
-        for (group, mask) in &record.knobs.masks {
+        for (group, mask) in record.knobs.masks() {
             if let Err(why) = mask.check(llc.ways, llc.min_ways) {
                 wrong.push(format!("{at_s} s: mask of {group}: {why}"));
             }
         }
-        for (group, mask) in &record.desired.masks {
+        for (group, mask) in record.desired.masks() {
             if let Err(why) = mask.check(llc.ways, llc.min_ways) {
                 wrong.push(format!("{at_s} s: {group} was to get {mask}: {why}"));
             }
         }
         for problem in &record.problems {
-            if let Problem::Outsider { knob: Knob::Mask(group, _), left: true, .. } = problem {
-                theirs.insert(*group);
+            if let Problem::Outsider { knob, left: true, .. } = problem {
+                theirs.extend(knob.knob.group());
             }
         }
         let now = (masks(&record.knobs), record.knobs.clone());
         let blind = record.knobs == KnobValues::default();
-        if !blind && last.as_ref().is_some_and(|last| last.0 != now.0 || last.1.dca_ways != now.1.dca_ways) {
+        if !blind
+            && last.as_ref().is_some_and(|last| last.0 != now.0 || last.1.dca_ways() != now.1.dca_ways())
+        {
             changes.push((at_s, record.state.clone()));
         }
         if !blind {
@@ -192,21 +194,19 @@ fn run(seed: u64) -> Result<(), String> {
     let config = ControlConfig::every(1_000_000_000).lasting(END_S * 1_000_000_000);
     waykeeper_control::run(&mut host, policy.as_mut(), config, &mut watch).map_err(|why| why.to_string())?;
     let after = host.sample().map_err(|why| why.to_string())?.knobs;
-    for (group, mask) in &after.masks {
-        let found =
-            before.masks.get(group).copied().unwrap_or_else(|| waykeeper_units::WayMask::full(llc.ways));
-        if *mask != found && !theirs.contains(group) && !by_others(&text, *group) {
+    for (group, mask) in after.masks() {
+        let found = before.mask(group).unwrap_or_else(|| waykeeper_units::WayMask::full(llc.ways));
+        if mask != found && !theirs.contains(&group) && !by_others(&text, group) {
             wrong.push(format!("mask of {group} was {found} and is {mask} at the end"));
         }
     }
-    if (after.dca_ways, &after.dca) != (before.dca_ways, &before.dca) {
-        wrong.push(format!(
-            "DCA was {:?} {:?} and is {:?} {:?}",
-            before.dca_ways, before.dca, after.dca_ways, after.dca
-        ));
-    }
-    if (&after.rx_ring, &after.rx_burst) != (&before.rx_ring, &before.rx_burst) {
-        wrong.push(format!("rings were {:?} and are {:?}", before.rx_ring, after.rx_ring));
+    let others = |knobs: &KnobValues| {
+        let mut others = knobs.clone();
+        others.retain(|knob, _| knob.group().is_none());
+        others
+    };
+    if others(&after) != others(&before) {
+        wrong.push(format!("knobs of devices were {:?} and are {:?}", others(&before), others(&after)));
     }
     // A4 reverts to its initial partitions for a second every ten by design, and may search again after that. Policy
     // `waykeeper` rechecks at doubling intervals, and guarded IAT retries a reclaim likewise: one change in ten

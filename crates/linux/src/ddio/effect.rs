@@ -174,9 +174,8 @@ pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: b
     };
     let is_turned = |port: PortId| ports.contains(&port);
     // A port without DCA on a side causes no DCA writes there, so its lines are not expected.
-    let has_dca = |slices: &[Interval], port: PortId| {
-        slices.iter().all(|slice| slice.knobs.dca.get(&port) != Some(&false))
-    };
+    let has_dca =
+        |slices: &[Interval], port: PortId| slices.iter().all(|slice| slice.knobs.dca(port) != Some(false));
     let counted = (
         lines(with, &|port| is_turned(port) || has_dca(with, port)),
         lines(without, &|port| !is_turned(port) && has_dca(without, port)),
@@ -225,10 +224,7 @@ mod tests {
             memory_write_bytes: none,
         };
         let port = |gb: f64| PortRates { inbound_bytes: Reading::Value(gb * 1e9), outbound_bytes: none };
-        let knobs = KnobValues {
-            dca: BTreeMap::from([(PortId(0), dca[0]), (PortId(1), dca[1])]),
-            ..KnobValues::default()
-        };
+        let knobs = KnobValues::of_dca([(PortId(0), dca[0]), (PortId(1), dca[1])]);
         Interval {
             from_ns: 0,
             to_ns: 1,

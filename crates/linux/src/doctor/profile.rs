@@ -5,7 +5,7 @@
 use super::facts::Facts;
 use super::report::{Check, Family, State};
 use crate::pci::PciTree;
-use crate::profile::{self, Identity, Knob, Profile, Writes};
+use crate::profile::{self, Identity, KnobState, Profile, Writes};
 use std::path::Path;
 
 const NAME: &str = "profile";
@@ -48,12 +48,12 @@ fn identity(facts: &Facts<'_>) -> Option<Identity> {
     profile::identity(facts.root, ways, devices.unwrap_or_default())
 }
 
-fn knob(state: Knob) -> &'static str {
+fn knob(state: KnobState) -> &'static str {
     match state {
-        Knob::Acts => "acts",
-        Knob::Dead => "has no effect",
-        Knob::Absent => "cannot be set",
-        Knob::CannotTell => "was not judged",
+        KnobState::Acts => "acts",
+        KnobState::Dead => "has no effect",
+        KnobState::Absent => "cannot be set",
+        KnobState::CannotTell => "was not judged",
     }
 }
 

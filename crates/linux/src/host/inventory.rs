@@ -21,7 +21,7 @@ pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoK
     let table = facts.generation;
     let register = table.and_then(|table| table.dca.ways.register.as_ref());
     // The register's value is used first, then the table's default, but not CPUID's shareable bits (hardware.md 1.3).
-    let dca = knobs.ways(&mut Vec::new());
+    let dca = knobs.read(&mut Vec::new()).dca_ways();
     let dca = dca.or_else(|| register.and_then(|register| register.default)).filter(within);
     let device = |(index, device): (u8, &super::facts::DeviceFact)| Device {
         id: DeviceId(index),

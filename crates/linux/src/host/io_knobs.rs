@@ -13,7 +13,7 @@ use crate::root::Root;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use waykeeper_generations::{Generation, RegisterBit};
-use waykeeper_host::{KnobOutcome, Support};
+use waykeeper_host::{Knob, KnobOutcome, KnobValues, Support};
 use waykeeper_units::{CoreId, PortId, WayMask};
 
 /// Both knobs of one package.
@@ -164,10 +164,22 @@ impl IoKnobs {
         if switch.standing.may_write() { Support::Yes } else { Support::ReadOnly }
     }
 
-    /// The DCA ways now; `None` if they cannot be read or are no valid mask.
-    pub fn ways(&self, problems: &mut Vec<String>) -> Option<WayMask> {
-        let (cpu, address) = self.ways?;
-        self.ways_now(cpu, address).map_err(|why| problems.push(why)).ok()
+    /// The settings of all knobs of devices that can be read. A problem for each that cannot be read or makes no sense.
+    pub fn read(&self, problems: &mut Vec<String>) -> KnobValues {
+        let mut knobs = KnobValues::default();
+        if let Some((cpu, address)) = self.ways {
+            match self.ways_now(cpu, address) {
+                Ok(mask) => knobs.insert(Knob::DcaWays, mask),
+                Err(why) => problems.push(why),
+            }
+        }
+        for (id, port) in &self.ports {
+            match port.byte() {
+                Ok(byte) => knobs.insert(Knob::Dca(*id), port.bit.of(byte)),
+                Err(why) => problems.push(why),
+            }
+        }
+        knobs
     }
 
     fn ways_now(&self, cpu: CoreId, address: u32) -> Result<WayMask, String> {
@@ -180,20 +192,6 @@ impl IoKnobs {
         let mask = u32::try_from(value).ok().map(WayMask::from_bits);
         let mask = mask.filter(|mask| !mask.is_empty() && mask.minus(self.llc).is_empty());
         mask.ok_or_else(|| format!("{value:#x} is not a mask of the cache, whose ways are {}", self.llc))
-    }
-
-    /// The state of every switch that can be read.
-    pub fn switches(&self, problems: &mut Vec<String>) -> BTreeMap<PortId, bool> {
-        let mut switches = BTreeMap::new();
-        for (id, port) in &self.ports {
-            match port.byte() {
-                Ok(byte) => {
-                    switches.insert(*id, port.bit.of(byte));
-                }
-                Err(why) => problems.push(why),
-            }
-        }
-        switches
     }
 
     /// Detects external changes: if a knob reads another value than after our last write, the journal drops its

@@ -8,7 +8,7 @@ use crate::pci::PciAddress;
 use crate::profile::Profile;
 use crate::tenants::Tenant;
 use std::collections::BTreeMap;
-use waykeeper_host::{Inventory, KnobOutcome, Support};
+use waykeeper_host::{Inventory, Knob, Support};
 use waykeeper_units::{CoreId, CoreList, PortId};
 
 /// Whether a host is managed or only observed.
@@ -92,23 +92,15 @@ impl Bars {
         }
     }
 
-    /// Why masks may not be set.
-    pub fn masks(&self) -> Option<&'static str> {
-        self.looking().or(self.masks)
-    }
-
-    /// Why the DCA ways may not be set.
-    pub fn ways(&self) -> Option<&'static str> {
-        self.looking().or(self.ways)
-    }
-
-    /// Why DCA of a port may not be switched.
-    pub fn port(&self, port: PortId) -> Option<&'static str> {
-        self.looking().or_else(|| self.ports.get(&port).copied())
-    }
-
-    fn looking(&self) -> Option<&'static str> {
-        self.looks.then_some(LOOK)
+    /// Why a knob may not be turned.
+    pub fn refusal(&self, knob: Knob) -> Option<&'static str> {
+        let configured = match knob {
+            Knob::Mask(_) => self.masks,
+            Knob::DcaWays => self.ways,
+            Knob::Dca(port) => self.ports.get(&port).copied(),
+            Knob::RxRing(_) | Knob::RxBurst(_) => None,
+        };
+        self.looks.then_some(LOOK).or(configured)
     }
 
     /// Marks configured limits in the inventory. A knob that cannot be set anyway keeps its own reason. Observation is
@@ -148,8 +140,4 @@ impl Bars {
             format!("the configuration forbids moving CPUs {barred}, it allows only {allowed} (limits)")
         })
     }
-}
-
-pub(super) fn refused(why: &str) -> KnobOutcome {
-    KnobOutcome::Refused(why.to_owned())
 }

@@ -53,10 +53,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use waykeeper_generations::Generation;
 use waykeeper_host::{
-    Applied, Group, Host, HostError, Inventory, KnobOutcome, KnobValues, Plan, PortCounters, Reading,
-    Snapshot, SocketCounters,
+    Applied, Group, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, Lines, Plan, PortCounters,
+    Reading, Setting, Snapshot, SocketCounters,
 };
-use waykeeper_units::{CoreId, GroupId, WayMask};
+use waykeeper_units::CoreId;
 
 /// Selects the managed L3. One waykeeper process manages one L3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -285,15 +285,6 @@ impl LinuxHost {
         self.complaints.extend(now.difference(&self.standing).cloned());
         self.standing = now;
     }
-
-    fn read_knobs(&self, masks: BTreeMap<GroupId, WayMask>, problems: &mut Vec<String>) -> KnobValues {
-        KnobValues {
-            masks,
-            dca_ways: self.knobs.ways(problems),
-            dca: self.knobs.switches(problems),
-            ..KnobValues::default()
-        }
-    }
 }
 
 fn restore(
@@ -371,13 +362,13 @@ impl Host for LinuxHost {
                 PortCounters { inbound_bytes: Reading::Unavailable, outbound_bytes: Reading::Unavailable };
             ports.values_mut().for_each(|port| *port = unknown);
         }
-        let knobs = self.read_knobs(masks, &mut problems);
+        let knobs = self.knobs.read(&mut problems).with_masks(masks);
         if let Some(journal) = self.places.journal() {
             self.knobs.look_for_others(journal, &mut problems);
         }
         self.complaints.extend(self.places.take_notes());
         let blind = !groups.is_empty()
-            && knobs.masks.is_empty()
+            && knobs.masks().next().is_none()
             && groups.values().all(|group| group.cycles.value().is_none());
         let first = problems.first().cloned();
         self.complain(problems);
@@ -387,38 +378,41 @@ impl Host for LinuxHost {
         Ok(Snapshot { at_ns, groups, socket, ports, knobs })
     }
 
+    fn partial_writes(&mut self) -> Lines {
+        // Counting them would take counters from what policies read; `DeviceWatch` counts them.
+        Lines::UNSUPPORTED
+    }
+
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
         let mut applied = Applied::default();
-        let is_alive = |id: &GroupId| self.groups.iter().any(|group| group.id == *id);
-        let (wanted, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            plan.masks.iter().map(|(id, mask)| (*id, *mask)).partition(|(id, _)| is_alive(id));
-        let none = |id: &GroupId| (*id, KnobOutcome::Refused(format!("{id} does not exist")));
-        applied.masks.extend(others.keys().map(none));
-        match self.bars.masks() {
-            Some(why) => applied.masks.extend(wanted.keys().map(|id| (*id, limits::refused(why)))),
-            None if wanted.is_empty() => {}
-            None => {
-                applied.masks.extend(self.places.apply(&wanted));
-                self.complaints.extend(self.places.take_notes());
+        let mut masks = BTreeMap::new();
+        for (id, mask) in plan.masks() {
+            let refusal = match self.groups.iter().any(|group| group.id == id) {
+                true => self.bars.refusal(Knob::Mask(id)).map(str::to_owned),
+                false => Some(format!("{id} does not exist")),
+            };
+            match refusal {
+                Some(why) => applied.insert(Knob::Mask(id), KnobOutcome::Refused(why)),
+                None => _ = masks.insert(id, mask),
             }
         }
-        let journal = self.places.journal();
-        applied.dca_ways = plan.dca_ways.map(|mask| match (self.bars.ways(), journal) {
-            (Some(why), _) => limits::refused(why),
-            (None, Some(journal)) => self.knobs.set_ways(mask, journal),
-            (None, None) => limits::refused("there is no journal"),
-        });
-        for (port, on) in &plan.dca {
-            let outcome = match (self.bars.port(*port), self.places.journal()) {
-                (Some(why), _) => limits::refused(why),
-                (None, Some(journal)) => self.knobs.set_switch(*port, *on, journal),
-                (None, None) => limits::refused("there is no such port"),
-            };
-            applied.dca.insert(*port, outcome);
+        if !masks.is_empty() {
+            applied.extend(self.places.apply(&masks).into_iter().map(|(id, said)| (Knob::Mask(id), said)));
+            self.complaints.extend(self.places.take_notes());
         }
-        let absent = || KnobOutcome::Refused("this host has no such knob".to_owned());
-        applied.rx_ring = plan.rx_ring.keys().map(|port| (*port, absent())).collect();
-        applied.rx_burst = plan.rx_burst.keys().map(|port| (*port, absent())).collect();
+        for KnobSetting { knob, setting } in plan.settings().filter(|wanted| wanted.knob.group().is_none()) {
+            let refused = |why: &str| KnobOutcome::Refused(why.to_owned());
+            let outcome = match (self.bars.refusal(knob), self.places.journal(), knob, setting) {
+                (Some(why), ..) => refused(why),
+                (_, None, ..) => refused("there is no journal"),
+                (_, Some(journal), Knob::DcaWays, Setting::Ways(mask)) => self.knobs.set_ways(mask, journal),
+                (_, Some(journal), Knob::Dca(port), Setting::Switch(on)) => {
+                    self.knobs.set_switch(port, on, journal)
+                }
+                _ => refused("this host has no such knob"),
+            };
+            applied.insert(knob, outcome);
+        }
         Ok(applied)
     }
 

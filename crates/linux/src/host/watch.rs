@@ -17,7 +17,7 @@ use crate::resctrl::Resctrl;
 use crate::root::Root;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use waykeeper_host::{Interval, KnobValues, Snapshot};
+use waykeeper_host::{Interval, Snapshot};
 use waykeeper_units::{PortId, WayMask};
 
 /// How often a measurement checks whether it should stop.
@@ -90,11 +90,7 @@ impl Watch {
         let counts = self.counting.count();
         // A knob or counter that cannot be read is missing from the sample; the caller reports that.
         let mut unread = Vec::new();
-        let knobs = KnobValues {
-            dca_ways: self.knobs.ways(&mut unread),
-            dca: self.knobs.switches(&mut unread),
-            ..KnobValues::default()
-        };
+        let knobs = self.knobs.read(&mut unread);
         let ports = self.ports.iter().filter(|(_, _, is_local)| *is_local);
         Snapshot {
             at_ns,

@@ -1,12 +1,13 @@
 //! What LinuxHost may change, and external changes: observation, limits and disturbances, on the virtual host with a
 //! held clock. Needs root and /dev/fuse.
 
-use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 use waykeeper_generations::{Generation, RegisterBit};
-use waykeeper_host::{Host, KnobOutcome, Plan, Reading, Snapshot, Support};
+use waykeeper_host::{Host, Knob, KnobOutcome, Plan, Reading, Snapshot, Support};
 use waykeeper_linux::host::{Charge, DcaLimit, Disturbance, Limits, LinuxHost, Options};
-use waykeeper_linux::profile::{Identity, Knob, Port, Profile, Register, VERSION, Ways, Writes, microcode};
+use waykeeper_linux::profile::{
+    Identity, KnobState, Port, Profile, Register, VERSION, Ways, Writes, microcode,
+};
 use waykeeper_stand::{MS, Machine};
 use waykeeper_units::{GroupId, PortId, WayMask};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
@@ -26,12 +27,10 @@ fn sample(host: &mut LinuxHost) -> Snapshot {
 
 /// A plan with every knob.
 fn plan() -> Plan {
-    Plan {
-        masks: BTreeMap::from([(L2FWD, WayMask::from_bits(0x600)), (SCAN, WayMask::from_bits(0x3))]),
-        dca_ways: Some(WayMask::from_bits(0x700)),
-        dca: BTreeMap::from([(PortId(0), false), (PortId(1), false)]),
-        ..Plan::default()
-    }
+    Plan::of_masks([(L2FWD, WayMask::from_bits(0x600)), (SCAN, WayMask::from_bits(0x3))])
+        .with(Knob::DcaWays, WayMask::from_bits(0x700))
+        .with(Knob::Dca(PortId(0)), false)
+        .with(Knob::Dca(PortId(1)), false)
 }
 
 fn refused(outcome: &KnobOutcome, words: &str) {
@@ -56,10 +55,10 @@ fn who_only_looks_writes_nothing() {
     let mut host = open(&machine, |options| options.charge = Charge::Look);
     machine.run_to(20 * MS);
     let snapshot = sample(&mut host);
-    assert_eq!(snapshot.knobs.masks[&SCAN].bits(), 0x00f);
-    assert_eq!(snapshot.knobs.masks[&L2FWD].bits(), 0x7ff);
-    assert_eq!(snapshot.knobs.dca_ways, Some(WayMask::from_bits(0x600)));
-    assert_eq!(snapshot.knobs.dca.len(), 2);
+    assert_eq!(snapshot.knobs.mask(SCAN).unwrap().bits(), 0x00f);
+    assert_eq!(snapshot.knobs.mask(L2FWD).unwrap().bits(), 0x7ff);
+    assert_eq!(snapshot.knobs.dca_ways(), Some(WayMask::from_bits(0x600)));
+    assert_eq!(snapshot.knobs.dca_by_port().count(), 2);
     // Two tenants have groups with exactly their CPUs, the third has none.
     assert!(snapshot.groups[&SCAN].occupancy_bytes.value().is_some_and(|bytes| bytes > 1 << 20));
     assert!(snapshot.groups[&L2FWD].occupancy_bytes.value().is_some());
@@ -70,8 +69,7 @@ fn who_only_looks_writes_nothing() {
     assert_eq!(snapshot.groups[&L2FWD].cycles, Reading::Unsupported);
     assert!(host.notes().iter().any(|note| note.contains("only observes this host")), "{:?}", host.notes());
     let applied = host.apply(&plan()).unwrap();
-    let outcomes = applied.masks.values().chain(&applied.dca_ways).chain(applied.dca.values());
-    assert_eq!(outcomes.map(|outcome| refused(outcome, "only observes this host")).count(), 5);
+    assert_eq!(applied.values().map(|outcome| refused(outcome, "only observes this host")).count(), 5);
     let mut tenants = machine.options().tenants;
     tenants.remove(1);
     assert_eq!(host.set_tenants(tenants).left.len(), 1);
@@ -112,10 +110,10 @@ fn limits_show_in_the_inventory_and_hold() {
     );
     assert!(sample(&mut host).groups.values().all(|group| group.occupancy_bytes.value().is_some()));
     let applied = host.apply(&plan()).unwrap();
-    refused(&applied.masks[&SCAN], "forbids setting masks");
-    refused(applied.dca_ways.as_ref().unwrap(), "forbids setting the ways of devices");
-    assert_eq!(applied.dca[&PortId(0)], KnobOutcome::Applied);
-    refused(&applied.dca[&PortId(1)], "forbids switching DCA of this port");
+    refused(&applied[Knob::Mask(SCAN)], "forbids setting masks");
+    refused(&applied[Knob::DcaWays], "forbids setting the ways of devices");
+    assert_eq!(applied[Knob::Dca(PortId(0))], KnobOutcome::Applied);
+    refused(&applied[Knob::Dca(PortId(1))], "forbids switching DCA of this port");
     drop(host);
     assert_eq!(machine.state(), found);
     // Two classes for three tenants; then one tenant moves to a CPU that the limits exclude.
@@ -154,7 +152,7 @@ fn limits_show_to_who_only_looks_too() {
     assert_eq!(inventory.llc.clos_count, 1);
     assert!(barred(&inventory.dca_ways_switch) && barred(&inventory.ports[1].dca_switch));
     assert_eq!(inventory.ports[0].dca_switch, Support::Yes);
-    refused(host.apply(&plan()).unwrap().dca_ways.as_ref().unwrap(), "only observes this host");
+    refused(&host.apply(&plan()).unwrap()[Knob::DcaWays], "only observes this host");
     // The limit holds also after tenants are set.
     let mut host = look(Limits { max_classes: Some(2), ..Limits::default() });
     host.set_tenants(machine.options().tenants);
@@ -180,8 +178,14 @@ fn dead(identity: Identity) -> Profile {
         evidence: Vec::new(),
         host: identity,
         ways: Ways { dca: None, inclusive: Some(WayMask::from_bits(0x004)) },
-        register: Some(Register { state: Knob::Dead, kept: None, fewest: None, most: None, least: None }),
-        port: vec![Port { address, switch: Knob::Dead, writes: Writes::ThisLlc }],
+        register: Some(Register {
+            state: KnobState::Dead,
+            kept: None,
+            fewest: None,
+            most: None,
+            least: None,
+        }),
+        port: vec![Port { address, switch: KnobState::Dead, writes: Writes::ThisLlc }],
     }
 }
 
@@ -206,10 +210,10 @@ fn what_a_profile_says_is_dead_is_there_to_be_read_only() {
     assert_eq!(inventory.ports[1].dca_switch, Support::Yes);
     assert_eq!(inventory.llc.inclusive_ways, Some(WayMask::from_bits(0x004)));
     let applied = host.apply(&plan()).unwrap();
-    refused(applied.dca_ways.as_ref().unwrap(), "machine profile");
-    refused(&applied.dca[&PortId(0)], "machine profile");
-    assert_eq!(applied.dca[&PortId(1)], KnobOutcome::Applied);
-    assert_eq!(sample(&mut host).knobs.dca_ways, Some(WayMask::from_bits(0x600)));
+    refused(&applied[Knob::DcaWays], "machine profile");
+    refused(&applied[Knob::Dca(PortId(0))], "machine profile");
+    assert_eq!(applied[Knob::Dca(PortId(1))], KnobOutcome::Applied);
+    assert_eq!(sample(&mut host).knobs.dca_ways(), Some(WayMask::from_bits(0x600)));
     drop(host);
     // A profile of other hardware is reported and not used.
     let host = with(Identity { llc_ways: 12, ..identity });
@@ -271,11 +275,11 @@ fn what_others_do_to_our_groups_is_told_once_and_left() {
     let root = machine.root();
     let applied = host.apply(&plan()).unwrap();
     refused(
-        &applied.masks[&SCAN],
+        &applied[Knob::Mask(SCAN)],
         "another program removed resctrl group waykeeper-scan; Waykeeper leaves it removed",
     );
-    assert_eq!(applied.masks[&L2FWD], KnobOutcome::Applied);
-    assert_eq!(sample(&mut host).knobs.masks[&SCAN].bits(), 0x7ff, "what the default group has");
+    assert_eq!(applied[Knob::Mask(L2FWD)], KnobOutcome::Applied);
+    assert_eq!(sample(&mut host).knobs.mask(SCAN).unwrap().bits(), 0x7ff, "what the default group has");
     assert_eq!(host.complaints(), [""; 0]);
     assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "1\n");
     assert!(!root.exists("/sys/fs/resctrl/waykeeper-scan"));
@@ -338,16 +342,15 @@ fn take_dca(machine: &Machine, port: &str, bit: RegisterBit) {
 fn what_somebody_made_of_dca_after_us_is_his() {
     let machine = Machine::new("gold-6140");
     let bit = Generation::by_id("skx").and_then(|chip| chip.dca.port.allocating).expect("a switch");
-    let dca = |on: bool| BTreeMap::from([(PortId(0), on), (PortId(1), false)]);
+    let dca = |on: bool| Plan::of_dca([(PortId(0), on), (PortId(1), false)]);
     let turn = |host: &mut LinuxHost, bits: u32, on: bool| {
-        let dca_ways = Some(WayMask::from_bits(bits));
-        let applied = host.apply(&Plan { dca_ways, dca: dca(on), ..Plan::default() }).unwrap();
+        let applied = host.apply(&dca(on).with(Knob::DcaWays, WayMask::from_bits(bits))).unwrap();
         assert!(applied.is_complete(), "{applied:?}");
         sample(host)
     };
     let state = |host: &mut LinuxHost| {
         let knobs = sample(host).knobs;
-        (knobs.dca_ways.unwrap().bits(), knobs.dca[&PortId(0)], knobs.dca[&PortId(1)])
+        (knobs.dca_ways().unwrap().bits(), knobs.dca(PortId(0)).unwrap(), knobs.dca(PortId(1)).unwrap())
     };
     let opened = || {
         let mut host = open(&machine, |_| {});

@@ -4,7 +4,7 @@
 //! The clock is held, so every run sees the same numbers. Needs root and /dev/fuse.
 
 use std::collections::BTreeMap;
-use waykeeper_host::{Host, Interval, KnobOutcome, Plan, Reading, Snapshot, Support};
+use waykeeper_host::{Host, Interval, Knob, KnobKind, KnobOutcome, Plan, Reading, Snapshot, Support};
 use waykeeper_linux::host::{DeviceWatch, LinuxHost, Options};
 use waykeeper_linux::journal::Journal;
 use waykeeper_linux::pci::PciAddress;
@@ -32,7 +32,7 @@ fn near(found: u64, expected: u64, slack: u64) {
 }
 
 fn masks(of: &[(GroupId, u32)]) -> Plan {
-    Plan { masks: of.iter().map(|(group, bits)| (*group, mask(*bits))).collect(), ..Plan::default() }
+    Plan::of_masks(of.iter().map(|(group, bits)| (*group, mask(*bits))))
 }
 
 fn sample(host: &mut LinuxHost) -> Snapshot {
@@ -112,11 +112,11 @@ fn what_is_sampled_is_what_the_machine_counted() {
     near(value(second.groups[&SCAN].occupancy_bytes), occupied, 65536);
     assert!(occupied > 1 << 20, "a scan of 24 MiB fills its share");
     assert_eq!(
-        second.knobs.masks,
+        second.knobs.masks().collect::<BTreeMap<_, _>>(),
         BTreeMap::from([(L2FWD, mask(0x7ff)), (FIO, mask(0x7ff)), (SCAN, mask(0x7ff))])
     );
-    assert_eq!(second.knobs.dca_ways, Some(mask(0x600)));
-    assert_eq!(second.knobs.dca, BTreeMap::from([(NIC, true), (PortId(1), true)]));
+    assert_eq!(second.knobs.dca_ways(), Some(mask(0x600)));
+    assert!(second.knobs.dca_by_port().eq([(NIC, true), (PortId(1), true)]));
     assert!(host.complaints().is_empty());
     assert!(Interval::between(&first, &second).is_some());
 }
@@ -126,13 +126,17 @@ fn what_is_turned_acts_on_the_machine() {
     let machine = Machine::new("gold-6140");
     let mut host = machine.open();
     let mut plan = masks(&[(L2FWD, 0x600), (SCAN, 0x003)]);
-    plan.dca_ways = Some(mask(0x700));
-    plan.dca.insert(PortId(1), false);
+    plan.insert(Knob::DcaWays, mask(0x700));
+    plan.insert(Knob::Dca(PortId(1)), false);
     let applied = host.apply(&plan).unwrap();
     assert!(applied.is_complete(), "{applied:?}");
     let knobs = sample(&mut host).knobs;
-    assert_eq!(knobs.masks, BTreeMap::from([(L2FWD, mask(0x600)), (FIO, mask(0x7ff)), (SCAN, mask(0x003))]));
-    assert_eq!((knobs.dca_ways, knobs.dca[&PortId(1)], knobs.dca[&NIC]), (Some(mask(0x700)), false, true));
+    let masks: BTreeMap<_, _> = knobs.masks().collect();
+    assert_eq!(masks, BTreeMap::from([(L2FWD, mask(0x600)), (FIO, mask(0x7ff)), (SCAN, mask(0x003))]));
+    assert_eq!(
+        (knobs.dca_ways(), knobs.dca(PortId(1)).unwrap(), knobs.dca(NIC).unwrap()),
+        (Some(mask(0x700)), false, true)
+    );
     machine.look(|server| {
         let class = server.class(3).0 as usize;
         assert_eq!(server.mask(0, class), Some(0x003));
@@ -151,21 +155,21 @@ fn what_cannot_be_is_refused_with_a_reason_and_changes_nothing() {
     let mut host = machine.open();
     let before = sample(&mut host).knobs;
     let mut plan = masks(&[(L2FWD, 0x5), (FIO, 0x0), (SCAN, 0x1000), (GroupId(9), 0x3)]);
-    plan.dca_ways = Some(mask(0x0f0));
-    plan.dca.insert(PortId(7), false);
-    plan.rx_ring.insert(NIC, 512);
+    plan.insert(Knob::DcaWays, mask(0x0f0));
+    plan.insert(Knob::Dca(PortId(7)), false);
+    plan.insert(Knob::RxRing(NIC), 512);
     let applied = host.apply(&plan).unwrap();
     let refused = |outcome: &KnobOutcome, words: &str| match outcome {
         KnobOutcome::Refused(why) => assert!(why.contains(words), "{why}"),
         other => panic!("{other:?}"),
     };
-    refused(&applied.masks[&L2FWD], "The mask 5 has non-consecutive 1-bits");
-    refused(&applied.masks[&FIO], "Mask out of range");
-    refused(&applied.masks[&SCAN], "Mask out of range");
-    refused(&applied.masks[&GroupId(9)], "group 9 does not exist");
-    refused(applied.dca_ways.as_ref().unwrap(), "0x0f0");
-    refused(&applied.dca[&PortId(7)], "there is no such port");
-    refused(&applied.rx_ring[&NIC], "no such knob");
+    refused(&applied[Knob::Mask(L2FWD)], "The mask 5 has non-consecutive 1-bits");
+    refused(&applied[Knob::Mask(FIO)], "Mask out of range");
+    refused(&applied[Knob::Mask(SCAN)], "Mask out of range");
+    refused(&applied[Knob::Mask(GroupId(9))], "group 9 does not exist");
+    refused(&applied[Knob::DcaWays], "0x0f0");
+    refused(&applied[Knob::Dca(PortId(7))], "there is no such port");
+    refused(&applied[Knob::RxRing(NIC)], "no such knob");
     assert_eq!(sample(&mut host).knobs, before);
 }
 
@@ -181,19 +185,19 @@ fn what_others_change_is_seen_at_the_next_sample() {
     let config = root.open_write(format!("/sys/bus/pci/devices/{port}/config")).unwrap();
     config.write_at(&[0x00], 0x180).unwrap();
     let knobs = sample(&mut host).knobs;
-    assert_eq!((knobs.masks[&FIO], knobs.dca_ways), (mask(0x00f), Some(mask(0x7f0))));
-    assert_eq!((knobs.dca[&NIC], knobs.dca[&PortId(1)]), (true, false));
+    assert_eq!((knobs.mask(FIO).unwrap(), knobs.dca_ways()), (mask(0x00f), Some(mask(0x7f0))));
+    assert_eq!((knobs.dca(NIC).unwrap(), knobs.dca(PortId(1)).unwrap()), (true, false));
     // A group that another program removes has no mask. This is reported once, and the group is made again for the next
     // mask.
     root.remove_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
     for _ in 0..2 {
-        assert!(!sample(&mut host).knobs.masks.contains_key(&SCAN));
+        assert!(!sample(&mut host).knobs.names(Knob::Mask(SCAN)));
     }
     let complaints = host.complaints();
     assert_eq!(complaints, ["resctrl group waykeeper-scan is gone: another program removed it"]);
     assert!(host.apply(&masks(&[(SCAN, 0x00c)])).unwrap().is_complete());
     let snapshot = sample(&mut host);
-    assert_eq!(snapshot.knobs.masks[&SCAN], mask(0x00c));
+    assert_eq!(snapshot.knobs.mask(SCAN).unwrap(), mask(0x00c));
     assert!(snapshot.groups[&SCAN].occupancy_bytes.value().is_some());
     assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-scan/cpus_list").unwrap(), "3\n");
 }
@@ -210,13 +214,13 @@ fn what_was_found_is_what_is_left_to_the_byte() {
         machine.run_to(5 * MS);
         let before = sample(&mut host);
         assert!(before.groups[&L2FWD].cycles.value().is_some(), "{chip}: {:?}", host.notes());
-        assert_eq!(before.knobs.masks[&SCAN], mask(0x3f), "{chip}: taking charge changes no mask");
+        assert_eq!(before.knobs.mask(SCAN).unwrap(), mask(0x3f), "{chip}: taking charge changes no mask");
         let mut plan = masks(&[(L2FWD, 0xf), (FIO, 0x30), (SCAN, 0x30)]);
-        plan.dca_ways = Some(mask(0x7c0));
-        plan.dca.insert(NIC, false);
+        plan.insert(Knob::DcaWays, mask(0x7c0));
+        plan.insert(Knob::Dca(NIC), false);
         let applied = host.apply(&plan).unwrap();
         assert!(
-            applied.masks.values().all(|outcome| *outcome == KnobOutcome::Applied),
+            applied.of_kind(KnobKind::Mask).all(|(_, outcome)| *outcome == KnobOutcome::Applied),
             "{chip}: {applied:?}"
         );
         assert_ne!(machine.state(), found, "{chip}");
@@ -259,7 +263,7 @@ fn with_code_and_data_apart_a_mask_is_that_of_both() {
     let found = machine.state();
     let mut host = machine.open();
     assert!(host.apply(&masks(&[(SCAN, 0x00f)])).unwrap().is_complete());
-    assert_eq!(sample(&mut host).knobs.masks[&SCAN], mask(0x00f));
+    assert_eq!(sample(&mut host).knobs.mask(SCAN).unwrap(), mask(0x00f));
     let schemata = machine.root().read_text("/sys/fs/resctrl/waykeeper-scan/schemata").unwrap();
     assert!(schemata.contains("L3DATA:0=00f") && schemata.contains("L3CODE:0=00f"), "{schemata}");
     drop(host);
@@ -327,7 +331,7 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
     assert!(host.apply(&plan).unwrap().is_complete());
     let snapshot = sample(&mut host);
     let wanted = [(L2FWD, 0xff000), (FIO, 0x00003), (SCAN, 0xfffff), (more, 0x00003), (most, 0xff000)];
-    assert_eq!(snapshot.knobs.masks, masks(&wanted).masks);
+    assert!(snapshot.knobs.masks().eq(masks(&wanted).masks()));
     assert!(snapshot.groups.values().all(|group| group.occupancy_bytes != Reading::Unsupported));
     machine.look(|server| {
         assert_eq!(server.class(2).0, server.class(4).0, "fio and more share a class");
@@ -337,8 +341,11 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
     // Four masks besides the default group's are one too many, and nothing moves.
     let plan = masks(&[(L2FWD, 0xf0000), (FIO, 0x00003), (more, 0x0000c), (most, 0x00ff0)]);
     let applied = host.apply(&plan).unwrap();
-    assert!(applied.masks.values().all(|outcome| matches!(outcome, KnobOutcome::Refused(_))), "{applied:?}");
-    assert_eq!(sample(&mut host).knobs.masks, masks(&wanted).masks);
+    assert!(
+        applied.of_kind(KnobKind::Mask).all(|(_, outcome)| matches!(outcome, KnobOutcome::Refused(_))),
+        "{applied:?}"
+    );
+    assert!(sample(&mut host).knobs.masks().eq(masks(&wanted).masks()));
     drop(host);
     same(&machine.state(), &found, "few classes");
 }
@@ -387,7 +394,7 @@ fn a_crash_is_made_good_at_the_next_start() {
     let found = machine.state();
     let mut host = machine.open();
     let mut plan = masks(&[(SCAN, 0x003)]);
-    plan.dca_ways = Some(mask(0x700));
+    plan.insert(Knob::DcaWays, mask(0x700));
     assert!(host.apply(&plan).unwrap().is_complete());
     // The state after a crash: every knob changed, and the journal.
     let journal = std::fs::read(machine.journal()).unwrap();
@@ -400,7 +407,7 @@ fn a_crash_is_made_good_at_the_next_start() {
     std::fs::write(machine.journal(), journal).unwrap();
     let mut host = machine.open();
     let knobs = sample(&mut host).knobs;
-    assert_eq!((knobs.dca_ways, knobs.masks[&SCAN]), (Some(mask(0x600)), mask(0x7ff)));
+    assert_eq!((knobs.dca_ways(), knobs.mask(SCAN).unwrap()), (Some(mask(0x600)), mask(0x7ff)));
     assert_eq!(host.notes().len(), 1, "nobody's counters were in the way: {:?}", host.notes());
     drop(host);
     same(&machine.state(), &found, "after a crash");
@@ -426,8 +433,8 @@ fn garbage_is_told_and_never_taken_for_a_value() {
     let address = host.inventory().ports[0].address.clone();
     garble(&format!("*{address}/config"), &[0xff; 0x1000]);
     let snapshot = sample(&mut host);
-    assert!(!snapshot.knobs.masks.contains_key(&FIO), "{:?}", snapshot.knobs);
-    assert_eq!((snapshot.knobs.dca_ways, snapshot.knobs.dca.get(&NIC)), (None, None));
+    assert!(!snapshot.knobs.names(Knob::Mask(FIO)), "{:?}", snapshot.knobs);
+    assert_eq!((snapshot.knobs.dca_ways(), snapshot.knobs.dca(NIC)), (None, None));
     assert_eq!(snapshot.groups[&SCAN].occupancy_bytes, Reading::Unavailable);
     assert_eq!(snapshot.groups[&L2FWD].cycles, Reading::Unavailable);
     let said = host.complaints().join("\n");
@@ -438,7 +445,7 @@ fn garbage_is_told_and_never_taken_for_a_value() {
     }
     machine.faults.lift();
     let snapshot = sample(&mut host);
-    assert_eq!((snapshot.knobs.dca_ways, snapshot.knobs.masks.len()), (Some(mask(0x600)), 3));
+    assert_eq!((snapshot.knobs.dca_ways(), snapshot.knobs.masks().count()), (Some(mask(0x600)), 3));
     assert!(snapshot.groups[&L2FWD].cycles.value().is_some());
 }
 
@@ -467,7 +474,7 @@ fn on_two_sockets_a_device_that_tells_no_node_is_not_taken_for_ours() {
     assert!(said.contains("the PCI devices of the memory channels were not found"), "{said}");
     machine.run_to(5 * MS);
     assert_eq!(sample(&mut host).ports[&NIC].inbound_bytes, Reading::Unsupported);
-    assert!(!host.apply(&Plan { dca: [(NIC, false)].into(), ..Plan::default() }).unwrap().is_complete());
+    assert!(!host.apply(&Plan::of_dca([(NIC, false)])).unwrap().is_complete());
 }
 
 #[test]
@@ -497,8 +504,8 @@ fn a_cpu_that_another_tool_took_meanwhile_is_left_to_it() {
     root.make_dir("/sys/fs/resctrl/COS1").unwrap();
     root.write_once("/sys/fs/resctrl/COS1/cpus_list", "3\n").unwrap();
     let applied = host.apply(&masks(&[(FIO, 0x00f), (SCAN, 0x003)])).unwrap();
-    assert_eq!(applied.masks[&FIO], KnobOutcome::Applied);
-    let why = format!("{:?}", applied.masks[&SCAN]);
+    assert_eq!(applied[Knob::Mask(FIO)], KnobOutcome::Applied);
+    let why = format!("{:?}", applied[Knob::Mask(SCAN)]);
     assert!(why.contains("CPUs 3 of tenant scan are in resctrl group COS1"), "{why}");
     assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "3\n");
     assert!(host.close().unwrap().is_complete());

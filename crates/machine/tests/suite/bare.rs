@@ -1,7 +1,7 @@
 //! The bare machine: the same server as behind the seam, with its counters and registers.
 
 use std::sync::Arc;
-use waykeeper_host::{Host, Plan, Reading};
+use waykeeper_host::{Host, Knob, Plan, Reading};
 use waykeeper_machine::{BareMachine, RunOptions, Scenario, VirtualServer};
 use waykeeper_stand::{SCENARIO, run_options};
 use waykeeper_units::{GroupId, PortId, WayMask};
@@ -31,15 +31,11 @@ fn registers_and_the_seam_count_the_same_for_the_same_knobs() {
     for (core, workload) in [(0, 0), (1, 0), (2, 1), (3, 2)] {
         assert!(bare.assign(core, workload + 1, workload + 1));
     }
-    let plan = Plan {
-        masks: masks.into_iter().map(|(group, bits)| (GroupId(group), mask(bits))).collect(),
-        ..Plan::default()
-    };
+    let plan = Plan::of_masks(masks.into_iter().map(|(group, bits)| (GroupId(group), mask(bits))));
     assert!(host.apply(&plan).unwrap().is_complete());
     for step in 1..=4_u64 {
         if step == 3 {
-            let plan =
-                Plan { dca_ways: Some(mask(0x700)), dca: [(PortId(1), false)].into(), ..Plan::default() };
+            let plan = Plan::of_dca([(PortId(1), false)]).with(Knob::DcaWays, mask(0x700));
             assert!(host.apply(&plan).unwrap().is_complete());
             bare.write_dca_register(0x700).unwrap();
             bare.write_port_register(1, 0);

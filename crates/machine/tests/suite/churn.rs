@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use waykeeper_host::{Host, KnobOutcome, Plan};
+use waykeeper_host::{Host, Knob, KnobOutcome, Plan};
 use waykeeper_machine::{BareMachine, FaultyServer, RunOptions, Scenario, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
 use waykeeper_units::{GroupId, WayMask};
@@ -101,11 +101,11 @@ fn each_run_is_a_group_of_its_own_and_none_comes_twice() {
 fn a_run_begins_with_what_the_scenario_gives_and_nothing_of_the_one_before() {
     let mut host = VirtualServer::new(scenario(CHURN), OPTIONS()).unwrap();
     let mask = |bits| WayMask::from_bits(bits);
-    let plan = |group: u32, bits| Plan { masks: [(GroupId(group), mask(bits))].into(), ..Plan::default() };
+    let plan = |group: u32, bits| Plan::of_masks([(GroupId(group), mask(bits))]);
     host.wait_until(12 * MS).unwrap();
-    assert_eq!(host.sample().unwrap().knobs.masks[&GroupId(0)], mask(0x0ff));
+    assert_eq!(host.sample().unwrap().knobs.mask(GroupId(0)).unwrap(), mask(0x0ff));
     assert!(host.apply(&plan(0, 0x003)).unwrap().is_complete());
-    assert_eq!(host.sample().unwrap().knobs.masks[&GroupId(0)], mask(0x003));
+    assert_eq!(host.sample().unwrap().knobs.mask(GroupId(0)).unwrap(), mask(0x003));
     let priority = |host: &VirtualServer, id: u32| {
         host.groups()
             .iter()
@@ -118,8 +118,8 @@ fn a_run_begins_with_what_the_scenario_gives_and_nothing_of_the_one_before() {
     host.wait_until(62 * MS).unwrap();
     // 25 and 45: the reader; 60: the scan, as group 5.
     assert_eq!((priority(&host, 0), priority(&host, 5).as_deref()), (None, Some("Low")));
-    assert_eq!(host.sample().unwrap().knobs.masks[&GroupId(5)], mask(0x0ff));
-    let outcome = host.apply(&plan(0, 0x003)).unwrap().masks[&GroupId(0)].clone();
+    assert_eq!(host.sample().unwrap().knobs.mask(GroupId(5)).unwrap(), mask(0x0ff));
+    let outcome = host.apply(&plan(0, 0x003)).unwrap()[Knob::Mask(GroupId(0))].clone();
     assert!(matches!(outcome, KnobOutcome::Refused(why) if why.contains("does not exist")));
     assert!(host.apply(&plan(5, 0x00f)).unwrap().is_complete());
     host.wait_until(72 * MS).unwrap();
@@ -131,11 +131,11 @@ fn a_fault_follows_its_workload_from_run_to_run() {
     let text = format!("{CHURN}\n[[fault]]\nkind = \"dead-mask\"\nat_s = 0.055\nworkload = \"scan\"\n");
     let mut host = FaultyServer::new(VirtualServer::new(scenario(&text), OPTIONS()).unwrap());
     host.wait_until(62 * MS).unwrap();
-    let masks = [(GroupId(5), WayMask::from_bits(0x003))].into();
-    assert!(host.apply(&Plan { masks, ..Plan::default() }).unwrap().is_complete());
-    assert_eq!(host.sample().unwrap().knobs.masks[&GroupId(5)], WayMask::from_bits(0x003), "it says");
+    let masks = [(GroupId(5), WayMask::from_bits(0x003))];
+    assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());
+    assert_eq!(host.sample().unwrap().knobs.mask(GroupId(5)).unwrap(), WayMask::from_bits(0x003), "it says");
     host.wait_until(82 * MS).unwrap();
-    assert!(!host.sample().unwrap().knobs.masks.contains_key(&GroupId(5)), "nothing is said of who has gone");
+    assert!(!host.sample().unwrap().knobs.names(Knob::Mask(GroupId(5))), "nothing is said of who has gone");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! changes.
 
 use std::sync::Arc;
-use waykeeper_host::{Host, Interval, KnobOutcome, Plan, Priority, Reading, Snapshot};
+use waykeeper_host::{Host, Interval, Knob, KnobOutcome, Plan, Priority, Reading, Snapshot};
 use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
 use waykeeper_units::{GroupId, PortId, WayMask};
@@ -51,7 +51,7 @@ fn server(faults: &str) -> FaultyServer {
 }
 
 fn masks(group: GroupId, bits: u32) -> Plan {
-    Plan { masks: [(group, WayMask::from_bits(bits))].into(), ..Plan::default() }
+    Plan::of_masks([(group, WayMask::from_bits(bits))])
 }
 
 /// A snapshot at a time in ms.
@@ -110,13 +110,13 @@ fn a_counter_that_begins_again_costs_one_interval() {
 #[test]
 fn masks_are_busy_and_then_not() {
     let mut server = server("[[fault]]\nkind = \"busy\"\nat_s = 0\nfor_s = 0.002");
-    let plan = Plan { dca: [(PortId(0), false)].into(), ..masks(X, 0x00f) };
+    let plan = masks(X, 0x00f).with(Knob::Dca(PortId(0)), false);
     let applied = server.apply(&plan).unwrap();
-    assert!(matches!(&applied.masks[&X], KnobOutcome::Busy(why) if why.contains("busy")));
-    assert_eq!(applied.dca[&PortId(0)], KnobOutcome::Applied, "another lock");
-    assert_eq!(at(&mut server, 1).knobs.masks[&X].bits(), 0x7ff);
+    assert!(matches!(&applied[Knob::Mask(X)], KnobOutcome::Busy(why) if why.contains("busy")));
+    assert_eq!(applied[Knob::Dca(PortId(0))], KnobOutcome::Applied, "another lock");
+    assert_eq!(at(&mut server, 1).knobs.mask(X).unwrap().bits(), 0x7ff);
     server.wait_until(2 * MS).unwrap();
-    assert_eq!(server.apply(&plan).unwrap().masks[&X], KnobOutcome::Applied);
+    assert_eq!(server.apply(&plan).unwrap()[Knob::Mask(X)], KnobOutcome::Applied);
 }
 
 #[test]
@@ -126,11 +126,14 @@ fn dead_knobs_read_back_and_do_nothing() {
          [[fault]]\nkind = \"dead-switch\"\nat_s = 0\ndevice = \"raid0\"\n\
          [[fault]]\nkind = \"dead-dca-ways\"\nat_s = 0",
     );
-    let ways = Some(WayMask::from_bits(0x700));
-    let plan = Plan { dca: [(PortId(0), false)].into(), dca_ways: ways, ..masks(X, 0x004) };
+    let ways = WayMask::from_bits(0x700);
+    let plan = masks(X, 0x004).with(Knob::Dca(PortId(0)), false).with(Knob::DcaWays, ways);
     assert!(server.apply(&plan).unwrap().is_complete());
     let knobs = at(&mut server, 3).knobs;
-    assert_eq!((knobs.masks[&X].bits(), knobs.dca[&PortId(0)], knobs.dca_ways), (0x004, false, ways));
+    assert_eq!(
+        (knobs.mask(X).unwrap().bits(), knobs.dca(PortId(0)).unwrap(), knobs.dca_ways()),
+        (0x004, false, Some(ways))
+    );
     let real = server.server().measured();
     assert!(real.system.dca_write_hit_ratio.is_some(), "the array still writes into the LLC");
     let seen = server.sample().unwrap();
@@ -143,9 +146,9 @@ fn a_workload_dies_while_a_plan_is_carried_out() {
     let mut server = server("[[fault]]\nkind = \"dies\"\nat_s = 0.002\nworkload = \"y\"");
     assert!(at(&mut server, 2).groups.contains_key(&Y), "it lives until a plan comes");
     let applied = server.apply(&masks(Y, 0x00f)).unwrap();
-    assert!(matches!(&applied.masks[&Y], KnobOutcome::Refused(why) if why.contains("does not exist")));
+    assert!(matches!(&applied[Knob::Mask(Y)], KnobOutcome::Refused(why) if why.contains("does not exist")));
     assert!(server.groups().iter().all(|group| group.id != Y));
-    assert!(!at(&mut server, 3).knobs.masks.contains_key(&Y));
+    assert!(!at(&mut server, 3).knobs.names(Knob::Mask(Y)));
 }
 
 #[test]
@@ -164,7 +167,7 @@ fn the_clock_jumps_ahead_and_back() {
 fn somebody_else_sets_a_mask() {
     let mut server =
         server("[[fault]]\nkind = \"outsider\"\nat_s = 0.002\nworkload = \"x\"\nmask = \"0x030\"");
-    assert_eq!([1, 2, 3].map(|ms| at(&mut server, ms).knobs.masks[&X].bits()), [0x7ff, 0x030, 0x030]);
+    assert_eq!([1, 2, 3].map(|ms| at(&mut server, ms).knobs.mask(X).unwrap().bits()), [0x7ff, 0x030, 0x030]);
 }
 
 #[test]

@@ -41,9 +41,9 @@ fn run(server: &mut FaultyServer, until_ns: u64) {
 /// Sets another mask of two ways for the first group.
 fn turn(server: &mut FaultyServer) {
     let knobs = server.sample().expect("it can be read").knobs;
-    let (group, mask) = knobs.masks.first_key_value().expect("a group runs");
-    let other = [0b11, 0b1100].map(WayMask::from_bits).into_iter().find(|other| other != mask);
-    let plan = Plan { masks: [(*group, other.expect("one of two differs"))].into(), ..Plan::default() };
+    let (group, mask) = knobs.masks().next().expect("a group runs");
+    let other = [0b11, 0b1100].map(WayMask::from_bits).into_iter().find(|other| *other != mask);
+    let plan = Plan::of_masks([(group, other.expect("one of two differs"))]);
     let applied = server.apply(&plan).expect("the server takes plans");
     assert!(applied.is_complete(), "{applied:?}");
 }

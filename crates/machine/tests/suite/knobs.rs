@@ -2,7 +2,7 @@
 //! effect.
 
 use std::sync::Arc;
-use waykeeper_host::{Host, KnobOutcome, Plan, Support};
+use waykeeper_host::{Host, Knob, KnobOutcome, Plan, Support};
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
 use waykeeper_units::{PortId, WayMask};
@@ -56,17 +56,17 @@ fn server(chip: &str, more: &str) -> VirtualServer {
 }
 
 fn ways(bits: u32) -> Plan {
-    Plan { dca_ways: Some(WayMask::from_bits(bits)), ..Plan::default() }
+    Plan::from([(Knob::DcaWays, WayMask::from_bits(bits))])
 }
 
 fn ring(port: PortId, descriptors: u32) -> Plan {
-    Plan { rx_ring: [(port, descriptors)].into(), ..Plan::default() }
+    Plan::from([(Knob::RxRing(port), descriptors)])
 }
 
 /// Outcome of a write to IIO_LLC_WAYS, and the value that is read back.
 fn write(server: &mut VirtualServer, bits: u32) -> (KnobOutcome, Option<u32>) {
-    let outcome = server.apply(&ways(bits)).unwrap().dca_ways.unwrap();
-    (outcome, server.sample().unwrap().knobs.dca_ways.map(WayMask::bits))
+    let outcome = server.apply(&ways(bits)).unwrap()[Knob::DcaWays].clone();
+    (outcome, server.sample().unwrap().knobs.dca_ways().map(WayMask::bits))
 }
 
 /// DCA write hit ratio of the NIC and array, and packets per second, over 10 ms after 20 ms under a plan.
@@ -112,18 +112,17 @@ fn haswell_is_free_and_a_chip_without_dca_has_no_register_at_all() {
 
 #[test]
 fn dca_is_switched_per_port_and_never_on_for_a_device_on_another_socket() {
-    let off = |port| Plan { dca: [(port, false)].into(), ..Plan::default() };
+    let off = |port| Plan::of_dca([(port, false)]);
     let mut server = server("gold-6140", "");
     assert!(server.apply(&off(SSD)).unwrap().is_complete());
     let knobs = server.sample().unwrap().knobs;
-    assert_eq!([knobs.dca[&NIC], knobs.dca[&SSD]], [true, false]);
+    assert_eq!([knobs.dca(NIC).unwrap(), knobs.dca(SSD).unwrap()], [true, false]);
     let mut far = remote();
-    let outcome =
-        far.apply(&Plan { dca: [(NIC, true)].into(), ..Plan::default() }).unwrap().dca[&NIC].clone();
+    let outcome = far.apply(&Plan::of_dca([(NIC, true)])).unwrap()[Knob::Dca(NIC)].clone();
     assert!(matches!(outcome, KnobOutcome::Refused(why) if why.contains("another socket")));
-    assert!(!far.sample().unwrap().knobs.dca[&NIC]);
+    assert!(!far.sample().unwrap().knobs.dca(NIC).unwrap());
     // With DCA off no line of either device stays in the LLC: packets and blocks are written to memory.
-    let both = Plan { dca: [(NIC, false), (SSD, false)].into(), ..Plan::default() };
+    let both = Plan::of_dca([(NIC, false), (SSD, false)]);
     assert!(under(&Plan::default()).0.is_some());
     assert_eq!(under(&both).0, None);
 }
@@ -151,9 +150,9 @@ fn rings_and_bursts_read_back_and_take_only_what_the_inventory_says() {
     assert!(matches!(server.inventory().ports[1].rx_ring.switch, Support::No(_)));
     let mut outcome = |plan: &Plan, port| {
         let applied = server.apply(plan).unwrap();
-        let outcome = applied.rx_ring.get(&port).or(applied.rx_burst.get(&port)).unwrap().clone();
+        let outcome = applied.get(Knob::RxRing(port)).or(applied.get(Knob::RxBurst(port))).unwrap().clone();
         let knobs = server.sample().unwrap().knobs;
-        (outcome, knobs.rx_ring[&NIC], knobs.rx_burst[&NIC])
+        (outcome, knobs.rx_ring(NIC).unwrap(), knobs.rx_burst(NIC).unwrap())
     };
     assert_eq!(outcome(&ring(NIC, 512), NIC), (KnobOutcome::Applied, 512, 512));
     for bad in [16, 768, 8192] {
@@ -162,7 +161,7 @@ fn rings_and_bursts_read_back_and_take_only_what_the_inventory_says() {
         assert_eq!(after, 512);
     }
     assert!(matches!(outcome(&ring(SSD, 512), SSD).0, KnobOutcome::Refused(why) if why.contains("no NIC")));
-    let burst = |packets| Plan { rx_burst: [(NIC, packets)].into(), ..Plan::default() };
+    let burst = |packets| Plan::from([(Knob::RxBurst(NIC), packets)]);
     assert_eq!(outcome(&burst(8), NIC), (KnobOutcome::Applied, 512, 8));
     assert!(matches!(outcome(&burst(0), NIC).0, KnobOutcome::Refused(_)));
 }
@@ -172,7 +171,7 @@ fn a_burst_of_one_costs_a_poll_per_packet() {
     // With one-line packets the worker is the limit, not the link. l2fwd needs 40 ns per poll, for up to 32 packets.
     let small = || server("gold-6140", "packet_bytes = 64");
     let (_, full) = measure(small(), &Plan::default());
-    let (_, one) = measure(small(), &Plan { rx_burst: [(NIC, 1)].into(), ..Plan::default() });
+    let (_, one) = measure(small(), &Plan::from([(Knob::RxBurst(NIC), 1)]));
     let per_packet_ns = 1e9 / one - 1e9 / full;
     assert!((per_packet_ns - 40.0 * 31.0 / 32.0).abs() < 4.0, "{per_packet_ns} ns more a packet");
 }

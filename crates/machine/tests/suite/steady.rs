@@ -3,7 +3,7 @@
 
 use crate::common::scenario;
 use std::sync::Arc;
-use waykeeper_host::{Host, Plan, Reading};
+use waykeeper_host::{Host, Knob, Plan, Reading};
 use waykeeper_machine::{RunOptions, Scenario, VirtualServer};
 use waykeeper_silicon::Sampling;
 use waykeeper_units::{GroupId, WayMask};
@@ -95,7 +95,7 @@ fn a_knob_that_is_turned_is_simulated_until_its_effect_is_steady() {
     let known = wait(&mut server, 9);
     assert!((known - 0.0075).abs() < 1e-9, "three chunks, not {known} s");
     let mut plan = Plan::default();
-    plan.masks.insert(GroupId(0), WayMask::from_bits(0b11));
+    plan.insert(Knob::Mask(GroupId(0)), WayMask::from_bits(0b11));
     server.apply(&plan).expect("a mask");
     assert!(wait(&mut server, 10) > 0.024, "ten chunks at least");
     wait(&mut server, 14);

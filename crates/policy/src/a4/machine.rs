@@ -233,15 +233,13 @@ impl Machine {
 
     /// The wanted values of all knobs that A4 sets.
     fn decision(&self, events: Vec<Event>) -> Decision {
-        let masks = match &self.zones {
-            None => Default::default(),
-            Some(zones) => {
-                let members = self.roster.members.iter();
-                members.map(|(id, member)| (*id, self.mask(zones, *id, member.group.kind))).collect()
-            }
-        };
         let off = self.roster.ports_off(&self.wiring);
-        let dca = self.wiring.switchable.iter().map(|port| (*port, !off.contains(port))).collect();
-        Decision { plan: Plan { masks, dca, ..Plan::default() }, state: self.state.name().to_owned(), events }
+        let mut plan = Plan::of_dca(self.wiring.switchable.iter().map(|port| (*port, !off.contains(port))));
+        if let Some(zones) = &self.zones {
+            let members = self.roster.members.iter();
+            let masks = members.map(|(id, member)| (*id, self.mask(zones, *id, member.group.kind)));
+            plan = plan.with_masks(masks);
+        }
+        Decision { plan, state: self.state.name().to_owned(), events }
     }
 }

@@ -15,7 +15,7 @@ use super::poll::{Sample, Trend, Trends, relative};
 use super::sizing::Limits;
 use super::tenants::{Class, Tenants, event};
 use crate::{Cause, Decision, Event};
-use waykeeper_host::{Group, Interval, Inventory, LlcGeometry, Plan, Support};
+use waykeeper_host::{Group, Interval, Inventory, Knob, LlcGeometry, Plan, Support};
 use waykeeper_units::WayMask;
 
 /// The case of an interval, determined before the state machine (IAT s4.B).
@@ -90,7 +90,7 @@ impl Machine {
     /// One interval.
     pub fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
         let mut log = Vec::new();
-        self.follow_ddio(seen.knobs.dca_ways, &mut log);
+        self.follow_ddio(seen.knobs.dca_ways(), &mut log);
         self.guard.tick();
         if self.groups != groups {
             // The counters before and after belong to different tenants and cannot be compared.
@@ -352,11 +352,8 @@ impl Machine {
 
     /// The wanted values of all knobs that IAT sets.
     fn decision(&self, events: Vec<Event>) -> Decision {
-        let plan = Plan {
-            masks: self.tenants.masks(self.llc.ways),
-            dca_ways: self.ddio_is_ours.then_some(self.ddio),
-            ..Plan::default()
-        };
+        let mut plan = Plan::of_masks(self.tenants.masks(self.llc.ways));
+        plan.extend(self.ddio_is_ours.then_some((Knob::DcaWays, self.ddio)));
         Decision { plan, state: self.state.name().to_owned(), events }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::ways::widest_run;
 use std::collections::BTreeSet;
-use waykeeper_host::{Group, Inventory, Plan, Priority, Support, WorkloadKind};
+use waykeeper_host::{Group, Inventory, Knob, Plan, Priority, Support, WorkloadKind};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
 /// One set of values for all knobs that the policy may set.
@@ -147,13 +147,12 @@ impl Shape {
     pub fn plan(&self, layout: &Layout, groups: &[Group]) -> Plan {
         let masks = groups.iter().map(|group| (group.id, self.mask(layout, group)));
         let dca = self.switches.iter().map(|port| (*port, !layout.dca_off.contains(port)));
-        Plan {
-            masks: masks.collect(),
-            // Not in the plan until the policy has set them: another program may set them by hand.
-            dca_ways: (self.dca_turned && self.dca_dial).then(|| self.dca_mask(layout.dca_ways)),
-            dca: dca.collect(),
-            ..Plan::default()
+        let mut plan = Plan::of_dca(dca).with_masks(masks);
+        // The operator may set DCA ways by hand as long as this policy has not turned them.
+        if self.dca_turned && self.dca_dial {
+            plan.insert(Knob::DcaWays, self.dca_mask(layout.dca_ways));
         }
+        plan
     }
 
     fn mask(&self, layout: &Layout, group: &Group) -> WayMask {

@@ -411,7 +411,7 @@ impl Machine {
     /// Stops setting a knob that keeps reading back as another value. Adopts DCA ways that another program set before
     /// the policy first set them.
     fn give_up_dead_knobs(&mut self, seen: &Interval, events: &mut Vec<Event>) {
-        if let Some(found) = seen.knobs.dca_ways
+        if let Some(found) = seen.knobs.dca_ways()
             && self.shape.adopt_dca(found)
         {
             events.push(event("dca-ways", format!("DCA ways were set to {found} by hand"), Vec::new()));
@@ -419,10 +419,9 @@ impl Machine {
             return;
         }
         let wanted = self.shape.plan(&self.in_force, &self.groups);
-        let ways = wanted.dca_ways.zip(seen.knobs.dca_ways).filter(|(wanted, found)| wanted != found);
-        let ports =
-            wanted.dca.iter().filter(|(port, on)| seen.knobs.dca.get(port).is_some_and(|found| found != *on));
-        let ports: Vec<PortId> = ports.map(|(port, _)| *port).collect();
+        let ways = wanted.dca_ways().zip(seen.knobs.dca_ways()).filter(|(wanted, found)| wanted != found);
+        let differs = |(port, on): &(PortId, bool)| seen.knobs.dca(*port).is_some_and(|found| found != *on);
+        let ports: Vec<PortId> = wanted.dca_by_port().filter(differs).map(|(port, _)| port).collect();
         self.odd = if ways.is_some() || !ports.is_empty() { self.odd + 1 } else { 0 };
         if self.odd < ODD_READINGS {
             return;

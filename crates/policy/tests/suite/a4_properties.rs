@@ -77,11 +77,11 @@ fn check(bench: &Bench, policy: &str, never_inclusive: bool) -> Result<(), TestC
     let storage_ports = bench.inventory.devices.iter().filter(|device| device.kind == DeviceKind::Storage);
     let storage_ports: Vec<_> = storage_ports.flat_map(|device| device.ports.clone()).collect();
     let plan = &bench.last.plan;
-    prop_assert_eq!(plan.dca_ways, None);
-    prop_assert_eq!(plan.masks.len(), bench.groups.len());
-    for (id, mask) in &plan.masks {
+    prop_assert_eq!(plan.dca_ways(), None);
+    prop_assert_eq!(plan.masks().count(), bench.groups.len());
+    for (id, mask) in plan.masks() {
         prop_assert!(mask.check(llc.ways, llc.min_ways).is_ok(), "{} of {}", mask, id);
-        let group = bench.groups.iter().find(|group| group.id == *id).expect("only the living are planned");
+        let group = bench.groups.iter().find(|group| group.id == id).expect("only the living are planned");
         if group.priority == Low && policy != "a4-a" {
             prop_assert!(
                 !mask.overlaps(bench.inventory.dca_ways_default.unwrap_or_default()),
@@ -93,16 +93,16 @@ fn check(bench: &Bench, policy: &str, never_inclusive: bool) -> Result<(), TestC
             let io_high = bench.groups.iter().any(|other| {
                 other.priority == High
                     && other.kind != NonIo
-                    && plan.masks[&other.id] == WayMask::full(llc.ways)
+                    && plan.mask(other.id).unwrap() == WayMask::full(llc.ways)
             });
             if io_high || never_inclusive {
                 prop_assert!(!mask.overlaps(llc.inclusive_ways.unwrap_or_default()), "{} of {}", mask, id);
             }
         }
     }
-    for (port, on) in &plan.dca {
-        prop_assert!(storage_ports.contains(port));
-        prop_assert!(*on || ["a4-c", "a4-d"].contains(&policy));
+    for (port, on) in plan.dca_by_port() {
+        prop_assert!(storage_ports.contains(&port));
+        prop_assert!(on || ["a4-c", "a4-d"].contains(&policy));
     }
     Ok(())
 }

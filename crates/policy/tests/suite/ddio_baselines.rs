@@ -5,8 +5,8 @@ use crate::common;
 use common::{Bench, NIC, SSD, SSD2, gold_6140, group, micro};
 use proptest::prelude::*;
 use waykeeper_host::{
-    Dial, Group, Interval, Inventory, KnobValues, Plan, Priority::Low, Reading, Support,
-    WorkloadKind::NetworkIo,
+    Dial, Group, Interval, Inventory, Knob, KnobSetting, KnobValues, Priority::Low, Reading, Setting,
+    Support, WorkloadKind::NetworkIo,
 };
 use waykeeper_policy::{Decision, build, registry};
 use waykeeper_units::{PortId, WayMask};
@@ -23,19 +23,18 @@ fn refusal(name: &str, settings: &str, chip: &Inventory) -> String {
 
 /// An interval in which knobs read back as the last plan wanted, except for what `change` does to them.
 fn reads_back(bench: &Bench, change: impl FnOnce(&mut KnobValues)) -> Interval {
-    let Plan { masks, dca_ways, dca, rx_ring, rx_burst } = bench.last.plan.clone();
     let mut seen = bench.interval();
-    seen.knobs = KnobValues { masks, dca_ways, dca, rx_ring, rx_burst };
+    seen.knobs = bench.last.plan.clone();
     change(&mut seen.knobs);
     seen
 }
 
 fn ring(bench: &Bench) -> Option<u32> {
-    bench.last.plan.rx_ring.get(&PortId(NIC)).copied()
+    bench.last.plan.rx_ring(PortId(NIC))
 }
 
 fn burst(decision: &Decision) -> Option<u32> {
-    decision.plan.rx_burst.get(&PortId(NIC)).copied()
+    decision.plan.rx_burst(PortId(NIC))
 }
 
 #[test]
@@ -45,15 +44,15 @@ fn fixed_turns_what_is_named_and_nothing_else() {
     let mut bench = Bench::new("fixed", settings, micro());
     bench.step();
     let plan = &bench.last.plan;
-    assert_eq!((plan.masks.len(), bench.mask(1)), (1, 0x00c));
+    assert_eq!((plan.masks().count(), bench.mask(1)), (1, 0x00c));
     assert_eq!([bench.dca(NIC), bench.dca(SSD), bench.dca(SSD2)], [Some(true), Some(false), None]);
-    assert_eq!(plan.dca_ways, Some(WayMask::from_bits(0x700)));
+    assert_eq!(plan.dca_ways(), Some(WayMask::from_bits(0x700)));
     assert!(Bench::new("fixed", "", micro()).last.plan.is_empty());
     // Launched later: its mask comes then.
     let late = bench.groups.remove(1);
-    assert!(bench.step().plan.masks.is_empty());
+    assert!(bench.step().plan.masks().next().is_none());
     bench.groups.push(late);
-    assert_eq!(bench.step().plan.masks.len(), 1);
+    assert_eq!(bench.step().plan.masks().count(), 1);
 }
 
 #[test]
@@ -79,7 +78,7 @@ fn fixed_refuses_unknown_names_and_illegal_masks_in_one_line() {
     assert!(refusal("fixed", "dca = { nic0 = 1 }", &chip).contains("`dca.nic0` must be true or false"));
     // Without a check before the start: the rest of the plan is kept, and the event says why.
     let bench = Bench::new("fixed", "masks = { fio = \"0x005\", dpdk-t = \"0x600\" }", micro());
-    assert_eq!((bench.last.plan.masks.len(), bench.mask(0)), (1, 0x600));
+    assert_eq!((bench.last.plan.masks().count(), bench.mask(0)), (1, 0x600));
     assert!(bench.text("setting-refused").contains("has holes"));
 }
 
@@ -88,7 +87,7 @@ fn ddio_ways_counts_from_the_left_and_leaves_the_rest_as_booted() {
     // 11 ways: 2 = 0x600, 3 = 0x700, 4 = 0x780, 5 = 0x7c0, 6 = 0x7e0.
     for (ways, bits) in [(2, 0x600), (3, 0x700), (4, 0x780), (5, 0x7c0), (6, 0x7e0), (11, 0x7ff)] {
         let bench = Bench::new("ddio-ways", &format!("ways = {ways}"), micro());
-        assert_eq!(bench.last.plan.dca_ways, Some(WayMask::from_bits(bits)));
+        assert_eq!(bench.last.plan.dca_ways(), Some(WayMask::from_bits(bits)));
         assert!((0..5).all(|id| bench.mask(id) == 0x7ff));
         assert_eq!(bench.dca(SSD), Some(true));
     }
@@ -99,7 +98,7 @@ fn ddio_ways_counts_from_the_left_and_leaves_the_rest_as_booted() {
     let mut dead = gold_6140();
     dead.dca_ways_switch = Support::ReadOnly;
     assert!(refusal("ddio-ways", "", &dead).contains("cannot be set on this server"));
-    assert_eq!(Bench::on(dead, "ddio-ways", "", micro()).last.plan.dca_ways, None);
+    assert_eq!(Bench::on(dead, "ddio-ways", "", micro()).last.plan.dca_ways(), None);
 }
 
 #[test]
@@ -108,9 +107,9 @@ fn ddio_ways_yields_to_a_register_that_holds_something_else() {
     let good = reads_back(&bench, |_| {});
     bench.feed(&good);
     assert_eq!((bench.last.state.as_str(), bench.last.events.len()), ("Held", 0));
-    let seen = reads_back(&bench, |knobs| knobs.dca_ways = Some(WayMask::from_bits(0x600)));
+    let seen = reads_back(&bench, |knobs| knobs.insert(Knob::DcaWays, WayMask::from_bits(0x600)));
     bench.feed(&seen);
-    assert_eq!((bench.last.state.as_str(), bench.last.plan.dca_ways), ("Overruled", None));
+    assert_eq!((bench.last.state.as_str(), bench.last.plan.dca_ways()), ("Overruled", None));
     assert_eq!(
         bench.text("knob-overruled"),
         "DCA ways 0x780 did not take effect: 0x600 reads back and is left"
@@ -118,7 +117,7 @@ fn ddio_ways_yields_to_a_register_that_holds_something_else() {
     let values: Vec<f64> = bench.event("knob-overruled").causes.iter().map(|cause| cause.value).collect();
     assert_eq!(values, [4.0, 2.0]);
     bench.feed(&seen);
-    assert_eq!((bench.last.events.len(), bench.last.plan.dca_ways), (0, None), "told once");
+    assert_eq!((bench.last.events.len(), bench.last.plan.dca_ways()), (0, None), "told once");
 }
 
 #[test]
@@ -143,7 +142,7 @@ fn ddio_off_switches_all_devices_or_those_named() {
 #[test]
 fn ddio_off_yields_to_a_port_that_stays_on() {
     let mut bench = Bench::new("ddio-off", "", micro());
-    let seen = reads_back(&bench, |knobs| *knobs.dca.get_mut(&PortId(SSD)).unwrap() = true);
+    let seen = reads_back(&bench, |knobs| knobs.insert(Knob::Dca(PortId(SSD)), true));
     bench.feed(&seen);
     assert_eq!([bench.dca(NIC), bench.dca(SSD)], [Some(false), None]);
     assert_eq!(bench.text("knob-overruled"), "DCA off on port 1 did not take effect: it stays on");
@@ -178,7 +177,7 @@ fn resq_fits_all_buffers_into_the_dca_ways_and_keeps_cores_out_of_them() {
 #[test]
 fn resq_follows_the_dca_ways_in_force() {
     let mut bench = Bench::new("resq", "", micro());
-    let seen = reads_back(&bench, |knobs| knobs.dca_ways = Some(WayMask::from_bits(0x780)));
+    let seen = reads_back(&bench, |knobs| knobs.insert(Knob::DcaWays, WayMask::from_bits(0x780)));
     bench.feed(&seen);
     // Four ways are twice the buffers: 1536 a queue, down to 1024; and 7 ways are left for cores.
     assert_eq!(ring(&bench), Some(1024));
@@ -195,7 +194,7 @@ fn resq_without_a_ring_knob_keeps_its_slices_and_says_so() {
     assert!(bench.text("ring-unavailable").ends_with("a DPDK program owns it"));
     // A ring that reads back as it was is given up, with one event.
     let mut bench = Bench::new("resq", "", micro());
-    let seen = reads_back(&bench, |knobs| *knobs.rx_ring.get_mut(&PortId(NIC)).unwrap() = 2048);
+    let seen = reads_back(&bench, |knobs| knobs.insert(Knob::RxRing(PortId(NIC)), 2048));
     bench.feed(&seen);
     assert_eq!(ring(&bench), None);
     assert_eq!(
@@ -203,7 +202,7 @@ fn resq_without_a_ring_knob_keeps_its_slices_and_says_so() {
         "RX rings of 512 on port 0 did not take effect: 2048 reads back and is left"
     );
     bench.groups.pop();
-    let seen = reads_back(&bench, |knobs| _ = knobs.rx_ring.insert(PortId(NIC), 2048));
+    let seen = reads_back(&bench, |knobs| knobs.insert(Knob::RxRing(PortId(NIC)), 2048));
     bench.feed(&seen);
     assert_eq!(ring(&bench), None, "also after another layout");
 }
@@ -244,7 +243,7 @@ fn dmadynamic_says_when_there_is_no_such_knob_or_it_does_not_hold() {
     assert!(bench.happened("burst-unavailable"));
     assert!(bench.step().events.is_empty());
     let mut bench = Bench::new("dmadynamic", "", micro());
-    let seen = reads_back(&bench, |knobs| _ = knobs.rx_burst.insert(PortId(NIC), 64));
+    let seen = reads_back(&bench, |knobs| knobs.insert(Knob::RxBurst(PortId(NIC)), 64));
     assert_eq!(burst(bench.feed(&seen)), None);
     assert!(bench.happened("knob-overruled"));
 }
@@ -299,25 +298,28 @@ proptest! {
             let llc = bench.inventory.llc;
             let plan = &bench.last.plan;
             let mut classes = std::collections::BTreeSet::from([WayMask::full(llc.ways)]);
-            for mask in plan.masks.values() {
+            for mask in plan.masks().map(|(_, mask)| mask) {
                 prop_assert!(mask.check(llc.ways, llc.min_ways).is_ok(), "{name}: {mask}");
-                classes.insert(*mask);
+                classes.insert(mask);
             }
             prop_assert!(classes.len() <= llc.clos_count.max(2) as usize);
-            if let Some(mask) = plan.dca_ways {
+            if let Some(mask) = plan.dca_ways() {
                 prop_assert!(mask.check(llc.ways, 1).is_ok());
             }
-            for ring in plan.rx_ring.values() {
-                prop_assert!(ring.is_power_of_two() && (32..=4096).contains(ring));
-            }
-            for burst in plan.rx_burst.values() {
-                prop_assert!((1..=512).contains(burst));
+            for KnobSetting { knob, setting } in plan.settings() {
+                match (knob, setting) {
+                    (Knob::RxRing(_), Setting::Count(ring)) => {
+                        prop_assert!(ring.is_power_of_two() && (32..=4096).contains(&ring));
+                    }
+                    (Knob::RxBurst(_), Setting::Count(burst)) => prop_assert!((1..=512).contains(&burst)),
+                    _ => {}
+                }
             }
             if round == 1 {
                 bench.groups = after.clone();
             }
             let full = WayMask::full(llc.ways);
-            let seen = reads_back(&bench, |knobs| if moved { knobs.dca_ways = Some(full) });
+            let seen = reads_back(&bench, |knobs| if moved { knobs.insert(Knob::DcaWays, full) });
             bench.feed(&seen);
         }
     }
@@ -326,6 +328,6 @@ proptest! {
     fn resq_never_lets_a_core_into_the_dca_ways(chip in chips(), groups in crowds()) {
         let bench = Bench::on(chip, "resq", "", groups);
         let dca = bench.inventory.dca_ways_default.unwrap_or_default();
-        prop_assert!(bench.last.plan.masks.values().all(|mask| !mask.overlaps(dca)));
+        prop_assert!(bench.last.plan.masks().map(|(_, mask)| mask).all(|mask| !mask.overlaps(dca)));
     }
 }

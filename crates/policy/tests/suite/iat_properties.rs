@@ -11,7 +11,9 @@ use common::iat::at;
 use common::{Bench, SECOND, gold_6140, group};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use waykeeper_host::{Group, Interval, Inventory, Priority::High, Priority::Low, Reading, WorkloadKind::*};
+use waykeeper_host::{
+    Group, Interval, Inventory, Knob, Priority::High, Priority::Low, Reading, WorkloadKind::*,
+};
 use waykeeper_units::{GroupId, WayMask};
 
 fn chips() -> impl Strategy<Value = Inventory> {
@@ -66,7 +68,7 @@ fn interval(bench: &Bench, raw: &[Reading<f64>], ddio: Option<WayMask>) -> Inter
     }
     seen.socket.dca_write_hits = raw[7];
     seen.socket.dca_write_misses = raw[8];
-    seen.knobs.dca_ways = ddio;
+    seen.knobs.extend(ddio.map(|mask| (Knob::DcaWays, mask)));
     seen
 }
 
@@ -75,10 +77,10 @@ type Grants = BTreeMap<GroupId, u32>;
 
 fn check(bench: &Bench, policy: &str, grants: &Grants) -> Result<(), TestCaseError> {
     let llc = &bench.inventory.llc;
-    let masks = &bench.last.plan.masks;
+    let masks: BTreeMap<GroupId, WayMask> = bench.last.plan.masks().collect();
     prop_assert_eq!(masks.len(), bench.groups.len());
     let mut distinct: Vec<WayMask> = Vec::new();
-    for (id, mask) in masks {
+    for (id, mask) in &masks {
         prop_assert!(mask.check(llc.ways, llc.min_ways).is_ok(), "{} of {}", mask, id);
         if policy == "iat" {
             prop_assert!(mask.count() >= grants[id], "{} of {} granted {}", mask, id, grants[id]);
@@ -92,7 +94,7 @@ fn check(bench: &Bench, policy: &str, grants: &Grants) -> Result<(), TestCaseErr
     for (index, mask) in distinct.iter().enumerate() {
         prop_assert!(distinct[index + 1..].iter().all(|other| !other.overlaps(*mask)), "{:?}", masks);
     }
-    if let Some(ways) = bench.last.plan.dca_ways {
+    if let Some(ways) = bench.last.plan.dca_ways() {
         prop_assert!(policy == "iat");
         prop_assert!(ways.check(llc.ways, 1).is_ok(), "{}", ways);
         prop_assert!((1..=6.max(bench.inventory.dca_ways_default.unwrap().count())).contains(&ways.count()));
@@ -116,7 +118,7 @@ proptest! {
         let mut bench = Bench::on(chip.clone(), policy, settings, all.clone());
         let mut twin = Bench::on(chip.clone(), policy, settings, all.clone());
         let grants = |bench: &Bench| -> Grants {
-            bench.last.plan.masks.iter().map(|(id, mask)| (*id, mask.count())).collect()
+            bench.last.plan.masks().map(|(id, mask)| (id, mask.count())).collect()
         };
         let mut granted = grants(&bench);
         check(&bench, policy, &granted)?;
@@ -139,7 +141,7 @@ proptest! {
                 }
                 check(&bench, policy, &granted)?;
                 prop_assert_eq!(&bench.last, &twin.last);
-                let wanted = bench.last.plan.dca_ways.or(ddio);
+                let wanted = bench.last.plan.dca_ways().or(ddio);
                 let step = wanted.map_or(0, WayMask::count).abs_diff(ddio.map_or(0, WayMask::count));
                 prop_assert!(step <= 1);
                 ddio = wanted;
@@ -166,13 +168,13 @@ proptest! {
             let hits = 1e8 * (1.0 + if second % 2 == 0 { pulse } else { 0.0 });
             seen.socket.dca_write_hits = Reading::Value(hits);
             seen.socket.dca_write_misses = Reading::Value(base + per_way * short);
-            seen.knobs.dca_ways = Some(ddio);
+            seen.knobs.insert(Knob::DcaWays, ddio);
             bench.now_ns = seen.to_ns;
-            let before = bench.last.plan.masks.clone();
+            let before: Vec<_> = bench.last.plan.masks().collect();
             bench.feed(&seen);
-            let wanted = bench.last.plan.dca_ways.unwrap_or(ddio);
+            let wanted = bench.last.plan.dca_ways().unwrap_or(ddio);
             if second >= 200 {
-                late += u32::from(wanted != ddio || bench.last.plan.masks != before);
+                late += u32::from(wanted != ddio || !bench.last.plan.masks().eq(before));
             }
             ddio = wanted;
         }

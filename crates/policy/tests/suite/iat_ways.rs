@@ -37,21 +37,21 @@ fn ddio_shrinks_to_the_floor_of_the_machine_or_to_ddio_ways_min() {
 fn ddio_ways_are_left_alone_when_their_sizing_is_off_or_impossible() {
     let mut drive = Drive::new("iat", "ddio_sizing = false", slicing());
     drive.ddio(110.0, 2.0);
-    assert_eq!((drive.state(), drive.bench.last.plan.dca_ways), ("IODemand", None));
+    assert_eq!((drive.state(), drive.bench.last.plan.dca_ways()), ("IODemand", None));
     let mut chip = gold_6140();
     chip.dca_ways_switch = waykeeper_host::Support::ReadOnly;
     let mut drive = Drive::new("iat", "", slicing());
     drive.bench = common::Bench::on(chip, "iat", "", slicing());
     drive.step();
     drive.ddio(110.0, 2.0);
-    assert_eq!((drive.state(), drive.bench.last.plan.dca_ways), ("IODemand", None));
+    assert_eq!((drive.state(), drive.bench.last.plan.dca_ways()), ("IODemand", None));
 }
 
 #[test]
 fn the_knob_is_not_named_before_iat_turns_it() {
     // What an operator set before the start stays, and IAT continues from there.
     let mut drive = Drive::new("iat", "", slicing());
-    assert_eq!(drive.bench.last.plan.dca_ways, None);
+    assert_eq!(drive.bench.last.plan.dca_ways(), None);
     drive.ddio = 0x700;
     assert_eq!(actions(&drive.step()), ["ddio-found"]);
     drive.ddio(110.0, 2.0);
@@ -230,7 +230,7 @@ fn core_only_gives_container_4_the_ways_of_ddio() {
         drive.step();
     }
     assert_eq!([drive.mask(4), drive.mask(3), drive.mask(2), drive.mask(0)], [0x780, 0x060, 0x018, 0x007]);
-    assert_eq!((drive.bench.last.plan.dca_ways, drive.state()), (None, "CoreOnly"));
+    assert_eq!((drive.bench.last.plan.dca_ways(), drive.state()), (None, "CoreOnly"));
 }
 
 #[test]
@@ -256,5 +256,5 @@ fn baseline_never_moves() {
     drive.ddio(50.0, 9.0);
     let masks: Vec<u32> = (0..5).map(|id| drive.mask(id)).collect();
     assert_eq!(masks, [0x007, 0x007, 0x018, 0x060, 0x180]);
-    assert_eq!((drive.bench.last.plan.dca_ways, drive.bench.last.events.len()), (None, 0));
+    assert_eq!((drive.bench.last.plan.dca_ways(), drive.bench.last.events.len()), (None, 0));
 }

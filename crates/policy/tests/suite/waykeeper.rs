@@ -4,17 +4,22 @@
 use crate::common;
 
 use common::{Bench, NIC, SSD, gold_6140, micro, pair};
-use waykeeper_host::{KnobValues, Plan, Priority, Support};
+use waykeeper_host::{Knob, KnobValues, Plan, Priority, Support};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
 /// Ways of a workload under a plan.
 fn ways(plan: &Plan, id: u32) -> u32 {
-    plan.masks[&GroupId(id)].count()
+    plan.mask(GroupId(id)).unwrap().count()
 }
 
 /// True if every workload has all ways.
 fn open(plan: &Plan) -> bool {
-    plan.masks.values().all(|mask| mask.bits() == 0x7ff)
+    plan.masks().map(|(_, mask)| mask).all(|mask| mask.bits() == 0x7ff)
+}
+
+/// The masks of a plan.
+fn masks(plan: &Plan) -> Vec<(GroupId, WayMask)> {
+    plan.masks().collect()
 }
 
 /// Runs so many seconds; `world` sets the counters for the plan in force. Knobs read back as they were set.
@@ -23,12 +28,8 @@ fn live(bench: &mut Bench, seconds: u64, world: impl Fn(&Plan, &mut Bench)) {
         let plan = bench.last.plan.clone();
         world(&plan, bench);
         let mut seen = bench.interval();
-        seen.knobs = KnobValues {
-            masks: plan.masks.clone(),
-            dca_ways: Some(plan.dca_ways.unwrap_or(WayMask::from_bits(0x600))),
-            dca: plan.dca.clone(),
-            ..KnobValues::default()
-        };
+        seen.knobs = KnobValues::from([(Knob::DcaWays, WayMask::from_bits(0x600))]);
+        seen.knobs.extend(plan);
         bench.now_ns = seen.to_ns;
         bench.feed(&seen);
     }
@@ -61,7 +62,7 @@ fn it_goes_at_once_to_the_layout_the_counters_speak_for() {
     assert_eq!(bench.last.state, "Try");
     assert_eq!([0, 1, 2, 3, 4].map(|id| bench.mask(id)), [0x7ff, 0x004, 0x1ff, 0x004, 0x03c]);
     assert_eq!([NIC, SSD, common::SSD2].map(|port| bench.dca(port)), [Some(true), Some(false), Some(true)]);
-    assert_eq!(bench.last.plan.dca_ways, None, "not named as long as it is as found");
+    assert_eq!(bench.last.plan.dca_ways(), None, "not named as long as it is as found");
     let causes: Vec<(f64, f64)> = bench
         .event("try")
         .causes
@@ -86,10 +87,10 @@ fn what_gains_stays_and_the_numbers_are_told() {
 #[test]
 fn what_costs_is_dropped_and_the_last_layout_stays() {
     let mut bench = leaking();
-    let first = bench.last.plan.masks.clone();
-    live(&mut bench, 60, |plan, bench| bench.load(2).ipc = if plan.masks == first { 1.0 } else { 0.9 });
+    let first = masks(&bench.last.plan);
+    live(&mut bench, 60, |plan, bench| bench.load(2).ipc = if masks(plan) == first { 1.0 } else { 0.9 });
     assert_eq!(
-        (&bench.last.plan.masks, bench.last.state.as_str()),
+        (&masks(&bench.last.plan), bench.last.state.as_str()),
         (&first, "Stable"),
         "{:#?}",
         bench.texts()
@@ -101,10 +102,10 @@ fn what_costs_is_dropped_and_the_last_layout_stays() {
 #[test]
 fn a_gain_that_could_be_noise_is_none() {
     let mut bench = leaking();
-    let first = bench.last.plan.masks.clone();
+    let first = masks(&bench.last.plan);
     // One HPW core of five 2 % better: 0.4 % in the mean, less than min_gain, 1 %.
-    live(&mut bench, 60, |plan, bench| bench.load(2).ipc = if plan.masks == first { 1.0 } else { 1.02 });
-    assert_eq!((&bench.last.plan.masks, count(&bench, "keep")), (&first, 0), "{:#?}", bench.texts());
+    live(&mut bench, 60, |plan, bench| bench.load(2).ipc = if masks(plan) == first { 1.0 } else { 1.02 });
+    assert_eq!((&masks(&bench.last.plan), count(&bench, "keep")), (&first, 0), "{:#?}", bench.texts());
 }
 
 #[test]
@@ -125,14 +126,14 @@ fn no_hpw_pays_for_the_others() {
     groups[1].priority = Priority::High;
     groups.push(common::group(2, "low", Priority::Low, groups[0].kind, 1, &[]));
     let mut bench = Bench::new("waykeeper", "", groups);
-    let first = bench.last.plan.masks.clone();
+    let first = masks(&bench.last.plan);
     // One HPW gains half, the other loses 15 %: a gain in the mean, but not allowed.
     live(&mut bench, 40, |plan, bench| {
-        let other = plan.masks != first;
+        let other = masks(plan) != first;
         bench.load(0).ipc = if other { 1.5 } else { 1.0 };
         bench.load(1).ipc = if other { 0.85 } else { 1.0 };
     });
-    assert_eq!(bench.last.plan.masks, first, "{:#?}", bench.texts());
+    assert_eq!(masks(&bench.last.plan), first, "{:#?}", bench.texts());
     let drop = bench.event("drop");
     assert!(drop.causes[0].value > 0.0 && (drop.causes[3].value - 0.85).abs() < 1e-9, "{drop:?}");
 }
@@ -142,21 +143,21 @@ fn devices_get_ways_while_writes_miss_and_only_as_many_as_pay() {
     let mut bench = Bench::new("waykeeper", "", vec![micro().remove(0)]);
     // Two ways more cure it: misses 50, 30, 5, 4 % of 2, 3, 4, 5 ways; memory traffic follows.
     live(&mut bench, 60, |plan, bench| {
-        let ways = plan.dca_ways.map_or(2, WayMask::count);
+        let ways = plan.dca_ways().map_or(2, WayMask::count);
         let miss = [0.5, 0.3, 0.05, 0.04, 0.04][ways as usize - 2];
         (bench.dca_miss, bench.memory) = (Some(miss), Some(4e10 * miss + 1e9));
     });
-    assert_eq!(bench.last.plan.dca_ways, Some(WayMask::from_bits(0x780)));
+    assert_eq!(bench.last.plan.dca_ways(), Some(WayMask::from_bits(0x780)));
     assert_eq!(bench.last.state, "Stable");
     // Another program's value, reset by the control loop before the next reading, is no dead knob.
     let mut seen = bench.interval();
-    seen.knobs.dca_ways = Some(WayMask::from_bits(0x600));
+    seen.knobs.insert(Knob::DcaWays, WayMask::from_bits(0x600));
     bench.feed(&seen);
-    assert!(!bench.happened("dead-knob") && bench.last.plan.dca_ways == Some(WayMask::from_bits(0x780)));
+    assert!(!bench.happened("dead-knob") && bench.last.plan.dca_ways() == Some(WayMask::from_bits(0x780)));
     // If more ways do not help, the policy takes them back.
     let mut bench = Bench::new("waykeeper", "", vec![micro().remove(0)]);
     live(&mut bench, 60, |_, bench| bench.dca_miss = Some(0.5));
-    assert_eq!(bench.last.plan.dca_ways, Some(WayMask::from_bits(0x600)));
+    assert_eq!(bench.last.plan.dca_ways(), Some(WayMask::from_bits(0x600)));
     assert!(bench.happened("drop"));
 }
 
@@ -164,10 +165,10 @@ fn devices_get_ways_while_writes_miss_and_only_as_many_as_pay() {
 fn a_counter_that_newly_asks_for_something_is_answered_without_a_new_search() {
     let mut bench = Bench::new("waykeeper", "", vec![micro().remove(0)]);
     live(&mut bench, 10, |_, _| {});
-    assert_eq!((bench.last.state.as_str(), bench.last.plan.dca_ways), ("Stable", None));
+    assert_eq!((bench.last.state.as_str(), bench.last.plan.dca_ways()), ("Stable", None));
     live(&mut bench, 3, |_, bench| bench.dca_miss = Some(0.2));
     assert_eq!(bench.last.state, "Try", "two intervals ask, at the second it is tried");
-    assert_eq!(bench.last.plan.dca_ways, Some(WayMask::from_bits(0x700)));
+    assert_eq!(bench.last.plan.dca_ways(), Some(WayMask::from_bits(0x700)));
     assert!(!bench.happened("phase"));
 }
 
@@ -191,7 +192,7 @@ fn a_phase_met_before_begins_with_what_was_best_then() {
     live(&mut bench, 4, world(true));
     assert!(bench.happened_since("phase", before));
     assert!(bench.text("try").contains("this layout was best in this phase before"), "{:#?}", bench.texts());
-    assert_eq!(bench.last.plan.masks, best.masks);
+    assert_eq!(masks(&bench.last.plan), masks(&best));
 }
 
 #[test]
@@ -243,14 +244,7 @@ fn a_dead_knob_is_given_up_and_the_search_goes_on_without_it() {
     for _ in 0..40 {
         let plan = bench.last.plan.clone();
         let mut seen = bench.interval();
-        let mut dca = plan.dca.clone();
-        dca.insert(PortId(SSD), true);
-        seen.knobs = KnobValues {
-            masks: plan.masks,
-            dca_ways: Some(WayMask::from_bits(0x600)),
-            dca,
-            ..KnobValues::default()
-        };
+        seen.knobs = plan.with(Knob::DcaWays, WayMask::from_bits(0x600)).with(Knob::Dca(PortId(SSD)), true);
         bench.now_ns = seen.to_ns;
         bench.feed(&seen);
     }
@@ -263,7 +257,7 @@ fn a_dead_knob_is_given_up_and_the_search_goes_on_without_it() {
         "{:#?}",
         bench.texts()
     );
-    assert_eq!((bench.last.plan.dca_ways, bench.dca(SSD)), (None, None), "neither is named any more");
+    assert_eq!((bench.last.plan.dca_ways(), bench.dca(SSD)), (None, None), "neither is named any more");
     assert!(count(&bench, "dead-knob") == 2);
 }
 
@@ -272,10 +266,10 @@ fn ddio_ways_set_by_hand_are_what_it_goes_on_from() {
     let mut bench = Bench::new("waykeeper", "", pair());
     live(&mut bench, 10, |_, _| {});
     let mut seen = bench.interval();
-    seen.knobs.dca_ways = Some(WayMask::from_bits(0x780));
+    seen.knobs.insert(Knob::DcaWays, WayMask::from_bits(0x780));
     bench.feed(&seen);
     assert_eq!(bench.text("dca-ways"), "DCA ways were set to 0x780 by hand");
-    assert_eq!((bench.last.state.as_str(), bench.last.plan.dca_ways), ("Look", None));
+    assert_eq!((bench.last.state.as_str(), bench.last.plan.dca_ways()), ("Look", None));
 }
 
 #[test]
@@ -296,7 +290,7 @@ fn workloads_that_come_go_or_change_class_begin_a_new_look_and_keep_what_is_know
     bench.groups.retain(|group| group.id != GroupId(3));
     live(&mut bench, 1, world);
     assert_eq!(bench.text("workloads"), "x-mem2 exited");
-    assert!(!bench.last.plan.masks.contains_key(&GroupId(3)));
+    assert!(!bench.last.plan.names(Knob::Mask(GroupId(3))));
 }
 
 #[test]
@@ -328,7 +322,7 @@ fn chips_without_knobs_or_with_other_ways_get_what_they_can() {
         bench.load(2).ipc = if ways(&bench.last.plan, 3) > 2 { 1.0 } else { 1.3 };
         bench.step();
     }
-    assert!(bench.last.plan.dca.is_empty() && bench.last.plan.dca_ways.is_none());
+    assert!(bench.last.plan.dca_by_port().next().is_none() && bench.last.plan.dca_ways().is_none());
     assert_eq!(ways(&bench.last.plan, 3), 2, "the trash way is as narrow as the chip takes it");
-    assert!(bench.last.plan.masks.values().all(|mask| mask.check(12, 2).is_ok()));
+    assert!(bench.last.plan.masks().map(|(_, mask)| mask).all(|mask| mask.check(12, 2).is_ok()));
 }

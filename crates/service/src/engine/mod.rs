@@ -272,7 +272,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
         };
         // In other modes tenants that share a group have no mask of their own, and tenants without cores have no
         // cycles.
-        let has_masks = !record.knobs.masks.is_empty() || self.config.mode != Mode::Manage;
+        let has_masks = record.knobs.masks().next().is_some() || self.config.mode != Mode::Manage;
         let sees = self.looping.seen().is_some_and(|seen| has_masks || counts(seen));
         if sees {
             self.blind = 0;

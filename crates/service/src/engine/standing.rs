@@ -5,8 +5,8 @@
 use crate::Standing;
 use crate::log::named;
 use std::collections::BTreeSet;
-use waykeeper_control::{Knob, Problem, Record};
-use waykeeper_host::{Group, KnobValues, Plan};
+use waykeeper_control::{Problem, Record};
+use waykeeper_host::{Group, Knob, KnobSetting, KnobValues};
 
 /// Most problems that are shown. Assumption: three for each of 64 tenants.
 const MOST: usize = 200;
@@ -30,7 +30,7 @@ pub(super) struct Standings {
     /// The list as last shown.
     now: BTreeSet<Standing>,
     /// Knobs that do not have the wanted value, with the problem.
-    knobs: Vec<(Knob, Standing)>,
+    knobs: Vec<(KnobSetting, Standing)>,
     /// Why the last configuration was refused.
     pub config: Option<Standing>,
 }
@@ -47,16 +47,13 @@ impl Standing {
 impl Standings {
     /// Updates the list from a step.
     pub fn note(&mut self, record: &Record, groups: &[Group]) {
-        let alive = |knob: Knob| match knob {
-            Knob::Mask(group, _) => groups.iter().any(|own| own.id == group),
-            _ => true,
-        };
-        let is_over = |kind: &str, knob: Knob| {
+        let alive = |knob: Knob| knob.group().is_none_or(|group| groups.iter().any(|own| own.id == group));
+        let is_over = |kind: &str, wanted: KnobSetting| {
             // A knob without effect stays in the list; others end when the value is in force or no longer wanted.
-            !alive(knob)
+            let is = |knobs: &KnobValues| knobs.setting(wanted.knob) == Some(wanted);
+            !alive(wanted.knob)
                 || kind != "no-effect"
-                    && (reads(knob, &record.knobs)
-                        || !record.desired.is_empty() && !wants(knob, &record.desired))
+                    && (is(&record.knobs) || !record.desired.is_empty() && !is(&record.desired))
         };
         self.knobs.retain(|(knob, standing)| !is_over(&standing.kind, *knob));
         for problem in &record.problems {
@@ -67,7 +64,7 @@ impl Standings {
                 Problem::NoEffect { knob, .. } => ("no-effect", *knob),
                 _ => continue,
             };
-            self.knobs.retain(|(own, _)| !same_place(*own, knob));
+            self.knobs.retain(|(own, _)| own.knob != knob.knob);
             self.knobs.push((knob, Standing::new(kind, named(&problem.to_string(), groups))));
         }
     }
@@ -94,36 +91,5 @@ impl Standings {
         let ended = ended.cloned().collect();
         self.now.clone_from(&next);
         (next.into_iter().collect(), News { begun, ended })
-    }
-}
-
-fn same_place(one: Knob, other: Knob) -> bool {
-    match (one, other) {
-        (Knob::Mask(one, _), Knob::Mask(other, _)) => one == other,
-        (Knob::DcaWays(_), Knob::DcaWays(_)) => true,
-        (Knob::Dca(one, _), Knob::Dca(other, _))
-        | (Knob::RxRing(one, _), Knob::RxRing(other, _))
-        | (Knob::RxBurst(one, _), Knob::RxBurst(other, _)) => one == other,
-        _ => false,
-    }
-}
-
-fn reads(knob: Knob, knobs: &KnobValues) -> bool {
-    match knob {
-        Knob::Mask(group, mask) => knobs.masks.get(&group) == Some(&mask),
-        Knob::DcaWays(mask) => knobs.dca_ways == Some(mask),
-        Knob::Dca(port, on) => knobs.dca.get(&port) == Some(&on),
-        Knob::RxRing(port, ring) => knobs.rx_ring.get(&port) == Some(&ring),
-        Knob::RxBurst(port, burst) => knobs.rx_burst.get(&port) == Some(&burst),
-    }
-}
-
-fn wants(knob: Knob, desired: &Plan) -> bool {
-    match knob {
-        Knob::Mask(group, mask) => desired.masks.get(&group) == Some(&mask),
-        Knob::DcaWays(mask) => desired.dca_ways == Some(mask),
-        Knob::Dca(port, on) => desired.dca.get(&port) == Some(&on),
-        Knob::RxRing(port, ring) => desired.rx_ring.get(&port) == Some(&ring),
-        Knob::RxBurst(port, burst) => desired.rx_burst.get(&port) == Some(&burst),
     }
 }

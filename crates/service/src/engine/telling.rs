@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 use waykeeper_control::{Problem, Record};
-use waykeeper_host::{Group, Interval, Reading, Snapshot};
+use waykeeper_host::{Group, Interval, Knob, KnobSetting, Reading, Snapshot};
 use waykeeper_policy::Event;
 
 impl<H: ManagedHost> Engine<'_, H> {
@@ -38,7 +38,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
     }
 
-    /// Publishes a change between two steps. A new record of the loop goes to board, log and feeds; without one, only
+    /// Publishes a change between two steps. A new record of the loop is sent to board, log and feeds; without one, only
     /// the board is updated, because the last record was published already.
     pub(super) fn show_change(&mut self) {
         if self.unshown {
@@ -102,19 +102,16 @@ fn would_turn(record: &Record, groups: &[Group]) -> Vec<Event> {
         text,
         causes: Vec::new(),
     };
-    let mut events = Vec::new();
-    for (id, mask) in record.desired.masks.iter().filter(|(id, _)| record.applied.masks.contains_key(id)) {
-        let group = groups.iter().find(|group| group.id == *id);
-        let name = group.map_or_else(|| id.to_string(), |group| group.name.clone());
-        events.push(event(group, format!("would: mask {mask} of {name}")));
-    }
-    let ways = record.desired.dca_ways.filter(|_| record.applied.dca_ways.is_some());
-    events.extend(ways.map(|ways| event(None, format!("would: DCA ways {ways}"))));
-    for (port, on) in record.desired.dca.iter().filter(|(port, _)| record.applied.dca.contains_key(port)) {
-        let on = if *on { "on" } else { "off" };
-        events.push(event(None, format!("would: DCA {on} on {port}")));
-    }
-    events
+    let wanted = record.desired.settings().filter(|wanted| record.applied.names(wanted.knob));
+    let would = |wanted: KnobSetting| match wanted.knob {
+        Knob::Mask(id) => {
+            let group = groups.iter().find(|group| group.id == id);
+            let name = group.map_or_else(|| id.to_string(), |group| group.name.clone());
+            event(group, format!("would: mask {} of {name}", wanted.setting))
+        }
+        _ => event(None, format!("would: {wanted}")),
+    };
+    wanted.map(would).collect()
 }
 
 /// Reasons why values of a step could not be used, each once.

@@ -144,7 +144,7 @@ impl<H: ManagedHost> Engine<'_, H> {
                 if again && !has_turned { "the policy is paused already" } else { "the policy is paused" };
             return Ok(format!("{text}; the knobs are restored to their original values"));
         }
-        let left = left.iter().map(ToString::to_string);
+        let left = left.settings().map(|knob| knob.to_string());
         let all = left.chain(self.looping.record().problems.iter().map(ToString::to_string));
         let all: Vec<String> = all.collect();
         let groups = self.looping.host().groups();

@@ -128,13 +128,13 @@ impl Page<'_> {
         let knobs = &published.record.knobs;
         let labels = |id: GroupId| vec![("tenant", name_of(&names, id))];
         let ways = published.groups.iter().map(|group| {
-            let mask = knobs.masks.get(&group.id);
+            let mask = knobs.mask(group.id);
             (labels(group.id), mask.map(|mask| f64::from(mask.count())))
         });
         self.gauge("tenant_ways", "LLC ways that a tenant may allocate in.", None, ways)?;
         // All tenants of a class have its mask, and a listed class has at least one tenant.
         let classes = published.classes.iter().map(|class| {
-            let mask = class.tenants.iter().find_map(|tenant| knobs.masks.get(tenant));
+            let mask = class.tenants.iter().find_map(|tenant| knobs.mask(*tenant));
             (vec![("class", class.name.clone())], mask.map(|mask| f64::from(mask.count())))
         });
         let help = "LLC ways of a class of service with tenants in it, by the name of its group.";
@@ -189,7 +189,7 @@ impl Page<'_> {
         self.info("device", "Devices behind a root port.", infos)?;
         let knobs = &published.record.knobs;
         let dca = inventory.ports.iter().map(|port| {
-            let on = knobs.dca.get(&port.id).map(|on| if *on { 1.0 } else { 0.0 });
+            let on = knobs.dca(port.id).map(|on| if on { 1.0 } else { 0.0 });
             (vec![("device", port.address.clone())], on)
         });
         let help = "1 if devices behind a root port write into the LLC (DCA on).";
@@ -211,7 +211,7 @@ impl Page<'_> {
         let llc = &published.inventory.llc;
         self.gauge("llc_size", "Size of the LLC.", Some(Unit::Bytes), alone(Some(llc.bytes as f64)))?;
         self.gauge("llc_ways", "Ways of the LLC.", None, alone(Some(f64::from(llc.ways))))?;
-        let ways = published.record.knobs.dca_ways.map(|mask| f64::from(mask.count()));
+        let ways = published.record.knobs.dca_ways().map(|mask| f64::from(mask.count()));
         self.gauge("io_ways", "LLC ways that devices may allocate in.", None, alone(ways))?;
         let Some(of) = published.snapshot.as_ref().map(|snapshot| &snapshot.socket) else { return Ok(()) };
         let by_op = |read: Reading<u64>, write: Reading<u64>| {

@@ -285,7 +285,7 @@ impl Io {
     fn of(published: &Published) -> Io {
         let rates = published.seen.as_ref().map(|seen| &seen.socket);
         Io {
-            dca_ways: published.record.knobs.dca_ways,
+            dca_ways: published.record.knobs.dca_ways(),
             dca_ways_default: published.inventory.dca_ways_default,
             dca_write_miss_ratio: rates.and_then(|rates| rates.dca_write_miss_ratio()),
             dca_read_miss_ratio: rates.and_then(|rates| rates.dca_read_miss_ratio()),
@@ -374,7 +374,7 @@ pub fn plain_time(at: SystemTime) -> String {
 fn tenants(published: &Published) -> Vec<Tenant> {
     let inventory = &published.inventory;
     let knobs = &published.record.knobs;
-    let mask_of = |group: &Group| knobs.masks.get(&group.id).copied();
+    let mask_of = |group: &Group| knobs.mask(group.id);
     let tenant = |group: &Group| {
         let mask = mask_of(group);
         let rates = published.seen.as_ref().and_then(|seen| seen.groups.get(&group.id));
@@ -415,7 +415,7 @@ fn ports(published: &Published) -> Vec<Port> {
             address: port.address.clone(),
             devices: behind().map(|device| device.name.clone()).collect(),
             kinds: behind().map(|device| device.kind).collect(),
-            dca: published.record.knobs.dca.get(&port.id).copied(),
+            dca: published.record.knobs.dca(port.id),
             inbound_bytes_per_s: rates.and_then(|rates| rates.inbound_bytes.value()),
             outbound_bytes_per_s: rates.and_then(|rates| rates.outbound_bytes.value()),
         }

@@ -3,7 +3,7 @@
 
 use super::format::{Entry, FORMAT, Header, OLDEST, VERSION};
 use std::collections::BTreeSet;
-use waykeeper_host::{Group, Inventory, KnobValues, Plan};
+use waykeeper_host::{Group, Inventory, Knob, KnobValues, Plan};
 use waykeeper_units::{PortId, WayMask};
 
 /// Most tenants of a step: ten times the RMIDs of any processor.
@@ -109,14 +109,13 @@ fn tenants(groups: &[Group], inventory: &Inventory) -> Result<(), String> {
 }
 
 fn knobs(knobs: &KnobValues, inventory: &Inventory) -> Result<(), String> {
-    knobs.masks.values().chain(&knobs.dca_ways).try_for_each(|mask| fits(*mask, inventory.llc.ways))?;
-    let ports = knobs.dca.keys().chain(knobs.rx_ring.keys()).chain(knobs.rx_burst.keys());
-    ports.copied().try_for_each(|id| port(id, inventory))
+    let mut masks = knobs.values().filter_map(|setting| setting.ways());
+    masks.try_for_each(|mask| fits(mask, inventory.llc.ways))?;
+    plan(knobs, inventory)
 }
 
 fn plan(plan: &Plan, inventory: &Inventory) -> Result<(), String> {
-    let ports = plan.dca.keys().chain(plan.rx_ring.keys()).chain(plan.rx_burst.keys());
-    ports.copied().try_for_each(|id| port(id, inventory))
+    plan.knobs().filter_map(Knob::port).try_for_each(|id| port(id, inventory))
 }
 
 fn port(id: PortId, inventory: &Inventory) -> Result<(), String> {

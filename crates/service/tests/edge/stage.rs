@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use waykeeper_control::{Record, Summary};
 use waykeeper_host::{
-    Device, DeviceKind, Dial, Group, GroupCounters, Interval, Inventory, KnobValues, LlcGeometry, Platform,
-    PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounters, Support, WorkloadKind,
+    Device, DeviceKind, Dial, Group, GroupCounters, Interval, Inventory, Knob, KnobValues, LlcGeometry,
+    Platform, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounters, Support, WorkloadKind,
 };
 use waykeeper_linux::host::Grouping;
 use waykeeper_policy::{Cause, Event};
@@ -157,12 +157,10 @@ fn snapshot(step: u64) -> Snapshot {
             ),
             (PortId(1), PortCounters { inbound_bytes: value(640_000_000), outbound_bytes: Reading::Absent }),
         ]),
-        knobs: KnobValues {
-            masks: masks.into(),
-            dca_ways: Some(WayMask::from_bits(0x600)),
-            dca: [(PortId(0), true), (PortId(1), false)].into(),
-            ..KnobValues::default()
-        },
+        knobs: KnobValues::of_masks(masks)
+            .with(Knob::DcaWays, WayMask::from_bits(0x600))
+            .with(Knob::Dca(PortId(0)), true)
+            .with(Knob::Dca(PortId(1)), false),
     }
 }
 

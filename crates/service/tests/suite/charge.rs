@@ -1,11 +1,10 @@
 //! How a configuration limits the daemon on a mounted virtual server: limits, machine profile, classes of service.
 //! Needs root and /dev/fuse.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-use waykeeper_host::{Host, KnobOutcome, Plan, Support};
-use waykeeper_linux::profile::{Identity, Knob, Profile, Register, VERSION, Ways, microcode};
+use waykeeper_host::{Host, Knob, KnobOutcome, Plan, Support};
+use waykeeper_linux::profile::{Identity, KnobState, Profile, Register, VERSION, Ways, microcode};
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::dry_run::DryRun;
 use waykeeper_service::engine::ManagedHost;
@@ -34,11 +33,7 @@ fn open(config: &Config) -> Keeper {
 
 /// A mask, and the ways of devices.
 fn plan() -> Plan {
-    Plan {
-        masks: BTreeMap::from([(GroupId(0), WayMask::from_bits(0x600))]),
-        dca_ways: Some(WayMask::from_bits(0x700)),
-        ..Plan::default()
-    }
+    Plan::of_masks([(GroupId(0), WayMask::from_bits(0x600))]).with(Knob::DcaWays, WayMask::from_bits(0x700))
 }
 
 /// Writes a profile that says that this machine's register of the DCA ways has no effect.
@@ -51,7 +46,13 @@ fn write_profile(machine: &Machine, file: &Path) {
         evidence: Vec::new(),
         host: Identity::of(host.inventory(), microcode(&machine.root())),
         ways: Ways::default(),
-        register: Some(Register { state: Knob::Dead, kept: None, fewest: None, most: None, least: None }),
+        register: Some(Register {
+            state: KnobState::Dead,
+            kept: None,
+            fewest: None,
+            most: None,
+            least: None,
+        }),
         port: Vec::new(),
     }
     .write(file)
@@ -79,8 +80,8 @@ fn a_policy_does_not_turn_what_the_profile_says_is_dead() {
             .iter()
             .any(|told| told.starts_with("using machine profile ") && told.ends_with("profile.toml"))
     );
-    let outcome = keeper.apply(&plan()).unwrap().dca_ways;
-    assert!(matches!(outcome, Some(KnobOutcome::Refused(why)) if why.contains("machine profile")));
+    let outcome = keeper.apply(&plan()).unwrap()[Knob::DcaWays].clone();
+    assert!(matches!(outcome, KnobOutcome::Refused(why) if why.contains("machine profile")));
     drop(keeper);
     // Without a profile, and with the usual one, which this machine does not have, the register counts as working.
     for value in ["off", "usual"] {
@@ -143,13 +144,15 @@ fn a_dry_run_keeps_to_the_limits_and_an_observer_sees_everybody() {
     };
     let applied = dry("");
     assert_eq!(
-        (&applied.masks[&GroupId(0)], applied.dca_ways),
-        (&KnobOutcome::Applied, Some(KnobOutcome::Applied))
+        (&applied[Knob::Mask(GroupId(0))], &applied[Knob::DcaWays]),
+        (&KnobOutcome::Applied, &KnobOutcome::Applied)
     );
     let applied = dry("[limits]\nmasks = false\ndca_ways = false");
-    assert!(matches!(&applied.masks[&GroupId(0)], KnobOutcome::Refused(why) if why.contains("no class")));
     assert!(
-        matches!(applied.dca_ways, Some(KnobOutcome::Refused(why)) if why.starts_with("the configuration forbids "))
+        matches!(&applied[Knob::Mask(GroupId(0))], KnobOutcome::Refused(why) if why.contains("no class"))
+    );
+    assert!(
+        matches!(&applied[Knob::DcaWays], KnobOutcome::Refused(why) if why.starts_with("the configuration forbids "))
     );
     // fio and scan are on CPUs 2 and 3.
     let seen = |mode: &str| {

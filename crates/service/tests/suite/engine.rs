@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Plan, Snapshot};
+use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
 use waykeeper_linux::host::Grouping;
 use waykeeper_linux::tenants::TenantSpec;
 use waykeeper_service::config::{Config, Inputs};
@@ -50,6 +50,10 @@ impl Host for Trapdoor {
         // Only once, since restoring reads too.
         assert!(self.readings.get() != self.at, "a trapdoor");
         self.keeper.sample()
+    }
+
+    fn partial_writes(&mut self) -> Lines {
+        self.keeper.partial_writes()
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use waykeeper_control::{ControlConfig, Record, Summary, run};
 use waykeeper_host::{
-    Applied, Dial, Group, GroupCounters, Host, HostError, Interval, Inventory, KnobOutcome, KnobValues,
-    LlcGeometry, Plan, Platform, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounters,
+    Applied, Dial, Group, GroupCounters, Host, HostError, Interval, Inventory, Knob, KnobOutcome, KnobValues,
+    Lines, LlcGeometry, Plan, Platform, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounters,
     Support, WorkloadKind,
 };
 use waykeeper_policy::{Decision, Policy};
@@ -80,12 +80,9 @@ pub fn fake() -> FakeHost {
         },
         now_ns: 0,
         lives: [(0, vec![group(0), group(1)])].into(),
-        knobs: KnobValues {
-            dca_ways: Some(WayMask::from_bits(0x600)),
-            dca: [(PortId(0), true)].into(),
-            rx_ring: [(PortId(0), 2048)].into(),
-            ..KnobValues::default()
-        },
+        knobs: KnobValues::from([(Knob::DcaWays, WayMask::from_bits(0x600))])
+            .with(Knob::Dca(PortId(0)), true)
+            .with(Knob::RxRing(PortId(0)), 2048),
         refused_masks: BTreeSet::new(),
         dead_ports: BTreeSet::new(),
         blind: BTreeSet::new(),
@@ -127,9 +124,10 @@ impl Host for FakeHost {
         };
         let alive = self.groups();
         let mut knobs = self.knobs.clone();
-        knobs.masks.retain(|id, _| alive.iter().any(|group| group.id == *id));
-        for group in &alive {
-            knobs.masks.entry(group.id).or_insert(WayMask::full(11));
+        let is_alive = |id| alive.iter().any(|group| group.id == id);
+        knobs.retain(|knob, _| knob.group().is_none_or(is_alive));
+        for group in alive.iter().filter(|group| self.knobs.mask(group.id).is_none()) {
+            knobs.insert(Knob::Mask(group.id), WayMask::full(11));
         }
         Ok(Snapshot {
             at_ns: self.now_ns,
@@ -147,41 +145,45 @@ impl Host for FakeHost {
         })
     }
 
+    fn partial_writes(&mut self) -> Lines {
+        Lines::UNSUPPORTED
+    }
+
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
         self.plans.push((self.now_ns, plan.clone()));
         self.now_ns += self.apply_ns;
         let mut applied = Applied::default();
-        for (id, mask) in &plan.masks {
+        for (id, mask) in plan.masks() {
             let outcome = if self.busy > 0 {
                 self.busy -= 1;
                 KnobOutcome::Busy("device or resource busy".to_owned())
-            } else if self.refused_masks.contains(mask) {
+            } else if self.refused_masks.contains(&mask) {
                 KnobOutcome::Refused("invalid argument".to_owned())
             } else {
-                self.knobs.masks.insert(*id, *mask);
+                self.knobs.insert(Knob::Mask(id), mask);
                 KnobOutcome::Applied
             };
-            applied.masks.insert(*id, outcome);
+            applied.insert(Knob::Mask(id), outcome);
         }
-        if let Some(mask) = plan.dca_ways {
+        if let Some(mask) = plan.dca_ways() {
             // As on a Skylake: the power-on bits stay set. And this host reports every write as applied.
             if WayMask::from_bits(0x600).minus(mask).is_empty() {
-                self.knobs.dca_ways = Some(mask);
+                self.knobs.insert(Knob::DcaWays, mask);
             }
-            applied.dca_ways = Some(KnobOutcome::Applied);
+            applied.insert(Knob::DcaWays, KnobOutcome::Applied);
         }
-        for (port, ring) in &plan.rx_ring {
-            self.knobs.rx_ring.insert(*port, *ring);
-            applied.rx_ring.insert(*port, KnobOutcome::Applied);
+        for (knob, ring) in plan.iter().filter(|(knob, _)| matches!(knob, Knob::RxRing(_))) {
+            self.knobs.insert(knob, *ring);
+            applied.insert(knob, KnobOutcome::Applied);
         }
-        for (port, on) in &plan.dca {
-            let outcome = if self.dead_ports.contains(port) {
+        for (port, on) in plan.dca_by_port() {
+            let outcome = if self.dead_ports.contains(&port) {
                 KnobOutcome::ReadsBack("on".to_owned())
             } else {
-                self.knobs.dca.insert(*port, *on);
+                self.knobs.insert(Knob::Dca(port), on);
                 KnobOutcome::Applied
             };
-            applied.dca.insert(*port, outcome);
+            applied.insert(Knob::Dca(port), outcome);
         }
         Ok(applied)
     }
@@ -195,7 +197,7 @@ impl Host for FakeHost {
         self.now_ns = self.now_ns.max(deadline_ns);
         for second in from + 1..=self.now_ns / SECOND {
             if let Some((group, mask)) = self.outsiders.remove(&second) {
-                self.knobs.masks.insert(group, mask);
+                self.knobs.insert(Knob::Mask(group), mask);
             }
         }
         if let Some((_, there)) = self.jump.take_if(|(at, _)| *at <= deadline_ns) {
@@ -223,8 +225,8 @@ impl<F: FnMut(&[Group]) -> Plan + Send> Policy for Wants<F> {
 }
 
 pub fn masks(pairs: &[(u32, u32)]) -> Plan {
-    let masks = pairs.iter().map(|(id, bits)| (GroupId(*id), WayMask::from_bits(*bits))).collect();
-    Plan { masks, ..Plan::default() }
+    let masks = pairs.iter().map(|(id, bits)| (GroupId(*id), WayMask::from_bits(*bits)));
+    Plan::of_masks(masks)
 }
 
 pub fn seconds(count: u64) -> ControlConfig {

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "every test binary uses its own part of the fixture")]
 
 use indexmap::IndexMap;
-use waykeeper_host::{Priority, WorkloadKind};
+use waykeeper_host::{KnobKind, Priority, WorkloadKind};
 use waykeeper_lab::results::*;
 use waykeeper_silicon::EvictionReason;
 use waykeeper_units::WayMask;
@@ -300,7 +300,7 @@ fn decisions(policy: usize) -> Vec<DecisionRecord> {
             decision(at_s, "Expand", "lp-zone-grow", &format!("LP zone grows to {} ways", step + 3));
         grow.causes.push(cause("HPW LLC hit ratio loss", 0.004 * (step + 1) as f64, "T1", 0.2));
         grow.knobs.push(KnobRecord {
-            knob: Knob::Mask,
+            knob: KnobKind::Mask,
             target: Some("omnetpp".into()),
             value: zone(policy, at_s).to_string(),
             outcome: Some("applied".into()),
@@ -314,13 +314,13 @@ fn decisions(policy: usize) -> Vec<DecisionRecord> {
         off.causes.push(cause("DCA write miss ratio", 0.342, "DMALK_DCA_MS_THR", 0.4));
         off.causes.push(cause("share of I/O throughput", 0.21, "DMALK_IO_TP_THR", 0.2));
         off.knobs.push(KnobRecord {
-            knob: Knob::Dca,
+            knob: KnobKind::Dca,
             target: Some("0000:5e:00.0".into()),
             value: "off".into(),
             outcome: Some("applied".into()),
         });
         off.knobs.push(KnobRecord {
-            knob: Knob::DcaWays,
+            knob: KnobKind::DcaWays,
             target: None,
             value: "0x600".into(),
             outcome: Some("reads back 0x400".into()),

@@ -10,10 +10,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use waykeeper_host::{Host, KnobOutcome};
+use waykeeper_host::{Host, Knob, KnobKind, KnobOutcome, Setting};
 use waykeeper_linux::host::{LinuxHost, Options};
 use waykeeper_stand::{MS, Machine, difference};
-use waykeeper_units::GroupId;
+use waykeeper_units::{GroupId, WayMask};
 use waykeeper_vhost::faults::Operation;
 
 /// A full file system of a few pages.
@@ -91,10 +91,10 @@ fn another_tools_lock_is_waited_for_and_told() {
     let applied = host.apply(&plan).unwrap_or_else(|error| panic!("{error}"));
     let busy =
         |outcome: &KnobOutcome| matches!(outcome, KnobOutcome::Busy(why) if why.contains("holds the lock"));
-    assert!(applied.masks.values().all(busy), "{applied:#?}");
-    assert!(knobs(&mut host).masks.values().all(|mask| mask.bits() == 0x7ff));
+    assert!(applied.of_kind(KnobKind::Mask).all(|(_, outcome)| busy(outcome)), "{applied:#?}");
+    assert!(knobs(&mut host).masks().map(|(_, mask)| mask).all(|mask| mask.bits() == 0x7ff));
     // That lock does not cover registers.
-    assert_eq!(applied.dca_ways, Some(KnobOutcome::Applied));
+    assert_eq!(applied[Knob::DcaWays], KnobOutcome::Applied);
     // Any user can hold the lock for ever; the restore does not wait for it.
     let report = host.close().expect("closed");
     assert!(report.is_complete(), "{report:?}");
@@ -188,17 +188,18 @@ fn another_tools_groups_take_the_last_classes() {
     let last = machine.foreign("last");
     let masks = plan(&host, [0x00f, 0x7ff, 0x0f0, 0x7ff], 0x7c0, false);
     let applied = host.apply(&masks).unwrap_or_else(|error| panic!("{error}"));
-    let given: Vec<bool> = applied.masks.values().map(|outcome| *outcome == KnobOutcome::Applied).collect();
+    let given: Vec<bool> =
+        applied.of_kind(KnobKind::Mask).map(|(_, outcome)| *outcome == KnobOutcome::Applied).collect();
     assert_eq!(given.iter().filter(|given| !**given).count(), 1, "{applied:#?}");
-    for (id, outcome) in &applied.masks {
+    for (knob, outcome) in applied.of_kind(KnobKind::Mask) {
         if let KnobOutcome::Refused(why) | KnobOutcome::Busy(why) = outcome {
             assert!(why.contains("making the group: No space left on device"), "{why}");
-            assert_eq!(knobs(&mut host).masks[id].bits(), 0x7ff);
+            assert_eq!(knobs(&mut host).get(knob), Some(&Setting::Ways(WayMask::from_bits(0x7ff))));
         }
     }
     std::fs::remove_dir(&last).expect("removed");
     assert!(host.apply(&masks).is_ok_and(|applied| applied.is_complete()));
-    assert_eq!(knobs(&mut host).masks[&GroupId(2)].bits(), 0x0f0);
+    assert_eq!(knobs(&mut host).mask(GroupId(2)).unwrap().bits(), 0x0f0);
     assert!(host.close().expect("closed").is_complete());
     drop(host);
     // No class at all: every tenant keeps the default group's mask, and another mask is refused with the reason.
@@ -207,7 +208,10 @@ fn another_tools_groups_take_the_last_classes() {
     let before = machine.state();
     let mut host = machine.open();
     let applied = host.apply(&masks).unwrap_or_else(|error| panic!("{error}"));
-    assert!(applied.masks.values().all(|outcome| matches!(outcome, KnobOutcome::Refused(_))), "{applied:#?}");
+    assert!(
+        applied.of_kind(KnobKind::Mask).all(|(_, outcome)| matches!(outcome, KnobOutcome::Refused(_))),
+        "{applied:#?}"
+    );
     assert!(host.close().expect("closed").is_complete());
     drop(host);
     assert_eq!(machine.state(), before);

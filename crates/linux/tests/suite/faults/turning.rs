@@ -3,7 +3,7 @@
 use crate::faults::machine::machine;
 use crate::faults::strike::{Case, Rotation, Verdicts};
 use std::collections::BTreeSet;
-use waykeeper_host::{Applied, Host, KnobOutcome, KnobValues, Plan};
+use waykeeper_host::{Applied, Host, Knob, KnobOutcome, KnobValues, Plan};
 use waykeeper_linux::host::LinuxHost;
 use waykeeper_stand::{MS, Machine, difference};
 use waykeeper_units::{GroupId, WayMask};
@@ -11,12 +11,9 @@ use waykeeper_units::{GroupId, WayMask};
 /// Masks of the tenants in order, DCA ways, and DCA of all ports.
 pub fn plan(host: &LinuxHost, masks: [u32; 4], ways: u32, dca: bool) -> Plan {
     let masks = (0..).zip(masks).map(|(group, bits)| (GroupId(group), WayMask::from_bits(bits)));
-    Plan {
-        masks: masks.collect(),
-        dca_ways: Some(WayMask::from_bits(ways)),
-        dca: host.inventory().ports.iter().map(|port| (port.id, dca)).collect(),
-        ..Plan::default()
-    }
+    Plan::of_dca(host.inventory().ports.iter().map(|port| (port.id, dca)))
+        .with_masks(masks)
+        .with(Knob::DcaWays, WayMask::from_bits(ways))
 }
 
 /// The values that the knobs read back without faults.
@@ -28,12 +25,7 @@ pub fn knobs(host: &mut LinuxHost) -> KnobValues {
 
 /// The values that a plan requests.
 pub fn wanted(plan: &Plan) -> KnobValues {
-    KnobValues {
-        masks: plan.masks.clone(),
-        dca_ways: plan.dca_ways,
-        dca: plan.dca.clone(),
-        ..KnobValues::default()
-    }
+    plan.clone()
 }
 
 /// Each outcome, with whether the knob has the requested value, and whether it has its old one.
@@ -43,22 +35,11 @@ fn outcomes<'a>(
     plan: &Plan,
     now: &KnobValues,
 ) -> Vec<(&'a KnobOutcome, bool, bool)> {
-    let mut all = Vec::new();
-    for (id, outcome) in &applied.masks {
-        let mask = now.masks.get(id);
-        all.push((outcome, mask == plan.masks.get(id), mask == old.masks.get(id)));
-    }
-    all.extend(
-        applied
-            .dca_ways
-            .iter()
-            .map(|outcome| (outcome, now.dca_ways == plan.dca_ways, now.dca_ways == old.dca_ways)),
-    );
-    for (id, outcome) in &applied.dca {
-        let on = now.dca.get(id);
-        all.push((outcome, on == plan.dca.get(id), on == old.dca.get(id)));
-    }
-    all
+    let outcome = |(knob, outcome): (Knob, &'a KnobOutcome)| {
+        let now = now.get(knob);
+        (outcome, now == plan.get(knob), now == old.get(knob))
+    };
+    applied.iter().map(outcome).collect()
 }
 
 fn text(outcome: &KnobOutcome) -> Option<&str> {
@@ -76,7 +57,7 @@ fn now(machine: &Machine, host: &mut LinuxHost, case: &Case, verdicts: &mut Verd
     verdicts.wrong(case, if told { "" } else { "complaints after it" });
     for (group, mask) in (0..).zip(&machine.tenants).map(|(id, tenant)| (GroupId(id), tenant)) {
         let truth = machine.mask_of(mask.cores.cores()[0].0);
-        let shown = sample.knobs.masks.get(&group).map(|mask| format!("{:x}", mask.bits()));
+        let shown = sample.knobs.mask(group).map(|mask| format!("{:x}", mask.bits()));
         if shown.as_deref().is_some_and(|shown| shown != truth) {
             verdicts.wrong(case, &format!("{group} is said to have {shown:?} and has {truth}"));
         }

@@ -5,7 +5,7 @@ mod processes;
 
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_host::{Host, Interval, KnobOutcome, Plan, Priority, Snapshot, WorkloadKind};
+use waykeeper_host::{Host, Interval, Knob, KnobOutcome, Plan, Priority, Snapshot, WorkloadKind};
 use waykeeper_linux::host::{LinuxHost, Managed, Options};
 use waykeeper_linux::tenants::Tenant;
 use waykeeper_stand::{MS, Machine, SCENARIO, State, held, same, scenario};
@@ -194,15 +194,15 @@ fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
                 _ => None,
             })
             .collect();
-        let masks = plan.iter().map(|(id, bits)| (*id, WayMask::from_bits(*bits))).collect();
-        let applied = host.apply(&Plan { masks, ..Plan::default() }).expect("a report");
+        let masks = plan.iter().map(|(id, bits)| (*id, WayMask::from_bits(*bits)));
+        let applied = host.apply(&Plan::of_masks(masks)).expect("a report");
         assert!(applied.is_complete(), "round {round}: {applied:?}");
         wished.extend(plan);
         machine.run_to((round + 1) * MS);
         let next = sample(&mut host);
         for group in &groups {
             let mask = wished.get(&group.id).copied().unwrap_or(FULL);
-            assert_eq!(next.knobs.masks[&group.id].bits(), mask, "{} in round {round}", group.name);
+            assert_eq!(next.knobs.mask(group.id).unwrap().bits(), mask, "{} in round {round}", group.name);
             assert_eq!(
                 mask_of(&machine, group.cores.cores()[0].index()),
                 mask,
@@ -394,6 +394,8 @@ fn another_tools_lock_postpones_and_a_plan_for_one_who_left_is_refused() {
     flock(&lock, FlockOperation::Unlock).unwrap();
     assert_eq!(host.set_tenants(vec![tenant("b", "1")]).left, [(gone, "a".to_owned())]);
     let masks = BTreeMap::from([(gone, WayMask::from_bits(0xf))]);
-    let applied = host.apply(&Plan { masks, ..Plan::default() }).expect("a report");
-    assert!(matches!(&applied.masks[&gone], KnobOutcome::Refused(why) if why.contains("does not exist")));
+    let applied = host.apply(&Plan::of_masks(masks)).expect("a report");
+    assert!(
+        matches!(&applied[Knob::Mask(gone)], KnobOutcome::Refused(why) if why.contains("does not exist"))
+    );
 }

@@ -75,9 +75,9 @@ fn a_tenant_without_cores_is_its_processes_and_their_children() {
     assert!(pair.iter().all(|pid| tasks(own).contains(pid)));
     let loose = id(&host, "loose");
     let masks = BTreeMap::from([(loose, WayMask::from_bits(0xf))]);
-    assert!(host.apply(&Plan { masks, ..Plan::default() }).expect("a report").is_complete());
+    assert!(host.apply(&Plan::of_masks(masks)).expect("a report").is_complete());
     let snapshot = sample(&mut host);
-    assert_eq!(snapshot.knobs.masks[&loose].bits(), 0xf);
+    assert_eq!(snapshot.knobs.mask(loose).unwrap().bits(), 0xf);
     assert_eq!(snapshot.groups[&loose].cycles, Reading::Unsupported);
     assert!(snapshot.groups[&loose].occupancy_bytes.value().is_some());
     // A process that is no longer listed returns to the default group.
@@ -129,7 +129,7 @@ fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
     host.set_tenants(vec![a, b.clone()]);
     let mask = WayMask::from_bits(0xf);
     let masks = BTreeMap::from([(id(&host, "a"), mask), (id(&host, "b"), mask)]);
-    assert!(host.apply(&Plan { masks, ..Plan::default() }).expect("a report").is_complete());
+    assert!(host.apply(&Plan::of_masks(masks)).expect("a report").is_complete());
     let read = |file: &str| root.read_text(format!("/sys/fs/resctrl/{file}")).unwrap();
     assert_eq!(read("waykeeper-a/cpus_list"), "0-2\n");
     // Another manager takes b's CPU 2 and a's process; then a is removed.
@@ -176,8 +176,8 @@ fn memory_traffic_is_whole_while_tenants_move_between_groups() {
         before = now;
     };
     let give = |host: &mut LinuxHost, wanted: &[(&str, u32)]| {
-        let masks = wanted.iter().map(|(name, bits)| (id(host, name), WayMask::from_bits(*bits))).collect();
-        assert!(host.apply(&Plan { masks, ..Plan::default() }).expect("a report").is_complete());
+        let masks = wanted.iter().map(|(name, bits)| (id(host, name), WayMask::from_bits(*bits)));
+        assert!(host.apply(&Plan::of_masks(masks)).expect("a report").is_complete());
     };
     step("c joins a", &mut host, &|host| give(host, &[("a", 0xff), ("b", 0xff), ("c", 0xff)]));
     assert_eq!(groups(), ["waykeeper-c"]);

@@ -2,7 +2,7 @@
 
 use super::{Bench, group};
 use std::collections::BTreeMap;
-use waykeeper_host::{Group, Interval, Priority::High, Priority::Low, Reading, WorkloadKind::*};
+use waykeeper_host::{Group, Interval, Knob, Priority::High, Priority::Low, Reading, WorkloadKind::*};
 use waykeeper_policy::Event;
 use waykeeper_units::WayMask;
 
@@ -55,7 +55,7 @@ impl Drive {
             rates.llc_hits = Reading::Value((prof.refs - prof.misses) * 1e6);
             rates.llc_misses = Reading::Value(prof.misses * 1e6);
         }
-        seen.knobs.dca_ways = Some(WayMask::from_bits(self.ddio));
+        seen.knobs.insert(Knob::DcaWays, WayMask::from_bits(self.ddio));
         seen
     }
 
@@ -64,7 +64,7 @@ impl Drive {
         let seen = self.interval();
         self.bench.now_ns = seen.to_ns;
         self.bench.feed(&seen);
-        if let Some(ways) = self.bench.last.plan.dca_ways {
+        if let Some(ways) = self.bench.last.plan.dca_ways() {
             self.ddio = ways.bits();
         }
         self.bench.last.events.clone()

@@ -191,12 +191,12 @@ impl Bench {
 
     /// The mask planned for a workload.
     pub fn mask(&self, id: u32) -> u32 {
-        self.last.plan.masks[&GroupId(id)].bits()
+        self.last.plan.mask(GroupId(id)).unwrap().bits()
     }
 
     /// The switch planned for a port.
     pub fn dca(&self, port: u8) -> Option<bool> {
-        self.last.plan.dca.get(&PortId(port)).copied()
+        self.last.plan.dca(PortId(port))
     }
 
     /// True if an event of this action happened at or after `from_ns`.
