@@ -24,7 +24,7 @@ pub enum ClassesError {
     /// More distinct masks than classes.
     #[error(
         "{needed} classes of service are needed but the chip has {available}: {masks} distinct masks, and \
-         the root class, which keeps all ways for cores without a tenant; give some workloads equal masks"
+         the root class, which keeps {root} for cores without a tenant; give some workloads equal masks"
     )]
     TooMany {
         /// Classes needed, root class included.
@@ -33,22 +33,24 @@ pub enum ClassesError {
         available: u32,
         /// Distinct masks other than the root class's.
         masks: usize,
+        /// The root class's mask.
+        root: WayMask,
     },
 }
 
-/// Maps `masks` to at most `clos_count` classes of a chip with `ways` ways.
+/// Maps `masks` to at most `clos_count` classes, one of which is the root class with the mask `root`.
 ///
-/// The root class keeps all ways, since idle cores and the kernel's own work use it; groups whose mask is all ways are
-/// in it too. The other classes are numbered in order of their first group.
+/// Idle cores and the kernel's own work use the root class, which keeps its mask; groups with the same mask are in it
+/// too. The other classes are numbered in order of their first group.
 ///
 /// # Errors
 /// [`ClassesError::TooMany`] when there are more distinct masks than classes.
 pub fn classes(
     masks: &BTreeMap<GroupId, WayMask>,
-    ways: u32,
+    root: WayMask,
     clos_count: u32,
 ) -> Result<Vec<Class>, ClassesError> {
-    let mut all = vec![Class { clos: ClosId(0), mask: WayMask::full(ways), groups: Vec::new() }];
+    let mut all = vec![Class { clos: ClosId(0), mask: root, groups: Vec::new() }];
     for (group, mask) in masks {
         match all.iter_mut().find(|class| class.mask == *mask) {
             Some(class) => class.groups.push(*group),
@@ -61,7 +63,7 @@ pub fn classes(
     }
     if all.len() > clos_count.min(256) as usize {
         let masks = all.len() - 1;
-        return Err(ClassesError::TooMany { needed: all.len(), available: clos_count, masks });
+        return Err(ClassesError::TooMany { needed: all.len(), available: clos_count, masks, root });
     }
     Ok(all)
 }
@@ -70,13 +72,15 @@ pub fn classes(
 mod tests {
     use super::*;
 
+    const FULL: WayMask = WayMask::from_bits(0x7ff);
+
     fn masks(bits: &[u32]) -> BTreeMap<GroupId, WayMask> {
         (0..).zip(bits).map(|(id, bits)| (GroupId(id), WayMask::from_bits(*bits))).collect()
     }
 
     #[test]
     fn equal_masks_share_a_class_and_all_ways_is_the_root_class() {
-        let all = classes(&masks(&[0x7ff, 0x00c, 0x1ff, 0x00c, 0x004]), 11, 4).unwrap();
+        let all = classes(&masks(&[0x7ff, 0x00c, 0x1ff, 0x00c, 0x004]), FULL, 4).unwrap();
         let plain: Vec<(u8, u32, Vec<u32>)> = all
             .iter()
             .map(|class| {
@@ -91,14 +95,24 @@ mod tests {
 
     #[test]
     fn the_root_class_counts_even_when_empty() {
-        assert_eq!(classes(&masks(&[]), 11, 1).unwrap().len(), 1);
-        assert_eq!(classes(&masks(&[0x600, 0x180]), 11, 3).unwrap().len(), 3);
-        let error = classes(&masks(&[0x600, 0x180, 0x7f]), 11, 3).unwrap_err();
-        assert_eq!(error, ClassesError::TooMany { needed: 4, available: 3, masks: 3 });
+        assert_eq!(classes(&masks(&[]), FULL, 1).unwrap().len(), 1);
+        assert_eq!(classes(&masks(&[0x600, 0x180]), FULL, 3).unwrap().len(), 3);
+        let error = classes(&masks(&[0x600, 0x180, 0x7f]), FULL, 3).unwrap_err();
+        assert_eq!(error, ClassesError::TooMany { needed: 4, available: 3, masks: 3, root: FULL });
         assert!(
             error
                 .to_string()
                 .starts_with("4 classes of service are needed but the chip has 3: 3 distinct masks")
         );
+    }
+
+    #[test]
+    fn a_root_class_without_all_ways_holds_the_groups_with_its_mask_and_no_others() {
+        let root = WayMask::from_bits(0x0ff);
+        let all = classes(&masks(&[0x7ff, 0x0ff]), root, 2).unwrap();
+        assert_eq!((all[0].mask, &all[0].groups[..]), (root, &[GroupId(1)][..]));
+        assert_eq!((all[1].mask, &all[1].groups[..]), (FULL, &[GroupId(0)][..]));
+        let error = classes(&masks(&[0x7ff, 0x003]), root, 2).unwrap_err();
+        assert_eq!(error, ClassesError::TooMany { needed: 3, available: 2, masks: 2, root });
     }
 }

@@ -438,7 +438,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         let is_alive = |id| alive.iter().any(|group| group.id == id);
         let in_force = self.record.knobs.masks().filter(|(id, _)| is_alive(*id));
         let masks: BTreeMap<_, _> = in_force.chain(wanted.masks()).collect();
-        match classes(&masks, llc.ways, llc.clos_count) {
+        match classes(&masks, self.host.root_mask(), llc.clos_count) {
             Ok(_) => self.classes_said = None,
             Err(error) => {
                 wanted.retain(|knob, _| knob.group().is_none());

@@ -114,6 +114,9 @@ pub trait Host {
     /// where a host does not count them.
     fn partial_writes(&mut self) -> Lines;
 
+    /// Mask of the root class of service: of cores and tasks in no group. Waykeeper never sets it.
+    fn root_mask(&mut self) -> WayMask;
+
     /// Sets knobs and reports per knob what it then reads back. Knobs not in the plan stay as they are.
     ///
     /// # Errors

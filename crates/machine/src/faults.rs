@@ -11,7 +11,7 @@ use waykeeper_host::{
     Applied, Group, GroupCounters, Host, HostError, Inventory, Knob, KnobOutcome, KnobValues, Lines, Plan,
     Reading, Snapshot,
 };
-use waykeeper_units::GroupId;
+use waykeeper_units::{GroupId, WayMask};
 
 /// The server and its faults.
 #[derive(Clone, Debug)]
@@ -156,6 +156,10 @@ impl Host for FaultyServer {
 
     fn partial_writes(&mut self) -> Lines {
         self.server.partial_writes()
+    }
+
+    fn root_mask(&mut self) -> WayMask {
+        self.server.root_mask()
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

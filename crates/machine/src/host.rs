@@ -20,7 +20,7 @@ use waykeeper_host::{
     Applied, Group, GroupCounters, Host, HostError, Inventory, Lines, Plan, PortCounters, Reading, Snapshot,
     SocketCounters,
 };
-use waykeeper_units::{DeviceId, GroupId, PortId};
+use waykeeper_units::{DeviceId, GroupId, PortId, WayMask};
 
 /// A server that is a model.
 #[derive(Clone, Debug)]
@@ -214,6 +214,10 @@ impl Host for VirtualServer {
     fn partial_writes(&mut self) -> Lines {
         let dca = self.bare.dca();
         self.device_writes(dca.partial_hits, dca.partial_misses)
+    }
+
+    fn root_mask(&mut self) -> WayMask {
+        WayMask::full(self.inventory().llc.ways)
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

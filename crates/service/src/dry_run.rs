@@ -94,6 +94,10 @@ impl<H: Host> Host for DryRun<H> {
         self.host.partial_writes()
     }
 
+    fn root_mask(&mut self) -> WayMask {
+        self.host.root_mask()
+    }
+
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
         let mut applied = Applied::default();
         for KnobSetting { knob, setting } in plan.settings() {

@@ -13,6 +13,7 @@ use waykeeper_linux::profile::{Profile, usual_path};
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::{About, Census, Note, TenantSpec};
 use waykeeper_linux::text_file::TextFileError;
+use waykeeper_units::WayMask;
 
 /// A Linux host with its declared tenants.
 #[derive(Debug)]
@@ -99,6 +100,10 @@ impl Host for Keeper {
 
     fn partial_writes(&mut self) -> Lines {
         self.host.partial_writes()
+    }
+
+    fn root_mask(&mut self) -> WayMask {
+        self.host.root_mask()
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

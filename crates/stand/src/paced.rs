@@ -5,6 +5,7 @@
 use crate::Machine;
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
 use waykeeper_linux::host::LinuxHost;
+use waykeeper_units::WayMask;
 
 /// A [`LinuxHost`] on the clock of the server that it manages, which must be held.
 #[derive(Debug)]
@@ -42,6 +43,10 @@ impl Host for Paced<'_> {
 
     fn partial_writes(&mut self) -> Lines {
         self.host.partial_writes()
+    }
+
+    fn root_mask(&mut self) -> WayMask {
+        self.host.root_mask()
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

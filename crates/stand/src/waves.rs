@@ -134,6 +134,10 @@ impl Host for Waves {
         Lines::UNSUPPORTED
     }
 
+    fn root_mask(&mut self) -> WayMask {
+        WayMask::full(WAYS)
+    }
+
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
         self.knobs.extend(plan.clone());
         Ok(plan.knobs().map(|knob| (knob, KnobOutcome::Applied)).collect())

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 use waykeeper_host::{Applied, Group, Host, HostError, Interval, Inventory, Lines, Plan, Snapshot};
 use waykeeper_policy::{Decision, Description, Policy, PolicyError};
+use waykeeper_units::WayMask;
 
 /// Time of each part since the last call of `take`, ns.
 #[derive(Default)]
@@ -67,6 +68,10 @@ impl<H: Host> Host for MeteredHost<H> {
 
     fn partial_writes(&mut self) -> Lines {
         self.host.partial_writes()
+    }
+
+    fn root_mask(&mut self) -> WayMask {
+        self.host.root_mask()
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

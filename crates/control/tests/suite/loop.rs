@@ -287,6 +287,22 @@ fn more_masks_than_classes_are_refused_as_a_whole_and_told_once() {
 }
 
 #[test]
+fn a_mask_of_all_ways_needs_a_class_where_the_root_class_has_fewer() {
+    let wish = [(0, 0x7ff), (1, 0x200), (2, 0x100), (3, 0x080)];
+    let problems = |root: u32| {
+        let mut host = fake();
+        host.root = WayMask::from_bits(root);
+        host.lives = [(0, (0..4).map(group).collect())].into();
+        let mut policy = Wants(move |_: &[Group]| masks(&wish));
+        let (all, _) = records(&mut host, &mut policy, seconds(2));
+        all.iter().flat_map(|(record, _)| &record.problems).map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(problems(0x7ff), [""; 0], "three masks beside the root class's: four classes");
+    let one = problems(0x07f);
+    assert!(one.len() == 1 && one[0].contains("5 classes of service") && one[0].contains("0x07f"), "{one:?}");
+}
+
+#[test]
 fn the_observer_can_end_the_run() {
     let mut host = fake();
     let mut policy = Wants(|_: &[Group]| Plan::default());

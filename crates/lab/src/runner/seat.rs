@@ -6,6 +6,7 @@
 
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
 use waykeeper_machine::{FaultyServer, VirtualServer};
+use waykeeper_units::WayMask;
 
 /// A state in the history of a server: after the same requests in the same order.
 #[derive(Debug)]
@@ -139,6 +140,11 @@ impl Host for Seat {
     fn partial_writes(&mut self) -> Lines {
         // A loop does not read them, so a shared server keeps no answer.
         Lines::UNSUPPORTED
+    }
+
+    fn root_mask(&mut self) -> WayMask {
+        // That of the virtual server, which has no tool that changes it.
+        WayMask::full(self.inventory().llc.ways)
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

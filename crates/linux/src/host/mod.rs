@@ -56,7 +56,7 @@ use waykeeper_host::{
     Applied, Group, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, Lines, Plan, PortCounters,
     Reading, Setting, Snapshot, SocketCounters,
 };
-use waykeeper_units::CoreId;
+use waykeeper_units::{CoreId, WayMask};
 
 /// Selects the managed L3. One waykeeper process manages one L3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -381,6 +381,10 @@ impl Host for LinuxHost {
     fn partial_writes(&mut self) -> Lines {
         // Counting them would take counters from what policies read; `DeviceWatch` counts them.
         Lines::UNSUPPORTED
+    }
+
+    fn root_mask(&mut self) -> WayMask {
+        self.places.root_mask().unwrap_or(WayMask::full(self.inventory.llc.ways))
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

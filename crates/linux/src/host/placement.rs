@@ -134,7 +134,6 @@ impl Placement {
     ///
     /// # Errors
     /// If more classes are needed than there are; then no step is to be done.
-    /// More classes needed than there are; then nothing is to be done.
     pub fn change(
         &self,
         wanted: &BTreeMap<GroupId, WayMask>,

@@ -70,6 +70,14 @@ impl Places {
         }
     }
 
+    /// Mask of the default group; `None` if it cannot be read, or if the host is only observed.
+    pub fn root_mask(&self) -> Option<WayMask> {
+        match self {
+            Places::Ours(groups, _) => groups.root_mask(),
+            Places::Theirs(_) => None,
+        }
+    }
+
     /// Bytes between L3 and memory, if counted.
     pub fn traffic(&mut self, problems: &mut Vec<String>) -> Reading<u64> {
         match self {

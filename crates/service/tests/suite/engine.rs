@@ -18,6 +18,7 @@ use waykeeper_service::{
     Board, Class, Moment, Order, OrderError, Pause, Published, Sender, Standing, feed, orders,
 };
 use waykeeper_stand::{Machine, same};
+use waykeeper_units::WayMask;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -54,6 +55,10 @@ impl Host for Trapdoor {
 
     fn partial_writes(&mut self) -> Lines {
         self.keeper.partial_writes()
+    }
+
+    fn root_mask(&mut self) -> WayMask {
+        self.keeper.root_mask()
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

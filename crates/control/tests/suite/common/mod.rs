@@ -23,6 +23,8 @@ pub struct FakeHost {
     pub lives: BTreeMap<u64, Vec<Group>>,
     pub knobs: KnobValues,
     /// Masks that it refuses, and ports whose switch does nothing.
+    /// Mask of the root class.
+    pub root: WayMask,
     pub refused_masks: BTreeSet<WayMask>,
     pub dead_ports: BTreeSet<PortId>,
     /// Seconds in which no counter can be read.
@@ -83,6 +85,7 @@ pub fn fake() -> FakeHost {
         knobs: KnobValues::from([(Knob::DcaWays, WayMask::from_bits(0x600))])
             .with(Knob::Dca(PortId(0)), true)
             .with(Knob::RxRing(PortId(0)), 2048),
+        root: WayMask::full(11),
         refused_masks: BTreeSet::new(),
         dead_ports: BTreeSet::new(),
         blind: BTreeSet::new(),
@@ -147,6 +150,10 @@ impl Host for FakeHost {
 
     fn partial_writes(&mut self) -> Lines {
         Lines::UNSUPPORTED
+    }
+
+    fn root_mask(&mut self) -> WayMask {
+        self.root
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {

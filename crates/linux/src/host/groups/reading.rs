@@ -123,6 +123,11 @@ impl Groups {
     }
 
     /// The present mask of a group; an impossible mask is an error.
+    /// The default group's mask; `None` if it cannot be read.
+    pub fn root_mask(&self) -> Option<WayMask> {
+        self.mask(&self.default).ok()
+    }
+
     pub(super) fn mask(&self, class: &Class) -> Result<WayMask, String> {
         let place = || format!("resctrl group {}", class.group);
         let schemata = match class.held.read() {

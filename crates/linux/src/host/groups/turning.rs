@@ -38,7 +38,7 @@ impl Groups {
                 }
             }
         }
-        let default = self.mask(&self.default).ok();
+        let default = self.root_mask();
         let steps = match self.placement.change(&asked, &standing, default) {
             Err(why) => return all(KnobOutcome::Refused(why.to_string())),
             Ok(steps) => steps,
