@@ -14,6 +14,22 @@ use std::sync::Arc;
 use waykeeper_silicon::{ChipSpec, DcaMode, DeviceCounters, RegisterError};
 use waykeeper_units::{LINE_BYTES, MaskError, WayMask};
 
+/// Why the mask of a class of service cannot be set.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ClassError {
+    /// The chip has fewer classes.
+    #[error("class of service {class} does not exist; the chip has {classes}, numbered from 0")]
+    NoSuchClass {
+        /// The class.
+        class: u32,
+        /// Classes of the chip.
+        classes: usize,
+    },
+    /// The chip does not take the mask.
+    #[error(transparent)]
+    Mask(#[from] MaskError),
+}
+
 /// Counts per core in [`BareMachine::counts`], and the offsets of some of them.
 pub(crate) const CORE_COUNTS: usize = 6;
 pub(crate) const INSTRUCTIONS: usize = 0;
@@ -415,12 +431,14 @@ impl BareMachine {
     ///
     /// # Errors
     /// If the chip refuses the mask or the class does not exist.
-    pub fn set_class_mask(&mut self, class: u32, mask: WayMask) -> Result<(), MaskError> {
+    pub fn set_class_mask(&mut self, class: u32, mask: WayMask) -> Result<(), ClassError> {
         let llc = &self.spec().llc;
         let acting = if mask.is_empty() && llc.sparse_masks { WayMask::full(1) } else { mask };
-        if self.classes.masks.get(class as usize).is_none() {
-            return Err(MaskError::TooWide(mask, 0, WayMask::from_bits(0)));
+        let classes = self.classes.masks.len();
+        if class as usize >= classes {
+            return Err(ClassError::NoSuchClass { class, classes });
         }
+        self.machine.bus.memory.chip.check_mask(acting)?;
         let cores = 0..self.classes.of_core.len();
         for core in cores.filter(|core| self.classes.of_core[*core] == class).collect::<Vec<_>>() {
             self.set_core_mask(core, acting)?;

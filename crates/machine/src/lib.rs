@@ -33,7 +33,7 @@ mod server;
 mod ssd;
 mod steady;
 
-pub use bare::{BareMachine, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, PortBytes};
+pub use bare::{BareMachine, ClassError, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, PortBytes};
 pub use coverage::Gap;
 pub use evictions::{Agent, EvictionRate};
 pub use faults::FaultyServer;

@@ -369,15 +369,23 @@ impl Chip {
     /// # Errors
     /// A mask the chip would not take.
     pub fn set_core_mask(&mut self, core: usize, mask: WayMask) -> Result<(), MaskError> {
-        match mask.check(self.ways, self.min_ways) {
-            Err(MaskError::Holes(..)) if self.sparse_masks => {}
-            checked => drop(checked?),
-        }
+        self.check_mask(mask)?;
         match &mut self.llc {
             Llc::NonInclusive(llc) => llc.set_core_mask(core, mask),
             Llc::Inclusive(llc) => llc.set_core_mask(core, mask),
         }
         Ok(())
+    }
+
+    /// Whether this chip's CAT takes a mask.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn check_mask(&self, mask: WayMask) -> Result<(), MaskError> {
+        match mask.check(self.ways, self.min_ways) {
+            Err(MaskError::Holes(..)) if self.sparse_masks => Ok(()),
+            checked => checked.map(drop),
+        }
     }
 
     /// The mask a core's allocations are confined to.

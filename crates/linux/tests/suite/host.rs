@@ -213,6 +213,7 @@ fn what_was_found_is_what_is_left_to_the_byte() {
         let mut host = machine.open();
         machine.run_to(5 * MS);
         let before = sample(&mut host);
+        assert_eq!(host.root_mask(), mask(0x3f), "{chip}");
         assert!(before.groups[&L2FWD].cycles.value().is_some(), "{chip}: {:?}", host.notes());
         assert_eq!(before.knobs.mask(SCAN).unwrap(), mask(0x3f), "{chip}: taking charge changes no mask");
         let mut plan = masks(&[(L2FWD, 0xf), (FIO, 0x30), (SCAN, 0x30)]);

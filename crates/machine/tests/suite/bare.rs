@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use waykeeper_host::{Host, Knob, Plan, Reading};
-use waykeeper_machine::{BareMachine, RunOptions, Scenario, VirtualServer};
+use waykeeper_machine::{BareMachine, ClassError, RunOptions, Scenario, VirtualServer};
 use waykeeper_stand::{SCENARIO, run_options};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
@@ -99,7 +99,15 @@ fn a_mask_confines_the_cores_of_its_class_and_those_that_join_it() {
     bare.run_until(200_000_000).unwrap();
     assert!(bare.occupancy(4) > one_way, "{}", bare.occupancy(4));
     assert!(bare.set_class_mask(4, mask(0x005)).is_err(), "Intel's masks have no holes");
-    assert!(bare.set_class_mask(4, mask(0x800)).is_err() && bare.set_class_mask(16, mask(1)).is_err());
+    assert!(bare.set_class_mask(4, mask(0x800)).is_err());
+    let unknown = bare.set_class_mask(16, mask(1));
+    assert_eq!(unknown, Err(ClassError::NoSuchClass { class: 16, classes: 16 }));
+    // A class without cores refuses the same masks, and a core that joins it has its last good mask.
+    bare.set_class_mask(5, mask(0x003)).unwrap();
+    assert!(bare.set_class_mask(5, mask(0x005)).is_err() && bare.set_class_mask(5, mask(0)).is_err());
+    assert!(bare.assign(3, 5, 4));
+    bare.run_until(300_000_000).unwrap();
+    assert!(bare.set_class_mask(5, mask(0x800)).is_err(), "now it has a core");
 }
 
 #[test]
