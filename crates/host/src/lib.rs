@@ -9,13 +9,15 @@
 
 mod dma;
 mod inventory;
+mod knob;
 mod knobs;
 mod reading;
 mod sample;
 
 pub use dma::{DmaCounters, Lines};
 pub use inventory::{Device, DeviceKind, Dial, Inventory, LlcGeometry, Platform, RootPort, Support};
-pub use knobs::{Applied, Knob, KnobKind, KnobOutcome, KnobSetting, KnobValues, Knobs, Plan, Setting};
+pub use knob::{Knob, KnobKind, KnobSetting, Setting};
+pub use knobs::{Applied, KnobOutcome, KnobValues, Knobs, Plan};
 pub use reading::Reading;
 pub use sample::{
     GroupCounters, GroupRates, Interval, PortCounters, PortRates, Snapshot, SocketCounters, SocketRates,

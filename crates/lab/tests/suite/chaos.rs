@@ -240,8 +240,9 @@ fn run(seed: u64) -> Result<(), String> {
     }
     let late: Vec<&Change> = changes.iter().filter(|change| change.at_s > REST_FROM_S).collect();
     let lasting = lasting(&changes, &late);
-    // A4 may search once more if a revert shows something: at most a step per way, and one back. Ours checks again at doubling
-    // intervals, and guarded IAT retries a reclaim likewise: a change in ten intervals is a tenth of ping-pong.
+    // A4 may search once more if a revert shows something: at most a step per way, and one back. Policy `waykeeper`
+    // rechecks at doubling intervals, and guarded IAT retries a reclaim likewise: one change in ten intervals still
+    // counts as settled.
     let allowed = match name {
         "a4" | "a4-b" => u64::from(llc.ways) + 1,
         "waykeeper" | "iat" => (END_S - REST_FROM_S) / 10,
