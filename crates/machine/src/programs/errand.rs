@@ -1,12 +1,11 @@
-//! What some packet programs do for every packet beyond receiving it: looking its flow up, answering it.
-//!
-//! A poller is generic over its errand, so that programs without one pay nothing for those that have one. Knows
-//! packets and lines, not rings.
+//! Work that some packet programs do for every packet beyond receiving it: a flow look-up, an answer. A poller is
+//! generic over its handler, so that programs without one have no cost for it. Knows packets and lines, must not know
+//! rings.
 
 use crate::bus::Memory;
 use crate::nic::{Packet, Pool};
 
-/// Time spent on one packet's errand.
+/// Time that a handler spends on one packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spent {
     /// On instructions, ns.
@@ -15,27 +14,27 @@ pub(super) struct Spent {
     pub line_ns: f64,
 }
 
-/// Something a worker does for every packet. Lines are gathered by [`Errand::run`] and touched by
-/// [`Errand::settle`], as a poller does with its own.
+/// Work that a worker does for every packet. [`PacketHandler::run`] gathers lines and [`PacketHandler::settle`]
+/// accesses them, as a poller does with its own.
 pub(super) trait Errand: Clone + Send + std::fmt::Debug {
-    /// False if there is nothing to do.
+    /// False if there is no work.
     const ANY: bool = true;
     /// True if its worker sleeps when there are no packets (sockets), instead of polling.
     const SLEEPS: bool = false;
-    /// True if the packet is copied into a fresh buffer, and that is what goes on.
+    /// True if the packet is copied into a fresh buffer, and the copy is sent.
     const COPIES: bool = false;
 
-    /// Does it for one packet; what is sent afterwards is the packet as this leaves it.
+    /// Handles one packet; `packet` is sent afterwards, as this leaves it.
     fn run(&mut self, packet: &mut Packet, pool: &Pool) -> Spent;
 
-    /// Its packet was copied: this is what the copy stands in.
+    /// Its packet was copied: `packet` is the copy.
     fn copied(&mut self, _packet: &Packet, _pool: &Pool) {}
 
-    /// Touches the lines of this turn. Returns what they cost beyond what was charged, ns.
+    /// Accesses the lines of this turn. Returns by how much their cost exceeds their charge, ns.
     fn settle(&mut self, memory: &mut Memory, core: usize) -> f64;
 }
 
-/// Nothing to do.
+/// No work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoErrand;
 

@@ -1,9 +1,9 @@
 //! `fio`, `ffsb-heavy`, `ffsb-light`: storage programs with deep queues.
 //!
-//! A thread keeps a number of requests in flight, each with a buffer of its own. When one completes it
-//! pays a fixed cost, reads every line of the block (A4's regex over the block), and submits the slot
-//! again (microarchitecture.md 7, 8). A write sends what its buffer holds: fio and FFSB fill their buffers once,
-//! not for every request. Marks: docs/reference/README.md#marks.
+//! A thread keeps a number of requests in flight, each with a buffer of its own. When one completes, the thread pays a
+//! fixed cost, reads every line of the block (A4's regex over the block), and submits the slot
+//! again (microarchitecture.md 7, 8). A write sends the present content of its buffer: fio and FFSB fill their buffers
+//! once, not for every request. Marks: docs/reference/README.md#marks.
 
 use super::fio_job::{self, Course, Pace};
 use super::poller::LINE_WORK_NS;
@@ -45,7 +45,7 @@ pub(super) const REQUEST_NS: f64 = 3_650.0;
 /// Instructions of a request (X: kernel and libaio code at about 1.2 per cycle) and per consumed line.
 pub(super) const REQUEST_INSTRUCTIONS: f64 = 10_000.0;
 const LINE_INSTRUCTIONS: f64 = 24.0;
-/// Sampled lines ahead that are asked for early. Assumption: as `bus::AHEAD`.
+/// Prefetch distance, in sampled lines. Assumption: as `bus::AHEAD`.
 const AHEAD: usize = 6;
 
 struct Usual {
@@ -60,7 +60,7 @@ pub(super) struct Storage {
     /// Requests in flight per thread; of a job, per copy.
     pub(super) depth: u32,
     pub(super) writes: f64,
-    /// What a job file says beyond that.
+    /// Further parameters from a job file.
     pub(super) course: Option<Course>,
 }
 
@@ -115,7 +115,7 @@ struct Slot {
     submitted_ns: f64,
 }
 
-/// The block the thread is going through.
+/// The block that the thread is reading.
 #[derive(Clone, Copy, Debug)]
 struct Scan {
     slot: u32,
@@ -133,12 +133,12 @@ struct StorageThread {
     stream: Stream,
     started: bool,
     scan: Option<Scan>,
-    /// What a job file holds back; without one a slot is submitted again at once.
+    /// Limits of a job file; without one a slot is submitted again at once.
     pace: Option<Pace>,
 }
 
 impl StorageThread {
-    /// Goes on through a block until it or the quantum ends. Returns whether the block is done.
+    /// Reads on until the block or the quantum ends. Returns whether the block is done.
     fn scan(&mut self, bus: &mut Bus, core: &mut Core, scan: &mut Scan, until_ns: f64) -> bool {
         let work_ns = bus.work_ns(LINE_WORK_NS);
         let Bus { memory, arrays, streaming, .. } = bus;
@@ -167,7 +167,7 @@ impl StorageThread {
         bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, entry.buffer, entry.direction);
     }
 
-    /// Counts a request, and has its slot go on.
+    /// Counts a request, and submits its slot again or queues it.
     fn completed(&mut self, bus: &mut Bus, core: &Core, slot: u32) {
         let meter = &mut bus.meters[self.workload];
         meter.operations += 1.0;
@@ -182,7 +182,7 @@ impl StorageThread {
         }
     }
 
-    /// Submits the slots that wait and may go. Returns when to look again, ns.
+    /// Submits the waiting slots that the limits allow. Returns when to check again, ns.
     fn send(&mut self, bus: &mut Bus, core: &Core) -> f64 {
         while let Some(pace) = &mut self.pace {
             match pace.next(core.clock_ns, self.block as u64) {

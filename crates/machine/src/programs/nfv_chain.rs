@@ -1,8 +1,8 @@
 //! `nfv-chain`: a stateful service chain on one core: firewall, NAPT, load balancer (ddio-bench s5-s8; IAT s6.C
 //! runs a firewall, flow statistics and NAPT).
 //!
-//! The firewall reads rules, the other functions read and write lines of each flow's own. Knows which lines, not
-//! what any rule says. Marks: docs/reference/README.md#marks.
+//! The firewall reads rules, the other functions read and write lines of each flow's own. Knows the lines, must not
+//! know the content of a rule. Marks: docs/reference/README.md#marks.
 
 use super::dpdk::read_stall;
 use super::errand::{Errand, Spent};

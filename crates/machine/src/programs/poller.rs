@@ -1,7 +1,7 @@
-//! A DPDK worker: polls one RX queue, does something to each packet, drops or sends it.
+//! A DPDK worker: polls one RX queue, processes each packet, drops or sends it.
 //!
-//! What it does per packet is data ([`PacketWork`]); what only some programs do, as looking flows up, is an
-//! [`Errand`]. The programs built on it are a few lines each. Knows neither which NIC nor which switch is behind its
+//! Work per packet is data ([`PacketWork`]); work of some programs only, such as a flow look-up, is a
+//! [`PacketHandler`]. The programs built on it are a few lines each. Must not know which NIC or switch is behind its
 //! queue.
 //!
 //! Times are those of microarchitecture.md 7, for a Gold 6140 at 2.3 GHz. Costs of polls and lines are converted to the
@@ -31,8 +31,8 @@ pub(super) const PACKET_LINE_NS: (f64, f64, f64) = (2.0, 5.0, 9.5);
 /// Instructions per cycle while not waiting for memory. Assumption: polling and packet code is simple.
 pub(super) const INSTRUCTIONS_PER_CYCLE: f64 = 2.0;
 
-/// From a packet's arrival to a sleeping worker's wake-up, ns. Assumption: an interrupt held back for a while, NAPI, the
-/// scheduler.
+/// From a packet's arrival to a sleeping worker's wake-up, ns. Assumption: an interrupt held back for a while, NAPI,
+/// the scheduler.
 const WAKE_NS: f64 = 5_000.0;
 
 /// What a worker does with the packet's data.
@@ -46,7 +46,7 @@ pub(super) enum Touch {
     Payload,
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
     /// Dropped after use.
@@ -71,8 +71,8 @@ pub(super) struct PacketWork {
     pub fate: Fate,
 }
 
-/// Every polling core loses this much, ns, now and then: timer ticks and kernel threads. The usual one, 60 us about every
-/// 4.5 ms, is that of microarchitecture.md 7: this one number gives IAT Fig. 3.
+/// Time that every polling core loses periodically, ns: timer ticks and kernel threads. The default, 60 us about every
+/// 4.5 ms, is that of microarchitecture.md 7, from IAT Fig. 3.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stall {
     pub length_ns: f64,
@@ -85,11 +85,11 @@ impl Default for Stall {
     }
 }
 
-/// A burst: the packets that were visible when the ring was polled. It outlasts a turn of the core.
+/// A burst: the packets that were visible when the ring was polled. It can last longer than a turn of the core.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     polled_ns: f64,
-    /// Packets that it may still have.
+    /// Packets that it may still take.
     left: u32,
     /// When its first packet arrived, and when the work on its last one ended, ns.
     first_arrived_ns: f64,
@@ -104,14 +104,15 @@ impl Burst {
 /// Which packets' latency is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Latency {
-    /// Each one's.
+    /// The latency of each packet.
     EveryPacket,
-    /// Of one packet per time: the first of the burst that ends when `every_ns` have passed since `last_ns`. It leaves
-    /// when the whole burst is done, as in A4's artifact (app/dpdk_microbench/main.c). So every queue counts the same.
+    /// The latency of one packet per period: the first of the burst that ends when `every_ns` have passed since
+    /// `last_ns`. It ends when the whole burst is done, as in A4's artifact (app/dpdk_microbench/main.c). So every
+    /// queue contributes equally.
     FirstOfBurst { every_ns: f64, last_ns: f64 },
 }
 
-/// Where a worker's packets come from.
+/// Source of a worker's packets.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     /// A queue of a NIC.
@@ -133,7 +134,7 @@ pub(super) struct Poller<E = NoErrand> {
     send: Class,
     /// Packets of this turn whose data are in the sample.
     marked: Marked,
-    /// What completions cost by what data lines cost, where few completions are sampled.
+    /// Cost of completions from the cost of data lines, where few completions are sampled.
     by_data: Option<Ratio>,
     /// Work on a line beyond fetching it, ns.
     line_work_ns: f64,
@@ -156,7 +157,7 @@ impl Poller {
 }
 
 impl<E: Errand> Poller<E> {
-    /// The worker of queue or port `site.thread`, with something more to do for each packet.
+    /// The worker of queue or port `site.thread`, with a handler for each packet.
     ///
     /// # Panics
     /// If the site has neither NIC nor port; scenarios are checked for that before.
@@ -199,13 +200,13 @@ impl<E: Errand> Poller<E> {
         }
     }
 
-    /// The same worker, whose latency is that of these packets.
+    /// The same worker, which measures the latency of these packets.
     pub(super) fn measuring(self, latency: Latency) -> Poller<E> {
         Poller { latency, ..self }
     }
 
-    /// Works on packets from `core`'s clock on until `until_ns`, one burst after the other. Returns the time spent on
-    /// instructions, empty polls among them, rather than on waiting for lines, ns.
+    /// Works on packets from `core`'s clock until `until_ns`, one burst after the other. Returns the time spent on
+    /// instructions, empty polls included, rather than on waiting for lines, ns.
     #[inline(always)]
     fn work(&mut self, queue: &mut Queue, meter: &mut Meter, clock_ns: &mut f64, until_ns: f64) -> f64 {
         let (line_work_ns, empty_poll_ns) = (self.line_work_ns, self.empty_poll_ns);
@@ -225,7 +226,7 @@ impl<E: Errand> Poller<E> {
             ..
         } = self;
         let sends = work.fate == Fate::Send;
-        // What a NIC sends it counts itself; what a switch takes is the tenant's when it is handed over.
+        // A NIC counts what it sends; a port's packets are counted for the tenant when it hands them over.
         let counts = !sends || matches!(source, Source::Port(_));
         let base_ns = work.base_ns + work.delay_ns;
         let completion_ns =
@@ -239,18 +240,18 @@ impl<E: Errand> Poller<E> {
         let (most, outside_ns) = (work.burst.min(queue.burst_limit), queue.outside_ns);
         let full = sends && queue.is_full();
         let mut stations = meter.stations;
-        // Packets that were worked on and still are in the ring.
+        // Packets that are finished and still in the ring.
         let mut done = 0;
         while let Some(packet) = queue.nth(done).filter(|_| !full) {
             let ready = packet.ready_ns;
             let polls = burst.left == 0 || ready > burst.polled_ns;
-            // A worker that waits for a packet finds it half an empty poll late.
+            // A waiting worker sees a packet half an empty poll late on average.
             let late_ns = if E::SLEEPS { WAKE_NS } else { empty_poll_ns / 2.0 };
             let start = if polls && ready > now { ready + late_ns } else { now };
             if polls && start >= until_ns {
                 break;
             }
-            // A worker that polls works while it waits.
+            // A polling worker is busy while it waits.
             *if E::SLEEPS { &mut *slept_ns } else { &mut worked_ns } += start - now;
             if polls {
                 if let Latency::FirstOfBurst { every_ns, last_ns } = latency
@@ -312,7 +313,7 @@ impl<E: Errand> Poller<E> {
         worked_ns
     }
 
-    /// Touches the sampled lines of this turn. Returns what they cost beyond what was charged, ns.
+    /// Accesses the sampled lines of this turn. Returns by how much their cost exceeds their charge, ns.
     #[inline(always)]
     fn settle(&mut self, memory: &mut Memory, queue: &mut Queue, core: usize) -> f64 {
         let Poller { work, errand, completion, meta, data, send, by_data, .. } = self;
@@ -348,7 +349,7 @@ impl<E: Errand> Program for Poller<E> {
             Source::Port(port) => &mut ports[port],
         };
         if queue.cold {
-            // Before its clock runs: a program sets its buffers up before it opens the port.
+            // Takes no time: a program sets up its buffers before it opens the port.
             queue.cold = false;
             for line in queue.pool.lines() {
                 memory.chip.write(core.id, *line, Fill::Ordinary);
@@ -367,7 +368,7 @@ impl<E: Errand> Program for Poller<E> {
             let mut clock = from;
             let worked_ns = self.work(queue, meter, &mut clock, end);
             clock += self.settle(memory, queue, core.id);
-            // Nothing more to do before the end: it polls, or it sleeps.
+            // No more work before the end: it polls or sleeps.
             let idle_ns = (end - clock).max(0.0);
             if E::SLEEPS {
                 core.work(clock - from - self.slept_ns, worked_ns * instructions_per_ns);
