@@ -89,7 +89,7 @@ pub struct Machine {
     /// Time by which changes were brought forward, ns.
     forward_ns: f64,
     /// When the last program with a start delay begins, ns.
-    holds_until_ns: f64,
+    delays_until_ns: f64,
 }
 
 impl Machine {
@@ -147,7 +147,7 @@ impl Machine {
                 .then(|| Controller::new(spec.cores as usize, f64::from(options.sampling.factor()))),
             now_ns: 0.0,
             forward_ns: 0.0,
-            holds_until_ns: 0.0,
+            delays_until_ns: 0.0,
         };
         machine.make_changes()?;
         Ok(machine)
@@ -183,7 +183,7 @@ impl Machine {
     pub(crate) fn is_quiet_until(&self, until_ns: f64) -> bool {
         let scheduled = |workload: &WorkloadSpec| workload.blueprint.has_schedule();
         self.next_change_ns().is_none_or(|at| at > until_ns)
-            && self.holds_until_ns <= self.now_ns
+            && self.delays_until_ns <= self.now_ns
             && !self.scenario.workloads.iter().any(scheduled)
     }
 
@@ -292,9 +292,9 @@ impl Machine {
             let place = self.changes.partition_point(|(due, _)| *due > at);
             self.changes.insert(place, (at, change));
         }
-        self.holds_until_ns = self.holds_until_ns.max(self.now_ns + spec.hold_ms * 1e6);
+        self.delays_until_ns = self.delays_until_ns.max(self.now_ns + spec.start_delay_ms * 1e6);
         let free = self.memory.free_bytes();
-        let lent = self.start(workload, &spec.blueprint, spec.hold_ms, run)?;
+        let lent = self.start(workload, &spec.blueprint, spec.start_delay_ms, run)?;
         let busy = spec.cores.cores().iter().map(|core| self.parked[core.index()].busy_ns).collect();
         self.launches.start(workload, self.now_ns, free - self.memory.free_bytes(), busy, lent);
         Ok(())
@@ -345,7 +345,7 @@ impl Machine {
         &mut self,
         workload: usize,
         blueprint: &Arc<dyn Blueprint>,
-        hold_ms: f64,
+        start_delay_ms: f64,
         run: u32,
     ) -> Result<Lent, ScenarioError> {
         let scenario = self.scenario.clone();
@@ -372,7 +372,7 @@ impl Machine {
                 port: self.port_of[workload].map(|first| first + thread),
                 tenants: &tenants,
                 shared: &mut shared,
-                hold_ns: self.now_ns + hold_ms * 1e6,
+                work_from_ns: self.now_ns + start_delay_ms * 1e6,
                 start_ns: self.now_ns,
             };
             let program = blueprint.build(&mut site).map_err(|why| ScenarioError::Memory {

@@ -3,7 +3,7 @@
 //! Knows lines and costs, not the source of the packets.
 
 use super::class::Class;
-use super::errand::{Errand, Spent};
+use super::packet_handler::{PacketHandler, Spent};
 use super::poller::PACKET_LINE_NS;
 use crate::bus::{Access, Bus, Memory};
 use crate::nic::{Packet, Pool};
@@ -41,7 +41,7 @@ impl Copy {
     }
 }
 
-impl Errand for Copy {
+impl PacketHandler for Copy {
     const SLEEPS: bool = true;
 
     #[inline(always)]

@@ -18,7 +18,7 @@ const MOST_DEPTH: u64 = 4096;
 
 /// Parameters of a job for each of its copies beyond blocks, depth and directions.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Course {
+pub(super) struct JobParameters {
     /// Copies over all threads.
     copies: u32,
     depth: u32,
@@ -71,7 +71,7 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
         block: job.block_bytes,
         depth: job.depth,
         writes: job.access.writes(),
-        course: Some(Course {
+        parameters: Some(JobParameters {
             copies: job.copies,
             depth: job.depth,
             bytes_per_s: job.bytes_per_s.map(|rate| rate as f64),
@@ -82,7 +82,7 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
     })
 }
 
-impl Course {
+impl JobParameters {
     /// Number of copies on the thread `thread` of `threads`; copies are distributed in turn.
     fn copies_of(&self, thread: usize, threads: usize) -> u32 {
         let (copies, threads, thread) = (self.copies as usize, threads.max(1), thread);

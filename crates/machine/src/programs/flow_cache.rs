@@ -5,7 +5,7 @@
 //! the lines of a look-up, must not know what is done with the packet. Marks: docs/reference/README.md#marks.
 
 use super::Site;
-use super::errand::Spent;
+use super::packet_handler::Spent;
 use super::table::{Lookups, Table};
 use crate::bus::{Access, Memory};
 use crate::random::Stream;

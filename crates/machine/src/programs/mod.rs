@@ -6,7 +6,6 @@
 mod class;
 mod copy;
 mod dpdk;
-mod errand;
 mod fastclick;
 mod fio;
 mod fio_job;
@@ -19,6 +18,7 @@ mod memcached;
 mod memload;
 mod nf;
 mod nfv_chain;
+mod packet_handler;
 mod poller;
 mod redis;
 mod replay;
@@ -151,7 +151,7 @@ pub struct Site<'a> {
     /// Memory that all threads of the workload use; the first of them takes it.
     pub shared: &'a mut Option<Arc<Region>>,
     /// Nothing runs before this time, ns (the start rule of microarchitecture.md 7).
-    pub hold_ns: f64,
+    pub work_from_ns: f64,
     /// When the thread starts, ns.
     pub start_ns: f64,
 }

@@ -5,7 +5,7 @@
 //! Marks: docs/reference/README.md#marks.
 
 use super::class::Class;
-use super::errand::{Errand, Spent};
+use super::packet_handler::{PacketHandler, Spent};
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
 use super::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Memory};
@@ -82,7 +82,7 @@ fn read(keys: &mut Keys<'_>, function: Function) -> Result<Arc<dyn Blueprint>, S
         burst_ns: 0.0,
         delay_ns: 0.0,
         meta_lines: 1,
-        touch: Touch::None, // the errand does
+        touch: Touch::None, // the handler does
         fate: if function.sends { Fate::Send } else { Fate::Drop },
     };
     let hash_line_ns = keys.number("hash_line_ns", 0.0..=1e6, HASH_LINE_NS)?;
@@ -124,7 +124,7 @@ impl Lines {
     }
 }
 
-impl Errand for Lines {
+impl PacketHandler for Lines {
     #[inline(always)]
     fn run(&mut self, packet: &mut Packet, pool: &Pool) -> Spent {
         let Function { inspects, copies, .. } = self.function;
@@ -155,7 +155,7 @@ impl Errand for Lines {
 #[derive(Clone, Debug)]
 struct Copying(Lines);
 
-impl Errand for Copying {
+impl PacketHandler for Copying {
     const COPIES: bool = true;
 
     #[inline(always)]

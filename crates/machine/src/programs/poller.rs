@@ -9,7 +9,7 @@
 //! scenario and is not converted.
 
 use super::class::{Class, Ratio};
-use super::errand::{Errand, NoErrand};
+use super::packet_handler::{NoHandler, PacketHandler};
 use super::{Core, Program, Site};
 use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
@@ -123,11 +123,11 @@ enum Source {
 
 /// One polling thread.
 #[derive(Clone, Debug)]
-pub(super) struct Poller<E = NoErrand> {
+pub(super) struct Poller<E = NoHandler> {
     source: Source,
     workload: usize,
     work: PacketWork,
-    errand: E,
+    handler: E,
     completion: Class,
     meta: Class,
     data: Class,
@@ -144,7 +144,7 @@ pub(super) struct Poller<E = NoErrand> {
     stall: Stall,
     next_stall_ns: f64,
     stream: Stream,
-    hold_ns: f64,
+    work_from_ns: f64,
     /// Time slept in this turn between packets, ns.
     slept_ns: f64,
 }
@@ -152,16 +152,16 @@ pub(super) struct Poller<E = NoErrand> {
 impl Poller {
     /// The worker of queue or port `site.thread`.
     pub(super) fn new(site: &mut Site<'_>, work: PacketWork, stall: Stall) -> Poller {
-        Poller::with(NoErrand, site, work, stall)
+        Poller::with(NoHandler, site, work, stall)
     }
 }
 
-impl<E: Errand> Poller<E> {
+impl<E: PacketHandler> Poller<E> {
     /// The worker of queue or port `site.thread`, with a handler for each packet.
     ///
     /// # Panics
     /// If the site has neither NIC nor port; scenarios are checked for that before.
-    pub(super) fn with(errand: E, site: &mut Site<'_>, work: PacketWork, stall: Stall) -> Poller<E> {
+    pub(super) fn with(handler: E, site: &mut Site<'_>, work: PacketWork, stall: Stall) -> Poller<E> {
         let mut stream = site.stream();
         let first_stall = stream.exponential(stall.period_ns);
         let source = match site.port {
@@ -181,7 +181,7 @@ impl<E: Errand> Poller<E> {
             source,
             workload: site.workload,
             work,
-            errand,
+            handler,
             completion,
             meta: Class::new(PACKET_LINE_NS, site.bus, Level::Memory),
             data,
@@ -195,7 +195,7 @@ impl<E: Errand> Poller<E> {
             stall,
             next_stall_ns: site.start_ns + first_stall,
             stream,
-            hold_ns: site.hold_ns,
+            work_from_ns: site.work_from_ns,
             slept_ns: 0.0,
         }
     }
@@ -213,7 +213,7 @@ impl<E: Errand> Poller<E> {
         let Poller {
             source,
             work,
-            errand,
+            handler,
             completion,
             meta,
             data,
@@ -279,7 +279,7 @@ impl<E: Errand> Poller<E> {
             packet.ready_ns = now;
             let mut taken = *packet;
             if E::ANY {
-                let spent = errand.run(&mut taken, &queue.pool);
+                let spent = handler.run(&mut taken, &queue.pool);
                 worked_ns += spent.work_ns;
                 now += spent.work_ns + spent.line_ns;
                 taken.ready_ns = now;
@@ -293,7 +293,7 @@ impl<E: Errand> Poller<E> {
             done += 1;
             if E::COPIES {
                 let copy = queue.exchange_front();
-                errand.copied(&copy, &queue.pool);
+                handler.copied(&copy, &queue.pool);
                 queue.advance_by(done, !sends);
                 done = 0;
             }
@@ -316,7 +316,7 @@ impl<E: Errand> Poller<E> {
     /// Accesses the sampled lines of this turn. Returns by how much their cost exceeds their charge, ns.
     #[inline(always)]
     fn settle(&mut self, memory: &mut Memory, queue: &mut Queue, core: usize) -> f64 {
-        let Poller { work, errand, completion, meta, data, send, by_data, .. } = self;
+        let Poller { work, handler, completion, meta, data, send, by_data, .. } = self;
         queue.gather_completions(&mut completion.sampled);
         queue.gather_posted(&mut meta.sampled);
         let access = if work.touch == Touch::Header { Access::Write } else { Access::Read };
@@ -331,17 +331,17 @@ impl<E: Errand> Poller<E> {
             ns += send.settle(memory, core, Access::Write);
         }
         if E::ANY {
-            ns += errand.settle(memory, core);
+            ns += handler.settle(memory, core);
         }
         queue.discard_released(&mut memory.chip);
         ns
     }
 }
 
-impl<E: Errand> Program for Poller<E> {
+impl<E: PacketHandler> Program for Poller<E> {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
-        if core.clock_ns < self.hold_ns {
-            core.halt(self.hold_ns.min(until_ns));
+        if core.clock_ns < self.work_from_ns {
+            core.halt(self.work_from_ns.min(until_ns));
         }
         let Bus { memory, nics, ports, meters, ghz, .. } = bus;
         let queue = match self.source {

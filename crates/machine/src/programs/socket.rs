@@ -10,7 +10,7 @@
 
 use super::class::Class;
 use super::copy::Copy;
-use super::errand::Errand;
+use super::packet_handler::PacketHandler;
 use super::poller::{
     COMPLETION_NS, DESCRIPTOR_LINES, INSTRUCTIONS_PER_CYCLE, LINE_WORK_NS, PACKET_LINE_NS, Stall,
 };
@@ -125,7 +125,7 @@ pub(super) struct Socket {
     stall: Stall,
     next_stall_ns: f64,
     stream: Stream,
-    hold_ns: f64,
+    work_from_ns: f64,
 }
 
 impl Socket {
@@ -178,7 +178,7 @@ impl Socket {
             stall,
             next_stall_ns: site.start_ns + first_stall,
             stream,
-            hold_ns: site.hold_ns,
+            work_from_ns: site.work_from_ns,
         })
     }
 
@@ -332,8 +332,8 @@ impl Socket {
 
 impl Program for Socket {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
-        if core.clock_ns < self.hold_ns {
-            core.halt(self.hold_ns.min(until_ns));
+        if core.clock_ns < self.work_from_ns {
+            core.halt(self.work_from_ns.min(until_ns));
         }
         let Bus { memory, nics, meters, ghz, .. } = bus;
         let queue = &mut nics[self.nic].queues[self.queue];

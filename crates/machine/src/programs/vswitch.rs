@@ -7,8 +7,8 @@
 
 use super::class::Class;
 use super::dpdk::read_stall;
-use super::errand::Spent;
 use super::flow_cache::FlowCache;
+use super::packet_handler::Spent;
 use super::poller::{
     COMPLETION_NS, DESCRIPTOR_LINES, EMPTY_POLL_NS, INSTRUCTIONS_PER_CYCLE, LINE_WORK_NS, PACKET_LINE_NS,
     Stall,
@@ -116,7 +116,7 @@ impl Blueprint for Switch {
             stall: self.stall,
             next_stall_ns,
             stream,
-            hold_ns: site.hold_ns,
+            work_from_ns: site.work_from_ns,
         }))
     }
 }
@@ -152,7 +152,7 @@ struct SwitchThread {
     stall: Stall,
     next_stall_ns: f64,
     stream: Stream,
-    hold_ns: f64,
+    work_from_ns: f64,
 }
 
 /// The clock of a turn.
@@ -326,8 +326,8 @@ fn copy(packet: &Packet, to: &mut Queue, ready_ns: f64, written: &mut Gather) ->
 
 impl Program for SwitchThread {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
-        if core.clock_ns < self.hold_ns {
-            core.halt(self.hold_ns.min(until_ns));
+        if core.clock_ns < self.work_from_ns {
+            core.halt(self.work_from_ns.min(until_ns));
         }
         let Bus { memory, nics, ports, meters, ghz, .. } = bus;
         let instructions_per_ns = *ghz * INSTRUCTIONS_PER_CYCLE;

@@ -63,7 +63,7 @@ fn rig(ring: u32, gbps: f64, work: SocketWork) -> Rig {
         port: None,
         tenants: &[],
         shared: &mut None,
-        hold_ns: 0.0,
+        work_from_ns: 0.0,
         start_ns: 0.0,
     };
     // No stall within the tests' time.

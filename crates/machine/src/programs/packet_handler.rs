@@ -16,7 +16,7 @@ pub(super) struct Spent {
 
 /// Work that a worker does for every packet. [`PacketHandler::run`] gathers lines and [`PacketHandler::settle`]
 /// accesses them, as a poller does with its own.
-pub(super) trait Errand: Clone + Send + std::fmt::Debug {
+pub(super) trait PacketHandler: Clone + Send + std::fmt::Debug {
     /// False if there is no work.
     const ANY: bool = true;
     /// True if its worker sleeps when there are no packets (sockets), instead of polling.
@@ -36,9 +36,9 @@ pub(super) trait Errand: Clone + Send + std::fmt::Debug {
 
 /// No work.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NoErrand;
+pub(super) struct NoHandler;
 
-impl Errand for NoErrand {
+impl PacketHandler for NoHandler {
     const ANY: bool = false;
 
     #[inline(always)]
