@@ -3,10 +3,11 @@
 //! The cost depends on the level that served the access and on the load of its memory channel (microarchitecture.md 2
 //! and 7). Must not know what a program does with an access.
 
+use crate::mailbox::Mailbox;
 use crate::meter::Meter;
 use crate::nic::{Nic, Queue};
-use crate::programs::{Mailbox, Team};
 use crate::ssd::Array;
+use crate::team::Team;
 use waykeeper_silicon::{Chip, ChipSpec, Fill, Latency, Level, Line};
 
 /// Cost in ns by level: MLC, LLC, another MLC, memory (unloaded).

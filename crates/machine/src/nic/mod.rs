@@ -22,9 +22,9 @@ pub(crate) use marked::Marked;
 pub use mempool::MempoolSpec;
 pub(crate) use page_pool::{HALF_PAGE_BYTES, PagePool, Recycle};
 pub(crate) use pool::{BUFFER_BYTES, Pool};
-pub(crate) use queue::{MAX_BURST, Packet, Queue};
+pub(crate) use queue::{MAX_BURST, OUTSIDE_NS, Packet, Queue};
 pub use traffic::{CapturedPacket, FlowOrder, Pace, Traffic, TrafficSpec};
-pub(crate) use traffic::{Function, Spread};
+pub(crate) use traffic::{Function, Spread, WIRE_OVERHEAD_BYTES};
 pub(crate) use window::Window;
 
 use crate::meter::Meter;
@@ -53,11 +53,6 @@ const SEND_PART: f64 = 0.9;
 /// cores, where sending backs up above 97 Gb/s). It replaces a read window: not used for a NIC that has one.
 const FEW_QUEUES: usize = 2;
 const FEW_QUEUES_SHARE: f64 = 0.97;
-/// Preamble, gap and checksum around a packet on the wire, bytes. IEEE 802.3: 8, 12 and 4; with them 1 KiB is the
-/// 1048 bytes of microarchitecture.md 7.
-pub(crate) const WIRE_OVERHEAD_BYTES: f64 = 24.0;
-/// Time outside the host in a measured latency, ns, unless a scenario says otherwise.
-pub(crate) const OUTSIDE_NS: f64 = 12_000.0;
 
 /// Cumulative counts of a NIC.
 #[derive(Clone, Copy, Debug, Default)]

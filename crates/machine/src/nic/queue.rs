@@ -5,7 +5,6 @@
 //! A packet is in one slot from its arrival until its buffer is free again; its stages are counters that follow one
 //! another. Nothing is copied from ring to ring.
 
-use super::OUTSIDE_NS;
 use super::entries::Entries;
 use super::mempool::{FreeBuffers, MempoolSpec};
 use super::pool::{Buffer, Pool};
@@ -22,6 +21,8 @@ pub(crate) const TX_RING: u32 = 256;
 pub(crate) const TX_SOFTWARE_QUEUE: u32 = 1024;
 /// The most packets a worker takes at once. Assumption: usual bursts are 32 and 64.
 pub(crate) const MAX_BURST: u32 = 512;
+/// Time outside the host in a measured latency, ns, unless a scenario says otherwise.
+pub(crate) const OUTSIDE_NS: f64 = 12_000.0;
 /// Bytes of a completion entry (mlx5: one line).
 const CQE_BYTES: u32 = 64;
 /// Bytes of a receive descriptor (mlx5: 16).

@@ -5,9 +5,9 @@
 //! again (microarchitecture.md 7, 8). A write sends the present content of its buffer: fio and FFSB fill their buffers
 //! once, not for every request. Marks: docs/reference/README.md#marks.
 
-use super::fio_job::{self, JobParameters, Pace};
+use super::fio_job::{self, Pace, Storage};
 use super::poller::LINE_WORK_NS;
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus};
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
@@ -52,16 +52,6 @@ struct Usual {
     block: u64,
     depth: u32,
     writes: f64,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Storage {
-    pub(super) block: u64,
-    /// Requests in flight per thread; of a job, per copy.
-    pub(super) depth: u32,
-    pub(super) writes: f64,
-    /// Further parameters from a job file.
-    pub(super) parameters: Option<JobParameters>,
 }
 
 fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, ScenarioError> {

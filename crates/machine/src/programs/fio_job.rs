@@ -3,7 +3,6 @@
 //! `load` reads the file; this file turns it into keys of `fio` and limits of a thread. Must not know the cost of a
 //! request.
 
-use super::fio::Storage;
 use crate::scenario::{Keys, ScenarioError};
 use std::collections::VecDeque;
 use waykeeper_load::jobs::{Job, JobError, JobFile};
@@ -15,6 +14,17 @@ const SLOTS: u32 = 1000;
 /// Commands that a thread keeps in flight at most: each has a buffer. Assumption: fio itself sets no limit; 4096
 /// buffers of 4 KiB are 16 MiB.
 const MOST_DEPTH: u64 = 4096;
+
+/// A storage program's parameters, from keys or from a job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Storage {
+    pub(super) block: u64,
+    /// Requests in flight per thread; of a job, per copy.
+    pub(super) depth: u32,
+    pub(super) writes: f64,
+    /// Further parameters from a job file.
+    pub(super) parameters: Option<JobParameters>,
+}
 
 /// Parameters of a job for each of its copies beyond blocks, depth and directions.
 #[derive(Clone, Copy, PartialEq, Debug)]

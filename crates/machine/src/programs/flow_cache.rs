@@ -4,8 +4,8 @@
 //! a flow may be in either of two of them, and a flow that misses it is inserted with a probability of 1 in 100. Knows
 //! the lines of a look-up, must not know what is done with the packet. Marks: docs/reference/README.md#marks.
 
-use super::Site;
 use super::packet_handler::Spent;
+use super::program::Site;
 use super::table::{Lookups, Table};
 use crate::bus::{Access, Memory};
 use crate::random::Stream;

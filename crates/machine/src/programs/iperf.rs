@@ -8,8 +8,8 @@
 use super::copy::Copy;
 use super::dpdk::read_stall;
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
+use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
 use super::socket::{Socket, SocketWork};
-use super::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::nic::{MAX_BURST, Recycle};
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;

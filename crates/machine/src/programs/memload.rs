@@ -6,14 +6,15 @@
 //! docs/reference/README.md#marks.
 
 use super::fio::{REQUEST_INSTRUCTIONS, REQUEST_NS};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use super::working_set::run_of;
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, ClassMean, Costs};
 use crate::meter::Load;
 use crate::nvme::Rings;
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
 use crate::ssd::Direction;
+use crate::team::Team;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
@@ -192,38 +193,6 @@ impl Memload {
     }
 }
 
-/// State that the threads of a workload share.
-#[derive(Clone, Debug)]
-pub(crate) struct Team {
-    buffer: u32,
-    position: u32,
-    limiter: Limiter,
-    /// For each unit that is zeroed at once, whether it exists.
-    present: Vec<bool>,
-    /// The buffer was filled or read once, if the load requires it.
-    ready: bool,
-    /// Commands and blocks, as counted, that were sent.
-    commands: u64,
-    blocks: u64,
-    /// When the first command was allowed, ns.
-    begun_ns: Option<f64>,
-    /// No more commands will be sent.
-    ended: bool,
-}
-
-impl Team {
-    /// The first call starts the load's clock; later ones end the load when its time is over.
-    fn at(&mut self, now_ns: f64, end: &End) {
-        let begun_ns = *self.begun_ns.get_or_insert(now_ns);
-        self.ended |= end.after_ns.is_some_and(|after_ns| now_ns >= begun_ns + after_ns);
-    }
-
-    /// When the load's time ends, ns.
-    fn over_ns(&self, end: &End) -> f64 {
-        self.begun_ns.zip(end.after_ns).map_or(f64::INFINITY, |(begun_ns, after_ns)| begun_ns + after_ns)
-    }
-}
-
 impl Blueprint for Memload {
     fn has_schedule(&self) -> bool {
         true
@@ -357,11 +326,11 @@ impl Loader {
     fn draw(&mut self, bus: &mut Bus, now_ns: f64) -> Result<Command, f64> {
         let End { commands, blocks, .. } = self.spec.end;
         let team = self.team(bus);
-        team.at(now_ns, &self.spec.end);
+        team.at(now_ns, self.spec.end.after_ns);
         if team.ended {
             return Err(f64::INFINITY);
         }
-        let over_ns = team.over_ns(&self.spec.end);
+        let over_ns = team.over_ns(self.spec.end.after_ns);
         team.limiter.admit(now_ns).map_err(|slot_ns| slot_ns.min(over_ns))?;
         let gone = commands.is_some_and(|most| team.commands >= most);
         if gone || blocks.is_some_and(|most| team.blocks >= most) {
@@ -389,7 +358,7 @@ impl Loader {
     /// Publishes the load's counts in the meter.
     fn tell(&self, bus: &mut Bus, now_ns: f64) {
         let team = self.team(bus);
-        let (begun_ns, ended, over_ns) = (team.begun_ns, team.ended, team.over_ns(&self.spec.end));
+        let (begun_ns, ended, over_ns) = (team.begun_ns, team.ended, team.over_ns(self.spec.end.after_ns));
         let load = bus.meters[self.workload].load.get_or_insert_default();
         (load.begun_ns, load.ended) = (begun_ns, ended);
         if ended && over_ns <= now_ns {
@@ -443,7 +412,7 @@ impl Loader {
 impl Program for Loader {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
         if self.spec.shape.pattern() == Pattern::Noop {
-            self.team(bus).at(core.clock_ns, &self.spec.end);
+            self.team(bus).at(core.clock_ns, self.spec.end.after_ns);
             self.tell(bus, core.clock_ns);
             core.halt(until_ns);
             return;

@@ -7,7 +7,7 @@
 use super::class::Class;
 use super::packet_handler::{PacketHandler, Spent};
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
-use super::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Memory};
 use crate::nic::{MAX_BURST, Packet, Pool};
 use crate::scenario::{Keys, ScenarioError};

@@ -7,8 +7,8 @@
 use super::dpdk::read_stall;
 use super::packet_handler::{PacketHandler, Spent};
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
+use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
 use super::table::{Lookups, Table};
-use super::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Memory};
 use crate::nic::{MAX_BURST, Packet, Pool};
 use crate::scenario::{Keys, ScenarioError};

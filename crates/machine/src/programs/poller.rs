@@ -10,7 +10,7 @@
 
 use super::class::{Class, Ratio};
 use super::packet_handler::{NoHandler, PacketHandler};
-use super::{Core, Program, Site};
+use super::program::{Core, Program, Site};
 use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
 use crate::nic::{Marked, Packet, Queue};

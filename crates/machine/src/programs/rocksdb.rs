@@ -5,8 +5,8 @@
 //! the rest is found in cached blocks. Knows lines and keys, not files: there is no flushing and no compaction.
 //! Marks: docs/reference/README.md#marks.
 
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use super::working_set::{WorkingSet, in_turn, mix, run_of};
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, ClassMean, Costs, Memory};
 use crate::random::{Stream, Zipf};
 use crate::scenario::{Keys, ScenarioError};

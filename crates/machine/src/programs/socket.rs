@@ -14,8 +14,8 @@ use super::packet_handler::PacketHandler;
 use super::poller::{
     COMPLETION_NS, DESCRIPTOR_LINES, INSTRUCTIONS_PER_CYCLE, LINE_WORK_NS, PACKET_LINE_NS, Stall,
 };
+use super::program::{Core, Program, Site};
 use super::skb::{SKB_LINES, Skbs};
-use super::{Core, Program, Site};
 use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
 use crate::nic::{HALF_PAGE_BYTES, Packet, PagePool, Pool, Queue, Recycle, Window};

@@ -6,7 +6,7 @@
 //! (docs/programs.md; `spec/profiles.toml`). Knows lines and their costs; must not know what the program computes.
 //! Marks: docs/reference/README.md#marks.
 
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Costs};
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};

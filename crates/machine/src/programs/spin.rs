@@ -1,8 +1,8 @@
 //! Duration of a wait in which a program reads the clock until a given time has passed, as DPDK-T and FastClick's
 //! ModifyPayload do. Must not know packets.
 
-use super::Site;
 use super::poller::PacketWork;
+use super::program::Site;
 use crate::scenario::{Keys, ScenarioError};
 
 /// Cycles of one `clock_gettime(CLOCK_MONOTONIC)` that the kernel's vDSO serves from the TSC. Assumption: the middle of

@@ -4,8 +4,8 @@
 //! that those of the sample come first, and one comparison shows whether a line is in it. Knows
 //! numbers and lines, not the content of a table.
 
-use super::Site;
 use super::class::Class;
+use super::program::Site;
 use crate::bus::{Access, Bus, Memory};
 use std::sync::Arc;
 use waykeeper_silicon::{Level, Line, OutOfMemory, Region};

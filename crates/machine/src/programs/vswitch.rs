@@ -13,7 +13,7 @@ use super::poller::{
     COMPLETION_NS, DESCRIPTOR_LINES, EMPTY_POLL_NS, INSTRUCTIONS_PER_CYCLE, LINE_WORK_NS, PACKET_LINE_NS,
     Stall,
 };
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
 use crate::nic::{MAX_BURST, Nic, Packet, Queue};

@@ -5,7 +5,7 @@
 //! small and mostly stay in the caches. Knows the lines of a pair, must not know physics.
 //! Marks: docs/reference/README.md#marks.
 
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Costs};
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};

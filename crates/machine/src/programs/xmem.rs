@@ -5,7 +5,7 @@
 //! the working set is per thread (microarchitecture.md 1, 8). Marks: docs/reference/README.md#marks.
 
 use super::poller::LINE_WORK_NS;
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Costs};
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;
