@@ -1,9 +1,8 @@
 //! Fits the profiles of `spec` to the measured curves (docs/programs.md) and prints them as TOML.
-//!
 //! `cargo run --release -p waykeeper-machine --example fit_spec [NAME...] > profiles.toml`; progress is on stderr. A
 //! surrogate (Che's approximation of an LRU cache, one for the MLC and one for MLC and LLC together) proposes working
-//! sets; the model itself measures them; the targets of the next proposal are corrected by what the model made of the
-//! last one. It knows the measurements of each program alone, and no figure of any paper that Waykeeper reproduces.
+//! sets, and the model measures them. The surrogate's next targets are corrected by the model's last error. Uses the
+//! measurements of each program alone, and no figure of any paper that Waykeeper reproduces.
 
 // The test compares points, the fit whole curves.
 #[allow(dead_code)]
@@ -87,7 +86,7 @@ impl Fit {
 
 /// Miss ratio of each set in an LRU cache of `kib` (Che, Tung, Wang 2002): exp(-rate x T), where T is the time in which
 /// as many different lines are touched as fit. A scanned line comes back after 1 / rate, so it misses if T is shorter;
-/// the logistic stands for the spread of lines over sets.
+/// the logistic approximates the spread of lines over sets.
 fn miss_ratios(apki: &[f64; COUNT], kib: f64) -> [f64; COUNT] {
     let full = |t: f64| -> f64 {
         (0..COUNT).map(|set| SETS[set].0 * (1.0 - (-apki[set] / SETS[set].0 * t).exp())).sum()
@@ -109,7 +108,7 @@ fn miss_ratios(apki: &[f64; COUNT], kib: f64) -> [f64; COUNT] {
     })
 }
 
-/// What the surrogate says without prefetchers: misses by size, and accesses that miss the MLC.
+/// The surrogate's misses by size and accesses that miss the MLC, without prefetchers.
 fn surrogate(apki: &[f64; COUNT]) -> ([f64; 4], f64) {
     let sum = |ratios: [f64; COUNT]| (0..COUNT).map(|set| apki[set] * ratios[set]).sum::<f64>();
     let misses = WAYS.map(|ways| sum(miss_ratios(apki, MLC_KIB + f64::from(ways) * WAY_KIB)));
@@ -168,13 +167,13 @@ fn simulate(fit: &Fit, seconds: f64) -> Curve {
     Curve { off: run(false), on: run(true), ..Curve::default() }
 }
 
-/// `is / was` where both mean something.
+/// `is / was` where both are positive.
 fn ratio(is: f64, was: f64) -> f64 {
     if is < 1e-3 || was < 1e-3 { 1.0 } else { (is / was).clamp(0.2, 5.0) }
 }
 
-/// The best of three fits, since each search ends in a local minimum: from random sets, the same with what is furthest off
-/// weighing more from round to round, and from all sets.
+/// The best of three fits, since each search ends in a local minimum: from random sets, from random sets with more
+/// weight each round for the numbers that are furthest off, and from all sets.
 fn fit(name: &str, target: &Curve) -> Fit {
     let random = |set: usize| !SETS[set].1;
     let fits = [
@@ -185,8 +184,8 @@ fn fit(name: &str, target: &Curve) -> Fit {
     fits.into_iter().min_by(|a, b| a.0.total_cmp(&b.0)).expect("there are three").1
 }
 
-/// A fit whose sets are those that `with` says, and how far off it is. `urge` is by how much a number that is as far off as
-/// may be gains weight in a round.
+/// A fit with the sets that `with` selects, and its distance. `urge` is the weight that a number at the limit of its
+/// tolerance gains per round.
 fn fit_from(name: &str, target: &Curve, with: impl Fn(usize) -> bool, urge: f64) -> (f64, Fit) {
     let misses = target.off.map(|point| point.mpki);
     let (apki, apki_on) = (target.off[0].apki, target.on[0].apki);
@@ -201,7 +200,7 @@ fn fit_from(name: &str, target: &Curve, with: impl Fn(usize) -> bool, urge: f64)
         stores: target.stores,
     };
     let seconds = curves::seconds_for(target);
-    // What the surrogate has to aim at so that the model comes out at the target.
+    // The surrogate's targets for which the model reaches the measurements.
     let (mut aim, mut aim_on) = ([1.0; 5], [1.0; 5]);
     // What is furthest off weighs more in the next round.
     let (mut weight, mut weight_on) = ([1.0; 5], [1.0; 5]);
@@ -254,7 +253,7 @@ fn fit_from(name: &str, target: &Curve, with: impl Fn(usize) -> bool, urge: f64)
         }
         aim[4] = ratio(seen.off[3].apki, proposed.1);
         aim_on[4] = ratio(seen.on[3].apki, proposed_on.1);
-        // Memory reads beyond those without prefetchers are what prefetchers fetched in vain.
+        // Memory reads beyond those without prefetchers are useless prefetches.
         let (extra, wanted) =
             (seen.on[3].reads - seen.off[3].reads, target.on[3].reads - target.off[3].reads);
         let vain = (wanted - extra).clamp(-0.5 * apki_on, 0.5 * apki_on) / apki_on.max(0.05);
@@ -263,7 +262,7 @@ fn fit_from(name: &str, target: &Curve, with: impl Fn(usize) -> bool, urge: f64)
     best.expect("there was a round")
 }
 
-/// Chooses the three numbers of time, given what the model served where.
+/// Chooses the three numbers of time, given the level that served each access in the model.
 fn time(fit: &mut Fit, target: &Curve, seen: &Curve) {
     let l1_misses: f64 = fit.mlc_hits + fit.apki.iter().sum::<f64>();
     let dependent = |point: &Point, foreseen: f64| {
@@ -287,7 +286,7 @@ fn time(fit: &mut Fit, target: &Curve, seen: &Curve) {
                 cpi + latency * dependent(&seen.on[at], foreseen) + stream_share * stream(&seen.on[at]);
             core / target.on[at].cpi - 1.0
         });
-        // Weakly towards 3 and 2, for programs whose curves do not say.
+        // A weak preference for 3 and 2, for programs whose curves do not determine them.
         let prior = 1e-5 * ((latency - 0.33).powi(2) + (stream_share - 0.5).powi(2));
         off.chain(on).map(|wrong| wrong * wrong).sum::<f64>() + prior
     };

@@ -1,4 +1,4 @@
-//! What a setting of `--sets` costs in speed and how far it is from exact.
+//! Speed and error of each setting of `--sets`.
 //!
 //! `cargo run --release -p waykeeper-machine --example sampling_error [TRAFFIC [SAMPLES]]`; 8 and 4 by default. Slices
 //! of the flagship with the same traffic, exact and sampled: the root mean square of their difference, its mean in
@@ -69,7 +69,7 @@ fn quantities(slice: &Scenario, run: &Run) -> Vec<Quantity> {
     let workloads = measured.workloads.iter().zip(&errors.workloads);
     for (spec, (workload, HitErrors { llc, mlc })) in slice.workloads.iter().zip(workloads) {
         let network = spec.nic.is_some();
-        // Of a program that leaves its MLC less often the LLC's ratio means nothing in a slice.
+        // If a program leaves its MLC less often, the LLC's ratio is meaningless in a slice.
         if spec.program.name.starts_with("redis") {
             add(7, workload.llc_hit_ratio, *llc, false);
         } else if workload.llc_misses_per_s > 1e6 {

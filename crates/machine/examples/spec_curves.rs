@@ -1,4 +1,4 @@
-//! Prints every profile's curve on the simulated Gold 5120 beside the measurements, as CSV: `make curves` draws it.
+//! Prints every profile's curve on the simulated Gold 5120 beside the measurements, as CSV; `make curves` draws it.
 
 // The fit uses what this example does not.
 #[allow(dead_code)]

@@ -5,7 +5,7 @@
 //! those of the traffic. It knows registers and classes of service; it must not know groups of workloads, nor files.
 //! Marks: docs/reference/README.md#marks.
 
-use crate::launch::Process;
+use crate::launch::{Launch, Process};
 use crate::measured::{Mark, Measured};
 use crate::root_port::PerfCtrlSts;
 use crate::scenario::{Scenario, ScenarioError};
@@ -230,7 +230,25 @@ impl BareMachine {
 
     /// The running programs, the oldest first.
     pub fn processes(&self) -> Vec<Process> {
-        self.machine.processes()
+        let machine = &self.machine;
+        let clock = |simulated_ns: f64| (simulated_ns * machine.scenario.time_factor) as u64;
+        let process = |(workload, launch): (usize, &Launch)| {
+            let cores = machine.scenario.workloads[workload].cores.cores().iter();
+            let busy_ns = cores
+                .zip(&launch.busy_before_ns)
+                .map(|(core, before)| clock(machine.core(core.index()).busy_ns - before));
+            Process {
+                workload,
+                serial: launch.serial,
+                first_thread: launch.first_thread,
+                started_ns: clock(launch.started_ns),
+                memory_bytes: launch.memory_bytes,
+                busy_ns: busy_ns.collect(),
+            }
+        };
+        let mut all: Vec<Process> = machine.launches.running().map(process).collect();
+        all.sort_unstable_by_key(|process| process.serial);
+        all
     }
 
     /// Sizes of the state that the machine keeps for programs, to find leaks from programs that have exited: bytes of

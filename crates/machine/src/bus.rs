@@ -1,12 +1,13 @@
-//! What agents share: the chip, the devices, the meters, and what an access costs.
+//! State that agents share: the chip, the devices, the meters; and the cost of an access.
 //!
-//! An access costs by the level that served it and by how loaded its memory channel is
-//! (microarchitecture.md 2 and 7). Knows nothing of what any program does with it.
+//! The cost depends on the level that served the access and on the load of its memory channel (microarchitecture.md 2
+//! and 7). Must not know what a program does with an access.
 
+use crate::mailbox::Mailbox;
 use crate::meter::Meter;
 use crate::nic::{Nic, Queue};
-use crate::programs::{Mailbox, Team};
 use crate::ssd::Array;
+use crate::team::Team;
 use waykeeper_silicon::{Chip, ChipSpec, Fill, Latency, Level, Line};
 
 /// Cost in ns by level: MLC, LLC, another MLC, memory (unloaded).
@@ -62,8 +63,8 @@ impl Memory {
         self.cost(line, level, costs)
     }
 
-    /// An access of `core` to a line that its prefetchers fetched into the MLC in time. `costs` are those of a line in a
-    /// stream: what is left of the fetch, for the core overlaps the rest.
+    /// An access of `core` to a line that its prefetchers fetched into the MLC in time. `costs` are those of a line in
+    /// a stream: the rest of the fetch that the core does not overlap.
     #[inline(always)]
     pub fn touch_prefetched(&mut self, core: usize, line: Line, access: Access, costs: &Costs) -> f64 {
         let level = self.chip.fetch_ahead(core, line, true);
@@ -78,12 +79,12 @@ impl Memory {
     }
 }
 
-/// Lines of a run of accesses that are asked for ahead of their turn. Assumption: changes the speed of a run, never
-/// its result; performance.md 1 used 8 to 32 on bare caches.
+/// Prefetch distance in a run of accesses, in lines. Assumption: changes the speed of a run, never its result;
+/// performance.md 1 used 8 to 32 on bare caches.
 const AHEAD: usize = 6;
 
 impl Memory {
-    /// Accesses of `core`, one after the other. `each` is told the cost of each in ns, in their order.
+    /// Accesses of `core`, one after the other. Calls `each` with the cost of each in ns, in their order.
     #[inline(always)]
     pub fn touch_all(
         &mut self,
@@ -102,10 +103,10 @@ impl Memory {
     }
 }
 
-/// Everything agents share.
+/// State that all agents share.
 #[derive(Clone, Debug)]
 pub struct Bus {
-    /// The chip and the cost of touching it.
+    /// The chip and the cost of an access to it.
     pub memory: Memory,
     /// NICs, by index.
     pub nics: Vec<Nic>,
@@ -117,7 +118,7 @@ pub struct Bus {
     pub meters: Vec<Meter>,
     /// Pairs of programs that talk to each other.
     pub mailboxes: Vec<Mailbox>,
-    /// Per workload: what its threads share, if they are a `memload`'s.
+    /// Per workload: the state that its threads share, if its program is `memload`.
     pub(crate) teams: Vec<Option<Team>>,
     /// Dependent loads on this chip.
     pub dependent: Costs,
@@ -171,7 +172,7 @@ impl Bus {
 #[derive(Clone, Copy, Debug)]
 pub struct ClassMean(f64);
 
-/// Weight of one sampled access. The mean must follow as fast as real costs change: one that lags by a few
+/// Weight of one sampled access. The mean must follow as fast as real costs change: a mean that lags by a few
 /// hundred sampled accesses hides the start of a DMA leak, and a queue that fills up in an exact run drains in a
 /// sampled one (flagship, 30 ms: 23 % misses exact, 6 % with 1/256, 28.0 and 28.4 with 1/8). Assumption: of the
 /// weights that were tried, the one that comes closest to the exact run.

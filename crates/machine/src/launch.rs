@@ -3,7 +3,6 @@
 //! Must not know pids, nor how launches are presented.
 
 use crate::scenario::WorkloadSpec;
-use crate::server::Machine;
 use std::collections::BTreeMap;
 use waykeeper_silicon::Lent;
 use waykeeper_units::GroupId;
@@ -138,28 +137,4 @@ pub struct Process {
     pub memory_bytes: u64,
     /// Per thread: time during which it was not halted, ns of the server's clock.
     pub busy_ns: Vec<u64>,
-}
-
-impl Machine {
-    /// The running programs, the oldest first.
-    pub(crate) fn processes(&self) -> Vec<Process> {
-        let clock = |simulated_ns: f64| (simulated_ns * self.scenario.time_factor) as u64;
-        let process = |(workload, launch): (usize, &Launch)| {
-            let cores = self.scenario.workloads[workload].cores.cores().iter();
-            let busy_ns = cores
-                .zip(&launch.busy_before_ns)
-                .map(|(core, before)| clock(self.core(core.index()).busy_ns - before));
-            Process {
-                workload,
-                serial: launch.serial,
-                first_thread: launch.first_thread,
-                started_ns: clock(launch.started_ns),
-                memory_bytes: launch.memory_bytes,
-                busy_ns: busy_ns.collect(),
-            }
-        };
-        let mut all: Vec<Process> = self.launches.running().map(process).collect();
-        all.sort_unstable_by_key(|process| process.serial);
-        all
-    }
 }

@@ -18,6 +18,7 @@ mod inventory;
 mod knobs;
 mod launch;
 mod loading;
+mod mailbox;
 mod measured;
 mod meter;
 mod nic;
@@ -32,6 +33,7 @@ mod scenario;
 mod server;
 mod ssd;
 mod steady;
+mod team;
 
 pub use bare::{BareMachine, ClassError, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, PortBytes};
 pub use coverage::Gap;

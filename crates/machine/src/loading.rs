@@ -1,7 +1,6 @@
-//! A run of `memload` on its own: a scenario's server under that load, until its last command has come back.
-//!
-//! Beneath an experiment of `lab`: no policy, no warm-up, no stretch. What was sent and what the chip counted is known to
-//! the last line, so that one can be held against the other. Must not know how a run is shown.
+//! A run of `memload` without policy or warm-up: a scenario's server under that load, until its last command has
+//! completed. `lab` uses it for experiments. The load's own counts and the chip's are exact, so that they can be
+//! compared. Must not know how a run is presented.
 
 use crate::host::VirtualServer;
 use crate::meter::Load;
@@ -13,7 +12,7 @@ use toml::{Table, Value};
 use waykeeper_host::{Host, HostError};
 use waykeeper_load::Totals;
 
-/// The program that this is about.
+/// The program that this file runs.
 const PROGRAM: &str = "memload";
 
 /// A server and the load on it.
@@ -25,8 +24,8 @@ pub struct LoadServer {
 }
 
 impl LoadServer {
-    /// Switches on the server of a scenario that has one workload of the program `memload`, with these of its keys changed.
-    /// Simulated time and the server's clock go alike, and nothing is swept.
+    /// Switches on the server of a scenario that has one workload of the program `memload`, with these of its keys
+    /// changed. The server's clock runs at the speed of simulated time, and nothing is swept.
     ///
     /// # Errors
     /// What is wrong with the scenario or a key, or that it has no such workload, or several.
@@ -61,12 +60,12 @@ impl LoadServer {
         Ok(LoadServer { server: VirtualServer::new(scenario, options)?, workload, cores })
     }
 
-    /// The server behind the seam.
+    /// The server as a `Host`.
     pub fn host(&mut self) -> &mut dyn Host {
         &mut self.server
     }
 
-    /// Lets simulated time go on.
+    /// Advances simulated time.
     ///
     /// # Errors
     /// If a program that starts on the way does not fit simulated memory.
@@ -75,7 +74,7 @@ impl LoadServer {
         self.server.wait_until(self.server.now_ns().saturating_add(by_ns))
     }
 
-    /// Simulated time since the first command could go.
+    /// Simulated time since the first command was allowed.
     pub fn elapsed(&self) -> Duration {
         let load = self.load();
         let end_ns = if self.is_over() { load.last_ns } else { self.server.bare.machine.now_ns() };
@@ -83,24 +82,24 @@ impl LoadServer {
         Duration::from_nanos(ns as u64)
     }
 
-    /// The last command has come back, and none will go any more.
+    /// True if the last command has completed and no more will be sent.
     pub fn is_over(&self) -> bool {
         let load = self.load();
         load.ended && load.outstanding == 0
     }
 
-    /// Commands that are on their way.
+    /// Commands in flight.
     pub fn outstanding(&self) -> u64 {
         self.load().outstanding
     }
 
-    /// Lines that hold lists of pages, of those that the drives have read: a command whose data lie on more than two pages
-    /// comes with one (NVMe 1.1 s4.3), and no formula of the thesis has them.
+    /// Lines that drives read and that hold PRP lists: a command whose data lie on more than two pages has one (NVMe
+    /// 1.1 s4.3). No formula of the thesis counts them.
     pub fn list_lines(&self) -> u64 {
         self.server.bare.machine.bus.arrays.iter().map(|array| array.control.lists).sum()
     }
 
-    /// What was done so far.
+    /// Counts since the start.
     pub fn totals(&self) -> Totals {
         let machine = &self.server.bare.machine;
         let meter = &machine.bus.meters[self.workload];

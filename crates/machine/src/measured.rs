@@ -3,8 +3,8 @@
 //! Read from the machine's state, not from the counters that a policy sees. Rates are per second of simulated traffic.
 //! Must not reach a policy.
 
-use crate::opcodes::ArrayLines;
 use crate::server::Machine;
+use crate::ssd::Array;
 use waykeeper_silicon::{
     ChipCounters, CoreCounters, DcaCounters, DeviceCounters, EvictionCount, PrefetchCounters,
 };
@@ -125,6 +125,24 @@ pub(crate) struct Mark {
     inbound: u64,
     outbound: u64,
     mlc_writebacks: u64,
+}
+
+/// Lines that an array moved, sampled or not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ArrayLines {
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+    pub(crate) written_in_part: u64,
+}
+
+impl ArrayLines {
+    pub(crate) fn of(array: &Array) -> ArrayLines {
+        ArrayLines {
+            read: array.outbound_bytes / LINE_BYTES + array.control.reads,
+            written: array.inbound_bytes / LINE_BYTES,
+            written_in_part: array.control.writes,
+        }
+    }
 }
 
 impl Mark {

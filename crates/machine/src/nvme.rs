@@ -1,16 +1,16 @@
 //! An NVMe queue pair as memory: commands that the device reads, completions that it writes.
 //!
-//! A command is a 64-B entry written by the core and read by the device, a completion a 16-B entry that the device
-//! writes into a part of a line and the core reads; a transfer over more than two pages comes with a list of pages
-//! (PRP list, NVMe 1.1 s4.3) that the device reads too. Knows lines; must not know what the commands are for, nor
-//! what they cost: whoever sends them pays a fixed price a command that contains this.
+//! A command is a 64-B entry that the core writes and the device reads; a completion is a 16-B entry that the device
+//! writes into a part of a line and the core reads. A transfer over more than two pages has a list of pages (PRP list,
+//! NVMe 1.1 s4.3) that the device reads too. Knows lines; must not know what the commands are for or what they cost:
+//! the program pays a fixed price per command, which includes this.
 
 use crate::bus::Memory;
 use crate::ssd::Array;
 use waykeeper_load::{COMMAND_BYTES, COMPLETION_BYTES};
 use waykeeper_silicon::{AddressMap, Fill, Line, OutOfMemory, Region};
 
-/// Entries of each ring: what the Linux driver asks for (NVME_Q_DEPTH).
+/// Entries of each ring: the Linux driver's number (NVME_Q_DEPTH).
 const ENTRIES: u32 = 1024;
 /// Completions that share a line: 16 B each. algorithms.md 7.4.
 const COMPLETIONS_PER_LINE: u32 = 4;
@@ -71,8 +71,8 @@ impl Rings {
     }
 }
 
-/// Lines of the list for data on `pages` pages: two pages stand in the command itself; else the first one does and
-/// the others in the list.
+/// Lines of the list for data on `pages` pages: a command holds up to two; for more, it holds the first one and the
+/// list holds the others.
 fn list_lines(pages: u32) -> u32 {
     if pages > 2 { (pages - 1).div_ceil(LIST_ENTRIES_PER_LINE) } else { 0 }
 }
@@ -116,7 +116,7 @@ mod tests {
         // A command and four lines of its list each; the core wrote them just now, so the caches serve them.
         let seen = bus.memory.chip.device_counters(0);
         assert_eq!((seen.read_hits, seen.read_misses), (40, 0));
-        // Four completions a line: the first of each line finds nothing, three find it.
+        // Four completions a line: the first of each line misses, three hit.
         assert_eq!((seen.partial_hits, seen.partial_misses), (6, 2));
         assert_eq!((seen.write_hits, seen.write_misses, seen.writes_uncached), (0, 0, 0));
         assert_eq!((array.control.reads, array.control.writes), (40, 8));

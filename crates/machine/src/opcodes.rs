@@ -3,11 +3,9 @@
 //! Separate from `measured.rs`, because only some chips have such events and only programs of block commands count
 //! blocks. The number of lines that an array moved is exact; their hit ratio is that of the sampled lines.
 
-use crate::measured::{Mark, share_of};
+use crate::measured::{ArrayLines, Mark, share_of};
 use crate::server::Machine;
-use crate::ssd::Array;
 use waykeeper_silicon::{DeviceCounters, OpcodeSpec};
-use waykeeper_units::LINE_BYTES;
 
 /// Rates of one event, per second of simulated traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -38,24 +36,6 @@ pub struct Commands {
     pub blocks_per_s: f64,
     /// Bytes of the blocks, and 80 B for each command and its completion (nvme-memload s5.2).
     pub bytes_per_s: f64,
-}
-
-/// Lines that an array moved, sampled or not.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ArrayLines {
-    read: u64,
-    written: u64,
-    written_in_part: u64,
-}
-
-impl ArrayLines {
-    pub(crate) fn of(array: &Array) -> ArrayLines {
-        ArrayLines {
-            read: array.outbound_bytes / LINE_BYTES + array.control.reads,
-            written: array.inbound_bytes / LINE_BYTES,
-            written_in_part: array.control.writes,
-        }
-    }
 }
 
 impl Mark {

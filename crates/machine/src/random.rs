@@ -1,4 +1,4 @@
-//! Random streams and samplers, frozen: the same seed gives the same numbers on every machine and with
+//! Random streams and samplers that never change: the same seed gives the same numbers on every machine and with
 //! every version of every library.
 //!
 //! Samplers are ours because a distribution crate may change its algorithm between majors, and because
@@ -12,8 +12,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 pub struct Stream(Xoshiro256PlusPlus);
 
 impl Stream {
-    /// The stream of the agent called `label` in a run seeded with `seed`. Streams of different labels are
-    /// unrelated, so that adding an agent changes no other agent's numbers.
+    /// The stream of the agent called `label` in a run with this seed. Streams of different labels are independent, so
+    /// that an additional agent does not change another agent's numbers.
     pub fn new(seed: u64, label: &str) -> Stream {
         // FNV-1a over the label; the generator's own seeding mixes the rest.
         let hash = label
@@ -67,8 +67,8 @@ impl Stream {
     }
 }
 
-/// Spreads neighbouring seeds over all 64 bits (Stafford's variant 13 of the murmur finaliser). A plain
-/// multiple of the golden ratio would not do: the generator seeds itself by steps of that very number, and the
+/// Spreads neighbouring seeds over all 64 bits (Stafford's variant 13 of the murmur finaliser). A plain multiple of
+/// the golden ratio is unsuitable: the generator seeds itself by steps of that number, and the
 /// streams of neighbouring seeds would be one stream, shifted.
 fn mixed(seed: u64) -> u64 {
     let x = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

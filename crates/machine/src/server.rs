@@ -1,16 +1,17 @@
-//! The machine in motion: agents take turns in short quanta of simulated time.
+//! The simulated machine: agents take turns in short quanta of simulated time.
 //!
 //! In each quantum: NICs receive, NICs send, SSDs move data, then every core runs to the quantum's end on
-//! its own clock (microarchitecture.md 7). Knows when things start, change and stop; knows no policy.
+//! its own clock (microarchitecture.md 7). Knows when things start, change and stop; must not know a policy.
 //! Marks: docs/reference/README.md#marks.
 
 use crate::bus::Bus;
 use crate::coverage::{Coverage, Gap};
 use crate::idio::Controller;
 use crate::launch::{Launches, label};
+use crate::mailbox::Mailbox;
 use crate::meter::Meter;
 use crate::nic::{Classifier, Fetch, Function, MempoolSpec, Nic, Queue, Spread, Steering, Traffic, Window};
-use crate::programs::{Blueprint, Core, Mailbox, Program, Site};
+use crate::programs::{Blueprint, Core, Program, Site};
 use crate::random::Stream;
 use crate::scenario::{Scenario, ScenarioError, WorkloadSpec};
 use crate::ssd::Array;
@@ -24,11 +25,11 @@ use waykeeper_units::WayMask;
 /// Requests a YCSB client keeps in flight (X: threads of the client).
 const REQUESTS_IN_FLIGHT: u32 = 8;
 
-/// Descriptors of a virtual port's rings: QEMU's most for virtio-net, and what OVS's guide sets.
+/// Descriptors of a virtual port's rings: QEMU's maximum for virtio-net, and the value in OVS's guide.
 const PORT_RING: u32 = 1024;
 
-/// Buffers that a switch's send queue goes round in: a mempool cache gives back what was freed last, in bulks of 32.
-/// Assumption: DPDK's caches move what a burst of 32 uses.
+/// Buffers that a switch's send queue uses in turn: a mempool cache returns the buffer freed last, in bulks of 32.
+/// Assumption: DPDK's caches move as many as a burst of 32 uses.
 const OUTLET_RING: u32 = 32;
 
 /// How a scenario is run: what may differ between runs of the same scenario.
@@ -50,7 +51,7 @@ struct Thread {
     workload: usize,
 }
 
-/// Something that happens at a time of its own.
+/// A change at a given time.
 #[derive(Clone, Debug)]
 enum Change {
     Start(usize),
@@ -58,11 +59,11 @@ enum Change {
     Priority(usize, Priority),
     Stop(usize),
     Traffic(usize, usize),
-    /// Ways devices may allocate in, turned by hand.
+    /// Ways in which devices may allocate, set by the scenario.
     DcaWays(WayMask),
 }
 
-/// The virtual server's insides.
+/// The virtual server without its `Host`.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub(crate) scenario: Arc<Scenario>,
@@ -70,26 +71,26 @@ pub struct Machine {
     memory: AddressMap,
     pub(crate) bus: Bus,
     threads: Vec<Thread>,
-    /// Clock and counters of cores whose thread has gone.
+    /// Clock and counters of cores whose thread has ended.
     pub(crate) parked: Vec<Core>,
     changes: Vec<(f64, Change)>,
     mailbox_of: Vec<Option<usize>>,
     /// First virtual port of each tenant; its threads' follow.
     port_of: Vec<Option<usize>>,
     pub(crate) launches: Launches,
-    /// Lines of a core are charged to the workload that starts on it; else to whatever the core was told before.
+    /// Lines of a core are charged to the workload that starts on it; otherwise to the group set for the core before.
     pub(crate) charges_workloads: bool,
-    /// What each workload's owner declares now.
+    /// The present priority of each workload.
     pub(crate) priorities: Vec<Priority>,
-    /// Who got which memory.
+    /// Memory given to each workload and device.
     coverage: Coverage,
-    /// Where a NIC leaves the placement of its packets to IDIO.
+    /// IDIO's controller, if a NIC leaves the placement of its packets to it.
     idio: Option<Controller>,
     now_ns: f64,
-    /// By how much the times of changes were brought forward, ns.
+    /// Time by which changes were brought forward, ns.
     forward_ns: f64,
-    /// When the last program that is held back begins, ns.
-    holds_until_ns: f64,
+    /// When the last program with a start delay begins, ns.
+    delays_until_ns: f64,
 }
 
 impl Machine {
@@ -147,7 +148,7 @@ impl Machine {
                 .then(|| Controller::new(spec.cores as usize, f64::from(options.sampling.factor()))),
             now_ns: 0.0,
             forward_ns: 0.0,
-            holds_until_ns: 0.0,
+            delays_until_ns: 0.0,
         };
         machine.make_changes()?;
         Ok(machine)
@@ -178,16 +179,17 @@ impl Machine {
         self.changes.last().map(|(at, _)| *at)
     }
 
-    /// Whether until a time nothing changes by the clock: no change of the scenario, no program that is held back, and none
-    /// with a schedule of its own.
+    /// True if nothing changes at a fixed time before `until_ns`: no change of the scenario, no delayed start, and no
+    /// program with a schedule of its own.
     pub(crate) fn is_quiet_until(&self, until_ns: f64) -> bool {
         let scheduled = |workload: &WorkloadSpec| workload.blueprint.has_schedule();
         self.next_change_ns().is_none_or(|at| at > until_ns)
-            && self.holds_until_ns <= self.now_ns
+            && self.delays_until_ns <= self.now_ns
             && !self.scenario.workloads.iter().any(scheduled)
     }
 
-    /// Has every change of the scenario come so much earlier, ns: the server's clock passed this time without the machine.
+    /// Brings every change of the scenario forward by so many ns: the server's clock passed this time without the
+    /// machine.
     pub(crate) fn bring_forward(&mut self, by_ns: f64) {
         self.forward_ns += by_ns;
         self.changes.iter_mut().for_each(|(at, _)| *at -= by_ns);
@@ -279,7 +281,7 @@ impl Machine {
         let spec = &scenario.workloads[workload];
         let run = self.launches.runs(workload);
         if run > 0 {
-            // A new process: nothing is left of what its predecessor was given.
+            // A new process keeps nothing of its predecessor's settings.
             self.priorities[workload] = spec.priority;
             if self.charges_workloads {
                 set_mask(spec, &scenario.chip, &mut self.bus.memory.chip);
@@ -287,13 +289,13 @@ impl Machine {
         }
         for (at, change) in spec.every_s.map_or_else(Vec::new, |_| run_of(&scenario, workload, run + 1)) {
             let at = at - self.forward_ns;
-            // After what is due at the same moment already.
+            // After the changes that are already due at the same moment.
             let place = self.changes.partition_point(|(due, _)| *due > at);
             self.changes.insert(place, (at, change));
         }
-        self.holds_until_ns = self.holds_until_ns.max(self.now_ns + spec.hold_ms * 1e6);
+        self.delays_until_ns = self.delays_until_ns.max(self.now_ns + spec.start_delay_ms * 1e6);
         let free = self.memory.free_bytes();
-        let lent = self.start(workload, &spec.blueprint, spec.hold_ms, run)?;
+        let lent = self.start(workload, &spec.blueprint, spec.start_delay_ms, run)?;
         let busy = spec.cores.cores().iter().map(|core| self.parked[core.index()].busy_ns).collect();
         self.launches.start(workload, self.now_ns, free - self.memory.free_bytes(), busy, lent);
         Ok(())
@@ -307,7 +309,7 @@ impl Machine {
             queues.filter(|queue| queue.workload == workload).filter_map(|queue| queue.window.as_mut());
         windows.for_each(Window::close);
         let Some(launch) = self.launches.exit(workload) else { return };
-        // Those that come again would use up the memory and queues of any machine.
+        // Repeated runs would otherwise use up the memory and queues of any machine.
         if self.scenario.workloads[workload].every_s.is_some() {
             for array in &mut self.bus.arrays {
                 array.close(workload);
@@ -316,7 +318,7 @@ impl Machine {
         }
     }
 
-    /// Takes a workload's threads off their cores.
+    /// Removes a workload's threads from their cores.
     fn park(&mut self, workload: usize) {
         let (gone, kept) = self.threads.drain(..).partition(|thread| thread.workload == workload);
         self.threads = kept;
@@ -344,7 +346,7 @@ impl Machine {
         &mut self,
         workload: usize,
         blueprint: &Arc<dyn Blueprint>,
-        hold_ms: f64,
+        start_delay_ms: f64,
         run: u32,
     ) -> Result<Lent, ScenarioError> {
         let scenario = self.scenario.clone();
@@ -371,7 +373,7 @@ impl Machine {
                 port: self.port_of[workload].map(|first| first + thread),
                 tenants: &tenants,
                 shared: &mut shared,
-                hold_ns: self.now_ns + hold_ms * 1e6,
+                work_from_ns: self.now_ns + start_delay_ms * 1e6,
                 start_ns: self.now_ns,
             };
             let program = blueprint.build(&mut site).map_err(|why| ScenarioError::Memory {
@@ -387,7 +389,7 @@ impl Machine {
             self.threads.push(Thread { program, core, workload });
         }
         self.coverage.add(&spec.name, self.memory.handed_out());
-        // Cores act in the order of their numbers, whoever started first.
+        // Cores run in the order of their numbers, not of their starts.
         self.threads.sort_by_key(|thread| thread.core.id);
         Ok(self.memory.lent())
     }
@@ -403,7 +405,7 @@ fn queues_before(scenario: &Scenario, workload: usize) -> usize {
     }
 }
 
-/// True if some NIC's packets go where IDIO's status registers say.
+/// True if IDIO's status registers place some NIC's packets.
 fn steers(scenario: &Scenario) -> bool {
     let dynamic = |steering: &Steering| steering.placement == Placement::Dynamic;
     scenario.nics.iter().any(|nic| nic.steering.as_ref().is_some_and(dynamic))
@@ -432,7 +434,7 @@ fn set_initial_knobs(scenario: &Scenario, chip: &mut Chip) {
     }
 }
 
-/// Gives a workload's cores the mask that it starts with.
+/// Gives a workload's cores the mask with which it starts.
 fn set_mask(workload: &WorkloadSpec, spec: &ChipSpec, chip: &mut Chip) {
     let mask = workload.mask.unwrap_or(WayMask::full(spec.llc.ways));
     for core in workload.cores.cores() {
@@ -481,7 +483,7 @@ fn is_tenant_of(tenant: &WorkloadSpec, scenario: &Scenario, switch: usize) -> bo
     tenant.switch.as_ref() == Some(&scenario.workloads[switch].name)
 }
 
-/// Workloads with a share of a NIC's traffic sit on virtual functions; the others' share is their queues.
+/// Workloads with a share of a NIC's traffic have virtual functions; the others' share is the number of their queues.
 fn spread(scenario: &Scenario, nic: usize, queues: u32) -> Spread {
     if let Some(imbalance) = scenario.nics[nic].imbalance {
         return Spread::uneven(queues, imbalance);
@@ -537,7 +539,7 @@ fn build_mailboxes(
     Ok(mailbox_of)
 }
 
-/// The changes of one run of a workload, which comes again each `every_s`: its start, its phases, its exit.
+/// The changes of one run of a workload, which repeats each `every_s`: its start, its phases, its exit.
 fn run_of(scenario: &Scenario, index: usize, run: u32) -> Vec<(f64, Change)> {
     let workload = &scenario.workloads[index];
     let at = |seconds: f64| {
@@ -557,7 +559,7 @@ fn run_of(scenario: &Scenario, index: usize, run: u32) -> Vec<(f64, Change)> {
     changes
 }
 
-/// All changes of a scenario, the next one last; of workloads that come again, those of the first run.
+/// All changes of a scenario, the next one last; of workloads that repeat, those of the first run.
 fn timeline(scenario: &Scenario) -> Vec<(f64, Change)> {
     let at = |seconds: f64| seconds * 1e9 / scenario.time_factor;
     let mut changes = Vec::new();

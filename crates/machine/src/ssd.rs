@@ -1,8 +1,8 @@
 //! SSDs and RAID-0 arrays of them: commands, flash, transfer, completion.
 //!
 //! A drive overlaps flash accesses and moves one command at a time in 4-KiB units (microarchitecture.md 7;
-//! with interleaved commands A4 Fig. 5's read curve does not come out). Knows buffers and DMA, not what a
-//! program does with a block. Both directions move at the same time: PCIe is full duplex.
+//! with interleaved commands the model does not reproduce A4 Fig. 5's read curve). Knows buffers and DMA, must not know
+//! what a program does with a block. Both directions move at the same time: PCIe is full duplex.
 
 use crate::posted;
 use crate::random::Stream;
@@ -24,18 +24,18 @@ pub struct ArraySpec {
     pub chunk_bytes: u32,
     /// Transfer rate of one drive, GB/s.
     pub drive_gb_per_s: f64,
-    /// Rate at which one drive takes writes, GB/s; `None`: as it reads.
+    /// Rate at which one drive accepts writes, GB/s; `None`: its read rate.
     pub write_gb_per_s: Option<f64>,
     /// Payload rate of one drive's PCIe link in each direction, GB/s; `None`: no limit.
     pub link_gb_per_s: Option<f64>,
-    /// From submission until a command has been fetched and decoded, ns.
+    /// From submission until a command is fetched and decoded, ns.
     pub command_ns: f64,
-    /// Most commands the array's controller begins per second; `None`: no limit.
+    /// Most commands that the array's controller begins per second; `None`: no limit.
     pub commands_per_s: Option<f64>,
-    /// Time of the controller's one command server for a command that moves data, ns: part of the command's latency,
-    /// and the next one waits for it. A flush does not pass it (microarchitecture.md 7). 0: there is no server.
+    /// Time that the controller's one command server takes for a command with data, ns: part of the command's latency,
+    /// and the next one waits for it. A flush bypasses it (microarchitecture.md 7). 0: there is no server.
     pub service_ns: f64,
-    /// From submission until a flush has been fetched and decoded, ns; `None`: as any other command.
+    /// From submission until a flush is fetched and decoded, ns; `None`: as any other command.
     pub flush_ns: Option<f64>,
     /// Mean flash latency, ns.
     pub flash_ns: f64,
@@ -77,7 +77,7 @@ pub enum Direction {
     Write,
 }
 
-/// The owner of what nobody has.
+/// The owner of free entries.
 const NOBODY: usize = usize::MAX;
 
 /// A finished request.
@@ -92,10 +92,10 @@ pub struct Completion {
 /// Memory of one I/O slot, with its sampled lines found by unit.
 #[derive(Clone, Debug)]
 struct Buffer {
-    /// The workload that has it.
+    /// The workload that owns it.
     owner: usize,
     region: Region,
-    /// First sampled line of each unit; one more at the end.
+    /// Index of the first sampled line of each unit; one more at the end.
     unit_start: Vec<u32>,
     /// Lines of the last unit.
     last_lines: u32,
@@ -132,7 +132,7 @@ struct Part {
     direction: Direction,
     next_unit: u32,
     end_unit: u32,
-    /// When flash has the data (reads) or the drive wants it (writes), ns.
+    /// When flash has the data (reads) or the drive requests them (writes), ns.
     ready_ns: f64,
 }
 
@@ -142,24 +142,24 @@ struct Lane {
     waiting: Vec<Part>,
     moving: VecDeque<Part>,
     free_ns: f64,
-    /// Nothing moves before this time, ns: looking earlier would be in vain.
+    /// Nothing moves before this time, ns; earlier checks are skipped.
     due_ns: f64,
 }
 
-/// What becomes of a part that moved as far as it could.
+/// State of a part after it moved as far as possible.
 enum Turn {
-    /// The time is over: it goes on in the next quantum.
+    /// The time is over: it continues in the next quantum.
     Kept,
-    /// It has moved as a whole.
+    /// It has moved completely.
     Ended,
-    /// Another part's turn: commands that are moved together take turns, unit by unit.
+    /// Another part moves next: commands that are moved together take turns, unit by unit.
     Passed,
 }
 
 /// A submission and completion queue pair.
 #[derive(Clone, Debug)]
 struct IoQueue {
-    /// The workload that has it.
+    /// The workload that owns it.
     owner: usize,
     completions: VecDeque<Completion>,
 }
@@ -171,7 +171,7 @@ pub struct Array {
     spec: ArraySpec,
     /// Time of a line: reads, then writes.
     line_ns: [f64; 2],
-    /// Least time of a line that a drive writes to the host now: the drives share the root port.
+    /// Least time of a line that a drive writes to the host now; all drives share the root port.
     posted_ns: f64,
     /// The controller begins no command before this time, ns.
     begins_ns: f64,
@@ -192,16 +192,16 @@ pub struct Array {
     /// Bytes written to the host and read from it.
     pub(crate) inbound_bytes: u64,
     pub(crate) outbound_bytes: u64,
-    /// Commands and lists of pages read from the host and completions written to it, where a program has rings.
+    /// Commands and PRP lists read from the host and completions written to it, where a program has rings.
     pub(crate) control: Control,
 }
 
 /// Control traffic of an array, lines.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Control {
-    /// Lines read: commands and lists of pages.
+    /// Lines read: commands and PRP lists.
     pub(crate) reads: u64,
-    /// Those of them that hold lists of pages.
+    /// Of these, lines of PRP lists.
     pub(crate) lists: u64,
     /// Lines written in part: completions.
     pub(crate) writes: u64,
@@ -248,12 +248,12 @@ impl Array {
         place(&mut self.buffers, &mut self.free_buffers, buffer)
     }
 
-    /// Places in its tables, taken or not.
+    /// Number of queues, buffers and requests in its tables, used or not.
     pub(crate) fn footprint(&self) -> usize {
         self.buffers.len() + self.requests.len() + self.queues.len()
     }
 
-    /// Deletes the queues and buffers of a workload that has exited. Commands that have not ended are aborted.
+    /// Deletes the queues and buffers of a workload that has exited. Commands in flight are aborted.
     pub(crate) fn close(&mut self, owner: usize) {
         let Array { lanes, buffers, requests, queues, .. } = self;
         let mut aborted = Vec::new();
@@ -321,7 +321,7 @@ impl Array {
         };
         let first_drive = self.stream.below(self.spec.drives);
         for part in 0..parts {
-            // A write is acknowledged by the drive's own buffer: it is fetched at once, flash comes later.
+            // The drive's own buffer acknowledges a write: it is fetched at once, flash comes later.
             let flash = match direction {
                 Direction::Read => self.stream.around(self.spec.flash_ns, self.spec.flash_spread),
                 Direction::Write => 0.0,
@@ -340,7 +340,7 @@ impl Array {
         }
     }
 
-    /// Submits a request without data: a flush with nothing to be flushed.
+    /// Submits a request without data: a flush of an empty cache.
     pub(crate) fn submit_flush(&mut self, now_ns: f64, queue: u32, slot: u32) {
         let latency_ns = self.spec.flush_ns.unwrap_or(self.spec.command_ns);
         let ready_ns = self.begin(now_ns) + latency_ns + self.spec.completion_ns;
@@ -355,7 +355,7 @@ impl Array {
         from_ns
     }
 
-    /// When its command server is done with a command that is submitted now and moves data.
+    /// When the command server finishes a command with data that is submitted now.
     fn serve(&mut self, now_ns: f64) -> f64 {
         let begun_ns = self.begin(now_ns);
         if self.spec.service_ns == 0.0 {
@@ -371,7 +371,7 @@ impl Array {
         if queue.front()?.ready_ns <= now_ns { queue.pop_front() } else { None }
     }
 
-    /// When the next completion of a queue becomes visible, if one is on its way.
+    /// When the next completion of a queue becomes visible, if there is one.
     pub(crate) fn next_completion_ns(&self, queue: u32) -> Option<f64> {
         self.queues[queue as usize].completions.front().map(|c| c.ready_ns)
     }
@@ -392,8 +392,8 @@ impl Array {
         chip.dma_write_all(self.device, self.writes.lines());
     }
 
-    /// Moves units of the part whose turn it is, until it or the time ends or another part takes its turn. Says
-    /// which request this part was of, and when it ended, if it did.
+    /// Moves units of the next part until it is complete, the time ends or another part is next. Returns the request of
+    /// this part and, if the part is complete, its end.
     fn move_part(&mut self, index: usize, until_ns: f64) -> Option<(u32, f64)> {
         let Array {
             spec,
@@ -486,7 +486,7 @@ impl Array {
     }
 }
 
-/// Puts a thing at a free place of a table, or at its end.
+/// Puts an item into a free place of a table, or appends it.
 fn place<T>(table: &mut Vec<T>, free: &mut Vec<u32>, thing: T) -> u32 {
     match free.pop() {
         Some(id) => {

@@ -1,9 +1,9 @@
 //! How many line events a second the chip model takes: one bare level, and the whole chip.
 //!
-//! Traces are made ahead of time and hold ready handles, as the machine's agents do; what is timed is the
-//! model. Rates are compared between two builds back to back on one machine, never with yesterday's
-//! (performance.md 1 has the ceilings). Sampled runs count the events that were simulated; the
-//! `equivalent` rows count the real ones they stand for. Knows the public interface only.
+//! Traces are made ahead of time and hold ready handles, as the machine's agents do; only the model is timed. Rates are
+//! compared between two builds back to back on one machine, never with those of another day (performance.md 1 has the
+//! limits). Sampled runs count the events that were simulated; the `equivalent` rows count the real ones that these
+//! represent. Knows the public interface only.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use rand_core::{Rng, SeedableRng};
@@ -80,7 +80,7 @@ enum Kind {
     DmaRead,
 }
 
-/// One line event: what, by which core or device, where.
+/// One line event: the kind, the core or device, the line.
 #[derive(Clone, Copy)]
 struct Event {
     kind: Kind,
@@ -111,7 +111,7 @@ fn replay(chip: &mut Chip, events: &[Event]) -> u32 {
     tail.iter().fold(sum, |sum, event| sum + step(chip, event))
 }
 
-/// Memory of a run and where each stream in it stands.
+/// Memory of a run and the position of each stream in it.
 struct Streams {
     regions: Vec<Region>,
     at: Vec<usize>,

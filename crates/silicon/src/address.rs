@@ -105,7 +105,7 @@ impl Region {
         &self.lines
     }
 
-    /// Hints that the sampled line of this number will be looked up soon. Changes nothing but speed.
+    /// Prefetches the handle of this sampled line. Changes speed only.
     #[inline(always)]
     pub fn prefetch(&self, number: usize) {
         if let Some(line) = self.lines.get(number) {
@@ -123,8 +123,8 @@ impl Region {
         self.total
     }
 
-    /// Real lines per sampled line of this very region; its own, not the nominal factor, so that a region
-    /// that the sample covers badly still takes the right time.
+    /// Real lines per sampled line of this region, not the nominal factor: the time of a region that the sample covers
+    /// badly is still right.
     pub fn scale(&self) -> f64 {
         f64::from(self.total) / self.lines.len().max(1) as f64
     }
@@ -142,7 +142,7 @@ pub struct Handed {
     pub regions: u64,
     /// Their lines, all together.
     pub lines: u64,
-    /// ... of these, in the sample.
+    /// Of these lines, those in the sample.
     pub sampled: u64,
 }
 
@@ -161,13 +161,13 @@ pub struct AddressMap {
     frames: Vec<u32>,
     rng: Xoshiro256PlusPlus,
     total_lines: u64,
-    /// What was taken since [`AddressMap::lend`].
+    /// Memory taken since [`AddressMap::lend`].
     lent: Option<Lent>,
-    /// By the size of a region in lines: what was handed out since [`AddressMap::handed_out`].
+    /// What was handed out since [`AddressMap::handed_out`], by the size of a region in lines.
     handed: BTreeMap<u32, Handed>,
 }
 
-/// Memory that is to come back: pages and frames in the order in which they were taken.
+/// Memory that is to be returned: pages and frames in the order in which they were taken.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lent {
     pages: Vec<u32>,
@@ -175,7 +175,7 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Puts together what was lent one after the other.
+    /// Joins two lists of lent memory, `later` after this one.
     pub fn append(&mut self, mut later: Lent) {
         self.pages.append(&mut later.pages);
         self.frames.append(&mut later.frames);
@@ -195,7 +195,7 @@ impl AddressMap {
         let sets = spec.mlc.sets;
         let kept = (sets / sampling.factor()).max(1) as usize;
         // One random set in each of as many equal ranges. Strided sets would resonate with packet buffers, which are
-        // strided (microarchitecture.md 9); sets drawn from the whole index would crowd here and leave gaps there.
+        // strided (microarchitecture.md 9). Sets drawn from the whole index would cover it unevenly.
         let width = sets / kept as u32;
         let mut choice = Xoshiro256PlusPlus::seed_from_u64(sample_seed ^ 0x5a5a_0000);
         let sampled = (0..kept as u32).map(|range| range * width + below(&mut choice, width.into()) as u32);
@@ -204,7 +204,7 @@ impl AddressMap {
             dense[set as usize] = index;
         }
         let mlc_set_bits = sets.trailing_zeros();
-        // Tags are 16 bits with one value reserved; whole huge pages below that.
+        // Tags are 16 bits with one value reserved: only whole huge pages below that limit.
         let total_lines = u64::from(NO_TAG) << mlc_set_bits;
         let pages = (total_lines / u64::from(HUGE_LINES)) as u32;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xadd2_e550);
@@ -276,7 +276,7 @@ impl AddressMap {
         Ok(region)
     }
 
-    /// Regions that were handed out since the last call, by their size in lines.
+    /// Counts of regions handed out since the last call, by their size in lines. Resets the counts.
     pub fn handed_out(&mut self) -> BTreeMap<u32, Handed> {
         std::mem::take(&mut self.handed)
     }
@@ -288,23 +288,23 @@ impl AddressMap {
         handed.sampled += region.lines.len() as u64;
     }
 
-    /// From now on it is noted what is taken.
+    /// Starts to record which memory is taken.
     pub fn lend(&mut self) {
         self.lent = Some(Lent::default());
     }
 
-    /// What was taken since [`AddressMap::lend`], to be given back; no more is noted.
+    /// Memory taken since [`AddressMap::lend`], to be returned later. Stops recording.
     pub fn lent(&mut self) -> Lent {
         self.lent.take().unwrap_or_default()
     }
 
-    /// Takes back what was lent: whoever asks next gets it in the same order.
+    /// Returns lent memory. The next allocations get it in the same order.
     pub fn take_back(&mut self, lent: Lent) {
         self.huge_pages.extend(lent.pages.into_iter().rev());
         self.frames.extend(lent.frames.into_iter().rev());
     }
 
-    /// Memory that nobody has taken.
+    /// Bytes of free memory.
     pub fn free_bytes(&self) -> u64 {
         let lines = self.frames.len() as u64 * u64::from(FRAME_LINES)
             + self.huge_pages.len() as u64 * u64::from(HUGE_LINES);
@@ -320,7 +320,7 @@ impl AddressMap {
 
     fn frame(&mut self) -> u32 {
         if self.frames.is_empty() {
-            // A batch of pages is cut up at once so that neighbours in a region are not neighbours in memory.
+            // Frames of a batch of pages are shuffled so that neighbours in a region are not neighbours in memory.
             let take = self.huge_pages.len().min(64);
             let opened = self.huge_pages.split_off(self.huge_pages.len() - take);
             self.frames = opened.iter().flat_map(|page| (0..512).map(move |i| page * 512 + i)).collect();

@@ -1,4 +1,4 @@
-//! A look at the whole state of a chip, for tests that check invariants. Never on the hot path.
+//! The whole state of a chip, for tests that check invariants. Never on the hot path.
 
 use crate::line::Line;
 use crate::ways::{AGE, COPY, DIRTY, IO, PAYLOAD};

@@ -1,7 +1,7 @@
 //! Sixteen bytes, or a set's sixteen tags, as values of one register: each operation is on all lanes at once.
 //!
-//! With it a rule on the ways of a set has no branch to mispredict, and no single byte is stored, which would stall
-//! the next load of the set. Knows nothing of what the lanes mean. With AVX2, which .cargo/config.toml asks for, these are
+//! Rules on the ways of a set so have no branch to mispredict and store no single byte, which would stall the next
+//! load of the set. Must not know what the lanes mean. With AVX2, which .cargo/config.toml asks for, the operations are
 //! its instructions; elsewhere the loops of `plain` give the same results.
 
 use crate::simd::LANES;

@@ -1,6 +1,6 @@
-//! The chip as the machine sees it: accesses in, levels out; masks and switches; counters.
+//! The chip's interface for the machine: accesses, levels that served them, masks, switches, counters.
 //!
-//! No time of its own and no programs. An MLC hit is decided here, everything else by the LLC's rules.
+//! Knows neither time nor programs. This file decides MLC hits; the LLC's rules decide the rest.
 
 use crate::address::Sampling;
 use crate::audit::{MlcResident, Resident};
@@ -22,11 +22,11 @@ use waykeeper_units::{MaskError, WayMask};
 /// Devices a chip can tell apart. Assumption: more than any scenario has; owners leave room for 128.
 pub const MAX_DEVICES: usize = 16;
 
-/// Lines of a device's transfer that are asked for ahead of their turn. Assumption: changes the speed of a run, never
-/// its result; not measured on its own.
+/// Prefetch distance in a device's transfer, in lines. Assumption: changes the speed of a run, never its result; not
+/// measured on its own.
 const DMA_AHEAD: usize = 4;
 
-/// The lines of a device's transfer, each with the one to ask for ahead of its turn.
+/// The lines of a device's transfer, each with the line to prefetch at its turn.
 #[inline(always)]
 pub(crate) fn with_ahead(lines: &[Line]) -> impl Iterator<Item = (Line, Option<Line>)> + '_ {
     lines.iter().enumerate().map(|(index, line)| (*line, lines.get(index + DMA_AHEAD).copied()))
@@ -36,20 +36,20 @@ pub(crate) fn with_ahead(lines: &[Line]) -> impl Iterator<Item = (Line, Option<L
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Level {
-    /// The core's own MLC.
+    /// In the core's own MLC.
     Mlc = 0,
-    /// The LLC.
+    /// In the LLC.
     Llc = 1,
-    /// Another core's MLC.
+    /// In another core's MLC.
     Peer = 2,
-    /// Memory.
+    /// In memory.
     Memory = 3,
 }
 
-/// What kind of data a fill brings, as far as the MLC's victim rule cares.
+/// Kind of data that a fill brings; the MLC's victim rule depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fill {
-    /// Anything.
+    /// Any other data.
     Ordinary,
     /// Streaming I/O data: storage blocks that are read once (microarchitecture.md 3, stream).
     Stream,
@@ -127,7 +127,7 @@ impl Chip {
         self.count(core, line, Level::Mlc)
     }
 
-    /// Switches a core's hardware prefetchers (MSR 0x1A4).
+    /// Turns a core's hardware prefetchers on or off (MSR 0x1A4).
     pub fn set_prefetchers(&mut self, core: usize, on: bool) {
         self.shared.prefetchers_on[core] = on;
     }
@@ -138,9 +138,10 @@ impl Chip {
         self.shared.prefetchers_on[core]
     }
 
-    /// A prefetcher of `core` fetches a line into its MLC. Counted as an access that missed the MLC, as the events of
-    /// real chips do (L2_RQSTS.MISS, LONGEST_LAT_CACHE), and apart from demand ([`Chip::prefetch_counters`]); a line
-    /// that the MLC holds already is left alone. `useful` says whether the core will ask for the line.
+    /// A prefetcher of `core` fetches a line into its MLC. Counts as an access that missed the MLC, as in the events of
+    /// real chips (L2_RQSTS.MISS, LONGEST_LAT_CACHE), and separately from demand accesses
+    /// ([`Chip::prefetch_counters`]). Does nothing if the MLC already has the line. `useful` says whether the core will
+    /// access the line.
     #[inline]
     pub fn fetch_ahead(&mut self, core: usize, line: Line, useful: bool) -> Level {
         let index = self.shared.mlc_index(core, line.set());
@@ -213,8 +214,8 @@ impl Chip {
 
     /// A device writes a part of a line. Returns whether it was cached before.
     ///
-    /// The rest of the line has to be there first: where DCA puts a line into the LLC that was not cached, memory is
-    /// read. Counted apart from full lines, as the opcode events do (RFO, not ItoM; nvme-memload s2.3).
+    /// Where DCA puts a line that was not cached into the LLC, memory is read first, for the rest of the line. Counted
+    /// separately from full lines, as in the opcode events (RFO, not ItoM; nvme-memload s2.3).
     pub fn dma_write_partial(&mut self, device: usize, line: Line) -> bool {
         let before = *self.shared.dca_at(device, line);
         let uncached = self.shared.device[device].writes_uncached;
@@ -294,7 +295,7 @@ impl Chip {
         }
     }
 
-    /// A device reads lines of packets that were for `core`.
+    /// A device reads lines of packets that were destined to `core`.
     pub fn steered_read_all(&mut self, device: usize, lines: &[Line], core: usize) {
         self.shared.evictions.by_device(device);
         for line in lines {
@@ -324,7 +325,7 @@ impl Chip {
         self.shared.steering.set_status(core, status);
     }
 
-    /// IDIO's counters of a core, and whether its MLC is flooded with untouched payload.
+    /// IDIO's counters of a core, and whether its MLC has too much pushed payload that was not touched.
     pub fn steering_counters(&self, core: usize) -> (SteeringCounters, bool) {
         (self.shared.steering.counters(core), self.shared.steering.mlc_is_flooded(core))
     }
@@ -334,12 +335,12 @@ impl Chip {
         self.shared.steering.clear_counters(core);
     }
 
-    /// Dirty lines that left a core's MLC for want of room (non-inclusive LLC).
+    /// Dirty lines that fills evicted from a core's MLC (non-inclusive LLC).
     pub fn mlc_writebacks(&self, core: usize) -> u64 {
         self.shared.steering.mlc_writebacks(core)
     }
 
-    /// True if the chip's state is so big that fetching ahead pays ([`Chip::prefetch`]).
+    /// True if the chip's state is so big that prefetching it saves time ([`Chip::prefetch`]).
     #[inline(always)]
     pub fn is_large(&self) -> bool {
         self.shared.is_large()
@@ -396,8 +397,8 @@ impl Chip {
         }
     }
 
-    /// Sets the ways devices may allocate in, whatever the register would take: where an experiment starts
-    /// from. Moves no line. Does nothing on a chip without DCA.
+    /// Sets the ways in which devices may allocate, even to a value that the register refuses: an experiment's start
+    /// state. Moves no line. Does nothing on a chip without DCA.
     ///
     /// # Errors
     /// A mask with holes or beyond the chip.
@@ -439,7 +440,7 @@ impl Chip {
         self.dca_ways
     }
 
-    /// Switches how a device's writes reach the chip.
+    /// Sets how a device's writes reach the chip.
     pub fn set_dca(&mut self, device: usize, mode: DcaMode) {
         self.shared.dca[device] = mode;
     }
@@ -461,7 +462,7 @@ impl Chip {
         self.shared.occupancy[usize::from(group)]
     }
 
-    /// Sampled LLC lines a device wrote or had copied.
+    /// Sampled LLC lines that a device owns.
     pub fn device_occupancy(&self, device: usize) -> u32 {
         self.shared.occupancy[usize::from(DEVICE_OWNER) + device]
     }
@@ -473,7 +474,7 @@ impl Chip {
         all
     }
 
-    /// Counters of a core, apart for groups of the simulated sets: eight, or as many as there are sets. The accesses of
+    /// Counters of a core per group of simulated sets: eight groups, or as many as there are sets. The accesses of
     /// [`Chip::count_mlc_hits`] are in none of them.
     pub fn core_groups(&self, core: usize) -> impl Iterator<Item = CoreCounters> + '_ {
         self.shared.served(core).iter().map(|&[mlc_hits, llc, peer, llc_misses]| {
@@ -501,7 +502,7 @@ impl Chip {
         })
     }
 
-    /// Hits and misses of a device, apart for the same groups of sets as in [`Chip::core_groups`].
+    /// Hits and misses of a device per group of sets, as in [`Chip::core_groups`].
     pub fn device_groups(&self, device: usize) -> &[DcaCounters] {
         self.shared.dca_counters(device)
     }
@@ -511,18 +512,18 @@ impl Chip {
         self.shared.chip
     }
 
-    /// Who evicted whose lines since power-on: every pair and reason that happened.
+    /// Evictions since power-on per evictor, owner and reason; only those that occurred.
     pub fn evictions(&self) -> impl Iterator<Item = EvictionCount> + '_ {
         self.shared.evictions.counts()
     }
 
-    /// Memory: loaded latency.
+    /// Memory, for the loaded latency.
     #[inline(always)]
     pub fn dram(&self) -> &Dram {
         &self.shared.dram
     }
 
-    /// Memory, to end a quantum.
+    /// Memory, to end a quantum of it.
     pub fn dram_mut(&mut self) -> &mut Dram {
         &mut self.shared.dram
     }
@@ -550,8 +551,8 @@ impl Chip {
         .collect()
     }
 
-    /// Lines the directory tracks, with the number of cores it says hold them: `None` for "several" (tests;
-    /// empty on an inclusive LLC, which has no directory).
+    /// Lines in the directory, with the number of cores that hold them: `None` for "several" (tests; empty on an
+    /// inclusive LLC, which has no directory).
     pub fn tracked(&self) -> Vec<(Line, Option<usize>)> {
         match &self.llc {
             Llc::NonInclusive(llc) => llc

@@ -1,11 +1,11 @@
-//! What the chip counts. Sampled counts: whoever shows them scales them by the sampling factor.
+//! The chip's counters. They count sampled lines; the reader scales them by the sampling factor.
 
 use std::iter::Sum;
 use std::ops::Add;
 
-/// Groups of sets that are counted apart, at most. How far the groups differ tells the error of sampling. Assumption:
-/// eight give a standard error to about a quarter, and their counters stay in the nearest cache of the machine that runs
-/// the model.
+/// Most groups of sets that are counted separately. The sampling error is estimated from how much the groups differ.
+/// Assumption: eight give a standard error to about a quarter, and their counters stay in the nearest cache of the
+/// machine that runs the model.
 pub(crate) const SET_GROUPS: usize = 8;
 
 /// Per core: accesses of programs, and fetches of its prefetchers, which count as accesses that missed the MLC.
@@ -15,9 +15,9 @@ pub struct CoreCounters {
     pub mlc_hits: u64,
     /// Not served by the own MLC.
     pub mlc_misses: u64,
-    /// ... but by the LLC or another MLC.
+    /// Of the misses: served by the LLC or another MLC.
     pub llc_hits: u64,
-    /// ... but by memory.
+    /// Of the misses: served by memory.
     pub llc_misses: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct PrefetchCounters {
     pub llc_hits: u64,
     /// Fetched from memory.
     pub llc_misses: u64,
-    /// Of both, those that the core did not ask for afterwards.
+    /// Of both, those that the core did not access afterwards.
     pub useless: u64,
 }
 
@@ -37,11 +37,11 @@ pub struct PrefetchCounters {
 pub struct DeviceCounters {
     /// Full-line writes with DCA on that found the line cached (ItoM hit, write update).
     pub write_hits: u64,
-    /// Full-line writes with DCA on that did not (ItoM miss, write allocate).
+    /// Full-line writes with DCA on that did not find it cached (ItoM miss, write allocate).
     pub write_misses: u64,
-    /// Writes of a part of a line that found it cached (RFO hit).
+    /// Writes of a part of a line that found the line cached (RFO hit).
     pub partial_hits: u64,
-    /// Writes of a part of a line that did not (RFO miss).
+    /// Writes of a part of a line that did not find the line cached (RFO miss).
     pub partial_misses: u64,
     /// Writes with DCA off or from a remote socket: straight to memory.
     pub writes_uncached: u64,
@@ -53,7 +53,7 @@ pub struct DeviceCounters {
     pub leaked: u64,
 }
 
-/// Of a device's counters those whose ratios are hit ratios, over some of the sets.
+/// A device's counters that hit ratios need, over some of the sets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DcaCounters {
     /// As in [`DeviceCounters`].
@@ -73,19 +73,19 @@ pub struct ChipCounters {
     pub memory_reads: u64,
     /// Lines written to memory.
     pub memory_writes: u64,
-    /// ... of these, dirty LLC evictions.
+    /// Of the lines written, dirty LLC evictions.
     pub dirty_evictions: u64,
-    /// ... of these, device writes past the caches.
+    /// Of the lines written, device writes that bypassed the caches.
     pub uncached_writes: u64,
     /// Lines inserted into the LLC.
     pub llc_fills: u64,
     /// Lines evicted from the LLC to make room.
     pub llc_evictions: u64,
-    /// Lines taken out of the LLC because they moved or were overwritten.
+    /// Lines removed from the LLC because they moved or were overwritten.
     pub llc_removals: u64,
     /// Lines filled into MLCs.
     pub mlc_fills: u64,
-    /// Lines pushed out of MLCs by a fill or a full directory.
+    /// Lines evicted from MLCs by a fill or a full directory.
     pub mlc_evictions: u64,
     /// MLC lines invalidated by devices, other cores or the LLC.
     pub mlc_invalidations: u64,

@@ -1,7 +1,7 @@
-//! The registers that steer DCA, as data: what IIO_LLC_WAYS (MSR 0xC8B) takes, and whether root ports can be
-//! switched.
+//! The registers that control DCA, as data: which values IIO_LLC_WAYS (MSR 0xC8B) accepts, and whether root ports can
+//! be switched.
 //!
-//! Knows what a write to the register comes to; must not know what devices do with the ways.
+//! Knows the effect of a write on the register; must not know what devices do with the ways.
 //! Marks: docs/reference/README.md#marks.
 
 use serde::{Deserialize, Serialize};
@@ -11,19 +11,19 @@ use waykeeper_units::WayMask;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DcaRegisters {
-    /// Smallest value IIO_LLC_WAYS takes, as a number: Haswell takes anything from here on.
+    /// Smallest value that IIO_LLC_WAYS accepts, as a number: Haswell accepts every value from here on.
     pub lowest: WayMask,
     /// Bits that cannot be cleared; no bit where there are none.
     pub kept: WayMask,
-    /// Whether a value has to be one run of ways.
+    /// Whether a value must be one run of ways.
     pub contiguous: bool,
-    /// What the register reads until it is written, where that is not the ways devices write to: Haswell's are said to
-    /// be 18 and 19 and its register to read 0x60000 (hardware.md 1.3).
+    /// Value read before the first write, where it differs from the ways that devices write to: Haswell's ways are said
+    /// to be 18 and 19, and its register to read 0x60000 (hardware.md 1.3).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<WayMask>,
-    /// False where the register answers and devices go on as at power-on (one report of Ice Lake).
+    /// False where the register accepts values and devices still use the ways of power-on (one report of Ice Lake).
     pub acts: bool,
-    /// Whether root ports have a bit that takes their writes out of the LLC (perfctrlsts_0, bit 7).
+    /// Whether root ports have a bit that makes their writes bypass the LLC (perfctrlsts_0, bit 7).
     pub port_switch: bool,
 }
 
@@ -33,7 +33,7 @@ pub enum RegisterError {
     /// There is no such register.
     #[error("this chip has no DCA and no register for its ways")]
     Absent,
-    /// A number outside what it takes.
+    /// A number outside the accepted range.
     #[error("{wanted} is outside what the register takes, {lowest} to {highest}")]
     Range {
         /// The value written.
@@ -43,7 +43,7 @@ pub enum RegisterError {
         /// The largest.
         highest: WayMask,
     },
-    /// Ways that are not next to each other, where they must be.
+    /// Ways with a hole between them, where one run is required.
     #[error("{0} has holes; on this chip the register takes one run of ways")]
     Holes(WayMask),
 }
@@ -73,7 +73,7 @@ impl DcaRegisters {
         Ok(wanted)
     }
 
-    /// Refuses registers that could not hold the chip's own value at power-on: key, value, what would do.
+    /// Refuses registers that cannot hold the chip's own value at power-on: key, value, what is accepted.
     pub(crate) fn check(self, at_power_on: WayMask, ways: u32) -> Result<(), (&'static str, String, String)> {
         match self.write(at_power_on, at_power_on, ways) {
             Ok(_) if self.kept.minus(at_power_on).is_empty() => Ok(()),
@@ -106,7 +106,7 @@ mod tests {
         for legal in [0x600, 0x700, 0x7e0, 0x7ff] {
             assert_eq!(after("gold-6140", 0x600, legal), Ok(legal));
         }
-        // One default bit or both cleared: nothing happens.
+        // One default bit or both cleared: the write is ignored.
         for ignored in [0x400, 0x200, 0x300, 0x003] {
             assert_eq!(after("gold-6140", 0x700, ignored), Ok(0x700), "{ignored:#x}");
         }

@@ -1,22 +1,22 @@
 //! The directory (snoop filter) of one LLC set: which MLC holds which line, and in which of its ways.
 //!
-//! Knowing the way lets a device write invalidate an MLC copy without searching for it. Knows tags and
-//! cores; what happens to a line that has to go is the LLC's business. Marks: docs/reference/README.md#marks.
+//! The way lets a device write invalidate an MLC copy without a search. Knows tags and cores; the LLC decides what
+//! happens to a line whose entry is removed. Marks: docs/reference/README.md#marks.
 
 use crate::line::NO_TAG;
 use crate::simd::eq_u16;
 
-/// Core number that stands for "several cores; ask them all".
+/// Core number for "several cores".
 const SEVERAL: u8 = u8::MAX;
 
-/// Who holds a line.
+/// Which MLCs hold a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Holder {
     /// One MLC, in this way.
     One {
         /// The core whose MLC it is.
         core: usize,
-        /// The way there.
+        /// The way in that MLC.
         way: u32,
     },
     /// More than one.
@@ -74,7 +74,7 @@ impl Directory {
         true
     }
 
-    /// Forgets a line and says who held it.
+    /// Removes a line's entry and returns its holder.
     #[inline(always)]
     pub(crate) fn remove(&mut self, tag: u16) -> Option<Holder> {
         let slot = self.slot(tag)?;
@@ -82,7 +82,7 @@ impl Directory {
         Some(self.at(slot))
     }
 
-    /// Forgets a line that `core` alone holds (in `way`); false, and nothing changed, if others do too.
+    /// Removes the entry of a line that only `core` holds (in `way`); false, and no change, if others hold it too.
     #[inline(always)]
     pub(crate) fn remove_single(&mut self, tag: u16, core: usize, way: u32) -> bool {
         let Some(slot) = self.slot(tag) else {
@@ -110,8 +110,8 @@ impl Directory {
         }
     }
 
-    /// One of the entries in `mask`, all of which are in use, by a random number. Which entry a full
-    /// directory gives up is not published (X).
+    /// A random one of the entries in `mask`, all of which are in use. Which entry a full directory replaces is not
+    /// published (X).
     pub(crate) fn choose(&self, mask: u32, random: u32) -> (u16, Holder) {
         let slot = ((u64::from(random) * u64::from(mask.count_ones())) >> 32) as usize & 15;
         (self.tags[slot], self.at(slot))

@@ -1,8 +1,8 @@
 //! Memory: loaded latency and traffic per channel (microarchitecture.md 2).
 //!
 //! latency x (1 + slope * u / (1 - u)), u = traffic / usable bandwidth, per channel, from the traffic of
-//! the last few microseconds. What a channel cannot move in time waits in a backlog, and an access waits for the
-//! backlog in front of it: in the long run a channel moves no more than its usable bandwidth. Knows lines per channel;
+//! the last few microseconds. Lines that a channel cannot move in time form a backlog, and an access waits for the
+//! backlog before it: in the long run a channel moves no more than its usable bandwidth. Knows lines per channel;
 //! the chip's rules decide what reads and writes.
 //! Marks: docs/reference/README.md#marks.
 
@@ -14,9 +14,9 @@ use waykeeper_units::LINE_BYTES;
 /// a block transfer (X).
 const SMOOTHING_NS: f64 = 10_000.0;
 
-/// The longest wait, ns: cores and devices have only so many lines outstanding, so a backlog cannot grow for ever. What
-/// programs write in no time at all, as they set their buffers up, would otherwise hold up all that comes after it. An
-/// assumption: several times what the fullest channel was seen to need.
+/// The longest wait, ns: cores and devices have a limited number of lines outstanding, so a backlog is limited too.
+/// Without this limit, the writes with which programs set up their buffers in zero time would delay all later accesses.
+/// Assumption: several times the largest wait that was seen on the fullest channel.
 const LONGEST_WAIT_NS: f64 = 10_000.0;
 
 /// The memory channels of a socket.
@@ -24,11 +24,11 @@ const LONGEST_WAIT_NS: f64 = 10_000.0;
 pub struct Dram {
     spec: DramSpec,
     channels: Table<Channel>,
-    /// Idle latency, ns: a wait lengthens an access by as many of these. `None` leaves the backlog out.
+    /// Idle latency, ns: the unit in which a wait lengthens an access. `None` disables the backlog.
     idle_ns: Option<f64>,
     /// Mean wait over the channels, ns.
     wait_ns: f64,
-    /// Mean factor over the channels, times the time it held, ns.
+    /// Sum over time of the mean factor over the channels, ns.
     factor_ns: f64,
 }
 
@@ -38,13 +38,13 @@ struct Channel {
     pending: u32,
     utilisation: f64,
     factor: f64,
-    /// Lines that wait because the channel could not move them yet.
+    /// Lines that the channel could not move yet.
     backlog: f64,
 }
 
 impl Dram {
     /// Idle channels. With an idle latency, ns, accesses wait for the backlog of their channel; without one, traffic
-    /// beyond the usable bandwidth costs what full use costs.
+    /// beyond the usable bandwidth has the latency of `max_utilisation`.
     pub(crate) fn new(spec: DramSpec, idle_ns: Option<f64>) -> Dram {
         let idle = Channel { pending: 0, utilisation: 0.0, factor: 1.0, backlog: 0.0 };
         Dram {
@@ -66,7 +66,7 @@ impl Dram {
         self.channels[channel].pending += 1;
     }
 
-    /// How much longer than idle an access on this channel takes now.
+    /// Latency of an access on this channel now, relative to idle.
     #[inline(always)]
     pub fn factor(&self, channel: usize) -> f64 {
         self.channels[channel].factor
@@ -77,18 +77,18 @@ impl Dram {
         self.channels[channel].utilisation
     }
 
-    /// How long a line waits now for the backlog in front of it, ns, mean over the channels.
+    /// Mean wait over the channels, ns, for the present backlogs.
     #[inline(always)]
     pub fn wait_ns(&self) -> f64 {
         self.wait_ns
     }
 
-    /// How much longer than idle an access took, mean over the channels, summed over time: x ns since power-on.
+    /// Mean relative latency over the channels, integrated over time since power-on, ns.
     pub fn factor_ns(&self) -> f64 {
         self.factor_ns
     }
 
-    /// Ends a quantum of `span_ns` in which every counted line stood for `scale` real ones.
+    /// Ends a quantum of `span_ns`; each counted line represents `scale` real ones.
     pub fn tick(&mut self, span_ns: f64, scale: f64) {
         let DramSpec { load_slope, max_utilisation, channel_gb_per_s, .. } = self.spec;
         let lines_per_ns = channel_gb_per_s / LINE_BYTES as f64;
@@ -101,8 +101,8 @@ impl Dram {
             let u = channel.utilisation.min(max_utilisation);
             channel.factor = 1.0 + load_slope * u / (1.0 - u);
             if let Some(idle_ns) = self.idle_ns {
-                // From the smoothed traffic: what a sample makes of a quantum's lines is noise, and noise alone would
-                // build up a backlog. Over time smoothed and counted lines are the same number.
+                // From the smoothed traffic: the sampled lines of one quantum are noisy, and noise alone would build up
+                // a backlog. Over time smoothed and counted lines are the same number.
                 let excess = (channel.utilisation - max_utilisation) * lines_per_ns * span_ns;
                 channel.backlog = (channel.backlog + excess).clamp(0.0, LONGEST_WAIT_NS * lines_per_ns);
                 let wait_ns = channel.backlog / lines_per_ns;

@@ -1,13 +1,13 @@
-//! Who evicted whose lines: a count per evictor, owner and reason. The model's truth; no hardware shows it.
+//! Counts of evictions per evictor, owner and reason. True values of the model; no hardware shows them.
 //!
-//! Knows owners, which are groups of cores and devices, and counts; must not know the rules that choose what is evicted.
+//! Knows owners (groups of cores, and devices) and counts; must not know the rules that choose victims.
 
 use crate::MAX_DEVICES;
 use crate::shared::DEVICE_OWNER;
 use crate::table::Table;
 use serde::{Deserialize, Serialize};
 
-/// Who evicts a line, or whose line is evicted.
+/// The evictor or the owner of an evicted line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Owner {
     /// The cores of a group (RMID).
@@ -21,21 +21,21 @@ pub enum Owner {
 #[serde(rename_all = "kebab-case")]
 #[repr(u8)]
 pub enum EvictionReason {
-    /// A device wrote a line that was allocated in the DCA ways (write allocate).
+    /// A device's write allocated in the DCA ways (write allocate).
     DeviceWrite,
-    /// An MLC evicted a line, which was put into the CAT ways of its core.
+    /// An MLC victim was inserted into the CAT ways of its core.
     MlcVictim,
     /// The same, where the MLC evicted the line because the directory was full.
     DirectoryVictim,
-    /// A core read device data, and a copy of the line was put into the inclusive ways (migration).
+    /// A core read device data, and a copy of the line was inserted into the inclusive ways (migration).
     MigratedCopy,
-    /// A device read a line of an MLC, and a copy of it was put into the inclusive ways.
+    /// A device read a line of an MLC, and a copy of it was inserted into the inclusive ways.
     ReadAllocatedCopy,
     /// A core read or wrote a line that no cache had (inclusive LLC).
     CoreFill,
-    /// The directory was full: a line left the MLC that held it.
+    /// The directory was full: a line was evicted from the MLC that held it.
     DirectoryConflict,
-    /// An inclusive LLC evicted a line: it left the MLC that held it as well.
+    /// An inclusive LLC evicted a line: it was evicted from the MLC that held it as well.
     BackInvalidation,
 }
 
@@ -64,28 +64,28 @@ impl EvictionReason {
 /// Evictions of one kind since power-on, in sampled lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EvictionCount {
-    /// Whose access evicted the lines.
+    /// The owner of the access that evicted the lines.
     pub by: Owner,
-    /// Whose lines they were. A line that a device wrote is the device's until a core has read it. A copy of what MLCs
-    /// hold is the core's that holds it.
+    /// Owner of the lines. A device owns a line that it wrote until a core has read it. The core that holds the line in
+    /// its MLC owns a copy in the LLC.
     pub of: Owner,
-    /// Why.
+    /// The reason.
     pub reason: EvictionReason,
     /// How many lines.
     pub lines: u64,
-    /// ... of these, device data that no core had read (DMA leak).
+    /// Of these lines, device data that no core had read (DMA leak).
     pub unread: u64,
 }
 
 const REASONS: usize = 8;
 
-/// Counts of a pair: per reason, lines that were read or never a device's, and unread ones.
+/// Counts per pair of owners: for each reason, unread lines of a device, and all others.
 const KINDS: usize = 2 * REASONS;
 
 /// Owners that a new table has room for: all devices and as many groups.
 const FIRST_OWNERS: usize = 2 * MAX_DEVICES;
 
-/// Number of the first device among the agents; before it are cores, of which a chip has at most 64.
+/// Agent number of the first device; lower numbers are cores, of which a chip has at most 64.
 const FIRST_DEVICE: usize = 64;
 
 /// The counts: one per evictor, owner, reason and whether the line was unread.
@@ -94,9 +94,9 @@ pub(crate) struct Evictions {
     counts: Table<u64>,
     /// Owners that the table has room for, a power of two: devices first, then groups.
     owners: usize,
-    /// Per agent, a core or a device: its owner's place in the table.
+    /// Per agent (core or device): the place of its owner in the table.
     places: Table<u8>,
-    /// The agent whose access is under way.
+    /// The agent of the present access.
     by: usize,
 }
 
@@ -113,7 +113,7 @@ impl Evictions {
         Table::filled(owners * owners * KINDS, 0)
     }
 
-    /// A core is of this group from now on.
+    /// Assigns a core to a group.
     pub(crate) fn set_group(&mut self, core: usize, group: u8) {
         self.places[core] = place(group) as u8;
         let owners = (place(group) + 1).next_power_of_two();
@@ -128,26 +128,26 @@ impl Evictions {
         self.owners = owners;
     }
 
-    /// What is evicted from now on, a core evicts.
+    /// A core makes the next accesses: it evicts what they evict.
     #[inline(always)]
     pub(crate) fn by_core(&mut self, core: usize) {
         self.by = core;
     }
 
-    /// What is evicted from now on, a device evicts.
+    /// A device makes the next accesses: it evicts what they evict.
     #[inline(always)]
     pub(crate) fn by_device(&mut self, device: usize) {
         self.by = FIRST_DEVICE + device;
     }
 
-    /// Counts a line of an owner.
+    /// Counts an evicted line of an owner.
     #[inline(always)]
     pub(crate) fn count(&mut self, of: u8, reason: EvictionReason, unread: bool) {
         let pair = usize::from(self.places[self.by]) * self.owners + place(of);
         self.counts[pair * KINDS + 2 * reason as usize + usize::from(unread)] += 1;
     }
 
-    /// Everything that happened, by evictor, owner and reason.
+    /// All non-zero counts, by evictor, owner and reason.
     pub(crate) fn counts(&self) -> impl Iterator<Item = EvictionCount> + '_ {
         let kinds = self.counts.entries().as_chunks::<2>().0.iter().enumerate();
         kinds.filter(|(_, [read, unread])| read + unread > 0).map(move |(at, [read, unread])| {

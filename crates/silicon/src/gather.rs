@@ -1,21 +1,21 @@
 //! Lines gathered for one pass over the chip.
 //!
-//! How many lines of a packet are in the sample is luck, none or one mostly: a loop over them mispredicts at
-//! every other packet. Gathered without a branch from a whole burst they are one long loop. Knows lines, not what
-//! they are for.
+//! Whether a line of a packet is in the sample is random, and most packets have none or one: a loop over them
+//! mispredicts at every other packet. Gathered without a branch from a whole burst they are one long loop. Knows lines,
+//! not what they are for.
 
 use crate::line::Line;
 
-/// Lines that are copied at once, wanted or not. Assumption: changes the speed of a run, never its result.
+/// Lines that are copied at once, even if fewer are needed. Assumption: changes the speed of a run, never its result.
 const CHUNK: usize = 4;
 
-/// Entries that a list of lines needs behind its last one, so that a whole chunk can be read from any of them.
+/// Entries needed behind the last line of a list, so that a whole chunk can be read from any line on.
 pub const PADDING: usize = CHUNK - 1;
 
-/// A list of lines that is filled, used and cleared over and over.
+/// A list of lines that is filled, used and cleared repeatedly.
 #[derive(Clone, Debug)]
 pub struct Gather {
-    /// Room; the first `count` entries are in the list.
+    /// Storage; the first `count` entries are in the list.
     room: Vec<Line>,
     count: usize,
 }
@@ -26,19 +26,19 @@ impl Gather {
         Gather { room: vec![Line::ANY; 64], count: 0 }
     }
 
-    /// Empties it.
+    /// Removes all lines.
     #[inline(always)]
     pub fn clear(&mut self) {
         self.count = 0;
     }
 
-    /// Lines in it.
+    /// The lines.
     #[inline(always)]
     pub fn lines(&self) -> &[Line] {
         &self.room[..self.count]
     }
 
-    /// How many these are.
+    /// Number of lines.
     #[inline(always)]
     pub fn count(&self) -> usize {
         self.count
@@ -62,7 +62,7 @@ impl Gather {
     /// Adds the first `count` of `lines`, which should have [`PADDING`] more behind them.
     ///
     /// # Panics
-    /// If there are not as many.
+    /// If there are fewer than `count`.
     #[inline(always)]
     pub fn extend(&mut self, lines: &[Line], count: usize) {
         if self.room.len() < self.count + count.max(CHUNK) {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     proptest! {
-        /// It behaves as a plain list would, however lines come.
+        /// The list equals a plain list, whatever the sizes added.
         #[test]
         fn it_is_a_list(steps in proptest::collection::vec((0usize..12, any::<bool>()), 0..200)) {
             let source: Vec<Line> = (0..12 + PADDING as u16).map(line).collect();

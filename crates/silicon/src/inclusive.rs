@@ -1,4 +1,4 @@
-//! The plain inclusive LLC of Haswell and older: whatever an MLC holds is in the LLC too, all ways alike.
+//! The plain inclusive LLC of Haswell and older: it holds every line that an MLC holds; all ways are alike.
 //!
 //! ddio-bench and the nvme-memload thesis ran on such chips. Core fills allocate in the core's CAT ways,
 //! an LLC eviction takes the MLC copies with it, a device write updates in place or allocates in the DCA
@@ -18,7 +18,7 @@ use waykeeper_units::WayMask;
 
 /// No MLC holds the line.
 const NO_HOLDER: u8 = u8::MAX;
-/// Several may.
+/// Several MLCs may hold the line.
 const SEVERAL: u8 = u8::MAX - 1;
 
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ struct Set {
     ways: Ways<32>,
     /// Core whose MLC may hold the line (core-valid bits; a clean MLC eviction is silent, so it is a hint).
     holder: [u8; 32],
-    /// Whose line it is: a device's until a core has used it, then that core's group. Occupancy counts owners instead.
+    /// Owner for eviction counts: the device until a core has used the line, then that core's group.
     user: [u8; 32],
 }
 
@@ -76,7 +76,7 @@ impl Inclusive {
         prefetch(&self.sets[self.index(line)]);
     }
 
-    /// Allocates; what had to go takes its MLC copies with it (inclusion).
+    /// Allocates; the MLC copies of the victim are invalidated (inclusion).
     fn allocate(&mut self, sh: &mut Shared, at: usize, line: Line, mask: &MaskLanes<32>, entry: Entry) {
         let mut rule = Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency };
         let set = &mut self.sets[at];
@@ -154,7 +154,7 @@ impl Inclusive {
         level
     }
 
-    /// A write that hit the own MLC on a line others may hold too.
+    /// A write that hit the own MLC on a line that other MLCs may hold too.
     #[inline(never)]
     pub(crate) fn own_exclusively(&mut self, sh: &mut Shared, core: usize, line: Line) {
         for other in (0..sh.cores()).filter(|other| *other != core) {
@@ -182,7 +182,7 @@ impl Inclusive {
         self.touched(sh, at, way);
     }
 
-    /// LRU variant only: notes a use in place.
+    /// LRU variant only: marks a use in place.
     #[inline(always)]
     fn touched(&mut self, sh: &mut Shared, at: usize, way: u32) {
         Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency }.touched(at, way);
@@ -190,7 +190,7 @@ impl Inclusive {
 
     /// Fills the MLC; a dirty victim is written back into its LLC line, a clean one is dropped silently.
     fn fill(&mut self, sh: &mut Shared, core: usize, line: Line, arrival: Arrival) {
-        // Looked up here and not before: an LLC eviction in between may have emptied a way of this very set.
+        // Looked up only now: the LLC eviction before may have emptied a way of this set.
         let mlc = sh.mlc_index(core, line.set());
         let (way, victim) = sh.mlc_victim(mlc, line.set());
         if let Some(victim) = victim {
@@ -209,7 +209,7 @@ impl Inclusive {
             if victim.flags & mlc::DIRTY != 0 {
                 set.ways.set_state(way, set.ways.state(way) | DIRTY);
             }
-            // The hint stays exact for a line one core held, which is nearly all of them.
+            // The hint is exact for a line that only one core held, which is nearly every line.
             if set.holder[way as usize] != SEVERAL {
                 set.holder[way as usize] = NO_HOLDER;
             }
@@ -264,7 +264,7 @@ impl Inclusive {
         let found = self.sets[at].ways.find(line.tag());
         match found {
             Some(way) => {
-                // A dirty MLC copy is snooped; the LLC line takes the dirtiness, the MLC keeps a clean line.
+                // A dirty MLC copy is snooped; the LLC line becomes dirty, the MLC keeps a clean line.
                 let holder = self.sets[at].holder[way as usize];
                 if holder != NO_HOLDER && clean_mlcs(sh, line, holder) & mlc::DIRTY != 0 {
                     let state = self.sets[at].ways.state(way);
@@ -294,7 +294,7 @@ impl Inclusive {
     }
 }
 
-/// What is written into an allocated way.
+/// State and owner of a line that is written into an allocated way.
 #[derive(Clone, Copy)]
 struct Entry {
     state: u8,
@@ -303,7 +303,7 @@ struct Entry {
     why: EvictionReason,
 }
 
-/// Takes a line that the LLC evicts out of the MLCs that may hold it. Returns the flags it had there, merged.
+/// Invalidates the MLC copies of a line that the LLC evicts. Returns their merged flags.
 fn back_invalidate_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
     each_holder(sh, line, holder, |sh, core, way| {
         sh.evictions.count(sh.group_of[core], EvictionReason::BackInvalidation, false);
@@ -311,12 +311,12 @@ fn back_invalidate_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
     })
 }
 
-/// Takes a line out of the MLCs that may hold it. Returns the flags it had there, merged.
+/// Invalidates the MLC copies of a line. Returns their merged flags.
 fn invalidate_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
     each_holder(sh, line, holder, |sh, core, way| sh.mlc_invalidate(core, line.set(), way))
 }
 
-/// Makes the MLC copies of a line clean. Returns the flags they had, merged.
+/// Makes the MLC copies of a line clean. Returns the merged flags they had.
 fn clean_mlcs(sh: &mut Shared, line: Line, holder: u8) -> u8 {
     each_holder(sh, line, holder, |sh, core, way| {
         let mlc = sh.mlc(core, line.set());

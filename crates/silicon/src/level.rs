@@ -1,4 +1,4 @@
-//! A single cache level and nothing else: the bare path of the model, for benchmarks and closed forms.
+//! A single cache level: the bare path of the model, for benchmarks and closed forms.
 //!
 //! The same [`Ways`] and the same QLRU rule as the chip's LLC, without MLCs, directory or devices.
 
@@ -6,14 +6,14 @@ use crate::simd::prefetch;
 use crate::ways::{MaskLanes, Ways};
 use waykeeper_units::WayMask;
 
-/// Accesses ahead of the present one whose set is asked for early (performance.md 1: 8 to 32).
+/// Prefetch distance, in accesses (performance.md 1: 8 to 32).
 const AHEAD: usize = 16;
 
 /// One set-associative cache of up to 16 ways with the LLC's replacement rule.
 #[derive(Debug)]
 pub struct OneLevel {
     sets: Vec<Ways<16>>,
-    /// 2^64 over the number of sets, rounded up: a division by it as a multiplication.
+    /// 2^64 over the number of sets, rounded up, so that a multiplication divides.
     reciprocal: u64,
     mask: MaskLanes<16>,
 }
@@ -32,7 +32,7 @@ impl OneLevel {
         }
     }
 
-    /// Where a line address lives: set and tag. Low bits choose the set, as in most caches.
+    /// Set and tag of a line address. Low bits choose the set, as in most caches.
     #[inline(always)]
     pub fn place(&self, line: u32) -> (u32, u16) {
         // The reciprocal is less than one part in 2^47 too large: the quotient of 32 bits is exact.
@@ -46,7 +46,7 @@ impl OneLevel {
         self.sets[set as usize].touch_or_allocate(&self.mask, tag)
     }
 
-    /// Touches lines in turn, each set asked for early. Returns how many hit.
+    /// Touches lines in turn and prefetches their sets. Returns how many hit.
     pub fn access_all(&mut self, lines: &[u32]) -> u64 {
         let mut hits = 0;
         for (index, line) in lines.iter().enumerate() {
@@ -58,7 +58,7 @@ impl OneLevel {
         hits
     }
 
-    /// Hints that a set will be accessed soon.
+    /// Prefetches a set.
     #[inline(always)]
     pub fn prefetch(&self, (set, _): (u32, u16)) {
         prefetch(&self.sets[set as usize]);

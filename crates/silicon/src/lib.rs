@@ -1,8 +1,8 @@
 //! The chip: mid-level caches, last-level cache, directory, DCA, memory. State and rules, nothing else.
 //!
-//! This room knows no time, no programs and no devices beyond a number. It is handed accesses and answers
-//! with the level that served them. The specification is microarchitecture.md 4 and 5; every rule is one
-//! function that cites it, every variant of microarchitecture.md 11 is a value of [`Rules`].
+//! Must not know time, programs, or more of a device than its number. Takes accesses and returns the level that
+//! served them. The specification is microarchitecture.md 4 and 5; every rule is one function that cites it, every
+//! variant of microarchitecture.md 11 is a value of [`Rules`].
 //!
 //! The hot path allocates nothing, hashes nothing and takes no lock: addresses become [`Line`] handles
 //! once, when memory is handed out by [`AddressMap`].

@@ -1,4 +1,4 @@
-//! Line handles: where in the chip a line lives, worked out once when its address is handed out.
+//! Line handles: a line's place in the chip, computed once when its address is handed out.
 //!
 //! A handle packs the line's tag, its (dense, sampled) MLC set and its LLC slice into 32 bits, so that
 //! the hot path neither hashes nor divides. Handles are made by [`crate::AddressMap`] alone.
@@ -21,8 +21,9 @@ const PRESENT: NonZeroU32 = NonZeroU32::new(1 << 31).unwrap();
 /// Tag value that no line has; marks an empty way.
 pub(crate) const NO_TAG: u16 = u16::MAX;
 
-/// How LLC sets stand in an array: the index of the MLC's set in the lowest bits, then the slice, then the LLC's index
-/// bits above the MLC's. These are bits of a handle, so that a place is no product; a slice number has room for 32.
+/// Index of LLC sets in an array: the index of the MLC's set in the lowest bits, then the slice, then the LLC's
+/// index bits above the MLC's. These are bits of a handle, so that no multiplication is needed; there is room for 32
+/// slices.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Places {
     /// Bits for the index of the MLC's set.
@@ -30,19 +31,19 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Of so many MLC sets.
+    /// For so many MLC sets.
     pub(crate) fn new(mlc_sets: usize) -> Places {
         Places { set_bits: mlc_sets.next_power_of_two().ilog2() }
     }
 
-    /// Places, where the LLC has `2^bits` sets in a slice for each set of the MLC.
+    /// Number of places, where the LLC has `2^bits` sets in a slice for each set of the MLC.
     pub(crate) fn count(self, bits: u32) -> usize {
         1 << (self.set_bits + SLICE_BITS + bits)
     }
 }
 
 impl Line {
-    /// Some line or other, to fill room with that nobody looks at.
+    /// An arbitrary line to fill unused entries with.
     pub(crate) const ANY: Line = Line(PRESENT);
 
     #[inline(always)]
@@ -69,7 +70,7 @@ impl Line {
         (self.0.get() >> (SET_BITS + SLICE_BITS)) as u16
     }
 
-    /// Where the line's LLC set stands in an array, but for bits above those of the array's length.
+    /// Index of the line's LLC set in an array; bits above those of the array's length must be masked off.
     #[inline(always)]
     pub(crate) fn llc_place(self, Places { set_bits }: Places) -> usize {
         self.set() | ((self.0.get() >> SET_BITS) as usize) << (set_bits & 15)
@@ -91,7 +92,7 @@ impl Line {
 }
 
 impl Line {
-    /// The line of the same set and slice with another tag: what an eviction there pushed out.
+    /// The line of the same set and slice with another tag, for example a victim.
     #[inline(always)]
     pub(crate) fn with_tag(self, tag: u16) -> Line {
         let rest = self.0.get() & ((1 << (SET_BITS + SLICE_BITS)) - 1);

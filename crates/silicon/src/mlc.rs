@@ -10,35 +10,35 @@ use crate::simd::eq_u16;
 pub(crate) const DIRTY: u8 = 0b001;
 /// Filled by an LLC hit on a non-I/O line (proven reuse, microarchitecture.md 3).
 pub(crate) const REUSED: u8 = 0b010;
-/// Streaming I/O data (storage blocks read once).
+/// Streaming I/O data (storage blocks that are read once).
 pub(crate) const STREAM: u8 = 0b100;
 const FLAGS: u8 = 0b111;
 const SLICE_SHIFT: u32 = 3;
 
-/// One set. `order` holds way numbers as nibbles, nibble 0 the most recent; empty ways stand last.
+/// One set. `order` holds way numbers as nibbles, nibble 0 the most recent; empty ways are last.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct MlcSet {
     tags: [u16; 16],
     meta: [u8; 16],
     order: u64,
-    /// A bit per way and mark.
+    /// One bit per way for each kind of mark.
     marks: u64,
 }
 
-/// The line may also be in the LLC (a stale mark costs a look-up, a missing one would be wrong).
+/// The line may also be in the LLC (a stale mark costs a look-up, a missing one would be an error).
 pub(crate) const COPIED: u64 = 1;
 /// The line may also be in another MLC (likewise).
 pub(crate) const SHARED: u64 = 1 << 16;
 /// IDIO's tag: the line holds payload of a packet (IDIO s3.4). Only steered devices set it.
 pub(crate) const PAYLOAD: u64 = 1 << 32;
-/// A hint brought the payload here and nobody has touched it since (IDIO s3.3).
+/// A prefetch hint brought the payload, and the core has not touched it since (IDIO s3.3).
 pub(crate) const PUSHED: u64 = 1 << 48;
-/// Where else a line may be.
+/// Marks for other places of a line.
 pub(crate) const ELSEWHERE: u64 = COPIED | SHARED;
 const MARKS: u64 = ELSEWHERE | PAYLOAD | PUSHED;
 
-/// A line pushed out of an MLC.
+/// A line evicted from an MLC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MlcVictim {
     pub line: Line,
@@ -73,7 +73,7 @@ impl MlcSet {
         self.meta[way as usize & 15] &= !flags;
     }
 
-    /// What is marked of the line in `way`: [`COPIED`], [`SHARED`], [`PAYLOAD`], [`PUSHED`].
+    /// Marks of the line in `way`: [`COPIED`], [`SHARED`], [`PAYLOAD`], [`PUSHED`].
     #[inline(always)]
     pub(crate) fn marks(&self, way: u32) -> u64 {
         self.marks >> (way & 15) & MARKS
@@ -91,7 +91,7 @@ impl MlcSet {
         self.marks |= marks << (way & 15);
     }
 
-    /// Takes marks off the line in `way`.
+    /// Clears marks of the line in `way`.
     #[inline(always)]
     pub(crate) fn unmark(&mut self, way: u32, marks: u64) {
         self.marks &= !(marks << (way & 15));
@@ -106,7 +106,7 @@ impl MlcSet {
         self.order = self.order & !through | (self.order & below) << 4 | u64::from(way);
     }
 
-    /// Where in the order `way` stands: the lowest zero nibble of order xor way.
+    /// Position of `way` in the order: the lowest zero nibble of order xor way.
     #[inline(always)]
     fn position(&self, way: u32) -> u32 {
         let x = self.order ^ (NIBBLES * u64::from(way));
@@ -119,7 +119,7 @@ impl MlcSet {
         (self.order >> ((ways - 1) * 4) & 15) as u32
     }
 
-    /// What stands in `way`, if anything.
+    /// The line in `way`, if any.
     #[inline(always)]
     pub(crate) fn occupant(&self, way: u32, set: usize) -> Option<MlcVictim> {
         let at = way as usize & 15;
@@ -140,7 +140,7 @@ impl MlcSet {
         self.tags[at] = line.tag();
         self.meta[at] = flags | (line.slice() as u8) << SLICE_SHIFT;
         self.marks = self.marks & !(MARKS << at) | marks << at;
-        // The last nibble in use goes to the front: no search for where it stands.
+        // The last nibble in use moves to the front: no search for its position.
         self.order = if ways == 16 {
             self.order.rotate_left(4)
         } else {
@@ -158,8 +158,8 @@ impl MlcSet {
         self.marks &= !(MARKS << at);
         let shift = self.position(way) * 4;
         let below = (1u64 << shift) - 1;
-        // Everything older moves up one place, the emptied way goes to the end of the chip's ways; nibbles
-        // beyond those name ways the chip does not have and stay where they are.
+        // Older ways move up one position, the emptied way moves to the end of the chip's ways; nibbles beyond those
+        // name ways that the chip does not have and keep their positions.
         let end = (ways - 1) * 4;
         let rest = u64::MAX.checked_shl(end + 4).unwrap_or(0);
         let moved = self.order >> 4 & !below & ((1 << end) - 1);

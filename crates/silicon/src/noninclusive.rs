@@ -1,8 +1,8 @@
 //! Skylake-SP's LLC: exclusive for ordinary lines, two inclusive ways, a directory for what MLCs hold.
 //!
-//! Its sets, and what cores do to them; what devices do is in `noninclusive/devices.rs`. One function per row of the
-//! transition table in microarchitecture.md 4; the section's marks say how well each is established. Knows nothing of
-//! time or of who runs on a core.
+//! The LLC's sets, and what cores do to them; devices are in `noninclusive/devices.rs`. One function per row of the
+//! transition table in microarchitecture.md 4; the section's marks say how well each is established. Must not know time
+//! or programs.
 
 mod devices;
 mod steered;
@@ -34,7 +34,7 @@ struct Set {
 struct Leaving {
     /// The way it takes.
     way: u32,
-    /// The line that leaves for it, and the place of its LLC set.
+    /// The line that is evicted from it, and the place of its LLC set.
     victim: Option<(MlcVictim, usize)>,
 }
 
@@ -109,7 +109,7 @@ impl NonInclusive {
         Chooser { kind: sh.rules.replacement, rng: &mut sh.rng, recency: &mut self.recency }.touched(at, way);
     }
 
-    /// A core's read that its MLC could not serve. `index` is where that MLC's set stands.
+    /// A core's read that its MLC could not serve. `index` is the MLC set's index in the table of all MLC sets.
     #[inline(always)]
     pub(crate) fn read_miss(
         &mut self,
@@ -127,7 +127,7 @@ impl NonInclusive {
                 let payload = self.demand(sh, core, set.ways.state(found));
                 (Level::Llc, self.read_from_llc(sh, at, found, line, fill).also(payload))
             }
-            // The MLC fills from another MLC (cache to cache) or from memory, in either case not through the LLC.
+            // The MLC fills from another MLC (cache to cache) or from memory; both bypass the LLC.
             None if set.directory.holds(line.tag()) => (Level::Peer, Arrival::new(0, fill).also(mlc::SHARED)),
             None => {
                 sh.memory_read(line);
@@ -138,7 +138,7 @@ impl NonInclusive {
         level
     }
 
-    /// What the next fill of an MLC set will push out. Its LLC set is asked for early: that is where it goes.
+    /// What the next fill of an MLC set will evict. Prefetches the LLC set into which the victim will be inserted.
     #[inline(always)]
     fn leaving(&self, sh: &mut Shared, index: usize, line: Line) -> Leaving {
         let (way, victim) = sh.mlc_victim(index, line.set());
@@ -149,7 +149,7 @@ impl NonInclusive {
         Leaving { way, victim }
     }
 
-    /// A core demands a line of this state from the LLC: payload is counted, and its tag goes along (IDIO s3.3, s3.4).
+    /// A core demands a line of this state from the LLC: counts payload and keeps its tag (IDIO s3.3, s3.4).
     #[inline(always)]
     fn demand(&self, sh: &mut Shared, core: usize, state: u8) -> u64 {
         if state & PAYLOAD == 0 {
@@ -164,7 +164,7 @@ impl NonInclusive {
     fn read_from_llc(&mut self, sh: &mut Shared, at: usize, way: u32, line: Line, fill: Fill) -> Arrival {
         let state = self.sets[at].ways.state(way);
         if state & COPY != 0 {
-            // Another MLC holds it as well: it stays, and so does whoever is responsible for the dirt.
+            // Another MLC holds it as well: the line stays, and the same cache still has the dirty data.
             self.promote(sh, at, way, state & !UNCONSUMED);
             return Arrival::new(0, fill).also(mlc::COPIED | mlc::SHARED);
         }
@@ -173,14 +173,14 @@ impl NonInclusive {
         }
         let dirty = if state & DIRTY != 0 { mlc::DIRTY } else { 0 };
         if self.inclusive.bits() >> way & 1 == 1 {
-            // In bits 1-0: stays in place as a clean copy, the MLC takes the dirtiness.
+            // In bits 1-0: stays in place as a clean copy, the MLC's line becomes dirty.
             self.promote(sh, at, way, state & !(DIRTY | UNCONSUMED) | COPY);
             return Arrival::new(dirty, fill).also(mlc::COPIED);
         }
         self.migrate(sh, at, way, line, dirty, fill)
     }
 
-    /// Core read, LLC, not IO: the line leaves the LLC and has proven reuse.
+    /// Core read, LLC, not IO: the line moves from the LLC to the MLC and has proven reuse.
     #[inline(always)]
     fn read_ordinary(&mut self, sh: &mut Shared, at: usize, way: u32, state: u8, fill: Fill) -> Arrival {
         let reused = if sh.rules.reuse_flag { mlc::REUSED } else { 0 };
@@ -207,8 +207,8 @@ impl NonInclusive {
         let NonInclusive { sets, recency, inclusive, .. } = self;
         let set = &mut sets[at];
         let owner = set.ways.owner(way);
-        // Looked for before the line leaves, which is in none of these ways: a load of all tags right behind the store
-        // of one waits for it.
+        // Searched before the line is removed, which is in none of these ways: a load of all tags right after the store
+        // of one would wait for it.
         let spare = set.ways.way_for_copy(inclusive);
         remove(sh, &mut set.ways, way);
         sh.chip.migrations += 1;
@@ -233,7 +233,7 @@ impl NonInclusive {
         self.touched(sh, at, way);
     }
 
-    /// A core's write that its MLC could not serve: it ends up dirty there and nowhere else.
+    /// A core's write that its MLC could not serve: the line is then dirty in that MLC and in no other cache.
     #[inline(always)]
     pub(crate) fn write_miss(
         &mut self,
@@ -265,12 +265,12 @@ impl NonInclusive {
                 Level::Memory
             }
         };
-        // Other MLCs lost their copies, this core's had none: what leaves it is the same.
+        // Other MLCs lost their copies, this core's had none: its victim is unchanged.
         self.fill(sh, core, index, line, at, leaving, Arrival::new(flags, fill).also(payload));
         level
     }
 
-    /// A write that hit the own MLC where a copy may stand in the LLC or in another MLC: both go.
+    /// A write that hit the own MLC where the LLC or another MLC may hold a copy: both copies are invalidated.
     #[inline(never)]
     pub(crate) fn own_exclusively(&mut self, sh: &mut Shared, core: usize, line: Line, elsewhere: u64) {
         let at = self.index(line);
@@ -293,7 +293,7 @@ impl NonInclusive {
         }
     }
 
-    /// Puts a line into an MLC: its victim goes where victims go, the directory learns of the line.
+    /// Fills an MLC: evicts the victim to its place, and enters the line into the directory.
     #[expect(
         clippy::too_many_arguments,
         reason = "one call per access that missed; all of it is in registers"
@@ -322,8 +322,8 @@ impl NonInclusive {
         }
     }
 
-    /// Enters a line into the directory; a full one first pushes a tracked line out of its MLC into its
-    /// owner's CAT ways.
+    /// Enters a line into the directory; if that is full, first evicts a tracked line from its MLC into its owner's
+    /// CAT ways.
     #[inline(always)]
     fn track(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize, way: u32) {
         if !self.sets[at].directory.add(self.directory_mask, line.tag(), core, way) {
@@ -359,7 +359,7 @@ impl NonInclusive {
         }
     }
 
-    /// A line that now stands in several MLCs.
+    /// A line that is now in several MLCs.
     #[cold]
     fn share(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize, way: u32) {
         match self.sets[at].directory.holder(line.tag()) {
@@ -368,7 +368,7 @@ impl NonInclusive {
                 self.sets[at].directory.set_several(line.tag());
             }
             Some(Holder::Several) => {}
-            // Only with `dma_write_invalidates_mlc = false` can a copy outlive its directory entry.
+            // Only with `dma_write_invalidates_mlc = false` can a copy have no directory entry.
             None => self.track(sh, core, line, at, way),
         }
     }
@@ -402,7 +402,7 @@ impl NonInclusive {
         }
         let owner = sh.group_of[core];
         let NonInclusive { sets, recency, core_masks, .. } = self;
-        // Clean and unproven: mostly dropped.
+        // Clean and unproven: usually dropped.
         if !rule.keep && !rule.chance.hits(sh.random()) {
             return;
         }
@@ -412,8 +412,8 @@ impl NonInclusive {
         insert(sh, &mut sets[at], recency, at, victim.line, &core_masks[core], (rule.state, owner, why));
     }
 
-    /// The line of an MLC victim has a copy in the inclusive ways: it is freed and its dirt returned, for the line
-    /// is never dropped (DMA bloat). `None` if by the rules the two merge there.
+    /// The line of an MLC victim has a copy in the inclusive ways: the way is freed, and the copy's dirtiness returned;
+    /// the line is never dropped (DMA bloat). `None` if by the rules the two merge there.
     #[inline(never)]
     fn take_copy(&mut self, sh: &mut Shared, at: usize, copy: u32, dirt: u8) -> Option<u8> {
         let ways = &mut self.sets[at].ways;
@@ -427,8 +427,8 @@ impl NonInclusive {
         Some(state & DIRTY)
     }
 
-    /// One of several holders lets go: its copy vanishes, its dirtiness passes to another holder. False if
-    /// it was the last holder after all.
+    /// One of several holders evicts the line: its copy is removed, its dirtiness moves to another holder. False if
+    /// it was the last holder.
     #[cold]
     fn leave_sharers(&mut self, sh: &mut Shared, core: usize, victim: MlcVictim, at: usize) -> bool {
         let line = victim.line;
@@ -454,15 +454,15 @@ impl NonInclusive {
     }
 }
 
-/// [`NonInclusive::remove`] where the set is at hand.
+/// [`NonInclusive::remove`] for callers that already have the set.
 #[inline(always)]
 fn remove(sh: &mut Shared, ways: &mut Ways<16>, way: u32) {
     sh.llc_removed(ways.owner(way));
     ways.free(way);
 }
 
-/// `insert(mask, class)` of microarchitecture.md 4: an empty way, else the victim of
-/// microarchitecture.md 5; a dirty victim is one memory write; a victim with `copy` leaves the MLC's line alone.
+/// `insert(mask, class)` of microarchitecture.md 4: an empty way, else the victim of microarchitecture.md 5. A dirty
+/// victim is one memory write; the eviction of a `copy` leaves the line in the MLC.
 #[inline(always)]
 fn insert(
     sh: &mut Shared,
@@ -481,8 +481,8 @@ fn insert(
     }
 }
 
-/// Puts a copy of a line that an MLC holds into the inclusive ways, where it costs nothing, which is in the way `spare`,
-/// else with probability `p_force`. Returns whether it was put there.
+/// Inserts a copy of a line that an MLC holds into the inclusive ways: into the way `spare` if there is one, else
+/// with probability `p_force`. Returns whether it was inserted.
 #[inline(always)]
 fn insert_copy(
     sh: &mut Shared,
@@ -494,7 +494,7 @@ fn insert_copy(
     (state, owner, why): (u8, u8, EvictionReason),
 ) -> bool {
     if !sh.rules.copies_spare_io {
-        // A migrated copy spares lines of value, a read-allocated one spares nothing.
+        // A migrated copy may displace nothing of value, a read-allocated one may.
         let put = state & IO == 0 || set.ways.has_room(inclusive) || sh.p_force.hits(sh.random());
         if put {
             insert(sh, set, recency, at, line, inclusive, (state, owner, why));
@@ -511,7 +511,7 @@ fn insert_copy(
     true
 }
 
-/// Puts a line into a way, whatever it holds.
+/// Replaces the line of a way.
 #[inline(always)]
 fn put(
     sh: &mut Shared,
@@ -530,8 +530,8 @@ fn put(
     }
 }
 
-/// Books an eviction. A copy of what an MLC holds is its core's line; any other line is its owner's, and so is unread
-/// device data.
+/// Counts an eviction. The core whose MLC holds a line owns its copy; any other line belongs to its recorded owner,
+/// and so does unread device data.
 #[inline(always)]
 fn evicted(sh: &mut Shared, directory: &Directory, near: Line, gone: Evicted, why: EvictionReason) {
     let copied = gone.state & (COPY | UNCONSUMED) == COPY;
@@ -539,7 +539,7 @@ fn evicted(sh: &mut Shared, directory: &Directory, near: Line, gone: Evicted, wh
     sh.llc_evicted(near, gone, of.unwrap_or(gone.owner), why);
 }
 
-/// The group of the core whose MLC holds a line, of several cores the first.
+/// The group of the core whose MLC holds a line; of several cores the first.
 #[inline(never)]
 fn holder_of(sh: &Shared, directory: &Directory, line: Line) -> Option<u8> {
     let core = match directory.holder(line.tag())? {

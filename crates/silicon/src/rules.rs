@@ -2,12 +2,12 @@
 //!
 //! [`Rules::default`] is the model of microarchitecture.md 4 and 5. Two rules differ from its prototype:
 //! [`DmaUpdate::KeepsAge`], where the prototype made updated lines evict-first, and [`Rules::stream_needs_room`]. Every
-//! other value is a variant of microarchitecture.md 11 (each of them breaks a published figure; the ablation test of
-//! the machine crate holds that) or a user's experiment. Marks: docs/reference/README.md#marks.
+//! other value is a variant of microarchitecture.md 11 (each contradicts a published figure, as the ablation test of
+//! the machine crate checks) or a user's experiment. Marks: docs/reference/README.md#marks.
 
 use serde::{Deserialize, Serialize};
 
-/// Who leaves a full set.
+/// Which line of a full set is evicted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Replacement {
@@ -35,18 +35,18 @@ pub enum Migration {
     DirtyCopy,
 }
 
-/// Where a line goes that leaves the MLC while a copy stands in the inclusive ways.
+/// Where a line is put when an MLC evicts it while the inclusive ways hold a copy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InclusiveVictim {
-    /// The copy is freed, the line goes to the core's CAT ways: DMA bloat (F).
+    /// The copy is freed, the line is inserted into the core's CAT ways: DMA bloat (F).
     #[default]
     ToCatWays,
-    /// The two merge where the copy stands.
+    /// The line is merged into the copy.
     Stays,
 }
 
-/// Where a device write of a line that only an MLC holds is put.
+/// Where a device write puts a line that only an MLC holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MlcHeldWrite {
@@ -61,8 +61,8 @@ pub enum MlcHeldWrite {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DmaUpdate {
-    /// Nothing: new data, old age (C). With the prototype's evict-first a ring that once filled up stays full
-    /// whatever a policy does, because its lines in ordinary ways are the first to go; A4 Fig. 13b shows 71 %
+    /// None: new data, old age (C). With the prototype's evict-first a ring that once filled up stays full under
+    /// every policy, because its lines in ordinary ways are evicted first; A4 Fig. 13b shows 71 %
     /// LLC hits for FastClick shared and 99 % under A4-d, which this rule gives and the other does not.
     #[default]
     KeepsAge,
@@ -88,7 +88,7 @@ impl DmaUpdate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SliceHash {
-    /// Uniform: Poisson lines per set (X; fits 1500 B x 128/512/1024 descriptors).
+    /// Uniform: the number of lines per set is Poisson-distributed (X; fits 1500 B x 128/512/1024 descriptors).
     #[default]
     Uniform,
     /// The lines of one index in a run of slices fall on distinct slices (McCalpin 2021).
@@ -103,21 +103,21 @@ pub struct Rules {
     pub replacement: Replacement,
     /// Core read of an I/O line outside the inclusive ways.
     pub migration: Migration,
-    /// Probability that a copy of what an MLC holds displaces a line of value in the inclusive ways (C: 1/8, A4 Fig. 3b,
-    /// X-Mem at 0x003 and 0x006; 1/4 while unread device data counted for nothing, see `copies_spare_io`).
+    /// Probability that a copy of what an MLC holds displaces a line of value in the inclusive ways (C: 1/8,
+    /// A4 Fig. 3b, X-Mem at 0x003 and 0x006; 1/4 with `copies_spare_io` off).
     pub p_force: f64,
-    /// Device data that only the LLC holds, in the inclusive ways, are of value to copies of what an MLC holds, that is
-    /// migrated and read-allocated ones, whatever their age: such a copy saves an access to the MLC, what it displaces
-    /// leaks to memory. `false` is a variant: every third line of a full ring of 4 x 1024 packets leaks to copies of
-    /// the ring's own packets, where A4's artifact (Fig. 13b) has one in twenty or fewer under A4-b to A4-d.
+    /// In the inclusive ways, device data that only the LLC holds are of value to migrated and read-allocated copies,
+    /// at any age: such a copy saves one access to the MLC, a displaced line leaks to memory. `false` is a variant:
+    /// copies of the ring's own packets make every third line of a full ring of 4 x 1024 packets leak, where A4's
+    /// artifact (Fig. 13b) has one in twenty or fewer under A4-b to A4-d.
     pub copies_spare_io: bool,
     /// MLC eviction of a line with an inclusive copy.
     pub inclusive_victim: InclusiveVictim,
     /// Device write of an MLC-held line.
     pub mlc_held_write: MlcHeldWrite,
-    /// Lines that proved reuse (filled by an LLC hit) come back with age 0 and are never dropped (F).
+    /// Lines that proved reuse (filled by an LLC hit) are inserted with age 0 and never dropped (F).
     pub reuse_flag: bool,
-    /// Probability that a clean MLC victim without proven reuse is put into the LLC (C: 1/4).
+    /// Probability that a clean MLC victim without proven reuse is inserted into the LLC (C: 1/4).
     pub p_insert: f64,
     /// Streaming I/O data without proven reuse may take an empty or evict-first way only, never displace a line of
     /// value (C: A4 Fig. 8b, whose miss rate falls with every way that is taken from the storage program; with the
@@ -145,8 +145,8 @@ pub struct Rules {
     pub p_io_young: f64,
     /// Directory entries per (slice, set) for lines that MLCs hold (P: 12, Yan et al.).
     pub directory_ways: u32,
-    /// Accesses wait for what their memory channel could not move yet, and devices that write memory wait with them
-    /// (X: conservation; without it channels move half as much again as they can).
+    /// Accesses, and devices that write memory, wait for the backlog of their memory channel (X: conservation;
+    /// without it channels move half as much again as they can).
     pub dram_backlog: bool,
     /// Address to slice.
     pub slice_hash: SliceHash,
@@ -182,7 +182,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The rows of microarchitecture.md 11: name and rule set, each one step from the default.
+    /// The rows of microarchitecture.md 11: name and rule set, each differs from the default in one step.
     pub fn variants() -> Vec<(&'static str, Rules)> {
         let base = Rules::default();
         vec![
@@ -216,8 +216,8 @@ impl Rules {
         ]
     }
 
-    /// These rules on a non-inclusive LLC that has no inclusive ways (gem5's, algorithms.md 4.3): a line is in the LLC or
-    /// in MLCs and nothing that would take a copy there is done.
+    /// These rules on a non-inclusive LLC without inclusive ways (gem5's, algorithms.md 4.3): a line is in the LLC or
+    /// in MLCs, and no rule copies one there.
     pub(crate) fn without_inclusive_ways_if(self, none: bool) -> Rules {
         if !none {
             return self;

@@ -1,6 +1,6 @@
-//! What both kinds of LLC lean on: the MLCs, memory, counters, ownership and chance.
+//! State that both kinds of LLC use: the MLCs, memory, counters, ownership and random numbers.
 //!
-//! Knows the private side of the chip and how to account for what happens; knows no transition rule.
+//! Knows the private side of the chip and the counts of events; must not know a transition rule.
 
 use crate::address::Sampling;
 use crate::counters::{ChipCounters, DcaCounters, DeviceCounters, PrefetchCounters, SET_GROUPS};
@@ -27,7 +27,7 @@ pub enum DcaMode {
     On,
     /// To memory; cached copies are invalidated.
     Off,
-    /// The device hangs on another socket: to memory, and not seen by this socket's I/O counters.
+    /// The device is attached to another socket: to memory, and not counted by this socket's I/O counters.
     Remote,
 }
 
@@ -36,7 +36,7 @@ pub enum DcaMode {
 pub(crate) struct Shared {
     pub rules: Rules,
     pub p_force: Chance,
-    /// What becomes of an MLC victim with these flags, but for a copy in the inclusive ways.
+    /// What is done with an MLC victim that has these flags, unless the inclusive ways hold a copy.
     pub victims: [VictimRule; 8],
     pub p_io_young: Chance,
     pub rng: Xoshiro128PlusPlus,
@@ -44,20 +44,20 @@ pub(crate) struct Shared {
     mlc_sets: usize,
     mlc_ways: u32,
     cores: usize,
-    /// Accesses per core and [`Level`] that served them, prefetches with the rest; [`SET_GROUPS`] entries per core, one
-    /// for each group of sets.
+    /// Accesses per core and [`Level`] that served them, prefetches included; [`SET_GROUPS`] entries per core, one for
+    /// each group of sets.
     served: Table<[u64; 4]>,
-    /// Accesses per core that its MLC served and that belong to no set.
+    /// Accesses per core that its MLC served and that are in no set.
     pub hits_without_line: Table<u64>,
     /// Whether each core's prefetchers are on.
     pub prefetchers_on: Table<bool>,
-    /// What they fetched.
+    /// What the prefetchers of each core fetched.
     pub prefetches: Table<PrefetchCounters>,
-    /// All but what `dca_counters` and `leaked` have.
+    /// Device counters, except those in `dca_counters` and `leaked`.
     pub device: [DeviceCounters; MAX_DEVICES],
     /// [`SET_GROUPS`] entries per device.
     dca_counters: Table<DcaCounters>,
-    /// Per owner, lines that left the LLC before a core read them: a device's, all others have none.
+    /// Per owner, lines that left the LLC before a core read them; only devices have any.
     pub leaked: [u64; 256],
     pub chip: ChipCounters,
     pub evictions: Evictions,
@@ -112,8 +112,8 @@ impl Shared {
         self.mlc_sets
     }
 
-    /// True if the chip's state is too big for the near caches of the machine that runs the model, so that
-    /// fetching ahead pays: with few sets sampled it only costs instructions.
+    /// True if the chip's state is too big for the near caches of the machine that runs the model, so that prefetches
+    /// save time. With few sampled sets they only cost instructions.
     #[inline(always)]
     pub(crate) fn is_large(&self) -> bool {
         self.mlc_sets > 64
@@ -124,8 +124,8 @@ impl Shared {
         self.mlc_sets.min(SET_GROUPS)
     }
 
-    /// Accesses per [`Level`], of a core in the group of sets that a line belongs to. Sets that follow one another in
-    /// the sample are in different groups, so that each group has sets of the whole index.
+    /// Accesses per [`Level`] of a core in the line's group of sets. Neighbouring sets of the sample are in different
+    /// groups, so that each group has sets from the whole index.
     #[inline(always)]
     pub(crate) fn served_at(&mut self, core: usize, line: Line) -> &mut [u64; 4] {
         &mut self.served[core * SET_GROUPS + line.set() % SET_GROUPS]
@@ -136,7 +136,7 @@ impl Shared {
         &self.served.entries()[core * SET_GROUPS..][..self.set_groups()]
     }
 
-    /// Hits and misses of a device in the group of sets that a line belongs to.
+    /// Hits and misses of a device in the line's group of sets.
     #[inline(always)]
     pub(crate) fn dca_at(&mut self, device: usize, line: Line) -> &mut DcaCounters {
         &mut self.dca_counters[device * SET_GROUPS + line.set() % SET_GROUPS]
@@ -147,7 +147,7 @@ impl Shared {
         &self.dca_counters.entries()[device * SET_GROUPS..][..self.set_groups()]
     }
 
-    /// Where the MLC set of a core stands among all of them.
+    /// Index of a core's MLC set in the table of all MLC sets.
     #[inline(always)]
     pub(crate) fn mlc_index(&self, core: usize, set: usize) -> usize {
         core * self.mlc_sets + set
@@ -168,7 +168,7 @@ impl Shared {
         &self.mlcs[core * self.mlc_sets + set]
     }
 
-    /// The way the next fill of this set will take, and what stands there.
+    /// The way that the next fill of this set will take, and the line in it.
     #[inline(always)]
     pub(crate) fn mlc_victim(&mut self, index: usize, set: usize) -> (u32, Option<MlcVictim>) {
         let ways = self.mlc_ways;
@@ -184,7 +184,7 @@ impl Shared {
         self.mlc_at(index).fill(way, ways, line, fill.flags, fill.marks);
     }
 
-    /// Takes a line out of an MLC because someone else owns it now. Returns its flags.
+    /// Invalidates a line in an MLC because another core or a device now owns it. Returns its flags.
     #[inline(always)]
     pub(crate) fn mlc_invalidate(&mut self, core: usize, set: usize, way: u32) -> u8 {
         self.chip.mlc_invalidations += 1;
@@ -192,8 +192,8 @@ impl Shared {
         self.mlc(core, set).invalidate(way, ways)
     }
 
-    /// Takes a line out of an MLC because the directory or the LLC has no room for it. Unlike
-    /// [`Shared::mlc_invalidate`] the caller has to put the line somewhere.
+    /// Evicts a line from an MLC because the directory or the LLC has no room for it. Unlike after
+    /// [`Shared::mlc_invalidate`], the caller must put the line somewhere.
     pub(crate) fn mlc_push_out(&mut self, core: usize, line: Line) -> Option<MlcVictim> {
         let ways = self.mlc_ways;
         let mlc = self.mlc(core, line.set());
@@ -216,7 +216,7 @@ impl Shared {
         self.dram.moved(line.channel(self.channels));
     }
 
-    /// A device write past the caches.
+    /// A device write that bypasses the caches.
     #[inline(always)]
     pub(crate) fn uncached_write(&mut self, device: usize, line: Line) {
         self.device[device].writes_uncached += 1;
@@ -224,22 +224,22 @@ impl Shared {
         self.memory_write(line);
     }
 
-    /// Books an LLC insertion by `owner`.
+    /// Counts an LLC insertion by `owner`.
     #[inline(always)]
     pub(crate) fn llc_filled(&mut self, owner: u8) {
         self.chip.llc_fills += 1;
         self.occupancy[usize::from(owner)] += 1;
     }
 
-    /// Books a line that left the LLC other than by eviction.
+    /// Counts a line that left the LLC other than by eviction.
     #[inline(always)]
     pub(crate) fn llc_removed(&mut self, owner: u8) {
         self.chip.llc_removals += 1;
         self.occupancy[usize::from(owner)] -= 1;
     }
 
-    /// Books an LLC eviction of a line that was `of`'s: a dirty line is one memory write; an unconsumed I/O line is a
-    /// leak.
+    /// Counts an LLC eviction of a line of the owner `of`: a dirty line is one memory write; an unconsumed I/O line is
+    /// a leak.
     #[inline(always)]
     pub(crate) fn llc_evicted(&mut self, near: Line, gone: Evicted, of: u8, why: EvictionReason) {
         let unread = gone.state & ways::UNCONSUMED != 0;
@@ -250,7 +250,7 @@ impl Shared {
             self.chip.dirty_evictions += 1;
             self.memory_write(near.with_tag(gone.tag));
         }
-        // Unread data are a device's. Without a branch: every other line of a full ring may be one.
+        // Only devices own unread data. No branch: every other line of a full ring may be unread.
         self.leaked[usize::from(gone.owner)] += u64::from(unread);
     }
 
@@ -260,16 +260,16 @@ impl Shared {
     }
 }
 
-/// What becomes of a line that leaves an MLC (microarchitecture.md 4 and 5).
+/// What is done with a line that leaves an MLC (microarchitecture.md 4 and 5).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct VictimRule {
-    /// Its state in the LLC if it goes there.
+    /// Its state in the LLC if it is inserted there.
     pub state: u8,
     /// It is never dropped.
     pub keep: bool,
-    /// Else: the probability that it is kept all the same,
+    /// Else: the probability that it is kept,
     pub chance: Chance,
-    /// if there is a way for it that holds nothing of value, where this says so.
+    /// and, if this is set, only where a way holds nothing of value.
     pub needs_room: bool,
 }
 
@@ -286,11 +286,11 @@ impl VictimRule {
     }
 }
 
-/// How a line arrives in an MLC.
+/// State with which a line is filled into an MLC.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub flags: u8,
-    /// What is marked of it: [`mlc::COPIED`], [`mlc::SHARED`], [`mlc::PAYLOAD`], [`mlc::PUSHED`].
+    /// Its marks: [`mlc::COPIED`], [`mlc::SHARED`], [`mlc::PAYLOAD`], [`mlc::PUSHED`].
     pub marks: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Compare all tags or states of a set at once. Knows nothing of what they mean.
+//! Compares all tags or states of a set at once. Must not know what they mean.
 //!
 //! One comparison of sixteen lanes costs the same as one of a single lane, and the absence of an early
 //! exit leaves nothing to mispredict (performance.md 1: twice as fast as a scan). On x86-64 this is SSE2,
@@ -57,10 +57,10 @@ pub fn eq_masked_u8(lanes: &[u8; LANES], and: u8, value: u8) -> u32 {
     lanes.iter().enumerate().fold(0, |bits, (i, lane)| bits | u32::from(lane & and == value) << i)
 }
 
-/// Adds `amount` to every lane whose `mask` byte is 0xff; the others, whose byte is 0, stay.
+/// Adds `amount` to every lane whose `mask` byte is 0xff; the others, whose byte is 0, are unchanged.
 ///
-/// Written out because a loop over sixteen bytes is vectorised or torn into single bytes as the surroundings
-/// happen to be inlined, and byte stores stall the vector load of the next access to the set (measured: 115
+/// Intrinsics, because the compiler vectorises a loop over sixteen bytes or splits it into single bytes depending on
+/// what is inlined around it, and byte stores stall the vector load of the next access to the set (measured: 115
 /// against 185 M accesses/s on plain x86-64).
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
@@ -87,7 +87,7 @@ pub fn add_where(lanes: &mut [u8; LANES], mask: &[u8; LANES], amount: u8) {
     }
 }
 
-/// Asks the memory system for the cache line at `at` ahead of its use. A hint: changes no result.
+/// Prefetches the cache line at `at`. A hint: changes no result.
 #[inline(always)]
 pub fn prefetch<T>(at: &T) {
     #[cfg(target_arch = "x86_64")]

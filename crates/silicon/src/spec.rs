@@ -33,19 +33,19 @@ pub struct LlcSpec {
     pub ways: u32,
     /// Ways devices may allocate in at power-on; absent on a chip without DCA.
     pub dca_ways: Option<WayMask>,
-    /// Ways tied to the shared directory ways (non-inclusive only); absent where a line is never in the LLC and an
-    /// MLC at once.
+    /// Ways tied to the shared directory ways (non-inclusive only); absent where a line is never in LLC and MLC at
+    /// once.
     pub inclusive_ways: Option<WayMask>,
     /// Classes of service for CAT.
     pub clos: u32,
     /// Fewest ways a CAT mask may have.
     pub min_ways: u32,
-    /// Whether a CAT mask may have holes (AMD; Intel's classic parts want one run of ways).
+    /// Whether a CAT mask may have holes (AMD; Intel's classic parts require one run of ways).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sparse_masks: bool,
 }
 
-/// Who the chip says it is when software asks (CPUID leaf 1 and the brand string).
+/// The identity that the chip reports to software (CPUID leaf 1 and the brand string).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Identity {
@@ -59,7 +59,7 @@ pub struct Identity {
     pub stepping: u32,
     /// Brand string, at most 47 characters.
     pub brand: String,
-    /// Name of its table in the generations' list; absent for a CPU that has none.
+    /// Name of its table in the generations' list; absent for a CPU without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generation: Option<String>,
 }
@@ -74,7 +74,7 @@ pub struct MlcSpec {
     pub ways: u32,
 }
 
-/// What an access costs where it is served, in nanoseconds.
+/// Cost of an access by the level that served it, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
@@ -100,11 +100,11 @@ pub struct DramSpec {
     pub max_utilisation: f64,
 }
 
-/// How the uncore counts what devices do, by opcode (PCIeRdCur, ItoM, RFO).
+/// How the uncore counts device accesses by opcode (PCIeRdCur, ItoM, RFO).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OpcodeSpec {
-    /// A miss is recorded again as a hit once the line is there: hits are all accesses.
+    /// A miss is counted again as a hit once the line has arrived: hits are all accesses.
     pub miss_adds_hit: bool,
 }
 
@@ -120,10 +120,10 @@ pub struct ChipSpec {
     pub cores: u32,
     /// Core clock in GHz (turbo off).
     pub ghz: f64,
-    /// Who it says it is; absent where it is no chip that anybody sells.
+    /// CPUID identity; absent for a chip that is not sold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
-    /// The registers that steer DCA; absent on a chip without it.
+    /// The registers that control DCA; absent on a chip without it.
     pub dca: Option<DcaRegisters>,
     /// Its opcode events; absent on a chip without them.
     pub opcodes: Option<OpcodeSpec>,
@@ -149,7 +149,7 @@ pub enum SpecError {
     Syntax {
         /// File or built-in name.
         file: String,
-        /// The line and the parser's words.
+        /// The line and the parser's message.
         why: String,
     },
     /// A value outside its range.
@@ -159,17 +159,17 @@ pub enum SpecError {
         file: String,
         /// Dotted key.
         key: String,
-        /// What stands there.
+        /// The value found.
         value: String,
-        /// What would do.
+        /// What is accepted.
         wanted: String,
     },
     /// No such built-in chip.
     #[error("there is no chip `{name}`; built in are {known}; or give the path of a chip file (*.toml)")]
     Unknown {
-        /// What was asked for.
+        /// The name given.
         name: String,
-        /// What there is.
+        /// The names that exist.
         known: String,
     },
 }

@@ -1,39 +1,39 @@
-//! IDIO's controller as the data path sees it: what is known of a device write, where it goes, what is counted.
+//! IDIO's controller in the data path: the tag of a device write, its target, and the counters.
 //!
-//! Simulated hardware that nobody sells (IDIO, Computer Architecture Letters 2020; algorithms.md 4). Every rule is one
-//! function. Knows registers and counters; must not know time: whoever has a clock reads the counters once an epoch
-//! and sets the status registers. How lines move is the LLC's business.
+//! Simulated hardware that is not sold (IDIO, Computer Architecture Letters 2020; algorithms.md 4). Every rule is one
+//! function. Knows registers and counters; must not know time: `machine` reads the counters once per epoch and sets the
+//! status registers. The LLC moves the lines.
 //!
 //! All counters are of *payload* lines, on both sides of every difference. The paper counts hits on payload and does
 //! not say that pushed or received headers are left out; but headers always take the same way, and counted on one
-//! side only they would look untouched for ever (ours).
+//! side only they would count as untouched for ever (our choice).
 
 use crate::table::Table;
 
-/// Where payload for a core goes: the 2-bit status register (s3.5).
+/// Target of payload for a core: the 2-bit status register (s3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Status {
     /// Into the DCA ways, as DDIO does. Every register starts here (s3.5).
     #[default]
     Llc,
-    /// There, and from there on to the core's MLC.
+    /// Into the DCA ways, and from there to the core's MLC.
     Mlc,
     /// To memory, past the caches.
     Dram,
 }
 
-/// Who decides where a device's packets go.
+/// What decides the target of a device's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
-    /// Nobody: one place for every line (s4, the static configurations).
+    /// One target for every line (s4, the static configurations).
     Fixed(Status),
-    /// Nobody: headers to the MLC, payload to the LLC (a mode of the author's gem5 code, algorithms.md 4.4).
+    /// Headers to the MLC, payload to the LLC (a mode of the author's gem5 code, algorithms.md 4.4).
     Headers,
-    /// The status register of the core it is for (s3.5).
+    /// The status register of the destination core (s3.5).
     Dynamic,
 }
 
-/// What the NIC's packet classifier says of a line, in reserved bits of the PCIe packet's header (s3.1).
+/// The tag that the NIC's packet classifier gives a line, in reserved bits of the PCIe packet's header (s3.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tag {
     /// `destCore`: the core that will read the packet.
@@ -44,7 +44,7 @@ pub struct Tag {
     pub latency_critical: bool,
 }
 
-/// Where a line goes (algorithms.md 4.3).
+/// Target of a line (algorithms.md 4.3).
 #[inline]
 pub(crate) fn target(placement: Placement, tag: Tag, status: Status) -> Status {
     match placement {
@@ -55,8 +55,8 @@ pub(crate) fn target(placement: Placement, tag: Tag, status: Status) -> Status {
     }
 }
 
-/// IDIO's own rule (s3.5): a header goes to the MLC whatever the status; a critical packet never goes to memory.
-/// That criticality overrides DRAM alone and not MLC is how algorithms.md 4.3 reads a text that tests MLC first.
+/// IDIO's own rule (s3.5): a header is sent to the MLC at any status; a critical packet is never sent to memory.
+/// algorithms.md 4.3 reads the text, which tests MLC first, so that criticality overrides DRAM and not MLC.
 fn by_status(tag: Tag, status: Status) -> Status {
     match status {
         _ if tag.header => Status::Mlc,
@@ -65,7 +65,7 @@ fn by_status(tag: Tag, status: Status) -> Status {
     }
 }
 
-/// Per core, payload lines since the counters were last taken (s3.2, s3.3). Of the sample, like all counts of a chip.
+/// Per core, payload lines since the counters were last cleared (s3.2, s3.3). Sampled, like all counts of a chip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SteeringCounters {
     /// `dataRXCounter`: received for the core.
@@ -104,7 +104,7 @@ impl SteeringCounters {
 struct Registers {
     status: Status,
     counters: SteeringCounters,
-    /// Dirty lines that left the MLC for want of room, ever; not cleared with the rest.
+    /// Dirty lines that were evicted from the MLC since power-on; not cleared with the other counters.
     mlc_writebacks: u64,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Steering {
 }
 
 impl Steering {
-    /// Every status is LLC; `mlc_lines` are those of one MLC that are in the sample.
+    /// Every status is LLC; `mlc_lines` is the number of sampled lines of one MLC.
     pub(crate) fn new(cores: usize, mlc_lines: u64) -> Steering {
         Steering { cores: Table::filled(cores, Registers::default()), mlc_lines }
     }
@@ -141,13 +141,13 @@ impl Steering {
         self.cores[core].mlc_writebacks
     }
 
-    /// More than a tenth of the MLC is pushed data that nobody has touched (s3.5).
+    /// More than a tenth of the MLC is pushed data that the core has not touched (s3.5).
     pub(crate) fn mlc_is_flooded(&self, core: usize) -> bool {
         self.cores[core].counters.untouched() * 10 > self.mlc_lines
     }
 
-    /// Counts a line that goes to `target`. A flooded MLC gets no more from the next line on: the test is a compare of
-    /// two counters and made on every hint, not only once an epoch (algorithms.md 4.4).
+    /// Counts a line sent to `target`. A flooded MLC gets no more from the next line on: the test compares two
+    /// counters and is made for every hint, not only once per epoch (algorithms.md 4.4).
     pub(crate) fn sent(&mut self, tag: Tag, target: Status) {
         if tag.header {
             return;
@@ -183,7 +183,7 @@ impl Steering {
         self.cores[core].counters.device_reads += 1;
     }
 
-    /// An MLC gives a line up; a dirty one is a write-back.
+    /// An MLC evicts a line; a dirty one is a write-back.
     #[inline(always)]
     pub(crate) fn mlc_gave_up(&mut self, core: usize, dirty: bool) {
         self.cores[core].mlc_writebacks += u64::from(dirty);

@@ -1,8 +1,8 @@
 //! A table whose length is a power of two, so that an index into it is masked instead of checked.
 //!
 //! The hot path indexes by numbers that are in range by construction (a core, the place of a line's set). A
-//! check there costs three instructions and a register, a mask one; an index that is wrong after all finds a
-//! wrong entry but never leaves the table.
+//! check there costs three instructions and a register, a mask one instruction. A wrong index finds a wrong
+//! entry but never leaves the table.
 
 use std::ops::{Index, IndexMut};
 
@@ -15,7 +15,7 @@ pub struct Table<T> {
 }
 
 impl<T: Clone> Table<T> {
-    /// The given entries; the room up to the next power of two is filled with `rest`.
+    /// The given entries; the rest up to the next power of two is filled with `rest`.
     pub fn new(mut entries: Vec<T>, rest: T) -> Table<T> {
         entries.resize(entries.len().next_power_of_two(), rest);
         Table { mask: entries.len() - 1, entries: entries.into_boxed_slice() }
@@ -28,17 +28,17 @@ impl<T: Clone> Table<T> {
 }
 
 impl<T> Table<T> {
-    /// Every entry, those that fill up to the power of two included.
+    /// Every entry, with those that fill up to the power of two.
     pub fn entries(&self) -> &[T] {
         &self.entries
     }
 
-    /// Likewise, to change them.
+    /// The same entries, mutable.
     pub fn entries_mut(&mut self) -> &mut [T] {
         &mut self.entries
     }
 
-    /// An index without the bits above those that the table needs.
+    /// The index masked to the table's length.
     #[inline(always)]
     pub(crate) fn masked(&self, index: usize) -> usize {
         index & self.mask

@@ -1,8 +1,8 @@
-//! The ways of one LLC set: tags, states, owners, and who has to go.
+//! The ways of one LLC set: tags, states, owners, and the choice of victims.
 //!
-//! Knows a way mask and ages; knows nothing of MLCs, devices or directories. Both kinds of LLC are built
-//! on it. A set's tags, states and owners stand together: for up to 16 ways they are one 64-byte line of
-//! the machine that runs the model.
+//! Knows a way mask and ages; must not know MLCs, devices or directories. Both kinds of LLC are built on it. A set's
+//! tags, states and owners are next to each other: for up to 16 ways they are one 64-byte line of the machine that runs
+//! the model.
 
 use crate::bytes::Bytes;
 use crate::line::NO_TAG;
@@ -24,7 +24,7 @@ pub(crate) const UNCONSUMED: u8 = 0b0010_0000;
 /// IDIO's tag: the line holds payload of a packet (IDIO s3.4). Only steered devices set it.
 pub(crate) const PAYLOAD: u8 = 0b0100_0000;
 
-/// A way mask in the two forms the hot path wants: bits, and a byte per way.
+/// A way mask in the two forms that the hot path uses: bits, and a byte per way.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(crate) struct MaskLanes<const L: usize> {
@@ -44,7 +44,7 @@ impl<const L: usize> MaskLanes<L> {
     }
 }
 
-/// What an insertion pushed out.
+/// The line that an insertion evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Evicted {
     pub tag: u16,
@@ -53,7 +53,7 @@ pub(crate) struct Evicted {
     pub way: u32,
 }
 
-/// The ways of one set. `L` lanes are stored, the chip's ways are the low ones of them.
+/// The ways of one set. `L` lanes are stored; the chip's ways are the lowest of them.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(crate) struct Ways<const L: usize> {
@@ -130,7 +130,7 @@ impl<const L: usize> Ways<L> {
         (self.matches(NO_TAG) | self.states(AGE, 3)) & mask.bits != 0
     }
 
-    /// The way of `mask` that a copy of what an MLC holds may take at no loss: an empty one, else the leftmost that is
+    /// The way of `mask` that a copy of an MLC's line may take without loss: an empty one, else the leftmost that is
     /// evict-first and does not hold a device's data that only the LLC has.
     #[inline(always)]
     pub(crate) fn way_for_copy(&self, mask: &MaskLanes<L>) -> Option<u32> {
@@ -140,7 +140,7 @@ impl<const L: usize> Ways<L> {
         if ways == 0 { None } else { Some(31 - ways.leading_zeros()) }
     }
 
-    /// Puts a line into a way of `mask`: an empty one, else the victim of `rule`. Returns what had to go.
+    /// Puts a line into a way of `mask`: an empty one, else the victim of `rule`. Returns the evicted line.
     #[inline(always)]
     pub(crate) fn insert(
         &mut self,
@@ -155,7 +155,7 @@ impl<const L: usize> Ways<L> {
         self.put(way, line, rule, set)
     }
 
-    /// Puts a line into a way. Returns what had to go.
+    /// Puts a line into a way. Returns the evicted line.
     #[inline(always)]
     pub(crate) fn put(
         &mut self,
@@ -190,15 +190,15 @@ impl<const L: usize> Ways<L> {
         pick(if any_age { mask.bits } else { self.age_until_evictable(mask) }, random)
     }
 
-    /// The ways of the mask that may go, QLRU (microarchitecture.md 5): those of age 3; if there is none, all of
-    /// them grow older first.
+    /// The ways of the mask that are candidates, QLRU (microarchitecture.md 5): those of age 3; if there is none, all
+    /// ways are aged first.
     #[inline(always)]
     fn age_until_evictable(&mut self, mask: &MaskLanes<L>) -> u32 {
         let old = self.states(AGE, 3) & mask.bits;
         if old != 0 { old } else { self.age(mask) }
     }
 
-    /// Makes the ways of the mask older by what the oldest lacks to age 3. Returns the ways that then have it.
+    /// Ages the ways of the mask until the oldest has age 3. Returns the ways that then have it.
     #[inline(never)]
     fn age(&mut self, mask: &MaskLanes<L>) -> u32 {
         let (two, one) = (self.states(AGE, 2) & mask.bits, self.states(AGE, 1) & mask.bits);
@@ -213,7 +213,7 @@ impl<const L: usize> Ways<L> {
         oldest
     }
 
-    /// Makes every way of the mask older by `lack`, which leaves none beyond age 3.
+    /// Adds `lack` to the age of every way of the mask, which leaves none above age 3.
     #[inline(always)]
     fn age_by(&mut self, mask: &MaskLanes<L>, lack: u8) {
         let masks = mask.bytes.as_chunks::<LANES>().0;
@@ -224,13 +224,12 @@ impl<const L: usize> Ways<L> {
 }
 
 impl Ways<LANES> {
-    /// Hit or allocate in one branch-free step, QLRU: what an inclusive cache does on a demand access. On
-    /// a mixed stream the hit-or-miss branch would mispredict every other time, which costs more than
-    /// always doing both halves (performance.md 1, column c). No way outside the mask may hold a line. Returns whether
-    /// it hit.
+    /// Hit or allocate in one branch-free step, QLRU: a demand access to an inclusive cache. On a mixed stream the
+    /// hit-or-miss branch would mispredict every other time, which costs more than doing both halves always
+    /// (performance.md 1, column c). No way outside the mask may hold a line. Returns whether it hit.
     #[inline(always)]
     pub(crate) fn touch_or_allocate(&mut self, mask: &MaskLanes<LANES>, tag: u16) -> bool {
-        // Per way a rank, the best way the least: its class in the high bits, then how far right it is. Classes: 0 the
+        // A rank per way, the lowest is taken: its class in the high bits, then its place from the left. Classes: 0 the
         // way that holds the tag, 1 empty ways, 2 to 5 those of age 3 to 0, 8 and more those outside the mask.
         let (state, in_mask) = (Bytes::from_array(&self.state), Bytes::from_array(&mask.bytes));
         let class = Bytes::all(0x50).minus(state.and(Bytes::all(AGE)).left::<4>());
@@ -241,7 +240,7 @@ impl Ways<LANES> {
         let best = ranks.least();
         let chosen = ranks.equal(best);
         let hit = best.first() < 0x10;
-        // What the oldest lacks to age 3 is what its class lacks to 2.
+        // The oldest is below age 3 by as much as its class is above 2.
         let class = best.right::<4>();
         let aged = state.plus(class.minus(Bytes::all(2)).and(in_mask));
         let promoted = aged.and(Bytes::all(!AGE)).or(aged.right::<1>().and(Bytes::all(1)));
@@ -252,7 +251,7 @@ impl Ways<LANES> {
     }
 }
 
-/// The place of each way, counted from the leftmost.
+/// Place of each way, counted from the leftmost.
 const FROM_LEFT: [u8; LANES] = [15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0];
 
 /// Hit promotion H11 (microarchitecture.md 5, QLRU family of uops.info): 3 -> 1, 2 -> 1, else 0.
@@ -327,7 +326,7 @@ mod tests {
             assert_eq!((gone.tag, gone.way), (11, 1));
             // Ages 1, 1, 3: bit 0.
             assert_eq!(ways.insert(&mask, (14, 1, 0), rule, 0).unwrap().tag, 12);
-            // Ages 1, 1, 1: everyone ages by 2, the leftmost goes, the others are evict-first now.
+            // Ages 1, 1, 1: all age by 2, the leftmost is evicted, the others are evict-first now.
             assert_eq!(ways.insert(&mask, (15, 0, 0), rule, 0).unwrap().tag, 10);
             assert_eq!((ways.state(2) & AGE, ways.state(1) & AGE, ways.state(0) & AGE), (0, 3, 3));
         });

@@ -1,4 +1,4 @@
-//! The thesis's figures in small, and counters against formulas to the last line.
+//! The thesis's figures on a smaller scale, and counters compared with formulas to the last line.
 
 use super::*;
 use std::path::Path;
@@ -37,10 +37,9 @@ fn events(done: &Done) -> [u64; 3] {
     [of(done.counted.reads), of(done.counted.writes), of(done.counted.partial_writes)]
 }
 
-/// Every pattern, both ways, both profiles, blocks of one page and of many, ends by commands and by blocks: what the
-/// chip counted are the formulas of the thesis (s5.4), written out here, on the blocks that moved. Nothing is left
-/// over: the model has no noise. Lists of pages are the one thing that the formulas leave out, and how many lines they
-/// have is known.
+/// Every pattern, both directions, both profiles, blocks of one page and of many, ends by commands and by blocks: the
+/// chip's counts equal the formulas of the thesis (s5.4), written out here, for the blocks that moved, with no
+/// difference: the model has no noise. The formulas leave out only lists of pages, whose number of lines is known.
 #[test]
 fn counters_are_the_formulas() {
     for (block, most) in [("4 KiB", 301), ("8 KiB", 83), ("64 KiB", 65)] {
@@ -94,14 +93,14 @@ fn is_the_formula(done: &Done, pattern: Pattern, toward: Toward, profile: &str, 
         [formula.pcie_rdcur, formula.itom, formula.rfo],
         "{keys}"
     );
-    // What moved against what was counted: one block more a command as published, but where the buffer ends.
+    // Blocks moved beyond those counted: one per command as published, except where the buffer ends.
     let extra = match (profile, pattern) {
         ("true", _) | (_, Pattern::Flush | Pattern::Noop) => 0..=0,
         (_, Pattern::Full) => commands / 2..=commands,
         _ => commands..=commands,
     };
     assert!(extra.contains(&(moved - blocks)), "{keys}: {moved} of {blocks}");
-    // Two pages stand in a command, more in a list; as published, data begin inside a page and lie on one more.
+    // A command holds two pages, more are in a list; as published, data begin inside a page and so lie on one more.
     let longest = match pattern {
         Pattern::Random | Pattern::Full => 31,
         Pattern::Single | Pattern::Packets => 1,
@@ -112,7 +111,7 @@ fn is_the_formula(done: &Done, pattern: Pattern, toward: Toward, profile: &str, 
     assert_eq!(done.list_lines > 0, lists, "{keys}: {}", done.list_lines);
 }
 
-/// A run of 200 commands of the published program or of one that counts as it moves.
+/// A run of 200 commands of the published program or of one that counts correctly.
 fn of_profile(pattern: &str, op: &str, profile: &str) -> Done {
     let keys =
         format!("pattern = \"{pattern}\"\noperation = \"{op}\"\nprofile = \"{profile}\"\ncommands = 200");
@@ -123,8 +122,8 @@ fn of_profile(pattern: &str, op: &str, profile: &str) -> Done {
 const BARS: [(&str, &str); 5] =
     [("single", "write"), ("single", "read"), ("random", "write"), ("random", "read"), ("flush", "write")];
 
-/// Thesis Fig. 5.5 in shape: partial writes are completions. There is one for each command of every pattern, and
-/// aligned data bring none, however many lines they are.
+/// The shape of thesis Fig. 5.5: partial writes are completions. There is one for each command of every pattern, and
+/// aligned data cause none, however many lines they are.
 #[test]
 fn partial_writes_are_completions_whatever_the_pattern() {
     for (pattern, op) in BARS {
@@ -134,14 +133,14 @@ fn partial_writes_are_completions_whatever_the_pattern() {
             assert_eq!((done.totals.commands, partial), (200, 200), "{pattern}-{op}, {profile}");
         }
     }
-    // Without load no event: the thesis had under 50 of each in five seconds, of others.
+    // Without load there are no events: the thesis measured under 50 of each in five seconds, from other sources.
     let idle = run("thesis-load-haswell", "pattern = \"noop\"\ntime_s = 0.005");
     assert_eq!(events(&idle), [0, 0, 0]);
 }
 
-/// Thesis Fig. 5.6a in shape: the event that data cause against the estimate from the program's own counts (s5.4.2). It
-/// is twice the estimate for `single` and "very close" for `random`, both ways. The published program moves a block
-/// more than it counts; with true counts there is no factor.
+/// The shape of thesis Fig. 5.6a: the event that data cause, relative to the estimate from the program's own counts
+/// (s5.4.2). It is twice the estimate for `single` and "very close" for `random`, in both directions. The published
+/// program moves a block more than it counts; with true counts the factor is 1.
 #[test]
 fn data_are_twice_the_estimate_of_single_with_the_published_program_alone() {
     let factor = |pattern: &str, op: &str, profile: &str| {
@@ -162,10 +161,10 @@ fn data_are_twice_the_estimate_of_single_with_the_published_program_alone() {
     }
 }
 
-/// Thesis Fig. 5.6b in shape: the events without data. Completions are no whole lines; a flush reads its command and no
-/// more; and a drive that writes memory reads a lot more than its commands. The thesis had no explanation for that:
-/// data that begin inside a page lie on three pages or more, and these stand in a list, which the drive reads too. With
-/// the true counts of `single`, on one page, it is gone.
+/// The shape of thesis Fig. 5.6b: the events without data. Completions are no whole lines; for a flush the drive reads
+/// only its command; and a drive that writes data to its flash reads far more memory than its commands. The thesis
+/// could not explain that: data that begin inside a page lie on three pages or more, and the drive reads the list of
+/// these too. With the true counts of `single`, on one page, the extra reads are gone.
 #[test]
 fn events_without_data_have_the_shape_of_the_thesis() {
     for (pattern, op) in BARS {
@@ -193,7 +192,7 @@ fn rates(name: &str, pattern: &str, op: &str, workers: u32) -> (f64, f64) {
     (bandwidth(Moved { commands, blocks }, 4096, seconds) / (1 << 20) as f64, commands as f64 / seconds)
 }
 
-/// Thesis Figs. 5.1 and 5.2 in shape, on both machines.
+/// The shape of thesis Figs. 5.1 and 5.2, on both machines.
 #[test]
 fn bandwidth_and_command_rates_have_the_shape_of_the_thesis() {
     for (name, cap) in [("thesis-load-haswell", 3100.0), ("thesis-load-sandy-bridge", 1450.0)] {
@@ -203,33 +202,33 @@ fn bandwidth_and_command_rates_have_the_shape_of_the_thesis() {
             [1, 2, 4].map(|n| of("single", n)),
             [1, 4].map(|n| of("flush", n)),
         );
-        // Two workers are enough for large commands, and the link is what they fill.
+        // Two workers are enough for large commands, and fill the link.
         assert!(random[1].0 > 0.97 * random[2].0 && random[2].0 < cap, "{name}: {random:?}");
-        // Small ones rise with every worker.
+        // The rate of small commands rises with every worker.
         assert!(single[0].0 < 0.6 * single[1].0 && single[1].0 < 0.75 * single[2].0, "{name}: {single:?}");
-        // Flushes are the most, large commands by far the fewest, whatever the number of workers.
+        // Flushes have the highest command rate, large commands by far the lowest, for any number of workers.
         assert!(flush[1].1 > single[2].1 && random[2].1 < single[2].1 / 4.0, "{name}: {flush:?} {random:?}");
         assert!(flush[1].0 < 0.03 * random[2].0, "{name}: nearly nothing crosses the link");
     }
-    // Once both fill the link, random counts twice of what single does, for single counts half of what it moves.
+    // Once both fill the link, `random` counts twice as much as `single`, which counts half of what it moves.
     let [random, single] =
         ["random", "single"].map(|pattern| rates("thesis-load-sandy-bridge", pattern, "write", 8));
     let ratio = random.0 / single.0;
     assert!((1.8..2.1).contains(&ratio), "{ratio}");
-    // Reads of memory bring less than writes: the drive takes data slower than it gives them.
+    // Reads of memory are slower than writes: the drive takes data slower than it delivers them.
     let read = rates("thesis-load-haswell", "random", "read", 4);
     assert!(read.0 < 0.5 * rates("thesis-load-haswell", "random", "write", 4).0, "{read:?}");
 }
 
-/// Thesis Fig. 5.7 in shape, the bars of `single` on the large buffer. The kernel zeroes what is used for the first
-/// time, in the caches, so that the first pass over a new buffer misses nothing, and of each later command the block
+/// The shape of thesis Fig. 5.7, the bars of `single` on the large buffer. The kernel zeroes a page at its first use,
+/// in the caches, so that the first pass over a new buffer has no misses, and each later command only misses the block
 /// that the one before did not move. The author's runs (lluchs/nvme-memload-benchmarks, pcm/runs/caching.tsv) are 1.907
 /// passes of writes and 0.954 of reads: 15 227 587 misses of 64 000 006, and 306 of 32 500 712.
 #[test]
 fn single_misses_what_neither_the_kernel_nor_the_command_before_brought() {
     for huge_pages in [true, false] {
         let of = |op: &str, commands: u64| {
-            // 64 MiB stand for 1 GiB, and commands are fewer alike.
+            // 64 MiB instead of 1 GiB, and as many times fewer commands.
             let keys = format!(
                 "pattern = \"single\"\noperation = \"{op}\"\nbuffer_blocks = 16384\nhuge_pages = {huge_pages}\n\
                  commands = {commands}"
@@ -241,14 +240,14 @@ fn single_misses_what_neither_the_kernel_nor_the_command_before_brought() {
         assert!(misses < hits / 1000, "{huge_pages}: {misses} beside {hits}");
         let writes = of("write", 500_000 / 16).writes;
         let (hits, misses) = (writes.hits.value().unwrap(), writes.misses.value().unwrap());
-        // 31250 commands, of which 16383 are a pass; of 64 MiB the LLC keeps a part, of 1 GiB next to none.
+        // 31250 commands, of which 16383 are a pass; the LLC keeps a part of 64 MiB, and nearly nothing of 1 GiB.
         let most = 64 * (31_250 - 16_383);
         assert!(misses <= most && misses > most / 2, "{huge_pages}: {misses}, at most {most}");
         assert_eq!(hits + misses, 128 * 31_250);
     }
 }
 
-/// Thesis Fig. 5.7 in shape.
+/// The shape of thesis Fig. 5.7.
 #[test]
 fn misses_by_buffer_and_touch_have_the_shape_of_the_thesis() {
     let share = |keys: &str| {
@@ -259,11 +258,11 @@ fn misses_by_buffer_and_touch_have_the_shape_of_the_thesis() {
         assert_eq!(hits + misses, 800 * 32 * 64, "all accesses, whatever they meet");
         misses as f64 / (hits + misses) as f64
     };
-    // 64 MiB stand for the thesis's 1 GiB: three times the LLC, of which devices fill a tenth.
+    // 64 MiB instead of the thesis's 1 GiB: three times the LLC, of which devices fill a tenth.
     let big = "buffer_blocks = 16384\nresident = true";
     let (small, once) = (share("touch = \"none\""), share("touch = \"once\""));
     let filled = share("filled = true");
-    // Of a new buffer, page after page comes through the caches when it is zeroed; 32 large ones are soon all there.
+    // Zeroing brings each page of a new buffer into the caches at its first use; 32 huge pages are all used soon.
     let [new, huge] = [false, true].map(|huge| share(&format!("buffer_blocks = 16384\nhuge_pages = {huge}")));
     assert!(new < 0.4 && huge > 0.5, "{new}, {huge}");
     assert!(filled < 0.05, "a buffer that was filled is there too: {filled}");
@@ -282,7 +281,7 @@ fn totals_end_a_load_exactly() {
     assert_eq!((done.totals.latency_ns.len(), events(&done)[1]), (4, 6400));
     let thesis = run("thesis-load-haswell", "workers = 2\nblocks = 100").totals;
     assert_eq!((thesis.commands, thesis.blocks, thesis.moved), (3, 93, 96));
-    // Time ends it between two commands, and what is on its way comes back.
+    // The load's time ends between two commands, and commands in flight complete.
     let done = run("thesis-load-haswell", "pattern = \"flush\"\nworkers = 1\ntime_s = 0.001");
     let [reads, writes, partial] = events(&done);
     assert_eq!((reads, writes, partial), (done.totals.commands, 0, done.totals.commands));
@@ -295,7 +294,8 @@ fn totals_end_a_load_exactly() {
     let limited =
         "pattern = \"single\"\nprofile = \"true\"\ncommands_per_s = 5000\nslots_per_s = 1000\ntime_s = 0.02";
     assert_eq!(run("thesis-load-haswell", limited).totals.commands, 100);
-    // A command that takes longer than from slot to slot misses some, whose part may still go where that is wanted.
+    // A command that takes longer than the time between slots misses some; their share may be sent later if that is
+    // set.
     let slow = "pattern = \"single\"\nprofile = \"true\"\nworkers = 1\ncommands_per_s = 70000\nslots_per_s = 100000\n\
                 time_s = 0.02";
     let (kept, lost) = (format!("{slow}\ncatch_up = true"), slow);
@@ -326,7 +326,7 @@ fn what_cannot_be_loaded_is_told_and_a_chip_without_dca_counts_no_device_writes(
     assert!(why.contains("`workload` is missing") && why.contains("program = \"memload\""), "{why}");
     let why = told(&scenario("thesis-load-haswell"), "depth = 0");
     assert!(why.contains("depth` is 0; it must be a whole number from 1 to 1024"), "{why}");
-    // Sandy Bridge E3: writes of devices go to memory, and nothing at the LLC counts them.
+    // Sandy Bridge E3: writes of devices bypass the LLC, and no LLC counter counts them.
     let done = run("thesis-load-sandy-bridge", "pattern = \"single\"\nprofile = \"true\"\ncommands = 50");
     assert_eq!(done.counted.writes.all(), Reading::Unsupported);
     assert_eq!(done.counted.reads.all(), Reading::Value(50));

@@ -1,13 +1,13 @@
-//! IDIO's packet classifier, inside a NIC: whose packets they are and how urgent, and where its port's lines go.
+//! IDIO's packet classifier, inside a NIC: destination core and class of packets, and the placement of a port's lines.
 //!
 //! Classes come from the packet's DSCP, cores from the queue (IDIO s3.1). Knows tags, not what a chip does with them.
 
 use waykeeper_silicon::{Chip, Placement, Tag};
 
-/// Where a NIC's packets are placed, as a scenario says it.
+/// Where a NIC's packets are placed, as the scenario specifies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steering {
-    /// Who decides.
+    /// What decides the placement.
     pub placement: Placement,
     /// DSCPs of the latency critical class; all others are batch.
     pub critical_dscp: Vec<u8>,
@@ -17,10 +17,10 @@ pub struct Steering {
 #[derive(Clone, Debug)]
 pub(crate) struct Classifier {
     placement: Placement,
-    /// Bit per DSCP, of which there are 64: it is latency critical.
+    /// Bit per DSCP, of which there are 64: set if it is latency critical.
     critical: u64,
     core_of_queue: Vec<usize>,
-    /// What was classified in this turn, in the order of the lines.
+    /// Packets classified in this turn, in the order of the lines.
     runs: Vec<Run>,
 }
 
@@ -38,7 +38,7 @@ impl Classifier {
         Classifier { placement: steering.placement, critical, core_of_queue, runs: Vec::new() }
     }
 
-    /// What is said of the lines of a packet with this DSCP on this queue, but for which of them is the header.
+    /// The tag of a packet with this DSCP on this queue; `header` is set per line.
     fn tag(&self, queue: usize, dscp: u8) -> Tag {
         let latency_critical = self.critical >> (dscp & 63) & 1 == 1;
         Tag { core: self.core_of_queue[queue], header: false, latency_critical }
@@ -51,8 +51,8 @@ impl Classifier {
         self.runs.push(Run { lines, header, tag });
     }
 
-    /// Writes the classified packets of this turn. Returns how many lines these were; behind them come completions,
-    /// which are no network data and go where DCA puts them.
+    /// Writes the classified packets of this turn. Returns how many lines these were. The completions behind them are
+    /// no network data; DCA places them.
     pub(crate) fn write(
         &mut self,
         chip: &mut Chip,
@@ -67,7 +67,7 @@ impl Classifier {
         at
     }
 
-    /// The core that a queue's packets are for.
+    /// The core that reads a queue's packets.
     pub(crate) fn core(&self, queue: usize) -> usize {
         self.core_of_queue[queue]
     }

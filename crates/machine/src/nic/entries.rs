@@ -1,34 +1,34 @@
-//! Entries of a queue's rings in memory: completions and descriptors, one or several to a line, and how far each side has
-//! come.
+//! Entries of a queue's rings in memory: completions and descriptors, one or several to a line, and the positions of
+//! both sides.
 //!
-//! Knows lines and numbers of entries, not what they say.
+//! Knows lines and numbers of entries, not their content.
 
 use super::pool::entry_lines;
 use waykeeper_silicon::{AddressMap, Gather, Line, OutOfMemory};
 
-/// A ring of entries in memory that worker and NIC go round, one behind the other. Only entries that begin a line
-/// of the sample matter, and these are few: each side knows which is its next.
+/// A ring of entries in memory through which worker and NIC advance. Only entries that begin a sampled line matter,
+/// and these are few: each side knows its next one.
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
-    /// Those entries of the memory set aside, ascending, and their lines.
+    /// These entries of the whole allocation, ascending, and their lines.
     all: Vec<(u32, Line)>,
-    /// Those of the ring as large as it is now.
+    /// These entries of the ring at its present size.
     sampled: Vec<(u32, Line)>,
     ring: u64,
     nic: Cursor,
     worker: Cursor,
 }
 
-/// How far one side has got.
+/// Position of one side.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
-    /// Which of the sampled entries comes next, and its number if entries of all rounds are counted.
+    /// Index of the next sampled entry, and its number if entries of all rounds are counted.
     next: usize,
     number: u64,
 }
 
 impl Entries {
-    /// So many entries of so many bytes.
+    /// A ring of `entries` entries of so many bytes.
     pub(super) fn new(
         memory: &mut AddressMap,
         entries: u32,
@@ -39,7 +39,8 @@ impl Entries {
         Ok(Entries { sampled: all.clone(), all, ring: u64::from(entries), nic: start, worker: start })
     }
 
-    /// Goes on with the first `entries` entries; the two sides have passed so many of all rounds.
+    /// Continues with the first `entries` entries; `nic` and `worker` are the entries of all rounds that the sides have
+    /// passed.
     pub(super) fn resize(&mut self, entries: u32, nic: u64, worker: u64) {
         self.ring = u64::from(entries);
         self.sampled = self.all.iter().copied().filter(|(entry, _)| *entry < entries).collect();
@@ -53,7 +54,7 @@ impl Entries {
         self.nic.up_to(&self.sampled, self.ring, number, into);
     }
 
-    /// Likewise for the worker.
+    /// The same for the worker.
     #[inline(always)]
     pub(super) fn worker_up_to(&mut self, number: u64, into: &mut Gather) {
         self.worker.up_to(&self.sampled, self.ring, number, into);
@@ -61,7 +62,7 @@ impl Entries {
 }
 
 impl Cursor {
-    /// Before the first sampled entry that is not among the first `passed` of all rounds.
+    /// The cursor at the first sampled entry that is not among the first `passed` of all rounds.
     fn at(sampled: &[(u32, Line)], ring: u64, passed: u64) -> Cursor {
         let Some(first) = sampled.first() else {
             return Cursor { next: 0, number: u64::MAX };

@@ -1,16 +1,15 @@
-//! Reads of a NIC that has only so many bytes of them in flight.
+//! A NIC's reads, with a limit on the bytes in flight.
 //!
-//! By Little's law it reads what it has in flight once per round trip. The window is made for the time that the caches
-//! take; memory answers later, so that packets which left the caches are sent more slowly. Knows how long reads take,
-//! not what they are for.
+//! By Little's law a NIC reads one window per round trip. The window is sized for the latency of the caches; memory has
+//! a higher one, so that packets that left the caches are sent more slowly. Knows how long reads take, not what they
+//! are for.
 
 use waykeeper_silicon::Chip;
 
 /// A read over PCIe that the caches answer, ns (Neugebauer et al., SIGCOMM 2018: 547 median for 64 B on a Xeon E5; one
 /// that memory answers takes about 70 more there, which is what our chips' own numbers give).
 const CACHED_READ_NS: f64 = 550.0;
-/// Reads, in the sample, after which the mean has mostly forgotten those before. Assumption: of the order of
-/// `bus::MEAN_WEIGHT`.
+/// Sampled reads over which the mean is taken. Assumption: of the order of `bus::MEAN_WEIGHT`.
 const MEMORY_OF_READS: f64 = 16.0;
 
 /// The reads of one NIC.
@@ -18,19 +17,19 @@ const MEMORY_OF_READS: f64 = 16.0;
 pub(crate) struct Fetch {
     /// Bytes in flight.
     window: f64,
-    /// What memory takes longer than the caches when idle, ns.
+    /// Idle latency of memory beyond that of the caches, ns.
     memory_ns: f64,
     /// Mean time of a read, ns.
     read_ns: f64,
-    /// Time that is promised away, ns: a fluid, as the wire is.
+    /// Time until which reads already sent occupy the window, ns; treated as a fluid, like the wire.
     owed_until_ns: f64,
-    /// Reads that the caches and memory answered until this turn.
+    /// Reads that the caches and memory served until this turn.
     hits: u64,
     misses: u64,
 }
 
 impl Fetch {
-    /// A window of so many bytes, before memory that takes `memory_ns` longer than the caches.
+    /// A window of so many bytes; `memory_ns` is the latency of memory beyond that of the caches.
     pub(crate) fn new(window: f64, memory_ns: f64) -> Fetch {
         Fetch { window, memory_ns, read_ns: CACHED_READ_NS, owed_until_ns: 0.0, hits: 0, misses: 0 }
     }
@@ -54,7 +53,7 @@ impl Fetch {
         self.owed_until_ns += bytes * self.read_ns / self.window;
     }
 
-    /// The turn's reads are done: what they cost is what the next ones are taken to cost.
+    /// Ends a turn: the mean cost of the turn's reads is the estimate for the next ones.
     pub(crate) fn end(&mut self, chip: &Chip, device: usize) {
         let counters = chip.device_counters(device);
         let (hits, misses) =

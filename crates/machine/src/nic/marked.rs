@@ -1,7 +1,7 @@
-//! Packets whose buffers have sampled lines, noted while packets pass and looked up afterwards.
+//! Packets whose buffers have sampled lines, noted while packets arrive or leave, and looked up afterwards.
 //!
-//! Whether a packet has sampled lines is luck: a branch on it would be mispredicted. So each packet is written to the list
-//! and only those with sampled lines are counted. Knows buffers, not what is in them.
+//! Whether a packet has sampled lines is random: a branch on it would be mispredicted. So each packet is written to the
+//! list, and the count grows only for those with sampled lines. Knows buffers, not their content.
 
 use super::pool::{Buffer, Pool};
 use waykeeper_silicon::Gather;
@@ -9,15 +9,15 @@ use waykeeper_silicon::Gather;
 /// Room of a new list. Assumption: a turn has fewer packets; the list grows if it has more.
 const ROOM: usize = 256;
 
-/// Some packets, in their order.
+/// A list of packets, in their order.
 #[derive(Clone, Debug)]
 pub(crate) struct Marked {
-    /// Room; the first `count` entries are in the list.
+    /// Storage; the first `count` entries are in the list.
     room: Vec<Mark>,
     count: usize,
 }
 
-/// One of them, in one word: a buffer, data lines from bit 32 on, a queue from bit 40 on.
+/// One packet, in one word: a buffer, data lines from bit 32 on, a queue from bit 40 on.
 #[derive(Clone, Copy, Debug)]
 struct Mark(u64);
 
@@ -59,7 +59,7 @@ impl Marked {
         self.count += usize::from(buffer.has_data(lines));
     }
 
-    /// Empties it into a list of lines. `pool_of` knows the buffers of a queue.
+    /// Moves the sampled lines of all packets to `into` and empties the list. `pool_of` returns the pool of a queue.
     #[inline(always)]
     pub(crate) fn gather<'a>(&mut self, pool_of: impl Fn(usize) -> &'a Pool, into: &mut Gather) {
         for mark in &self.room[..self.count] {

@@ -1,14 +1,14 @@
-//! Free packet buffers and the order in which they come back: one LIFO without end or, as DPDK's mempool is, a LIFO
+//! Free packet buffers and the order in which they are reused: one unlimited LIFO or, like DPDK's mempool, a LIFO
 //! cache of the worker's core before a FIFO ring (microarchitecture.md 6).
 //!
-//! Knows buffers by a handle, not where they are or what is in them.
+//! Knows buffers by a handle, not where they are or what they contain.
 //! Marks: docs/reference/README.md#marks.
 
 use std::collections::VecDeque;
 use waykeeper_silicon::Table;
 
-/// Sent packets whose buffers a driver gives back together (D: DPDK, mlx5's `MLX5_TX_COMP_THRESH`; the usual
-/// `tx_free_thresh` of Intel's drivers is as much).
+/// Sent packets whose buffers a driver returns together (D: DPDK, mlx5's `MLX5_TX_COMP_THRESH`; the usual
+/// `tx_free_thresh` of Intel's drivers has the same value).
 const SENT_TOGETHER: usize = 32;
 
 /// A DPDK mempool as a scenario describes it.
@@ -23,23 +23,23 @@ pub struct MempoolSpec {
 /// The free buffers of a queue.
 #[derive(Clone, Debug)]
 pub(super) struct FreeBuffers<B> {
-    /// Last freed last.
+    /// The buffer freed last is at the end.
     cache: Table<B>,
     count: u32,
-    /// What is behind the cache.
+    /// The ring behind the cache.
     ring: Option<Box<Ring<B>>>,
 }
 
-/// The part of a mempool that all cores share, and what is on the way to it.
+/// The part of a mempool that all cores share, and the buffers that will be returned to it.
 #[derive(Clone, Debug)]
 struct Ring<B> {
     /// DPDK's `cache_size`.
     size: u32,
     /// DPDK's `cache_flushthresh`.
     flush: u32,
-    /// First freed first.
+    /// The buffer freed first is at the front.
     buffers: VecDeque<B>,
-    /// Buffers of sent packets that the driver has not given back yet.
+    /// Buffers of sent packets that the driver has not returned yet.
     sent: Vec<B>,
 }
 
@@ -61,7 +61,7 @@ impl<B: Copy> FreeBuffers<B> {
         FreeBuffers { cache: Table::filled(count, first), count: 0, ring: Some(Box::new(ring)) }
     }
 
-    /// None is free any more.
+    /// Removes all buffers.
     pub(super) fn clear(&mut self) {
         self.count = 0;
         if let Some(ring) = &mut self.ring {
@@ -70,7 +70,7 @@ impl<B: Copy> FreeBuffers<B> {
         }
     }
 
-    /// Takes one.
+    /// Takes a buffer.
     #[inline(always)]
     pub(super) fn take(&mut self) -> Option<B> {
         match self.count.checked_sub(1) {
@@ -82,14 +82,14 @@ impl<B: Copy> FreeBuffers<B> {
         }
     }
 
-    /// Takes one if another one stays.
+    /// Takes a buffer if another one remains.
     #[inline(always)]
     pub(super) fn take_but_one(&mut self) -> Option<B> {
         let behind = self.ring.as_ref().map_or(0, |ring| ring.buffers.len());
         if self.count as usize + behind > 1 { self.take() } else { None }
     }
 
-    /// A core frees one.
+    /// A core frees a buffer.
     #[inline(always)]
     pub(super) fn give(&mut self, buffer: B) {
         self.cache[self.count as usize] = buffer;
@@ -99,7 +99,7 @@ impl<B: Copy> FreeBuffers<B> {
         }
     }
 
-    /// The packet in one is sent: its buffer is free when the driver looks.
+    /// The packet in a buffer was sent: the driver frees the buffer at its next check.
     #[inline(always)]
     pub(super) fn give_sent(&mut self, buffer: B) {
         match &mut self.ring {
@@ -113,7 +113,7 @@ impl<B: Copy> FreeBuffers<B> {
         }
     }
 
-    /// Puts another handle in the place of each.
+    /// Replaces each handle.
     pub(super) fn replace_each(&mut self, with: impl Fn(B) -> B) {
         self.cache.entries_mut().iter_mut().for_each(|buffer| *buffer = with(*buffer));
         if let Some(ring) = &mut self.ring {
@@ -121,7 +121,7 @@ impl<B: Copy> FreeBuffers<B> {
         }
     }
 
-    /// The cache is empty: it is filled and gives one more, or the ring gives one if it has not as many.
+    /// The cache is empty: fills it and takes one more, or takes one from the ring if the ring has too few.
     #[cold]
     fn take_from_ring(&mut self) -> Option<B> {
         let ring = self.ring.as_mut()?;
@@ -145,7 +145,7 @@ impl<B: Copy> FreeBuffers<B> {
         self.flush();
     }
 
-    /// What a full cache has above its size is put behind the ring's last.
+    /// Moves the buffers above the cache's size to the end of the ring.
     fn flush(&mut self) {
         let Some(ring) = self.ring.as_mut().filter(|ring| self.count >= ring.flush) else { return };
         ring.buffers.extend(&self.cache.entries()[ring.size as usize..self.count as usize]);
@@ -155,7 +155,7 @@ impl<B: Copy> FreeBuffers<B> {
 
 #[cfg(test)]
 impl<B: Copy> FreeBuffers<B> {
-    /// All of them, in no order.
+    /// All buffers, in no order.
     pub(super) fn all(&self) -> impl Iterator<Item = B> + '_ {
         let behind = self.ring.iter().flat_map(|ring| ring.buffers.iter().chain(&ring.sent));
         self.cache.entries()[..self.count as usize].iter().chain(behind).copied()

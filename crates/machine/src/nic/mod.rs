@@ -1,7 +1,7 @@
 //! NIC ports: arrivals, RSS, RX and TX rings, PCIe.
 //!
-//! The NIC writes packets and completions, and reads descriptors and packets to send, through the chip's
-//! DMA rules; it knows neither caches nor what a worker does with a packet (microarchitecture.md 7).
+//! The NIC writes packets and completions, and reads descriptors and packets to send, through the chip's DMA rules. It
+//! must not know caches or what a worker does with a packet (microarchitecture.md 7).
 //! Marks: docs/reference/README.md#marks.
 
 mod classifier;
@@ -22,9 +22,9 @@ pub(crate) use marked::Marked;
 pub use mempool::MempoolSpec;
 pub(crate) use page_pool::{HALF_PAGE_BYTES, PagePool, Recycle};
 pub(crate) use pool::{BUFFER_BYTES, Pool};
-pub(crate) use queue::{MAX_BURST, Packet, Queue};
+pub(crate) use queue::{MAX_BURST, OUTSIDE_NS, Packet, Queue};
 pub use traffic::{CapturedPacket, FlowOrder, Pace, Traffic, TrafficSpec};
-pub(crate) use traffic::{Function, Spread};
+pub(crate) use traffic::{Function, Spread, WIRE_OVERHEAD_BYTES};
 pub(crate) use window::Window;
 
 use crate::meter::Meter;
@@ -35,30 +35,24 @@ use waykeeper_silicon::{Chip, Gather};
 /// Usable PCIe bandwidth towards the host, bytes per ns (gen3 x16, microarchitecture.md 2: about 14 GB/s
 /// after headers).
 const PCIE_BYTES_PER_NS: f64 = 14.0;
-/// On-chip receive buffer: what may wait for PCIe or for a queue's engine before packets are lost (X).
+/// On-chip receive buffer: bytes that may wait for PCIe or for a queue's engine before packets are lost (X).
 const RX_FIFO_BYTES: f64 = 512.0 * 1024.0;
 /// From enqueue to the NIC's fetch of descriptor and packet, ns (microarchitecture.md 7).
 const TX_FETCH_NS: f64 = 700.0;
-/// One queue's engine takes this long per packet, ns, and per byte, in either direction (ddio-bench,
-/// single-core l2fwd: 256 B 11.9 ... 1500 B 7.5 Mpps). Without a window of reads it bounds receiving too: were it the
-/// send side alone, a single core's software queue would always be full, and its write hits at 128 descriptors
-/// (97.9 %) could not be. With a window it is the send side alone: the queue is full (artifact: p99 of one core with 4096
-/// descriptors 711 us above the generator's, ours 713; 40 % read hits, ours 39), and those write hits are too few.
+/// One queue's engine takes this long per packet, ns, and per byte, in either direction (ddio-bench, single-core l2fwd:
+/// 256 B 11.9 ... 1500 B 7.5 Mpps). Without a read window it limits receiving too: if it limited only sending, a single
+/// core's software queue would always be full, which contradicts its write hits at 128 descriptors (97.9 %). With a
+/// window it limits only sending: the queue is full (artifact: p99 of one core with 4096 descriptors 711 us above the
+/// generator's, ours 713; 40 % read hits, ours 39), and those write hits are too few.
 const QUEUE_PACKET_NS: f64 = 22.0;
 const QUEUE_BYTE_NS: f64 = 0.0735;
-/// Sending takes this part of it where receiving is bound too (X): a single queue drains what a stall left behind, it
-/// does not carry it for ever as two equal rates would.
+/// Sending takes this part of that time where receiving is limited too (X): a single queue then drains the packets
+/// that a stall left, which it could not at equal rates.
 const SEND_PART: f64 = 0.9;
-/// With one or two send queues the wire is filled to this share, with more of them fully (C: ddio-bench
-/// Fig. 8, two cores, where sending backs up above 97 Gb/s). It stands in for a window of reads: a NIC that has one
-/// needs it not.
+/// With one or two send queues the wire is filled to this share, with more of them fully (C: ddio-bench Fig. 8, two
+/// cores, where sending backs up above 97 Gb/s). It replaces a read window: not used for a NIC that has one.
 const FEW_QUEUES: usize = 2;
 const FEW_QUEUES_SHARE: f64 = 0.97;
-/// Preamble, gap and checksum around a packet on the wire, bytes. IEEE 802.3: 8, 12 and 4; with them 1 KiB is the
-/// 1048 bytes of microarchitecture.md 7.
-pub(crate) const WIRE_OVERHEAD_BYTES: f64 = 24.0;
-/// Time outside the host in a measured latency, ns, unless a scenario says otherwise.
-pub(crate) const OUTSIDE_NS: f64 = 12_000.0;
 
 /// Cumulative counts of a NIC.
 #[derive(Clone, Copy, Debug, Default)]
@@ -85,12 +79,12 @@ pub struct Nic {
     pub(crate) outlets: Vec<Queue>,
     pub(crate) traffic: Traffic,
     pub(crate) counters: NicCounters,
-    /// Tags its packets where IDIO, or a static placement, decides about them; `None` leaves them to DCA.
+    /// Tags packets where IDIO or a static placement decides about them; `None` leaves them to DCA.
     pub(crate) classifier: Option<Classifier>,
-    /// What it may read at a time; `None` is as much as it wants.
+    /// Its read window; `None` has no limit.
     pub(crate) fetch: Option<Fetch>,
     pcie_free_ns: f64,
-    /// Time the wire has promised away, ns: it is busy until then at the latest.
+    /// Time until which packets in hand occupy the wire, ns.
     wire_owed_until_ns: f64,
     first_to_send: usize,
     wire_byte_ns: f64,
@@ -121,7 +115,7 @@ impl Nic {
         }
     }
 
-    /// Everything that arrives before `until_ns` is written to the host or lost.
+    /// Writes every packet that arrives before `until_ns` to the host, or drops it.
     pub(crate) fn receive(&mut self, chip: &mut Chip, meters: &mut [Meter], until_ns: f64) {
         if self.queues.is_empty() {
             return;
@@ -133,7 +127,7 @@ impl Nic {
         }
     }
 
-    /// The same, where a sender may wait for a window, or without a look at any.
+    /// The same, with or without senders that wait for a window.
     #[inline(always)]
     fn receive_as<const WINDOWS: bool>(&mut self, chip: &mut Chip, meters: &mut [Meter], until_ns: f64) {
         // Each queue has its share of the receive buffer, which fills at line rate.
@@ -148,7 +142,7 @@ impl Nic {
         traffic.each_before(until_ns, |arrival| {
             let queue = &mut queues[arrival.queue as usize];
             if WINDOWS && queue.window.as_mut().is_some_and(|window| !window.admits(arrival.at_ns)) {
-                // The sender lets this turn pass and sends its next bytes in a later one.
+                // The sender sends its next bytes in a later turn.
                 return;
             }
             counted.offered += 1;
@@ -187,10 +181,9 @@ impl Nic {
         chip.dma_write_all(self.device, &writes[steered..]);
     }
 
-    /// Sends what is queued and may be fetched between `from_ns` and `until_ns`.
-    ///
-    /// Queues take turns at being first. The wire is a fluid: it owes as much time as it has packets in
-    /// hand, so that serving one queue after the other within a quantum loses no gap between packets.
+    /// Sends packets that are queued and may be fetched between `from_ns` and `until_ns`. Queues take turns at being
+    /// first. The wire is a fluid: it is occupied for the time of all packets in hand, so that serving one queue after
+    /// the other within a quantum loses no gap between packets.
     pub(crate) fn transmit(&mut self, chip: &mut Chip, meters: &mut [Meter], from_ns: f64, until_ns: f64) {
         self.wire_owed_until_ns = self.wire_owed_until_ns.max(from_ns);
         let count = self.queues.len() + self.outlets.len();
@@ -278,7 +271,7 @@ impl Nic {
     }
 }
 
-/// The later of two times. Unlike [`f64::max`] it need not mind a NaN, of which there is none: one instruction.
+/// The later of two times. Unlike [`f64::max`] it does not treat NaN, which does not occur: one instruction.
 #[inline(always)]
 fn later(a: f64, b: f64) -> f64 {
     if a > b { a } else { b }

@@ -1,10 +1,8 @@
-//! Packet pages of a kernel's driver: which half of which 4-KiB page the next frame goes to, and when a page comes back.
-//!
-//! Linux recycles pages through a ring (`page_pool`'s `ptr_ring`): the page that came back first is used first. A page
-//! that was never used is taken only when none has come back, so that as many are in use as there ever were at once. A
-//! frame of at most 2 KiB takes half a page, as mlx5's receive queues do. Knows numbers of buffers, neither where they
-//! are nor what is in them.
-//! Marks: docs/reference/README.md#marks.
+//! Packet pages of a kernel's driver: which half of which 4-KiB page the next frame is written to, and when a page is
+//! returned. Linux recycles pages through a ring (`page_pool`'s `ptr_ring`): the page that was returned first is used
+//! first. A page that was never used is taken only when no returned one is free, so that as many are in use as the
+//! maximum ever needed at once. A frame of at most 2 KiB takes half a page, as mlx5's receive queues do. Knows numbers
+//! of buffers, neither where they are nor what they contain. Marks: docs/reference/README.md#marks.
 
 use std::collections::VecDeque;
 
@@ -12,12 +10,12 @@ use std::collections::VecDeque;
 /// `skb_shared_info`, rounded up to a power of two (en/params.c).
 pub(crate) const HALF_PAGE_BYTES: u32 = 2048;
 
-/// Which of the pages that came back is used next.
+/// Which of the returned pages is used next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Recycle {
     /// The first: Linux's ring.
     Fifo,
-    /// The last: as a DPDK mempool's cache does.
+    /// The last: as in a DPDK mempool's cache.
     Lifo,
 }
 
@@ -25,11 +23,11 @@ pub(crate) enum Recycle {
 #[derive(Clone, Debug)]
 pub(crate) struct PagePool {
     recycle: Recycle,
-    /// Pages that came back, the first at the front.
+    /// Returned pages, the first at the front.
     free: VecDeque<u32>,
-    /// Pages from this one on were never used.
+    /// Number of the first page that was never used.
     fresh: u32,
-    /// Halves of each page that have not come back.
+    /// Halves of each page that are in use.
     out: Vec<u8>,
     /// The second half of the page that was taken last, until it is taken too.
     second_half: Option<u32>,
@@ -48,12 +46,12 @@ impl PagePool {
         }
     }
 
-    /// The buffers there are: 0 up to this.
+    /// Number of buffers; their numbers start at 0.
     pub(crate) fn buffers(&self) -> u32 {
         self.out.len() as u32 * 2
     }
 
-    /// The next buffer, if one is left.
+    /// Takes the next buffer, if one is free.
     pub(crate) fn take(&mut self) -> Option<u32> {
         if let Some(half) = self.second_half.take() {
             return Some(half);
@@ -75,7 +73,7 @@ impl PagePool {
         Some(page * 2)
     }
 
-    /// A buffer comes back; with its other half the page does.
+    /// Returns a buffer; the page is returned with its second half.
     pub(crate) fn give_back(&mut self, buffer: u32) {
         let (page, out) = (buffer / 2, &mut self.out[buffer as usize / 2]);
         debug_assert!(*out > 0, "buffer {buffer} came back twice");
@@ -97,17 +95,17 @@ mod tests {
     #[test]
     fn pages_come_back_in_the_order_of_their_use() {
         let mut pool = PagePool::new(8, Recycle::Fifo);
-        // Two pages, half by half; then their halves come back in order.
+        // Two pages, half by half; then their halves are returned in order.
         assert_eq!(take(&mut pool, 4), [0, 1, 2, 3]);
         for buffer in 0..3 {
             pool.give_back(buffer);
         }
-        // Page 0 is back, page 1 with half of it only: next are page 0, then the fresh page 2.
+        // Page 0 is returned, page 1 only by half: next are page 0, then the fresh page 2.
         assert_eq!(take(&mut pool, 3), [0, 1, 4]);
         for buffer in [3, 0, 1] {
             pool.give_back(buffer);
         }
-        // The half that is left of page 2, then page 1, which came back first, then page 0.
+        // The other half of page 2, then page 1, which was returned first, then page 0.
         assert_eq!(take(&mut pool, 5), [5, 2, 3, 0, 1]);
         // One page is left of four.
         assert_eq!(take(&mut pool, 9), [6, 7]);

@@ -1,9 +1,7 @@
-//! Packet buffers, with the sampled lines of every buffer worked out once: a DPDK mempool in huge pages, or a kernel
+//! Packet buffers, with the sampled lines of every buffer computed once: a DPDK mempool in huge pages, or a kernel
 //! driver's pages.
-//!
-//! A mempool's buffer is 37 lines apart from the next: 64-byte object header, two lines of rte_mbuf, two of headroom,
-//! 2 KiB of data, padded odd by the mempool (microarchitecture.md 6). A
-//! driver's buffer is half a page.
+//! Buffers of a mempool are 37 lines apart: 64-byte object header, two lines of rte_mbuf, two of headroom,
+//! 2 KiB of data, padded to an odd number by the mempool (microarchitecture.md 6). A driver's buffer is half a page.
 
 use super::page_pool::HALF_PAGE_BYTES;
 use waykeeper_silicon::{AddressMap, Gather, Line, OutOfMemory, PADDING, Region, Table};
@@ -18,16 +16,16 @@ const MBUF_LINE: u32 = 1;
 /// Bytes of packet data a buffer holds. microarchitecture.md 6.
 pub(crate) const BUFFER_BYTES: u32 = 2048;
 
-/// Lines of the parts of a buffer: from one buffer to the next, where the structure before the data begins, and where
-/// the data does.
+/// Lines of the parts of a buffer: the distance of two buffers, the first line of the structure before the data, and
+/// the first line of data.
 struct Layout {
     stride: u32,
     structure: u32,
     data: u32,
 }
 
-/// A buffer's number, and how many lines there are before its first sampled ones. So most packets are known to have no
-/// sampled line without a look at the buffer's place, which costs a miss of the L1.
+/// A buffer's number, and the number of lines before its first sampled ones. Most packets are so known to have no
+/// sampled line without a read of the buffer's place, which costs a miss of the L1.
 ///
 /// From the lowest bit: 24 bits of number, 6 bits of data lines before the first sampled one (32 if there is none), and
 /// 2 bits of lines of the rte_mbuf structure and what follows it (3 if the fourth is the first or there is none).
@@ -50,7 +48,7 @@ impl Buffer {
         self.0
     }
 
-    /// The buffer that [`Buffer::bits`] is of.
+    /// The buffer with these [`Buffer::bits`].
     #[inline(always)]
     pub(super) fn from_bits(bits: u32) -> Buffer {
         Buffer(bits)
@@ -82,11 +80,11 @@ impl Buffer {
 /// Where a buffer's sampled lines are.
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// First sampled data line in the pool's list; the header part's stand just before it.
+    /// First sampled data line in the pool's list; those of the header part are just before it.
     data_at: u32,
-    /// Bit per data line: it is in the sample. At most 32 of them.
+    /// Bit per data line, set if it is in the sample. At most 32 lines.
     data_mask: u32,
-    /// Bit per line from the rte_mbuf structure up to the data: likewise.
+    /// Bit per line from the rte_mbuf structure up to the data, set if it is in the sample.
     meta_mask: u32,
 }
 
@@ -157,7 +155,7 @@ impl Pool {
         &self.lines[..self.lines.len().saturating_sub(PADDING)]
     }
 
-    /// Both pools' buffers as one, and how far the second one's numbers moved up.
+    /// The buffers of both pools as one pool, and the offset of the second one's numbers.
     pub(crate) fn joined(first: &Pool, second: &Pool) -> (Pool, u32) {
         let (moved, lines_moved) = (first.places.entries().len() as u32, first.lines.len() as u32);
         let shifted = second
@@ -185,7 +183,7 @@ impl Pool {
     /// Adds the sampled ones of the first `lines` lines of the rte_mbuf structure and what follows it to a list.
     #[inline(always)]
     pub(crate) fn gather_meta(&self, buffer: Buffer, lines: u8, into: &mut Gather) {
-        // Few buffers have one: unlike a packet's data this is a branch that is mostly foreseen.
+        // Few buffers have one: unlike for a packet's data this branch is predicted well.
         if !buffer.may_have_meta(lines) {
             return;
         }
@@ -202,7 +200,7 @@ impl Pool {
         into.extend(&self.lines[place.data_at as usize..], place.sampled(lines));
     }
 
-    /// Adds those of the first `lines` data lines that come after the first `skip` of them.
+    /// Adds the sampled ones of the first `lines` data lines without the first `skip` lines.
     #[inline(always)]
     pub(crate) fn gather_behind(&self, buffer: Buffer, skip: u8, lines: u8, into: &mut Gather) {
         let place = self.place(buffer);

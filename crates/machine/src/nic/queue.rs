@@ -1,12 +1,10 @@
 //! One RX queue with its completion ring and buffers, and the TX queue behind it.
 //!
-//! Worker and NIC meet here: the NIC fills posted buffers and transmits queued packets, the worker takes
+//! The interface between worker and NIC: the NIC fills posted buffers and transmits queued packets, the worker takes
 //! filled ones and posts, sends or frees. Knows rings and buffers, not what packets are for.
-//!
-//! A packet stands in one place from its arrival until its buffer is free again; the stages it passes are
-//! counters that run after one another. Nothing is copied from ring to ring.
+//! A packet is in one slot from its arrival until its buffer is free again; its stages are counters that follow one
+//! another. Nothing is copied from ring to ring.
 
-use super::OUTSIDE_NS;
 use super::entries::Entries;
 use super::mempool::{FreeBuffers, MempoolSpec};
 use super::pool::{Buffer, Pool};
@@ -23,6 +21,8 @@ pub(crate) const TX_RING: u32 = 256;
 pub(crate) const TX_SOFTWARE_QUEUE: u32 = 1024;
 /// The most packets a worker takes at once. Assumption: usual bursts are 32 and 64.
 pub(crate) const MAX_BURST: u32 = 512;
+/// Time outside the host in a measured latency, ns, unless a scenario says otherwise.
+pub(crate) const OUTSIDE_NS: f64 = 12_000.0;
 /// Bytes of a completion entry (mlx5: one line).
 const CQE_BYTES: u32 = 64;
 /// Bytes of a receive descriptor (mlx5: 16).
@@ -34,7 +34,7 @@ const TX_DESCRIPTOR_BYTES: u32 = 64;
 const VIRTIO_USED_BYTES: u32 = 8;
 const VIRTIO_DESCRIPTOR_BYTES: u32 = 16;
 
-/// What differs between the rings of a NIC's queue and those of a virtual port.
+/// Differences between the rings of a NIC's queue and those of a virtual port.
 struct Shape {
     completion_bytes: u32,
     rx_descriptor_bytes: u32,
@@ -50,17 +50,17 @@ pub(crate) struct Packet {
     pub arrived_ns: f64,
     /// When the worker can see it or, once it is queued to be sent, when it was queued, ns.
     pub ready_ns: f64,
-    /// What it is in.
+    /// Its buffer.
     pub buffer: Buffer,
     /// Number of its flow.
     pub flow: u32,
     pub bytes: u16,
-    /// Lines it fills.
+    /// Lines of the packet.
     pub lines: u8,
 }
 
 impl Packet {
-    /// Other bytes stand in the packet's buffer now, from its first line on: an answer to what it brought.
+    /// Replaces the packet in the buffer, from its first line on: an answer to the one that arrived.
     #[inline(always)]
     pub(crate) fn answer(&mut self, bytes: u16) {
         self.bytes = bytes;
@@ -71,7 +71,7 @@ impl Packet {
         Packet { arrived_ns: 0.0, ready_ns: 0.0, buffer: Buffer::NONE, flow: 0, bytes: 0, lines: 0 };
 }
 
-/// Lines a packet of so many bytes takes.
+/// Lines of a packet of so many bytes.
 #[inline(always)]
 pub(crate) fn lines_of(bytes: u16) -> u8 {
     // A buffer holds 32 lines.
@@ -91,17 +91,17 @@ pub(crate) struct Queue {
     completions: Entries,
     descriptors: Entries,
     send_entries: Entries,
-    /// Buffers ever posted; packets ever filled by the NIC, done with by the worker (queued to be sent, or dropped),
-    /// released, and sent.
+    /// Counts since the start: buffers posted; packets filled by the NIC, finished by the worker (queued to be sent, or
+    /// dropped), released, and sent.
     posted: u64,
     filled: u64,
     done: u64,
     released: u64,
     sent: u64,
-    /// Of a shared mempool: buffers that were sent and are received into next, last sent first.
+    /// Of a shared mempool: buffers that were sent and will be received into next, last sent first.
     returned: Vec<Buffer>,
     free: FreeBuffers<Buffer>,
-    /// When the queue's engine is free to receive and to send again, ns.
+    /// When the queue's engine can receive and send again, ns.
     pub receive_free_ns: f64,
     pub send_free_ns: f64,
     /// Packets that may wait to be sent.
@@ -109,17 +109,17 @@ pub(crate) struct Queue {
     /// Lines of completion and of send entries per packet.
     pub completion_lines: f64,
     pub send_lines: f64,
-    /// The most packets a worker may take at one poll, whatever its program would take.
+    /// The most packets that a worker may take per poll; a limit on top of its program's own.
     pub burst_limit: u32,
     /// The workload that serves this queue.
     pub workload: usize,
     /// Time outside the host in the latency of its packets, ns.
     pub outside_ns: f64,
-    /// The worker has yet to write every buffer once before it begins.
+    /// The worker must write every buffer once before it begins.
     pub cold: bool,
     /// The sender's window, where a kernel's socket is behind this queue.
     pub window: Option<Window>,
-    /// Lines of released buffers, where these are invalidated (algorithms.md 4.6), until somebody does it.
+    /// Lines of released buffers that will be invalidated, if the NIC does that (algorithms.md 4.6).
     dead: Option<Gather>,
 }
 
@@ -145,8 +145,8 @@ impl Queue {
         Queue::shaped(memory, ring, workload, &shape, mempool)
     }
 
-    /// A virtual port: `workload` is its worker as it would be a NIC queue's, and a switch does what the NIC does.
-    /// It fills posted buffers by copying and takes what is queued to be sent.
+    /// A virtual port: `workload` is its worker, as for a NIC's queue. A switch takes the NIC's part: it fills posted
+    /// buffers by copying and takes packets that are queued to be sent.
     pub(crate) fn port(memory: &mut AddressMap, ring: u32, workload: usize) -> Result<Queue, OutOfMemory> {
         let shape = Shape {
             completion_bytes: VIRTIO_USED_BYTES,
@@ -200,7 +200,7 @@ impl Queue {
         while queue.posted < u64::from(ring) {
             queue.post();
         }
-        // Rings are posted before anybody looks at the caches.
+        // The worker posts the first buffers before caches are simulated.
         queue.gather_posted(&mut Gather::new());
         Ok(queue)
     }
@@ -210,10 +210,9 @@ impl Queue {
         self.ring_mask as u32 + 1
     }
 
-    /// Sets the RX ring up anew with `ring` descriptors, a power of two and no more than it was built with.
-    ///
-    /// Packets that wait keep their buffers; those that do not fit any more hold back new ones until the worker
-    /// has caught up. Both rings of entries begin again with their first `ring` entries.
+    /// Resizes the RX ring to `ring` descriptors, a power of two and no more than it was built with. Packets that wait
+    /// keep their buffers; if more wait than fit, no new ones arrive until the worker has caught up. Both rings of
+    /// entries begin again with their first `ring` entries.
     pub(crate) fn resize(&mut self, ring: u32) {
         // Taken back last first, so that they are posted again in the same order.
         while self.posted != self.filled {
@@ -232,7 +231,7 @@ impl Queue {
         self.posted - self.done <= self.ring_mask
     }
 
-    /// Receives into and sends from one mempool with `sender` from now on. Nothing may have been filled yet.
+    /// Receives into and sends from one mempool with `sender` from now on. No packet may have been filled yet.
     pub(crate) fn share_pool(&mut self, sender: &mut Queue) {
         let (pool, moved) = Pool::joined(&self.pool, &sender.pool);
         sender.buffers.entries_mut().iter_mut().for_each(|buffer| *buffer = buffer.moved(moved));
@@ -241,9 +240,9 @@ impl Queue {
         self.pool = pool;
     }
 
-    /// Of a shared mempool `sender` fills the buffer that was freed here last, and the one it sent a ring ago comes
-    /// back in exchange, to be received into next. One free buffer stays: the ring is posted from these, and what came
-    /// back takes its place only then.
+    /// With a shared mempool, `sender` fills the buffer that was freed here last. In exchange it returns the one that
+    /// it sent a ring ago, to be received into next. One free buffer remains: the ring is posted from the free ones,
+    /// and only then is the returned one posted in its place.
     #[inline(always)]
     pub(crate) fn trade(&mut self, sender: &mut Queue) {
         if let Some(free) = self.free.take_but_one() {
@@ -252,7 +251,7 @@ impl Queue {
         }
     }
 
-    /// Posts a buffer that came back in place of the one posted last.
+    /// Posts a returned buffer in place of the one posted last.
     #[inline(always)]
     pub(crate) fn post_returned(&mut self) {
         if self.posted != self.filled
@@ -281,8 +280,8 @@ impl Queue {
         packet
     }
 
-    /// Adds the lines of receive descriptors that the NIC had to fetch and of completion entries it had to write for
-    /// what it filled since the last time.
+    /// Adds the lines of receive descriptors that the NIC fetched, and of completion entries that it wrote, for the
+    /// packets that it filled since the last call.
     #[inline(always)]
     pub(crate) fn gather_filled(&mut self, reads: &mut Gather, writes: &mut Gather) {
         self.descriptors.nic_up_to(self.filled, reads);
@@ -295,7 +294,7 @@ impl Queue {
         (self.released != self.done).then(|| &self.packets[(self.released & self.packet_mask) as usize])
     }
 
-    /// Adds the lines of send descriptors that the NIC fetched for what it sent since the last time.
+    /// Adds the lines of send descriptors that the NIC fetched for packets that it sent since the last call.
     #[inline(always)]
     pub(crate) fn gather_sent(&mut self, reads: &mut Gather) {
         self.send_entries.nic_up_to(self.sent, reads);
@@ -307,7 +306,7 @@ impl Queue {
         (self.released..self.done).map(|number| &self.packets[(number & self.packet_mask) as usize])
     }
 
-    /// The oldest `count` packets are sent and their buffers free.
+    /// Counts the oldest `count` packets as sent and frees their buffers.
     #[inline(always)]
     pub(crate) fn sent(&mut self, count: u64) {
         self.sent += count;
@@ -317,14 +316,14 @@ impl Queue {
         }
     }
 
-    /// Frees the buffer of the oldest packet that is done with.
+    /// Frees the buffer of the oldest finished packet.
     #[inline(always)]
     pub(crate) fn release(&mut self) {
         let buffer = self.pass();
         self.free.give(buffer);
     }
 
-    /// Takes the buffer of the oldest packet that is done with.
+    /// Takes the buffer of the oldest finished packet.
     #[inline(always)]
     fn pass(&mut self) -> Buffer {
         debug_assert!(self.released != self.done);
@@ -341,7 +340,7 @@ impl Queue {
         self.dead = Some(Gather::new());
     }
 
-    /// Invalidates the buffers that were released since the last time, before anything else is put into them.
+    /// Invalidates the buffers that were released since the last call, before they are filled again.
     #[inline(always)]
     pub(crate) fn discard_released(&mut self, chip: &mut Chip) {
         if let Some(dead) = &mut self.dead {
@@ -350,7 +349,7 @@ impl Queue {
         }
     }
 
-    /// Packets written that no worker has taken.
+    /// Packets that the NIC wrote and no worker has taken.
     pub(crate) fn waiting(&self) -> u32 {
         (self.filled - self.done) as u32
     }
@@ -363,14 +362,14 @@ impl Queue {
         (self.done != self.filled).then(|| &mut self.packets[(self.done & self.packet_mask) as usize])
     }
 
-    /// The packet that `behind` others wait before, visible or not yet.
+    /// The packet behind `behind` others, visible or not yet.
     #[inline(always)]
     pub(crate) fn nth(&mut self, behind: u64) -> Option<&mut Packet> {
         let number = self.done + behind;
         (number != self.filled).then(|| &mut self.packets[(number & self.packet_mask) as usize])
     }
 
-    /// The front packet was copied into a fresh buffer, and the one it came in is free.
+    /// The front packet was copied into a fresh buffer; frees the one in which it arrived.
     #[inline(always)]
     pub(crate) fn exchange_front(&mut self) -> Packet {
         let packet = &mut self.packets[(self.done & self.packet_mask) as usize];
@@ -384,8 +383,8 @@ impl Queue {
         *packet
     }
 
-    /// The worker is done with the front packet, and posts the last freed buffer in its stead, if there is one
-    /// and the ring was not made smaller meanwhile.
+    /// The worker has finished the front packet and posts the buffer freed last in its slot, if there is one and the
+    /// ring was not made smaller meanwhile.
     #[inline(always)]
     pub(crate) fn advance(&mut self) {
         self.done += 1;
@@ -416,32 +415,32 @@ impl Queue {
         free.is_some()
     }
 
-    /// True if no packet fits the send ring and, before a NIC, the software queue in front of it.
+    /// True if no packet fits the send ring and, for a NIC, the software queue in front of it.
     #[inline(always)]
     pub(crate) fn is_full(&self) -> bool {
         self.done - self.released >= self.send_room
     }
 
-    /// Adds the lines of completion entries that the worker read since the last time.
+    /// Adds the lines of completion entries that the worker read since the last call.
     pub(crate) fn gather_completions(&mut self, into: &mut Gather) {
         self.completions.worker_up_to(self.done, into);
     }
 
-    /// Adds the lines of receive descriptors that it wrote since the last time.
+    /// Adds the lines of receive descriptors that the worker wrote since the last call.
     pub(crate) fn gather_posted(&mut self, into: &mut Gather) {
         self.descriptors.worker_up_to(self.posted, into);
     }
 
-    /// Adds the lines of send descriptors that it wrote since the last time.
+    /// Adds the lines of send descriptors that the worker wrote since the last call.
     pub(crate) fn gather_queued(&mut self, into: &mut Gather) {
         self.send_entries.worker_up_to(self.done, into);
     }
 }
 
-/// The worker's side of a queue with a kernel's socket behind it: its buffers are the driver's, which takes them out of
-/// the queue and posts others.
+/// The worker's side of a queue with a kernel's socket behind it: its buffers are the driver's, which takes them out
+/// of the queue and posts others.
 impl Queue {
-    /// A driver takes the queue over with buffers of its own, none of which is posted yet. Packets that wait are lost:
+    /// A driver takes over the queue with buffers of its own, none of which is posted yet. Packets that wait are lost:
     /// they belong to no connection.
     pub(crate) fn open_socket(&mut self, pool: Pool, window: Window) {
         self.pool = pool;
@@ -470,13 +469,13 @@ impl Queue {
         Some(packet)
     }
 
-    /// When the worker can see the packet that `behind` others wait before, ns, if there is one.
+    /// When the worker can see the packet behind `behind` others, ns, if there is one.
     pub(crate) fn ready_ns(&self, behind: u32) -> Option<f64> {
         let number = self.done + u64::from(behind);
         (number < self.filled).then(|| self.packets[(number & self.packet_mask) as usize].ready_ns)
     }
 
-    /// The packet's buffer is free: its lines are invalidated where the NIC's are.
+    /// The packet's buffer is free: its lines are invalidated if the NIC does that.
     pub(crate) fn freed(&mut self, packet: &Packet) {
         if let Some(dead) = &mut self.dead {
             self.pool.gather(packet.buffer, packet.lines, dead);
@@ -484,21 +483,21 @@ impl Queue {
     }
 }
 
-/// What a queue has passed on: for checks that nothing is lost on the way.
+/// Counts of a queue, for tests that no packet is lost.
 #[cfg(test)]
 impl Queue {
-    /// Packets ever filled, done with, and released.
+    /// Packets filled, finished and released since the start.
     pub(crate) fn counts(&self) -> [u64; 3] {
         [self.filled, self.done, self.released]
     }
 
-    /// Leaves so many buffers free and puts the others with those that came back.
+    /// Leaves so many buffers free and adds the others to the returned ones.
     pub(crate) fn lend_all_but(&mut self, count: u32) {
         let free = self.free.all().count();
         self.returned.extend((count as usize..free).filter_map(|_| self.free.take()));
     }
 
-    /// The number of every buffer that is posted, with a packet, or free.
+    /// Number of every buffer that is posted, holds a packet, or is free.
     pub(crate) fn buffers_held(&self) -> impl Iterator<Item = u32> + '_ {
         let posted = (self.filled..self.posted).map(|at| self.buffers[(at & self.ring_mask) as usize]);
         let packets = self.released..self.filled;
@@ -518,7 +517,7 @@ mod tests {
         Queue::new(&mut memory, ring, 0).unwrap()
     }
 
-    /// Packets until no descriptor has a buffer.
+    /// Fills packets until no descriptor has a buffer.
     fn fill_up(queue: &mut Queue) -> u32 {
         let mut count = 0;
         while queue.has_posted() {
@@ -575,7 +574,7 @@ mod tests {
         }
         queue.resize(64);
         assert_eq!((queue.waiting(), fill_up(&mut queue)), (100, 0));
-        // 100 wait: 36 go before the ring holds 64, the 37th makes room for one.
+        // 100 wait: 36 are taken before the ring holds 64, the 37th makes room for one.
         work_off(&mut queue, 36);
         assert!(!queue.has_posted());
         work_off(&mut queue, 1);

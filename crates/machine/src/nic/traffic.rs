@@ -1,13 +1,15 @@
-//! What arrives on the wire: flows at a rate, or the packets of a capture.
+//! Packets that arrive on the wire: flows at a rate, or the packets of a capture.
 //!
-//! Flows are mapped to queues once, as RSS does: a synthetic flow's hash is a uniform number, a captured
-//! packet brings its own Toeplitz hash. Which queue a flow lands on is luck, and how unevenly is what the
-//! latency of the fullest queue depends on. On virtual functions flows are first dealt out by weight, as a sender
-//! chooses whom it addresses, and RSS spreads those of a function over its queues.
-//! Marks: docs/reference/README.md#marks.
+//! Flows are mapped to queues once, as RSS does: a synthetic flow's hash is a uniform number, a captured packet has its
+//! own Toeplitz hash. The queue of a flow is random, and the latency of the fullest queue depends on how uneven the
+//! result is. With virtual functions flows are first distributed by weight, as a sender chooses its destinations, and
+//! RSS spreads those of a function over its queues. Marks: docs/reference/README.md#marks.
 
-use super::WIRE_OVERHEAD_BYTES;
 use crate::random::Stream;
+
+/// Preamble, gap and checksum around a packet on the wire, bytes. IEEE 802.3: 8, 12 and 4; with them 1 KiB is the
+/// 1048 bytes of microarchitecture.md 7.
+pub(crate) const WIRE_OVERHEAD_BYTES: f64 = 24.0;
 
 /// In which order flows send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +33,7 @@ pub struct CapturedPacket {
     pub dscp: u8,
 }
 
-/// When the packets of flows come.
+/// Arrival times of flows' packets.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
     /// At equal gaps.
@@ -45,14 +47,14 @@ pub enum Pace {
     },
 }
 
-/// What a port is offered.
+/// Traffic offered to a port.
 #[derive(Clone, Debug)]
 pub enum TrafficSpec {
     /// Fixed-size packets of some flows at a rate.
     Flows {
         /// Packet size in bytes, without preamble and checksum.
         packet_bytes: u32,
-        /// Sizes drawn instead, each with its weight; none where all packets have one size.
+        /// Random sizes, each with its weight; empty if all packets have one size.
         mix: Vec<(u32, f64)>,
         /// Offered load on the wire, Gb/s (overheads included).
         gbps: f64,
@@ -88,14 +90,13 @@ pub(crate) enum Spread {
 pub(crate) struct Function {
     pub first: u32,
     pub queues: u32,
-    /// Its part of the traffic against those of the others.
+    /// Its share of the traffic, relative to those of the others.
     pub weight: f64,
 }
 
 impl Spread {
-    /// RSS that deals so unevenly that the busiest of `queues` queues has `imbalance` times the mean: loads fall as
-    /// a power of their rank, as those of a few large flows among many do (X: a measured maximum says nothing about
-    /// the others).
+    /// Uneven RSS: the busiest of `queues` queues has `imbalance` times the mean. Loads fall as a power of their rank,
+    /// as those of a few large flows among many do (X: a measured maximum says nothing about the others).
     pub(crate) fn uneven(queues: u32, imbalance: f64) -> Spread {
         let loads = |power: f64| (1..=queues).map(move |rank| f64::from(rank).powf(-power));
         let busiest = |power: f64| f64::from(queues) / loads(power).sum::<f64>();
@@ -124,7 +125,7 @@ impl Spread {
                     .map(|f| queue_of.iter().filter(|queue| has(f, **queue)).count() as f64)
                     .collect();
                 while queue_of.len() < flows {
-                    // To the function that is furthest behind its due; of equals to the first.
+                    // To the function that is furthest below its share; of equals the first.
                     let number = queue_of.len() as f64 + 1.0;
                     let due = |index: usize| functions[index].weight / total * number - dealt[index];
                     let next = (1..functions.len()).fold(0, |a, b| if due(b) > due(a) { b } else { a });
@@ -161,7 +162,7 @@ impl Spread {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub at_ns: f64,
-    /// A buffer's room at most.
+    /// At most a buffer's room.
     pub bytes: u16,
     pub queue: u32,
     /// Number of the flow; of a captured packet, its hash.
@@ -175,7 +176,7 @@ pub struct Traffic {
     source: Source,
     stream: Stream,
     spread: Spread,
-    /// Draws the queues of flows: the luck of RSS, apart from that of sizes and gaps.
+    /// Draws the queues of flows; separate from the stream for sizes and gaps.
     rss: Stream,
     next_ns: f64,
 }
@@ -194,8 +195,7 @@ impl Traffic {
         traffic
     }
 
-    /// Switches to other traffic from `now_ns` on. Flows keep their number's luck: RSS is drawn again only
-    /// for flows that were not there.
+    /// Switches to other traffic from `now_ns` on. Existing flows keep their queues: RSS draws only for new flows.
     pub(crate) fn change(&mut self, spec: &TrafficSpec, now_ns: f64) {
         self.source = match spec {
             TrafficSpec::Flows { gbps, .. } if *gbps <= 0.0 => Source::Silent,
@@ -222,7 +222,7 @@ impl Traffic {
     #[inline(always)]
     pub(crate) fn each_before(&mut self, until_ns: f64, mut each: impl FnMut(Arrival)) {
         let even = self.even();
-        // One call of `each`, which is long: so it is inlined.
+        // One call of `each`, which is long, so that it is inlined.
         loop {
             let arrival = match (&mut self.source, even) {
                 (Source::Flows { queue_of, turn, .. }, Some(Even { gap_ns, bytes, dscp })) => {
@@ -243,7 +243,7 @@ impl Traffic {
         }
     }
 
-    /// What all packets have in common where nothing about them is drawn, as in most scenarios.
+    /// Values that all packets share if none of them is random, as in most scenarios.
     #[inline(always)]
     fn even(&self) -> Option<Even> {
         match &self.source {
@@ -293,7 +293,7 @@ impl Traffic {
     }
 }
 
-/// Flows in turn with packets of one size at equal gaps.
+/// Flows in turn, with packets of one size at equal gaps.
 #[derive(Clone, Copy, Debug)]
 struct Even {
     gap_ns: f64,
@@ -301,11 +301,11 @@ struct Even {
     dscp: u8,
 }
 
-/// How large packets of flows are.
+/// Packet sizes of flows.
 #[derive(Clone, Debug)]
 enum Sizes {
     One(u16),
-    /// Sizes with the share of packets up to and with them, and what a packet of the size takes of a mean gap.
+    /// Sizes with the cumulative share of packets, and the gap after a packet of each size relative to the mean gap.
     Mix(Vec<(u16, f64, f64)>, f64),
 }
 
@@ -333,7 +333,7 @@ impl Sizes {
         }
     }
 
-    /// The next packet's size, and the part of a mean gap that it takes.
+    /// The next packet's size, and the gap after it relative to the mean gap.
     #[inline(always)]
     fn next(&self, stream: &mut Stream) -> (u16, f64) {
         match self {
@@ -352,7 +352,7 @@ impl Sizes {
 #[derive(Clone, Copy, Debug)]
 enum Gaps {
     Even(f64),
-    /// `left` packets of the burst are still to come, `within_ns` apart; bursts lie `between_ns` apart on average.
+    /// `left` packets of the burst have not arrived yet, `within_ns` apart; bursts are `between_ns` apart on average.
     Bursts {
         burst: u32,
         left: u32,
@@ -391,10 +391,10 @@ impl Gaps {
     }
 }
 
-/// Time from each packet to the next; the last one's gap is the mean, so that a loop has no seam.
+/// Time from each packet to the next; the last one's gap is the mean, so that a loop continues evenly.
 fn gaps(packets: &[CapturedPacket], gbps: Option<f64>) -> Vec<f64> {
     if let Some(gbps) = gbps {
-        // A target rate: every packet takes its own time on a wire of that rate.
+        // A target rate: the gap is each packet's own time on a wire of that rate.
         return packets.iter().map(|p| (f64::from(p.bytes) + WIRE_OVERHEAD_BYTES) * 8.0 / gbps).collect();
     }
     let span = packets[packets.len() - 1].at_ns - packets[0].at_ns;
@@ -439,7 +439,7 @@ mod tests {
 
     #[test]
     fn functions_get_their_part_of_flows_and_hashes() {
-        // Weights 1 : 3, one queue and two: of 8 flows 2 and 6, whatever RSS does within the second function.
+        // Weights 1 : 3, one queue and two: of 8 flows 2 and 6, for every RSS draw within the second function.
         let function = |first, queues, weight| Function { first, queues, weight };
         let spread = Spread::Functions(vec![function(0, 1, 1.0), function(1, 2, 3.0)]);
         let spec = TrafficSpec::Flows {
@@ -579,7 +579,8 @@ mod tests {
 
     #[test]
     fn the_scenarios_of_a4_have_a_usual_draw() {
-        // The mean of each rank over 1000 draws is what a usual draw has: the k-th busiest queue of every draw, averaged.
+        // The mean of each rank over 1000 draws is that of a usual draw: the k-th busiest queue of every draw,
+        // averaged.
         let ranked = |seed| {
             let mut packets = deal(1, seed);
             packets.sort_unstable_by(|a, b| b.cmp(a));

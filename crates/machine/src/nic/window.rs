@@ -1,8 +1,8 @@
-//! The window of a sender that waits for acknowledgements: how many frames it may have on the way and in the socket.
+//! The window of a sender that waits for acknowledgements: its limit on frames in flight and in the socket.
 //!
-//! A frame that does not fit waits at the sender. One that the program has copied makes room for the next, which arrives a
-//! round trip outside the host later. The window starts small and grows by a frame per acknowledged frame, TCP's slow
-//! start; there is no other control of congestion. Knows frames and times, no bytes and no caches.
+//! A frame that does not fit waits at the sender. When the program has copied one, the next arrives a round trip
+//! outside the host later. The window starts small and grows by a frame per acknowledged frame, TCP's slow
+//! start; there is no other congestion control. Knows frames and times, must not know bytes or caches.
 //! Marks: docs/reference/README.md#marks.
 
 use std::collections::VecDeque;
@@ -13,13 +13,13 @@ const INITIAL_FRAMES: u32 = 10;
 /// The window of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
-    /// Frames that fit the receiver's buffer.
+    /// Frames that fit into the receiver's buffer.
     most: u32,
-    /// Frames that the sender may have out now.
+    /// Frames that the sender may send now.
     room: u32,
-    /// Frames that are out: written to the host and not acknowledged.
+    /// Frames written to the host and not acknowledged.
     out: u32,
-    /// When acknowledgements make room at the receiver's port again, ns, ascending.
+    /// Times at which frames that acknowledgements permit reach the receiver's port, ns, ascending.
     acknowledged_ns: VecDeque<f64>,
     round_trip_ns: f64,
 }
@@ -54,12 +54,12 @@ impl Window {
         self.acknowledged_ns.push_back(now_ns + self.round_trip_ns);
     }
 
-    /// The program has exited: its sender sends no more.
+    /// The program has exited: its sender stops.
     pub(crate) fn close(&mut self) {
         (self.most, self.room) = (0, 0);
     }
 
-    /// Frames that are out.
+    /// Frames not acknowledged.
     #[cfg(test)]
     pub(crate) fn out(&self) -> u32 {
         self.out
@@ -90,13 +90,13 @@ mod tests {
     fn acknowledgements_clock_the_sender() {
         let mut window = Window::new(25, 1000.0);
         assert_eq!(burst(&mut window, 0.0), 10);
-        // Four are copied at 500: seen at 1500. Each makes room for itself and one more.
+        // Four are copied at 500: their acknowledgements act at 1500. Each permits two frames.
         (0..4).for_each(|_| window.copied(500.0));
         assert_eq!((burst(&mut window, 1499.0), burst(&mut window, 1500.0)), (0, 8));
-        // All 14 that are out: at most 25 may be.
+        // All 14 that are not acknowledged: at most 25 may be.
         (0..14).for_each(|_| window.copied(2000.0));
         assert_eq!((burst(&mut window, 3000.0), window.out()), (25, 25));
-        // From now on one in, one out.
+        // From now on each acknowledgement permits one frame.
         (0..5).for_each(|_| window.copied(3000.0));
         assert_eq!(burst(&mut window, 4000.0), 5);
         window.close();

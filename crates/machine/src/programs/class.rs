@@ -1,27 +1,28 @@
-//! Classes of accesses: lines that are charged a mean when work is done on them, and settled at the end of a turn.
+//! Classes of accesses: lines are charged a mean cost when work is done on them, and settled at the end of a turn.
 //!
 //! Knows costs and lines, not what a program does with them.
 
 use crate::bus::{Access, Bus, ClassMean, Costs, Memory};
 use waykeeper_silicon::{Gather, Level};
 
-/// Packets that a ratio remembers: long against a burst and a timer tick, short against an interval. Assumption; with 16
-/// times as many the flagship is the same.
+/// Packets over which a ratio is averaged: long against a burst and a timer tick, short against an interval.
+/// Assumption; with 16 times as many the flagship gives the same results.
 const REMEMBERED_PACKETS: f64 = 16_384.0;
 /// No line is charged more than this many idle memory accesses. Assumption: a full backlog of memory costs less.
 const MOST_IDLE: f64 = 4.0;
-/// A mean beyond an LLC hit below this, ns, is none: nothing is divided by it.
+/// Means beyond an LLC hit below this, ns, count as zero: nothing is divided by them.
 const LEAST_NS: f64 = 0.05;
 
 /// How the cost beyond an LLC hit of a class with few sampled lines relates to that of a class with many.
 ///
 /// A packet's completion and its data are written together and read together, so both leak at the same times. A
-/// completion is one line of a packet and the data are up to 32: the mean of data lines follows a leak at once, where that
-/// of completions lags by hundreds of packets and its noise lengthens queues. The ratio, over a long time, corrects for
-/// what differs: completions always lie in DCA ways (survey sampling's ratio estimator).
+/// completion is one line of a packet, the data are up to 32: the mean of data lines follows a leak at once, that of
+/// completions lags by hundreds of packets, and its noise lengthens queues. The ratio, a long-term mean, corrects for
+/// the difference: completions always lie in DCA ways (survey sampling's ratio estimator). what differs: completions
+/// always lie in DCA ways (survey sampling's ratio estimator).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ratio {
-    /// Means beyond an LLC hit, ns: of the class with few sampled lines, and of the other one at the same times.
+    /// Means beyond an LLC hit, ns: of the class with few sampled lines, and of the other class at the same times.
     few: f64,
     many: f64,
     /// Weight of one sampled line.
@@ -46,12 +47,12 @@ impl Ratio {
     }
 }
 
-/// A class of accesses: what they cost, the mean that lines outside the sample cost, and the sampled ones of this
-/// turn.
+/// A class of accesses: their costs, the mean cost that lines outside the sample are charged, and the sampled lines of
+/// this turn.
 ///
-/// Every line is charged the mean when its packet is worked on; what the sampled ones really cost is settled when the
-/// core's turn ends, in one pass over the chip. So the clock is right turn by turn, and a packet's own time is that
-/// of its class.
+/// Every line is charged the mean when its packet is worked on. The real cost of the sampled lines is settled when the
+/// core's turn ends, in one pass over the chip. So the clock is right at the end of each turn, and a packet's own time
+/// is its class's mean.
 #[derive(Clone, Debug)]
 pub(super) struct Class {
     costs: Costs,
@@ -60,24 +61,24 @@ pub(super) struct Class {
 }
 
 impl Class {
-    /// A class of these costs on a Gold 6140: MLC, LLC, memory, ns. Lines outside the sample are taken to come from
-    /// `first` until a sampled one was seen.
+    /// A class with these costs on a Gold 6140: MLC, LLC, memory, ns. Until a sampled line was accessed, lines outside
+    /// the sample cost a hit in `first`.
     pub(super) fn new(costs: (f64, f64, f64), bus: &Bus, first: Level) -> Class {
         Class::of(bus.line_costs(costs), first)
     }
 
-    /// The same from costs of this chip.
+    /// The same from costs on this chip.
     pub(super) fn of(costs: Costs, first: Level) -> Class {
         Class { costs, mean: ClassMean::new(costs.idle(first)), sampled: Gather::new() }
     }
 
-    /// What a line of the class is charged, ns.
+    /// Charge of a line of the class, ns.
     #[inline(always)]
     pub(super) fn ns(&self) -> f64 {
         self.mean.ns()
     }
 
-    /// Touches what was gathered. Returns how much more it cost than the mean it was charged, ns.
+    /// Accesses the gathered lines. Returns by how much their cost exceeds their charge, ns.
     #[inline(always)]
     pub(super) fn settle(&mut self, memory: &mut Memory, core: usize, access: Access) -> f64 {
         if self.sampled.count() == 0 {
@@ -89,20 +90,20 @@ impl Class {
         ns - charged_ns
     }
 
-    /// How much more than an LLC hit a line costs in the mean, ns; below 0 where the MLC serves most.
+    /// Mean cost of a line beyond an LLC hit, ns; below 0 where the MLC serves most.
     #[inline(always)]
     fn beyond_llc_ns(&self) -> f64 {
         self.mean.ns() - self.costs.idle(Level::Llc)
     }
 
-    /// What a line is charged, ns, if the lines of `near` tell how many lines leave the LLC too early now.
+    /// Charge of a line, ns, if the lines of `near` show how many lines leave the LLC too early now.
     #[inline(always)]
     pub(super) fn ns_by(&self, near: &Class, ratio: &Ratio) -> f64 {
         let ns = self.costs.idle(Level::Llc) + ratio.value() * near.beyond_llc_ns();
         ns.clamp(self.costs.idle(Level::Mlc), MOST_IDLE * self.costs.idle(Level::Memory))
     }
 
-    /// [`Class::settle`] of lines that were charged by `near`; what they really cost corrects the ratio.
+    /// [`Class::settle`] for lines that were charged by `near`; their real cost corrects the ratio.
     #[inline(always)]
     pub(super) fn settle_by(
         &mut self,
@@ -123,7 +124,7 @@ impl Class {
         ns
     }
 
-    /// Touches what was gathered. `each` hears of the cost of each line, ns.
+    /// Accesses the gathered lines. Calls `each` with the cost of each line, ns.
     #[inline(never)]
     fn touch(&mut self, memory: &mut Memory, core: usize, access: Access, mut each: impl FnMut(f64)) {
         let Class { costs, mean, sampled } = self;
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(class(0.0).ns_by(&class(13.0), &ratio), 12.0 + 14.5);
         // Data lines come from the MLC: a completion costs no less than an MLC hit.
         assert_eq!(class(0.0).ns_by(&class(2.0), &ratio), 2.0);
-        // Ever after completions cost 10 ns beyond a hit at 2: the ratio goes to 5, by 1 / 512 of the way a line.
+        // From now on completions cost 10 ns beyond a hit at 2: the ratio approaches 5, by 1 / 512 of the way per line.
         ratio.note(10.0, 2.0);
         assert!((ratio.value() - (29.0 - 19.0 / 512.0) / 2.0).abs() < 1e-12);
         (0..20_000).for_each(|_| ratio.note(10.0, 2.0));

@@ -1,19 +1,19 @@
-//! The buffer of a program that receives over a socket: what its packets are copied into, over and over.
+//! The buffer of a program that receives over a socket: packets are copied into it, over and over.
 //!
-//! Knows lines and costs, not where the packets come from.
+//! Knows lines and costs, not the source of the packets.
 
 use super::class::Class;
-use super::errand::{Errand, Spent};
+use super::packet_handler::{PacketHandler, Spent};
 use super::poller::PACKET_LINE_NS;
 use crate::bus::{Access, Bus, Memory};
 use crate::nic::{Packet, Pool};
 use waykeeper_silicon::{Level, Region};
 
-/// Writes as many lines of the program's buffer as packets have, in turn.
+/// Writes to the program's buffer, in turn, as many lines as the packets have.
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     buffer: Region,
-    /// The sampled line that comes next, and the part of a sampled line that is owed to it.
+    /// Index of the next sampled line, and the fraction of a sampled line that is due.
     at: usize,
     owed: f64,
     written: Class,
@@ -41,7 +41,7 @@ impl Copy {
     }
 }
 
-impl Errand for Copy {
+impl PacketHandler for Copy {
     const SLEEPS: bool = true;
 
     #[inline(always)]

@@ -3,8 +3,8 @@
 //! Marks: docs/reference/README.md#marks.
 
 use super::poller::{Fate, Latency, PacketWork, Poller, Stall, Touch};
+use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
 use super::spin::{read_clock_cycles, spinning};
-use super::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::nic::MAX_BURST;
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;

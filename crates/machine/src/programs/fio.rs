@@ -1,13 +1,13 @@
 //! `fio`, `ffsb-heavy`, `ffsb-light`: storage programs with deep queues.
 //!
-//! A thread keeps a number of requests in flight, each with a buffer of its own. When one completes it
-//! pays a fixed cost, reads every line of the block (A4's regex over the block), and submits the slot
-//! again (microarchitecture.md 7, 8). A write sends what its buffer holds: fio and FFSB fill their buffers once,
-//! not for every request. Marks: docs/reference/README.md#marks.
+//! A thread keeps a number of requests in flight, each with a buffer of its own. When one completes, the thread pays a
+//! fixed cost, reads every line of the block (A4's regex over the block), and submits the slot
+//! again (microarchitecture.md 7, 8). A write sends the present content of its buffer: fio and FFSB fill their buffers
+//! once, not for every request. Marks: docs/reference/README.md#marks.
 
-use super::fio_job::{self, Course, Pace};
+use super::fio_job::{self, Pace, Storage};
 use super::poller::LINE_WORK_NS;
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus};
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
@@ -45,7 +45,7 @@ pub(super) const REQUEST_NS: f64 = 3_650.0;
 /// Instructions of a request (X: kernel and libaio code at about 1.2 per cycle) and per consumed line.
 pub(super) const REQUEST_INSTRUCTIONS: f64 = 10_000.0;
 const LINE_INSTRUCTIONS: f64 = 24.0;
-/// Sampled lines ahead that are asked for early. Assumption: as `bus::AHEAD`.
+/// Prefetch distance, in sampled lines. Assumption: as `bus::AHEAD`.
 const AHEAD: usize = 6;
 
 struct Usual {
@@ -54,22 +54,12 @@ struct Usual {
     writes: f64,
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Storage {
-    pub(super) block: u64,
-    /// Requests in flight per thread; of a job, per copy.
-    pub(super) depth: u32,
-    pub(super) writes: f64,
-    /// What a job file says beyond that.
-    pub(super) course: Option<Course>,
-}
-
 fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     if let Some(storage) = fio_job::read(keys)? {
         return Ok(Arc::new(storage));
     }
     Ok(Arc::new(Storage {
-        course: None,
+        parameters: None,
         block: keys.size("block", 512..=16 << 20, usual.block)?,
         depth: keys.count("depth", 1..=1024, usual.depth)?,
         writes: keys.number("write_share", 0.0..=1.0, usual.writes)?,
@@ -78,7 +68,7 @@ fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, Scenari
 
 impl Blueprint for Storage {
     fn has_schedule(&self) -> bool {
-        self.course.is_some()
+        self.parameters.is_some()
     }
 
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
@@ -86,7 +76,8 @@ impl Blueprint for Storage {
         let index = site.array.expect("a scenario with a storage program has an array");
         let array = &mut site.bus.arrays[index];
         let queue = array.open_queue(site.workload);
-        let depth = self.course.map_or(self.depth, |course| course.slots_of(site.thread, site.threads));
+        let depth =
+            self.parameters.map_or(self.depth, |parameters| parameters.slots_of(site.thread, site.threads));
         let mut slots = Vec::with_capacity(depth as usize);
         for _ in 0..depth {
             let region = site.memory.ordinary(self.block)?;
@@ -103,7 +94,9 @@ impl Blueprint for Storage {
             stream,
             started: false,
             scan: None,
-            pace: self.course.map(|course| course.pace(site.thread, site.threads, site.start_ns, depth)),
+            pace: self
+                .parameters
+                .map(|parameters| parameters.pace(site.thread, site.threads, site.start_ns, depth)),
         }))
     }
 }
@@ -115,7 +108,7 @@ struct Slot {
     submitted_ns: f64,
 }
 
-/// The block the thread is going through.
+/// The block that the thread is reading.
 #[derive(Clone, Copy, Debug)]
 struct Scan {
     slot: u32,
@@ -133,12 +126,12 @@ struct StorageThread {
     stream: Stream,
     started: bool,
     scan: Option<Scan>,
-    /// What a job file holds back; without one a slot is submitted again at once.
+    /// Limits of a job file; without one a slot is submitted again at once.
     pace: Option<Pace>,
 }
 
 impl StorageThread {
-    /// Goes on through a block until it or the quantum ends. Returns whether the block is done.
+    /// Reads on until the block or the quantum ends. Returns whether the block is done.
     fn scan(&mut self, bus: &mut Bus, core: &mut Core, scan: &mut Scan, until_ns: f64) -> bool {
         let work_ns = bus.work_ns(LINE_WORK_NS);
         let Bus { memory, arrays, streaming, .. } = bus;
@@ -167,7 +160,7 @@ impl StorageThread {
         bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, entry.buffer, entry.direction);
     }
 
-    /// Counts a request, and has its slot go on.
+    /// Counts a request, and submits its slot again or queues it.
     fn completed(&mut self, bus: &mut Bus, core: &Core, slot: u32) {
         let meter = &mut bus.meters[self.workload];
         meter.operations += 1.0;
@@ -182,7 +175,7 @@ impl StorageThread {
         }
     }
 
-    /// Submits the slots that wait and may go. Returns when to look again, ns.
+    /// Submits the waiting slots that the limits allow. Returns when to check again, ns.
     fn send(&mut self, bus: &mut Bus, core: &Core) -> f64 {
         while let Some(pace) = &mut self.pace {
             match pace.next(core.clock_ns, self.block as u64) {

@@ -1,23 +1,34 @@
 //! What a fio job file says about a storage program: blocks, depth, directions, rates and when it ends.
 //!
-//! `load` reads the file; here it becomes keys of `fio` and what holds a thread back. Must not know what a request costs.
+//! `load` reads the file; this file turns it into keys of `fio` and limits of a thread. Must not know the cost of a
+//! request.
 
-use super::fio::Storage;
 use crate::scenario::{Keys, ScenarioError};
 use std::collections::VecDeque;
 use waykeeper_load::jobs::{Job, JobError, JobFile};
 use waykeeper_load::{Limiter, Limits, Rule};
 
-/// Slots of a rate per second: fio looks at its rates at every request, so a slot is short beside what is watched.
-/// Assumption: fio has no slots of a fixed length.
+/// Slots of a rate per second: fio checks its rates at every request, so a slot is short against the time over which
+/// rates are observed. Assumption: fio has no slots of a fixed length.
 const SLOTS: u32 = 1000;
 /// Commands that a thread keeps in flight at most: each has a buffer. Assumption: fio itself sets no limit; 4096
 /// buffers of 4 KiB are 16 MiB.
 const MOST_DEPTH: u64 = 4096;
 
-/// What a job asks of each of its copies beyond blocks, depth and directions.
+/// A storage program's parameters, from keys or from a job.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Storage {
+    pub(super) block: u64,
+    /// Requests in flight per thread; of a job, per copy.
+    pub(super) depth: u32,
+    pub(super) writes: f64,
+    /// Further parameters from a job file.
+    pub(super) parameters: Option<JobParameters>,
+}
+
+/// Parameters of a job for each of its copies beyond blocks, depth and directions.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Course {
+pub(super) struct JobParameters {
     /// Copies over all threads.
     copies: u32,
     depth: u32,
@@ -27,7 +38,7 @@ pub(super) struct Course {
     runtime_ns: Option<f64>,
 }
 
-/// The job that the keys `fio` and `fio_job` name, if they do. Keys that say the same as a job must not stand beside it.
+/// The job that the keys `fio` and `fio_job` name, if any. Keys that a job defines too are refused beside it.
 pub(super) fn read(keys: &mut Keys<'_>) -> Result<Option<Storage>, ScenarioError> {
     let name = keys.optional_text("fio_job")?;
     if !keys.has("fio") {
@@ -70,7 +81,7 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
         block: job.block_bytes,
         depth: job.depth,
         writes: job.access.writes(),
-        course: Some(Course {
+        parameters: Some(JobParameters {
             copies: job.copies,
             depth: job.depth,
             bytes_per_s: job.bytes_per_s.map(|rate| rate as f64),
@@ -81,8 +92,8 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
     })
 }
 
-impl Course {
-    /// Copies of the thread `thread` of `threads`: dealt out in turn.
+impl JobParameters {
+    /// Number of copies on the thread `thread` of `threads`; copies are distributed in turn.
     fn copies_of(&self, thread: usize, threads: usize) -> u32 {
         let (copies, threads, thread) = (self.copies as usize, threads.max(1), thread);
         (copies / threads + usize::from(thread < copies % threads)) as u32
@@ -93,15 +104,15 @@ impl Course {
         self.copies_of(thread, threads) * self.depth
     }
 
-    /// What holds that thread back.
+    /// The limits of that thread.
     pub(super) fn pace(&self, thread: usize, threads: usize, start_ns: f64, slots: u32) -> Pace {
         let copies = u64::from(self.copies_of(thread, threads));
         let limits = Limits {
-            // Bytes stand where blocks are counted elsewhere.
+            // Bytes are counted where other loads count blocks.
             blocks: self.bytes_per_s.map(|rate| rate * copies as f64),
             commands: self.commands_per_s.map(|rate| rate * copies as f64),
             slots: SLOTS,
-            // What it could not send in time fio sends later.
+            // fio sends later what it could not send in time.
             rule: Rule::CatchUp,
         };
         Pace {
@@ -117,20 +128,20 @@ impl Course {
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     limiter: Limiter,
-    /// Commands that are left to go.
+    /// Commands that may still be sent.
     commands: u64,
     over_ns: f64,
-    /// Slots without a request, the one that waits longest first.
+    /// Slots without a request; the one that waits longest is first.
     idle: VecDeque<u32>,
 }
 
 impl Pace {
-    /// A slot has nothing to do.
+    /// A slot has no request now.
     pub(super) fn rest(&mut self, slot: u32) {
         self.idle.push_back(slot);
     }
 
-    /// The slot that sends now, if one waits and may; else when to ask again, ns.
+    /// The slot that may send now, if one waits; else the time of the next check, ns.
     pub(super) fn next(&mut self, now_ns: f64, block: u64) -> Result<u32, f64> {
         if now_ns >= self.over_ns || self.commands == 0 {
             return Err(f64::INFINITY);
@@ -187,17 +198,17 @@ mod tests {
         let of = |more: &str| {
             rates(&format!("[a]\nrw=randread\nbs=64k\niodepth=8\n{more}"), "fio = \"job.fio\"").0
         };
-        // Three copies with 20 requests each, dealt to two cores.
+        // Three copies with 20 requests each, distributed over two cores.
         assert_eq!(of("numjobs=3\nnumber_ios=20\n"), 60.0);
         // 1 MiB is 16 blocks of 64 KiB; one fits into 100 KiB, and 80 KiB need two, of each copy.
         assert_eq!((of("size=1m\n"), of("size=100k\n")), (16.0, 1.0));
         assert_eq!(of("numjobs=3\nsize=1g\nio_size=80k\n"), 6.0);
-        // By time alone, although the number is there.
+        // Ends by time alone, although a number is given.
         assert!(of("time_based\nruntime=1h\nnumber_ios=3\n") > 100.0);
         // 1000 requests a second, of which the last is on its way, and as many bytes: 30 ms.
         let slow = [of("rate_iops=1000\n"), of("rate=62500k\n")];
         assert!(slow.iter().all(|count| (28.0..=30.0).contains(count)), "{slow:?}");
-        // After 10 of the 30 ms nothing goes any more.
+        // After 10 of the 30 ms no command is sent.
         let short = of("rate_iops=1000\nruntime=10ms\n");
         assert!((9.0..=10.0).contains(&short), "{short}");
     }

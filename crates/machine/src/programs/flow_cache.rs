@@ -1,11 +1,11 @@
 //! The flow table of a virtual switch: an exact-match cache in front of a table that has an entry per flow.
 //!
 //! Modelled on Open vSwitch's userspace datapath (lib/dpif-netdev.c): each thread has a cache of 8192 entries,
-//! either of two of which may hold a flow; a flow that misses it is inserted with a probability of 1 in 100. Knows
-//! which lines a look-up touches, not what is done with the packet. Marks: docs/reference/README.md#marks.
+//! a flow may be in either of two of them, and a flow that misses it is inserted with a probability of 1 in 100. Knows
+//! the lines of a look-up, must not know what is done with the packet. Marks: docs/reference/README.md#marks.
 
-use super::Site;
-use super::errand::Spent;
+use super::packet_handler::Spent;
+use super::program::Site;
 use super::table::{Lookups, Table};
 use crate::bus::{Access, Memory};
 use crate::random::Stream;
@@ -64,7 +64,7 @@ impl FlowCache {
         let mut spent = Spent { work_ns: 0.0, line_ns: 0.0 };
         let found = slots.iter().find(|slot| {
             let here = self.flows[**slot as usize] == flow;
-            // An entry of another flow shows by its hash, in its first line.
+            // The hash in an entry's first line shows that it is another flow's.
             spent.line_ns += self.entries.touch(**slot * MATCH_LINES, if here { MATCH_LINES } else { 1 });
             here
         });
@@ -81,7 +81,7 @@ impl FlowCache {
         spent
     }
 
-    /// Settles the lines of this turn; returns what they cost beyond what was charged, ns.
+    /// Settles the lines of this turn; returns by how much their cost exceeds their charge, ns.
     pub(super) fn settle(&mut self, memory: &mut Memory, core: usize) -> f64 {
         let FlowCache { entries, search, actions, statistics, .. } = self;
         [entries, search, actions, statistics].into_iter().map(|table| table.settle(memory, core)).sum()

@@ -1,15 +1,15 @@
 //! `iperf`: a TCP receiver on a kernel socket: every packet's bytes are copied from the packet buffer into the
 //! program's own, which it reads into over and over.
 //!
-//! On a NIC the kernel's receive path is below it ([`Socket`]). Behind a switch, or without that path, it is a poller that
-//! copies each packet at once, and the sender's rate is the traffic's. Knows no connections.
+//! On a NIC the kernel's receive path ([`Socket`]) is below the program. Behind a switch, or without that path, it is a
+//! poller that copies each packet at once, and the sender's rate is the traffic's. Must not know connections.
 //! Marks: docs/reference/README.md#marks.
 
 use super::copy::Copy;
 use super::dpdk::read_stall;
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
+use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
 use super::socket::{Socket, SocketWork};
-use super::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::nic::{MAX_BURST, Recycle};
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;

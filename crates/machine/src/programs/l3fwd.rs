@@ -4,10 +4,10 @@
 //! Knows where a flow's buckets are, not where a packet is sent.
 
 use super::dpdk::read_stall;
-use super::errand::{Errand, Spent};
+use super::packet_handler::{PacketHandler, Spent};
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
+use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
 use super::table::{Lookups, Table};
-use super::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Memory};
 use crate::nic::{MAX_BURST, Packet, Pool};
 use crate::scenario::{Keys, ScenarioError};
@@ -54,8 +54,8 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
 impl Blueprint for L3Forward {
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
         let table = Table::shared(site, self.flows.div_ceil(FLOWS_PER_BUCKET).max(BUCKETS_READ))?;
-        let errand = Route(Lookups::new(table, Access::Read, site.bus));
-        Ok(Box::new(Poller::with(errand, site, self.work, self.stall)))
+        let handler = Route(Lookups::new(table, Access::Read, site.bus));
+        Ok(Box::new(Poller::with(handler, site, self.work, self.stall)))
     }
 }
 
@@ -63,7 +63,7 @@ impl Blueprint for L3Forward {
 #[derive(Clone, Debug)]
 struct Route(Lookups);
 
-impl Errand for Route {
+impl PacketHandler for Route {
     #[inline(always)]
     fn run(&mut self, packet: &mut Packet, _: &Pool) -> Spent {
         let line_ns = self.0.touch(packet.flow.wrapping_mul(BUCKETS_READ), BUCKETS_READ);

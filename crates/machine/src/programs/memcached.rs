@@ -6,10 +6,10 @@
 
 use super::class::Class;
 use super::dpdk::read_stall;
-use super::errand::{Errand, Spent};
+use super::packet_handler::{PacketHandler, Spent};
 use super::poller::{Fate, LINE_WORK_NS, PACKET_LINE_NS, PacketWork, Poller, Stall, Touch};
+use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
 use super::table::{Lookups, Table};
-use super::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Memory};
 use crate::nic::{MAX_BURST, Packet, Pool};
 use crate::random::{Stream, Zipf};
@@ -132,7 +132,7 @@ fn gather(region: &Region, from: u32, count: u32, class: &mut Class) -> f64 {
     f64::from(count) * class.ns()
 }
 
-impl Errand for Serve {
+impl PacketHandler for Serve {
     const SLEEPS: bool = true;
 
     fn run(&mut self, packet: &mut Packet, pool: &Pool) -> Spent {

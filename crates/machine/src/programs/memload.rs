@@ -1,19 +1,20 @@
 //! `memload`: nvme-memload (Werling's thesis, s3), a generator of DMA load from NVMe commands on one buffer.
 //!
-//! Workers send a command each and wait for it. `read` and `write` are seen from memory: a write is data that the
-//! SSD brings. With `profile = "thesis"` the block count is passed as the program does it, though the field is
-//! zero-based: a command moves one block more than it counts (algorithms.md 7.6).
-//! Marks: docs/reference/README.md#marks.
+//! Each worker sends a command and waits for it. `read` and `write` name the memory access: `write` is data that the
+//! SSD delivers. With `profile = "thesis"` the block count is passed as the program does it, though the field is
+//! zero-based: a command moves one block more than it counts (algorithms.md 7.6). Marks:
+//! docs/reference/README.md#marks.
 
 use super::fio::{REQUEST_INSTRUCTIONS, REQUEST_NS};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use super::working_set::run_of;
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, ClassMean, Costs};
 use crate::meter::Load;
 use crate::nvme::Rings;
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
 use crate::ssd::Direction;
+use crate::team::Team;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
@@ -36,9 +37,10 @@ const PAGE_BYTES: u64 = 4096;
 const PAGE_LINES: u32 = 64;
 /// Pages of a huge one: 2 MiB.
 const HUGE_PAGES: u32 = 512;
-/// Cycles of the program's loop over a line that it wants cached: it adds 64 bytes one by one (X: one a cycle).
+/// Cycles of the program's loop over a line that it reads into the caches: it adds 64 bytes one by one (X: one a
+/// cycle).
 const SUM_CYCLES: f64 = 64.0;
-/// Most pages of a command: a list of so many stands on a page, and data sheets allow no more.
+/// Most pages of a command: its list then fills a page, and data sheets allow no more.
 const MOST_PAGES: u32 = 512;
 /// Largest buffer, bytes: the thesis's own (s5.4.3).
 const MOST_BUFFER: u64 = 1 << 30;
@@ -60,14 +62,14 @@ struct Memload {
     /// Pages of a block.
     pages: u32,
     direction: Direction,
-    /// All workers; `None` is one on each core.
+    /// Number of workers on all cores; `None` is one on each core.
     workers: Option<u32>,
-    /// Commands that a worker keeps on their way.
+    /// Commands that a worker keeps in flight.
     depth: u32,
     touch: Touch,
-    /// Pages are there from the start; else each is zeroed by the kernel when it is first used.
+    /// Pages exist from the start; otherwise the kernel zeroes each at its first use.
     resident: bool,
-    /// The buffer lies on pages of 2 MiB, which are zeroed whole; the drive is still told pages of 4 KiB.
+    /// The buffer is on pages of 2 MiB, each zeroed at once; the drive still gets addresses of pages of 4 KiB.
     huge: bool,
     /// A core writes the whole buffer before the first command.
     filled: bool,
@@ -77,13 +79,13 @@ struct Memload {
     end: End,
 }
 
-/// When no more commands go; what is `None` is no end.
+/// When the load ends; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct End {
     commands: Option<u64>,
-    /// Blocks as counted. The last command is shorter if need be; the published program does not send it then.
+    /// Blocks as counted. The last command is shortened if necessary; the published program does not send it then.
     blocks: Option<u64>,
-    /// From the first command on.
+    /// Time from the first command on.
     after_ns: Option<f64>,
 }
 
@@ -135,7 +137,7 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     Ok(Arc::new(Memload {
         shape,
         pages,
-        // The drive writes what memory gives.
+        // The drive writes data that it reads from memory.
         direction: match toward {
             Toward::Read => Direction::Write,
             Toward::Write => Direction::Read,
@@ -174,52 +176,20 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
 }
 
 impl Memload {
-    /// Something is done with the whole buffer before the first command.
+    /// True if a core reads or writes the whole buffer before the first command.
     fn prepares(&self) -> bool {
         self.touch == Touch::Once || self.filled
     }
 
-    /// Pages that the kernel zeroes when one of them is used for the first time.
+    /// Pages that the kernel zeroes together at the first use of one of them.
     fn faults(&self) -> u32 {
         if self.huge { HUGE_PAGES } else { 1 }
     }
 
-    /// Workers of the thread `thread` of `threads`: dealt out in turn.
+    /// Number of workers on the thread `thread` of `threads`; workers are distributed in turn.
     fn workers_of(&self, thread: usize, threads: usize) -> u32 {
         let workers = self.workers.map_or(threads, |workers| workers as usize);
         (workers / threads + usize::from(thread < workers % threads)) as u32
-    }
-}
-
-/// What the threads of a workload share.
-#[derive(Clone, Debug)]
-pub(crate) struct Team {
-    buffer: u32,
-    position: u32,
-    limiter: Limiter,
-    /// What is zeroed at once, whether it is there.
-    present: Vec<bool>,
-    /// The buffer was filled or read once, if that is wanted.
-    ready: bool,
-    /// Commands and blocks, as counted, that have gone.
-    commands: u64,
-    blocks: u64,
-    /// When the first could go, ns.
-    begun_ns: Option<f64>,
-    /// No more will.
-    ended: bool,
-}
-
-impl Team {
-    /// Takes note of the time, from which on the load's own is counted.
-    fn at(&mut self, now_ns: f64, end: &End) {
-        let begun_ns = *self.begun_ns.get_or_insert(now_ns);
-        self.ended |= end.after_ns.is_some_and(|after_ns| now_ns >= begun_ns + after_ns);
-    }
-
-    /// When the time is over, ns.
-    fn over_ns(&self, end: &End) -> f64 {
-        self.begun_ns.zip(end.after_ns).map_or(f64::INFINITY, |(begun_ns, after_ns)| begun_ns + after_ns)
     }
 }
 
@@ -248,7 +218,7 @@ impl Blueprint for Memload {
                 ended: false,
             });
         }
-        // A program that counts blocks says so from the start: nothing moved is zero blocks.
+        // A program that counts blocks reports them from the start: no movement is zero blocks.
         let load = site.bus.meters[site.workload].load.get_or_insert_default();
         if leader {
             *load = Load { blocks: load.blocks, moved: load.moved, ..Load::default() };
@@ -272,7 +242,7 @@ impl Blueprint for Memload {
     }
 }
 
-/// The command a worker waits for.
+/// The command that a worker waits for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     at_ns: f64,
@@ -290,13 +260,13 @@ struct Loader {
     rings: Rings,
     /// Per worker.
     sent: Vec<Sent>,
-    /// Workers without a command, the one that waits longest first.
+    /// Workers without a command; the one that waits longest is first.
     idle: VecDeque<u32>,
-    /// The thread that fills the buffer or reads it once has come so far.
+    /// Number of pages that the thread has filled or read before the first command.
     warm_to: Option<u32>,
     zeroing: (Costs, ClassMean),
     reading: (Costs, ClassMean),
-    /// Work on a line that is read to have it cached, ns.
+    /// Work on a line that is read into the caches, ns.
     sum_ns: f64,
     stream: Stream,
 }
@@ -306,7 +276,7 @@ impl Loader {
         bus.teams[self.workload].as_mut().expect("the first thread made it")
     }
 
-    /// The core reads pages to have them cached.
+    /// The core reads pages into the caches.
     fn read(&mut self, bus: &mut Bus, core: &mut Core, from: u32, count: u32) {
         let buffer = self.team(bus).buffer;
         let Bus { memory, arrays, .. } = bus;
@@ -317,7 +287,7 @@ impl Loader {
         core.work(ns + lines * self.sum_ns, lines * SUM_CYCLES);
     }
 
-    /// The kernel zeroes pages that are used for the first time: memory from malloc is not there before.
+    /// The kernel zeroes pages at their first use: memory from malloc does not exist before.
     fn fault_in(&mut self, bus: &mut Bus, core: &mut Core, from: u32, count: u32) {
         let (at_once, end) = (self.spec.faults(), self.spec.shape.blocks() * self.spec.pages);
         for index in from / at_once..(from + count).div_ceil(at_once) {
@@ -352,15 +322,15 @@ impl Loader {
         bus.meters[self.workload].load.get_or_insert_default().prepared_ns = core.busy_ns;
     }
 
-    /// The next command, if the limits allow one now; else when they may.
+    /// The next command, if the limits allow one now; else the time at which they will.
     fn draw(&mut self, bus: &mut Bus, now_ns: f64) -> Result<Command, f64> {
         let End { commands, blocks, .. } = self.spec.end;
         let team = self.team(bus);
-        team.at(now_ns, &self.spec.end);
+        team.at(now_ns, self.spec.end.after_ns);
         if team.ended {
             return Err(f64::INFINITY);
         }
-        let over_ns = team.over_ns(&self.spec.end);
+        let over_ns = team.over_ns(self.spec.end.after_ns);
         team.limiter.admit(now_ns).map_err(|slot_ns| slot_ns.min(over_ns))?;
         let gone = commands.is_some_and(|most| team.commands >= most);
         if gone || blocks.is_some_and(|most| team.blocks >= most) {
@@ -385,10 +355,10 @@ impl Loader {
         Ok(command)
     }
 
-    /// Says in the meter how far the load is.
+    /// Publishes the load's counts in the meter.
     fn tell(&self, bus: &mut Bus, now_ns: f64) {
         let team = self.team(bus);
-        let (begun_ns, ended, over_ns) = (team.begun_ns, team.ended, team.over_ns(&self.spec.end));
+        let (begun_ns, ended, over_ns) = (team.begun_ns, team.ended, team.over_ns(self.spec.end.after_ns));
         let load = bus.meters[self.workload].load.get_or_insert_default();
         (load.begun_ns, load.ended) = (begun_ns, ended);
         if ended && over_ns <= now_ns {
@@ -442,7 +412,7 @@ impl Loader {
 impl Program for Loader {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
         if self.spec.shape.pattern() == Pattern::Noop {
-            self.team(bus).at(core.clock_ns, &self.spec.end);
+            self.team(bus).at(core.clock_ns, self.spec.end.after_ns);
             self.tell(bus, core.clock_ns);
             core.halt(until_ns);
             return;

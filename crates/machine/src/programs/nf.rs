@@ -1,14 +1,13 @@
 //! IDIO's six network functions: IP forwarding and deep packet inspection, each with a copy, without one, and without
 //! sending (IDIO s4; algorithms.md 4.5). They run on bare metal: no system ever stalls them.
-//!
-//! The paper gives no times. Those here are of a kind: C is chosen so that static MLC gains over static LLC about what
-//! Fig. 3 says for the zRX variants, everything else follows. Knows lines, not where they were placed.
+//! The paper gives no times. Ours are calibrated (C): they are chosen so that static MLC gains over static LLC about as
+//! much as in Fig. 3 for the zRX variants; everything else follows. Knows lines, must not know where they were placed.
 //! Marks: docs/reference/README.md#marks.
 
 use super::class::Class;
-use super::errand::{Errand, Spent};
+use super::packet_handler::{PacketHandler, Spent};
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
-use super::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Memory};
 use crate::nic::{MAX_BURST, Packet, Pool};
 use crate::scenario::{Keys, ScenarioError};
@@ -22,16 +21,16 @@ const BASE_NS: f64 = 28.0;
 const HASH_LINE_NS: f64 = 9.4;
 /// Copying one line, ns at 2.3 GHz, beyond fetching it (X).
 const COPY_LINE_NS: f64 = 6.0;
-/// The first line of a packet, which nothing overlaps with, ns at 2.3 GHz: MLC and LLC as IDIO s3.5 has them; memory so
-/// that static DRAM is hardly worse than static LLC, which is what Fig. 3 found (C).
+/// The first line of a packet, which overlaps with nothing, ns at 2.3 GHz: MLC and LLC as in IDIO s3.5; memory such
+/// that static DRAM is hardly worse than static LLC, as in Fig. 3 (C).
 const HEADER_NS: (f64, f64, f64) = (4.0, 20.0, 28.0);
 /// No timer ticks on bare metal.
 const NO_STALL: Stall = Stall { length_ns: 0.0, period_ns: 1e15 };
 
-/// What sets the six apart.
+/// Differences of the six functions.
 #[derive(Clone, Copy, Debug)]
 struct Function {
-    /// Hashes the whole packet and not its header alone.
+    /// Hashes the whole packet, otherwise only its header.
     inspects: bool,
     copies: bool,
     sends: bool,
@@ -83,7 +82,7 @@ fn read(keys: &mut Keys<'_>, function: Function) -> Result<Arc<dyn Blueprint>, S
         burst_ns: 0.0,
         delay_ns: 0.0,
         meta_lines: 1,
-        touch: Touch::None, // the errand does
+        touch: Touch::None, // the handler does
         fate: if function.sends { Fate::Send } else { Fate::Drop },
     };
     let hash_line_ns = keys.number("hash_line_ns", 0.0..=1e6, HASH_LINE_NS)?;
@@ -125,7 +124,7 @@ impl Lines {
     }
 }
 
-impl Errand for Lines {
+impl PacketHandler for Lines {
     #[inline(always)]
     fn run(&mut self, packet: &mut Packet, pool: &Pool) -> Spent {
         let Function { inspects, copies, .. } = self.function;
@@ -156,7 +155,7 @@ impl Errand for Lines {
 #[derive(Clone, Debug)]
 struct Copying(Lines);
 
-impl Errand for Copying {
+impl PacketHandler for Copying {
     const COPIES: bool = true;
 
     #[inline(always)]

@@ -1,14 +1,14 @@
 //! `nfv-chain`: a stateful service chain on one core: firewall, NAPT, load balancer (ddio-bench s5-s8; IAT s6.C
 //! runs a firewall, flow statistics and NAPT).
 //!
-//! The firewall reads rules, the other functions read and write lines of each flow's own. Knows which lines, not
-//! what any rule says. Marks: docs/reference/README.md#marks.
+//! The firewall reads rules, the other functions read and write lines of each flow's own. Knows the lines, must not
+//! know the content of a rule. Marks: docs/reference/README.md#marks.
 
 use super::dpdk::read_stall;
-use super::errand::{Errand, Spent};
+use super::packet_handler::{PacketHandler, Spent};
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
+use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
 use super::table::{Lookups, Table};
-use super::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Memory};
 use crate::nic::{MAX_BURST, Packet, Pool};
 use crate::scenario::{Keys, ScenarioError};
@@ -62,12 +62,12 @@ impl Blueprint for Chain {
         let rules = Table::own(site, self.rules.max(RULE_LINES))?;
         let read = Table::own(site, self.flows * READ_LINES)?;
         let written = Table::own(site, self.flows * WRITTEN_LINES)?;
-        let errand = State {
+        let handler = State {
             rules: Lookups::new(rules, Access::Read, site.bus),
             read: Lookups::new(read, Access::Read, site.bus),
             written: Lookups::new(written, Access::Write, site.bus),
         };
-        Ok(Box::new(Poller::with(errand, site, self.work, self.stall)))
+        Ok(Box::new(Poller::with(handler, site, self.work, self.stall)))
     }
 }
 
@@ -79,7 +79,7 @@ struct State {
     written: Lookups,
 }
 
-impl Errand for State {
+impl PacketHandler for State {
     #[inline(always)]
     fn run(&mut self, packet: &mut Packet, _: &Pool) -> Spent {
         let flow = packet.flow;

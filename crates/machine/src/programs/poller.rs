@@ -1,7 +1,7 @@
-//! A DPDK worker: polls one RX queue, does something to each packet, drops or sends it.
+//! A DPDK worker: polls one RX queue, processes each packet, drops or sends it.
 //!
-//! What it does per packet is data ([`PacketWork`]); what only some programs do, as looking flows up, is an
-//! [`Errand`]. The programs built on it are a few lines each. Knows neither which NIC nor which switch is behind its
+//! Work per packet is data ([`PacketWork`]); work of some programs only, such as a flow look-up, is a
+//! [`PacketHandler`]. The programs built on it are a few lines each. Must not know which NIC or switch is behind its
 //! queue.
 //!
 //! Times are those of microarchitecture.md 7, for a Gold 6140 at 2.3 GHz. Costs of polls and lines are converted to the
@@ -9,8 +9,8 @@
 //! scenario and is not converted.
 
 use super::class::{Class, Ratio};
-use super::errand::{Errand, NoErrand};
-use super::{Core, Program, Site};
+use super::packet_handler::{NoHandler, PacketHandler};
+use super::program::{Core, Program, Site};
 use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
 use crate::nic::{Marked, Packet, Queue};
@@ -31,8 +31,8 @@ pub(super) const PACKET_LINE_NS: (f64, f64, f64) = (2.0, 5.0, 9.5);
 /// Instructions per cycle while not waiting for memory. Assumption: polling and packet code is simple.
 pub(super) const INSTRUCTIONS_PER_CYCLE: f64 = 2.0;
 
-/// From a packet's arrival to a sleeping worker's wake-up, ns. Assumption: an interrupt held back for a while, NAPI, the
-/// scheduler.
+/// From a packet's arrival to a sleeping worker's wake-up, ns. Assumption: an interrupt held back for a while, NAPI,
+/// the scheduler.
 const WAKE_NS: f64 = 5_000.0;
 
 /// What a worker does with the packet's data.
@@ -46,7 +46,7 @@ pub(super) enum Touch {
     Payload,
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
     /// Dropped after use.
@@ -71,8 +71,8 @@ pub(super) struct PacketWork {
     pub fate: Fate,
 }
 
-/// Every polling core loses this much, ns, now and then: timer ticks and kernel threads. The usual one, 60 us about every
-/// 4.5 ms, is that of microarchitecture.md 7: this one number gives IAT Fig. 3.
+/// Time that every polling core loses periodically, ns: timer ticks and kernel threads. The default, 60 us about every
+/// 4.5 ms, is that of microarchitecture.md 7, from IAT Fig. 3.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stall {
     pub length_ns: f64,
@@ -85,11 +85,11 @@ impl Default for Stall {
     }
 }
 
-/// A burst: the packets that were visible when the ring was polled. It outlasts a turn of the core.
+/// A burst: the packets that were visible when the ring was polled. It can last longer than a turn of the core.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     polled_ns: f64,
-    /// Packets that it may still have.
+    /// Packets that it may still take.
     left: u32,
     /// When its first packet arrived, and when the work on its last one ended, ns.
     first_arrived_ns: f64,
@@ -104,14 +104,15 @@ impl Burst {
 /// Which packets' latency is measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Latency {
-    /// Each one's.
+    /// The latency of each packet.
     EveryPacket,
-    /// Of one packet per time: the first of the burst that ends when `every_ns` have passed since `last_ns`. It leaves
-    /// when the whole burst is done, as in A4's artifact (app/dpdk_microbench/main.c). So every queue counts the same.
+    /// The latency of one packet per period: the first of the burst that ends when `every_ns` have passed since
+    /// `last_ns`. It ends when the whole burst is done, as in A4's artifact (app/dpdk_microbench/main.c). So every
+    /// queue contributes equally.
     FirstOfBurst { every_ns: f64, last_ns: f64 },
 }
 
-/// Where a worker's packets come from.
+/// Source of a worker's packets.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     /// A queue of a NIC.
@@ -122,18 +123,18 @@ enum Source {
 
 /// One polling thread.
 #[derive(Clone, Debug)]
-pub(super) struct Poller<E = NoErrand> {
+pub(super) struct Poller<E = NoHandler> {
     source: Source,
     workload: usize,
     work: PacketWork,
-    errand: E,
+    handler: E,
     completion: Class,
     meta: Class,
     data: Class,
     send: Class,
     /// Packets of this turn whose data are in the sample.
     marked: Marked,
-    /// What completions cost by what data lines cost, where few completions are sampled.
+    /// Cost of completions from the cost of data lines, where few completions are sampled.
     by_data: Option<Ratio>,
     /// Work on a line beyond fetching it, ns.
     line_work_ns: f64,
@@ -143,7 +144,7 @@ pub(super) struct Poller<E = NoErrand> {
     stall: Stall,
     next_stall_ns: f64,
     stream: Stream,
-    hold_ns: f64,
+    work_from_ns: f64,
     /// Time slept in this turn between packets, ns.
     slept_ns: f64,
 }
@@ -151,16 +152,16 @@ pub(super) struct Poller<E = NoErrand> {
 impl Poller {
     /// The worker of queue or port `site.thread`.
     pub(super) fn new(site: &mut Site<'_>, work: PacketWork, stall: Stall) -> Poller {
-        Poller::with(NoErrand, site, work, stall)
+        Poller::with(NoHandler, site, work, stall)
     }
 }
 
-impl<E: Errand> Poller<E> {
-    /// The worker of queue or port `site.thread`, with something more to do for each packet.
+impl<E: PacketHandler> Poller<E> {
+    /// The worker of queue or port `site.thread`, with a handler for each packet.
     ///
     /// # Panics
     /// If the site has neither NIC nor port; scenarios are checked for that before.
-    pub(super) fn with(errand: E, site: &mut Site<'_>, work: PacketWork, stall: Stall) -> Poller<E> {
+    pub(super) fn with(handler: E, site: &mut Site<'_>, work: PacketWork, stall: Stall) -> Poller<E> {
         let mut stream = site.stream();
         let first_stall = stream.exponential(stall.period_ns);
         let source = match site.port {
@@ -180,7 +181,7 @@ impl<E: Errand> Poller<E> {
             source,
             workload: site.workload,
             work,
-            errand,
+            handler,
             completion,
             meta: Class::new(PACKET_LINE_NS, site.bus, Level::Memory),
             data,
@@ -194,25 +195,25 @@ impl<E: Errand> Poller<E> {
             stall,
             next_stall_ns: site.start_ns + first_stall,
             stream,
-            hold_ns: site.hold_ns,
+            work_from_ns: site.work_from_ns,
             slept_ns: 0.0,
         }
     }
 
-    /// The same worker, whose latency is that of these packets.
+    /// The same worker, which measures the latency of these packets.
     pub(super) fn measuring(self, latency: Latency) -> Poller<E> {
         Poller { latency, ..self }
     }
 
-    /// Works on packets from `core`'s clock on until `until_ns`, one burst after the other. Returns the time spent on
-    /// instructions, empty polls among them, rather than on waiting for lines, ns.
+    /// Works on packets from `core`'s clock until `until_ns`, one burst after the other. Returns the time spent on
+    /// instructions, empty polls included, rather than on waiting for lines, ns.
     #[inline(always)]
     fn work(&mut self, queue: &mut Queue, meter: &mut Meter, clock_ns: &mut f64, until_ns: f64) -> f64 {
         let (line_work_ns, empty_poll_ns) = (self.line_work_ns, self.empty_poll_ns);
         let Poller {
             source,
             work,
-            errand,
+            handler,
             completion,
             meta,
             data,
@@ -225,7 +226,7 @@ impl<E: Errand> Poller<E> {
             ..
         } = self;
         let sends = work.fate == Fate::Send;
-        // What a NIC sends it counts itself; what a switch takes is the tenant's when it is handed over.
+        // A NIC counts what it sends; a port's packets are counted for the tenant when it hands them over.
         let counts = !sends || matches!(source, Source::Port(_));
         let base_ns = work.base_ns + work.delay_ns;
         let completion_ns =
@@ -239,18 +240,18 @@ impl<E: Errand> Poller<E> {
         let (most, outside_ns) = (work.burst.min(queue.burst_limit), queue.outside_ns);
         let full = sends && queue.is_full();
         let mut stations = meter.stations;
-        // Packets that were worked on and still are in the ring.
+        // Packets that are finished and still in the ring.
         let mut done = 0;
         while let Some(packet) = queue.nth(done).filter(|_| !full) {
             let ready = packet.ready_ns;
             let polls = burst.left == 0 || ready > burst.polled_ns;
-            // A worker that waits for a packet finds it half an empty poll late.
+            // A waiting worker sees a packet half an empty poll late on average.
             let late_ns = if E::SLEEPS { WAKE_NS } else { empty_poll_ns / 2.0 };
             let start = if polls && ready > now { ready + late_ns } else { now };
             if polls && start >= until_ns {
                 break;
             }
-            // A worker that polls works while it waits.
+            // A polling worker is busy while it waits.
             *if E::SLEEPS { &mut *slept_ns } else { &mut worked_ns } += start - now;
             if polls {
                 if let Latency::FirstOfBurst { every_ns, last_ns } = latency
@@ -278,7 +279,7 @@ impl<E: Errand> Poller<E> {
             packet.ready_ns = now;
             let mut taken = *packet;
             if E::ANY {
-                let spent = errand.run(&mut taken, &queue.pool);
+                let spent = handler.run(&mut taken, &queue.pool);
                 worked_ns += spent.work_ns;
                 now += spent.work_ns + spent.line_ns;
                 taken.ready_ns = now;
@@ -292,7 +293,7 @@ impl<E: Errand> Poller<E> {
             done += 1;
             if E::COPIES {
                 let copy = queue.exchange_front();
-                errand.copied(&copy, &queue.pool);
+                handler.copied(&copy, &queue.pool);
                 queue.advance_by(done, !sends);
                 done = 0;
             }
@@ -312,10 +313,10 @@ impl<E: Errand> Poller<E> {
         worked_ns
     }
 
-    /// Touches the sampled lines of this turn. Returns what they cost beyond what was charged, ns.
+    /// Accesses the sampled lines of this turn. Returns by how much their cost exceeds their charge, ns.
     #[inline(always)]
     fn settle(&mut self, memory: &mut Memory, queue: &mut Queue, core: usize) -> f64 {
-        let Poller { work, errand, completion, meta, data, send, by_data, .. } = self;
+        let Poller { work, handler, completion, meta, data, send, by_data, .. } = self;
         queue.gather_completions(&mut completion.sampled);
         queue.gather_posted(&mut meta.sampled);
         let access = if work.touch == Touch::Header { Access::Write } else { Access::Read };
@@ -330,17 +331,17 @@ impl<E: Errand> Poller<E> {
             ns += send.settle(memory, core, Access::Write);
         }
         if E::ANY {
-            ns += errand.settle(memory, core);
+            ns += handler.settle(memory, core);
         }
         queue.discard_released(&mut memory.chip);
         ns
     }
 }
 
-impl<E: Errand> Program for Poller<E> {
+impl<E: PacketHandler> Program for Poller<E> {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
-        if core.clock_ns < self.hold_ns {
-            core.halt(self.hold_ns.min(until_ns));
+        if core.clock_ns < self.work_from_ns {
+            core.halt(self.work_from_ns.min(until_ns));
         }
         let Bus { memory, nics, ports, meters, ghz, .. } = bus;
         let queue = match self.source {
@@ -348,7 +349,7 @@ impl<E: Errand> Program for Poller<E> {
             Source::Port(port) => &mut ports[port],
         };
         if queue.cold {
-            // Before its clock runs: a program sets its buffers up before it opens the port.
+            // Takes no time: a program sets up its buffers before it opens the port.
             queue.cold = false;
             for line in queue.pool.lines() {
                 memory.chip.write(core.id, *line, Fill::Ordinary);
@@ -367,7 +368,7 @@ impl<E: Errand> Program for Poller<E> {
             let mut clock = from;
             let worked_ns = self.work(queue, meter, &mut clock, end);
             clock += self.settle(memory, queue, core.id);
-            // Nothing more to do before the end: it polls, or it sleeps.
+            // No more work before the end: it polls or sleeps.
             let idle_ns = (end - clock).max(0.0);
             if E::SLEEPS {
                 core.work(clock - from - self.slept_ns, worked_ns * instructions_per_ns);

@@ -1,15 +1,14 @@
 //! `redis-server` and `redis-client`: a key-value store under YCSB mixes, over loopback.
 //!
-//! The server looks a key up (dependent loads in its dictionary), reads or rewrites a record and answers;
-//! the client (YCSB, a Java program) makes requests in a closed loop. Requests and answers travel through
-//! lines that both touch. The store holds YCSB's default of 1000 records; the client's allocation rate is
-//! calibrated on its LLC hit ratio in A4 Fig. 13b (10 % shared); the rest is assumption (X).
-//! Marks: docs/reference/README.md#marks.
+//! The server looks a key up (dependent loads in its dictionary), reads or rewrites a record and answers; the client
+//! (YCSB, a Java program) makes requests in a closed loop. Requests and answers are in lines that both access. The
+//! store holds YCSB's default of 1000 records; the client's allocation rate is calibrated on its LLC hit ratio in
+//! A4 Fig. 13b (10 % shared); the rest is assumption (X). Marks: docs/reference/README.md#marks.
 
-use super::mailbox::{Message, REQUEST_LINES};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use super::working_set::{WorkingSet, anywhere, in_turn, message, mix};
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, ClassMean, Costs};
+use crate::mailbox::{Message, REQUEST_LINES};
 use crate::random::{Stream, Zipf};
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! random frames, as the program's own pages had. Knows records, not file formats.
 //! Marks: docs/reference/README.md#marks.
 
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, ClassMean, Costs};
 use crate::scenario::{Keys, ScenarioError};
 use std::collections::HashMap;

@@ -5,8 +5,8 @@
 //! the rest is found in cached blocks. Knows lines and keys, not files: there is no flushing and no compaction.
 //! Marks: docs/reference/README.md#marks.
 
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use super::working_set::{WorkingSet, in_turn, mix, run_of};
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, ClassMean, Costs, Memory};
 use crate::random::{Stream, Zipf};
 use crate::scenario::{Keys, ScenarioError};
@@ -26,7 +26,7 @@ pub(super) const ROCKSDB: Kind = Kind {
 
 /// Lines of a record: key, header and 1 KB (IAT s6.C), a skip-list node in the first of them.
 const RECORD_LINES: u32 = 17;
-/// Of two neighbouring levels of the skip list the upper has one node in so many (RocksDB: kBranching).
+/// Each level of the skip list has this many times the nodes of the level above (RocksDB: kBranching).
 const BRANCHING: u32 = 4;
 /// Nodes compared on a level: the last that is not beyond the key, and the one that is. Assumption: no node lies
 /// between them.
@@ -118,8 +118,8 @@ struct Store {
 }
 
 impl Store {
-    /// Goes down the skip list to a key. Every level's nodes are those that the level below has at its multiples:
-    /// the upper ones are in every search, the lowest are the key's neighbours.
+    /// Searches the skip list for a key. Each level's nodes are every BRANCHING-th of the level below: every search
+    /// reads the upper ones, the lowest are the key's neighbours.
     fn descend(&mut self, memory: &mut Memory, core: usize, key: u32) -> f64 {
         let mut ns = 0.0;
         for level in (0..self.levels).rev() {
@@ -162,7 +162,7 @@ impl Store {
         ns + run_of(memory, core, record, Access::Read, &mut self.value)
     }
 
-    /// An update takes the place of the key's old version: a flush would free it.
+    /// An update replaces the key's old version, which a flush would free.
     fn put(&mut self, memory: &mut Memory, core: usize, key: u32) -> f64 {
         let lines = f64::from(RECORD_LINES);
         let mut ns = self.log.touch(memory, core, lines, Access::Write, &mut self.stream, in_turn);

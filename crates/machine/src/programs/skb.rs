@@ -1,6 +1,6 @@
-//! Packet structures of a kernel (`sk_buff`) in a core's own list, from which the one that was freed last is used first.
+//! Packet structures of a kernel (`sk_buff`) in a core's own list, a LIFO.
 //!
-//! Linux: `napi_alloc_cache` and the slab's per-CPU list. Knows structures and lines, not what they describe.
+//! Linux: `napi_alloc_cache` and the slab's per-CPU list. Knows structures and lines, not their content.
 
 use waykeeper_silicon::{AddressMap, Line, OutOfMemory, Region};
 use waykeeper_units::LINE_BYTES;
@@ -14,7 +14,7 @@ pub(super) struct Skbs {
     region: Region,
     /// Of each structure: where its sampled lines are in the region's.
     sampled: Vec<(u32, u32)>,
-    /// Those that are free, the one that was freed last at the end.
+    /// Free structures; the one freed last is at the end.
     free: Vec<u32>,
 }
 
@@ -27,20 +27,20 @@ impl Skbs {
         Ok(Skbs { region, sampled, free: (0..count).rev().collect() })
     }
 
-    /// The one that was freed last.
+    /// Takes the one freed last.
     ///
     /// # Panics
-    /// If none is free: there are as many as frames fit the socket and the core's hands.
+    /// If none is free: there are as many as frames fit into the socket and the core's burst.
     pub(super) fn take(&mut self) -> u32 {
         self.free.pop().expect("as many structures as frames")
     }
 
-    /// One is free again.
+    /// Frees a structure.
     pub(super) fn give_back(&mut self, skb: u32) {
         self.free.push(skb);
     }
 
-    /// Its lines in the sample.
+    /// Its sampled lines.
     pub(super) fn lines(&self, skb: u32) -> &[Line] {
         let (from, to) = self.sampled[skb as usize];
         &self.region.lines()[from as usize..to as usize]

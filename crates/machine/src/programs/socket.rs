@@ -1,21 +1,21 @@
 //! A kernel's receive path under a program that reads from a TCP socket: interrupts, softirq, socket queue, copy.
 //!
-//! An interrupt starts the softirq, which takes frames from the ring in polls of NAPI's weight, gives each an `sk_buff`,
-//! merges them (GRO) and puts them into the socket's queue. The program wakes up, reads as many bytes at a time as it
-//! asks for, and copies them into its own buffer. A frame's half page comes back to the driver's pool after that. What
-//! was copied makes room in the sender's window. Softirq and program share one core, as under aRFS (Cai et al., SIGCOMM
-//! 2021). Knows neither connections nor losses: one queue is one stream.
+//! An interrupt starts the softirq, which takes frames from the ring in polls of NAPI's weight, gives each an
+//! `sk_buff`, merges them (GRO) and puts them into the socket's queue. The program wakes up, reads up to a fixed number
+//! of bytes at a time, and copies them into its own buffer. Then a frame's half page returns to the driver's pool.
+//! Copied bytes make room in the sender's window. Softirq and program share one core, as under aRFS (Cai et al.,
+//! SIGCOMM 2021). Must not know connections or losses: one queue is one stream.
 //!
 //! Times are those of microarchitecture.md 7.1. Marks: docs/reference/README.md#marks.
 
 use super::class::Class;
 use super::copy::Copy;
-use super::errand::Errand;
+use super::packet_handler::PacketHandler;
 use super::poller::{
     COMPLETION_NS, DESCRIPTOR_LINES, INSTRUCTIONS_PER_CYCLE, LINE_WORK_NS, PACKET_LINE_NS, Stall,
 };
+use super::program::{Core, Program, Site};
 use super::skb::{SKB_LINES, Skbs};
-use super::{Core, Program, Site};
 use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
 use crate::nic::{HALF_PAGE_BYTES, Packet, PagePool, Pool, Queue, Recycle, Window};
@@ -23,11 +23,11 @@ use crate::random::Stream;
 use std::collections::VecDeque;
 use waykeeper_silicon::{Level, OutOfMemory};
 
-/// Frames that one softirq takes at most before the program has its turn (Linux: `net.core.netdev_budget`).
+/// Frames that one softirq takes at most before the program runs (Linux: `net.core.netdev_budget`).
 const BUDGET: u32 = 300;
 
-/// Buffers beyond those that are posted or in the socket: halves of pages whose other half is out, at either end of the
-/// queue.
+/// Buffers beyond those that are posted or in the socket: halves of pages whose other half is in use, at either end
+/// of the queue.
 const SPARE_BUFFERS: u32 = 4;
 
 /// What a socket program and the kernel below it do; all times in ns.
@@ -43,7 +43,7 @@ pub(super) struct SocketWork {
     pub delay_ns: f64,
     /// Fixed work per read of the program.
     pub read_ns: f64,
-    /// Bytes that the program asks for at a time.
+    /// Bytes per read.
     pub read_bytes: u64,
     /// Bytes of the buffer that it reads into.
     pub buffer_bytes: u64,
@@ -51,9 +51,9 @@ pub(super) struct SocketWork {
     pub gro_bytes: u64,
     /// Bytes of the socket's receive buffer; a frame takes its half page.
     pub window_bytes: u64,
-    /// An interrupt comes so long after the first frame that waits...
+    /// The first interrupt comes this long after the first waiting frame...
     pub coalesce_ns: f64,
-    /// ... or when so many wait.
+    /// ... or when this many frames wait.
     pub coalesce_frames: u32,
     /// From the softirq that fills an empty queue to the first instruction of the program.
     pub wakeup_ns: f64,
@@ -71,7 +71,7 @@ impl SocketWork {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     packet: Packet,
-    /// The structure that this frame is the first of.
+    /// The structure that begins with this frame.
     skb: Option<u32>,
 }
 
@@ -86,20 +86,20 @@ struct Lines {
     data: Class,
 }
 
-/// What the core does.
+/// State of the core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Turn {
     /// Frames that the softirq may still take; 0 if none runs.
     softirq_left: u32,
-    /// The softirq ended with frames in the ring: no interrupt is needed for the next.
+    /// The softirq ended with frames in the ring: the next one needs no interrupt.
     polling: bool,
-    /// The program may finish a read before that.
+    /// The program may finish a read before the next softirq.
     program_first: bool,
-    /// Bytes that the read in progress still asks for; 0 if none is.
+    /// Bytes left of the read in progress; 0 if there is none.
     read_left: u64,
     /// The program runs from this time on.
     runs_from_ns: f64,
-    /// The program sleeps: its next frame has to wake it.
+    /// The program sleeps: its next frame must wake it.
     sleeps: bool,
 }
 
@@ -114,7 +114,7 @@ pub(super) struct Socket {
     skbs: Skbs,
     /// The socket's queue.
     held: VecDeque<Held>,
-    /// Bytes that GRO may add to the structure it fills.
+    /// Bytes that GRO may still add to the present structure.
     gro_left: u64,
     /// The structure whose frames are being copied.
     copying: Option<u32>,
@@ -125,7 +125,7 @@ pub(super) struct Socket {
     stall: Stall,
     next_stall_ns: f64,
     stream: Stream,
-    hold_ns: f64,
+    work_from_ns: f64,
 }
 
 impl Socket {
@@ -145,14 +145,14 @@ impl Socket {
         let skbs = Skbs::new(site.memory, frames + 2)?;
         let copy = Copy::new(site.memory.ordinary(work.buffer_bytes)?, site.bus);
         let ports = &mut site.bus.nics[nic].queues[queue];
-        // A round trip to the sender is what a measured latency has outside the host.
+        // The round trip to the sender equals the part of a measured latency that is outside the host.
         let window = Window::new(frames, ports.outside_ns);
         ports.open_socket(pool, window);
         while ports.post_buffer(|| pages.take()) {}
         ports.cold = false;
         let bus = &*site.bus;
         let line = |first| Class::new(PACKET_LINE_NS, bus, first);
-        // Of a small ring no line may be in the sample: the NIC has just written completions and data into the LLC.
+        // A small ring may have no sampled line; the NIC has just written completions and data into the LLC.
         let lines = Lines {
             completion: Class::new(COMPLETION_NS, bus, Level::Llc),
             descriptor: line(Level::Mlc),
@@ -178,7 +178,7 @@ impl Socket {
             stall,
             next_stall_ns: site.start_ns + first_stall,
             stream,
-            hold_ns: site.hold_ns,
+            work_from_ns: site.work_from_ns,
         })
     }
 
@@ -192,7 +192,7 @@ impl Socket {
         Some(last.min(first + self.work.coalesce_ns))
     }
 
-    /// Works from `now` on until `until_ns`. Returns the clock, the time asleep and the time spent on instructions, ns.
+    /// Works from `now` until `until_ns`. Returns the clock, the time asleep and the time spent on instructions, ns.
     fn work(&mut self, queue: &mut Queue, meter: &mut Meter, mut now: f64, until_ns: f64) -> (f64, f64, f64) {
         let (mut slept_ns, mut worked_ns) = (0.0, 0.0);
         while now < until_ns {
@@ -241,7 +241,7 @@ impl Socket {
         let bytes = u64::from(packet.bytes);
         let merged = bytes <= *gro_left;
         if merged {
-            // Its data becomes a fragment of the first frame's structure, and its own is free at once.
+            // The frame's data becomes a fragment of the first frame's structure, and its own is free at once.
             skbs.give_back(skb);
             *gro_left -= bytes;
         } else {
@@ -260,7 +260,7 @@ impl Socket {
         worked_ns
     }
 
-    /// The softirq ends: what GRO holds is passed on, and a program that sleeps is woken.
+    /// Ends the softirq: passes on what GRO holds and wakes a sleeping program.
     fn end_softirq(&mut self, now: f64) {
         self.gro_left = 0;
         if self.turn.sleeps && !self.held.is_empty() {
@@ -283,7 +283,7 @@ impl Socket {
         if let Some(skb) = skb {
             skbs.lines(skb).iter().for_each(|line| lines.skb_read.sampled.push(*line));
             line_ns += f64::from(SKB_LINES) * lines.skb_read.ns();
-            // All of the structure before it is copied.
+            // The structure before it is completely copied.
             if let Some(done) = self.copying.replace(skb) {
                 skbs.give_back(done);
             }
@@ -313,7 +313,7 @@ impl Socket {
         worked_ns
     }
 
-    /// Touches the sampled lines of this turn. Returns what they cost beyond what was charged, ns.
+    /// Accesses the sampled lines of this turn. Returns by how much their cost exceeds their charge, ns.
     fn settle(&mut self, memory: &mut Memory, queue: &mut Queue, core: usize) -> f64 {
         let Lines { completion, descriptor, header, skb, skb_read, data } = &mut self.lines;
         queue.gather_completions(&mut completion.sampled);
@@ -332,8 +332,8 @@ impl Socket {
 
 impl Program for Socket {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
-        if core.clock_ns < self.hold_ns {
-            core.halt(self.hold_ns.min(until_ns));
+        if core.clock_ns < self.work_from_ns {
+            core.halt(self.work_from_ns.min(until_ns));
         }
         let Bus { memory, nics, meters, ghz, .. } = bus;
         let queue = &mut nics[self.nic].queues[self.queue];
@@ -349,7 +349,7 @@ impl Program for Socket {
             let end = until_ns.min(self.next_stall_ns);
             let (now, slept_ns, worked_ns) = self.work(queue, meter, from, end);
             let clock = now + self.settle(memory, queue, core.id);
-            // Lines may have cost less than they were charged: then there is time left before the end.
+            // Lines may have cost less than they were charged: then time is left before the end.
             core.work((clock - from - slept_ns).max(0.0), worked_ns * instructions_per_ns);
             core.halt(clock);
         }

@@ -1,12 +1,12 @@
-//! `spec`: SPEC CPU2017 rate programs, by what they do beyond their L1.
+//! `spec`: SPEC CPU2017 rate programs, by their accesses beyond the L1.
 //!
 //! A profile is a reuse profile: accesses that the MLC always serves, and working sets of several sizes, each with its
-//! accesses per thousand instructions and the share of them that hardware prefetchers foresee. The built-in profiles are
-//! fitted to measurements of each program alone, over the size of the LLC, with prefetchers on and off
+//! accesses per thousand instructions and the share of them that hardware prefetchers foresee. The built-in profiles
+//! are fitted to measurements of each program alone, over the size of the LLC, with prefetchers on and off
 //! (docs/programs.md; `spec/profiles.toml`). Knows lines and their costs; must not know what the program computes.
 //! Marks: docs/reference/README.md#marks.
 
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Costs};
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
@@ -36,7 +36,7 @@ pub struct WorkingSet {
     pub apki: f64,
     /// Share of these that prefetchers foresee in time, 0 to 1.
     pub foreseen: f64,
-    /// Whether it is walked through from end to end, over and over; otherwise its lines are touched in random order.
+    /// Whether it is scanned from end to end, over and over; otherwise its lines are accessed in random order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub scan: bool,
 }
@@ -55,7 +55,7 @@ pub struct Profile {
     pub mlc_hits: f64,
     /// Share of accesses that store, 0 to 1.
     pub stores: f64,
-    /// Lines that prefetchers fetch in vain, per access that missed the MLC unforeseen.
+    /// Useless lines that prefetchers fetch, per access that missed the MLC unforeseen.
     pub useless: f64,
     /// Its working sets.
     pub sets: Vec<WorkingSet>,
@@ -70,7 +70,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Says what would be accepted instead.
+    /// The error says what is accepted.
     fn check(&self) -> Result<(), String> {
         let wanted = |key: &str, range: &str| Err(format!("a profile with {key} {range}"));
         if !(0.05..=20.0).contains(&self.cpi) {
@@ -120,12 +120,12 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     Ok(Arc::new(profiles[&name].clone()))
 }
 
-/// Instructions of a step, at most: a program with few accesses has steps without any. Assumption: some microseconds, as
-/// a quantum.
+/// Instructions of a step, at most: a program with few accesses has steps without any. Assumption: some microseconds,
+/// as a quantum.
 const LONGEST_STEP: f64 = 20_000.0;
 
-/// Copies of one workload share a set of this size: simulated memory is 2 GiB, and no LLC holds such a set, so a copy finds
-/// none of the lines that another brought.
+/// Copies of one workload share a set of this size: simulated memory is 2 GiB, and no LLC holds such a set, so that a
+/// copy hits none of the lines that another fetched.
 const SHARED_KIB: u64 = 64 << 10;
 
 /// The workload's shared set: the first copy takes it. A second set of that size is each copy's own.
@@ -153,8 +153,8 @@ impl Blueprint for Profile {
             let scan_at = set.scan.then_some(0);
             sets.push(Sampled { scale: region.scale(), region, until: 0.0, foreseen: set.foreseen, scan_at });
         }
-        // Sampled accesses come from each set as often as the sample really covers it: a set that is covered
-        // badly must not see its lines touched more often than they are.
+        // The share of each set in the sampled accesses follows how well the sample covers it: otherwise the lines of a
+        // badly covered set would be accessed too often.
         let sampled: f64 = self.sets.iter().zip(&sets).map(|(set, of)| set.apki / of.scale).sum();
         let steps = sampled.max(1000.0 / LONGEST_STEP);
         let mut until = 0.0;
@@ -188,7 +188,7 @@ struct Sampled {
     region: Arc<Region>,
     /// Real lines per sampled one.
     scale: f64,
-    /// A uniform number below this, and not below the set before, means this set.
+    /// The set of all random numbers below this that are not below the value of the set before.
     until: f64,
     /// Share of its accesses that prefetchers foresee.
     foreseen: f64,
@@ -209,9 +209,9 @@ struct Mixture {
     /// Time of these without leaving L1 and MLC, ns.
     compute_ns: f64,
     /// Accesses of these to lines that the MLC holds at all times, in sampled ones. They are counted without a line: no
-    /// other access can push such a line out, and they are most of all accesses.
+    /// other access can evict such a line, and they are most of all accesses.
     mlc_hits: f64,
-    /// What is left of them below a whole number.
+    /// The fraction of them that is not counted yet.
     uncounted_hits: f64,
     stream: Stream,
     workload: usize,
@@ -219,11 +219,11 @@ struct Mixture {
     next: Option<Choice>,
 }
 
-/// One step of the mixture: an access, or none. A set smaller than the sample's grain has no sampled line.
+/// One step of the mixture: an access, or none. A very small set may have no sampled line.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
-    /// Number of the line among the set's sampled ones; [`NO_LINE`] for none. The line itself is read when its turn
-    /// comes: a random entry of a long list is in no near cache of the machine that runs the model.
+    /// Index of the line among the set's sampled ones; [`NO_LINE`] for none. The line itself is read at its turn: a
+    /// random entry of a long list is in no near cache of the machine that runs the model.
     at: usize,
     access: Access,
     set: usize,
@@ -266,7 +266,7 @@ impl Mixture {
         self.sets.get(set)?.region.lines().get(at).copied()
     }
 
-    /// Asks early for what the next access needs: its line's handle, or where the chip is large, its line's sets.
+    /// Prefetches what the next access needs: its line's handle, or on a large chip its line's sets.
     #[inline(always)]
     fn prefetch(&self, bus: &mut Bus, core: usize, Choice { at, set, .. }: Choice) {
         if bus.memory.chip.is_large() {
@@ -286,7 +286,7 @@ impl Mixture {
             return bus.memory.touch_prefetched(core, line, access, &self.foreseen);
         }
         let ns = bus.memory.touch(core, line, access, Fill::Ordinary, &self.unforeseen);
-        // An access that misses the MLC unforeseen starts prefetchers that fetch its neighbours in vain.
+        // An access that misses the MLC unforeseen starts prefetches of its neighbours that are useless.
         if ns > self.unforeseen.idle(Level::Mlc) && self.stream.chance(self.useless) {
             let at = self.anywhere_in(set);
             if let Some(neighbour) = self.line(set, at) {

@@ -1,13 +1,13 @@
-//! How long a program waits that reads the clock until a given time has passed, as DPDK-T and FastClick's ModifyPayload
-//! do. Knows nothing of packets.
+//! Duration of a wait in which a program reads the clock until a given time has passed, as DPDK-T and FastClick's
+//! ModifyPayload do. Must not know packets.
 
-use super::Site;
 use super::poller::PacketWork;
+use super::program::Site;
 use crate::scenario::{Keys, ScenarioError};
 
-/// Cycles of one `clock_gettime(CLOCK_MONOTONIC)` that the kernel's vDSO serves from the TSC. Assumption: the middle of what
-/// was measured elsewhere, 12 ns on a Core i7-11800H, 23 ns on a Xeon Gold 5318Y (GitHub dendibakh/perf-book, issue 84;
-/// 55 and 78 cycles at their turbo clocks of 4.6 and 3.4 GHz). 29 ns on a Gold 6140 without turbo.
+/// Cycles of one `clock_gettime(CLOCK_MONOTONIC)` that the kernel's vDSO serves from the TSC. Assumption: the middle of
+/// what was measured elsewhere, 12 ns on a Core i7-11800H, 23 ns on a Xeon Gold 5318Y (GitHub dendibakh/perf-book,
+/// issue 84; 55 and 78 cycles at their turbo clocks of 4.6 and 3.4 GHz). 29 ns on a Gold 6140 without turbo.
 const CLOCK_READING_CYCLES: f64 = 66.0;
 
 /// The key `clock_cycles`: what one reading of the clock costs such a program, in cycles.
@@ -27,7 +27,7 @@ pub(super) fn spinning(work: PacketWork, clock_cycles: f64, site: &Site<'_>) -> 
 /// the first one that is late enough is the one of number `asked_ns / reading_ns`, rounded up. What a call does before
 /// and after it reads the counter adds up to one call more.
 ///
-/// A program that is asked for no wait does not read the clock, and a clock that takes no time is exact.
+/// A program that waits for no time does not read the clock, and a clock that takes no time is exact.
 fn waited_ns(asked_ns: f64, reading_ns: f64) -> f64 {
     if asked_ns == 0.0 || reading_ns == 0.0 {
         return asked_ns;

@@ -1,37 +1,37 @@
 //! Tables that packets are looked up in: hash buckets and entries, by a number such as that of a flow.
 //!
-//! Where an entry lies is decided by a hash, so any line of the table is as good as another: numbers are spread over
-//! the lines such that those of the sample come first, and whether a line is in it takes one comparison. Knows
-//! numbers and lines, not what stands in a table.
+//! A hash decides where an entry lies, so that all lines of the table are alike: numbers are mapped to the lines such
+//! that those of the sample come first, and one comparison shows whether a line is in it. Knows
+//! numbers and lines, not the content of a table.
 
-use super::Site;
 use super::class::Class;
+use super::program::Site;
 use crate::bus::{Access, Bus, Memory};
 use std::sync::Arc;
 use waykeeper_silicon::{Level, Line, OutOfMemory, Region};
 
-/// A table line read, ns on a Gold 6140, by level: MLC, LLC, memory. Look-ups of a burst overlap (microarchitecture.md 8,
-/// l3fwd).
+/// A table line read, ns on a Gold 6140, by level: MLC, LLC, memory. Look-ups of a burst overlap
+/// (microarchitecture.md 8, l3fwd).
 pub(super) const LOOKUP_NS: (f64, f64, f64) = (4.0, 9.0, 24.0);
 
 /// A table of a power of two lines, in huge pages.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     region: Arc<Region>,
-    /// Odd, and about the golden part of the number of lines: neighbouring numbers fall far apart and evenly, and
-    /// no two of the first `lines` numbers fall on one line.
+    /// Odd, and about the golden section of the number of lines: neighbouring numbers are spread far apart and evenly,
+    /// and no two of the first `lines` numbers have the same line.
     step: u32,
     mask: u32,
 }
 
 impl Table {
-    /// A table of at least `lines` lines that this thread has for itself.
+    /// A table of at least `lines` lines for this thread alone.
     pub(super) fn own(site: &mut Site<'_>, lines: u32) -> Result<Table, OutOfMemory> {
         let lines = lines.next_power_of_two();
         Ok(Table::over(Arc::new(site.memory.huge(u64::from(lines) * 64)?)))
     }
 
-    /// The one table of at least `lines` lines that all threads of the workload look into.
+    /// The one table of at least `lines` lines that all threads of the workload use.
     pub(super) fn shared(site: &mut Site<'_>, lines: u32) -> Result<Table, OutOfMemory> {
         if site.shared.is_none() {
             let lines = lines.next_power_of_two();
@@ -53,7 +53,7 @@ impl Table {
     }
 }
 
-/// A table and the class its lines are touched in, one way.
+/// A table and the class of its accesses, of one kind.
 #[derive(Clone, Debug)]
 pub(super) struct Lookups {
     table: Table,
@@ -62,12 +62,12 @@ pub(super) struct Lookups {
 }
 
 impl Lookups {
-    /// Look-ups in `table`. Few entries are in the MLC, which is what is assumed until a sampled line says otherwise.
+    /// Look-ups in `table`. Until a sampled line was accessed, MLC hits are assumed.
     pub(super) fn new(table: Table, access: Access, bus: &Bus) -> Lookups {
         Lookups { table, class: Class::new(LOOKUP_NS, bus, Level::Mlc), access }
     }
 
-    /// Touches the `count` lines from number `first` on; returns what they are charged, ns.
+    /// Accesses `count` lines from number `first` on; returns their charge, ns.
     #[inline(always)]
     pub(super) fn touch(&mut self, first: u32, count: u32) -> f64 {
         for number in first..first.wrapping_add(count) {
@@ -78,7 +78,7 @@ impl Lookups {
         f64::from(count) * self.class.ns()
     }
 
-    /// Settles the lines of this turn; returns what they cost beyond what was charged, ns.
+    /// Settles the lines of this turn; returns by how much their cost exceeds their charge, ns.
     #[inline(always)]
     pub(super) fn settle(&mut self, memory: &mut Memory, core: usize) -> f64 {
         self.class.settle(memory, core, self.access)

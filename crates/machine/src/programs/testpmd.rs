@@ -3,7 +3,7 @@
 
 use super::dpdk::read_stall;
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
-use super::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
 use crate::nic::MAX_BURST;
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;

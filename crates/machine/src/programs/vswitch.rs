@@ -1,19 +1,19 @@
 //! `vswitch`: a virtual switch in front of tenants, IAT's aggregation model (s2.C, s6.B): Open vSwitch with DPDK.
 //!
-//! It owns its NIC's queues. Every packet is looked up in a flow table and copied into a buffer of a tenant's virtual
-//! port; what the tenant sends back is looked up and copied into a buffer of the switch's own, which the NIC sends.
-//! A port is a queue as a NIC has them, with the switch in the NIC's place, so every packet program can be a tenant.
-//! Knows ports and flows, not what tenants do. Marks: docs/reference/README.md#marks.
+//! It owns its NIC's queues. It looks every packet up in a flow table and copies it into a buffer of a tenant's virtual
+//! port; it looks up what the tenant sends back and copies it into a buffer of its own, which the NIC sends.
+//! A port is a queue like a NIC's, with the switch in the NIC's place, so every packet program can be a tenant.
+//! Knows ports and flows, must not know what tenants do. Marks: docs/reference/README.md#marks.
 
 use super::class::Class;
 use super::dpdk::read_stall;
-use super::errand::Spent;
 use super::flow_cache::FlowCache;
+use super::packet_handler::Spent;
 use super::poller::{
     COMPLETION_NS, DESCRIPTOR_LINES, EMPTY_POLL_NS, INSTRUCTIONS_PER_CYCLE, LINE_WORK_NS, PACKET_LINE_NS,
     Stall,
 };
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
 use crate::nic::{MAX_BURST, Nic, Packet, Queue};
@@ -116,7 +116,7 @@ impl Blueprint for Switch {
             stall: self.stall,
             next_stall_ns,
             stream,
-            hold_ns: site.hold_ns,
+            work_from_ns: site.work_from_ns,
         }))
     }
 }
@@ -132,7 +132,7 @@ struct SwitchThread {
     tenants: Vec<Range<usize>>,
     /// Ports this thread takes packets back from.
     polled: Vec<usize>,
-    /// Which of them it polls next; after the last one, its NIC's queue.
+    /// Index of the next one to poll; after the last one, its NIC's queue.
     next: usize,
     work: Work,
     /// The NIC's rings receive into and send from one mempool.
@@ -140,7 +140,7 @@ struct SwitchThread {
     flows: FlowCache,
     completion: Class,
     meta: Class,
-    /// Lines that are copied, and those they are copied to.
+    /// Class of lines that are read by a copy, and of those that it writes.
     copied: Class,
     copy: Class,
     ring_read: Class,
@@ -152,7 +152,7 @@ struct SwitchThread {
     stall: Stall,
     next_stall_ns: f64,
     stream: Stream,
-    hold_ns: f64,
+    work_from_ns: f64,
 }
 
 /// The clock of a turn.
@@ -176,14 +176,14 @@ impl Turn {
 }
 
 impl SwitchThread {
-    /// The port a flow's packets go to: flows take turns over tenants, and over the threads of each.
+    /// The port of a flow's packets: flows take turns over tenants, and over the threads of each.
     fn port_of(&self, flow: u32) -> usize {
         let count = self.tenants.len() as u32;
         let ports = &self.tenants[(flow % count) as usize];
         ports.start + (flow / count) as usize % ports.len()
     }
 
-    /// What both directions cost alike: looking up and copying so many lines.
+    /// Cost that both directions share: the look-up and the copy of so many lines.
     fn forward(&mut self, flow: u32, lines: u8) -> Spent {
         let found = self.flows.find(flow);
         let lines = f64::from(lines);
@@ -269,11 +269,11 @@ impl SwitchThread {
         true
     }
 
-    /// Moves bursts until there is nothing to move or the turn ends.
+    /// Moves bursts until no packet waits or the turn ends.
     fn turn(&mut self, nic: &mut Nic, ports: &mut [Queue], meters: &mut [Meter], turn: &mut Turn) {
         let Nic { queues, outlets, .. } = nic;
         let (queue, outlet) = (&mut queues[self.queue], &mut outlets[self.outlet]);
-        // The turn before may have ended in the middle of a round: this one goes on where it did.
+        // The turn before may have ended in the middle of a round: this one continues it.
         let mut idle_polls = 0;
         while turn.now_ns < turn.until_ns {
             let busy = match self.polled.get(self.next) {
@@ -290,14 +290,14 @@ impl SwitchThread {
             let waiting = self.polled.iter().filter_map(|port| ports[*port].next_to_send()).filter(|_| room);
             let ready =
                 waiting.map(|packet| packet.ready_ns).chain(queue.front().map(|packet| packet.ready_ns));
-            // It finds what comes next half an empty poll late.
+            // It sees the next packet half an empty poll late on average.
             let next = ready.fold(f64::INFINITY, f64::min) + self.empty_poll_ns / 2.0;
             let idle_ns = (next.min(turn.until_ns) - turn.now_ns).max(self.empty_poll_ns);
             turn.spend(Spent { work_ns: idle_ns, line_ns: 0.0 });
         }
     }
 
-    /// Touches the sampled lines of this turn. Returns what they cost beyond what was charged, ns.
+    /// Accesses the sampled lines of this turn. Returns by how much their cost exceeds their charge, ns.
     fn settle(&mut self, memory: &mut Memory, nic: &mut Nic, ports: &mut [Queue], core: usize) -> f64 {
         let (queue, outlet) = (&mut nic.queues[self.queue], &mut nic.outlets[self.outlet]);
         queue.gather_completions(&mut self.completion.sampled);
@@ -317,7 +317,7 @@ impl SwitchThread {
     }
 }
 
-/// Copies a packet into the next posted buffer of another queue, where it can be seen from `ready_ns` on.
+/// Copies a packet into the next posted buffer of another queue, visible from `ready_ns` on.
 fn copy(packet: &Packet, to: &mut Queue, ready_ns: f64, written: &mut Gather) -> Packet {
     let copy = to.fill(packet.bytes, packet.flow, packet.arrived_ns, ready_ns);
     to.pool.gather(copy.buffer, copy.lines, written);
@@ -326,8 +326,8 @@ fn copy(packet: &Packet, to: &mut Queue, ready_ns: f64, written: &mut Gather) ->
 
 impl Program for SwitchThread {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
-        if core.clock_ns < self.hold_ns {
-            core.halt(self.hold_ns.min(until_ns));
+        if core.clock_ns < self.work_from_ns {
+            core.halt(self.work_from_ns.min(until_ns));
         }
         let Bus { memory, nics, ports, meters, ghz, .. } = bus;
         let instructions_per_ns = *ghz * INSTRUCTIONS_PER_CYCLE;
@@ -342,7 +342,7 @@ impl Program for SwitchThread {
                 Turn { now_ns: from_ns, until_ns: until_ns.min(self.next_stall_ns), worked_ns: 0.0 };
             let nic = &mut nics[self.nic];
             self.turn(nic, ports, meters, &mut turn);
-            // What was charged is more than what it really cost at most by the length of the turn.
+            // The charge exceeds the real cost at most by the length of the turn.
             let more_ns = self.settle(memory, nic, ports, core.id).max(from_ns - turn.now_ns);
             core.work(turn.now_ns + more_ns - from_ns, turn.worked_ns * instructions_per_ns);
         }
@@ -356,7 +356,7 @@ mod tests {
     use std::sync::Arc;
     use waykeeper_silicon::Sampling;
 
-    /// Two tenants, one that sends back and one that drops, at more than the switch can do.
+    /// Two tenants, one that sends back and one that drops, at a load above the switch's limit.
     const OVERLOADED: &str = r#"
 name = "overloaded"
 time_factor = 1
@@ -393,17 +393,19 @@ delay_ns = 2000
         let sum = |queues: &[crate::nic::Queue]| {
             queues.iter().fold([0; 3], |sum, q| std::array::from_fn(|i| sum[i] + q.counts()[i]))
         };
-        // Everything offered was written to a queue of the switch or lost for want of a buffer.
+        // Everything offered was written to a queue of the switch or dropped because no buffer was free.
         let [filled, done, released] = sum(&nic.queues);
         assert_eq!(nic.counters.offered, nic.counters.dropped + filled);
         assert!(nic.counters.dropped > 0 && filled > 10_000, "{filled}");
         assert_eq!(done, released);
-        // What the switch took is in a port or was dropped in front of a full one, here the slow tenant's in most cases.
+        // Packets that the switch took are in a port or were dropped before a full one, in most cases the slow
+        // tenant's.
         let [in_ports, through, gone] = sum(&bus.ports);
         let dropped = bus.meters[1].dropped + bus.meters[2].dropped;
         assert_eq!(done, in_ports + dropped as u64);
         assert!(bus.meters[2].dropped > 10.0 * bus.meters[1].dropped);
-        // What tenants finished was dropped by the one, or sent by the other and waits in its ports or was taken.
+        // Packets that tenants finished were dropped by the one, or sent by the other and wait in its ports or were
+        // taken.
         let [drops_in, drops_done, drops_gone] = bus.ports[2].counts();
         assert!(drops_in >= drops_done && drops_done == drops_gone);
         let [outlet_in, outlet_done, sent] = sum(&nic.outlets);
@@ -434,7 +436,7 @@ delay_ns = 2000
         let (after, received_into) = held(&machine);
         assert_eq!(before, after);
         assert!(received_into > 500, "{received_into}");
-        // More may come back from the ports than has arrived meanwhile: the ring must not run dry for that.
+        // More buffers may return from the ports than packets arrived meanwhile: the ring must not run empty then.
         machine.bus.nics[0].queues[0].lend_all_but(2);
         let sent = |machine: &Machine| machine.bus.nics[0].outlets[0].counts()[2];
         let before = sent(&machine);

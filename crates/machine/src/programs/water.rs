@@ -1,11 +1,11 @@
 //! `water`: Splash-3's water_nsquared, ddio-bench's cache-sensitive neighbour (s4.1, Figs. 3 and 4): every molecule
 //! is paired with the half of the others that follow it, over and over.
 //!
-//! Positions are read and forces rewritten, both a small part of a molecule, so that what is walked through is
-//! small and mostly stays in the caches. Knows which lines a pair needs, no physics.
+//! Positions are read and forces rewritten, both a small part of a molecule, so that the accessed data are
+//! small and mostly stay in the caches. Knows the lines of a pair, must not know physics.
 //! Marks: docs/reference/README.md#marks.
 
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Costs};
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
@@ -29,7 +29,7 @@ const MOLECULE_BYTES: u32 = 672;
 /// the centre.
 const POSITIONS: (u32, u32) = (0, 96);
 const FORCES: (u32, u32) = (528, 600);
-/// Share of pairs within the cut-off of half a box, whose forces are worked out: a sphere in its cube.
+/// Share of pairs within the cut-off of half a box, whose forces are calculated: a sphere in its cube.
 const WITHIN: f64 = std::f64::consts::FRAC_PI_6;
 /// Mean time of a pair and its instructions (X: nine distances, roots and exponentials for the pairs within).
 const PAIR_NS: f64 = 90.0;
@@ -106,7 +106,7 @@ impl Program for Pairs {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
         let count = self.steps.len();
         if count == 0 {
-            // So few molecules that none is in the sample: they live in the L1.
+            // So few molecules that none is in the sample: they fit into the L1.
             core.work((until_ns - core.clock_ns).max(0.0), 0.0);
             return;
         }

@@ -1,7 +1,7 @@
-//! What key-value stores have in common: lines touched at random or in turn, runs of lines, the mixes of YCSB.
+//! Accesses that key-value stores share: lines at random or in turn, runs of lines, the mixes of YCSB.
 //!
-//! Lines are touched at once, which is right for programs whose operations take microseconds; packet programs
-//! gather theirs. Knows lines, not what stands in them.
+//! Lines are accessed at once, which is right for programs whose operations take microseconds; packet programs
+//! gather theirs. Knows lines, not their content.
 
 use crate::bus::{Access, ClassMean, Costs, Memory};
 use crate::random::Stream;
@@ -31,8 +31,8 @@ impl WorkingSet {
         WorkingSet { region, costs, mean: ClassMean::new(costs.idle(Level::Llc)), at: 0 }
     }
 
-    /// Touches `count` lines of which the sampled ones are chosen by `next`; dithered, so that the sampled
-    /// number is right on average without a rhythm. Returns the cost of all `count`.
+    /// Accesses `count` lines, of which `next` chooses the sampled ones; their number is dithered, so that it is right
+    /// on average without a rhythm. Returns the cost of all `count`.
     pub(super) fn touch(
         &mut self,
         memory: &mut Memory,
@@ -61,7 +61,7 @@ pub(super) fn in_turn(at: &mut usize, len: usize, _: &mut Stream) -> usize {
     *at
 }
 
-/// A class of lines that both sides share: sampled ones are touched, the rest cost the mean.
+/// A class of lines that client and server share: sampled ones are accessed, the others cost the mean.
 pub(super) fn message(
     memory: &mut Memory,
     core: usize,

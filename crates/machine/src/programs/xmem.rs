@@ -5,7 +5,7 @@
 //! the working set is per thread (microarchitecture.md 1, 8). Marks: docs/reference/README.md#marks.
 
 use super::poller::LINE_WORK_NS;
-use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus, Costs};
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) const XMEM: Kind = Kind {
 const SCAN_INSTRUCTIONS: f64 = 9.0;
 /// Instructions per step of a chase: the load and a share of the unrolled loop (X).
 const CHASE_INSTRUCTIONS: f64 = 2.0;
-/// Sampled lines ahead of a scan that are asked for early. Assumption: as `bus::AHEAD`.
+/// Prefetch distance of a scan, in sampled lines. Assumption: as `bus::AHEAD`.
 const AHEAD: usize = 6;
 
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ struct Walk {
 impl Program for Walk {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
         if self.steps.is_empty() {
-            // A working set smaller than the sample's grain: all of it is outside; it lives in the L1.
+            // A working set too small for the sample: none of its lines is in it; it fits into the L1.
             core.work((until_ns - core.clock_ns).max(0.0), 0.0);
             return;
         }

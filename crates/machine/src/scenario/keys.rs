@@ -59,6 +59,11 @@ impl<'a> Keys<'a> {
         self.get(key).is_some()
     }
 
+    /// The value of a former key, which error messages do not list.
+    pub(crate) fn former(&self, key: &str) -> Option<&'a Value> {
+        self.table.get(key)
+    }
+
     /// The error for an invalid value.
     pub fn refuse(&self, key: &str, value: &dyn Display, wanted: &str) -> ScenarioError {
         ScenarioError::Value {

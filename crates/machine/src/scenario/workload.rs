@@ -58,7 +58,7 @@ pub struct WorkloadSpec {
     /// Period after which it starts and exits again, s; `None` is never.
     pub every_s: Option<f64>,
     /// Its threads begin this long after the start, ms of simulated time, so that rings are full.
-    pub hold_ms: f64,
+    pub start_delay_ms: f64,
     /// Changes.
     pub phases: Vec<WorkloadPhase>,
 }
@@ -103,6 +103,9 @@ fn read_one(
     storage: &[StorageSpec],
 ) -> Result<WorkloadSpec, ScenarioError> {
     let name = keys.required_text("name", "a short name")?;
+    if let Some(old) = keys.former("hold_ms") {
+        return Err(keys.refuse("hold_ms", old, "absent: its new name is `start_delay_ms`"));
+    }
     let known = || KINDS.iter().map(|kind| kind.name);
     let program = keys.required_text("program", &known().collect::<Vec<_>>().join(", "))?;
     let kind = kind(&program).ok_or_else(|| {
@@ -156,7 +159,7 @@ fn read_one(
         start_s: keys.number("start_s", 0.0..=86_400.0, 0.0)?,
         stop_s: keys.optional_number("stop_s", 0.0..=86_400.0)?,
         every_s: keys.optional_number("every_s", 0.001..=86_400.0)?,
-        hold_ms: keys.number("hold_ms", 0.0..=10_000.0, 0.0)?,
+        start_delay_ms: keys.number("start_delay_ms", 0.0..=10_000.0, 0.0)?,
         phases: read_phases(keys, table, kind, &name)?,
         blueprint,
         name,
@@ -270,8 +273,24 @@ fn read_phases(
 }
 
 const COMMON: [&str; 18] = [
-    "every_s", "cgroup", "name", "program", "nic", "storage", "priority", "cores", "peer", "stack", "mask",
-    "start_s", "stop_s", "hold_ms", "phase", "at_s", "share", "switch",
+    "every_s",
+    "cgroup",
+    "name",
+    "program",
+    "nic",
+    "storage",
+    "priority",
+    "cores",
+    "peer",
+    "stack",
+    "mask",
+    "start_s",
+    "stop_s",
+    "start_delay_ms",
+    "phase",
+    "at_s",
+    "share",
+    "switch",
 ];
 
 /// The program that tenants can be connected to.

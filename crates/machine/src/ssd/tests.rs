@@ -1,4 +1,4 @@
-//! Commands of an array against arithmetic, and what stays after its workloads.
+//! Commands of an array compared with arithmetic, and what remains after its workloads exit.
 
 use super::*;
 use waykeeper_silicon::{AddressMap, ChipSpec, Rules, Sampling, SliceHash};
@@ -56,7 +56,7 @@ fn what_a_workload_had_is_used_again_after_it_and_its_commands_end_with_it() {
     assert_eq!(array.free_requests.len(), 5, "none is lost, none is there twice");
 }
 
-/// Commands per second of `workers` that send the next command when they see the last one's completion.
+/// Commands per second of `workers` that each send the next command when they see the completion of the last one.
 fn rate_of(workers: u32, spec: ArraySpec, flush: bool) -> f64 {
     let (mut array, mut chip, mut memory) = array(spec);
     let buffer = array.add_buffer(0, memory.ordinary(4096).unwrap());
@@ -76,7 +76,7 @@ fn rate_of(workers: u32, spec: ArraySpec, flush: bool) -> f64 {
             send(&mut array, now_ns, done.slot);
             ended += 1;
         }
-        // The first rounds are not those of all others.
+        // The first rounds differ from all others.
         if ended < 200 {
             begun_ns = now_ns;
         } else if ended == 1000 + 200 {
@@ -101,7 +101,7 @@ fn workers_at_depth_1_get_what_latency_or_server_allow() {
         let found = rate_of(workers, spec, false);
         assert!((found / rate - 1.0).abs() < 1e-2, "{workers}: {found}");
     }
-    // A flush does not pass the server: n / 6 us, or n over its own latency.
+    // A flush bypasses the server: n / 6 us, or n over its own latency.
     assert!((rate_of(4, spec, true) / (4.0 / 6e-6) - 1.0).abs() < 1e-2);
     let other = ArraySpec { flush_ns: Some(4_000.0), ..spec };
     assert!((rate_of(1, other, true) / 250e3 - 1.0).abs() < 1e-2);

@@ -89,7 +89,7 @@ cores = "0-1"
 name = "dpdk-t"
 program = "dpdk-t"
 cores = "2-3"
-hold_ms = 2
+start_delay_ms = 2
 mask = "0x003"
 
 [[workload]]

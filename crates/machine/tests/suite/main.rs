@@ -11,6 +11,7 @@ mod golden;
 mod idio;
 mod knobs;
 mod memory;
+mod modules;
 mod nic;
 mod programs;
 mod published;

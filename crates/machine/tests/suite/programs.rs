@@ -236,3 +236,19 @@ fn bad_keys_are_refused_by_name() {
         assert!(error.contains(key) && error.lines().count() == 1, "{key}: {error}");
     }
 }
+
+#[test]
+fn the_former_name_of_a_key_is_refused_with_the_present_one() {
+    let read = |key: &str| {
+        let text =
+            format!("name = \"t\"\n{}{}", nic(""), workload("l3fwd", &format!("cores = 0\n{key} = 3")));
+        ScenarioSource::parse("t.toml", &text, None)
+            .unwrap()
+            .read()
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    };
+    assert_eq!(read("start_delay_ms"), Ok(()));
+    let error = read("hold_ms").unwrap_err();
+    assert!(error.contains("hold_ms` is 3; it must be absent: its new name is `start_delay_ms`"), "{error}");
+}

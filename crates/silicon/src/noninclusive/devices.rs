@@ -1,7 +1,7 @@
-//! What devices do to the LLC: DMA writes that update, allocate or go past it, and DMA reads.
+//! What devices do to the LLC: DMA writes that update, allocate or bypass it, and DMA reads.
 //!
-//! One function per row of the transition table, as for cores in the file above. Knows lines and ways; must not know
-//! which device writes or why.
+//! One function per row of the transition table, as for cores in `noninclusive.rs`. Knows lines and ways; must not
+//! know which device writes or why.
 
 use super::{FRESH, NonInclusive, insert, insert_copy};
 use crate::chip::with_ahead;
@@ -52,7 +52,7 @@ impl NonInclusive {
         self.dma_write_cached(sh, device, line, at, FRESH)
     }
 
-    /// The same where the line goes to the LLC; `fresh` is its state there but for the age.
+    /// The same for a line that is written to the LLC; `fresh` is its state there without the age.
     #[inline(always)]
     pub(super) fn dma_write_cached(
         &mut self,
@@ -71,7 +71,7 @@ impl NonInclusive {
         }
     }
 
-    /// Write update: in place, wherever it is; MLC copies go.
+    /// Write update: in place, in any way; MLC copies are invalidated.
     #[inline(always)]
     fn dma_update(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, way: u32, fresh: u8) {
         let owner = DEVICE_OWNER + device as u8;
@@ -90,8 +90,8 @@ impl NonInclusive {
         sh.dca_at(device, line).write_hits += 1;
     }
 
-    /// Write of a line the LLC does not have: it is allocated there. A copy that an MLC held goes, and the write
-    /// counts as a hit.
+    /// Write of a line that the LLC does not have: it is allocated there. A copy in an MLC is invalidated, and the
+    /// write then counts as a hit.
     #[inline(always)]
     fn dma_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, fresh: u8) -> bool {
         let held = self.sets[at].directory.holds(line.tag());
@@ -115,7 +115,7 @@ impl NonInclusive {
         held
     }
 
-    /// DCA off, or a device of another socket: cached copies go, memory is written.
+    /// DCA off, or a device of another socket: cached copies are invalidated, memory is written.
     #[inline(never)]
     pub(super) fn dma_write_uncached(
         &mut self,
@@ -162,8 +162,8 @@ impl NonInclusive {
         true
     }
 
-    /// Device read of a line that only MLCs hold: it is copied into bits 1-0 first (A4 s2.2, egress), if a copy may
-    /// take a way there. The copy takes over the dirtiness, the MLC keeps a clean line.
+    /// Device read of a line that only MLCs hold: it is copied into bits 1-0 first (A4 s2.2, egress), if the rules let
+    /// a copy take a way there. The copy becomes dirty if the line was, the MLC keeps a clean line.
     #[inline(never)]
     fn read_allocate(&mut self, sh: &mut Shared, device: usize, line: Line, at: usize, holder: Holder) {
         let NonInclusive { sets, recency, inclusive, .. } = self;

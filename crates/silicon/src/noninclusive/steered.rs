@@ -1,7 +1,7 @@
-//! Device writes that IDIO steers: into the LLC, on to an MLC, or past both (algorithms.md 4.3).
+//! Device writes that IDIO steers: into the LLC, into an MLC, or to memory (algorithms.md 4.3).
 //!
-//! One function per movement of a line; each is a combination of the LLC's own rules. Knows lines; where one should
-//! go was decided before.
+//! One function per movement of a line; each is a combination of the LLC's own rules. Knows lines; `steering.rs`
+//! decides the target.
 
 use super::{FRESH, NonInclusive};
 use crate::Fill;
@@ -12,9 +12,9 @@ use crate::steering::{Status, Tag};
 use crate::ways::PAYLOAD;
 
 impl NonInclusive {
-    /// A device writes a line that is to go to `target`. Returns whether it was cached before.
+    /// A device writes a line whose target is `target`. Returns whether it was cached before.
     ///
-    /// A port whose DCA is off has no say over the caches, and its lines go to memory as ever.
+    /// Steering does not apply to a port whose DCA is off: its lines are written to memory.
     pub(crate) fn steered_write(
         &mut self,
         sh: &mut Shared,
@@ -40,7 +40,7 @@ impl NonInclusive {
     }
 
     /// A prefetch hint (IDIO s3.3): the MLC fetches that one line from the LLC. It moves as if the core had read it: it
-    /// leaves the LLC, or with inclusive ways may leave a copy there. The IDIO tag goes with it (s3.4).
+    /// leaves the LLC, or with inclusive ways may leave a copy there. The IDIO tag moves with it (s3.4).
     fn push(&mut self, sh: &mut Shared, core: usize, line: Line, at: usize) {
         let index = sh.mlc_index(core, line.set());
         let Some(way) = self.sets[at].ways.find(line.tag()) else { return };
@@ -64,8 +64,8 @@ impl NonInclusive {
         self.dma_read(sh, device, line)
     }
 
-    /// A consumed buffer is invalidated: its line goes from LLC and MLCs and is written back nowhere (self-invalidating
-    /// buffers, algorithms.md 4.6).
+    /// Invalidates the line of a consumed buffer in LLC and MLCs without a write-back (self-invalidating buffers,
+    /// algorithms.md 4.6).
     pub(crate) fn discard(&mut self, sh: &mut Shared, line: Line) {
         let at = self.index(line);
         self.drop_mlc_copies(sh, at, line);

@@ -1,4 +1,4 @@
-//! What a test wants to see of a non-inclusive LLC: every resident line once, with where it is.
+//! The lines of a non-inclusive LLC for tests: every resident line once, with its place.
 //!
 //! Knows the layout; never on the hot path.
 

@@ -1,6 +1,6 @@
 //! Small cases whose answer is known without the model: LRU scans, random hits, set conflicts, QLRU.
 //!
-//! Where chance is involved the bound is a few standard deviations of the closed form, seeds are fixed.
+//! Where a result is random, the bound is a few standard deviations of the closed form; seeds are fixed.
 
 use crate::common;
 
@@ -40,7 +40,7 @@ fn a_cyclic_scan_of_what_fits_an_lru_set_always_hits_and_of_one_line_more_never(
 
 #[test]
 fn random_reads_hit_an_mlc_set_as_often_as_it_holds_the_working_set() {
-    // Uniform independent reads of n lines a set, k ways: whatever stands there, k of n (16 of 32).
+    // Uniform independent reads of n lines a set, k ways: with any contents, k of n hit (16 of 32).
     let region = pages(one_in(16), 1);
     let mut chip = Chip::new(&gold(), certain(), one_in(16), 1);
     let mut rng = Xoshiro128PlusPlus::seed_from_u64(1);
@@ -95,7 +95,7 @@ fn an_exclusive_llc_adds_its_ways_to_the_mlc() {
     assert!(held as f64 > 0.999 * region.lines().len() as f64, "nearly every line is cached, each once");
 }
 
-/// Expected lines a set of `ways` keeps of `n` that fall into it with probability 1 / `slices` each.
+/// Expected lines that a set of `ways` keeps of `n` that fall into it with probability 1 / `slices` each.
 fn binomial_kept(n: u32, slices: f64, ways: u32) -> (f64, f64) {
     let p = 1.0 / slices;
     let mut probability = (1.0 - p).powi(n as i32);
@@ -109,7 +109,7 @@ fn binomial_kept(n: u32, slices: f64, ways: u32) -> (f64, f64) {
     (mean, square - mean * mean)
 }
 
-/// The same when lines fall independently with mean `lambda` (microarchitecture.md 6).
+/// The same for lines that fall independently, with mean `lambda` (microarchitecture.md 6).
 fn poisson_kept(lambda: f64, ways: u32) -> f64 {
     let mut probability = (-lambda).exp();
     let mut mean = 0.0;
@@ -189,9 +189,9 @@ fn evict_first_does_not_fall_off_the_lru_cliff() {
 
 #[test]
 fn cyclic_writes_keep_all_ways_but_one() {
-    // Evict-first and leftmost: beyond its ways a set keeps one line per way but the churning one. With
+    // Evict-first and leftmost: a full set keeps one line in every way except the one that is always replaced. With
     // lambda lines a set and two ways that is (1 - e^-l (1 + l)) hits from sets with two lines or more, one
-    // each, plus all hits of the sets that hold what they get.
+    // each, plus all hits of the sets whose lines all fit.
     let lambda: f64 = 16.0 * 6.0 / 18.0;
     let p = |k: i32| (-lambda).exp() * lambda.powi(k) / [1.0, 1.0, 2.0][k as usize];
     let expected = (p(1) + 2.0 * p(2) + (1.0 - p(0) - p(1) - p(2))) / lambda;

@@ -118,7 +118,8 @@ fn dca_is_switched_per_device() {
 
 #[test]
 fn a_register_that_answers_and_does_not_act_reads_back_and_moves_nothing() {
-    // Ice Lake as one user found it: the value sticks, devices go on in the ways of power-on (hardware.md 1.2).
+    // Ice Lake in one user's report: the register keeps the value, devices still use the ways of power-on
+    // (hardware.md 1.2).
     for (acts, way) in [(true, 8), (false, 10)] {
         let mut spec = skylake();
         spec.dca.as_mut().unwrap().acts = acts;
@@ -189,10 +190,10 @@ fn a_copy_pushed_out_of_the_inclusive_ways_leaves_the_mlc_alone_and_its_dirt_goe
             w.chip.dma_read(0, *line);
         }
     });
-    // Two inclusive ways, three dirty copies: the leftmost (the first) went to memory.
+    // Two inclusive ways, three dirty copies: the leftmost (the first) was written to memory.
     assert_eq!(memory, (0, 1));
     assert!(w.llc(lines[0]).is_none() && !w.mlc(0, lines[0]).unwrap().dirty);
-    // The MLC remembers that it had a copy; that memory is allowed to be stale.
+    // The MLC's mark of a copy is stale; that is allowed.
     assert_eq!(w.write(0, lines[0]), Level::Mlc);
     w.evict(0);
     assert!(w.llc(lines[0]).unwrap().dirty);
@@ -241,7 +242,7 @@ fn a_partial_write_needs_the_rest_of_the_line_and_is_counted_apart() {
         assert_eq!(w.memory(|w| assert!(!w.chip.dma_write_partial(0, line))), (1, 0));
         assert_eq!(w.memory(|w| assert!(w.chip.dma_write_partial(0, line))), (0, 0));
         assert!(w.llc(line).unwrap().dirty);
-        // Past the caches it is a write of memory alone.
+        // With DCA off it only writes memory.
         w.chip.set_dca(0, DcaMode::Off);
         assert_eq!(w.memory(|w| assert!(w.chip.dma_write_partial(0, line))), (0, 1));
         assert_eq!(w.memory(|w| assert!(!w.chip.dma_write_partial(0, line))), (0, 1));

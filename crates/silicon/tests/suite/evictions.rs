@@ -1,4 +1,4 @@
-//! Who evicts whose lines, worked out by hand: evictor, owner of the line, reason, and whether a device's data were unread.
+//! Counts of evictions, calculated by hand: evictor, owner, reason, and whether a device's data were unread.
 //!
 //! Skylake and Haswell in small, every probability 0 or 1. Core `n` is alone in group `n + 1`. Drives the public
 //! interface.
@@ -119,7 +119,7 @@ fn a_read_allocated_copy_evicts_a_copy() {
 
 #[test]
 fn a_full_directory_pushes_a_line_out_of_its_mlc_into_the_llc() {
-    // One entry: each fill of an MLC pushes out what another MLC holds.
+    // One entry: each fill of an MLC evicts the line of another MLC.
     let mut w = world(&skylake(), Rules { directory_ways: 1, ..certain() });
     let [resident, pushed, last] = [w.line(), w.line(), w.line()];
     w.confine(3, 0x040);
@@ -128,7 +128,7 @@ fn a_full_directory_pushes_a_line_out_of_its_mlc_into_the_llc() {
     w.write(0, pushed);
     assert_eq!(evictions(&w), [(Group(1), Group(4), DirectoryConflict, 1, 0)]);
     assert_eq!(w.llc(resident).map(|found| found.way), Some(6));
-    // Core 1 pushes core 0's line out of its MLC; in core 0's only way the line evicts core 3's.
+    // Core 1 evicts core 0's line from its MLC; in core 0's only way the line evicts core 3's.
     w.read(1, last);
     assert!(w.llc(pushed).is_some() && w.llc(resident).is_none());
     assert_eq!(
@@ -191,7 +191,7 @@ fn device_data_in_an_inclusive_llc_are_of_the_core_that_used_them() {
             evictions(&w)[1..],
             [(Group(1), Group(3), CoreFill, 1, 0), (Group(1), Group(3), BackInvalidation, 1, 0)]
         );
-        // A device write makes the line the device's again.
+        // After a device write the device owns the line again.
         w.chip.dma_write(3, line);
         w.confine(1, 0x020);
         let line = w.line();

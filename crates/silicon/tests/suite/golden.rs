@@ -53,7 +53,7 @@ fn run(chip: &str, rules: Rules) -> u64 {
     }
     let cores: Vec<_> = (0..cores).map(|core| chip.core_counters(core)).collect();
     let devices: Vec<_> = (0..4).map(|device| chip.device_counters(device)).collect();
-    // Spelled out and sorted: a new layout or a new audit field is no new result.
+    // Spelled out and sorted: a new layout or a new audit field does not change the result.
     let place = |line: Line| (line.set(), line.slice(), line.tag());
     let llc = chip.residents().into_iter().map(|l| (place(l.line), l.way, l.dirty, l.io, l.copied, l.age));
     let mlc = chip.mlc_residents().into_iter().map(|l| (place(l.line), l.core, l.dirty, l.reused));

@@ -28,7 +28,7 @@ fn core_fills_allocate_in_the_llc_inside_the_mask() {
         assert_eq!(w.llc(*line).unwrap().age, 1);
         everything_in_mlcs_is_in_the_llc(&w);
     }
-    // Ways 3 and 2 fill from the left, then age 1 -> 3 and the leftmost goes twice.
+    // Ways 3 and 2 fill from the left, then age 1 -> 3, and the leftmost is evicted twice.
     assert!(w.chip.residents().iter().all(|resident| resident.way == 3 || resident.way == 2));
     assert_eq!(w.llc(lines[3]).map(|found| found.way), Some(2));
 }

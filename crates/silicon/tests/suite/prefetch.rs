@@ -18,10 +18,10 @@ fn a_fetched_line_is_in_the_mlc_when_the_core_asks_for_it() {
     assert_eq!(w.read(0, line), Level::Mlc);
     assert_eq!(w.chip.core_counters(0), counters(1, 0, 1));
     assert_eq!(w.chip.prefetch_counters(0), PrefetchCounters { llc_hits: 0, llc_misses: 1, useless: 0 });
-    // A line that the MLC holds is left alone and not counted.
+    // A line that the MLC holds is not moved and not counted.
     assert_eq!(w.memory(|w| assert_eq!(w.chip.fetch_ahead(0, line, true), Level::Mlc)), (0, 0));
     assert_eq!(w.chip.core_counters(0), counters(1, 0, 1));
-    // From the LLC, in vain: an ordinary line leaves the LLC for the MLC, as with a read.
+    // From the LLC, useless: an ordinary line moves from the LLC to the MLC, as with a read.
     let other = w.dirty_in_llc(1, 0x040);
     let before = w.chip.core_counters(0);
     assert_eq!(w.chip.fetch_ahead(0, other, false), Level::Llc);

@@ -1,9 +1,9 @@
-//! What holds after every single access, whatever the mix: conservation, legality and no lost data.
+//! Properties that hold after every single access of any mix: conservation, legality and no lost data.
 //!
 //! Random accesses by four cores and three devices, with mask changes and DCA switches in between, on
 //! both kinds of LLC and under every variant of microarchitecture.md 11. After each step the whole state is
-//! compared with the one before: what moved, where it may stand, what was counted, and where the newest
-//! data of every line is. The oracle needs the public state and counters only.
+//! compared with the one before: what moved, where it may be, what was counted, and where the newest
+//! data of every line are. The oracle needs the public state and counters only.
 
 use crate::common;
 
@@ -48,14 +48,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A chip under test with what is needed to judge it.
+/// A chip under test with what the checks need.
 struct Trial {
     chip: Chip,
     spec: ChipSpec,
     rules: Rules,
     lines: Vec<Line>,
     dca_ways: WayMask,
-    /// Lines in the LLC that a device wrote and no core has read since, by an account of the test's own.
+    /// Lines in the LLC that a device wrote and no core has read since, as the test itself counts them.
     unread: BTreeMap<Line, usize>,
 }
 
@@ -141,7 +141,7 @@ impl Trial {
         self.chip.dca(device) == DcaMode::On && self.spec.llc.dca_ways.is_some()
     }
 
-    /// The level that answered is the one that had the line.
+    /// The level returned is the one that had the line.
     fn outcome_is_what_was_there(
         &self,
         before: &View,
@@ -168,7 +168,7 @@ impl Trial {
         }
     }
 
-    /// Every line that newly stands in a way was allowed to be put there by whoever put it there.
+    /// A line that is newly in a way was allowed there by the mask of the core or device that put it there.
     fn fills_are_inside_their_masks(&self, before: &View, after: &View, step: Step, context: &str) {
         let line = self.line_of(step);
         let inclusive = self.spec.llc.inclusive_ways.unwrap_or_default();
@@ -177,7 +177,7 @@ impl Trial {
                 continue;
             }
             let allowed = if resident.line != line {
-                // An MLC victim goes into the ways of a core that held it.
+                // An MLC victim is inserted into the ways of a core that held it.
                 assert!(!self.inclusive_llc(), "no victim is inserted into an inclusive LLC: {context}");
                 let gone = before.holders(resident.line);
                 gone.iter().fold(WayMask::EMPTY, |ways, core| ways.or(self.chip.core_mask(*core)))
@@ -198,8 +198,8 @@ impl Trial {
         }
     }
 
-    /// The version oracle. By induction every line's newest data is in memory or dirty in a cache, and every
-    /// cached copy is of the newest version: writes leave one place, everything else only copies.
+    /// The version oracle. By induction every line's newest data are in memory or dirty in a cache, and every cached
+    /// copy is of the newest version: a write leaves one copy, every other step only copies.
     fn no_data_is_lost(&self, before: &View, after: &View, step: Step, context: &str) {
         let line = self.line_of(step);
         let memory_reads = after.chip.memory_reads - before.chip.memory_reads;
@@ -241,8 +241,8 @@ impl Trial {
         }
     }
 
-    /// Only the agent of the step evicts, every eviction has a pair, and exactly the unread lines that left the LLC are
-    /// of the devices that wrote them.
+    /// Only the agent of the step evicts, every eviction has a pair, and the unread lines that left the LLC are
+    /// exactly those of the devices that wrote them.
     fn evictions_have_their_evictor_and_owner(
         &mut self,
         before: &View,
@@ -283,7 +283,7 @@ impl Trial {
             return; // With stale MLC copies, unread lines leave the LLC in other ways as well.
         }
         let line = self.line_of(step);
-        // A write with DCA off that updates the line in the LLC leaves it the first device's.
+        // A write with DCA off that updates the line in the LLC leaves it to the first device.
         let stays = match step {
             Step::DmaRead(..) => true,
             Step::DmaWrite(device, _) => {
@@ -390,7 +390,7 @@ fn haswell() -> ChipSpec {
     spec("kind = \"inclusive\"\nslices = 2\nsets = 32\nways = 5\ndca_ways = \"0x18\"")
 }
 
-/// Every rule set worth a run: the published variants, and small directories that are often full.
+/// Rule sets to run: the published variants, and small directories that are often full.
 fn rule_sets() -> Vec<(&'static str, Rules)> {
     let mut sets = Rules::variants();
     let small = Rules { directory_ways: 2, ..Rules::default() };

@@ -69,7 +69,8 @@ fn core_read_of_an_io_line_in_the_inclusive_ways_leaves_a_clean_promoted_copy() 
     assert_eq!((after.dirty, after.io, after.copied, after.age), (false, true, true, 1)); // H11: 3 -> 1
     let held = w.mlc(1, line).unwrap();
     assert_eq!((held.dirty, held.reused), (true, false));
-    // A second reader finds it in the LLC as well, promotes it once more, and the dirt stays where it is.
+    // A second reader finds it in the LLC as well and promotes it once more; the first reader's MLC keeps the dirty
+    // data.
     assert_eq!(w.read(2, line), Level::Llc);
     assert_eq!(w.llc(line).unwrap().age, 0); // 1 -> 0
     assert!(w.mlc(1, line).unwrap().dirty && !w.mlc(2, line).unwrap().dirty);
@@ -158,7 +159,7 @@ fn core_read_of_another_mlcs_line_is_cache_to_cache_and_shares_it() {
 
 #[test]
 fn core_write_of_a_shared_line_invalidates_the_others() {
-    // By a holder (hit in the own MLC) and by a newcomer.
+    // By a holder (hit in the own MLC) and by another core.
     for writer in [0, 1, 2] {
         let mut w = world();
         let line = w.line();
@@ -168,7 +169,7 @@ fn core_write_of_a_shared_line_invalidates_the_others() {
         assert_eq!(level, if writer == 2 { Level::Peer } else { Level::Mlc });
         assert_eq!(w.holders(line), vec![writer]);
         assert!(w.mlc(writer, line).unwrap().dirty);
-        // The line is one core's again: a device write finds that core without asking the others.
+        // One core holds the line again: a device write finds that core without a search.
         assert_eq!(w.chip.tracked().iter().find(|(l, _)| *l == line).unwrap().1, Some(writer));
     }
 }
@@ -202,8 +203,8 @@ fn core_access_of_an_uncached_line_fills_the_mlc_and_not_the_llc() {
 
 #[test]
 fn mlc_eviction_of_a_line_with_a_copy_is_dma_bloat() {
-    // The copy is freed; the line goes to the CAT ways with the merged dirtiness at age 1, never dropped
-    // even though unproven clean victims are dropped here.
+    // The copy is freed; the line is inserted into the CAT ways with the merged dirtiness at age 1, and not dropped,
+    // though unproven clean victims are dropped here.
     for dirty in [true, false] {
         let mut w = world();
         w.confine(0, 0x030);
@@ -211,7 +212,7 @@ fn mlc_eviction_of_a_line_with_a_copy_is_dma_bloat() {
         w.chip.dma_write(0, line);
         w.read(0, line);
         if !dirty {
-            // A clean line with a copy: from memory into the MLC, pushed out clean by a second copy.
+            // A clean line with a copy: from memory into the MLC, evicted clean by a second copy.
             w.dca(DcaMode::Off);
             w.chip.dma_write(0, line);
             w.read(0, line);
@@ -262,7 +263,7 @@ fn mlc_eviction_of_a_clean_unproven_line_is_a_matter_of_chance() {
 fn a_clean_streaming_victim_displaces_no_line_of_value() {
     for (fill, stays) in [(Fill::Stream, true), (Fill::Ordinary, false)] {
         let mut w = World::new(&skylake(), keeping());
-        // Bit 7 is the core's only way; a dirty line stands there at age 1 once it has left the MLC.
+        // Bit 7 is the core's only way; a dirty line is there at age 1 after the MLC evicted it.
         w.confine(0, 0x080);
         let value = w.line();
         w.write(0, value);
@@ -287,7 +288,7 @@ fn a_clean_streaming_victim_takes_an_empty_way() {
 fn an_inserted_victim_evicts_inside_its_mask_and_dirt_is_one_memory_write() {
     let mut w = world();
     let lines: Vec<_> = (0..3).map(|_| w.dirty_in_llc(0, 0x018)).collect();
-    // Ages 1, 1: both grow to 3, the leftmost (way 4, the first line) went.
+    // Ages 1, 1: both age to 3, the leftmost (way 4, the first line) was evicted.
     assert_eq!(
         lines.iter().map(|line| w.llc(*line).map(|l| l.way)).collect::<Vec<_>>(),
         [None, Some(3), Some(4)]
@@ -341,7 +342,7 @@ fn a_mask_change_moves_no_line_and_hits_are_served_anywhere() {
     for line in &wide {
         w.chip.dma_write(0, *line);
     }
-    // 10 is taken, so the new ways fill from the left and the fifth write takes the leftmost again.
+    // Way 10 is taken, so the new ways fill from the left, and the fifth write takes the leftmost again.
     let ways: Vec<_> = wide.iter().map(|line| w.llc(*line).unwrap().way).collect();
     assert_eq!(ways, [9, 8, 7, 6, 10]);
 }

@@ -1,8 +1,8 @@
 //! Sampling changes no result beyond its stated error (microarchitecture.md 9), whichever sets it picks.
 //!
 //! The same traffic over region handles at 1/1, 1/8 and 1/32: a NIC fills four rings, four workers read the
-//! packets a while later, two cores scan a working set that shares ways with them. Simulated are the lines
-//! the sample has, in the order the whole traffic has.
+//! packets a while later, two cores scan a working set that shares ways with them. The sampled lines are
+//! simulated in the order of the whole traffic.
 
 use crate::common;
 
@@ -157,7 +157,7 @@ fn counters_of_groups_of_sets_add_up() {
 #[test]
 fn ratios_do_not_depend_on_the_sample() {
     let exact = traffic(Sampling::EXACT, 1);
-    // Every ratio is somewhere in the middle, or the comparison below would show nothing.
+    // Every ratio must be in the middle, or the comparison below would show nothing.
     assert!(exact.values().iter().all(|ratio| (0.05..0.95).contains(ratio)), "{exact:?}");
     // Section 9: sd of about 0.3 points at 1/8 and 1 point (up to 2 for some) at 1/32.
     for (one_in, sd) in [(8, 0.003), (32, 0.012)] {

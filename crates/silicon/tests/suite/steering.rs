@@ -1,4 +1,4 @@
-//! IDIO's data path (algorithms.md 4.3), line by line on a small chip: where a device's line goes and what is counted.
+//! IDIO's data path (algorithms.md 4.3), line by line on a small chip: the target of a device's line, and the counters.
 //!
 //! gem5 in small: no inclusive ways. Every probability 0. Drives the public interface.
 
@@ -110,7 +110,7 @@ fn a_critical_packet_goes_to_the_llc_where_a_batch_packet_goes_to_memory() {
 #[test]
 fn the_status_of_a_flooded_core_falls_to_llc_in_the_middle_of_an_epoch() {
     // The MLC has 32 lines: 3 untouched are not more than 10 % (3.2), 4 are. All lines are of one set of two ways,
-    // which does not matter: what was pushed out untouched is still untouched.
+    // which does not matter: a line that was evicted untouched still counts as untouched.
     let mut w = world();
     w.chip.set_steering_status(1, Status::Mlc);
     for expected in [Status::Mlc, Status::Mlc, Status::Mlc, Status::Llc] {
@@ -158,7 +158,7 @@ fn a_device_read_of_payload_is_counted_where_it_hits_the_llc_and_only_there() {
     assert_eq!(counters(&w).device_reads, 1);
     let device = w.chip.device_counters(0);
     assert_eq!((device.read_hits, device.read_misses), (2, 1));
-    // Without inclusive ways there is nowhere to copy the MLC's line to.
+    // Without inclusive ways the MLC's line cannot be copied.
     assert_eq!((w.llc(mlc), w.holders(mlc)), (None, vec![1]));
 }
 

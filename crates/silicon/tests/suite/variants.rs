@@ -1,5 +1,5 @@
-//! Every variant of microarchitecture.md 11 does something else than the base model, on a case small enough
-//! to see what. That each of them breaks a published figure is the lab's to show.
+//! Every variant of microarchitecture.md 11 differs from the base model, on a case small enough to see how. The
+//! lab shows that each of them contradicts a published figure.
 
 use crate::common;
 
@@ -253,7 +253,7 @@ fn copies_displace_io() {
         let (_, copy, _) = migrated(w);
         (lines.iter().filter(|line| w.llc(**line).is_some()).count(), copy.is_some())
     });
-    // Once a core has read them they are copies themselves, and of no more value than another.
+    // Once a core has read them they are copies themselves, and of no more value than other copies.
     let mut w = World::new(&skylake(), certain());
     let lines = unread(&mut w);
     w.read(0, lines[0]);
@@ -278,7 +278,8 @@ fn dca_off_updates() {
 
 #[test]
 fn dram_without_backlog() {
-    // 20 lines, each for 10 000, in 1 us are a hundred times what six channels move: the next access waits, or does not.
+    // 20 lines, each for 10 000, in 1 us are a hundred times what six channels move: the next access waits, or does
+    // not.
     let variant = Rules { dram_backlog: false, ..certain() };
     differs((certain(), true), (variant, false), |w| {
         for _ in 0..20 {
@@ -292,7 +293,7 @@ fn dram_without_backlog() {
 
 #[test]
 fn permutation_hash() {
-    // 16 lines of one index in 1 MiB (1024 sets): distinct slices under the permutation, not under chance.
+    // 16 lines of one index in 1 MiB (1024 sets): distinct slices under the permutation, not under the uniform hash.
     let spec = ChipSpec::built_in("gold-6140").unwrap();
     let crowded = |hash: SliceHash| {
         let mut map = AddressMap::new(&spec, hash, Sampling::EXACT, 1, 1);

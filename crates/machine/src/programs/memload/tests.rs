@@ -1,4 +1,4 @@
-//! Patterns by hand, and whole runs against arithmetic.
+//! Patterns calculated by hand, and whole runs compared with arithmetic.
 
 use super::*;
 use crate::host::VirtualServer;
@@ -68,7 +68,7 @@ fn one_worker_takes_a_command_at_a_time() {
     // A flush moves nothing: 15.65 us.
     let flush = run("pattern = \"flush\"", "").commands(0).unwrap();
     near(flush.bytes_per_s, 80.0 * 1e9 / 15_650.0, 0.01);
-    // Nothing at all is no commands, not no number.
+    // A load without commands reports zero commands, not an absent value.
     assert_eq!(run("pattern = \"noop\"", "").commands(0).unwrap().commands_per_s, 0.0);
 }
 
@@ -83,8 +83,8 @@ fn the_link_the_drive_and_the_controller_limit_workers() {
     // The controller begins 100000 commands/s at most; without that, four workers bring 4 / 16.65 us.
     let slow = run("pattern = \"single\"\nworkers = 4", "commands_per_s = 100000").commands(0).unwrap();
     near(slow.commands_per_s, 1e5, 0.01);
-    // A server of 10 us a command: 26.65 us for one worker, and 100000 commands/s for four. A flush does not pass it: 5 us
-    // of its own, 2 us and 3.65 us.
+    // A server of 10 us a command: 26.65 us for one worker, and 100000 commands/s for four. A flush does not pass it: 5
+    // us of its own, 2 us and 3.65 us.
     let served = |workers: u32| {
         let load = format!("pattern = \"single\"\nresident = true\nworkers = {workers}");
         run(&load, "service_us = 10").commands(0).unwrap().commands_per_s

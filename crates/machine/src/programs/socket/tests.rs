@@ -1,4 +1,4 @@
-//! The path on one core by hand-worked numbers: cost, interrupts, wake-up, window, pages.
+//! The path on one core compared with numbers calculated by hand: cost, interrupts, wake-up, window, pages.
 
 use super::*;
 use crate::nic::{FlowOrder, Nic, Pace, Spread, Traffic, TrafficSpec};
@@ -27,7 +27,7 @@ const WORK: SocketWork = SocketWork {
     recycle: Recycle::Fifo,
 };
 
-/// With a ring of so many descriptors; the sender offers so much, 1500 B at a time.
+/// A rig with a ring of so many descriptors; the sender offers so much, 1500 B at a time.
 fn rig(ring: u32, gbps: f64, work: SocketWork) -> Rig {
     let spec = ChipSpec::built_in("gold-6140").unwrap();
     let mut memory = AddressMap::new(&spec, Rules::default().slice_hash, Sampling::EXACT, 1, 1);
@@ -63,7 +63,7 @@ fn rig(ring: u32, gbps: f64, work: SocketWork) -> Rig {
         port: None,
         tenants: &[],
         shared: &mut None,
-        hold_ns: 0.0,
+        work_from_ns: 0.0,
         start_ns: 0.0,
     };
     // No stall within the tests' time.
@@ -101,8 +101,8 @@ impl Rig {
     }
 }
 
-/// 64 frames of 24 lines each, whose lines come from one level: L = 2, 5 or 9.5 ns. All else is in the MLC: 3 ns for the
-/// completion, 2 ns for a quarter of a descriptor line, for four lines of the structure and for each line of the
+/// 64 frames of 24 lines each, whose lines come from one level: L = 2, 5 or 9.5 ns. All else is in the MLC: 3 ns for
+/// the completion, 2 ns for a quarter of a descriptor line, for four lines of the structure and for each line of the
 /// program's buffer. The softirq reads the first line at its level, the copy finds that line in the MLC.
 ///
 /// Softirq: 300 + 64 x (275 + 3 + 0.5 + 8 + L). Program: 500, two structures of 4 x 2 (43 frames of 1500 B are merged
@@ -112,7 +112,7 @@ fn a_frame_costs_what_its_lines_do() {
     let busy = |level: &str| {
         let mut rig = rig(64, 0.0, WORK);
         let mut busy_ns = 0.0;
-        // Twice for what else is touched to be in the MLC.
+        // Twice, so that all other lines are in the MLC.
         for round in 1..=3 {
             let at = f64::from(round) * 1e6;
             let lines = rig.fill(64, at);
@@ -205,7 +205,8 @@ fn the_window_bounds_the_queue_and_no_frame_is_lost() {
         let window = queue.window.as_ref().unwrap();
         assert!(held + waiting <= 512 && window.out() <= 512, "{held} {waiting} {}", window.out());
         most = most.max(held);
-        // Sent is delivered, in the socket's queue or in the ring; not acknowledged is one of the latter or on its way.
+        // Frames sent were copied, or are in the socket's queue or in the ring; unacknowledged ones are in one of the
+        // latter or in flight.
         let copied = rig.bus.meters[0].operations;
         assert_eq!(filled, copied as u64 + u64::from(held) + u64::from(waiting));
         assert_eq!(window.out(), held + waiting + window.acknowledgements());
@@ -216,7 +217,7 @@ fn the_window_bounds_the_queue_and_no_frame_is_lost() {
     }
     let counters = rig.bus.nics[0].counters;
     assert_eq!((counters.dropped, counters.offered), (0, rig.queue().counts()[0]));
-    // Full but for what is on its way: 12 us of acknowledgements are five or six frames.
+    // Full except for frames in flight: 12 us of acknowledgements are five or six frames.
     assert!((480..=512).contains(&most), "{most}");
     // The rate is the program's: 4 ms of 2000 + 275 + 21.6 ns and the lines, 90 to 300.
     let rate = (rig.bus.meters[0].operations - before) / 4e6;
@@ -232,11 +233,11 @@ fn the_driver_posts_pages_in_the_order_of_their_return() {
         count
     };
     assert_eq!(buffers(&mut rig), (0..64).collect::<Vec<_>>());
-    // 64 fresh ones take their place before the first is copied.
+    // 64 fresh ones replace them before the first is copied.
     rig.fill(64, 0.0);
     rig.run(100_000.0);
     assert_eq!(buffers(&mut rig), (64..128).collect::<Vec<_>>());
-    // Then those come that are back, the first first.
+    // Then the returned ones are used, the first first.
     rig.fill(10, 100_000.0);
     rig.run(200_000.0);
     let expected: Vec<u32> = (74..128).chain(0..10).collect();

@@ -1,4 +1,4 @@
-//! A chip small enough to work out by hand, and lines of it that all meet in one set.
+//! A chip small enough for calculation by hand, and lines of it that are all in one set.
 //!
 //! Shared by the integration tests; knows the public interface only.
 #![allow(dead_code, reason = "every test file uses its own part of this")]
@@ -15,7 +15,7 @@ use waykeeper_units::WayMask;
 pub const MLC_SETS: u32 = 16;
 
 /// A chip of 4 cores with 2-way MLCs; `llc` is the body of its `[llc]` table. If it has DCA ways, its register
-/// takes any.
+/// accepts any.
 pub fn spec(llc: &str) -> ChipSpec {
     let dca = if llc.contains("dca_ways") {
         "[dca]\nlowest = \"0x1\"\nkept = \"0x0\"\ncontiguous = false\nacts = true\nport_switch = true\n"
@@ -46,12 +46,12 @@ pub fn haswell() -> ChipSpec {
     spec("kind = \"inclusive\"\nslices = 1\nsets = 16\nways = 6\ndca_ways = \"0x030\"")
 }
 
-/// Every probability 0: nothing is left to chance.
+/// Every probability 0: no outcome is random.
 pub fn certain() -> Rules {
     Rules { p_force: 0.0, p_insert: 0.0, p_io_young: 0.0, ..Rules::default() }
 }
 
-/// Clean victims always go to the LLC.
+/// Clean victims are always inserted into the LLC.
 pub fn keeping() -> Rules {
     Rules { p_insert: 1.0, ..certain() }
 }
@@ -80,7 +80,7 @@ impl World {
         World { chip: Chip::new(spec, rules, Sampling::EXACT, 1), lines, fresh: 0 }
     }
 
-    /// A line nobody has used yet.
+    /// A line that was not accessed yet.
     pub fn line(&mut self) -> Line {
         self.fresh += 1;
         self.lines[self.fresh - 1]
@@ -94,8 +94,8 @@ impl World {
         self.chip.write(core, line, Fill::Ordinary)
     }
 
-    /// Makes `core` give up what its set holds, by reading two new lines. These two are clean and
-    /// unproven; with `p_insert` 0 they vanish in turn.
+    /// Makes `core` evict what its set holds, by reading two new lines. These two are clean and unproven; with
+    /// `p_insert` 0 they are dropped when they are evicted.
     pub fn evict(&mut self, core: usize) {
         for _ in 0..2 {
             let filler = self.line();
@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Confines a core.
+    /// Sets a core's mask.
     pub fn confine(&mut self, core: usize, bits: u32) {
         self.chip.set_core_mask(core, mask(bits)).expect("a legal mask");
     }
@@ -118,7 +118,7 @@ impl World {
         line
     }
 
-    /// A fresh I/O line that stands in the inclusive ways and nowhere else.
+    /// A fresh I/O line that is in the inclusive ways only.
     pub fn io_in_inclusive(&mut self, core: usize) -> Line {
         let line = self.line();
         self.chip.dma_write(0, line);

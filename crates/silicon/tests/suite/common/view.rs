@@ -1,4 +1,4 @@
-//! Everything the public interface shows of a chip at one moment, indexed by line.
+//! The state of a chip at one moment that the public interface shows, indexed by line.
 //!
 //! For tests that compare the state before and after an access. Knows no rule.
 
@@ -7,7 +7,7 @@ use waykeeper_silicon::{
     Chip, ChipCounters, CoreCounters, DeviceCounters, EvictionReason, Line, Owner, Resident,
 };
 
-/// Everything that can be seen of a chip.
+/// The visible state of a chip.
 #[derive(Clone, PartialEq, Debug)]
 pub struct View {
     pub llc: BTreeMap<Line, Resident>,

@@ -22,7 +22,7 @@ class Fig11(Figure):
                 overrides = {
                     **NIC,
                     "workload.l2fwd.cores": cores(count),
-                    "workload.l2fwd.hold_ms": 3 if count == 2 else 0,
+                    "workload.l2fwd.start_delay_ms": 3 if count == 2 else 0,
                     "nic.nic0.ring": 4096 // count,
                     "knobs.dca_ways": ddio(ways),
                 }

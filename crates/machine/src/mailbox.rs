@@ -1,6 +1,6 @@
 //! What a client and a server on two cores share: messages in flight and the lines they travel in.
 //!
-//! Knows slots and times, not what a message says.
+//! Knows slots and times, not the content of a message.
 
 use std::collections::VecDeque;
 use waykeeper_silicon::{AddressMap, Line, OutOfMemory};
