@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 use waykeeper_machine::{ScenarioError, ScenarioSource};
+use waykeeper_units::{Likeness, nearest};
 
 macro_rules! built_in {
     ($($name:literal,)*) => {
@@ -186,13 +187,10 @@ fn repository() -> Option<PathBuf> {
 
 fn unknown(name: &str) -> RegistryError {
     let names = || BUILT_IN.iter().map(|scenario| scenario.name);
-    let near = names()
-        .map(|candidate| (strsim::normalized_damerau_levenshtein(name, candidate), candidate))
-        .filter(|(likeness, _)| *likeness >= 0.4)
-        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let near = nearest(name, names(), Likeness::Edits);
     RegistryError::Unknown {
         name: name.to_owned(),
-        nearest: near.map_or_else(String::new, |(_, near)| format!(", did you mean `{near}`?")),
+        nearest: near.map_or_else(String::new, |near| format!(", did you mean `{near}`?")),
         known: names().collect::<Vec<_>>().join(", "),
     }
 }

@@ -11,7 +11,7 @@ use std::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use waykeeper_host::{Inventory, Support};
-use waykeeper_units::WayMask;
+use waykeeper_units::{Likeness, WayMask, most_alike};
 
 /// Version of the file format.
 pub const VERSION: u32 = 1;
@@ -295,9 +295,10 @@ fn explain(message: &str) -> String {
     let unknown = message.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`'));
     let Some((key, rest)) = unknown else { return message.trim_end().replace('\n', "; ") };
     let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
-    let near = known.iter().max_by(|a, b| strsim::jaro(key, a).total_cmp(&strsim::jaro(key, b)));
-    match near {
-        Some(near) => format!("unknown key `{key}`; nearest is `{near}`, known are {}", known.join(", ")),
+    match most_alike(key, known.iter().copied(), Likeness::Jaro) {
+        Some((near, _)) => {
+            format!("unknown key `{key}`; nearest is `{near}`, known are {}", known.join(", "))
+        }
         None => format!("unknown key `{key}`"),
     }
 }

@@ -64,7 +64,7 @@ impl Driver {
 
     /// One interval: the slot that the core-side allocator chooses gains one way, from the idle pool or from a
     /// best-effort slot with more than `least` ways. Without a free way nothing changes.
-    pub(crate) fn feed(&mut self, seen: &Interval, least: impl Fn(&Slot) -> u32, log: &mut Vec<Event>) {
+    pub(crate) fn grow(&mut self, seen: &Interval, least: impl Fn(&Slot) -> u32, log: &mut Vec<Event>) {
         let now = Sample::of(seen, &self.tenants.slots);
         let Some(before) = self.before.replace(now.clone()) else { return };
         let trends = Trends::between(&before, &now, &self.config);
@@ -158,7 +158,7 @@ impl Policy for CoreOnly {
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
         let mut log = Vec::new();
         if self.driver.groups == groups {
-            self.driver.feed(seen, |slot| slot.grant, &mut log);
+            self.driver.grow(seen, |slot| slot.grant, &mut log);
         } else {
             self.driver.form(groups, WayMask::EMPTY, &mut log);
         }

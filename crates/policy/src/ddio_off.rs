@@ -4,7 +4,7 @@
 
 use crate::default::dca_on_everywhere;
 use crate::describe::{SettingDescription, StateDescription, lines};
-use crate::knobs::{Overruled, no_switch, switchable_ports};
+use crate::knobs::{RefusedKnobs, no_switch, switchable_ports};
 use crate::settings::{refuse_unknown, wrong_type};
 use crate::{Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
@@ -36,7 +36,7 @@ struct DdioOff {
     devices: Vec<String>,
     plan: Plan,
     all_ways: WayMask,
-    overruled: Overruled,
+    refused: RefusedKnobs,
 }
 
 impl DdioOff {
@@ -121,7 +121,7 @@ impl Policy for DdioOff {
     }
 
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
-        let events = self.overruled.yield_to(&mut self.plan, &seen.knobs);
+        let events = self.refused.drop_mismatches(&mut self.plan, &seen.knobs);
         self.decide(groups, events)
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::default::dca_on_everywhere;
 use crate::describe::{SettingDescription, StateDescription, lines};
-use crate::knobs::{Overruled, no_switch};
+use crate::knobs::{RefusedKnobs, no_switch};
 use crate::settings::{refuse_unknown, whole};
 use crate::{Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
@@ -26,7 +26,7 @@ pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
         ways,
         plan: Plan::default(),
         all_ways: WayMask::EMPTY,
-        overruled: Overruled::default(),
+        refused: RefusedKnobs::default(),
     }))
 }
 
@@ -35,7 +35,7 @@ struct DdioWays {
     /// The knobs that do not depend on the workloads.
     plan: Plan,
     all_ways: WayMask,
-    overruled: Overruled,
+    refused: RefusedKnobs,
 }
 
 impl DdioWays {
@@ -119,7 +119,7 @@ impl Policy for DdioWays {
     }
 
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
-        let events = self.overruled.yield_to(&mut self.plan, &seen.knobs);
+        let events = self.refused.drop_mismatches(&mut self.plan, &seen.knobs);
         self.decide(groups, self.state(), events)
     }
 }

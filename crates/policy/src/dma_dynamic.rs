@@ -61,7 +61,7 @@ impl DmaDynamic {
     }
 
     /// Stops setting ports whose burst reads back as another value than was set.
-    fn yield_to(&mut self, knobs: &KnobValues) -> Vec<Event> {
+    fn drop_mismatches(&mut self, knobs: &KnobValues) -> Vec<Event> {
         let mut events = Vec::new();
         let now = self.now;
         self.ports.retain(|port| {
@@ -178,7 +178,7 @@ impl Policy for DmaDynamic {
     }
 
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
-        let mut events = self.yield_to(&seen.knobs);
+        let mut events = self.drop_mismatches(&seen.knobs);
         // A missing reading causes no decision, and the next reading has no reference.
         let misses = seen.socket.dca_write_misses.value();
         let next = match (self.misses_before, misses) {

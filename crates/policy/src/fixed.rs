@@ -3,7 +3,7 @@
 //! Reads no counter and sets only the knobs that its settings name.
 
 use crate::describe::{SettingDescription, StateDescription, lines};
-use crate::knobs::{Overruled, no_switch, switchable_ports};
+use crate::knobs::{RefusedKnobs, no_switch, switchable_ports};
 use crate::settings::{nearest, refuse_unknown, wrong_type};
 use crate::{Decision, Description, Event, Policy, PolicyError};
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ struct Fixed {
     llc: Option<LlcGeometry>,
     /// The knobs that do not depend on the workloads.
     plan: Plan,
-    overruled: Overruled,
+    refused: RefusedKnobs,
 }
 
 impl Fixed {
@@ -193,7 +193,7 @@ impl Policy for Fixed {
     }
 
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
-        let events = self.overruled.yield_to(&mut self.plan, &seen.knobs);
+        let events = self.refused.drop_mismatches(&mut self.plan, &seen.knobs);
         self.decide(groups, events)
     }
 }

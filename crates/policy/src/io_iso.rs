@@ -37,7 +37,7 @@ impl IoIso {
 
     /// Moves all tenants out of DDIO's ways and removes ways until they fit: from best-effort tenants first, then from
     /// the largest.
-    fn keep_out(&mut self, log: &mut Vec<Event>) {
+    fn leave_ddio_ways(&mut self, log: &mut Vec<Event>) {
         let Some(llc) = self.driver.llc else { return };
         let beside = widest_run(WayMask::full(llc.ways).minus(self.ddio));
         let least = self.least();
@@ -101,7 +101,7 @@ impl Policy for IoIso {
         self.ddio = inventory.dca_ways_default.unwrap_or_default();
         self.driver.llc = Some(inventory.llc);
         self.driver.form(groups, self.ddio, &mut log);
-        self.keep_out(&mut log);
+        self.leave_ddio_ways(&mut log);
         self.driver.decision("IoIso", log)
     }
 
@@ -112,10 +112,10 @@ impl Policy for IoIso {
         if !same {
             self.driver.form(groups, self.ddio, &mut log);
         }
-        self.keep_out(&mut log);
+        self.leave_ddio_ways(&mut log);
         if same {
             let least = self.least();
-            self.driver.feed(seen, |_| least, &mut log);
+            self.driver.grow(seen, |_| least, &mut log);
         }
         self.driver.decision("IoIso", log)
     }

@@ -56,30 +56,30 @@ pub(crate) fn no_switch(switch: &Support) -> Option<String> {
 
 /// Knobs that read back as something else, so that each is reported once and not asked for again.
 #[derive(Default)]
-pub(crate) struct Overruled(BTreeSet<Knob>);
+pub(crate) struct RefusedKnobs(BTreeSet<Knob>);
 
-impl Overruled {
+impl RefusedKnobs {
     /// Compares the plan with what reads back. Takes each knob that differs out of the plan and reports it. Masks are
     /// not compared: the control loop restores them.
-    pub fn yield_to(&mut self, plan: &mut Plan, knobs: &KnobValues) -> Vec<Event> {
+    pub fn drop_mismatches(&mut self, plan: &mut Plan, knobs: &KnobValues) -> Vec<Event> {
         let mut events = Vec::new();
         for wanted in plan.settings().filter(|wanted| wanted.knob.group().is_none()) {
             let Some(found) = knobs.setting(wanted.knob).filter(|found| *found != wanted) else { continue };
             if self.0.insert(wanted.knob) {
-                events.push(overruled(wanted, found));
+                events.push(mismatch_event(wanted, found));
             }
         }
         self.leave_out(plan);
         events
     }
 
-    /// Removes knobs that were overruled before from a plan.
+    /// Removes knobs that read back differently before from a plan.
     pub fn leave_out(&self, plan: &mut Plan) {
         plan.retain(|knob, _| !self.0.contains(&knob));
     }
 }
 
-fn overruled(wanted: KnobSetting, found: KnobSetting) -> Event {
+fn mismatch_event(wanted: KnobSetting, found: KnobSetting) -> Event {
     let cause = |setting: KnobSetting, which: &str| {
         let (what, value) = setting.number();
         Cause { what: format!("{what}, {which}"), value, limit: None }

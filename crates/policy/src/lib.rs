@@ -21,6 +21,7 @@ mod none;
 mod registry;
 mod resq;
 mod settings;
+mod thresholds;
 mod waykeeper;
 mod ways;
 

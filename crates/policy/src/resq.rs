@@ -6,7 +6,7 @@
 use crate::default::dca_on_everywhere;
 use crate::describe::{SettingDescription, StateDescription, lines};
 use crate::isolate::{Partition, partition};
-use crate::knobs::{Overruled, no_switch};
+use crate::knobs::{RefusedKnobs, no_switch};
 use crate::settings::{refuse_unknown, whole};
 use crate::ways::widest_run;
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
@@ -41,7 +41,7 @@ struct Resq {
     dca_ways: WayMask,
     groups: Vec<Group>,
     plan: Plan,
-    overruled: Overruled,
+    refused: RefusedKnobs,
 }
 
 impl Resq {
@@ -64,7 +64,7 @@ impl Resq {
             plan.extend(members.iter().map(|group| (Knob::Mask(group.id), mask)));
         }
         // Knobs that the machine refused before are left out: it will refuse them again.
-        self.overruled.leave_out(&mut plan);
+        self.refused.leave_out(&mut plan);
         self.plan = plan;
         events
     }
@@ -206,7 +206,7 @@ impl Policy for Resq {
     }
 
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
-        let mut events = self.overruled.yield_to(&mut self.plan, &seen.knobs);
+        let mut events = self.refused.drop_mismatches(&mut self.plan, &seen.knobs);
         let in_force = seen.knobs.dca_ways().unwrap_or(self.dca_ways);
         if in_force != self.dca_ways {
             let text = format!(

@@ -4,19 +4,12 @@
 
 use crate::PolicyError;
 use toml::{Table, Value};
+use waykeeper_units::Likeness;
 
-/// The known word most similar to `word`, if one is similar.
-///
-/// Similarity is 1 minus the edit distance over the longer length; below 0.4 no word is suggested (our choice).
+/// The known word most similar to `word`, if one is similar; the first one of equals.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
-    let mut best: Option<(f64, &str)> = None;
-    for candidate in known {
-        let likeness = strsim::normalized_damerau_levenshtein(word, candidate);
-        if likeness >= 0.4 && best.is_none_or(|(value, _)| likeness > value) {
-            best = Some((likeness, candidate));
-        }
-    }
-    best.map(|(_, name)| name.to_owned())
+    let known: Vec<&str> = known.into_iter().collect();
+    waykeeper_units::nearest(word, known.into_iter().rev(), Likeness::Edits).map(str::to_owned)
 }
 
 /// Refuses any key of `table` that is not in `accepted`.

@@ -15,6 +15,7 @@ use crate::verdict::Verdict;
 use crate::ways;
 use std::sync::atomic::AtomicBool;
 use waykeeper_host::Host;
+use waykeeper_units::{Likeness, nearest};
 
 /// A procedure.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -88,9 +89,7 @@ impl Procedure {
         let found = Procedure::ALL.into_iter().find(|procedure| procedure.name() == name);
         found.ok_or_else(|| {
             let names = Procedure::ALL.map(Procedure::name);
-            let near = names.iter().max_by(|a, b| strsim::jaro(name, a).total_cmp(&strsim::jaro(name, b)));
-            // Below a Jaro similarity of 0.7, words are not alike.
-            let near = near.filter(|near| strsim::jaro(name, near) > 0.7);
+            let near = nearest(name, names, Likeness::Jaro);
             let near = near.map_or_else(String::new, |near| format!(", did you mean `{near}`?"));
             NoProcedure { name: name.to_owned(), near, known: names.join(", ") }
         })

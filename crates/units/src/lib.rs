@@ -1,13 +1,15 @@
-//! Types that every room uses: way masks, ids, core lists, sizes.
+//! Types that every room uses: way masks, ids, core lists, sizes; and the known word most like a mistyped one.
 //!
 //! It must not know chips, hosts or policies. Each type prevents mixing numbers of different meaning, and refuses bad
 //! input with a message that names what is accepted.
 
+mod alike;
 mod cores;
 mod ids;
 mod mask;
 mod size;
 
+pub use alike::{Likeness, most_alike, nearest};
 pub use cores::{CoreList, CoreListError};
 pub use ids::{ClosId, CoreId, DeviceId, GroupId, PortId};
 pub use mask::{MaskError, WayMask};

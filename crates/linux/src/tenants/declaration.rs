@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_units::{CoreId, CoreList};
+use waykeeper_units::{CoreId, CoreList, Likeness, nearest};
 
 /// One tenant as declared, or with `each` a family of tenants.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -281,10 +281,7 @@ pub fn explain_key(message: &str, others: &[&str]) -> String {
     let Some((key, _)) = unknown else {
         return message.trim_end().to_owned();
     };
-    let known = || KEYS.iter().chain(others);
-    let near = known().max_by(|a, b| strsim::jaro(key, a).total_cmp(&strsim::jaro(key, b)));
-    // Below 0.7 of Jaro's measure words are not considered similar.
-    match near.filter(|near| strsim::jaro(key, near) > 0.7) {
+    match nearest(key, KEYS.iter().chain(others).copied(), Likeness::Jaro) {
         Some(near) => format!("unknown key `{key}`; did you mean `{near}`?"),
         None => format!("unknown key `{key}`; a tenant has {}", KEYS.join(", ")),
     }

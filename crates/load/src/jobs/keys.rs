@@ -5,7 +5,7 @@
 use super::value::{self, Base};
 use super::{Access, Engine, Job, JobError, shown};
 use crate::{MOST_COMMAND_BYTES, MOST_DEPTH, MOST_WORKERS};
-use waykeeper_units::CoreList;
+use waykeeper_units::{CoreList, Likeness, nearest};
 
 /// The section whose keys apply to all jobs below it.
 const GLOBAL: &str = "global";
@@ -279,7 +279,7 @@ impl Reader<'_> {
                 file: file(),
                 line: number,
                 key: shown(name),
-                near: nearest(name),
+                near: hint(name),
                 known: KEYS.iter().map(|key| key.names[0]).collect::<Vec<_>>().join(", "),
             });
         };
@@ -345,9 +345,8 @@ impl Reader<'_> {
 }
 
 /// `, did you mean `x`` if a known key is similar to `word`.
-fn nearest(word: &str) -> String {
+fn hint(word: &str) -> String {
     let all = KEYS.iter().flat_map(|key| key.names).copied();
-    let like = |known: &&str| strsim::jaro_winkler(word, known);
-    let near = all.max_by(|a, b| like(a).total_cmp(&like(b))).filter(|known| like(known) > 0.7);
-    near.map_or_else(String::new, |known| format!(", did you mean `{known}`"))
+    nearest(word, all, Likeness::JaroWinkler)
+        .map_or_else(String::new, |known| format!(", did you mean `{known}`"))
 }

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
+use waykeeper_units::{Likeness, nearest};
 
 /// A scenario that cannot be run. Exit code 2.
 #[derive(Debug, thiserror::Error)]
@@ -147,22 +148,9 @@ pub(crate) fn place(text: &str, span: Option<std::ops::Range<usize>>) -> String 
 }
 
 /// `, did you mean `x`` if one of `known` is similar to `word`.
-pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    most_alike(word, known, 0.7).map_or_else(String::new, |candidate| format!(", did you mean `{candidate}`"))
-}
-
-/// The most similar of `known`, if its similarity to `word` is above `from` (0 to 1).
-pub(crate) fn most_alike<'a>(
-    word: &str,
-    known: impl IntoIterator<Item = &'a str>,
-    from: f64,
-) -> Option<&'a str> {
-    known
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(word, candidate), candidate))
-        .filter(|(likeness, _)| *likeness > from)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
+pub(crate) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, known, Likeness::JaroWinkler)
+        .map_or_else(String::new, |candidate| format!(", did you mean `{candidate}`"))
 }
 
 /// Hint for a line whose value is a text without quotes, like `cores = 0-3`; empty for any other line.

@@ -2,16 +2,16 @@
 //!
 //! Knows TOML values and error messages; must not know the meaning of any key.
 
-use super::error::{ScenarioError, most_alike, nearest};
+use super::error::{ScenarioError, hint};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-use waykeeper_units::{CoreList, WayMask, parse_size};
+use waykeeper_units::{CoreList, Likeness, WayMask, most_alike, parse_size};
 
-/// A key with a similarity above this to a missing key counts as a misspelling of it (ours; `nearest` requires less,
+/// A key with a similarity above this to a missing key counts as a misspelling of it (ours; `hint` requires less,
 /// because its key is known to be wrong).
 const MISSPELT: f64 = 0.85;
 
@@ -89,7 +89,9 @@ impl<'a> Keys<'a> {
     fn misspelt(&self, missing: &str) -> String {
         let asked = self.asked.borrow();
         let left = self.table.keys().map(String::as_str).filter(|key| !asked.contains(*key));
-        most_alike(missing, left, MISSPELT).map_or_else(String::new, |key| {
+        let near =
+            most_alike(missing, left, Likeness::JaroWinkler).filter(|(_, likeness)| *likeness > MISSPELT);
+        near.map_or_else(String::new, |(key, _)| {
             format!(" (`{key}` is not a key here, did you mean `{missing}`?)")
         })
     }
@@ -247,7 +249,7 @@ impl<'a> Keys<'a> {
         if words.contains(&text.as_str()) {
             return Ok(text);
         }
-        let near = nearest(&text, words.iter().copied());
+        let near = hint(&text, words.iter().copied());
         Err(self.refuse(key, &format!("`{text}`"), &format!("{wanted}{near}")))
     }
 
@@ -371,7 +373,7 @@ impl<'a> Keys<'a> {
                 file: self.origin.file.to_owned(),
                 at: self.line_of(key),
                 key: format!("{}{key}", self.path),
-                nearest: nearest(key, known.iter().copied()),
+                nearest: hint(key, known.iter().copied()),
                 known: known.join(", "),
             }),
         }

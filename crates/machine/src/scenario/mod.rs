@@ -259,7 +259,7 @@ fn read_chip(keys: &mut Keys<'_>) -> Result<ChipSpec, ScenarioError> {
     if !name.ends_with(".toml") {
         return ChipSpec::built_in(&name).map_err(|_| {
             let known = ChipSpec::built_in_names().collect::<Vec<_>>().join(", ");
-            let near = error::nearest(&name, ChipSpec::built_in_names());
+            let near = error::hint(&name, ChipSpec::built_in_names());
             let wanted = format!("one of {known}, or the path of a chip file (*.toml){near}");
             keys.refuse("chip", &format!("`{name}`"), &wanted)
         });

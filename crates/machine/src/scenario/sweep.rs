@@ -3,7 +3,7 @@
 //! Works on the scenario's TOML table before it is read, so that every key can be swept and every swept value is
 //! checked like a written one. Must not know the meaning of any key.
 
-use super::error::{ScenarioError, nearest};
+use super::error::{ScenarioError, hint};
 use super::keys::Keys;
 use toml::{Table, Value};
 
@@ -84,7 +84,7 @@ fn set_in(table: &mut Table, parts: &[&str], value: &Value, make: bool) -> Resul
     }
     let deeper =
         table.iter().filter(|(_, inner)| inner.is_table() || inner.is_array()).map(|(key, _)| key.as_str());
-    let nowhere = format!("there is no such key: there is no table `{first}`{}", nearest(first, deeper));
+    let nowhere = format!("there is no such key: there is no table `{first}`{}", hint(first, deeper));
     match table.get_mut(*first) {
         Some(Value::Table(inner)) => set_in(inner, rest, value, make),
         Some(Value::Array(items)) => {
@@ -93,7 +93,7 @@ fn set_in(table: &mut Table, parts: &[&str], value: &Value, make: bool) -> Resul
             let (wanted, rest) = rest.split_first().ok_or(nowhere)?;
             let item = items.iter_mut().find(|item| name(item) == Some(*wanted));
             let Some(item) = item.and_then(Value::as_table_mut) else {
-                let near = nearest(wanted, known());
+                let near = hint(wanted, known());
                 return Err(format!(
                     "there is no such key: there is no {first} `{wanted}`{near}; there are {}",
                     known().collect::<Vec<_>>().join(", ")

@@ -2,7 +2,7 @@
 
 use super::cgroup;
 use super::devices::{NicSpec, StorageSpec};
-use super::error::{ScenarioError, nearest};
+use super::error::{ScenarioError, hint};
 use super::keys::Keys;
 use crate::programs::{Blueprint, KINDS, Kind, kind};
 use std::sync::Arc;
@@ -109,8 +109,7 @@ fn read_one(
     let known = || KINDS.iter().map(|kind| kind.name);
     let program = keys.required_text("program", &known().collect::<Vec<_>>().join(", "))?;
     let kind = kind(&program).ok_or_else(|| {
-        let wanted =
-            format!("one of {}{}", known().collect::<Vec<_>>().join(", "), nearest(&program, known()));
+        let wanted = format!("one of {}{}", known().collect::<Vec<_>>().join(", "), hint(&program, known()));
         keys.refuse("program", &format!("`{program}`"), &wanted)
     })?;
     let nic_names: Vec<&str> = nics.iter().map(|nic| nic.name.as_str()).collect();

@@ -1,13 +1,13 @@
 //! A4's thresholds and intervals, by the paper's own names, in the two profiles `paper` and `artifact`.
 //!
-//! One table generates the struct, the reader, the range checks and the description. It must not know counters or
-//! masks. All values are `f64`; counts are whole numbers, switches are 0 or 1. A threshold marked "0 = not tested" is
-//! off at 0.
+//! It must not know counters or masks. A threshold marked "0 = not tested" is off at 0. A row has one default for both
+//! profiles, or a second one for the profile `artifact`.
 
 use crate::describe::SettingDescription;
-use crate::settings::{self, Form, refuse_unknown};
+use crate::settings::{choice, refuse_unknown};
+use crate::thresholds::{Threshold, describe_choice, thresholds};
 use crate::{Cause, PolicyError};
-use toml::{Table, Value};
+use toml::Table;
 
 /// The source of the defaults where paper and artifact differ (algorithms.md 3.2-3.9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,177 +18,84 @@ pub(super) enum Profile {
     Artifact,
 }
 
-/// What a value means and how it is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Unit {
-    /// 0..1.
-    Ratio,
-    /// A difference of two ratios: 0.05 is five percentage points.
-    Points,
-    /// A multiple.
-    Factor,
-    /// Seconds.
-    Seconds,
-    /// Events per second.
-    PerSecond,
-    /// A whole number of ways.
-    Ways,
-    /// A whole number of monitoring samples.
-    Samples,
-    /// true or false.
-    Switch,
-}
-
-impl Unit {
-    fn text(self) -> &'static str {
-        match self {
-            Unit::Ratio => "ratio 0..1",
-            Unit::Points => "difference of ratios 0..1",
-            Unit::Factor => "factor",
-            Unit::Seconds => "s",
-            Unit::PerSecond => "1/s",
-            Unit::Ways => "ways",
-            Unit::Samples => "samples",
-            Unit::Switch => "true or false",
-        }
+thresholds! {
+    /// Every threshold and interval of A4. Each field says its unit, default and source.
+    pub(super) struct Config {
+        /// Which profile the defaults came from.
+        profile: Profile
     }
 
-    fn form(self) -> Form {
-        match self {
-            Unit::Ways | Unit::Samples => Form::Whole,
-            Unit::Switch => Form::Switch,
-            _ => Form::Number,
-        }
-    }
-
-    /// The value in TOML syntax.
-    fn show(self, value: f64) -> String {
-        match self {
-            Unit::Switch => (value != 0.0).to_string(),
-            _ => value.to_string(),
-        }
-    }
-}
-
-/// One row of the table.
-struct Setting {
-    name: &'static str,
-    unit: Unit,
-    paper: f64,
-    artifact: f64,
-    low: f64,
-    high: f64,
-    source: &'static str,
-    meaning: &'static [&'static str],
-    get: fn(&Config) -> f64,
-    set: fn(&mut Config, f64),
-}
-
-macro_rules! settings {
-    ($($(#[doc = $doc:literal])+
-       $name:ident: $unit:ident, paper $paper:literal, artifact $artifact:literal, range $low:literal, $high:literal,
-       $source:literal;)+) => {
-        /// Every threshold and interval of A4. Each field says its unit, default and source.
-        #[derive(Clone, PartialEq, Debug)]
-        pub(super) struct Config {
-            /// Which profile the defaults came from.
-            pub profile: Profile,
-            $($(#[doc = $doc])+
-              #[doc = concat!("\n\nUnit ", stringify!($unit), ", default ", $paper, " (artifact profile ",
-                              $artifact, "), source: ", $source, ".")]
-              pub $name: f64,)+
-        }
-
-        impl Config {
-            /// All defaults of a profile.
-            pub fn of(profile: Profile) -> Config {
-                let pick = |paper: f64, artifact: f64| if profile == Profile::Paper { paper } else { artifact };
-                Config { profile, $($name: pick($paper, $artifact)),+ }
-            }
-        }
-
-        const SETTINGS: &[Setting] = &[$(Setting {
-            name: stringify!($name),
-            unit: Unit::$unit,
-            paper: $paper,
-            artifact: $artifact,
-            low: $low,
-            high: $high,
-            source: $source,
-            meaning: &[$($doc),+],
-            get: |config| config.$name,
-            set: |config, value| config.$name = value,
-        }),+];
-    };
-}
-
-settings! {
     /// Largest relative loss of any HPW's LLC hit ratio before the LP zone steps back; also what counts as
     /// a phase change.
-    hpw_llc_hit_thr: Ratio, paper 0.20, artifact 0.20, range 0.0, 1.0, "s5.2, Table 1 (HPW_LLC_HIT_THR)";
+    hpw_llc_hit_thr: Ratio [0.20], range 0.0, 1.0, "s5.2, Table 1 (HPW_LLC_HIT_THR)";
     /// A hit-ratio loss must also be larger than this, so that the noise of ratios of a few percent does
     /// not stop the search.
-    hit_point_guard: Points, paper 0.05, artifact 0.05, range 0.0, 1.0, "artifact; the paper has none";
+    hit_point_guard: Points [0.05], range 0.0, 1.0, "artifact; the paper has none";
     /// A hit ratio must move this far from its settled value to be a phase change.
-    phase_point_guard: Points, paper 0.10, artifact 0.10, range 0.0, 1.0, "artifact; the paper has none";
+    phase_point_guard: Points [0.10], range 0.0, 1.0, "artifact; the paper has none";
     /// Chip-wide DCA write miss ratio above which I/O lines are evicted too often.
-    dmalk_dca_ms_thr: Ratio, paper 0.40, artifact 0.40, range 0.0, 1.0, "s5.4, Table 1 (DMALK_DCA_MS_THR)";
+    dmalk_dca_ms_thr: Ratio [0.40], range 0.0, 1.0, "s5.4, Table 1 (DMALK_DCA_MS_THR)";
     /// LLC miss ratio of a storage workload above which its DMA leaks.
-    dmalk_llc_ms_thr: Ratio, paper 0.40, artifact 0.40, range 0.0, 1.0, "s5.4, Table 1 (DMALK_LLC_MS_THR)";
+    dmalk_llc_ms_thr: Ratio [0.40], range 0.0, 1.0, "s5.4, Table 1 (DMALK_LLC_MS_THR)";
     /// Share of all inbound I/O bytes above which a storage workload causes the leak.
-    dmalk_io_tp_thr: Ratio, paper 0.35, artifact 0.35, range 0.0, 1.0, "s5.4, Table 1 (DMALK_IO_TP_THR)";
+    dmalk_io_tp_thr: Ratio [0.35], range 0.0, 1.0, "s5.4, Table 1 (DMALK_IO_TP_THR)";
     /// MLC miss ratio above which, together with ant_llc_miss_thr, a non-I/O workload is an antagonist.
-    ant_mlc_miss_thr: Ratio, paper 0.90, artifact 0.80, range 0.0, 1.0, "s5.5, Table 1 (ANT_CACHE_MISS_THR)";
+    ant_mlc_miss_thr: Ratio [0.90, artifact 0.80], range 0.0, 1.0, "s5.5, Table 1 (ANT_CACHE_MISS_THR)";
     /// LLC miss ratio above which, together with ant_mlc_miss_thr, a non-I/O workload is an antagonist.
-    ant_llc_miss_thr: Ratio, paper 0.90, artifact 0.90, range 0.0, 1.0, "s5.5, Table 1 (ANT_CACHE_MISS_THR)";
+    ant_llc_miss_thr: Ratio [0.90], range 0.0, 1.0, "s5.5, Table 1 (ANT_CACHE_MISS_THR)";
     /// Fewest LLC references at which a workload's ratios are used; with fewer the workload counts as idle.
-    min_llc_refs: PerSecond, paper 1e5, artifact 1e5, range 0.0, 1e12, "ours";
+    min_llc_refs: PerSecond [1e5], range 0.0, 1e12, "ours";
     /// Monitoring samples in a row that must show an antagonist, a phase change or a restoration.
-    samples_in_a_row: Samples, paper 2.0, artifact 2.0, range 1.0, 100.0, "ours, to ignore start-up transients";
+    samples_in_a_row: Samples [2.0], range 1.0, 100.0, "ours, to ignore start-up transients";
     /// Monitoring interval of the control loop; timers tolerate a twentieth of it.
-    monitor_interval_s: Seconds, paper 1.0, artifact 1.0, range 0.001, 3600.0, "s5.6, s6";
+    monitor_interval_s: Seconds [1.0], range 0.001, 3600.0, "s5.6, s6";
     /// Time between two changes of the LP zone or of the trash ways.
-    expand_interval_s: Seconds, paper 2.0, artifact 2.0, range 0.001, 3600.0, "s5.2, s6";
+    expand_interval_s: Seconds [2.0], range 0.001, 3600.0, "s5.2, s6";
     /// Time after a change whose samples are discarded.
-    settle_s: Seconds, paper 1.0, artifact 0.0, range 0.0, 3600.0, "ours; the artifact averages all samples";
+    settle_s: Seconds [1.0, artifact 0.0], range 0.0, 3600.0, "ours; the artifact averages all samples";
     /// Stable time after which the initial partitions are tried again.
-    stable_interval_s: Seconds, paper 10.0, artifact 10.0, range 0.001, 86400.0, "s5.6, Table 1";
+    stable_interval_s: Seconds [10.0], range 0.001, 86400.0, "s5.6, Table 1";
     /// How long the initial partitions are tried.
-    revert_interval_s: Seconds, paper 1.0, artifact 1.0, range 0.001, 3600.0, "s5.6, Table 1";
+    revert_interval_s: Seconds [1.0], range 0.001, 3600.0, "s5.6, Table 1";
     /// Whether the initial partitions are tried again at all.
-    revert: Switch, paper 1.0, artifact 0.0, range 0.0, 1.0, "s5.6; not implemented in the artifact";
+    revert: Switch [1.0, artifact 0.0], range 0.0, 1.0, "s5.6; not implemented in the artifact";
     /// Relative rise of an antagonist's LLC miss ratio that stops the trash ways from shrinking
     /// (0 = not tested).
-    bypass_llc_miss_thr: Ratio, paper 0.10, artifact 0.05, range 0.0, 1.0, "s5.5";
+    bypass_llc_miss_thr: Ratio [0.10, artifact 0.05], range 0.0, 1.0, "s5.5";
     /// Relative rise of an antagonist's MLC miss ratio that stops the shrinking (0 = not tested).
-    bypass_mlc_miss_thr: Ratio, paper 0.0, artifact 0.05, range 0.0, 1.0, "artifact only";
+    bypass_mlc_miss_thr: Ratio [0.0, artifact 0.05], range 0.0, 1.0, "artifact only";
     /// Relative fall of a storage antagonist's throughput that stops the shrinking (0 = not tested).
-    bypass_storage_thr: Ratio, paper 0.10, artifact 0.30, range 0.0, 1.0, "s5.5";
+    bypass_storage_thr: Ratio [0.10, artifact 0.30], range 0.0, 1.0, "s5.5";
     /// Relative fall of network throughput that stops the shrinking (0 = not tested).
-    bypass_network_thr: Ratio, paper 0.0, artifact 0.01, range 0.0, 1.0, "artifact only";
+    bypass_network_thr: Ratio [0.0, artifact 0.01], range 0.0, 1.0, "artifact only";
     /// Relative rise of memory bandwidth that stops the shrinking (0 = not tested).
-    bypass_memory_thr: Ratio, paper 0.10, artifact 0.10, range 0.0, 1.0, "s5.5";
+    bypass_memory_thr: Ratio [0.10], range 0.0, 1.0, "s5.5";
     /// Fewest trash ways.
-    trash_min_ways: Ways, paper 1.0, artifact 2.0, range 1.0, 32.0, "s5.5 (way[8] alone); artifact 0x00c";
+    trash_min_ways: Ways [1.0, artifact 2.0], range 1.0, 32.0, "s5.5 (way[8] alone); artifact 0x00c";
     /// Relative change of an antagonist's LLC miss ratio, up or down, that restores its priority.
-    restore_llc_miss_thr: Ratio, paper 0.10, artifact 0.05, range 0.0, 1.0, "ours; s5.6 gives no size";
+    restore_llc_miss_thr: Ratio [0.10, artifact 0.05], range 0.0, 1.0, "ours; s5.6 gives no size";
     /// Relative change of an antagonist's MLC miss ratio that restores its priority (0 = not tested).
-    restore_mlc_miss_thr: Ratio, paper 0.0, artifact 0.10, range 0.0, 1.0, "artifact only";
+    restore_mlc_miss_thr: Ratio [0.0, artifact 0.10], range 0.0, 1.0, "artifact only";
     /// Relative change of a storage antagonist's throughput, up or down, that restores its priority.
-    restore_storage_thr: Ratio, paper 0.30, artifact 0.30, range 0.0, 1.0, "artifact (falls only); s5.6 gives no size";
+    restore_storage_thr: Ratio [0.30], range 0.0, 1.0, "artifact (falls only); s5.6 gives no size";
     /// Time after a restoration during which a storage workload is not tested again.
-    holdoff_s: Seconds, paper 10.0, artifact 10.0, range 0.0, 86400.0, "ours";
+    holdoff_s: Seconds [10.0], range 0.0, 86400.0, "ours";
     /// The search also stops when the DCA write miss ratio exceeds this multiple of its initial value
     /// (0 = not tested).
-    expand_dca_stop: Factor, paper 0.0, artifact 0.0, range 0.0, 1000.0, "artifact, deprecated there";
+    expand_dca_stop: Factor [0.0], range 0.0, 1000.0, "artifact, deprecated there";
     /// Keep LPWs off the inclusive ways even when no I/O HPW runs.
-    lpw_never_inclusive: Switch, paper 0.0, artifact 1.0, range 0.0, 1.0, "artifact; s5.2 starts at way[9:10]";
+    lpw_never_inclusive: Switch [0.0, artifact 1.0], range 0.0, 1.0, "artifact; s5.2 starts at way[9:10]";
 }
 
 /// Names of the profiles, as `profile` takes them.
 const PROFILES: [(&str, Profile); 2] = [("paper", Profile::Paper), ("artifact", Profile::Artifact)];
 
 impl Config {
+    /// All defaults of a profile.
+    pub fn of(profile: Profile) -> Config {
+        Config::defaults(profile, profile == Profile::Artifact)
+    }
+
     /// Reads a table for the policy called `policy`.
     ///
     /// # Errors
@@ -198,12 +105,8 @@ impl Config {
         accepted.extend(SETTINGS.iter().map(|setting| setting.name));
         refuse_unknown(policy, table, &accepted)?;
         let usual = (Profile::Paper, "a profile's name");
-        let mut config = Config::of(settings::choice(policy, table, "profile", usual, &PROFILES)?);
-        for setting in SETTINGS {
-            if let Some(value) = table.get(setting.name) {
-                (setting.set)(&mut config, setting.read(policy, value)?);
-            }
-        }
+        let mut config = Config::of(choice(policy, table, "profile", usual, &PROFILES)?);
+        SETTINGS.iter().try_for_each(|setting| setting.read(policy, table, &mut config))?;
         Ok(config)
     }
 
@@ -213,22 +116,10 @@ impl Config {
             Profile::Paper => PROFILES[0].0,
             Profile::Artifact => PROFILES[1].0,
         };
-        let profile = SettingDescription {
-            name: "profile".to_owned(),
-            value: format!("\"{name}\""),
-            default: format!("\"{}\"", PROFILES[0].0),
-            unit: "name".to_owned(),
-            meaning: "source of the defaults where paper and artifact differ".to_owned(),
-            source: "ours".to_owned(),
-        };
-        let rest = SETTINGS.iter().map(|setting| SettingDescription {
-            name: setting.name.to_owned(),
-            value: setting.unit.show((setting.get)(self)),
-            default: setting.unit.show(setting.default(self.profile)),
-            unit: setting.unit.text().to_owned(),
-            meaning: setting.meaning.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" "),
-            source: setting.source.to_owned(),
-        });
+        let meaning = "source of the defaults where paper and artifact differ";
+        let profile = describe_choice("profile", name, PROFILES[0].0, meaning);
+        let defaults = Config::of(self.profile);
+        let rest = SETTINGS.iter().map(|setting| setting.describe(self, &defaults));
         std::iter::once(profile).chain(rest).collect()
     }
 
@@ -237,24 +128,14 @@ impl Config {
     /// # Panics
     /// If there is no setting called `threshold`.
     pub fn cause(&self, what: String, value: f64, threshold: &str) -> Cause {
-        let setting = SETTINGS.iter().find(|setting| setting.name == threshold).expect("a setting of A4");
-        Cause { what, value, limit: Some((threshold.to_owned(), (setting.get)(self))) }
-    }
-}
-
-impl Setting {
-    fn default(&self, profile: Profile) -> f64 {
-        if profile == Profile::Paper { self.paper } else { self.artifact }
-    }
-
-    fn read(&self, policy: &str, value: &Value) -> Result<f64, PolicyError> {
-        settings::value(policy, self.name, value, self.unit.form(), (self.low, self.high, self.unit.text()))
+        Threshold::cause(SETTINGS, self, what, value, threshold)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Form;
 
     fn read(text: &str) -> Result<Config, String> {
         Config::read("a4", &text.parse().unwrap()).map_err(|error| error.to_string())
@@ -286,7 +167,7 @@ mod tests {
     #[test]
     fn every_default_lies_in_its_own_range() {
         for setting in SETTINGS {
-            for value in [setting.paper, setting.artifact] {
+            for value in [Profile::Paper, Profile::Artifact].map(|of| (setting.get)(&Config::of(of))) {
                 assert!((setting.low..=setting.high).contains(&value), "{}", setting.name);
                 assert!(setting.unit.form() != Form::Whole || value.fract() == 0.0, "{}", setting.name);
             }

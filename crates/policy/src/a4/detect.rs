@@ -4,7 +4,7 @@
 
 use super::config::Config;
 use super::measure::Window;
-use super::roster::Unit;
+use super::workloads::Unit;
 use crate::Cause;
 use std::collections::BTreeSet;
 use waykeeper_units::{GroupId, PortId};

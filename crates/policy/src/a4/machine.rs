@@ -14,8 +14,8 @@
 use super::Variant;
 use super::config::Config;
 use super::measure::{Window, seconds_of};
-use super::roster::{Roster, Wiring, event};
 use super::search::TrashBase;
+use super::workloads::{Wiring, Workloads, event};
 use super::zones::Zones;
 use crate::{Decision, Event};
 use waykeeper_host::{Group, Interval, Inventory, LlcGeometry, Plan, WorkloadKind};
@@ -65,7 +65,7 @@ pub(super) struct Machine {
     pub(super) wiring: Wiring,
     llc: LlcGeometry,
     dca_ways: Option<WayMask>,
-    pub(super) roster: Roster,
+    pub(super) workloads: Workloads,
     pub(super) state: State,
     /// `None` when the chip has too few ways for the zones that these workloads need.
     pub(super) zones: Option<Zones>,
@@ -94,7 +94,7 @@ impl Machine {
             wiring: Wiring::of(inventory),
             llc: inventory.llc,
             dca_ways: inventory.dca_ways_default,
-            roster: Roster::default(),
+            workloads: Workloads::default(),
             state: State::Idle,
             zones: None,
             lp_ways: 0,
@@ -110,7 +110,7 @@ impl Machine {
     /// The initial knobs for the workloads alive at the start.
     pub fn start(&mut self, groups: &[Group]) -> Decision {
         let mut log = Vec::new();
-        if self.roster.update(&self.wiring, groups, &mut log) {
+        if self.workloads.update(&self.wiring, groups, &mut log) {
             self.reset(None, &mut log);
         }
         self.decision(log)
@@ -121,7 +121,7 @@ impl Machine {
         let mut log = Vec::new();
         self.since_ns.get_or_insert(seen.from_ns);
         self.changed_ns.get_or_insert(seen.from_ns);
-        if self.roster.update(&self.wiring, groups, &mut log) {
+        if self.workloads.update(&self.wiring, groups, &mut log) {
             self.reset(Some(seen.to_ns), &mut log);
         } else {
             match self.state {
@@ -138,13 +138,13 @@ impl Machine {
 
     /// Back to the initial partitions and a new search, or to Idle without workloads.
     pub(super) fn reset(&mut self, now_ns: Option<u64>, log: &mut Vec<Event>) {
-        self.roster.forget_measurements();
-        let io_hpw = self.roster.has_io_high();
+        self.workloads.forget_measurements();
+        let io_hpw = self.workloads.has_io_high();
         let keep_inclusive = self.config.lpw_never_inclusive != 0.0;
         self.zones = Zones::new(&self.llc, self.dca_ways, self.variant, io_hpw, keep_inclusive);
         self.dca_initial = None;
         match self.zones {
-            _ if self.roster.members.is_empty() => self.enter(State::Idle, now_ns),
+            _ if self.workloads.members.is_empty() => self.enter(State::Idle, now_ns),
             None => {
                 let text =
                     format!("{} ways are too few for A4's zones; the masks stay unchanged", self.llc.ways);
@@ -209,7 +209,7 @@ impl Machine {
     pub(super) fn wait_for(&mut self, who: &[GroupId], log: &mut Vec<Event>) {
         if !self.waiting_said {
             self.waiting_said = true;
-            let names = self.roster.names(who);
+            let names = self.workloads.names(who);
             log.push(event("waiting", None, format!("{} waits: no counters of {names}", self.state.name())));
         }
     }
@@ -222,10 +222,10 @@ impl Machine {
 
     /// The mask of one workload.
     fn mask(&self, zones: &Zones, id: GroupId, kind: WorkloadKind) -> WayMask {
-        if self.roster.is_antagonist(id) {
+        if self.workloads.is_antagonist(id) {
             return zones.lp(self.trash_ways);
         }
-        if !self.roster.is_high(id) {
+        if !self.workloads.is_high(id) {
             return self.lp_mask(zones);
         }
         if kind == WorkloadKind::NonIo { zones.hp } else { zones.all }
@@ -233,10 +233,10 @@ impl Machine {
 
     /// The wanted values of all knobs that A4 sets.
     fn decision(&self, events: Vec<Event>) -> Decision {
-        let off = self.roster.ports_off(&self.wiring);
+        let off = self.workloads.ports_off(&self.wiring);
         let mut plan = Plan::of_dca(self.wiring.switchable.iter().map(|port| (*port, !off.contains(port))));
         if let Some(zones) = &self.zones {
-            let members = self.roster.members.iter();
+            let members = self.workloads.members.iter();
             let masks = members.map(|(id, member)| (*id, self.mask(zones, *id, member.group.kind)));
             plan = plan.with_masks(masks);
         }

@@ -5,7 +5,7 @@
 //! whose DMA leaks. Antagonists are confined to trash ways. Pure: intervals in, plans out; it must not know the host or
 //! its clock.
 //!
-//! * `config`: thresholds, two profiles. `zones`: masks of the zones. `roster`: the workloads and their classes.
+//! * `config`: thresholds, two profiles. `zones`: masks of the zones. `workloads`: the workloads and their classes.
 //! * `measure`: counters over samples. `detect`: the tests. `machine`: the states. `search` and `watch`: their actions.
 
 mod config;
@@ -13,9 +13,9 @@ mod describe;
 mod detect;
 mod machine;
 mod measure;
-mod roster;
 mod search;
 mod watch;
+mod workloads;
 mod zones;
 
 use crate::{Decision, Description, Policy, PolicyError};

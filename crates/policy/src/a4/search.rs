@@ -6,7 +6,7 @@
 use super::detect::{self, fell, hit_ratio, lost_hits, percent, rose};
 use super::machine::{Machine, State};
 use super::measure::Window;
-use super::roster::{Misses, event};
+use super::workloads::{Misses, event};
 use crate::{Cause, Event};
 use std::collections::BTreeMap;
 use waykeeper_host::{Interval, WorkloadKind};
@@ -18,7 +18,7 @@ use waykeeper_units::GroupId;
 pub(super) struct TrashBase {
     /// LLC and MLC miss ratio of each non-I/O antagonist, as far as known.
     misses: BTreeMap<GroupId, Misses>,
-    /// Inbound bytes per second of each flagged storage unit, by its index in the roster.
+    /// Inbound bytes per second of each flagged storage unit, by its index in `workloads`.
     storage: BTreeMap<usize, f64>,
     /// Inbound bytes per second of all NICs.
     network: Option<f64>,
@@ -33,8 +33,8 @@ impl Machine {
         if !self.is_measured(seen) || !self.high_are_read(log) {
             return;
         }
-        let high_flagged = self.flag_missers(true, log);
-        for member in self.roster.members.values_mut() {
+        let high_flagged = self.flag_non_io_antagonists(true, log);
+        for member in self.workloads.members.values_mut() {
             member.fresh = false;
         }
         if high_flagged {
@@ -42,9 +42,9 @@ impl Machine {
         }
         self.dca_initial = self.window.dca_write_miss();
         let mut causes = Vec::new();
-        for id in self.roster.high() {
+        for id in self.workloads.high() {
             let hit = hit_ratio(&self.config, &self.window, id);
-            if let Some(member) = self.roster.members.get_mut(&id) {
+            if let Some(member) = self.workloads.members.get_mut(&id) {
                 member.hit_initial = hit;
                 let what = format!("LLC hit ratio of {}", member.group.name);
                 causes.extend(hit.map(|value| Cause { what, value, limit: None }));
@@ -55,7 +55,7 @@ impl Machine {
         let record = if record.is_empty() { "no busy HPW".to_owned() } else { record };
         log.push(Event { causes, ..event("initial-record", None, format!("initial record: {record}")) });
         // With no workload in the LP zone there is nothing to search for.
-        let has_low = self.roster.members.keys().any(|id| !self.roster.is_high(*id));
+        let has_low = self.workloads.members.keys().any(|id| !self.workloads.is_high(*id));
         if has_low { self.grow(seen.to_ns, log) } else { self.settle(seen.to_ns, log) }
     }
 
@@ -86,8 +86,8 @@ impl Machine {
 
     /// The first reason why the present LP zone is too large.
     fn growth_hurts(&self) -> Option<(String, Vec<Cause>)> {
-        for id in self.roster.high() {
-            let member = &self.roster.members[&id];
+        for id in self.workloads.high() {
+            let member = &self.workloads.members[&id];
             let Some(before) = member.hit_initial else { continue };
             let Some(now) = hit_ratio(&self.config, &self.window, id) else { continue };
             let name = &member.group.name;
@@ -112,11 +112,11 @@ impl Machine {
     /// The LP zone is found: flags antagonists, then enters Trash or Stable (algorithms.md 3.10).
     fn settle(&mut self, now_ns: u64, log: &mut Vec<Event>) {
         log.push(event("lp-zone-settled", None, format!("LP zone settles at {}", self.lp_text())));
-        if self.flag_missers(false, log) {
+        if self.flag_non_io_antagonists(false, log) {
             return self.reset(Some(now_ns), log);
         }
         let squeeze =
-            self.variant.has_bypass() && self.roster.has_antagonist() && self.lp_ways > self.trash_floor();
+            self.variant.has_bypass() && self.workloads.has_antagonist() && self.lp_ways > self.trash_floor();
         self.enter(if squeeze { State::Trash(None) } else { State::Stable }, Some(now_ns));
     }
 
@@ -158,10 +158,11 @@ impl Machine {
     /// The present values of what a [`TrashBase`] holds.
     fn trash_base(&self) -> TrashBase {
         let window = &self.window;
-        let missers = self.roster.members.iter().filter(|(_, member)| member.antagonist.is_some());
-        let flagged = self.roster.units.iter().enumerate().filter(|(_, unit)| unit.flagged);
+        let non_io_antagonists =
+            self.workloads.members.iter().filter(|(_, member)| member.antagonist.is_some());
+        let flagged = self.workloads.units.iter().enumerate().filter(|(_, unit)| unit.flagged);
         TrashBase {
-            misses: missers.map(|(id, _)| (*id, self.misses(window, *id))).collect(),
+            misses: non_io_antagonists.map(|(id, _)| (*id, self.misses(window, *id))).collect(),
             storage: flagged.filter_map(|(at, unit)| Some((at, window.inbound(&unit.ports)?))).collect(),
             network: window.inbound(&self.wiring.network_ports),
             memory: window.memory_bytes(),
@@ -181,7 +182,7 @@ impl Machine {
         let mut causes = Vec::new();
         for (id, before) in &base.misses {
             let Some(after) = now.misses.get(id) else { continue };
-            let name = self.roster.name(*id);
+            let name = self.workloads.name(*id);
             if let Some((before, after)) = before.llc.zip(after.llc) {
                 let thr = ("bypass_llc_miss_thr", config.bypass_llc_miss_thr);
                 causes.extend(rose(config, format!("LLC miss ratio of {name} rose"), before, after, thr));
@@ -193,7 +194,7 @@ impl Machine {
         }
         for (at, before) in &base.storage {
             let Some(after) = now.storage.get(at) else { continue };
-            let names = self.roster.names(&self.roster.units[*at].members);
+            let names = self.workloads.names(&self.workloads.units[*at].members);
             let thr = ("bypass_storage_thr", config.bypass_storage_thr);
             causes.extend(fell(config, format!("storage throughput of {names} fell"), *before, *after, thr));
         }
@@ -210,34 +211,34 @@ impl Machine {
 
     /// Flags the non-I/O antagonists seen in the window: among HPWs just launched, or among all
     /// (algorithms.md 3.6). True if one of them was an HPW: then the HPW set has changed.
-    fn flag_missers(&mut self, only_fresh_high: bool, log: &mut Vec<Event>) -> bool {
+    fn flag_non_io_antagonists(&mut self, only_fresh_high: bool, log: &mut Vec<Event>) -> bool {
         let window = self.window.clone();
-        let ids: Vec<GroupId> = self.roster.members.keys().copied().collect();
+        let ids: Vec<GroupId> = self.workloads.members.keys().copied().collect();
         let mut high_flagged = false;
         for id in ids {
-            let high = self.roster.is_high(id);
-            if only_fresh_high && !(high && self.roster.members[&id].fresh) {
+            let high = self.workloads.is_high(id);
+            if only_fresh_high && !(high && self.workloads.members[&id].fresh) {
                 continue;
             }
-            if let Some(causes) = self.misser(&window, id) {
+            if let Some(causes) = self.non_io_antagonist(&window, id) {
                 high_flagged |= high;
-                self.flag_misser(&window, id, causes, log);
+                self.flag_non_io_antagonist(&window, id, causes, log);
             }
         }
         high_flagged
     }
 
     /// The causes to flag a workload as a non-I/O antagonist, if it is one and is not flagged yet.
-    pub(super) fn misser(&self, window: &Window, id: GroupId) -> Option<Vec<Cause>> {
-        let member = self.roster.members.get(&id)?;
+    pub(super) fn non_io_antagonist(&self, window: &Window, id: GroupId) -> Option<Vec<Cause>> {
+        let member = self.workloads.members.get(&id)?;
         let candidate = self.variant.has_bypass()
             && member.group.kind == WorkloadKind::NonIo
             && member.antagonist.is_none();
         if candidate { detect::misses_everything(&self.config, window, id) } else { None }
     }
 
-    /// Makes a workload a non-I/O antagonist, with the causes that [`Self::misser`] found in the same window.
-    pub(super) fn flag_misser(
+    /// Makes a workload a non-I/O antagonist, with the causes that [`Self::non_io_antagonist`] found in the same window.
+    pub(super) fn flag_non_io_antagonist(
         &mut self,
         window: &Window,
         id: GroupId,
@@ -245,7 +246,7 @@ impl Machine {
         log: &mut Vec<Event>,
     ) {
         let (Some(llc), Some(mlc)) = (window.llc_miss(id), window.mlc_miss(id)) else { return };
-        let Some(member) = self.roster.members.get_mut(&id) else { return };
+        let Some(member) = self.workloads.members.get_mut(&id) else { return };
         member.antagonist = Some(Misses { llc: Some(llc), mlc: Some(mlc) });
         member.restore_streak = 0;
         let name = member.group.name.clone();
@@ -267,7 +268,7 @@ impl Machine {
     /// True if the LLC counters of every HPW were read; otherwise logs which are missing.
     fn high_are_read(&mut self, log: &mut Vec<Event>) -> bool {
         let unread: Vec<GroupId> =
-            self.roster.high().into_iter().filter(|id| !self.window.has_llc(*id)).collect();
+            self.workloads.high().into_iter().filter(|id| !self.window.has_llc(*id)).collect();
         if !unread.is_empty() {
             self.wait_for(&unread, log);
         }
@@ -276,10 +277,11 @@ impl Machine {
 
     /// True if the counter of every antagonist was read (LLC or inbound bytes); otherwise logs which are missing.
     fn antagonists_are_read(&mut self, log: &mut Vec<Event>) -> bool {
-        let missers = self.roster.members.iter().filter(|(_, member)| member.antagonist.is_some());
+        let non_io_antagonists =
+            self.workloads.members.iter().filter(|(_, member)| member.antagonist.is_some());
         let mut unread: Vec<GroupId> =
-            missers.map(|(id, _)| *id).filter(|id| !self.window.has_llc(*id)).collect();
-        for unit in self.roster.units.iter().filter(|unit| unit.flagged) {
+            non_io_antagonists.map(|(id, _)| *id).filter(|id| !self.window.has_llc(*id)).collect();
+        for unit in self.workloads.units.iter().filter(|unit| unit.flagged) {
             if self.window.inbound(&unit.ports).is_none() {
                 unread.extend(&unit.members);
             }

@@ -7,7 +7,7 @@
 use super::detect::{self, hit_ratio, lost_hits, moved, percent, phase_changed};
 use super::machine::{Machine, State};
 use super::measure::Window;
-use super::roster::event;
+use super::workloads::event;
 use crate::{Cause, Event};
 use waykeeper_host::{Interval, Priority};
 use waykeeper_units::GroupId;
@@ -21,14 +21,14 @@ impl Machine {
             // Antagonists come first: when storage starts to leak, HPWs lose hits in the same samples. The antagonist
             // must be flagged before the new search starts.
             let storage = self.find_leaks(&sample, seen.to_ns, log);
-            let missers = self.find_missers(&sample, log);
-            let restored =
-                self.restore_storage(&sample, seen.to_ns, log) | self.restore_missers(&sample, seen, log);
-            if storage || missers || restored || self.find_phase_change(&sample, log) {
+            let non_io_antagonists = self.find_non_io_antagonists(&sample, log);
+            let restored = self.restore_storage(&sample, seen.to_ns, log)
+                | self.restore_non_io_antagonists(&sample, seen, log);
+            if storage || non_io_antagonists || restored || self.find_phase_change(&sample, log) {
                 return self.reset(Some(seen.to_ns), log);
             }
         }
-        let asks = self.config.revert != 0.0 && !self.roster.high().is_empty();
+        let asks = self.config.revert != 0.0 && !self.workloads.high().is_empty();
         if asks && self.is_due(seen, self.config.stable_interval_s) {
             log.push(event("revert", None, "back to the initial partitions for one measurement".to_owned()));
             self.enter(State::Revert, Some(seen.to_ns));
@@ -42,16 +42,19 @@ impl Machine {
         if !self.is_due(seen, self.config.revert_interval_s) {
             return;
         }
-        let high = self.roster.high();
+        let high = self.workloads.high();
         for id in &high {
             if let Some((reason, causes)) = self.attainable_differs(*id) {
-                log.push(Event { causes, ..event("revert-changed", Some(&self.roster.name(*id)), reason) });
+                log.push(Event {
+                    causes,
+                    ..event("revert-changed", Some(&self.workloads.name(*id)), reason)
+                });
                 return self.reset(Some(seen.to_ns), log);
             }
         }
         for id in high {
             let attainable = hit_ratio(&self.config, &self.window, id);
-            if let Some(member) = self.roster.members.get_mut(&id) {
+            if let Some(member) = self.workloads.members.get_mut(&id) {
                 member.hit_initial = attainable.or(member.hit_initial);
             }
         }
@@ -62,7 +65,7 @@ impl Machine {
 
     /// Reason and causes if the hit ratio that an HPW could have differs from its present one or from its record.
     fn attainable_differs(&self, id: GroupId) -> Option<(String, Vec<Cause>)> {
-        let member = self.roster.members.get(&id)?;
+        let member = self.workloads.members.get(&id)?;
         let name = &member.group.name;
         let attainable = hit_ratio(&self.config, &self.window, id)?;
         if let Some(now) = member.hit_last
@@ -80,10 +83,10 @@ impl Machine {
     /// Stores the hit ratios that later tests compare with.
     fn keep_hits(&mut self, sample: &Window, seen: &Interval) {
         let settled = self.is_measured(seen);
-        for id in self.roster.high() {
+        for id in self.workloads.high() {
             let last = hit_ratio(&self.config, sample, id);
             let average = hit_ratio(&self.config, &self.window, id);
-            let Some(member) = self.roster.members.get_mut(&id) else { continue };
+            let Some(member) = self.workloads.members.get_mut(&id) else { continue };
             member.hit_last = last.or(member.hit_last);
             if settled && member.hit_settled.is_none() {
                 member.hit_settled = average;
@@ -97,8 +100,8 @@ impl Machine {
             return false;
         }
         let mut found = false;
-        for at in 0..self.roster.units.len() {
-            let unit = &self.roster.units[at];
+        for at in 0..self.workloads.units.len() {
+            let unit = &self.workloads.units[at];
             let ports = unit.ports.intersection(&self.wiring.switchable).copied().collect();
             let tested = !unit.flagged && now_ns >= unit.holdoff_until_ns && !unit.ports.is_disjoint(&ports);
             let causes = if tested {
@@ -107,13 +110,13 @@ impl Machine {
                 None
             };
             let throughput = sample.inbound(&unit.ports);
-            let names = self.roster.names(&unit.members);
+            let names = self.workloads.names(&unit.members);
             let alone = (unit.members.len() == 1).then_some(names.as_str());
             let event = causes.map(|causes| {
                 let text = self.leak_text(&names, &self.wiring.addresses(&ports), &causes);
                 Event { causes, ..event("storage-antagonist", alone, text) }
             });
-            let unit = &mut self.roster.units[at];
+            let unit = &mut self.workloads.units[at];
             unit.leak_streak = if event.is_some() { unit.leak_streak + 1 } else { 0 };
             if let Some(event) = event
                 && f64::from(unit.leak_streak) >= self.config.samples_in_a_row
@@ -142,18 +145,18 @@ impl Machine {
     }
 
     /// Non-I/O antagonists (algorithms.md 3.6). True if any was found.
-    fn find_missers(&mut self, sample: &Window, log: &mut Vec<Event>) -> bool {
-        let ids: Vec<GroupId> = self.roster.members.keys().copied().collect();
+    fn find_non_io_antagonists(&mut self, sample: &Window, log: &mut Vec<Event>) -> bool {
+        let ids: Vec<GroupId> = self.workloads.members.keys().copied().collect();
         let mut found = false;
         for id in ids {
-            let causes = self.misser(sample, id);
+            let causes = self.non_io_antagonist(sample, id);
             let needed = self.config.samples_in_a_row;
-            let Some(member) = self.roster.members.get_mut(&id) else { continue };
+            let Some(member) = self.workloads.members.get_mut(&id) else { continue };
             member.antagonist_streak = if causes.is_some() { member.antagonist_streak + 1 } else { 0 };
             if let Some(causes) = causes
                 && f64::from(member.antagonist_streak) >= needed
             {
-                self.flag_misser(sample, id, causes, log);
+                self.flag_non_io_antagonist(sample, id, causes, log);
                 found = true;
             }
         }
@@ -165,19 +168,19 @@ impl Machine {
     fn restore_storage(&mut self, sample: &Window, now_ns: u64, log: &mut Vec<Event>) -> bool {
         let mut restored = false;
         let thr = ("restore_storage_thr", self.config.restore_storage_thr);
-        for at in 0..self.roster.units.len() {
-            let unit = &self.roster.units[at];
+        for at in 0..self.workloads.units.len() {
+            let unit = &self.workloads.units[at];
             let now = sample.inbound(&unit.ports);
             if !unit.flagged {
                 continue;
             }
-            let names = self.roster.names(&unit.members);
+            let names = self.workloads.names(&unit.members);
             let addresses = self.wiring.addresses(&unit.ports);
             let compared = unit.throughput.zip(now);
             let what = format!("storage throughput of {names} changed");
             let cause = compared.and_then(|(base, now)| moved(&self.config, what, base, now, thr));
             let alone = (unit.members.len() == 1).then(|| names.clone());
-            let unit = &mut self.roster.units[at];
+            let unit = &mut self.workloads.units[at];
             // A unit whose workloads changed has no reference value until now.
             unit.throughput = unit.throughput.or(now);
             unit.restore_streak = if cause.is_some() { unit.restore_streak + 1 } else { 0 };
@@ -201,13 +204,13 @@ impl Machine {
 
     /// Non-I/O antagonists whose miss ratios changed lose the flag (algorithms.md 3.9). True if one of them is an HPW
     /// again; an LPW only moves back to the LP zone.
-    fn restore_missers(&mut self, sample: &Window, seen: &Interval, log: &mut Vec<Event>) -> bool {
-        let ids: Vec<GroupId> = self.roster.members.keys().copied().collect();
+    fn restore_non_io_antagonists(&mut self, sample: &Window, seen: &Interval, log: &mut Vec<Event>) -> bool {
+        let ids: Vec<GroupId> = self.workloads.members.keys().copied().collect();
         let mut high_restored = false;
         for id in ids {
             let now = self.misses(sample, id);
             let config = &self.config;
-            let Some(member) = self.roster.members.get_mut(&id) else { continue };
+            let Some(member) = self.workloads.members.get_mut(&id) else { continue };
             let Some(before) = member.antagonist else { continue };
             let name = member.group.name.clone();
             let llc_thr = ("restore_llc_miss_thr", config.restore_llc_miss_thr);
@@ -237,9 +240,9 @@ impl Machine {
 
     /// Phase changes of HPWs (algorithms.md 3.8 case 2). True if any was found.
     fn find_phase_change(&mut self, sample: &Window, log: &mut Vec<Event>) -> bool {
-        for id in self.roster.high() {
+        for id in self.workloads.high() {
             let now = hit_ratio(&self.config, sample, id);
-            let Some(member) = self.roster.members.get(&id) else { continue };
+            let Some(member) = self.workloads.members.get(&id) else { continue };
             let name = member.group.name.clone();
             let (initial, settled) = (member.hit_initial, member.hit_settled);
             let found = now.and_then(|now| match initial {
@@ -248,7 +251,7 @@ impl Machine {
                 }),
                 None => Some(self.woke_up(sample, id, &name)),
             });
-            let Some(member) = self.roster.members.get_mut(&id) else { continue };
+            let Some(member) = self.workloads.members.get_mut(&id) else { continue };
             member.phase_streak = if found.is_some() { member.phase_streak + 1 } else { 0 };
             if let Some((text, causes)) = found
                 && f64::from(member.phase_streak) >= self.config.samples_in_a_row

@@ -8,10 +8,10 @@ use crate::Cause;
 
 /// The tenant that gains ways at present.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Pursuit {
+struct Growth {
     slot: usize,
     /// Its misses before they rose; at this value it has enough ways.
-    served: f64,
+    misses_before: f64,
     /// Its misses when it last gained a way.
     misses: f64,
 }
@@ -19,13 +19,13 @@ struct Pursuit {
 /// The state of the allocator: the slot that gained the last way.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct CoreSide {
-    pursuit: Option<Pursuit>,
+    growth: Option<Growth>,
 }
 
 impl CoreSide {
     /// Forgets that slot.
     pub fn reset(&mut self) {
-        self.pursuit = None;
+        self.growth = None;
     }
 
     /// The slot that should gain one way, with causes: the last one if its way helped and it needs more, else the one
@@ -39,15 +39,16 @@ impl CoreSide {
         config: &Config,
     ) -> Option<(usize, Vec<Cause>)> {
         let misses = |index: usize| now.slots[index].misses;
-        if let Some(last) = self.pursuit.take()
+        if let Some(last) = self.growth.take()
             && eligible.contains(&last.slot)
             && let Some(present) = misses(last.slot)
         {
             let stable = config.threshold_stable;
             let helped = Trend::of(Some(last.misses), Some(present), stable, config.llc_floor) == Trend::Down;
-            let short = Trend::of(Some(last.served), Some(present), stable, config.llc_floor) == Trend::Up;
+            let short =
+                Trend::of(Some(last.misses_before), Some(present), stable, config.llc_floor) == Trend::Up;
             if helped && short {
-                self.pursuit = Some(Pursuit { misses: present, ..last });
+                self.growth = Some(Growth { misses: present, ..last });
                 let change = present / last.misses - 1.0;
                 let cause = config.cause("relative change of its LLC misses", change, "threshold_stable");
                 return Some((last.slot, vec![cause]));
@@ -60,9 +61,10 @@ impl CoreSide {
         let rising = eligible.iter().copied().filter(|index| trends.slots[*index].misses == Trend::Up);
         // Of equals the first: `max_by` returns the last of the reversed order.
         let chosen = rising.rev().max_by(|a, b| rise(*a).total_cmp(&rise(*b)))?;
-        let (served, present) = (before.slots[chosen].misses?, misses(chosen)?);
-        self.pursuit = Some(Pursuit { slot: chosen, served, misses: present });
-        let change = super::poll::relative(Some(served), Some(present), config.llc_floor).unwrap_or(0.0);
+        let (misses_before, present) = (before.slots[chosen].misses?, misses(chosen)?);
+        self.growth = Some(Growth { slot: chosen, misses_before, misses: present });
+        let change =
+            super::poll::relative(Some(misses_before), Some(present), config.llc_floor).unwrap_or(0.0);
         let causes = vec![
             config.cause("relative change of its LLC misses", change, "threshold_stable"),
             Cause { what: "rise of its LLC miss ratio".to_owned(), value: rise(chosen), limit: None },

@@ -150,7 +150,7 @@ impl Machine {
             }
             Case::CoreOnly(eligible) => {
                 if self.config.tenant_sizing != 0.0 {
-                    self.feed_cores(&eligible, before, now, &trends, log);
+                    self.grow_core_side(&eligible, before, now, &trends, log);
                 }
                 self.shuffle(now, log);
             }
@@ -168,9 +168,9 @@ impl Machine {
                     self.transition(before, now, &trends, said, log);
                 }
             }
-            Case::Overlap(_) | Case::Transition => match self.stack_in_need(now, &trends) {
+            Case::Overlap(_) | Case::Transition => match self.stack_needs_ways(now, &trends) {
                 Some(stack) => {
-                    self.feed_cores(&[stack], before, now, &trends, log);
+                    self.grow_core_side(&[stack], before, now, &trends, log);
                     self.shuffle(now, log);
                 }
                 None => self.transition(before, now, &trends, said, log),
@@ -181,7 +181,7 @@ impl Machine {
     /// The stack's slot if it needs LLC while DDIO misses are few: its own tables grow, as with the flows of s6.B (Fig.
     /// 9), where fewer packets cause fewer DDIO hits and hardly a miss. The state machine waits for DDIO misses and
     /// would never give it a way.
-    fn stack_in_need(&self, now: &Sample, trends: &Trends) -> Option<usize> {
+    fn stack_needs_ways(&self, now: &Sample, trends: &Trends) -> Option<usize> {
         let quiet = now.ddio_misses.is_some_and(|misses| misses <= self.config.threshold_miss_low);
         if self.state != State::LowKeep || !quiet || self.config.tenant_sizing == 0.0 {
             return None;
@@ -247,7 +247,7 @@ impl Machine {
         match self.state {
             State::LowKeep | State::HighKeep => {}
             State::IoDemand => self.widen_ddio(misses, log),
-            State::CoreDemand => self.feed_neediest(before, now, log),
+            State::CoreDemand => self.grow_stack_or_io(before, now, log),
             State::Reclaim => self.reclaim(now, log),
         }
         self.shuffle(now, log);

@@ -6,7 +6,7 @@ use super::guard::Owner;
 use super::layout::{self, Shuffle, View};
 use super::machine::Machine;
 use super::poll::{Sample, Trends};
-use super::sizing::{Source, give, narrowed, neediest, overfed, widened};
+use super::sizing::{Source, give, growth_candidates, narrowed, shrink_candidates, widened};
 use super::tenants::{Class, Slot, event};
 use crate::{Cause, Event};
 use waykeeper_units::WayMask;
@@ -30,22 +30,22 @@ impl Machine {
     }
 
     /// CoreDemand: adds one way to the stack, or to the I/O tenant with the largest need that can gain one.
-    pub(super) fn feed_neediest(&mut self, before: &Sample, now: &Sample, log: &mut Vec<Event>) {
+    pub(super) fn grow_stack_or_io(&mut self, before: &Sample, now: &Sample, log: &mut Vec<Event>) {
         if self.config.tenant_sizing == 0.0 {
             return;
         }
-        for (slot, cause) in neediest(&self.tenants.slots, before, now, &self.config) {
+        for (slot, cause) in growth_candidates(&self.tenants.slots, before, now, &self.config) {
             // Two idle tenants must not take the last way from each other for ever: a slot takes a way from another
             // tenant only if its misses rose.
             let may_borrow = cause.value > self.config.threshold_stable;
-            if self.feed(slot, may_borrow, vec![cause], now, log) {
+            if self.grow(slot, may_borrow, vec![cause], now, log) {
                 return;
             }
         }
     }
 
     /// Only cores need ways: adds one way to the slot that the core-side allocator chooses.
-    pub(super) fn feed_cores(
+    pub(super) fn grow_core_side(
         &mut self,
         eligible: &[usize],
         before: &Sample,
@@ -55,14 +55,14 @@ impl Machine {
     ) {
         let chosen = self.core_side.choose(eligible, before, now, trends, &self.config);
         if let Some((slot, causes)) = chosen
-            && !self.feed(slot, true, causes, now, log)
+            && !self.grow(slot, true, causes, now, log)
         {
             self.core_side.reset();
         }
     }
 
     /// Gives a slot one way, from the idle pool or, if `may_borrow`, from another tenant; false if there was none.
-    fn feed(
+    fn grow(
         &mut self,
         slot: usize,
         may_borrow: bool,
@@ -94,7 +94,7 @@ impl Machine {
     /// Reclaim: takes one way back, from a tenant that no longer needs it or from DDIO.
     pub(super) fn reclaim(&mut self, now: &Sample, log: &mut Vec<Event>) {
         if self.config.tenant_sizing != 0.0 {
-            for (index, cause) in overfed(&self.tenants.slots, now, &self.config) {
+            for (index, cause) in shrink_candidates(&self.tenants.slots, now, &self.config) {
                 let slot = &mut self.tenants.slots[index];
                 if self.guard.allows(Owner::Slot(index), slot.ways()) {
                     self.guard.reclaimed(Owner::Slot(index), slot.ways());

@@ -44,7 +44,7 @@ pub(crate) fn give(
 ///
 /// Aggregation: the software stack first. Then, and in slicing alone, I/O tenants by the relative increase of their LLC
 /// misses, ties by miss ratio, then performance-critical first.
-pub(super) fn neediest(
+pub(super) fn growth_candidates(
     slots: &[Slot],
     before: &Sample,
     now: &Sample,
@@ -77,7 +77,7 @@ pub(super) fn neediest(
 
 /// Slots that Reclaim may take a way from, the first choice first: above their grant, with fewer LLC
 /// references than when they last gained a way; the stack before all others, then the largest fall.
-pub(super) fn overfed(slots: &[Slot], now: &Sample, config: &Config) -> Vec<(usize, Cause)> {
+pub(super) fn shrink_candidates(slots: &[Slot], now: &Sample, config: &Config) -> Vec<(usize, Cause)> {
     let change =
         |index: usize| relative(slots[index].refs_at_growth, now.slots[index].refs, config.llc_floor);
     let fell = |index: &usize| {

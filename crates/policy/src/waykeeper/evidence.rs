@@ -1,18 +1,12 @@
-//! What the counters of an interval show: reasons for trying a layout, and the traffic signature of a phase. It must
-//! not know layouts.
+//! Reasons for trying a layout that the counters of an interval show. It must not know layouts.
 
 use super::config::Config;
-use super::progress::lines;
 use crate::Cause;
-use std::collections::BTreeMap;
 use waykeeper_host::{DeviceKind, Group, Interval, Inventory, WorkloadKind};
 use waykeeper_units::{GroupId, PortId};
 
 /// Fewest LLC references per second at which a workload's ratios are used. algorithms.md 3.6.
 const REFERENCES_LEAST: f64 = 1e5;
-/// Fewest inbound bytes per second that count as traffic. Assumption: the I/O workloads of the papers cause a hundred
-/// times as much.
-const TRAFFIC_LEAST: f64 = 1e6;
 
 /// A reason to try something: the port or workload, and the numbers.
 #[derive(Clone, PartialEq, Debug)]
@@ -115,57 +109,4 @@ pub(super) fn antagonists(groups: &[Group], seen: &Interval, config: &Config) ->
 pub(super) fn llc_miss(group: GroupId, seen: &Interval) -> Option<f64> {
     let rates = seen.groups.get(&group)?;
     (rates.llc_references()? >= REFERENCES_LEAST).then(|| rates.llc_miss_ratio()).flatten()
-}
-
-/// Traffic that no layout changes, to recognise a phase: bytes per second of each NIC, stored under each of its ports,
-/// and MLC accesses and misses per instruction of workloads without I/O.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Signature {
-    ports: BTreeMap<PortId, f64>,
-    programs: BTreeMap<GroupId, [f64; 2]>,
-}
-
-impl Signature {
-    pub fn of(groups: &[Group], seen: &Interval, inventory: &Inventory) -> Signature {
-        // Storage is left out: its throughput depends on its program, which a layout may slow down.
-        let network = inventory.devices.iter().filter(|device| device.kind == DeviceKind::Network);
-        let ports = network.flat_map(|device| {
-            let sum = lines(&[device.id], seen, inventory).unwrap_or(0.0) * 64.0;
-            device.ports.iter().map(move |port| (*port, sum))
-        });
-        let computing = groups.iter().filter(|group| group.kind == WorkloadKind::NonIo);
-        let programs = computing.filter_map(|group| {
-            let rates = seen.groups.get(&group.id)?;
-            let instructions = rates.instructions.value().filter(|count| *count > 0.0)?;
-            let (hits, misses) = (rates.mlc_hits.value()?, rates.mlc_misses.value()?);
-            Some((group.id, [(hits + misses) / instructions, misses / instructions]))
-        });
-        Signature { ports: ports.collect(), programs: programs.collect() }
-    }
-
-    /// The largest relative change among entries that both have, and a name for it.
-    pub fn distance(&self, other: &Signature, groups: &[Group]) -> (f64, String) {
-        let change = |a: f64, b: f64, least: f64| {
-            let larger = a.max(b);
-            if larger < least { 0.0 } else { (a - b).abs() / a.min(b).max(larger * 1e-3) }
-        };
-        let mut worst = (0.0, String::new());
-        for (port, a) in &self.ports {
-            let by = other.ports.get(port).map_or(0.0, |b| change(*a, *b, TRAFFIC_LEAST));
-            if by > worst.0 {
-                worst = (by, format!("bytes of {port}"));
-            }
-        }
-        for (id, a) in &self.programs {
-            let Some(b) = other.programs.get(id) else { continue };
-            // Below one access per thousand instructions the LLC has no influence.
-            let by = change(a[0], b[0], 1e-3).max(change(a[1], b[1], 1e-3));
-            if by > worst.0 {
-                let name =
-                    groups.iter().find(|group| group.id == *id).map_or("?", |group| group.name.as_str());
-                worst = (by, format!("memory accesses per instruction of {name}"));
-            }
-        }
-        worst
-    }
 }

@@ -25,22 +25,22 @@ pub(super) struct Layout {
 
 /// The limits of a chip and its devices.
 #[derive(Clone, Debug)]
-pub(super) struct Shape {
+pub(super) struct ChipLimits {
     ways: u32,
     min_ways: u32,
     inclusive: WayMask,
     /// DCA ways at power-on, or as set by hand; `None` without DCA.
     dca_default: Option<WayMask>,
     /// Whether the policy can change the number of DCA ways.
-    pub dca_dial: bool,
+    pub can_size_dca: bool,
     /// The policy has set the DCA ways; from then on they are part of its plan.
-    pub dca_turned: bool,
+    dca_set_by_us: bool,
     /// Ports whose DCA can be switched.
     pub switches: BTreeSet<PortId>,
 }
 
-impl Shape {
-    pub fn new(inventory: &Inventory) -> Shape {
+impl ChipLimits {
+    pub fn new(inventory: &Inventory) -> ChipLimits {
         let llc = &inventory.llc;
         let full = WayMask::full(llc.ways);
         let default = inventory.dca_ways_default.map(|mask| mask.and(full)).filter(|mask| !mask.is_empty());
@@ -48,25 +48,30 @@ impl Shape {
         let leftmost =
             default.is_some_and(|mask| mask == WayMask::span(llc.ways - mask.count(), mask.count()));
         let switches = inventory.ports.iter().filter(|port| port.dca_switch == Support::Yes);
-        Shape {
+        ChipLimits {
             ways: llc.ways,
             min_ways: llc.min_ways.max(1),
             inclusive: llc.inclusive_ways.unwrap_or(WayMask::EMPTY).and(full),
             dca_default: default,
-            dca_dial: leftmost && inventory.dca_ways_switch == Support::Yes,
-            dca_turned: false,
+            can_size_dca: leftmost && inventory.dca_ways_switch == Support::Yes,
+            dca_set_by_us: false,
             switches: switches.map(|port| port.id).collect(),
         }
     }
 
     /// Adopts DCA ways that another program set, if the policy has not set them itself; true if so.
     pub fn adopt_dca(&mut self, found: WayMask) -> bool {
-        let new = !self.dca_turned && self.dca_default.is_some_and(|mask| mask != found);
+        let new = !self.dca_set_by_us && self.dca_default.is_some_and(|mask| mask != found);
         if new {
-            self.dca_dial &= found == WayMask::span(self.ways - found.count(), found.count());
+            self.can_size_dca &= found == WayMask::span(self.ways - found.count(), found.count());
             self.dca_default = Some(found);
         }
         new
+    }
+
+    /// Records that the DCA ways belong to the plan once a layout with another number of them was in force.
+    pub fn note_in_force(&mut self, layout: &Layout) {
+        self.dca_set_by_us |= layout.dca_ways != self.dca_least();
     }
 
     pub fn dca_least(&self) -> u32 {
@@ -75,7 +80,7 @@ impl Shape {
 
     /// Most DCA ways: half of the LLC, as IAT's limit of 6 of 11 (algorithms.md 2.2).
     pub fn dca_most(&self) -> u32 {
-        if self.dca_dial { self.dca_least().max(self.ways.div_ceil(2)) } else { self.dca_least() }
+        if self.can_size_dca { self.dca_least().max(self.ways.div_ceil(2)) } else { self.dca_least() }
     }
 
     fn dca_mask(&self, ways: u32) -> WayMask {
@@ -149,7 +154,7 @@ impl Shape {
         let dca = self.switches.iter().map(|port| (*port, !layout.dca_off.contains(port)));
         let mut plan = Plan::of_dca(dca).with_masks(masks);
         // The operator may set DCA ways by hand as long as this policy has not turned them.
-        if self.dca_turned && self.dca_dial {
+        if self.dca_set_by_us && self.can_size_dca {
             plan.insert(Knob::DcaWays, self.dca_mask(layout.dca_ways));
         }
         plan

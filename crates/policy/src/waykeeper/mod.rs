@@ -9,16 +9,27 @@
 mod config;
 mod describe;
 mod evidence;
+#[cfg(test)]
+mod fixture;
 mod layout;
 mod machine;
+mod memory;
 mod moves;
+mod phase;
 mod progress;
+mod recheck;
+mod search;
+mod server;
+mod settling;
 
-use crate::{Decision, Description, Event, Policy, PolicyError};
+use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use config::Config;
 use machine::Machine;
 use toml::Table;
 use waykeeper_host::{Group, Interval, Inventory};
+
+/// Weight of the newest interval in a running mean. Assumption: the mean of about the last five intervals.
+const NEWEST_WEIGHT: f64 = 0.2;
 
 /// One line for the list of policies.
 pub(crate) const IDEA: &str =
@@ -46,8 +57,7 @@ impl Policy for Waykeeper {
     fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
         let machine = Machine::new(self.config, inventory, groups);
         let text = "measuring baseline performance".to_owned();
-        let event = Event { action: "look".to_owned(), group: None, text, causes: Vec::new() };
-        let decision = machine.decide(vec![event]);
+        let decision = machine.decide(vec![event("look", text, Vec::new())]);
         self.machine = Some(machine);
         decision
     }
@@ -57,4 +67,13 @@ impl Policy for Waykeeper {
         let events = machine.step(groups, seen);
         machine.decide(events)
     }
+}
+
+/// A running mean after one more value.
+fn running_mean(mean: f64, newest: f64) -> f64 {
+    mean + NEWEST_WEIGHT * (newest - mean)
+}
+
+fn event(action: &str, text: String, causes: Vec<Cause>) -> Event {
+    Event { action: action.to_owned(), group: None, text, causes }
 }

@@ -3,15 +3,15 @@
 //! A4's and IAT's measures as single steps from the layout in force: zones, selective DCA, trash ways, DDIO ways by
 //! demand. It must not know earlier trials or their results.
 
-use super::config::Config;
 use super::evidence::{Leak, antagonists, dca_miss, leaking_ports, llc_miss};
-use super::layout::{Layout, Shape, has_io_hpw};
+use super::layout::{ChipLimits, Layout, has_io_hpw};
+use super::server::ServerView;
 use crate::Cause;
-use waykeeper_host::{Group, Interval, Inventory, Priority, WorkloadKind};
+use waykeeper_host::{Group, Priority, WorkloadKind};
 
 /// Direction of a step: two steps in one direction differ in length only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Way {
+pub(super) enum Direction {
     /// More workloads in the trash way, and no other change.
     Trash,
     LpSmaller,
@@ -24,23 +24,23 @@ pub(super) enum Way {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Move {
     pub to: Layout,
-    pub way: Way,
+    pub direction: Direction,
     pub why: String,
     pub causes: Vec<Cause>,
 }
 
 /// Collects the steps from a layout.
 struct Steps<'a> {
-    shape: &'a Shape,
+    limits: &'a ChipLimits,
     best: &'a Layout,
     moves: Vec<Move>,
 }
 
 impl Steps<'_> {
-    fn add(&mut self, way: Way, why: &str, causes: Vec<Cause>, change: impl FnOnce(&mut Layout)) {
+    fn add(&mut self, direction: Direction, why: &str, causes: Vec<Cause>, change: impl FnOnce(&mut Layout)) {
         let mut to = self.best.clone();
         change(&mut to);
-        self.moves.push(Move { to: self.shape.fitted(to), way, why: why.to_owned(), causes });
+        self.moves.push(Move { to: self.limits.fitted(to), direction, why: why.to_owned(), causes });
     }
 }
 
@@ -48,16 +48,7 @@ fn number(what: &str, value: f64) -> Cause {
     Cause { what: what.to_owned(), value, limit: None }
 }
 
-/// Counters, workloads and limits of the server now.
-pub(super) struct Scene<'a> {
-    pub groups: &'a [Group],
-    pub seen: &'a Interval,
-    pub inventory: &'a Inventory,
-    pub shape: &'a Shape,
-    pub config: &'a Config,
-}
-
-impl Scene<'_> {
+impl ServerView<'_> {
     fn has(&self, priority: Priority, io: bool) -> bool {
         self.groups.iter().any(|g| g.priority == priority && (g.kind != WorkloadKind::NonIo) == io)
     }
@@ -66,7 +57,7 @@ impl Scene<'_> {
     pub fn guess(&self, from: &Layout) -> Move {
         let (mut to, mut causes) = (from.clone(), Vec::new());
         for reason in leaking_ports(self.groups, self.seen, self.inventory, Leak::sure(self.config)) {
-            if self.shape.switches.contains(&reason.of) && to.dca_off.insert(reason.of) {
+            if self.limits.switches.contains(&reason.of) && to.dca_off.insert(reason.of) {
                 causes.extend(reason.causes);
             }
         }
@@ -80,15 +71,15 @@ impl Scene<'_> {
         let low = self.has(Priority::Low, true) || self.has(Priority::Low, false);
         if (high && low) || !to.trash.is_empty() {
             if from.open {
-                to.lp_ways = self.shape.lp_most(to.dca_ways).div_ceil(2);
+                to.lp_ways = self.limits.lp_most(to.dca_ways).div_ceil(2);
                 to.hp_clear = has_io_hpw(self.groups);
             }
             to.open = false;
         }
         let why = "the counters suggest it".to_owned();
-        let to = self.shape.fitted(to);
+        let to = self.limits.fitted(to);
         let trash_alone = Layout { trash: from.trash.clone(), ..to.clone() } == *from;
-        Move { to, way: if trash_alone { Way::Trash } else { Way::Other }, why, causes }
+        Move { to, direction: if trash_alone { Direction::Trash } else { Direction::Other }, why, causes }
     }
 
     /// LPWs whose ports all have DCA off: their blocks come from memory and return there.
@@ -111,7 +102,7 @@ impl Scene<'_> {
 
     /// Single steps from `best`, the likeliest to help first.
     pub fn steps(&self, best: &Layout) -> Vec<Move> {
-        let mut steps = Steps { shape: self.shape, best, moves: Vec::new() };
+        let mut steps = Steps { limits: self.limits, best, moves: Vec::new() };
         self.against_leaks_and_antagonists(&mut steps);
         let miss = dca_miss(self.seen);
         self.more_dca_ways(miss, &mut steps);
@@ -121,13 +112,13 @@ impl Scene<'_> {
         // Assumption: with one way less, misses stay below the limit.
         if let Some(miss) = miss
             && miss < self.config.ddio_miss / 5.0
-            && best.dca_ways > self.shape.dca_least()
+            && best.dca_ways > self.limits.dca_least()
         {
             let why = "devices have more ways than they need";
-            steps.add(Way::Other, why, vec![number("DCA write miss ratio", miss)], |l| l.dca_ways -= 1);
+            steps.add(Direction::Other, why, vec![number("DCA write miss ratio", miss)], |l| l.dca_ways -= 1);
         }
         if self.may_open(best) {
-            steps.add(Way::Other, "zones may cost more than they gain", Vec::new(), |l| l.open = true);
+            steps.add(Direction::Other, "zones may cost more than they gain", Vec::new(), |l| l.open = true);
         }
         steps.moves
     }
@@ -141,11 +132,11 @@ impl Scene<'_> {
         // The result is measured, so the lower limits suffice.
         for reason in leaking_ports(self.groups, self.seen, self.inventory, Leak::suspected(self.config)) {
             let port = reason.of;
-            if self.shape.switches.contains(&port) && !steps.best.dca_off.contains(&port) {
+            if self.limits.switches.contains(&port) && !steps.best.dca_off.contains(&port) {
                 let mut off = steps.best.clone();
                 off.dca_off.insert(port);
                 let behind = self.storage_behind(&off);
-                steps.add(Way::Other, "its blocks leak to memory", reason.causes, |l| {
+                steps.add(Direction::Other, "its blocks leak to memory", reason.causes, |l| {
                     l.dca_off.insert(port);
                     l.trash.extend(behind);
                 });
@@ -154,7 +145,7 @@ impl Scene<'_> {
         for reason in antagonists(self.groups, self.seen, self.config) {
             if !steps.best.open && !steps.best.trash.contains(&reason.of) {
                 let why = "it gains nothing from the LLC";
-                steps.add(Way::Trash, why, reason.causes, |l| _ = l.trash.insert(reason.of));
+                steps.add(Direction::Trash, why, reason.causes, |l| _ = l.trash.insert(reason.of));
             }
         }
     }
@@ -162,13 +153,13 @@ impl Scene<'_> {
     fn more_dca_ways(&self, miss: Option<f64>, steps: &mut Steps<'_>) {
         let limit = self.config.ddio_miss;
         let Some(miss) = miss.filter(|miss| *miss > limit) else { return };
-        let room = self.shape.dca_most() - steps.best.dca_ways;
+        let room = self.limits.dca_most() - steps.best.dca_ways;
         // With many misses a step of two ways comes first. Assumption: three times the limit are many.
         let longest = if miss > 3.0 * limit { 2 } else { 1 };
         for by in (1..=longest.min(room)).rev() {
             let limit = Some(("ddio_miss".to_owned(), limit));
             let cause = Cause { what: "DCA write miss ratio".to_owned(), value: miss, limit };
-            steps.add(Way::MoreDca, "devices outgrow their ways", vec![cause], |l| l.dca_ways += by);
+            steps.add(Direction::MoreDca, "devices outgrow their ways", vec![cause], |l| l.dca_ways += by);
         }
     }
 
@@ -184,33 +175,36 @@ impl Scene<'_> {
             || vec![number("mean LLC miss ratio of HPWs", high), number("mean LLC miss ratio of LPWs", low)];
         if has_io_hpw(self.groups) && self.has(Priority::High, false) {
             let why = "HPWs without I/O may gain more from devices' ways than devices lose";
-            steps.add(Way::Other, why, Vec::new(), |l| l.hp_clear = !l.hp_clear);
+            steps.add(Direction::Other, why, Vec::new(), |l| l.hp_clear = !l.hp_clear);
         }
         // HPWs first: steps that take ways from LPWs come before steps that give them any.
-        for by in [2, 1].into_iter().filter(|by| best.lp_ways >= self.shape.lp_least() + by) {
-            steps.add(Way::LpSmaller, "HPWs may need the room", causes(), |l| l.lp_ways -= by);
+        for by in [2, 1].into_iter().filter(|by| best.lp_ways >= self.limits.lp_least() + by) {
+            steps.add(Direction::LpSmaller, "HPWs may need the room", causes(), |l| l.lp_ways -= by);
         }
-        let most = self.shape.lp_most(best.dca_ways);
+        let most = self.limits.lp_most(best.dca_ways);
         for by in [2, 1].into_iter().filter(|by| low > 0.0 && best.lp_ways + by <= most) {
-            steps.add(Way::LpLarger, "LPWs may need the room", causes(), |l| l.lp_ways += by);
+            steps.add(Direction::LpLarger, "LPWs may need the room", causes(), |l| l.lp_ways += by);
         }
     }
 
     /// Single steps that undo one restriction each: its present value does not show in the counters.
     pub fn releases(&self, best: &Layout) -> Vec<Move> {
-        let mut steps = Steps { shape: self.shape, best, moves: Vec::new() };
+        let mut steps = Steps { limits: self.limits, best, moves: Vec::new() };
         for group in &best.trash {
-            steps
-                .add(Way::Other, "its behaviour may have changed", Vec::new(), |l| _ = l.trash.remove(group));
+            steps.add(Direction::Other, "its behaviour may have changed", Vec::new(), |l| {
+                _ = l.trash.remove(group)
+            });
         }
         for port in &best.dca_off {
-            steps.add(Way::Other, "its traffic may have changed", Vec::new(), |l| _ = l.dca_off.remove(port));
+            steps.add(Direction::Other, "its traffic may have changed", Vec::new(), |l| {
+                _ = l.dca_off.remove(port)
+            });
         }
-        if best.dca_ways > self.shape.dca_least() {
-            steps.add(Way::Other, "devices may need fewer ways", Vec::new(), |l| l.dca_ways -= 1);
+        if best.dca_ways > self.limits.dca_least() {
+            steps.add(Direction::Other, "devices may need fewer ways", Vec::new(), |l| l.dca_ways -= 1);
         }
         if self.may_open(best) {
-            steps.add(Way::Other, "zones may not be needed any more", Vec::new(), |l| l.open = true);
+            steps.add(Direction::Other, "zones may not be needed any more", Vec::new(), |l| l.open = true);
         }
         steps.moves
     }

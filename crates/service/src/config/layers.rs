@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Value;
 use waykeeper_linux::tenants::{TenantSpec, clash};
+use waykeeper_units::{Likeness, most_alike, nearest};
 
 /// The sources of a configuration, besides its defaults.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -199,12 +200,9 @@ fn unknown(name: &str, value: &Value) -> String {
     }
 }
 
-/// A hint with the nearest known name, or with all of them. Below a similarity of 0.4 a hint would mislead, as for
-/// policies.
+/// A hint with the nearest known name, or with all of them.
 fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
-    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(word, known);
-    let near = known.clone().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    match near.filter(|near| likeness(near) >= 0.4) {
+    match nearest(word, known.clone(), Likeness::Edits) {
         Some(near) => format!("; did you mean `{near}`?"),
         None => {
             let mut all: Vec<&str> = known.collect();
@@ -237,9 +235,10 @@ fn environment(variables: &[(String, String)]) -> Result<Layer, ConfigError> {
                 .and_then(|rest| rest.strip_prefix(&key.section().to_ascii_uppercase()))
                 .is_some_and(|rest| rest.starts_with('_'))
         });
-        let likeness = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
-        if of_a_section || known.iter().any(|(known, _)| likeness(known) >= MISTYPED) {
-            let hint = hint(name, known.iter().map(|(known, _)| known.as_str()));
+        let known = || known.iter().map(|(known, _)| known.as_str());
+        let near = most_alike(name, known(), Likeness::Edits);
+        if of_a_section || near.is_some_and(|(_, likeness)| likeness >= MISTYPED) {
+            let hint = hint(name, known());
             return Err(ConfigError::wrong(&source, format!("unknown variable{hint}")));
         }
     }

@@ -5,6 +5,7 @@
 use super::{Fault, FaultKind, SUPPORTED, VERSION};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use waykeeper_units::{Likeness, nearest};
 
 /// A client's name for its request; the answer repeats it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -142,13 +143,13 @@ fn ask_of(words: Map<String, Value>) -> Result<Ask, String> {
         None => return Err(format!("`do` is missing; give one of {}", known())),
     };
     let Some((_, accepted)) = COMMANDS.iter().find(|(known, _)| *known == name) else {
-        let hint = nearest(&name, COMMANDS.iter().map(|(name, _)| *name));
+        let hint = hint(&name, COMMANDS.iter().map(|(name, _)| *name));
         return Err(format!("unknown command `{}`{hint}; known are {}", shortened(&name), known()));
     };
     let all = || ["version", "id", "do"].into_iter().chain(accepted.iter().copied());
     if let Some(key) = words.keys().find(|key| !all().any(|known| known == key.as_str())) {
         let known: Vec<&str> = all().collect();
-        let hint = nearest(key, all());
+        let hint = hint(key, all());
         return Err(format!(
             "{name} does not take `{}`{hint}; it takes {}",
             shortened(key),
@@ -159,15 +160,13 @@ fn ask_of(words: Map<String, Value>) -> Result<Ask, String> {
 }
 
 /// A hint `; did you mean ...?`, or nothing.
-fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
+fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     // A text much longer than any key is not compared: that would take the square of its length.
     if word.len() > LONGEST_ID {
         return String::new();
     }
-    let likeness = |known: &'a str| (strsim::normalized_damerau_levenshtein(word, known), known);
-    let best =
-        known.map(likeness).filter(|(likeness, _)| *likeness >= 0.4).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map_or_else(String::new, |(_, known)| format!("; did you mean `{known}`?"))
+    nearest(word, known, Likeness::Edits)
+        .map_or_else(String::new, |known| format!("; did you mean `{known}`?"))
 }
 
 /// A text of the client, shortened to the length of an id for the answer.

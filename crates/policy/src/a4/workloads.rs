@@ -122,14 +122,14 @@ pub(super) struct Unit {
 
 /// All workloads alive.
 #[derive(Clone, Default, Debug)]
-pub(super) struct Roster {
+pub(super) struct Workloads {
     /// By id.
     pub members: BTreeMap<GroupId, Member>,
     /// Storage units.
     pub units: Vec<Unit>,
 }
 
-impl Roster {
+impl Workloads {
     /// Updates the workloads; true if one started, ended or changed its declaration.
     pub fn update(&mut self, wiring: &Wiring, groups: &[Group], log: &mut Vec<Event>) -> bool {
         let same = self.members.len() == groups.len()

@@ -1,0 +1,94 @@
+//! A server of programs without I/O and one NIC, for unit tests. It must not know layouts.
+
+use super::config::Config;
+use super::layout::ChipLimits;
+use super::progress::Progress;
+use super::server::Server;
+use std::collections::BTreeMap;
+use toml::Table;
+use waykeeper_host::{
+    Device, DeviceKind, Dial, Group, GroupRates, Interval, Inventory, KnobValues, LlcGeometry, Platform,
+    PortRates, Priority, Reading, RootPort, SocketRates, Support, WorkloadKind,
+};
+use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
+
+/// Default settings and a chip of 11 ways. Workload 0 is an HPW, the others are LPWs, with one core each.
+pub(super) fn server(workloads: u16) -> Server {
+    let group = |id: u16| Group {
+        id: GroupId(u32::from(id)),
+        name: format!("w{id}"),
+        priority: if id == 0 { Priority::High } else { Priority::Low },
+        kind: WorkloadKind::NonIo,
+        cores: CoreList::from(vec![CoreId(id)]),
+        devices: Vec::new(),
+        stack: false,
+        mask: None,
+    };
+    let inventory = Inventory {
+        platform: Platform { chip: "test".to_owned(), host: "test".to_owned() },
+        cores: (0..workloads).map(CoreId).collect(),
+        llc: LlcGeometry { ways: 11, min_ways: 1, bytes: 11 << 20, clos_count: 16, inclusive_ways: None },
+        dca_ways_default: Some(WayMask::from_bits(0x600)),
+        dca_ways_switch: Support::Yes,
+        devices: vec![Device {
+            id: DeviceId(0),
+            name: "nic".to_owned(),
+            kind: DeviceKind::Network,
+            ports: vec![PortId(0)],
+        }],
+        ports: vec![RootPort {
+            id: PortId(0),
+            address: "0000:3a:00.0".to_owned(),
+            socket: 0,
+            dca_switch: Support::Yes,
+            rx_ring: Dial::absent("not needed"),
+            rx_burst: Dial::absent("not needed"),
+        }],
+    };
+    Server {
+        config: Config::read(&Table::new()).unwrap(),
+        limits: ChipLimits::new(&inventory),
+        inventory,
+        groups: (0..workloads).map(group).collect(),
+    }
+}
+
+/// An interval in which workload `n` has `ipc[n]` and the NIC writes so many bytes per second.
+pub(super) fn interval(ipc: &[f64], nic_bytes: f64) -> Interval {
+    let value = Reading::Value;
+    let rates = |(id, ipc): (usize, &f64)| {
+        let rates = GroupRates {
+            instructions: value(*ipc),
+            cycles: value(1.0),
+            mlc_hits: value(*ipc * 0.01),
+            mlc_misses: value(*ipc * 0.01),
+            llc_hits: value(1e6),
+            llc_misses: value(1e6),
+            occupancy_bytes: Reading::Unsupported,
+        };
+        (GroupId(id as u32), rates)
+    };
+    Interval {
+        from_ns: 0,
+        to_ns: 1_000_000_000,
+        groups: ipc.iter().enumerate().map(rates).collect(),
+        socket: SocketRates {
+            dca_write_hits: value(1e6),
+            dca_write_misses: value(0.0),
+            dca_read_hits: Reading::Unsupported,
+            dca_read_misses: Reading::Unsupported,
+            memory_read_bytes: value(1e9),
+            memory_write_bytes: value(1e9),
+        },
+        ports: BTreeMap::from([(
+            PortId(0),
+            PortRates { inbound_bytes: value(nic_bytes), outbound_bytes: value(0.0) },
+        )]),
+        knobs: KnobValues::default(),
+    }
+}
+
+/// The progress in such an interval.
+pub(super) fn progress(server: &Server, ipc: &[f64]) -> Progress {
+    Progress::of(&server.groups, &interval(ipc, 1e9), &server.inventory, &server.config)
+}

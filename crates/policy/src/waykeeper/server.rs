@@ -1,0 +1,35 @@
+//! The server as the policy knows it: workloads, inventory, limits, settings. It must not know layouts or decisions.
+
+use super::config::Config;
+use super::layout::ChipLimits;
+use waykeeper_host::{Group, Interval, Inventory};
+
+/// What stays from one interval to the next, until workloads start or end or a knob turns out to have no effect.
+pub(super) struct Server {
+    pub config: Config,
+    pub inventory: Inventory,
+    pub groups: Vec<Group>,
+    pub limits: ChipLimits,
+}
+
+/// Counters, workloads and limits of the server in one interval.
+pub(super) struct ServerView<'a> {
+    pub groups: &'a [Group],
+    pub seen: &'a Interval,
+    pub inventory: &'a Inventory,
+    pub limits: &'a ChipLimits,
+    pub config: &'a Config,
+}
+
+impl Server {
+    /// The server with the counters of an interval.
+    pub fn view<'a>(&'a self, seen: &'a Interval) -> ServerView<'a> {
+        ServerView {
+            groups: &self.groups,
+            seen,
+            inventory: &self.inventory,
+            limits: &self.limits,
+            config: &self.config,
+        }
+    }
+}
