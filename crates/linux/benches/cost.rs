@@ -20,7 +20,7 @@ use waykeeper_linux::iio::Place;
 use waykeeper_linux::perf::{IioUnits, UncorePlan, core_groups};
 use waykeeper_linux::root::Root;
 use waykeeper_machine::ScenarioSource;
-use waykeeper_stand::{Large, MS, Machine, held};
+use waykeeper_testbed::{LargeServer, MS, Machine, manual_clock};
 use waykeeper_units::{CoreId, GroupId, WayMask};
 use waykeeper_vhost::faults::{Faults, Operation};
 
@@ -89,14 +89,14 @@ fn flagship() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/a4-hpw-heavy.toml");
     let source = ScenarioSource::open(&path).expect("the flagship");
     let scenario = source.read().expect("the flagship");
-    let machine = Machine::with(Arc::new(scenario), held(256));
+    let machine = Machine::with(Arc::new(scenario), manual_clock(256));
     machine.run_to(MS);
     measure("18 cores, 11 tenants", &mut machine.open(), &machine.faults);
 }
 
 /// 128 cores and 64 tenants in all fifteen classes.
 fn large() {
-    let server = Large::new();
+    let server = LargeServer::new();
     let mut host = LinuxHost::open(server.options()).unwrap_or_else(|error| panic!("{error}"));
     let masks = (0..64).map(|index| (GroupId(index), WayMask::from_bits(1 << (index % 15))));
     let applied = host.apply(&Plan::of_masks(masks)).expect("a report");

@@ -50,7 +50,7 @@ const ROOMS: [(&str, &[&str]); 18] = [
         ],
     ),
     // The fixture of tests; a room depends on it only for its tests.
-    ("stand", &["units", "host", "silicon", "machine", "generations", "vhost", "linux"]),
+    ("testbed", &["units", "host", "silicon", "machine", "generations", "vhost", "linux"]),
     ("bench", &["units", "host", "silicon", "machine", "policy", "control", "lab"]),
 ];
 

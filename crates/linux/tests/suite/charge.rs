@@ -8,7 +8,7 @@ use waykeeper_linux::host::{Charge, DcaLimit, Disturbance, Limits, LinuxHost, Op
 use waykeeper_linux::profile::{
     Identity, KnobState, Port, Profile, Register, VERSION, Ways, Writes, microcode,
 };
-use waykeeper_stand::{MS, Machine};
+use waykeeper_testbed::{MS, Machine};
 use waykeeper_units::{GroupId, PortId, WayMask};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
@@ -392,7 +392,7 @@ fn what_somebody_made_of_dca_after_us_is_his() {
     for (held, left) in [(0x7c0, 0x7c0), (0x780, 0x600), (0x700, 0x600)] {
         std::fs::write(machine.journal(), &crashed).unwrap();
         machine.set_msr(0, 0xc8b, held);
-        assert_eq!(machine.still_wrong(), "");
+        assert_eq!(machine.restore_failures(), "");
         assert_eq!(machine.msr(0, 0xc8b), left);
     }
 }
@@ -465,10 +465,10 @@ fn what_somebodys_monitoring_group_watches_survives_a_crash_in_the_midst_of_its_
     // Its CPUs are taken; then moving it and returning the CPUs both fail.
     refuse(inside, Operation::Rename, Calls::All);
     refuse(&format!("{inside}/cpus_list"), Operation::Write, Calls::Nth(2));
-    assert!(machine.still_wrong().contains("waykeeper-l2fwd"));
+    assert!(machine.restore_failures().contains("waykeeper-l2fwd"));
     machine.faults.lift();
     assert_eq!(root.read_text(format!("{inside}/cpus_list")).unwrap(), "\n");
-    assert_eq!(machine.still_wrong(), "");
+    assert_eq!(machine.restore_failures(), "");
     assert_eq!(root.read_text("/sys/fs/resctrl/mon_groups/theirs/cpus_list").unwrap(), "1\n");
     assert!(!root.exists("/sys/fs/resctrl/waykeeper-l2fwd") && !machine.journal().exists());
 }

@@ -13,7 +13,7 @@ use waykeeper_probe::register::Register;
 use waykeeper_probe::roles::Named;
 use waykeeper_probe::stand::Pace;
 use waykeeper_silicon::ChipSpec;
-use waykeeper_stand::{Machine, held};
+use waykeeper_testbed::{Machine, manual_clock};
 use waykeeper_units::WayMask;
 
 /// A machine with a Skylake's identity and other registers.
@@ -28,7 +28,7 @@ fn machine(changes: &[(&str, &str)]) -> Machine {
     let text = format!("chip = \"chip.toml\"\n{}", chips::SCENARIO);
     let source = ScenarioSource::parse("probe", &text, Some(folder.path().to_owned())).unwrap();
     let scenario = source.read().unwrap_or_else(|error| panic!("{error}"));
-    Machine::with(Arc::new(scenario), held(32))
+    Machine::with(Arc::new(scenario), manual_clock(32))
 }
 
 /// Runs procedures; afterwards the machine's state must be unchanged.
@@ -36,10 +36,10 @@ fn probe(machine: &Machine, procedures: &[Procedure]) -> Findings {
     let before = machine.state();
     let order =
         Order { procedures: procedures.to_vec(), named: Named::default(), pace: Pace::QUICK, quick: true };
-    let mut host = machine.paced();
+    let mut host = machine.on_model_clock();
     let found = procedures::run(&mut host, None, &order, &AtomicBool::new(false), &|_| ()).unwrap();
     assert!(host.host.close().unwrap().is_complete());
-    waykeeper_stand::same(&machine.state(), &before, "after a probe");
+    waykeeper_testbed::assert_same_state(&machine.state(), &before, "after a probe");
     found
 }
 
