@@ -157,11 +157,11 @@ pub(super) fn start_core(
     let bank = RegisterFiles::new(root, Some(generation));
     let events = CoreEvents::of(&generation.core);
     let job = msr_pmu::core_job(&generation.core, &events, core, &bank);
-    let (job, homeless) = job.map_err(|why| CoreError::Failed(format!("{why}; it is not counted")))?;
-    let homeless =
-        (!homeless.is_empty()).then(|| format!("{core}: no counter is free for {}", homeless.join(", ")));
+    let (job, without_counter) = job.map_err(|why| CoreError::Failed(format!("{why}; it is not counted")))?;
+    let without_counter = (!without_counter.is_empty())
+        .then(|| format!("{core}: no counter is free for {}", without_counter.join(", ")));
     let counting = program(bank, vec![job], journal).map_err(CoreError::Journal)?;
-    Ok((Box::new(counting), homeless))
+    Ok((Box::new(counting), without_counter))
 }
 
 /// Programs registers after their originals are journaled.

@@ -43,7 +43,7 @@ pub fn core_job(
         counters.fixed.map(|fixed| bank.read_still(&msr(fixed.control))).transpose()?.unwrap_or(0);
     let mut free = free.into_iter();
     let mut job = Job { name: cpu.to_string(), ..Job::default() };
-    let (mut homeless, mut fixed_bits) = (Vec::new(), 0u64);
+    let (mut without_counter, mut fixed_bits) = (Vec::new(), 0u64);
     // In the global control every enabled counter has the same value, so the counter's own control identifies its
     // owner.
     let (mut fixed_parts, mut global_parts): (Vec<Part>, Vec<Part>) = (Vec::new(), Vec::new());
@@ -57,7 +57,7 @@ pub fn core_job(
         let is_clock = counters.quantities.cycles.plus.contains(name);
         let most_per_tick = CLOCKS_PER_TICK * if is_clock { 1 } else { EVENTS_PER_CLOCK };
         let Some(event) = counters.events.get(name) else {
-            homeless.push(format!("{name} (no such event in the table)"));
+            without_counter.push(format!("{name} (no such event in the table)"));
             continue;
         };
         let fixed = counters.fixed.zip(event.fixed).filter(|(fixed, number)| {
@@ -75,11 +75,11 @@ pub fn core_job(
             continue;
         }
         let Some(select) = counters.select(&event.terms) else {
-            homeless.push(format!("{name} (a term has no place in the select register)"));
+            without_counter.push(format!("{name} (a term has no place in the select register)"));
             continue;
         };
         let Some(index) = free.next() else {
-            homeless.push(name.clone());
+            without_counter.push(name.clone());
             continue;
         };
         let offset = u32::from(index) * registers.step;
@@ -98,7 +98,7 @@ pub fn core_job(
         let (place, mask) = (msr(registers.global_control), union(&global_parts));
         job.writes.push(Write { place, mask, value: mask, parts: global_parts });
     }
-    Ok((job, homeless))
+    Ok((job, without_counter))
 }
 
 /// Enable bit of an event select register (SDM vol. 4, IA32_PERFEVTSELx; AMD APM vol. 2, PERF_CTL).
@@ -142,8 +142,8 @@ mod tests {
 
     #[test]
     fn an_idle_skylake_core_counts_six_events_on_two_fixed_and_four_general_counters() {
-        let (job, homeless) = skylake(&[]);
-        assert!(homeless.is_empty());
+        let (job, without_counter) = skylake(&[]);
+        assert!(without_counter.is_empty());
         assert_eq!(job.counters.len(), 6);
         // Instructions and cycles: fixed 0 and 1, user and kernel: 0b0011_0011.
         assert_eq!(written(&job, 0x38d).map(|write| (write.mask, write.value)), Some((0xff, 0x33)));
@@ -163,12 +163,12 @@ mod tests {
     #[test]
     fn what_others_count_is_left_alone() {
         // The watchdog uses the fixed cycle counter, a perf user general counter 1.
-        let (job, homeless) = skylake(&[(0x38d, 0xb0), (0x187, 0x53_003c)]);
+        let (job, without_counter) = skylake(&[(0x38d, 0xb0), (0x187, 0x53_003c)]);
         assert!(written(&job, 0x187).is_none());
         assert_eq!(written(&job, 0x38d).map(|write| (write.mask, write.value)), Some((0x0f, 0x03)));
         assert_eq!(written(&job, 0x38f).map(|write| write.value), Some(0x1_0000_000d), "0, 2, 3 and fixed 0");
         // Cycles now need a general counter: five events for three free counters.
-        assert_eq!(homeless.len(), 2);
+        assert_eq!(without_counter.len(), 2);
         assert_eq!(job.counters.len(), 4);
         assert_eq!(written(&job, 0x186).map(|write| write.value), Some(0x43_003c), "cycles, on counter 0");
     }
