@@ -5,7 +5,7 @@
 //! again (microarchitecture.md 7, 8). A write sends what its buffer holds: fio and FFSB fill their buffers once,
 //! not for every request. Marks: docs/reference/README.md#marks.
 
-use super::fio_job::{self, Course, Pace};
+use super::fio_job::{self, JobParameters, Pace};
 use super::poller::LINE_WORK_NS;
 use super::{Blueprint, Core, Kind, Program, Score, Site, Unit};
 use crate::bus::{Access, Bus};
@@ -61,7 +61,7 @@ pub(super) struct Storage {
     pub(super) depth: u32,
     pub(super) writes: f64,
     /// What a job file says beyond that.
-    pub(super) course: Option<Course>,
+    pub(super) job: Option<JobParameters>,
 }
 
 fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, ScenarioError> {
@@ -69,7 +69,7 @@ fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, Scenari
         return Ok(Arc::new(storage));
     }
     Ok(Arc::new(Storage {
-        course: None,
+        job: None,
         block: keys.size("block", 512..=16 << 20, usual.block)?,
         depth: keys.count("depth", 1..=1024, usual.depth)?,
         writes: keys.number("write_share", 0.0..=1.0, usual.writes)?,
@@ -78,7 +78,7 @@ fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, Scenari
 
 impl Blueprint for Storage {
     fn has_schedule(&self) -> bool {
-        self.course.is_some()
+        self.job.is_some()
     }
 
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
@@ -86,7 +86,7 @@ impl Blueprint for Storage {
         let index = site.array.expect("a scenario with a storage program has an array");
         let array = &mut site.bus.arrays[index];
         let queue = array.open_queue(site.workload);
-        let depth = self.course.map_or(self.depth, |course| course.slots_of(site.thread, site.threads));
+        let depth = self.job.map_or(self.depth, |job| job.slots_of(site.thread, site.threads));
         let mut slots = Vec::with_capacity(depth as usize);
         for _ in 0..depth {
             let region = site.memory.ordinary(self.block)?;
@@ -103,7 +103,7 @@ impl Blueprint for Storage {
             stream,
             started: false,
             scan: None,
-            pace: self.course.map(|course| course.pace(site.thread, site.threads, site.start_ns, depth)),
+            pace: self.job.map(|job| job.pace(site.thread, site.threads, site.start_ns, depth)),
         }))
     }
 }

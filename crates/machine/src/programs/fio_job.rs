@@ -17,7 +17,7 @@ const MOST_DEPTH: u64 = 4096;
 
 /// What a job asks of each of its copies beyond blocks, depth and directions.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Course {
+pub(super) struct JobParameters {
     /// Copies over all threads.
     copies: u32,
     depth: u32,
@@ -70,7 +70,7 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
         block: job.block_bytes,
         depth: job.depth,
         writes: job.access.writes(),
-        course: Some(Course {
+        job: Some(JobParameters {
             copies: job.copies,
             depth: job.depth,
             bytes_per_s: job.bytes_per_s.map(|rate| rate as f64),
@@ -81,7 +81,7 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
     })
 }
 
-impl Course {
+impl JobParameters {
     /// Copies of the thread `thread` of `threads`: dealt out in turn.
     fn copies_of(&self, thread: usize, threads: usize) -> u32 {
         let (copies, threads, thread) = (self.copies as usize, threads.max(1), thread);
