@@ -16,7 +16,7 @@ use waykeeper_host::{Host, Plan};
 use waykeeper_linux::counting::CoreEvents;
 use waykeeper_linux::event_source::{Format, Unit};
 use waykeeper_linux::host::LinuxHost;
-use waykeeper_linux::iio::Place;
+use waykeeper_linux::iio::StackPart;
 use waykeeper_linux::perf::{IioUnits, UncorePlan, core_groups};
 use waykeeper_linux::root::Root;
 use waykeeper_machine::ScenarioSource;
@@ -135,8 +135,8 @@ fn perf(name: &str, id: &str, cores: u16, slices: u32, channels: u32, watchdog: 
     plan.add_memory(memory, &units(&memory.pmu, channels), &package);
     let iio = generation.iio.as_ref().expect("stacks");
     let stacks = IioUnits { programmed: units(&iio.pmu, 4), running: Vec::new() };
-    let places = [(0, Place { stack: 1, part: 0 }), (1, Place { stack: 2, part: 0 })];
-    plan.add_ports(&Root::at("/nowhere"), iio, &places, &stacks, &package);
+    let parts = [(0, StackPart { stack: 1, part: 0 }), (1, StackPart { stack: 2, part: 0 })];
+    plan.add_ports(&Root::at("/nowhere"), iio, &parts, &stacks, &package);
     assert!(plan.notes.is_empty(), "{:?}", plan.notes);
     let uncore_units = (slices + channels + 2) as usize;
     println!(

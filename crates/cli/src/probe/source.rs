@@ -241,7 +241,7 @@ fn addresses(root: &Root, cores: &CoreList, devices: &[DeviceName]) -> Result<Ve
         kind: Some(WorkloadKind::StorageIo),
         cores: cores.clone(),
         pids: Vec::new(),
-        places: Vec::new(),
+        selectors: Vec::new(),
         programs: Vec::new(),
         devices: vec![device.clone()],
         stack: false,

@@ -6,7 +6,7 @@
 //! it again. Must not know policies.
 
 use crate::ddio::{self, Wanted};
-use crate::journal::{Hold, Journal, Original};
+use crate::journal::{Journal, Original, OwnershipCheck};
 use crate::pci::{Config, PciAddress, Writable};
 use crate::registers::RegisterFiles;
 use crate::root::Root;
@@ -83,7 +83,7 @@ impl Port {
             mask: 1 << self.bit.bit,
             value: value as u32,
             // A single bit cannot show which program set it, so no values are recorded as ours.
-            hold: Hold::default(),
+            ownership: OwnershipCheck::default(),
         }
     }
 }
@@ -260,8 +260,8 @@ impl IoKnobs {
 
     /// The journal's record of the DCA ways.
     fn ways_original(&self, cpu: CoreId, register: u32, value: u64, ours: Vec<u64>) -> Original {
-        let hold = Hold { ours, claims: Vec::new() };
-        Original::Msr { cpu: cpu.0, package: Some(self.socket), register, mask: u64::MAX, value, hold }
+        let ownership = OwnershipCheck { ours, claims: Vec::new() };
+        Original::Msr { cpu: cpu.0, package: Some(self.socket), register, mask: u64::MAX, value, ownership }
     }
 
     fn write_ways(&self, cpu: CoreId, address: u32, mask: WayMask) -> KnobOutcome {

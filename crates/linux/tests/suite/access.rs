@@ -180,13 +180,13 @@ fn dead(identity: Identity) -> Profile {
         host: identity,
         ways: Ways { dca: None, inclusive: Some(WayMask::from_bits(0x004)) },
         register: Some(Register {
-            state: KnobState::Dead,
+            state: KnobState::NoEffect,
             kept: None,
             fewest: None,
             most: None,
             least: None,
         }),
-        port: vec![Port { address, switch: KnobState::Dead, writes: Writes::ThisLlc }],
+        port: vec![Port { address, switch: KnobState::NoEffect, writes: Writes::ThisLlc }],
     }
 }
 

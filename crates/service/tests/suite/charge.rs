@@ -47,7 +47,7 @@ fn write_profile(machine: &Machine, file: &Path) {
         host: Identity::of(host.inventory(), microcode(&machine.root())),
         ways: Ways::default(),
         register: Some(Register {
-            state: KnobState::Dead,
+            state: KnobState::NoEffect,
             kept: None,
             fewest: None,
             most: None,
