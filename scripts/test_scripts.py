@@ -21,7 +21,7 @@ failures:
 
 ---- host::mounts stdout ----
 
-thread 'host::mounts' panicked at crates/stand/src/machine.rs:61:9:
+thread 'host::mounts' panicked at crates/testbed/src/machine.rs:61:9:
 not run: needs root and /dev/fuse: cannot mount on /tmp/x: Operation not permitted
 note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
 

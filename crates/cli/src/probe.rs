@@ -18,10 +18,10 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use waykeeper_linux::tenants::DeviceName;
+use waykeeper_probe::experiment::{Pace, ProbeError};
 use waykeeper_probe::findings::{Findings, Row};
-use waykeeper_probe::procedures::{self, Order, Procedure};
+use waykeeper_probe::procedures::{self, ProbeOptions, Procedure};
 use waykeeper_probe::roles::{self, Named, RoleError};
-use waykeeper_probe::stand::{Pace, ProbeError};
 use waykeeper_probe::sweep::{Load, Sweep};
 use waykeeper_silicon::Sampling;
 use waykeeper_units::CoreList;
@@ -158,7 +158,7 @@ fn procedures(names: &[String]) -> Result<Vec<Procedure>, Failure> {
 }
 
 fn run(args: &RunArgs) -> Result<(), Failure> {
-    let order = Order {
+    let options = ProbeOptions {
         procedures: procedures(&args.names)?,
         named: Named { io: args.io.clone(), victim: args.victim.clone() },
         pace: if args.quick { Pace::QUICK } else { Pace::USUAL },
@@ -166,7 +166,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let stop = listen()?;
     let mut source = source::Source::open(args)?;
-    roles::check(&source.host().groups(), &order.named)
+    roles::check(&source.host().groups(), &options.named)
         .map_err(|error: RoleError| Failure::bad_input(error))?;
     let bar = Stride::new();
     let mut load = source.take_load();
@@ -174,7 +174,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let ended = RefCell::new(None);
     let done = {
         let load = load.as_mut().map(|load| load as &mut dyn Load);
-        procedures::run(source.host_mut(), load, &order, &stop, &|progress| {
+        procedures::run(source.host_mut(), load, &options, &stop, &|progress| {
             // Measurements without the requested load are worthless.
             if let Some(how) = companion.borrow_mut().as_mut().and_then(Companion::ended) {
                 stop.store(true, Ordering::Relaxed);

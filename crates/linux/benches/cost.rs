@@ -16,11 +16,11 @@ use waykeeper_host::{Host, Plan};
 use waykeeper_linux::counting::CoreEvents;
 use waykeeper_linux::event_source::{Format, Unit};
 use waykeeper_linux::host::LinuxHost;
-use waykeeper_linux::iio::Place;
+use waykeeper_linux::iio::StackPart;
 use waykeeper_linux::perf::{IioUnits, UncorePlan, core_groups};
 use waykeeper_linux::root::Root;
 use waykeeper_machine::ScenarioSource;
-use waykeeper_stand::{Large, MS, Machine, held};
+use waykeeper_testbed::{LargeServer, MS, Machine, manual_clock};
 use waykeeper_units::{CoreId, GroupId, WayMask};
 use waykeeper_vhost::faults::{Faults, Operation};
 
@@ -89,14 +89,14 @@ fn flagship() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/a4-hpw-heavy.toml");
     let source = ScenarioSource::open(&path).expect("the flagship");
     let scenario = source.read().expect("the flagship");
-    let machine = Machine::with(Arc::new(scenario), held(256));
+    let machine = Machine::with(Arc::new(scenario), manual_clock(256));
     machine.run_to(MS);
     measure("18 cores, 11 tenants", &mut machine.open(), &machine.faults);
 }
 
 /// 128 cores and 64 tenants in all fifteen classes.
 fn large() {
-    let server = Large::new();
+    let server = LargeServer::new();
     let mut host = LinuxHost::open(server.options()).unwrap_or_else(|error| panic!("{error}"));
     let masks = (0..64).map(|index| (GroupId(index), WayMask::from_bits(1 << (index % 15))));
     let applied = host.apply(&Plan::of_masks(masks)).expect("a report");
@@ -135,8 +135,8 @@ fn perf(name: &str, id: &str, cores: u16, slices: u32, channels: u32, watchdog: 
     plan.add_memory(memory, &units(&memory.pmu, channels), &package);
     let iio = generation.iio.as_ref().expect("stacks");
     let stacks = IioUnits { programmed: units(&iio.pmu, 4), running: Vec::new() };
-    let places = [(0, Place { stack: 1, part: 0 }), (1, Place { stack: 2, part: 0 })];
-    plan.add_ports(&Root::at("/nowhere"), iio, &places, &stacks, &package);
+    let parts = [(0, StackPart { stack: 1, part: 0 }), (1, StackPart { stack: 2, part: 0 })];
+    plan.add_ports(&Root::at("/nowhere"), iio, &parts, &stacks, &package);
     assert!(plan.notes.is_empty(), "{:?}", plan.notes);
     let uncore_units = (slices + channels + 2) as usize;
     println!(

@@ -49,7 +49,7 @@ pub enum CounterError {
 /// It must be read before it has moved by half its range: a 36-bit counter of 4-byte units then covers 2^37 bytes,
 /// 5.5 s at 25 GB/s (hardware.md 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extended {
+pub struct WrappingCounter {
     bits: u32,
     last: Option<u64>,
     /// The value before a jump, and the most that can have been counted since. If the next value fits this one, the
@@ -58,10 +58,10 @@ pub struct Extended {
     total: u64,
 }
 
-impl Extended {
+impl WrappingCounter {
     /// A counter `bits` wide (1 to 64) that was not read yet; its total is 0 at the first reading.
-    pub fn new(bits: u32) -> Extended {
-        Extended { bits: bits.clamp(1, 64), last: None, before: None, total: 0 }
+    pub fn new(bits: u32) -> WrappingCounter {
+        WrappingCounter { bits: bits.clamp(1, 64), last: None, before: None, total: 0 }
     }
 
     /// Takes a raw value and returns the count since the first one. `most` gets the difference to the last value and
@@ -156,13 +156,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn advance(counter: &mut Extended, raw: u64) -> Result<u64, CounterError> {
+    fn advance(counter: &mut WrappingCounter, raw: u64) -> Result<u64, CounterError> {
         counter.advance(raw, |_| None)
     }
 
     #[test]
     fn a_short_counter_goes_on_over_its_end() {
-        let mut counter = Extended::new(36);
+        let mut counter = WrappingCounter::new(36);
         assert_eq!(advance(&mut counter, 0xf_ffff_fff0), Ok(0));
         // 16 steps to the end, 4 beyond.
         assert_eq!(advance(&mut counter, 4), Ok(20));
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_the_register_cannot_hold_is_refused_and_changes_nothing() {
-        let mut counter = Extended::new(48);
+        let mut counter = WrappingCounter::new(48);
         advance(&mut counter, 100).unwrap();
         assert_eq!(
             advance(&mut counter, u64::MAX).unwrap_err().to_string(),
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn a_reset_is_told_and_not_taken_for_a_wrap() {
-        let mut counter = Extended::new(48);
+        let mut counter = WrappingCounter::new(48);
         advance(&mut counter, 1_000_000).unwrap();
         advance(&mut counter, 1_000_500).unwrap();
         assert!(matches!(
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn one_bad_zero_does_not_count_everything_again() {
-        let mut counter = Extended::new(48);
+        let mut counter = WrappingCounter::new(48);
         advance(&mut counter, 1_000_000).unwrap();
         assert!(advance(&mut counter, 0).is_err());
         assert_eq!(advance(&mut counter, 1_000_500), Ok(500));
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn what_cannot_have_been_counted_is_told_and_not_taken_for_a_wrap() {
-        let mut counter = Extended::new(48);
+        let mut counter = WrappingCounter::new(48);
         let within = |most: u64| move |_: u64| Some(most);
         assert_eq!(counter.advance(1_000, within(0)), Ok(0));
         assert_eq!(counter.advance(1_500, within(500)), Ok(500));
@@ -216,7 +216,7 @@ mod tests {
         assert!(counter.advance(7_000_000, within(500)).is_err());
         assert_eq!(counter.advance(5_001_000, within(500)), Ok(1_500));
         // A wrap within the bound is still accepted.
-        let mut short = Extended::new(36);
+        let mut short = WrappingCounter::new(36);
         short.advance(0xf_ffff_fff0, within(0)).unwrap();
         assert_eq!(short.advance(4, within(20)), Ok(20));
     }
@@ -246,7 +246,7 @@ mod tests {
         ) {
             let mask = u64::MAX >> (64 - bits);
             let mut raw = start & mask;
-            let mut counter = Extended::new(bits);
+            let mut counter = WrappingCounter::new(bits);
             advance(&mut counter, raw).unwrap();
             let mut sum = 0u64;
             for step in steps {

@@ -18,7 +18,7 @@ pub struct StackBus {
 
 /// The counters of a root port.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place {
+pub struct StackPart {
     /// Number of the stack.
     pub stack: u16,
     /// Part of the stack.
@@ -38,9 +38,15 @@ pub fn buses_of_register(value: u64, valid: u8, stacks: u16) -> Vec<StackBus> {
 }
 
 /// The counters of the root port `segment:bus:device`; `None` if no stack has its bus or no part its device number.
-pub fn place(segment: u32, bus: u8, device: u8, buses: &[StackBus], parts: PartMap) -> Option<Place> {
+pub fn stack_part(
+    segment: u32,
+    bus: u8,
+    device: u8,
+    buses: &[StackBus],
+    parts: PartMap,
+) -> Option<StackPart> {
     let stack = buses.iter().find(|stack| (stack.segment, stack.bus) == (segment, bus))?.stack;
-    Some(Place { stack, part: parts.part(device)? })
+    Some(StackPart { stack, part: parts.part(device)? })
 }
 
 #[cfg(test)]
@@ -55,10 +61,10 @@ mod tests {
         let buses = buses_of_register(value, 63, 6);
         assert_eq!(buses.len(), 6);
         let parts = PartMap { first: 0, last: 3 };
-        assert_eq!(place(0, 0x64, 2, &buses, parts), Some(Place { stack: 2, part: 2 }));
-        assert_eq!(place(0, 0x64, 4, &buses, parts), None, "a stack has four parts");
-        assert_eq!(place(0, 0x65, 0, &buses, parts), None, "nobody's bus");
-        assert_eq!(place(1, 0x64, 0, &buses, parts), None, "another segment");
+        assert_eq!(stack_part(0, 0x64, 2, &buses, parts), Some(StackPart { stack: 2, part: 2 }));
+        assert_eq!(stack_part(0, 0x64, 4, &buses, parts), None, "a stack has four parts");
+        assert_eq!(stack_part(0, 0x65, 0, &buses, parts), None, "nobody's bus");
+        assert_eq!(stack_part(1, 0x64, 0, &buses, parts), None, "another segment");
         assert!(buses_of_register(value & (u64::MAX >> 1), 63, 6).is_empty(), "not valid");
     }
 

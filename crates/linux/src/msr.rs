@@ -254,7 +254,8 @@ mod tests {
         let (_keep, root, _) = machine();
         let msr = Msr::open(&root, 0, Allowed::nothing()).unwrap();
         let refused = |errno| {
-            let error = FileError::Refused { path: "x".into(), doing: crate::root::Doing::Write, errno };
+            let error =
+                FileError::Refused { path: "x".into(), operation: crate::root::FileOperation::Write, errno };
             msr.told(error, 0xc8b)
         };
         assert_eq!(refused(Errno::IO), MsrError::NotThere { cpu: 0, address: 0xc8b });

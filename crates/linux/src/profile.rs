@@ -25,7 +25,8 @@ pub enum KnobState {
     /// It had an effect.
     Acts,
     /// It takes values and reads them back, but has no effect.
-    Dead,
+    #[serde(rename = "dead")]
+    NoEffect,
     /// It cannot be set on this machine.
     Absent,
     /// The probe could not determine it.
@@ -267,14 +268,16 @@ impl Profile {
         if let Some(ways) = self.ways.inclusive {
             inventory.llc.inclusive_ways = Some(ways).filter(|ways| !ways.is_empty());
         }
-        if self.register.as_ref().is_some_and(|register| register.state == KnobState::Dead)
+        if self.register.as_ref().is_some_and(|register| register.state == KnobState::NoEffect)
             && inventory.dca_ways_switch == Support::Yes
         {
             inventory.dca_ways_switch = Support::ReadOnly;
         }
         for port in &mut inventory.ports {
             let found = self.port.iter().find(|found| found.address == port.address);
-            if found.is_some_and(|found| found.switch == KnobState::Dead) && port.dca_switch == Support::Yes {
+            if found.is_some_and(|found| found.switch == KnobState::NoEffect)
+                && port.dca_switch == Support::Yes
+            {
                 port.dca_switch = Support::ReadOnly;
             }
         }
@@ -329,7 +332,7 @@ mod tests {
             },
             ways: Ways { dca: mask(0x600), inclusive: mask(0x003) },
             register: Some(Register {
-                state: KnobState::Dead,
+                state: KnobState::NoEffect,
                 kept: mask(0x600),
                 fewest: Some(2),
                 most: Some(11),

@@ -7,7 +7,7 @@
 
 use crate::cpuinfo;
 use crate::msr::{Allowed, Msr, MsrError};
-use crate::msr_pmu::{Bank, Place};
+use crate::msr_pmu::{RegisterAccess, RegisterAddress};
 use crate::pci::{AddressError, Config, PciAddress, PciError, Writable};
 use crate::restore::Registers;
 use crate::root::{FileError, Handle, Root};
@@ -202,11 +202,13 @@ fn parsed(address: &str) -> Result<PciAddress, String> {
     address.parse().map_err(|error: AddressError| error.to_string())
 }
 
-impl Bank for RegisterFiles {
-    fn read(&self, place: &Place) -> Result<u64, String> {
-        match place {
-            Place::Msr { cpu, address } => self.read_msr(*cpu, *address).map_err(|error| self.told(&error)),
-            Place::Pci { device, offset, bytes } => {
+impl RegisterAccess for RegisterFiles {
+    fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
+        match register {
+            RegisterAddress::Msr { cpu, address } => {
+                self.read_msr(*cpu, *address).map_err(|error| self.told(&error))
+            }
+            RegisterAddress::Pci { device, offset, bytes } => {
                 let value =
                     self.read_config(device, *offset, *bytes).map_err(|error| self.told_file(&error))?;
                 answered(device, value, *bytes)
@@ -214,12 +216,14 @@ impl Bank for RegisterFiles {
         }
     }
 
-    fn write(&self, place: &Place, value: u64) -> Result<(), String> {
-        match place {
-            Place::Msr { cpu, address } => {
+    fn write(&self, register: &RegisterAddress, value: u64) -> Result<(), String> {
+        match register {
+            RegisterAddress::Msr { cpu, address } => {
                 self.write_msr(*cpu, *address, value).map_err(|error| self.told(&error))
             }
-            Place::Pci { device, offset, bytes } => self.write_channel(device, *offset, *bytes, value),
+            RegisterAddress::Pci { device, offset, bytes } => {
+                self.write_channel(device, *offset, *bytes, value)
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ pub const MOST_BYTES: usize = 4 << 20;
 
 /// The operation that failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Doing {
+pub enum FileOperation {
     /// Opening it.
     Open,
     /// Reading from it.
@@ -33,16 +33,16 @@ pub enum Doing {
     Link,
 }
 
-impl std::fmt::Display for Doing {
+impl std::fmt::Display for FileOperation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Doing::Open => "open",
-            Doing::Read => "read",
-            Doing::Write => "write",
-            Doing::List => "list",
-            Doing::Make => "make",
-            Doing::Remove => "remove",
-            Doing::Link => "follow",
+            FileOperation::Open => "open",
+            FileOperation::Read => "read",
+            FileOperation::Write => "write",
+            FileOperation::List => "list",
+            FileOperation::Make => "make",
+            FileOperation::Remove => "remove",
+            FileOperation::Link => "follow",
         })
     }
 }
@@ -51,22 +51,22 @@ impl std::fmt::Display for Doing {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FileError {
     /// The kernel returned an error.
-    #[error("cannot {doing} {}: {}", path.display(), described(*errno))]
+    #[error("cannot {operation} {}: {}", path.display(), described(*errno))]
     Refused {
         /// The file, with the prefix.
         path: PathBuf,
         /// The operation.
-        doing: Doing,
+        operation: FileOperation,
         /// The kernel's error number.
         errno: Errno,
     },
     /// The kernel transferred fewer bytes than requested.
-    #[error("cannot {doing} {}: only {done} of {wanted} bytes were transferred", path.display())]
+    #[error("cannot {operation} {}: only {done} of {wanted} bytes were transferred", path.display())]
     Short {
         /// The file.
         path: PathBuf,
         /// The operation.
-        doing: Doing,
+        operation: FileOperation,
         /// Bytes transferred.
         done: usize,
         /// Bytes requested.
@@ -90,13 +90,13 @@ fn described(errno: Errno) -> String {
 }
 
 impl FileError {
-    fn refused(path: &Path, doing: Doing, errno: Errno) -> FileError {
-        FileError::Refused { path: path.to_owned(), doing, errno }
+    fn refused(path: &Path, operation: FileOperation, errno: Errno) -> FileError {
+        FileError::Refused { path: path.to_owned(), operation, errno }
     }
 
-    fn from_io(path: &Path, doing: Doing, error: &std::io::Error) -> FileError {
+    fn from_io(path: &Path, operation: FileOperation, error: &std::io::Error) -> FileError {
         // The standard library returns an error without a number only from its own checks of the path's form.
-        FileError::refused(path, doing, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+        FileError::refused(path, operation, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
     }
 
     /// The kernel's error number, if the kernel returned one.
@@ -168,12 +168,12 @@ impl Root {
     /// The kernel's refusal, or a longer file.
     pub fn read_bytes(&self, path: impl AsRef<Path>, most: usize) -> Result<Vec<u8>, FileError> {
         let path = self.path(path);
-        let file =
-            std::fs::File::open(&path).map_err(|error| FileError::from_io(&path, Doing::Open, &error))?;
+        let file = std::fs::File::open(&path)
+            .map_err(|error| FileError::from_io(&path, FileOperation::Open, &error))?;
         let mut bytes = Vec::new();
         file.take(most as u64 + 1)
             .read_to_end(&mut bytes)
-            .map_err(|error| FileError::from_io(&path, Doing::Read, &error))?;
+            .map_err(|error| FileError::from_io(&path, FileOperation::Read, &error))?;
         if bytes.len() > most { Err(FileError::TooLong { path, most }) } else { Ok(bytes) }
     }
 
@@ -183,7 +183,7 @@ impl Root {
     /// The kernel's refusal.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>, FileError> {
         let path = self.path(path);
-        let failed = |error: std::io::Error| FileError::from_io(&path, Doing::List, &error);
+        let failed = |error: std::io::Error| FileError::from_io(&path, FileOperation::List, &error);
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&path).map_err(failed)? {
             names.extend(entry.map_err(failed)?.file_name().into_string().ok());
@@ -199,7 +199,7 @@ impl Root {
     /// The kernel's refusal.
     pub fn folders(&self, path: impl AsRef<Path>, most: usize) -> Result<(Vec<String>, bool), FileError> {
         let path = self.path(path);
-        let failed = |error: std::io::Error| FileError::from_io(&path, Doing::List, &error);
+        let failed = |error: std::io::Error| FileError::from_io(&path, FileOperation::List, &error);
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&path).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -222,7 +222,7 @@ impl Root {
     /// The kernel's refusal; `EINVAL` if it is not a link.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf, FileError> {
         let path = self.path(path);
-        std::fs::read_link(&path).map_err(|error| FileError::from_io(&path, Doing::Link, &error))
+        std::fs::read_link(&path).map_err(|error| FileError::from_io(&path, FileOperation::Link, &error))
     }
 
     /// Sends one command to a kernel file: one open, one write(2) of the whole text.
@@ -240,7 +240,7 @@ impl Root {
     pub fn make_dir(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
         let path = self.path(path);
         rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755))
-            .map_err(|errno| FileError::refused(&path, Doing::Make, errno))
+            .map_err(|errno| FileError::refused(&path, FileOperation::Make, errno))
     }
 
     /// Removes a directory.
@@ -249,7 +249,7 @@ impl Root {
     /// The kernel's refusal.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
         let path = self.path(path);
-        rustix::fs::rmdir(&path).map_err(|errno| FileError::refused(&path, Doing::Remove, errno))
+        rustix::fs::rmdir(&path).map_err(|errno| FileError::refused(&path, FileOperation::Remove, errno))
     }
 
     /// Opens a file for reading and keeps it open.
@@ -272,7 +272,7 @@ impl Root {
         let path = self.path(path);
         match rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()) {
             Ok(fd) => Ok(Handle { fd, path }),
-            Err(errno) => Err(FileError::refused(&path, Doing::Open, errno)),
+            Err(errno) => Err(FileError::refused(&path, FileOperation::Open, errno)),
         }
     }
 }
@@ -302,7 +302,7 @@ impl Handle {
     /// The kernel's refusal.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, FileError> {
         rustix::io::retry_on_intr(|| rustix::io::pread(&self.fd, &mut *buffer, offset))
-            .map_err(|errno| FileError::refused(&self.path, Doing::Read, errno))
+            .map_err(|errno| FileError::refused(&self.path, FileOperation::Read, errno))
     }
 
     /// Fills `buffer` from `offset`: one system call.
@@ -313,7 +313,12 @@ impl Handle {
         let wanted = buffer.len();
         match self.read_at(buffer, offset)? {
             done if done == wanted => Ok(()),
-            done => Err(FileError::Short { path: self.path.clone(), doing: Doing::Read, done, wanted }),
+            done => Err(FileError::Short {
+                path: self.path.clone(),
+                operation: FileOperation::Read,
+                done,
+                wanted,
+            }),
         }
     }
 
@@ -340,7 +345,7 @@ impl Handle {
     /// The kernel's refusal, or fewer bytes.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
         let done = rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.fd, bytes, offset))
-            .map_err(|errno| FileError::refused(&self.path, Doing::Write, errno))?;
+            .map_err(|errno| FileError::refused(&self.path, FileOperation::Write, errno))?;
         self.whole(done, bytes.len())
     }
 
@@ -350,7 +355,7 @@ impl Handle {
     /// The kernel's refusal, or fewer bytes.
     pub fn write_once(&self, bytes: &[u8]) -> Result<(), FileError> {
         let done = rustix::io::retry_on_intr(|| rustix::io::write(&self.fd, bytes))
-            .map_err(|errno| FileError::refused(&self.path, Doing::Write, errno))?;
+            .map_err(|errno| FileError::refused(&self.path, FileOperation::Write, errno))?;
         self.whole(done, bytes.len())
     }
 
@@ -358,7 +363,7 @@ impl Handle {
         if done == wanted {
             return Ok(());
         }
-        Err(FileError::Short { path: self.path.clone(), doing: Doing::Write, done, wanted })
+        Err(FileError::Short { path: self.path.clone(), operation: FileOperation::Write, done, wanted })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sockets, cores, hyperthreads, NUMA nodes and L3 caches, from sysfs.
 //!
-//! Read once into one value. Offline CPUs are listed without a place, because the kernel removes their files. Must
+//! Read once into one value. Offline CPUs are listed without a location, because the kernel removes their files. Must
 //! not know how a cache is used.
 
 use crate::content;
@@ -16,13 +16,13 @@ const NODES: &str = "/sys/devices/system/node";
 pub struct Cpu {
     /// The kernel's number.
     pub id: CoreId,
-    /// Its place; `None` while it is offline.
-    pub place: Option<Place>,
+    /// Its location; `None` while it is offline.
+    pub location: Option<CpuLocation>,
 }
 
-/// Place of an online CPU.
+/// Location of an online CPU.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct CpuLocation {
     /// Socket (`physical_package_id`).
     pub socket: u16,
     /// Core within the socket (`core_id`).
@@ -116,7 +116,7 @@ impl Topology {
         let mut l3_of: BTreeMap<CoreId, usize> = BTreeMap::new();
         for &id in present.cores() {
             if online.cores().binary_search(&id).is_err() {
-                topology.cpus.push(Cpu { id, place: None });
+                topology.cpus.push(Cpu { id, location: None });
                 continue;
             }
             let folder = format!("{CPUS}/cpu{}", id.0);
@@ -133,40 +133,44 @@ impl Topology {
                 topology.l3.push(l3);
             }
             let (node, l3) = (node_of.get(&id).copied(), l3_of.get(&id).copied());
-            topology.cpus.push(Cpu { id, place: Some(Place { socket, core, siblings, node, l3 }) });
+            topology.cpus.push(Cpu { id, location: Some(CpuLocation { socket, core, siblings, node, l3 }) });
         }
         Ok(topology)
     }
 
     /// Online CPUs.
-    pub fn online(&self) -> impl Iterator<Item = (CoreId, &Place)> {
-        self.cpus.iter().filter_map(|cpu| Some((cpu.id, cpu.place.as_ref()?)))
+    pub fn online(&self) -> impl Iterator<Item = (CoreId, &CpuLocation)> {
+        self.cpus.iter().filter_map(|cpu| Some((cpu.id, cpu.location.as_ref()?)))
     }
 
     /// Offline CPUs.
     pub fn offline(&self) -> impl Iterator<Item = CoreId> {
-        self.cpus.iter().filter(|cpu| cpu.place.is_none()).map(|cpu| cpu.id)
+        self.cpus.iter().filter(|cpu| cpu.location.is_none()).map(|cpu| cpu.id)
     }
 
     /// Sockets with an online CPU, ascending.
     pub fn sockets(&self) -> BTreeSet<u16> {
-        self.online().map(|(_, place)| place.socket).collect()
+        self.online().map(|(_, location)| location.socket).collect()
     }
 
     /// Online CPUs of a socket.
     pub fn cpus_of(&self, socket: u16) -> CoreList {
-        self.online().filter(|(_, place)| place.socket == socket).map(|(id, _)| id).collect::<Vec<_>>().into()
+        self.online()
+            .filter(|(_, location)| location.socket == socket)
+            .map(|(id, _)| id)
+            .collect::<Vec<_>>()
+            .into()
     }
 
     /// Physical cores of a socket that have an online CPU.
     pub fn cores_of(&self, socket: u16) -> usize {
-        let own = self.online().filter(|(_, place)| place.socket == socket);
-        own.map(|(_, place)| place.core).collect::<BTreeSet<_>>().len()
+        let own = self.online().filter(|(_, location)| location.socket == socket);
+        own.map(|(_, location)| location.core).collect::<BTreeSet<_>>().len()
     }
 
     /// The first online CPU of a socket, through which its package registers are read.
     pub fn reader_of(&self, socket: u16) -> Option<CoreId> {
-        self.online().find(|(_, place)| place.socket == socket).map(|(id, _)| id)
+        self.online().find(|(_, location)| location.socket == socket).map(|(id, _)| id)
     }
 
     /// L3 caches of a socket.

@@ -2,7 +2,7 @@
 //!
 //! Knows counts; must not know how events are measured.
 
-use crate::{Pattern, Toward};
+use crate::{MemoryDirection, Pattern};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of an NVMe submission entry, which the device fetches from memory.
@@ -39,11 +39,11 @@ pub fn bandwidth(moved: Moved, block_bytes: u64, seconds: f64) -> f64 {
 }
 
 /// Events that `moved` must have caused. The buffer is aligned to a cache line.
-pub fn expected(pattern: Pattern, toward: Toward, moved: Moved, block_bytes: u64) -> Events {
+pub fn expected(pattern: Pattern, direction: MemoryDirection, moved: Moved, block_bytes: u64) -> Events {
     let data = if pattern.moves() { moved.blocks * block_bytes / LINE_BYTES } else { 0 };
-    let (read, written) = match toward {
-        Toward::Read => (data, 0),
-        Toward::Write => (0, data),
+    let (read, written) = match direction {
+        MemoryDirection::Read => (data, 0),
+        MemoryDirection::Write => (0, data),
     };
     Events {
         pcie_rdcur: read + moved.commands * COMMAND_BYTES / LINE_BYTES,
@@ -55,8 +55,8 @@ pub fn expected(pattern: Pattern, toward: Toward, moved: Moved, block_bytes: u64
 /// The same for commands in both directions: the device read `outward` of the moved blocks from memory.
 pub fn expected_both_ways(pattern: Pattern, moved: Moved, outward: u64, block_bytes: u64) -> Events {
     let inward = Moved { commands: 0, blocks: moved.blocks.saturating_sub(outward) };
-    let out = expected(pattern, Toward::Read, Moved { blocks: outward, ..moved }, block_bytes);
-    let into = expected(pattern, Toward::Write, inward, block_bytes);
+    let out = expected(pattern, MemoryDirection::Read, Moved { blocks: outward, ..moved }, block_bytes);
+    let into = expected(pattern, MemoryDirection::Write, inward, block_bytes);
     Events { itom: into.itom, ..out }
 }
 
@@ -68,10 +68,17 @@ mod tests {
     fn the_table_of_the_thesis() {
         // 10 commands of 31 blocks of 4096 B: 310 x 64 = 19840 lines.
         let moved = Moved { commands: 10, blocks: 310 };
-        let of = |pattern, toward| expected(pattern, toward, moved, 4096);
-        assert_eq!(of(Pattern::Random, Toward::Read), Events { pcie_rdcur: 19_850, itom: 0, rfo: 10 });
-        assert_eq!(of(Pattern::Random, Toward::Write), Events { pcie_rdcur: 10, itom: 19_840, rfo: 10 });
-        let flushed = expected(Pattern::Flush, Toward::Write, Moved { commands: 10, blocks: 0 }, 4096);
+        let of = |pattern, direction| expected(pattern, direction, moved, 4096);
+        assert_eq!(
+            of(Pattern::Random, MemoryDirection::Read),
+            Events { pcie_rdcur: 19_850, itom: 0, rfo: 10 }
+        );
+        assert_eq!(
+            of(Pattern::Random, MemoryDirection::Write),
+            Events { pcie_rdcur: 10, itom: 19_840, rfo: 10 }
+        );
+        let flushed =
+            expected(Pattern::Flush, MemoryDirection::Write, Moved { commands: 10, blocks: 0 }, 4096);
         assert_eq!(flushed, Events { pcie_rdcur: 10, itom: 0, rfo: 10 });
     }
 
@@ -81,8 +88,8 @@ mod tests {
         let moved = Moved { commands: 10, blocks: 10 };
         let of = |outward| expected_both_ways(Pattern::Single, moved, outward, 4096);
         assert_eq!(of(3), Events { pcie_rdcur: 202, itom: 448, rfo: 10 });
-        assert_eq!(of(0), expected(Pattern::Single, Toward::Write, moved, 4096));
-        assert_eq!(of(10), expected(Pattern::Single, Toward::Read, moved, 4096));
+        assert_eq!(of(0), expected(Pattern::Single, MemoryDirection::Write, moved, 4096));
+        assert_eq!(of(10), expected(Pattern::Single, MemoryDirection::Read, moved, 4096));
     }
 
     #[test]

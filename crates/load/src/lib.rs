@@ -14,5 +14,5 @@ mod summary;
 pub use bounds::{MOST_COMMAND_BYTES, MOST_DEPTH, MOST_WORKERS};
 pub use formula::{COMMAND_BYTES, COMPLETION_BYTES, Events, Moved, bandwidth, expected, expected_both_ways};
 pub use limit::{Limiter, Limits, Rule};
-pub use pattern::{Command, Pattern, Shape, ShapeError, Toward};
+pub use pattern::{Command, MemoryDirection, Pattern, Shape, ShapeError};
 pub use summary::{Counter, Counters, Latency, Op, Package, Summary, Totals};

@@ -49,7 +49,7 @@ impl Pattern {
 /// Direction of the data, from the view of main memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Toward {
+pub enum MemoryDirection {
     /// The device reads memory: an NVMe Write.
     Read,
     /// The device writes memory: an NVMe Read.

@@ -3,7 +3,7 @@
 //! Knows counts and seconds; must not know how they were measured, nor how they are presented.
 
 use crate::formula::{Events, Moved, bandwidth, expected, expected_both_ways};
-use crate::{Pattern, Toward};
+use crate::{MemoryDirection, Pattern};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;
@@ -213,11 +213,11 @@ impl Op {
     }
 }
 
-impl From<Toward> for Op {
-    fn from(toward: Toward) -> Op {
-        match toward {
-            Toward::Read => Op::Read,
-            Toward::Write => Op::Write,
+impl From<MemoryDirection> for Op {
+    fn from(direction: MemoryDirection) -> Op {
+        match direction {
+            MemoryDirection::Read => Op::Read,
+            MemoryDirection::Write => Op::Write,
         }
     }
 }
@@ -259,7 +259,13 @@ pub struct Summary {
 
 impl Summary {
     /// Summary of a run by `engine`; counters are expected only.
-    pub fn new(engine: &str, pattern: Pattern, op: Toward, block_bytes: u64, totals: &Totals) -> Summary {
+    pub fn new(
+        engine: &str,
+        pattern: Pattern,
+        op: MemoryDirection,
+        block_bytes: u64,
+        totals: &Totals,
+    ) -> Summary {
         let runtime_s = totals.runtime.as_secs_f64();
         let counted = Moved { commands: totals.commands, blocks: totals.blocks };
         let per_command = |cpu: Duration| cpu.as_secs_f64() * 1e6 / totals.commands as f64;
@@ -309,7 +315,7 @@ mod tests {
         // 500 + 500 commands over 2 s: 500 a second; 2 ms of CPU time for 1000 commands: 2 us each.
         let mut totals = worker(1..=500, 1);
         totals.add(&worker(501..=1000, 2));
-        let summary = Summary::new("uring", Pattern::Single, Toward::Write, 4096, &totals);
+        let summary = Summary::new("uring", Pattern::Single, MemoryDirection::Write, 4096, &totals);
         assert_eq!((summary.commands, summary.blocks, summary.blocks_moved), (1000, 1000, 2000));
         assert_eq!((summary.iops, summary.cpu_us_per_io), (500.0, Some(2.0)));
         // (1000 x 4096 + 1000 x 80) / 2 for counted blocks; 2000 x 64 lines for moved blocks.
@@ -335,7 +341,8 @@ mod tests {
         let mut totals = Totals { outward: 2, ..worker(1..=3, 1) };
         totals.add(&Totals { outward: 1, ..worker(1..=2, 1) });
         // 5 commands of 2 blocks moved, 3 blocks of 4096 B read from memory.
-        let summary = Summary::new("uring", Pattern::Single, Toward::Write, 4096, &totals).both_ways(&totals);
+        let summary =
+            Summary::new("uring", Pattern::Single, MemoryDirection::Write, 4096, &totals).both_ways(&totals);
         assert_eq!(serde_json::to_value(summary.op).unwrap(), "mixed");
         assert_eq!(summary.counters.pcie_rdcur, Counter::expected(3 * 64 + 5));
         assert_eq!((summary.counters.itom.expected, summary.counters.rfo.expected), (7 * 64, 5));
@@ -343,7 +350,7 @@ mod tests {
 
     #[test]
     fn nothing_done_is_no_division_by_nothing() {
-        let summary = Summary::new("uring", Pattern::Noop, Toward::Read, 512, &Totals::default());
+        let summary = Summary::new("uring", Pattern::Noop, MemoryDirection::Read, 512, &Totals::default());
         assert_eq!((summary.iops, summary.bandwidth_bytes_per_s), (0.0, 0.0));
         assert_eq!((summary.latency_us, summary.cpu_us_per_io), (None, None));
     }

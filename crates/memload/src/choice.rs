@@ -3,10 +3,10 @@
 //! Opens the target and tries each engine on it; must not know sizes, nor consent.
 
 use crate::buffer::Buffer;
-use crate::engine::{Direct, Ground, Passthrough};
+use crate::engine::{Direct, EngineParams, Passthrough};
 use crate::error::PrepareError;
 use crate::fit::BLOCK_BYTES;
-use crate::newborn::Newborn;
+use crate::pending_file::PendingFile;
 use crate::plan::{EngineKind, Pages, Plan};
 use crate::target::{Kind, Nvme, Target};
 use rustix::fs::OFlags;
@@ -16,24 +16,34 @@ use std::path::{Path, PathBuf};
 use waykeeper_load::Pattern;
 
 /// Engine parameters for commands of `most_bytes` bytes, side by side in the buffer.
-pub fn ground<'a>(
+pub fn engine_params<'a>(
     buffer: &'a Buffer,
     file: &'a OwnedFd,
     target: &Target,
     depth: u32,
     most_bytes: u32,
-) -> Ground<'a> {
+) -> EngineParams<'a> {
     let nsid = target.nvme.as_ref().map_or(0, |nvme| nvme.nsid);
     let Target { lba_bytes, max_segments: most_segments, .. } = *target;
     let (longest_bytes, step_bytes) = (most_bytes as usize, most_bytes as usize);
-    Ground { buffer, file, depth, most_bytes, longest_bytes, step_bytes, most_segments, nsid, lba_bytes }
+    EngineParams {
+        buffer,
+        file,
+        depth,
+        most_bytes,
+        longest_bytes,
+        step_bytes,
+        most_segments,
+        nsid,
+        lba_bytes,
+    }
 }
 
 /// The first engine that works on the target, or the requested one; notes the engines that failed.
 pub fn choose(
     plan: &Plan,
     target: &Target,
-    newborn: Option<&Newborn>,
+    pending_file: Option<&PendingFile>,
     notes: &mut Vec<String>,
 ) -> Result<(EngineKind, OwnedFd), PrepareError> {
     let can: &[EngineKind] = match target.kind {
@@ -46,7 +56,7 @@ pub fn choose(
         None => can.to_vec(),
         Some(engine) if can.contains(&engine) => vec![engine],
         Some(engine) => {
-            let a = if newborn.is_some() { "a file".to_owned() } else { format!("a {target}") };
+            let a = if pending_file.is_some() { "a file".to_owned() } else { format!("a {target}") };
             let names: Vec<&str> = can.iter().map(|engine| engine.name()).collect();
             let why = format!("the engine {} cannot load {a}; {} can", engine.name(), names.join(", "));
             return Err(PrepareError::Engine { path: path.clone(), why });
@@ -54,7 +64,7 @@ pub fn choose(
     };
     let mut lacks = Vec::new();
     for engine in tried {
-        match attempt(engine, plan, target, newborn) {
+        match attempt(engine, plan, target, pending_file) {
             Ok((file, helpers_stay)) => {
                 notes.extend(lacks);
                 notes.push(format!("engine: {}", engine.name()));
@@ -86,7 +96,7 @@ fn attempt(
     engine: EngineKind,
     plan: &Plan,
     target: &Target,
-    newborn: Option<&Newborn>,
+    pending_file: Option<&PendingFile>,
 ) -> Result<(OwnedFd, bool), Attempt> {
     let metadata = target.nvme.as_ref().map_or(Some(0), |nvme| nvme.metadata_bytes);
     match metadata {
@@ -112,14 +122,14 @@ fn attempt(
             .ok_or_else(|| Attempt::Lacks("the namespace has no generic device here".to_owned()))?,
         _ => target.real.clone(),
     };
-    let file = open(engine, plan, target, newborn, &place)?;
+    let file = open(engine, plan, target, pending_file, &place)?;
     // The engine is tried with a page of its own; whether its ring can be created is the same for all workers.
     let page = Buffer::new(BLOCK_BYTES as usize, Pages::Base, None, plan.seed)
         .map_err(|why| Attempt::Ends(why.into()))?;
-    let ground = ground(&page, &file, target, 1, BLOCK_BYTES);
+    let params = engine_params(&page, &file, target, 1, BLOCK_BYTES);
     let made = match engine {
-        EngineKind::NvmeUring => Passthrough::new(&ground).map(|engine| engine.helpers_stay()),
-        EngineKind::Uring => Direct::new(&ground).map(|engine| engine.helpers_stay()),
+        EngineKind::NvmeUring => Passthrough::new(&params).map(|engine| engine.helpers_stay()),
+        EngineKind::Uring => Direct::new(&params).map(|engine| engine.helpers_stay()),
         EngineKind::NvmeIoctl => Ok(true),
     };
     match made {
@@ -132,7 +142,7 @@ fn open(
     engine: EngineKind,
     plan: &Plan,
     target: &Target,
-    newborn: Option<&Newborn>,
+    pending_file: Option<&PendingFile>,
     place: &Path,
 ) -> Result<OwnedFd, Attempt> {
     // Passthrough needs a file that is open for writing; a plain read does not.
@@ -140,7 +150,8 @@ fn open(
     let access = if writes && (plan.writes() || target.is_device()) { OFlags::RDWR } else { OFlags::RDONLY };
     let direct = if engine == EngineKind::Uring { OFlags::DIRECT } else { OFlags::empty() };
     let flags = access | direct;
-    let opened = newborn.map_or_else(|| target.open(place, flags), |newborn| newborn.open(flags));
+    let opened =
+        pending_file.map_or_else(|| target.open(place, flags), |pending_file| pending_file.open(flags));
     opened.map_err(|why| {
         if engine == EngineKind::Uring && why.raw_os_error() == Some(libc::EINVAL) {
             let none = "this file system has no O_DIRECT: all data would pass through the page cache, and \

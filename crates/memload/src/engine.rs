@@ -19,7 +19,7 @@ pub use passthrough::Passthrough;
 
 /// Operation of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Deed {
+pub enum IoOperation {
     /// The device writes memory: a read of the device.
     ToMemory,
     /// The device reads memory: a write to the device.
@@ -28,12 +28,12 @@ pub enum Deed {
     Flush,
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for IoOperation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Deed::ToMemory => "read",
-            Deed::FromMemory => "write",
-            Deed::Flush => "flush",
+            IoOperation::ToMemory => "read",
+            IoOperation::FromMemory => "write",
+            IoOperation::Flush => "flush",
         })
     }
 }
@@ -42,7 +42,7 @@ impl fmt::Display for Deed {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Io {
     /// Its operation.
-    pub deed: Deed,
+    pub operation: IoOperation,
     /// Bytes from the start of the buffer.
     pub offset: usize,
     /// Bytes moved.
@@ -93,7 +93,7 @@ pub trait Engine {
 
 /// Parameters of a worker's engine.
 #[derive(Clone, Copy, Debug)]
-pub struct Ground<'a> {
+pub struct EngineParams<'a> {
     /// The buffer.
     pub buffer: &'a Buffer,
     /// The open target.

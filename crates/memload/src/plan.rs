@@ -3,7 +3,7 @@
 //! Must not know devices: whether a target supports a plan is checked when the run is prepared.
 
 use std::time::Duration;
-use waykeeper_load::{Limits, Pattern, Toward};
+use waykeeper_load::{Limits, MemoryDirection, Pattern};
 
 /// Interface that sends commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ pub struct Plan {
     /// Order in which commands access the buffer.
     pub pattern: Pattern,
     /// Direction of the data, as memory sees it.
-    pub op: Toward,
+    pub op: MemoryDirection,
     /// Mixed load: share of the commands for which the device reads memory, 0 to 1. `op` is ignored then.
     pub mixed: Option<f64>,
     /// Threads.
@@ -124,7 +124,7 @@ impl Default for Plan {
     fn default() -> Plan {
         Plan {
             pattern: Pattern::Random,
-            op: Toward::Write,
+            op: MemoryDirection::Write,
             mixed: None,
             workers: 1,
             depth: 1,
@@ -155,11 +155,11 @@ impl Default for Plan {
 impl Plan {
     /// True if commands change what is stored.
     pub const fn writes(&self) -> bool {
-        self.pattern.moves() && (matches!(self.op, Toward::Read) || self.mixed.is_some())
+        self.pattern.moves() && (matches!(self.op, MemoryDirection::Read) || self.mixed.is_some())
     }
 
     /// True if commands read what is stored.
     pub const fn reads(&self) -> bool {
-        self.pattern.moves() && (matches!(self.op, Toward::Write) || self.mixed.is_some())
+        self.pattern.moves() && (matches!(self.op, MemoryDirection::Write) || self.mixed.is_some())
     }
 }

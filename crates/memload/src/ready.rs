@@ -4,17 +4,17 @@
 
 use crate::buffer::{Buffer, BufferError};
 use crate::check::{PlanError, alone, check, limits};
-use crate::choice::{choose, ground};
-use crate::engine::{Deed, Ground, Io};
+use crate::choice::{choose, engine_params};
+use crate::engine::{EngineParams, Io, IoOperation};
 use crate::error::PrepareError;
 use crate::fit::{Fit, reach};
-use crate::newborn::Made;
+use crate::pending_file::CreatedFile;
 use crate::plan::{EngineKind, Pages, Plan};
-use crate::safety::{Consent, Hold, Refusal, begins_with_a_hole, lies_in_memory, permit};
+use crate::safety::{Consent, ExclusiveAccess, Refusal, begins_with_a_hole, lies_in_memory, permit};
 use crate::system::System;
 use crate::target::{Kind, Target};
 use std::os::fd::OwnedFd;
-use waykeeper_load::{Command, Limits, Pattern, Shape, Toward};
+use waykeeper_load::{Command, Limits, MemoryDirection, Pattern, Shape};
 
 /// A run that can begin.
 #[derive(Debug)]
@@ -29,8 +29,8 @@ pub struct Ready {
     file: OwnedFd,
     buffer: Buffer,
     node: Option<u32>,
-    made: Option<Made>,
-    _hold: Hold,
+    created_file: Option<CreatedFile>,
+    _access: ExclusiveAccess,
 }
 
 /// Checks as much of a run as possible before its turn, without allocating the buffer or creating a file; the target is
@@ -45,7 +45,7 @@ pub fn look(target: Target, plan: &Plan, consent: &Consent, system: &System) -> 
 /// The checked parts of a run, before the buffer is allocated and a new file is completed.
 struct Seen {
     target: Target,
-    hold: Hold,
+    access: ExclusiveAccess,
     fit: Fit,
     engine: EngineKind,
     file: OwnedFd,
@@ -68,7 +68,7 @@ impl Seen {
         } else {
             Fit::of(plan, &target)?;
         }
-        let hold = permit(&mut target, plan.writes(), consent, system)?;
+        let access = permit(&mut target, plan.writes(), consent, system)?;
         let fit = Fit::of(plan, &target)?;
         let needed = fit.buffer_bytes as u64;
         // Huge pages come from a pool of their own, and mmap reports if that has too few.
@@ -77,9 +77,9 @@ impl Seen {
             return Err(BufferError::Room { bytes: needed, available }.into());
         }
         let mut notes = Vec::new();
-        let (engine, file) = choose(plan, &target, hold.newborn.as_ref(), &mut notes)?;
+        let (engine, file) = choose(plan, &target, access.pending_file.as_ref(), &mut notes)?;
         alone(plan, engine)?;
-        Ok(Seen { target, hold, fit, engine, file, notes })
+        Ok(Seen { target, access, fit, engine, file, notes })
     }
 }
 
@@ -96,18 +96,18 @@ impl Ready {
         system: &System,
         stop: &dyn Fn() -> bool,
     ) -> Result<Ready, PrepareError> {
-        let Seen { mut target, mut hold, fit, engine, file, notes: mut ways } =
+        let Seen { mut target, mut access, fit, engine, file, notes: mut ways } =
             Seen::new(target, &plan, consent, system)?;
         let Fit { shape, block_bytes, max_blocks, buffer_bytes } = fit;
         let seed = crate::verify::content_seed(&plan);
         let buffer = Buffer::unless(stop, buffer_bytes, plan.pages, plan.numa, seed)?;
         let buffer = buffer.ok_or(PrepareError::Stopped)?;
-        let (mut notes, mut made) = (Vec::new(), None);
+        let (mut notes, mut created_file) = (Vec::new(), None);
         // The file is completed last, so that no file remains after another error.
-        if let Some(newborn) = hold.newborn.take() {
+        if let Some(pending_file) = access.pending_file.take() {
             let io = |why| Refusal::Io { path: target.path.clone(), why };
-            made = Some(Made::new(&file).map_err(io)?);
-            if !newborn.finish(target.bytes, stop).map_err(io)? {
+            created_file = Some(CreatedFile::new(&file).map_err(io)?);
+            if !pending_file.finish(target.bytes, stop).map_err(io)? {
                 return Err(PrepareError::Stopped);
             }
             target = target.made(&file, system).map_err(Refusal::Target)?;
@@ -115,7 +115,7 @@ impl Ready {
         }
         notes.insert(0, format!("{}: {target}", target.path.display()));
         notes.append(&mut ways);
-        if hold.unseen {
+        if access.unseen {
             notes.push(format!(
                 "{}: only root can check whether a process of another user has it open for writing",
                 target.path.display()
@@ -156,8 +156,8 @@ impl Ready {
             file,
             buffer,
             node,
-            made,
-            _hold: hold,
+            created_file,
+            _access: access,
         })
     }
 
@@ -167,8 +167,8 @@ impl Ready {
     }
 
     /// The file that was created for the run, if any.
-    pub const fn made(&self) -> Option<&Made> {
-        self.made.as_ref()
+    pub const fn created_file(&self) -> Option<&CreatedFile> {
+        self.created_file.as_ref()
     }
 
     /// The target of the commands.
@@ -232,13 +232,13 @@ impl Ready {
     }
 
     /// Parameters of one thread's engine.
-    pub(crate) fn ground(&self) -> Ground<'_> {
+    pub(crate) fn engine_params(&self) -> EngineParams<'_> {
         let bytes = |blocks: u32| blocks as usize * self.block_bytes as usize;
         let (longest, step) = reach(&self.shape, self.max_blocks, &self.plan);
-        Ground {
+        EngineParams {
             longest_bytes: bytes(longest),
             step_bytes: bytes(step),
-            ..ground(
+            ..engine_params(
                 &self.buffer,
                 &self.file,
                 &self.target,
@@ -249,14 +249,14 @@ impl Ready {
     }
 
     /// Converts a command of the pattern to a command of an engine, with its direction and its position on the device.
-    pub(crate) fn io(&self, command: &Command, toward: Toward, place: u64) -> Io {
-        let deed = match (self.plan.pattern, toward) {
-            (Pattern::Flush | Pattern::Noop, _) => Deed::Flush,
-            (_, Toward::Write) => Deed::ToMemory,
-            (_, Toward::Read) => Deed::FromMemory,
+    pub(crate) fn io(&self, command: &Command, direction: MemoryDirection, place: u64) -> Io {
+        let operation = match (self.plan.pattern, direction) {
+            (Pattern::Flush | Pattern::Noop, _) => IoOperation::Flush,
+            (_, MemoryDirection::Write) => IoOperation::ToMemory,
+            (_, MemoryDirection::Read) => IoOperation::FromMemory,
         };
         let offset = command.target as usize * self.block_bytes as usize;
-        Io { deed, offset, bytes: command.moved * self.block_bytes, place }
+        Io { operation, offset, bytes: command.moved * self.block_bytes, place }
     }
 }
 
@@ -271,8 +271,21 @@ pub(crate) mod tests {
         let Fit { shape, block_bytes, max_blocks, buffer_bytes } = Fit::of(&plan, &target).unwrap();
         let file = std::fs::File::open("/dev/null").unwrap().into();
         let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, plan.seed).unwrap();
-        let (engine, notes, _hold) = (EngineKind::Uring, Vec::new(), Hold::default());
-        let (node, made) = (None, None);
-        Ready { plan, target, shape, block_bytes, max_blocks, engine, notes, file, buffer, node, made, _hold }
+        let (engine, notes, _access) = (EngineKind::Uring, Vec::new(), ExclusiveAccess::default());
+        let (node, created_file) = (None, None);
+        Ready {
+            plan,
+            target,
+            shape,
+            block_bytes,
+            max_blocks,
+            engine,
+            notes,
+            file,
+            buffer,
+            node,
+            created_file,
+            _access,
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::error::PrepareError;
 use crate::plan::{EngineKind, Touch};
 use crate::ready::Ready;
 use crate::verify::{Unverified, Verified, verify};
-use crate::worker::{Left, Logged, work};
+use crate::worker::{Logged, WorkerResults, work};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt;
@@ -22,7 +22,7 @@ use waykeeper_load::{Pattern, Totals};
 
 /// Maximum time without a completion after a stop, while commands are outstanding. A guess: the kernel resets an NVMe
 /// device after 30 s without an answer, which is too long after Ctrl-C.
-const GRACE: Duration = Duration::from_secs(10);
+const STUCK_AFTER: Duration = Duration::from_secs(10);
 
 /// Maximum threads of a load: more than any NVMe device has queues, and more than this kind of engine can use. A guess;
 /// each thread has a stack.
@@ -30,34 +30,34 @@ const MOST_THREADS: u32 = 4096;
 
 /// The current state of one worker, readable by other threads.
 #[derive(Debug, Default)]
-pub(crate) struct Live {
+pub(crate) struct WorkerState {
     pub outstanding: AtomicU64,
-    left: Mutex<Left>,
+    results: Mutex<WorkerResults>,
 }
 
-impl Live {
+impl WorkerState {
     /// Locks the worker's results so far; other threads do so once a second. A worker that waits for the device does
     /// not hold the lock.
-    pub fn left(&self) -> MutexGuard<'_, Left> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn results(&self) -> MutexGuard<'_, WorkerResults> {
+        self.results.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub admission: Admission,
-    pub live: Vec<Live>,
+    pub workers: Vec<WorkerState>,
     start: OnceLock<Instant>,
     deadline_ns: u64,
     over: AtomicBool,
-    gate: Mutex<Gate>,
+    gate: Mutex<StartGate>,
     turn: Condvar,
     failure: Mutex<Option<Failure>>,
 }
 
 /// The start signal and the number of ended workers.
 #[derive(Debug, Default)]
-struct Gate {
+struct StartGate {
     open: bool,
     ended: u32,
 }
@@ -74,9 +74,9 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Command(io, fault) if io.bytes == 0 => write!(f, "a {} failed: {fault}", io.deed),
+            Failure::Command(io, fault) if io.bytes == 0 => write!(f, "a {} failed: {fault}", io.operation),
             Failure::Command(io, fault) => {
-                write!(f, "a {} of {} B at byte {} failed: {fault}", io.deed, io.bytes, io.place)
+                write!(f, "a {} of {} B at byte {} failed: {fault}", io.operation, io.bytes, io.place)
             }
             Failure::Way(fault) => write!(f, "no more commands could be sent: {fault}"),
         }
@@ -99,7 +99,7 @@ impl Shared {
         let deadline = plan.time.map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
         Shared {
             admission: Admission::new(ready.shape(), ready.limits(), plan.blocks, plan.commands),
-            live: (0..ready.threads()).map(|_| Live::default()).collect(),
+            workers: (0..ready.threads()).map(|_| WorkerState::default()).collect(),
             start: OnceLock::new(),
             deadline_ns: deadline.unwrap_or(u64::MAX),
             over: AtomicBool::new(false),
@@ -171,7 +171,7 @@ impl Shared {
         self.turn.notify_all();
     }
 
-    fn gate(&self) -> MutexGuard<'_, Gate> {
+    fn gate(&self) -> MutexGuard<'_, StartGate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -309,7 +309,7 @@ impl Running {
 
     /// Sum over all workers so far.
     fn sum(&self, of: fn(&Totals) -> u64) -> u64 {
-        self.shared.live.iter().map(|live| of(&live.left().totals)).sum()
+        self.shared.workers.iter().map(|live| of(&live.results().totals)).sum()
     }
 
     /// A handle that stops the run.
@@ -340,7 +340,7 @@ impl Running {
             return false;
         }
         let before = back();
-        !self.wait(GRACE) && back() == before
+        !self.wait(STUCK_AFTER) && back() == before
     }
 
     /// Waits for the end and combines the results. Calls `tick` every second.
@@ -365,7 +365,7 @@ impl Running {
             // A panic in a worker is a bug; its hook has reported it.
             let _ = thread.join();
         }
-        let Left { mut totals, trail, forgot, log } = together(&shared);
+        let WorkerResults { mut totals, trail, forgot, log } = together(&shared);
         totals.cpu = Some(cpu);
         let end = end(&shared, totals.runtime);
         let looks = ready.plan().verify && !matches!(end, End::Failed(_));
@@ -378,8 +378,8 @@ impl Running {
     /// Combines the results so far of workers that do not end. They keep the buffer until the process exits. The
     /// runtime ends with the last completion, without the wait after it.
     fn give_up(self) -> Outcome {
-        let Left { totals, log, .. } = together(&self.shared);
-        let commands = self.shared.live.iter().map(|live| live.outstanding.load(Relaxed)).sum();
+        let WorkerResults { totals, log, .. } = together(&self.shared);
+        let commands = self.shared.workers.iter().map(|live| live.outstanding.load(Relaxed)).sum();
         let end = match (self.shared.failure(), commands) {
             (Some(failure), 0) => End::Failed(failure),
             (after, commands) => End::Lost { commands, after },
@@ -389,10 +389,10 @@ impl Running {
 }
 
 /// Combines the results of all workers so far; the log is sorted by time of sending.
-fn together(shared: &Shared) -> Left {
-    let mut all = Left::default();
-    for live in &shared.live {
-        let left = std::mem::take(&mut *live.left());
+fn together(shared: &Shared) -> WorkerResults {
+    let mut all = WorkerResults::default();
+    for live in &shared.workers {
+        let left = std::mem::take(&mut *live.results());
         all.totals.add(&left.totals);
         all.trail.extend(left.trail);
         all.forgot |= left.forgot;
@@ -411,12 +411,12 @@ fn end(shared: &Shared, runtime: Duration) -> End {
 }
 
 /// Counts a thread as ended, also after a panic.
-struct Ending<'a> {
+struct EndGuard<'a> {
     shared: &'a Shared,
     told: &'a mpsc::Sender<io::Result<()>>,
 }
 
-impl Drop for Ending<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // The panic hook has reported details. The receiver is closed if the worker had already begun.
@@ -429,7 +429,7 @@ impl Drop for Ending<'_> {
 
 /// Thread of a worker: makes its engine, reports that, waits for the start, works.
 fn worker(ready: &Ready, shared: &Shared, index: u32, told: &mpsc::Sender<io::Result<()>>) {
-    let _ending = Ending { shared, told };
+    let _end_guard = EndGuard { shared, told };
     if let Err(why) = set_up_and_work(ready, shared, index, told) {
         // If the receiver is closed, another worker's error was reported already.
         let _ = told.send(Err(why));
@@ -457,7 +457,7 @@ fn set_up_and_work(
         ready.buffer().touch(0, ready.buffer().bytes());
     }
     let random = generator(plan.seed, index);
-    let ground = ready.ground();
+    let params = ready.engine_params();
     let begin = || {
         let _ = told.send(Ok(()));
         shared.wait_for_start();
@@ -465,23 +465,23 @@ fn set_up_and_work(
     let index = index as usize;
     if plan.pattern == Pattern::Noop {
         begin();
-        work(&mut Ioctl::new(&ground), ready, shared, index, random);
+        work(&mut Ioctl::new(&params), ready, shared, index, random);
         return Ok(());
     }
     match ready.engine() {
         EngineKind::NvmeUring => {
-            let mut engine = Passthrough::new(&ground)?;
+            let mut engine = Passthrough::new(&params)?;
             begin();
             work(&mut engine, ready, shared, index, random);
         }
         EngineKind::Uring => {
-            let mut engine = Direct::new(&ground)?;
+            let mut engine = Direct::new(&params)?;
             begin();
             work(&mut engine, ready, shared, index, random);
         }
         EngineKind::NvmeIoctl => {
             begin();
-            work(&mut Ioctl::new(&ground), ready, shared, index, random);
+            work(&mut Ioctl::new(&params), ready, shared, index, random);
         }
     }
     Ok(())
@@ -553,7 +553,7 @@ mod tests {
         let shared = Shared::new(&ready);
         let (told, _) = mpsc::channel();
         let fails = std::panic::AssertUnwindSafe(|| {
-            let _ending = Ending { shared: &shared, told: &told };
+            let _end_guard = EndGuard { shared: &shared, told: &told };
             std::panic::resume_unwind(Box::new("a test"));
         });
         assert!(std::panic::catch_unwind(fails).is_err());
@@ -573,7 +573,7 @@ mod tests {
         };
         let threads = vec![std::thread::spawn(hangs)];
         let running = Running { ready, shared, threads, cpu_at_start: Duration::ZERO };
-        while running.progress().commands < 7 || running.shared.live[0].outstanding.load(Relaxed) < 3 {
+        while running.progress().commands < 7 || running.shared.workers[0].outstanding.load(Relaxed) < 3 {
             std::thread::yield_now();
         }
         let fault = Failure::Way(Fault::Errno(libc::EIO));

@@ -2,10 +2,10 @@
 //!
 //! Knows what a plan does to a target; must not know engines. The only change it makes is to begin a requested file.
 
-use crate::newborn::{Made, Newborn};
-use crate::openers::{Opener, Seen, Sought};
+use crate::pending_file::{CreatedFile, PendingFile};
 use crate::system::System;
 use crate::target::{Kind, Target, TargetError, direct_alignment};
+use crate::writers::{SearchTarget, Seen, WriterProcess};
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::io;
@@ -22,7 +22,7 @@ pub struct Consent {
     /// An existing file may be overwritten.
     pub overwrite: bool,
     /// Files that `create` made for earlier runs; they may also be overwritten.
-    pub made: Vec<Made>,
+    pub made: Vec<CreatedFile>,
     /// A device may be read while it is in use.
     pub shared: bool,
 }
@@ -92,7 +92,7 @@ pub enum Refusal {
         /// The path.
         path: PathBuf,
         /// That process.
-        opener: Opener,
+        opener: WriterProcess,
     },
     /// It is swap space.
     #[error("{}: it is in use as swap space; run `swapoff` on it first", .path.display())]
@@ -178,10 +178,10 @@ pub enum Refusal {
 
 /// Keeps exclusive access to a device until it is dropped.
 #[derive(Debug, Default)]
-pub struct Hold {
+pub struct ExclusiveAccess {
     _device: Option<OwnedFd>,
     /// The file that is being created.
-    pub newborn: Option<Newborn>,
+    pub pending_file: Option<PendingFile>,
     /// Some processes could not be checked for write access to the file.
     pub unseen: bool,
 }
@@ -195,7 +195,7 @@ pub fn permit(
     writes: bool,
     consent: &Consent,
     system: &System,
-) -> Result<Hold, Refusal> {
+) -> Result<ExclusiveAccess, Refusal> {
     let path = target.path.clone();
     if target.is_device() {
         if let Some(flag) = stray_file_flag(consent) {
@@ -203,7 +203,7 @@ pub fn permit(
         }
         device_consent(target, writes, consent)?;
         if consent.shared && !writes {
-            return Ok(Hold::default());
+            return Ok(ExclusiveAccess::default());
         }
         return unused(target, writes, system);
     }
@@ -224,10 +224,10 @@ pub fn permit(
         (true, None) => return Err(Refusal::Missing { path }),
         (false, Some(_)) if !is_ours => return Err(Refusal::Exists { path }),
         (true, Some(bytes)) => {
-            let newborn = Newborn::begin(&target.real).map_err(|why| Refusal::Io { path, why })?;
+            let pending_file = PendingFile::begin(&target.real).map_err(|why| Refusal::Io { path, why })?;
             target.bytes = bytes;
-            target.lba_bytes = direct_alignment(&newborn.place());
-            return Ok(Hold { newborn: Some(newborn), ..Hold::default() });
+            target.lba_bytes = direct_alignment(&pending_file.place());
+            return Ok(ExclusiveAccess { pending_file: Some(pending_file), ..ExclusiveAccess::default() });
         }
         (false, _) => {}
     }
@@ -245,15 +245,18 @@ pub fn permit(
         if system.swapped_to(&[], Some(&target.real)).map_err(unseen)? {
             return Err(Refusal::Swap { path });
         }
-        let sought = target.identity.map(|(device, inode, _)| Sought::File(device, inode));
-        match sought.map(|sought| system.opener(&sought).map_err(unseen)).transpose()? {
+        let search_target = target.identity.map(|(device, inode, _)| SearchTarget::File(device, inode));
+        match search_target
+            .map(|search_target| system.find_writer(&search_target).map_err(unseen))
+            .transpose()?
+        {
             Some(Seen::Open(opener)) => return Err(Refusal::Opened { path, opener }),
             // A file usually belongs to one user, whose processes can be checked.
-            Some(Seen::NotAll) => return Ok(Hold { unseen: true, ..Hold::default() }),
+            Some(Seen::NotAll) => return Ok(ExclusiveAccess { unseen: true, ..ExclusiveAccess::default() }),
             Some(Seen::Nobody) | None => {}
         }
     }
-    Ok(Hold::default())
+    Ok(ExclusiveAccess::default())
 }
 
 fn stray_file_flag(consent: &Consent) -> Option<&'static str> {
@@ -283,7 +286,7 @@ fn unreadable((path, why): (PathBuf, io::Error)) -> Refusal {
 
 /// Checks that a device is unused, and keeps it so while the result lives. Devices whose users cannot be checked may be
 /// read, but not written.
-fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusal> {
+fn unused(target: &Target, writes: bool, system: &System) -> Result<ExclusiveAccess, Refusal> {
     let path = target.path.clone();
     let Some(folder) = &target.block else {
         // A namespace behind a FUSE file is no device of this kernel, so this kernel cannot use it.
@@ -291,7 +294,7 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
             let why = "sysfs shows no block device of this namespace".to_owned();
             return Err(Refusal::Unseen { path, why });
         }
-        return Ok(Hold::default());
+        return Ok(ExclusiveAccess::default());
     };
     let disk = system.disk(folder);
     let whole = disk.whole.clone();
@@ -314,7 +317,7 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
     }
     if writes {
         // Some programs open a device without O_EXCL, for example a virtual machine that uses it as a disk.
-        match system.opener(&system.names(&whole, &concerned)).map_err(unreadable)? {
+        match system.find_writer(&system.names(&whole, &concerned)).map_err(unreadable)? {
             Seen::Open(opener) => return Err(Refusal::Opened { path, opener }),
             Seen::NotAll => {
                 let why = "only root can see what processes of other users have open".to_owned();
@@ -330,18 +333,18 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<Hold, Refusa
             let why = "sysfs shows no number of its block device".to_owned();
             return Err(Refusal::Unseen { path, why });
         }
-        (Kind::NvmeGeneric, None) => return Ok(Hold::default()),
+        (Kind::NvmeGeneric, None) => return Ok(ExclusiveAccess::default()),
         _ => target.real.clone(),
     };
     match target.open(&block, OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK) {
-        Ok(device) => Ok(Hold { _device: Some(device), ..Hold::default() }),
+        Ok(device) => Ok(ExclusiveAccess { _device: Some(device), ..ExclusiveAccess::default() }),
         Err(why) if why.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Err(Refusal::Busy { path }),
         Err(why) if why.kind() == io::ErrorKind::NotFound && block != target.real => match writes {
             true => {
                 let why = format!("its block device {} does not exist", block.display());
                 Err(Refusal::Unseen { path, why })
             }
-            false => Ok(Hold::default()),
+            false => Ok(ExclusiveAccess::default()),
         },
         Err(why) => Err(Refusal::Io { path: block, why }),
     }

@@ -101,7 +101,7 @@ pub enum TargetError {
     },
     /// It does not report required data.
     #[error("{}: {what}", .path.display())]
-    Dumb {
+    MissingData {
         /// The path.
         path: PathBuf,
         /// The missing data.
@@ -224,14 +224,15 @@ impl Target {
         self.serial = Some(system::name(&self.real));
         let no = "it answers NVMe's ioctls, but not Identify";
         if !self.identify(&file, nsid) {
-            return Err(TargetError::Dumb { path: self.path.clone(), what: no });
+            return Err(TargetError::MissingData { path: self.path.clone(), what: no });
         }
         Ok(())
     }
 
     fn block_device(&mut self, device: Number, system: &System) -> Result<(), TargetError> {
-        let dumb = |what| TargetError::Dumb { path: self.path.clone(), what };
-        let folder = system.folder(true, device).ok_or_else(|| dumb("sysfs has no entry for this device"))?;
+        let missing = |what| TargetError::MissingData { path: self.path.clone(), what };
+        let folder =
+            system.folder(true, device).ok_or_else(|| missing("sysfs has no entry for this device"))?;
         self.kind = Kind::Block;
         self.size_from(&folder, system);
         let name = system::name(&folder);
@@ -271,12 +272,12 @@ impl Target {
         let file = self.open(&self.real, OFlags::RDONLY | OFlags::NONBLOCK);
         let file = file.map_err(|why| TargetError::Io { path: self.path.clone(), why })?;
         let path = self.path.clone();
-        let dumb = |what| TargetError::Dumb { path, what };
+        let missing = |what| TargetError::MissingData { path, what };
         let Some(nsid) = namespace_id(&file) else {
-            return Err(dumb("it does not report the number of its namespace"));
+            return Err(missing("it does not report the number of its namespace"));
         };
         if !self.identify(&file, nsid) && self.bytes == 0 {
-            return Err(dumb("neither Identify nor sysfs reports its size"));
+            return Err(missing("neither Identify nor sysfs reports its size"));
         }
         if let Some(nvme) = &mut self.nvme {
             nvme.generic = Some(self.real.clone());

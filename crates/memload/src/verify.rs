@@ -3,12 +3,12 @@
 //! Knows the buffer's initial content and reads the device again; must not know how it was loaded.
 
 use crate::buffer::{Buffer, word};
-use crate::engine::{Deed, Direct, Engine, Fault, Ground, Io, Ioctl, Passthrough};
+use crate::engine::{Direct, Engine, EngineParams, Fault, Io, IoOperation, Ioctl, Passthrough};
 use crate::plan::{EngineKind, Pages, Plan};
 use crate::ready::Ready;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use waykeeper_load::Toward;
+use waykeeper_load::MemoryDirection;
 
 /// Bytes that are transferred together: of a block that two commands move at once, each line is from one of them.
 const LINE: usize = 64;
@@ -57,16 +57,22 @@ pub(crate) fn verify(
     let most = ready.max_blocks() as usize * ready.block_bytes() as usize;
     let page = Buffer::new(most.max(Pages::Base.bytes()), Pages::Base, None, 0)
         .map_err(|_| Fault::Errno(libc::ENOMEM))?;
-    let ground = Ground { buffer: &page, depth: 1, longest_bytes: most, step_bytes: most, ..ready.ground() };
+    let params = EngineParams {
+        buffer: &page,
+        depth: 1,
+        longest_bytes: most,
+        step_bytes: most,
+        ..ready.engine_params()
+    };
     let errno = |why: std::io::Error| Fault::Errno(why.raw_os_error().unwrap_or(libc::EIO));
     let mut engine: Box<dyn Engine> = match ready.engine() {
-        EngineKind::NvmeUring => Box::new(Passthrough::new(&ground).map_err(errno)?),
-        EngineKind::Uring => Box::new(Direct::new(&ground).map_err(errno)?),
-        EngineKind::NvmeIoctl => Box::new(Ioctl::new(&ground)),
+        EngineKind::NvmeUring => Box::new(Passthrough::new(&params).map_err(errno)?),
+        EngineKind::Uring => Box::new(Direct::new(&params).map_err(errno)?),
+        EngineKind::NvmeIoctl => Box::new(Ioctl::new(&params)),
     };
     let mut read = |place: u64, into: &mut [u8]| {
         let bytes = u32::try_from(into.len()).unwrap_or(u32::MAX);
-        engine.push(Io { deed: Deed::ToMemory, offset: 0, bytes, place }, 0);
+        engine.push(Io { operation: IoOperation::ToMemory, offset: 0, bytes, place }, 0);
         let mut done = Vec::new();
         while done.is_empty() {
             engine.carry(None, &mut done).map_err(errno)?;
@@ -76,8 +82,8 @@ pub(crate) fn verify(
         Ok(())
     };
     match ready.plan().op {
-        Toward::Read => Ok(stored(ready, trail, is_over, &mut read)?),
-        Toward::Write => Ok(arrived(ready, trail, is_over, &mut read)?),
+        MemoryDirection::Read => Ok(stored(ready, trail, is_over, &mut read)?),
+        MemoryDirection::Write => Ok(arrived(ready, trail, is_over, &mut read)?),
     }
 }
 

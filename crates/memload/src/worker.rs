@@ -3,7 +3,7 @@
 //! Knows an engine and the shared state; must not know the kind of engine, nor how results are shown.
 
 use crate::admission::{ENDLESS, Next, place_below};
-use crate::engine::{Deed, Done, Engine, Io};
+use crate::engine::{Done, Engine, Io, IoOperation};
 use crate::plan::{Plan, Touch};
 use crate::ready::Ready;
 use crate::run::Shared;
@@ -11,7 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use waykeeper_load::{Command, Totals, Toward};
+use waykeeper_load::{Command, MemoryDirection, Totals};
 
 /// Maximum different transfers that a worker remembers for verification: about 50 MiB.
 const TRAIL: usize = 1 << 20;
@@ -29,7 +29,7 @@ pub struct Logged {
 
 /// Results of a worker.
 #[derive(Debug, Default)]
-pub struct Left {
+pub struct WorkerResults {
     /// Its counts.
     pub totals: Totals,
     /// Its transfers without duplicates; only for verification.
@@ -64,7 +64,7 @@ pub fn work<E: Engine>(
     let mut free: Vec<u32> = (0..ready.engine_depth()).rev().collect();
     let (mut batch, mut done): (Vec<Command>, Vec<Done>) =
         (Vec::with_capacity(depth), Vec::with_capacity(depth));
-    let live = &shared.live[index];
+    let live = &shared.workers[index];
     let touches = ready.plan().touch == Touch::Always && ready.plan().pattern.moves();
     let trails = ready.plan().verify && ready.plan().pattern.moves();
     let logs = ready.plan().log;
@@ -85,8 +85,8 @@ pub fn work<E: Engine>(
                 now_ns = shared.now_ns();
             }
             for command in &batch {
-                let toward = toward(ready.plan(), &mut random);
-                let io = ready.io(command, toward, place(ready, command, toward, &mut random));
+                let direction = direction(ready.plan(), &mut random);
+                let io = ready.io(command, direction, place(ready, command, direction, &mut random));
                 // There are at most as many commands as free numbers.
                 let Some(number) = free.pop() else { break };
                 engine.push(io, number);
@@ -118,7 +118,7 @@ pub fn work<E: Engine>(
             break;
         }
         now_ns = shared.now_ns();
-        let mut left = live.left();
+        let mut left = live.results();
         for (number, end) in done.drain(..) {
             let Some(&was) = sent.get(number as usize) else { continue };
             free.push(number);
@@ -131,7 +131,7 @@ pub fn work<E: Engine>(
                     left.totals.commands += 1;
                     left.totals.blocks += u64::from(was.counted);
                     left.totals.moved += u64::from(was.moved);
-                    if was.io.deed == Deed::FromMemory {
+                    if was.io.operation == IoOperation::FromMemory {
                         left.totals.outward += u64::from(was.moved);
                     }
                     if logs {
@@ -153,26 +153,31 @@ pub fn work<E: Engine>(
     live.outstanding.store((depth - free.len() - unsent) as u64, Relaxed);
     // A run that ends because all is sent ends with its last completion; a stopped or timed one ends now.
     let end_ns = if shared.is_over(now_ns) { now_ns } else { last_ns };
-    live.left().totals.runtime = Duration::from_nanos(end_ns);
+    live.results().totals.runtime = Duration::from_nanos(end_ns);
 }
 
 /// Direction of the next command's data.
-fn toward(plan: &Plan, random: &mut Xoshiro256PlusPlus) -> Toward {
+fn direction(plan: &Plan, random: &mut Xoshiro256PlusPlus) -> MemoryDirection {
     /// Resolution of the random share.
     const WHOLE: u64 = 1 << 53;
     match plan.mixed {
         None => plan.op,
-        Some(part) if (place_below(random, WHOLE) as f64) < part * WHOLE as f64 => Toward::Read,
-        Some(_) => Toward::Write,
+        Some(part) if (place_below(random, WHOLE) as f64) < part * WHOLE as f64 => MemoryDirection::Read,
+        Some(_) => MemoryDirection::Write,
     }
 }
 
 /// Position on the device: reads are from its start; writes are at random positions, so that its cells wear evenly
 /// (algorithms.md 7.2).
-fn place(ready: &Ready, command: &Command, toward: Toward, random: &mut Xoshiro256PlusPlus) -> u64 {
-    match toward {
-        Toward::Write => 0,
-        Toward::Read => {
+fn place(
+    ready: &Ready,
+    command: &Command,
+    direction: MemoryDirection,
+    random: &mut Xoshiro256PlusPlus,
+) -> u64 {
+    match direction {
+        MemoryDirection::Write => 0,
+        MemoryDirection::Read => {
             let block = u64::from(ready.block_bytes());
             let blocks = ready.target().bytes / block;
             place_below(random, (blocks + 1).saturating_sub(u64::from(command.moved))) * block
@@ -213,9 +218,9 @@ mod tests {
         let ready = on_nothing(Plan { depth: 5, ..Plan::default() });
         let shared = Shared::new(&ready);
         work(&mut Breaks { taken: 0, gone: 2 }, &ready, &shared, 0, Xoshiro256PlusPlus::seed_from_u64(1));
-        assert_eq!(shared.live[0].left().totals.commands, 0);
+        assert_eq!(shared.workers[0].results().totals.commands, 0);
         // Five were taken, and the device has two of them.
-        assert_eq!(shared.live[0].outstanding.load(Relaxed), 2);
+        assert_eq!(shared.workers[0].outstanding.load(Relaxed), 2);
         assert!(shared.is_over(0), "nobody sends more");
     }
 }

@@ -6,10 +6,10 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use std::hint::black_box;
 use toml::Table;
 use waykeeper_host::{Host, Interval};
-use waykeeper_stand::Waves;
+use waykeeper_testbed::SyntheticHost;
 
 /// The counters of a host over 64 intervals: all of them change, so that every policy has work to do.
-fn seen(host: &mut Waves) -> Vec<Interval> {
+fn seen(host: &mut SyntheticHost) -> Vec<Interval> {
     let mut before = host.sample().expect("it always can");
     let mut next = |second: u64| {
         host.wait_until(second * 1_000_000_000).expect("it always can");
@@ -23,7 +23,7 @@ fn seen(host: &mut Waves) -> Vec<Interval> {
 
 fn decisions(criterion: &mut Criterion) {
     for (cores, tenants) in [(18, 11), (512, 256)] {
-        let mut host = Waves::new(cores, tenants);
+        let mut host = SyntheticHost::new(cores, tenants);
         let (inventory, groups) = (host.inventory().clone(), host.groups());
         let seen = seen(&mut host);
         let mut bench = criterion.benchmark_group(format!("{cores} cores, {tenants} tenants"));

@@ -5,7 +5,7 @@
 use crate::ports::{PortVerdict, Reach, Switch};
 use crate::register::{Register, RegisterVerdict};
 use crate::sensitivity::{AppVerdict, Sensitivity};
-use crate::slide::{Sight, Slide};
+use crate::slide::{Slide, SlideSample};
 use crate::stats;
 use crate::sweep::Sweep;
 use crate::verdict::{Answer, Confidence, Verdict};
@@ -26,14 +26,14 @@ pub struct Curve {
 
 impl Curve {
     /// The curve of one quantity of a slide.
-    pub fn of(id: &str, title: &str, slide: &Slide, number: impl Fn(&Sight) -> Option<f64>) -> Curve {
+    pub fn of(id: &str, title: &str, slide: &Slide, number: impl Fn(&SlideSample) -> Option<f64>) -> Curve {
         let placed = slide.placed(number);
         let stages = placed.iter().map(|one| one.stage + 1).max().unwrap_or(0);
         let line = |stage: usize| {
             let of_stage = placed.iter().filter(|one| one.stage == stage);
             let points = of_stage.filter_map(|one| {
                 let mean = stats::mean(&one.samples)?;
-                Some((one.place, mean.value, mean.error))
+                Some((one.position, mean.value, mean.error))
             });
             points.collect()
         };
@@ -139,7 +139,7 @@ impl Findings {
             let word = |register: &Register| {
                 match register {
                     Register::Acts => "acts",
-                    Register::Dead => "dead: it reads back but has no effect",
+                    Register::NoEffect => "dead: it reads back but has no effect",
                     Register::Absent => "cannot be set here",
                 }
                 .to_owned()
@@ -163,7 +163,7 @@ impl Findings {
             let word = |switch: &Switch| {
                 match switch {
                     Switch::Acts => "acts",
-                    Switch::Dead => "dead: it reads back but has no effect",
+                    Switch::NoEffect => "dead: it reads back but has no effect",
                     Switch::Absent => "cannot be set here",
                 }
                 .to_owned()

@@ -6,6 +6,7 @@
 //! tables) is printed beside an answer and never used as the answer. Must not know which host it measures, nor files or
 //! the terminal.
 
+pub mod experiment;
 pub mod findings;
 pub mod interfere;
 pub mod ports;
@@ -14,7 +15,6 @@ pub mod register;
 pub mod roles;
 pub mod sensitivity;
 pub mod slide;
-pub mod stand;
 pub mod stats;
 pub mod sweep;
 pub mod verdict;

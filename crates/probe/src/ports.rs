@@ -5,7 +5,7 @@
 //! effect, the other switches are set to off: the device writes that the LLC still counts are from ports without an
 //! effective switch. Must not know sliding masks.
 
-use crate::stand::{ProbeError, Stand};
+use crate::experiment::{ProbeError, ProbeExperiment};
 use crate::stats;
 use crate::verdict::{Confidence, Verdict};
 use serde::{Deserialize, Serialize};
@@ -27,7 +27,8 @@ pub enum Switch {
     /// Writes bypass the LLC while it is off.
     Acts,
     /// It accepts values and reads them back, without an effect on writes.
-    Dead,
+    #[serde(rename = "dead")]
+    NoEffect,
     /// The host has none for this port, or does not allow setting it.
     Absent,
 }
@@ -76,21 +77,21 @@ struct Seen {
 ///
 /// # Errors
 /// Host errors; an interrupt.
-pub fn look(stand: &mut Stand<'_>) -> Result<Vec<PortVerdict>, ProbeError> {
-    let ports = stand.inventory().ports.clone();
+pub fn measure(experiment: &mut ProbeExperiment<'_>) -> Result<Vec<PortVerdict>, ProbeError> {
+    let ports = experiment.inventory().ports.clone();
     let mut seen: Vec<Seen> = Vec::new();
     for port in &ports {
-        seen.push(switched(stand, port.id)?);
+        seen.push(switched(experiment, port.id)?);
     }
-    let rest = rest(stand, &seen)?;
+    let rest = rest(experiment, &seen)?;
     let mut verdicts = Vec::new();
     for (port, one) in ports.iter().zip(seen) {
         let reach = reach(&one, &rest).beside(Some(match port.socket {
             u8::MAX => "the host does not report its socket".to_owned(),
             socket => format!("the host reports socket {socket}"),
         }));
-        let behind = stand.inventory().devices.iter().filter(|device| device.ports.contains(&port.id));
-        let stood = stand.found().dca(port.id);
+        let behind = experiment.inventory().devices.iter().filter(|device| device.ports.contains(&port.id));
+        let stood = experiment.original_knobs().dca(port.id);
         let register = stood.map(|on| format!("it was {} at the start", if on { "on" } else { "off" }));
         verdicts.push(PortVerdict {
             port: port.id,
@@ -104,24 +105,24 @@ pub fn look(stand: &mut Stand<'_>) -> Result<Vec<PortVerdict>, ProbeError> {
 }
 
 /// Measures a port with DCA on and off alternately; afterwards it is on, if it can be switched.
-fn switched(stand: &mut Stand<'_>, id: PortId) -> Result<Seen, ProbeError> {
+fn switched(experiment: &mut ProbeExperiment<'_>, id: PortId) -> Result<Seen, ProbeError> {
     let mut seen = Seen { id, on: Vec::new(), off: Vec::new(), refused: None, switch: absent("") };
-    for _ in 0..stand.pace().rounds {
+    for _ in 0..experiment.pace().rounds {
         for on in [true, false] {
-            if let Some(why) = turn(stand, id, on)? {
+            if let Some(why) = turn(experiment, id, on)? {
                 seen.switch = absent(&why);
                 seen.refused = Some(why);
                 return Ok(seen);
             }
-            let look = stand.look()?;
-            if on { seen.on.push(look) } else { seen.off.push(look) }
+            let sample = experiment.settle_and_sample()?;
+            if on { seen.on.push(sample) } else { seen.off.push(sample) }
         }
     }
     // On again, so that the next port is measured with this one on.
-    turn(stand, id, true)?;
+    turn(experiment, id, true)?;
     seen.switch = match ddio::of_ports(&seen.on, &seen.off, &[id], false) {
         ddio::Verdict::Seen(what) => Verdict::found(Switch::Acts, Confidence::High, vec![what]),
-        ddio::Verdict::NotSeen(what) => Verdict::found(Switch::Dead, Confidence::High, vec![what]),
+        ddio::Verdict::NotSeen(what) => Verdict::found(Switch::NoEffect, Confidence::High, vec![what]),
         ddio::Verdict::NotJudged(why) => Verdict::cannot_tell(why, "traffic on the devices behind this port"),
     };
     Ok(seen)
@@ -132,8 +133,8 @@ fn absent(why: &str) -> Verdict<Switch> {
 }
 
 /// Switches a port; returns why it failed, or `None` if the value was applied.
-fn turn(stand: &mut Stand<'_>, id: PortId, on: bool) -> Result<Option<String>, ProbeError> {
-    let applied = stand.switch([id], on)?;
+fn turn(experiment: &mut ProbeExperiment<'_>, id: PortId, on: bool) -> Result<Option<String>, ProbeError> {
+    let applied = experiment.switch([id], on)?;
     Ok(match applied.get(Knob::Dca(id)) {
         Some(KnobOutcome::Applied) => None,
         Some(KnobOutcome::Refused(why) | KnobOutcome::Busy(why)) => Some(why.clone()),
@@ -152,24 +153,24 @@ struct Rest {
     blind: Vec<PortId>,
 }
 
-fn rest(stand: &mut Stand<'_>, seen: &[Seen]) -> Result<Rest, ProbeError> {
+fn rest(experiment: &mut ProbeExperiment<'_>, seen: &[Seen]) -> Result<Rest, ProbeError> {
     let acts = |one: &&Seen| one.switch.value() == Some(&Switch::Acts);
     let acting: Vec<PortId> = seen.iter().filter(acts).map(|one| one.id).collect();
     if acting.len() == seen.len() {
         return Ok(Rest { writes: None, ports: Vec::new(), blind: Vec::new() });
     }
-    stand.switch(acting.iter().copied(), false)?;
-    stand.settle()?;
-    let mut looks = Vec::new();
-    for _ in 0..stand.pace().rounds {
-        looks.push(stand.sample()?);
+    experiment.switch(acting.iter().copied(), false)?;
+    experiment.settle()?;
+    let mut samples = Vec::new();
+    for _ in 0..experiment.pace().rounds {
+        samples.push(experiment.sample()?);
     }
-    stand.switch(acting, true)?;
-    let writes: Option<Vec<f64>> = looks.iter().map(crate::slide::writes).collect();
+    experiment.switch(acting, true)?;
+    let writes: Option<Vec<f64>> = samples.iter().map(crate::slide::writes).collect();
     let writes = writes.and_then(|writes| stats::mean(&writes)).map(|mean| mean.value);
     let mut rest = Rest { writes, ports: Vec::new(), blind: Vec::new() };
     for one in seen.iter().filter(|one| !acts(one)) {
-        match lines(&looks, one.id) {
+        match lines(&samples, one.id) {
             Some(lines) => rest.ports.push((one.id, lines)),
             None => rest.blind.push(one.id),
         }
@@ -177,9 +178,10 @@ fn rest(stand: &mut Stand<'_>, seen: &[Seen]) -> Result<Rest, ProbeError> {
     Ok(rest)
 }
 
-fn lines(looks: &[Interval], port: PortId) -> Option<f64> {
-    let bytes = |look: &Interval| look.ports.get(&port)?.inbound_bytes.value();
-    let lines: Option<Vec<f64>> = looks.iter().map(|look| Some(bytes(look)? / LINE_BYTES as f64)).collect();
+fn lines(samples: &[Interval], port: PortId) -> Option<f64> {
+    let bytes = |sample: &Interval| sample.ports.get(&port)?.inbound_bytes.value();
+    let lines: Option<Vec<f64>> =
+        samples.iter().map(|sample| Some(bytes(sample)? / LINE_BYTES as f64)).collect();
     Some(stats::mean(&lines?)?.value)
 }
 

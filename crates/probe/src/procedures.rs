@@ -3,14 +3,14 @@
 //! After each procedure all knobs are restored. An error of the host affects only the procedure in which it happens; an
 //! interrupt ends the run. Must not know files or the terminal.
 
+use crate::experiment::{Pace, ProbeError, ProbeExperiment};
 use crate::findings::{Curve, Findings};
 use crate::ports;
 use crate::register;
 use crate::roles::{self, Named, RoleError, Roles};
 use crate::sensitivity;
 use crate::slide::{self, Slide};
-use crate::stand::{Pace, ProbeError, Stand};
-use crate::sweep::{self, Dial, Load, Sweep};
+use crate::sweep::{self, Load, Sweep, SweptParameter};
 use crate::verdict::Verdict;
 use crate::ways;
 use std::sync::atomic::AtomicBool;
@@ -118,7 +118,7 @@ pub struct Progress {
 
 /// Options of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Order {
+pub struct ProbeOptions {
     /// The procedures.
     pub procedures: Vec<Procedure>,
     /// Groups that the operator named for a role.
@@ -129,39 +129,39 @@ pub struct Order {
     pub quick: bool,
 }
 
-/// Runs the requested procedures. `load` is an adjustable load, if there is one. `told` is called with the progress.
+/// Runs the requested procedures. `load` is an adjustable load, if there is one. `on_progress` is called with the progress.
 ///
 /// # Errors
 /// An interrupt; a host that cannot be read, or whose knobs cannot be restored.
 pub fn run(
     host: &mut dyn Host,
     mut load: Option<&mut dyn Load>,
-    order: &Order,
+    options: &ProbeOptions,
     stop: &AtomicBool,
-    told: &dyn Fn(Progress),
+    on_progress: &dyn Fn(Progress),
 ) -> Result<Findings, ProbeError> {
     let mut findings = Findings::of(host.inventory());
-    let total_ns = expected(host, load.as_deref(), order);
+    let total_ns = expected(host, load.as_deref(), options);
     let mut done_ns = 0;
     let mut cache = Cache::default();
-    for procedure in Procedure::ALL.into_iter().filter(|one| order.procedures.contains(one)) {
-        let mut hear = |ns: u64| {
+    for procedure in Procedure::ALL.into_iter().filter(|one| options.procedures.contains(one)) {
+        let mut on_wait = |ns: u64| {
             done_ns += ns;
-            told(Progress { procedure, done_ns, total_ns: total_ns.max(done_ns) });
+            on_progress(Progress { procedure, done_ns, total_ns: total_ns.max(done_ns) });
         };
-        let mut stand = Stand::new(host, order.pace, stop, &mut hear)?;
-        let outcome = one(&mut stand, procedure, order, &mut cache, &mut findings);
-        let back = stand.restore();
-        drop(stand);
+        let mut experiment = ProbeExperiment::new(host, options.pace, stop, &mut on_wait)?;
+        let outcome = one(&mut experiment, procedure, options, &mut cache, &mut findings);
+        let back = experiment.restore();
+        drop(experiment);
         if let Err(error) = outcome {
             failed(&mut findings, procedure, &forgivable(error)?);
         }
         back?;
         if procedure == Procedure::Sweeps {
-            for dial in [Dial::PacketBytes, Dial::OfferedGbps] {
-                let sweep = match load.as_deref_mut().filter(|load| load.dials().contains(&dial)) {
-                    None => Ok(sweep::no_dial(dial)),
-                    Some(load) => sweep::load(load, dial, order.pace, order.quick, stop, &mut hear),
+            for dial in [SweptParameter::PacketBytes, SweptParameter::OfferedGbps] {
+                let sweep = match load.as_deref_mut().filter(|load| load.parameters().contains(&dial)) {
+                    None => Ok(sweep::no_parameter(dial)),
+                    Some(load) => sweep::load(load, dial, options.pace, options.quick, stop, &mut on_wait),
                 };
                 let sweep = match sweep {
                     Ok(sweep) => sweep,
@@ -178,26 +178,26 @@ pub fn run(
 #[derive(Default)]
 struct Cache {
     roles: Option<Result<Roles, RoleError>>,
-    pressing: Option<Result<Slide, String>>,
+    highest_miss_slide: Option<Result<Slide, String>>,
 }
 
 fn one(
-    stand: &mut Stand<'_>,
+    experiment: &mut ProbeExperiment<'_>,
     procedure: Procedure,
-    order: &Order,
+    options: &ProbeOptions,
     cache: &mut Cache,
     findings: &mut Findings,
 ) -> Result<(), ProbeError> {
     match procedure {
-        Procedure::Ports => findings.ports = ports::look(stand)?,
-        Procedure::DcaWays => dca_ways(stand, order, cache, findings)?,
-        Procedure::InclusiveWays => inclusive_ways(stand, order, cache, findings)?,
-        Procedure::Register => findings.register = Some(register::look(stand)?),
-        Procedure::Sensitivity => findings.sensitivity = sensitivity::look(stand)?,
+        Procedure::Ports => findings.ports = ports::measure(experiment)?,
+        Procedure::DcaWays => dca_ways(experiment, options, cache, findings)?,
+        Procedure::InclusiveWays => inclusive_ways(experiment, options, cache, findings)?,
+        Procedure::Register => findings.register = Some(register::measure(experiment)?),
+        Procedure::Sensitivity => findings.sensitivity = sensitivity::measure(experiment)?,
         Procedure::Sweeps => {
-            findings.sweeps.push(sweep::ways(stand)?);
-            stand.restore()?;
-            findings.sweeps.push(sweep::rings(stand, order.quick)?);
+            findings.sweeps.push(sweep::ways(experiment)?);
+            experiment.restore()?;
+            findings.sweeps.push(sweep::rings(experiment, options.quick)?);
         }
     }
     Ok(())
@@ -229,42 +229,41 @@ fn failed(findings: &mut Findings, procedure: Procedure, why: &str) {
 const NO_VICTIM: &str = "a tenant that computes and owns no device, or a command to run as one: `-- COMMAND`";
 
 fn roles(
-    stand: &mut Stand<'_>,
-    order: &Order,
+    experiment: &mut ProbeExperiment<'_>,
+    options: &ProbeOptions,
     cache: &mut Cache,
 ) -> Result<Result<Roles, RoleError>, ProbeError> {
     if cache.roles.is_none() {
-        cache.roles = Some(roles::cast(stand, &order.named)?);
+        cache.roles = Some(roles::cast(experiment, &options.named)?);
     }
     Ok(cache.roles.clone().unwrap_or(Err(RoleError::NoVictim)))
 }
 
 /// The slide of the co-runner with the most LLC misses.
-fn pressing(
-    stand: &mut Stand<'_>,
-    order: &Order,
+fn highest_miss_slide(
+    experiment: &mut ProbeExperiment<'_>,
+    options: &ProbeOptions,
     cache: &mut Cache,
 ) -> Result<Result<Slide, String>, ProbeError> {
-    if cache.pressing.is_none() {
-        let slid = match roles(stand, order, cache)? {
+    if cache.highest_miss_slide.is_none() {
+        let slid = match roles(experiment, options, cache)? {
             Err(error) => Err(error.to_string()),
-            Ok(roles) => {
-                slide::slide(stand, roles.presser, &roles.io, None)?.map_err(|error| error.to_string())
-            }
+            Ok(roles) => slide::slide(experiment, roles.highest_miss_corunner, &roles.io, None)?
+                .map_err(|error| error.to_string()),
         };
-        cache.pressing = Some(slid);
+        cache.highest_miss_slide = Some(slid);
     }
-    Ok(cache.pressing.clone().unwrap_or_else(|| Err(String::new())))
+    Ok(cache.highest_miss_slide.clone().unwrap_or_else(|| Err(String::new())))
 }
 
 fn dca_ways(
-    stand: &mut Stand<'_>,
-    order: &Order,
+    experiment: &mut ProbeExperiment<'_>,
+    options: &ProbeOptions,
     cache: &mut Cache,
     findings: &mut Findings,
 ) -> Result<(), ProbeError> {
-    let register = stand.found().dca_ways().map(|ways| format!("the register holds {ways}"));
-    let verdict = match pressing(stand, order, cache)? {
+    let register = experiment.original_knobs().dca_ways().map(|ways| format!("the register holds {ways}"));
+    let verdict = match highest_miss_slide(experiment, options, cache)? {
         Err(why) => Verdict::cannot_tell(why, NO_VICTIM),
         Ok(slide) => {
             findings.curves.push(Curve::of(
@@ -281,21 +280,22 @@ fn dca_ways(
 }
 
 fn inclusive_ways(
-    stand: &mut Stand<'_>,
-    order: &Order,
+    experiment: &mut ProbeExperiment<'_>,
+    options: &ProbeOptions,
     cache: &mut Cache,
     findings: &mut Findings,
 ) -> Result<(), ProbeError> {
     let table =
-        stand.inventory().llc.inclusive_ways.map(|ways| format!("the table of this CPU lists {ways}"));
-    let cast = roles(stand, order, cache)?;
-    let verdict = match (pressing(stand, order, cache)?, cast) {
-        (Ok(pressing), Ok(roles)) => {
-            let dca = findings.dca_ways.clone().unwrap_or_else(|| ways::dca_ways(&pressing));
-            let feeling = match roles.victim == roles.presser {
-                true => Ok(pressing),
+        experiment.inventory().llc.inclusive_ways.map(|ways| format!("the table of this CPU lists {ways}"));
+    let cast = roles(experiment, options, cache)?;
+    let verdict = match (highest_miss_slide(experiment, options, cache)?, cast) {
+        (Ok(highest_miss_slide), Ok(roles)) => {
+            let dca = findings.dca_ways.clone().unwrap_or_else(|| ways::dca_ways(&highest_miss_slide));
+            let feeling = match roles.victim == roles.highest_miss_corunner {
+                true => Ok(highest_miss_slide),
                 false => {
-                    let slid = slide::slide(stand, roles.victim, &roles.io, Some(roles.presser))?;
+                    let slid =
+                        slide::slide(experiment, roles.victim, &roles.io, Some(roles.highest_miss_corunner))?;
                     slid.map_err(|error| error.to_string())
                 }
             };
@@ -326,11 +326,11 @@ fn inclusive_ways(
 }
 
 /// Estimated duration of a run on the host's clock, ns.
-fn expected(host: &dyn Host, load: Option<&dyn Load>, order: &Order) -> u64 {
+fn expected(host: &dyn Host, load: Option<&dyn Load>, options: &ProbeOptions) -> u64 {
     let inventory = host.inventory();
-    let (llc, rounds) = (inventory.llc, order.pace.rounds);
+    let (llc, rounds) = (inventory.llc, options.pace.rounds);
     let slid = |wash| slide::waits(llc.ways, llc.min_ways, wash, rounds);
-    let has = |procedure| order.procedures.contains(&procedure);
+    let has = |procedure| options.procedures.contains(&procedure);
     let mut waits = 0;
     if has(Procedure::DcaWays) || has(Procedure::InclusiveWays) {
         waits += slid(false);
@@ -348,7 +348,7 @@ fn expected(host: &dyn Host, load: Option<&dyn Load>, order: &Order) -> u64 {
         waits += sensitivity::waits(rounds);
     }
     if has(Procedure::Sweeps) {
-        waits += sweep::waits(llc.ways, load.map_or(1, |load| load.dials().len()), order.quick);
+        waits += sweep::waits(llc.ways, load.map_or(1, |load| load.parameters().len()), options.quick);
     }
-    waits * (order.pace.settle_ns + order.pace.sample_ns) / 2
+    waits * (options.pace.settle_ns + options.pace.sample_ns) / 2
 }

@@ -4,7 +4,7 @@
 //! Each value is tried. The effect is the change of the devices' misses when the accepted values with the fewest and
 //! the most ways are set alternately; `ddio` of the room `linux` judges it. Must not know sliding masks.
 
-use crate::stand::{ProbeError, Stand};
+use crate::experiment::{ProbeError, ProbeExperiment};
 use crate::stats;
 use crate::verdict::{Confidence, Verdict};
 use serde::{Deserialize, Serialize};
@@ -28,14 +28,15 @@ pub enum Register {
     /// Device writes allocate in the ways that it holds.
     Acts,
     /// It accepts values and reads them back, without an effect.
-    Dead,
+    #[serde(rename = "dead")]
+    NoEffect,
     /// The host has none, or does not allow setting it.
     Absent,
 }
 
 /// The values that it accepts.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Floor {
+pub struct AcceptedValues {
     /// Ways that all accepted values contain; may be empty.
     pub kept: WayMask,
     /// Fewest ways of an accepted value.
@@ -54,7 +55,7 @@ pub struct RegisterVerdict {
     /// Effect of the register.
     pub acts: Verdict<Register>,
     /// Accepted values.
-    pub floor: Verdict<Floor>,
+    pub floor: Verdict<AcceptedValues>,
 }
 
 /// Number of waits, for the progress bar.
@@ -76,9 +77,9 @@ pub fn candidates(ways: u32) -> Vec<WayMask> {
 ///
 /// # Errors
 /// Host errors; an interrupt.
-pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
-    let Some(first) = stand.found().dca_ways() else {
-        let why = match &stand.inventory().dca_ways_switch {
+pub fn measure(experiment: &mut ProbeExperiment<'_>) -> Result<RegisterVerdict, ProbeError> {
+    let Some(first) = experiment.original_knobs().dca_ways() else {
+        let why = match &experiment.inventory().dca_ways_switch {
             Support::No(why) => why.clone(),
             _ => "the register cannot be read".to_owned(),
         };
@@ -86,7 +87,7 @@ pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
         return Ok(RegisterVerdict { acts, floor: Verdict::cannot_tell(why, "") });
     };
     let register = Some(format!("it held {first}"));
-    let tried = try_all(stand, first)?;
+    let tried = try_all(experiment, first)?;
     let (Some(narrow), Some(wide)) = (tried.narrowest(), tried.widest()) else {
         let why = tried.refused.first().map_or_else(String::new, |(mask, why)| format!("{mask}: {why}"));
         let words = format!("the host accepts no value; {why}");
@@ -100,7 +101,7 @@ pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
         let acts = Verdict::found(Register::Absent, Confidence::High, vec![words]).beside(register);
         return Ok(RegisterVerdict { acts, floor });
     }
-    let (few, many) = in_turn(stand, narrow, wide)?;
+    let (few, many) = in_turn(experiment, narrow, wide)?;
     let help = "traffic whose buffers overflow the fewest ways but fit better into the most, such as rings \
                 of several MiB";
     let between = format!("with {narrow} and with {wide} in turn");
@@ -116,11 +117,13 @@ pub fn look(stand: &mut Stand<'_>) -> Result<RegisterVerdict, ProbeError> {
             let why = "the load varies more than the register would change it";
             Verdict::cannot_tell(why, "a steadier load, or more time").with([between, what])
         }
-        ddio::Verdict::NotSeen(what) => Verdict::found(Register::Dead, Confidence::High, vec![between, what]),
+        ddio::Verdict::NotSeen(what) => {
+            Verdict::found(Register::NoEffect, Confidence::High, vec![between, what])
+        }
         ddio::Verdict::NotJudged(why) => Verdict::cannot_tell(why, help),
     };
     let floor = match acts.value() {
-        Some(Register::Dead) => floor.with(["the accepted values have no effect".to_owned()]),
+        Some(Register::NoEffect) => floor.with(["the accepted values have no effect".to_owned()]),
         _ => floor,
     };
     Ok(RegisterVerdict { acts: acts.beside(register), floor })
@@ -142,23 +145,23 @@ impl Tried {
 }
 
 /// Tries every value in turn, and then restores the original one.
-fn try_all(stand: &mut Stand<'_>, first: WayMask) -> Result<Tried, ProbeError> {
+fn try_all(experiment: &mut ProbeExperiment<'_>, first: WayMask) -> Result<Tried, ProbeError> {
     let mut tried = Tried { taken: Vec::new(), refused: Vec::new() };
-    for mask in candidates(stand.inventory().llc.ways) {
-        let applied = stand.turn_ways(mask)?;
+    for mask in candidates(experiment.inventory().llc.ways) {
+        let applied = experiment.set_ways(mask)?;
         match applied.get(Knob::DcaWays).cloned() {
             Some(KnobOutcome::Applied) => tried.taken.push(mask),
             Some(KnobOutcome::Refused(why) | KnobOutcome::Busy(why)) => tried.refused.push((mask, why)),
             Some(KnobOutcome::ReadsBack(now)) => tried.refused.push((mask, format!("{now} reads back"))),
             None => tried.refused.push((mask, "the host reported no result".to_owned())),
         }
-        stand.wait(0)?;
+        experiment.wait(0)?;
     }
-    stand.turn_ways(first)?;
+    experiment.set_ways(first)?;
     Ok(tried)
 }
 
-fn floor(tried: &Tried, narrow: WayMask, wide: WayMask) -> Verdict<Floor> {
+fn floor(tried: &Tried, narrow: WayMask, wide: WayMask) -> Verdict<AcceptedValues> {
     let kept = tried.taken.iter().fold(wide, |kept, mask| kept.and(*mask));
     let least = tried.taken.iter().copied().min().unwrap_or(narrow);
     let evidence = vec![
@@ -172,39 +175,44 @@ fn floor(tried: &Tried, narrow: WayMask, wide: WayMask) -> Verdict<Floor> {
             false => format!("all of them contain {kept}"),
         },
     ];
-    let floor =
-        Floor { kept, fewest: narrow.count(), least, most: wide.count(), refused: tried.refused.clone() };
+    let floor = AcceptedValues {
+        kept,
+        fewest: narrow.count(),
+        least,
+        most: wide.count(),
+        refused: tried.refused.clone(),
+    };
     Verdict::found(floor, Confidence::High, evidence)
 }
 
 /// Share of device writes that miss.
-fn share(looks: &[Interval]) -> f64 {
-    let shares: Vec<f64> = looks.iter().filter_map(|look| look.socket.dca_write_miss_ratio()).collect();
+fn share(samples: &[Interval]) -> f64 {
+    let shares: Vec<f64> = samples.iter().filter_map(|sample| sample.socket.dca_write_miss_ratio()).collect();
     stats::mean(&shares).map_or(0.0, |mean| mean.value)
 }
 
 /// Standard error of the share of device writes that miss.
-fn flicker(looks: &[Interval]) -> f64 {
-    let shares: Vec<f64> = looks.iter().filter_map(|look| look.socket.dca_write_miss_ratio()).collect();
+fn flicker(samples: &[Interval]) -> f64 {
+    let shares: Vec<f64> = samples.iter().filter_map(|sample| sample.socket.dca_write_miss_ratio()).collect();
     stats::mean(&shares).map_or(f64::INFINITY, |mean| mean.error)
 }
 
 /// Samples with few and with many ways alternately. The first of each is discarded, because it shows the cache state of
 /// the earlier tries.
 fn in_turn(
-    stand: &mut Stand<'_>,
+    experiment: &mut ProbeExperiment<'_>,
     narrow: WayMask,
     wide: WayMask,
 ) -> Result<(Vec<Interval>, Vec<Interval>), ProbeError> {
     let (mut few, mut many) = (Vec::new(), Vec::new());
     for mask in [narrow, wide] {
-        stand.turn_ways(mask)?;
-        stand.look()?;
+        experiment.set_ways(mask)?;
+        experiment.settle_and_sample()?;
     }
-    for _ in 0..stand.pace().rounds {
+    for _ in 0..experiment.pace().rounds {
         for (mask, into) in [(narrow, &mut few), (wide, &mut many)] {
-            stand.turn_ways(mask)?;
-            into.push(stand.look()?);
+            experiment.set_ways(mask)?;
+            into.push(experiment.settle_and_sample()?);
         }
     }
     Ok((few, many))

@@ -2,7 +2,7 @@
 //!
 //! Chosen by the operator's names, otherwise by declared kind and counters. Must not know the use of the roles.
 
-use crate::stand::{ProbeError, Stand};
+use crate::experiment::{ProbeError, ProbeExperiment};
 use waykeeper_host::{Group, Interval, WorkloadKind};
 use waykeeper_units::GroupId;
 
@@ -21,8 +21,8 @@ pub struct Roles {
     /// The I/O applications.
     pub io: Vec<GroupId>,
     /// The co-runner with the most LLC misses.
-    pub presser: GroupId,
-    /// Of the other co-runners, that with the most LLC references; `presser` if there is no other.
+    pub highest_miss_corunner: GroupId,
+    /// Of the other co-runners, that with the most LLC references; `highest_miss_corunner` if there is no other.
     pub victim: GroupId,
 }
 
@@ -61,8 +61,11 @@ pub fn check(groups: &[Group], named: &Named) -> Result<(), RoleError> {
 ///
 /// # Errors
 /// Host errors; the inner error if roles cannot be assigned.
-pub fn cast(stand: &mut Stand<'_>, named: &Named) -> Result<Result<Roles, RoleError>, ProbeError> {
-    let groups = stand.groups();
+pub fn cast(
+    experiment: &mut ProbeExperiment<'_>,
+    named: &Named,
+) -> Result<Result<Roles, RoleError>, ProbeError> {
+    let groups = experiment.groups();
     if let Err(error) = check(&groups, named) {
         return Ok(Err(error));
     }
@@ -77,21 +80,21 @@ pub fn cast(stand: &mut Stand<'_>, named: &Named) -> Result<Result<Roles, RoleEr
         }
     };
     if let Some(victim) = by_name(&named.victim) {
-        return Ok(Ok(Roles { io, presser: victim, victim }));
+        return Ok(Ok(Roles { io, highest_miss_corunner: victim, victim }));
     }
     let others = groups.iter().filter(|group| group.kind == WorkloadKind::NonIo && !io.contains(&group.id));
     let others: Vec<GroupId> = others.map(|group| group.id).collect();
-    let presser = match others.as_slice() {
+    let highest_miss_corunner = match others.as_slice() {
         [] => return Ok(Err(RoleError::NoVictim)),
-        [only] => return Ok(Ok(Roles { io, presser: *only, victim: *only })),
+        [only] => return Ok(Ok(Roles { io, highest_miss_corunner: *only, victim: *only })),
         _ => {
-            let seen = stand.look()?;
+            let seen = experiment.settle_and_sample()?;
             most(&others, |group| misses(&seen, group))
         }
     };
-    let rest: Vec<GroupId> = others.into_iter().filter(|group| *group != presser).collect();
-    let seen = stand.sample()?;
-    Ok(Ok(Roles { io, presser, victim: most(&rest, |group| references(&seen, group)) }))
+    let rest: Vec<GroupId> = others.into_iter().filter(|group| *group != highest_miss_corunner).collect();
+    let seen = experiment.sample()?;
+    Ok(Ok(Roles { io, highest_miss_corunner, victim: most(&rest, |group| references(&seen, group)) }))
 }
 
 fn misses(seen: &Interval, group: GroupId) -> f64 {

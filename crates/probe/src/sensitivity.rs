@@ -2,7 +2,7 @@
 //!
 //! Latency is not judged, because hosts have no counter for it. Must not know how switches are judged.
 
-use crate::stand::{ProbeError, Stand};
+use crate::experiment::{ProbeError, ProbeExperiment};
 use crate::stats;
 use crate::verdict::{Confidence, Verdict};
 use serde::{Deserialize, Serialize};
@@ -59,10 +59,10 @@ pub fn waits(rounds: u32) -> u64 {
 ///
 /// # Errors
 /// Host errors; an interrupt.
-pub fn look(stand: &mut Stand<'_>) -> Result<Vec<AppVerdict>, ProbeError> {
-    let groups = stand.groups();
-    let all: Vec<PortId> = stand.inventory().ports.iter().map(|port| port.id).collect();
-    let on = stand.switch(all.iter().copied(), true)?;
+pub fn measure(experiment: &mut ProbeExperiment<'_>) -> Result<Vec<AppVerdict>, ProbeError> {
+    let groups = experiment.groups();
+    let all: Vec<PortId> = experiment.inventory().ports.iter().map(|port| port.id).collect();
+    let on = experiment.switch(all.iter().copied(), true)?;
     let taken = |port: &PortId| on.get(Knob::Dca(*port)) == Some(&KnobOutcome::Applied);
     let ports: Vec<PortId> = all.into_iter().filter(taken).collect();
     if ports.is_empty() {
@@ -87,17 +87,17 @@ pub fn look(stand: &mut Stand<'_>) -> Result<Vec<AppVerdict>, ProbeError> {
     let (mut with, mut without) = (Vec::new(), Vec::new());
     // A first pass is discarded, because it shows the cache state from before the probe.
     for on in [true, false] {
-        stand.switch(ports.iter().copied(), on)?;
-        stand.look()?;
+        experiment.switch(ports.iter().copied(), on)?;
+        experiment.settle_and_sample()?;
     }
-    for _ in 0..stand.pace().rounds {
+    for _ in 0..experiment.pace().rounds {
         for on in [true, false] {
-            stand.switch(ports.iter().copied(), on)?;
-            let seen = stand.look()?;
+            experiment.switch(ports.iter().copied(), on)?;
+            let seen = experiment.settle_and_sample()?;
             if on { with.push(seen) } else { without.push(seen) }
         }
     }
-    let inventory = stand.inventory();
+    let inventory = experiment.inventory();
     let apps = groups.iter().map(|group| {
         let devices = inventory.devices.iter().filter(|device| group.devices.contains(&device.id));
         let own: BTreeSet<PortId> = devices.flat_map(|device| device.ports.iter().copied()).collect();

@@ -4,7 +4,7 @@
 //! The others are put at two positions in turn, so that together the slides cover every window. Must not know the
 //! meaning of the numbers.
 
-use crate::stand::{ProbeError, Stand};
+use crate::experiment::{ProbeError, ProbeExperiment};
 use crate::stats::Placed;
 use waykeeper_host::{Interval, Knob, KnobOutcome, Plan};
 use waykeeper_units::{GroupId, WayMask};
@@ -14,7 +14,7 @@ const OTHERS_WAYS: u32 = 2;
 
 /// The quantities of one sample.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Sight {
+pub struct SlideSample {
     /// Device writes per second with DCA on.
     pub writes: Option<f64>,
     /// Share of these that missed.
@@ -27,8 +27,8 @@ pub struct Sight {
     pub io_miss: Option<f64>,
 }
 
-impl Sight {
-    fn of(seen: &Interval, slider: GroupId, io: &[GroupId]) -> Sight {
+impl SlideSample {
+    fn of(seen: &Interval, slider: GroupId, io: &[GroupId]) -> SlideSample {
         let hits_and_misses = |group: &GroupId| {
             let rates = seen.groups.get(group)?;
             Some((rates.llc_hits.value()?, rates.llc_misses.value()?))
@@ -38,7 +38,7 @@ impl Sight {
         let sum =
             |io: &Vec<(f64, f64)>| io.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let io = io.as_ref().map(sum);
-        Sight {
+        SlideSample {
             writes: writes(seen),
             write_miss: seen.socket.dca_write_miss_ratio(),
             slider_miss: seen.groups.get(&slider).and_then(|rates| rates.llc_miss_ratio()),
@@ -55,13 +55,13 @@ pub fn writes(seen: &Interval) -> Option<f64> {
 
 /// The samples at one position.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Place {
+pub struct WindowSamples {
     /// The co-runner's window.
     pub window: WayMask,
     /// Index of the position of the others.
     pub stage: usize,
     /// One sample per round.
-    pub sights: Vec<Sight>,
+    pub samples: Vec<SlideSample>,
 }
 
 /// A whole slide.
@@ -72,23 +72,23 @@ pub struct Slide {
     /// Ways of the window.
     pub width: u32,
     /// All positions.
-    pub places: Vec<Place>,
+    pub positions: Vec<WindowSamples>,
 }
 
 impl Slide {
     /// One quantity of all samples, by window. Samples without it are left out.
-    pub fn placed(&self, of: impl Fn(&Sight) -> Option<f64>) -> Vec<Placed<WayMask>> {
-        let placed = |place: &Place| Placed {
-            place: place.window,
-            stage: place.stage,
-            samples: place.sights.iter().filter_map(&of).collect(),
+    pub fn placed(&self, of: impl Fn(&SlideSample) -> Option<f64>) -> Vec<Placed<WayMask>> {
+        let placed = |position: &WindowSamples| Placed {
+            position: position.window,
+            stage: position.stage,
+            samples: position.samples.iter().filter_map(&of).collect(),
         };
-        self.places.iter().map(placed).collect()
+        self.positions.iter().map(placed).collect()
     }
 
     /// One quantity of all samples, in one list.
-    pub fn all(&self, of: impl Fn(&Sight) -> Option<f64>) -> Vec<f64> {
-        self.places.iter().flat_map(|place| &place.sights).filter_map(of).collect()
+    pub fn all(&self, of: impl Fn(&SlideSample) -> Option<f64>) -> Vec<f64> {
+        self.positions.iter().flat_map(|position| &position.samples).filter_map(of).collect()
     }
 }
 
@@ -140,53 +140,53 @@ pub fn waits(ways: u32, min_ways: u32, wash: bool, rounds: u32) -> u64 {
 /// # Errors
 /// Host errors; the inner error if nothing could be measured.
 pub fn slide(
-    stand: &mut Stand<'_>,
+    experiment: &mut ProbeExperiment<'_>,
     slider: GroupId,
     io: &[GroupId],
     washer: Option<GroupId>,
 ) -> Result<Result<Slide, NoSlide>, ProbeError> {
-    let llc = stand.inventory().llc;
+    let llc = experiment.inventory().llc;
     let width = llc.min_ways.max(1);
     let stages = match stages(llc.ways, llc.min_ways) {
         Ok(stages) => stages,
         Err(error) => return Ok(Err(error)),
     };
-    let groups: Vec<GroupId> = stand.groups().iter().map(|group| group.id).collect();
+    let groups: Vec<GroupId> = experiment.groups().iter().map(|group| group.id).collect();
     let windows: Vec<WayMask> = (0..=llc.ways - width).map(|low| WayMask::span(low, width)).collect();
-    let mut places: Vec<Place> = Vec::new();
+    let mut positions: Vec<WindowSamples> = Vec::new();
     for (stage, others) in stages.iter().enumerate() {
         let free = windows.iter().filter(|window| !window.overlaps(*others));
-        places.extend(free.map(|window| Place { window: *window, stage, sights: Vec::new() }));
+        positions.extend(free.map(|window| WindowSamples { window: *window, stage, samples: Vec::new() }));
     }
     // A first pass is discarded, because it shows the cache state from before the slide.
-    if let Some(first) = places.first() {
+    if let Some(first) = positions.first() {
         let plan = plan(&groups, slider, first.window, stages[first.stage]);
-        if let Some(refused) = refused(&plan, &stand.turn(&plan)?) {
+        if let Some(refused) = refused(&plan, &experiment.set_knobs(&plan)?) {
             return Ok(Err(refused));
         }
-        stand.settle()?;
+        experiment.settle()?;
     }
-    for round in 0..stand.pace().rounds {
+    for round in 0..experiment.pace().rounds {
         // In alternating direction, so that drift of the load does not favour one side.
-        let count = places.len();
+        let count = positions.len();
         for step in 0..count {
             let at = if round % 2 == 0 { step } else { count - 1 - step };
-            let (window, others) = (places[at].window, stages[places[at].stage]);
+            let (window, others) = (positions[at].window, stages[positions[at].stage]);
             let plan = plan(&groups, slider, window, others);
             if let Some(washer) = washer {
                 let mut wash = plan.clone();
                 wash.insert(Knob::Mask(washer), WayMask::full(llc.ways));
-                stand.turn(&wash)?;
-                stand.settle()?;
+                experiment.set_knobs(&wash)?;
+                experiment.settle()?;
             }
-            if let Some(refused) = refused(&plan, &stand.turn(&plan)?) {
+            if let Some(refused) = refused(&plan, &experiment.set_knobs(&plan)?) {
                 return Ok(Err(refused));
             }
-            let seen = stand.look()?;
-            places[at].sights.push(Sight::of(&seen, slider, io));
+            let seen = experiment.settle_and_sample()?;
+            positions[at].samples.push(SlideSample::of(&seen, slider, io));
         }
     }
-    Ok(Ok(Slide { slider, width, places }))
+    Ok(Ok(Slide { slider, width, positions }))
 }
 
 fn plan(groups: &[GroupId], slider: GroupId, window: WayMask, others: WayMask) -> Plan {

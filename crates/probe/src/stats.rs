@@ -71,7 +71,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Placed<P> {
     /// The position.
-    pub place: P,
+    pub position: P,
     /// Index of the stage: positions are compared only with those of the same stage.
     pub stage: usize,
     /// The samples.
@@ -91,9 +91,9 @@ pub enum Class {
 
 /// A position with its difference from the quiet ones.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Standing<P> {
+pub struct Deviation<P> {
     /// The position.
-    pub place: P,
+    pub position: P,
     /// Difference from the quiet level, in the unit of the samples; the mean over stages.
     pub above: f64,
     /// Standard error of the difference.
@@ -107,7 +107,7 @@ pub struct Standing<P> {
 /// The quiet level of a stage is the median of the lower half of its positions, so fewer than half of them may be
 /// raised. The error is pooled over all positions, because a few samples of one position estimate their spread badly.
 /// `None` unless every position has two samples.
-pub fn standing_out<P: Copy + PartialEq>(placed: &[Placed<P>], least: f64) -> Option<Vec<Standing<P>>> {
+pub fn find_deviations<P: Copy + PartialEq>(placed: &[Placed<P>], least: f64) -> Option<Vec<Deviation<P>>> {
     let means: Vec<Mean> = placed.iter().filter_map(|one| mean(&one.samples)).collect();
     if means.len() != placed.len() || means.iter().any(|mean| mean.samples < 2) {
         return None;
@@ -125,25 +125,25 @@ pub fn standing_out<P: Copy + PartialEq>(placed: &[Placed<P>], least: f64) -> Op
     let mut all: Vec<(P, Vec<f64>)> = Vec::new();
     for (one, mean) in placed.iter().zip(&means) {
         let above = mean.value - quiet[one.stage];
-        match all.iter_mut().find(|(place, _)| *place == one.place) {
+        match all.iter_mut().find(|(position, _)| *position == one.position) {
             Some((_, values)) => values.push(above),
-            None => all.push((one.place, vec![above])),
+            None => all.push((one.position, vec![above])),
         }
     }
-    let mut standing: Vec<Standing<P>> = all
+    let mut deviations: Vec<Deviation<P>> = all
         .into_iter()
-        .map(|(place, values)| {
+        .map(|(position, values)| {
             let above = values.iter().sum::<f64>() / values.len() as f64;
-            Standing { place, above, error: pooled / (values.len() as f64).sqrt(), class: Class::Quiet }
+            Deviation { position, above, error: pooled / (values.len() as f64).sqrt(), class: Class::Quiet }
         })
         .collect();
-    classify(&mut standing, (SIGMAS * pooled).max(least));
-    Some(standing)
+    classify(&mut deviations, (SIGMAS * pooled).max(least));
+    Some(deviations)
 }
 
 /// Separates the raised from the quiet positions by the widest gap.
-fn classify<P>(standing: &mut [Standing<P>], threshold: f64) {
-    let mut above: Vec<f64> = standing.iter().map(|one| one.above).collect();
+fn classify<P>(deviations: &mut [Deviation<P>], threshold: f64) {
+    let mut above: Vec<f64> = deviations.iter().map(|one| one.above).collect();
     above.sort_by(f64::total_cmp);
     // Lower values count as this: a quiet position may have any value below it.
     let floor = threshold / GAP;
@@ -152,7 +152,7 @@ fn classify<P>(standing: &mut [Standing<P>], threshold: f64) {
     let widest = above.windows(2).filter(|pair| pair[1] >= least).max_by(|a, b| gap(a).total_cmp(&gap(b)));
     let Some(widest) = widest else { return };
     let is_clear = gap(widest) >= GAP;
-    for one in standing.iter_mut() {
+    for one in deviations.iter_mut() {
         one.class = match one.above >= widest[1] {
             true if is_clear => Class::Raised,
             false if is_clear || one.above < threshold => Class::Quiet,
@@ -167,17 +167,21 @@ mod tests {
 
     fn placed(stage: usize, values: &[f64]) -> Vec<Placed<usize>> {
         let samples = |value: f64| vec![value - 0.001, value, value + 0.001];
-        values.iter().enumerate().map(|(place, v)| Placed { place, stage, samples: samples(*v) }).collect()
+        values
+            .iter()
+            .enumerate()
+            .map(|(position, v)| Placed { position, stage, samples: samples(*v) })
+            .collect()
     }
 
     fn classes(placed: &[Placed<usize>], least: f64) -> String {
-        let standing = standing_out(placed, least).unwrap();
+        let deviations = find_deviations(placed, least).unwrap();
         let letter = |class| match class {
             Class::Quiet => 'q',
             Class::Raised => 'R',
             Class::Unclear => '?',
         };
-        standing.iter().map(|one| letter(one.class)).collect()
+        deviations.iter().map(|one| letter(one.class)).collect()
     }
 
     #[test]
@@ -214,14 +218,14 @@ mod tests {
         // Another level, half the height: position 1 is raised in both stages, position 0 in neither.
         let mut both = placed(0, &[0.30, 0.42, 0.30, 0.30, 0.30]);
         both.extend(placed(1, &[0.10, 0.16, 0.10, 0.10, 0.10]));
-        let standing = standing_out(&both, 0.02).unwrap();
-        assert!((standing[1].above - 0.09).abs() < 1e-9 && standing[1].class == Class::Raised);
-        assert!(standing[0].class == Class::Quiet && standing[0].error < 0.0005);
+        let deviations = find_deviations(&both, 0.02).unwrap();
+        assert!((deviations[1].above - 0.09).abs() < 1e-9 && deviations[1].class == Class::Raised);
+        assert!(deviations[0].class == Class::Quiet && deviations[0].error < 0.0005);
     }
 
     #[test]
     fn one_sample_says_nothing_of_its_error() {
-        let single = [Placed { place: 0, stage: 0, samples: vec![1.0] }];
-        assert_eq!(standing_out(&single, 0.1), None);
+        let single = [Placed { position: 0, stage: 0, samples: vec![1.0] }];
+        assert_eq!(find_deviations(&single, 0.1), None);
     }
 }

@@ -3,7 +3,7 @@
 //! Ways and rings are knobs of the host; sizes and rates are parameters of an adjustable load, if there is one. A sweep
 //! that is not possible says why. Must not know how a load is made.
 
-use crate::stand::{Pace, ProbeError, Stand};
+use crate::experiment::{Pace, ProbeError, ProbeExperiment};
 use crate::stats;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ use waykeeper_units::WayMask;
 /// The swept parameter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Dial {
+pub enum SweptParameter {
     /// Number of DCA ways.
     Ways,
     /// Descriptors of each RX ring.
@@ -24,27 +24,32 @@ pub enum Dial {
     OfferedGbps,
 }
 
-impl Dial {
+impl SweptParameter {
     /// All parameters.
-    pub const ALL: [Dial; 4] = [Dial::Ways, Dial::Ring, Dial::PacketBytes, Dial::OfferedGbps];
+    pub const ALL: [SweptParameter; 4] = [
+        SweptParameter::Ways,
+        SweptParameter::Ring,
+        SweptParameter::PacketBytes,
+        SweptParameter::OfferedGbps,
+    ];
 
     /// Title of an axis.
     pub fn title(self) -> &'static str {
         match self {
-            Dial::Ways => "DCA ways",
-            Dial::Ring => "RX ring, descriptors",
-            Dial::PacketBytes => "packet, bytes",
-            Dial::OfferedGbps => "offered load, Gb/s",
+            SweptParameter::Ways => "DCA ways",
+            SweptParameter::Ring => "RX ring, descriptors",
+            SweptParameter::PacketBytes => "packet, bytes",
+            SweptParameter::OfferedGbps => "offered load, Gb/s",
         }
     }
 
     /// Its values, from the papers' figures (ddio-bench Figs. 5 to 8).
     fn values(self, quick: bool) -> Vec<f64> {
         let all: &[f64] = match self {
-            Dial::Ways => &[],
-            Dial::Ring => &[128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0],
-            Dial::PacketBytes => &[64.0, 128.0, 256.0, 512.0, 1024.0, 1500.0],
-            Dial::OfferedGbps => &[10.0, 20.0, 40.0, 60.0, 80.0, 100.0],
+            SweptParameter::Ways => &[],
+            SweptParameter::Ring => &[128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0],
+            SweptParameter::PacketBytes => &[64.0, 128.0, 256.0, 512.0, 1024.0, 1500.0],
+            SweptParameter::OfferedGbps => &[10.0, 20.0, 40.0, 60.0, 80.0, 100.0],
         };
         let every = if quick { 2 } else { 1 };
         all.iter().rev().step_by(every).rev().copied().collect()
@@ -54,13 +59,13 @@ impl Dial {
 /// An adjustable load: a server with it, made anew for every point.
 pub trait Load {
     /// The parameters that it has.
-    fn dials(&self) -> Vec<Dial>;
+    fn parameters(&self) -> Vec<SweptParameter>;
 
     /// A server with one parameter of the load set; all else has default values.
     ///
     /// # Errors
     /// The load's error for an invalid value.
-    fn with(&mut self, dial: Dial, value: f64) -> Result<Box<dyn Host + '_>, ProbeError>;
+    fn with(&mut self, dial: SweptParameter, value: f64) -> Result<Box<dyn Host + '_>, ProbeError>;
 }
 
 /// A point of a sweep.
@@ -82,7 +87,7 @@ pub struct Point {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Sweep {
     /// The swept parameter.
-    pub dial: Dial,
+    pub dial: SweptParameter,
     /// The results, in the order of values.
     pub points: Vec<Point>,
     /// Refused values with reasons; or why the parameter cannot be set.
@@ -90,22 +95,22 @@ pub struct Sweep {
 }
 
 /// Number of waits, for the progress bar.
-pub fn waits(ways: u32, dials: usize, quick: bool) -> u64 {
-    let others = Dial::Ring.values(quick).len() as u64;
-    2 * (u64::from(ways) + others * dials as u64)
+pub fn waits(ways: u32, parameters: usize, quick: bool) -> u64 {
+    let others = SweptParameter::Ring.values(quick).len() as u64;
+    2 * (u64::from(ways) + others * parameters as u64)
 }
 
-fn point(value: f64, looks: &[Interval]) -> Point {
+fn point(value: f64, samples: &[Interval]) -> Point {
     let mean = |of: &dyn Fn(&Interval) -> Option<f64>| {
-        stats::mean(&looks.iter().filter_map(of).collect::<Vec<f64>>())
+        stats::mean(&samples.iter().filter_map(of).collect::<Vec<f64>>())
     };
-    let write = mean(&|look| Some(1.0 - look.socket.dca_write_miss_ratio()?));
-    let bytes = mean(&|look| look.ports.values().map(|port| port.inbound_bytes.value()).sum());
+    let write = mean(&|sample| Some(1.0 - sample.socket.dca_write_miss_ratio()?));
+    let bytes = mean(&|sample| sample.ports.values().map(|port| port.inbound_bytes.value()).sum());
     Point {
         value,
         write_hit: write.map(|mean| mean.value),
         write_hit_error: write.map_or(0.0, |mean| mean.error),
-        read_hit: mean(&|look| Some(1.0 - look.socket.dca_read_miss_ratio()?)).map(|mean| mean.value),
+        read_hit: mean(&|sample| Some(1.0 - sample.socket.dca_read_miss_ratio()?)).map(|mean| mean.value),
         inbound_bytes_per_s: bytes.map(|mean| mean.value),
     }
 }
@@ -113,28 +118,28 @@ fn point(value: f64, looks: &[Interval]) -> Point {
 /// Samples at each point of a sweep. Assumption: the second shows whether the first was steady.
 const SAMPLES: usize = 2;
 
-fn look(stand: &mut Stand<'_>) -> Result<Vec<Interval>, ProbeError> {
-    stand.settle()?;
-    (0..SAMPLES).map(|_| stand.sample()).collect()
+fn measure(experiment: &mut ProbeExperiment<'_>) -> Result<Vec<Interval>, ProbeError> {
+    experiment.settle()?;
+    (0..SAMPLES).map(|_| experiment.sample()).collect()
 }
 
 /// Hit rates over the number of DCA ways, counted from the left (hardware.md 1.2).
 ///
 /// # Errors
 /// Host errors; an interrupt.
-pub fn ways(stand: &mut Stand<'_>) -> Result<Sweep, ProbeError> {
-    let mut sweep = Sweep { dial: Dial::Ways, points: Vec::new(), notes: Vec::new() };
-    if stand.found().dca_ways().is_none() {
+pub fn ways(experiment: &mut ProbeExperiment<'_>) -> Result<Sweep, ProbeError> {
+    let mut sweep = Sweep { dial: SweptParameter::Ways, points: Vec::new(), notes: Vec::new() };
+    if experiment.original_knobs().dca_ways().is_none() {
         sweep.notes.push("not varied: the register of the DCA ways cannot be read here".to_owned());
         return Ok(sweep);
     }
-    let all = stand.inventory().llc.ways;
+    let all = experiment.inventory().llc.ways;
     for count in 1..=all {
         let mask = WayMask::span(all - count, count);
-        match stand.turn_ways(mask)?.remove(Knob::DcaWays) {
+        match experiment.set_ways(mask)?.remove(Knob::DcaWays) {
             Some(KnobOutcome::Applied) => {
-                let looks = look(stand)?;
-                sweep.points.push(point(count.into(), &looks));
+                let samples = measure(experiment)?;
+                sweep.points.push(point(count.into(), &samples));
             }
             Some(KnobOutcome::Refused(why) | KnobOutcome::Busy(why)) => {
                 sweep.notes.push(format!("{mask}: {why}"))
@@ -150,15 +155,16 @@ pub fn ways(stand: &mut Stand<'_>) -> Result<Sweep, ProbeError> {
 ///
 /// # Errors
 /// Host errors; an interrupt.
-pub fn rings(stand: &mut Stand<'_>, quick: bool) -> Result<Sweep, ProbeError> {
-    let mut sweep = Sweep { dial: Dial::Ring, points: Vec::new(), notes: Vec::new() };
-    let rings: Vec<Knob> = stand.found().of_kind(KnobKind::RxRing).map(|(knob, _)| knob).collect();
+pub fn rings(experiment: &mut ProbeExperiment<'_>, quick: bool) -> Result<Sweep, ProbeError> {
+    let mut sweep = Sweep { dial: SweptParameter::Ring, points: Vec::new(), notes: Vec::new() };
+    let rings: Vec<Knob> =
+        experiment.original_knobs().of_kind(KnobKind::RxRing).map(|(knob, _)| knob).collect();
     if rings.is_empty() {
         sweep.notes.push("not varied: this host cannot set RX rings".to_owned());
         return Ok(sweep);
     }
-    for ring in Dial::Ring.values(quick) {
-        let applied = stand.turn(&rings.iter().map(|knob| (*knob, ring as u32)).collect())?;
+    for ring in SweptParameter::Ring.values(quick) {
+        let applied = experiment.set_knobs(&rings.iter().map(|knob| (*knob, ring as u32)).collect())?;
         let refused = applied.values().find_map(|outcome| match outcome {
             KnobOutcome::Applied => None,
             KnobOutcome::Refused(why) | KnobOutcome::Busy(why) | KnobOutcome::ReadsBack(why) => {
@@ -168,8 +174,8 @@ pub fn rings(stand: &mut Stand<'_>, quick: bool) -> Result<Sweep, ProbeError> {
         match refused {
             Some(why) => sweep.notes.push(format!("{ring}: {why}")),
             None => {
-                let looks = look(stand)?;
-                sweep.points.push(point(ring, &looks));
+                let samples = measure(experiment)?;
+                sweep.points.push(point(ring, &samples));
             }
         }
     }
@@ -182,7 +188,7 @@ pub fn rings(stand: &mut Stand<'_>, quick: bool) -> Result<Sweep, ProbeError> {
 /// Errors of load or host; an interrupt.
 pub fn load(
     load: &mut dyn Load,
-    dial: Dial,
+    dial: SweptParameter,
     pace: Pace,
     quick: bool,
     stop: &AtomicBool,
@@ -198,17 +204,17 @@ pub fn load(
             }
             Err(error) => return Err(error),
         };
-        let mut stand = Stand::new(&mut *host, pace, stop, told)?;
+        let mut experiment = ProbeExperiment::new(&mut *host, pace, stop, told)?;
         // The caches of a new server are cold.
-        stand.settle()?;
-        let looks = look(&mut stand)?;
-        sweep.points.push(point(value, &looks));
+        experiment.settle()?;
+        let samples = measure(&mut experiment)?;
+        sweep.points.push(point(value, &samples));
     }
     Ok(sweep)
 }
 
 /// The sweep of a parameter that cannot be set.
-pub fn no_dial(dial: Dial) -> Sweep {
+pub fn no_parameter(dial: SweptParameter) -> Sweep {
     let notes = vec![
         "not varied: the probe can set only a scenario's load; this host's traffic comes from other programs"
             .to_owned(),

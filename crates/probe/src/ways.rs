@@ -4,8 +4,8 @@
 //! A co-runner in a DCA way evicts device lines, so more device writes miss. In an inclusive way it does not, but lines
 //! that an application reads move there and evict the co-runner's. Judges slides; must not know how they were measured.
 
-use crate::slide::{Sight, Slide};
-use crate::stats::{self, Class, Placed, Standing};
+use crate::slide::{Slide, SlideSample};
+use crate::stats::{self, Class, Deviation, Placed};
 use crate::verdict::{Confidence, Verdict};
 use waykeeper_linux::ddio::LOAD_PER_S;
 use waykeeper_units::WayMask;
@@ -30,18 +30,18 @@ enum Ways {
 
 /// Derives raised ways from raised windows. A way is raised if all windows with it are; at the ends of the LLC wide
 /// windows cannot distinguish the last ways.
-fn ways_of(slide: &Slide, standing: &[Standing<WayMask>]) -> Ways {
-    if let Some(unclear) = standing.iter().find(|one| one.class == Class::Unclear) {
+fn ways_of(slide: &Slide, deviations: &[Deviation<WayMask>]) -> Ways {
+    if let Some(unclear) = deviations.iter().find(|one| one.class == Class::Unclear) {
         let rose = 100.0 * unclear.above;
         return Ways::Unclear(format!(
             "window {} rose by {rose:.1} points, which is neither clearly raised nor clearly quiet",
-            unclear.place
+            unclear.position
         ));
     }
-    let all = standing.iter().fold(WayMask::EMPTY, |all, one| all.or(one.place));
-    let quiet = standing.iter().filter(|one| one.class == Class::Quiet);
-    let raised = all.minus(quiet.fold(WayMask::EMPTY, |quiet, one| quiet.or(one.place)));
-    let rose = standing.iter().any(|one| one.class == Class::Raised);
+    let all = deviations.iter().fold(WayMask::EMPTY, |all, one| all.or(one.position));
+    let quiet = deviations.iter().filter(|one| one.class == Class::Quiet);
+    let raised = all.minus(quiet.fold(WayMask::EMPTY, |quiet, one| quiet.or(one.position)));
+    let rose = deviations.iter().any(|one| one.class == Class::Raised);
     if rose && raised.is_empty() {
         return Ways::Unclear(format!(
             "windows of {} ways rose, but no way is only in raised windows",
@@ -51,10 +51,10 @@ fn ways_of(slide: &Slide, standing: &[Standing<WayMask>]) -> Ways {
     Ways::Raised(raised)
 }
 
-fn curve_words(what: &str, standing: &[Standing<WayMask>]) -> String {
-    let of = |class| standing.iter().filter(move |one| one.class == class);
+fn curve_words(what: &str, deviations: &[Deviation<WayMask>]) -> String {
+    let of = |class| deviations.iter().filter(move |one| one.class == class);
     let windows: Vec<String> =
-        of(Class::Raised).map(|one| format!("{} +{:.1}", one.place, 100.0 * one.above)).collect();
+        of(Class::Raised).map(|one| format!("{} +{:.1}", one.position, 100.0 * one.above)).collect();
     let quiet = of(Class::Quiet).map(|one| one.above).fold(0.0, f64::max);
     match windows.is_empty() {
         true => format!("{what}: no window is more than {:.1} points above the rest", 100.0 * quiet),
@@ -68,7 +68,7 @@ fn curve_words(what: &str, standing: &[Standing<WayMask>]) -> String {
 
 /// Checks that device writes can be judged; returns their mean per second.
 fn check_writes(slide: &Slide) -> Result<f64, Verdict<WayMask>> {
-    let writes = slide.all(|sight| sight.writes);
+    let writes = slide.all(|sample| sample.writes);
     let Some(mean) = stats::mean(&writes) else {
         let help = "a CPU with DDIO counters, and perf or the msr driver (see `waykeeper doctor`)";
         return Err(Verdict::cannot_tell("this host cannot count hits and misses of device writes", help));
@@ -90,15 +90,15 @@ pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
         Ok(writes) => writes,
         Err(verdict) => return verdict,
     };
-    let placed = slide.placed(|sight| sight.write_miss);
-    let Some(standing) = stats::standing_out(&placed, LEAST_WRITE_MISS) else {
+    let placed = slide.placed(|sample| sample.write_miss);
+    let Some(deviations) = stats::find_deviations(&placed, LEAST_WRITE_MISS) else {
         return Verdict::cannot_tell("too few samples", "a longer run, without --quick");
     };
-    let shares = slide.all(|sight| sight.write_miss);
+    let shares = slide.all(|sample| sample.write_miss);
     let (low, high) =
         (shares.iter().copied().fold(1.0, f64::min), shares.iter().copied().fold(0.0, f64::max));
     let evidence = vec![
-        curve_words("share of device writes that miss", &standing),
+        curve_words("share of device writes that miss", &deviations),
         format!(
             "{:.1} million device writes per second, {:.1} to {:.1} % of them missed",
             writes / 1e6,
@@ -108,7 +108,7 @@ pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
     ];
     let help = "more pressure: a co-runner that streams through more data than the LLC holds, and traffic \
                 that fills the DCA ways without overflowing them many times";
-    match ways_of(slide, &standing) {
+    match ways_of(slide, &deviations) {
         Ways::Unclear(why) => Verdict::cannot_tell(why, help).with(evidence),
         Ways::Raised(ways) if ways.is_empty() => {
             let why = "the co-runner evicts no device lines in any window";
@@ -116,7 +116,7 @@ pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
         }
         Ways::Raised(ways) => {
             let odd = (!ways.is_contiguous()).then(|| "the ways are not next to each other".to_owned());
-            let at_end = slide.width > 1 && ambiguous_end(slide, &standing, ways);
+            let at_end = slide.width > 1 && ambiguous_end(slide, &deviations, ways);
             let edge = at_end.then(|| {
                 format!("windows of {} ways cannot distinguish the last ways of the LLC", slide.width)
             });
@@ -128,8 +128,8 @@ pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
 }
 
 /// Whether the raised ways include an end of the LLC and may come from windows raised by one way only.
-fn ambiguous_end(slide: &Slide, standing: &[Standing<WayMask>], ways: WayMask) -> bool {
-    let all = standing.iter().fold(WayMask::EMPTY, |all, one| all.or(one.place));
+fn ambiguous_end(slide: &Slide, deviations: &[Deviation<WayMask>], ways: WayMask) -> bool {
+    let all = deviations.iter().fold(WayMask::EMPTY, |all, one| all.or(one.position));
     let at_end = ways.lowest() == all.lowest() || ways.highest() == all.highest();
     at_end && ways.count() <= slide.width
 }
@@ -140,13 +140,13 @@ pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<W
         let why = format!("the DCA ways are not known: {}", dca.reason().unwrap_or_default());
         return Verdict::cannot_tell(why, "find the DCA ways first; their row says how");
     };
-    let placed = slide.placed(|sight| sight.slider_miss);
-    let Some(standing) = stats::standing_out(&placed, 0.0) else {
+    let placed = slide.placed(|sample| sample.slider_miss);
+    let Some(deviations) = stats::find_deviations(&placed, 0.0) else {
         let help = "LLC hit and miss counters of the co-runner, and a co-runner that makes LLC references";
         return Verdict::cannot_tell("this host cannot count misses of the co-runner", help);
     };
     let level = |ways: WayMask, inside: bool| {
-        let of = standing.iter().filter(move |one| one.place.overlaps(ways) == inside);
+        let of = deviations.iter().filter(move |one| one.position.overlaps(ways) == inside);
         of.map(|one| one.above).fold(0.0, f64::max)
     };
     let per_line = references_per_line(slide);
@@ -154,21 +154,21 @@ pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<W
         format!("the I/O applications look up {ratio:.2} lines for each line that devices write")
     });
     // Windows with a DCA way are excluded, because devices raise them.
-    let other: Vec<_> = placed.iter().filter(|one| !one.place.overlaps(dca_ways)).cloned().collect();
-    let Some(mut standing_other) = stats::standing_out(&other, LEAST_SLIDER_MISS) else {
+    let other: Vec<_> = placed.iter().filter(|one| !one.position.overlaps(dca_ways)).cloned().collect();
+    let Some(mut deviations_other) = stats::find_deviations(&other, LEAST_SLIDER_MISS) else {
         return Verdict::cannot_tell("no window is free of DCA ways", "");
     };
-    look_again(&other, &mut standing_other);
+    classify_again(&other, &mut deviations_other);
     let mut evidence = vec![curve_words(
         "share of the co-runner's references that miss, outside the DCA ways",
-        &standing_other,
+        &deviations_other,
     )];
     evidence.extend(reading);
     evidence.push(format!("in the DCA ways {:.1} points more miss", 100.0 * level(dca_ways, true)));
     let reads = per_line.is_some_and(|ratio| ratio >= READS_PAYLOAD);
     let help = "an I/O application that reads the payload that devices write, and a co-runner whose data \
                 just fit its ways";
-    match ways_of(slide, &standing_other) {
+    match ways_of(slide, &deviations_other) {
         Ways::Unclear(why) => Verdict::cannot_tell(why, help).with(evidence),
         Ways::Raised(ways) if !ways.is_empty() => {
             let confidence =
@@ -192,23 +192,24 @@ pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<W
 /// Copies of lines that cores read go to the inclusive way with the best victim, so the effect in the other inclusive
 /// ways is much smaller. Repeats the classification without the raised windows: a newly raised window counts if it is
 /// next to a raised one.
-fn look_again(placed: &[Placed<WayMask>], standing: &mut [Standing<WayMask>]) {
+fn classify_again(placed: &[Placed<WayMask>], deviations: &mut [Deviation<WayMask>]) {
     loop {
-        let raised = standing.iter().filter(|one| one.class == Class::Raised);
-        let raised = raised.fold(WayMask::EMPTY, |all, one| all.or(one.place));
+        let raised = deviations.iter().filter(|one| one.class == Class::Raised);
+        let raised = raised.fold(WayMask::EMPTY, |all, one| all.or(one.position));
         let beside = WayMask::from_bits(raised.bits() << 1 | raised.bits() >> 1);
-        let is_raised =
-            |place: WayMask| standing.iter().any(|one| one.place == place && one.class == Class::Raised);
-        let left: Vec<_> = placed.iter().filter(|one| !is_raised(one.place)).cloned().collect();
-        let again = stats::standing_out(&left, LEAST_SLIDER_MISS).unwrap_or_default();
+        let is_raised = |position: WayMask| {
+            deviations.iter().any(|one| one.position == position && one.class == Class::Raised)
+        };
+        let left: Vec<_> = placed.iter().filter(|one| !is_raised(one.position)).cloned().collect();
+        let again = stats::find_deviations(&left, LEAST_SLIDER_MISS).unwrap_or_default();
         let more: Vec<_> = again.iter().filter(|one| one.class == Class::Raised).collect();
         if raised.is_empty() || more.is_empty() {
             return;
         }
-        for one in standing.iter_mut().filter(|one| more.iter().any(|more| more.place == one.place)) {
-            one.class = if one.place.overlaps(beside) { Class::Raised } else { Class::Unclear };
+        for one in deviations.iter_mut().filter(|one| more.iter().any(|more| more.position == one.position)) {
+            one.class = if one.position.overlaps(beside) { Class::Raised } else { Class::Unclear };
         }
-        if standing.iter().any(|one| one.class == Class::Unclear) {
+        if deviations.iter().any(|one| one.class == Class::Unclear) {
             return;
         }
     }
@@ -216,8 +217,8 @@ fn look_again(placed: &[Placed<WayMask>], standing: &mut [Standing<WayMask>]) {
 
 /// LLC references of the I/O applications per line that devices write.
 fn references_per_line(slide: &Slide) -> Option<f64> {
-    let per_line = |sight: &Sight| {
-        let (references, writes) = (sight.io_references?, sight.writes?);
+    let per_line = |sample: &SlideSample| {
+        let (references, writes) = (sample.io_references?, sample.writes?);
         (writes > 0.0).then(|| references / writes)
     };
     stats::mean(&slide.all(per_line)).map(|mean| mean.value)

@@ -8,7 +8,7 @@ use crate::{Class, Mode, Standing};
 use std::io;
 use std::path::PathBuf;
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
-use waykeeper_linux::host::{Charge, DcaLimit, Grouping, Limits, LinuxHost, Managed, OpenError, Options};
+use waykeeper_linux::host::{DcaLimit, Grouping, HostAccess, Limits, LinuxHost, Managed, OpenError, Options};
 use waykeeper_linux::profile::{Profile, usual_path};
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::{About, Census, Note, TenantSpec};
@@ -39,7 +39,7 @@ impl Keeper {
         let first = here.iter().flat_map(|tenant| tenant.cores.cores()).next().copied();
         let options = Options {
             managed: config.domain.map(Managed::Domain).or(first.map(Managed::Cpu)),
-            charge: if config.mode == Mode::Manage { Charge::Manage } else { Charge::Look },
+            access: if config.mode == Mode::Manage { HostAccess::Manage } else { HostAccess::Observe },
             limits: limits(config),
             correct: config.limits.outsiders == Outsiders::Correct,
             profile: profile(config, &root)?,
@@ -162,7 +162,7 @@ impl ManagedHost for Keeper {
             let kind = if note.about == About::Absent { Standing::ABSENT } else { "tenant" };
             Standing::new(kind, note.to_string())
         });
-        let disturbed = self.host.disturbances().into_iter();
+        let disturbed = self.host.external_changes().into_iter();
         let disturbed = disturbed.map(|own| Standing::new("outsider", own.to_string()));
         refused.chain(grouped).chain(postponed).chain(notes).chain(disturbed).collect()
     }

@@ -25,7 +25,7 @@ use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::engine::ManagedHost;
 use waykeeper_service::linux::Keeper;
 use waykeeper_silicon::Sampling;
-use waykeeper_stand::{Large, MS, Machine, Waves, held};
+use waykeeper_testbed::{LargeServer, MS, Machine, SyntheticHost, manual_clock};
 
 /// Steps that are measured, after a tenth as many to warm up.
 const STEPS: u64 = 500;
@@ -41,7 +41,7 @@ fn main() {
     println!("{STEPS} steps each; us, median (p99)\n");
     println!("{:<28}{:>20}{:>20}{:>20}{:>20}", "", "who is there", "reading", "deciding", "turning");
 
-    let machine = Machine::with(scenario.clone(), held(ONE_IN));
+    let machine = Machine::with(scenario.clone(), manual_clock(ONE_IN));
     machine.run_to(MS);
     for policy in POLICIES {
         // Without changing counters no policy would decide anything.
@@ -55,7 +55,7 @@ fn main() {
             },
         );
     }
-    let large = Large::new();
+    let large = LargeServer::new();
     for policy in POLICIES {
         through_files(&format!("files, 128/64, {policy}"), &large.folder(), &large.options(), policy, || {
             large.pass(50_000_000);
@@ -68,7 +68,12 @@ fn main() {
         in_process(&format!("in process, 18/11, {policy}"), server, MS / 20, policy);
     }
     for policy in POLICIES {
-        in_process(&format!("in process, 128/64, {policy}"), Waves::new(128, 64), 1_000_000_000, policy);
+        in_process(
+            &format!("in process, 128/64, {policy}"),
+            SyntheticHost::new(128, 64),
+            1_000_000_000,
+            policy,
+        );
     }
 
     println!("\na daemon at one step a second");

@@ -3,7 +3,7 @@
 use crate::exit::Failure;
 use crate::{listing, out};
 use std::fmt::Write;
-use waykeeper_linux::ddio::{Behind, PortDca, SocketWays, Survey, words};
+use waykeeper_linux::ddio::{PortDca, PortDevice, SocketWays, Survey, words};
 use waykeeper_units::WayMask;
 
 /// Prints all tables, or JSON.
@@ -65,6 +65,6 @@ fn port_row(port: &PortDca) -> Vec<String> {
         port.address.to_string(),
         port.socket.map_or_else(|| "-".to_owned(), |socket| socket.to_string()),
         dca.to_owned(),
-        listing::or_dash(&port.devices.iter().map(Behind::to_string).collect::<Vec<_>>().join(", ")),
+        listing::or_dash(&port.devices.iter().map(PortDevice::to_string).collect::<Vec<_>>().join(", ")),
     ]
 }

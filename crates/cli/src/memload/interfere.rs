@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use waykeeper_load::{Moved, Pattern, Toward, bandwidth};
+use waykeeper_load::{MemoryDirection, Moved, Pattern, bandwidth};
 use waykeeper_memload::{Consent, End, Plan, PrepareError, Ready, Running, System, Target, Touch};
 use waykeeper_probe::interfere::{Arm, CONFIDENCE, Cycle, LEAST_CYCLES, Sense, Slowdown, order, slowdowns};
 use waykeeper_units::CoreList;
@@ -106,7 +106,7 @@ struct Report {
     command: Vec<String>,
     target: String,
     engine: &'static str,
-    op: Toward,
+    op: MemoryDirection,
     workers: u32,
     depth: u32,
     cpus: Cpus,
@@ -286,7 +286,7 @@ impl Stand {
             exit::say(note);
         }
         (stand.engine, stand.block_bytes) = (ready.engine().name(), ready.block_bytes().into());
-        stand.consent.made.extend(ready.made().cloned());
+        stand.consent.made.extend(ready.created_file().cloned());
         drop(ready);
         // The file is created once: if it is missing later, another program removed it on purpose.
         stand.consent.create = None;
@@ -321,13 +321,13 @@ impl Stand {
         }
     }
 
-    /// Runs `deed` beside the load of an arm; `deed` can check whether the load still runs. `None` if the user
+    /// Runs `operation` beside the load of an arm; `operation` can check whether the load still runs. `None` if the user
     /// interrupted.
     fn beside<T>(
         &mut self,
         arm: Arm,
         breaks: &Breaks,
-        deed: impl FnOnce(&dyn Fn() -> bool) -> Result<Option<T>, Failure>,
+        operation: impl FnOnce(&dyn Fn() -> bool) -> Result<Option<T>, Failure>,
     ) -> Result<Option<T>, Failure> {
         let pattern = match arm {
             // Allocating and filling a buffer evicts pages and lines too, so a plain run also gets a buffer just
@@ -339,7 +339,7 @@ impl Stand {
         let Some(ready) = self.ready(pattern, breaks)? else { return Ok(None) };
         let running = Running::start(&ready)?;
         // A load without limits ends only by a failure.
-        let done = deed(&|| !running.wait(Duration::ZERO));
+        let done = operation(&|| !running.wait(Duration::ZERO));
         running.stopper().stop();
         let outcome = running.finish(|_| {});
         let trouble = match outcome.end {
@@ -434,7 +434,7 @@ fn stand_in_words(args: &InterfereArgs, value: f64) -> String {
 
 fn table(args: &InterfereArgs, report: &Report) -> String {
     let list = |cpus: &[u32]| cpus.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    let op = if report.op == Toward::Read { "read" } else { "write" };
+    let op = if report.op == MemoryDirection::Read { "read" } else { "write" };
     let facts = listing::facts(&[
         ("command", format!("{}, on CPUs {}", report.command.join(" "), list(&report.cpus.command))),
         (
@@ -485,7 +485,7 @@ mod tests {
                 command: vec!["true".to_owned()],
                 target: "file".to_owned(),
                 engine: "uring",
-                op: Toward::Write,
+                op: MemoryDirection::Write,
                 workers: 1,
                 depth: 1,
                 cpus,

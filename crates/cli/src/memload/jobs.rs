@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use std::path::Path;
 use std::time::Duration;
 use waykeeper_load::jobs::{Engine, Job, JobError, JobFile};
-use waykeeper_load::{Pattern, Toward};
+use waykeeper_load::{MemoryDirection, Pattern};
 use waykeeper_memload::{EngineKind, Plan};
 
 /// Options that a job sets itself, and one for a single run only.
@@ -72,7 +72,7 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
         wanted: wanted.to_owned(),
     };
     let writes = job.access.writes();
-    let op = if writes == 1.0 { Toward::Read } else { Toward::Write };
+    let op = if writes == 1.0 { MemoryDirection::Read } else { MemoryDirection::Write };
     let copies = u64::from(job.copies);
     let of_all = |each: u64| each.saturating_mul(copies);
     let time = job.runtime_us.map(Duration::from_micros);
@@ -137,7 +137,7 @@ mod tests {
         // 1 MiB in blocks of 64 KiB, twice: 32. Sixteen commands in flight need 1 MiB of buffer.
         let wanted = Plan {
             pattern: Pattern::Single,
-            op: Toward::Read,
+            op: MemoryDirection::Read,
             workers: 2,
             depth: 8,
             block_bytes: Some(65_536),
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!((a.name.as_str(), a.target.as_deref(), &a.plan), ("a", Some("/tmp/x"), &wanted));
         assert_eq!(
             (b.plan.op, b.plan.time, b.plan.limit_commands, b.plan.commands),
-            (Toward::Write, Some(Duration::from_secs(2)), Some(300.0), None)
+            (MemoryDirection::Write, Some(Duration::from_secs(2)), Some(300.0), None)
         );
         assert_eq!((c.plan.commands, c.plan.slots, c.plan.catch_up), (Some(3), 1, false));
         assert_eq!((d.plan.commands, d.plan.time), (None, Some(Duration::from_secs(2))));

@@ -90,7 +90,7 @@ fn rows(file: File, log: &[Logged]) -> io::Result<()> {
         let numbers =
             [*sent_ns, *took_ns, io.offset as u64, io.place, u64::from(io.bytes)].map(|n| n.to_string());
         let [sent, took, offset, place, bytes] = &numbers;
-        csv.write_record([sent, took, &io.deed.to_string(), offset, place, bytes])?;
+        csv.write_record([sent, took, &io.operation.to_string(), offset, place, bytes])?;
     }
     let mut out = csv.into_inner().map_err(|why| why.into_error())?;
     out.flush()

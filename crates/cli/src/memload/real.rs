@@ -36,7 +36,7 @@ pub fn run(
     let target = Target::inspect(Path::new(target), &system)?;
     ask_patience(&target, &plan, consent);
     let ready = Arc::new(Ready::new(target, plan, consent, &system, &|| breaks.came())?);
-    consent.made.extend(ready.made().cloned());
+    consent.made.extend(ready.created_file().cloned());
     for note in ready.notes() {
         exit::say(note);
     }
@@ -210,7 +210,7 @@ impl From<TargetError> for Failure {
         let code = match &error {
             TargetError::Io { why, .. } => target_code(why),
             TargetError::Kind { .. } => exit::BAD_INPUT,
-            TargetError::Dumb { .. } => exit::UNSUPPORTED,
+            TargetError::MissingData { .. } => exit::UNSUPPORTED,
         };
         Failure::new(code, error)
     }
@@ -258,14 +258,14 @@ fn target_code(why: &io::Error) -> u8 {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use waykeeper_load::{Pattern, Totals, Toward};
+    use waykeeper_load::{MemoryDirection, Pattern, Totals};
 
     #[test]
     fn a_limit_that_was_not_reached_is_said() {
         let told = |plan: Plan, commands: u64, ms: u64| {
             let runtime = Duration::from_millis(ms);
             let totals = Totals { commands, blocks: commands, moved: commands, runtime, ..Totals::default() };
-            let summary = Summary::new("uring", Pattern::Single, Toward::Write, 4096, &totals);
+            let summary = Summary::new("uring", Pattern::Single, MemoryDirection::Write, 4096, &totals);
             missed(&plan, &summary)
         };
         let of = |commands, bytes| Plan { limit_commands: commands, limit_bytes: bytes, ..Plan::default() };

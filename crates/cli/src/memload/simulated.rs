@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use toml::{Table, Value};
 use waykeeper_host::{DmaCounters, HostError};
 use waykeeper_lab::registry;
-use waykeeper_load::{Pattern, Summary, Totals, Toward};
+use waykeeper_load::{MemoryDirection, Pattern, Summary, Totals};
 use waykeeper_machine::{LoadServer, RunOptions, ScenarioError};
 use waykeeper_memload::{Consent, Pages, Plan, Touch, check};
 use waykeeper_silicon::Sampling;
@@ -49,7 +49,7 @@ type Word = (&'static str, &'static str, fn(&Plan) -> Option<Value>);
 
 const WORDS: [Word; 19] = [
     ("--pattern", "pattern", |plan| text(plan.pattern.name())),
-    ("--op", "operation", |plan| text(if plan.op == Toward::Read { "read" } else { "write" })),
+    ("--op", "operation", |plan| text(if plan.op == MemoryDirection::Read { "read" } else { "write" })),
     ("--profile", "profile", |plan| text(if plan.thesis { "thesis" } else { "true" })),
     ("--touch", "touch", |plan| {
         text(match plan.touch {

@@ -8,7 +8,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use waykeeper_load::{Pattern, Toward};
+use waykeeper_load::{MemoryDirection, Pattern};
 use waykeeper_memload::{Consent, EngineKind, Pages, Plan, Touch};
 use waykeeper_units::{CoreList, parse_size};
 
@@ -223,8 +223,8 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
             PatternWord::Noop => Pattern::Noop,
         },
         op: match load.op {
-            OpWord::Read => Toward::Read,
-            OpWord::Write => Toward::Write,
+            OpWord::Read => MemoryDirection::Read,
+            OpWord::Write => MemoryDirection::Write,
         },
         mixed: None,
         workers: load.workers,

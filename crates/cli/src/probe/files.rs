@@ -62,7 +62,7 @@ fn register(verdict: &RegisterVerdict) -> profile::Register {
     profile::Register {
         state: match verdict.acts.value() {
             Some(Register::Acts) => KnobState::Acts,
-            Some(Register::Dead) => KnobState::Dead,
+            Some(Register::NoEffect) => KnobState::NoEffect,
             Some(Register::Absent) => KnobState::Absent,
             None => KnobState::CannotTell,
         },
@@ -78,7 +78,7 @@ fn port(verdict: &PortVerdict) -> Port {
         address: verdict.address.clone(),
         switch: match verdict.switch.value() {
             Some(Switch::Acts) => KnobState::Acts,
-            Some(Switch::Dead) => KnobState::Dead,
+            Some(Switch::NoEffect) => KnobState::NoEffect,
             Some(Switch::Absent) => KnobState::Absent,
             None => KnobState::CannotTell,
         },

@@ -18,8 +18,8 @@ use waykeeper_linux::resctrl::Kind;
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::{self, Census, DeviceName, Tenant, TenantSpec};
 use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer};
-use waykeeper_probe::stand::ProbeError;
-use waykeeper_probe::sweep::{Dial, Load};
+use waykeeper_probe::experiment::ProbeError;
+use waykeeper_probe::sweep::{Load, SweptParameter};
 use waykeeper_units::CoreList;
 
 /// The probed host, with its load.
@@ -128,14 +128,18 @@ pub struct ScenarioLoad {
 }
 
 impl Load for ScenarioLoad {
-    fn dials(&self) -> Vec<Dial> {
-        if self.nics.is_empty() { Vec::new() } else { vec![Dial::PacketBytes, Dial::OfferedGbps] }
+    fn parameters(&self) -> Vec<SweptParameter> {
+        if self.nics.is_empty() {
+            Vec::new()
+        } else {
+            vec![SweptParameter::PacketBytes, SweptParameter::OfferedGbps]
+        }
     }
 
-    fn with(&mut self, dial: Dial, value: f64) -> Result<Box<dyn Host + '_>, ProbeError> {
+    fn with(&mut self, dial: SweptParameter, value: f64) -> Result<Box<dyn Host + '_>, ProbeError> {
         let (key, value) = match dial {
-            Dial::PacketBytes => ("packet_bytes", toml::Value::Integer(value as i64)),
-            Dial::OfferedGbps => ("offered_gbps", toml::Value::Float(value)),
+            SweptParameter::PacketBytes => ("packet_bytes", toml::Value::Integer(value as i64)),
+            SweptParameter::OfferedGbps => ("offered_gbps", toml::Value::Float(value)),
             other => {
                 return Err(ProbeError::Load(format!(
                     "a scenario's {} is not a setting of its load; the probe varies packet bytes and offered load",
@@ -237,7 +241,7 @@ fn addresses(root: &Root, cores: &CoreList, devices: &[DeviceName]) -> Result<Ve
         kind: Some(WorkloadKind::StorageIo),
         cores: cores.clone(),
         pids: Vec::new(),
-        places: Vec::new(),
+        selectors: Vec::new(),
         programs: Vec::new(),
         devices: vec![device.clone()],
         stack: false,

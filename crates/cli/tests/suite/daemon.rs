@@ -6,8 +6,8 @@ use daemon::{Daemon, Setup};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::process::Command;
-use waykeeper_stand::faults::{Calls, Fault, Rule};
-use waykeeper_stand::{Machine, same};
+use waykeeper_testbed::faults::{Calls, Fault, Rule};
+use waykeeper_testbed::{Machine, assert_same_state};
 
 const FIXED: &str =
     "[policy]\nname = \"fixed\"\n[policy.settings]\nmasks = { l2fwd = \"0x600\", scan = \"0x003\" }";
@@ -62,7 +62,7 @@ fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_
     assert_eq!(status["ok"]["policy"], "fixed", "{status}");
 
     daemon.ends_by(Signal::TERM);
-    same(&machine.state(), &found, "after SIGTERM");
+    assert_same_state(&machine.state(), &found, "after SIGTERM");
     assert!(!setup.journal.exists() && !setup.socket.exists());
 }
 
@@ -111,7 +111,7 @@ fn a_second_daemon_is_refused_and_the_first_does_not_notice() {
     assert!(told.contains("another waykeeper") && told.lines().count() == 1, "{told}");
     assert_eq!(masks(&machine), fixed);
     first.ends_by(Signal::INT);
-    same(&machine.state(), &found, "after SIGINT");
+    assert_same_state(&machine.state(), &found, "after SIGINT");
 }
 
 #[test]
@@ -126,10 +126,10 @@ fn a_dry_run_and_an_observer_write_nothing() {
         assert_eq!(status["ok"]["mode"], mode.trim_start_matches('-'), "{status}");
         let step = status["ok"]["step"].as_u64().unwrap();
         while daemon.answer(json!({"do": "status"}))["ok"]["step"].as_u64().unwrap() < step + 3 {}
-        same(&machine.state(), &found, mode);
+        assert_same_state(&machine.state(), &found, mode);
         assert!(!setup.journal.exists(), "{mode} journals");
         daemon.ends_by(Signal::TERM);
-        same(&machine.state(), &found, mode);
+        assert_same_state(&machine.state(), &found, mode);
     }
 }
 
@@ -151,7 +151,7 @@ fn a_killed_daemon_is_cleaned_up_after_by_the_next() {
     next.tells("daemon started");
     assert_eq!(masks(&machine), before);
     next.ends_by(Signal::TERM);
-    same(&machine.state(), &found, "after the second one's end");
+    assert_same_state(&machine.state(), &found, "after the second one's end");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn what_cannot_be_is_told_in_one_line_and_nothing_is_touched() {
     assert_eq!((code, line.contains(wanted)), (Some(2), true), "{line}");
     let (code, line) = told("group = \"no-such-group\"", &[]);
     assert_eq!((code, line.contains("group `no-such-group` does not exist")), (Some(2), true), "{line}");
-    same(&machine.state(), &found, "after refusals");
+    assert_same_state(&machine.state(), &found, "after refusals");
     let output = setup.command().args(["--root", "/", "--root", "/"]).output();
     assert_eq!(output.unwrap().status.code(), Some(2), "a flag given twice");
 }
@@ -246,7 +246,7 @@ fn what_a_killed_daemon_left_is_found_by_its_configuration() {
     assert_ne!(masks(&machine), before);
     let (code, told) = restore(&["--passing"], &config);
     assert_eq!(code, Some(0), "{told}");
-    same(&machine.state(), &found, "after restore by the environment");
+    assert_same_state(&machine.state(), &found, "after restore by the environment");
     assert!(!setup.journal.exists());
 
     // With a configuration that became invalid, the default journal is still found.
@@ -256,7 +256,7 @@ fn what_a_killed_daemon_left_is_found_by_its_configuration() {
     setup.write(&machine, "[polcy]");
     let (code, told) = restore(&["--root", &root, "--config", &config], "");
     assert!(code == Some(2) && told.contains("unknown section [polcy]"), "{told}");
-    same(&machine.state(), &found, "after restore beside a spoiled configuration");
+    assert_same_state(&machine.state(), &found, "after restore beside a spoiled configuration");
     let _ = std::fs::remove_file(setup.journal.with_extension("lock"));
 }
 
@@ -287,7 +287,7 @@ fn a_log_that_nobody_reads_holds_neither_the_loop_nor_the_end() {
         daemon.ask(json!({"do": "status"})).is_some_and(|now| now["ok"]["step"].as_u64().unwrap() > first + 3)
     });
     daemon.ends_by(Signal::TERM);
-    same(&machine.state(), &found, "after SIGTERM");
+    assert_same_state(&machine.state(), &found, "after SIGTERM");
     // A daemon that ends with an error does not wait for a reader either.
     let mut command = setup.command();
     command.args(["--set", "daemon.blind_steps=5"]).stderr(writes);
@@ -303,5 +303,5 @@ fn a_log_that_nobody_reads_holds_neither_the_loop_nor_the_end() {
     assert_eq!(status.code(), Some(1));
     machine.faults.lift();
     setup.restore();
-    same(&machine.state(), &found, "after a host that was gone");
+    assert_same_state(&machine.state(), &found, "after a host that was gone");
 }

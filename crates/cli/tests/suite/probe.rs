@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use waykeeper_linux::profile::{KnobState, Profile, Writes};
 use waykeeper_machine::ScenarioSource;
-use waykeeper_stand::{Machine, live};
+use waykeeper_testbed::{Machine, wall_clock};
 
 #[test]
 fn the_procedures_are_listed() {
@@ -133,7 +133,7 @@ fn ctrl_c_ends_it_with_130() {
 fn bench() -> (Machine, PathBuf) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/probe.toml");
     let scenario = ScenarioSource::open(&path).unwrap().read().unwrap_or_else(|error| panic!("{error}"));
-    let machine = Machine::with(Arc::new(scenario), live(64));
+    let machine = Machine::with(Arc::new(scenario), wall_clock(64));
     let tenants = machine.folder().join("tenants.toml");
     let device = machine.tenants[0].devices[0];
     let text = format!(
@@ -166,7 +166,7 @@ fn memload_brings_load_to_a_host_and_its_profile_is_put_where_it_is_looked_for()
     let answers: Vec<_> = told["rows"].as_array().unwrap().iter().map(|row| row["answer"].clone()).collect();
     assert_eq!(answers, ["acts", "into this LLC", "acts", "into this LLC"]);
     assert_eq!(profile.expect("--save wrote it").port.len(), 2);
-    waykeeper_stand::same(&machine.state(), &before, "after a probe");
+    waykeeper_testbed::assert_same_state(&machine.state(), &before, "after a probe");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_command_that_does_not_last_ends_the_probe_and_nothing_stays_turned() {
         &["--cores", "0", "--memload", "/nowhere/x"],
         &["memload ended before", "(exit status: 2): /nowhere/x: No such file"],
     );
-    waykeeper_stand::same(&machine.state(), &before, "after a probe");
+    waykeeper_testbed::assert_same_state(&machine.state(), &before, "after a probe");
     let done =
         ports(&machine, &tenants, &["--cores", "0", "--as-io", "--device", "eth77", "--", "sleep", "9"]);
     let error = String::from_utf8(done.get_output().stderr.clone()).unwrap();

@@ -50,7 +50,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     // The fixture of tests; a room depends on it only for its tests.
-    ("stand", &["units", "host", "silicon", "machine", "generations", "vhost", "linux"]),
+    ("testbed", &["units", "host", "silicon", "machine", "generations", "vhost", "linux"]),
 ];
 
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {

@@ -5,7 +5,7 @@
 
 use super::survey::{PortDca, SocketWays, Survey};
 use super::{DdioError, Wanted, ways};
-use crate::journal::{Hold, Journal, Original};
+use crate::journal::{Journal, Original, OwnershipCheck};
 use crate::pci::PciAddress;
 use crate::restore::Registers;
 use serde::Serialize;
@@ -58,7 +58,7 @@ impl Step {
                 width: 1,
                 mask: 1 << bit,
                 value: u32::from(*from) << bit,
-                hold: Hold::default(),
+                ownership: OwnershipCheck::default(),
             },
         }
     }

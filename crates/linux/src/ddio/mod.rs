@@ -16,7 +16,7 @@ pub use change::{Step, plan_ports, plan_ways, ports_of, turn};
 pub use effect::{LOAD_PER_S, Verdict, of_ports, of_ways};
 pub use experiment::Experiment;
 pub use names::{address_of, names_of};
-pub use survey::{Behind, PortDca, SocketWays, Survey, survey};
+pub use survey::{PortDca, PortDevice, SocketWays, Survey, survey};
 pub use ways::{Wanted, plan, words};
 
 /// Why a knob was not set, or how setting it failed.

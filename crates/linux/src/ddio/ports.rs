@@ -4,7 +4,7 @@
 //! (hardware.md 2.1). Must not know why a port is read.
 
 use super::names;
-use super::survey::{Behind, PortDca};
+use super::survey::{PortDca, PortDevice};
 use crate::pci::{Config, PciDevice, PciError, PciTree};
 use crate::root::Root;
 use crate::topology::Topology;
@@ -85,8 +85,8 @@ fn socket_of(topology: &Topology, port: &PciDevice) -> Option<u16> {
     topology.online().find(|(_, place)| place.node == Some(node)).map(|(_, place)| place.socket)
 }
 
-fn described(root: &Root, device: &PciDevice) -> Behind {
-    Behind {
+fn described(root: &Root, device: &PciDevice) -> PortDevice {
+    PortDevice {
         address: device.address,
         class: device.class,
         id: format!("{:04x}:{:04x}", device.vendor, device.device),

@@ -42,7 +42,7 @@ pub struct SocketWays {
 
 /// A device behind a root port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Behind {
+pub struct PortDevice {
     /// Its PCI address.
     pub address: PciAddress,
     /// Vendor and device id, in the format of lspci -n.
@@ -53,7 +53,7 @@ pub struct Behind {
     pub names: Vec<String>,
 }
 
-impl fmt::Display for Behind {
+impl fmt::Display for PortDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = kind(self.class).unwrap_or(&self.id);
         let words: Vec<&str> = std::iter::once(kind).chain(self.names.iter().map(String::as_str)).collect();
@@ -94,7 +94,7 @@ pub struct PortDca {
     #[serde(skip)]
     pub denied: bool,
     /// The devices behind it.
-    pub devices: Vec<Behind>,
+    pub devices: Vec<PortDevice>,
 }
 
 /// The state of the whole host.

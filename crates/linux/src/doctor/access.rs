@@ -22,27 +22,27 @@ fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Che
 /// brackets.
 pub(super) enum Lockdown {
     /// The kernel knows no lockdown, or securityfs is not mounted.
-    NotSaid,
+    Unreported,
     /// `none`.
     Off,
     /// `integrity` or `confidentiality`: writes to MSRs and PCI config space are refused.
     On(String),
     /// The file says something else.
-    Odd(String),
+    Unparsable(String),
 }
 
 /// What `sys/kernel/security/lockdown` says.
 pub(super) fn lockdown_of(text: File) -> Lockdown {
     let text = match text {
         File::Text(text) => text,
-        File::Absent => return Lockdown::NotSaid,
-        File::Wrong(why) => return Lockdown::Odd(why),
+        File::Absent => return Lockdown::Unreported,
+        File::Wrong(why) => return Lockdown::Unparsable(why),
     };
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
     match chosen {
         Some("none") => Lockdown::Off,
         Some(level @ ("integrity" | "confidentiality")) => Lockdown::On(level.to_owned()),
-        _ => Lockdown::Odd(
+        _ => Lockdown::Unparsable(
             "sys/kernel/security/lockdown names none of [none], [integrity], [confidentiality]".to_owned(),
         ),
     }
@@ -50,7 +50,7 @@ pub(super) fn lockdown_of(text: File) -> Lockdown {
 
 fn lockdown(facts: &Facts<'_>) -> Check {
     match &facts.lockdown {
-        Lockdown::NotSaid => check("lockdown", State::Info, "this kernel reports no lockdown state"),
+        Lockdown::Unreported => check("lockdown", State::Info, "this kernel reports no lockdown state"),
         Lockdown::Off => check("lockdown", State::Ok, "none"),
         Lockdown::On(level) => {
             let value = format!("{level}: the kernel refuses writes to MSRs and to PCI config space");
@@ -59,7 +59,7 @@ fn lockdown(facts: &Facts<'_>) -> Check {
                     works under lockdown too",
             )
         }
-        Lockdown::Odd(why) => check("lockdown", State::Unknown, why),
+        Lockdown::Unparsable(why) => check("lockdown", State::Unknown, why),
     }
 }
 

@@ -81,7 +81,7 @@ fn counters_in_use(facts: &Facts<'_>) -> Check {
 fn journal(facts: &Facts<'_>) -> Check {
     let name = "journal";
     let path = journal::usual_path(facts.root);
-    let look = match journal::look(&path, facts.root) {
+    let look = match journal::summarize(&path, facts.root) {
         Ok(Some(look)) => look,
         Ok(None) => return check(name, State::Ok, "no knob has to be restored"),
         Err(error) => return check(name, State::Unknown, error),

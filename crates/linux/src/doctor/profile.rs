@@ -51,7 +51,7 @@ fn identity(facts: &Facts<'_>) -> Option<Identity> {
 fn knob(state: KnobState) -> &'static str {
     match state {
         KnobState::Acts => "acts",
-        KnobState::Dead => "has no effect",
+        KnobState::NoEffect => "has no effect",
         KnobState::Absent => "cannot be set",
         KnobState::CannotTell => "was not judged",
     }

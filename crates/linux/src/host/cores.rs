@@ -56,7 +56,7 @@ impl Cores {
             }
             let before = journal.as_ref().map_or(0, |journal| journal.originals().len());
             match count::start_core(&self.root, generation, core, self.by_perf, journal.as_deref_mut()) {
-                Ok((counting, homeless)) => {
+                Ok((counting, without_counter)) => {
                     for note in counting.notes() {
                         // Notes begin with the core's name; without it, equal notes of several cores can be merged.
                         match note.split_once(": ") {
@@ -64,7 +64,7 @@ impl Cores {
                             None => notes.push(note.clone()),
                         }
                     }
-                    notes.extend(homeless);
+                    notes.extend(without_counter);
                     let originals = journal.as_ref().map(|journal| journal.originals()).unwrap_or_default();
                     let programmed = originals.get(before..).unwrap_or_default().to_vec();
                     self.each.insert(core, Counted { counting, programmed });

@@ -7,9 +7,9 @@ use super::facts::Facts;
 use crate::cha;
 use crate::counting::{CoreEvents, Counting};
 use crate::event_source::{self, Unit};
-use crate::iio::{self, Place, StackBus};
-use crate::journal::{Claim, Hold, Journal, Original};
-use crate::msr_pmu::{self, Job, MsrCounting, Turned};
+use crate::iio::{self, StackBus, StackPart};
+use crate::journal::{Claim, Journal, Original, OwnershipCheck};
+use crate::msr_pmu::{self, CounterProgram, MsrCounting, Turned};
 use crate::perf::{self, IioUnits, PerfCounting, PlannedGroup, UncorePlan};
 use crate::registers::RegisterFiles;
 use crate::root::Root;
@@ -89,8 +89,8 @@ fn by_perf(
     if let Some(iio) = &generation.iio {
         let free = iio.free_running.as_ref().map(|free| units(&free.perf)).transpose()?;
         let stacks = IioUnits { programmed: units(&iio.pmu.perf)?, running: free.unwrap_or_default() };
-        let places = places(facts, iio, &stack_buses(root, facts, iio, notes), notes);
-        uncore.add_ports(root, iio, &places, &stacks, &package);
+        let parts = parts(facts, iio, &stack_buses(root, facts, iio, notes), notes);
+        uncore.add_ports(root, iio, &parts, &stacks, &package);
     }
     notes.extend(uncore.notes);
     PerfCounting::open(uncore.groups).map_err(|why| why.to_string())
@@ -121,11 +121,11 @@ pub(super) fn start_devices(
         "perf does not count the host under this root, and Waykeeper may not program registers \
             without a journal",
     )?;
-    let bank = RegisterFiles::new(root, Some(generation));
+    let registers = RegisterFiles::new(root, Some(generation));
     let mut notes = Vec::new();
-    let slices = boxes(root, facts, &bank, &cache.pmu, &mut notes)?;
-    let jobs = msr_pmu::device_jobs(cache, slices, facts.reader)?;
-    let counting = program(bank, of_package(jobs, facts.socket).collect(), journal)?;
+    let slices = boxes(root, facts, &registers, &cache.pmu, &mut notes)?;
+    let programs = msr_pmu::device_programs(cache, slices, facts.reader)?;
+    let counting = start_msr_counting(registers, of_package(programs, facts.socket).collect(), journal)?;
     Ok((Box::new(counting), notes))
 }
 
@@ -154,24 +154,29 @@ pub(super) fn start_core(
         return Ok((Box::new(counting), None));
     }
     let journal = journal.ok_or(CoreError::OnlyLooking)?;
-    let bank = RegisterFiles::new(root, Some(generation));
+    let registers = RegisterFiles::new(root, Some(generation));
     let events = CoreEvents::of(&generation.core);
-    let job = msr_pmu::core_job(&generation.core, &events, core, &bank);
-    let (job, homeless) = job.map_err(|why| CoreError::Failed(format!("{why}; it is not counted")))?;
-    let homeless =
-        (!homeless.is_empty()).then(|| format!("{core}: no counter is free for {}", homeless.join(", ")));
-    let counting = program(bank, vec![job], journal).map_err(CoreError::Journal)?;
-    Ok((Box::new(counting), homeless))
+    let program = msr_pmu::core_program(&generation.core, &events, core, &registers);
+    let (program, without_counter) =
+        program.map_err(|why| CoreError::Failed(format!("{why}; it is not counted")))?;
+    let without_counter = (!without_counter.is_empty())
+        .then(|| format!("{core}: no counter is free for {}", without_counter.join(", ")));
+    let counting = start_msr_counting(registers, vec![program], journal).map_err(CoreError::Journal)?;
+    Ok((Box::new(counting), without_counter))
 }
 
 /// Programs registers after their originals are journaled.
-fn program(bank: RegisterFiles, jobs: Vec<Job>, journal: &mut Journal) -> Result<MsrCounting, String> {
+fn start_msr_counting(
+    registers: RegisterFiles,
+    programs: Vec<CounterProgram>,
+    journal: &mut Journal,
+) -> Result<MsrCounting, String> {
     let before = journal.originals().to_vec();
     let mut keep = |turned: &[Turned]| {
         let originals: Vec<Original> = turned.iter().map(original).collect();
         journal.record(&originals).map_err(|why| why.to_string())
     };
-    let (counting, untouched) = MsrCounting::start(Box::new(bank), jobs, &mut keep)?;
+    let (counting, untouched) = MsrCounting::start(Box::new(registers), programs, &mut keep)?;
     // Another program took these registers before we wrote them. Their originals leave the journal, so that a restore
     // does not overwrite that program's values.
     let untouched = untouched.iter().map(original);
@@ -188,21 +193,21 @@ fn by_registers(
     journal: Option<&mut Journal>,
     notes: &mut Vec<String>,
 ) -> Result<MsrCounting, String> {
-    let bank = RegisterFiles::new(root, Some(generation));
-    let mut jobs: Vec<Job> = Vec::new();
+    let registers = RegisterFiles::new(root, Some(generation));
+    let mut programs: Vec<CounterProgram> = Vec::new();
     let reader = facts.reader;
     if let Some(cache) = &generation.cache {
-        let slices = boxes(root, facts, &bank, &cache.pmu, notes);
-        match slices.and_then(|slices| msr_pmu::cache_jobs(cache, slices, reader)) {
+        let slices = boxes(root, facts, &registers, &cache.pmu, notes);
+        match slices.and_then(|slices| msr_pmu::cache_programs(cache, slices, reader)) {
             Err(why) => notes.push(format!("requests of devices are not counted: {why}")),
             Ok(slices) => {
                 notes.extend(split_note(cache, slices.len()));
-                jobs.extend(of_package(slices, facts.socket));
+                programs.extend(of_package(slices, facts.socket));
             }
         }
     }
     if let Some(memory) = &generation.memory {
-        match msr_pmu::memory_jobs(memory, &channels(facts, memory)) {
+        match msr_pmu::memory_programs(memory, &channels(facts, memory)) {
             Err(why) => notes.push(format!("memory traffic is not counted: {why}")),
             Ok(channels) if channels.is_empty() => {
                 notes.push(
@@ -210,62 +215,62 @@ fn by_registers(
                         .to_owned(),
                 );
             }
-            Ok(channels) => jobs.extend(channels),
+            Ok(channels) => programs.extend(channels),
         }
     }
     if let Some(iio) = &generation.iio {
-        let places = places(facts, iio, &stack_buses(root, facts, iio, notes), notes);
-        let (stacks, missing) = msr_pmu::stack_jobs(iio, &places, reader);
-        jobs.extend(of_package(stacks, facts.socket));
+        let parts = parts(facts, iio, &stack_buses(root, facts, iio, notes), notes);
+        let (stacks, missing) = msr_pmu::stack_programs(iio, &parts, reader);
+        programs.extend(of_package(stacks, facts.socket));
         notes.extend(missing);
     }
     match journal {
-        Some(journal) => program(bank, jobs, journal),
+        Some(journal) => start_msr_counting(registers, programs, journal),
         None => {
-            jobs.retain(|job| job.writes.is_empty());
+            programs.retain(|program| program.writes.is_empty());
             notes.push(
                 "Waykeeper only observes this host and programs no counter: only counters that already run \
                  are read"
                     .to_owned(),
             );
             let mut refuse = |_: &[_]| Err("nothing may be written".to_owned());
-            Ok(MsrCounting::start(Box::new(bank), jobs, &mut refuse)?.0)
+            Ok(MsrCounting::start(Box::new(registers), programs, &mut refuse)?.0)
         }
     }
 }
 
-/// Marks jobs as registers that any CPU of the package reaches.
-fn of_package(jobs: Vec<Job>, socket: u16) -> impl Iterator<Item = Job> {
-    jobs.into_iter().map(move |job| Job { package: Some(socket), ..job })
+/// Marks programs as programs of registers that any CPU of the package reaches.
+fn of_package(programs: Vec<CounterProgram>, socket: u16) -> impl Iterator<Item = CounterProgram> {
+    programs.into_iter().map(move |program| CounterProgram { package: Some(socket), ..program })
 }
 
 /// A changed register as the journal stores it. Control words in PCI configuration space have 32 bits.
 fn original(turned: &Turned) -> Original {
-    let Turned { place, package, mask, before, ours, claims } = turned;
-    let claim = |(place, mask, values): &(msr_pmu::Place, u64, Vec<u64>)| {
-        let at = match place {
-            msr_pmu::Place::Msr { address, .. } => *address,
-            msr_pmu::Place::Pci { offset, .. } => u32::from(*offset),
+    let Turned { register, package, mask, before, ours, claims } = turned;
+    let claim = |(register, mask, values): &(msr_pmu::RegisterAddress, u64, Vec<u64>)| {
+        let at = match register {
+            msr_pmu::RegisterAddress::Msr { address, .. } => *address,
+            msr_pmu::RegisterAddress::Pci { offset, .. } => u32::from(*offset),
         };
         Claim { at, mask: *mask, values: values.clone() }
     };
-    let hold = Hold { ours: ours.clone(), claims: claims.iter().map(claim).collect() };
-    match place {
-        msr_pmu::Place::Msr { cpu, address } => Original::Msr {
+    let ownership = OwnershipCheck { ours: ours.clone(), claims: claims.iter().map(claim).collect() };
+    match register {
+        msr_pmu::RegisterAddress::Msr { cpu, address } => Original::Msr {
             cpu: cpu.0,
             package: *package,
             register: *address,
             mask: *mask,
             value: *before,
-            hold,
+            ownership,
         },
-        msr_pmu::Place::Pci { device, offset, .. } => Original::Pci {
+        msr_pmu::RegisterAddress::Pci { device, offset, .. } => Original::Pci {
             address: device.clone(),
             offset: *offset,
             width: 4,
             mask: *mask as u32,
             value: *before as u32,
-            hold,
+            ownership,
         },
     }
 }
@@ -289,7 +294,7 @@ fn split_note(cache: &Cache, slices: usize) -> Option<String> {
 fn boxes(
     root: &Root,
     facts: &Facts,
-    bank: &RegisterFiles,
+    registers: &RegisterFiles,
     pmu: &Pmu,
     notes: &mut Vec<String>,
 ) -> Result<u16, String> {
@@ -305,14 +310,13 @@ fn boxes(
             units => units,
         },
         BoxCount::Msr { address, bits: [low, high] } => {
-            let value = bank.read_msr(facts.reader, *address).map_err(|error| bank.told(&error))?;
+            let value = registers.read_msr(facts.reader, *address).map_err(|error| registers.told(&error))?;
             value >> low & (u64::MAX >> (63 - (high - low)))
         }
         BoxCount::PciBits { vendor, device, offsets } => {
-            let words =
-                facts.devices_of(*vendor, *device).into_iter().take(1).flat_map(|address| {
-                    offsets.iter().map(move |offset| bank.read_config(&address, *offset, 4))
-                });
+            let words = facts.devices_of(*vendor, *device).into_iter().take(1).flat_map(|address| {
+                offsets.iter().map(move |offset| registers.read_config(&address, *offset, 4))
+            });
             let words: Result<Vec<u64>, _> = words.collect();
             words.map_err(|error| error.to_string())?.iter().map(|word| u64::from(word.count_ones())).sum()
         }
@@ -369,9 +373,9 @@ fn stack_buses(root: &Root, facts: &Facts, iio: &Iio, notes: &mut Vec<String>) -
         }
     }
     if let (true, Some(register)) = (buses.is_empty(), iio.bus_register) {
-        let bank = RegisterFiles::new(root, None);
-        match bank.read_msr(facts.reader, register.msr) {
-            Err(error) => notes.push(bank.told(&error)),
+        let registers = RegisterFiles::new(root, None);
+        match registers.read_msr(facts.reader, register.msr) {
+            Err(error) => notes.push(registers.told(&error)),
             Ok(value) => {
                 let stacks = iio.pmu.registers.as_ref().map_or(0, |registers| registers.boxes());
                 buses = iio::buses_of_register(value, register.valid, stacks);
@@ -382,19 +386,19 @@ fn stack_buses(root: &Root, facts: &Facts, iio: &Iio, notes: &mut Vec<String>) -
 }
 
 /// The IIO stack and part that count each root port of the managed package. Only ports with a device are listed.
-fn places(facts: &Facts, iio: &Iio, buses: &[StackBus], notes: &mut Vec<String>) -> Vec<(u8, Place)> {
-    let mut places = Vec::new();
+fn parts(facts: &Facts, iio: &Iio, buses: &[StackBus], notes: &mut Vec<String>) -> Vec<(u8, StackPart)> {
+    let mut parts = Vec::new();
     for (port, index) in facts.ports.iter().zip(0..=u8::MAX).filter(|(port, _)| port.is_local) {
         let address = port.address;
-        match iio::place(address.domain, address.bus, address.device, buses, iio.part_map) {
-            Some(place) => places.push((index, place)),
+        match iio::stack_part(address.domain, address.bus, address.device, buses, iio.part_map) {
+            Some(part) => parts.push((index, part)),
             None => notes.push(format!(
                 "bytes of root port {} are not counted: its IIO stack and part are not known",
                 port.address
             )),
         }
     }
-    places
+    parts
 }
 
 #[cfg(test)]

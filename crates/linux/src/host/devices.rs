@@ -87,7 +87,7 @@ fn pick(topology: &Topology, near: &[Near]) -> Option<(CoreId, Option<usize>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{Cpu, Place};
+    use crate::topology::{Cpu, CpuLocation};
     use waykeeper_units::CoreList;
 
     #[test]
@@ -95,7 +95,7 @@ mod tests {
         // CPUs 0 and 1 on node 0, 2 and 3 on node 1, of which 2 is offline; node 2 is memory alone.
         let cpu = |id: u16| Cpu {
             id: CoreId(id),
-            place: (id != 2).then(|| Place {
+            location: (id != 2).then(|| CpuLocation {
                 socket: id / 2,
                 core: 0,
                 siblings: CoreList::default(),

@@ -53,7 +53,7 @@ pub(super) struct Facts {
     pub ports: Vec<PortFact>,
     pub devices: Vec<DeviceFact>,
     /// NICs and disks that were not found behind a root port, and devices that could not be read, each with the reason.
-    pub homeless: Vec<(PciAddress, String)>,
+    pub without_root_port: Vec<(PciAddress, String)>,
     /// Vendor, device and address of every function on the managed socket.
     functions: Vec<(u16, u16, PciAddress)>,
     /// Notes for the user: what could not be found out.
@@ -148,7 +148,7 @@ impl Facts {
             reader,
             ports: Vec::new(),
             devices: Vec::new(),
-            homeless: Vec::new(),
+            without_root_port: Vec::new(),
             functions: Vec::new(),
             notes,
             topology,
@@ -160,7 +160,7 @@ impl Facts {
     /// Reads NICs and disks behind root ports, in order of addresses.
     fn read_devices(&mut self, root: &Root) -> Result<(), FileError> {
         let tree = PciTree::read(root)?;
-        self.homeless.extend(tree.unreadable());
+        self.without_root_port.extend(tree.unreadable());
         self.notes.extend(tree.strange());
         let mut lost = Vec::new();
         for device in tree.devices() {
@@ -180,7 +180,7 @@ impl Facts {
                 Ok(port) => port,
                 Err(error) => {
                     // Controllers inside the chipset have no root port, so no knob affects them.
-                    self.homeless.push((device.address, error.to_string()));
+                    self.without_root_port.push((device.address, error.to_string()));
                     continue;
                 }
             };

@@ -74,7 +74,8 @@ pub(super) fn group(facts: &Facts, l3: &CacheInfo, id: GroupId, tenant: &Tenant)
         let index = index.and_then(|index| u8::try_from(index).ok()).ok_or_else(|| {
             let known: Vec<String> = facts.devices.iter().map(|device| device.address.to_string()).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let why = facts.homeless.iter().find(|(homeless, _)| homeless == address);
+            let why =
+                facts.without_root_port.iter().find(|(without_root_port, _)| without_root_port == address);
             let why = why.map_or_else(String::new, |(_, why)| format!(" ({why})"));
             OpenError::NoDevice { tenant: name(), device: address.to_string(), why, known }
         })?;

@@ -6,7 +6,7 @@
 //! it again. Must not know policies.
 
 use crate::ddio::{self, Wanted};
-use crate::journal::{Hold, Journal, Original};
+use crate::journal::{Journal, Original, OwnershipCheck};
 use crate::pci::{Config, PciAddress, Writable};
 use crate::registers::RegisterFiles;
 use crate::root::Root;
@@ -31,7 +31,7 @@ pub(super) struct IoKnobs {
     /// The last accepted value of the register of DCA ways.
     last_ways: Cell<Option<u64>>,
     /// Our writes to it.
-    turned_ways: Cell<Option<Turned>>,
+    written_ways: Cell<Option<WrittenKnob>>,
     /// What can be done with each port's switch.
     supports: BTreeMap<PortId, Support>,
 }
@@ -44,30 +44,34 @@ struct Port {
     /// The last accepted value of the byte with the switch.
     last: Cell<Option<u8>>,
     /// Our writes to its bit.
-    turned: Cell<Option<Turned>>,
+    written: Cell<Option<WrittenKnob>>,
 }
 
 /// A knob that we have written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Turned {
+struct WrittenKnob {
     /// Its value before our first write.
     original: u64,
     /// What it read after our last write; `None` if it could not be read.
-    stands: Option<u64>,
+    read_back: Option<u64>,
     /// Another program has changed it since, and the journal has dropped its original.
-    is_anothers: bool,
+    changed_externally: bool,
 }
 
-impl Turned {
+impl WrittenKnob {
     /// The state before a write, for a knob that reads `found`.
-    fn about_to(before: Option<Turned>, found: u64) -> Turned {
-        Turned { original: before.map_or(found, |turned| turned.original), stands: None, is_anothers: false }
+    fn about_to(before: Option<WrittenKnob>, found: u64) -> WrittenKnob {
+        WrittenKnob {
+            original: before.map_or(found, |written| written.original),
+            read_back: None,
+            changed_externally: false,
+        }
     }
 }
 
 impl Port {
     fn byte(&self) -> Result<u8, String> {
-        let byte = believed(&self.last, || byte(&self.config, self.bit));
+        let byte = read_confirmed(&self.last, || byte(&self.config, self.bit));
         byte.map_err(|why| format!("root port {}: {why}", self.config.device()))
     }
 
@@ -79,14 +83,14 @@ impl Port {
             mask: 1 << self.bit.bit,
             value: value as u32,
             // A single bit cannot show which program set it, so no values are recorded as ours.
-            hold: Hold::default(),
+            ownership: OwnershipCheck::default(),
         }
     }
 }
 
 impl IoKnobs {
     /// Looks at both knobs, through a CPU of the socket. `ports` has the root ports: id, address, and whether the
-    /// managed package has it. Without `may_turn` no file is opened for writing.
+    /// managed package has it. Without `may_write` no file is opened for writing.
     pub fn open(
         registers: RegisterFiles,
         generation: Option<&'static Generation>,
@@ -94,7 +98,7 @@ impl IoKnobs {
         (socket, cpu): (u16, CoreId),
         ports: &[(PortId, PciAddress, bool)],
         root: &Root,
-        may_turn: bool,
+        may_write: bool,
     ) -> IoKnobs {
         let (ways, ways_support) = find_ways(&registers, generation, cpu);
         let mut knobs = IoKnobs {
@@ -106,11 +110,11 @@ impl IoKnobs {
             ways_support,
             ports: BTreeMap::new(),
             last_ways: Cell::new(None),
-            turned_ways: Cell::new(None),
+            written_ways: Cell::new(None),
             supports: BTreeMap::new(),
         };
         for (port, address, is_local) in ports {
-            let support = knobs.find_switch(*port, *address, *is_local, root, may_turn);
+            let support = knobs.find_switch(*port, *address, *is_local, root, may_write);
             knobs.supports.insert(*port, support);
         }
         knobs
@@ -137,20 +141,20 @@ impl IoKnobs {
         address: PciAddress,
         is_local: bool,
         root: &Root,
-        may_turn: bool,
+        may_write: bool,
     ) -> Support {
         if !is_local {
             return Support::No("the device is on another socket".to_owned());
         }
         let Some(generation) = self.generation else {
-            return Support::No(NOBODY.to_owned());
+            return Support::No(NO_TABLE.to_owned());
         };
         let switch = &generation.dca.port;
         let Some(bit) = switch.allocating.filter(|_| switch.standing.may_read()) else {
             return Support::No(format!("{}: {}", ddio::words(switch.standing), switch.note));
         };
         // Opened for writing only if the generation allows writes.
-        let config = match may_turn && switch.standing.may_write() {
+        let config = match may_write && switch.standing.may_write() {
             true => Config::open_write(root, address),
             false => Config::open(root, address),
         };
@@ -158,7 +162,7 @@ impl IoKnobs {
         match config {
             Err(why) => return Support::No(why.to_string()),
             Ok(config) => {
-                self.ports.insert(port, Port { config, bit, last: Cell::new(None), turned: Cell::new(None) })
+                self.ports.insert(port, Port { config, bit, last: Cell::new(None), written: Cell::new(None) })
             }
         };
         if switch.standing.may_write() { Support::Yes } else { Support::ReadOnly }
@@ -184,7 +188,7 @@ impl IoKnobs {
 
     fn ways_now(&self, cpu: CoreId, address: u32) -> Result<WayMask, String> {
         let read = || self.registers.read_msr(cpu, address).map_err(|error| self.registers.told(&error));
-        let mask = believed(&self.last_ways, read).and_then(|value| self.sensible(value));
+        let mask = read_confirmed(&self.last_ways, read).and_then(|value| self.sensible(value));
         mask.map_err(|why| format!("MSR {address:#x} of CPU {}: {why}", cpu.0))
     }
 
@@ -196,20 +200,20 @@ impl IoKnobs {
 
     /// Detects external changes: if a knob reads another value than after our last write, the journal drops its
     /// original, so that it is not restored. If it reads our value again, the original returns to the journal.
-    pub fn look_for_others(&self, journal: &mut Journal, problems: &mut Vec<String>) {
-        if let (Some((cpu, address)), Some(turned)) = (self.ways, self.turned_ways.get()) {
+    pub fn detect_external_changes(&self, journal: &mut Journal, problems: &mut Vec<String>) {
+        if let (Some((cpu, address)), Some(written)) = (self.ways, self.written_ways.get()) {
             // A failed read is reported by the sample itself.
             let now = self.ways_now(cpu, address).ok().map(|now| u64::from(now.bits()));
-            let original = |turned: Turned| {
-                self.ways_original(cpu, address, turned.original, turned.stands.into_iter().collect())
+            let original = |written: WrittenKnob| {
+                self.ways_original(cpu, address, written.original, written.read_back.into_iter().collect())
             };
-            self.turned_ways.set(Some(follow(turned, now, original, journal, problems)));
+            self.written_ways.set(Some(detect_external(written, now, original, journal, problems)));
         }
         for port in self.ports.values() {
-            let Some(turned) = port.turned.get() else { continue };
+            let Some(written) = port.written.get() else { continue };
             let now = port.byte().ok().map(|byte| u64::from(byte) & 1 << port.bit.bit);
-            let original = |turned: Turned| port.original(turned.original);
-            port.turned.set(Some(follow(turned, now, original, journal, problems)));
+            let original = |written: WrittenKnob| port.original(written.original);
+            port.written.set(Some(detect_external(written, now, original, journal, problems)));
         }
     }
 
@@ -228,25 +232,26 @@ impl IoKnobs {
         if let Err(why) = ddio::plan(generation, self.llc.count(), now, Wanted::Mask(mask)) {
             return KnobOutcome::Refused(why.to_string());
         }
-        let (before, found) = (self.turned_ways.get(), u64::from(now.bits()));
-        let turned = Turned::about_to(before, found);
+        let (before, found) = (self.written_ways.get(), u64::from(now.bits()));
+        let written = WrittenKnob::about_to(before, found);
         // After a crash, the journal's values tell ours from another program's: the new mask, and the present value if
         // we wrote it.
-        let is_ours =
-            before.is_some_and(|before| !before.is_anothers && before.stands.is_none_or(|own| own == found));
+        let is_ours = before.is_some_and(|before| {
+            !before.changed_externally && before.read_back.is_none_or(|own| own == found)
+        });
         let mut ours = vec![u64::from(mask.bits())];
         ours.extend(is_ours.then_some(found));
-        if let Err(why) = journal.replace(&self.ways_original(cpu, address, turned.original, ours.clone())) {
+        if let Err(why) = journal.replace(&self.ways_original(cpu, address, written.original, ours.clone())) {
             return KnobOutcome::Busy(why.to_string());
         }
-        self.turned_ways.set(Some(turned));
+        self.written_ways.set(Some(written));
         let outcome = self.write_ways(cpu, address, mask);
-        let stands = self.ways_now(cpu, address).ok().map(|now| u64::from(now.bits()));
-        self.turned_ways.set(Some(Turned { stands, ..turned }));
+        let read_back = self.ways_now(cpu, address).ok().map(|now| u64::from(now.bits()));
+        self.written_ways.set(Some(WrittenKnob { read_back, ..written }));
         // If the register turned our mask into another value, that value is ours too.
-        if let Some(own) = stands.filter(|own| !ours.contains(own) && *own != found) {
+        if let Some(own) = read_back.filter(|own| !ours.contains(own) && *own != found) {
             ours.push(own);
-            if let Err(why) = journal.replace(&self.ways_original(cpu, address, turned.original, ours)) {
+            if let Err(why) = journal.replace(&self.ways_original(cpu, address, written.original, ours)) {
                 return KnobOutcome::ReadsBack(format!("{own:#x}; {why}"));
             }
         }
@@ -255,8 +260,8 @@ impl IoKnobs {
 
     /// The journal's record of the DCA ways.
     fn ways_original(&self, cpu: CoreId, register: u32, value: u64, ours: Vec<u64>) -> Original {
-        let hold = Hold { ours, claims: Vec::new() };
-        Original::Msr { cpu: cpu.0, package: Some(self.socket), register, mask: u64::MAX, value, hold }
+        let ownership = OwnershipCheck { ours, claims: Vec::new() };
+        Original::Msr { cpu: cpu.0, package: Some(self.socket), register, mask: u64::MAX, value, ownership }
     }
 
     fn write_ways(&self, cpu: CoreId, address: u32, mask: WayMask) -> KnobOutcome {
@@ -294,13 +299,13 @@ impl IoKnobs {
             Err(why) => return KnobOutcome::Busy(why),
             Ok(found) => u64::from(found) & 1 << bit.bit,
         };
-        let turned = Turned::about_to(switch.turned.get(), found);
-        if let Err(why) = journal.record(&[switch.original(turned.original)]) {
+        let written = WrittenKnob::about_to(switch.written.get(), found);
+        if let Err(why) = journal.record(&[switch.original(written.original)]) {
             return KnobOutcome::Busy(why.to_string());
         }
         let outcome = Self::write_switch(switch, writable, on);
-        let stands = switch.byte().ok().map(|byte| u64::from(byte) & 1 << bit.bit);
-        switch.turned.set(Some(Turned { stands, ..turned }));
+        let read_back = switch.byte().ok().map(|byte| u64::from(byte) & 1 << bit.bit);
+        switch.written.set(Some(WrittenKnob { read_back, ..written }));
         outcome
     }
 
@@ -320,34 +325,34 @@ impl IoKnobs {
 }
 
 /// Updates a knob's state from its present value.
-fn follow(
-    turned: Turned,
+fn detect_external(
+    written: WrittenKnob,
     now: Option<u64>,
-    original: impl Fn(Turned) -> Original,
+    original: impl Fn(WrittenKnob) -> Original,
     journal: &mut Journal,
     problems: &mut Vec<String>,
-) -> Turned {
-    let (Some(now), Some(stands)) = (now, turned.stands) else { return turned };
-    let is_anothers = now != stands;
-    if is_anothers == turned.is_anothers {
-        return turned;
+) -> WrittenKnob {
+    let (Some(now), Some(read_back)) = (now, written.read_back) else { return written };
+    let changed_externally = now != read_back;
+    if changed_externally == written.changed_externally {
+        return written;
     }
-    let noted = match is_anothers {
-        true => journal.forget(&original(turned)),
-        false => journal.replace(&original(turned)),
+    let noted = match changed_externally {
+        true => journal.forget(&original(written)),
+        false => journal.replace(&original(written)),
     };
     match noted {
-        Ok(()) => Turned { is_anothers, ..turned },
+        Ok(()) => WrittenKnob { changed_externally, ..written },
         Err(why) => {
             problems.push(why.to_string());
-            turned
+            written
         }
     }
 }
 
 /// Accepts a value that equals the last accepted one or that two reads agree on. So one bad read neither looks like a
 /// change nor enters the journal as an original.
-fn believed<T: Copy + PartialEq + std::fmt::LowerHex>(
+fn read_confirmed<T: Copy + PartialEq + std::fmt::LowerHex>(
     last: &Cell<Option<T>>,
     read: impl Fn() -> Result<T, String>,
 ) -> Result<T, String> {
@@ -376,7 +381,7 @@ fn byte(config: &Config, bit: RegisterBit) -> Result<u8, String> {
 }
 
 /// The reason why no knob is written on a CPU without a table.
-const NOBODY: &str = "no built-in table describes this CPU, so Waykeeper sets none of its knobs";
+const NO_TABLE: &str = "no built-in table describes this CPU, so Waykeeper sets none of its knobs";
 
 fn find_ways(
     registers: &RegisterFiles,
@@ -384,7 +389,7 @@ fn find_ways(
     cpu: CoreId,
 ) -> (Option<(CoreId, u32)>, Support) {
     let Some(generation) = generation else {
-        return (None, Support::No(NOBODY.to_owned()));
+        return (None, Support::No(NO_TABLE.to_owned()));
     };
     let switch = &generation.dca.ways;
     let Some(register) = switch.register.as_ref().filter(|_| switch.standing.may_read()) else {
@@ -407,7 +412,7 @@ mod tests {
         let answers = Cell::new(0usize);
         let read = |all: &'static [u64]| {
             answers.set(0);
-            believed(&last, || {
+            read_confirmed(&last, || {
                 answers.set(answers.get() + 1);
                 Ok(all[answers.get() - 1])
             })

@@ -13,13 +13,13 @@ use waykeeper_units::{CoreId, CoreList, PortId};
 
 /// Whether a host is managed or only observed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Charge {
+pub enum HostAccess {
     /// Managed: tenants get groups, and knobs are written.
     #[default]
     Manage,
     /// Observed: no group, register or journal is written, and every request for a knob is refused. Counters are perf's
     /// and free-running ones. Masks and occupancy are those of existing groups.
-    Look,
+    Observe,
 }
 
 /// Root ports whose DCA may be switched.
@@ -57,8 +57,8 @@ impl Default for Limits {
 
 /// Why each knob is forbidden, if it is.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bars {
-    looks: bool,
+pub(super) struct Restrictions {
+    observes: bool,
     masks: Option<&'static str>,
     ways: Option<&'static str>,
     ports: BTreeMap<PortId, &'static str>,
@@ -68,11 +68,11 @@ pub(super) struct Bars {
 const MASKS: &str = "the configuration forbids setting masks (limits)";
 const WAYS: &str = "the configuration forbids setting the ways of devices (limits)";
 const PORT: &str = "the configuration forbids switching DCA of this port (limits)";
-const DEAD: &str = "the machine profile says that this knob takes values without effect";
-const LOOK: &str = "Waykeeper only observes this host and sets no knobs";
+const NO_EFFECT: &str = "the machine profile says that this knob takes values without effect";
+const OBSERVED: &str = "Waykeeper only observes this host and sets no knobs";
 
-impl Bars {
-    pub fn new(limits: &Limits, charge: Charge, facts: &Facts) -> Bars {
+impl Restrictions {
+    pub fn new(limits: &Limits, access: HostAccess, facts: &Facts) -> Restrictions {
         let may = |index: usize, address: PciAddress| match &limits.dca {
             DcaLimit::All => true,
             DcaLimit::None => false,
@@ -82,12 +82,12 @@ impl Bars {
             }
         };
         let ports = (0..=u8::MAX).zip(facts.ports.iter().enumerate());
-        let barred = ports.filter(|(_, (index, port))| !may(*index, port.address));
-        Bars {
-            looks: charge == Charge::Look,
+        let forbidden = ports.filter(|(_, (index, port))| !may(*index, port.address));
+        Restrictions {
+            observes: access == HostAccess::Observe,
             masks: (!limits.masks).then_some(MASKS),
             ways: (!limits.dca_ways).then_some(WAYS),
-            ports: barred.map(|(id, _)| (PortId(id), PORT)).collect(),
+            ports: forbidden.map(|(id, _)| (PortId(id), PORT)).collect(),
             cpus: limits.cpus.clone(),
         }
     }
@@ -100,7 +100,7 @@ impl Bars {
             Knob::Dca(port) => self.ports.get(&port).copied(),
             Knob::RxRing(_) | Knob::RxBurst(_) => None,
         };
-        self.looks.then_some(LOOK).or(configured)
+        self.observes.then_some(OBSERVED).or(configured)
     }
 
     /// Marks configured limits in the inventory. A knob that cannot be set anyway keeps its own reason. Observation is
@@ -119,25 +119,25 @@ impl Bars {
 
     /// Uses a machine profile: a knob that the probe found without effect becomes read-only, and requests for it are
     /// refused.
-    pub fn go_by(&mut self, profile: &Profile, inventory: &mut Inventory) {
+    pub fn use_profile(&mut self, profile: &Profile, inventory: &mut Inventory) {
         let before = inventory.clone();
         profile.apply_to(inventory);
         if inventory.dca_ways_switch != before.dca_ways_switch {
-            self.ways = Some(DEAD);
+            self.ways = Some(NO_EFFECT);
         }
         let ports = inventory.ports.iter().zip(&before.ports);
         let dead = ports.filter(|(now, before)| now.dca_switch != before.dca_switch);
-        self.ports.extend(dead.map(|(port, _)| (port.id, DEAD)));
+        self.ports.extend(dead.map(|(port, _)| (port.id, NO_EFFECT)));
     }
 
     /// Why a tenant's CPUs may not be moved, if they may not.
     pub fn tenant(&self, tenant: &Tenant) -> Option<String> {
         let allowed = self.cpus.as_ref()?;
         let cores = tenant.cores.cores().iter();
-        let barred: Vec<CoreId> = cores.filter(|core| !allowed.cores().contains(core)).copied().collect();
-        (!barred.is_empty()).then(|| {
-            let barred = CoreList::from(barred);
-            format!("the configuration forbids moving CPUs {barred}, it allows only {allowed} (limits)")
+        let forbidden: Vec<CoreId> = cores.filter(|core| !allowed.cores().contains(core)).copied().collect();
+        (!forbidden.is_empty()).then(|| {
+            let forbidden = CoreList::from(forbidden);
+            format!("the configuration forbids moving CPUs {forbidden}, it allows only {allowed} (limits)")
         })
     }
 }

@@ -10,23 +10,23 @@ mod count;
 mod devices;
 mod error;
 mod facts;
+mod group_backend;
 mod groups;
 mod inventory;
 mod io_knobs;
 mod limits;
-mod look;
-mod members;
 mod placement;
-mod places;
-mod tally;
+mod read_only_groups;
+mod tenant_counters;
+mod tenant_set;
 mod watch;
 mod wording;
 
 pub use devices::{DeviceWatch, Near};
 pub use error::OpenError;
-pub use groups::{Disturbance, Grouping, GroupsError};
-pub use limits::{Charge, DcaLimit, Limits};
-pub use members::{Changes, Refusal};
+pub use groups::{ExternalChange, Grouping, GroupsError};
+pub use limits::{DcaLimit, HostAccess, Limits};
+pub use tenant_set::{Changes, Refusal};
 pub use watch::Watch;
 
 use crate::GROUP_PREFIX;
@@ -40,17 +40,17 @@ use crate::root::Root;
 use crate::tenants::Tenant;
 use cores::Cores;
 use facts::Facts;
+use group_backend::GroupBackend;
 use groups::Groups;
 use io_knobs::IoKnobs;
-use limits::Bars;
-use look::Looker;
-use members::Members;
-use places::Places;
+use limits::Restrictions;
+use read_only_groups::ReadOnlyGroups;
 use rustix::io::Errno;
 use rustix::thread::ClockId;
 use rustix::time::{Timespec, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use tenant_set::TenantSet;
 use waykeeper_generations::Generation;
 use waykeeper_host::{
     Applied, Group, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, Lines, Plan, PortCounters,
@@ -82,7 +82,7 @@ pub struct Options {
     /// tenants.
     pub managed: Option<Managed>,
     /// Whether the host is managed or only observed.
-    pub charge: Charge,
+    pub access: HostAccess,
     /// Knobs and CPUs that may be changed.
     pub limits: Limits,
     /// Whether changes by other programs to our resctrl groups are corrected, a few times each. Otherwise they are only
@@ -100,7 +100,7 @@ impl Options {
             tenants,
             journal,
             managed: None,
-            charge: Charge::Manage,
+            access: HostAccess::Manage,
             limits: Limits::default(),
             correct: false,
             profile: None,
@@ -116,9 +116,9 @@ pub struct LinuxHost {
     l3: CacheInfo,
     inventory: Inventory,
     groups: Vec<Group>,
-    members: Members,
-    places: Places,
-    bars: Bars,
+    tenant_set: TenantSet,
+    group_backend: GroupBackend,
+    restrictions: Restrictions,
     correct: bool,
     knobs: IoKnobs,
     counting: Box<dyn Counting>,
@@ -127,7 +127,7 @@ pub struct LinuxHost {
     started: Timespec,
     notes: Vec<String>,
     /// The problems of the last sample. A problem is reported again only after a sample without it.
-    standing: BTreeSet<String>,
+    reported_problems: BTreeSet<String>,
     complaints: Vec<String>,
     /// Root port bytes come from counters so short that a wrap between two samples may go unnoticed.
     ports_wrap: bool,
@@ -148,21 +148,23 @@ impl LinuxHost {
     /// # Errors
     /// If something required is missing or in use. What was made until then is undone.
     pub fn open(options: Options) -> Result<LinuxHost, OpenError> {
-        let Options { root, tenants, journal, managed, charge, limits, correct, profile } = options;
+        let Options { root, tenants, journal, managed, access, limits, correct, profile } = options;
         let first = tenants.iter().flat_map(|tenant| tenant.cores.cores().first()).next();
         let mut facts = Facts::read_managed(&root, managed, first.copied())?;
         let resctrl = Resctrl::open(&root, GROUP_PREFIX)?;
         let info = resctrl.info()?;
         let l3 = info.l3().ok_or(OpenError::NoCat)?.clone();
-        members::check(&facts, &l3, &tenants)?;
-        let looks = charge == Charge::Look;
+        tenant_set::check(&facts, &l3, &tenants)?;
+        let observes = access == HostAccess::Observe;
         let most = if limits.masks { limits.max_classes } else { Some(0) };
         // Without a generation's table, and on an observed host, no register can be written.
-        let files = || RegisterFiles::new(&root, facts.generation.filter(|_| !looks));
+        let files = || RegisterFiles::new(&root, facts.generation.filter(|_| !observes));
         let mut left = Vec::new();
-        let mut places = match charge {
-            Charge::Look => Places::Theirs(Box::new(Looker::open(resctrl.clone(), facts.domain, most)?)),
-            Charge::Manage => {
+        let mut group_backend = match access {
+            HostAccess::Observe => {
+                GroupBackend::Observed(Box::new(ReadOnlyGroups::open(resctrl.clone(), facts.domain, most)?))
+            }
+            HostAccess::Manage => {
                 let mut journal = Journal::open(&journal, &root)?;
                 let leftovers = restore(&root, Some(&resctrl), &files(), &mut journal)?;
                 if !leftovers.is_complete() {
@@ -171,15 +173,15 @@ impl LinuxHost {
                 }
                 left.extend(leftovers.left().chain(leftovers.away()));
                 let groups = Groups::open(resctrl.clone(), &root, facts.domain, most, correct)?;
-                Places::Ours(Box::new(groups), Box::new(journal))
+                GroupBackend::Managed(Box::new(groups), Box::new(journal))
             }
         };
-        let started = count::start(&root, &facts, Some(facts.reader), places.journal());
+        let started = count::start(&root, &facts, Some(facts.reader), group_backend.journal());
         let (counting, counting_notes) = match started {
             Ok(started) => started,
             Err(error) => {
                 // What cannot be restored stays in the journal, for `waykeeper restore`.
-                let journal = places.journal();
+                let journal = group_backend.journal();
                 let _ = journal.map(|journal| restore(&root, Some(&resctrl), &files(), journal));
                 return Err(OpenError::Counting(error));
             }
@@ -192,32 +194,32 @@ impl LinuxHost {
             (facts.socket, facts.reader),
             &ports,
             &root,
-            !looks,
+            !observes,
         );
-        let mut inventory = inventory::inventory(&facts, &l3, places.classes(), &knobs);
-        let mut bars = Bars::new(&limits, charge, &facts);
-        bars.show(&mut inventory);
+        let mut inventory = inventory::inventory(&facts, &l3, group_backend.classes(), &knobs);
+        let mut restrictions = Restrictions::new(&limits, access, &facts);
+        restrictions.show(&mut inventory);
         let mut notes: Vec<String> = left;
         if let Some((file, profile)) = profile {
             match profile.check(&file, &Identity::of(&inventory, microcode(&root))) {
                 Ok(()) => {
-                    bars.go_by(&profile, &mut inventory);
+                    restrictions.use_profile(&profile, &mut inventory);
                     notes.push(format!("using machine profile {}", file.display()));
                 }
                 Err(error) => notes.push(format!("the machine profile is not used: {error}")),
             }
         }
         notes.append(&mut facts.notes);
-        notes.extend(facts.homeless.iter().map(|(_, why)| why.clone()));
+        notes.extend(facts.without_root_port.iter().map(|(_, why)| why.clone()));
         notes.extend(counting_notes);
         notes.extend(counting.notes().iter().cloned());
         let cores = Cores::new(&root, facts.generation, counting.way() == "perf");
         let mut host = LinuxHost {
             inventory,
             groups: Vec::new(),
-            members: Members::default(),
-            places,
-            bars,
+            tenant_set: TenantSet::default(),
+            group_backend,
+            restrictions,
             correct,
             knobs,
             events: cores.events(),
@@ -225,7 +227,7 @@ impl LinuxHost {
             counting,
             started: clock_gettime(ClockId::Monotonic),
             notes,
-            standing: BTreeSet::new(),
+            reported_problems: BTreeSet::new(),
             complaints: Vec::new(),
             ports_wrap: facts.generation.is_some_and(has_short_counters),
             sampled_ns: None,
@@ -235,7 +237,7 @@ impl LinuxHost {
             l3,
         };
         // If this fails, `host` is dropped, which restores everything.
-        host.settle_in(tenants)?;
+        host.add_first_tenants(tenants)?;
         Ok(host)
     }
 
@@ -255,8 +257,8 @@ impl LinuxHost {
     }
 
     /// Changes by other programs to our groups and to tenants' CPUs, as of the last sample.
-    pub fn disturbances(&self) -> Vec<Disturbance> {
-        self.places.disturbances()
+    pub fn external_changes(&self) -> Vec<ExternalChange> {
+        self.group_backend.external_changes()
     }
 
     /// Closes the host: restores every knob that Waykeeper changed, except those that another program changed since. A
@@ -270,20 +272,20 @@ impl LinuxHost {
         }
         self.cores.close();
         self.counting.close();
-        let resctrl = self.places.resctrl().cloned();
-        self.places.forget_anothers();
-        let Some(journal) = self.places.journal() else { return Ok(Report::default()) };
+        let resctrl = self.group_backend.resctrl().cloned();
+        self.group_backend.forget_replaced();
+        let Some(journal) = self.group_backend.journal() else { return Ok(Report::default()) };
         // Knobs that another program changed since the last sample also keep its value. If the journal cannot record
         // this, the original is restored.
-        self.knobs.look_for_others(journal, &mut Vec::new());
+        self.knobs.detect_external_changes(journal, &mut Vec::new());
         restore(&self.root, resctrl.as_ref(), self.knobs.registers(), journal)
     }
 
     /// Stores the problems of a sample. Only those that the previous sample did not have are reported.
     fn complain(&mut self, problems: Vec<String>) {
         let now: BTreeSet<String> = problems.into_iter().collect();
-        self.complaints.extend(now.difference(&self.standing).cloned());
-        self.standing = now;
+        self.complaints.extend(now.difference(&self.reported_problems).cloned());
+        self.reported_problems = now;
     }
 }
 
@@ -297,9 +299,9 @@ fn restore(
 }
 
 /// A core's counts. Cores have no occupancy.
-fn shown(events: Option<&CoreEvents>, counts: &Counts, core: CoreId) -> tally::Six {
+fn shown(events: Option<&CoreEvents>, counts: &Counts, core: CoreId) -> tenant_counters::SixCounts {
     let all = events.map(|events| counts.group(events, &[core], Reading::Unsupported));
-    all.map_or([Reading::Unsupported; 6], |counters| tally::six(&counters))
+    all.map_or([Reading::Unsupported; 6], |counters| tenant_counters::six(&counters))
 }
 
 /// Whether the free-running counters of the PCIe stacks have fewer than 48 bits.
@@ -338,15 +340,15 @@ impl Host for LinuxHost {
         self.cores.count(&mut counts);
         let mut problems = counts.problems().to_vec();
         let mut groups = BTreeMap::new();
-        let look::Sight { masks, occupancies } = self.places.look(&mut problems);
+        let read_only_groups::GroupReadings { masks, occupancies } = self.group_backend.read(&mut problems);
         for group in &self.groups {
             let occupancy = occupancies.get(&group.id).copied().unwrap_or(Reading::Unsupported);
-            let six = self.members.read(group.id, |core| shown(self.events.as_ref(), &counts, core));
-            groups.insert(group.id, tally::counters(six, occupancy));
+            let six = self.tenant_set.read(group.id, |core| shown(self.events.as_ref(), &counts, core));
+            groups.insert(group.id, tenant_counters::counters(six, occupancy));
         }
         let socket = counts.socket();
         let socket = match socket.memory_read_bytes {
-            Reading::Unsupported => with_mbm(socket, self.places.traffic(&mut problems)),
+            Reading::Unsupported => with_mbm(socket, self.group_backend.traffic(&mut problems)),
             _ => socket,
         };
         let ports = self.inventory.ports.iter().map(|port| (port.id, counts.port(port.id.0)));
@@ -363,10 +365,10 @@ impl Host for LinuxHost {
             ports.values_mut().for_each(|port| *port = unknown);
         }
         let knobs = self.knobs.read(&mut problems).with_masks(masks);
-        if let Some(journal) = self.places.journal() {
-            self.knobs.look_for_others(journal, &mut problems);
+        if let Some(journal) = self.group_backend.journal() {
+            self.knobs.detect_external_changes(journal, &mut problems);
         }
-        self.complaints.extend(self.places.take_notes());
+        self.complaints.extend(self.group_backend.take_notes());
         let blind = !groups.is_empty()
             && knobs.masks().next().is_none()
             && groups.values().all(|group| group.cycles.value().is_none());
@@ -384,7 +386,7 @@ impl Host for LinuxHost {
     }
 
     fn root_mask(&mut self) -> WayMask {
-        self.places.root_mask().unwrap_or(WayMask::full(self.inventory.llc.ways))
+        self.group_backend.root_mask().unwrap_or(WayMask::full(self.inventory.llc.ways))
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
@@ -392,7 +394,7 @@ impl Host for LinuxHost {
         let mut masks = BTreeMap::new();
         for (id, mask) in plan.masks() {
             let refusal = match self.groups.iter().any(|group| group.id == id) {
-                true => self.bars.refusal(Knob::Mask(id)).map(str::to_owned),
+                true => self.restrictions.refusal(Knob::Mask(id)).map(str::to_owned),
                 false => Some(format!("{id} does not exist")),
             };
             match refusal {
@@ -401,12 +403,15 @@ impl Host for LinuxHost {
             }
         }
         if !masks.is_empty() {
-            applied.extend(self.places.apply(&masks).into_iter().map(|(id, said)| (Knob::Mask(id), said)));
-            self.complaints.extend(self.places.take_notes());
+            applied.extend(
+                self.group_backend.apply(&masks).into_iter().map(|(id, said)| (Knob::Mask(id), said)),
+            );
+            self.complaints.extend(self.group_backend.take_notes());
         }
         for KnobSetting { knob, setting } in plan.settings().filter(|wanted| wanted.knob.group().is_none()) {
             let refused = |why: &str| KnobOutcome::Refused(why.to_owned());
-            let outcome = match (self.bars.refusal(knob), self.places.journal(), knob, setting) {
+            let outcome = match (self.restrictions.refusal(knob), self.group_backend.journal(), knob, setting)
+            {
                 (Some(why), ..) => refused(why),
                 (_, None, ..) => refused("there is no journal"),
                 (_, Some(journal), Knob::DcaWays, Setting::Ways(mask)) => self.knobs.set_ways(mask, journal),

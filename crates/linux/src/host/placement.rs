@@ -20,16 +20,16 @@ use waykeeper_units::{GroupId, WayMask};
 
 /// The resctrl group of a tenant's CPUs and tasks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Seat {
+pub enum Slot {
     /// In the default group.
-    Root,
+    Default,
     /// In one of our classes, numbered from 0.
     Class(usize),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Placement {
-    seats: BTreeMap<GroupId, Seat>,
+    slots: BTreeMap<GroupId, Slot>,
     /// Most classes that may be used.
     limit: usize,
 }
@@ -39,7 +39,7 @@ pub enum Step {
     /// Write a class's mask.
     Mask(usize, WayMask),
     /// Move a tenant.
-    Move(GroupId, Seat),
+    Move(GroupId, Slot),
 }
 
 /// There are more distinct masks than classes.
@@ -78,26 +78,26 @@ impl Placement {
         self.limit = limit;
     }
 
-    pub fn seat(&self, tenant: GroupId) -> Seat {
-        self.seats.get(&tenant).copied().unwrap_or(Seat::Root)
+    pub fn slot(&self, tenant: GroupId) -> Slot {
+        self.slots.get(&tenant).copied().unwrap_or(Slot::Default)
     }
 
-    pub fn seats(&self) -> impl Iterator<Item = (GroupId, Seat)> {
-        self.seats.iter().map(|(tenant, seat)| (*tenant, *seat))
+    pub fn slots(&self) -> impl Iterator<Item = (GroupId, Slot)> {
+        self.slots.iter().map(|(tenant, slot)| (*tenant, *slot))
     }
 
     /// The tenants of a class, in order of arrival.
-    pub fn sitting(&self, seat: Seat) -> impl Iterator<Item = GroupId> {
-        self.seats().filter(move |(_, own)| *own == seat).map(|(tenant, _)| tenant)
+    pub fn tenants_in(&self, slot: Slot) -> impl Iterator<Item = GroupId> {
+        self.slots().filter(move |(_, own)| *own == slot).map(|(tenant, _)| tenant)
     }
 
     /// Classes that have tenants.
     pub fn in_use(&self) -> BTreeSet<usize> {
-        let class = |seat: &Seat| match seat {
-            Seat::Class(class) => Some(*class),
-            Seat::Root => None,
+        let class = |slot: &Slot| match slot {
+            Slot::Class(class) => Some(*class),
+            Slot::Default => None,
         };
-        self.seats.values().filter_map(class).collect()
+        self.slots.values().filter_map(class).collect()
     }
 
     /// A class without tenants, if the limit allows one.
@@ -109,27 +109,27 @@ impl Placement {
     /// Tenants without a class of their own: in the default group, or in a class that an earlier tenant has.
     pub fn waiting(&self) -> Vec<GroupId> {
         let mut taken = BTreeSet::new();
-        self.seats()
-            .filter(|(_, seat)| *seat == Seat::Root || !taken.insert(*seat))
+        self.slots()
+            .filter(|(_, slot)| *slot == Slot::Default || !taken.insert(*slot))
             .map(|(tenant, _)| tenant)
             .collect()
     }
 
-    pub fn arrive(&mut self, tenant: GroupId, seat: Seat) {
-        self.seats.insert(tenant, seat);
+    pub fn arrive(&mut self, tenant: GroupId, slot: Slot) {
+        self.slots.insert(tenant, slot);
     }
 
     pub fn leave(&mut self, tenant: GroupId) {
-        self.seats.remove(&tenant);
+        self.slots.remove(&tenant);
     }
 
-    pub fn done_move(&mut self, tenant: GroupId, seat: Seat) {
-        if let Some(own) = self.seats.get_mut(&tenant) {
-            *own = seat;
+    pub fn done_move(&mut self, tenant: GroupId, slot: Slot) {
+        if let Some(own) = self.slots.get_mut(&tenant) {
+            *own = slot;
         }
     }
 
-    /// The steps after which tenants have the masks of `wanted`. `standing` has their present masks; `root` is the
+    /// The steps after which tenants have the masks of `wanted`. `present` has their present masks; `default_mask` is the
     /// default group's mask. Nothing changes until [`Placement::done_move`] is called.
     ///
     /// # Errors
@@ -137,22 +137,22 @@ impl Placement {
     pub fn change(
         &self,
         wanted: &BTreeMap<GroupId, WayMask>,
-        standing: &BTreeMap<GroupId, WayMask>,
-        root: Option<WayMask>,
+        present: &BTreeMap<GroupId, WayMask>,
+        default_mask: Option<WayMask>,
     ) -> Result<Vec<Step>, TooMany> {
-        let target = |tenant: &GroupId| wanted.get(tenant).or_else(|| standing.get(tenant)).copied();
+        let target = |tenant: &GroupId| wanted.get(tenant).or_else(|| present.get(tenant)).copied();
         let mut classes: BTreeMap<usize, Planned> = BTreeMap::new();
-        let mut homeless: Vec<(WayMask, Vec<GroupId>)> = Vec::new();
-        let mut to_root = Vec::new();
-        let mut leave = |mask: WayMask, tenant| match homeless.iter_mut().find(|own| own.0 == mask) {
+        let mut unplaced: Vec<(WayMask, Vec<GroupId>)> = Vec::new();
+        let mut to_default = Vec::new();
+        let mut leave = |mask: WayMask, tenant| match unplaced.iter_mut().find(|own| own.0 == mask) {
             Some(own) => own.1.push(tenant),
-            None => homeless.push((mask, vec![tenant])),
+            None => unplaced.push((mask, vec![tenant])),
         };
         for class in self.in_use() {
-            let tenants: Vec<GroupId> = self.sitting(Seat::Class(class)).collect();
+            let tenants: Vec<GroupId> = self.tenants_in(Slot::Class(class)).collect();
             // The class takes the mask that most of its tenants want; among equals the mask that it has, then that of
             // its first tenant.
-            let has = |mask: &WayMask| tenants.iter().any(|tenant| standing.get(tenant) == Some(mask));
+            let has = |mask: &WayMask| tenants.iter().any(|tenant| present.get(tenant) == Some(mask));
             let votes = tenants.iter().filter_map(target).collect::<Vec<WayMask>>();
             let vote = |mask: &WayMask| {
                 let first = votes.iter().position(|own| own == mask);
@@ -170,70 +170,70 @@ impl Placement {
                 }
             }
         }
-        for tenant in self.sitting(Seat::Root) {
+        for tenant in self.tenants_in(Slot::Default) {
             match target(&tenant) {
-                Some(mask) if Some(mask) != root => leave(mask, tenant),
+                Some(mask) if Some(mask) != default_mask => leave(mask, tenant),
                 _ => {}
             }
         }
-        homeless.sort_by_key(|(_, tenants)| tenants.first().copied());
-        for (mask, tenants) in homeless {
+        unplaced.sort_by_key(|(_, tenants)| tenants.first().copied());
+        for (mask, tenants) in unplaced {
             if let Some(class) = classes.values_mut().find(|class| class.mask == Some(mask)) {
                 class.tenants.extend(tenants);
-            } else if Some(mask) == root {
-                to_root.extend(tenants);
+            } else if Some(mask) == default_mask {
+                to_default.extend(tenants);
             } else {
                 let free = (classes.len() < self.limit)
                     .then(|| (0..).find(|class| !classes.contains_key(class)))
                     .flatten();
-                let class = free.or_else(|| vacate(&mut classes, &mut to_root, root));
-                let class = class.ok_or_else(|| self.too_many(wanted, standing, root))?;
+                let class = free.or_else(|| vacate(&mut classes, &mut to_default, default_mask));
+                let class = class.ok_or_else(|| self.too_many(wanted, present, default_mask))?;
                 classes.insert(class, Planned { mask: Some(mask), tenants });
             }
         }
         let mut masks = BTreeMap::new();
         let mut moves = BTreeMap::new();
-        let mut sit = |tenant: GroupId, seat: Seat| {
-            if self.seat(tenant) != seat {
-                moves.insert(tenant, seat);
+        let mut place = |tenant: GroupId, slot: Slot| {
+            if self.slot(tenant) != slot {
+                moves.insert(tenant, slot);
             }
         };
         for (class, planned) in &classes {
             let asked = planned.tenants.iter().any(|tenant| wanted.contains_key(tenant));
-            let stays = planned.tenants.iter().any(|tenant| self.seat(*tenant) == Seat::Class(*class));
+            let stays = planned.tenants.iter().any(|tenant| self.slot(*tenant) == Slot::Class(*class));
             masks.extend(planned.mask.filter(|_| asked || !stays).map(|mask| (*class, mask)));
-            planned.tenants.iter().for_each(|tenant| sit(*tenant, Seat::Class(*class)));
+            planned.tenants.iter().for_each(|tenant| place(*tenant, Slot::Class(*class)));
         }
-        to_root.into_iter().for_each(|tenant| sit(tenant, Seat::Root));
+        to_default.into_iter().for_each(|tenant| place(tenant, Slot::Default));
         Ok(self.in_order(masks, moves))
     }
 
     fn too_many(
         &self,
         wanted: &BTreeMap<GroupId, WayMask>,
-        standing: &BTreeMap<GroupId, WayMask>,
-        root: Option<WayMask>,
+        present: &BTreeMap<GroupId, WayMask>,
+        default_mask: Option<WayMask>,
     ) -> TooMany {
         let targets =
-            self.seats.keys().filter_map(|tenant| wanted.get(tenant).or_else(|| standing.get(tenant)));
-        let needed = targets.filter(|mask| Some(**mask) != root).collect::<BTreeSet<_>>().len();
+            self.slots.keys().filter_map(|tenant| wanted.get(tenant).or_else(|| present.get(tenant)));
+        let needed = targets.filter(|mask| Some(**mask) != default_mask).collect::<BTreeSet<_>>().len();
         TooMany { needed, classes: self.limit }
     }
 
     /// Orders the steps so that no tenant is in a class with another tenant's mask: a class gets its mask after the
     /// tenants that leave it have left, and a tenant moves after its new class has its mask. Where tenants swap classes
     /// both are impossible; then a mask is written first.
-    fn in_order(&self, mut masks: BTreeMap<usize, WayMask>, mut moves: BTreeMap<GroupId, Seat>) -> Vec<Step> {
+    fn in_order(&self, mut masks: BTreeMap<usize, WayMask>, mut moves: BTreeMap<GroupId, Slot>) -> Vec<Step> {
         let mut steps = Vec::new();
         while !(masks.is_empty() && moves.is_empty()) {
-            let left = |class: &usize| !moves.keys().any(|tenant| self.seat(*tenant) == Seat::Class(*class));
+            let left = |class: &usize| !moves.keys().any(|tenant| self.slot(*tenant) == Slot::Class(*class));
             let mask = masks.keys().find(|class| left(class)).copied();
-            let ready = |seat: &Seat| !matches!(seat, Seat::Class(class) if masks.contains_key(class));
-            let next = moves.iter().find(|(_, seat)| ready(seat)).map(|(tenant, seat)| (*tenant, *seat));
+            let ready = |slot: &Slot| !matches!(slot, Slot::Class(class) if masks.contains_key(class));
+            let next = moves.iter().find(|(_, slot)| ready(slot)).map(|(tenant, slot)| (*tenant, *slot));
             match (mask, next) {
-                (None, Some((tenant, seat))) => {
+                (None, Some((tenant, slot))) => {
                     moves.remove(&tenant);
-                    steps.push(Step::Move(tenant, seat));
+                    steps.push(Step::Move(tenant, slot));
                 }
                 (Some(class), _) => steps.extend(masks.remove(&class).map(|mask| Step::Mask(class, mask))),
                 (None, None) => steps.extend(masks.pop_first().map(|(class, mask)| Step::Mask(class, mask))),
@@ -246,8 +246,8 @@ impl Placement {
 /// Gives up the class that costs the fewest moves: one with the default group's mask, or one of two with equal masks.
 fn vacate(
     classes: &mut BTreeMap<usize, Planned>,
-    to_root: &mut Vec<GroupId>,
-    root: Option<WayMask>,
+    to_default: &mut Vec<GroupId>,
+    default_mask: Option<WayMask>,
 ) -> Option<usize> {
     let mut best: Option<(usize, Reverse<usize>, Option<usize>)> = None;
     for (class, planned) in classes.iter() {
@@ -256,7 +256,7 @@ fn vacate(
         let others = classes.iter().filter(|(other, own)| *other != class && own.mask == Some(mask));
         let joined = others.map(|(other, _)| *other).next();
         let into = match joined {
-            _ if Some(mask) == root => None,
+            _ if Some(mask) == default_mask => None,
             Some(other) => Some(other),
             None => continue,
         };
@@ -269,7 +269,7 @@ fn vacate(
     let tenants = classes.remove(&class)?.tenants;
     match into.and_then(|into| classes.get_mut(&into)) {
         Some(other) => other.tenants.extend(tenants),
-        None => to_root.extend(tenants),
+        None => to_default.extend(tenants),
     }
     Some(class)
 }
@@ -297,14 +297,14 @@ mod tests {
     }
 
     fn arrive(placement: &mut Placement, tenant: GroupId) {
-        let seat = placement.free().map_or(Seat::Root, Seat::Class);
-        placement.arrive(tenant, seat);
+        let slot = placement.free().map_or(Slot::Default, Slot::Class);
+        placement.arrive(tenant, slot);
     }
 
     fn done(placement: &mut Placement, steps: &[Step]) {
         for step in steps {
-            if let Step::Move(tenant, seat) = step {
-                placement.done_move(*tenant, *seat);
+            if let Step::Move(tenant, slot) = step {
+                placement.done_move(*tenant, *slot);
             }
         }
     }
@@ -312,8 +312,8 @@ mod tests {
     #[test]
     fn with_a_class_for_everybody_nobody_ever_moves() {
         let placement = placed(3, 3);
-        let standing = masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff)]);
-        let steps = placement.change(&masks(&[(0, 0x600), (2, 0x600)]), &standing, Some(FULL)).unwrap();
+        let present = masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff)]);
+        let steps = placement.change(&masks(&[(0, 0x600), (2, 0x600)]), &present, Some(FULL)).unwrap();
         assert_eq!(steps, [mask(0, 0x600), mask(2, 0x600)]);
     }
 
@@ -322,41 +322,41 @@ mod tests {
         // 0 and 1 have classes, 2 and 3 are in the default group.
         let mut placement = placed(4, 2);
         assert_eq!(placement.waiting(), [GroupId(2), GroupId(3)]);
-        let standing = masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff), (3, 0x7ff)]);
+        let present = masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff), (3, 0x7ff)]);
         let wanted = masks(&[(0, 0x600), (2, 0x00f), (3, 0x600)]);
-        let steps = placement.change(&wanted, &standing, Some(FULL)).unwrap();
+        let steps = placement.change(&wanted, &present, Some(FULL)).unwrap();
         // 3 joins 0. No class is free for 2's mask. Tenant 1 wants the default group's mask, so its class is given up.
         let expected = [
             mask(0, 0x600),
-            Step::Move(GroupId(1), Seat::Root),
+            Step::Move(GroupId(1), Slot::Default),
             mask(1, 0x00f),
-            Step::Move(GroupId(2), Seat::Class(1)),
-            Step::Move(GroupId(3), Seat::Class(0)),
+            Step::Move(GroupId(2), Slot::Class(1)),
+            Step::Move(GroupId(3), Slot::Class(0)),
         ];
         assert_eq!(steps, expected);
         done(&mut placement, &steps);
         // 2 gets more ways: its class gets them, and no tenant moves.
-        let standing = masks(&[(0, 0x600), (1, 0x7ff), (2, 0x00f), (3, 0x600)]);
-        let steps = placement.change(&masks(&[(2, 0x01f)]), &standing, Some(FULL)).unwrap();
+        let present = masks(&[(0, 0x600), (1, 0x7ff), (2, 0x00f), (3, 0x600)]);
+        let steps = placement.change(&masks(&[(2, 0x01f)]), &present, Some(FULL)).unwrap();
         assert_eq!(steps, [mask(1, 0x01f)]);
         // 0 joins 2. Only 0 moves; 3 stays.
-        let standing = masks(&[(0, 0x600), (1, 0x7ff), (2, 0x01f), (3, 0x600)]);
-        let steps = placement.change(&masks(&[(0, 0x01f)]), &standing, Some(FULL)).unwrap();
-        assert_eq!(steps, [mask(1, 0x01f), Step::Move(GroupId(0), Seat::Class(1))]);
+        let present = masks(&[(0, 0x600), (1, 0x7ff), (2, 0x01f), (3, 0x600)]);
+        let steps = placement.change(&masks(&[(0, 0x01f)]), &present, Some(FULL)).unwrap();
+        assert_eq!(steps, [mask(1, 0x01f), Step::Move(GroupId(0), Slot::Class(1))]);
         done(&mut placement, &steps);
         // All ways for 2: it shares a class, so it moves to the default group.
-        let standing = masks(&[(0, 0x01f), (1, 0x7ff), (2, 0x01f), (3, 0x600)]);
-        let steps = placement.change(&masks(&[(2, 0x7ff)]), &standing, Some(FULL)).unwrap();
-        assert_eq!(steps, [Step::Move(GroupId(2), Seat::Root)]);
+        let present = masks(&[(0, 0x01f), (1, 0x7ff), (2, 0x01f), (3, 0x600)]);
+        let steps = placement.change(&masks(&[(2, 0x7ff)]), &present, Some(FULL)).unwrap();
+        assert_eq!(steps, [Step::Move(GroupId(2), Slot::Default)]);
     }
 
     #[test]
     fn of_two_classes_with_equal_masks_the_one_made_last_is_given_up() {
         let placement = placed(4, 3);
-        let standing = masks(&[(0, 0x600), (1, 0x600), (2, 0x00f), (3, 0x7ff)]);
-        let steps = placement.change(&masks(&[(3, 0x0f0)]), &standing, Some(FULL)).unwrap();
+        let present = masks(&[(0, 0x600), (1, 0x600), (2, 0x00f), (3, 0x7ff)]);
+        let steps = placement.change(&masks(&[(3, 0x0f0)]), &present, Some(FULL)).unwrap();
         let expected =
-            [Step::Move(GroupId(1), Seat::Class(0)), mask(1, 0x0f0), Step::Move(GroupId(3), Seat::Class(1))];
+            [Step::Move(GroupId(1), Slot::Class(0)), mask(1, 0x0f0), Step::Move(GroupId(3), Slot::Class(1))];
         assert_eq!(steps, expected);
     }
 
@@ -364,13 +364,13 @@ mod tests {
     fn tenants_who_change_places_do_so_in_one_go() {
         // 0 and 2 share a class, 1 and 3 the other; 2 and 3 want each other's mask.
         let mut placement = placed(2, 2);
-        placement.arrive(GroupId(2), Seat::Class(0));
-        placement.arrive(GroupId(3), Seat::Class(1));
-        let standing = masks(&[(0, 0x600), (2, 0x600), (1, 0x00f), (3, 0x00f)]);
-        let steps = placement.change(&masks(&[(2, 0x00f), (3, 0x600)]), &standing, Some(FULL)).unwrap();
+        placement.arrive(GroupId(2), Slot::Class(0));
+        placement.arrive(GroupId(3), Slot::Class(1));
+        let present = masks(&[(0, 0x600), (2, 0x600), (1, 0x00f), (3, 0x00f)]);
+        let steps = placement.change(&masks(&[(2, 0x00f), (3, 0x600)]), &present, Some(FULL)).unwrap();
         done(&mut placement, &steps);
-        assert_eq!(placement.sitting(Seat::Class(0)).collect::<Vec<_>>(), [GroupId(0), GroupId(3)]);
-        assert_eq!(placement.sitting(Seat::Class(1)).collect::<Vec<_>>(), [GroupId(1), GroupId(2)]);
+        assert_eq!(placement.tenants_in(Slot::Class(0)).collect::<Vec<_>>(), [GroupId(0), GroupId(3)]);
+        assert_eq!(placement.tenants_in(Slot::Class(1)).collect::<Vec<_>>(), [GroupId(1), GroupId(2)]);
     }
 
     #[test]
@@ -412,35 +412,35 @@ mod tests {
             events in prop::collection::vec(event(), 1..16),
         ) {
             let mut placement = placed(tenants, limit);
-            let mut standing: BTreeMap<GroupId, WayMask> = (0..tenants).map(|id| (GroupId(id), FULL)).collect();
+            let mut present: BTreeMap<GroupId, WayMask> = (0..tenants).map(|id| (GroupId(id), FULL)).collect();
             // The masks of the classes: a new class has the default group's.
             let mut held: BTreeMap<usize, WayMask> = BTreeMap::new();
             let mut next = tenants;
             for event in events {
-                let before: Vec<_> = placement.seats().collect();
+                let before: Vec<_> = placement.slots().collect();
                 match event {
                     Event::Arrive => {
                         arrive(&mut placement, GroupId(next));
-                        standing.insert(GroupId(next), FULL);
+                        present.insert(GroupId(next), FULL);
                         next += 1;
-                        prop_assert!(before.iter().all(|(tenant, seat)| placement.seat(*tenant) == *seat));
+                        prop_assert!(before.iter().all(|(tenant, slot)| placement.slot(*tenant) == *slot));
                     }
                     Event::Leave(nth) => {
-                        let Some(leaving) = standing.keys().nth(nth).copied() else { continue };
+                        let Some(leaving) = present.keys().nth(nth).copied() else { continue };
                         placement.leave(leaving);
-                        standing.remove(&leaving);
-                        prop_assert!(before.iter().all(|(own, seat)| *own == leaving || placement.seat(*own) == *seat));
+                        present.remove(&leaving);
+                        prop_assert!(before.iter().all(|(own, slot)| *own == leaving || placement.slot(*own) == *slot));
                     }
                     Event::Limit(limit) => placement.set_limit(limit),
                     Event::Wish(wish) => {
-                        let alive = |tenant: &u32| standing.contains_key(&GroupId(*tenant));
+                        let alive = |tenant: &u32| present.contains_key(&GroupId(*tenant));
                         let wanted: BTreeMap<GroupId, WayMask> = wish.into_iter().filter(|(tenant, _)| alive(tenant))
                             .map(|(tenant, kind)| (GroupId(tenant), if kind == 5 { FULL } else { WayMask::from_bits(kind) }))
                             .collect();
-                        let mut after = standing.clone();
+                        let mut after = present.clone();
                         after.extend(&wanted);
                         let used = placement.in_use().len();
-                        match placement.change(&wanted, &standing, Some(FULL)) {
+                        match placement.change(&wanted, &present, Some(FULL)) {
                             Err(too_many) => {
                                 let masks: BTreeSet<_> = after.values().filter(|mask| **mask != FULL).collect();
                                 prop_assert_eq!(too_many.needed, masks.len());
@@ -451,10 +451,10 @@ mod tests {
                                 for step in &steps {
                                     match step {
                                         Step::Mask(class, mask) => { held.insert(*class, *mask); }
-                                        Step::Move(tenant, seat) => placement.done_move(*tenant, *seat),
+                                        Step::Move(tenant, slot) => placement.done_move(*tenant, *slot),
                                     }
                                 }
-                                standing = after;
+                                present = after;
                             }
                         }
                         prop_assert!(placement.in_use().len() <= placement.limit().max(used));
@@ -462,14 +462,14 @@ mod tests {
                 }
                 let used = placement.in_use();
                 held.retain(|class, _| used.contains(class));
-                for (tenant, mask) in &standing {
-                    let has = match placement.seat(*tenant) {
-                        Seat::Root => FULL,
-                        Seat::Class(class) => held.get(&class).copied().unwrap_or(FULL),
+                for (tenant, mask) in &present {
+                    let has = match placement.slot(*tenant) {
+                        Slot::Default => FULL,
+                        Slot::Class(class) => held.get(&class).copied().unwrap_or(FULL),
                     };
                     prop_assert_eq!(has, *mask, "{}", tenant);
                 }
-                prop_assert_eq!(placement.seats().count(), standing.len());
+                prop_assert_eq!(placement.slots().count(), present.len());
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! flock(2) on files that only their owner can open. Must not know what is journaled.
 
-use super::look::usual_path;
+use super::summary::usual_path;
 use super::{JournalError, directory_of, untrusted};
 use crate::root::Root;
 use crate::trust;
@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Longest time a reader (`journal::look`) holds the lock, even on a busy machine.
+/// Longest time a reader (`journal::summarize`) holds the lock, even on a busy machine.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A lock, released when dropped.

@@ -7,11 +7,11 @@
 
 mod compact;
 mod lock;
-mod look;
 mod original;
+mod summary;
 
-pub use look::{Look, look, usual_path};
-pub use original::{Claim, Hold, Original, SchemataLine};
+pub use original::{Claim, Original, OwnershipCheck, SchemataLine};
+pub use summary::{JournalSummary, summarize, usual_path};
 
 use crate::root::Root;
 use crate::trust::{self, TrustError};

@@ -78,8 +78,8 @@ pub enum Original {
         /// Their original value.
         value: u64,
         /// How a later change by another program is recognised.
-        #[serde(default, skip_serializing_if = "Hold::is_any")]
-        hold: Hold,
+        #[serde(rename = "hold", default, skip_serializing_if = "OwnershipCheck::is_any")]
+        ownership: OwnershipCheck,
     },
     /// A field in PCI config space, for example `perfctrlsts_0` of a root port.
     Pci {
@@ -95,15 +95,15 @@ pub enum Original {
         /// Their original value.
         value: u32,
         /// How a later change by another program is recognised.
-        #[serde(default, skip_serializing_if = "Hold::is_any")]
-        hold: Hold,
+        #[serde(rename = "hold", default, skip_serializing_if = "OwnershipCheck::is_any")]
+        ownership: OwnershipCheck,
     },
 }
 
 /// Distinguishes bits that Waykeeper set from bits that another program has set since, which are not restored.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Hold {
+pub struct OwnershipCheck {
     /// The values that Waykeeper writes to the bits; empty if the value does not identify the writer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ours: Vec<u64>,
@@ -113,7 +113,7 @@ pub struct Hold {
     pub claims: Vec<Claim>,
 }
 
-impl Hold {
+impl OwnershipCheck {
     /// True if any value counts as written by Waykeeper.
     pub fn is_any(&self) -> bool {
         self.ours.is_empty() && self.claims.is_empty()
@@ -143,7 +143,7 @@ fn is_every_bit(mask: &u64) -> bool {
 impl Original {
     /// A whole MSR that no other program uses; it is restored whatever its value is.
     pub fn whole_msr(cpu: u16, package: Option<u16>, register: u32, value: u64) -> Original {
-        Original::Msr { cpu, package, register, mask: u64::MAX, value, hold: Hold::default() }
+        Original::Msr { cpu, package, register, mask: u64::MAX, value, ownership: OwnershipCheck::default() }
     }
 
     /// True if both are about the same knob, whatever the values.

@@ -3,7 +3,9 @@
 //! A box with an enabled counter is used by another program (perf, PCM, pqos) and is left alone: freezing it would
 //! stop that program's counters. Must not know how registers are accessed.
 
-use super::job::{BYTES_PER_TICK, CLOCKS_PER_TICK, Counter, Guard, Job, Place, Write};
+use super::counter_program::{
+    BYTES_PER_TICK, CLOCKS_PER_TICK, Counter, CounterProgram, RegisterAddress, RegisterBits, Write,
+};
 use crate::cha;
 use crate::counting::{Direction, Quantity};
 use crate::iio;
@@ -21,27 +23,27 @@ struct Event {
     counter: u8,
 }
 
-/// The job of a box with its events; `reach` turns a register address into a place and gets whether it is a counter.
-fn job(
+/// The program of a box with its events; `reach` turns a register address into a register and gets whether it is a counter.
+fn program(
     pmu: &Pmu,
     number: u16,
     events: Vec<Event>,
-    reach: &dyn Fn(u32, bool) -> Option<Place>,
-) -> Result<Job, String> {
+    reach: &dyn Fn(u32, bool) -> Option<RegisterAddress>,
+) -> Result<CounterProgram, String> {
     let name = format!("{} {number}", pmu.perf);
     let unknown = || format!("{name}: the table has no registers for it");
     let registers = pmu.registers.as_ref().ok_or_else(unknown)?;
     let base = registers.address(number).ok_or_else(unknown)?;
-    let place = |address: u32| reach(address, false).ok_or_else(unknown);
-    let mut job = Job { name: name.clone(), ..Job::default() };
+    let register = |address: u32| reach(address, false).ok_or_else(unknown);
+    let mut program = CounterProgram { name: name.clone(), ..CounterProgram::default() };
     // Without an enable bit, a counter is idle as long as it has no event.
     let idle = registers.enable_bit.map_or(0xff, |bit| 1 << bit);
     for index in 0..pmu.counters {
         let control = registers.control_of(number, index).ok_or_else(unknown)?;
-        job.guards.push(Guard { place: place(control)?, mask: idle });
+        program.in_use.push(RegisterBits { register: register(control)?, mask: idle });
     }
     // A later user of the box needs it running, and its filters, so the counters' controls identify their owner.
-    let mut claims = job.guards.clone();
+    let mut claims = program.in_use.clone();
     let box_control = registers.box_control.zip(registers.box_control_of(number));
     let (mut filter0, mut filter1) = (None, None);
     let mut controls = Vec::new();
@@ -58,64 +60,64 @@ fn job(
             *ours = ours.or(wanted);
         }
         let control = registers.control_of(number, event.counter).ok_or_else(wrong)?;
-        let control = place(control)?;
-        claims.iter_mut().filter(|claim| claim.place == control).for_each(|claim| claim.mask = u64::MAX);
+        let control = register(control)?;
+        claims.iter_mut().filter(|claim| claim.register == control).for_each(|claim| claim.mask = u64::MAX);
         controls.push(Write::whole(control, words.control));
         let counter = registers.counter_of(number, event.counter).ok_or_else(wrong)?;
-        job.counters.push(Counter {
-            place: reach(counter, true).ok_or_else(unknown)?,
+        program.counters.push(Counter {
+            register: reach(counter, true).ok_or_else(unknown)?,
             bits: pmu.width.into(),
             quantity: event.quantity,
             stands_for: event.stands_for,
             most_per_tick: event.most_per_tick,
         });
     }
-    let with = |place: Place, value: u64| Write::with(place, value, claims.clone());
+    let with = |register: RegisterAddress, value: u64| Write::with(register, value, claims.clone());
     if let Some((control, address)) = box_control {
-        job.writes.push(with(place(address)?, control.freeze));
+        program.writes.push(with(register(address)?, control.freeze));
     }
     for (offset, value) in [(registers.filter0, filter0), (registers.filter1, filter1)] {
         if let Some(value) = value {
-            job.writes.push(with(place(base + offset.ok_or_else(unknown)?)?, value));
+            program.writes.push(with(register(base + offset.ok_or_else(unknown)?)?, value));
         }
     }
-    job.writes.extend(controls);
+    program.writes.extend(controls);
     if let Some((control, address)) = box_control {
-        job.writes.push(with(place(address)?, control.run));
+        program.writes.push(with(register(address)?, control.run));
     }
-    Ok(job)
+    Ok(program)
 }
 
-fn through(cpu: CoreId) -> impl Fn(u32, bool) -> Option<Place> {
-    move |address, _| Some(Place::Msr { cpu, address })
+fn through(cpu: CoreId) -> impl Fn(u32, bool) -> Option<RegisterAddress> {
+    move |address, _| Some(RegisterAddress::Msr { cpu, address })
 }
 
 fn by_msr(pmu: &Pmu) -> bool {
     pmu.registers.as_ref().is_some_and(|registers| registers.space == Space::Msr)
 }
 
-/// The jobs for the LLC slices of one package, accessed through one of its CPUs.
+/// The programs for the LLC slices of one package, accessed through one of its CPUs.
 ///
 /// # Errors
 /// The table has no registers for them.
-pub fn cache_jobs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<Job>, String> {
-    slice_jobs(cache, slices, cpu, cha::slice_events)
+pub fn cache_programs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<CounterProgram>, String> {
+    slice_programs(cache, slices, cpu, cha::slice_events)
 }
 
 /// The same with partial writes of devices.
 ///
 /// # Errors
 /// The table has no registers for them.
-pub fn device_jobs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<Job>, String> {
-    slice_jobs(cache, slices, cpu, cha::device_events)
+pub fn device_programs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<CounterProgram>, String> {
+    slice_programs(cache, slices, cpu, cha::device_events)
 }
 
-fn slice_jobs(
+fn slice_programs(
     cache: &Cache,
     slices: u16,
     cpu: CoreId,
     of: fn(&Cache, usize, usize) -> Vec<cha::SliceEvent>,
-) -> Result<Vec<Job>, String> {
+) -> Result<Vec<CounterProgram>, String> {
     if !by_msr(&cache.pmu) {
         return Err(format!("{}: the counter registers are not MSRs", cache.pmu.perf));
     }
@@ -129,30 +131,41 @@ fn slice_jobs(
             most_per_tick: CLOCKS_PER_TICK,
             counter,
         });
-        job(&cache.pmu, number, events.collect(), &through(cpu))
+        program(&cache.pmu, number, events.collect(), &through(cpu))
     };
     (0..slices).map(slice).collect()
 }
 
-/// The jobs for the PCIe stacks of root ports; `places` by the port's index. Bytes come from free-running counters
+/// The programs for the PCIe stacks of root ports; `parts` by the port's index. Bytes come from free-running counters
 /// where they exist, else from programmed ones. The second result lists what cannot be counted.
-pub fn stack_jobs(iio: &Iio, places: &[(u8, iio::Place)], cpu: CoreId) -> (Vec<Job>, Vec<String>) {
-    let mut stacks: Vec<u16> = places.iter().map(|(_, place)| place.stack).collect();
+pub fn stack_programs(
+    iio: &Iio,
+    parts: &[(u8, iio::StackPart)],
+    cpu: CoreId,
+) -> (Vec<CounterProgram>, Vec<String>) {
+    let mut stacks: Vec<u16> = parts.iter().map(|(_, stack_part)| stack_part.stack).collect();
     stacks.sort_unstable();
     stacks.dedup();
-    let (mut jobs, mut missing) = (Vec::new(), Vec::new());
+    let (mut programs, mut missing) = (Vec::new(), Vec::new());
     for stack in stacks {
-        let mut running = Job { name: format!("{} {stack}", iio.pmu.perf), ..Job::default() };
+        let mut running =
+            CounterProgram { name: format!("{} {stack}", iio.pmu.perf), ..CounterProgram::default() };
         let mut events = Vec::new();
         let mut counters = iio.counters.iter();
-        for (port, place) in places.iter().filter(|(_, place)| place.stack == stack) {
+        for (port, stack_part) in parts.iter().filter(|(_, stack_part)| stack_part.stack == stack) {
             for direction in [Direction::Write, Direction::Read] {
                 let quantity = Quantity::Port(*port, direction);
-                if let Some((address, width, unit)) = free_running(iio, *place, direction) {
-                    let place = Place::Msr { cpu, address };
+                if let Some((address, width, unit)) = free_running(iio, *stack_part, direction) {
+                    let register = RegisterAddress::Msr { cpu, address };
                     let most_per_tick = (BYTES_PER_TICK as f64 / unit).ceil() as u64;
                     let bits = width;
-                    running.counters.push(Counter { place, bits, quantity, stands_for: unit, most_per_tick });
+                    running.counters.push(Counter {
+                        register,
+                        bits,
+                        quantity,
+                        stands_for: unit,
+                        most_per_tick,
+                    });
                     continue;
                 }
                 let terms = match direction {
@@ -161,7 +174,7 @@ pub fn stack_jobs(iio: &Iio, places: &[(u8, iio::Place)], cpu: CoreId) -> (Vec<J
                 };
                 match counters.next() {
                     Some(counter) if by_msr(&iio.pmu) => events.push(Event {
-                        terms: iio.of_part(terms, place.part),
+                        terms: iio.of_part(terms, stack_part.part),
                         quantity,
                         stands_for: iio.unit_bytes.into(),
                         most_per_tick: BYTES_PER_TICK.div_ceil(u64::from(iio.unit_bytes).max(1)),
@@ -170,39 +183,39 @@ pub fn stack_jobs(iio: &Iio, places: &[(u8, iio::Place)], cpu: CoreId) -> (Vec<J
                     _ => missing.push(format!(
                         "bytes {} at part {} of stack {stack}: no counter is free there",
                         if direction == Direction::Write { "in" } else { "out" },
-                        place.part
+                        stack_part.part
                     )),
                 }
             }
         }
         if !running.counters.is_empty() {
-            jobs.push(running);
+            programs.push(running);
         }
         if !events.is_empty() {
-            match job(&iio.pmu, stack, events, &through(cpu)) {
-                Ok(job) => jobs.push(job),
+            match program(&iio.pmu, stack, events, &through(cpu)) {
+                Ok(program) => programs.push(program),
                 Err(why) => missing.push(why),
             }
         }
     }
-    (jobs, missing)
+    (programs, missing)
 }
 
 /// Address, width and bytes per count of a part's free-running counter.
-fn free_running(iio: &Iio, place: iio::Place, direction: Direction) -> Option<(u32, u32, f64)> {
+fn free_running(iio: &Iio, stack_part: iio::StackPart, direction: Direction) -> Option<(u32, u32, f64)> {
     let free = iio.free_running.as_ref()?;
     let set: &FreeRunningSet = match direction {
         Direction::Write => &free.inbound,
         Direction::Read => free.outbound.as_ref()?,
     };
-    Some((set.address(place.stack, place.part)?, free.width.into(), free.unit_bytes.into()))
+    Some((set.address(stack_part.stack, stack_part.part)?, free.width.into(), free.unit_bytes.into()))
 }
 
-/// The jobs for the memory channels whose registers are in the configuration space of `devices`, in their order.
+/// The programs for the memory channels whose registers are in the configuration space of `devices`, in their order.
 ///
 /// # Errors
 /// The table has no such registers.
-pub fn memory_jobs(memory: &Memory, devices: &[String]) -> Result<Vec<Job>, String> {
+pub fn memory_programs(memory: &Memory, devices: &[String]) -> Result<Vec<CounterProgram>, String> {
     let pmu = &memory.pmu;
     if pmu.registers.as_ref().is_none_or(|registers| registers.space != Space::PciConfig) {
         return Err(format!("{}: the counter registers are not in PCI configuration space", pmu.perf));
@@ -222,11 +235,11 @@ pub fn memory_jobs(memory: &Memory, devices: &[String]) -> Result<Vec<Job>, Stri
         let reach = |address: u32, is_counter: bool| {
             // Control words are 32 bits wide, counters two of them (hardware.md 5).
             let bytes = if is_counter { 8 } else { 4 };
-            Some(Place::Pci { device: device.clone(), offset: u16::try_from(address).ok()?, bytes })
+            Some(RegisterAddress::Pci { device: device.clone(), offset: u16::try_from(address).ok()?, bytes })
         };
-        let mut job = job(pmu, number, events.collect(), &reach)?;
-        job.name = format!("{} at {device}", pmu.perf);
-        Ok(job)
+        let mut program = program(pmu, number, events.collect(), &reach)?;
+        program.name = format!("{} at {device}", pmu.perf);
+        Ok(program)
     };
     (0u16..).zip(devices).map(channel).collect()
 }
@@ -242,41 +255,47 @@ mod tests {
         Generation::by_id(id).unwrap()
     }
 
-    fn at(address: u32) -> Place {
-        Place::Msr { cpu: CPU, address }
+    fn at(address: u32) -> RegisterAddress {
+        RegisterAddress::Msr { cpu: CPU, address }
     }
 
-    fn writes(job: &Job) -> Vec<(u32, u64)> {
-        let address = |place: &Place| match place {
-            Place::Msr { address, .. } => *address,
-            Place::Pci { offset, .. } => u32::from(*offset),
+    fn writes(program: &CounterProgram) -> Vec<(u32, u64)> {
+        let address = |register: &RegisterAddress| match register {
+            RegisterAddress::Msr { address, .. } => *address,
+            RegisterAddress::Pci { offset, .. } => u32::from(*offset),
         };
-        job.writes.iter().map(|write| (address(&write.place), write.value)).collect()
+        program.writes.iter().map(|write| (address(&write.register), write.value)).collect()
     }
 
     #[test]
     fn a_skylake_slice_is_frozen_filtered_programmed_and_run() {
-        let jobs = cache_jobs(generation("skx").cache.as_ref().unwrap(), 18, CPU).unwrap();
-        assert_eq!(jobs.len(), 18);
+        let programs = cache_programs(generation("skx").cache.as_ref().unwrap(), 18, CPU).unwrap();
+        assert_eq!(programs.len(), 18);
         // hardware.md 3.2 and 3.3: CHA 1 lies at 0xe10; PCIRdCur is Filter1 0x43c33; hits umask 0x14, misses 0x24.
         assert_eq!(
-            writes(&jobs[1]),
+            writes(&programs[1]),
             [(0xe10, 0x10100), (0xe16, 0x43c33), (0xe11, 0x401435), (0xe12, 0x402435), (0xe10, 0x10000)]
         );
-        assert_eq!(writes(&jobs[0])[1], (0xe06, 0x49033), "ItoM on the even ones");
-        let counters: Vec<&Place> = jobs[1].counters.iter().map(|counter| &counter.place).collect();
+        assert_eq!(writes(&programs[0])[1], (0xe06, 0x49033), "ItoM on the even ones");
+        let counters: Vec<&RegisterAddress> =
+            programs[1].counters.iter().map(|counter| &counter.register).collect();
         assert_eq!(
             counters,
-            [&Place::Msr { cpu: CPU, address: 0xe18 }, &Place::Msr { cpu: CPU, address: 0xe19 }]
+            [
+                &RegisterAddress::Msr { cpu: CPU, address: 0xe18 },
+                &RegisterAddress::Msr { cpu: CPU, address: 0xe19 }
+            ]
         );
-        assert_eq!(jobs[1].guards.len(), 4, "all four counters must be idle");
-        assert!(jobs[1].guards.iter().all(|guard| guard.mask == 1 << 22));
+        assert_eq!(programs[1].in_use.len(), 4, "all four counters must be idle");
+        assert!(programs[1].in_use.iter().all(|bits| bits.mask == 1 << 22));
         // The controls identify the owner of box control and filter: ours hold what we wrote, the other two are idle.
-        for write in jobs[1].writes.iter().filter(|write| [at(0xe10), at(0xe16)].contains(&write.place)) {
+        for write in
+            programs[1].writes.iter().filter(|write| [at(0xe10), at(0xe16)].contains(&write.register))
+        {
             let parts = write.parts();
             assert!(parts.len() == 1 && !parts[0].tells && write.telling() == 0);
-            let masks: Vec<(Place, u64)> =
-                parts[0].claims.iter().map(|claim| (claim.place.clone(), claim.mask)).collect();
+            let masks: Vec<(RegisterAddress, u64)> =
+                parts[0].claims.iter().map(|claim| (claim.register.clone(), claim.mask)).collect();
             let idle = 1 << 22;
             assert_eq!(
                 masks,
@@ -288,18 +307,18 @@ mod tests {
     #[test]
     fn a_skylake_port_is_read_and_nothing_is_written_for_it() {
         let iio = generation("skx").iio.as_ref().unwrap();
-        let places = [(0, iio::Place { stack: 2, part: 0 }), (1, iio::Place { stack: 2, part: 2 })];
-        let (jobs, missing) = stack_jobs(iio, &places, CPU);
+        let parts = [(0, iio::StackPart { stack: 2, part: 0 }), (1, iio::StackPart { stack: 2, part: 2 })];
+        let (programs, missing) = stack_programs(iio, &parts, CPU);
         assert!(missing.is_empty());
-        assert_eq!(jobs.len(), 1);
-        assert!(jobs[0].writes.is_empty() && jobs[0].guards.is_empty());
+        assert_eq!(programs.len(), 1);
+        assert!(programs[0].writes.is_empty() && programs[0].in_use.is_empty());
         // hardware.md 4.2: 0xb00 + 0x10 a stack, in + part, out + 4 + part; 36 bits of 4 bytes.
-        let read: Vec<(u32, Quantity)> = jobs[0]
+        let read: Vec<(u32, Quantity)> = programs[0]
             .counters
             .iter()
-            .map(|counter| match counter.place {
-                Place::Msr { address, .. } => (address, counter.quantity),
-                Place::Pci { .. } => panic!("an MSR"),
+            .map(|counter| match counter.register {
+                RegisterAddress::Msr { address, .. } => (address, counter.quantity),
+                RegisterAddress::Pci { .. } => panic!("an MSR"),
             })
             .collect();
         assert_eq!(
@@ -311,19 +330,19 @@ mod tests {
                 (0xb26, Quantity::Port(1, Direction::Read)),
             ]
         );
-        assert!(jobs[0].counters.iter().all(|counter| counter.bits == 36 && counter.stands_for == 4.0));
+        assert!(programs[0].counters.iter().all(|counter| counter.bits == 36 && counter.stands_for == 4.0));
     }
 
     #[test]
     fn what_does_not_run_by_itself_is_programmed_as_long_as_counters_last() {
         let mut iio = generation("skx").iio.clone().unwrap();
         iio.free_running = None;
-        let places: Vec<(u8, iio::Place)> =
-            (0..2).map(|part| (part, iio::Place { stack: 1, part })).collect();
-        let (jobs, missing) = stack_jobs(&iio, &places, CPU);
+        let parts: Vec<(u8, iio::StackPart)> =
+            (0..2).map(|part| (part, iio::StackPart { stack: 1, part })).collect();
+        let (programs, missing) = stack_programs(&iio, &parts, CPU);
         // hardware.md 4.1 and 4.3: stack 1 at 0xa60, controls + 8, event 0x83, umask, ch_mask from 36, fc_mask from 44.
         assert_eq!(
-            writes(&jobs[0]),
+            writes(&programs[0]),
             [(0xa60, 0x10100), (0xa68, 0x7010_0040_0183), (0xa69, 0x7010_0040_0483), (0xa60, 0x10000)]
         );
         assert_eq!(missing.len(), 2, "the second port finds both counters taken: {missing:?}");
@@ -332,13 +351,18 @@ mod tests {
     #[test]
     fn memory_channels_of_skylake_lie_in_pci_space() {
         let devices = ["0000:3a:0a.2".to_owned(), "0000:3a:0a.6".to_owned()];
-        let jobs = memory_jobs(generation("skx").memory.as_ref().unwrap(), &devices).unwrap();
-        assert_eq!(jobs.len(), 2);
-        assert_eq!(writes(&jobs[1]), [(0xf4, 0x10100), (0xd8, 0x400304), (0xdc, 0x400c04), (0xf4, 0x10000)]);
-        let Place::Pci { device, offset, bytes } = &jobs[1].counters[1].place else { panic!("PCI") };
+        let programs = memory_programs(generation("skx").memory.as_ref().unwrap(), &devices).unwrap();
+        assert_eq!(programs.len(), 2);
+        assert_eq!(
+            writes(&programs[1]),
+            [(0xf4, 0x10100), (0xd8, 0x400304), (0xdc, 0x400c04), (0xf4, 0x10000)]
+        );
+        let RegisterAddress::Pci { device, offset, bytes } = &programs[1].counters[1].register else {
+            panic!("PCI")
+        };
         assert_eq!((device.as_str(), *offset, *bytes), ("0000:3a:0a.6", 0xa8, 8));
         assert!(
-            memory_jobs(generation("icx").memory.as_ref().unwrap(), &devices).is_err(),
+            memory_programs(generation("icx").memory.as_ref().unwrap(), &devices).is_err(),
             "MMIO from Ice Lake on"
         );
     }
@@ -347,8 +371,9 @@ mod tests {
     fn every_generation_with_slices_can_be_programmed() {
         for generation in Generation::all() {
             let Some(cache) = generation.cache.as_ref().filter(|cache| by_msr(&cache.pmu)) else { continue };
-            let jobs = cache_jobs(cache, 4, CPU).unwrap_or_else(|why| panic!("{}: {why}", generation.id));
-            assert!(jobs.iter().all(|job| !job.counters.is_empty()), "{}", generation.id);
+            let programs =
+                cache_programs(cache, 4, CPU).unwrap_or_else(|why| panic!("{}: {why}", generation.id));
+            assert!(programs.iter().all(|program| !program.counters.is_empty()), "{}", generation.id);
         }
     }
 }

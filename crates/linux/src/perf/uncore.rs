@@ -8,7 +8,7 @@ use super::plan::{Planned, PlannedGroup, Where};
 use crate::cha;
 use crate::counting::{Direction, Quantity};
 use crate::event_source::Unit;
-use crate::iio::Place;
+use crate::iio::StackPart;
 use crate::root::Root;
 use waykeeper_generations::{Cache, Iio, Memory, Terms};
 use waykeeper_units::CoreList;
@@ -86,37 +86,41 @@ impl UncorePlan {
         }
     }
 
-    /// Adds bytes at the root ports in `places`, by the port's index: from free-running counters where the kernel
+    /// Adds bytes at the root ports in `parts`, by the port's index: from free-running counters where the kernel
     /// names them, else from programmed ones while any are left.
     pub fn add_ports(
         &mut self,
         root: &Root,
         iio: &Iio,
-        places: &[(u8, Place)],
+        parts: &[(u8, StackPart)],
         units: &IioUnits,
         package: &CoreList,
     ) {
-        let mut stacks: Vec<u16> = places.iter().map(|(_, place)| place.stack).collect();
+        let mut stacks: Vec<u16> = parts.iter().map(|(_, stack_part)| stack_part.stack).collect();
         stacks.sort_unstable();
         stacks.dedup();
         for stack in stacks {
             let own = |units: &[Unit]| units.iter().find(|unit| number(unit) == Some(stack)).cloned();
             let (plain, running) = (own(&units.programmed), own(&units.running));
             let (mut free, mut programmed) = (Vec::new(), Vec::new());
-            for (port, place) in places.iter().filter(|(_, place)| place.stack == stack) {
+            for (port, stack_part) in parts.iter().filter(|(_, stack_part)| stack_part.stack == stack) {
                 for direction in [Direction::Write, Direction::Read] {
                     let quantity = Quantity::Port(*port, direction);
                     let running = running
                         .as_ref()
-                        .and_then(|unit| free_running(root, iio, unit, place.part, direction));
+                        .and_then(|unit| free_running(root, iio, unit, stack_part.part, direction));
                     if let Some((terms, unit_bytes)) = running {
                         free.push((terms, quantity, unit_bytes));
                     } else if programmed.len() < iio.counters.len() && plain.is_some() {
                         let terms = if direction == Direction::Write { &iio.inbound } else { &iio.outbound };
-                        programmed.push((iio.of_part(terms, place.part), quantity, iio.unit_bytes.into()));
+                        programmed.push((
+                            iio.of_part(terms, stack_part.part),
+                            quantity,
+                            iio.unit_bytes.into(),
+                        ));
                     } else {
                         let way = if direction == Direction::Write { "in" } else { "out" };
-                        let part = place.part;
+                        let part = stack_part.part;
                         self.notes.push(format!(
                             "bytes {way} at part {part} of stack {stack}: no counter is free there"
                         ));
@@ -218,12 +222,12 @@ mod tests {
         let configs: Vec<u64> = plan.groups[0].members.iter().map(|member| member.event.config[0]).collect();
         assert_eq!(configs, [0x304, 0xc04]);
         let units = IioUnits { programmed: vec![unit(&iio.pmu, "uncore_iio_2", 6)], running: vec![] };
-        let places = [
-            (0, Place { stack: 2, part: 0 }),
-            (1, Place { stack: 2, part: 1 }),
-            (2, Place { stack: 3, part: 0 }),
+        let parts = [
+            (0, StackPart { stack: 2, part: 0 }),
+            (1, StackPart { stack: 2, part: 1 }),
+            (2, StackPart { stack: 3, part: 0 }),
         ];
-        plan.add_ports(&Root::at("/nowhere"), iio, &places, &units, &second_package());
+        plan.add_ports(&Root::at("/nowhere"), iio, &parts, &units, &second_package());
         assert_eq!(plan.groups.len(), 2);
         // hardware.md 4.1: ch_mask from bit 36, fc_mask from 44.
         assert_eq!(plan.groups[1].members[0].event.config[0], 0x7010_0000_0183);

@@ -35,7 +35,11 @@ impl Resctrl {
     /// # Errors
     /// As [`Resctrl::remove`]; [`Kind::Foreign`] if the group stays because of a monitoring group. If its monitoring
     /// groups cannot be listed, nothing is changed.
-    pub fn remove_kindly(&self, group: &Group, remember: &mut Remember<'_>) -> Result<(), ResctrlError> {
+    pub fn remove_keeping_monitors(
+        &self,
+        group: &Group,
+        remember: &mut Remember<'_>,
+    ) -> Result<(), ResctrlError> {
         let mut moved = Vec::new();
         let mut stuck = None;
         for monitor in self.others_monitors(group)? {

@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 /// The lock, released when dropped. Two locks of one process exclude each other too: take it once, at the outermost
 /// step.
 #[derive(Debug)]
-pub struct Lock {
+pub struct FlockGuard {
     directory: File,
 }
 
-impl Drop for Lock {
+impl Drop for FlockGuard {
     fn drop(&mut self) {
         // Closing the file is not enough: a child process that another thread is starting has the descriptor too until
         // it calls exec, and the lock lasts until all copies are closed.
@@ -34,13 +34,13 @@ pub struct Holder {
     /// The holder's name and pid, if known.
     pub who: Option<String>,
     /// Whether the holder may write in this mount.
-    pub right: Right,
+    pub write_access: WriteAccess,
 }
 
 /// Whether a lock holder may write resctrl. Any user can open the directory, and flock(2) requires no more. Only root,
 /// or a user with write permission, can write the files in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Right {
+pub enum WriteAccess {
     /// It cannot write here, so its lock protects nothing.
     None,
     /// Unknown: the process that took the lock has ended or is not visible, or only its groups could tell.
@@ -54,7 +54,7 @@ impl Resctrl {
     ///
     /// # Errors
     /// [`Kind::Locked`] if another tool holds it during the whole time.
-    pub fn lock_exclusive(&self, wait: Duration) -> Result<Lock, ResctrlError> {
+    pub fn lock_exclusive(&self, wait: Duration) -> Result<FlockGuard, ResctrlError> {
         self.lock(FlockOperation::NonBlockingLockExclusive, wait)
     }
 
@@ -62,7 +62,7 @@ impl Resctrl {
     ///
     /// # Errors
     /// [`Kind::Locked`] if another tool holds it for a change during the whole time.
-    pub fn lock_shared(&self, wait: Duration) -> Result<Lock, ResctrlError> {
+    pub fn lock_shared(&self, wait: Duration) -> Result<FlockGuard, ResctrlError> {
         self.lock(FlockOperation::NonBlockingLockShared, wait)
     }
 
@@ -70,24 +70,24 @@ impl Resctrl {
     ///
     /// # Errors
     /// If the directory cannot be opened or locked at all.
-    pub fn try_lock(&self) -> Result<Result<Lock, Holder>, ResctrlError> {
+    pub fn try_lock(&self) -> Result<Result<FlockGuard, Holder>, ResctrlError> {
         let directory = self.open_for_lock()?;
         Ok(match self.attempt(&directory, FlockOperation::NonBlockingLockExclusive)? {
-            true => Ok(Lock { directory }),
+            true => Ok(FlockGuard { directory }),
             false => Err(holder(&directory, self.locks())),
         })
     }
 
     /// Takes the lock for a change. Returns `None` if its holder cannot write here, if `wait` is over, or if locking
     /// fails.
-    pub fn lock_or_go_on(&self, wait: Duration) -> Option<Lock> {
+    pub fn lock_or_go_on(&self, wait: Duration) -> Option<FlockGuard> {
         let start = Instant::now();
         loop {
             match self.try_lock().ok()? {
                 Ok(lock) => return Some(lock),
-                Err(holder) if holder.right == Right::None => return None,
+                Err(holder) if holder.write_access == WriteAccess::None => return None,
                 Err(_) if start.elapsed() >= wait => return None,
-                Err(_) => std::thread::sleep(LONGEST_PAUSE),
+                Err(_) => std::thread::sleep(MAX_PAUSE),
             }
         }
     }
@@ -121,7 +121,7 @@ impl Resctrl {
         }
     }
 
-    fn lock(&self, operation: FlockOperation, wait: Duration) -> Result<Lock, ResctrlError> {
+    fn lock(&self, operation: FlockOperation, wait: Duration) -> Result<FlockGuard, ResctrlError> {
         let directory = self.open_for_lock()?;
         let start = Instant::now();
         // flock has no timed wait, so we poll, first after 1 ms: a tool's few writes take well under a millisecond
@@ -129,31 +129,31 @@ impl Resctrl {
         let mut pause = Duration::from_millis(1);
         loop {
             if self.attempt(&directory, operation)? {
-                return Ok(Lock { directory });
+                return Ok(FlockGuard { directory });
             }
             let left = wait.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return Err(self.locked_by(&holder(&directory, self.locks()), wait));
             }
             std::thread::sleep(pause.min(left));
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(MAX_PAUSE);
         }
     }
 }
 
 /// Longest time between two attempts to take the lock.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+const MAX_PAUSE: Duration = Duration::from_millis(50);
 
 /// The holder of a flock on this directory, from `/proc/locks`. Of several holders, the one with the most rights
 /// counts.
 fn holder(directory: &File, locks: &Path) -> Holder {
-    let unknown = Holder { who: None, right: Right::Unknown };
+    let unknown = Holder { who: None, write_access: WriteAccess::Unknown };
     let (Ok(all), Ok(metadata)) = (files::read(locks, files::MOST_BYTES), directory.metadata()) else {
         return unknown;
     };
     let proc = locks.parent().unwrap_or(Path::new("/proc"));
     let known = holders_in(&all, &metadata, &["FLOCK"]).map(|pid| look_at(proc, pid, &metadata));
-    known.max_by_key(|holder| holder.right).unwrap_or(unknown)
+    known.max_by_key(|holder| holder.write_access).unwrap_or(unknown)
 }
 
 /// One holder. The kernel lists the process that took the lock. If that has ended and a child inherited the lock, the
@@ -162,21 +162,24 @@ fn look_at(proc: &Path, pid: u32, directory: &Metadata) -> Holder {
     let read = |file: &str| files::read(&proc.join(pid.to_string()).join(file), files::MOST_BYTES).ok();
     let name = read("comm").map(|name| super::error::shown(&name));
     let who = name.map_or_else(|| format!("pid {pid}"), |name| format!("{name} (pid {pid})"));
-    let right = read("status").map_or(Right::Unknown, |status| right_of(&status, directory));
-    Holder { who: Some(who), right }
+    let write_access =
+        read("status").map_or(WriteAccess::Unknown, |status| write_access_of(&status, directory));
+    Holder { who: Some(who), write_access }
 }
 
 /// Whether a process may write here, from the line `Uid:` (real, effective, ...) of its status. Root and the mount's
 /// owner may; so may all users if the mode lets others write. Capabilities do not count: in its own user namespace any
 /// user has all of them (user_namespaces(7)).
-fn right_of(status: &str, directory: &Metadata) -> Right {
+fn write_access_of(status: &str, directory: &Metadata) -> WriteAccess {
     let effective = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1));
     match effective.and_then(|uid| uid.parse::<u32>().ok()) {
-        None => Right::Unknown,
-        Some(uid) if uid == 0 || uid == directory.uid() || directory.mode() & 0o002 != 0 => Right::Writes,
+        None => WriteAccess::Unknown,
+        Some(uid) if uid == 0 || uid == directory.uid() || directory.mode() & 0o002 != 0 => {
+            WriteAccess::Writes
+        }
         // The directory's group may write, and we do not know the process's groups.
-        Some(_) if directory.mode() & 0o020 != 0 => Right::Unknown,
-        Some(_) => Right::None,
+        Some(_) if directory.mode() & 0o020 != 0 => WriteAccess::Unknown,
+        Some(_) => WriteAccess::None,
     }
 }
 
@@ -226,16 +229,20 @@ mod tests {
         let mode = std::os::unix::fs::PermissionsExt::from_mode;
         std::fs::set_permissions(dir.path(), mode(0o555)).unwrap();
         let directory = std::fs::metadata(dir.path()).unwrap();
-        let of = |uids: &str| right_of(&format!("Name:\tx\nUid:\t{uids}\nGid:\t0\t0\t0\t0\n"), &directory);
-        assert_eq!(of("65534\t65534\t65534\t65534"), Right::None);
+        let of =
+            |uids: &str| write_access_of(&format!("Name:\tx\nUid:\t{uids}\nGid:\t0\t0\t0\t0\n"), &directory);
+        assert_eq!(of("65534\t65534\t65534\t65534"), WriteAccess::None);
         // The effective user id counts, not the real one.
-        assert_eq!((of("0\t65534\t0\t65534"), of("65534\t0\t0\t0")), (Right::None, Right::Writes));
-        assert_eq!(of(&format!("1\t{}\t1\t1", directory.uid())), Right::Writes, "its owner");
-        assert_eq!(right_of("Name:\tx\n", &directory), Right::Unknown);
-        for (bits, right) in [(0o775, Right::Unknown), (0o777, Right::Writes)] {
+        assert_eq!(
+            (of("0\t65534\t0\t65534"), of("65534\t0\t0\t0")),
+            (WriteAccess::None, WriteAccess::Writes)
+        );
+        assert_eq!(of(&format!("1\t{}\t1\t1", directory.uid())), WriteAccess::Writes, "its owner");
+        assert_eq!(write_access_of("Name:\tx\n", &directory), WriteAccess::Unknown);
+        for (bits, write_access) in [(0o775, WriteAccess::Unknown), (0o777, WriteAccess::Writes)] {
             std::fs::set_permissions(dir.path(), mode(bits)).unwrap();
             let open = std::fs::metadata(dir.path()).unwrap();
-            assert_eq!(right_of("Uid:\t65534\t65534\t65534\t65534\n", &open), right);
+            assert_eq!(write_access_of("Uid:\t65534\t65534\t65534\t65534\n", &open), write_access);
         }
     }
 
@@ -249,7 +256,7 @@ mod tests {
         assert_eq!(error.kind, Kind::Locked);
         let me = format!("(pid {}) holds the lock (waited 0.0 s)", std::process::id());
         assert!(error.to_string().contains(&me), "{error}");
-        assert_eq!(resctrl.try_lock().unwrap().unwrap_err().right, Right::Writes, "it is ours");
+        assert_eq!(resctrl.try_lock().unwrap().unwrap_err().write_access, WriteAccess::Writes, "it is ours");
         drop((reader, other));
         let _writer = resctrl.lock_exclusive(Duration::from_secs(20)).unwrap();
         assert_eq!(resctrl.lock_shared(Duration::ZERO).unwrap_err().kind, Kind::Locked);

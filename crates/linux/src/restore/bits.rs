@@ -4,25 +4,25 @@
 //! bits are not changed. Must not know what a register does.
 
 use super::{Outcome, Registers, reads_back};
-use crate::journal::{Claim, Hold};
+use crate::journal::{Claim, OwnershipCheck};
 
 /// How a register is accessed.
-pub(super) enum Door<'a> {
+pub(super) enum RegisterPath<'a> {
     /// An MSR, through a CPU.
     Msr(u16),
     /// A device's config space, with the width in bytes.
     Pci(&'a str, u8),
 }
 
-impl Door<'_> {
+impl RegisterPath<'_> {
     fn read(&self, registers: &mut impl Registers, at: u32) -> Result<u64, String> {
         match self {
             // All bits set means that the register does not answer: no register has that value.
-            Door::Msr(cpu) => match registers.msr(*cpu, at)? {
+            RegisterPath::Msr(cpu) => match registers.msr(*cpu, at)? {
                 u64::MAX => Err(format!("MSR {at:#x} of CPU {cpu} reads all ones: it does not answer")),
                 value => Ok(value),
             },
-            Door::Pci(device, width) => registers.pci(device, offset(at)?, *width).map(u64::from),
+            RegisterPath::Pci(device, width) => registers.pci(device, offset(at)?, *width).map(u64::from),
         }
     }
 
@@ -37,15 +37,15 @@ impl Door<'_> {
 
     fn write(&self, registers: &mut impl Registers, at: u32, value: u64) -> Result<(), String> {
         match self {
-            Door::Msr(cpu) => registers.set_msr(*cpu, at, value),
-            Door::Pci(device, width) => registers.set_pci(device, offset(at)?, *width, value as u32),
+            RegisterPath::Msr(cpu) => registers.set_msr(*cpu, at, value),
+            RegisterPath::Pci(device, width) => registers.set_pci(device, offset(at)?, *width, value as u32),
         }
     }
 
     fn place(&self, at: u32) -> String {
         match self {
-            Door::Msr(cpu) => format!("MSR {at:#x} of CPU {cpu}"),
-            Door::Pci(device, _) => format!("register {at:#x} of PCI device {device}"),
+            RegisterPath::Msr(cpu) => format!("MSR {at:#x} of CPU {cpu}"),
+            RegisterPath::Pci(device, _) => format!("register {at:#x} of PCI device {device}"),
         }
     }
 }
@@ -59,7 +59,7 @@ pub(super) struct Bits<'a> {
     pub at: u32,
     pub mask: u64,
     pub value: u64,
-    pub hold: &'a Hold,
+    pub ownership: &'a OwnershipCheck,
 }
 
 impl Bits<'_> {
@@ -67,7 +67,7 @@ impl Bits<'_> {
     pub fn put_back(
         &self,
         found: u64,
-        door: &Door<'_>,
+        register_path: &RegisterPath<'_>,
         registers: &mut impl Registers,
     ) -> Result<Outcome, String> {
         let Bits { at, mask, value, .. } = *self;
@@ -76,12 +76,12 @@ impl Bits<'_> {
         if found & mask == value & mask {
             return Ok(Outcome::AsItWas);
         }
-        if let Some(taken) = self.taken(found, door, registers)? {
+        if let Some(taken) = self.taken(found, register_path, registers)? {
             return Ok(Outcome::Left(taken));
         }
         // Bits outside the mask keep their current value.
-        door.write(registers, at, found & !mask | value & mask)?;
-        let now = door.read(registers, at)?;
+        register_path.write(registers, at, found & !mask | value & mask)?;
+        let now = register_path.read(registers, at)?;
         Ok(if now & mask == value & mask { Outcome::Restored } else { reads_back(&format_args!("{now:#x}")) })
     }
 
@@ -90,17 +90,17 @@ impl Bits<'_> {
     fn taken(
         &self,
         found: u64,
-        door: &Door<'_>,
+        register_path: &RegisterPath<'_>,
         registers: &mut impl Registers,
     ) -> Result<Option<String>, String> {
         let held = found & self.mask;
-        if held != 0 && !self.hold.ours.is_empty() && !self.hold.ours.contains(&held) {
+        if held != 0 && !self.ownership.ours.is_empty() && !self.ownership.ours.contains(&held) {
             return Ok(Some(format!("another program wrote it, it is now {found:#x}")));
         }
-        for Claim { at, mask, values } in &self.hold.claims {
-            let held = door.read_still(registers, *at)? & mask;
+        for Claim { at, mask, values } in &self.ownership.claims {
+            let held = register_path.read_still(registers, *at)? & mask;
             if held != 0 && !values.contains(&held) {
-                let place = door.place(*at);
+                let place = register_path.place(*at);
                 return Ok(Some(format!("another program wrote {place}, which is now {held:#x}")));
             }
         }

@@ -10,7 +10,7 @@ use crate::journal::{Journal, JournalError, Original};
 use crate::resctrl::{Group, IoAlloc, Kind, LOCKS, Line, Resctrl, ResctrlError};
 use crate::root::Root;
 use crate::topology::{Presence, Topology};
-use bits::{Bits, Door};
+use bits::{Bits, RegisterPath};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
@@ -227,27 +227,27 @@ impl<R: Registers> Restorer<'_, R> {
 
     fn put_back(&mut self, original: &Original, journal: &mut Journal) -> Result<Outcome, String> {
         match original {
-            Original::Msr { cpu, package, register, mask, value, hold } => {
-                let bits = Bits { at: *register, mask: *mask, value: *value, hold };
-                let mut door = Door::Msr(*cpu);
-                let found = match door.read_still(&mut self.registers, bits.at) {
+            Original::Msr { cpu, package, register, mask, value, ownership } => {
+                let bits = Bits { at: *register, mask: *mask, value: *value, ownership };
+                let mut register_path = RegisterPath::Msr(*cpu);
+                let found = match register_path.read_still(&mut self.registers, bits.at) {
                     Err(why) => {
                         let Some(other) = self.other_cpu(*cpu, *package) else {
                             return self.out_of_reach(*cpu).ok_or(why);
                         };
-                        door = Door::Msr(other);
-                        door.read_still(&mut self.registers, bits.at)?
+                        register_path = RegisterPath::Msr(other);
+                        register_path.read_still(&mut self.registers, bits.at)?
                     }
                     Ok(found) => found,
                 };
-                bits.put_back(found, &door, &mut self.registers)
+                bits.put_back(found, &register_path, &mut self.registers)
             }
-            Original::Pci { address, offset, width, mask, value, hold } => {
+            Original::Pci { address, offset, width, mask, value, ownership } => {
                 let (mask, value) = (u64::from(*mask), u64::from(*value));
-                let bits = Bits { at: u32::from(*offset), mask, value, hold };
-                let door = Door::Pci(address, *width);
-                let found = door.read_still(&mut self.registers, bits.at)?;
-                bits.put_back(found, &door, &mut self.registers)
+                let bits = Bits { at: u32::from(*offset), mask, value, ownership };
+                let register_path = RegisterPath::Pci(address, *width);
+                let found = register_path.read_still(&mut self.registers, bits.at)?;
+                bits.put_back(found, &register_path, &mut self.registers)
             }
             _ => match self.resctrl {
                 // Unmounting removes all groups and opens all masks (resctrl_kill_sb).
@@ -383,7 +383,7 @@ pub(crate) fn remove_group(
         kept.push(original);
         Ok(())
     };
-    let removed = resctrl.remove_kindly(group, &mut remember);
+    let removed = resctrl.remove_keeping_monitors(group, &mut remember);
     // The monitoring group is at one of two paths, or its owner has removed it.
     let watches = |original: &Original| match original {
         Original::Cpus { group, cpus } => match resctrl.cpus(group) {

@@ -12,7 +12,7 @@ use super::devices;
 use super::processes::{AGAIN, Allowed, MOST_ALLOWED, MOST_NEW, Processes};
 use super::reader::Reader;
 use super::roster::{About, Absent, Notes, Roster};
-use super::search::{Look, Match, Standing};
+use super::search::{DeclarationState, Match, SearchContext};
 use crate::pci::PciAddress;
 use crate::root::Root;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ pub const MOST_READS: usize = 3 * MOST_FOLDERS + 2 * (MOST_NEW + AGAIN + MOST_ME
 /// Repeatedly finds the present tenants.
 #[derive(Clone, Debug)]
 pub struct Census {
-    specs: Vec<Standing>,
+    specs: Vec<DeclarationState>,
     processes: Processes,
     cores: Cores,
     notes: Notes,
@@ -43,7 +43,7 @@ pub struct Census {
 
 /// A tenant while it is being built.
 #[derive(Debug)]
-struct Draft {
+struct TenantDraft {
     tenant: Tenant,
     /// Its cores are declared.
     is_pinned: bool,
@@ -78,7 +78,7 @@ impl Census {
     /// A census before its first look.
     pub fn new(specs: Vec<TenantSpec>) -> Census {
         Census {
-            specs: specs.into_iter().map(Standing::new).collect(),
+            specs: specs.into_iter().map(DeclarationState::new).collect(),
             processes: Processes::default(),
             cores: Cores::default(),
             notes: Notes::default(),
@@ -87,30 +87,30 @@ impl Census {
 
     /// The declarations.
     pub fn specs(&self) -> impl Iterator<Item = &TenantSpec> {
-        self.specs.iter().map(|standing| &standing.spec)
+        self.specs.iter().map(|declared| &declared.spec)
     }
 
     /// Replaces the declarations. A declaration with the same name keeps its memory: if a declared pid was reused by
     /// another process, that process still does not belong to the tenant.
     pub fn replace(&mut self, specs: Vec<TenantSpec>) {
         let before = std::mem::take(&mut self.specs);
-        let mut before: BTreeMap<String, Standing> =
-            before.into_iter().map(|standing| (standing.spec.name.clone(), standing)).collect();
-        let standing = |spec: TenantSpec| match before.remove(&spec.name) {
-            Some(standing) => standing.changed(spec),
-            None => Standing::new(spec),
+        let mut before: BTreeMap<String, DeclarationState> =
+            before.into_iter().map(|declared| (declared.spec.name.clone(), declared)).collect();
+        let declared = |spec: TenantSpec| match before.remove(&spec.name) {
+            Some(declared) => declared.changed(spec),
+            None => DeclarationState::new(spec),
         };
-        self.specs = specs.into_iter().map(standing).collect();
+        self.specs = specs.into_iter().map(declared).collect();
     }
 
     /// Finds the present tenants. Missing, malformed or disappearing files are not errors: what depends on them is not
     /// in the roster, and a note says so.
     pub fn take(&mut self, root: &Root) -> Roster {
         let mut reader = Reader::new(root);
-        let any = |wanted: fn(&TenantSpec) -> bool| self.specs.iter().any(|standing| wanted(&standing.spec));
+        let any = |wanted: fn(&TenantSpec) -> bool| self.specs.iter().any(|declared| wanted(&declared.spec));
         let programs = any(|spec| !spec.programs.is_empty());
         let pids = any(|spec| !spec.pids.is_empty());
-        let mut cgroups = match any(|spec| !spec.places.is_empty()) {
+        let mut cgroups = match any(|spec| !spec.selectors.is_empty()) {
             true => Cgroups::find(&mut reader),
             false => Cgroups::default(),
         };
@@ -120,7 +120,7 @@ impl Census {
             self.processes.scan(&mut reader, &mut self.notes);
         }
         let children = if pids { self.processes.children() } else { BTreeMap::new() };
-        let mut look = Look {
+        let mut context = SearchContext {
             reader: &mut reader,
             processes: &mut self.processes,
             cgroups: &mut cgroups,
@@ -128,34 +128,34 @@ impl Census {
             notes: &mut self.notes,
             children: &children,
         };
-        let single = self.specs.iter().filter(|standing| !standing.spec.each);
+        let single = self.specs.iter().filter(|declared| !declared.spec.each);
         let mut claims = Claims {
-            names: single.map(|standing| standing.spec.name.clone()).collect(),
+            names: single.map(|declared| declared.spec.name.clone()).collect(),
             ..Claims::default()
         };
         let mut absent = Vec::new();
-        let mut drafts: Vec<Draft> = Vec::new();
-        for standing in &mut self.specs {
+        let mut drafts: Vec<TenantDraft> = Vec::new();
+        for declared in &mut self.specs {
             let before = drafts.len();
-            for found in standing.find(&mut look) {
+            for found in declared.find(&mut context) {
                 if drafts.len() == MOST_TENANTS {
-                    look.notes.tell(None, About::TooMany, "tenants", || {
+                    context.notes.tell(None, About::TooMany, "tenants", || {
                         format!("there are more than {MOST_TENANTS} tenants; those declared last are ignored")
                     });
                     break;
                 }
-                drafts.extend(claims.draft(standing, found, &mut look));
+                drafts.extend(claims.draft(declared, found, &mut context));
             }
             if drafts.len() == before {
-                let name = standing.spec.name.clone();
-                let why = why_absent(&standing.spec);
-                look.notes.tell(Some(&name), About::Absent, "", || format!("it is not present: {why}"));
+                let name = declared.spec.name.clone();
+                let why = why_absent(&declared.spec);
+                context.notes.tell(Some(&name), About::Absent, "", || format!("it is not present: {why}"));
                 absent.push(Absent { name, why });
             }
         }
-        read_allowed(&drafts, &mut look);
-        settle_cores(&mut drafts, &mut look);
-        tell_ports(&drafts, look.notes);
+        read_allowed(&drafts, &mut context);
+        settle_cores(&mut drafts, &mut context);
+        tell_ports(&drafts, context.notes);
         self.processes.end();
         Roster {
             tenants: drafts.into_iter().map(|draft| draft.tenant).collect(),
@@ -169,9 +169,9 @@ impl Census {
 }
 
 fn why_absent(spec: &TenantSpec) -> String {
-    let places = spec.places.iter().map(|place| place.glob().to_string());
+    let selectors = spec.selectors.iter().map(|selector| selector.glob().to_string());
     let programs = spec.programs.iter().map(ToString::to_string);
-    let wanted: Vec<String> = places.chain(programs).collect();
+    let wanted: Vec<String> = selectors.chain(programs).collect();
     if !wanted.is_empty() {
         return format!("no process in {} belongs to this tenant", wanted.join(", "));
     }
@@ -185,27 +185,32 @@ fn why_absent(spec: &TenantSpec) -> String {
 
 impl Claims {
     /// Turns a match into a tenant with everything that no earlier tenant has; `None` if nothing is left.
-    fn draft(&mut self, standing: &mut Standing, found: Match, look: &mut Look) -> Option<Draft> {
-        let spec = &standing.spec;
+    fn draft(
+        &mut self,
+        declared: &mut DeclarationState,
+        found: Match,
+        context: &mut SearchContext,
+    ) -> Option<TenantDraft> {
+        let spec = &declared.spec;
         let name = found.name;
         if spec.each && !self.names.insert(name.clone()) {
-            look.notes.tell(Some(&name), About::Taken, "name", || {
+            context.notes.tell(Some(&name), About::Taken, "name", || {
                 "two tenants would have this name; the one found later is ignored".to_owned()
             });
             return None;
         }
-        let cores = self.cores(&name, &spec.cores, look);
+        let cores = self.cores(&name, &spec.cores, context);
         let (mut pids, mut pinned, mut loose) = (Vec::new(), Vec::new(), Vec::new());
         for candidate in found.candidates {
-            let pid = candidate.inmate.pid;
+            let pid = candidate.process.pid;
             if let Some((owner, _)) = self.pids.get(&pid) {
-                look.notes.tell(Some(&name), About::Taken, owner, || {
+                context.notes.tell(Some(&name), About::Taken, owner, || {
                     format!("process {pid} and perhaps others belong to {owner}, which is declared earlier")
                 });
                 continue;
             }
             if self.pids.len() == MOST_MEMBERS {
-                look.notes.tell(Some(&name), About::TooMany, "members", || {
+                context.notes.tell(Some(&name), About::TooMany, "members", || {
                     format!(
                         "all tenants together have more than {MOST_MEMBERS} processes; some of them are \
                         ignored"
@@ -213,12 +218,12 @@ impl Claims {
                 });
                 break;
             }
-            let id = look.processes.refresh(look.reader, pid, look.notes);
+            let id = context.processes.refresh(context.reader, pid, context.notes);
             let same = |started| candidate.started.is_none_or(|meant| meant == started);
             let Some(id) = id.filter(|id| same(id.started)) else { continue };
             self.pids.insert(pid, (name.clone(), id.started));
             pids.push(pid);
-            match candidate.inmate.pinned {
+            match candidate.process.pinned {
                 Some(cores) => pinned.extend_from_slice(cores.cores()),
                 None => loose.push(pid),
             }
@@ -236,11 +241,11 @@ impl Claims {
         let mut devices: Vec<devices::Found> = Vec::new();
         for device in found.devices {
             let twice = devices.iter().any(|other| other.address == device.address);
-            if !twice && free(&device, look.notes) {
+            if !twice && free(&device, context.notes) {
                 devices.push(device);
             }
         }
-        let comes_and_goes = !spec.places.is_empty() || !spec.programs.is_empty();
+        let comes_and_goes = !spec.selectors.is_empty() || !spec.programs.is_empty();
         let devices_alone = !comes_and_goes && spec.pids.is_empty() && spec.cores.is_empty();
         let is_here =
             !pids.is_empty() || !comes_and_goes && !cores.is_empty() || devices_alone && !devices.is_empty();
@@ -249,10 +254,10 @@ impl Claims {
         }
         self.cores.extend(cores.cores().iter().map(|core| (*core, name.clone())));
         self.devices.extend(devices.iter().map(|device| (device.address, name.clone())));
-        if standing.kind.is_none() {
-            standing.kind = devices.iter().find_map(|device| devices::kind(look.reader, device.address));
+        if declared.kind.is_none() {
+            declared.kind = devices.iter().find_map(|device| devices::kind(context.reader, device.address));
         }
-        Some(Draft {
+        Some(TenantDraft {
             is_pinned: !spec.cores.is_empty(),
             pinned,
             loose,
@@ -260,7 +265,7 @@ impl Claims {
             tenant: Tenant {
                 name,
                 priority: spec.priority,
-                kind: standing.kind.unwrap_or(WorkloadKind::NonIo),
+                kind: declared.kind.unwrap_or(WorkloadKind::NonIo),
                 cores,
                 pids,
                 devices: devices.iter().map(|device| device.address).collect(),
@@ -271,10 +276,10 @@ impl Claims {
     }
 
     /// Declared cores that are online and belong to no tenant yet.
-    fn cores(&self, name: &str, declared: &CoreList, look: &mut Look) -> CoreList {
-        let online = look.cores.online(declared);
+    fn cores(&self, name: &str, declared: &CoreList, context: &mut SearchContext) -> CoreList {
+        let online = context.cores.online(declared);
         if online != *declared {
-            look.notes.tell(Some(name), About::Missing, "cores", || {
+            context.notes.tell(Some(name), About::Missing, "cores", || {
                 format!("not all of its cores {declared} are online; it has {online}")
             });
         }
@@ -282,7 +287,7 @@ impl Claims {
         for core in online.cores() {
             match self.cores.get(core) {
                 None => own.push(*core),
-                Some(owner) => look.notes.tell(Some(name), About::Taken, owner, || {
+                Some(owner) => context.notes.tell(Some(name), About::Taken, owner, || {
                     format!("{core} belongs to {owner}, which is declared earlier")
                 }),
             }
@@ -293,25 +298,26 @@ impl Claims {
 
 /// Reads the CPUs of processes that determine a tenant's cores, the longest unread first. For a tenant with a process
 /// that is known not to be pinned, only that process is read again.
-fn read_allowed(drafts: &[Draft], look: &mut Look) {
+fn read_allowed(drafts: &[TenantDraft], context: &mut SearchContext) {
     let mut due = Vec::new();
     for draft in drafts.iter().filter(|draft| !draft.is_pinned) {
-        let is_loose =
-            |pid: &&u32| look.processes.get(**pid).is_some_and(|process| process.allowed == Allowed::Loose);
+        let is_loose = |pid: &&u32| {
+            context.processes.get(**pid).is_some_and(|process| process.allowed == Allowed::Loose)
+        };
         match draft.loose.iter().find(is_loose) {
-            Some(witness) if look.processes.due(*witness).is_none() => {}
-            _ => due.extend(draft.loose.iter().filter_map(|pid| Some((look.processes.due(*pid)?, *pid)))),
+            Some(witness) if context.processes.due(*witness).is_none() => {}
+            _ => due.extend(draft.loose.iter().filter_map(|pid| Some((context.processes.due(*pid)?, *pid)))),
         }
     }
     due.sort_unstable();
     for (_, pid) in due {
-        look.processes.read_allowed(look.reader, pid, |list| look.cores.pinned(list), look.notes);
+        context.processes.read_allowed(context.reader, pid, |list| context.cores.pinned(list), context.notes);
     }
 }
 
 /// Gives tenants without declared cores the cores that they are pinned to, unless another tenant may run there.
-fn settle_cores(drafts: &mut [Draft], look: &mut Look) {
-    let derived: Vec<Derived> = drafts.iter().map(|draft| derive(draft, look)).collect();
+fn settle_cores(drafts: &mut [TenantDraft], context: &mut SearchContext) {
+    let derived: Vec<Derived> = drafts.iter().map(|draft| derive(draft, context)).collect();
     let mut users: BTreeMap<CoreId, Vec<usize>> = BTreeMap::new();
     for (index, (draft, derived)) in drafts.iter().zip(&derived).enumerate() {
         let cores = if let Derived::Cores(cores) = derived { cores } else { &draft.tenant.cores };
@@ -341,20 +347,20 @@ fn settle_cores(drafts: &mut [Draft], look: &mut Look) {
                 }
             }
         };
-        look.notes.tell(Some(&draft.tenant.name), About::NoCores, &key, || {
+        context.notes.tell(Some(&draft.tenant.name), About::NoCores, &key, || {
             format!("it has processes but no cores of its own ({why}); core counters do not cover it")
         });
     }
 }
 
-fn derive(draft: &Draft, look: &Look) -> Derived {
+fn derive(draft: &TenantDraft, context: &SearchContext) -> Derived {
     if draft.is_pinned || draft.tenant.pids.is_empty() {
         return Derived::Unknown;
     }
     let mut cores = draft.pinned.clone();
     let mut unknown = false;
     for pid in &draft.loose {
-        match look.processes.get(*pid).map(|process| &process.allowed) {
+        match context.processes.get(*pid).map(|process| &process.allowed) {
             Some(Allowed::Loose) => {
                 return Derived::None(format!(
                     "process {pid} is not limited to a part of the CPUs of one socket"
@@ -365,7 +371,7 @@ fn derive(draft: &Draft, look: &Look) -> Derived {
         }
     }
     let cores = CoreList::from(cores);
-    match look.cores.pinned(&cores) {
+    match context.cores.pinned(&cores) {
         _ if unknown => Derived::Unknown,
         Some(cores) => Derived::Cores(cores),
         None => Derived::None(format!(
@@ -375,7 +381,7 @@ fn derive(draft: &Draft, look: &Look) -> Derived {
 }
 
 /// Notes tenants that share a root port: DCA is switched for both.
-fn tell_ports(drafts: &[Draft], notes: &mut Notes) {
+fn tell_ports(drafts: &[TenantDraft], notes: &mut Notes) {
     let mut first: BTreeMap<PciAddress, (&str, PciAddress)> = BTreeMap::new();
     for draft in drafts {
         let name = draft.tenant.name.as_str();

@@ -4,7 +4,7 @@
 //! for slices and units. Cgroups may appear and disappear during a look. Must not know tenants.
 
 use super::cores::Cores;
-use super::glob::{Glob, Place};
+use super::glob::{CgroupSelector, Glob};
 use super::reader::Reader;
 use super::roster::{About, Notes};
 use crate::content;
@@ -35,7 +35,7 @@ struct Tree {
 
 /// A process in a cgroup, and the CPUs that the cgroup pins it to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Inmate {
+pub(super) struct CgroupProcess {
     pub pid: u32,
     pub pinned: Option<CoreList>,
 }
@@ -73,33 +73,38 @@ impl Cgroups {
         Cgroups { paths: cpuset.or(unified), units: systemd.or(unified), ..Cgroups::default() }
     }
 
-    fn tree(&self, place: &Place) -> Option<Tree> {
-        match place {
-            Place::Path(_) => self.paths,
-            Place::Slice(_) | Place::Unit(_) => self.units,
+    fn tree(&self, selector: &CgroupSelector) -> Option<Tree> {
+        match selector {
+            CgroupSelector::Path(_) => self.paths,
+            CgroupSelector::Slice(_) | CgroupSelector::Unit(_) => self.units,
         }
     }
 
     /// Paths of the matching cgroups, sorted. Cgroups below a match belong to it and are not matches of their own.
-    pub fn matches(&mut self, reader: &mut Reader, place: &Place, notes: &mut Notes) -> Vec<String> {
-        let Some(tree) = self.tree(place) else {
+    pub fn matches(
+        &mut self,
+        reader: &mut Reader,
+        selector: &CgroupSelector,
+        notes: &mut Notes,
+    ) -> Vec<String> {
+        let Some(tree) = self.tree(selector) else {
             notes.tell(None, About::Unreadable, "cgroups", || {
                 format!("there is no cgroup tree at {}", reader.root().path(MOUNT).display())
             });
             return Vec::new();
         };
-        let glob = place.glob();
+        let glob = selector.glob();
         let mut found = Vec::new();
-        match place {
-            Place::Path(_) | Place::Slice(_) if !glob.is_wild() => {
-                let path = match place {
-                    Place::Slice(_) => slice_path(glob.text()),
+        match selector {
+            CgroupSelector::Path(_) | CgroupSelector::Slice(_) if !glob.is_wild() => {
+                let path = match selector {
+                    CgroupSelector::Slice(_) => slice_path(glob.text()),
                     _ => glob.text().to_owned(),
                 };
                 let is_there = reader.exists(&format!("{}/{path}", tree.folder));
                 found.extend(is_there.then_some(path));
             }
-            Place::Path(_) => {
+            CgroupSelector::Path(_) => {
                 let parts: Vec<&str> = glob.text().split('/').collect();
                 let plain = parts.iter().take_while(|part| !part.contains(['*', '?', '[', '{'])).count();
                 // A brace may contain slashes, so the depth is unknown.
@@ -108,7 +113,7 @@ impl Cgroups {
                 let start = parts[..plain].join("/");
                 self.descend(reader, tree, &start, Way::Depth(glob, depth), &mut found, notes);
             }
-            Place::Slice(_) | Place::Unit(_) => {
+            CgroupSelector::Slice(_) | CgroupSelector::Unit(_) => {
                 self.descend(reader, tree, "", Way::Slices(glob), &mut found, notes);
             }
         }
@@ -143,15 +148,15 @@ impl Cgroups {
     }
 
     /// The processes of a cgroup and of those below it, each with the CPUs that the cgroup pins it to.
-    pub fn inmates(
+    pub fn processes_of(
         &mut self,
         reader: &mut Reader,
-        place: &Place,
+        selector: &CgroupSelector,
         path: &str,
         cores: &Cores,
         notes: &mut Notes,
-    ) -> Vec<Inmate> {
-        let Some(tree) = self.tree(place) else { return Vec::new() };
+    ) -> Vec<CgroupProcess> {
+        let Some(tree) = self.tree(selector) else { return Vec::new() };
         let mut inmates = Vec::new();
         let mut left = vec![(path.to_owned(), self.inherited(reader, tree, path, cores))];
         while let Some((folder, inherited)) = left.pop() {
@@ -162,8 +167,8 @@ impl Cgroups {
                 Ok(text) => {
                     // Zero is a process of another PID namespace.
                     let pids = text.iter().flat_map(|text| text.lines()).filter_map(|line| line.parse().ok());
-                    let inmate = |pid| Inmate { pid, pinned: pinned.clone() };
-                    inmates.extend(pids.filter(|pid| *pid != 0).map(inmate));
+                    let process = |pid| CgroupProcess { pid, pinned: pinned.clone() };
+                    inmates.extend(pids.filter(|pid| *pid != 0).map(process));
                 }
                 // The processes of a threaded cgroup are listed in the nearest ancestor that is not threaded.
                 Err(error) if error.errno() == Some(Errno::OPNOTSUPP) => {}

@@ -3,7 +3,7 @@
 //! Every error names line and key. Must not know what is present: it does not read the machine.
 
 use super::device::DeviceName;
-use super::glob::{Glob, Place, program};
+use super::glob::{CgroupSelector, Glob, program};
 use crate::text_file::{self, TextFileError};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
@@ -30,7 +30,7 @@ pub struct TenantSpec {
     /// Processes, by pid; their descendants belong to it too.
     pub pids: Vec<u32>,
     /// Cgroups, slices and units whose processes belong to it.
-    pub places: Vec<Place>,
+    pub selectors: Vec<CgroupSelector>,
     /// Programs whose processes belong to it.
     pub programs: Vec<Glob>,
     /// Its devices.
@@ -226,23 +226,23 @@ fn spec(whole: Range<usize>, entry: Entry) -> Result<TenantSpec, Refusal> {
     if let Some(zero) = entry.pids.iter().find(|pid| *pid.get_ref() == 0) {
         return refuse(&zero.span(), "0 is not a process; write the numbers that ps shows".to_owned());
     }
-    let mut places = read_all(entry.cgroup, Place::path)?;
-    places.extend(read_all(entry.slice, Place::slice)?);
-    places.extend(read_all(entry.unit, Place::unit)?);
+    let mut selectors = read_all(entry.cgroup, CgroupSelector::path)?;
+    selectors.extend(read_all(entry.slice, CgroupSelector::slice)?);
+    selectors.extend(read_all(entry.unit, CgroupSelector::unit)?);
     let spec = TenantSpec {
         each,
         priority: entry.priority,
         kind: entry.kind,
         cores: entry.cores.map(Spanned::into_inner).unwrap_or_default(),
         pids: entry.pids.into_iter().map(Spanned::into_inner).collect(),
-        places,
+        selectors,
         programs: read_all(entry.process, program)?,
         devices: read_all(entry.devices, |text| text.parse::<DeviceName>().map_err(|why| why.to_string()))?,
         stack: entry.stack,
         mask: entry.mask,
         name,
     };
-    let selectors = spec.places.len() + spec.programs.len() + spec.devices.len();
+    let selectors = spec.selectors.len() + spec.programs.len() + spec.devices.len();
     if selectors == 0 && spec.cores.is_empty() && spec.pids.is_empty() {
         return refuse(
             &whole,
@@ -260,7 +260,7 @@ fn spec(whole: Range<usize>, entry: Entry) -> Result<TenantSpec, Refusal> {
 fn has_glob(spec: &TenantSpec) -> bool {
     // Several processes may have one name.
     !spec.programs.is_empty()
-        || spec.places.iter().any(|place| place.glob().is_wild())
+        || spec.selectors.iter().any(|selector| selector.glob().is_wild())
         || spec.devices.iter().any(DeviceName::is_wild)
 }
 
@@ -402,10 +402,10 @@ devices = "5e:00.0/vf*"
     fn selectors_and_families_are_read() {
         let specs = parse_text(ALL).unwrap();
         assert_eq!((specs[0].name.as_str(), specs[0].each), ("pods-{name}", true));
-        assert_eq!(specs[0].places, [Place::path("kubepods.slice/**/cri-*.scope").unwrap()]);
+        assert_eq!(specs[0].selectors, [CgroupSelector::path("kubepods.slice/**/cri-*.scope").unwrap()]);
         assert_eq!((specs[0].priority, specs[0].kind), (Priority::Low, None), "what is not said");
-        let places: Vec<&str> = specs[1].places.iter().map(|place| place.glob().text()).collect();
-        assert_eq!(places, ["redis.slice", "redis-server.service", "valkey@*.service"]);
+        let selectors: Vec<&str> = specs[1].selectors.iter().map(|selector| selector.glob().text()).collect();
+        assert_eq!(selectors, ["redis.slice", "redis-server.service", "valkey@*.service"]);
         assert_eq!(specs[1].programs, [program("redis-server").unwrap()]);
         assert!(!specs[1].each);
         assert_eq!(

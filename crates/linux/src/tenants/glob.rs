@@ -81,7 +81,7 @@ impl Glob {
 
 /// Which cgroups belong to a tenant.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum CgroupSelector {
     /// Cgroups whose path from the root of the tree, without a leading slash, matches.
     Path(Glob),
     /// Slices. The name determines the path: `a-b.slice` is `a.slice/a-b.slice` (systemd.slice(5)). A glob matches
@@ -91,12 +91,12 @@ pub enum Place {
     Unit(Glob),
 }
 
-impl Place {
+impl CgroupSelector {
     /// `cgroup = "kubepods.slice/**/cri-*.scope"`.
     ///
     /// # Errors
     /// A bad glob, or not a path below the root of the tree.
-    pub fn path(text: &str) -> Result<Place, String> {
+    pub fn path(text: &str) -> Result<CgroupSelector, String> {
         let path = text.trim_matches('/');
         if path.is_empty() {
             return Err(format!(
@@ -114,14 +114,14 @@ impl Place {
         if path.split('/').any(crossed) {
             return Err(format!("{} is not a glob: `**` must be a whole part between slashes", shown(text)));
         }
-        Ok(Place::Path(Glob::new(path)?))
+        Ok(CgroupSelector::Path(Glob::new(path)?))
     }
 
     /// `slice = "redis.slice"`.
     ///
     /// # Errors
     /// A bad glob, or not the name of a slice.
-    pub fn slice(text: &str) -> Result<Place, String> {
+    pub fn slice(text: &str) -> Result<CgroupSelector, String> {
         let stem = text.strip_suffix(".slice").filter(|stem| !stem.is_empty() && !text.contains('/'));
         let Some(stem) = stem else {
             return Err(format!("{} is not a slice; write its whole name, like redis.slice", shown(text)));
@@ -133,14 +133,14 @@ impl Place {
             let why = "dashes separate the names of nested slices, and one of these names is empty";
             return Err(format!("{} is not a slice: {why}", shown(text)));
         }
-        Ok(Place::Slice(Glob::new(text)?))
+        Ok(CgroupSelector::Slice(Glob::new(text)?))
     }
 
     /// `unit = "redis-server.service"`.
     ///
     /// # Errors
     /// A bad glob, or not the name of a unit that has processes.
-    pub fn unit(text: &str) -> Result<Place, String> {
+    pub fn unit(text: &str) -> Result<CgroupSelector, String> {
         let known = |kind: &str| text.strip_suffix(kind).is_some_and(|stem| !stem.is_empty());
         if text.ends_with(".slice") {
             return Err(format!("{} is a slice; write slice = instead of unit =", shown(text)));
@@ -149,22 +149,24 @@ impl Place {
             let kinds = UNIT_KINDS.join(", ");
             return Err(format!("{} is not a unit; write its whole name, ending in {kinds}", shown(text)));
         }
-        Ok(Place::Unit(Glob::new(text)?))
+        Ok(CgroupSelector::Unit(Glob::new(text)?))
     }
 
     /// The glob.
     pub fn glob(&self) -> &Glob {
         match self {
-            Place::Path(glob) | Place::Slice(glob) | Place::Unit(glob) => glob,
+            CgroupSelector::Path(glob) | CgroupSelector::Slice(glob) | CgroupSelector::Unit(glob) => glob,
         }
     }
 
     /// Whether two different matches may have the same last component of their paths.
     pub fn may_repeat_names(&self) -> bool {
         match self {
-            Place::Path(glob) => glob.text().rsplit_once('/').is_some_and(|(above, _)| is_wild(above)),
+            CgroupSelector::Path(glob) => {
+                glob.text().rsplit_once('/').is_some_and(|(above, _)| is_wild(above))
+            }
             // A slice's name determines its path, and the system manager has one unit of each name.
-            Place::Slice(_) | Place::Unit(_) => false,
+            CgroupSelector::Slice(_) | CgroupSelector::Unit(_) => false,
         }
     }
 }
@@ -205,17 +207,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {
-        let refused = |place: Result<Place, String>| place.unwrap_err();
-        let told = refused(Place::path("kubepods/[a"));
+        let refused = |selector: Result<CgroupSelector, String>| selector.unwrap_err();
+        let told = refused(CgroupSelector::path("kubepods/[a"));
         assert_eq!(told, "`kubepods/[a` is not a glob: unclosed character class; missing ']'");
-        assert!(refused(Place::path("a/x**/b")).ends_with("`**` must be a whole part between slashes"));
-        assert!(refused(Place::path("/")).contains("would match all processes"));
-        assert!(refused(Place::path("a/../b")).contains("not the path of a cgroup"));
-        assert!(refused(Place::slice("redis")).ends_with("write its whole name, like redis.slice"));
-        assert!(refused(Place::slice("a--b.slice")).contains("one of these names is empty"));
-        assert!(refused(Place::slice("-.slice")).contains("would match all processes"));
-        assert!(refused(Place::unit("redis")).contains("ending in .service, .scope"));
-        assert!(refused(Place::unit("a.slice")).contains("write slice ="));
+        assert!(
+            refused(CgroupSelector::path("a/x**/b")).ends_with("`**` must be a whole part between slashes")
+        );
+        assert!(refused(CgroupSelector::path("/")).contains("would match all processes"));
+        assert!(refused(CgroupSelector::path("a/../b")).contains("not the path of a cgroup"));
+        assert!(refused(CgroupSelector::slice("redis")).ends_with("write its whole name, like redis.slice"));
+        assert!(refused(CgroupSelector::slice("a--b.slice")).contains("one of these names is empty"));
+        assert!(refused(CgroupSelector::slice("-.slice")).contains("would match all processes"));
+        assert!(refused(CgroupSelector::unit("redis")).contains("ending in .service, .scope"));
+        assert!(refused(CgroupSelector::unit("a.slice")).contains("write slice ="));
         assert!(program("/usr/bin/fastclick").unwrap_err().ends_with("like `fastclick`"));
         assert!(Glob::new(&"a".repeat(5000)).unwrap_err().contains("longer than 4096 bytes"));
     }
@@ -227,8 +231,8 @@ mod tests {
             for glob in [Glob::new(&text), program(&text)].into_iter().flatten() {
                 let _ = glob.matches(&name);
             }
-            for place in [Place::path(&text), Place::slice(&text), Place::unit(&text)].into_iter().flatten() {
-                let _ = (place.glob().matches(&name), place.may_repeat_names());
+            for selector in [CgroupSelector::path(&text), CgroupSelector::slice(&text), CgroupSelector::unit(&text)].into_iter().flatten() {
+                let _ = (selector.glob().matches(&name), selector.may_repeat_names());
             }
         }
     }

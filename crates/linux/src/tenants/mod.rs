@@ -22,7 +22,7 @@ pub use declaration::{
     Clash, Entry, KEYS, OWN_NAME, Refusal, TenantSpec, clash, declared, explain_key, parse, read,
 };
 pub use device::{DeviceName, DeviceNameError};
-pub use glob::{Glob, Place};
+pub use glob::{CgroupSelector, Glob};
 pub use roster::{About, Absent, Note, Roster};
 
 use crate::pci::PciAddress;

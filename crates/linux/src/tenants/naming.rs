@@ -5,7 +5,7 @@
 //! name, the CRC-32 of the whole path is appended. Must not know what is matched.
 
 use super::declaration::{NAME_LIMIT, OWN_NAME, is_plain};
-use super::glob::Place;
+use super::glob::CgroupSelector;
 
 /// Kinds of units. A glob that ends in one matches only that kind, so the names leave it out.
 const KINDS: [&str; 6] = [".scope", ".service", ".slice", ".socket", ".mount", ".swap"];
@@ -16,11 +16,11 @@ pub(super) fn named(template: &str, own: &str) -> String {
 }
 
 /// A cgroup's own name.
-pub(super) fn of_cgroup(template: &str, place: &Place, path: &str) -> String {
+pub(super) fn of_cgroup(template: &str, selector: &CgroupSelector, path: &str) -> String {
     let last = path.rsplit('/').next().unwrap_or(path);
-    let kind = KINDS.iter().find(|kind| place.glob().text().ends_with(**kind));
+    let kind = KINDS.iter().find(|kind| selector.glob().text().ends_with(**kind));
     let stem = kind.and_then(|kind| last.strip_suffix(kind)).filter(|stem| !stem.is_empty()).unwrap_or(last);
-    own(template, stem, path, place.may_repeat_names())
+    own(template, stem, path, selector.may_repeat_names())
 }
 
 /// `stem` made valid and cut to length; a hash of `whole` makes it unique.
@@ -43,7 +43,8 @@ mod tests {
 
     #[test]
     fn names_are_short_where_they_can_be_and_marked_where_not() {
-        let name = |glob: &str, path: &str| of_cgroup("pod-{name}", &Place::path(glob).unwrap(), path);
+        let name =
+            |glob: &str, path: &str| of_cgroup("pod-{name}", &CgroupSelector::path(glob).unwrap(), path);
         assert_eq!(name("redis.slice/redis@*.service", "redis.slice/redis@1.service"), "redis_1-cd066df7");
         assert_eq!(name("a/x*", "a/x1.service"), "x1.service");
         assert_eq!(name("a/x*.service", "a/x1.service"), "x1");

@@ -3,7 +3,7 @@
 //! It remembers what a single look cannot find: which process a declared pid meant at first, its descendants even after
 //! their parents ended, and the process that a family of one program is named after. Must not know other declarations.
 
-use super::cgroups::{Cgroups, Inmate};
+use super::cgroups::{CgroupProcess, Cgroups};
 use super::cores::Cores;
 use super::declaration::TenantSpec;
 use super::devices;
@@ -16,7 +16,7 @@ use waykeeper_host::WorkloadKind;
 
 /// What a look reads and updates.
 #[derive(Debug)]
-pub(super) struct Look<'l, 'r> {
+pub(super) struct SearchContext<'l, 'r> {
     pub reader: &'l mut Reader<'r>,
     pub processes: &'l mut Processes,
     pub cgroups: &'l mut Cgroups,
@@ -29,7 +29,7 @@ pub(super) struct Look<'l, 'r> {
 /// A matching process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Candidate {
-    pub inmate: Inmate,
+    pub process: CgroupProcess,
     /// Its start time, if only this very process counts.
     pub started: Option<u64>,
 }
@@ -45,7 +45,7 @@ pub(super) struct Match {
 
 /// A declaration and its memory.
 #[derive(Clone, Debug)]
-pub(super) struct Standing {
+pub(super) struct DeclarationState {
     pub spec: TenantSpec,
     /// The declared kind, or the kind of its first device.
     pub kind: Option<WorkloadKind>,
@@ -57,10 +57,10 @@ pub(super) struct Standing {
     leaders: BTreeMap<Id, Id>,
 }
 
-impl Standing {
+impl DeclarationState {
     /// An empty memory.
-    pub fn new(spec: TenantSpec) -> Standing {
-        Standing {
+    pub fn new(spec: TenantSpec) -> DeclarationState {
+        DeclarationState {
             kind: spec.kind,
             spec,
             roots: BTreeMap::new(),
@@ -70,7 +70,7 @@ impl Standing {
     }
 
     /// Changes the declaration; the pids that it still lists keep their meaning.
-    pub fn changed(mut self, spec: TenantSpec) -> Standing {
+    pub fn changed(mut self, spec: TenantSpec) -> DeclarationState {
         self.roots.retain(|pid, _| spec.pids.contains(pid));
         if self.spec.pids != spec.pids {
             self.family.clear();
@@ -84,24 +84,24 @@ impl Standing {
     }
 
     /// Finds its tenants: one, or with `each` one per match, named after the match.
-    pub fn find(&mut self, look: &mut Look) -> Vec<Match> {
+    pub fn find(&mut self, context: &mut SearchContext) -> Vec<Match> {
         if self.spec.each {
-            return self.find_each(look);
+            return self.find_each(context);
         }
         let mut found = Match { name: self.spec.name.clone(), ..Match::default() };
-        for place in &self.spec.places {
-            for path in look.cgroups.matches(look.reader, place, look.notes) {
-                found.candidates.extend(inmates(look, place, &path));
+        for selector in &self.spec.selectors {
+            for path in context.cgroups.matches(context.reader, selector, context.notes) {
+                found.candidates.extend(cgroup_processes(context, selector, &path));
             }
         }
-        found.candidates.extend(programs(&self.spec, look.processes).map(|process| of(process.id)));
-        self.follow(look);
+        found.candidates.extend(programs(&self.spec, context.processes).map(|process| of(process.id)));
+        self.follow(context);
         found.candidates.extend(self.family.iter().map(|id| of(*id)));
         for name in &self.spec.devices {
-            let devices = devices::find(look.reader, name);
+            let devices = devices::find(context.reader, name);
             if devices.is_empty() {
                 let shown = name.to_string();
-                look.notes.tell(Some(&self.spec.name), About::Missing, &shown, || {
+                context.notes.tell(Some(&self.spec.name), About::Missing, &shown, || {
                     format!("there is no device {shown}")
                 });
             }
@@ -110,13 +110,13 @@ impl Standing {
         vec![tidy(found)]
     }
 
-    fn find_each(&mut self, look: &mut Look) -> Vec<Match> {
+    fn find_each(&mut self, context: &mut SearchContext) -> Vec<Match> {
         let template = &self.spec.name;
         let mut all = Vec::new();
-        for place in &self.spec.places {
-            for path in look.cgroups.matches(look.reader, place, look.notes) {
-                let name = naming::named(template, &naming::of_cgroup(template, place, &path));
-                let candidates = inmates(look, place, &path);
+        for selector in &self.spec.selectors {
+            for path in context.cgroups.matches(context.reader, selector, context.notes) {
+                let name = naming::named(template, &naming::of_cgroup(template, selector, &path));
+                let candidates = cgroup_processes(context, selector, &path);
                 // A cgroup without processes is not a tenant.
                 if !candidates.is_empty() {
                     all.push(tidy(Match { name, candidates, ..Match::default() }));
@@ -124,13 +124,13 @@ impl Standing {
             }
         }
         for name in &self.spec.devices {
-            for device in devices::find(look.reader, name) {
+            for device in devices::find(context.reader, name) {
                 let name = naming::named(template, &device.own_name);
                 all.push(Match { name, devices: vec![device], ..Match::default() });
             }
         }
         if !self.spec.programs.is_empty() {
-            lead(&self.spec, &mut self.leaders, look.processes);
+            lead(&self.spec, &mut self.leaders, context.processes);
             let mut families: BTreeMap<Id, Vec<Candidate>> = BTreeMap::new();
             for (id, leader) in &self.leaders {
                 families.entry(*leader).or_default().push(of(*id));
@@ -145,15 +145,15 @@ impl Standing {
 
     /// Updates the family: the processes that its pids mean, and their descendants. A process stays in the family when
     /// its parent ends and the kernel gives it a new one.
-    fn follow(&mut self, look: &mut Look) {
+    fn follow(&mut self, context: &mut SearchContext) {
         for pid in &self.spec.pids {
-            let now = look.processes.refresh(look.reader, *pid, look.notes);
+            let now = context.processes.refresh(context.reader, *pid, context.notes);
             let meant = self.roots.entry(*pid).or_insert(now.map(|id| id.started));
             match now.filter(|id| Some(id.started) == *meant) {
                 Some(id) => {
                     self.family.insert(id);
                 }
-                None => look.notes.tell(Some(&self.spec.name), About::Missing, &pid.to_string(), || {
+                None => context.notes.tell(Some(&self.spec.name), About::Missing, &pid.to_string(), || {
                     format!(
                         "process {pid} does not exist or has ended; a later process with this number \
                         does not count"
@@ -161,10 +161,11 @@ impl Standing {
                 }),
             }
         }
-        self.family.retain(|id| look.processes.refresh(look.reader, id.pid, look.notes) == Some(*id));
+        self.family
+            .retain(|id| context.processes.refresh(context.reader, id.pid, context.notes) == Some(*id));
         let mut left: Vec<Id> = self.family.iter().copied().collect();
         while let Some(parent) = left.pop() {
-            for child in look.children.get(&parent.pid).into_iter().flatten() {
+            for child in context.children.get(&parent.pid).into_iter().flatten() {
                 // A child is not older than its parent; otherwise the parent's pid was another process's then.
                 if child.started >= parent.started && self.family.insert(*child) {
                     left.push(*child);
@@ -200,12 +201,17 @@ fn lead(spec: &TenantSpec, leaders: &mut BTreeMap<Id, Id>, processes: &Processes
 }
 
 fn of(id: Id) -> Candidate {
-    Candidate { inmate: Inmate { pid: id.pid, pinned: None }, started: Some(id.started) }
+    Candidate { process: CgroupProcess { pid: id.pid, pinned: None }, started: Some(id.started) }
 }
 
-fn inmates(look: &mut Look, place: &super::glob::Place, path: &str) -> Vec<Candidate> {
-    let inmates = look.cgroups.inmates(look.reader, place, path, look.cores, look.notes);
-    inmates.into_iter().map(|inmate| Candidate { inmate, started: None }).collect()
+fn cgroup_processes(
+    context: &mut SearchContext,
+    selector: &super::glob::CgroupSelector,
+    path: &str,
+) -> Vec<Candidate> {
+    let processes =
+        context.cgroups.processes_of(context.reader, selector, path, context.cores, context.notes);
+    processes.into_iter().map(|process| Candidate { process, started: None }).collect()
 }
 
 /// Processes that run its programs; kernel threads run none.
@@ -219,7 +225,7 @@ fn programs<'p>(spec: &'p TenantSpec, processes: &'p Processes) -> impl Iterator
 
 /// Keeps each process once, preferring the entry from its cgroup.
 fn tidy(mut found: Match) -> Match {
-    found.candidates.sort_by_key(|candidate| candidate.inmate.pid);
-    found.candidates.dedup_by_key(|candidate| candidate.inmate.pid);
+    found.candidates.sort_by_key(|candidate| candidate.process.pid);
+    found.candidates.dedup_by_key(|candidate| candidate.process.pid);
     found
 }

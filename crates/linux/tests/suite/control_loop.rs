@@ -11,7 +11,7 @@ use waykeeper_control::{ControlConfig, Record};
 use waykeeper_host::{Host, Interval, Priority};
 use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, Score, VirtualServer};
 use waykeeper_silicon::Sampling;
-use waykeeper_stand::{Machine, held};
+use waykeeper_testbed::{Machine, manual_clock};
 
 /// One second of the server's clock, ns.
 const SECOND: u64 = 1_000_000_000;
@@ -53,15 +53,15 @@ fn in_process(scenario: &Arc<Scenario>, policy: &str, seed: u64) -> Measured {
 }
 
 fn through_files(scenario: &Arc<Scenario>, policy: &str) -> Measured {
-    let machine = Machine::with(scenario.clone(), held(ONE_IN));
+    let machine = Machine::with(scenario.clone(), manual_clock(ONE_IN));
     let found = machine.state();
-    let mut host = machine.paced().measured_from(MEASURED_FROM);
+    let mut host = machine.on_model_clock().measured_from(MEASURED_FROM);
     let problems = run(&mut host, policy);
     assert_eq!(host.host.complaints(), [""; 0], "{policy}");
     assert!(problems.is_empty(), "{policy}: {problems:?}");
     drop(host);
     assert_eq!(machine.state(), found, "{policy} leaves what it found");
-    machine.look(|server| server.bare().measured())
+    machine.with_model(|server| server.bare().measured())
 }
 
 /// The performance of the high-priority workloads relative to a run without a policy, weighted by cores (A4 s6: inverse

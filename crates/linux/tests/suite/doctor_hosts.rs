@@ -9,7 +9,7 @@ use told::told;
 use waykeeper_linux::doctor;
 
 fn virtual_host(chip: &str) {
-    let host = waykeeper_stand::Machine::new(chip);
+    let host = waykeeper_testbed::Machine::new(chip);
     let report = doctor::examine(&host.root());
     let told = told(host.root().prefix(), &report);
     drop(host);

@@ -10,7 +10,7 @@ use waykeeper_linux::msr::{Allowed, Msr, MsrError};
 use waykeeper_linux::pci::{Config, PciError, PciTree, Writable};
 use waykeeper_linux::root::Root;
 use waykeeper_linux::topology::Topology;
-use waykeeper_stand::Machine;
+use waykeeper_testbed::Machine;
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 /// A host with a stopped clock.

@@ -8,7 +8,7 @@ use waykeeper_host::{Host, Interval, Knob, KnobKind, KnobOutcome, Plan, Reading,
 use waykeeper_linux::host::{DeviceWatch, LinuxHost, Options};
 use waykeeper_linux::journal::Journal;
 use waykeeper_linux::pci::PciAddress;
-use waykeeper_stand::{MS, Machine, SCENARIO, held, same, scenario};
+use waykeeper_testbed::{MS, Machine, SCENARIO, assert_same_state, manual_clock, scenario};
 use waykeeper_units::{GroupId, PortId, WayMask};
 use waykeeper_vhost::engine::Pace;
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
@@ -82,7 +82,7 @@ fn what_is_sampled_is_what_the_machine_counted() {
     let mut host = machine.open();
     machine.run_to(10 * MS);
     let truth = || {
-        machine.look(|server| {
+        machine.with_model(|server| {
             let bare = server.bare();
             (bare.cores(0..2), bare.dca(), bare.port(0), bare.memory())
         })
@@ -106,8 +106,8 @@ fn what_is_sampled_is_what_the_machine_counted() {
     near(moved(|s| s.ports[&NIC].outbound_bytes), after.2.outbound - before.2.outbound, 4);
     near(moved(|s| s.socket.memory_read_bytes), after.3.read - before.3.read, 6 * 64);
     near(moved(|s| s.socket.memory_write_bytes), after.3.written - before.3.written, 6 * 64);
-    let (_, rmid) = machine.look(|server| server.class(3));
-    let occupied = machine.look(|server| server.bare().occupancy(rmid));
+    let (_, rmid) = machine.with_model(|server| server.class(3));
+    let occupied = machine.with_model(|server| server.bare().occupancy(rmid));
     // resctrl counts in units of 64 KiB here.
     near(value(second.groups[&SCAN].occupancy_bytes), occupied, 65536);
     assert!(occupied > 1 << 20, "a scan of 24 MiB fills its share");
@@ -137,7 +137,7 @@ fn what_is_turned_acts_on_the_machine() {
         (knobs.dca_ways(), knobs.dca(PortId(1)).unwrap(), knobs.dca(NIC).unwrap()),
         (Some(mask(0x700)), false, true)
     );
-    machine.look(|server| {
+    machine.with_model(|server| {
         let class = server.class(3).0 as usize;
         assert_eq!(server.mask(0, class), Some(0x003));
         assert_eq!(server.bare().dca_register(), Some(0x700));
@@ -226,7 +226,7 @@ fn what_was_found_is_what_is_left_to_the_byte() {
         );
         assert_ne!(machine.state(), found, "{chip}");
         drop(host);
-        same(&machine.state(), &found, chip);
+        assert_same_state(&machine.state(), &found, chip);
         assert!(!machine.journal().exists(), "{chip}: the journal is empty and gone");
     }
 }
@@ -259,7 +259,7 @@ fn processes_go_where_their_tenant_goes_and_come_back() {
 
 #[test]
 fn with_code_and_data_apart_a_mask_is_that_of_both() {
-    let options = waykeeper_vhost::virtual_host::Options { cdp: true, ..held(16) };
+    let options = waykeeper_vhost::virtual_host::Options { cdp: true, ..manual_clock(16) };
     let machine = Machine::with(scenario("gold-6140", SCENARIO), options);
     let found = machine.state();
     let mut host = machine.open();
@@ -268,12 +268,12 @@ fn with_code_and_data_apart_a_mask_is_that_of_both() {
     let schemata = machine.root().read_text("/sys/fs/resctrl/waykeeper-scan/schemata").unwrap();
     assert!(schemata.contains("L3DATA:0=00f") && schemata.contains("L3CODE:0=00f"), "{schemata}");
     drop(host);
-    same(&machine.state(), &found, "code and data apart");
+    assert_same_state(&machine.state(), &found, "code and data apart");
 }
 
 #[test]
 fn time_is_the_kernels_and_the_server_goes_with_it() {
-    let options = waykeeper_vhost::virtual_host::Options { pace: Pace::Wall(0.5), ..held(64) };
+    let options = waykeeper_vhost::virtual_host::Options { pace: Pace::Wall(0.5), ..manual_clock(64) };
     let machine = Machine::with(scenario("gold-6140", SCENARIO), options);
     let mut host = machine.open();
     let mut last = sample(&mut host);
@@ -318,7 +318,7 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
         "{SCENARIO}\n[[workload]]\nname = \"more\"\nprogram = \"x-mem\"\ncores = \"4\"\nworking_set = \"4M\"\n\
          [[workload]]\nname = \"most\"\nprogram = \"x-mem\"\ncores = \"5\"\nworking_set = \"4M\"\n"
     );
-    let machine = Machine::with(scenario("e5-2630v3", &text), held(16));
+    let machine = Machine::with(scenario("e5-2630v3", &text), manual_clock(16));
     let found = machine.state();
     let mut host = machine.open();
     assert!(
@@ -334,7 +334,7 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
     let wanted = [(L2FWD, 0xff000), (FIO, 0x00003), (SCAN, 0xfffff), (more, 0x00003), (most, 0xff000)];
     assert!(snapshot.knobs.masks().eq(masks(&wanted).masks()));
     assert!(snapshot.groups.values().all(|group| group.occupancy_bytes != Reading::Unsupported));
-    machine.look(|server| {
+    machine.with_model(|server| {
         assert_eq!(server.class(2).0, server.class(4).0, "fio and more share a class");
         assert_ne!(server.class(2).1, server.class(4).1, "and are told apart by RMID");
         assert_ne!(server.class(3).0, 0, "scan came before classes ran out and keeps its own");
@@ -348,7 +348,7 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
     );
     assert!(sample(&mut host).knobs.masks().eq(masks(&wanted).masks()));
     drop(host);
-    same(&machine.state(), &found, "few classes");
+    assert_same_state(&machine.state(), &found, "few classes");
 }
 
 #[test]
@@ -371,7 +371,7 @@ fn counters_of_others_are_left_to_them() {
     assert!(snapshot.groups[&FIO].llc_misses.value().is_some());
     assert_eq!((machine.msr(2, 0x186), machine.msr(0, 0xe41)), (0x43_003c, 0x40_1435));
     drop(host);
-    same(&machine.state(), &found, "others' counters");
+    assert_same_state(&machine.state(), &found, "others' counters");
 }
 
 #[test]
@@ -386,7 +386,7 @@ fn a_tenant_in_somebody_elses_group_is_not_taken() {
         error.starts_with("CPUs 2 of tenant fio are in resctrl group COS1, which another program made"),
         "{error}"
     );
-    same(&machine.state(), &found, "a refused start");
+    assert_same_state(&machine.state(), &found, "a refused start");
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn a_crash_is_made_good_at_the_next_start() {
     assert_eq!((knobs.dca_ways(), knobs.mask(SCAN).unwrap()), (Some(mask(0x600)), mask(0x7ff)));
     assert_eq!(host.notes().len(), 1, "nobody's counters were in the way: {:?}", host.notes());
     drop(host);
-    same(&machine.state(), &found, "after a crash");
+    assert_same_state(&machine.state(), &found, "after a crash");
 }
 
 #[test]
@@ -453,7 +453,7 @@ fn garbage_is_told_and_never_taken_for_a_value() {
 #[test]
 fn on_two_sockets_a_device_that_tells_no_node_is_not_taken_for_ours() {
     let text = SCENARIO.replace("name = \"raid0\"", "name = \"raid0\"\nremote = true");
-    let machine = Machine::with(scenario("gold-6140", &text), held(16));
+    let machine = Machine::with(scenario("gold-6140", &text), manual_clock(16));
     let host = machine.open();
     let sockets =
         |host: &LinuxHost| host.inventory().ports.iter().map(|port| port.socket).collect::<Vec<_>>();
@@ -492,7 +492,7 @@ fn a_process_in_somebody_elses_monitoring_group_is_not_taken() {
     sleeper.kill().and_then(|()| sleeper.wait()).expect("it ends");
     let start = format!("tasks {} of tenant scan are in resctrl group mon_groups/watched", sleeper.id());
     assert!(error.starts_with(&start), "{error}");
-    same(&machine.state(), &found, "a refused start");
+    assert_same_state(&machine.state(), &found, "a refused start");
 }
 
 #[test]
@@ -556,17 +556,17 @@ fn a_device_watch_counts_completions_too() {
         [[workload]]\nname = \"load\"\nprogram = \"memload\"\ncores = \"0\"\npattern = \"single\"\ndepth = 4\n\
         resident = true\n";
     for chip in ["e5-2630v3", "gold-6430"] {
-        let machine = Machine::with(scenario(chip, LOAD), held(1));
+        let machine = Machine::with(scenario(chip, LOAD), manual_clock(1));
         let found = machine.state();
         let mut journal = Journal::open(&machine.journal(), &machine.root()).unwrap();
         let mut watch = DeviceWatch::open(&machine.root(), &[], Some(&mut journal)).unwrap();
         let (before, _) = watch.read();
-        let did = machine.look(|server| server.bare().dca());
+        let did = machine.with_model(|server| server.bare().dca());
         machine.run(5 * MS);
         let (after, problems) = watch.read();
         let seen = after.since(&before);
         assert!(problems.is_empty(), "{chip}: {problems:?}");
-        let does = machine.look(|server| server.bare().dca());
+        let does = machine.with_model(|server| server.bare().dca());
         let wanted = [
             (seen.writes.hits, does.write_hits - did.write_hits),
             (seen.writes.misses, does.write_misses - did.write_misses),
@@ -584,6 +584,6 @@ fn a_device_watch_counts_completions_too() {
         near(value(seen.writes.all()), 64 * completions, 64 * 8 + 480);
         drop((watch, journal));
         machine.restore().unwrap();
-        same(&machine.state(), &found, chip);
+        assert_same_state(&machine.state(), &found, chip);
     }
 }

@@ -1,7 +1,7 @@
 //! The tests of `waykeeper-linux` as one program, since most of the build time of a test program is linking.
 
+mod access;
 mod census;
-mod charge;
 mod control_loop;
 mod doctor;
 mod doctor_hosts;

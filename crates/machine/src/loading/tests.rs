@@ -3,7 +3,7 @@
 use super::*;
 use std::path::Path;
 use waykeeper_host::{DmaCounters, Reading};
-use waykeeper_load::{Moved, Pattern, Toward, bandwidth, expected};
+use waykeeper_load::{MemoryDirection, Moved, Pattern, bandwidth, expected};
 use waykeeper_silicon::Sampling;
 
 fn scenario(name: &str) -> ScenarioSource {
@@ -45,7 +45,7 @@ fn counters_are_the_formulas() {
     for (block, most) in [("4 KiB", 301), ("8 KiB", 83), ("64 KiB", 65)] {
         let pages = block.split(' ').next().unwrap().parse::<u64>().unwrap() / 4;
         for pattern in Pattern::ALL {
-            for (toward, op) in [(Toward::Read, "read"), (Toward::Write, "write")] {
+            for (direction, op) in [(MemoryDirection::Read, "read"), (MemoryDirection::Write, "write")] {
                 for profile in ["true", "thesis"] {
                     for end in ["commands", "blocks"] {
                         let end = match pattern {
@@ -60,7 +60,7 @@ fn counters_are_the_formulas() {
                             pattern.name()
                         );
                         let done = run("thesis-load-haswell", &keys);
-                        is_the_formula(&done, pattern, toward, profile, pages, &keys);
+                        is_the_formula(&done, pattern, direction, profile, pages, &keys);
                         let Totals { commands, blocks, .. } = done.totals;
                         match (end.split(' ').next().unwrap(), profile) {
                             ("commands", _) => assert_eq!(commands, most, "{keys}"),
@@ -79,15 +79,22 @@ fn counters_are_the_formulas() {
 }
 
 /// Blocks of `pages` pages of 4 KiB, that is of 64 lines each.
-fn is_the_formula(done: &Done, pattern: Pattern, toward: Toward, profile: &str, pages: u64, keys: &str) {
+fn is_the_formula(
+    done: &Done,
+    pattern: Pattern,
+    direction: MemoryDirection,
+    profile: &str,
+    pages: u64,
+    keys: &str,
+) {
     let Totals { commands, blocks, moved, .. } = done.totals;
     let data = 64 * pages * moved;
-    let (read, written) = match toward {
-        Toward::Read => (data, 0),
-        Toward::Write => (0, data),
+    let (read, written) = match direction {
+        MemoryDirection::Read => (data, 0),
+        MemoryDirection::Write => (0, data),
     };
     assert_eq!(events(done), [read + commands + done.list_lines, written, commands], "{keys}");
-    let formula = expected(pattern, toward, done.totals.moved(), pages * 4096);
+    let formula = expected(pattern, direction, done.totals.moved(), pages * 4096);
     assert_eq!(
         [read + commands, written, commands],
         [formula.pcie_rdcur, formula.itom, formula.rfo],
@@ -310,7 +317,7 @@ fn blocks_of_many_pages_are_counted_as_one_and_moved_whole() {
         "pattern = \"single\"\nprofile = \"true\"\nblock = \"64 KiB\"\nbuffer_blocks = 8\ncommands = 40";
     let done = run("thesis-load-haswell", keys);
     assert_eq!((done.totals.blocks, done.totals.moved, done.list_lines), (40, 40, 80));
-    let wanted = expected(Pattern::Single, Toward::Write, done.totals.moved(), 65_536);
+    let wanted = expected(Pattern::Single, MemoryDirection::Write, done.totals.moved(), 65_536);
     assert_eq!(events(&done), [wanted.pcie_rdcur + 80, 40 * 1024, 40]);
     assert_eq!(wanted.itom, 40 * 1024);
 }

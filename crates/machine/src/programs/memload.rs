@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_load::{
-    COMMAND_BYTES, COMPLETION_BYTES, Command, Limiter, Limits, Pattern, Rule, Shape, Toward,
+    COMMAND_BYTES, COMPLETION_BYTES, Command, Limiter, Limits, MemoryDirection, Pattern, Rule, Shape,
 };
 use waykeeper_silicon::{Level, OutOfMemory};
 
@@ -112,9 +112,9 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         };
         return Err(keys.refuse("catch_up", &catch_up, wanted));
     }
-    let toward = match keys.choice("operation", &["write", "read"], "write")?.as_str() {
-        "read" => Toward::Read,
-        _ => Toward::Write,
+    let direction = match keys.choice("operation", &["write", "read"], "write")?.as_str() {
+        "read" => MemoryDirection::Read,
+        _ => MemoryDirection::Write,
     };
     let block = keys.size("block", PAGE_BYTES..=u64::from(MOST_PAGES) * PAGE_BYTES, PAGE_BYTES)?;
     if !block.is_multiple_of(PAGE_BYTES) {
@@ -138,9 +138,9 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         shape,
         pages,
         // The drive writes data that it reads from memory.
-        direction: match toward {
-            Toward::Read => Direction::Write,
-            Toward::Write => Direction::Read,
+        direction: match direction {
+            MemoryDirection::Read => Direction::Write,
+            MemoryDirection::Write => Direction::Read,
         },
         workers: if keys.has("workers") { Some(keys.count("workers", 1..=64, 1)?) } else { None },
         depth: keys.count("depth", 1..=1024, 1)?,

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use waykeeper_host::{Host, Knob, Plan, Reading};
 use waykeeper_machine::{BareMachine, ClassError, RunOptions, Scenario, VirtualServer};
-use waykeeper_stand::{SCENARIO, run_options};
+use waykeeper_testbed::{SCENARIO, run_options};
 use waykeeper_units::{GroupId, PortId, WayMask};
 
 const OPTIONS: fn() -> RunOptions = || run_options(16);
 
 fn scenario(chip: &str) -> Arc<Scenario> {
-    waykeeper_stand::scenario(chip, SCENARIO)
+    waykeeper_testbed::scenario(chip, SCENARIO)
 }
 
 fn bare(chip: &str) -> BareMachine {

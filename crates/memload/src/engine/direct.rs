@@ -2,8 +2,8 @@
 //!
 //! Knows offsets in a file; must not know NVMe.
 
-use super::ring::{Pieces, Ring};
-use super::{Deed, Done, Engine, Fault, Ground, Io};
+use super::ring::{RegisteredBuffers, Ring};
+use super::{Done, Engine, EngineParams, Fault, Io, IoOperation};
 use io_uring::types::{Fixed, FsyncFlags};
 use io_uring::{cqueue, opcode, squeue};
 use std::io;
@@ -26,12 +26,12 @@ impl Direct {
     ///
     /// # Errors
     /// If the kernel has no io_uring, or forbids it.
-    pub fn new(ground: &Ground<'_>) -> io::Result<Direct> {
-        let nothing = Io { deed: Deed::Flush, offset: 0, bytes: 0, place: 0 };
-        let left = vec![nothing; ground.depth as usize];
-        let ring = Ring::new(ground, &[Pieces::largest(ground)])?;
+    pub fn new(params: &EngineParams<'_>) -> io::Result<Direct> {
+        let nothing = Io { operation: IoOperation::Flush, offset: 0, bytes: 0, place: 0 };
+        let left = vec![nothing; params.depth as usize];
+        let ring = Ring::new(params, &[RegisteredBuffers::largest(params)])?;
         let gone = vec![0; left.len()];
-        Ok(Direct { ring, base: ground.buffer.base(), left, gone, again: Vec::new() })
+        Ok(Direct { ring, base: params.buffer.base(), left, gone, again: Vec::new() })
     }
 
     /// False if the kernel's helper threads may run on any CPU.
@@ -42,16 +42,18 @@ impl Direct {
     /// Queues a command, or the rest of one.
     fn send(&mut self, io: Io, number: u32) {
         let memory = self.base.wrapping_add(io.offset);
-        let entry = match (io.deed, self.ring.piece(io.offset, io.bytes)) {
-            (Deed::Flush, _) => opcode::Fsync::new(Fixed(0)).flags(FsyncFlags::DATASYNC).build(),
-            (Deed::ToMemory, Some(piece)) => {
+        let entry = match (io.operation, self.ring.piece(io.offset, io.bytes)) {
+            (IoOperation::Flush, _) => opcode::Fsync::new(Fixed(0)).flags(FsyncFlags::DATASYNC).build(),
+            (IoOperation::ToMemory, Some(piece)) => {
                 opcode::ReadFixed::new(Fixed(0), memory, io.bytes, piece).offset(io.place).build()
             }
-            (Deed::ToMemory, None) => opcode::Read::new(Fixed(0), memory, io.bytes).offset(io.place).build(),
-            (Deed::FromMemory, Some(piece)) => {
+            (IoOperation::ToMemory, None) => {
+                opcode::Read::new(Fixed(0), memory, io.bytes).offset(io.place).build()
+            }
+            (IoOperation::FromMemory, Some(piece)) => {
                 opcode::WriteFixed::new(Fixed(0), memory, io.bytes, piece).offset(io.place).build()
             }
-            (Deed::FromMemory, None) => {
+            (IoOperation::FromMemory, None) => {
                 opcode::Write::new(Fixed(0), memory, io.bytes).offset(io.place).build()
             }
         };
@@ -77,8 +79,9 @@ impl Engine for Direct {
         let (left, gone) = (&self.left, &mut self.gone);
         self.ring.fetch(|number, result| {
             let number = number as u32;
-            let wanted =
-                left.get(number as usize).map_or(0, |io| if io.deed == Deed::Flush { 0 } else { io.bytes });
+            let wanted = left
+                .get(number as usize)
+                .map_or(0, |io| if io.operation == IoOperation::Flush { 0 } else { io.bytes });
             match u32::try_from(result) {
                 Err(_) => done.push((number, Err(Fault::Errno(-result)))),
                 Ok(moved) if moved >= wanted => done.push((number, Ok(()))),
@@ -97,9 +100,9 @@ impl Engine for Direct {
             }
         });
         for (number, moved) in again.drain(..) {
-            if let Some(Io { deed, offset, bytes, place }) = self.left.get(number as usize).copied() {
+            if let Some(Io { operation, offset, bytes, place }) = self.left.get(number as usize).copied() {
                 let (offset, place) = (offset + moved as usize, place + u64::from(moved));
-                self.send(Io { deed, offset, bytes: bytes - moved, place }, number);
+                self.send(Io { operation, offset, bytes: bytes - moved, place }, number);
             }
         }
         self.again = again;

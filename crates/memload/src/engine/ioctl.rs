@@ -3,7 +3,7 @@
 //!
 //! Knows the command block; must not know files or file systems.
 
-use super::{Deed, Done, Engine, Fault, Ground, Io};
+use super::{Done, Engine, EngineParams, Fault, Io, IoOperation};
 use crate::nvme::{IOCTL_IO_CMD, Passthru, READ, Status, WRITE};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
@@ -20,18 +20,18 @@ pub struct Ioctl {
 
 impl Ioctl {
     /// Engine on an open device. Buffer and file must outlive it.
-    pub fn new(ground: &Ground<'_>) -> Ioctl {
-        let Ground { buffer, file, nsid, lba_bytes, .. } = *ground;
+    pub fn new(params: &EngineParams<'_>) -> Ioctl {
+        let EngineParams { buffer, file, nsid, lba_bytes, .. } = *params;
         Ioctl { file: file.as_raw_fd(), base: buffer.base(), nsid, lba_bytes, waiting: None }
     }
 }
 
 impl Engine for Ioctl {
     fn push(&mut self, io: Io, number: u32) {
-        let command = match io.deed {
-            Deed::Flush => Passthru::flush(self.nsid),
-            deed => {
-                let opcode = if deed == Deed::ToMemory { READ } else { WRITE };
+        let command = match io.operation {
+            IoOperation::Flush => Passthru::flush(self.nsid),
+            operation => {
+                let opcode = if operation == IoOperation::ToMemory { READ } else { WRITE };
                 let address = self.base.wrapping_add(io.offset) as u64;
                 let lba = io.place / u64::from(self.lba_bytes);
                 Passthru::transfer(opcode, self.nsid, lba, io.bytes / self.lba_bytes, address, io.bytes)

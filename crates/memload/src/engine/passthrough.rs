@@ -2,8 +2,8 @@
 //!
 //! Knows the command block; must not know files or file systems.
 
-use super::ring::{Pieces, Ring};
-use super::{Deed, Done, Engine, Fault, Ground, Io};
+use super::ring::{RegisteredBuffers, Ring};
+use super::{Done, Engine, EngineParams, Fault, Io, IoOperation};
 use crate::nvme::{Passthru, READ, Status, URING_CMD_IO, WRITE};
 use io_uring::types::Fixed;
 use io_uring::{cqueue, opcode, squeue};
@@ -31,18 +31,20 @@ impl Passthrough {
     /// # Errors
     /// EOPNOTSUPP: the device does not accept commands through io_uring. Others: the kernel has no io_uring, forbids
     /// it, or is too old.
-    pub fn new(ground: &Ground<'_>) -> io::Result<Passthrough> {
-        let wanted: Vec<Pieces> =
-            Pieces::of_commands(ground).into_iter().chain([Pieces::of_segments(ground)]).collect();
-        let ring = Ring::new(ground, &wanted)?;
-        let nothing = Io { deed: Deed::Flush, offset: 0, bytes: 0, place: 0 };
+    pub fn new(params: &EngineParams<'_>) -> io::Result<Passthrough> {
+        let wanted: Vec<RegisteredBuffers> = RegisteredBuffers::of_commands(params)
+            .into_iter()
+            .chain([RegisteredBuffers::of_segments(params)])
+            .collect();
+        let ring = Ring::new(params, &wanted)?;
+        let nothing = Io { operation: IoOperation::Flush, offset: 0, bytes: 0, place: 0 };
         let mut engine = Passthrough {
             ring,
-            base: ground.buffer.base(),
-            nsid: ground.nsid,
-            lba_bytes: ground.lba_bytes,
-            sent: vec![nothing; ground.depth as usize],
-            again: Vec::with_capacity(ground.depth as usize),
+            base: params.buffer.base(),
+            nsid: params.nsid,
+            lba_bytes: params.lba_bytes,
+            sent: vec![nothing; params.depth as usize],
+            again: Vec::with_capacity(params.depth as usize),
         };
         engine.try_out()?;
         Ok(engine)
@@ -80,10 +82,10 @@ impl Passthrough {
 
 impl Engine for Passthrough {
     fn push(&mut self, io: Io, number: u32) {
-        let command = match io.deed {
-            Deed::Flush => Passthru::flush(self.nsid),
-            deed => {
-                let opcode = if deed == Deed::ToMemory { READ } else { WRITE };
+        let command = match io.operation {
+            IoOperation::Flush => Passthru::flush(self.nsid),
+            operation => {
+                let opcode = if operation == IoOperation::ToMemory { READ } else { WRITE };
                 let lba_bytes = u64::from(self.lba_bytes);
                 let address = self.base.wrapping_add(io.offset) as u64;
                 let blocks = io.bytes / self.lba_bytes;
@@ -93,7 +95,8 @@ impl Engine for Passthrough {
         if let Some(sent) = self.sent.get_mut(number as usize) {
             *sent = io;
         }
-        let piece = if io.deed == Deed::Flush { None } else { self.ring.piece(io.offset, io.bytes) };
+        let piece =
+            if io.operation == IoOperation::Flush { None } else { self.ring.piece(io.offset, io.bytes) };
         let entry = opcode::UringCmd80::new(Fixed(0), URING_CMD_IO).cmd(command.to_sqe()).buf_index(piece);
         // The completion returns whether the memory was registered.
         let data = u64::from(number) | if piece.is_some() { FIXED } else { 0 };

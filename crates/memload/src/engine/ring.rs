@@ -3,7 +3,7 @@
 //! Knows rings, files and memory; must not know the meaning of entries. The crate `io-uring` provides mappings and
 //! barriers.
 
-use super::Ground;
+use super::EngineParams;
 use crate::plan::Pages;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{Builder, IoUring, cqueue, squeue};
@@ -32,33 +32,33 @@ const LEAST_PART: u32 = 4;
 
 /// Registered memory: `count` pieces of `size` bytes, one every `step` bytes; the last may be shorter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pieces {
+pub struct RegisteredBuffers {
     size: usize,
     step: usize,
     count: usize,
 }
 
-impl Pieces {
+impl RegisteredBuffers {
     /// Pieces over `bytes` bytes: up to the first that reaches the end, or until the next would begin beyond it.
-    fn over(bytes: usize, size: usize, step: usize) -> Pieces {
+    fn over(bytes: usize, size: usize, step: usize) -> RegisteredBuffers {
         let count = (bytes.saturating_sub(size).div_ceil(step) + 1).min(bytes.div_ceil(step).max(1));
-        Pieces { size, step, count }
+        RegisteredBuffers { size, step, count }
     }
 
     /// Pieces of maximum size. Neighbours overlap by the longest command, so that each command lies within one piece.
-    pub fn largest(ground: &Ground<'_>) -> Pieces {
-        Pieces::over(ground.buffer.bytes(), MOST_PIECE, MOST_PIECE - ground.most_bytes as usize)
+    pub fn largest(params: &EngineParams<'_>) -> RegisteredBuffers {
+        RegisteredBuffers::over(params.buffer.bytes(), MOST_PIECE, MOST_PIECE - params.most_bytes as usize)
     }
 
     /// One piece per possible command: before Linux 6.12 the kernel judges a passthrough command by the whole piece
     /// that it refers to, and copies the data if the command is shorter. `None` if there would be too many pieces or
     /// too many pages.
-    pub fn of_commands(ground: &Ground<'_>) -> Option<Pieces> {
-        let (size, step) = (ground.longest_bytes, ground.step_bytes);
+    pub fn of_commands(params: &EngineParams<'_>) -> Option<RegisteredBuffers> {
+        let (size, step) = (params.longest_bytes, params.step_bytes);
         if size == 0 || step == 0 || size > MOST_PIECE {
             return None;
         }
-        let pieces = Pieces::over(ground.buffer.bytes(), size, step);
+        let pieces = RegisteredBuffers::over(params.buffer.bytes(), size, step);
         // A piece that begins within a page covers one page more.
         let held = pieces.count.saturating_mul(size / PAGE + 1);
         (pieces.count <= MOST_PIECES && held <= MOST_HELD).then_some(pieces)
@@ -67,14 +67,14 @@ impl Pieces {
     /// Pieces no larger than the device's limit per command: before Linux 6.12 the kernel refuses a passthrough command
     /// whose piece is larger. Pieces of maximum size if commands are almost as long as pieces, because the overlap
     /// would be too large.
-    pub fn of_segments(ground: &Ground<'_>) -> Pieces {
-        let size = (ground.most_segments as usize).saturating_mul(PAGE);
-        let step = size.saturating_sub((ground.most_bytes as usize).next_multiple_of(PAGE));
+    pub fn of_segments(params: &EngineParams<'_>) -> RegisteredBuffers {
+        let size = (params.most_segments as usize).saturating_mul(PAGE);
+        let step = size.saturating_sub((params.most_bytes as usize).next_multiple_of(PAGE));
         if step == 0 || step < size / 2 {
-            return Pieces::largest(ground);
+            return RegisteredBuffers::largest(params);
         }
-        let pieces = Pieces::over(ground.buffer.bytes(), size, step);
-        if pieces.count <= MOST_PIECES { pieces } else { Pieces::largest(ground) }
+        let pieces = RegisteredBuffers::over(params.buffer.bytes(), size, step);
+        if pieces.count <= MOST_PIECES { pieces } else { RegisteredBuffers::largest(params) }
     }
 
     /// Index of the piece that contains the whole range; `None` if no piece does.
@@ -97,7 +97,7 @@ pub struct Ring<S: squeue::EntryMarker, C: cqueue::EntryMarker> {
     ring: IoUring<S, C>,
     registered: bool,
     /// The registered pieces; `None` if commands carry addresses.
-    pieces: Option<Pieces>,
+    pieces: Option<RegisteredBuffers>,
     /// The kernel's error when the submission queue was full.
     refused: Option<io::Error>,
     /// Entries that were not queued because of it.
@@ -107,13 +107,13 @@ pub struct Ring<S: squeue::EntryMarker, C: cqueue::EntryMarker> {
 }
 
 impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
-    /// A ring for `ground.depth` outstanding commands. File number 0 is the target. Memory is registered as the first
+    /// A ring for `params.depth` outstanding commands. File number 0 is the target. Memory is registered as the first
     /// of `wanted` that the kernel accepts: a plain user may lock a limited amount, and memory counts once per piece
     /// that contains it.
     ///
     /// # Errors
     /// If the kernel has no io_uring, forbids it, or lacks the wide entries that were requested.
-    pub fn new(ground: &Ground<'_>, wanted: &[Pieces]) -> io::Result<Ring<S, C>> {
+    pub fn new(params: &EngineParams<'_>, wanted: &[RegisteredBuffers]) -> io::Result<Ring<S, C>> {
         // Each set saves wakeups or locks; kernels from 6.1, from 5.19, and all.
         let flags: [fn(&mut Builder<S, C>); 3] = [
             |ring| {
@@ -124,19 +124,19 @@ impl<S: squeue::EntryMarker, C: cqueue::EntryMarker> Ring<S, C> {
             },
             |_| {},
         ];
-        let part = ground.depth.div_ceil(PARTS).max(LEAST_PART);
+        let part = params.depth.div_ceil(PARTS).max(LEAST_PART);
         let mut last = None;
         for flag in flags {
             let mut builder = IoUring::<S, C>::builder();
-            flag(builder.setup_clamp().setup_cqsize(ground.depth.max(part)));
+            flag(builder.setup_clamp().setup_cqsize(params.depth.max(part)));
             match builder.build(part) {
                 Ok(mut ring) => {
                     // Saves the lookup of the ring's own descriptor; kernels before 5.18 refuse.
                     let _ = ring.submitter().register_ring_fd();
-                    ring.submitter().register_files(&[ground.file.as_raw_fd()])?;
+                    ring.submitter().register_files(&[params.file.as_raw_fd()])?;
                     // SAFETY: the buffer outlives the ring, see `worker`.
                     let pieces =
-                        wanted.iter().copied().find(|way| unsafe { register(&mut ring, ground, *way) });
+                        wanted.iter().copied().find(|way| unsafe { register(&mut ring, params, *way) });
                     let registered = pieces.is_some();
                     let helpers_stay = keep_helpers(&ring).is_ok();
                     return Ok(Ring { ring, registered, pieces, refused: None, dropped: 0, helpers_stay });
@@ -279,16 +279,20 @@ where
 ///
 /// # Safety
 /// The buffer outlives the ring.
-unsafe fn register<S, C>(ring: &mut IoUring<S, C>, ground: &Ground<'_>, pieces: Pieces) -> bool
+unsafe fn register<S, C>(
+    ring: &mut IoUring<S, C>,
+    params: &EngineParams<'_>,
+    pieces: RegisteredBuffers,
+) -> bool
 where
     S: squeue::EntryMarker,
     C: cqueue::EntryMarker,
 {
-    let bytes = ground.buffer.bytes();
+    let bytes = params.buffer.bytes();
     let pieces: Vec<libc::iovec> = pieces
         .all(bytes)
         .map(|(from, iov_len)| libc::iovec {
-            iov_base: ground.buffer.base().wrapping_add(from).cast(),
+            iov_base: params.buffer.base().wrapping_add(from).cast(),
             iov_len,
         })
         .collect();
@@ -309,10 +313,15 @@ mod tests {
     const BLOCK: usize = 4096;
 
     /// Parameters with a buffer of `blocks` blocks and commands of at most `max`.
-    fn on<T>(blocks: usize, max: u32, (longest, step): (u32, u32), look: impl FnOnce(&Ground<'_>) -> T) -> T {
+    fn on<T>(
+        blocks: usize,
+        max: u32,
+        (longest, step): (u32, u32),
+        look: impl FnOnce(&EngineParams<'_>) -> T,
+    ) -> T {
         let buffer = Buffer::new(blocks * BLOCK, Pages::Base, None, 1).unwrap();
         let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
-        look(&Ground {
+        look(&EngineParams {
             buffer: &buffer,
             file: &file,
             depth: 1,
@@ -332,7 +341,7 @@ mod tests {
                 let shape = Shape::new(pattern, blocks, 32, 4, thesis).unwrap();
                 let reach = reach(&shape, 32, &Plan { stride: 4, thesis, ..Plan::default() });
                 let bytes = blocks as usize * BLOCK;
-                let pieces = on(blocks as usize, 32, reach, Pieces::of_commands).unwrap();
+                let pieces = on(blocks as usize, 32, reach, RegisteredBuffers::of_commands).unwrap();
                 let all: Vec<(usize, usize)> = pieces.all(bytes).collect();
                 assert!(all.iter().all(|(from, length)| from + length <= bytes), "{all:?}");
                 let (mut position, mut draw) = (0, 0);
@@ -351,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_is_in_no_piece_as_a_whole_goes_by_address() {
-        let pieces = on(8, 32, (1, 1), Pieces::of_commands).unwrap();
+        let pieces = on(8, 32, (1, 1), RegisteredBuffers::of_commands).unwrap();
         assert_eq!(pieces.holding(7 * BLOCK, 4096), Some(7));
         assert_eq!(pieces.holding(7 * BLOCK + 512, 3584), Some(7), "the rest of a command");
         assert_eq!(pieces.holding(2 * BLOCK, 8192), None);
@@ -364,14 +373,16 @@ mod tests {
             rustix::process::geteuid().is_root(),
             "not run: needs root: others may lock too little memory to register it all"
         );
-        on((MOST_PIECES / 8) + 1, 1, (0, 1), |ground| {
-            let bytes = ground.buffer.bytes();
-            let (many, few) = (Pieces::over(bytes, 512, 512), Pieces::largest(ground));
-            let ring = |wanted: &[Pieces]| Ring::<squeue::Entry, cqueue::Entry>::new(ground, wanted).unwrap();
+        on((MOST_PIECES / 8) + 1, 1, (0, 1), |params| {
+            let bytes = params.buffer.bytes();
+            let (many, few) = (RegisteredBuffers::over(bytes, 512, 512), RegisteredBuffers::largest(params));
+            let ring = |wanted: &[RegisteredBuffers]| {
+                Ring::<squeue::Entry, cqueue::Entry>::new(params, wanted).unwrap()
+            };
             assert!(many.count > MOST_PIECES);
             assert_eq!(ring(&[many]).piece(0, 512), None);
             assert_eq!(ring(&[many, few]).piece(bytes - 512, 512), Some(0));
-            assert_eq!(ring(&[Pieces::over(bytes, 4096, 4096), few]).piece(8192, 4096), Some(2));
+            assert_eq!(ring(&[RegisteredBuffers::over(bytes, 4096, 4096), few]).piece(8192, 4096), Some(2));
         });
     }
 
@@ -379,7 +390,7 @@ mod tests {
     fn what_finds_no_room_is_told_and_has_not_gone() {
         // A ring belongs to the thread that made it; the kernel refuses submissions of other threads.
         let other =
-            || on(8, 1, (0, 1), |ground| Ring::<squeue::Entry, cqueue::Entry>::new(ground, &[]).unwrap());
+            || on(8, 1, (0, 1), |params| Ring::<squeue::Entry, cqueue::Entry>::new(params, &[]).unwrap());
         let mut ring = std::thread::spawn(other).join().unwrap();
         let nothing = opcode::Nop::new().build();
         for _ in 0..LEAST_PART + 2 {
@@ -395,9 +406,9 @@ mod tests {
     #[test]
     fn a_part_goes_when_there_is_more() {
         let at = |depth, pushed: u32| {
-            on(8, 1, (0, 1), |ground| {
-                let ground = Ground { depth, ..*ground };
-                let mut ring = Ring::<squeue::Entry, cqueue::Entry>::new(&ground, &[]).unwrap();
+            on(8, 1, (0, 1), |params| {
+                let params = EngineParams { depth, ..*params };
+                let mut ring = Ring::<squeue::Entry, cqueue::Entry>::new(&params, &[]).unwrap();
                 for _ in 0..pushed {
                     // SAFETY: the entry contains no pointer.
                     unsafe { ring.push(&opcode::Nop::new().build()) };
@@ -414,8 +425,8 @@ mod tests {
         let wanted = |blocks: u32, max, pattern| {
             let shape = Shape::new(pattern, blocks, max, 1, false).unwrap();
             let reach = reach(&shape, max, &Plan::default());
-            on(blocks as usize, max, reach, |ground| {
-                (Pieces::of_commands(ground), Pieces::of_segments(ground))
+            on(blocks as usize, max, reach, |params| {
+                (RegisteredBuffers::of_commands(params), RegisteredBuffers::of_segments(params))
             })
         };
         // The kernel's maximum, and one more.
@@ -428,6 +439,6 @@ mod tests {
         assert_eq!(wanted(1000, 127, Pattern::Random).0.unwrap().count, 875);
         let (none, one) = wanted(1000, 256, Pattern::Random);
         assert_eq!((none, one.count, one.size), (None, 1, MOST_PIECE));
-        assert_eq!(on(8, 32, (0, 1), Pieces::of_commands), None, "no data, no memory");
+        assert_eq!(on(8, 32, (0, 1), RegisteredBuffers::of_commands), None, "no data, no memory");
     }
 }

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use waykeeper_load::{Pattern, Toward};
+use waykeeper_load::{MemoryDirection, Pattern};
 use waykeeper_memload::{
-    Consent, Deed, End, EngineKind, Outcome, Plan, PrepareError, Ready, Running, System, Target, Verified,
-    word,
+    Consent, End, EngineKind, IoOperation, Outcome, Plan, PrepareError, Ready, Running, System, Target,
+    Verified, word,
 };
 
 const BYTES: usize = 4 << 20;
@@ -46,7 +46,7 @@ fn outcome(path: &Path, plan: Plan) -> Outcome {
 #[test]
 fn every_pattern_moves_what_it_says_both_ways_at_any_depth() {
     let (_folder, path) = file();
-    for op in [Toward::Write, Toward::Read] {
+    for op in [MemoryDirection::Write, MemoryDirection::Read] {
         for pattern in Pattern::ALL {
             for (workers, depth) in [(1, 1), (2, 16)] {
                 let moves = pattern.moves();
@@ -88,7 +88,7 @@ fn a_file_holds_the_blocks_of_the_buffer_and_what_was_there_elsewhere() {
     let (_folder, path) = file();
     let plan = Plan {
         pattern: Pattern::Single,
-        op: Toward::Read,
+        op: MemoryDirection::Read,
         commands: Some(3),
         block_bytes: Some(512),
         seed: 9,
@@ -128,7 +128,7 @@ fn a_buffer_of_several_registered_pieces_is_one_buffer() {
 fn a_run_that_is_looked_at_has_content_of_its_own() {
     let (_folder, path) = file();
     let held = |verify: bool| {
-        let plan = Plan { op: Toward::Read, commands: Some(33), verify, ..Plan::default() };
+        let plan = Plan { op: MemoryDirection::Read, commands: Some(33), verify, ..Plan::default() };
         let done = outcome(&path, plan);
         assert_eq!(done.verified.map(|verified| verified.unwrap().wrong), verify.then_some(0));
         std::fs::read(&path).unwrap()
@@ -151,10 +151,15 @@ fn commands_go_both_ways_by_lot() {
     let run = |part| {
         let done = outcome(&path, plan(part));
         assert_eq!((done.end, done.totals.moved), (End::Complete, 400));
-        let written: Vec<_> = done.log.iter().filter(|logged| logged.io.deed == Deed::FromMemory).collect();
+        let written: Vec<_> =
+            done.log.iter().filter(|logged| logged.io.operation == IoOperation::FromMemory).collect();
         assert_eq!(done.totals.outward, written.len() as u64);
         // Reads are from the start; writes are at random positions.
-        assert!(done.log.iter().all(|logged| logged.io.deed == Deed::FromMemory || logged.io.place == 0));
+        assert!(
+            done.log
+                .iter()
+                .all(|logged| logged.io.operation == IoOperation::FromMemory || logged.io.place == 0)
+        );
         let places: std::collections::BTreeSet<u64> = written.iter().map(|logged| logged.io.place).collect();
         assert!(places.len() > written.len() / 2);
         written.len()
@@ -176,7 +181,8 @@ fn commands_go_both_ways_by_lot() {
 #[test]
 fn where_nothing_was_moved_nothing_is_wrong() {
     let (_folder, path) = file();
-    let plan = Plan { op: Toward::Read, time: Some(Duration::ZERO), verify: true, ..Plan::default() };
+    let plan =
+        Plan { op: MemoryDirection::Read, time: Some(Duration::ZERO), verify: true, ..Plan::default() };
     let done = outcome(&path, plan);
     assert_eq!((done.totals.commands, done.verified), (0, Some(Ok(Verified::default()))));
 }
@@ -185,7 +191,7 @@ fn where_nothing_was_moved_nothing_is_wrong() {
 fn a_file_takes_blocks_larger_than_its_usual_commands() {
     let (_folder, path) = file();
     let block = 256 << 10;
-    for op in [Toward::Write, Toward::Read] {
+    for op in [MemoryDirection::Write, MemoryDirection::Read] {
         let plan = Plan {
             pattern: Pattern::Single,
             op,
@@ -289,7 +295,7 @@ fn whoever_says_stop_gets_the_totals_until_then() {
 #[test]
 fn whoever_says_stop_ends_the_look_at_it_too() {
     let (_folder, path) = file();
-    for op in [Toward::Write, Toward::Read] {
+    for op in [MemoryDirection::Write, MemoryDirection::Read] {
         let plan = Plan { op, commands: Some(100), verify: true, ..Plan::default() };
         let running = started(&ready(&path, plan));
         let stopper = running.stopper();

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use waykeeper_load::{Pattern, Toward};
+use waykeeper_load::{MemoryDirection, Pattern};
 use waykeeper_memload::{Consent, EngineKind, Kind, Plan, Ready, System, Target};
 
 fn prepare(path: &Path, plan: Plan, consent: &Consent, system: &System) -> Result<Ready, String> {
@@ -23,7 +23,7 @@ fn file(bytes: usize) -> (tempfile::TempDir, PathBuf) {
 }
 
 fn writes() -> Plan {
-    Plan { op: Toward::Read, ..Plan::default() }
+    Plan { op: MemoryDirection::Read, ..Plan::default() }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::served::{LBA, SERIAL, Seen, Served};
 use std::sync::Arc;
-use waykeeper_load::{Pattern, Toward};
+use waykeeper_load::{MemoryDirection, Pattern};
 use waykeeper_memload::{
     Consent, End, EngineKind, Fault, Kind, Outcome, Plan, Ready, Running, System, Target, Verified, nvme,
 };
@@ -52,7 +52,7 @@ fn it_is_known_for_what_it_is_and_the_way_round_is_told() {
 #[test]
 fn every_pattern_moves_exactly_the_blocks_it_says_both_ways() {
     let served = Served::new(4096);
-    for op in [Toward::Write, Toward::Read] {
+    for op in [MemoryDirection::Write, MemoryDirection::Read] {
         for pattern in Pattern::ALL {
             let moves = pattern.moves();
             let plan = Plan {
@@ -73,8 +73,8 @@ fn every_pattern_moves_exactly_the_blocks_it_says_both_ways() {
             assert_eq!((outcome.totals.commands, outcome.totals.errors), (wanted, 0), "{pattern:?}");
             let opcode = match (moves, op) {
                 (false, _) => nvme::FLUSH,
-                (true, Toward::Write) => nvme::READ,
-                (true, Toward::Read) => nvme::WRITE,
+                (true, MemoryDirection::Write) => nvme::READ,
+                (true, MemoryDirection::Read) => nvme::WRITE,
             };
             assert!(ran.iter().all(|seen| seen.opcode == opcode), "{pattern:?}");
             if moves {
@@ -86,8 +86,8 @@ fn every_pattern_moves_exactly_the_blocks_it_says_both_ways() {
             }
             let starts: std::collections::BTreeSet<u64> = ran.iter().map(|seen| seen.lba).collect();
             match (moves, op) {
-                (true, Toward::Write) => assert_eq!(starts.into_iter().collect::<Vec<_>>(), [0]),
-                (true, Toward::Read) => assert!(starts.len() > 50, "writes go anywhere"),
+                (true, MemoryDirection::Write) => assert_eq!(starts.into_iter().collect::<Vec<_>>(), [0]),
+                (true, MemoryDirection::Read) => assert!(starts.len() > 50, "writes go anywhere"),
                 _ => {}
             }
         }
@@ -109,7 +109,7 @@ fn the_thesis_moves_one_block_more_than_it_counts() {
 fn the_same_seed_sends_the_same_commands() {
     let served = Served::new(4096);
     let run = |seed| {
-        let plan = Plan { op: Toward::Read, commands: Some(50), seed, ..Plan::default() };
+        let plan = Plan { op: MemoryDirection::Read, commands: Some(50), seed, ..Plan::default() };
         let (_, seen) = outcome(&served, plan);
         let first = seen[0].addr;
         seen.iter().map(|seen| (seen.lba, seen.addr.wrapping_sub(first))).collect::<Vec<_>>()
@@ -147,8 +147,10 @@ fn what_a_device_says_ends_the_run_and_counts() {
 #[test]
 fn a_wrong_block_is_found() {
     let served = Served::new(4096);
-    let ready =
-        ready(&served, Plan { op: Toward::Read, commands: Some(20), verify: true, ..Plan::default() });
+    let ready = ready(
+        &served,
+        Plan { op: MemoryDirection::Read, commands: Some(20), verify: true, ..Plan::default() },
+    );
     let running = Running::start(&ready).unwrap();
     // After all commands, but before the verification, stored data is changed.
     while !running.wait(std::time::Duration::from_secs(1)) {}

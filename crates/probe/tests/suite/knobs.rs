@@ -8,11 +8,11 @@ use waykeeper_probe::register::{self, Register, RegisterVerdict};
 use waykeeper_units::WayMask;
 
 fn register(chip: &str, chip_changes: &[(&str, &str)], changes: &[(&str, &str)]) -> RegisterVerdict {
-    on_stand(&mut server(chip, chip_changes, changes), |stand| register::look(stand).unwrap())
+    on_stand(&mut server(chip, chip_changes, changes), |experiment| register::measure(experiment).unwrap())
 }
 
 fn ports(chip: &str, changes: &[(&str, &str)]) -> Vec<PortVerdict> {
-    on_stand(&mut server(chip, &[], changes), |stand| ports::look(stand).unwrap())
+    on_stand(&mut server(chip, &[], changes), |experiment| ports::measure(experiment).unwrap())
 }
 
 fn mask(bits: u32) -> WayMask {
@@ -57,10 +57,10 @@ fn a_floor_of_three_ways_and_one_of_a_single_way() {
 #[test]
 fn a_register_that_reads_back_and_does_nothing() {
     let icelake = register("gold-5320", &[], &[]);
-    assert_eq!(icelake.acts.value(), Some(&Register::Dead), "{icelake:?}");
+    assert_eq!(icelake.acts.value(), Some(&Register::NoEffect), "{icelake:?}");
     let fault = format!("{END}\n[[fault]]\nkind = \"dead-dca-ways\"\nat_s = 0");
     let skylake = register("gold-6140", &[], &[(END, &fault)]);
-    assert_eq!(skylake.acts.value(), Some(&Register::Dead), "{skylake:?}");
+    assert_eq!(skylake.acts.value(), Some(&Register::NoEffect), "{skylake:?}");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn switches_that_act_a_dead_one_and_a_device_of_another_socket() {
     assert_eq!(found[0].switch.value(), Some(&Switch::Acts), "{found:?}");
     assert_eq!(
         (found[1].switch.value(), found[1].reach.value()),
-        (Some(&Switch::Dead), Some(&Reach::ThisLlc)),
+        (Some(&Switch::NoEffect), Some(&Reach::ThisLlc)),
         "{found:?}"
     );
     let remote = [("name = \"nic0\"\n", "name = \"nic0\"\nremote = true\n")];

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use waykeeper_linux::profile::Identity;
 use waykeeper_machine::ScenarioSource;
+use waykeeper_probe::experiment::Pace;
 use waykeeper_probe::findings::Findings;
 use waykeeper_probe::ports::{Reach, Switch};
-use waykeeper_probe::procedures::{self, Order, Procedure};
+use waykeeper_probe::procedures::{self, ProbeOptions, Procedure};
 use waykeeper_probe::register::Register;
 use waykeeper_probe::roles::Named;
-use waykeeper_probe::stand::Pace;
 use waykeeper_silicon::ChipSpec;
-use waykeeper_stand::{Machine, held};
+use waykeeper_testbed::{Machine, manual_clock};
 use waykeeper_units::WayMask;
 
 /// A machine with a Skylake's identity and other registers.
@@ -28,18 +28,22 @@ fn machine(changes: &[(&str, &str)]) -> Machine {
     let text = format!("chip = \"chip.toml\"\n{}", chips::SCENARIO);
     let source = ScenarioSource::parse("probe", &text, Some(folder.path().to_owned())).unwrap();
     let scenario = source.read().unwrap_or_else(|error| panic!("{error}"));
-    Machine::with(Arc::new(scenario), held(32))
+    Machine::with(Arc::new(scenario), manual_clock(32))
 }
 
 /// Runs procedures; afterwards the machine's state must be unchanged.
 fn probe(machine: &Machine, procedures: &[Procedure]) -> Findings {
     let before = machine.state();
-    let order =
-        Order { procedures: procedures.to_vec(), named: Named::default(), pace: Pace::QUICK, quick: true };
-    let mut host = machine.paced();
-    let found = procedures::run(&mut host, None, &order, &AtomicBool::new(false), &|_| ()).unwrap();
+    let options = ProbeOptions {
+        procedures: procedures.to_vec(),
+        named: Named::default(),
+        pace: Pace::QUICK,
+        quick: true,
+    };
+    let mut host = machine.on_model_clock();
+    let found = procedures::run(&mut host, None, &options, &AtomicBool::new(false), &|_| ()).unwrap();
     assert!(host.host.close().unwrap().is_complete());
-    waykeeper_stand::same(&machine.state(), &before, "after a probe");
+    waykeeper_testbed::assert_same_state(&machine.state(), &before, "after a probe");
     found
 }
 
@@ -89,5 +93,5 @@ fn a_host_of_files_is_found_out_as_a_server_in_process_is() {
 fn a_register_that_reads_back_and_does_nothing_is_found_out_through_files() {
     let found = probe(&machine(&[("acts = true", "acts = false")]), &[Procedure::Register]);
     let register = found.register.unwrap();
-    assert_eq!(register.acts.value(), Some(&Register::Dead), "{register:?}");
+    assert_eq!(register.acts.value(), Some(&Register::NoEffect), "{register:?}");
 }

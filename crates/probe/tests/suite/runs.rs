@@ -8,24 +8,24 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use waykeeper_host::{Host, KnobValues};
 use waykeeper_machine::FaultyServer;
+use waykeeper_probe::experiment::{Pace, ProbeError, ProbeExperiment};
 use waykeeper_probe::findings::Findings;
-use waykeeper_probe::procedures::{self, Order, Procedure};
+use waykeeper_probe::procedures::{self, ProbeOptions, Procedure};
 use waykeeper_probe::roles::{self, Named};
 use waykeeper_probe::sensitivity::{self, Sensitivity};
-use waykeeper_probe::stand::{Pace, ProbeError, Stand};
-use waykeeper_probe::sweep::{Dial, Load};
+use waykeeper_probe::sweep::{Load, SweptParameter};
 
 fn knobs(host: &mut dyn Host) -> KnobValues {
     host.sample().unwrap().knobs
 }
 
-fn order(procedures: &[Procedure]) -> Order {
+fn options(procedures: &[Procedure]) -> ProbeOptions {
     let pace = Pace { settle_ns: 100_000_000, sample_ns: 100_000_000, rounds: 2 };
-    Order { procedures: procedures.to_vec(), named: Named::default(), pace, quick: true }
+    ProbeOptions { procedures: procedures.to_vec(), named: Named::default(), pace, quick: true }
 }
 
 fn run(host: &mut FaultyServer, procedures: &[Procedure]) -> Result<Findings, ProbeError> {
-    procedures::run(host, None, &order(procedures), &AtomicBool::new(false), &|_| ())
+    procedures::run(host, None, &options(procedures), &AtomicBool::new(false), &|_| ())
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn whatever_was_turned_is_as_it_was_found() {
     assert_eq!(knobs(&mut host), before);
     assert!(findings.failures.is_empty() && findings.found_anything(), "{:?}", findings.failures);
     assert_eq!(findings.ports[1].switch.register.as_deref(), Some("it was off at the start"));
-    assert_eq!(findings.sweeps.iter().map(|sweep| sweep.dial).collect::<Vec<_>>(), Dial::ALL);
+    assert_eq!(findings.sweeps.iter().map(|sweep| sweep.dial).collect::<Vec<_>>(), SweptParameter::ALL);
     assert!(findings.sweeps[2].notes[0].starts_with("not varied"), "{:?}", findings.sweeps[2]);
 }
 
@@ -60,7 +60,7 @@ fn an_interrupt_ends_it_and_brings_everything_back() {
                 stop.store(true, Ordering::Relaxed);
             }
         };
-        let ended = procedures::run(&mut host, None, &order(&Procedure::ALL), &stop, &told);
+        let ended = procedures::run(&mut host, None, &options(&Procedure::ALL), &stop, &told);
         assert!(matches!(ended, Err(ProbeError::Interrupted)), "{after}: {ended:?}");
         assert_eq!(knobs(&mut host), before, "{after}");
     }
@@ -73,9 +73,9 @@ fn a_panic_brings_everything_back() {
     let stop = AtomicBool::new(false);
     let broken = std::panic::catch_unwind(AssertUnwindSafe(|| {
         let mut told = |_: u64| {};
-        let mut stand = Stand::new(&mut host, Pace::QUICK, &stop, &mut told).unwrap();
-        stand.turn_ways(waykeeper_units::WayMask::from_bits(0x7f0)).unwrap();
-        stand.switch([waykeeper_units::PortId(0)], false).unwrap();
+        let mut experiment = ProbeExperiment::new(&mut host, Pace::QUICK, &stop, &mut told).unwrap();
+        experiment.set_ways(waykeeper_units::WayMask::from_bits(0x7f0)).unwrap();
+        experiment.switch([waykeeper_units::PortId(0)], false).unwrap();
         panic!("on purpose");
     }));
     assert!(broken.is_err());
@@ -107,10 +107,11 @@ fn without_a_co_runner_it_is_said_what_would_help() {
     let named = Named { io: None, victim: Some("chas".to_owned()) };
     let error = roles::check(&host.groups(), &named).unwrap_err().to_string();
     assert_eq!(error, "unknown tenant `chas`; known are headers, payloads, scan, chase");
-    let cast =
-        on_stand(&mut host, |stand| roles::cast(stand, &Named { io: None, victim: Some("chase".into()) }));
+    let cast = on_stand(&mut host, |experiment| {
+        roles::cast(experiment, &Named { io: None, victim: Some("chase".into()) })
+    });
     let cast = cast.unwrap().unwrap();
-    assert_eq!(cast.presser, cast.victim);
+    assert_eq!(cast.highest_miss_corunner, cast.victim);
     let text = chips::SCENARIO.split("[[workload]]\nname = \"scan\"").next().unwrap();
     let mut host = chips::scenario_server(&format!("chip = \"gold-6140\"\n{text}"), None);
     let found = run(&mut host, &[Procedure::DcaWays]).unwrap().dca_ways.unwrap();
@@ -121,12 +122,15 @@ fn without_a_co_runner_it_is_said_what_would_help() {
 fn an_application_that_reads_what_devices_write_feels_dca_and_one_that_reads_headers_does_not() {
     // One core that reads every line at the highest rate it can: memory is slower than the cache.
     let full = [("offered_gbps = 60", "offered_gbps = 100"), ("cores = \"2-3\"", "cores = \"2\"")];
-    let found = on_stand(&mut server("gold-6140", &[], &full), |stand| sensitivity::look(stand).unwrap());
+    let found = on_stand(&mut server("gold-6140", &[], &full), |experiment| {
+        sensitivity::measure(experiment).unwrap()
+    });
     let by_name: BTreeMap<&str, _> = found.iter().map(|app| (app.name.as_str(), app)).collect();
     let level = |name: &str| by_name[name].sensitivity.value().copied();
     assert_eq!(level("payloads"), Some(Sensitivity::High), "{found:#?}");
     assert_eq!(level("headers"), Some(Sensitivity::Low), "{found:#?}");
-    let icelake = on_stand(&mut server("gold-5320", &[], &[]), |stand| sensitivity::look(stand).unwrap());
+    let icelake =
+        on_stand(&mut server("gold-5320", &[], &[]), |experiment| sensitivity::measure(experiment).unwrap());
     assert!(
         icelake
             .iter()
@@ -138,11 +142,11 @@ fn an_application_that_reads_what_devices_write_feels_dca_and_one_that_reads_hea
 struct Rates;
 
 impl Load for Rates {
-    fn dials(&self) -> Vec<Dial> {
-        vec![Dial::OfferedGbps]
+    fn parameters(&self) -> Vec<SweptParameter> {
+        vec![SweptParameter::OfferedGbps]
     }
 
-    fn with(&mut self, _: Dial, value: f64) -> Result<Box<dyn Host + '_>, ProbeError> {
+    fn with(&mut self, _: SweptParameter, value: f64) -> Result<Box<dyn Host + '_>, ProbeError> {
         if value > 90.0 {
             return Err(ProbeError::Load("more than the line takes".to_owned()));
         }
@@ -157,8 +161,8 @@ fn hit_rates_fall_with_load_and_rise_with_ways() {
     // The caches are cold at first.
     host.wait_until(4_000_000_000).unwrap();
     let stop = AtomicBool::new(false);
-    let order = Order { pace: Pace::QUICK, ..order(&[Procedure::Sweeps]) };
-    let found = procedures::run(&mut host, Some(&mut Rates), &order, &stop, &|_| ()).unwrap();
+    let options = ProbeOptions { pace: Pace::QUICK, ..options(&[Procedure::Sweeps]) };
+    let found = procedures::run(&mut host, Some(&mut Rates), &options, &stop, &|_| ()).unwrap();
     let ways = &found.sweeps[0];
     let hits: Vec<f64> = ways.points.iter().map(|point| point.write_hit.unwrap()).collect();
     assert_eq!(ways.points.len(), 10, "two to eleven ways: {:?}", ways.notes);

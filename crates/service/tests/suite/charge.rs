@@ -9,8 +9,8 @@ use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::dry_run::DryRun;
 use waykeeper_service::engine::ManagedHost;
 use waykeeper_service::linux::Keeper;
-use waykeeper_stand::faults::{Calls, Fault, Operation, Rule};
-use waykeeper_stand::{Machine, same};
+use waykeeper_testbed::faults::{Calls, Fault, Operation, Rule};
+use waykeeper_testbed::{Machine, assert_same_state};
 use waykeeper_units::{GroupId, WayMask};
 
 /// The configuration of a machine's tenants; `daemon` is added to its first section.
@@ -47,7 +47,7 @@ fn write_profile(machine: &Machine, file: &Path) {
         host: Identity::of(host.inventory(), microcode(&machine.root())),
         ways: Ways::default(),
         register: Some(Register {
-            state: KnobState::Dead,
+            state: KnobState::NoEffect,
             kept: None,
             fewest: None,
             most: None,
@@ -95,7 +95,7 @@ fn a_policy_does_not_turn_what_the_profile_says_is_dead() {
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("llc_ways", "llc_weys")).unwrap();
     assert!(refused(&file).contains("nearest is `llc_ways`"));
-    same(&machine.state(), &found, "after all that");
+    assert_same_state(&machine.state(), &found, "after all that");
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
     assert!(keeper.told().iter().any(|line| line == "tenant fio appeared"));
     keeper.sample().unwrap();
     keeper.give_back().unwrap_or_else(|why| panic!("{why:?}"));
-    same(&machine.state(), &found, "after CPUs that came and went");
+    assert_same_state(&machine.state(), &found, "after CPUs that came and went");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use waykeeper_service::linux::Keeper;
 use waykeeper_service::{
     Board, Class, Moment, Order, OrderError, Pause, Published, Sender, Standing, feed, orders,
 };
-use waykeeper_stand::{Machine, same};
+use waykeeper_testbed::{Machine, assert_same_state};
 use waykeeper_units::WayMask;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -159,7 +159,7 @@ fn a_panic_in_any_of_the_first_readings_leaves_everything_as_it_was() {
         let (setup, _, _nudge, _sender) = setup(config, inputs, &host);
         let done = in_charge(host, |host| Ok(engine::run(host, setup)?));
         assert!(matches!(&done, Err(DaemonError::Panic(why)) if why.contains("a trapdoor")), "{done:?}");
-        same(&machine.state(), &found, "after a panic");
+        assert_same_state(&machine.state(), &found, "after a panic");
         assert!(!machine.journal().exists());
     }
 }
@@ -214,7 +214,7 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     assert_eq!(told[4], "policy fixed replaces fixed");
     // The test's period differs from the file's.
     assert_eq!(told[5], "daemon.period_s is 0.02, was 3600.0");
-    same(&machine.state(), &found, "after a stop");
+    assert_same_state(&machine.state(), &found, "after a stop");
     // The start, a replaced policy, a release and its end: each once. Changes that set no knob are not sent to the
     // feed.
     let fed: Vec<_> = steps.iter().map(|step| (step.step, step.paused, first_event(&step))).collect();
@@ -252,7 +252,7 @@ fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
     let wanted =
         "could not be restored: mask 0x7ff of group 0 (l2fwd); mask 0x7ff of group 2 (scan); knobs could not";
     assert!(matches!(&why, OrderError::Incomplete(text) if text.contains(wanted)), "{why}");
-    same(&machine.state(), &turned, "after a release that failed");
+    assert_same_state(&machine.state(), &turned, "after a release that failed");
     let again = sender.ask(Order::Pause(Pause::Release), PATIENCE);
     assert_eq!(again.as_deref(), Ok("the policy is paused; the knobs are restored to their original values"));
     assert_ne!(machine.state(), turned);
@@ -263,7 +263,7 @@ fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
     );
     nudge.send(Nudge::Stop).unwrap();
     running.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
-    same(&machine.state(), &found, "after a stop");
+    assert_same_state(&machine.state(), &found, "after a stop");
 }
 
 /// The first event of a step.

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Host, NOBODY, ROOT, SCENARIO, held, scenario};
+use common::{Host, NOBODY, ROOT, SCENARIO, manual_clock, scenario};
 use rustix::io::Errno;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -98,7 +98,7 @@ fn resource_control_is_announced_as_each_generation_does() {
         assert!(flags(&skylake).contains(&format!(" {flag} ")), "{flag}");
     }
     assert!(skylake.text("proc/cmdline").contains(" rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,mba\n"));
-    let without = Host::with("gold-6140", SCENARIO, &Options { bandwidth: false, ..held(16) });
+    let without = Host::with("gold-6140", SCENARIO, &Options { bandwidth: false, ..manual_clock(16) });
     assert_eq!(without.cpuid(0, 0x10, 0)[1], 0b10);
     assert_eq!(without.read_msr(0, 0xd50), Err(Errno::IO));
     // hardware.md 7.2: Haswell has four classes of at least two ways, and CPUID does not announce them.
@@ -187,7 +187,7 @@ fn devices_stand_behind_their_ports() {
 
 #[test]
 fn a_scenario_that_cannot_be_shown_says_what_would_do() {
-    let why = |chip: &str, text: &str| match tree(scenario(chip, text), &held(16)) {
+    let why = |chip: &str, text: &str| match tree(scenario(chip, text), &manual_clock(16)) {
         Err(error) => error.to_string(),
         Ok(_) => panic!("it can be shown"),
     };
@@ -206,8 +206,11 @@ fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
     for (chip, generation) in CHIPS {
         let folder = tempfile::tempdir().unwrap();
         let kernel = if generation == "hsx" { Kernel(6, 1) } else { Kernel(6, 12) };
-        let host =
-            VirtualHost::mount(folder.path(), scenario(chip, SCENARIO), Options { kernel, ..held(16) });
+        let host = VirtualHost::mount(
+            folder.path(),
+            scenario(chip, SCENARIO),
+            Options { kernel, ..manual_clock(16) },
+        );
         let host = host.unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {chip}: {error}"));
         let root = folder.path();
         assert!(fs::read_to_string(root.join("proc/cpuinfo")).unwrap().starts_with("processor\t: 0\n"));
@@ -239,7 +242,7 @@ fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
 
 #[test]
 fn the_wall_clock_drives_the_machine_and_a_lag_is_told() {
-    let options = |speed| Options { pace: Pace::Wall(speed), ..held(16) };
+    let options = |speed| Options { pace: Pace::Wall(speed), ..manual_clock(16) };
     // Taken before the host is created, since its clock begins during creation.
     let begun = Instant::now();
     let host = Host::with("gold-6140", SCENARIO, &options(0.5));
@@ -261,6 +264,6 @@ fn the_wall_clock_drives_the_machine_and_a_lag_is_told() {
 fn a_directory_that_is_in_use_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("file"), "").unwrap();
-    let refused = VirtualHost::mount(folder.path(), scenario("gold-6140", SCENARIO), held(16));
+    let refused = VirtualHost::mount(folder.path(), scenario("gold-6140", SCENARIO), manual_clock(16));
     assert!(matches!(refused, Err(VirtualHostError::Mount(error)) if error.to_string().contains("empty")));
 }

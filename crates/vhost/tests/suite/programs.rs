@@ -4,7 +4,7 @@
 
 use crate::common;
 
-use common::{held, scenario};
+use common::{manual_clock, scenario};
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -56,7 +56,7 @@ struct Server {
 
 impl Server {
     fn new(text: &str) -> Server {
-        Server::with(text, held(16))
+        Server::with(text, manual_clock(16))
     }
 
     fn with(text: &str, options: Options) -> Server {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_stand::Machine;
+use waykeeper_testbed::Machine;
 
 /// Timeout of every step, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);

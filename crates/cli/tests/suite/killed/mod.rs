@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
-use waykeeper_stand::{Machine, State, same};
+use waykeeper_testbed::{Machine, State, assert_same_state};
 
 /// Calls that change a file, a directory or the disk.
 const CHANGING: [&str; 9] =
@@ -45,7 +45,7 @@ impl Field {
     }
 
     fn nothing_is_left(&self, after: &str) {
-        same(&self.machine.state(), &self.found, after);
+        assert_same_state(&self.machine.state(), &self.found, after);
         assert!(!self.setup.journal.exists(), "{after}: the journal is empty and gone");
     }
 

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 use unit::{Places, Unit, enter};
-use waykeeper_stand::{Machine, State, same};
+use waykeeper_testbed::{Machine, State, assert_same_state};
 
 /// A host, systemd's directories beside it, and its state before any daemon.
 struct Field {
@@ -157,7 +157,7 @@ impl Field {
     }
 
     fn nothing_is_left(&self, after: &str) {
-        same(&self.machine.state(), &self.found, after);
+        assert_same_state(&self.machine.state(), &self.found, after);
         assert!(!self.setup.journal.exists(), "{after}: the journal is empty and gone");
     }
 }

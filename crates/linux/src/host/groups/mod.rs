@@ -4,27 +4,27 @@
 //! before it makes it. Removing a group returns its CPUs and tasks to the default group, so the journal only needs to
 //! record that the group did not exist. Must not know policies, nor any knob but masks.
 
-mod coming;
-mod disturbed;
-mod gate;
+mod external;
+mod lock;
 mod others;
 mod reading;
+mod set_masks;
 mod tasks;
-mod turning;
+mod tenant_changes;
 
-pub use coming::{Grouping, Turnover};
-pub use disturbed::Disturbance;
-pub use gate::Passage;
+pub use external::ExternalChange;
+pub use lock::ResctrlLock;
 pub use reading::mask_in;
+pub use tenant_changes::{Grouping, TenantChanges};
 
-use super::placement::{Placement, Seat};
+use super::placement::{Placement, Slot};
 use crate::journal::{Journal, JournalError, Original};
 use crate::resctrl::{
     Event, Group, HeldCount, HeldCpus, HeldSchemata, Kind, Line, MonDomain, Resctrl, ResctrlError, Resource,
 };
 use crate::root::{FileError, Root};
-use disturbed::Watchfulness;
-use gate::Gate;
+use external::ExternalChanges;
+use lock::LockState;
 use reading::Traffic;
 use std::collections::{BTreeMap, BTreeSet};
 use tasks::Process;
@@ -82,7 +82,7 @@ struct Member {
     unwatched: Option<String>,
     occupancy: Option<HeldCount>,
     /// Some of its CPUs or tasks could not be moved to its group; retried at the next call.
-    unsettled: bool,
+    retry: bool,
     /// Some of its tasks may be outside its group.
     unplaced: bool,
     /// CPUs of it that another program took out of its group and that stay there.
@@ -127,13 +127,13 @@ pub(super) struct Groups {
     corrects: bool,
     /// Groups that are no longer needed but could not be removed; retried.
     leftovers: Vec<Group>,
-    told_leftovers: BTreeSet<String>,
+    reported_leftovers: BTreeSet<String>,
     default: Class,
     /// Whether resctrl counts occupancy, and bytes between L3 and memory.
     monitored: [bool; 2],
     traffic: Traffic,
-    watchfulness: Watchfulness,
-    gate: Gate,
+    external: ExternalChanges,
+    lock_state: LockState,
     notes: Vec<String>,
 }
 
@@ -172,12 +172,12 @@ impl Groups {
             made: BTreeMap::new(),
             corrects,
             leftovers: Vec::new(),
-            told_leftovers: BTreeSet::new(),
+            reported_leftovers: BTreeSet::new(),
             default,
             monitored,
             traffic: Traffic::default(),
-            watchfulness: Watchfulness::default(),
-            gate: Gate::default(),
+            external: ExternalChanges::default(),
+            lock_state: LockState::default(),
             notes: Vec::new(),
             root: root.clone(),
             resctrl,
@@ -287,13 +287,13 @@ impl Groups {
 
     /// Before closing: groups that another program removed and made again under our names are that program's, so the
     /// journal drops them.
-    pub fn forget_anothers(&mut self, journal: &mut Journal) {
-        let others: Vec<Group> = self.made.keys().filter(|group| self.is_anothers(group)).cloned().collect();
+    pub fn forget_replaced(&mut self, journal: &mut Journal) {
+        let others: Vec<Group> = self.made.keys().filter(|group| self.was_replaced(group)).cloned().collect();
         others.into_iter().for_each(|group| self.forget_group(group, journal));
     }
 
     /// Whether another program removed our group and made one with the same name.
-    fn is_anothers(&self, group: &Group) -> bool {
+    fn was_replaced(&self, group: &Group) -> bool {
         self.made.contains_key(group) && self.resctrl.has(group) && !self.is_ours(group)
     }
 
@@ -327,7 +327,7 @@ impl Groups {
                 Ok(group)
             }
             Err(why) => {
-                self.retire_half(group, journal);
+                self.remove_partial_group(group, journal);
                 Err(why)
             }
         }
@@ -389,7 +389,7 @@ impl Groups {
     fn enter(&mut self, tenant: GroupId, class: usize) -> Result<(), GroupsError> {
         let Some(Class { group, .. }) = self.classes.get(&class) else { return Ok(()) };
         let group = group.clone();
-        let mut inside: Vec<GroupId> = self.placement.sitting(Seat::Class(class)).collect();
+        let mut inside: Vec<GroupId> = self.placement.tenants_in(Slot::Class(class)).collect();
         inside.push(tenant);
         self.give_cpus(&group, &inside)?;
         self.assign(tenant, &group)

@@ -13,7 +13,7 @@ impl Groups {
     /// Checks that no CPU or thread of these tenants is in another program's control group, and no thread in another
     /// program's monitoring group of the default group, which a move would take it out of. Call it under the lock
     /// before each move.
-    pub(super) fn nobody_elses(&self, tenants: impl Fn(GroupId) -> bool) -> Result<(), GroupsError> {
+    pub(super) fn check_not_foreign(&self, tenants: impl Fn(GroupId) -> bool) -> Result<(), GroupsError> {
         let foreign = |group: &Group| !self.resctrl.is_ours(group);
         let control = self.resctrl.control_groups()?;
         let monitors = self.resctrl.monitor_groups(&Group::DEFAULT)?;

@@ -1,6 +1,6 @@
 //! Reads the tenants' masks, occupancy and traffic from resctrl, and rejects impossible masks. Must not write.
 
-use super::super::placement::Seat;
+use super::super::placement::Slot;
 use super::{Class, Groups};
 use crate::resctrl::{Group, HeldCount, Resource, Schemata, Setting};
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use waykeeper_units::{GroupId, WayMask};
 impl Groups {
     /// The groups that have tenants, by name, with their tenants. The default group is named as resctrl's tools name
     /// it.
-    pub fn sitting(&self) -> Vec<(String, Vec<GroupId>)> {
-        let own = self.classes.iter().map(|(number, class)| (Seat::Class(*number), &class.group));
-        let all = std::iter::once((Seat::Root, &self.default.group)).chain(own);
-        let sitting = all.map(|(seat, group)| {
+    pub fn classes_with_tenants(&self) -> Vec<(String, Vec<GroupId>)> {
+        let own = self.classes.iter().map(|(number, class)| (Slot::Class(*number), &class.group));
+        let all = std::iter::once((Slot::Default, &self.default.group)).chain(own);
+        let occupants = all.map(|(slot, group)| {
             let name = if group.is_default() { "default" } else { group.name() };
-            (name.to_owned(), self.placement.sitting(seat).collect::<Vec<_>>())
+            (name.to_owned(), self.placement.tenants_in(slot).collect::<Vec<_>>())
         });
-        sitting.filter(|(_, tenants)| !tenants.is_empty()).collect()
+        occupants.filter(|(_, tenants)| !tenants.is_empty()).collect()
     }
 }
 
@@ -115,10 +115,10 @@ fn moved(last: i128, now: u64) -> Option<u64> {
 }
 
 impl Groups {
-    pub(super) fn class(&self, seat: Seat) -> Option<&Class> {
-        match seat {
-            Seat::Root => Some(&self.default),
-            Seat::Class(class) => self.classes.get(&class),
+    pub(super) fn class(&self, slot: Slot) -> Option<&Class> {
+        match slot {
+            Slot::Default => Some(&self.default),
+            Slot::Class(class) => self.classes.get(&class),
         }
     }
 
@@ -144,11 +144,11 @@ impl Groups {
 
     /// Every tenant's mask. One that cannot be read is reported in `problems` instead.
     pub fn masks(&self, problems: &mut Vec<String>) -> BTreeMap<GroupId, WayMask> {
-        let mut known: BTreeMap<Seat, Option<WayMask>> = BTreeMap::new();
+        let mut known: BTreeMap<Slot, Option<WayMask>> = BTreeMap::new();
         let mut masks = BTreeMap::new();
-        for (tenant, seat) in self.placement.seats() {
-            let mask = *known.entry(seat).or_insert_with(|| {
-                let mask = self.class(seat).map(|class| self.mask(class))?;
+        for (tenant, slot) in self.placement.slots() {
+            let mask = *known.entry(slot).or_insert_with(|| {
+                let mask = self.class(slot).map(|class| self.mask(class))?;
                 mask.map_err(|why| problems.push(why)).ok()
             });
             if let Some(mask) = mask {
@@ -170,12 +170,12 @@ impl Groups {
             };
             all.insert(*tenant, reading);
         }
-        for (tenant, seat) in self.placement.seats() {
+        for (tenant, slot) in self.placement.slots() {
             let alone = self.members.get(&tenant).is_some_and(|member| member.monitor.is_none());
-            if seat == Seat::Root || !alone {
+            if slot == Slot::Default || !alone {
                 continue;
             }
-            let others = self.placement.sitting(seat).filter(|other| *other != tenant);
+            let others = self.placement.tenants_in(slot).filter(|other| *other != tenant);
             let guests = others.filter_map(|other| all.get(&other).copied());
             let guests = guests.fold(Reading::Value(0), |sum, own| sum.zip_with(own, u64::saturating_add));
             if let Some(own) = all.get_mut(&tenant) {

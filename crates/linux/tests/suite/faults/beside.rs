@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_linux::host::{LinuxHost, Options};
 use waykeeper_linux::tenants::Tenant;
-use waykeeper_stand::{Machine, same};
+use waykeeper_testbed::{Machine, assert_same_state};
 use waykeeper_vhost::faults::{Calls, Fault, Rule};
 
 fn tenant(name: &str, cores: &str) -> Tenant {
@@ -54,5 +54,5 @@ fn who_changes_beside_somebody_who_cannot_come_is_counted_where_it_is() {
     }
     assert!(cases > 0, "no fault struck between the two halves");
     assert!(host.close().expect("closed").is_complete());
-    same(&machine.state(), &found, "at the end");
+    assert_same_state(&machine.state(), &found, "at the end");
 }

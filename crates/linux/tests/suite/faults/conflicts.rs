@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use waykeeper_host::{Host, Knob, KnobKind, KnobOutcome, Setting};
 use waykeeper_linux::host::{LinuxHost, Options};
-use waykeeper_stand::{MS, Machine, difference};
+use waykeeper_testbed::{MS, Machine, state_difference};
 use waykeeper_units::{GroupId, WayMask};
 use waykeeper_vhost::faults::Operation;
 
@@ -101,7 +101,7 @@ fn another_tools_lock_is_waited_for_and_told() {
     drop(host);
     held(FlockOperation::Unlock);
     let after = machine.state();
-    assert!(after == before, "{}", difference(&before, &after));
+    assert!(after == before, "{}", state_difference(&before, &after));
 }
 
 /// A process of an unprivileged user that holds the lock.
@@ -177,7 +177,7 @@ fn another_tools_groups_take_the_last_classes() {
     machine.run(MS);
     // 8 classes with MBA: the default group and five of another tool leave two for four tenants.
     for group in 0..5 {
-        machine.foreign(&format!("theirs{group}"));
+        machine.make_foreign_group(&format!("theirs{group}"));
     }
     // Groups that other programs remove are made again.
     let options = Options { correct: true, ..machine.options() };
@@ -185,7 +185,7 @@ fn another_tools_groups_take_the_last_classes() {
     assert_eq!(host.inventory().llc.clos_count, 3);
     // Another program removes fio's group and takes its class.
     std::fs::remove_dir(machine.root().path("/sys/fs/resctrl/waykeeper-fio")).expect("removed");
-    let last = machine.foreign("last");
+    let last = machine.make_foreign_group("last");
     let masks = plan(&host, [0x00f, 0x7ff, 0x0f0, 0x7ff], 0x7c0, false);
     let applied = host.apply(&masks).unwrap_or_else(|error| panic!("{error}"));
     let given: Vec<bool> =
@@ -203,8 +203,8 @@ fn another_tools_groups_take_the_last_classes() {
     assert!(host.close().expect("closed").is_complete());
     drop(host);
     // No class at all: every tenant keeps the default group's mask, and another mask is refused with the reason.
-    machine.foreign("last");
-    machine.foreign("very last");
+    machine.make_foreign_group("last");
+    machine.make_foreign_group("very last");
     let before = machine.state();
     let mut host = machine.open();
     let applied = host.apply(&masks).unwrap_or_else(|error| panic!("{error}"));

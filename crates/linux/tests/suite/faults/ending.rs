@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Host;
 use waykeeper_linux::host::LinuxHost;
-use waykeeper_stand::{MS, Machine, State};
+use waykeeper_testbed::{MS, Machine, State};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 /// A host on which every knob is changed.
@@ -32,7 +32,7 @@ fn reasons(failures: impl Iterator<Item = (String, String)>) -> BTreeSet<String>
 /// Restores what is left, by hand and by the next start in turn.
 fn next(machine: &Machine, case: &Case, turn: usize, verdicts: &mut Verdicts) {
     match turn % 2 {
-        0 => verdicts.wrong(case, &machine.still_wrong()),
+        0 => verdicts.wrong(case, &machine.restore_failures()),
         _ => match machine.try_open() {
             Err(error) => verdicts.wrong(case, &error.to_string()),
             Ok(mut host) => assert!(host.close().expect("closed").is_complete()),

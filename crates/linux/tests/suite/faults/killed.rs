@@ -9,7 +9,7 @@ use std::time::Duration;
 use waykeeper_host::Host;
 use waykeeper_linux::host::{LinuxHost, Options};
 use waykeeper_linux::root::Root;
-use waykeeper_stand::{MS, Machine, difference};
+use waykeeper_testbed::{MS, Machine, state_difference};
 use waykeeper_vhost::faults::Operation;
 
 /// Set for the child: root and journal.
@@ -72,11 +72,11 @@ fn a_manager_that_is_killed_leaves_its_originals() {
         drop(manager);
         journals += u32::from(machine.journal().exists());
         match turn % 2 {
-            0 => assert_eq!(machine.still_wrong(), ""),
+            0 => assert_eq!(machine.restore_failures(), ""),
             _ => assert!(machine.open().close().expect("closed").is_complete()),
         }
         let after = machine.state();
-        assert!(after == before, "after {writes} writes:\n{}", difference(&before, &after));
+        assert!(after == before, "after {writes} writes:\n{}", state_difference(&before, &after));
         assert!(!machine.journal().exists());
     }
     assert_eq!(journals, 7);

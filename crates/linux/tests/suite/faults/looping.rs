@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use waykeeper_host::{Host, Reading, Snapshot};
 use waykeeper_linux::host::LinuxHost;
-use waykeeper_stand::MS;
+use waykeeper_testbed::MS;
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 /// Transient faults per interval: the number of the call within the interval, and the fault.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::Tenant;
 use waykeeper_machine::Scenario;
-use waykeeper_stand::{Machine, SCENARIO, held};
+use waykeeper_testbed::{Machine, SCENARIO, manual_clock};
 
 /// A fourth tenant: another scan, on core 4. With two scans that fit into the LLC and half the packets, no count
 /// differs much from one interval to the next.
@@ -22,13 +22,13 @@ working_set = "4M"
 
 fn scenario() -> Arc<Scenario> {
     let steady = SCENARIO.replace("offered_gbps = 80", "offered_gbps = 40").replace("24M", "4M");
-    waykeeper_stand::scenario("gold-6140", &format!("{steady}{LATE}"))
+    waykeeper_testbed::scenario("gold-6140", &format!("{steady}{LATE}"))
 }
 
 /// Mounts it. Other tools left values in stopped registers: event numbers without the enable bit, and a third DCA way.
 /// So a restore that writes zeros would be detected.
 pub fn machine() -> Machine {
-    let machine = Machine::with(scenario(), held(16));
+    let machine = Machine::with(scenario(), manual_clock(16));
     for cpu in [0, 1, 2, 3, 4, 17] {
         machine.set_msr(cpu, 0x187, 0x0003_412e);
     }
@@ -44,5 +44,5 @@ pub fn machine() -> Machine {
 
 /// Its tenants, for a process that has only its files.
 pub fn tenants(root: &Root) -> Vec<Tenant> {
-    waykeeper_stand::tenants(root, &scenario())
+    waykeeper_testbed::tenants(root, &scenario())
 }

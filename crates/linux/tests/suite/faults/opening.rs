@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use waykeeper_host::{Host, Inventory, Reading, Snapshot};
 use waykeeper_linux::host::LinuxHost;
-use waykeeper_stand::{MS, Machine};
+use waykeeper_testbed::{MS, Machine};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 /// What a fault could have changed without a report: the inventory, and which readings have values.
@@ -109,7 +109,7 @@ fn opened(machine: &Machine, case: &Case, undisturbed: &Undisturbed, verdicts: &
     };
     verdicts.judge(machine, case, struck, &reports, &whole);
     // What could not be restored while the fault was active is restored now.
-    verdicts.wrong(case, &machine.still_wrong());
+    verdicts.wrong(case, &machine.restore_failures());
 }
 
 /// If an operation that every register needs fails, each kind of counter is reported once, not each box.

@@ -5,7 +5,7 @@ use crate::faults::strike::{Case, Rotation, Verdicts};
 use std::collections::BTreeSet;
 use waykeeper_host::{Host, Reading, Snapshot};
 use waykeeper_linux::host::LinuxHost;
-use waykeeper_stand::MS;
+use waykeeper_testbed::MS;
 
 pub fn readings(sample: &Snapshot) -> Vec<(String, Reading<u64>)> {
     let mut readings = Vec::new();

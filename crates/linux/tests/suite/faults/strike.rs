@@ -10,7 +10,7 @@
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_linux::GROUP_PREFIX;
-use waykeeper_stand::{Machine, State, difference};
+use waykeeper_testbed::{Machine, State, state_difference};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 /// One fault at one place.
@@ -189,7 +189,7 @@ impl Verdicts {
     pub fn same(&mut self, machine: &Machine, case: &Case, before: &State) {
         let after = machine.state();
         if after != *before {
-            self.wrong(case, &format!("left behind:\n{}", difference(before, &after)));
+            self.wrong(case, &format!("left behind:\n{}", state_difference(before, &after)));
             panic!("{}", self.text());
         }
         if machine.journal().exists() {

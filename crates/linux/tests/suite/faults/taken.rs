@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use waykeeper_host::Host;
 use waykeeper_linux::host::{LinuxHost, Options};
-use waykeeper_stand::{MS, Machine, State, difference};
+use waykeeper_testbed::{MS, Machine, State, state_difference};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
 /// IA32_FIXED_CTR_CTRL, IA32_PERF_GLOBAL_CTRL, IA32_PERFEVTSEL1, IA32_PMC1 (SDM vol. 4).
@@ -82,7 +82,7 @@ fn crash(machine: &Machine, host: LinuxHost) {
 
 fn same(machine: &Machine, expected: &State) {
     let now = machine.state();
-    assert!(now == *expected, "{}", difference(expected, &now));
+    assert!(now == *expected, "{}", state_difference(expected, &now));
     assert!(!machine.journal().exists());
     // The taken counter is still counting cycles.
     let before = machine.msr(3, COUNTER_1);
@@ -110,7 +110,7 @@ fn after_a_crash_what_others_took_is_theirs() {
     let host = machine.open();
     let expected = others(&machine, &found);
     crash(&machine, host);
-    assert_eq!(machine.still_wrong(), "");
+    assert_eq!(machine.restore_failures(), "");
     same(&machine, &expected);
 }
 
@@ -164,7 +164,7 @@ fn registers_of_a_cpu_that_is_switched_off_are_in_nobodys_way_and_go_back_with_i
         assert_eq!(host.notes().iter().filter(told).count(), 1, "{:?}", host.notes());
     }
     // `waykeeper restore` reports no error either.
-    assert_eq!(machine.still_wrong(), "");
+    assert_eq!(machine.restore_failures(), "");
     assert!(machine.journal().exists());
     // CPU 3 is online again while a manager is running: its tenant is counted, and everything is restored.
     let mut host = open(others).unwrap_or_else(|error| panic!("{error}"));
@@ -177,5 +177,5 @@ fn registers_of_a_cpu_that_is_switched_off_are_in_nobodys_way_and_go_back_with_i
     assert!(host.close().expect("closed").is_complete());
     drop(host);
     let after = machine.state();
-    assert!(after == found && !machine.journal().exists(), "{}", difference(&found, &after));
+    assert!(after == found && !machine.journal().exists(), "{}", state_difference(&found, &after));
 }

@@ -5,7 +5,7 @@ use crate::faults::strike::{Case, Rotation, Verdicts};
 use std::collections::BTreeSet;
 use waykeeper_host::{Applied, Host, Knob, KnobOutcome, KnobValues, Plan};
 use waykeeper_linux::host::LinuxHost;
-use waykeeper_stand::{MS, Machine, difference};
+use waykeeper_testbed::{MS, Machine, state_difference};
 use waykeeper_units::{GroupId, WayMask};
 
 /// Masks of the tenants in order, DCA ways, and DCA of all ports.
@@ -127,7 +127,7 @@ fn an_outcome_says_what_the_machine_has() {
     let mut verdicts = Verdicts::default();
     turned(&machine, [0x00f, 0x030, 0x0c0, 0x700], &mut verdicts);
     let after = machine.state();
-    assert!(after == before, "{}", difference(&before, &after));
+    assert!(after == before, "{}", state_difference(&before, &after));
     verdicts.end(30);
 }
 
@@ -136,12 +136,12 @@ fn tenants_that_share_classes_move_or_stay() {
     let machine = machine();
     // 8 classes with MBA: the default group, five of another tool, two for four tenants.
     for group in 0..5 {
-        machine.foreign(&format!("theirs{group}"));
+        machine.make_foreign_group(&format!("theirs{group}"));
     }
     let before = machine.state();
     let mut verdicts = Verdicts::default();
     turned(&machine, [0x00f, 0x00f, 0x0f0, 0x7ff], &mut verdicts);
     let after = machine.state();
-    assert!(after == before, "{}", difference(&before, &after));
+    assert!(after == before, "{}", state_difference(&before, &after));
     verdicts.end(50);
 }

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use waykeeper_linux::journal::{Claim, Hold, Journal, JournalError, Original, SchemataLine};
+use waykeeper_linux::journal::{Claim, Journal, JournalError, Original, OwnershipCheck, SchemataLine};
 use waykeeper_linux::resctrl::Group;
 use waykeeper_linux::restore::{Outcome, Registers, Restorer, mounted, start_in_stat};
 use waykeeper_linux::root::Root;
@@ -80,13 +80,13 @@ fn of_every_kind() -> Vec<Original> {
 /// The bit of a general counter in CPU `cpu`'s global control, with the counter's select as claim; originally clear.
 fn counter_bit(cpu: u16, counter: u32) -> Original {
     let claim = Claim { at: 0x186 + counter, mask: u64::MAX, values: vec![0x0003_412e, 0x43_4f2e] };
-    let hold = Hold { ours: vec![1 << counter], claims: vec![claim] };
-    Original::Msr { cpu, package: None, register: 0x38f, mask: 1 << counter, value: 0, hold }
+    let ownership = OwnershipCheck { ours: vec![1 << counter], claims: vec![claim] };
+    Original::Msr { cpu, package: None, register: 0x38f, mask: 1 << counter, value: 0, ownership }
 }
 
 fn port_switch() -> Original {
-    let (mask, hold) = (0x80, Hold::default());
-    Original::Pci { address: "0000:3a:00.0".into(), offset: 0x180, width: 1, mask, value: 0x80, hold }
+    let (mask, ownership) = (0x80, OwnershipCheck::default());
+    Original::Pci { address: "0000:3a:00.0".into(), offset: 0x180, width: 1, mask, value: 0x80, ownership }
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn whoever_only_looks_keeps_no_manager_out() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                waykeeper_linux::journal::look(&host.path, &host.root).unwrap();
+                waykeeper_linux::journal::summarize(&host.path, &host.root).unwrap();
             }
         });
         let opened = (0..500).find_map(|_| host.open().err());
@@ -296,7 +296,7 @@ fn a_journal_that_others_could_have_written_is_not_believed() {
     let refused = || {
         let error = host.open().unwrap_err();
         assert!(matches!(&error, JournalError::Untrusted { .. }), "{error}");
-        let looked = waykeeper_linux::journal::look(&host.path, &host.root);
+        let looked = waykeeper_linux::journal::summarize(&host.path, &host.root);
         (error.to_string(), looked.is_err())
     };
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();

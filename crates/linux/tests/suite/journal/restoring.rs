@@ -97,7 +97,7 @@ fn bits_of_others_and_taken_counters_stay_as_they_are() {
         register: 0x186 + number,
         mask: u64::MAX,
         value: 0x0003_412e,
-        hold: Hold { ours: vec![0x43_4f2e], claims: vec![] },
+        ownership: OwnershipCheck { ours: vec![0x43_4f2e], claims: vec![] },
     };
     let knobs = [select(0), select(1), counter_bit(0, 0), counter_bit(0, 1)];
     let restored = |select: [u64; 2], global: u64| {
@@ -281,7 +281,7 @@ fn what_is_kept_comes_back_only_when_all_is_asked_for() {
     drop(journal);
     let mut journal = host.open().unwrap();
     assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[][..]));
-    let look = waykeeper_linux::journal::look(&host.path, &host.root).unwrap().unwrap();
+    let look = waykeeper_linux::journal::summarize(&host.path, &host.root).unwrap().unwrap();
     assert_eq!(look.originals, 1);
     // Kept once more, the oldest value stays the original.
     journal.record(&[msr(0, 5)]).unwrap();

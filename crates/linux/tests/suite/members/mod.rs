@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::{Host, Interval, Knob, KnobOutcome, Plan, Priority, Snapshot, WorkloadKind};
 use waykeeper_linux::host::{LinuxHost, Managed, Options};
 use waykeeper_linux::tenants::Tenant;
-use waykeeper_stand::{MS, Machine, SCENARIO, State, held, same, scenario};
+use waykeeper_testbed::{MS, Machine, SCENARIO, State, assert_same_state, manual_clock, scenario};
 use waykeeper_units::{GroupId, WayMask};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
@@ -45,7 +45,7 @@ fn ends(machine: &Machine, mut host: LinuxHost, found: &State) {
     let report = host.close().expect("closed");
     assert!(report.is_complete(), "{report:?}");
     drop(host);
-    same(&machine.state(), found, "at the end");
+    assert_same_state(&machine.state(), found, "at the end");
     assert!(!machine.journal().exists());
 }
 
@@ -103,7 +103,7 @@ fn cores_that_come_and_go_leave_every_rate_right_or_missing_once() {
     let (wide, scan) = (tenant("l2fwd", "0-1"), tenant("scan", "3"));
     host.set_tenants(vec![wide.clone(), scan.clone()]);
     let cycles = |core: u16| {
-        machine.look(|server| server.bare().cores(usize::from(core)..usize::from(core) + 1).cycles)
+        machine.with_model(|server| server.bare().cores(usize::from(core)..usize::from(core) + 1).cycles)
     };
     machine.run_to(10 * MS);
     let (forward, other) = (id(&host, "l2fwd"), id(&host, "scan"));
@@ -147,7 +147,7 @@ impl Dice {
 
 /// The mask in force on a CPU.
 fn mask_of(machine: &Machine, cpu: usize) -> u32 {
-    machine.look(|server| {
+    machine.with_model(|server| {
         let class = server.class(cpu).0 as usize;
         server.mask(0, class).expect("a mask") as u32
     })
@@ -382,7 +382,7 @@ fn another_tools_monitoring_group_has_its_cpus_back_when_the_tenant_goes() {
 #[test]
 fn another_tools_lock_postpones_and_a_plan_for_one_who_left_is_refused() {
     use rustix::fs::{FlockOperation, flock};
-    let machine = Machine::with(scenario("gold-6140", SCENARIO), held(16));
+    let machine = Machine::with(scenario("gold-6140", SCENARIO), manual_clock(16));
     let mut host = empty(&machine);
     host.set_tenants(vec![tenant("a", "0")]);
     let gone = id(&host, "a");

@@ -9,7 +9,7 @@ use waykeeper_linux::host::{Limits, LinuxHost, Options};
 use waykeeper_linux::journal::{Journal, Original};
 use waykeeper_linux::resctrl::Group;
 use waykeeper_linux::tenants::Tenant;
-use waykeeper_stand::{MS, Machine, same};
+use waykeeper_testbed::{MS, Machine, assert_same_state};
 use waykeeper_units::WayMask;
 use waykeeper_vhost::faults::Operation;
 
@@ -133,7 +133,7 @@ fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
     let read = |file: &str| root.read_text(format!("/sys/fs/resctrl/{file}")).unwrap();
     assert_eq!(read("waykeeper-a/cpus_list"), "0-2\n");
     // Another manager takes b's CPU 2 and a's process; then a is removed.
-    let theirs = machine.foreign("theirs");
+    let theirs = machine.make_foreign_group("theirs");
     std::fs::write(theirs.join("cpus_list"), "2\n").unwrap();
     std::fs::write(theirs.join("tasks"), format!("{pid}\n")).unwrap();
     host.complaints();
@@ -147,7 +147,7 @@ fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
     drop(host);
     assert!(read("theirs/tasks").lines().any(|line| line == pid.to_string()));
     std::fs::remove_dir(theirs).unwrap();
-    same(&machine.state(), &found, "at the end");
+    assert_same_state(&machine.state(), &found, "at the end");
 }
 
 /// Where only resctrl counts memory traffic (MBM), each group has a count of its own.
@@ -161,7 +161,7 @@ fn memory_traffic_is_whole_while_tenants_move_between_groups() {
     let (a, b, c) = (tenant("a", "0-1"), tenant("b", "2"), tenant("c", "3"));
     host.set_tenants(vec![a.clone(), b.clone(), c.clone()]);
     let truth =
-        || machine.look(|server| (0..server.rmids()).map(|rmid| server.traffic(0, rmid)).sum::<u64>());
+        || machine.with_model(|server| (0..server.rmids()).map(|rmid| server.traffic(0, rmid)).sum::<u64>());
     let mut before = (truth(), sample(&mut host).socket.memory_read_bytes.value().expect("MBM"));
     let groups = || machine.root().list("/sys/fs/resctrl/waykeeper-a/mon_groups").unwrap_or_default();
     let mut step = |what: &str, host: &mut LinuxHost, change: &dyn Fn(&mut LinuxHost)| {
@@ -203,7 +203,7 @@ fn a_group_of_our_name_that_somebody_else_made_is_his() {
     kill();
     root.make_dir(theirs).unwrap();
     root.write_once(format!("{theirs}/cpus_list"), "5\n").unwrap();
-    assert_eq!(machine.still_wrong(), "");
+    assert_eq!(machine.restore_failures(), "");
     assert!(root.exists(theirs) && !machine.journal().exists());
     // The next start does not take it over either.
     let mut host = empty(&machine);
@@ -215,8 +215,8 @@ fn a_group_of_our_name_that_somebody_else_made_is_his() {
     // Killed after the group was made and before the journal recorded that: the group is empty.
     kill();
     root.make_dir(theirs).unwrap();
-    assert_eq!(machine.still_wrong(), "");
-    same(&machine.state(), &found, "after a kill");
+    assert_eq!(machine.restore_failures(), "");
+    assert_same_state(&machine.state(), &found, "after a kill");
     // While we are running, another program removes our group and makes one of that name.
     let mut host = empty(&machine);
     host.set_tenants(vec![tenant("a", "0")]);
@@ -238,5 +238,5 @@ fn a_group_of_our_name_that_somebody_else_made_is_his() {
     drop(host);
     assert_eq!(root.read_text(format!("{theirs}/cpus_list")).unwrap(), "5\n");
     root.remove_dir(theirs).unwrap();
-    same(&machine.state(), &found, "at the end");
+    assert_same_state(&machine.state(), &found, "at the end");
 }

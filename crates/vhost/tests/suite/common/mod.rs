@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use rustix::io::Errno;
-pub use waykeeper_stand::{SCENARIO, held, scenario};
+pub use waykeeper_testbed::{SCENARIO, manual_clock, scenario};
 use waykeeper_vhost::engine::{Engine, Running};
 use waykeeper_vhost::node::{Caller, File, Node, Tree};
 use waykeeper_vhost::package::Server;
@@ -32,7 +32,7 @@ impl Host {
 
     /// A scenario on a chip.
     pub fn of(chip: &str, text: &str) -> Host {
-        Host::with(chip, text, &held(16))
+        Host::with(chip, text, &manual_clock(16))
     }
 
     /// The same with other options.

@@ -20,12 +20,12 @@ const SYNC_BYTES: u64 = 64 << 20;
 const SEED: u64 = 0x6D65_6D6C_6F61_6400;
 
 /// Names of incomplete files, on file systems without O_TMPFILE.
-static HALVES: Halves = Halves(Mutex::new(Vec::new()));
+static TEMP_NAMES: TempNames = TempNames(Mutex::new(Vec::new()));
 
 #[derive(Debug)]
-struct Halves(Mutex<Vec<PathBuf>>);
+struct TempNames(Mutex<Vec<PathBuf>>);
 
-impl Halves {
+impl TempNames {
     fn names(&self) -> MutexGuard<'_, Vec<PathBuf>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,43 +42,48 @@ impl Halves {
 
 /// Removes incomplete files before the process exits. The caller must exit next: no file can be made afterwards.
 pub fn abandon() {
-    std::mem::forget(HALVES.remove());
+    std::mem::forget(TEMP_NAMES.remove());
 }
 
 /// An incomplete file. Dropping it removes it.
 #[derive(Debug)]
-pub struct Newborn {
+pub struct PendingFile {
     file: File,
     /// Its final name.
     path: PathBuf,
     /// Its temporary name, if it has one.
-    half: Option<PathBuf>,
-    halves: &'static Halves,
+    temp_name: Option<PathBuf>,
+    temp_names: &'static TempNames,
 }
 
-impl Newborn {
+impl PendingFile {
     /// Begins a file with this final name.
     ///
     /// # Errors
     /// If no file can be created there.
-    pub fn begin(path: &Path) -> io::Result<Newborn> {
+    pub fn begin(path: &Path) -> io::Result<PendingFile> {
         let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC;
         match rustix::fs::open(folder(path), flags, Mode::from_raw_mode(0o600)) {
-            Ok(file) => Ok(Newborn { file: file.into(), path: path.to_owned(), half: None, halves: &HALVES }),
+            Ok(file) => Ok(PendingFile {
+                file: file.into(),
+                path: path.to_owned(),
+                temp_name: None,
+                temp_names: &TEMP_NAMES,
+            }),
             // Some file systems do not support O_TMPFILE.
-            Err(Errno::OPNOTSUPP | Errno::ISDIR) => Newborn::named(path, &HALVES),
+            Err(Errno::OPNOTSUPP | Errno::ISDIR) => PendingFile::named(path, &TEMP_NAMES),
             Err(errno) => Err(errno.into()),
         }
     }
 
     /// Begins the file under a temporary name.
-    fn named(path: &Path, halves: &'static Halves) -> io::Result<Newborn> {
-        let half = folder(path).join(format!(".waykeeper-{:016x}", RandomState::new().hash_one(0)));
+    fn named(path: &Path, temp_names: &'static TempNames) -> io::Result<PendingFile> {
+        let temp_name = folder(path).join(format!(".waykeeper-{:016x}", RandomState::new().hash_one(0)));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let mut names = halves.names();
-        let file = rustix::fs::open(&half, flags, Mode::from_raw_mode(0o600))?;
-        names.push(half.clone());
-        Ok(Newborn { file: file.into(), path: path.to_owned(), half: Some(half), halves })
+        let mut names = temp_names.names();
+        let file = rustix::fs::open(&temp_name, flags, Mode::from_raw_mode(0o600))?;
+        names.push(temp_name.clone());
+        Ok(PendingFile { file: file.into(), path: path.to_owned(), temp_name: Some(temp_name), temp_names })
     }
 
     /// A path that opens it before it has its name.
@@ -105,13 +110,13 @@ impl Newborn {
         if !fill(&self.file, bytes, stop)? {
             return Ok(false);
         }
-        let Some(half) = &self.half else {
+        let Some(temp_name) = &self.temp_name else {
             rustix::fs::linkat(CWD, self.place(), CWD, &self.path, AtFlags::SYMLINK_FOLLOW)?;
             return Ok(true);
         };
-        let mut names = self.halves.names();
-        give_name(half, &self.path)?;
-        names.retain(|name| name != half);
+        let mut names = self.temp_names.names();
+        give_name(temp_name, &self.path)?;
+        names.retain(|name| name != temp_name);
         Ok(true)
     }
 }
@@ -120,12 +125,12 @@ impl Newborn {
 ///
 /// # Errors
 /// If the name is taken or cannot be given; the file keeps its name.
-pub fn give_name(half: &Path, path: &Path) -> io::Result<()> {
-    match rustix::fs::renameat_with(CWD, half, CWD, path, RenameFlags::NOREPLACE) {
+pub fn give_name(temp_name: &Path, path: &Path) -> io::Result<()> {
+    match rustix::fs::renameat_with(CWD, temp_name, CWD, path, RenameFlags::NOREPLACE) {
         // Network file systems lack RENAME_NOREPLACE, but link(2) does not replace files either.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            rustix::fs::linkat(CWD, half, CWD, path, AtFlags::empty())?;
-            let _ = rustix::fs::unlink(half);
+            rustix::fs::linkat(CWD, temp_name, CWD, path, AtFlags::empty())?;
+            let _ = rustix::fs::unlink(temp_name);
             Ok(())
         }
         done => Ok(done?),
@@ -134,15 +139,15 @@ pub fn give_name(half: &Path, path: &Path) -> io::Result<()> {
 
 /// A file that was created by us, identified by its inode. It stays open, so no other file can get its inode number.
 #[derive(Clone, Debug)]
-pub struct Made(Arc<OwnedFd>);
+pub struct CreatedFile(Arc<OwnedFd>);
 
-impl Made {
+impl CreatedFile {
     /// Keeps the open file `file`.
     ///
     /// # Errors
     /// If no more files can be open.
-    pub(crate) fn new(file: &OwnedFd) -> io::Result<Made> {
-        Ok(Made(Arc::new(file.try_clone()?)))
+    pub(crate) fn new(file: &OwnedFd) -> io::Result<CreatedFile> {
+        Ok(CreatedFile(Arc::new(file.try_clone()?)))
     }
 
     /// True if the file has this inode on this device.
@@ -151,13 +156,13 @@ impl Made {
     }
 }
 
-impl Drop for Newborn {
+impl Drop for PendingFile {
     fn drop(&mut self) {
-        let Some(half) = &self.half else { return };
-        let mut names = self.halves.names();
-        if names.contains(half) {
-            let _ = rustix::fs::unlink(half);
-            names.retain(|name| name != half);
+        let Some(temp_name) = &self.temp_name else { return };
+        let mut names = self.temp_names.names();
+        if names.contains(temp_name) {
+            let _ = rustix::fs::unlink(temp_name);
+            names.retain(|name| name != temp_name);
         }
     }
 }
@@ -212,20 +217,20 @@ mod tests {
     }
 
     /// Begins a file as on a file system without O_TMPFILE.
-    fn begun(path: &Path) -> (Newborn, &'static Halves) {
-        let halves: &'static Halves = Box::leak(Box::new(Halves(Mutex::default())));
-        (Newborn::named(path, halves).unwrap(), halves)
+    fn begun(path: &Path) -> (PendingFile, &'static TempNames) {
+        let temp_names: &'static TempNames = Box::leak(Box::new(TempNames(Mutex::default())));
+        (PendingFile::named(path, temp_names).unwrap(), temp_names)
     }
 
     #[test]
     fn it_has_its_name_when_it_is_whole() {
         let folder = tempfile::tempdir().unwrap();
         let (path, other) = (folder.path().join("file"), folder.path().join("other"));
-        let (newborn, halves) = begun(&path);
+        let (pending_file, temp_names) = begun(&path);
         assert!(names(folder.path())[0].starts_with(".waykeeper-"), "{:?}", names(folder.path()));
-        assert!(newborn.finish(3 << 20, &|| false).unwrap());
-        assert_eq!((names(folder.path()), halves.names().len()), (vec!["file".to_owned()], 0));
-        assert!(Newborn::begin(&other).unwrap().finish(3 << 20, &|| false).unwrap());
+        assert!(pending_file.finish(3 << 20, &|| false).unwrap());
+        assert_eq!((names(folder.path()), temp_names.names().len()), (vec!["file".to_owned()], 0));
+        assert!(PendingFile::begin(&other).unwrap().finish(3 << 20, &|| false).unwrap());
         let content = std::fs::read(&path).unwrap();
         assert_eq!(content.len(), 3 << 20);
         assert!(content == std::fs::read(&other).unwrap(), "either way it is the same file");
@@ -237,16 +242,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         drop(begun(&path));
-        drop(Newborn::begin(&path).unwrap());
+        drop(PendingFile::begin(&path).unwrap());
         assert_eq!(names(folder.path()), [""; 0]);
-        let (newborn, halves) = begun(&path);
+        let (pending_file, temp_names) = begun(&path);
         // Too large for any disk.
-        assert!(newborn.finish(1 << 60, &|| false).is_err());
-        assert_eq!((names(folder.path()).len(), halves.names().len()), (0, 0));
+        assert!(pending_file.finish(1 << 60, &|| false).is_err());
+        assert_eq!((names(folder.path()).len(), temp_names.names().len()), (0, 0));
         // Another program creates the file first.
-        for newborn in [begun(&path).0, Newborn::begin(&path).unwrap()] {
+        for pending_file in [begun(&path).0, PendingFile::begin(&path).unwrap()] {
             std::fs::write(&path, "theirs").unwrap();
-            assert_eq!(newborn.finish(4096, &|| false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            assert_eq!(
+                pending_file.finish(4096, &|| false).unwrap_err().kind(),
+                io::ErrorKind::AlreadyExists
+            );
             assert_eq!(names(folder.path()), ["file"]);
             assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
         }
@@ -257,10 +265,10 @@ mod tests {
     fn who_says_stop_waits_for_a_piece_and_nothing_of_it_stays() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        for newborn in [begun(&path).0, Newborn::begin(&path).unwrap()] {
+        for pending_file in [begun(&path).0, PendingFile::begin(&path).unwrap()] {
             let looks = std::cell::Cell::new(0);
             let third = || looks.replace(looks.get() + 1) == 2;
-            assert!(!newborn.finish(4 << 20, &third).unwrap());
+            assert!(!pending_file.finish(4 << 20, &third).unwrap());
             assert_eq!(names(folder.path()), [""; 0]);
         }
         let looks = std::cell::Cell::new(0);
@@ -272,8 +280,8 @@ mod tests {
     fn a_file_is_known_by_itself_and_not_by_its_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        let made = |path: &Path| Made::new(&File::open(path).unwrap().into()).unwrap();
-        let is = |made: &Made, path: &Path| {
+        let made = |path: &Path| CreatedFile::new(&File::open(path).unwrap().into()).unwrap();
+        let is = |made: &CreatedFile, path: &Path| {
             let stat = rustix::fs::stat(path).unwrap();
             made.is(stat.st_dev, stat.st_ino)
         };
@@ -281,7 +289,7 @@ mod tests {
         let ours = made(&path);
         assert!(is(&ours, &path));
         // File systems reuse a free inode number for the next file, even one whose file is still open elsewhere as
-        // `Made`.
+        // `CreatedFile`.
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "theirs").unwrap();
         assert!(!is(&ours, &path));
@@ -290,10 +298,10 @@ mod tests {
     #[test]
     fn who_must_end_at_once_removes_it_and_it_gets_no_name_any_more() {
         let folder = tempfile::tempdir().unwrap();
-        let (newborn, halves) = begun(&folder.path().join("file"));
-        drop(halves.remove());
+        let (pending_file, temp_names) = begun(&folder.path().join("file"));
+        drop(temp_names.remove());
         assert_eq!(names(folder.path()), [""; 0]);
-        assert_eq!(newborn.finish(4096, &|| false).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(pending_file.finish(4096, &|| false).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert_eq!(names(folder.path()), [""; 0]);
     }
 }

@@ -15,7 +15,7 @@ use waykeeper_linux::root::Root;
 pub type State = BTreeMap<String, String>;
 
 /// The differences, one line per knob; empty if there are none.
-pub fn difference(before: &State, after: &State) -> String {
+pub fn state_difference(before: &State, after: &State) -> String {
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let of = |state: &State, key: &str| state.get(key).cloned().unwrap_or_else(|| "not there".to_owned());
     let different = keys.into_iter().filter(|key| before.get(*key) != after.get(*key));
@@ -27,8 +27,8 @@ pub fn difference(before: &State, after: &State) -> String {
 /// # Panics
 /// With every knob that differs.
 #[track_caller]
-pub fn same(now: &State, expected: &State, what: &str) {
-    assert!(now == expected, "{what}:\n{}", difference(expected, now));
+pub fn assert_same_state(now: &State, expected: &State, what: &str) {
+    assert!(now == expected, "{what}:\n{}", state_difference(expected, now));
 }
 
 /// IA32_PQR_ASSOC and IIO_LLC_WAYS (hardware.md 7.5, 1.1).

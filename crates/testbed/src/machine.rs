@@ -3,7 +3,7 @@
 //! Needs root and /dev/fuse. Must not know what is tested.
 
 use crate::state::{State, Watched, groups};
-use crate::{SCENARIO, held, scenario, tenants};
+use crate::{SCENARIO, manual_clock, scenario, tenants};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ impl std::fmt::Debug for Machine {
 impl Machine {
     /// [`SCENARIO`] on a chip, its clock held, one set in 16 simulated.
     pub fn new(chip: &str) -> Machine {
-        Machine::with(scenario(chip, SCENARIO), held(16))
+        Machine::with(scenario(chip, SCENARIO), manual_clock(16))
     }
 
     /// Any scenario, with any options.
@@ -119,8 +119,8 @@ impl Machine {
     }
 
     /// Gives access to the model.
-    pub fn look<R>(&self, look: impl FnOnce(&mut Server) -> R) -> R {
-        self.vhost.engine().with(look).unwrap_or_else(|why| panic!("the model: {why}"))
+    pub fn with_model<R>(&self, use_model: impl FnOnce(&mut Server) -> R) -> R {
+        self.vhost.engine().with(use_model).unwrap_or_else(|why| panic!("the model: {why}"))
     }
 
     /// Options for managing it.
@@ -148,8 +148,8 @@ impl Machine {
     ///
     /// # Panics
     /// As [`Machine::open`].
-    pub fn paced(&self) -> crate::Paced<'_> {
-        crate::Paced::new(self.open(), self)
+    pub fn on_model_clock(&self) -> crate::ModelClockHost<'_> {
+        crate::ModelClockHost::new(self.open(), self)
     }
 
     /// Does what `waykeeper restore` does.
@@ -170,7 +170,7 @@ impl Machine {
     }
 
     /// Restores, and returns the failures in one line; empty if there are none.
-    pub fn still_wrong(&self) -> String {
+    pub fn restore_failures(&self) -> String {
         let failures = self.restore().err().into_iter().flatten();
         failures.map(|(knob, why)| format!("{knob}: {why}")).collect::<Vec<_>>().join("; ")
     }
@@ -213,7 +213,7 @@ impl Machine {
     ///
     /// # Panics
     /// If no class is left.
-    pub fn foreign(&self, name: &str) -> PathBuf {
+    pub fn make_foreign_group(&self, name: &str) -> PathBuf {
         let group = self.root().path(format!("/sys/fs/resctrl/{name}"));
         std::fs::create_dir(&group).unwrap_or_else(|error| panic!("{}: {error}", group.display()));
         group

@@ -5,30 +5,30 @@
 //! unidentifiable holder is honoured for 2 s. Must not know what is done under the lock.
 
 use super::Groups;
-use crate::resctrl::{Kind, Lock, ResctrlError, Right};
+use crate::resctrl::{FlockGuard, Kind, ResctrlError, WriteAccess};
 use std::time::{Duration, Instant};
 
 /// How long an unidentifiable lock holder is honoured. Tools hold the lock for single changes; this is two steps of 1 s
 /// (assumption).
-const PATIENCE: Duration = Duration::from_secs(2);
+const UNIDENTIFIED_HOLDER_WAIT: Duration = Duration::from_secs(2);
 
 /// How long opening a host waits for the lock; no step is due yet then.
-const AT_FIRST: Duration = Duration::from_millis(2500);
+const START_WAIT: Duration = Duration::from_millis(2500);
 
 /// Permission to change groups, with or without the lock. Hold it for all changes of one step.
 #[derive(Debug)]
-pub struct Passage {
+pub struct ResctrlLock {
     /// `None` if the holder is ignored.
-    _lock: Option<Lock>,
+    _lock: Option<FlockGuard>,
 }
 
 /// The state of the lock between steps.
 #[derive(Debug, Default)]
-pub(super) struct Gate {
+pub(super) struct LockState {
     /// Since when an unidentifiable holder has had it.
-    since: Option<Instant>,
+    unidentified_since: Option<Instant>,
     /// An ignored holder was already reported.
-    told: bool,
+    reported: bool,
 }
 
 impl Groups {
@@ -36,47 +36,47 @@ impl Groups {
     ///
     /// # Errors
     /// [`Kind::Locked`] with the holder: retry at the next step.
-    pub fn pass(&mut self) -> Result<Passage, ResctrlError> {
+    pub fn take_lock(&mut self) -> Result<ResctrlLock, ResctrlError> {
         let holder = match self.resctrl.try_lock()? {
             Ok(lock) => {
-                self.gate = Gate::default();
-                return Ok(Passage { _lock: Some(lock) });
+                self.lock_state = LockState::default();
+                return Ok(ResctrlLock { _lock: Some(lock) });
             }
             Err(holder) => holder,
         };
-        let (goes_on, why) = match holder.right {
-            Right::Writes => (false, ""),
-            Right::None => (true, "which cannot write there, so the lock protects nothing"),
-            Right::Unknown => {
-                let since = *self.gate.since.get_or_insert_with(Instant::now);
-                (since.elapsed() >= PATIENCE, "and tools hold it only for single changes")
+        let (ignored, why) = match holder.write_access {
+            WriteAccess::Writes => (false, ""),
+            WriteAccess::None => (true, "which cannot write there, so the lock protects nothing"),
+            WriteAccess::Unknown => {
+                let since = *self.lock_state.unidentified_since.get_or_insert_with(Instant::now);
+                (since.elapsed() >= UNIDENTIFIED_HOLDER_WAIT, "and tools hold it only for single changes")
             }
         };
-        if !goes_on {
+        if !ignored {
             return Err(self.resctrl.locked_by(&holder, Duration::ZERO));
         }
-        if !std::mem::replace(&mut self.gate.told, true) {
+        if !std::mem::replace(&mut self.lock_state.reported, true) {
             self.notes.push(format!(
                 "the lock on {} is held by {}, {why}: Waykeeper does not wait for it",
                 self.resctrl.mount_point().display(),
                 holder.who.as_deref().unwrap_or("a process that cannot be identified")
             ));
         }
-        Ok(Passage { _lock: None })
+        Ok(ResctrlLock { _lock: None })
     }
 
     /// The same before the first step: retries for up to 2.5 s.
     ///
     /// # Errors
-    /// As [`Groups::pass`], after that time.
-    pub fn pass_at_first(&mut self) -> Result<Passage, ResctrlError> {
+    /// As [`Groups::take_lock`], after that time.
+    pub fn take_lock_at_start(&mut self) -> Result<ResctrlLock, ResctrlError> {
         let start = Instant::now();
         loop {
-            match self.pass() {
-                Err(error) if error.kind == Kind::Locked && start.elapsed() < AT_FIRST => {
-                    std::thread::sleep(AT_FIRST / 50);
+            match self.take_lock() {
+                Err(error) if error.kind == Kind::Locked && start.elapsed() < START_WAIT => {
+                    std::thread::sleep(START_WAIT / 50);
                 }
-                passed => return passed,
+                taken => return taken,
             }
         }
     }

@@ -11,7 +11,7 @@ use waykeeper_host::Reading;
 use waykeeper_units::{CoreList, GroupId, WayMask};
 
 #[derive(Debug)]
-pub(super) struct Looker {
+pub(super) struct ReadOnlyGroups {
     resctrl: Resctrl,
     domain: u32,
     resources: Vec<Resource>,
@@ -25,20 +25,20 @@ pub(super) struct Looker {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Sight {
+pub(super) struct GroupReadings {
     pub masks: BTreeMap<GroupId, WayMask>,
     pub occupancies: BTreeMap<GroupId, Reading<u64>>,
 }
 
-impl Looker {
+impl ReadOnlyGroups {
     /// Opens resctrl; `most` is the number of classes of service that could be used besides the default group's.
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn open(resctrl: Resctrl, domain: u32, most: Option<u32>) -> Result<Looker, ResctrlError> {
+    pub fn open(resctrl: Resctrl, domain: u32, most: Option<u32>) -> Result<ReadOnlyGroups, ResctrlError> {
         let info = resctrl.info()?;
         let events = info.monitoring.as_ref().map(|all| all.events.contains(&Event::LlcOccupancy));
-        Ok(Looker {
+        Ok(ReadOnlyGroups {
             domain,
             resources: info.l3_resources(),
             ways: info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
@@ -72,15 +72,15 @@ impl Looker {
     }
 
     /// Mask and occupancy of every tenant now.
-    pub fn look(&mut self, problems: &mut Vec<String>) -> Sight {
+    pub fn read(&mut self, problems: &mut Vec<String>) -> GroupReadings {
         let groups = match self.groups() {
             Ok(groups) => groups,
             Err(error) => {
                 problems.push(error.to_string());
-                return Sight::default();
+                return GroupReadings::default();
             }
         };
-        let mut sight = Sight::default();
+        let mut readings = GroupReadings::default();
         let mut known: BTreeMap<&Group, Option<WayMask>> = BTreeMap::new();
         let mut unknown = Vec::new();
         for (id, (name, cores)) in &self.tenants {
@@ -91,7 +91,7 @@ impl Looker {
                     let mask = *known
                         .entry(group)
                         .or_insert_with(|| self.mask(group).map_err(|why| problems.push(why)).ok());
-                    sight.masks.extend(mask.map(|mask| (*id, mask)));
+                    readings.masks.extend(mask.map(|mask| (*id, mask)));
                 }
                 None if cores.is_empty() => {}
                 None => problems
@@ -105,7 +105,7 @@ impl Looker {
                     Reading::Unsupported
                 }
             };
-            sight.occupancies.insert(*id, reading);
+            readings.occupancies.insert(*id, reading);
         }
         for name in unknown {
             if self.told.insert(name.clone()) {
@@ -115,7 +115,7 @@ impl Looker {
                 ));
             }
         }
-        sight
+        readings
     }
 
     /// All groups with their CPUs, each control group before its monitoring groups.

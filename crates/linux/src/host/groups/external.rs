@@ -5,8 +5,8 @@
 //! in the default group until they are removed. The control loop checks masks, since it knows the requested ones. Must
 //! not know policies.
 
-use super::super::placement::Seat;
-use super::{Groups, Passage, both};
+use super::super::placement::Slot;
+use super::{Groups, ResctrlLock, both};
 use crate::journal::Journal;
 use crate::resctrl::{Group, ResctrlError};
 use serde::Serialize;
@@ -17,7 +17,7 @@ use waykeeper_units::{CoreId, CoreList, GroupId};
 /// An external change to one of our groups, or to a tenant's CPUs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "what", rename_all = "kebab-case")]
-pub enum Disturbance {
+pub enum ExternalChange {
     /// A group was removed.
     GroupGone {
         /// The group.
@@ -53,20 +53,20 @@ pub enum Disturbance {
     },
 }
 
-impl std::fmt::Display for Disturbance {
+impl std::fmt::Display for ExternalChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Disturbance::GroupGone { group, .. } => {
+            ExternalChange::GroupGone { group, .. } => {
                 write!(f, "resctrl group {group} is gone: another program removed it")
             }
-            Disturbance::CpusLost { group, tenants, cpus, by } => {
+            ExternalChange::CpusLost { group, tenants, cpus, by } => {
                 let by = by.as_ref().map_or_else(String::new, |by| format!("; they are in {by}"));
                 write!(f, "CPUs {cpus} of {} are no longer in resctrl group {group}{by}", tenants.join(", "))
             }
-            Disturbance::CpusAdded { group, cpus } => {
+            ExternalChange::CpusAdded { group, cpus } => {
                 write!(f, "another program put CPUs {cpus} into resctrl group {group}")
             }
-            Disturbance::MonitorInside { group, monitor } => {
+            ExternalChange::MonitorInside { group, monitor } => {
                 write!(f, "another program made the monitoring group {monitor} in resctrl group {group}")
             }
         }
@@ -80,9 +80,9 @@ const MONITORS_EVERY: u32 = 16;
 
 /// External changes, and what was done about them.
 #[derive(Debug, Default)]
-pub(super) struct Watchfulness {
-    standing: Vec<Disturbance>,
-    monitors: Vec<Disturbance>,
+pub(super) struct ExternalChanges {
+    present: Vec<ExternalChange>,
+    monitors: Vec<ExternalChange>,
     samples: u32,
     /// Number of corrections per group.
     corrected: BTreeMap<String, u32>,
@@ -90,44 +90,44 @@ pub(super) struct Watchfulness {
 
 impl Groups {
     /// External changes as of the last sample.
-    pub fn disturbances(&self) -> impl Iterator<Item = &Disturbance> {
-        self.watchfulness.standing.iter().chain(&self.watchfulness.monitors)
+    pub fn external_changes(&self) -> impl Iterator<Item = &ExternalChange> {
+        self.external.present.iter().chain(&self.external.monitors)
     }
 
     /// Looks for external changes. They are added to `problems`, except for removed groups, which [`Groups::masks`]
     /// reports.
-    pub fn look_for_others(&mut self, journal: &mut Journal, problems: &mut Vec<String>) {
+    pub fn detect_external_changes(&mut self, journal: &mut Journal, problems: &mut Vec<String>) {
         let mut found = Vec::new();
         let mut lost = Vec::new();
-        let mut given_up = Vec::new();
+        let mut abandoned = Vec::new();
         for (class, held) in &self.classes {
-            let seat = Seat::Class(*class);
-            let sitting: Vec<GroupId> = self.placement.sitting(seat).collect();
-            if sitting.is_empty() {
+            let slot = Slot::Class(*class);
+            let occupants: Vec<GroupId> = self.placement.tenants_in(slot).collect();
+            if occupants.is_empty() {
                 continue;
             }
             let group = held.group.to_string();
-            let own = self.cpus_of(&sitting);
+            let own = self.cpus_of(&occupants);
             match held.cpus.read() {
                 Err(error) => problems.push(error.to_string()),
-                Ok(None) if !self.may_correct(&group) && !self.is_ours(&held.group) => given_up.push(*class),
+                Ok(None) if !self.may_correct(&group) && !self.is_ours(&held.group) => abandoned.push(*class),
                 Ok(None) => {
-                    found.push(Disturbance::GroupGone { group, tenants: self.names(&sitting, None) });
+                    found.push(ExternalChange::GroupGone { group, tenants: self.names(&occupants, None) });
                 }
                 Ok(Some(there)) => {
                     let gone = minus(&own, &there);
                     let added = minus(&there, &own);
                     if !gone.is_empty() {
-                        lost.push((group.clone(), sitting, gone));
+                        lost.push((group.clone(), occupants, gone));
                     }
                     if !added.is_empty() {
-                        found.push(Disturbance::CpusAdded { group, cpus: added });
+                        found.push(ExternalChange::CpusAdded { group, cpus: added });
                     }
                 }
             }
         }
-        for class in given_up {
-            self.give_up(class, journal);
+        for class in abandoned {
+            self.abandon(class, journal);
         }
         found.extend(self.groups_gone());
         let rooted = self.rooted();
@@ -156,21 +156,21 @@ impl Groups {
                     }
                 }
                 let tenants = self.names(&tenants, Some(&cpus));
-                found.push(Disturbance::CpusLost { group, tenants, cpus, by });
+                found.push(ExternalChange::CpusLost { group, tenants, cpus, by });
             }
         }
-        if self.watchfulness.samples.is_multiple_of(MONITORS_EVERY) {
-            self.watchfulness.monitors = self.monitors_inside();
+        if self.external.samples.is_multiple_of(MONITORS_EVERY) {
+            self.external.monitors = self.monitors_inside();
         }
-        self.watchfulness.samples = self.watchfulness.samples.wrapping_add(1);
-        self.watchfulness.standing = found;
-        let told = self.disturbances().filter(|own| !matches!(own, Disturbance::GroupGone { .. }));
+        self.external.samples = self.external.samples.wrapping_add(1);
+        self.external.present = found;
+        let told = self.external_changes().filter(|own| !matches!(own, ExternalChange::GroupGone { .. }));
         problems.extend(told.map(ToString::to_string).collect::<Vec<_>>());
     }
 
     /// Tenants of the default group, except those whose removed group is not made again.
     fn rooted(&self) -> Vec<GroupId> {
-        let all = self.placement.sitting(Seat::Root);
+        let all = self.placement.tenants_in(Slot::Default);
         all.filter(|tenant| self.removed_group(*tenant).is_none()).collect()
     }
 
@@ -179,8 +179,8 @@ impl Groups {
         self.members.get(&tenant)?.left.as_ref()
     }
 
-    /// A disturbance for each of those groups that still has tenants.
-    fn groups_gone(&self) -> Vec<Disturbance> {
+    /// An external change for each of those groups that still has tenants.
+    fn groups_gone(&self) -> Vec<ExternalChange> {
         let mut gone: BTreeMap<&Group, Vec<String>> = BTreeMap::new();
         for member in self.members.values() {
             if let Some(group) = &member.left {
@@ -188,22 +188,22 @@ impl Groups {
             }
         }
         let told =
-            |(group, tenants): (&Group, _)| Disturbance::GroupGone { group: group.to_string(), tenants };
+            |(group, tenants): (&Group, _)| ExternalChange::GroupGone { group: group.to_string(), tenants };
         gone.into_iter().map(told).collect()
     }
 
     /// Gives up a removed group: its tenants move to the default group, and a later group of its name belongs to the
     /// program that makes it.
-    fn give_up(&mut self, class: usize, journal: &mut Journal) {
+    fn abandon(&mut self, class: usize, journal: &mut Journal) {
         let Some(held) = self.classes.remove(&class) else { return };
         self.traffic.ends(&held.group, None);
-        let sitting: Vec<GroupId> = self.placement.sitting(Seat::Class(class)).collect();
-        for tenant in sitting {
-            self.placement.done_move(tenant, Seat::Root);
+        let occupants: Vec<GroupId> = self.placement.tenants_in(Slot::Class(class)).collect();
+        for tenant in occupants {
+            self.placement.done_move(tenant, Slot::Default);
             let Some(member) = self.members.get_mut(&tenant) else { continue };
             member.left = Some(held.group.clone());
             (member.occupancy, member.unwatched) = (None, None);
-            (member.unsettled, member.unplaced) = (false, false);
+            (member.retry, member.unplaced) = (false, false);
             // The kernel removed it with the group.
             if let Some(monitor) = mem::take(&mut member.monitor) {
                 self.forget_group(monitor, journal);
@@ -214,7 +214,7 @@ impl Groups {
 
     /// Whether a group of this name may be corrected once more.
     fn may_correct(&self, group: &str) -> bool {
-        let tried = self.watchfulness.corrected.get(group).copied().unwrap_or_default();
+        let tried = self.external.corrected.get(group).copied().unwrap_or_default();
         self.corrects && tried < CORRECTIONS
     }
 
@@ -223,7 +223,7 @@ impl Groups {
         let name = self.classes.get(&class).map(|class| class.group.to_string()).unwrap_or_default();
         let may = self.may_correct(&name);
         if may {
-            *self.watchfulness.corrected.entry(name).or_default() += 1;
+            *self.external.corrected.entry(name).or_default() += 1;
         }
         may
     }
@@ -231,11 +231,11 @@ impl Groups {
     /// CPUs that another program added to a group and that stay there.
     pub(super) fn added(&self, group: &Group) -> CoreList {
         let name = group.to_string();
-        let of = |own: &Disturbance| match own {
-            Disturbance::CpusAdded { group, cpus } if *group == name => Some(cpus.clone()),
+        let of = |own: &ExternalChange| match own {
+            ExternalChange::CpusAdded { group, cpus } if *group == name => Some(cpus.clone()),
             _ => None,
         };
-        let left = self.watchfulness.standing.iter().find_map(of).filter(|_| !self.may_correct(&name));
+        let left = self.external.present.iter().find_map(of).filter(|_| !self.may_correct(&name));
         let tenants = self.members.keys().copied().collect::<Vec<_>>();
         // A CPU that a tenant has got since belongs there.
         left.map(|cpus| minus(&cpus, &self.cpus_of(&tenants))).unwrap_or_default()
@@ -247,13 +247,13 @@ impl Groups {
         if cpus == self.resctrl.cpus(group)? { Ok(()) } else { self.resctrl.set_cpus(group, &cpus) }
     }
 
-    fn monitors_inside(&self) -> Vec<Disturbance> {
+    fn monitors_inside(&self) -> Vec<ExternalChange> {
         let mut found = Vec::new();
         for class in self.classes.values() {
             // If a group cannot be listed, reading its files reports that.
             for monitor in self.resctrl.others_monitors(&class.group).unwrap_or_default() {
                 let (group, monitor) = (class.group.to_string(), monitor.name().to_owned());
-                found.push(Disturbance::MonitorInside { group, monitor });
+                found.push(ExternalChange::MonitorInside { group, monitor });
             }
         }
         found
@@ -279,13 +279,13 @@ impl Groups {
     /// Our groups with external changes that may be corrected; true if the group was removed.
     fn wrong(&self) -> BTreeMap<String, bool> {
         let mut wrong: BTreeMap<String, bool> = BTreeMap::new();
-        for disturbance in &self.watchfulness.standing {
-            match disturbance {
-                Disturbance::GroupGone { group, .. } => drop(wrong.insert(group.clone(), true)),
-                Disturbance::CpusLost { group, .. } | Disturbance::CpusAdded { group, .. } => {
+        for change in &self.external.present {
+            match change {
+                ExternalChange::GroupGone { group, .. } => drop(wrong.insert(group.clone(), true)),
+                ExternalChange::CpusLost { group, .. } | ExternalChange::CpusAdded { group, .. } => {
                     wrong.entry(group.clone()).or_default();
                 }
-                Disturbance::MonitorInside { .. } => continue,
+                ExternalChange::MonitorInside { .. } => continue,
             };
         }
         wrong.retain(|group, _| self.may_correct(group));
@@ -297,9 +297,9 @@ impl Groups {
     }
 
     /// Corrects our groups, each a few times at most, and adds the results to the notes.
-    pub fn correct(&mut self, journal: &mut Journal, _: &Passage) {
+    pub fn correct(&mut self, journal: &mut Journal, _: &ResctrlLock) {
         for (name, is_gone) in self.wrong() {
-            let tries = self.watchfulness.corrected.entry(name.clone()).or_default();
+            let tries = self.external.corrected.entry(name.clone()).or_default();
             *tries += 1;
             let tries = *tries;
             let class = self.classes.iter().find(|(_, class)| class.group.to_string() == name);
@@ -307,8 +307,8 @@ impl Groups {
             let result = match &class {
                 Some((number, _)) if is_gone => self.make_class(*number, journal),
                 Some((number, group)) => {
-                    let sitting: Vec<GroupId> = self.placement.sitting(Seat::Class(*number)).collect();
-                    self.take_cpus(group, &sitting).map_err(Into::into)
+                    let occupants: Vec<GroupId> = self.placement.tenants_in(Slot::Class(*number)).collect();
+                    self.take_cpus(group, &occupants).map_err(Into::into)
                 }
                 None => {
                     let own = self.cpus_of(&self.rooted());

@@ -69,7 +69,7 @@ impl File for Cpu {
 }
 
 /// The mounted server. It is unmounted when it is dropped.
-pub struct Large {
+pub struct LargeServer {
     registers: Arc<Mutex<Registers>>,
     mounted: Mounted,
     folder: TempDir,
@@ -77,13 +77,13 @@ pub struct Large {
     pub faults: Faults,
 }
 
-impl Large {
+impl LargeServer {
     /// Mounts it.
     ///
     /// # Panics
     /// Without root or /dev/fuse.
     #[expect(clippy::new_without_default, reason = "mounting is nothing to do by default")]
-    pub fn new() -> Large {
+    pub fn new() -> LargeServer {
         let registers = Arc::new(Mutex::new(Registers::default()));
         let tree = tree(&registers);
         let folder = tempfile::tempdir().expect("a temporary directory");
@@ -92,7 +92,7 @@ impl Large {
         let faults = Faults::new();
         assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
         let mounted = Mounted::new(tree, &mount, faults.clone()).expect("not run: needs root and /dev/fuse");
-        Large { registers, mounted, folder, faults }
+        LargeServer { registers, mounted, folder, faults }
     }
 
     /// The tree's root, for `--root`.

@@ -14,7 +14,7 @@ use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
 const WAYS: u32 = 16;
 
 /// The host.
-pub struct Waves {
+pub struct SyntheticHost {
     inventory: Inventory,
     groups: Vec<Group>,
     knobs: KnobValues,
@@ -24,10 +24,10 @@ pub struct Waves {
     counted: u64,
 }
 
-impl Waves {
+impl SyntheticHost {
     /// The cores are divided evenly. Every fourth tenant polls a NIC, every fourth uses an array, every third has
     /// high priority.
-    pub fn new(cores: u16, tenants: u16) -> Waves {
+    pub fn new(cores: u16, tenants: u16) -> SyntheticHost {
         let device = |id, name: &str, kind| Device {
             id: DeviceId(id),
             name: name.to_owned(),
@@ -82,11 +82,11 @@ impl Waves {
             .with(Knob::DcaWays, WayMask::from_bits(0xc000))
             .with(Knob::Dca(PortId(0)), true)
             .with(Knob::Dca(PortId(1)), true);
-        Waves { inventory, groups, knobs, now_ns: 0, looks: 0, counted: 0 }
+        SyntheticHost { inventory, groups, knobs, now_ns: 0, looks: 0, counted: 0 }
     }
 }
 
-impl Host for Waves {
+impl Host for SyntheticHost {
     fn inventory(&self) -> &Inventory {
         &self.inventory
     }

@@ -6,9 +6,9 @@
 
 use super::error::OpenError;
 use super::facts::Facts;
-use super::groups::{Grouping, Passage, Turnover};
-use super::tally::{Six, Tally};
-use super::{LinuxHost, inventory, shown, tally};
+use super::groups::{Grouping, ResctrlLock, TenantChanges};
+use super::tenant_counters::{SixCounts, TenantCounters};
+use super::{LinuxHost, inventory, shown, tenant_counters};
 use crate::resctrl::CacheInfo;
 use crate::tenants::Tenant;
 use serde::Serialize;
@@ -63,16 +63,16 @@ struct Refused {
 
 /// A present tenant.
 #[derive(Debug)]
-struct Alive {
+struct Present {
     /// Its description as it is in force.
     has: Tenant,
-    tally: Tally,
+    counters: TenantCounters,
 }
 
 /// The present and the refused tenants.
 #[derive(Debug, Default)]
-pub(super) struct Members {
-    alive: BTreeMap<GroupId, Alive>,
+pub(super) struct TenantSet {
+    present: BTreeMap<GroupId, Present>,
     refused: BTreeMap<String, Refused>,
     calls: u64,
     next: u32,
@@ -80,15 +80,15 @@ pub(super) struct Members {
     told_coreless: bool,
 }
 
-impl Members {
+impl TenantSet {
     /// What a tenant's cores have counted.
-    pub fn read(&mut self, id: GroupId, now: impl Fn(CoreId) -> Six) -> Six {
-        let alive = self.alive.get_mut(&id);
-        alive.map_or([waykeeper_host::Reading::Absent; 6], |alive| alive.tally.read(now))
+    pub fn read(&mut self, id: GroupId, now: impl Fn(CoreId) -> SixCounts) -> SixCounts {
+        let present = self.present.get_mut(&id);
+        present.map_or([waykeeper_host::Reading::Absent; 6], |present| present.counters.read(now))
     }
 
     fn id(&self, name: &str) -> Option<GroupId> {
-        self.alive.iter().find(|(_, alive)| alive.has.name == name).map(|(id, _)| *id)
+        self.present.iter().find(|(_, present)| present.has.name == name).map(|(id, _)| *id)
     }
 
     fn refuse(&mut self, asked: &Tenant, why: String, changes: &mut Changes) {
@@ -123,10 +123,10 @@ fn without(a: &CoreList, b: &CoreList) -> Vec<CoreId> {
 
 /// The planned changes.
 #[derive(Default)]
-struct Agenda {
-    going: Vec<GroupId>,
-    changing: Vec<(GroupId, Tenant)>,
-    coming: Vec<(GroupId, Tenant)>,
+struct PlannedChanges {
+    removed: Vec<GroupId>,
+    changed: Vec<(GroupId, Tenant)>,
+    added: Vec<(GroupId, Tenant)>,
 }
 
 impl LinuxHost {
@@ -136,28 +136,28 @@ impl LinuxHost {
     /// A new tenant gets a new id, even if it had the same name before. A refused tenant (another tenant's core,
     /// another tool's group, an unknown device) is listed in the answer; the others are not affected.
     pub fn set_tenants(&mut self, tenants: Vec<Tenant>) -> Changes {
-        self.members.calls += 1;
+        self.tenant_set.calls += 1;
         let mut changes = Changes::default();
-        let agenda = self.agenda(&tenants, &mut changes);
-        self.members.refused.retain(|name, _| tenants.iter().any(|tenant| tenant.name == *name));
-        let corrects = self.correct && self.places.is_wrong();
-        let idle = agenda.going.is_empty() && agenda.changing.is_empty() && agenda.coming.is_empty();
-        if idle && !corrects && !self.places.has_leftovers() {
+        let planned = self.planned(&tenants, &mut changes);
+        self.tenant_set.refused.retain(|name, _| tenants.iter().any(|tenant| tenant.name == *name));
+        let corrects = self.correct && self.group_backend.is_wrong();
+        let idle = planned.removed.is_empty() && planned.changed.is_empty() && planned.added.is_empty();
+        if idle && !corrects && !self.group_backend.has_leftovers() {
             return changes;
         }
-        let done = match self.places.pass(false) {
+        let done = match self.group_backend.take_lock(false) {
             Err(why) => Err(why.to_string()),
-            Ok(passage) => {
+            Ok(lock) => {
                 if corrects {
-                    self.places.correct(passage.as_ref());
+                    self.group_backend.correct(lock.as_ref());
                 }
-                self.carry_out(agenda, passage.as_ref(), &mut changes)
+                self.carry_out(planned, lock.as_ref(), &mut changes)
             }
         };
         if let Err(why) = done {
             changes.postponed = Some(why);
         }
-        self.complaints.extend(self.places.take_notes());
+        self.complaints.extend(self.group_backend.take_notes());
         changes
     }
 
@@ -165,41 +165,41 @@ impl LinuxHost {
     pub fn refused(&self) -> Vec<Refusal> {
         let refusal =
             |(name, refused): (&String, &Refused)| Refusal { tenant: name.clone(), why: refused.why.clone() };
-        self.members.refused.iter().map(refusal).collect()
+        self.tenant_set.refused.iter().map(refusal).collect()
     }
 
     /// The classes that have tenants: the name of each resctrl group, and its tenants. Empty on an observed host.
     pub fn classes(&self) -> Vec<(String, Vec<GroupId>)> {
-        match &self.places {
-            super::Places::Ours(groups, _) => groups.sitting(),
-            super::Places::Theirs(_) => Vec::new(),
+        match &self.group_backend {
+            super::GroupBackend::Managed(groups, _) => groups.classes_with_tenants(),
+            super::GroupBackend::Observed(_) => Vec::new(),
         }
     }
 
     /// Tenants without a class of service of their own: which tenants share it, and why.
     pub fn groupings(&self) -> Vec<Grouping> {
-        self.places.groupings()
+        self.group_backend.groupings()
     }
 
     /// Adds the tenants of the start. If one is refused, opening the host fails.
-    pub(super) fn settle_in(&mut self, tenants: Vec<Tenant>) -> Result<(), OpenError> {
-        self.members.calls += 1;
+    pub(super) fn add_first_tenants(&mut self, tenants: Vec<Tenant>) -> Result<(), OpenError> {
+        self.tenant_set.calls += 1;
         let mut changes = Changes::default();
-        let agenda = self.agenda(&tenants, &mut changes);
-        if agenda.coming.is_empty() && changes.refused.is_empty() {
+        let planned = self.planned(&tenants, &mut changes);
+        if planned.added.is_empty() && changes.refused.is_empty() {
             return Ok(());
         }
         let count = tenants.len();
-        let passage = self.places.pass(true)?;
-        let refused = self.turn_over(&agenda, passage.as_ref(), &mut changes)?;
-        drop(passage);
+        let lock = self.group_backend.take_lock(true)?;
+        let refused = self.apply_changes(&planned, lock.as_ref(), &mut changes)?;
+        drop(lock);
         if let Some((_, why)) = refused.into_iter().next() {
             return Err(OpenError::Groups(why));
         }
         if let Some(Refusal { tenant, why }) = changes.refused.into_iter().next() {
             return Err(OpenError::Tenant { tenant, why });
         }
-        let free = self.places.classes() - 1;
+        let free = self.group_backend.classes() - 1;
         if count > free as usize {
             self.notes.push(format!(
                 "{count} tenants, but only {free} free classes of service: tenants with equal masks share a \
@@ -210,20 +210,21 @@ impl LinuxHost {
             return Err(OpenError::Counting(why));
         }
         self.notes.append(&mut self.complaints);
-        self.notes.extend(self.places.take_notes());
+        self.notes.extend(self.group_backend.take_notes());
         Ok(())
     }
 
     /// Plans the changes, and refuses what can be refused without reading the machine.
-    fn agenda(&mut self, tenants: &[Tenant], changes: &mut Changes) -> Agenda {
-        let mut agenda = Agenda::default();
+    fn planned(&mut self, tenants: &[Tenant], changes: &mut Changes) -> PlannedChanges {
+        let mut planned = PlannedChanges::default();
         let named = |name: &str| tenants.iter().any(|tenant| tenant.name == name);
-        let alive = self.members.alive.iter();
-        agenda.going = alive.filter(|(_, own)| !named(&own.has.name)).map(|(id, _)| *id).collect();
+        let present = self.tenant_set.present.iter();
+        planned.removed = present.filter(|(_, own)| !named(&own.has.name)).map(|(id, _)| *id).collect();
         // A tenant keeps a core as long as its description lists it.
         let mut owners: BTreeMap<CoreId, String> = BTreeMap::new();
         for tenant in tenants {
-            let Some(own) = self.members.id(&tenant.name).and_then(|id| self.members.alive.get(&id)) else {
+            let Some(own) = self.tenant_set.id(&tenant.name).and_then(|id| self.tenant_set.present.get(&id))
+            else {
                 continue;
             };
             let kept = tenant.cores.cores().iter().filter(|core| own.has.cores.cores().contains(core));
@@ -234,45 +235,45 @@ impl LinuxHost {
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         // Present tenants first: if a present and a new tenant both claim a free core, the present one gets it.
         let (old, new): (Vec<&Tenant>, Vec<&Tenant>) =
-            tenants.iter().partition(|tenant| self.members.id(&tenant.name).is_some());
+            tenants.iter().partition(|tenant| self.tenant_set.id(&tenant.name).is_some());
         for tenant in old.into_iter().chain(new) {
             if !seen.insert(&tenant.name) {
                 let why = "two tenants have this name; the second one is ignored".to_owned();
                 changes.refused.push(Refusal { tenant: tenant.name.clone(), why });
                 continue;
             }
-            let id = self.members.id(&tenant.name);
+            let id = self.tenant_set.id(&tenant.name);
             let is_quiet = id.is_some_and(|id| {
-                let has = self.members.alive.get(&id).is_some_and(|alive| alive.has == *tenant);
-                has && !self.places.is_restless(id, &tenant.pids)
+                let has = self.tenant_set.present.get(&id).is_some_and(|present| present.has == *tenant);
+                has && !self.group_backend.needs_retry(id, &tenant.pids)
             });
-            if is_quiet || self.members.has_to_wait(tenant) {
+            if is_quiet || self.tenant_set.has_to_wait(tenant) {
                 continue;
             }
             let claimed = tenant.cores.cores().iter().find_map(|core| {
                 let owner = owners.get(core).filter(|owner| **owner != tenant.name)?;
                 Some(format!("{core} belongs to tenant {owner}; a core has one tenant"))
             });
-            let checked = match claimed.or_else(|| self.bars.tenant(tenant)) {
+            let checked = match claimed.or_else(|| self.restrictions.tenant(tenant)) {
                 Some(why) => Err(why),
                 None => {
                     inventory::group(&self.facts, &self.l3, GroupId(0), tenant).map_err(|why| why.to_string())
                 }
             };
             match (checked, id) {
-                (Ok(_), Some(id)) => agenda.changing.push((id, tenant.clone())),
+                (Ok(_), Some(id)) => planned.changed.push((id, tenant.clone())),
                 (Ok(_), None) => {
-                    let Some(next) = self.members.next.checked_add(1) else {
+                    let Some(next) = self.tenant_set.next.checked_add(1) else {
                         let why = "all tenant numbers have been used; restart waykeeper".to_owned();
-                        self.members.refuse(tenant, why, changes);
+                        self.tenant_set.refuse(tenant, why, changes);
                         continue;
                     };
-                    agenda.coming.push((GroupId(self.members.next), tenant.clone()));
-                    self.members.next = next;
+                    planned.added.push((GroupId(self.tenant_set.next), tenant.clone()));
+                    self.tenant_set.next = next;
                 }
                 (Err(why), id) => {
-                    self.members.refuse(tenant, why, changes);
-                    agenda.changing.extend(id.and_then(|id| self.less(id, tenant)));
+                    self.tenant_set.refuse(tenant, why, changes);
+                    planned.changed.extend(id.and_then(|id| self.less(id, tenant)));
                     continue;
                 }
             }
@@ -280,12 +281,12 @@ impl LinuxHost {
                 owners.entry(*core).or_insert_with(|| tenant.name.clone());
             }
         }
-        agenda
+        planned
     }
 
     /// The part of a tenant's present cores and processes that the new description still has, for when that is refused.
     fn less(&self, id: GroupId, asked: &Tenant) -> Option<(GroupId, Tenant)> {
-        let has = &self.members.alive.get(&id)?.has;
+        let has = &self.tenant_set.present.get(&id)?.has;
         let mut less = has.clone();
         less.cores = has
             .cores
@@ -302,95 +303,97 @@ impl LinuxHost {
     /// Makes the changes as far as possible. In any case the counters follow the tenants' cores afterwards.
     fn carry_out(
         &mut self,
-        agenda: Agenda,
-        passage: Option<&Passage>,
+        planned: PlannedChanges,
+        lock: Option<&ResctrlLock>,
         changes: &mut Changes,
     ) -> Result<(), String> {
-        let done = self.change_places(agenda, passage, changes);
+        let done = self.change_places(planned, lock, changes);
         if let Some(why) = self.follow_cores() {
             self.complaints.push(why);
         }
-        self.inventory.llc.clos_count = self.places.classes();
+        self.inventory.llc.clos_count = self.group_backend.classes();
         done
     }
 
     fn change_places(
         &mut self,
-        agenda: Agenda,
-        passage: Option<&Passage>,
+        planned: PlannedChanges,
+        lock: Option<&ResctrlLock>,
         changes: &mut Changes,
     ) -> Result<(), String> {
-        let Agenda { going, changing, coming } = agenda;
-        let names: Vec<(GroupId, String)> =
-            going.iter().filter_map(|id| Some((*id, self.members.alive.get(id)?.has.name.clone()))).collect();
+        let PlannedChanges { removed, changed, added } = planned;
+        let names: Vec<(GroupId, String)> = removed
+            .iter()
+            .filter_map(|id| Some((*id, self.tenant_set.present.get(id)?.has.name.clone())))
+            .collect();
         // Tenants that wait for a class get one before new tenants do.
-        let first = Agenda { going, changing, coming: Vec::new() };
-        let refused = self.turn_over(&first, passage, changes).map_err(|why| why.to_string())?;
+        let first = PlannedChanges { removed, changed, added: Vec::new() };
+        let refused = self.apply_changes(&first, lock, changes).map_err(|why| why.to_string())?;
         changes.left.extend(names);
         for (id, why) in refused {
-            if let Some((_, asked)) = first.changing.iter().find(|(own, _)| *own == id) {
-                self.members.refuse(asked, why.to_string(), changes);
+            if let Some((_, asked)) = first.changed.iter().find(|(own, _)| *own == id) {
+                self.tenant_set.refuse(asked, why.to_string(), changes);
             }
         }
-        self.promote(passage);
-        let second = Agenda { coming, ..Agenda::default() };
-        if !second.coming.is_empty() {
-            let refused = self.turn_over(&second, passage, changes).map_err(|why| why.to_string())?;
+        self.promote(lock);
+        let second = PlannedChanges { added, ..PlannedChanges::default() };
+        if !second.added.is_empty() {
+            let refused = self.apply_changes(&second, lock, changes).map_err(|why| why.to_string())?;
             for (id, why) in refused {
-                if let Some((_, asked)) = second.coming.iter().find(|(own, _)| *own == id) {
-                    self.members.refuse(asked, why.to_string(), changes);
+                if let Some((_, asked)) = second.added.iter().find(|(own, _)| *own == id) {
+                    self.tenant_set.refuse(asked, why.to_string(), changes);
                 }
             }
         }
         Ok(())
     }
 
-    fn promote(&mut self, passage: Option<&Passage>) {
-        let mut waiting = self.places.waiting();
+    fn promote(&mut self, lock: Option<&ResctrlLock>) {
+        let mut waiting = self.group_backend.waiting();
         if waiting.is_empty() {
             return;
         }
         let priority = |id: &GroupId| {
-            self.members.alive.get(id).is_none_or(|alive| alive.has.priority != Priority::High)
+            self.tenant_set.present.get(id).is_none_or(|present| present.has.priority != Priority::High)
         };
         waiting.sort_by_key(|id| (priority(id), *id));
-        self.places.promote(&waiting, passage);
+        self.group_backend.promote(&waiting, lock);
     }
 
     /// Makes the changes and updates the list of tenants.
-    fn turn_over(
+    fn apply_changes(
         &mut self,
-        agenda: &Agenda,
-        passage: Option<&Passage>,
+        planned: &PlannedChanges,
+        lock: Option<&ResctrlLock>,
         changes: &mut Changes,
     ) -> Result<BTreeMap<GroupId, super::GroupsError>, super::GroupsError> {
-        let turnover = Turnover {
-            going: agenda.going.clone(),
-            changing: agenda.changing.iter().map(|(id, tenant)| (*id, tenant)).collect(),
-            coming: agenda.coming.iter().map(|(id, tenant)| (*id, tenant)).collect(),
+        let turnover = TenantChanges {
+            removed: planned.removed.clone(),
+            changed: planned.changed.iter().map(|(id, tenant)| (*id, tenant)).collect(),
+            added: planned.added.iter().map(|(id, tenant)| (*id, tenant)).collect(),
         };
-        let refused = self.places.turn_over(&turnover, passage)?;
-        for id in &agenda.going {
-            self.members.alive.remove(id);
+        let refused = self.group_backend.apply_changes(&turnover, lock)?;
+        for id in &planned.removed {
+            self.tenant_set.present.remove(id);
             self.groups.retain(|group| group.id != *id);
         }
-        for (id, tenant) in &agenda.changing {
+        for (id, tenant) in &planned.changed {
             let less = self.less(*id, tenant);
             let has = match (refused.contains_key(id), less) {
                 (false, _) => tenant.clone(),
                 (true, Some((_, less))) => less,
                 (true, None) => continue,
             };
-            if let Some(alive) = self.members.alive.get_mut(id) {
-                alive.has = has;
+            if let Some(present) = self.tenant_set.present.get_mut(id) {
+                present.has = has;
                 changes.changed.push(*id);
             }
             self.show(*id);
         }
-        for (id, tenant) in agenda.coming.iter().filter(|(id, _)| !refused.contains_key(id)) {
-            let alive = Alive { has: tenant.clone(), tally: Tally::default() };
-            self.members.alive.insert(*id, alive);
-            self.members.refused.remove(&tenant.name);
+        for (id, tenant) in planned.added.iter().filter(|(id, _)| !refused.contains_key(id)) {
+            let present = Present { has: tenant.clone(), counters: TenantCounters::default() };
+            self.tenant_set.present.insert(*id, present);
+            self.tenant_set.refused.remove(&tenant.name);
             changes.arrived.push(*id);
             self.show(*id);
         }
@@ -399,18 +402,18 @@ impl LinuxHost {
 
     /// Publishes the tenant's group in the host's list.
     fn show(&mut self, id: GroupId) {
-        let Some(alive) = self.members.alive.get(&id) else { return };
+        let Some(present) = self.tenant_set.present.get(&id) else { return };
         // It was checked when it was requested.
-        let Ok(group) = inventory::group(&self.facts, &self.l3, id, &alive.has) else { return };
+        let Ok(group) = inventory::group(&self.facts, &self.l3, id, &present.has) else { return };
         match self.groups.iter_mut().find(|own| own.id == id) {
             Some(own) => *own = group,
             None => self.groups.push(group),
         }
-        if alive.has.cores.is_empty() && !std::mem::replace(&mut self.members.told_coreless, true) {
+        if present.has.cores.is_empty() && !std::mem::replace(&mut self.tenant_set.told_coreless, true) {
             self.complaints.push(format!(
                 "tenant {} has no cores of its own, so core counters are not read for it: other processes \
                  run on the same cores",
-                alive.has.name
+                present.has.name
             ));
         }
     }
@@ -419,26 +422,26 @@ impl LinuxHost {
     fn follow_cores(&mut self) -> Option<String> {
         let mut wanted = BTreeSet::new();
         let (mut gone, mut come) = (BTreeSet::new(), BTreeSet::new());
-        for alive in self.members.alive.values() {
-            wanted.extend(alive.has.cores.cores().iter().copied());
-            let before = alive.tally.cores();
-            gone.extend(without(&before, &alive.has.cores));
-            come.extend(without(&alive.has.cores, &before));
+        for present in self.tenant_set.present.values() {
+            wanted.extend(present.has.cores.cores().iter().copied());
+            let before = present.counters.cores();
+            gone.extend(without(&before, &present.has.cores));
+            come.extend(without(&present.has.cores, &before));
         }
         let last = self.cores.count_some(&gone);
         // A core that changes its tenant is counted already; a new core starts from 0.
         let handed: BTreeSet<CoreId> = come.iter().copied().filter(|core| self.cores.has(*core)).collect();
-        let (notes, refused) = self.cores.follow(&wanted, self.places.journal());
+        let (notes, refused) = self.cores.follow(&wanted, self.group_backend.journal());
         self.complaints.extend(notes);
         let now = self.cores.count_some(&handed);
         self.complaints.extend(last.problems().iter().chain(now.problems()).cloned());
         let events = self.events.as_ref();
         let base = |core: CoreId| match handed.contains(&core) {
             true => shown(events, &now, core),
-            false => tally::NOTHING,
+            false => tenant_counters::NOTHING,
         };
-        for alive in self.members.alive.values_mut() {
-            alive.tally.follow(&alive.has.cores, |core| shown(events, &last, core), base);
+        for present in self.tenant_set.present.values_mut() {
+            present.counters.follow(&present.has.cores, |core| shown(events, &last, core), base);
         }
         refused
     }

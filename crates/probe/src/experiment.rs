@@ -50,21 +50,21 @@ pub enum ProbeError {
 }
 
 /// Longest wait between checks for an interrupt, ns. Assumption: a reaction within 0.1 s feels immediate.
-const BREATH_NS: u64 = 100_000_000;
+const INTERRUPT_CHECK_NS: u64 = 100_000_000;
 
 /// A server under test.
-pub struct Stand<'h> {
+pub struct ProbeExperiment<'h> {
     host: &'h mut dyn Host,
     pace: Pace,
     stop: &'h AtomicBool,
-    found: KnobValues,
+    original_knobs: KnobValues,
     /// The values to restore: the original ones of all knobs set since.
-    owed: Plan,
-    told: &'h mut dyn FnMut(u64),
+    to_restore: Plan,
+    on_wait: &'h mut dyn FnMut(u64),
 }
 
-impl<'h> Stand<'h> {
-    /// Records the knob values of the server. `told` is called at each wait with its length, ns of the host's clock;
+impl<'h> ProbeExperiment<'h> {
+    /// Records the knob values of the server. `on_wait` is called at each wait with its length, ns of the host's clock;
     /// `stop` ends the procedure at the next wait.
     ///
     /// # Errors
@@ -73,10 +73,10 @@ impl<'h> Stand<'h> {
         host: &'h mut dyn Host,
         pace: Pace,
         stop: &'h AtomicBool,
-        told: &'h mut dyn FnMut(u64),
-    ) -> Result<Stand<'h>, ProbeError> {
-        let found = host.sample()?.knobs;
-        Ok(Stand { host, pace, stop, found, owed: Plan::default(), told })
+        on_wait: &'h mut dyn FnMut(u64),
+    ) -> Result<ProbeExperiment<'h>, ProbeError> {
+        let original_knobs = host.sample()?.knobs;
+        Ok(ProbeExperiment { host, pace, stop, original_knobs, to_restore: Plan::default(), on_wait })
     }
 
     /// The host's inventory.
@@ -95,18 +95,18 @@ impl<'h> Stand<'h> {
     }
 
     /// The original value of every knob.
-    pub fn found(&self) -> &KnobValues {
-        &self.found
+    pub fn original_knobs(&self) -> &KnobValues {
+        &self.original_knobs
     }
 
     /// Sets knobs and notes their original values to be restored.
     ///
     /// # Errors
     /// A knob whose value cannot be read; host errors.
-    pub fn turn(&mut self, plan: &Plan) -> Result<Applied, ProbeError> {
+    pub fn set_knobs(&mut self, plan: &Plan) -> Result<Applied, ProbeError> {
         for knob in plan.knobs() {
-            match (self.found.get(knob), knob) {
-                (Some(found), _) => self.owed.insert(knob, *found),
+            match (self.original_knobs.get(knob), knob) {
+                (Some(original), _) => self.to_restore.insert(knob, *original),
                 (None, Knob::Mask(group)) => {
                     return Err(ProbeError::Unreadable(format!("the mask of {group}")));
                 }
@@ -121,21 +121,21 @@ impl<'h> Stand<'h> {
     /// Sets the DCA ways.
     ///
     /// # Errors
-    /// As [`Stand::turn`].
-    pub fn turn_ways(&mut self, mask: WayMask) -> Result<Applied, ProbeError> {
-        self.turn(&Plan::from([(Knob::DcaWays, mask)]))
+    /// As [`ProbeExperiment::set_knobs`].
+    pub fn set_ways(&mut self, mask: WayMask) -> Result<Applied, ProbeError> {
+        self.set_knobs(&Plan::from([(Knob::DcaWays, mask)]))
     }
 
     /// Switches DCA of ports.
     ///
     /// # Errors
-    /// As [`Stand::turn`].
+    /// As [`ProbeExperiment::set_knobs`].
     pub fn switch(
         &mut self,
         ports: impl IntoIterator<Item = PortId>,
         on: bool,
     ) -> Result<Applied, ProbeError> {
-        self.turn(&Plan::of_dca(ports.into_iter().map(|port| (port, on))))
+        self.set_knobs(&Plan::of_dca(ports.into_iter().map(|port| (port, on))))
     }
 
     /// Waits `ns`, and checks for an interrupt.
@@ -152,16 +152,16 @@ impl<'h> Stand<'h> {
             if now >= until {
                 return Ok(());
             }
-            let next = until.min(now.saturating_add(BREATH_NS));
+            let next = until.min(now.saturating_add(INTERRUPT_CHECK_NS));
             self.host.wait_until(next)?;
-            (self.told)(next - now);
+            (self.on_wait)(next - now);
         }
     }
 
     /// Waits for the settling time.
     ///
     /// # Errors
-    /// As [`Stand::wait`].
+    /// As [`ProbeExperiment::wait`].
     pub fn settle(&mut self) -> Result<(), ProbeError> {
         self.wait(self.pace.settle_ns)
     }
@@ -169,7 +169,7 @@ impl<'h> Stand<'h> {
     /// Rates over one sample.
     ///
     /// # Errors
-    /// As [`Stand::wait`]; a clock that does not advance.
+    /// As [`ProbeExperiment::wait`]; a clock that does not advance.
     pub fn sample(&mut self) -> Result<Interval, ProbeError> {
         let before = self.host.sample()?;
         self.wait(self.pace.sample_ns)?;
@@ -183,8 +183,8 @@ impl<'h> Stand<'h> {
     /// Waits for the settling time, then samples.
     ///
     /// # Errors
-    /// As [`Stand::sample`].
-    pub fn look(&mut self) -> Result<Interval, ProbeError> {
+    /// As [`ProbeExperiment::sample`].
+    pub fn settle_and_sample(&mut self) -> Result<Interval, ProbeError> {
         self.settle()?;
         self.sample()
     }
@@ -194,12 +194,12 @@ impl<'h> Stand<'h> {
     /// # Errors
     /// A knob that reads back another value; host errors.
     pub fn restore(&mut self) -> Result<(), ProbeError> {
-        let owed = std::mem::take(&mut self.owed);
-        if owed.is_empty() {
+        let to_restore = std::mem::take(&mut self.to_restore);
+        if to_restore.is_empty() {
             return Ok(());
         }
         let alive: Vec<_> = self.host.groups().iter().map(|group| group.id).collect();
-        let mut plan = owed;
+        let mut plan = to_restore;
         plan.retain(|knob, _| knob.group().is_none_or(|group| alive.contains(&group)));
         self.host.apply(&plan)?;
         let now = self.host.sample()?.knobs;
@@ -216,7 +216,7 @@ impl<'h> Stand<'h> {
     }
 }
 
-impl Drop for Stand<'_> {
+impl Drop for ProbeExperiment<'_> {
     fn drop(&mut self) {
         // After an error or a panic a failure cannot be reported; a host with a journal still has the original values.
         let _ = self.restore();

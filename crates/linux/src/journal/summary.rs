@@ -40,7 +40,7 @@ pub fn usual_path(root: &Root) -> PathBuf {
 
 /// Summary of a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Look {
+pub struct JournalSummary {
     /// Number of originals, kept ones included.
     pub originals: usize,
     /// It is from an earlier boot: its values no longer apply.
@@ -53,7 +53,7 @@ pub struct Look {
 ///
 /// # Errors
 /// It cannot be read, or a line is damaged. Format version and root are not checked.
-pub fn look(path: &Path, root: &Root) -> Result<Option<Look>, JournalError> {
+pub fn summarize(path: &Path, root: &Root) -> Result<Option<JournalSummary>, JournalError> {
     let unreadable = |source| JournalError::Read { path: path.to_path_buf(), source };
     let held = holder(&path.with_extension("lock"));
     let mut bytes = Vec::new();
@@ -66,7 +66,7 @@ pub fn look(path: &Path, root: &Root) -> Result<Option<Look>, JournalError> {
         }
     };
     if !there {
-        return Ok(held.map(|pid| Look { originals: 0, stale: false, held: Some(pid) }));
+        return Ok(held.map(|pid| JournalSummary { originals: 0, stale: false, held: Some(pid) }));
     }
     let mut knobs = Knobs::default();
     let mut written_in = None;
@@ -84,7 +84,7 @@ pub fn look(path: &Path, root: &Root) -> Result<Option<Look>, JournalError> {
         }
     }
     let stale = matches!((written_in, boot_id(root)?), (Some(then), Some(now)) if then != now);
-    Ok(Some(Look { originals: knobs.originals.len() + knobs.kept.len(), stale, held }))
+    Ok(Some(JournalSummary { originals: knobs.originals.len() + knobs.kept.len(), stale, held }))
 }
 
 /// Whether the lock beside a journal is held, and the holder's pid if the file contains it.
@@ -129,16 +129,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::at(folder.path());
         let path = folder.path().join("run/journal");
-        assert_eq!(look(&path, &root).unwrap(), None);
+        assert_eq!(summarize(&path, &root).unwrap(), None);
         let mut journal = Journal::open(&path, &root).unwrap();
         journal.record(&[Original::whole_msr(0, Some(0), 0xc8b, 0x600)]).unwrap();
         let me = Some(Some(std::process::id()));
-        assert_eq!(look(&path, &root).unwrap(), Some(Look { originals: 1, stale: false, held: me }));
+        assert_eq!(
+            summarize(&path, &root).unwrap(),
+            Some(JournalSummary { originals: 1, stale: false, held: me })
+        );
         drop(journal);
         let before = std::fs::read(&path).unwrap();
-        assert_eq!(look(&path, &root).unwrap(), Some(Look { originals: 1, stale: false, held: None }));
+        assert_eq!(
+            summarize(&path, &root).unwrap(),
+            Some(JournalSummary { originals: 1, stale: false, held: None })
+        );
         assert_eq!(std::fs::read(&path).unwrap(), before);
         std::fs::write(&path, b"00000000 {}\n").unwrap();
-        assert!(matches!(look(&path, &root), Err(JournalError::Damaged { line: 1, .. })));
+        assert!(matches!(summarize(&path, &root), Err(JournalError::Damaged { line: 1, .. })));
     }
 }

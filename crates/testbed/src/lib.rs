@@ -2,13 +2,13 @@
 //! manager could have changed on it. Only a dev-dependency; a failure here panics with the reason.
 //!
 //! * [`scenario`] makes a scenario from a chip and a text ([`SCENARIO`] or a test's own), [`run_options`] its seeds.
-//! * `held` and `live` (feature `files`) are options of a virtual host: a clock that the test sets, or the wall clock.
+//! * `manual_clock` and `wall_clock` (feature `files`) are options of a virtual host: a clock that the test sets, or the wall clock.
 //! * `Machine` (feature `host`) is a mounted host with its tenants and a journal beside it: `open` starts to manage it,
 //!   `run` advances the clock, `faults` makes its files fail, `state` reads everything that could have been changed,
-//!   `restore` does what `waykeeper restore` does. `paced` is the same host with the server's clock instead of the
+//!   `restore` does what `waykeeper restore` does. `on_model_clock` is the same host with the server's clock instead of the
 //!   kernel's, for a control loop that must not wait in real time.
-//! * `Waves` (feature `waves`) is an in-process host of any size with varying counters, for the cost of decisions.
-//! * `Large` (feature `host`) is a server of 128 cores and 64 tenants without a model, for the cost of sampling.
+//! * `SyntheticHost` (feature `synthetic`) is an in-process host of any size with varying counters, for the cost of decisions.
+//! * `LargeServer` (feature `host`) is a server of 128 cores and 64 tenants without a model, for the cost of sampling.
 //!
 //! ```text
 //! let machine = Machine::new("gold-6140");          // root and /dev/fuse, or a panic that says so
@@ -17,7 +17,7 @@
 //! machine.run(5 * MS);
 //! // ... sample, apply ...
 //! drop(host);
-//! same(&machine.state(), &found, "after a run");
+//! assert_same_state(&machine.state(), &found, "after a run");
 //! ```
 //!
 //! Must not know what is tested.
@@ -27,26 +27,26 @@ mod large;
 #[cfg(feature = "host")]
 mod machine;
 #[cfg(feature = "host")]
-mod paced;
+mod model_clock;
 #[cfg(feature = "host")]
 mod state;
+#[cfg(feature = "synthetic")]
+mod synthetic;
 #[cfg(feature = "host")]
 mod tenants;
-#[cfg(feature = "waves")]
-mod waves;
 
 #[cfg(feature = "host")]
-pub use large::Large;
+pub use large::LargeServer;
 #[cfg(feature = "host")]
 pub use machine::Machine;
 #[cfg(feature = "host")]
-pub use paced::Paced;
+pub use model_clock::ModelClockHost;
 #[cfg(feature = "host")]
-pub use state::{State, difference, same};
+pub use state::{State, assert_same_state, state_difference};
+#[cfg(feature = "synthetic")]
+pub use synthetic::SyntheticHost;
 #[cfg(feature = "host")]
 pub use tenants::tenants;
-#[cfg(feature = "waves")]
-pub use waves::Waves;
 
 use std::sync::Arc;
 use waykeeper_machine::{RunOptions, Scenario, ScenarioSource};
@@ -114,12 +114,12 @@ pub fn run_options(one_in: u32) -> RunOptions {
 
 /// Options of a host whose clock stops until the test advances it.
 #[cfg(feature = "files")]
-pub fn held(one_in: u32) -> Options {
+pub fn manual_clock(one_in: u32) -> Options {
     Options { pace: Pace::Held, run: run_options(one_in), ..Options::default() }
 }
 
 /// Options of a host whose clock follows the wall clock.
 #[cfg(feature = "files")]
-pub fn live(one_in: u32) -> Options {
+pub fn wall_clock(one_in: u32) -> Options {
     Options { pace: Pace::Wall(1.0), run: run_options(one_in), ..Options::default() }
 }

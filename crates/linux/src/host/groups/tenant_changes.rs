@@ -3,8 +3,8 @@
 //! What fails now is recorded and retried when tenants are set the next time: a group that cannot be removed, CPUs that
 //! cannot be moved. Must not know how tenants are found.
 
-use super::super::placement::Seat;
-use super::{Groups, GroupsError, Member, Passage, RanOut, both};
+use super::super::placement::Slot;
+use super::{Groups, GroupsError, Member, RanOut, ResctrlLock, both};
 use crate::journal::{Journal, Original};
 use crate::resctrl::{Action, Group, Kind, ResctrlError};
 use crate::restore::remove_group;
@@ -32,13 +32,13 @@ const ROUNDS: u32 = 16;
 
 /// The changes of tenants in one step.
 #[derive(Clone, Debug, Default)]
-pub struct Turnover<'a> {
+pub struct TenantChanges<'a> {
     /// Tenants to remove.
-    pub going: Vec<GroupId>,
+    pub removed: Vec<GroupId>,
     /// Present tenants with a new description.
-    pub changing: Vec<(GroupId, &'a Tenant)>,
+    pub changed: Vec<(GroupId, &'a Tenant)>,
     /// Tenants to add, in the order in which they get free classes.
-    pub coming: Vec<(GroupId, &'a Tenant)>,
+    pub added: Vec<(GroupId, &'a Tenant)>,
 }
 
 impl Groups {
@@ -47,39 +47,39 @@ impl Groups {
     ///
     /// # Errors
     /// If resctrl cannot be listed: no tenant was added.
-    pub fn turn_over(
+    pub fn apply_changes(
         &mut self,
-        turnover: &Turnover,
+        changes: &TenantChanges,
         journal: &mut Journal,
         // The lock is held to the end: another tool that takes a tenant's CPU after our check would lose it to us.
-        _: &Passage,
+        _: &ResctrlLock,
     ) -> Result<BTreeMap<GroupId, GroupsError>, GroupsError> {
-        for tenant in &turnover.going {
+        for tenant in &changes.removed {
             self.leave(*tenant, journal);
         }
-        self.sweep(journal);
+        self.retry_removals(journal);
         self.count_classes()?;
         let mut refused = BTreeMap::new();
-        for (id, tenant) in &turnover.changing {
+        for (id, tenant) in &changes.changed {
             if let Err(why) = self.shrink(*id, tenant) {
                 refused.insert(*id, why);
             }
         }
-        for (id, tenant) in &turnover.changing {
+        for (id, tenant) in &changes.changed {
             if !refused.contains_key(id)
                 && let Err(why) = self.grow(*id, tenant, journal)
             {
                 refused.insert(*id, why);
             }
         }
-        for (id, tenant) in &turnover.coming {
+        for (id, tenant) in &changes.added {
             self.members.insert(*id, self.member(tenant));
         }
         // One check of all new tenants is enough if none is refused.
-        let comes = |id: GroupId| turnover.coming.iter().any(|(own, _)| *own == id);
-        let in_the_way = !turnover.coming.is_empty() && self.nobody_elses(comes).is_err();
-        for (id, _) in &turnover.coming {
-            let admitted = if in_the_way { self.nobody_elses(|own| own == *id) } else { Ok(()) };
+        let comes = |id: GroupId| changes.added.iter().any(|(own, _)| *own == id);
+        let in_the_way = !changes.added.is_empty() && self.check_not_foreign(comes).is_err();
+        for (id, _) in &changes.added {
+            let admitted = if in_the_way { self.check_not_foreign(|own| own == *id) } else { Ok(()) };
             if let Err(why) = admitted {
                 self.members.remove(id);
                 refused.insert(*id, why);
@@ -89,7 +89,7 @@ impl Groups {
             // No CPUs move if the journal cannot record the monitoring groups that lose them.
             let text = why.to_string();
             let mut why = Some(why);
-            for (id, _) in &turnover.coming {
+            for (id, _) in &changes.added {
                 if self.members.remove(id).is_none() {
                     continue;
                 }
@@ -98,7 +98,7 @@ impl Groups {
             self.notes.extend(why.map(|why| why.to_string()));
             return Ok(refused);
         }
-        for (id, _) in &turnover.coming {
+        for (id, _) in &changes.added {
             if refused.contains_key(id) {
                 continue;
             }
@@ -120,7 +120,7 @@ impl Groups {
             monitor: None,
             unwatched: None,
             occupancy: None,
-            unsettled: false,
+            retry: false,
             unplaced: false,
             lost: CoreList::default(),
             left: None,
@@ -136,16 +136,16 @@ impl Groups {
                 }
                 Err(other) => {
                     // When the tenant is removed, what was made for it is removed too.
-                    self.placement.arrive(tenant, Seat::Class(class));
+                    self.placement.arrive(tenant, Slot::Class(class));
                     return Err(other);
                 }
                 Ok(()) => {
-                    self.placement.arrive(tenant, Seat::Class(class));
+                    self.placement.arrive(tenant, Slot::Class(class));
                     return Ok(());
                 }
             }
         }
-        self.placement.arrive(tenant, Seat::Root);
+        self.placement.arrive(tenant, Slot::Default);
         self.out_of_leftovers(tenant)?;
         self.monitor(tenant, &Group::DEFAULT, journal)
     }
@@ -174,21 +174,21 @@ impl Groups {
 
     /// Removes a tenant: its groups are removed, which returns its CPUs and tasks to the default group.
     fn leave(&mut self, tenant: GroupId, journal: &mut Journal) {
-        let seat = self.placement.seat(tenant);
-        let had_seat = self.placement.seats().any(|(own, _)| own == tenant);
+        let slot = self.placement.slot(tenant);
+        let had_slot = self.placement.slots().any(|(own, _)| own == tenant);
         self.placement.leave(tenant);
         let Some(member) = self.members.remove(&tenant) else { return };
         if let Some(monitor) = member.monitor {
-            self.retire(monitor, journal);
+            self.remove_group(monitor, journal);
         }
-        let Seat::Class(class) = seat else { return };
-        if !had_seat {
+        let Slot::Class(class) = slot else { return };
+        if !had_slot {
             return;
         }
-        let stay: Vec<GroupId> = self.placement.sitting(seat).collect();
+        let stay: Vec<GroupId> = self.placement.tenants_in(slot).collect();
         if stay.is_empty() {
             if let Some(class) = self.classes.remove(&class) {
-                self.retire(class.group, journal);
+                self.remove_group(class.group, journal);
             }
             return;
         }
@@ -199,22 +199,22 @@ impl Groups {
             self.notes
                 .push(format!("the CPUs and tasks of tenant {} could not be moved back: {why}", member.name));
             // The class must not keep its CPUs, so the other tenants' CPUs are written again.
-            self.unsettle(seat);
+            self.mark_retry(slot);
         }
     }
 
-    fn unsettle(&mut self, seat: Seat) {
-        let sitting: Vec<GroupId> = self.placement.sitting(seat).collect();
-        for own in sitting {
+    fn mark_retry(&mut self, slot: Slot) {
+        let occupants: Vec<GroupId> = self.placement.tenants_in(slot).collect();
+        for own in occupants {
             if let Some(member) = self.members.get_mut(&own) {
-                member.unsettled = true;
+                member.retry = true;
             }
         }
     }
 
     /// Removes one of our groups, or keeps it on the list of groups to remove.
-    fn retire(&mut self, group: Group, journal: &mut Journal) {
-        if self.is_anothers(&group) {
+    fn remove_group(&mut self, group: Group, journal: &mut Journal) {
+        if self.was_replaced(&group) {
             self.notes.push(format!(
                 "another program removed resctrl group {group} and made a new one of that \
                     name: Waykeeper leaves it alone"
@@ -238,7 +238,7 @@ impl Groups {
             // The error alone does not prove that the group is gone; the journal must keep a group that exists.
             Err(error) if self.resctrl.has(&group) || !error.is_gone() => {
                 let note = format!("a group that is no longer needed could not be removed: {error}");
-                if self.told_leftovers.insert(note.clone()) {
+                if self.reported_leftovers.insert(note.clone()) {
                     self.notes.push(note);
                 }
                 self.leftovers.push(group);
@@ -257,14 +257,14 @@ impl Groups {
     }
 
     /// Removes one of our groups that a failed step left half made.
-    pub(super) fn retire_half(&mut self, group: Group, journal: &mut Journal) {
+    pub(super) fn remove_partial_group(&mut self, group: Group, journal: &mut Journal) {
         if self.is_ours(&group) {
-            self.retire(group, journal);
+            self.remove_group(group, journal);
         }
     }
 
     /// Retries the removal of leftover groups, and removes classes without tenants.
-    fn sweep(&mut self, journal: &mut Journal) {
+    fn retry_removals(&mut self, journal: &mut Journal) {
         let used = self.placement.in_use();
         let empty: Vec<usize> = self.classes.keys().filter(|class| !used.contains(class)).copied().collect();
         for class in empty {
@@ -272,10 +272,10 @@ impl Groups {
             self.leftovers.extend(group);
         }
         for group in std::mem::take(&mut self.leftovers) {
-            self.retire(group, journal);
+            self.remove_group(group, journal);
         }
         if self.leftovers.is_empty() {
-            self.told_leftovers.clear();
+            self.reported_leftovers.clear();
         }
     }
 
@@ -283,7 +283,7 @@ impl Groups {
         let Some(member) = self.members.get_mut(&tenant) else { return Ok(()) };
         member.occupancy = None;
         let Some(monitor) = member.monitor.take() else { return Ok(()) };
-        if self.is_anothers(&monitor) {
+        if self.was_replaced(&monitor) {
             self.forget_group(monitor, journal);
             return Ok(());
         }
@@ -309,10 +309,10 @@ impl Groups {
 
     /// Whether a tenant needs work although its description is unchanged: its processes changed, or an earlier step
     /// failed. Writes nothing.
-    pub fn is_restless(&self, id: GroupId, pids: &[u32]) -> bool {
+    pub fn needs_retry(&self, id: GroupId, pids: &[u32]) -> bool {
         let (come, gone) = self.look_at(id, pids);
-        let unsettled = self.members.get(&id).is_some_and(|member| member.unsettled);
-        unsettled || !come.is_empty() || !gone.is_empty()
+        let retry = self.members.get(&id).is_some_and(|member| member.retry);
+        retry || !come.is_empty() || !gone.is_empty()
     }
 
     /// Whether something is left to be removed.
@@ -325,14 +325,14 @@ impl Groups {
         let (_, gone) = self.look_at(id, &tenant.pids);
         let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
         let stay = both(&member.cpus, &tenant.cores);
-        let unsettled = std::mem::take(&mut member.unsettled);
-        let less = stay != member.cpus || unsettled;
+        let retry = std::mem::take(&mut member.retry);
+        let less = stay != member.cpus || retry;
         member.cpus = stay;
         member.processes.retain(|process| !gone.contains(process));
         if member.left.is_some() {
             return Ok(());
         }
-        let result = if less { self.settle_cpus(id) } else { Ok(()) };
+        let result = if less { self.write_cpus(id) } else { Ok(()) };
         let result = result.and_then(|()| match gone.is_empty() {
             true => Ok(()),
             // Processes that ended need no move; the others are no longer the tenant's.
@@ -358,7 +358,7 @@ impl Groups {
         if member.left.is_some() {
             return Ok(());
         }
-        if let Err(why) = self.nobody_elses(|own| own == id) {
+        if let Err(why) = self.check_not_foreign(|own| own == id) {
             if let Some(member) = self.members.get_mut(&id) {
                 member.cpus = before;
                 member.processes.retain(|process| !come.contains(process));
@@ -366,7 +366,7 @@ impl Groups {
             return Err(why);
         }
         let result = match grew {
-            true => self.keep_others_monitors(journal).and_then(|()| self.settle_cpus(id)),
+            true => self.keep_others_monitors(journal).and_then(|()| self.write_cpus(id)),
             false => Ok(()),
         };
         let group = self.group_of(id);
@@ -384,24 +384,24 @@ impl Groups {
     /// Marks a tenant for a retry if a step failed.
     fn settled(&mut self, id: GroupId, result: Result<(), GroupsError>) -> Result<(), GroupsError> {
         if let (Err(_), Some(member)) = (&result, self.members.get_mut(&id)) {
-            member.unsettled = true;
+            member.retry = true;
         }
         result
     }
 
     fn group_of(&self, tenant: GroupId) -> Group {
         let monitor = self.members.get(&tenant).and_then(|member| member.monitor.clone());
-        let class = self.class(self.placement.seat(tenant)).map(|class| class.group.clone());
+        let class = self.class(self.placement.slot(tenant)).map(|class| class.group.clone());
         monitor.or(class).unwrap_or(Group::DEFAULT)
     }
 
     /// Writes a tenant's CPUs into its class and its monitoring group.
-    fn settle_cpus(&mut self, id: GroupId) -> Result<(), GroupsError> {
-        let seat = self.placement.seat(id);
-        if let (Seat::Class(_), Some(class)) = (seat, self.class(seat)) {
+    fn write_cpus(&mut self, id: GroupId) -> Result<(), GroupsError> {
+        let slot = self.placement.slot(id);
+        if let (Slot::Class(_), Some(class)) = (slot, self.class(slot)) {
             let group = class.group.clone();
-            let sitting: Vec<GroupId> = self.placement.sitting(seat).collect();
-            self.give_cpus(&group, &sitting)?;
+            let occupants: Vec<GroupId> = self.placement.tenants_in(slot).collect();
+            self.give_cpus(&group, &occupants)?;
         }
         let monitor = self.members.get(&id).and_then(|member| member.monitor.clone());
         if let Some(monitor) = monitor {
@@ -412,7 +412,7 @@ impl Groups {
 
     /// Gives free classes to waiting tenants, in this order; each keeps its present mask. If a step fails, the tenant
     /// stays where it is.
-    pub fn promote(&mut self, order: &[GroupId], journal: &mut Journal, _: &Passage) {
+    pub fn promote(&mut self, order: &[GroupId], journal: &mut Journal, _: &ResctrlLock) {
         let masks = self.masks(&mut Vec::new());
         let waiting = self.waiting();
         for tenant in order.iter().filter(|tenant| waiting.contains(tenant)) {
@@ -447,10 +447,10 @@ impl Groups {
         let name = |tenant: GroupId| self.members.get(&tenant).map(|member| member.name.clone());
         let limit = self.placement.limit();
         let shares = |tenant: GroupId| {
-            let seat = self.placement.seat(tenant);
+            let slot = self.placement.slot(tenant);
             let with: Vec<String> =
-                self.placement.sitting(seat).filter(|other| *other != tenant).filter_map(name).collect();
-            let in_default = seat == Seat::Root;
+                self.placement.tenants_in(slot).filter(|other| *other != tenant).filter_map(name).collect();
+            let in_default = slot == Slot::Default;
             let why = match (in_default, with.is_empty()) {
                 (false, true) => return None,
                 (false, false) => {
@@ -466,7 +466,7 @@ impl Groups {
             };
             Some(Grouping { tenant: name(tenant)?, with, in_default, why })
         };
-        self.placement.seats().filter_map(|(tenant, _)| shares(tenant)).collect()
+        self.placement.slots().filter_map(|(tenant, _)| shares(tenant)).collect()
     }
 
     fn promote_one(
@@ -476,19 +476,19 @@ impl Groups {
         mask: WayMask,
         journal: &mut Journal,
     ) -> Result<(), GroupsError> {
-        self.nobody_elses(|own| own == tenant)?;
+        self.check_not_foreign(|own| own == tenant)?;
         let group = self.name_class(tenant, class, journal)?;
-        let old = self.placement.seat(tenant);
+        let old = self.placement.slot(tenant);
         let result = self.give_mask(class, mask).and_then(|()| self.unwatch(tenant, journal));
         let result = result.and_then(|()| self.enter(tenant, class));
         if let Err(why) = result {
             // The tenant stays where it was; the half-made class is removed.
             self.classes.remove(&class);
-            self.retire(group, journal);
-            self.unsettle(old);
+            self.remove_group(group, journal);
+            self.mark_retry(old);
             return Err(why);
         }
-        self.placement.done_move(tenant, Seat::Class(class));
+        self.placement.done_move(tenant, Slot::Class(class));
         let held = self.hold(&group, 0)?;
         if let Some(member) = self.members.get_mut(&tenant) {
             (member.occupancy, member.unwatched) = (held, None);

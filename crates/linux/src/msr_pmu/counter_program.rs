@@ -8,7 +8,7 @@ use waykeeper_units::CoreId;
 
 /// Address of a register.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Place {
+pub enum RegisterAddress {
     /// An MSR, through one CPU.
     Msr {
         /// The CPU.
@@ -27,33 +27,35 @@ pub enum Place {
     },
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for RegisterAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Place::Msr { cpu, address } => write!(f, "MSR {address:#x} of CPU {}", cpu.0),
-            Place::Pci { device, offset, .. } => write!(f, "register {offset:#x} of PCI device {device}"),
+            RegisterAddress::Msr { cpu, address } => write!(f, "MSR {address:#x} of CPU {}", cpu.0),
+            RegisterAddress::Pci { device, offset, .. } => {
+                write!(f, "register {offset:#x} of PCI device {device}")
+            }
         }
     }
 }
 
 /// Access to registers.
-pub trait Bank: std::fmt::Debug {
+pub trait RegisterAccess: std::fmt::Debug {
     /// The value of a register.
     ///
     /// # Errors
     /// In words that name the file.
-    fn read(&self, place: &Place) -> Result<u64, String>;
+    fn read(&self, register: &RegisterAddress) -> Result<u64, String>;
 
     /// Reads a register that only changes by writes, twice: one bad reading must not be journaled as an original or
     /// decide whether a register is free.
     ///
     /// # Errors
-    /// As [`Bank::read`], and two different values.
-    fn read_still(&self, place: &Place) -> Result<u64, String> {
-        match (self.read(place)?, self.read(place)?) {
+    /// As [`RegisterAccess::read`], and two different values.
+    fn read_still(&self, register: &RegisterAddress) -> Result<u64, String> {
+        match (self.read(register)?, self.read(register)?) {
             (first, second) if first == second => Ok(first),
             (first, second) => Err(format!(
-                "{place} reads {first:#x} and then {second:#x}: another program writes it, or it does not \
+                "{register} reads {first:#x} and then {second:#x}: another program writes it, or it does not \
                  answer"
             )),
         }
@@ -63,14 +65,14 @@ pub trait Bank: std::fmt::Debug {
     ///
     /// # Errors
     /// In words that name the file.
-    fn write(&self, place: &Place, value: u64) -> Result<(), String>;
+    fn write(&self, register: &RegisterAddress, value: u64) -> Result<(), String>;
 }
 
 /// Bits that show whether another program uses a register.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Guard {
+pub struct RegisterBits {
     /// The register.
-    pub place: Place,
+    pub register: RegisterAddress,
     /// Bits that are clear as long as no other program counts here.
     pub mask: u64,
 }
@@ -79,7 +81,7 @@ pub struct Guard {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Write {
     /// The register.
-    pub place: Place,
+    pub register: RegisterAddress,
     /// Bits that this write may change.
     pub mask: u64,
     /// Their new value.
@@ -96,18 +98,18 @@ pub struct Part {
     /// Their value identifies the owner: any other than ours is another program's.
     pub tells: bool,
     /// Bits elsewhere that another program must not have changed.
-    pub claims: Vec<Guard>,
+    pub claims: Vec<RegisterBits>,
 }
 
 impl Write {
     /// A write of a whole register, whose value identifies the owner.
-    pub fn whole(place: Place, value: u64) -> Write {
-        Write { place, mask: u64::MAX, value, parts: Vec::new() }
+    pub fn whole(register: RegisterAddress, value: u64) -> Write {
+        Write { register, mask: u64::MAX, value, parts: Vec::new() }
     }
 
     /// A write of a whole register whose owner is the owner of `claims`, whatever its value.
-    pub fn with(place: Place, value: u64, claims: Vec<Guard>) -> Write {
-        Write { place, mask: u64::MAX, value, parts: vec![Part { mask: u64::MAX, tells: false, claims }] }
+    pub fn with(register: RegisterAddress, value: u64, claims: Vec<RegisterBits>) -> Write {
+        Write { register, mask: u64::MAX, value, parts: vec![Part { mask: u64::MAX, tells: false, claims }] }
     }
 
     /// The value to write over `found`.
@@ -133,7 +135,7 @@ impl Write {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Turned {
     /// The register.
-    pub place: Place,
+    pub register: RegisterAddress,
     /// The package, if it is one register for all CPUs of it.
     pub package: Option<u16>,
     /// The bits.
@@ -143,14 +145,14 @@ pub struct Turned {
     /// The values that our writes give them; empty if these do not identify the owner.
     pub ours: Vec<u64>,
     /// Register, bits, and the values that they have until another program changes them.
-    pub claims: Vec<(Place, u64, Vec<u64>)>,
+    pub claims: Vec<(RegisterAddress, u64, Vec<u64>)>,
 }
 
 /// A register that counts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Counter {
     /// The register.
-    pub place: Place,
+    pub register: RegisterAddress,
     /// Its width.
     pub bits: u32,
     /// What it counts.
@@ -175,13 +177,13 @@ pub const BYTES_PER_TICK: u64 = 256;
 
 /// One core or box.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Job {
+pub struct CounterProgram {
     /// For messages: `core 3`, `uncore_cha 5`.
     pub name: String,
     /// The package whose registers these are; `None` for those of one CPU.
     pub package: Option<u16>,
     /// Bits that must be clear before anything is written.
-    pub guards: Vec<Guard>,
+    pub in_use: Vec<RegisterBits>,
     /// Writes, in this order; restored in the reverse order.
     pub writes: Vec<Write>,
     /// Counters, read at every sample.

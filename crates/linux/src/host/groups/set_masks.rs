@@ -1,7 +1,7 @@
 //! Sets tenants' masks: writes the masks of classes, and moves tenants to the class with their mask. Each mask is read
 //! back. Must not know why a mask is wanted.
 
-use super::super::placement::{Seat, Step};
+use super::super::placement::{Slot, Step};
 use super::super::wording;
 use super::{Groups, GroupsError};
 use crate::journal::Journal;
@@ -18,12 +18,12 @@ impl Groups {
         journal: &mut Journal,
     ) -> BTreeMap<GroupId, KnobOutcome> {
         let all = |outcome: KnobOutcome| wanted.keys().map(|tenant| (*tenant, outcome.clone())).collect();
-        let passage = match self.pass() {
+        let lock = match self.take_lock() {
             Err(error) => return all(wording::refusal(&error)),
-            Ok(passage) => passage,
+            Ok(lock) => lock,
         };
-        let mut standing = self.masks(&mut Vec::new());
-        standing.retain(|tenant, _| self.removed_group(*tenant).is_none());
+        let mut present = self.masks(&mut Vec::new());
+        present.retain(|tenant, _| self.removed_group(*tenant).is_none());
         let mut left = BTreeMap::new();
         let mut asked = BTreeMap::new();
         for (tenant, mask) in wanted {
@@ -39,13 +39,13 @@ impl Groups {
             }
         }
         let default = self.root_mask();
-        let steps = match self.placement.change(&asked, &standing, default) {
+        let steps = match self.placement.change(&asked, &present, default) {
             Err(why) => return all(KnobOutcome::Refused(why.to_string())),
             Ok(steps) => steps,
         };
         let mut stuck = self.carry_out(&steps, journal);
         stuck.extend(left);
-        drop(passage);
+        drop(lock);
         let outcome =
             |tenant: &GroupId| (*tenant, stuck.get(tenant).cloned().unwrap_or(KnobOutcome::Applied));
         wanted.keys().map(outcome).collect()
@@ -55,21 +55,21 @@ impl Groups {
     fn carry_out(&mut self, steps: &[Step], journal: &mut Journal) -> BTreeMap<GroupId, KnobOutcome> {
         let mut failed: BTreeMap<usize, KnobOutcome> = BTreeMap::new();
         let mut stuck: BTreeMap<GroupId, KnobOutcome> = BTreeMap::new();
-        let mut moves: BTreeMap<GroupId, Seat> = BTreeMap::new();
+        let mut moves: BTreeMap<GroupId, Slot> = BTreeMap::new();
         moves.extend(steps.iter().filter_map(|step| match step {
-            Step::Move(tenant, seat) => Some((*tenant, *seat)),
+            Step::Move(tenant, slot) => Some((*tenant, *slot)),
             Step::Mask(..) => None,
         }));
         for step in steps {
             match *step {
                 Step::Mask(class, mask) => {
                     // A tenant that could not leave the class would get the mask too.
-                    let held = self.placement.sitting(Seat::Class(class)).find_map(|own| stuck.get(&own));
+                    let held = self.placement.tenants_in(Slot::Class(class)).find_map(|own| stuck.get(&own));
                     let result = held.cloned().map_or_else(|| self.set(class, mask, journal), Err);
                     if let Err(why) = result {
-                        let sitting = self.placement.sitting(Seat::Class(class));
+                        let occupants = self.placement.tenants_in(Slot::Class(class));
                         stuck.extend(
-                            sitting
+                            occupants
                                 .filter(|own| !moves.contains_key(own))
                                 .map(|own| (own, why.clone()))
                                 .collect::<Vec<_>>(),
@@ -77,17 +77,17 @@ impl Groups {
                         failed.insert(class, why);
                     }
                 }
-                Step::Move(tenant, seat) => {
-                    let target = match seat {
-                        Seat::Class(class) => failed.get(&class).cloned(),
-                        Seat::Root => None,
+                Step::Move(tenant, slot) => {
+                    let target = match slot {
+                        Slot::Class(class) => failed.get(&class).cloned(),
+                        Slot::Default => None,
                     };
                     let moved = target.map_or_else(
-                        || self.relocate(tenant, seat, journal).map_err(|why| wording::groups_refusal(&why)),
+                        || self.relocate(tenant, slot, journal).map_err(|why| wording::groups_refusal(&why)),
                         Err,
                     );
                     match moved {
-                        Ok(()) => self.placement.done_move(tenant, seat),
+                        Ok(()) => self.placement.done_move(tenant, slot),
                         Err(why) => {
                             stuck.insert(tenant, why);
                         }
@@ -148,20 +148,20 @@ impl Groups {
 
     /// Makes the group of a class, again if it was removed, and moves its tenants in.
     pub(super) fn make_class(&mut self, class: usize, journal: &mut Journal) -> Result<(), GroupsError> {
-        let sitting: Vec<GroupId> = self.placement.sitting(Seat::Class(class)).collect();
-        let group = match (self.classes.get(&class), sitting.first()) {
+        let occupants: Vec<GroupId> = self.placement.tenants_in(Slot::Class(class)).collect();
+        let group = match (self.classes.get(&class), occupants.first()) {
             (Some(held), _) => held.group.clone(),
             (None, Some(first)) => self.name_for(*first)?,
             // No tenants yet: several may move in, so it is not named after one.
             (None, None) => self.resctrl.own(&format!("class{class}"))?,
         };
-        self.nobody_elses(|tenant| sitting.contains(&tenant))?;
+        self.check_not_foreign(|tenant| occupants.contains(&tenant))?;
         let made = self.make(group.clone(), journal)?;
         self.classes.insert(class, made);
         // The class's own RMID is for the tenant that had it, else for the first.
-        let own = sitting.iter().find(|own| self.members.get(own).is_some_and(|m| m.monitor.is_none()));
-        let own = own.or(sitting.first()).copied();
-        for tenant in &sitting {
+        let own = occupants.iter().find(|own| self.members.get(own).is_some_and(|m| m.monitor.is_none()));
+        let own = own.or(occupants.first()).copied();
+        for tenant in &occupants {
             self.enter(*tenant, class)?;
             if Some(*tenant) != own {
                 self.monitor(*tenant, &group, journal)?;
@@ -179,22 +179,22 @@ impl Groups {
     pub(super) fn relocate(
         &mut self,
         tenant: GroupId,
-        seat: Seat,
+        slot: Slot,
         journal: &mut Journal,
     ) -> Result<(), GroupsError> {
-        let old = self.placement.seat(tenant);
-        self.nobody_elses(|other| other == tenant || [old, seat].contains(&self.placement.seat(other)))?;
+        let old = self.placement.slot(tenant);
+        self.check_not_foreign(|other| other == tenant || [old, slot].contains(&self.placement.slot(other)))?;
         self.unwatch(tenant, journal)?;
-        let group = match seat {
-            Seat::Class(class) => {
+        let group = match slot {
+            Slot::Class(class) => {
                 self.enter(tenant, class)?;
-                self.class(seat).map_or(Group::DEFAULT, |class| class.group.clone())
+                self.class(slot).map_or(Group::DEFAULT, |class| class.group.clone())
             }
-            Seat::Root => {
+            Slot::Default => {
                 if let Some(class) = self.class(old).filter(|class| !class.group.is_default()) {
                     let group = class.group.clone();
                     let left: Vec<GroupId> =
-                        self.placement.sitting(old).filter(|other| *other != tenant).collect();
+                        self.placement.tenants_in(old).filter(|other| *other != tenant).collect();
                     match self.give_cpus(&group, &left) {
                         // Another program removed the group: its CPUs and tasks are in the default group.
                         Err(error) if error.is_gone() && !self.resctrl.has(&group) => {}

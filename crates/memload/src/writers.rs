@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// What to search for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Sought {
+pub enum SearchTarget {
     /// A file, by its device and inode.
     File(u64, u64),
     /// Devices by their numbers: block devices and character devices.
@@ -19,7 +19,7 @@ pub enum Sought {
 
 /// A process with write access.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Opener {
+pub struct WriterProcess {
     /// Its pid.
     pub pid: u32,
     /// Its command name.
@@ -30,7 +30,7 @@ pub struct Opener {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Seen {
     /// This process has it open.
-    Open(Opener),
+    Open(WriterProcess),
     /// No process has it open, and all processes of this container were checked.
     Nobody,
     /// No checked process has it open, but some could not be checked.
@@ -40,19 +40,19 @@ pub enum Seen {
 impl System {
     /// All device numbers through which a disk can be written, where `concerned` are the disk and its partitions: their
     /// own, the generic device of an NVMe namespace, and SCSI generic devices.
-    pub fn names(&self, whole: &Path, concerned: &[PathBuf]) -> Sought {
+    pub fn names(&self, whole: &Path, concerned: &[PathBuf]) -> SearchTarget {
         let blocks = concerned.iter().filter_map(|device| device_number(device));
         let generic = self.twin(whole).into_iter();
         let scsi = fs::read_dir(whole.join("device/scsi_generic")).into_iter().flatten().flatten();
         let generic = generic.chain(scsi.map(|entry| entry.path()));
-        Sought::Devices(blocks.collect(), generic.filter_map(|device| device_number(&device)).collect())
+        SearchTarget::Devices(blocks.collect(), generic.filter_map(|device| device_number(&device)).collect())
     }
 
     /// The first other process that has it open for writing.
     ///
     /// # Errors
     /// The path that cannot be read, for example without procfs.
-    pub fn opener(&self, sought: &Sought) -> Result<Seen, (PathBuf, io::Error)> {
+    pub fn find_writer(&self, search_target: &SearchTarget) -> Result<Seen, (PathBuf, io::Error)> {
         let entries = fs::read_dir(&self.proc).map_err(|why| (self.proc.clone(), why))?;
         let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
         let mut pids: Vec<u32> = pids.filter(|pid| *pid != std::process::id()).collect();
@@ -64,9 +64,9 @@ impl System {
             match fs::read_dir(folder.join("fd")) {
                 Ok(open) => {
                     for descriptor in open.flatten() {
-                        if is_sought(&folder, &descriptor.path(), sought) {
+                        if is_search_target(&folder, &descriptor.path(), search_target) {
                             let comm = crate::system::read(&folder.join("comm")).unwrap_or_default();
-                            return Ok(Seen::Open(Opener { pid, comm }));
+                            return Ok(Seen::Open(WriterProcess { pid, comm }));
                         }
                     }
                 }
@@ -81,16 +81,16 @@ impl System {
 }
 
 /// True if a descriptor is one of the searched files or devices and allows writing.
-fn is_sought(process: &Path, descriptor: &Path, sought: &Sought) -> bool {
+fn is_search_target(process: &Path, descriptor: &Path, search_target: &SearchTarget) -> bool {
     // stat(2) follows the link to the open file, whatever its name; a closed descriptor is not found.
     let Ok(stat) = rustix::fs::stat(descriptor) else { return false };
     let number = (rustix::fs::major(stat.st_rdev), rustix::fs::minor(stat.st_rdev));
-    let is_it = match (sought, FileType::from_raw_mode(stat.st_mode)) {
-        (Sought::File(device, inode), FileType::RegularFile) => {
+    let is_it = match (search_target, FileType::from_raw_mode(stat.st_mode)) {
+        (SearchTarget::File(device, inode), FileType::RegularFile) => {
             (*device, *inode) == (stat.st_dev, stat.st_ino)
         }
-        (Sought::Devices(blocks, _), FileType::BlockDevice) => blocks.contains(&number),
-        (Sought::Devices(_, characters), FileType::CharacterDevice) => characters.contains(&number),
+        (SearchTarget::Devices(blocks, _), FileType::BlockDevice) => blocks.contains(&number),
+        (SearchTarget::Devices(_, characters), FileType::CharacterDevice) => characters.contains(&number),
         _ => false,
     };
     is_it && descriptor.file_name().is_some_and(|name| may_write(&process.join("fdinfo").join(name)))
@@ -128,23 +128,27 @@ mod tests {
         fs::write(&file, "x").unwrap();
         fs::hard_link(&file, &link).unwrap();
         let stat = fs::metadata(&file).unwrap();
-        let sought = Sought::File(stat.dev(), stat.ino());
-        assert_eq!(system.opener(&sought).unwrap_err().0, system.proc);
+        let search_target = SearchTarget::File(stat.dev(), stat.ino());
+        assert_eq!(system.find_writer(&search_target).unwrap_err().0, system.proc);
         process(&system, 1, "init", Path::new("/dev/null"), "0100002");
         process(&system, 20, "reader", &file, "0100000");
         process(&system, 30, "writer of another", folder.path(), "02");
-        assert_eq!(system.opener(&sought).unwrap(), Seen::Nobody);
+        assert_eq!(system.find_writer(&search_target).unwrap(), Seen::Nobody);
         process(&system, 100, "qemu-system-x86", &link, "02140002");
-        let found = Opener { pid: 100, comm: "qemu-system-x86".to_owned() };
-        assert_eq!(system.opener(&sought).unwrap(), Seen::Open(found));
+        let found = WriterProcess { pid: 100, comm: "qemu-system-x86".to_owned() };
+        assert_eq!(system.find_writer(&search_target).unwrap(), Seen::Open(found));
         fs::remove_dir_all(system.proc.join("100")).unwrap();
         // A file instead of the folder, because reading a folder without permission also fails.
         fs::create_dir(system.proc.join("100")).unwrap();
         fs::write(system.proc.join("100/fd"), "").unwrap();
-        assert_eq!(system.opener(&sought).unwrap(), Seen::NotAll);
+        assert_eq!(system.find_writer(&search_target).unwrap(), Seen::NotAll);
         fs::remove_dir_all(system.proc.join("100")).unwrap();
         fs::remove_dir_all(system.proc.join("1")).unwrap();
-        assert_eq!(system.opener(&sought).unwrap(), Seen::NotAll, "who is not shown the first process");
+        assert_eq!(
+            system.find_writer(&search_target).unwrap(),
+            Seen::NotAll,
+            "who is not shown the first process"
+        );
     }
 
     #[test]
@@ -161,10 +165,13 @@ mod tests {
         fs::create_dir_all(&scsi).unwrap();
         fs::write(scsi.join("dev"), "21:0").unwrap();
         let names = system.names(&at("nvme0n1"), &[at("nvme0n1"), at("nvme0n1/nvme0n1p1")]);
-        assert_eq!(names, Sought::Devices(vec![(259, 0), (259, 1)], vec![(1, 3), (21, 0)]));
+        assert_eq!(names, SearchTarget::Devices(vec![(259, 0), (259, 1)], vec![(1, 3), (21, 0)]));
         process(&system, 1, "init", Path::new("/dev/zero"), "02");
-        assert_eq!(system.opener(&names).unwrap(), Seen::Nobody);
+        assert_eq!(system.find_writer(&names).unwrap(), Seen::Nobody);
         process(&system, 7, "fio", Path::new("/dev/null"), "02");
-        assert_eq!(system.opener(&names).unwrap(), Seen::Open(Opener { pid: 7, comm: "fio".to_owned() }));
+        assert_eq!(
+            system.find_writer(&names).unwrap(),
+            Seen::Open(WriterProcess { pid: 7, comm: "fio".to_owned() })
+        );
     }
 }

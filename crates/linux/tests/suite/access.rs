@@ -1,14 +1,14 @@
-//! What LinuxHost may change, and external changes: observation, limits and disturbances, on the virtual host with a
+//! What LinuxHost may change, and external changes: observation, limits and corrections, on the virtual host with a
 //! held clock. Needs root and /dev/fuse.
 
 use std::os::unix::fs::FileExt;
 use waykeeper_generations::{Generation, RegisterBit};
 use waykeeper_host::{Host, Knob, KnobOutcome, Plan, Reading, Snapshot, Support};
-use waykeeper_linux::host::{Charge, DcaLimit, Disturbance, Limits, LinuxHost, Options};
+use waykeeper_linux::host::{DcaLimit, ExternalChange, HostAccess, Limits, LinuxHost, Options};
 use waykeeper_linux::profile::{
     Identity, KnobState, Port, Profile, Register, VERSION, Ways, Writes, microcode,
 };
-use waykeeper_stand::{MS, Machine};
+use waykeeper_testbed::{MS, Machine};
 use waykeeper_units::{GroupId, PortId, WayMask};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
 
@@ -52,7 +52,7 @@ fn who_only_looks_writes_nothing() {
     root.write_once("/sys/fs/resctrl/mon_groups/both/cpus_list", "0-1\n").unwrap();
     let found = machine.state();
     machine.faults.forget();
-    let mut host = open(&machine, |options| options.charge = Charge::Look);
+    let mut host = open(&machine, |options| options.access = HostAccess::Observe);
     machine.run_to(20 * MS);
     let snapshot = sample(&mut host);
     assert_eq!(snapshot.knobs.mask(SCAN).unwrap().bits(), 0x00f);
@@ -97,11 +97,11 @@ fn limits_show_in_the_inventory_and_hold() {
             Limits { masks: false, dca_ways: false, dca: DcaLimit::Only(vec![nic]), ..Limits::default() };
     });
     let inventory = host.inventory();
-    let barred = |support: &Support| matches!(support, Support::No(why) if why.starts_with("the configuration forbids"));
+    let forbidden = |support: &Support| matches!(support, Support::No(why) if why.starts_with("the configuration forbids"));
     assert_eq!(inventory.llc.clos_count, 1);
-    assert!(barred(&inventory.dca_ways_switch));
+    assert!(forbidden(&inventory.dca_ways_switch));
     assert_eq!(
-        (inventory.ports[0].dca_switch.clone(), barred(&inventory.ports[1].dca_switch)),
+        (inventory.ports[0].dca_switch.clone(), forbidden(&inventory.ports[1].dca_switch)),
         (Support::Yes, true)
     );
     // No tenant has a class; each has a monitoring group all the same.
@@ -143,14 +143,15 @@ fn limits_show_in_the_inventory_and_hold() {
 fn limits_show_to_who_only_looks_too() {
     let machine = Machine::new("gold-6140");
     let nic = machine.options().tenants[0].devices[0];
-    let look =
-        |limits: Limits| open(&machine, |options| (options.charge, options.limits) = (Charge::Look, limits));
+    let look = |limits: Limits| {
+        open(&machine, |options| (options.access, options.limits) = (HostAccess::Observe, limits))
+    };
     let mut host =
         look(Limits { masks: false, dca_ways: false, dca: DcaLimit::Only(vec![nic]), ..Limits::default() });
     let inventory = host.inventory();
-    let barred = |support: &Support| matches!(support, Support::No(why) if why.starts_with("the configuration forbids"));
+    let forbidden = |support: &Support| matches!(support, Support::No(why) if why.starts_with("the configuration forbids"));
     assert_eq!(inventory.llc.clos_count, 1);
-    assert!(barred(&inventory.dca_ways_switch) && barred(&inventory.ports[1].dca_switch));
+    assert!(forbidden(&inventory.dca_ways_switch) && forbidden(&inventory.ports[1].dca_switch));
     assert_eq!(inventory.ports[0].dca_switch, Support::Yes);
     refused(&host.apply(&plan()).unwrap()[Knob::DcaWays], "only observes this host");
     // The limit holds also after tenants are set.
@@ -179,13 +180,13 @@ fn dead(identity: Identity) -> Profile {
         host: identity,
         ways: Ways { dca: None, inclusive: Some(WayMask::from_bits(0x004)) },
         register: Some(Register {
-            state: KnobState::Dead,
+            state: KnobState::NoEffect,
             kept: None,
             fewest: None,
             most: None,
             least: None,
         }),
-        port: vec![Port { address, switch: KnobState::Dead, writes: Writes::ThisLlc }],
+        port: vec![Port { address, switch: KnobState::NoEffect, writes: Writes::ThisLlc }],
     }
 }
 
@@ -244,22 +245,22 @@ fn what_others_do_to_our_groups_is_told_once_and_left() {
     let machine = Machine::new("gold-6140");
     let mut host = open(&machine, |_| {});
     assert_eq!(sample(&mut host).groups.len(), 3);
-    assert_eq!(host.disturbances(), []);
+    assert_eq!(host.external_changes(), []);
     disturb(&machine);
     for _ in 0..3 {
         sample(&mut host);
     }
     let expected = [
-        Disturbance::CpusAdded { group: "waykeeper-fio".into(), cpus: "9".parse().unwrap() },
-        Disturbance::GroupGone { group: "waykeeper-scan".into(), tenants: vec!["scan".into()] },
-        Disturbance::CpusLost {
+        ExternalChange::CpusAdded { group: "waykeeper-fio".into(), cpus: "9".parse().unwrap() },
+        ExternalChange::GroupGone { group: "waykeeper-scan".into(), tenants: vec!["scan".into()] },
+        ExternalChange::CpusLost {
             group: "waykeeper-l2fwd".into(),
             tenants: vec!["l2fwd".into()],
             cpus: "1".parse().unwrap(),
             by: Some("COS1".into()),
         },
     ];
-    assert_eq!(host.disturbances(), expected);
+    assert_eq!(host.external_changes(), expected);
     let mut told = host.complaints();
     told.sort();
     assert_eq!(
@@ -283,12 +284,12 @@ fn what_others_do_to_our_groups_is_told_once_and_left() {
     assert_eq!(host.complaints(), [""; 0]);
     assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "1\n");
     assert!(!root.exists("/sys/fs/resctrl/waykeeper-scan"));
-    // A disturbance ends when the change is undone.
+    // An external change ends when it is undone.
     root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
     root.write_once("/sys/fs/resctrl/waykeeper-l2fwd/cpus_list", "0-1\n").unwrap();
     root.write_once("/sys/fs/resctrl/waykeeper-fio/cpus_list", "2\n").unwrap();
     sample(&mut host);
-    assert_eq!(host.disturbances().len(), 1);
+    assert_eq!(host.external_changes().len(), 1);
     // A group with the removed group's name is its maker's, also when we close.
     root.make_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
     root.write_once("/sys/fs/resctrl/waykeeper-scan/cpus_list", "7\n").unwrap();
@@ -312,10 +313,10 @@ fn what_others_do_is_put_right_three_times_if_that_is_configured() {
         let groups = ["waykeeper-l2fwd", "waykeeper-fio", "waykeeper-scan"].map(cpus);
         if round < 4 {
             assert_eq!(groups, ["0-1\n", "2\n", "3\n"], "{round}");
-            assert_eq!(host.disturbances(), [], "{round}");
+            assert_eq!(host.external_changes(), [], "{round}");
         } else {
             assert_eq!(groups, ["0\n", "2,9\n", ""], "who does it a fourth time means it");
-            assert_eq!(host.disturbances().len(), 3);
+            assert_eq!(host.external_changes().len(), 3);
         }
     }
     let told = host.complaints();
@@ -362,7 +363,7 @@ fn what_somebody_made_of_dca_after_us_is_his() {
         (host, port)
     };
     let look = |bits: u32, on: bool| {
-        let mut host = open(&machine, |options| options.charge = Charge::Look);
+        let mut host = open(&machine, |options| options.access = HostAccess::Observe);
         assert_eq!(state(&mut host), (bits, on, true));
     };
     // Whether or not a sample detects them before the end, both external values stay. The other port's switch is
@@ -392,7 +393,7 @@ fn what_somebody_made_of_dca_after_us_is_his() {
     for (held, left) in [(0x7c0, 0x7c0), (0x780, 0x600), (0x700, 0x600)] {
         std::fs::write(machine.journal(), &crashed).unwrap();
         machine.set_msr(0, 0xc8b, held);
-        assert_eq!(machine.still_wrong(), "");
+        assert_eq!(machine.restore_failures(), "");
         assert_eq!(machine.msr(0, 0xc8b), left);
     }
 }
@@ -408,8 +409,8 @@ fn a_monitoring_group_that_somebody_made_in_ours_outlives_it() {
     for _ in 0..16 {
         sample(&mut host);
     }
-    let seen = Disturbance::MonitorInside { group: "waykeeper-l2fwd".into(), monitor: "theirs".into() };
-    assert_eq!(host.disturbances(), [seen]);
+    let seen = ExternalChange::MonitorInside { group: "waykeeper-l2fwd".into(), monitor: "theirs".into() };
+    assert_eq!(host.external_changes(), [seen]);
     // The tenant is removed, and its group with it; the other program's group moves to the default group, with its CPU.
     let mut tenants = machine.options().tenants;
     let first = tenants.remove(0);
@@ -465,10 +466,10 @@ fn what_somebodys_monitoring_group_watches_survives_a_crash_in_the_midst_of_its_
     // Its CPUs are taken; then moving it and returning the CPUs both fail.
     refuse(inside, Operation::Rename, Calls::All);
     refuse(&format!("{inside}/cpus_list"), Operation::Write, Calls::Nth(2));
-    assert!(machine.still_wrong().contains("waykeeper-l2fwd"));
+    assert!(machine.restore_failures().contains("waykeeper-l2fwd"));
     machine.faults.lift();
     assert_eq!(root.read_text(format!("{inside}/cpus_list")).unwrap(), "\n");
-    assert_eq!(machine.still_wrong(), "");
+    assert_eq!(machine.restore_failures(), "");
     assert_eq!(root.read_text("/sys/fs/resctrl/mon_groups/theirs/cpus_list").unwrap(), "1\n");
     assert!(!root.exists("/sys/fs/resctrl/waykeeper-l2fwd") && !machine.journal().exists());
 }

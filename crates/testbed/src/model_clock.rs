@@ -9,26 +9,26 @@ use waykeeper_units::WayMask;
 
 /// A [`LinuxHost`] on the clock of the server that it manages, which must be held.
 #[derive(Debug)]
-pub struct Paced<'m> {
+pub struct ModelClockHost<'m> {
     /// The host.
     pub host: LinuxHost,
     machine: &'m Machine,
     measured_from_ns: Option<u64>,
 }
 
-impl<'m> Paced<'m> {
+impl<'m> ModelClockHost<'m> {
     /// `host` manages `machine`.
-    pub fn new(host: LinuxHost, machine: &'m Machine) -> Paced<'m> {
-        Paced { host, machine, measured_from_ns: None }
+    pub fn new(host: LinuxHost, machine: &'m Machine) -> ModelClockHost<'m> {
+        ModelClockHost { host, machine, measured_from_ns: None }
     }
 
     /// Starts the model's measured interval when its clock reaches this time.
-    pub fn measured_from(self, clock_ns: u64) -> Paced<'m> {
-        Paced { measured_from_ns: Some(clock_ns), ..self }
+    pub fn measured_from(self, clock_ns: u64) -> ModelClockHost<'m> {
+        ModelClockHost { measured_from_ns: Some(clock_ns), ..self }
     }
 }
 
-impl Host for Paced<'_> {
+impl Host for ModelClockHost<'_> {
     fn inventory(&self) -> &Inventory {
         self.host.inventory()
     }
@@ -61,7 +61,7 @@ impl Host for Paced<'_> {
         if let Some(from) = self.measured_from_ns.filter(|from| *from <= deadline_ns) {
             self.measured_from_ns = None;
             self.machine.run_to(from);
-            self.machine.look(|server| server.begin_stretch());
+            self.machine.with_model(|server| server.begin_stretch());
         }
         self.machine.run_to(deadline_ns);
         Ok(())
