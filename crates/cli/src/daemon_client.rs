@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 use waykeeper_service::config::usual_socket;
 use waykeeper_service::protocol::FaultKind;
-use waykeeper_service::{Client, ClientError, EdgeConfig};
+use waykeeper_service::{Client, ClientError, ServersConfig};
 
 /// Where the daemon listens.
 #[derive(Args, Debug)]
 pub struct SocketArgs {
     /// Control socket of the daemon
-    #[arg(long, value_name = "PATH", default_value = EdgeConfig::SOCKET, conflicts_with = "root")]
+    #[arg(long, value_name = "PATH", default_value = ServersConfig::SOCKET, conflicts_with = "root")]
     socket: PathBuf,
     /// Talk to the daemon that was started with this --root, at its usual socket
     #[arg(long, value_name = "DIR")]

@@ -88,7 +88,7 @@ pub fn replay(args: ReplayArgs) -> Result<(), Failure> {
     let mut told = Telling::default();
     for item in reader {
         match item {
-            Item::Lost(why) => told.notes.push(shown(&why)),
+            Item::Unreadable(why) => told.notes.push(shown(&why)),
             Item::Segment { header, .. } => {
                 if let Some(other) = &mut other {
                     other.segment(&header);
@@ -149,7 +149,7 @@ impl Telling {
             return line(&json!({
                 "at": time(entry.at), "step": entry.step, "policy": policy, "paused": entry.paused,
                 "state": record.state, "events": record.events, "turned": turned, "problems": problems,
-                "wish": record.desired, "standing": entry.standing, "groupings": entry.groupings,
+                "wish": record.desired, "standing": entry.active_problems, "groupings": entry.groupings,
             }));
         }
         let mut what = Vec::new();

@@ -11,7 +11,7 @@ use crate::out;
 use clap::Args;
 use std::io::IsTerminal;
 use std::time::Duration;
-use waykeeper_service::protocol::{Ask, Status, Tenants};
+use waykeeper_service::protocol::{ControlCommand, Status, Tenants};
 use waykeeper_service::{Client, ClientError};
 
 const STATUS_EXAMPLES: &str = "\
@@ -62,19 +62,19 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
     if args.watch {
         return watch(&mut client, args.json);
     }
-    let status: Status = client.ask(Ask::Status)?;
+    let status: Status = client.ask(ControlCommand::Status)?;
     if args.json { out::json(&status) } else { out::text(&page::status(&status)) }
 }
 
 /// `waykeeper tenants`.
 pub fn tenants(args: &TenantsArgs) -> Result<(), Failure> {
-    let tenants: Tenants = args.socket.connect(Client::PATIENCE)?.ask(Ask::Tenants)?;
+    let tenants: Tenants = args.socket.connect(Client::PATIENCE)?.ask(ControlCommand::Tenants)?;
     if args.json { out::json(&tenants) } else { out::text(&page::tenants(&tenants.tenants)) }
 }
 
 fn watch(client: &mut Client, json: bool) -> Result<(), Failure> {
     let is_terminal = std::io::stdout().is_terminal();
-    client.say(Ask::Watch)?;
+    client.say(ControlCommand::Watch)?;
     loop {
         let status: Status = match client.hear() {
             Ok(Some(status)) => status,

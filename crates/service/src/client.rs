@@ -3,7 +3,7 @@
 //! It does not trust the server: an answer has a maximum length and a deadline, and an invalid one is only an error.
 //! Must not know the meaning of answers.
 
-use crate::protocol::{Answer, Ask, Fault, LONGEST_ANSWER, Outcome, Request};
+use crate::protocol::{Answer, ControlCommand, Fault, LONGEST_ANSWER, Outcome, Request};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
@@ -114,8 +114,8 @@ impl Client {
     ///
     /// # Errors
     /// The daemon's error, or why there is no answer.
-    pub fn ask<T: DeserializeOwned>(&mut self, ask: Ask) -> Result<T, ClientError> {
-        self.say(ask)?;
+    pub fn ask<T: DeserializeOwned>(&mut self, command: ControlCommand) -> Result<T, ClientError> {
+        self.say(command)?;
         let hung_up = "it closed the connection without an answer";
         self.hear()?.ok_or_else(|| self.foreign(hung_up))
     }
@@ -124,8 +124,9 @@ impl Client {
     ///
     /// # Errors
     /// If the connection breaks.
-    pub fn say(&mut self, ask: Ask) -> Result<(), ClientError> {
-        let text = serde_json::to_string(&Request::new(ask)).map_err(|why| self.foreign(&why.to_string()))?;
+    pub fn say(&mut self, command: ControlCommand) -> Result<(), ClientError> {
+        let text =
+            serde_json::to_string(&Request::new(command)).map_err(|why| self.foreign(&why.to_string()))?;
         match self.stream.get_mut().write_all(format!("{text}\n").as_bytes()) {
             // The daemon may have sent an error before it closed the connection.
             Err(why) if matches!(why.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
@@ -239,7 +240,7 @@ mod tests {
             let _ = stream.write_all(says);
         });
         let mut client = Client::connect(&path, Duration::from_secs(60)).unwrap();
-        let done = client.ask(Ask::Resume);
+        let done = client.ask(ControlCommand::Resume);
         drop(client);
         server.join().unwrap();
         done
@@ -272,7 +273,7 @@ mod tests {
         let path = folder.path().join("s");
         let (_listener, _place) = crate::socket::listen(&path, None).unwrap();
         let mut client = Client::connect(&path, Duration::from_millis(20)).unwrap();
-        assert!(matches!(client.ask::<Done>(Ask::Resume), Err(ClientError::Silent { .. })));
+        assert!(matches!(client.ask::<Done>(ControlCommand::Resume), Err(ClientError::Silent { .. })));
         // Connecting to a socket with a full queue also times out.
         let mut waiting = Vec::new();
         let full = loop {

@@ -4,7 +4,7 @@
 //! the kind of host.
 
 use crate::engine::ManagedHost;
-use crate::{Class, Standing};
+use crate::{ActiveProblem, Class};
 use std::time::Duration;
 use waykeeper_host::{
     Applied, Group, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, KnobValues, Lines, Plan,
@@ -124,8 +124,8 @@ impl<H: ManagedHost> ManagedHost for DryRun<H> {
         self.host.declare(tenants);
     }
 
-    fn standing(&self) -> Vec<Standing> {
-        self.host.standing()
+    fn active_problems(&self) -> Vec<ActiveProblem> {
+        self.host.active_problems()
     }
 
     fn groupings(&self) -> Vec<Grouping> {
@@ -144,7 +144,7 @@ impl<H: ManagedHost> ManagedHost for DryRun<H> {
         self.host.spare(deadline_ns)
     }
 
-    fn give_back(&mut self) -> Result<(), Vec<String>> {
-        self.host.give_back()
+    fn restore(&mut self) -> Result<(), Vec<String>> {
+        self.host.restore()
     }
 }

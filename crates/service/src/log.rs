@@ -94,7 +94,8 @@ impl Log {
         let policy = step.policy.as_str();
         let known = before.map_or(&[][..], |before| &before.record.events);
         // The order or configuration that replaced the policy has its own line.
-        let is_news = |event: &&Event| !known.contains(event) && event.action != crate::replay::FOLLOWS;
+        let is_news =
+            |event: &&Event| !known.contains(event) && event.action != crate::replay::POLICY_REPLACED;
         for event in step.record.events.iter().filter(is_news) {
             if budget.spend() {
                 told_event(policy, event);

@@ -3,7 +3,7 @@
 //! Files, environment, flags, `--check` and the list of changes of a reload use this table. Must not know where a value
 //! comes from.
 
-use super::{Config, Outsiders, Place, Ports, SECOND_NS};
+use super::{Config, Outsiders, PathChoice, Ports, SECOND_NS};
 use crate::{Listen, Mode};
 use std::path::{Path, PathBuf};
 use toml::Value;
@@ -93,8 +93,8 @@ pub const KEYS: &[Key] = &[
         what: "machine profile that `waykeeper probe` wrote; `usual` is the host's own if it exists, `off` \
                uses none",
         live: false,
-        set: |config, value| place(value).map(|place| config.profile = place),
-        get: |config| place_of(&config.profile),
+        set: |config, value| path_choice(value).map(|choice| config.profile = choice),
+        get: |config| path_choice_of(&config.profile),
     },
     Key {
         path: "daemon.domain",
@@ -187,8 +187,8 @@ pub const KEYS: &[Key] = &[
         path: "socket.path",
         what: "path of the control socket; `usual` is the host's own in /run/waykeeper, `off` opens none",
         live: false,
-        set: |config, value| place(value).map(|place| config.socket.path = place),
-        get: |config| place_of(&config.socket.path),
+        set: |config, value| path_choice(value).map(|choice| config.socket.path = choice),
+        get: |config| path_choice_of(&config.socket.path),
     },
     Key {
         path: "socket.group",
@@ -315,19 +315,19 @@ fn ports(value: &Value) -> Result<Ports, String> {
     }
 }
 
-fn place(value: &Value) -> Result<Place, String> {
+fn path_choice(value: &Value) -> Result<PathChoice, String> {
     match value.as_str() {
-        Some("off") => Ok(Place::Off),
-        Some("usual") => Ok(Place::Usual),
-        _ => path(value).map(Place::At).map_err(|wanted| format!("`usual`, `off`, or {wanted}")),
+        Some("off") => Ok(PathChoice::Off),
+        Some("usual") => Ok(PathChoice::Usual),
+        _ => path(value).map(PathChoice::At).map_err(|wanted| format!("`usual`, `off`, or {wanted}")),
     }
 }
 
-fn place_of(place: &Place) -> Value {
+fn path_choice_of(place: &PathChoice) -> Value {
     match place {
-        Place::Off => text("off"),
-        Place::Usual => text("usual"),
-        Place::At(path) => shown(path),
+        PathChoice::Off => text("off"),
+        PathChoice::Usual => text("usual"),
+        PathChoice::At(path) => shown(path),
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use waykeeper_service::protocol::{Answer, Outcome, Status};
-use waykeeper_service::{Edge, EdgeConfig, Limits, Listen, Order, Pause, orders};
+use waykeeper_service::{Limits, Listen, Order, Pause, Servers, ServersConfig, orders};
 
 #[test]
 fn a_status_has_everything_there_is_to_see() {
@@ -93,8 +93,8 @@ fn a_daemon_that_takes_no_orders_says_so() {
     let socket = folder.path().join("s");
     let (sender, waiting) = orders();
     drop(waiting);
-    let config = EdgeConfig { socket: Some(socket.clone()), ..EdgeConfig::default() };
-    let _edge = Edge::open(&config, stage.board.clone(), sender).unwrap();
+    let config = ServersConfig { socket: Some(socket.clone()), ..ServersConfig::default() };
+    let _edge = Servers::open(&config, stage.published_state.clone(), sender).unwrap();
     assert_eq!(Client::at(&socket).ask(r#"{"version":1,"do":"resume"}"#)["error"]["kind"], "ending");
 }
 
@@ -135,21 +135,22 @@ fn the_socket_is_its_groups_and_goes_with_the_daemon() {
 fn what_cannot_be_opened_leaves_nothing_open() {
     let stage = Stage::new(Limits::default(), None);
     let folder = tempfile::tempdir().unwrap();
-    let open = |config: EdgeConfig| {
-        let error = Edge::open(&config, stage.board.clone(), orders().0).unwrap_err().to_string();
+    let open = |config: ServersConfig| {
+        let error =
+            Servers::open(&config, stage.published_state.clone(), orders().0).unwrap_err().to_string();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{error}");
         error
     };
     let socket = Some(folder.path().join("s"));
     let group = Some("no-such-group".to_owned());
-    let error = open(EdgeConfig { socket: socket.clone(), group, ..EdgeConfig::default() });
+    let error = open(ServersConfig { socket: socket.clone(), group, ..ServersConfig::default() });
     assert!(error.starts_with("group `no-such-group` does not exist; create it"), "{error}");
     let group = Some("nogroup".to_owned());
-    let error = open(EdgeConfig { socket: socket.clone(), group, ..EdgeConfig::default() });
+    let error = open(ServersConfig { socket: socket.clone(), group, ..ServersConfig::default() });
     assert!(error.starts_with("group `nogroup` cannot be trusted"), "{error}");
     let metrics = Some(Listen::Tcp(stage.metrics()));
-    let error = open(EdgeConfig { socket: socket.clone(), metrics, ..EdgeConfig::default() });
+    let error = open(ServersConfig { socket: socket.clone(), metrics, ..ServersConfig::default() });
     assert!(error.starts_with(&format!("cannot serve metrics on {}", stage.metrics())), "{error}");
-    let error = open(EdgeConfig { socket: Some(stage.socket()), ..EdgeConfig::default() });
+    let error = open(ServersConfig { socket: Some(stage.socket()), ..ServersConfig::default() });
     assert!(error.contains("another program listens on this socket"), "{error}");
 }
