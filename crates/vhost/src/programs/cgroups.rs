@@ -4,7 +4,7 @@
 //! formats: linux Documentation/admin-guide/cgroup-v2.rst. It must not know how the tree is mounted.
 
 use super::{Program, Programs};
-use crate::live::{Entry, Live};
+use crate::dynamic_tree::{DynamicTree, Entry};
 use crate::topology::list;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -149,7 +149,7 @@ fn files(place: usize) -> impl Iterator<Item = (usize, &'static str, What)> {
     all.map(|(file, (name, what, _))| (file, name, what))
 }
 
-impl Live for Cgroups {
+impl DynamicTree for Cgroups {
     fn list(&self, directory: u64) -> Result<Vec<Entry>, Errno> {
         if !self.is_directory(directory) {
             return Err(Errno::NOTDIR);

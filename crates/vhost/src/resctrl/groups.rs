@@ -23,7 +23,7 @@ impl GroupId {
 
 /// Owner and mode of a new directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Maker {
+pub struct DirOwner {
     /// Permission bits after the umask.
     pub mode: u32,
     /// User id.
@@ -47,7 +47,7 @@ pub(super) struct Group {
     pub rmid: u32,
     pub mode: Mode,
     pub cpus: Cpus,
-    pub maker: Maker,
+    pub owner: DirOwner,
 }
 
 impl Resctrl {
@@ -67,7 +67,7 @@ impl Resctrl {
     }
 
     /// mkdir(2) in `folder`.
-    pub fn mkdir(&mut self, folder: Place, name: &str, maker: Maker) -> Result<Place, Errno> {
+    pub fn mkdir(&mut self, folder: Place, name: &str, owner: DirOwner) -> Result<Place, Errno> {
         self.present(folder)?;
         if name.len() > LONGEST_NAME {
             return Err(Errno::NAMETOOLONG);
@@ -93,7 +93,7 @@ impl Resctrl {
                     rmid,
                     mode: Mode::Shareable,
                     cpus: Cpus::new(),
-                    maker,
+                    owner,
                 }
             }
             Place::MonGroups(parent) if name != "mon_groups" => {
@@ -107,7 +107,7 @@ impl Resctrl {
                     rmid,
                     mode,
                     cpus: Cpus::new(),
-                    maker,
+                    owner,
                 }
             }
             _ => return Err(Errno::PERM),
