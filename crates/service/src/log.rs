@@ -159,7 +159,7 @@ fn kind(problem: &Problem) -> (&'static str, Option<KnobSetting>) {
         Problem::Refused { knob, .. } => ("refused", Some(*knob)),
         Problem::ReadsBack { knob, .. } => ("reads-back", Some(*knob)),
         Problem::Busy { knob, .. } => ("busy", Some(*knob)),
-        Problem::Outsider { knob, .. } => ("outsider", Some(*knob)),
+        Problem::ExternalChange { knob, .. } => ("outsider", Some(*knob)),
         Problem::NoEffect { knob, .. } => ("no-effect", Some(*knob)),
         Problem::ClockBack { .. } => ("clock-back", None),
         Problem::Classes(_) => ("classes", None),

@@ -60,7 +60,7 @@ impl ActiveProblems {
             let (kind, knob) = match problem {
                 Problem::Refused { knob, .. } | Problem::ReadsBack { knob, .. } => ("refused", *knob),
                 Problem::Busy { knob, .. } => ("busy", *knob),
-                Problem::Outsider { knob, left: true, .. } => ("outsider", *knob),
+                Problem::ExternalChange { knob, left: true, .. } => ("outsider", *knob),
                 Problem::NoEffect { knob, .. } => ("no-effect", *knob),
                 _ => continue,
             };
