@@ -124,7 +124,7 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
     let done = daemon::run(config, inputs, unlogged);
     // The error is the last line, after all lines of the log.
     drop(log);
-    done.map_err(|error| Failure::from(error).said_aside())
+    done.map_err(|error| Failure::from(error).printed_nonblocking())
 }
 
 /// Checks that the policy exists and accepts its settings; the host checks later whether they fit it.

@@ -103,7 +103,7 @@ impl Pinned {
         };
         let started = std::thread::scope(|scope| scope.spawn(begin).join());
         // The hook has already printed the panic.
-        let (begun, mut child) = started.map_err(|_| Failure::told())??;
+        let (begun, mut child) = started.map_err(|_| Failure::reported())??;
         let group = Pid::from_child(&child);
         match pidfd_open(group, PidfdFlags::empty()) {
             Ok(watch) => Ok(Pinned { child, group, watch, kept, begun, over: false }),
@@ -206,7 +206,7 @@ pub fn last_line(text: &str) -> String {
 /// Checks that all these CPUs are available; `place` is the option that named them, for messages.
 pub fn can_be_had(cpus: &CoreList, place: &str) -> Result<(), Failure> {
     // On a separate thread, because the check pins it.
-    std::thread::scope(|scope| scope.spawn(|| settle(cpus, place)).join()).map_err(|_| Failure::told())?
+    std::thread::scope(|scope| scope.spawn(|| settle(cpus, place)).join()).map_err(|_| Failure::reported())?
 }
 
 /// Pins this thread to these CPUs, and refuses if one is missing: the kernel accepts a list of which one CPU is

@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// A bar for simulations.
 pub struct Bar {
     bar: ProgressBar,
-    lines: Option<Pace>,
+    lines: Option<LineTimer>,
 }
 
 impl Bar {
@@ -51,20 +51,20 @@ impl Bar {
 }
 
 /// A bar for a probe.
-pub struct Stride {
+pub struct ProbeBar {
     bar: ProgressBar,
-    lines: Option<Pace>,
+    lines: Option<LineTimer>,
 }
 
-impl Stride {
+impl ProbeBar {
     /// A bar, or plain lines where standard error is no terminal.
-    pub fn new() -> Stride {
+    pub fn new() -> ProbeBar {
         let bar = ProgressBar::new(0);
         let lines = plain_lines(&bar);
         let style = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}  {eta} left");
         bar.set_style(style.expect("the template is legal"));
         bar.enable_steady_tick(Duration::from_millis(200));
-        Stride { bar, lines }
+        ProbeBar { bar, lines }
     }
 
     /// Shows the progress of the probe and its present procedure.
@@ -87,7 +87,7 @@ impl Stride {
 /// A spinner for a recording.
 pub struct Spinner {
     spinner: ProgressBar,
-    lines: Option<Pace>,
+    lines: Option<LineTimer>,
     /// Instructions after which it ends, if limited.
     until: Option<u64>,
 }
@@ -120,19 +120,19 @@ impl Spinner {
 }
 
 /// A line per second for load, with the work of that second. If standard error is no terminal, each line stays.
-pub struct Live {
+pub struct LoadLine {
     spinner: ProgressBar,
     plain: bool,
     before: String,
     last: Mutex<(Duration, u64, u64)>,
 }
 
-impl Live {
+impl LoadLine {
     /// An empty line; `before` is the prefix of each line.
-    pub fn new(before: String) -> Live {
+    pub fn new(before: String) -> LoadLine {
         let spinner = ProgressBar::new_spinner();
         let plain = plain_lines(&spinner).is_some();
-        Live { spinner, plain, before, last: Mutex::default() }
+        LoadLine { spinner, plain, before, last: Mutex::default() }
     }
 
     /// Shows the progress: commands and bytes after a time.
@@ -167,27 +167,27 @@ impl Live {
 }
 
 /// If standard error is no terminal, hides the bar; plain lines are written instead.
-fn plain_lines(bar: &ProgressBar) -> Option<Pace> {
+fn plain_lines(bar: &ProgressBar) -> Option<LineTimer> {
     if std::io::stderr().is_terminal() {
         return None;
     }
     bar.set_draw_target(ProgressDrawTarget::hidden());
-    Some(Pace::default())
+    Some(LineTimer::default())
 }
 
 /// Decides when the next plain line is due.
 #[derive(Default)]
-struct Pace {
-    told: Mutex<Duration>,
+struct LineTimer {
+    last_line: Mutex<Duration>,
 }
 
-impl Pace {
+impl LineTimer {
     /// True once per [`EVERY`], the first time after the first [`EVERY`].
     fn due(&self, elapsed: Duration) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = elapsed >= *told + EVERY;
+        let mut last_line = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = elapsed >= *last_line + EVERY;
         if due {
-            *told = elapsed;
+            *last_line = elapsed;
         }
         due
     }
@@ -199,8 +199,8 @@ mod tests {
 
     #[test]
     fn a_line_is_due_every_ten_seconds_and_not_at_once() {
-        let pace = Pace::default();
-        let due = [0, 9, 10, 11, 19, 25, 34, 35].map(|s| pace.due(Duration::from_secs(s)));
+        let timer = LineTimer::default();
+        let due = [0, 9, 10, 11, 19, 25, 34, 35].map(|s| timer.due(Duration::from_secs(s)));
         assert_eq!(due, [false, false, true, false, false, true, false, true]);
     }
 }

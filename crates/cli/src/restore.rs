@@ -76,7 +76,7 @@ pub enum What {
 }
 
 /// Restores the values of a journal.
-pub fn bring_back(root: &Root, journal: &mut Journal, what: What) -> Result<Report, Failure> {
+pub fn restore_journal(root: &Root, journal: &mut Journal, what: What) -> Result<Report, Failure> {
     let resctrl = mounted(root, GROUP_PREFIX);
     let registers = RegisterFiles::of(root);
     let mut restorer = Restorer { root, resctrl: resctrl.as_ref(), registers: &registers };
@@ -145,7 +145,7 @@ pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
     let mut told: Vec<(&Path, Report)> = Vec::new();
     for path in journals.iter().filter(|path| path.exists()) {
         match Journal::open(path, &root).map_err(Failure::from) {
-            Ok(mut journal) => match bring_back(&root, &mut journal, what) {
+            Ok(mut journal) => match restore_journal(&root, &mut journal, what) {
                 Ok(report) => {
                     wrong.extend(left_in(path, &report));
                     told.push((path, report));

@@ -131,7 +131,7 @@ fn check(files: &[String], json: bool) -> Result<(), Failure> {
             exit::say(&format!("error: {error}"));
         }
     }
-    if checked.iter().all(|checked| checked.ok) { Ok(()) } else { Err(Failure::told_bad_input()) }
+    if checked.iter().all(|checked| checked.ok) { Ok(()) } else { Err(Failure::reported_bad_input()) }
 }
 
 fn check_one(file: &str) -> Checked<'_> {

@@ -2,13 +2,13 @@
 //!
 //! Must not know how load is made, which is in `waykeeper_memload`.
 
-use super::Told;
-use super::breaks::Breaks;
+use super::RunOutcome;
 use super::counters::Watch;
 use super::cpus;
+use super::interrupts::Interrupts;
 use super::log::Log;
 use crate::exit::{self, Failure};
-use crate::progress::Live;
+use crate::progress::LoadLine;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,15 +27,15 @@ pub fn run(
     plan: Plan,
     consent: &mut Consent,
     log: Option<&Path>,
-    breaks: &Breaks,
-    live: &Live,
-) -> Result<Told, Failure> {
+    interrupts: &Interrupts,
+    load_line: &LoadLine,
+) -> Result<RunOutcome, Failure> {
     fits(&plan)?;
     let log = log.map(|log| Log::new(log, Path::new(target))).transpose()?;
     let system = System::default();
     let target = Target::inspect(Path::new(target), &system)?;
     ask_patience(&target, &plan, consent);
-    let ready = Arc::new(Ready::new(target, plan, consent, &system, &|| breaks.came())?);
+    let ready = Arc::new(Ready::new(target, plan, consent, &system, &|| interrupts.came())?);
     consent.made.extend(ready.made().cloned());
     for note in ready.notes() {
         exit::say(note);
@@ -43,21 +43,21 @@ pub fn run(
     if endless(ready.plan()) {
         exit::say("no --time, --blocks or --commands is given: the load runs until Ctrl-C");
     }
-    if breaks.came() {
+    if interrupts.came() {
         return Err(PrepareError::Stopped.into());
     }
     let watch = Watch::start(ready.node(), ready.plan());
     let running = Running::start(&ready)?;
-    breaks.runs(running.stopper());
+    interrupts.loading(running.stopper());
     let block_bytes = ready.block_bytes();
     let show = |progress: Progress| {
-        live.show(progress.elapsed, progress.commands, progress.blocks * u64::from(block_bytes));
+        load_line.show(progress.elapsed, progress.commands, progress.blocks * u64::from(block_bytes));
     };
     // The reads of --verify are not counted as load.
     let mut counted = None;
     let outcome = running.finish_and(show, || counted = Some(watch.stop()));
-    live.clear();
-    breaks.tells();
+    load_line.clear();
+    interrupts.reporting();
     let block_bytes = u64::from(block_bytes);
     let plan = ready.plan();
     let mut summary =

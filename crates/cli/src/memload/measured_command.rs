@@ -19,21 +19,21 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// SIGINT, SIGTERM and SIGHUP as a descriptor that can be polled.
 #[derive(Debug)]
-pub struct Breaks {
-    told: UnixStream,
+pub struct CommandInterrupts {
+    signal_pipe: UnixStream,
     heard: Cell<bool>,
 }
 
-impl Breaks {
+impl CommandInterrupts {
     /// Handles these signals from now on.
-    pub fn listen() -> Result<Breaks, Failure> {
-        let told = hurry().map_err(|why| Failure::io("cannot wait for signals", &why))?;
-        Ok(Breaks { told, heard: Cell::new(false) })
+    pub fn listen() -> Result<CommandInterrupts, Failure> {
+        let signal_pipe = hurry().map_err(|why| Failure::io("cannot wait for signals", &why))?;
+        Ok(CommandInterrupts { signal_pipe, heard: Cell::new(false) })
     }
 
     /// True once the user has interrupted. It stays true.
     pub fn came(&self) -> bool {
-        let mut fds = [PollFd::new(&self.told, PollFlags::IN)];
+        let mut fds = [PollFd::new(&self.signal_pipe, PollFlags::IN)];
         self.heard.get() || poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
@@ -41,7 +41,7 @@ impl Breaks {
     fn hear(&self) {
         self.heard.set(true);
         // One byte per signal; a terminal and a supervisor may each have sent one.
-        let _ = (&self.told).read(&mut [0; 64]);
+        let _ = (&self.signal_pipe).read(&mut [0; 64]);
     }
 }
 
@@ -62,21 +62,21 @@ pub enum Ran {
 pub fn run(
     command: &[String],
     cpus: &CoreList,
-    breaks: &Breaks,
-    goes: &dyn Fn() -> bool,
+    interrupts: &CommandInterrupts,
+    keep_going: &dyn Fn() -> bool,
 ) -> Result<Ran, Failure> {
     let mut command = Pinned::start(command, cpus, "the CPUs of the command,", Output::Kept)?;
     let failed = |why: io::Error| Failure::io("cannot wait for the command", &why);
-    while !command.wait(Some(breaks.told.as_fd()), Some(LOOK)).map_err(failed)? {
-        let came = breaks.came();
-        if !came && goes() {
+    while !command.wait(Some(interrupts.signal_pipe.as_fd()), Some(LOOK)).map_err(failed)? {
+        let came = interrupts.came();
+        if !came && keep_going() {
             continue;
         }
         if came {
-            breaks.hear();
+            interrupts.hear();
         }
         // A second interrupt now ends the command without [`crate::pinned::GRACE`].
-        command.end(Some(breaks.told.as_fd()));
+        command.end(Some(interrupts.signal_pipe.as_fd()));
         return Ok(if came { Ran::Broken } else { Ran::Alone });
     }
     let took = command.begun().elapsed();
