@@ -170,7 +170,7 @@ impl From<DaemonError> for Failure {
         let code = match &error {
             DaemonError::Open(error) => open_code(error),
             DaemonError::Config(_)
-            | DaemonError::Servers(ServersError::NoGroup(_) | ServersError::Nobodys(_)) => exit::BAD_INPUT,
+            | DaemonError::Servers(ServersError::NoGroup(_) | ServersError::OverflowId(_)) => exit::BAD_INPUT,
             DaemonError::Servers(ServersError::Address { why, .. })
                 if why.kind() == std::io::ErrorKind::AddrInUse =>
             {

@@ -23,13 +23,13 @@ pub struct SocketArgs {
 }
 
 impl SocketArgs {
-    /// Connects; `patience` is the timeout of each answer.
-    pub fn connect(&self, patience: Duration) -> Result<Client, Failure> {
+    /// Connects; `timeout` is the timeout of each answer.
+    pub fn connect(&self, timeout: Duration) -> Result<Client, Failure> {
         let socket = match &self.root {
             Some(root) => usual_socket(&restore::root_at(root)?),
             None => self.socket.clone(),
         };
-        Ok(Client::connect(&socket, patience)?)
+        Ok(Client::connect(&socket, timeout)?)
     }
 }
 
@@ -44,7 +44,9 @@ impl From<ClientError> for Failure {
                 FaultKind::Refused | FaultKind::BadRequest => exit::BAD_INPUT,
                 _ => exit::FAILED,
             },
-            ClientError::Silent { .. } | ClientError::Foreign { .. } | ClientError::Io { .. } => exit::FAILED,
+            ClientError::NoAnswer { .. } | ClientError::NotADaemon { .. } | ClientError::Io { .. } => {
+                exit::FAILED
+            }
         };
         Failure::new(code, error)
     }

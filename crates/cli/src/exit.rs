@@ -90,14 +90,14 @@ impl Failure {
     /// Prints the line and returns the exit code.
     pub fn leave(self) -> ExitCode {
         if let Some(line) = self.line {
-            say(&format!("error: {line}"));
+            eprint_line(&format!("error: {line}"));
         }
         ExitCode::from(self.code)
     }
 }
 
 /// A line on standard error. A failure to write it cannot be reported.
-pub fn say(line: &str) {
+pub fn eprint_line(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
@@ -137,7 +137,7 @@ pub fn flush_stderr() {
 
 /// A panic is a bug of ours: one line for the user, the backtrace on request. Unwinding restores knobs, so it must not
 /// wait for these lines.
-pub fn say_panic(panic: &PanicHookInfo<'_>) {
+pub fn print_panic(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     let what = payload.downcast_ref::<&str>().copied();
     let what = what.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");

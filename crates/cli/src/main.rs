@@ -59,7 +59,7 @@ use std::panic;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    panic::set_hook(Box::new(exit::say_panic));
+    panic::set_hook(Box::new(exit::print_panic));
     let cli = args::Cli::parse();
     // The hook has already printed the panic.
     let done =

@@ -101,7 +101,7 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
     }
     let base = plan(&args.load, &args.place).map_err(Failure::bad_input)?;
     let mut consent = consent(&args.place);
-    let interrupts = Interrupts::listen()?;
+    let interrupts = Interrupts::install()?;
     interrupts.before_load();
     if let Some(path) = &args.jobs {
         let jobs = jobs::read(path, args.job.as_deref(), &base)?;
@@ -174,7 +174,7 @@ fn in_turn(
             *plan = simulated::of_job(plan);
             simulated::fits(plan, &consent).map_err(of)?;
         } else {
-            real::look(&target, plan, &consent).map_err(of)?;
+            real::check_target(&target, plan, &consent).map_err(of)?;
         }
     }
     let mut all = Vec::new();
@@ -187,7 +187,7 @@ fn in_turn(
         }
         let target = target_of(&own).unwrap_or_default();
         let which = format!("job {} of {count}, `{name}`", index + 1);
-        exit::say(&format!("{which}: {target}"));
+        exit::eprint_line(&format!("{which}: {target}"));
         let load_line = LoadLine::new(format!("{which}: "));
         let told = run(&target, plan, &mut consent, None, interrupts, &load_line);
         let (summary, ended) = match told.map_err(|refused| refused.of(format!("job `{name}`"))) {

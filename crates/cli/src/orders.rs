@@ -97,7 +97,7 @@ pub fn set_policy(args: SetArgs) -> Result<(), Failure> {
 }
 
 fn order(socket: &SocketArgs, command: ControlCommand) -> Result<(), Failure> {
-    let done: Done = socket.connect(Client::ORDERS_PATIENCE)?.ask(command)?;
+    let done: Done = socket.connect(Client::ORDER_TIMEOUT)?.ask(command)?;
     out::text(&format!("{}\n", printable(&done.text)))
 }
 

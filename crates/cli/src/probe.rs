@@ -211,7 +211,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         out::text(&tables(&findings))?;
     }
     if !written.is_empty() {
-        exit::say(&format!("wrote {}", written.join(", ")));
+        exit::eprint_line(&format!("wrote {}", written.join(", ")));
     }
     if findings.found_anything() {
         return Ok(());

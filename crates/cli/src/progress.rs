@@ -39,7 +39,7 @@ impl Bar {
         if self.lines.as_ref().is_some_and(|lines| lines.due(self.bar.elapsed())) {
             let share = progress.done_ns as f64 / progress.total_ns.max(1) as f64;
             let left_s = wall_s * (1.0 - share) / share.max(1e-9);
-            exit::say(&format!("{:.0} %, {message}, about {left_s:.0} s left", 100.0 * share));
+            exit::eprint_line(&format!("{:.0} %, {message}, about {left_s:.0} s left", 100.0 * share));
         }
         self.bar.set_message(message);
     }
@@ -73,7 +73,7 @@ impl ProbeBar {
         self.bar.set_position(done_ns);
         if self.lines.as_ref().is_some_and(|lines| lines.due(self.bar.elapsed())) {
             let share = 100.0 * done_ns as f64 / total_ns.max(1) as f64;
-            exit::say(&format!("{share:.0} %, {name}"));
+            exit::eprint_line(&format!("{share:.0} %, {name}"));
         }
         self.bar.set_message(name);
     }
@@ -107,7 +107,7 @@ impl Spinner {
         let records = listing::grouped(progress.records);
         let line = format!("recording: {millions}{until} million instructions, {records} records");
         if self.lines.as_ref().is_some_and(|lines| lines.due(self.spinner.elapsed())) {
-            exit::say(&line);
+            exit::eprint_line(&line);
         }
         self.spinner.set_message(line);
         self.spinner.tick();
@@ -154,7 +154,7 @@ impl LoadLine {
         let (before, count) = (&self.before, listing::grouped(commands));
         let line = format!("{before}{clock}: {count} commands, {per_s:.0}/s, {mib_per_s:.1} MiB/s");
         if self.plain {
-            exit::say(&line);
+            exit::eprint_line(&line);
         }
         self.spinner.set_message(line);
         self.spinner.tick();

@@ -155,12 +155,12 @@ fn watch(clock: &MachineClock) {
     loop {
         std::thread::sleep(Duration::from_secs(1));
         if let Some(why) = clock.failure() {
-            exit::say(&format!("error: the machine stopped: {why}"));
+            exit::eprint_line(&format!("error: the machine stopped: {why}"));
             return;
         }
         let lag = clock.lag_ns();
         if lag >= told {
-            exit::say(&format!(
+            exit::eprint_line(&format!(
                 "note: the model is {:.1} s behind its clock; a lower --speed or fewer --sets help",
                 lag as f64 * 1e-9
             ));

@@ -6,7 +6,7 @@
 use crate::Notifier;
 use crate::config::{Config, ConfigError, Inputs};
 use crate::dry_run::DryRun;
-use crate::engine::{self, EngineError, LifecycleEvent, ManagedHost, Setup, SignalRequest, Watched};
+use crate::engine::{self, EngineError, LifecycleEvent, ManagedHost, ProblemSource, Setup, SignalRequest};
 use crate::linux::ManagedLinuxHost;
 use crate::order::{Orders, Sender, orders};
 use crate::published_state::{Mode, PublishedState};
@@ -79,12 +79,12 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
     let system = |what| move |why| DaemonError::System { what, why };
     // Before the host is opened, so that no signal ends the process without restoring the knobs.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system("listening to signals"))?;
-    let hearing = signals.handle();
+    let signal_handle = signals.handle();
     let (sender, taken) = orders();
     let (signal_request, signal_requests) = bounded(SIGNALS);
     let (ready, is_ready) = bounded::<Arc<PublishedState>>(1);
-    let (go, may_go) = bounded::<()>(1);
-    let (lifecycle_events, heard) = unbounded();
+    let (start, may_start) = bounded::<()>(1);
+    let (lifecycle_events, lifecycle_receiver) = unbounded();
     let (recorder, step_queues) = match recorder_of(&config).map_err(system("starting the recorder"))? {
         Some((recorder, step_queue)) => (Some(Arc::new(recorder)), vec![step_queue]),
         None => (None, Vec::new()),
@@ -96,14 +96,14 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
         orders: taken,
         signal_requests,
         ready,
-        may_go,
+        may_start,
         recorder: own,
         step_queues,
         lifecycle_events,
         unlogged,
     };
     let thread = std::thread::Builder::new().name("waykeeper-control".to_owned());
-    let handle = hearing.clone();
+    let handle = signal_handle.clone();
     let control = thread
         .spawn(move || {
             let done = control.run();
@@ -117,9 +117,10 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
         let _open = match open_servers(&config, published_state.clone(), sender) {
             Ok(servers) => {
                 // If the control thread has ended, its return value has the reason.
-                let _ = go.send(());
-                let told = Notifier::start(published_state, heard);
-                let notifier = told.inspect_err(|why| tracing::warn!("cannot notify systemd: {why}")).ok();
+                let _ = start.send(());
+                let notifier = Notifier::start(published_state, lifecycle_receiver);
+                let notifier =
+                    notifier.inspect_err(|why| tracing::warn!("cannot notify systemd: {why}")).ok();
                 Some((servers, notifier))
             }
             Err(why) => {
@@ -127,7 +128,7 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
                 None
             }
         };
-        drop(go);
+        drop(start);
         for signal in signals.forever() {
             tracing::info!(
                 signal,
@@ -143,7 +144,7 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
             }
         }
     }
-    hearing.close();
+    signal_handle.close();
     let ended = control.join();
     // The control thread's end closes the step queue; the recorder then writes its buffered steps.
     if let Some(recorder) = recorder.and_then(|own| Arc::try_unwrap(own).ok()) {
@@ -154,7 +155,7 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
     }
     match ended {
         Ok(done) => refused.map_or(done, |why| Err(why.into())),
-        Err(panic) => Err(DaemonError::Panic(words(&*panic))),
+        Err(panic) => Err(DaemonError::Panic(panic_message(&*panic))),
     }
 }
 
@@ -196,7 +197,7 @@ struct Control {
     orders: Orders,
     signal_requests: Receiver<SignalRequest>,
     ready: crossbeam_channel::Sender<Arc<PublishedState>>,
-    may_go: Receiver<()>,
+    may_start: Receiver<()>,
     recorder: Option<Arc<Recorder>>,
     step_queues: Vec<StepQueue>,
     lifecycle_events: crossbeam_channel::Sender<LifecycleEvent>,
@@ -207,8 +208,8 @@ impl Control {
     fn run(self) -> Result<(), DaemonError> {
         let managed_host = ManagedLinuxHost::open(&self.config)?;
         match self.config.mode {
-            Mode::DryRun => in_charge(DryRun::over(managed_host), |host| self.engine(host)),
-            Mode::Manage | Mode::Observe => in_charge(managed_host, |host| self.engine(host)),
+            Mode::DryRun => run_and_restore(DryRun::over(managed_host), |host| self.engine(host)),
+            Mode::Manage | Mode::Observe => run_and_restore(managed_host, |host| self.engine(host)),
         }
     }
 
@@ -219,7 +220,7 @@ impl Control {
             orders,
             signal_requests,
             ready,
-            may_go,
+            may_start,
             recorder,
             step_queues,
             lifecycle_events,
@@ -230,12 +231,12 @@ impl Control {
         if ready.send(published_state.clone()).is_err() {
             return Ok(());
         }
-        if may_go.recv().is_err() {
+        if may_start.recv().is_err() {
             return Ok(());
         }
         tracing::info!(policy = config.policy.name, root = %config.root.display(), mode = ?config.mode, "daemon started");
-        let watched: Vec<Watched> =
-            recorder.into_iter().map(|own| Box::new(move || own.active_problem()) as Watched).collect();
+        let problem_sources: Vec<ProblemSource> =
+            recorder.into_iter().map(|own| Box::new(move || own.active_problem()) as ProblemSource).collect();
         let setup = Setup {
             config,
             inputs,
@@ -243,7 +244,7 @@ impl Control {
             step_queues,
             orders,
             signal_requests,
-            watched,
+            problem_sources,
             lifecycle_events,
             unlogged,
         };
@@ -255,15 +256,15 @@ impl Control {
 ///
 /// # Errors
 /// The error of `work`, or else the knobs that could not be restored.
-pub fn in_charge<H: ManagedHost>(
+pub fn run_and_restore<H: ManagedHost>(
     mut host: H,
     work: impl FnOnce(&mut H) -> Result<(), DaemonError>,
 ) -> Result<(), DaemonError> {
     // Sound: after a panic the host is only used to restore it, from the journal.
     let done = catch_unwind(AssertUnwindSafe(|| work(&mut host)));
     let back = catch_unwind(AssertUnwindSafe(|| host.restore()));
-    let back = back.unwrap_or_else(|panic| Err(vec![words(&*panic)])).map_err(DaemonError::Left);
-    let done = done.unwrap_or_else(|panic| Err(DaemonError::Panic(words(&*panic))));
+    let back = back.unwrap_or_else(|panic| Err(vec![panic_message(&*panic)])).map_err(DaemonError::Left);
+    let done = done.unwrap_or_else(|panic| Err(DaemonError::Panic(panic_message(&*panic))));
     if let (Err(_), Err(left)) = (&done, &back) {
         tracing::error!("{left}");
     }
@@ -271,7 +272,7 @@ pub fn in_charge<H: ManagedHost>(
 }
 
 /// The message of a panic.
-fn words(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no message").to_owned()

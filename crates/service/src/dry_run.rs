@@ -136,12 +136,12 @@ impl<H: ManagedHost> ManagedHost for DryRun<H> {
         self.host.classes()
     }
 
-    fn told(&mut self) -> Vec<String> {
-        self.host.told()
+    fn take_events(&mut self) -> Vec<String> {
+        self.host.take_events()
     }
 
-    fn spare(&self, deadline_ns: u64) -> Duration {
-        self.host.spare(deadline_ns)
+    fn time_left(&self, deadline_ns: u64) -> Duration {
+        self.host.time_left(deadline_ns)
     }
 
     fn restore(&mut self) -> Result<(), Vec<String>> {

@@ -2,7 +2,7 @@
 //!
 //! Must not know policies, or whether a kernel serves the host's files.
 
-use crate::config::{Config, Outsiders, PathChoice, Ports};
+use crate::config::{Config, ExternalChanges, PathChoice, Ports};
 use crate::engine::ManagedHost;
 use crate::{ActiveProblem, Class, Mode};
 use std::io;
@@ -20,7 +20,7 @@ pub struct ManagedLinuxHost {
     host: LinuxHost,
     root: Root,
     census: Census,
-    told: Vec<String>,
+    events: Vec<String>,
     /// The census's lasting problems.
     notes: Vec<Note>,
     postponed: Option<String>,
@@ -40,14 +40,14 @@ impl ManagedLinuxHost {
             managed: config.domain.map(Managed::Domain).or(first.map(Managed::Cpu)),
             charge: if config.mode == Mode::Manage { Charge::Manage } else { Charge::Look },
             limits: limits(config),
-            correct: config.limits.outsiders == Outsiders::Correct,
+            correct: config.limits.external_changes == ExternalChanges::Correct,
             profile: profile(config, &root)?,
             ..Options::new(root.clone(), Vec::new(), config.journal_path())
         };
         let host = LinuxHost::open(options)?;
-        let told = host.notes().to_vec();
+        let events = host.notes().to_vec();
         let census = Census::new(config.tenants.clone());
-        Ok(ManagedLinuxHost { host, root, census, told, notes: Vec::new(), postponed: None })
+        Ok(ManagedLinuxHost { host, root, census, events, notes: Vec::new(), postponed: None })
     }
 }
 
@@ -93,7 +93,7 @@ impl Host for ManagedLinuxHost {
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
         let sampled = self.host.sample();
-        self.told.extend(self.host.complaints());
+        self.events.extend(self.host.complaints());
         sampled
     }
 
@@ -123,7 +123,7 @@ impl ManagedHost for ManagedLinuxHost {
         let groups = self.host.groups();
         for id in changes.arrived {
             let name = groups.iter().find(|group| group.id == id).map(|group| group.name.as_str());
-            self.told.extend(name.map(|name| format!("tenant {name} appeared")));
+            self.events.extend(name.map(|name| format!("tenant {name} appeared")));
         }
         // An absent tenant has a note with the reason, which replaces this line.
         let is_absent = |name: &str| {
@@ -132,7 +132,7 @@ impl ManagedHost for ManagedLinuxHost {
         };
         let gone = changes.left.into_iter().filter(|(_, name)| !is_absent(name));
         let gone: Vec<String> = gone.map(|(_, name)| format!("tenant {name} ended")).collect();
-        self.told.extend(gone);
+        self.events.extend(gone);
     }
 
     fn declare(&mut self, tenants: Vec<TenantSpec>) {
@@ -170,8 +170,8 @@ impl ManagedHost for ManagedLinuxHost {
         self.host.classes().into_iter().map(|(name, tenants)| Class { name, tenants }).collect()
     }
 
-    fn told(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.told)
+    fn take_events(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.events)
     }
 
     fn restore(&mut self) -> Result<(), Vec<String>> {

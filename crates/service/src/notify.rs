@@ -48,23 +48,23 @@ impl Drop for Notifier {
 fn pass_on(published_state: &PublishedState, lifecycle_events: &Receiver<LifecycleEvent>) {
     let watchdog = sd_notify::watchdog_enabled();
     // Four polls per watchdog timeout, so that a late one does no harm.
-    let every = watchdog.map_or(STATUS_EVERY, |patience| (patience / 4).max(Duration::from_millis(10)));
+    let every = watchdog.map_or(STATUS_EVERY, |timeout| (timeout / 4).max(Duration::from_millis(10)));
     let mut progress: Option<Progress> = None;
     let mut look = Instant::now() + every;
     loop {
         match lifecycle_events.recv_deadline(look) {
             Ok(LifecycleEvent::Started | LifecycleEvent::Loaded) => {
                 let now = published_state.read();
-                let patience = watchdog.unwrap_or(Duration::MAX);
-                progress.get_or_insert_with(|| Progress::new(patience, now.step, Instant::now()));
-                say(&[NotifyState::Ready, NotifyState::Status(&status(&now))]);
+                let timeout = watchdog.unwrap_or(Duration::MAX);
+                progress.get_or_insert_with(|| Progress::new(timeout, now.step, Instant::now()));
+                notify(&[NotifyState::Ready, NotifyState::Status(&status(&now))]);
             }
             Ok(LifecycleEvent::Loading) => match NotifyState::monotonic_usec_now() {
-                Ok(since) => say(&[NotifyState::Reloading, since]),
+                Ok(since) => notify(&[NotifyState::Reloading, since]),
                 // systemd requires the time with "reloading".
                 Err(why) => tracing::warn!("cannot notify systemd of the reload: {why}"),
             },
-            Err(RecvTimeoutError::Disconnected) => return say(&[NotifyState::Stopping]),
+            Err(RecvTimeoutError::Disconnected) => return notify(&[NotifyState::Stopping]),
             Err(RecvTimeoutError::Timeout) => {
                 look = Instant::now() + every;
                 // Before the first step systemd's start timeout applies, not the watchdog.
@@ -74,13 +74,13 @@ fn pass_on(published_state: &PublishedState, lifecycle_events: &Receiver<Lifecyc
                 let moves = progress.moves(now.step, Duration::from_nanos(now.period_ns), Instant::now());
                 let ping = (moves && watchdog.is_some()).then_some(NotifyState::Watchdog);
                 let words: Vec<_> = std::iter::once(NotifyState::Status(&text)).chain(ping).collect();
-                say(&words);
+                notify(&words);
             }
         }
     }
 }
 
-fn say(words: &[NotifyState<'_>]) {
+fn notify(words: &[NotifyState<'_>]) {
     // If systemd does not receive it, the next message tries again until systemd's timeout.
     if let Err(why) = sd_notify::notify(words) {
         tracing::debug!("cannot notify systemd: {why}");
@@ -90,21 +90,21 @@ fn say(words: &[NotifyState<'_>]) {
 /// Whether the loop makes progress: at most a period and half the watchdog timeout between two steps.
 #[derive(Debug)]
 struct Progress {
-    patience: Duration,
+    timeout: Duration,
     step: u64,
     since: Instant,
 }
 
 impl Progress {
-    fn new(patience: Duration, step: u64, since: Instant) -> Progress {
-        Progress { patience, step, since }
+    fn new(timeout: Duration, step: u64, since: Instant) -> Progress {
+        Progress { timeout, step, since }
     }
 
     fn moves(&mut self, step: u64, period: Duration, now: Instant) -> bool {
         if step != self.step {
             (self.step, self.since) = (step, now);
         }
-        now.duration_since(self.since) <= period.saturating_add(self.patience / 2)
+        now.duration_since(self.since) <= period.saturating_add(self.timeout / 2)
     }
 }
 

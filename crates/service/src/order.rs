@@ -84,21 +84,21 @@ impl PendingOrder {
 pub struct Sender(crossbeam_channel::Sender<PendingOrder>);
 
 impl Sender {
-    /// Sends an order and waits at most `patience` for the answer. Blocks: not for the control thread.
+    /// Sends an order and waits at most `timeout` for the answer. Blocks: not for the control thread.
     ///
     /// # Errors
     /// Why it was not carried out.
-    pub fn ask(&self, order: Order, patience: Duration) -> Reply {
+    pub fn ask(&self, order: Order, timeout: Duration) -> Reply {
         let (answer, reply) = bounded(1);
         match self.0.try_send(PendingOrder { order, answer }) {
             Err(TrySendError::Full(_)) => return Err(OrderError::Full),
             Err(TrySendError::Disconnected(_)) => return Err(OrderError::Ending),
             Ok(()) => {}
         }
-        match reply.recv_timeout(patience) {
+        match reply.recv_timeout(timeout) {
             Ok(reply) => reply,
             Err(RecvTimeoutError::Disconnected) => Err(OrderError::Ending),
-            Err(RecvTimeoutError::Timeout) => Err(OrderError::Late(patience)),
+            Err(RecvTimeoutError::Timeout) => Err(OrderError::Late(timeout)),
         }
     }
 }

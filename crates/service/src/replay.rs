@@ -131,7 +131,7 @@ impl Replay {
         let replayed = Side { state: decision.state, events, wish };
         let recorded = Side {
             state: record.state.clone(),
-            events: record.events.iter().filter_map(|event| said(event, header.mode)).collect(),
+            events: record.events.iter().filter_map(|event| reported_event(event, header.mode)).collect(),
             wish: record.desired.clone(),
         };
         Ok(Some(Compared { step: entry.step, recorded, replayed }))
@@ -172,7 +172,7 @@ pub fn begins(entry: &Entry<'_>) -> bool {
 }
 
 /// An event as the policy reported it, without a dry run's prefix; `None` for the loop's own event.
-fn said(event: &Event, mode: Mode) -> Option<Event> {
+fn reported_event(event: &Event, mode: Mode) -> Option<Event> {
     let mut event = (event.action != POLICY_REPLACED).then(|| event.clone())?;
     if mode == Mode::DryRun
         && let Some(text) = event.text.strip_prefix(DRY_RUN_PREFIX)

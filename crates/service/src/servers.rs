@@ -51,7 +51,7 @@ pub enum ServersError {
     #[error(
         "group `{0}` cannot be trusted: the kernel shows {OVERFLOW_ID} for all groups it has no name for"
     )]
-    Nobodys(String),
+    OverflowId(String),
     /// An address could not be bound.
     #[error("cannot serve metrics on {address}: {why}")]
     Address {
@@ -178,7 +178,7 @@ fn group_id(name: &str) -> Result<u32, ServersError> {
     let unknown = || ServersError::NoGroup(name.to_owned());
     let found = nix::unistd::Group::from_name(name).map_err(io::Error::from)?;
     match found.ok_or_else(unknown)?.gid.as_raw() {
-        OVERFLOW_ID => Err(ServersError::Nobodys(name.to_owned())),
+        OVERFLOW_ID => Err(ServersError::OverflowId(name.to_owned())),
         gid => Ok(gid),
     }
 }

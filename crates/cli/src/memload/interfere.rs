@@ -128,7 +128,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     let plan = Plan { cpus: cpus.load.clone(), ..plan };
     meant(&consent(&args.place), plan.writes())?;
     let command_cpus = cpus.command_list();
-    let interrupts = CommandInterrupts::listen()?;
+    let interrupts = CommandInterrupts::install()?;
     let nothing =
         || Failure::new(exit::INTERRUPTED, "interrupted before the first cycle; nothing was measured");
     let mut stand = Stand::new(args, plan, &interrupts)?.ok_or_else(nothing)?;
@@ -157,7 +157,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
             }
         }
         let [plain, random, single] = cycle.map(|value| stand_in_words(args, value));
-        exit::say(&format!(
+        exit::eprint_line(&format!(
             "cycle {}/{}: plain {plain}, random {random}, single {single}",
             index + 1,
             args.cycles
@@ -167,7 +167,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     let whole = done.len();
     let told = stand.report(args, cpus, &done);
     for doubt in told.iter().flat_map(|report| doubts(report, args.metric.is_none())) {
-        exit::say(&doubt);
+        exit::eprint_line(&doubt);
     }
     if let Some(report) = &told {
         if args.json { out::json(report)? } else { out::text(&table(args, report))? }
@@ -286,10 +286,10 @@ impl Stand {
             loaded: [Loaded::default(); 3],
         };
         let target = Target::inspect(Path::new(&stand.target), &stand.system)?;
-        real::ask_patience(&target, &stand.plan, &stand.consent);
+        real::announce_wait(&target, &stand.plan, &stand.consent);
         let Some(ready) = stand.ready(Pattern::Random, interrupts)? else { return Ok(None) };
         for note in ready.notes() {
-            exit::say(note);
+            exit::eprint_line(note);
         }
         (stand.engine, stand.block_bytes) = (ready.engine().name(), ready.block_bytes().into());
         stand.consent.made.extend(ready.made().cloned());

@@ -40,7 +40,7 @@ impl State {
         self.came && !matches!(self.stage, RunStage::BeforeLoad)
     }
 
-    fn hear(&mut self) -> SignalEffect {
+    fn on_signal(&mut self) -> SignalEffect {
         if std::mem::replace(&mut self.came, true) {
             return SignalEffect::Leave("interrupted again; some commands may still be in flight");
         }
@@ -60,22 +60,22 @@ pub struct Interrupts(Arc<Mutex<State>>);
 impl Interrupts {
     /// Handles the signals from now until the program ends: removing the handlers again would leave signals without
     /// effect.
-    pub fn listen() -> Result<Interrupts, Failure> {
+    pub fn install() -> Result<Interrupts, Failure> {
         let failed = |why: std::io::Error| Failure::io("cannot wait for signals", &why);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
         let state = Arc::new(Mutex::new(State { stage: RunStage::Reporting, came: false }));
-        let heard = state.clone();
-        let hear = move || {
+        let shared = state.clone();
+        let handle = move || {
             for _ in signals.forever() {
-                let act = heard.lock().unwrap_or_else(PoisonError::into_inner).hear();
+                let act = shared.lock().unwrap_or_else(PoisonError::into_inner).on_signal();
                 if let SignalEffect::Leave(line) = act {
                     waykeeper_memload::abandon();
-                    exit::say(&format!("error: {line}"));
+                    exit::eprint_line(&format!("error: {line}"));
                     std::process::exit(i32::from(exit::INTERRUPTED));
                 }
             }
         };
-        std::thread::Builder::new().name("memload-signals".to_owned()).spawn(hear).map_err(failed)?;
+        std::thread::Builder::new().name("memload-signals".to_owned()).spawn(handle).map_err(failed)?;
         Ok(Interrupts(state))
     }
 
@@ -115,10 +115,12 @@ mod tests {
     #[test]
     fn the_first_ends_what_goes_and_the_second_everything() {
         let mut state = State { stage: RunStage::BeforeLoad, came: false };
-        assert_eq!(state.hear(), SignalEffect::Leave("interrupted before the load began"));
+        assert_eq!(state.on_signal(), SignalEffect::Leave("interrupted before the load began"));
         assert!(!state.came(), "it is said once");
         let mut state = State { stage: RunStage::Reporting, came: false };
-        assert_eq!((state.hear(), state.came()), (SignalEffect::Wait, true));
-        assert!(matches!(state.hear(), SignalEffect::Leave(line) if line.starts_with("interrupted again")));
+        assert_eq!((state.on_signal(), state.came()), (SignalEffect::Wait, true));
+        assert!(
+            matches!(state.on_signal(), SignalEffect::Leave(line) if line.starts_with("interrupted again"))
+        );
     }
 }

@@ -21,25 +21,25 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct CommandInterrupts {
     signal_pipe: UnixStream,
-    heard: Cell<bool>,
+    came: Cell<bool>,
 }
 
 impl CommandInterrupts {
     /// Handles these signals from now on.
-    pub fn listen() -> Result<CommandInterrupts, Failure> {
+    pub fn install() -> Result<CommandInterrupts, Failure> {
         let signal_pipe = hurry().map_err(|why| Failure::io("cannot wait for signals", &why))?;
-        Ok(CommandInterrupts { signal_pipe, heard: Cell::new(false) })
+        Ok(CommandInterrupts { signal_pipe, came: Cell::new(false) })
     }
 
     /// True once the user has interrupted. It stays true.
     pub fn came(&self) -> bool {
         let mut fds = [PollFd::new(&self.signal_pipe, PollFlags::IN)];
-        self.heard.get() || poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        self.came.get() || poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Records the signal and empties the pipe, so that the next one can be polled.
-    fn hear(&self) {
-        self.heard.set(true);
+    fn drain(&self) {
+        self.came.set(true);
         // One byte per signal; a terminal and a supervisor may each have sent one.
         let _ = (&self.signal_pipe).read(&mut [0; 64]);
     }
@@ -73,7 +73,7 @@ pub fn run(
             continue;
         }
         if came {
-            interrupts.hear();
+            interrupts.drain();
         }
         // A second interrupt now ends the command without [`crate::pinned::GRACE`].
         command.end(Some(interrupts.signal_pipe.as_fd()));
@@ -83,6 +83,6 @@ pub fn run(
     // Processes left in the background would disturb the next run.
     let status =
         command.end(None).ok_or_else(|| failed(io::Error::other("its processes cannot be ended")))?;
-    let text = command.said().map_err(failed)?;
+    let text = command.kept_output().map_err(failed)?;
     Ok(if status.success() { Ran::Well(took, text) } else { Ran::Badly(status, last_line(&text)) })
 }

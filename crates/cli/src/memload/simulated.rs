@@ -115,7 +115,7 @@ pub fn run(
     let before = DmaCounters::read(load.host()).map_err(failed)?;
     let block_bytes = block(plan);
     if plan.time.is_none() && end(plan).is_some() {
-        exit::say(&format!(
+        exit::eprint_line(&format!(
             "no --time, --blocks or --commands is given: the load ends after {} s of simulated time",
             USUAL.as_secs()
         ));

@@ -34,7 +34,7 @@ impl LoadCommand {
         self.reported = true;
         // Processes that it left behind would be unknown load.
         let status = self.command.end(None).map(|status| format!(" ({status})")).unwrap_or_default();
-        let why = last_line(&self.command.said().unwrap_or_default());
+        let why = last_line(&self.command.kept_output().unwrap_or_default());
         Some(format!("{} ended before the probe did{status}{why}", self.name))
     }
 

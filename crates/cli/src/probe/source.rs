@@ -179,7 +179,7 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<Source, Failure> {
     let journal = journal_at(&root, args.journal.as_ref());
     let host = LinuxHost::open(Options::new(root.clone(), tenants, journal)).map_err(refused)?;
     for note in host.notes() {
-        exit::say(&format!("note: {note}"));
+        exit::eprint_line(&format!("note: {note}"));
     }
     Ok(Source { host: Opened::Linux(Box::new(host), root), load: None, load_command })
 }
@@ -189,7 +189,7 @@ fn declared(root: &Root, file: &Path) -> Result<Vec<Tenant>, Failure> {
     let specs = tenants::read(file).map_err(Failure::bad_input)?;
     let roster = Census::new(specs).take(root);
     for absent in &roster.absent {
-        exit::say(&format!("note: tenant {} was not found: {}", absent.name, absent.why));
+        exit::eprint_line(&format!("note: tenant {} was not found: {}", absent.name, absent.why));
     }
     Ok(roster.tenants)
 }

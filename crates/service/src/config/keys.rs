@@ -3,7 +3,7 @@
 //! Files, environment, flags, `--check` and the list of changes of a reload use this table. Must not know where a value
 //! comes from.
 
-use super::{Config, Outsiders, PathChoice, Ports, SECOND_NS};
+use super::{Config, ExternalChanges, PathChoice, Ports, SECOND_NS};
 use crate::{Listen, Mode};
 use std::path::{Path, PathBuf};
 use toml::Value;
@@ -180,8 +180,8 @@ pub const KEYS: &[Key] = &[
         path: "limits.outsiders",
         what: "reaction when another program changes a managed knob: leave its value, or correct it a few times",
         live: false,
-        set: |config, value| word(value, OUTSIDERS).map(|what| config.limits.outsiders = what),
-        get: |config| word_of(config.limits.outsiders, OUTSIDERS),
+        set: |config, value| word(value, EXTERNAL_CHANGES).map(|what| config.limits.external_changes = what),
+        get: |config| word_of(config.limits.external_changes, EXTERNAL_CHANGES),
     },
     Key {
         path: "socket.path",
@@ -255,7 +255,8 @@ pub const KEYS: &[Key] = &[
 
 const MODES: &[(&str, Mode)] =
     &[("manage", Mode::Manage), ("dry-run", Mode::DryRun), ("observe", Mode::Observe)];
-const OUTSIDERS: &[(&str, Outsiders)] = &[("leave", Outsiders::Leave), ("correct", Outsiders::Correct)];
+const EXTERNAL_CHANGES: &[(&str, ExternalChanges)] =
+    &[("leave", ExternalChanges::Leave), ("correct", ExternalChanges::Correct)];
 const FORMATS: &[(&str, bool)] = &[("text", false), ("json", true)];
 
 fn text(text: &str) -> Value {

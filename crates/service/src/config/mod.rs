@@ -87,7 +87,7 @@ pub struct Limits {
     /// Most classes of service to use, besides the default group's; with `None` all that are free.
     pub classes: Option<u32>,
     /// Reaction to an external change of a managed knob.
-    pub outsiders: Outsiders,
+    pub external_changes: ExternalChanges,
 }
 
 /// Root ports.
@@ -101,7 +101,7 @@ pub enum Ports {
 
 /// Reaction to an external change of a managed knob or of a tenant's resctrl group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outsiders {
+pub enum ExternalChanges {
     /// Report it and accept the other value.
     Leave,
     /// Report it and correct it; a knob at most
@@ -166,7 +166,7 @@ impl Default for Config {
                 dca_ports: Ports::All,
                 cpus: None,
                 classes: None,
-                outsiders: Outsiders::Leave,
+                external_changes: ExternalChanges::Leave,
             },
             socket: SocketChoice { path: PathChoice::Usual, group: None },
             metrics: None,
@@ -208,9 +208,9 @@ impl Config {
 
     /// How many external changes of a knob are corrected.
     pub fn take_back(&self) -> u32 {
-        match self.limits.outsiders {
-            Outsiders::Leave => 0,
-            Outsiders::Correct => waykeeper_control::ControlConfig::TAKE_BACK,
+        match self.limits.external_changes {
+            ExternalChanges::Leave => 0,
+            ExternalChanges::Correct => waykeeper_control::ControlConfig::TAKE_BACK,
         }
     }
 

@@ -14,7 +14,7 @@ const MAX_SHOWN: usize = 200;
 /// Problems that began or ended since the list was last made. Problems of knobs do not appear in `begun`: the log has
 /// them as problems of the step.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct ProblemChanges {
     /// New problems.
     pub begun: Vec<ActiveProblem>,
     /// Ended problems.
@@ -75,7 +75,7 @@ impl ActiveProblems {
     }
 
     /// The list to show, and its changes.
-    pub fn list(&mut self, others: Vec<ActiveProblem>) -> (Vec<ActiveProblem>, News) {
+    pub fn list(&mut self, others: Vec<ActiveProblem>) -> (Vec<ActiveProblem>, ProblemChanges) {
         let knobs = self.knobs.iter().map(|(_, problem)| problem.clone());
         let mut next: BTreeSet<ActiveProblem> = knobs.chain(self.config.clone()).chain(others).collect();
         if next.len() > MAX_SHOWN {
@@ -91,6 +91,6 @@ impl ActiveProblems {
             self.now.difference(&next).filter(elsewhere).filter(|one| one.kind != ActiveProblem::ABSENT);
         let ended = ended.cloned().collect();
         self.now.clone_from(&next);
-        (next.into_iter().collect(), News { begun, ended })
+        (next.into_iter().collect(), ProblemChanges { begun, ended })
     }
 }

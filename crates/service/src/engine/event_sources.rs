@@ -42,7 +42,7 @@ impl EventSources {
     }
 
     /// Waits for a message, at most `at_most`.
-    pub fn listen(&mut self, at_most: Duration) -> Option<SourceEvent> {
+    pub fn wait(&mut self, at_most: Duration) -> Option<SourceEvent> {
         let loading = self.loading.clone().unwrap_or_else(never);
         // Channel closed: stop selecting on it.
         select! {

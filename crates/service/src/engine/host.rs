@@ -28,11 +28,11 @@ pub trait ManagedHost: Host {
     fn classes(&self) -> Vec<Class>;
 
     /// Events since the last call, one line each.
-    fn told(&mut self) -> Vec<String>;
+    fn take_events(&mut self) -> Vec<String>;
 
     /// How long the thread may wait for orders before it must wait for this deadline. Zero on a host whose clock
     /// advances only in `wait_until`.
-    fn spare(&self, deadline_ns: u64) -> Duration {
+    fn time_left(&self, deadline_ns: u64) -> Duration {
         Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns()))
     }
 

@@ -19,7 +19,7 @@ use crate::order::Orders;
 use crate::published_state::{ActiveProblem, Mode, Pause, Published, PublishedState, Totals};
 use crate::step_queue::StepQueue;
 use active_problems::ActiveProblems;
-pub(crate) use active_problems::News;
+pub(crate) use active_problems::ProblemChanges;
 use crossbeam_channel::{Receiver, Sender};
 use event_sources::{EventSources, SourceEvent};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use waykeeper_host::{Inventory, Snapshot};
 use waykeeper_policy::Policy;
 
 /// Returns a lasting problem of a part outside the engine, for example the recorder.
-pub type Watched = Box<dyn Fn() -> Option<ActiveProblem> + Send>;
+pub type ProblemSource = Box<dyn Fn() -> Option<ActiveProblem> + Send>;
 
 /// Events that the engine reports to its starter. The channel closes when the engine ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ pub struct Setup {
     /// Requests from signals.
     pub signal_requests: Receiver<SignalRequest>,
     /// Problems of other parts, to be shown with the engine's.
-    pub watched: Vec<Watched>,
+    pub problem_sources: Vec<ProblemSource>,
     /// Receives events; should be unbounded, as the engine does not wait for room.
     pub lifecycle_events: Sender<LifecycleEvent>,
     /// Number of lost log lines.
@@ -93,7 +93,7 @@ pub enum EngineError {
 /// A policy that does not fit the host, or a host that is gone.
 pub fn run<H: ManagedHost>(host: &mut H, setup: Setup) -> Result<(), EngineError> {
     let mut engine = Engine::start(host, setup)?;
-    let done = engine.go_on();
+    let done = engine.run_until_stopped();
     engine.end();
     done
 }
@@ -143,7 +143,7 @@ struct Engine<'a, H: ManagedHost> {
     config: Config,
     published_state: Arc<PublishedState>,
     step_queues: Vec<StepQueue>,
-    watched: Vec<Watched>,
+    problem_sources: Vec<ProblemSource>,
     lifecycle_events: Sender<LifecycleEvent>,
     unlogged: Unlogged,
     event_sources: EventSources,
@@ -182,7 +182,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             step_queues,
             orders,
             signal_requests,
-            watched,
+            problem_sources,
             lifecycle_events,
             unlogged,
         } = setup;
@@ -203,7 +203,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             looping,
             published_state,
             step_queues,
-            watched,
+            problem_sources,
             lifecycle_events,
             unlogged,
             event_sources: EventSources::new(orders, signal_requests, inputs),
@@ -232,9 +232,9 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
     }
 
     /// Steps and carries out orders until the engine is stopped.
-    fn go_on(&mut self) -> Result<(), EngineError> {
+    fn run_until_stopped(&mut self) -> Result<(), EngineError> {
         loop {
-            if self.listen() == NextAction::Stop {
+            if self.execute_until_due() == NextAction::Stop {
                 return Ok(());
             }
             if self.paused.is_none() && self.config.mode != Mode::Observe {
@@ -245,22 +245,22 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             self.step += 1;
             self.looping.host().refresh();
             self.publish();
-            self.look_for_blindness()?;
+            self.check_readable()?;
         }
     }
 
     /// Carries out orders until the next step is due. A flood of orders cannot delay the step.
-    fn listen(&mut self) -> NextAction {
+    fn execute_until_due(&mut self) -> NextAction {
         // At least one is taken before each step, however short the period is.
         loop {
             let due_ns = self.looping.due_ns();
-            let spare = self.looping.host().spare(due_ns);
-            match self.event_sources.listen(spare) {
+            let time_left = self.looping.host().time_left(due_ns);
+            match self.event_sources.wait(time_left) {
                 Some(SourceEvent::SignalRequest(SignalRequest::Stop)) => return NextAction::Stop,
                 Some(event) => self.carry_out(event),
                 None => {}
             }
-            if self.looping.host().spare(due_ns).is_zero() {
+            if self.looping.host().time_left(due_ns).is_zero() {
                 return NextAction::Step;
             }
         }
@@ -275,7 +275,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
 
     /// Ends the engine when neither counters nor masks could be read for too long: the open files of a host that is
     /// gone stay unreadable.
-    fn look_for_blindness(&mut self) -> Result<(), EngineError> {
+    fn check_readable(&mut self) -> Result<(), EngineError> {
         let record = self.looping.record();
         let counts = |seen: &waykeeper_host::Interval| {
             seen.groups.is_empty() || seen.groups.values().any(|group| group.cycles.value().is_some())
@@ -299,7 +299,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
     /// All problems that last.
     fn lasting_problems(&mut self) -> Vec<ActiveProblem> {
         let mut all = self.looping.host().active_problems();
-        all.extend(self.watched.iter().filter_map(|own| own()));
+        all.extend(self.problem_sources.iter().filter_map(|own| own()));
         if self.blind > 0 {
             all.push(ActiveProblem::new("blind", "neither counters nor masks can be read"));
         }

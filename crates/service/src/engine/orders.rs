@@ -42,7 +42,7 @@ impl<H: ManagedHost> Engine<'_, H> {
                 self.load(Some(pending_order))
             }
             SourceEvent::SignalRequest(SignalRequest::Reload) => self.load(None),
-            // `listen` handles a stop.
+            // `execute_until_due` handles a stop.
             SourceEvent::SignalRequest(SignalRequest::Stop) => {}
             SourceEvent::Order(pending_order) => {
                 let reply = self.execute(&pending_order.order);

@@ -30,7 +30,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
         self.before.clone_from(&snapshot);
         let step = self.published(record, groups, snapshot);
-        self.log.tell(step.clone());
+        self.log.step(step.clone());
         for step_queue in &self.step_queues {
             if !step_queue.offer(step.clone()) {
                 self.totals.unrecorded += 1;
@@ -67,10 +67,10 @@ impl<H: ManagedHost> Engine<'_, H> {
             self.inventory = Arc::new(self.looping.host().inventory().clone());
         }
         let problems = self.lasting_problems();
-        let (active_problems, news) = self.active_problems.list(problems);
+        let (active_problems, changes) = self.active_problems.list(problems);
         let at = SystemTime::now();
-        let happened = self.looping.host().told();
-        self.log.news(at, &news, &happened);
+        let happened = self.looping.host().take_events();
+        self.log.problem_changes(at, &changes, &happened);
         let next = Published {
             step: self.step,
             at,

@@ -43,7 +43,7 @@ fn lines(format: LogFormat, steps: impl IntoIterator<Item = Published>) -> Vec<S
         for (number, mut step) in steps.into_iter().enumerate() {
             step.step = number as u64;
             step.at = SystemTime::UNIX_EPOCH + Duration::from_secs(number as u64);
-            log.tell(Arc::new(step));
+            log.step(Arc::new(step));
         }
     };
     match format {
@@ -203,13 +203,13 @@ fn what_happens_beside_the_steps_has_the_same_budget() {
     with_default(plain.finish(), || {
         let mut log = Log::default();
         let problem = |kind: &str, number: usize| crate::ActiveProblem::new(kind, format!("one {number}"));
-        let news = News {
+        let changes = ProblemChanges {
             begun: (0..100).map(|number| problem("tenant", number)).collect(),
             ended: (0..100).map(|number| problem("grouping", number)).collect(),
         };
         let happened: Vec<String> = (0..100).map(|number| format!("tenant {number} appeared")).collect();
-        log.news(SystemTime::UNIX_EPOCH, &news, &happened);
-        log.news(SystemTime::UNIX_EPOCH + Duration::from_secs(1), &News::default(), &[]);
+        log.problem_changes(SystemTime::UNIX_EPOCH, &changes, &happened);
+        log.problem_changes(SystemTime::UNIX_EPOCH + Duration::from_secs(1), &ProblemChanges::default(), &[]);
     });
     let text = String::from_utf8(told.0.lock().unwrap().clone()).unwrap();
     assert_eq!(text.lines().count(), 201, "{text}");

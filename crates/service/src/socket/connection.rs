@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 /// The longest time to wait for an order, however long the period. Assumption: below our client's time limit.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(100);
+const MAX_ORDER_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// What all connections share.
 #[derive(Debug)]
@@ -72,7 +72,7 @@ impl Connection {
             let bytes = match self.next(&shared.limits).await? {
                 Incoming::Line(bytes) => bytes,
                 Incoming::Fault(fault) => {
-                    return self.say(&line::<()>(None, Err(&fault)), &shared.limits).await;
+                    return self.send(&line::<()>(None, Err(&fault)), &shared.limits).await;
                 }
                 Incoming::End => return Ok(()),
             };
@@ -84,7 +84,7 @@ impl Connection {
                 }
                 Ok(request) => answer(request, self.right, shared).await,
             };
-            self.say(&answer, &shared.limits).await?;
+            self.send(&answer, &shared.limits).await?;
         }
     }
 
@@ -127,7 +127,7 @@ impl Connection {
         }
     }
 
-    async fn say(&mut self, text: &str, limits: &Limits) -> io::Result<()> {
+    async fn send(&mut self, text: &str, limits: &Limits) -> io::Result<()> {
         match timeout(limits.write, self.stream.write_all(text.as_bytes())).await {
             Ok(done) => done,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -142,10 +142,10 @@ impl Connection {
         loop {
             steps.mark_unchanged();
             // The published state may be ahead of `steps`; then this step was sent already.
-            let now = shared.view.look();
+            let now = shared.view.read();
             if told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, &now)) {
                 let text = line(request.id.as_ref(), Ok(&shared.view.status(&now)));
-                self.say(&text, &shared.limits).await?;
+                self.send(&text, &shared.limits).await?;
             }
             told = Some(now);
             loop {
@@ -160,7 +160,7 @@ impl Connection {
                         _ => {
                             let text = "a connection that watches takes no more requests; open another one";
                             let fault = Fault::new(FaultKind::BadRequest, text);
-                            return self.say(&line::<()>(request.id.as_ref(), Err(&fault)), &shared.limits).await;
+                            return self.send(&line::<()>(request.id.as_ref(), Err(&fault)), &shared.limits).await;
                         }
                     },
                 }
@@ -178,10 +178,10 @@ async fn answer(request: Request, right: Right, shared: &Shared) -> String {
     }
     let order = match request.command {
         ControlCommand::Status | ControlCommand::Watch => {
-            return line(id, Ok(&shared.view.status(&shared.view.look())));
+            return line(id, Ok(&shared.view.status(&shared.view.read())));
         }
-        ControlCommand::Tenants => return line(id, Ok(&Tenants::of(&shared.view.look()))),
-        ControlCommand::Policy => return line(id, Ok(&PolicyState::of(&shared.view.look()))),
+        ControlCommand::Tenants => return line(id, Ok(&Tenants::of(&shared.view.read()))),
+        ControlCommand::Policy => return line(id, Ok(&PolicyState::of(&shared.view.read()))),
         ControlCommand::SetPolicy { name, settings } => Order::SetPolicy { name, settings },
         ControlCommand::Pause { release } => Order::Pause(if release { Pause::Release } else { Pause::Hold }),
         ControlCommand::Resume => Order::Resume,
@@ -199,13 +199,14 @@ async fn carry_out(order: Order, shared: &Shared) -> Result<String, Fault> {
         let text = format!("{} orders are waiting already; ask again later", shared.limits.orders);
         return Err(Fault::new(FaultKind::Busy, text));
     };
-    let period = Duration::from_nanos(shared.view.look().period_ns);
+    let period = Duration::from_nanos(shared.view.read().period_ns);
     // Assumption: an order takes at most two steps, and a sample of a busy host a few seconds.
-    let patience = (period.saturating_mul(2)).saturating_add(Duration::from_secs(10)).min(LONGEST_PATIENCE);
+    let order_timeout =
+        (period.saturating_mul(2)).saturating_add(Duration::from_secs(10)).min(MAX_ORDER_TIMEOUT);
     let sender = shared.sender.clone();
     let waiting = tokio::task::spawn_blocking(move || {
         let _under_way = permit;
-        sender.ask(order, patience)
+        sender.ask(order, order_timeout)
     });
     let kind = match waiting.await {
         Ok(Ok(text)) => return Ok(text),

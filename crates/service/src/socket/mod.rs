@@ -41,13 +41,13 @@ pub async fn serve(
     let orders = Arc::new(Semaphore::new(limits.orders));
     let shared = Arc::new(Shared { view: View::new(published_state), sender, orders, limits, steps: seen });
     let limiter = ConnectionLimiter::default();
-    tokio::join!(follow(&shared, &steps), accept_all(&listener, access, &limiter, &shared));
+    tokio::join!(poll_published_state(&shared, &steps), accept_all(&listener, access, &limiter, &shared));
 }
 
 /// Polls the published state a few times per period.
-async fn follow(shared: &Shared, steps: &watch::Sender<Arc<crate::Published>>) {
+async fn poll_published_state(shared: &Shared, steps: &watch::Sender<Arc<crate::Published>>) {
     loop {
-        let now = shared.view.look();
+        let now = shared.view.read();
         steps.send_if_modified(|last| {
             let is_new = !Arc::ptr_eq(last, &now);
             *last = now;

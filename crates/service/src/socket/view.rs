@@ -35,7 +35,7 @@ impl View {
     }
 
     /// Reads the published state and keeps new decisions.
-    pub fn look(&self) -> Arc<Published> {
+    pub fn read(&self) -> Arc<Published> {
         let now = self.published_state.read();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&seen.last, &now) {
@@ -97,20 +97,20 @@ mod tests {
         let published_state = Arc::new(PublishedState::new(step(0)));
         let view = View::new(published_state.clone());
         published_state.replace(step(1));
-        view.look();
-        view.look();
+        view.read();
+        view.read();
         // The same step again, with another active problem.
         published_state.replace(Published { paused: Some(crate::Pause::Hold), ..step(1) });
-        let status = view.status(&view.look());
+        let status = view.status(&view.read());
         let told: Vec<(u64, &str)> =
             status.recent.iter().map(|told| (told.step, told.action.as_str())).collect();
         assert_eq!(told, [(0, "grow"), (0, "problem"), (1, "grow"), (1, "problem")]);
         assert_eq!(status.paused, Some(crate::Pause::Hold));
         for n in 2..1000 {
             published_state.replace(step(n));
-            view.look();
+            view.read();
         }
-        let recent = view.status(&view.look()).recent;
+        let recent = view.status(&view.read()).recent;
         assert_eq!((recent.len(), recent[0].step, recent[KEPT - 1].step), (KEPT, 968, 999));
     }
 }

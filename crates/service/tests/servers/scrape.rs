@@ -1,6 +1,6 @@
 //! Metrics over HTTP: checked by Debian's promtool and scraped by a Prometheus.
 
-use super::stage::{PATIENCE, Stage, eventually, published};
+use super::stage::{Stage, TIMEOUT, eventually, published};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -25,7 +25,7 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> (String, String) {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 

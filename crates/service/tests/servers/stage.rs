@@ -24,7 +24,7 @@ use waykeeper_service::{
 use waykeeper_units::{CoreId, DeviceId, GroupId, PortId, WayMask};
 
 /// Time limit for anything that must happen eventually; the tests do not measure speed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A standard group of Debian, in every image, and not the kernel's overflow id.
 pub const READERS: (&str, u32) = ("games", 60);
@@ -246,11 +246,11 @@ impl Stage {
     }
 }
 
-/// Waits until a condition holds; fails with `what` after [`PATIENCE`].
+/// Waits until a condition holds; fails with `what` after [`TIMEOUT`].
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     while !is_so() {
-        assert!(std::time::Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        assert!(std::time::Instant::now() < deadline, "{what}: not within {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -262,8 +262,8 @@ impl Client {
     /// Connects, with a time limit.
     pub fn at(path: &Path) -> Client {
         let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         Client(BufReader::new(stream))
     }
 
@@ -273,12 +273,12 @@ impl Client {
     }
 
     /// Sends a line.
-    pub fn say(&mut self, line: &str) {
+    pub fn send(&mut self, line: &str) {
         self.stream().write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
     /// The next line; empty after the daemon closed the connection.
-    pub fn hear(&mut self) -> String {
+    pub fn receive(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         line
@@ -286,8 +286,8 @@ impl Client {
 
     /// Sends a line and parses the answer.
     pub fn ask(&mut self, line: &str) -> serde_json::Value {
-        self.say(line);
-        let answer = self.hear();
+        self.send(line);
+        let answer = self.receive();
         serde_json::from_str(&answer).unwrap_or_else(|why| panic!("{line}: {why}: {answer:?}"))
     }
 }

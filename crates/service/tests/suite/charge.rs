@@ -76,7 +76,7 @@ fn a_policy_does_not_turn_what_the_profile_says_is_dead() {
     assert!(check(&managed_host).unwrap_err().contains("it can be read"));
     assert!(
         managed_host
-            .told()
+            .take_events()
             .iter()
             .any(|told| told.starts_with("using machine profile ") && told.ends_with("profile.toml"))
     );
@@ -132,7 +132,7 @@ fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
     assert!(
         managed_host.active_problems().iter().any(|own| own.kind == "absent" && own.text.contains("fio"))
     );
-    assert!(!managed_host.told().iter().any(|line| line.contains("fio went")));
+    assert!(!managed_host.take_events().iter().any(|line| line.contains("fio went")));
     let snapshot = managed_host.sample().unwrap();
     assert!(snapshot.groups.values().any(|group| group.cycles.value().is_some()));
     machine.faults.lift();
@@ -140,7 +140,7 @@ fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
     let after: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&managed_host, name)).into();
     assert_eq!(after, before);
     assert!(!told(&managed_host).contains("online"), "{}", told(&managed_host));
-    assert!(managed_host.told().iter().any(|line| line == "tenant fio appeared"));
+    assert!(managed_host.take_events().iter().any(|line| line == "tenant fio appeared"));
     managed_host.sample().unwrap();
     managed_host.restore().unwrap_or_else(|why| panic!("{why:?}"));
     same(&machine.state(), &found, "after CPUs that came and went");

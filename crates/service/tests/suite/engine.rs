@@ -11,7 +11,7 @@ use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Sn
 use waykeeper_linux::host::Grouping;
 use waykeeper_linux::tenants::TenantSpec;
 use waykeeper_service::config::{Config, Inputs};
-use waykeeper_service::daemon::{DaemonError, in_charge};
+use waykeeper_service::daemon::{DaemonError, run_and_restore};
 use waykeeper_service::engine::{self, ManagedHost, Setup, SignalRequest};
 use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_service::{
@@ -20,7 +20,7 @@ use waykeeper_service::{
 };
 use waykeeper_stand::{Machine, same};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A host that panics at a given reading of its counters.
 struct PanickingHost {
@@ -95,8 +95,8 @@ impl ManagedHost for PanickingHost {
         self.managed_host.classes()
     }
 
-    fn told(&mut self) -> Vec<String> {
-        self.managed_host.told()
+    fn take_events(&mut self) -> Vec<String> {
+        self.managed_host.take_events()
     }
 
     fn restore(&mut self) -> Result<(), Vec<String>> {
@@ -136,7 +136,7 @@ fn setup(
         step_queues: Vec::new(),
         orders: taken,
         signal_requests,
-        watched: Vec::new(),
+        problem_sources: Vec::new(),
         lifecycle_events: unbounded().0,
         unlogged: Box::new(|| 0),
     };
@@ -153,7 +153,7 @@ fn a_panic_in_any_of_the_first_readings_leaves_everything_as_it_was() {
         let managed_host = ManagedLinuxHost::open(&config).unwrap_or_else(|error| panic!("{error}"));
         let host = PanickingHost::over(managed_host, at);
         let (setup, _, _nudge, _sender) = setup(config, inputs, &host);
-        let done = in_charge(host, |host| Ok(engine::run(host, setup)?));
+        let done = run_and_restore(host, |host| Ok(engine::run(host, setup)?));
         assert!(matches!(&done, Err(DaemonError::Panic(why)) if why.contains("a trapdoor")), "{done:?}");
         same(&machine.state(), &found, "after a panic");
         assert!(!machine.journal().exists());
@@ -177,7 +177,7 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
             setup.step_queues.push(step_queue);
             setup.lifecycle_events = tell;
             told.send((published_state, signal_request, sender)).unwrap();
-            in_charge(managed_host, |host| Ok(engine::run(host, setup)?))
+            run_and_restore(managed_host, |host| Ok(engine::run(host, setup)?))
         });
         let (published_state, signal_request, sender): (
             Arc<PublishedState>,
@@ -185,21 +185,21 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
             Sender,
         ) = hear.recv().unwrap();
         let begun = Instant::now();
-        while published_state.read().groups.is_empty() && begun.elapsed() < PATIENCE {
+        while published_state.read().groups.is_empty() && begun.elapsed() < TIMEOUT {
             thread::sleep(Duration::from_millis(5));
         }
-        let mut replies = vec![sender.ask(Order::Pause(Pause::Hold), PATIENCE)];
+        let mut replies = vec![sender.ask(Order::Pause(Pause::Hold), TIMEOUT)];
         assert_eq!(published_state.read().paused, Some(Pause::Hold));
         let settings = "masks = { fio = \"0x00c\" }".parse().unwrap();
-        replies.push(sender.ask(Order::SetPolicy { name: "fixed".to_owned(), settings }, PATIENCE));
+        replies.push(sender.ask(Order::SetPolicy { name: "fixed".to_owned(), settings }, TIMEOUT));
         let bad =
-            sender.ask(Order::SetPolicy { name: "a44".to_owned(), settings: toml::Table::new() }, PATIENCE);
+            sender.ask(Order::SetPolicy { name: "a44".to_owned(), settings: toml::Table::new() }, TIMEOUT);
         assert!(bad.unwrap_err().to_string().contains("did you mean `a4`?"));
-        replies.push(sender.ask(Order::Resume, PATIENCE));
+        replies.push(sender.ask(Order::Resume, TIMEOUT));
         assert_eq!((published_state.read().paused, published_state.read().settings.len()), (None, 1));
-        replies.push(sender.ask(Order::Pause(Pause::Release), PATIENCE));
-        replies.push(sender.ask(Order::Resume, PATIENCE));
-        replies.push(sender.ask(Order::Reload, PATIENCE));
+        replies.push(sender.ask(Order::Pause(Pause::Release), TIMEOUT));
+        replies.push(sender.ask(Order::Resume, TIMEOUT));
+        replies.push(sender.ask(Order::Reload, TIMEOUT));
         signal_request.send(SignalRequest::Stop).unwrap();
         (replies, running.join().unwrap())
     });
@@ -241,25 +241,25 @@ fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
         );
         let (setup, _, signal_request, sender) = setup(config, inputs, &host);
         told.send((host.refused_plans.clone(), signal_request, sender)).unwrap();
-        in_charge(host, |host| Ok(engine::run(host, setup)?))
+        run_and_restore(host, |host| Ok(engine::run(host, setup)?))
     });
     let (refused_plans, signal_request, sender): (_, crossbeam_channel::Sender<SignalRequest>, Sender) =
         hear.recv().unwrap();
     // Answers come between two steps, so the knobs are set by now.
-    assert!(sender.ask(Order::Resume, PATIENCE).is_ok());
+    assert!(sender.ask(Order::Resume, TIMEOUT).is_ok());
     let turned = machine.state();
     assert_ne!(turned, found);
     // The loop tries three times to restore.
     refused_plans.store(3, Ordering::SeqCst);
-    let why = sender.ask(Order::Pause(Pause::Release), PATIENCE).unwrap_err();
+    let why = sender.ask(Order::Pause(Pause::Release), TIMEOUT).unwrap_err();
     let wanted =
         "could not be restored: mask 0x7ff of group 0 (l2fwd); mask 0x7ff of group 2 (scan); knobs could not";
     assert!(matches!(&why, OrderError::Incomplete(text) if text.contains(wanted)), "{why}");
     same(&machine.state(), &turned, "after a release that failed");
-    let again = sender.ask(Order::Pause(Pause::Release), PATIENCE);
+    let again = sender.ask(Order::Pause(Pause::Release), TIMEOUT);
     assert_eq!(again.as_deref(), Ok("the policy is paused; the knobs are restored to their original values"));
     assert_ne!(machine.state(), turned);
-    let more = sender.ask(Order::Pause(Pause::Release), PATIENCE);
+    let more = sender.ask(Order::Pause(Pause::Release), TIMEOUT);
     assert_eq!(
         more.as_deref(),
         Ok("the policy is paused already; the knobs are restored to their original values")

@@ -97,7 +97,7 @@ impl Programs {
     ///
     /// # Errors
     /// EIO if the model has stopped.
-    pub fn look(&self) -> Result<Vec<Program>, Errno> {
+    pub fn list(&self) -> Result<Vec<Program>, Errno> {
         let processes = self.clock.with(|server| server.bare().processes())?;
         let program = |process: Process| Program {
             pid: pid_of(process.first_thread),
@@ -112,6 +112,6 @@ impl Programs {
     /// # Errors
     /// ESRCH if there is none; EIO if the model has stopped.
     pub fn find(&self, pid: u32) -> Result<Program, Errno> {
-        self.look()?.into_iter().find(|program| program.pid == pid).ok_or(Errno::SRCH)
+        self.list()?.into_iter().find(|program| program.pid == pid).ok_or(Errno::SRCH)
     }
 }

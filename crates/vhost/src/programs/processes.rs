@@ -201,7 +201,7 @@ impl DynamicTree for Processes {
         };
         match Node::of(directory).ok_or(Errno::NOENT)? {
             Node::Root => {
-                let programs = self.programs.look()?.into_iter().map(|program| program.pid);
+                let programs = self.programs.list()?.into_iter().map(|program| program.pid);
                 Ok(programs
                     .map(|pid| Entry::directory(pid.to_string(), Node::Process(pid).number()))
                     .collect())

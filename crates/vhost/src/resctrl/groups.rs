@@ -144,7 +144,7 @@ impl Resctrl {
         let leaves = |task: (u32, u32)| task.0 == closid && (parent.is_none() || task.1 == rmid);
         // If no task had the class, none can have inherited it.
         if self.tasks.any(leaves) {
-            self.tasks.look(self.hardware.as_mut());
+            self.tasks.update(self.hardware.as_mut());
             self.tasks.reassign(self.hardware.as_mut(), leaves, to);
         }
         self.assign_cpus(&cpus, heir);
@@ -213,7 +213,7 @@ impl Resctrl {
         if moves {
             let (closid, rmid) = (self.groups[&group].closid, self.groups[&group].rmid);
             let new_closid = self.groups[&parent].closid;
-            self.tasks.look(self.hardware.as_mut());
+            self.tasks.update(self.hardware.as_mut());
             self.tasks.reassign(self.hardware.as_mut(), |task| task == (closid, rmid), (new_closid, rmid));
             let moved = self.group_mut(group);
             (moved.parent, moved.closid) = (Some(parent), new_closid);

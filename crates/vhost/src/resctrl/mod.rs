@@ -125,7 +125,7 @@ impl Resctrl {
             }
         }
         self.assign_cpus(&self.online.clone(), GroupId::DEFAULT);
-        self.tasks.look(self.hardware.as_mut());
+        self.tasks.update(self.hardware.as_mut());
         self.count_from_here(0);
     }
 
