@@ -13,7 +13,7 @@ use waykeeper_linux::resctrl::{Kind, ResctrlError};
 use waykeeper_linux::text_file::TextFileError;
 use waykeeper_service::config::{self, Config, ConfigError, Flag, Inputs, USUAL_FILE};
 use waykeeper_service::daemon::{self, DaemonError};
-use waykeeper_service::{EdgeError, PlaceError};
+use waykeeper_service::{ServersError, SocketFileError};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -124,7 +124,7 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
     let done = daemon::run(config, inputs, unlogged);
     // The error is the last line, after all lines of the log.
     drop(log);
-    done.map_err(|error| Failure::from(error).said_aside())
+    done.map_err(|error| Failure::from(error).printed_nonblocking())
 }
 
 /// Checks that the policy exists and accepts its settings; the host checks later whether they fit it.
@@ -140,7 +140,7 @@ const LINES: usize = 8192;
 /// Starts the log on standard error. It runs until the guard is dropped; the counter counts dropped lines.
 fn start_log(config: &Config) -> Result<(WorkerGuard, ErrorCounter), Failure> {
     let filter = EnvFilter::builder().parse(&config.log.level).map_err(|why| {
-        let source = config.stated.of("log.level");
+        let source = config.sources.of("log.level");
         Failure::bad_input(format!(
             "{source}: log.level = \"{}\" is not a log level or directive ({why}); write error, warn, info, \
              debug or trace",
@@ -169,20 +169,21 @@ impl From<DaemonError> for Failure {
     fn from(error: DaemonError) -> Failure {
         let code = match &error {
             DaemonError::Open(error) => open_code(error),
-            DaemonError::Config(_) | DaemonError::Edge(EdgeError::NoGroup(_) | EdgeError::Nobodys(_)) => {
-                exit::BAD_INPUT
-            }
-            DaemonError::Edge(EdgeError::Address { why, .. })
+            DaemonError::Config(_)
+            | DaemonError::Servers(ServersError::NoGroup(_) | ServersError::OverflowId(_)) => exit::BAD_INPUT,
+            DaemonError::Servers(ServersError::Address { why, .. })
                 if why.kind() == std::io::ErrorKind::AddrInUse =>
             {
                 exit::CONFLICT
             }
-            DaemonError::Edge(EdgeError::Address { why, .. } | EdgeError::Thread(why)) => exit::io_code(why),
-            DaemonError::Edge(EdgeError::Place(PlaceError::InUse(_))) => exit::CONFLICT,
-            DaemonError::Edge(EdgeError::Place(
-                PlaceError::Io { why, .. } | PlaceError::Group { why, .. },
+            DaemonError::Servers(ServersError::Address { why, .. } | ServersError::Thread(why)) => {
+                exit::io_code(why)
+            }
+            DaemonError::Servers(ServersError::SocketFile(SocketFileError::InUse(_))) => exit::CONFLICT,
+            DaemonError::Servers(ServersError::SocketFile(
+                SocketFileError::Io { why, .. } | SocketFileError::Group { why, .. },
             )) => exit::io_code(why),
-            DaemonError::Edge(EdgeError::Place(_)) => exit::BAD_INPUT,
+            DaemonError::Servers(ServersError::SocketFile(_)) => exit::BAD_INPUT,
             _ => exit::FAILED,
         };
         match error {

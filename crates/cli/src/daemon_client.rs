@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 use waykeeper_service::config::usual_socket;
 use waykeeper_service::protocol::FaultKind;
-use waykeeper_service::{Client, ClientError, EdgeConfig};
+use waykeeper_service::{Client, ClientError, ServersConfig};
 
 /// Where the daemon listens.
 #[derive(Args, Debug)]
 pub struct SocketArgs {
     /// Control socket of the daemon
-    #[arg(long, value_name = "PATH", default_value = EdgeConfig::SOCKET, conflicts_with = "root")]
+    #[arg(long, value_name = "PATH", default_value = ServersConfig::SOCKET, conflicts_with = "root")]
     socket: PathBuf,
     /// Talk to the daemon that was started with this --root, at its usual socket
     #[arg(long, value_name = "DIR")]
@@ -23,13 +23,13 @@ pub struct SocketArgs {
 }
 
 impl SocketArgs {
-    /// Connects; `patience` is the timeout of each answer.
-    pub fn connect(&self, patience: Duration) -> Result<Client, Failure> {
+    /// Connects; `timeout` is the timeout of each answer.
+    pub fn connect(&self, timeout: Duration) -> Result<Client, Failure> {
         let socket = match &self.root {
             Some(root) => usual_socket(&restore::root_at(root)?),
             None => self.socket.clone(),
         };
-        Ok(Client::connect(&socket, patience)?)
+        Ok(Client::connect(&socket, timeout)?)
     }
 }
 
@@ -44,7 +44,9 @@ impl From<ClientError> for Failure {
                 FaultKind::Refused | FaultKind::BadRequest => exit::BAD_INPUT,
                 _ => exit::FAILED,
             },
-            ClientError::Silent { .. } | ClientError::Foreign { .. } | ClientError::Io { .. } => exit::FAILED,
+            ClientError::NoAnswer { .. } | ClientError::NotADaemon { .. } | ClientError::Io { .. } => {
+                exit::FAILED
+            }
         };
         Failure::new(code, error)
     }

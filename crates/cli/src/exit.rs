@@ -50,7 +50,7 @@ impl Failure {
     }
 
     /// A failure that is printed already.
-    pub fn told() -> Failure {
+    pub fn reported() -> Failure {
         Failure { code: FAILED, line: None }
     }
 
@@ -60,7 +60,7 @@ impl Failure {
     }
 
     /// Wrong inputs, each of which is printed already.
-    pub fn told_bad_input() -> Failure {
+    pub fn reported_bad_input() -> Failure {
         Failure { code: BAD_INPUT, line: None }
     }
 
@@ -82,62 +82,62 @@ impl Failure {
 
     /// Prints the line without waiting for a reader: for a service, which must end.
     #[must_use]
-    pub fn said_aside(self) -> Failure {
-        self.line.into_iter().for_each(|line| say_aside(format!("error: {line}")));
+    pub fn printed_nonblocking(self) -> Failure {
+        self.line.into_iter().for_each(|line| print_nonblocking(format!("error: {line}")));
         Failure::silent(self.code)
     }
 
     /// Prints the line and returns the exit code.
     pub fn leave(self) -> ExitCode {
         if let Some(line) = self.line {
-            say(&format!("error: {line}"));
+            eprint_line(&format!("error: {line}"));
         }
         ExitCode::from(self.code)
     }
 }
 
 /// A line on standard error. A failure to write it cannot be reported.
-pub fn say(line: &str) {
+pub fn eprint_line(line: &str) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// One receiver per line that a thread is still writing.
-static SAYING: Mutex<Vec<Receiver<()>>> = Mutex::new(Vec::new());
+static UNWRITTEN: Mutex<Vec<Receiver<()>>> = Mutex::new(Vec::new());
 
 /// How long the end of the program waits for these threads.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Writes a line on standard error without waiting: a full pipe or a blocked terminal must not keep the caller from
-/// restoring knobs. [`last_words`] waits for it briefly at the end.
-fn say_aside(line: String) {
-    let told = aside(io::stderr(), line);
-    SAYING.lock().unwrap_or_else(PoisonError::into_inner).extend(told);
+/// restoring knobs. [`flush_stderr`] waits for it briefly at the end.
+fn print_nonblocking(line: String) {
+    let written = write_on_thread(io::stderr(), line);
+    UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner).extend(written);
 }
 
 /// Writes a line on its own thread; the receiver gets a message when it is written. Without a thread the line is lost.
-fn aside(mut out: impl Write + Send + 'static, line: String) -> Option<Receiver<()>> {
-    let (told, hear) = channel();
+fn write_on_thread(mut out: impl Write + Send + 'static, line: String) -> Option<Receiver<()>> {
+    let (written, receiver) = channel();
     let thread = std::thread::Builder::new().name("waykeeper-words".to_owned());
-    let speaks = thread.spawn(move || {
+    let spawned = thread.spawn(move || {
         let _ = writeln!(out, "{line}");
         // The receiver may be dropped.
-        let _ = told.send(());
+        let _ = written.send(());
     });
-    speaks.ok().map(|_| hear)
+    spawned.ok().map(|_| receiver)
 }
 
-/// Waits until all these lines are written, at most [`LAST_WORDS`].
-pub fn last_words() {
-    let until = Instant::now() + LAST_WORDS;
-    let all = std::mem::take(&mut *SAYING.lock().unwrap_or_else(PoisonError::into_inner));
-    for told in all {
-        let _ = told.recv_timeout(until.saturating_duration_since(Instant::now()));
+/// Waits until all these lines are written, at most [`FLUSH_TIMEOUT`].
+pub fn flush_stderr() {
+    let until = Instant::now() + FLUSH_TIMEOUT;
+    let all = std::mem::take(&mut *UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner));
+    for written in all {
+        let _ = written.recv_timeout(until.saturating_duration_since(Instant::now()));
     }
 }
 
 /// A panic is a bug of ours: one line for the user, the backtrace on request. Unwinding restores knobs, so it must not
 /// wait for these lines.
-pub fn say_panic(panic: &PanicHookInfo<'_>) {
+pub fn print_panic(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     let what = payload.downcast_ref::<&str>().copied();
     let what = what.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
@@ -149,7 +149,7 @@ pub fn say_panic(panic: &PanicHookInfo<'_>) {
     if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
         text = format!("{text}\n{}", std::backtrace::Backtrace::force_capture());
     }
-    say_aside(text);
+    print_nonblocking(text);
 }
 
 /// The exit code of a read or a write that failed.
@@ -246,11 +246,11 @@ mod tests {
         }
         rustix::fs::fcntl_setfl(&writes, flags).unwrap();
         // The call returns although the pipe is full; the line is written when the pipe is read.
-        let told = aside(writes, "a word".to_owned()).unwrap();
-        assert!(told.try_recv().is_err());
+        let written = write_on_thread(writes, "a word".to_owned()).unwrap();
+        assert!(written.try_recv().is_err());
         let mut text = String::new();
         reads.read_to_string(&mut text).unwrap();
         assert_eq!(&text[filled..], "a word\n");
-        told.recv().unwrap();
+        written.recv().unwrap();
     }
 }

@@ -59,15 +59,16 @@ use std::panic;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    panic::set_hook(Box::new(exit::say_panic));
+    panic::set_hook(Box::new(exit::print_panic));
     let cli = args::Cli::parse();
     // The hook has already printed the panic.
-    let done = panic::catch_unwind(|| dispatch(cli.command)).unwrap_or_else(|_| Err(exit::Failure::told()));
+    let done =
+        panic::catch_unwind(|| dispatch(cli.command)).unwrap_or_else(|_| Err(exit::Failure::reported()));
     let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.leave(),
     };
-    exit::last_words();
+    exit::flush_stderr();
     code
 }
 

@@ -2,31 +2,31 @@
 //!
 //! Parses the command line and calls the parts that run it; must not know how load is made.
 
-mod beside;
-mod breaks;
 mod counters;
 mod cpus;
 mod fio_words;
 mod interfere;
+mod interrupts;
 mod jobs;
 mod log;
+mod measured_command;
+mod options;
 mod real;
 mod simulated;
-mod told;
-mod words;
+mod summary_table;
 
 use crate::exit::{self, Failure};
 use crate::out;
-use crate::progress::Live;
-use breaks::Breaks;
+use crate::progress::LoadLine;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use fio_words::FioWords;
+use interrupts::Interrupts;
+use options::{LoadArgs, PlaceArgs, consent, meant, plan};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use waykeeper_load::Summary;
 use waykeeper_memload::{Consent, Plan};
-use words::{LoadArgs, PlaceArgs, consent, meant, plan};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,7 +79,7 @@ pub struct MemloadArgs {
     #[arg(long, value_name = "NAME", requires = "jobs", help_heading = "Job file")]
     job: Option<String>,
     /// Print the summary as JSON; with --jobs a list with one summary per job
-    #[arg(long, help_heading = words::RESULT)]
+    #[arg(long, help_heading = options::RESULT)]
     json: bool,
 }
 
@@ -92,7 +92,7 @@ pub enum MemloadCommand {
 }
 
 /// The summary of a run, and whether it succeeded.
-type Told = (Summary, Result<(), Failure>);
+type RunOutcome = (Summary, Result<(), Failure>);
 
 /// Runs the subcommand.
 pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
@@ -101,22 +101,23 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
     }
     let base = plan(&args.load, &args.place).map_err(Failure::bad_input)?;
     let mut consent = consent(&args.place);
-    let breaks = Breaks::listen()?;
-    breaks.before();
+    let interrupts = Interrupts::install()?;
+    interrupts.before_load();
     if let Some(path) = &args.jobs {
         let jobs = jobs::read(path, args.job.as_deref(), &base)?;
-        return in_turn(jobs, args.target.as_deref(), consent, &breaks, args.json);
+        return in_turn(jobs, args.target.as_deref(), consent, &interrupts, args.json);
     }
     let target = args.target.unwrap_or_default();
     if !target.starts_with(simulated::PREFIX) {
         meant(&consent, base.writes())?;
     }
-    let live = Live::new(String::new());
-    let (summary, end) = run(&target, base, &mut consent, args.place.log.as_deref(), &breaks, &live)?;
+    let load_line = LoadLine::new(String::new());
+    let (summary, end) =
+        run(&target, base, &mut consent, args.place.log.as_deref(), &interrupts, &load_line)?;
     if args.json {
         out::json(&summary)?
     } else {
-        out::text(&told::table(&summary))?
+        out::text(&summary_table::table(&summary))?
     }
     end
 }
@@ -127,16 +128,16 @@ fn run(
     plan: Plan,
     consent: &mut Consent,
     log: Option<&Path>,
-    breaks: &Breaks,
-    live: &Live,
-) -> Result<Told, Failure> {
+    interrupts: &Interrupts,
+    load_line: &LoadLine,
+) -> Result<RunOutcome, Failure> {
     match target.strip_prefix(simulated::PREFIX) {
         Some(scenario) => {
             // `simulated::run` handles the signal itself.
-            breaks.tells();
-            simulated::run(scenario, &plan, consent, live)
+            interrupts.reporting();
+            simulated::run(scenario, &plan, consent, load_line)
         }
-        None => real::run(target, plan, consent, log, breaks, live),
+        None => real::run(target, plan, consent, log, interrupts, load_line),
     }
 }
 
@@ -153,42 +154,42 @@ fn in_turn(
     mut jobs: Vec<jobs::Planned>,
     target: Option<&str>,
     mut consent: Consent,
-    breaks: &Breaks,
+    interrupts: &Interrupts,
     json: bool,
 ) -> Result<(), Failure> {
-    let goes = |own: &Option<String>| target.map(str::to_owned).or_else(|| own.clone());
-    if let Some(lost) = jobs.iter().find(|job| goes(&job.target).is_none()) {
+    let target_of = |own: &Option<String>| target.map(str::to_owned).or_else(|| own.clone());
+    if let Some(lost) = jobs.iter().find(|job| target_of(&job.target).is_none()) {
         let wanted = "name a target on the command line, or write `filename` into the job";
         return Err(Failure::bad_input(format!("job `{}` has no target; {wanted}", lost.name)));
     }
     // A virtual server stores nothing, and `simulated` refuses consent itself.
-    if jobs.iter().filter_map(|job| goes(&job.target)).any(|at| !at.starts_with(simulated::PREFIX)) {
+    if jobs.iter().filter_map(|job| target_of(&job.target)).any(|at| !at.starts_with(simulated::PREFIX)) {
         meant(&consent, jobs.iter().any(|job| job.plan.writes()))?;
     }
     // Faults of a late job are reported before an early one has run for hours.
     for jobs::Planned { name, target: own, plan } in &mut jobs {
         let of = |refused: Failure| refused.of(format!("job `{name}`"));
-        let target = goes(own).unwrap_or_default();
+        let target = target_of(own).unwrap_or_default();
         if target.starts_with(simulated::PREFIX) {
             *plan = simulated::of_job(plan);
             simulated::fits(plan, &consent).map_err(of)?;
         } else {
-            real::look(&target, plan, &consent).map_err(of)?;
+            real::check_target(&target, plan, &consent).map_err(of)?;
         }
     }
     let mut all = Vec::new();
     let mut end = Ok(());
     let count = jobs.len();
     for (index, jobs::Planned { name, target: own, plan }) in jobs.into_iter().enumerate() {
-        if breaks.came() {
+        if interrupts.came() {
             end = Err(Failure::new(exit::INTERRUPTED, format!("interrupted before the job `{name}`")));
             break;
         }
-        let target = goes(&own).unwrap_or_default();
+        let target = target_of(&own).unwrap_or_default();
         let which = format!("job {} of {count}, `{name}`", index + 1);
-        exit::say(&format!("{which}: {target}"));
-        let live = Live::new(format!("{which}: "));
-        let told = run(&target, plan, &mut consent, None, breaks, &live);
+        exit::eprint_line(&format!("{which}: {target}"));
+        let load_line = LoadLine::new(format!("{which}: "));
+        let told = run(&target, plan, &mut consent, None, interrupts, &load_line);
         let (summary, ended) = match told.map_err(|refused| refused.of(format!("job `{name}`"))) {
             Ok(told) => told,
             // The results of the earlier jobs are printed all the same.
@@ -199,7 +200,7 @@ fn in_turn(
             Err(refused) => return Err(refused),
         };
         if !json {
-            out::text(&format!("{name}\n{}", told::table(&summary)))?;
+            out::text(&format!("{name}\n{}", summary_table::table(&summary)))?;
         }
         all.push(OfJob { job: name, summary });
         end = ended.map_err(|failure| failure.of(format!("job `{}`", all.last().map_or("", |of| &of.job))));

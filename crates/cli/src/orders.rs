@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use crate::out;
 use clap::Args;
 use toml::{Table, Value};
-use waykeeper_service::protocol::{Ask, Done};
+use waykeeper_service::protocol::{ControlCommand, Done};
 use waykeeper_service::{Client, printable};
 
 /// Examples of `waykeeper pause`.
@@ -72,17 +72,17 @@ pub struct SetArgs {
 
 /// `waykeeper pause`.
 pub fn pause(args: &PauseArgs) -> Result<(), Failure> {
-    order(&args.socket, Ask::Pause { release: args.release })
+    order(&args.socket, ControlCommand::Pause { release: args.release })
 }
 
 /// `waykeeper resume`.
 pub fn resume(args: &OrderArgs) -> Result<(), Failure> {
-    order(&args.socket, Ask::Resume)
+    order(&args.socket, ControlCommand::Resume)
 }
 
 /// `waykeeper reload`.
 pub fn reload(args: &OrderArgs) -> Result<(), Failure> {
-    order(&args.socket, Ask::Reload)
+    order(&args.socket, ControlCommand::Reload)
 }
 
 /// `waykeeper policy set`.
@@ -93,11 +93,11 @@ pub fn set_policy(args: SetArgs) -> Result<(), Failure> {
             return Err(Failure::bad_input(format!("--set {key}: given twice; give it once")));
         }
     }
-    order(&args.socket, Ask::SetPolicy { name: args.name, settings })
+    order(&args.socket, ControlCommand::SetPolicy { name: args.name, settings })
 }
 
-fn order(socket: &SocketArgs, ask: Ask) -> Result<(), Failure> {
-    let done: Done = socket.connect(Client::ORDERS_PATIENCE)?.ask(ask)?;
+fn order(socket: &SocketArgs, command: ControlCommand) -> Result<(), Failure> {
+    let done: Done = socket.connect(Client::ORDER_TIMEOUT)?.ask(command)?;
     out::text(&format!("{}\n", printable(&done.text)))
 }
 

@@ -6,11 +6,11 @@ use std::io::{self, Write};
 
 /// Prints text as it is.
 pub fn text(text: &str) -> Result<(), Failure> {
-    goes_on(text).map(|_| ())
+    text_while_open(text).map(|_| ())
 }
 
 /// Prints text as it is; false if the pipe is closed.
-pub fn goes_on(text: &str) -> Result<bool, Failure> {
+pub fn text_while_open(text: &str) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(why) if why.kind() == io::ErrorKind::BrokenPipe => Ok(false),

@@ -103,7 +103,7 @@ impl Pinned {
         };
         let started = std::thread::scope(|scope| scope.spawn(begin).join());
         // The hook has already printed the panic.
-        let (begun, mut child) = started.map_err(|_| Failure::told())??;
+        let (begun, mut child) = started.map_err(|_| Failure::reported())??;
         let group = Pid::from_child(&child);
         match pidfd_open(group, PidfdFlags::empty()) {
             Ok(watch) => Ok(Pinned { child, group, watch, kept, begun, over: false }),
@@ -168,7 +168,7 @@ impl Pinned {
     }
 
     /// The end of the kept output.
-    pub fn said(&mut self) -> io::Result<String> {
+    pub fn kept_output(&mut self) -> io::Result<String> {
         let Some(kept) = &mut self.kept else { return Ok(String::new()) };
         let from = kept.metadata()?.len().saturating_sub(MOST_OUTPUT);
         kept.seek(SeekFrom::Start(from))?;
@@ -206,7 +206,7 @@ pub fn last_line(text: &str) -> String {
 /// Checks that all these CPUs are available; `place` is the option that named them, for messages.
 pub fn can_be_had(cpus: &CoreList, place: &str) -> Result<(), Failure> {
     // On a separate thread, because the check pins it.
-    std::thread::scope(|scope| scope.spawn(|| settle(cpus, place)).join()).map_err(|_| Failure::told())?
+    std::thread::scope(|scope| scope.spawn(|| settle(cpus, place)).join()).map_err(|_| Failure::reported())?
 }
 
 /// Pins this thread to these CPUs, and refuses if one is missing: the kernel accepts a list of which one CPU is
@@ -254,14 +254,14 @@ mod tests {
         let before = sched_getaffinity(None).unwrap();
         let mut command = shell("(grep Cpus_allowed_list /proc/self/status); echo wrong >&2", Output::Kept);
         assert!(command.wait(None, None).unwrap() && command.end(None).unwrap().success());
-        let said = command.said().unwrap();
+        let said = command.kept_output().unwrap();
         assert_eq!(said, format!("Cpus_allowed_list:\t{}\nwrong\n", first()));
         assert_eq!(last_line(&said), ": wrong");
         assert!(sched_getaffinity(None).unwrap() == before, "we are where we were");
         let mut command = shell("echo result; echo 'error: wrong' >&2; echo >&2; exit 3", Output::ErrorsKept);
         assert!(command.wait(None, None).unwrap());
         assert_eq!(command.end(None).unwrap().code(), Some(3));
-        assert_eq!(last_line(&command.said().unwrap()), ": wrong");
+        assert_eq!(last_line(&command.kept_output().unwrap()), ": wrong");
         assert_eq!(last_line(" \n"), "");
     }
 
@@ -270,7 +270,7 @@ mod tests {
     fn much_output_is_read_from_its_end() {
         let mut command = shell("head -c 3000000 /dev/zero; echo; echo the last", Output::Kept);
         assert!(command.wait(None, None).unwrap());
-        let said = command.said().unwrap();
+        let said = command.kept_output().unwrap();
         assert_eq!((said.len() as u64, last_line(&said).as_str()), (MOST_OUTPUT, ": the last"));
     }
 

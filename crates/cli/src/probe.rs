@@ -1,17 +1,17 @@
 //! `waykeeper probe`: measures what a machine's registers and ways do, and writes a report and a machine profile for
 //! the daemon and doctor. Must not know the procedures (`probe`).
 
-mod companion;
 mod files;
+mod load_command;
 mod source;
 
 use crate::ddio::listen;
 use crate::exit::{self, Failure};
-use crate::progress::Stride;
+use crate::progress::ProbeBar;
 use crate::run::assignment;
 use crate::{listing, out};
 use clap::{Args, Subcommand};
-use companion::Companion;
+use load_command::LoadCommand;
 use serde_json::json;
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -168,15 +168,15 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut source = source::Source::open(args)?;
     roles::check(&source.host().groups(), &options.named)
         .map_err(|error: RoleError| Failure::bad_input(error))?;
-    let bar = Stride::new();
+    let bar = ProbeBar::new();
     let mut load = source.take_load();
-    let companion = RefCell::new(source.take_companion());
+    let load_command = RefCell::new(source.take_load_command());
     let ended = RefCell::new(None);
     let done = {
         let load = load.as_mut().map(|load| load as &mut dyn Load);
         procedures::run(source.host_mut(), load, &options, &stop, &|progress| {
             // Measurements without the requested load are worthless.
-            if let Some(how) = companion.borrow_mut().as_mut().and_then(Companion::ended) {
+            if let Some(how) = load_command.borrow_mut().as_mut().and_then(LoadCommand::ended) {
                 stop.store(true, Ordering::Relaxed);
                 *ended.borrow_mut() = Some(how);
             }
@@ -189,7 +189,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let identity = waykeeper_linux::profile::Identity::of(source.host().inventory(), microcode);
     let place = source.profile_path();
     source.close()?;
-    companion.into_inner().into_iter().for_each(Companion::end);
+    load_command.into_inner().into_iter().for_each(LoadCommand::end);
     let ended = ended.into_inner();
     let findings = done.map_err(|error| match (error, ended) {
         (ProbeError::Interrupted, Some(how)) => Failure::new(
@@ -211,7 +211,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         out::text(&tables(&findings))?;
     }
     if !written.is_empty() {
-        exit::say(&format!("wrote {}", written.join(", ")));
+        exit::eprint_line(&format!("wrote {}", written.join(", ")));
     }
     if findings.found_anything() {
         return Ok(());

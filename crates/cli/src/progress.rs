@@ -14,7 +14,7 @@ const EVERY: Duration = Duration::from_secs(10);
 /// A bar for simulations.
 pub struct Bar {
     bar: ProgressBar,
-    lines: Option<Pace>,
+    lines: Option<LineTimer>,
 }
 
 impl Bar {
@@ -39,7 +39,7 @@ impl Bar {
         if self.lines.as_ref().is_some_and(|lines| lines.due(self.bar.elapsed())) {
             let share = progress.done_ns as f64 / progress.total_ns.max(1) as f64;
             let left_s = wall_s * (1.0 - share) / share.max(1e-9);
-            exit::say(&format!("{:.0} %, {message}, about {left_s:.0} s left", 100.0 * share));
+            exit::eprint_line(&format!("{:.0} %, {message}, about {left_s:.0} s left", 100.0 * share));
         }
         self.bar.set_message(message);
     }
@@ -51,20 +51,20 @@ impl Bar {
 }
 
 /// A bar for a probe.
-pub struct Stride {
+pub struct ProbeBar {
     bar: ProgressBar,
-    lines: Option<Pace>,
+    lines: Option<LineTimer>,
 }
 
-impl Stride {
+impl ProbeBar {
     /// A bar, or plain lines where standard error is no terminal.
-    pub fn new() -> Stride {
+    pub fn new() -> ProbeBar {
         let bar = ProgressBar::new(0);
         let lines = plain_lines(&bar);
         let style = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}  {eta} left");
         bar.set_style(style.expect("the template is legal"));
         bar.enable_steady_tick(Duration::from_millis(200));
-        Stride { bar, lines }
+        ProbeBar { bar, lines }
     }
 
     /// Shows the progress of the probe and its present procedure.
@@ -73,7 +73,7 @@ impl Stride {
         self.bar.set_position(done_ns);
         if self.lines.as_ref().is_some_and(|lines| lines.due(self.bar.elapsed())) {
             let share = 100.0 * done_ns as f64 / total_ns.max(1) as f64;
-            exit::say(&format!("{share:.0} %, {name}"));
+            exit::eprint_line(&format!("{share:.0} %, {name}"));
         }
         self.bar.set_message(name);
     }
@@ -87,7 +87,7 @@ impl Stride {
 /// A spinner for a recording.
 pub struct Spinner {
     spinner: ProgressBar,
-    lines: Option<Pace>,
+    lines: Option<LineTimer>,
     /// Instructions after which it ends, if limited.
     until: Option<u64>,
 }
@@ -107,7 +107,7 @@ impl Spinner {
         let records = listing::grouped(progress.records);
         let line = format!("recording: {millions}{until} million instructions, {records} records");
         if self.lines.as_ref().is_some_and(|lines| lines.due(self.spinner.elapsed())) {
-            exit::say(&line);
+            exit::eprint_line(&line);
         }
         self.spinner.set_message(line);
         self.spinner.tick();
@@ -120,19 +120,19 @@ impl Spinner {
 }
 
 /// A line per second for load, with the work of that second. If standard error is no terminal, each line stays.
-pub struct Live {
+pub struct LoadLine {
     spinner: ProgressBar,
     plain: bool,
     before: String,
     last: Mutex<(Duration, u64, u64)>,
 }
 
-impl Live {
+impl LoadLine {
     /// An empty line; `before` is the prefix of each line.
-    pub fn new(before: String) -> Live {
+    pub fn new(before: String) -> LoadLine {
         let spinner = ProgressBar::new_spinner();
         let plain = plain_lines(&spinner).is_some();
-        Live { spinner, plain, before, last: Mutex::default() }
+        LoadLine { spinner, plain, before, last: Mutex::default() }
     }
 
     /// Shows the progress: commands and bytes after a time.
@@ -154,7 +154,7 @@ impl Live {
         let (before, count) = (&self.before, listing::grouped(commands));
         let line = format!("{before}{clock}: {count} commands, {per_s:.0}/s, {mib_per_s:.1} MiB/s");
         if self.plain {
-            exit::say(&line);
+            exit::eprint_line(&line);
         }
         self.spinner.set_message(line);
         self.spinner.tick();
@@ -167,27 +167,27 @@ impl Live {
 }
 
 /// If standard error is no terminal, hides the bar; plain lines are written instead.
-fn plain_lines(bar: &ProgressBar) -> Option<Pace> {
+fn plain_lines(bar: &ProgressBar) -> Option<LineTimer> {
     if std::io::stderr().is_terminal() {
         return None;
     }
     bar.set_draw_target(ProgressDrawTarget::hidden());
-    Some(Pace::default())
+    Some(LineTimer::default())
 }
 
 /// Decides when the next plain line is due.
 #[derive(Default)]
-struct Pace {
-    told: Mutex<Duration>,
+struct LineTimer {
+    last_line: Mutex<Duration>,
 }
 
-impl Pace {
+impl LineTimer {
     /// True once per [`EVERY`], the first time after the first [`EVERY`].
     fn due(&self, elapsed: Duration) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = elapsed >= *told + EVERY;
+        let mut last_line = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = elapsed >= *last_line + EVERY;
         if due {
-            *told = elapsed;
+            *last_line = elapsed;
         }
         due
     }
@@ -199,8 +199,8 @@ mod tests {
 
     #[test]
     fn a_line_is_due_every_ten_seconds_and_not_at_once() {
-        let pace = Pace::default();
-        let due = [0, 9, 10, 11, 19, 25, 34, 35].map(|s| pace.due(Duration::from_secs(s)));
+        let timer = LineTimer::default();
+        let due = [0, 9, 10, 11, 19, 25, 34, 35].map(|s| timer.due(Duration::from_secs(s)));
         assert_eq!(due, [false, false, true, false, false, true, false, true]);
     }
 }

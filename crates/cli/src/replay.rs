@@ -59,7 +59,7 @@ fn moment(text: &str) -> Result<SystemTime, String> {
 
 /// What was read so far, and the output.
 #[derive(Default)]
-struct Telling {
+struct ReplayPrinter {
     header: Option<Box<Header>>,
     /// The last step's number, the state and the policy shown last.
     last_step: Option<u64>,
@@ -85,23 +85,23 @@ pub fn replay(args: ReplayArgs) -> Result<(), Failure> {
         }
         _ => Failure::bad_input(why),
     })?;
-    let mut told = Telling::default();
+    let mut printer = ReplayPrinter::default();
     for item in reader {
         match item {
-            Item::Lost(why) => told.notes.push(shown(&why)),
+            Item::Unreadable(why) => printer.notes.push(shown(&why)),
             Item::Segment { header, .. } => {
                 if let Some(other) = &mut other {
                     other.segment(&header);
                 }
-                told.segment(*header);
+                printer.segment(*header);
             }
             Item::Entry(entry) if within(entry.at, args.from, args.to) => {
-                told.count(&entry);
+                printer.count(&entry);
                 match &mut other {
-                    None => told.recorded(&entry, args.json)?,
+                    None => printer.recorded(&entry, args.json)?,
                     Some(other) => {
                         if let Some(compared) = other.step(&entry)? {
-                            told.compared(&entry, &compared, args.json)?;
+                            printer.compared(&entry, &compared, args.json)?;
                         }
                     }
                 }
@@ -109,10 +109,10 @@ pub fn replay(args: ReplayArgs) -> Result<(), Failure> {
             Item::Entry(_) => {}
         }
     }
-    told.end(&args)
+    printer.end(&args)
 }
 
-impl Telling {
+impl ReplayPrinter {
     fn segment(&mut self, header: Header) {
         let again = self.header.as_ref().is_some_and(|before| before.started != header.started);
         if again {
@@ -149,7 +149,7 @@ impl Telling {
             return line(&json!({
                 "at": time(entry.at), "step": entry.step, "policy": policy, "paused": entry.paused,
                 "state": record.state, "events": record.events, "turned": turned, "problems": problems,
-                "wish": record.desired, "standing": entry.standing, "groupings": entry.groupings,
+                "wish": record.desired, "standing": entry.active_problems, "groupings": entry.groupings,
             }));
         }
         let mut what = Vec::new();
@@ -249,7 +249,7 @@ impl Telling {
             return line(&json!({ "steps": self.steps, "compared": self.compared, "differ": self.differ }));
         }
         for note in &self.notes {
-            exit::say(&format!("note: {note}"));
+            exit::eprint_line(&format!("note: {note}"));
         }
         let heading: &[&str] = match &args.policy {
             None => &["time", "policy", "state", "event", "decision and reason"],

@@ -76,7 +76,7 @@ pub enum What {
 }
 
 /// Restores the values of a journal.
-pub fn bring_back(root: &Root, journal: &mut Journal, what: What) -> Result<Report, Failure> {
+pub fn restore_journal(root: &Root, journal: &mut Journal, what: What) -> Result<Report, Failure> {
     let resctrl = mounted(root, GROUP_PREFIX);
     let registers = RegisterFiles::of(root);
     let mut restorer = Restorer { root, resctrl: resctrl.as_ref(), registers: &registers };
@@ -142,13 +142,13 @@ pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
     let what = if args.passing { What::Passing } else { What::All };
     let Scope { root, journals, unread } = args.scope()?;
     let mut wrong: Vec<Failure> = unread.map(Failure::from).into_iter().collect();
-    let mut told: Vec<(&Path, Report)> = Vec::new();
+    let mut reports: Vec<(&Path, Report)> = Vec::new();
     for path in journals.iter().filter(|path| path.exists()) {
         match Journal::open(path, &root).map_err(Failure::from) {
-            Ok(mut journal) => match bring_back(&root, &mut journal, what) {
+            Ok(mut journal) => match restore_journal(&root, &mut journal, what) {
                 Ok(report) => {
                     wrong.extend(left_in(path, &report));
-                    told.push((path, report));
+                    reports.push((path, report));
                 }
                 Err(why) => wrong.push(why),
             },
@@ -156,17 +156,17 @@ pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
         }
     }
     if args.json {
-        let told: Vec<Value> = told.iter().map(|(path, report)| as_json(path, report)).collect();
-        out::json(&json!({ "journals": told }))?;
-    } else if told.is_empty() && wrong.is_empty() {
+        let reports: Vec<Value> = reports.iter().map(|(path, report)| as_json(path, report)).collect();
+        out::json(&json!({ "journals": reports }))?;
+    } else if reports.is_empty() && wrong.is_empty() {
         let places: Vec<String> = journals.iter().map(|path| path.display().to_string()).collect();
         out::text(&format!("nothing to restore: there is no journal at {}\n", places.join(" nor at ")))?;
     } else {
-        told.iter().try_for_each(|(path, report)| out::text(&lines(path, report)))?;
+        reports.iter().try_for_each(|(path, report)| out::text(&lines(path, report)))?;
     }
     // The last failure sets the exit code: knobs that are still changed matter more than an unreadable file.
     let last = wrong.pop();
-    wrong.iter().for_each(|before| exit::say(&format!("error: {}", before.line())));
+    wrong.iter().for_each(|before| exit::eprint_line(&format!("error: {}", before.line())));
     last.map_or(Ok(()), Err)
 }
 

@@ -109,7 +109,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     }
     let experiment = Experiment::prepare(&source, plan)?;
     for note in experiment.notes() {
-        exit::say(&format!("note: {note}"));
+        exit::eprint_line(&format!("note: {note}"));
     }
     let bar = Bar::new();
     let outcome = experiment.run(&|progress| bar.show(progress));
@@ -146,7 +146,7 @@ fn show_run(summary: &RunSummary, directory: Option<&Path>, extent: Option<Exten
         None => out::json(summary)?,
         Some(extent) => out::text(&table::run(summary, Ink::for_stdout(), extent))?,
     }
-    say_written(written);
+    print_written(written);
     Ok(())
 }
 
@@ -157,14 +157,14 @@ fn show_sweep(sweep: &SweepSummary, directory: Option<&Path>, json: bool) -> Res
     } else {
         out::text(&table::curve(sweep, Ink::for_stdout()))?;
     }
-    say_written(written);
+    print_written(written);
     Ok(())
 }
 
-fn say_written(written: Option<Vec<PathBuf>>) {
+fn print_written(written: Option<Vec<PathBuf>>) {
     let Some(files) = written else { return };
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    exit::say(&format!("wrote {}", names.join(", ")));
+    exit::eprint_line(&format!("wrote {}", names.join(", ")));
 }
 
 pub fn change(source: &mut ScenarioSource, key: &str, value: &toml::Value) -> Result<(), Failure> {

@@ -128,10 +128,10 @@ fn check(files: &[String], json: bool) -> Result<(), Failure> {
             checked.iter().filter_map(|c| Some(format!("{}: ok, {} simulations\n", c.file, c.simulations?)));
         out::text(&good.collect::<String>())?;
         for error in checked.iter().filter_map(|checked| checked.error.as_ref()) {
-            exit::say(&format!("error: {error}"));
+            exit::eprint_line(&format!("error: {error}"));
         }
     }
-    if checked.iter().all(|checked| checked.ok) { Ok(()) } else { Err(Failure::told_bad_input()) }
+    if checked.iter().all(|checked| checked.ok) { Ok(()) } else { Err(Failure::reported_bad_input()) }
 }
 
 fn check_one(file: &str) -> Checked<'_> {

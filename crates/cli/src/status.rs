@@ -11,7 +11,7 @@ use crate::out;
 use clap::Args;
 use std::io::IsTerminal;
 use std::time::Duration;
-use waykeeper_service::protocol::{Ask, Status, Tenants};
+use waykeeper_service::protocol::{ControlCommand, Status, Tenants};
 use waykeeper_service::{Client, ClientError};
 
 const STATUS_EXAMPLES: &str = "\
@@ -58,25 +58,25 @@ pub struct TenantsArgs {
 
 /// `waykeeper status`.
 pub fn status(args: &StatusArgs) -> Result<(), Failure> {
-    let mut client = args.socket.connect(Client::PATIENCE)?;
+    let mut client = args.socket.connect(Client::TIMEOUT)?;
     if args.watch {
         return watch(&mut client, args.json);
     }
-    let status: Status = client.ask(Ask::Status)?;
+    let status: Status = client.ask(ControlCommand::Status)?;
     if args.json { out::json(&status) } else { out::text(&page::status(&status)) }
 }
 
 /// `waykeeper tenants`.
 pub fn tenants(args: &TenantsArgs) -> Result<(), Failure> {
-    let tenants: Tenants = args.socket.connect(Client::PATIENCE)?.ask(Ask::Tenants)?;
+    let tenants: Tenants = args.socket.connect(Client::TIMEOUT)?.ask(ControlCommand::Tenants)?;
     if args.json { out::json(&tenants) } else { out::text(&page::tenants(&tenants.tenants)) }
 }
 
 fn watch(client: &mut Client, json: bool) -> Result<(), Failure> {
     let is_terminal = std::io::stdout().is_terminal();
-    client.say(Ask::Watch)?;
+    client.send(ControlCommand::Watch)?;
     loop {
-        let status: Status = match client.hear() {
+        let status: Status = match client.receive() {
             Ok(Some(status)) => status,
             Ok(None) => return Err(Failure::new(crate::exit::FAILED, "the daemon has ended")),
             Err(ClientError::Fault(fault)) => return Err(ClientError::Fault(fault).into()),
@@ -84,7 +84,7 @@ fn watch(client: &mut Client, json: bool) -> Result<(), Failure> {
         };
         let longest = Duration::from_secs(3600);
         let step = Duration::try_from_secs_f64(STEPS * status.period_s).unwrap_or(longest).min(longest);
-        client.set_patience(Client::PATIENCE + step);
+        client.set_timeout(Client::TIMEOUT + step);
         let text = match json {
             true => serde_json::to_string(&status).map_err(|why| {
                 Failure::new(crate::exit::FAILED, format!("cannot write the result as JSON: {why}"))
@@ -93,7 +93,7 @@ fn watch(client: &mut Client, json: bool) -> Result<(), Failure> {
             false if is_terminal => format!("\x1b[H\x1b[2J{}", page::status(&status)),
             false => page::status(&status),
         };
-        if !out::goes_on(&(text + "\n"))? {
+        if !out::text_while_open(&(text + "\n"))? {
             return Ok(());
         }
     }

@@ -178,9 +178,9 @@ fn record_program(args: &RecordArgs) -> Result<(), Failure> {
         show(&recording.info, Some(&ended), true)?;
     }
     // Standard output belongs to the recorded program.
-    exit::say(&format!("\nrecorded {}", args.output.display()));
+    exit::eprint_line(&format!("\nrecorded {}", args.output.display()));
     if !args.window.json {
-        exit::say(page(&recording.info, Some(&ended)).trim_end());
+        exit::eprint_line(page(&recording.info, Some(&ended)).trim_end());
     }
     match recording.ended {
         Ended::Asked => Err(Failure::new(exit::INTERRUPTED, "interrupted")),

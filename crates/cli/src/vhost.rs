@@ -13,9 +13,9 @@ use std::time::Duration;
 use waykeeper_lab::registry;
 use waykeeper_machine::RunOptions;
 use waykeeper_silicon::Sampling;
-use waykeeper_vhost::engine::{Engine, Pace};
 use waykeeper_vhost::enter::{self, EnterError};
 use waykeeper_vhost::faults::Faults;
+use waykeeper_vhost::machine_clock::{ClockSpeed, MachineClock};
 use waykeeper_vhost::mounted::MountError;
 use waykeeper_vhost::resctrl::description::Kernel;
 use waykeeper_vhost::virtual_host::{Options, VirtualHost, VirtualHostError};
@@ -129,7 +129,7 @@ fn mount(dir: &Path, args: VhostArgs) -> Result<(), Failure> {
     let scenario = Arc::new(source.read()?);
     let (name, chip, factor) = (scenario.name.clone(), scenario.chip.name.clone(), scenario.time_factor);
     let options = Options {
-        pace: Pace::Wall(args.speed),
+        speed: ClockSpeed::Wall(args.speed),
         run: RunOptions { seed: args.seed, sample_seed: args.seed, sampling: args.sets },
         kernel: args.kernel,
         cdp: args.cdp,
@@ -144,23 +144,23 @@ fn mount(dir: &Path, args: VhostArgs) -> Result<(), Failure> {
          Ctrl-C unmounts it.\n",
         1000.0 / factor
     ))?;
-    let engine = host.engine().clone();
-    std::thread::spawn(move || watch(&engine));
+    let clock = host.clock().clone();
+    std::thread::spawn(move || watch(&clock));
     Ok(host.serve()?)
 }
 
 /// Prints a note when the model falls behind, and an error when it stopped.
-fn watch(engine: &Engine) {
+fn watch(clock: &MachineClock) {
     let mut told = LATE_NS;
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        if let Some(why) = engine.failure() {
-            exit::say(&format!("error: the machine stopped: {why}"));
+        if let Some(why) = clock.failure() {
+            exit::eprint_line(&format!("error: the machine stopped: {why}"));
             return;
         }
-        let lag = engine.lag_ns();
+        let lag = clock.lag_ns();
         if lag >= told {
-            exit::say(&format!(
+            exit::eprint_line(&format!(
                 "note: the model is {:.1} s behind its clock; a lower --speed or fewer --sets help",
                 lag as f64 * 1e-9
             ));
@@ -205,7 +205,7 @@ fn tree_of(line: &str) -> Option<&str> {
 impl From<VirtualHostError> for Failure {
     fn from(error: VirtualHostError) -> Failure {
         let code = match &error {
-            VirtualHostError::Scenario(_) | VirtualHostError::Place(_) => exit::BAD_INPUT,
+            VirtualHostError::Scenario(_) | VirtualHostError::Layout(_) => exit::BAD_INPUT,
             VirtualHostError::Mount(MountError::NoFuse) => exit::UNSUPPORTED,
             VirtualHostError::Mount(MountError::NotEmpty(_) | MountError::Dead(_)) => exit::BAD_INPUT,
             VirtualHostError::Mount(MountError::Unusable(_, why))

@@ -12,7 +12,7 @@ use waykeeper_units::{GroupId, LINE_BYTES, PortId, WayMask};
 
 /// Consecutive intervals that must show it: one may contain the change itself, and in another the traffic may change.
 /// Assumption: two such intervals in a row occur, three hardly.
-const STRIKES: u32 = 3;
+const CONSECUTIVE_INTERVALS: u32 = 3;
 /// A counter must exceed its highest possible value by this factor: CMT and the kind of packets vary by less.
 /// Assumption: no source bounds either.
 const MARGIN: f64 = 1.1;
@@ -27,7 +27,7 @@ pub(crate) struct Effects {
     /// Ports with DCA off whose switch was observed to have an effect.
     confirmed: BTreeSet<PortId>,
     masks: BTreeMap<GroupId, MaskWatch>,
-    dead: BTreeSet<Knob>,
+    no_effect: BTreeSet<Knob>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,28 +40,28 @@ struct MaskWatch {
 
 impl Effects {
     /// Checks an interval during which `knobs` were in force, and returns a problem for each knob that has no effect.
-    pub fn look(
+    pub fn check(
         &mut self,
         seen: &Interval,
         llc: &LlcGeometry,
         turned: impl Fn(Knob) -> bool,
     ) -> Vec<Problem> {
-        let mut problems = self.look_at_ports(seen, &turned);
-        problems.extend(self.look_at_masks(seen, llc, &turned));
+        let mut problems = self.check_ports(seen, &turned);
+        problems.extend(self.check_masks(seen, llc, &turned));
         problems
     }
 
     /// Corrects the values read back: a port whose switch has no effect has DCA on.
     pub fn correct(&self, knobs: &mut KnobValues) {
-        for dead in self.dead.iter().filter(|dead| matches!(dead, Knob::Dca(_))) {
-            if knobs.names(*dead) {
-                knobs.insert(*dead, true);
+        for knob in self.no_effect.iter().filter(|knob| matches!(knob, Knob::Dca(_))) {
+            if knobs.names(*knob) {
+                knobs.insert(*knob, true);
             }
         }
     }
 
     /// If there are more DCA writes than the ports with DCA can cause, they come from a port with DCA off.
-    fn look_at_ports(&mut self, seen: &Interval, turned: &impl Fn(Knob) -> bool) -> Vec<Problem> {
+    fn check_ports(&mut self, seen: &Interval, turned: &impl Fn(Knob) -> bool) -> Vec<Problem> {
         let socket = &seen.socket;
         let (Some(hits), Some(misses)) = (socket.dca_write_hits.value(), socket.dca_write_misses.value())
         else {
@@ -72,7 +72,7 @@ impl Effects {
             let Some(bytes) = rates.inbound_bytes.value() else { return Vec::new() };
             let lines = bytes / LINE_BYTES as f64;
             // A switch without an effect leaves DCA on.
-            if seen.knobs.dca(*port) != Some(false) || self.dead.contains(&Knob::Dca(*port)) {
+            if seen.knobs.dca(*port) != Some(false) || self.no_effect.contains(&Knob::Dca(*port)) {
                 on_lines += lines;
                 continue;
             }
@@ -99,7 +99,7 @@ impl Effects {
             return Vec::new();
         }
         self.too_many += 1;
-        if self.too_many < STRIKES {
+        if self.too_many < CONSECUTIVE_INTERVALS {
             return Vec::new();
         }
         self.too_many = 0;
@@ -107,7 +107,7 @@ impl Effects {
             .into_iter()
             .filter(|port| !self.confirmed.contains(port) && turned(Knob::Dca(*port)))
             .collect();
-        self.dead.extend(suspects.iter().map(|port| Knob::Dca(*port)));
+        self.no_effect.extend(suspects.iter().map(|port| Knob::Dca(*port)));
         let problem = |port| Problem::NoEffect {
             knob: Knob::Dca(port).at(false),
             what: "DCA writes of the socket per second".to_owned(),
@@ -118,7 +118,7 @@ impl Effects {
     }
 
     /// A workload whose lines grow beyond what its ways hold allocates in other ways too.
-    fn look_at_masks(
+    fn check_masks(
         &mut self,
         seen: &Interval,
         llc: &LlcGeometry,
@@ -126,7 +126,7 @@ impl Effects {
     ) -> Vec<Problem> {
         let mut problems = Vec::new();
         self.masks.retain(|group, _| seen.groups.contains_key(group));
-        self.dead.retain(|knob| knob.group().is_none_or(|group| seen.groups.contains_key(&group)));
+        self.no_effect.retain(|knob| knob.group().is_none_or(|group| seen.groups.contains_key(&group)));
         for (group, rates) in &seen.groups {
             let (Some(mask), Some(bytes)) = (seen.knobs.mask(*group), rates.occupancy_bytes.value()) else {
                 continue;
@@ -134,7 +134,7 @@ impl Effects {
             let watch = self.masks.entry(*group).or_insert(MaskWatch { mask, at_first: bytes, beyond: 0 });
             if watch.mask != mask {
                 *watch = MaskWatch { mask, at_first: bytes, beyond: 0 };
-                self.dead.remove(&Knob::Mask(*group));
+                self.no_effect.remove(&Knob::Mask(*group));
             }
             // Lines read from the MLCs of other cores move to the inclusive ways, whatever the mask (A4 s3.1).
             let ways = mask.or(llc.inclusive_ways.unwrap_or(WayMask::EMPTY)).count();
@@ -142,7 +142,7 @@ impl Effects {
             let grew = bytes as f64 > watch.at_first as f64 + (MARGIN - 1.0) * most;
             watch.beyond = if grew && bytes as f64 > MARGIN * most { watch.beyond + 1 } else { 0 };
             let knob = Knob::Mask(*group);
-            if watch.beyond >= STRIKES && turned(knob) && self.dead.insert(knob) {
+            if watch.beyond >= CONSECUTIVE_INTERVALS && turned(knob) && self.no_effect.insert(knob) {
                 problems.push(Problem::NoEffect {
                     knob: knob.at(mask),
                     what: "LLC occupancy, bytes".to_owned(),
@@ -202,8 +202,8 @@ mod tests {
         }
     }
 
-    fn said(effects: &mut Effects, seen: &Interval, times: usize) -> Vec<String> {
-        let all = (0..times).flat_map(|_| effects.look(seen, &LLC, |_| true));
+    fn problems(effects: &mut Effects, seen: &Interval, times: usize) -> Vec<String> {
+        let all = (0..times).flat_map(|_| effects.check(seen, &LLC, |_| true));
         all.map(|problem| problem.to_string()).collect()
     }
 
@@ -211,22 +211,22 @@ mod tests {
     fn a_port_whose_switch_acts_takes_its_writes_along_and_nothing_is_said() {
         let mut effects = Effects::default();
         // 30 million lines and 33 million writes: a tenth more, for completions.
-        assert!(said(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1).is_empty());
-        assert!(said(&mut effects, &interval([10.0, 20.0], [true, false], 11.0, 0x7ff, 0), 9).is_empty());
+        assert!(problems(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1).is_empty());
+        assert!(problems(&mut effects, &interval([10.0, 20.0], [true, false], 11.0, 0x7ff, 0), 9).is_empty());
         // Smaller packets cause more completions: 1.5 writes per line do not come from the other port.
-        assert!(said(&mut effects, &interval([10.0, 20.0], [true, false], 15.0, 0x7ff, 0), 9).is_empty());
+        assert!(problems(&mut effects, &interval([10.0, 20.0], [true, false], 15.0, 0x7ff, 0), 9).is_empty());
     }
 
     #[test]
     fn a_port_that_goes_on_writing_into_the_llc_is_named_after_three_intervals_and_once() {
         let mut effects = Effects::default();
-        said(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1);
-        let dead = interval([10.0, 20.0], [true, false], 33.0, 0x7ff, 0);
-        assert!(said(&mut effects, &dead, 2).is_empty());
+        problems(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1);
+        let ineffective = interval([10.0, 20.0], [true, false], 33.0, 0x7ff, 0);
+        assert!(problems(&mut effects, &ineffective, 2).is_empty());
         let text = "DCA off on port 1 reads back but has no effect: DCA writes of the socket per second is 33000000; \
                     with an effect it would be at most 11000000";
-        assert_eq!(said(&mut effects, &dead, 9), [text]);
-        let mut knobs = dead.knobs.clone();
+        assert_eq!(problems(&mut effects, &ineffective, 9), [text]);
+        let mut knobs = ineffective.knobs.clone();
         effects.correct(&mut knobs);
         let both = [(PortId(0), true), (PortId(1), true)];
         assert!(knobs.dca_by_port().eq(both), "a policy sees what acts");
@@ -235,9 +235,9 @@ mod tests {
     #[test]
     fn a_port_seen_to_act_is_not_suspected_for_another() {
         let mut effects = Effects::default();
-        said(&mut effects, &interval([10.0, 10.0], [true, true], 20.0, 0x7ff, 0), 1);
-        said(&mut effects, &interval([10.0, 10.0], [true, false], 10.0, 0x7ff, 0), 1);
-        let told = said(&mut effects, &interval([10.0, 10.0], [false, false], 10.0, 0x7ff, 0), 5);
+        problems(&mut effects, &interval([10.0, 10.0], [true, true], 20.0, 0x7ff, 0), 1);
+        problems(&mut effects, &interval([10.0, 10.0], [true, false], 10.0, 0x7ff, 0), 1);
+        let told = problems(&mut effects, &interval([10.0, 10.0], [false, false], 10.0, 0x7ff, 0), 5);
         assert!(told.len() == 1 && told[0].starts_with("DCA off on port 0 "), "{told:?}");
     }
 
@@ -245,13 +245,13 @@ mod tests {
     fn a_workload_that_grows_beyond_its_ways_shows_a_dead_mask_and_old_lines_do_not() {
         let mut effects = Effects::default();
         // Six full ways, then two ways: nothing evicts the lines. 0x030 and the inclusive ways hold 4 MB.
-        assert!(said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x7e0, 6_000_000), 1).is_empty());
-        assert!(said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 6_000_000), 5).is_empty());
-        assert!(said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 4_300_000), 5).is_empty());
+        assert!(problems(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x7e0, 6_000_000), 1).is_empty());
+        assert!(problems(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 6_000_000), 5).is_empty());
+        assert!(problems(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 4_300_000), 5).is_empty());
         // A new workload that starts empty and fills 7 MB.
         let mut effects = Effects::default();
-        said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 0), 1);
-        let told = said(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 7_000_000), 5);
+        problems(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 0), 1);
+        let told = problems(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 7_000_000), 5);
         let text = "mask 0x030 of group 0 reads back but has no effect: LLC occupancy, bytes is 7000000; \
                     with an effect it would be at most 4000000";
         assert_eq!(told, [text]);
@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn knobs_that_the_loop_did_not_turn_are_nobody_elses_business() {
         let mut effects = Effects::default();
-        said(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1);
-        let dead = interval([10.0, 20.0], [true, false], 33.0, 0x030, 9_000_000);
-        assert!((0..9).all(|_| effects.look(&dead, &LLC, |_| false).is_empty()));
+        problems(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1);
+        let ineffective = interval([10.0, 20.0], [true, false], 33.0, 0x030, 9_000_000);
+        assert!((0..9).all(|_| effects.check(&ineffective, &LLC, |_| false).is_empty()));
     }
 }

@@ -105,7 +105,7 @@ impl Knobs {
                 record.refused = Some(Refusal { setting: in_force, retry: None });
                 record.leave_to_others();
             }
-            problems.push(Problem::Outsider { knob: knob.at(in_force), found: knob.at(*found), left });
+            problems.push(Problem::ExternalChange { knob: knob.at(in_force), found: knob.at(*found), left });
         }
         problems
     }
@@ -170,20 +170,20 @@ impl Knobs {
         let mut problems = Vec::new();
         for knob in plan.settings() {
             let record = self.record(knob.knob);
-            let standing = read.and_then(|read| read.setting(knob.knob));
+            let in_force = read.and_then(|read| read.setting(knob.knob));
             let problem = match applied.get(knob.knob) {
-                Some(KnobOutcome::Applied) if read.is_none() || standing == Some(knob) => {
+                Some(KnobOutcome::Applied) if read.is_none() || in_force == Some(knob) => {
                     record.refused = None;
                     continue;
                 }
                 Some(KnobOutcome::Applied) => {
                     let found =
-                        standing.map_or_else(|| "nothing".to_owned(), |found| found.setting.to_string());
-                    Problem::ReadsBack { knob, found, standing }
+                        in_force.map_or_else(|| "nothing".to_owned(), |found| found.setting.to_string());
+                    Problem::ReadsBack { knob, found, in_force }
                 }
-                Some(KnobOutcome::Refused(why)) => Problem::Refused { knob, why: why.clone(), standing },
+                Some(KnobOutcome::Refused(why)) => Problem::Refused { knob, why: why.clone(), in_force },
                 Some(KnobOutcome::ReadsBack(found)) => {
-                    Problem::ReadsBack { knob, found: found.clone(), standing }
+                    Problem::ReadsBack { knob, found: found.clone(), in_force }
                 }
                 Some(KnobOutcome::Busy(why)) => {
                     let before = record.refused.filter(|refusal| refusal.setting == knob.setting);
@@ -197,7 +197,7 @@ impl Knobs {
                 }
                 None => {
                     let why = "the host reported no result".to_owned();
-                    Problem::Refused { knob, why, standing }
+                    Problem::Refused { knob, why, in_force }
                 }
             };
             record.refused = Some(Refusal { setting: knob.setting, retry: None });
@@ -355,7 +355,7 @@ mod tests {
             knobs.confirm(&ours);
             let problems = knobs.external_changes(&theirs);
             assert!(
-                matches!(problems[..], [Problem::Outsider { left: now, .. }] if now == left),
+                matches!(problems[..], [Problem::ExternalChange { left: now, .. }] if now == left),
                 "{problems:?}"
             );
         }

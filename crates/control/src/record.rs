@@ -28,7 +28,8 @@ pub enum Problem {
         /// The host's message.
         why: String,
         /// The value in force instead, if it can be read.
-        standing: Option<KnobSetting>,
+        #[serde(rename = "standing")]
+        in_force: Option<KnobSetting>,
     },
     /// The write succeeded but another value reads back. Reported once per value, like a refusal.
     #[error("{knob} did not take effect: {found} reads back")]
@@ -38,7 +39,8 @@ pub enum Problem {
         /// What reads back.
         found: String,
         /// The same as a value, if it can be read.
-        standing: Option<KnobSetting>,
+        #[serde(rename = "standing")]
+        in_force: Option<KnobSetting>,
     },
     /// The host could not take any value now. Reported once; the loop retries with backoff, without a last try.
     #[error("{knob} is retried later: {why}")]
@@ -50,7 +52,8 @@ pub enum Problem {
     },
     /// External change: a knob that had the wanted value was changed by another program.
     #[error("{knob} was changed to {} by another program; {}", found.setting, if *left { "the other value stays" } else { "the policy's value is restored" })]
-    Outsider {
+    #[serde(rename = "outsider")]
+    ExternalChange {
         /// The knob and the value wanted.
         knob: KnobSetting,
         /// What reads back now.
@@ -92,11 +95,11 @@ pub enum Problem {
 impl Problem {
     /// The numbers behind it: the wanted value of a knob and the value in force instead.
     pub fn causes(&self) -> Vec<Cause> {
-        let (knob, standing) = match self {
-            Problem::Refused { knob, standing, .. } | Problem::ReadsBack { knob, standing, .. } => {
-                (knob, *standing)
+        let (knob, in_force) = match self {
+            Problem::Refused { knob, in_force, .. } | Problem::ReadsBack { knob, in_force, .. } => {
+                (knob, *in_force)
             }
-            Problem::Outsider { knob, found, .. } => (knob, Some(*found)),
+            Problem::ExternalChange { knob, found, .. } => (knob, Some(*found)),
             Problem::NoEffect { what, expected, measured, .. } => {
                 let limit = ("at most, with an effect".to_owned(), *expected as f64);
                 return vec![Cause { what: what.clone(), value: *measured as f64, limit: Some(limit) }];
@@ -107,8 +110,8 @@ impl Problem {
             let (what, value) = knob.number();
             Cause { what: format!("{what}, {which}"), value, limit: None }
         };
-        let standing = standing.map(|knob| cause(knob, "in force"));
-        std::iter::once(cause(*knob, "wanted")).chain(standing).collect()
+        let in_force = in_force.map(|knob| cause(knob, "in force"));
+        std::iter::once(cause(*knob, "wanted")).chain(in_force).collect()
     }
 }
 

@@ -101,7 +101,7 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     knobs: Knobs,
     effects: Effects,
     /// The last error about classes of service, so that it is reported once.
-    classes_said: Option<String>,
+    reported_classes_error: Option<String>,
     record: Record,
     seen: Option<Interval>,
     summary: Summary,
@@ -131,7 +131,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             before: None,
             knobs: Knobs::new(config.take_back),
             effects: Effects::default(),
-            classes_said: None,
+            reported_classes_error: None,
             record: Record { at_ns: started_ns, ..Record::default() },
             seen: None,
             summary: Summary::default(),
@@ -161,11 +161,11 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.begin(vec![event]);
     }
 
-    /// Starts the current policy and sets its initial knobs; the events in `said` come before the policy's own.
-    fn begin(&mut self, said: Vec<Event>) {
+    /// Starts the current policy and sets its initial knobs; the events in `first_events` come before the policy's own.
+    fn begin(&mut self, first_events: Vec<Event>) {
         let groups = self.host.groups();
         let mut decision = self.policy.start(self.host.inventory(), &groups);
-        decision.events.splice(0..0, said);
+        decision.events.splice(0..0, first_events);
         // Read the knobs before the first write: otherwise every knob would be written, also those that have the wanted
         // value.
         self.sample();
@@ -287,8 +287,8 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             Some(mut seen) => {
                 if self.config.verify {
                     let (llc, knobs) = (self.host.inventory().llc, &self.knobs);
-                    let dead = self.effects.look(&seen, &llc, |knob| knobs.is_turned(knob));
-                    self.record.problems.extend(dead);
+                    let problems = self.effects.check(&seen, &llc, |knob| knobs.is_turned(knob));
+                    self.record.problems.extend(problems);
                     self.effects.correct(&mut seen.knobs);
                 }
                 if decides {
@@ -439,13 +439,13 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         let in_force = self.record.knobs.masks().filter(|(id, _)| is_alive(*id));
         let masks: BTreeMap<_, _> = in_force.chain(wanted.masks()).collect();
         match classes(&masks, self.host.root_mask(), llc.clos_count) {
-            Ok(_) => self.classes_said = None,
+            Ok(_) => self.reported_classes_error = None,
             Err(error) => {
                 wanted.retain(|knob, _| knob.group().is_none());
                 let text = error.to_string();
-                if self.classes_said.as_ref() != Some(&text) {
+                if self.reported_classes_error.as_ref() != Some(&text) {
                     self.record.problems.push(Problem::Classes(text.clone()));
-                    self.classes_said = Some(text);
+                    self.reported_classes_error = Some(text);
                 }
             }
         }

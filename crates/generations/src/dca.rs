@@ -7,7 +7,7 @@ use waykeeper_units::WayMask;
 /// The evidence that a knob has an effect on this generation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum Evidence {
     /// An effect was shown: the knob may be written.
     Confirmed,
     /// A source says that it exists, without evidence of an effect: it is read and never written.
@@ -20,15 +20,15 @@ pub enum Standing {
     Absent,
 }
 
-impl Standing {
+impl Evidence {
     /// Whether it may be written.
     pub fn may_write(self) -> bool {
-        self == Standing::Confirmed
+        self == Evidence::Confirmed
     }
 
     /// Whether it may be read.
     pub fn may_read(self) -> bool {
-        self != Standing::Absent
+        self != Evidence::Absent
     }
 }
 
@@ -47,7 +47,8 @@ pub struct Dca {
 #[serde(deny_unknown_fields)]
 pub struct WaysSwitch {
     /// The evidence for an effect.
-    pub standing: Standing,
+    #[serde(rename = "standing")]
+    pub evidence: Evidence,
     /// The register, unless it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub register: Option<WayRegister>,
@@ -129,7 +130,8 @@ impl RegisterBit {
 #[serde(deny_unknown_fields)]
 pub struct PortSwitch {
     /// The evidence for an effect.
-    pub standing: Standing,
+    #[serde(rename = "standing")]
+    pub evidence: Evidence,
     /// Use_Allocating_Flow_Wr: 1 is on. The only bit that is written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocating: Option<RegisterBit>,

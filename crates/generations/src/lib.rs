@@ -15,7 +15,7 @@ mod terms;
 mod uncore;
 
 pub use core_counters::{CoreCounters, CoreEvent, CoreRegisters, FixedCounters, Quantities, Quantity};
-pub use dca::{Dca, Standing, WayRegister, WaysSwitch};
+pub use dca::{Dca, Evidence, WayRegister, WaysSwitch};
 pub use dca::{PortSwitch, RegisterBit};
 pub use facts::{Erratum, ErratumKind, ResctrlFacts};
 pub use free_running::{FreeRunning, FreeRunningSet};

@@ -111,10 +111,10 @@ fn entries(result: &PolicyResult) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut rest = result.decisions.as_slice();
     while let Some(first) = rest.first() {
-        let what = what_befell(first);
+        let what = event_phrase(first);
         let alike = |other: &&DecisionRecord| {
             let moment = |d: &DecisionRecord| (d.at_s, d.state.clone(), d.action.clone());
-            moment(other) == moment(first) && what_befell(other) == what
+            moment(other) == moment(first) && event_phrase(other) == what
         };
         let count = if what.is_some() { rest.iter().take_while(alike).count() } else { 1 };
         entries.push(match what {
@@ -127,7 +127,7 @@ fn entries(result: &PolicyResult) -> Vec<Entry> {
 }
 
 /// `launched` of `fio launched (LPW, storage I/O)`: the event of one workload without causes.
-fn what_befell(decision: &DecisionRecord) -> Option<&str> {
+fn event_phrase(decision: &DecisionRecord) -> Option<&str> {
     let behind = decision.text.strip_prefix(decision.group.as_deref()?)?.strip_prefix(' ')?;
     let what = behind.split(" (").next()?;
     (decision.causes.is_empty() && !what.contains(|c: char| c.is_ascii_digit())).then_some(what)

@@ -21,7 +21,7 @@ impl Allowed {
     /// Only the DDIO way register (IIO_LLC_WAYS), if it is confirmed to act on this generation.
     pub fn ddio_ways(generation: &Generation) -> Allowed {
         let ways = &generation.dca.ways;
-        let register = ways.register.as_ref().filter(|_| ways.standing.may_write());
+        let register = ways.register.as_ref().filter(|_| ways.evidence.may_write());
         Allowed(register.map(|register| register.msr).into_iter().collect())
     }
 

@@ -3,7 +3,7 @@
 //! It does not trust the server: an answer has a maximum length and a deadline, and an invalid one is only an error.
 //! Must not know the meaning of answers.
 
-use crate::protocol::{Answer, Ask, Fault, LONGEST_ANSWER, Outcome, Request};
+use crate::protocol::{Answer, ControlCommand, Fault, LONGEST_ANSWER, Outcome, Request};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
@@ -30,16 +30,16 @@ pub enum ClientError {
     #[error("{}", printable(&.0.text))]
     Fault(Fault),
     /// No answer in time.
-    #[error("{path}: no answer within {} s", .patience.as_secs(), path = .path.display())]
-    Silent {
+    #[error("{path}: no answer within {} s", .timeout.as_secs(), path = .path.display())]
+    NoAnswer {
         /// The socket.
         path: PathBuf,
         /// How long the client waited.
-        patience: Duration,
+        timeout: Duration,
     },
     /// The answer is invalid.
     #[error("{path}: the program that listens there is not a waykeeper daemon: {why}", path = .path.display())]
-    Foreign {
+    NotADaemon {
         /// The socket.
         path: PathBuf,
         /// What is wrong with it.
@@ -60,21 +60,21 @@ pub enum ClientError {
 pub struct Client {
     path: PathBuf,
     stream: BufReader<UnixStream>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Client {
     /// Time limit for a query. Assumption: a busy daemon answers within milliseconds.
-    pub const PATIENCE: Duration = Duration::from_secs(15);
+    pub const TIMEOUT: Duration = Duration::from_secs(15);
 
     /// Time limit for an order: longer than the daemon waits for its control thread.
-    pub const ORDERS_PATIENCE: Duration = Duration::from_secs(120);
+    pub const ORDER_TIMEOUT: Duration = Duration::from_secs(120);
 
-    /// Connects to the socket at `path`, and waits at most `patience` for this and for each answer.
+    /// Connects to the socket at `path`, and waits at most `timeout` for this and for each answer.
     ///
     /// # Errors
     /// If no program listens there, or this user may not connect.
-    pub fn connect(path: &Path, patience: Duration) -> Result<Client, ClientError> {
+    pub fn connect(path: &Path, timeout: Duration) -> Result<Client, ClientError> {
         let path = path.to_owned();
         // The standard library's connect has no timeout: it would block while the server's queue is full.
         let connected = (|| {
@@ -85,47 +85,48 @@ impl Client {
                 SocketFlags::CLOEXEC,
                 None,
             )?;
-            set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+            set_socket_timeout(&socket, Timeout::Send, Some(timeout))?;
             rustix::net::connect(&socket, &address)?;
             Ok(socket)
         })();
         match connected.map_err(|why: rustix::io::Errno| io::Error::from(why)) {
             Ok(socket) => {
                 let stream = BufReader::new(UnixStream::from(socket));
-                Ok(Client { path, stream, patience })
+                Ok(Client { path, stream, timeout })
             }
             Err(why) => Err(match why.kind() {
                 io::ErrorKind::PermissionDenied => ClientError::NotPermitted(path),
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                     ClientError::NoDaemon { path, why }
                 }
-                io::ErrorKind::WouldBlock => ClientError::Silent { path, patience },
+                io::ErrorKind::WouldBlock => ClientError::NoAnswer { path, timeout },
                 _ => ClientError::Io { path, why },
             }),
         }
     }
 
     /// Sets the time limit for each further answer.
-    pub fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
     }
 
     /// Sends a request and waits for the answer.
     ///
     /// # Errors
     /// The daemon's error, or why there is no answer.
-    pub fn ask<T: DeserializeOwned>(&mut self, ask: Ask) -> Result<T, ClientError> {
-        self.say(ask)?;
+    pub fn ask<T: DeserializeOwned>(&mut self, command: ControlCommand) -> Result<T, ClientError> {
+        self.send(command)?;
         let hung_up = "it closed the connection without an answer";
-        self.hear()?.ok_or_else(|| self.foreign(hung_up))
+        self.receive()?.ok_or_else(|| self.not_a_daemon(hung_up))
     }
 
     /// Sends a request.
     ///
     /// # Errors
     /// If the connection breaks.
-    pub fn say(&mut self, ask: Ask) -> Result<(), ClientError> {
-        let text = serde_json::to_string(&Request::new(ask)).map_err(|why| self.foreign(&why.to_string()))?;
+    pub fn send(&mut self, command: ControlCommand) -> Result<(), ClientError> {
+        let text = serde_json::to_string(&Request::new(command))
+            .map_err(|why| self.not_a_daemon(&why.to_string()))?;
         match self.stream.get_mut().write_all(format!("{text}\n").as_bytes()) {
             // The daemon may have sent an error before it closed the connection.
             Err(why) if matches!(why.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {
@@ -140,13 +141,13 @@ impl Client {
     ///
     /// # Errors
     /// The daemon's error, or why there is no answer.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ClientError> {
+    pub fn receive<T: DeserializeOwned>(&mut self) -> Result<Option<T>, ClientError> {
         let line = self.line()?;
         if line.is_empty() {
             return Ok(None);
         }
         let answer =
-            serde_json::from_slice::<Answer<T>>(&line).map_err(|why| self.foreign(&why.to_string()))?;
+            serde_json::from_slice::<Answer<T>>(&line).map_err(|why| self.not_a_daemon(&why.to_string()))?;
         match answer.outcome {
             Outcome::Ok(value) => Ok(Some(value)),
             Outcome::Error(fault) => Err(ClientError::Fault(fault)),
@@ -155,19 +156,21 @@ impl Client {
 
     /// A line, empty at the end of the stream. The time limit is for the whole line.
     fn line(&mut self) -> Result<Vec<u8>, ClientError> {
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.timeout;
         let mut line = Vec::new();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let silent = || ClientError::Silent { path: self.path.clone(), patience: self.patience };
+            let no_answer = || ClientError::NoAnswer { path: self.path.clone(), timeout: self.timeout };
             if left.is_zero() {
-                return Err(silent());
+                return Err(no_answer());
             }
             let timed = self.stream.get_ref().set_read_timeout(Some(left));
             let read = timed.and_then(|()| self.stream.fill_buf());
             let (used, is_whole) = match read {
                 Ok([]) if line.is_empty() => return Ok(line),
-                Ok([]) => return Err(self.foreign("it closed the connection in the middle of an answer")),
+                Ok([]) => {
+                    return Err(self.not_a_daemon("it closed the connection in the middle of an answer"));
+                }
                 Ok(bytes) => {
                     let end = bytes.iter().position(|byte| *byte == b'\n');
                     let used = end.map_or(bytes.len(), |end| end + 1);
@@ -176,18 +179,18 @@ impl Client {
                 }
                 Err(why) => match why.kind() {
                     io::ErrorKind::Interrupted => continue,
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Err(silent()),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Err(no_answer()),
                     // The server closed the connection with a request unread.
                     io::ErrorKind::ConnectionReset if line.is_empty() => return Ok(line),
                     io::ErrorKind::ConnectionReset => {
-                        return Err(self.foreign("it closed the connection in the middle of an answer"));
+                        return Err(self.not_a_daemon("it closed the connection in the middle of an answer"));
                     }
                     _ => return Err(self.failed(why)),
                 },
             };
             self.stream.consume(used);
             if line.len() > LONGEST_ANSWER {
-                return Err(self.foreign(&format!("its answer is longer than {LONGEST_ANSWER} bytes")));
+                return Err(self.not_a_daemon(&format!("its answer is longer than {LONGEST_ANSWER} bytes")));
             }
             if is_whole {
                 return Ok(line);
@@ -195,14 +198,14 @@ impl Client {
         }
     }
 
-    fn foreign(&self, why: &str) -> ClientError {
-        ClientError::Foreign { path: self.path.clone(), why: why.to_owned() }
+    fn not_a_daemon(&self, why: &str) -> ClientError {
+        ClientError::NotADaemon { path: self.path.clone(), why: why.to_owned() }
     }
 
     fn failed(&self, why: io::Error) -> ClientError {
         match why.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                ClientError::Silent { path: self.path.clone(), patience: self.patience }
+                ClientError::NoAnswer { path: self.path.clone(), timeout: self.timeout }
             }
             _ => ClientError::Io { path: self.path.clone(), why },
         }
@@ -239,7 +242,7 @@ mod tests {
             let _ = stream.write_all(says);
         });
         let mut client = Client::connect(&path, Duration::from_secs(60)).unwrap();
-        let done = client.ask(Ask::Resume);
+        let done = client.ask(ControlCommand::Resume);
         drop(client);
         server.join().unwrap();
         done
@@ -272,7 +275,7 @@ mod tests {
         let path = folder.path().join("s");
         let (_listener, _place) = crate::socket::listen(&path, None).unwrap();
         let mut client = Client::connect(&path, Duration::from_millis(20)).unwrap();
-        assert!(matches!(client.ask::<Done>(Ask::Resume), Err(ClientError::Silent { .. })));
+        assert!(matches!(client.ask::<Done>(ControlCommand::Resume), Err(ClientError::NoAnswer { .. })));
         // Connecting to a socket with a full queue also times out.
         let mut waiting = Vec::new();
         let full = loop {
@@ -282,7 +285,7 @@ mod tests {
             }
             assert!(waiting.len() < 100_000);
         };
-        assert!(matches!(full, ClientError::Silent { .. }), "{full}");
+        assert!(matches!(full, ClientError::NoAnswer { .. }), "{full}");
     }
 
     #[test]

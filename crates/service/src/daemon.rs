@@ -4,15 +4,15 @@
 //! the first knob is set, so that a daemon that cannot serve them changes nothing. Must not know the command line.
 
 use crate::Notifier;
-use crate::board::{Board, Mode};
 use crate::config::{Config, ConfigError, Inputs};
 use crate::dry_run::DryRun;
-use crate::edge::{Edge, EdgeConfig, EdgeError};
-use crate::engine::{self, EngineError, ManagedHost, Moment, Nudge, Setup, Watched};
-use crate::feed::{Feed, feed};
-use crate::linux::Keeper;
+use crate::engine::{self, EngineError, LifecycleEvent, ManagedHost, ProblemSource, Setup, SignalRequest};
+use crate::linux::ManagedLinuxHost;
 use crate::order::{Orders, Sender, orders};
+use crate::published_state::{Mode, PublishedState};
 use crate::recorder::{Recorder, RecorderConfig};
+use crate::servers::{Servers, ServersConfig, ServersError};
+use crate::step_queue::{StepQueue, step_queue};
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -42,7 +42,7 @@ pub enum DaemonError {
     Engine(EngineError),
     /// Socket or metrics could not be opened; no knob was set.
     #[error(transparent)]
-    Edge(#[from] EdgeError),
+    Servers(#[from] ServersError),
     /// A bug in waykeeper or in a policy.
     #[error("bug in waykeeper: {0}; the knobs are restored")]
     Panic(String),
@@ -79,14 +79,14 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
     let system = |what| move |why| DaemonError::System { what, why };
     // Before the host is opened, so that no signal ends the process without restoring the knobs.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system("listening to signals"))?;
-    let hearing = signals.handle();
+    let signal_handle = signals.handle();
     let (sender, taken) = orders();
-    let (nudge, nudges) = bounded(SIGNALS);
-    let (ready, is_ready) = bounded::<Arc<Board>>(1);
-    let (go, may_go) = bounded::<()>(1);
-    let (moments, heard) = unbounded();
-    let (recorder, feeds) = match recorder_of(&config).map_err(system("starting the recorder"))? {
-        Some((recorder, feed)) => (Some(Arc::new(recorder)), vec![feed]),
+    let (signal_request, signal_requests) = bounded(SIGNALS);
+    let (ready, is_ready) = bounded::<Arc<PublishedState>>(1);
+    let (start, may_start) = bounded::<()>(1);
+    let (lifecycle_events, lifecycle_receiver) = unbounded();
+    let (recorder, step_queues) = match recorder_of(&config).map_err(system("starting the recorder"))? {
+        Some((recorder, step_queue)) => (Some(Arc::new(recorder)), vec![step_queue]),
         None => (None, Vec::new()),
     };
     let own = recorder.clone();
@@ -94,16 +94,16 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
         config: config.clone(),
         inputs,
         orders: taken,
-        nudges,
+        signal_requests,
         ready,
-        may_go,
+        may_start,
         recorder: own,
-        feeds,
-        moments,
+        step_queues,
+        lifecycle_events,
         unlogged,
     };
     let thread = std::thread::Builder::new().name("waykeeper-control".to_owned());
-    let handle = hearing.clone();
+    let handle = signal_handle.clone();
     let control = thread
         .spawn(move || {
             let done = control.run();
@@ -112,22 +112,23 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
         })
         .map_err(system("starting the control thread"))?;
     let mut refused = None;
-    if let Ok(board) = is_ready.recv() {
+    if let Ok(published_state) = is_ready.recv() {
         // Stays open until the control thread has ended, so that clients can still read its last step.
-        let _open = match open_edge(&config, board.clone(), sender) {
-            Ok(edge) => {
+        let _open = match open_servers(&config, published_state.clone(), sender) {
+            Ok(servers) => {
                 // If the control thread has ended, its return value has the reason.
-                let _ = go.send(());
-                let told = Notifier::start(board, heard);
-                let notifier = told.inspect_err(|why| tracing::warn!("cannot notify systemd: {why}")).ok();
-                Some((edge, notifier))
+                let _ = start.send(());
+                let notifier = Notifier::start(published_state, lifecycle_receiver);
+                let notifier =
+                    notifier.inspect_err(|why| tracing::warn!("cannot notify systemd: {why}")).ok();
+                Some((servers, notifier))
             }
             Err(why) => {
                 refused = Some(why);
                 None
             }
         };
-        drop(go);
+        drop(start);
         for signal in signals.forever() {
             tracing::info!(
                 signal,
@@ -136,16 +137,16 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
             );
             if signal == SIGHUP {
                 // A waiting signal requests the same already.
-                let _ = nudge.try_send(Nudge::Reload);
+                let _ = signal_request.try_send(SignalRequest::Reload);
             } else {
                 // Blocks, so that a stop is never dropped; fails only if the control thread has ended.
-                let _ = nudge.send(Nudge::Stop);
+                let _ = signal_request.send(SignalRequest::Stop);
             }
         }
     }
-    hearing.close();
+    signal_handle.close();
     let ended = control.join();
-    // The control thread's end closes the feed; the recorder then writes its buffered steps.
+    // The control thread's end closes the step queue; the recorder then writes its buffered steps.
     if let Some(recorder) = recorder.and_then(|own| Arc::try_unwrap(own).ok()) {
         let lost = recorder.join().lost;
         if lost > 0 {
@@ -154,7 +155,7 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
     }
     match ended {
         Ok(done) => refused.map_or(done, |why| Err(why.into())),
-        Err(panic) => Err(DaemonError::Panic(words(&*panic))),
+        Err(panic) => Err(DaemonError::Panic(panic_message(&*panic))),
     }
 }
 
@@ -162,27 +163,31 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
 /// longer.
 const STEPS: usize = 64;
 
-/// The recorder and its feed, if the configuration names a directory.
-fn recorder_of(config: &Config) -> io::Result<Option<(Recorder, Feed)>> {
+/// The recorder and its step queue, if the configuration names a directory.
+fn recorder_of(config: &Config) -> io::Result<Option<(Recorder, StepQueue)>> {
     let Some(directory) = &config.recorder.dir else { return Ok(None) };
-    let (feed, steps) = feed(STEPS);
+    let (step_queue, steps) = step_queue(STEPS);
     let recorder = RecorderConfig {
         keep: Duration::from_secs(u64::from(config.recorder.keep_hours) * 3600),
         most_bytes: u64::from(config.recorder.keep_mib) << 20,
         ..RecorderConfig::in_directory(directory)
     };
-    Ok(Some((Recorder::start(recorder, steps)?, feed)))
+    Ok(Some((Recorder::start(recorder, steps)?, step_queue)))
 }
 
 /// Opens socket and metrics.
-fn open_edge(config: &Config, board: Arc<Board>, orders: Sender) -> Result<Edge, EdgeError> {
-    let edge = EdgeConfig {
+fn open_servers(
+    config: &Config,
+    published_state: Arc<PublishedState>,
+    orders: Sender,
+) -> Result<Servers, ServersError> {
+    let servers = ServersConfig {
         socket: config.socket_path(),
         group: config.socket.group.clone(),
         metrics: config.metrics.clone(),
-        ..EdgeConfig::default()
+        ..ServersConfig::default()
     };
-    Edge::open(&edge, board, orders)
+    Servers::open(&servers, published_state, orders)
 }
 
 /// Arguments of the control thread.
@@ -190,39 +195,59 @@ struct Control {
     config: Config,
     inputs: Inputs,
     orders: Orders,
-    nudges: Receiver<Nudge>,
-    ready: crossbeam_channel::Sender<Arc<Board>>,
-    may_go: Receiver<()>,
+    signal_requests: Receiver<SignalRequest>,
+    ready: crossbeam_channel::Sender<Arc<PublishedState>>,
+    may_start: Receiver<()>,
     recorder: Option<Arc<Recorder>>,
-    feeds: Vec<Feed>,
-    moments: crossbeam_channel::Sender<Moment>,
+    step_queues: Vec<StepQueue>,
+    lifecycle_events: crossbeam_channel::Sender<LifecycleEvent>,
     unlogged: Unlogged,
 }
 
 impl Control {
     fn run(self) -> Result<(), DaemonError> {
-        let keeper = Keeper::open(&self.config)?;
+        let managed_host = ManagedLinuxHost::open(&self.config)?;
         match self.config.mode {
-            Mode::DryRun => in_charge(DryRun::over(keeper), |host| self.engine(host)),
-            Mode::Manage | Mode::Observe => in_charge(keeper, |host| self.engine(host)),
+            Mode::DryRun => run_and_restore(DryRun::over(managed_host), |host| self.engine(host)),
+            Mode::Manage | Mode::Observe => run_and_restore(managed_host, |host| self.engine(host)),
         }
     }
 
     fn engine<H: ManagedHost>(self, host: &mut H) -> Result<(), DaemonError> {
-        let Control { config, inputs, orders, nudges, ready, may_go, recorder, feeds, moments, unlogged } =
-            self;
-        let board = Arc::new(Board::new(engine::first(&config, host.inventory())));
+        let Control {
+            config,
+            inputs,
+            orders,
+            signal_requests,
+            ready,
+            may_start,
+            recorder,
+            step_queues,
+            lifecycle_events,
+            unlogged,
+        } = self;
+        let published_state = Arc::new(PublishedState::new(engine::first(&config, host.inventory())));
         // Socket or metrics could not be opened: set no knob.
-        if ready.send(board.clone()).is_err() {
+        if ready.send(published_state.clone()).is_err() {
             return Ok(());
         }
-        if may_go.recv().is_err() {
+        if may_start.recv().is_err() {
             return Ok(());
         }
         tracing::info!(policy = config.policy.name, root = %config.root.display(), mode = ?config.mode, "daemon started");
-        let watched: Vec<Watched> =
-            recorder.into_iter().map(|own| Box::new(move || own.standing()) as Watched).collect();
-        let setup = Setup { config, inputs, board, feeds, orders, nudges, watched, moments, unlogged };
+        let problem_sources: Vec<ProblemSource> =
+            recorder.into_iter().map(|own| Box::new(move || own.active_problem()) as ProblemSource).collect();
+        let setup = Setup {
+            config,
+            inputs,
+            published_state,
+            step_queues,
+            orders,
+            signal_requests,
+            problem_sources,
+            lifecycle_events,
+            unlogged,
+        };
         Ok(engine::run(host, setup)?)
     }
 }
@@ -231,15 +256,15 @@ impl Control {
 ///
 /// # Errors
 /// The error of `work`, or else the knobs that could not be restored.
-pub fn in_charge<H: ManagedHost>(
+pub fn run_and_restore<H: ManagedHost>(
     mut host: H,
     work: impl FnOnce(&mut H) -> Result<(), DaemonError>,
 ) -> Result<(), DaemonError> {
     // Sound: after a panic the host is only used to restore it, from the journal.
     let done = catch_unwind(AssertUnwindSafe(|| work(&mut host)));
-    let back = catch_unwind(AssertUnwindSafe(|| host.give_back()));
-    let back = back.unwrap_or_else(|panic| Err(vec![words(&*panic)])).map_err(DaemonError::Left);
-    let done = done.unwrap_or_else(|panic| Err(DaemonError::Panic(words(&*panic))));
+    let back = catch_unwind(AssertUnwindSafe(|| host.restore()));
+    let back = back.unwrap_or_else(|panic| Err(vec![panic_message(&*panic)])).map_err(DaemonError::Left);
+    let done = done.unwrap_or_else(|panic| Err(DaemonError::Panic(panic_message(&*panic))));
     if let (Err(_), Err(left)) = (&done, &back) {
         tracing::error!("{left}");
     }
@@ -247,7 +272,7 @@ pub fn in_charge<H: ManagedHost>(
 }
 
 /// The message of a panic.
-fn words(panic: &(dyn Any + Send)) -> String {
+fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no message").to_owned()

@@ -4,7 +4,7 @@
 //! the kind of host.
 
 use crate::engine::ManagedHost;
-use crate::{Class, Standing};
+use crate::{ActiveProblem, Class};
 use std::time::Duration;
 use waykeeper_host::{
     Applied, Group, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, KnobValues, Lines, Plan,
@@ -128,8 +128,8 @@ impl<H: ManagedHost> ManagedHost for DryRun<H> {
         self.host.declare(tenants);
     }
 
-    fn standing(&self) -> Vec<Standing> {
-        self.host.standing()
+    fn active_problems(&self) -> Vec<ActiveProblem> {
+        self.host.active_problems()
     }
 
     fn groupings(&self) -> Vec<Grouping> {
@@ -140,15 +140,15 @@ impl<H: ManagedHost> ManagedHost for DryRun<H> {
         self.host.classes()
     }
 
-    fn told(&mut self) -> Vec<String> {
-        self.host.told()
+    fn take_events(&mut self) -> Vec<String> {
+        self.host.take_events()
     }
 
-    fn spare(&self, deadline_ns: u64) -> Duration {
-        self.host.spare(deadline_ns)
+    fn time_left(&self, deadline_ns: u64) -> Duration {
+        self.host.time_left(deadline_ns)
     }
 
-    fn give_back(&mut self) -> Result<(), Vec<String>> {
-        self.host.give_back()
+    fn restore(&mut self) -> Result<(), Vec<String>> {
+        self.host.restore()
     }
 }

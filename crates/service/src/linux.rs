@@ -2,9 +2,9 @@
 //!
 //! Must not know policies, or whether a kernel serves the host's files.
 
-use crate::config::{Config, Outsiders, Place, Ports};
+use crate::config::{Config, ExternalChanges, PathChoice, Ports};
 use crate::engine::ManagedHost;
-use crate::{Class, Mode, Standing};
+use crate::{ActiveProblem, Class, Mode};
 use std::io;
 use std::path::PathBuf;
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
@@ -17,22 +17,22 @@ use waykeeper_units::WayMask;
 
 /// A Linux host with its declared tenants.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct ManagedLinuxHost {
     host: LinuxHost,
     root: Root,
     census: Census,
-    told: Vec<String>,
+    events: Vec<String>,
     /// The census's lasting problems.
     notes: Vec<Note>,
     postponed: Option<String>,
 }
 
-impl Keeper {
+impl ManagedLinuxHost {
     /// Opens the host that a configuration names.
     ///
     /// # Errors
     /// If something is missing or another program holds the host; nothing is set then.
-    pub fn open(config: &Config) -> Result<Keeper, OpenError> {
+    pub fn open(config: &Config) -> Result<ManagedLinuxHost, OpenError> {
         let root = config.host_root();
         // A separate census, whose notes are not reported: the first step reports them.
         let here = Census::new(config.tenants.clone()).take(&root).tenants;
@@ -41,23 +41,23 @@ impl Keeper {
             managed: config.domain.map(Managed::Domain).or(first.map(Managed::Cpu)),
             access: if config.mode == Mode::Manage { HostAccess::Manage } else { HostAccess::Observe },
             limits: limits(config),
-            correct: config.limits.outsiders == Outsiders::Correct,
+            correct: config.limits.external_changes == ExternalChanges::Correct,
             profile: profile(config, &root)?,
             ..Options::new(root.clone(), Vec::new(), config.journal_path())
         };
         let host = LinuxHost::open(options)?;
-        let told = host.notes().to_vec();
+        let events = host.notes().to_vec();
         let census = Census::new(config.tenants.clone());
-        Ok(Keeper { host, root, census, told, notes: Vec::new(), postponed: None })
+        Ok(ManagedLinuxHost { host, root, census, events, notes: Vec::new(), postponed: None })
     }
 }
 
 /// The machine profile that a configuration names, with its file. The usual one may be absent.
 fn profile(config: &Config, root: &Root) -> Result<Option<(PathBuf, Profile)>, TextFileError> {
     let (file, must_be) = match &config.profile {
-        Place::Off => return Ok(None),
-        Place::Usual => (usual_path(root), false),
-        Place::At(file) => (file.clone(), true),
+        PathChoice::Off => return Ok(None),
+        PathChoice::Usual => (usual_path(root), false),
+        PathChoice::At(file) => (file.clone(), true),
     };
     match Profile::read(&file)? {
         Some(profile) => Ok(Some((file, profile))),
@@ -83,7 +83,7 @@ fn limits(config: &Config) -> Limits {
     }
 }
 
-impl Host for Keeper {
+impl Host for ManagedLinuxHost {
     fn inventory(&self) -> &Inventory {
         self.host.inventory()
     }
@@ -94,7 +94,7 @@ impl Host for Keeper {
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
         let sampled = self.host.sample();
-        self.told.extend(self.host.complaints());
+        self.events.extend(self.host.complaints());
         sampled
     }
 
@@ -119,7 +119,7 @@ impl Host for Keeper {
     }
 }
 
-impl ManagedHost for Keeper {
+impl ManagedHost for ManagedLinuxHost {
     fn refresh(&mut self) {
         let roster = self.census.take(&self.root);
         self.notes = roster.standing;
@@ -128,7 +128,7 @@ impl ManagedHost for Keeper {
         let groups = self.host.groups();
         for id in changes.arrived {
             let name = groups.iter().find(|group| group.id == id).map(|group| group.name.as_str());
-            self.told.extend(name.map(|name| format!("tenant {name} appeared")));
+            self.events.extend(name.map(|name| format!("tenant {name} appeared")));
         }
         // An absent tenant has a note with the reason, which replaces this line.
         let is_absent = |name: &str| {
@@ -137,33 +137,33 @@ impl ManagedHost for Keeper {
         };
         let gone = changes.left.into_iter().filter(|(_, name)| !is_absent(name));
         let gone: Vec<String> = gone.map(|(_, name)| format!("tenant {name} ended")).collect();
-        self.told.extend(gone);
+        self.events.extend(gone);
     }
 
     fn declare(&mut self, tenants: Vec<TenantSpec>) {
         self.census.replace(tenants);
     }
 
-    fn standing(&self) -> Vec<Standing> {
+    fn active_problems(&self) -> Vec<ActiveProblem> {
         let refused = self.host.refused().into_iter();
         let refused =
-            refused.map(|own| Standing::new("tenant", format!("tenant {}: {}", own.tenant, own.why)));
+            refused.map(|own| ActiveProblem::new("tenant", format!("tenant {}: {}", own.tenant, own.why)));
         let grouped = self.host.groupings().into_iter().map(|own| {
             let with =
                 if own.with.is_empty() { String::new() } else { format!(" with {}", own.with.join(", ")) };
             let place = if own.in_default { "the default group" } else { "one class" };
-            Standing::new("grouping", format!("tenant {} is in {place}{with}: {}", own.tenant, own.why))
+            ActiveProblem::new("grouping", format!("tenant {} is in {place}{with}: {}", own.tenant, own.why))
         });
         let postponed = self
             .postponed
             .iter()
-            .map(|why| Standing::new("tenant", format!("some tenants wait for the next step: {why}")));
+            .map(|why| ActiveProblem::new("tenant", format!("some tenants wait for the next step: {why}")));
         let notes = self.notes.iter().map(|note| {
-            let kind = if note.about == About::Absent { Standing::ABSENT } else { "tenant" };
-            Standing::new(kind, note.to_string())
+            let kind = if note.about == About::Absent { ActiveProblem::ABSENT } else { "tenant" };
+            ActiveProblem::new(kind, note.to_string())
         });
         let disturbed = self.host.external_changes().into_iter();
-        let disturbed = disturbed.map(|own| Standing::new("outsider", own.to_string()));
+        let disturbed = disturbed.map(|own| ActiveProblem::new("outsider", own.to_string()));
         refused.chain(grouped).chain(postponed).chain(notes).chain(disturbed).collect()
     }
 
@@ -175,11 +175,11 @@ impl ManagedHost for Keeper {
         self.host.classes().into_iter().map(|(name, tenants)| Class { name, tenants }).collect()
     }
 
-    fn told(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.told)
+    fn take_events(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.events)
     }
 
-    fn give_back(&mut self) -> Result<(), Vec<String>> {
+    fn restore(&mut self) -> Result<(), Vec<String>> {
         match self.host.close() {
             Err(why) => Err(vec![why.to_string()]),
             Ok(report) if report.is_complete() => Ok(()),

@@ -4,7 +4,7 @@
 //! and [`PER_SECOND`] on average; lines about orders, signals and configurations are not limited. Must not know where
 //! lines are written, only that writing does not block.
 
-use crate::engine::News;
+use crate::engine::ProblemChanges;
 use crate::{Published, Step};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -70,12 +70,12 @@ impl Budget {
 
 impl Log {
     /// Logs lasting problems that began or ended, and events between the steps.
-    pub(crate) fn news(&mut self, at: SystemTime, news: &News, happened: &[String]) {
+    pub(crate) fn problem_changes(&mut self, at: SystemTime, changes: &ProblemChanges, happened: &[String]) {
         let budget = Budget::at(&mut self.budget, at);
-        for one in news.begun.iter().filter(|_| budget.spend()) {
+        for one in changes.begun.iter().filter(|_| budget.spend()) {
             warn!(kind = one.kind, "{}", one.text);
         }
-        for one in news.ended.iter().filter(|_| budget.spend()) {
+        for one in changes.ended.iter().filter(|_| budget.spend()) {
             info!(kind = one.kind, "no longer: {}", one.text);
         }
         for line in happened.iter().filter(|_| budget.spend()) {
@@ -84,7 +84,7 @@ impl Log {
     }
 
     /// Logs what is new in a step.
-    pub fn tell(&mut self, step: Step) {
+    pub fn step(&mut self, step: Step) {
         let budget = Budget::at(&mut self.budget, step.at);
         let before = self.before.as_deref();
         let lost = step.totals.unlogged;
@@ -94,7 +94,8 @@ impl Log {
         let policy = step.policy.as_str();
         let known = before.map_or(&[][..], |before| &before.record.events);
         // The order or configuration that replaced the policy has its own line.
-        let is_news = |event: &&Event| !known.contains(event) && event.action != crate::replay::FOLLOWS;
+        let is_news =
+            |event: &&Event| !known.contains(event) && event.action != crate::replay::POLICY_REPLACED;
         for event in step.record.events.iter().filter(is_news) {
             if budget.spend() {
                 told_event(policy, event);
@@ -158,7 +159,7 @@ fn kind(problem: &Problem) -> (&'static str, Option<KnobSetting>) {
         Problem::Refused { knob, .. } => ("refused", Some(*knob)),
         Problem::ReadsBack { knob, .. } => ("reads-back", Some(*knob)),
         Problem::Busy { knob, .. } => ("busy", Some(*knob)),
-        Problem::Outsider { knob, .. } => ("outsider", Some(*knob)),
+        Problem::ExternalChange { knob, .. } => ("outsider", Some(*knob)),
         Problem::NoEffect { knob, .. } => ("no-effect", Some(*knob)),
         Problem::ClockBack { .. } => ("clock-back", None),
         Problem::Classes(_) => ("classes", None),

@@ -1,9 +1,9 @@
 //! Notifies systemd: ready, status, reloading, stopping, and watchdog pings.
 //!
-//! A separate thread polls the board and pings only while steps arrive in time, so systemd detects a hanging loop. The
-//! control thread never waits for systemd. Without `NOTIFY_SOCKET` nothing is sent. Must not know the loop.
+//! A separate thread polls the published state and pings only while steps arrive in time, so systemd detects a hanging
+//! loop. The control thread never waits for systemd. Without `NOTIFY_SOCKET` nothing is sent. Must not know the loop.
 
-use crate::{Board, Mode, Moment, Published};
+use crate::{LifecycleEvent, Mode, Published, PublishedState};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use sd_notify::NotifyState;
 use std::sync::Arc;
@@ -19,17 +19,20 @@ const STATUS_EVERY: Duration = Duration::from_secs(10);
 pub struct Notifier(Option<JoinHandle<()>>);
 
 impl Notifier {
-    /// Forwards the engine's events; from the first one ([`Moment::Stands`], systemd's "ready") it also sends status
-    /// and pings.
+    /// Forwards the engine's events; from the first one ([`LifecycleEvent::Started`], systemd's "ready") it also sends
+    /// status and pings.
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn start(board: Arc<Board>, moments: Receiver<Moment>) -> io::Result<Notifier> {
+    pub fn start(
+        published_state: Arc<PublishedState>,
+        lifecycle_events: Receiver<LifecycleEvent>,
+    ) -> io::Result<Notifier> {
         if env::var_os("NOTIFY_SOCKET").is_none() {
             return Ok(Notifier(None));
         }
         let thread = thread::Builder::new().name("notify".to_owned());
-        Ok(Notifier(Some(thread.spawn(move || pass_on(&board, &moments))?)))
+        Ok(Notifier(Some(thread.spawn(move || pass_on(&published_state, &lifecycle_events))?)))
     }
 }
 
@@ -42,42 +45,42 @@ impl Drop for Notifier {
 }
 
 /// Runs until the engine ends.
-fn pass_on(board: &Board, moments: &Receiver<Moment>) {
+fn pass_on(published_state: &PublishedState, lifecycle_events: &Receiver<LifecycleEvent>) {
     let watchdog = sd_notify::watchdog_enabled();
     // Four polls per watchdog timeout, so that a late one does no harm.
-    let every = watchdog.map_or(STATUS_EVERY, |patience| (patience / 4).max(Duration::from_millis(10)));
+    let every = watchdog.map_or(STATUS_EVERY, |timeout| (timeout / 4).max(Duration::from_millis(10)));
     let mut progress: Option<Progress> = None;
     let mut look = Instant::now() + every;
     loop {
-        match moments.recv_deadline(look) {
-            Ok(Moment::Stands | Moment::Loaded) => {
-                let now = board.read();
-                let patience = watchdog.unwrap_or(Duration::MAX);
-                progress.get_or_insert_with(|| Progress::new(patience, now.step, Instant::now()));
-                say(&[NotifyState::Ready, NotifyState::Status(&status(&now))]);
+        match lifecycle_events.recv_deadline(look) {
+            Ok(LifecycleEvent::Started | LifecycleEvent::Loaded) => {
+                let now = published_state.read();
+                let timeout = watchdog.unwrap_or(Duration::MAX);
+                progress.get_or_insert_with(|| Progress::new(timeout, now.step, Instant::now()));
+                notify(&[NotifyState::Ready, NotifyState::Status(&status(&now))]);
             }
-            Ok(Moment::Loading) => match NotifyState::monotonic_usec_now() {
-                Ok(since) => say(&[NotifyState::Reloading, since]),
+            Ok(LifecycleEvent::Loading) => match NotifyState::monotonic_usec_now() {
+                Ok(since) => notify(&[NotifyState::Reloading, since]),
                 // systemd requires the time with "reloading".
                 Err(why) => tracing::warn!("cannot notify systemd of the reload: {why}"),
             },
-            Err(RecvTimeoutError::Disconnected) => return say(&[NotifyState::Stopping]),
+            Err(RecvTimeoutError::Disconnected) => return notify(&[NotifyState::Stopping]),
             Err(RecvTimeoutError::Timeout) => {
                 look = Instant::now() + every;
                 // Before the first step systemd's start timeout applies, not the watchdog.
                 let Some(progress) = &mut progress else { continue };
-                let now = board.read();
+                let now = published_state.read();
                 let text = status(&now);
                 let moves = progress.moves(now.step, Duration::from_nanos(now.period_ns), Instant::now());
                 let ping = (moves && watchdog.is_some()).then_some(NotifyState::Watchdog);
                 let words: Vec<_> = std::iter::once(NotifyState::Status(&text)).chain(ping).collect();
-                say(&words);
+                notify(&words);
             }
         }
     }
 }
 
-fn say(words: &[NotifyState<'_>]) {
+fn notify(words: &[NotifyState<'_>]) {
     // If systemd does not receive it, the next message tries again until systemd's timeout.
     if let Err(why) = sd_notify::notify(words) {
         tracing::debug!("cannot notify systemd: {why}");
@@ -87,21 +90,21 @@ fn say(words: &[NotifyState<'_>]) {
 /// Whether the loop makes progress: at most a period and half the watchdog timeout between two steps.
 #[derive(Debug)]
 struct Progress {
-    patience: Duration,
+    timeout: Duration,
     step: u64,
     since: Instant,
 }
 
 impl Progress {
-    fn new(patience: Duration, step: u64, since: Instant) -> Progress {
-        Progress { patience, step, since }
+    fn new(timeout: Duration, step: u64, since: Instant) -> Progress {
+        Progress { timeout, step, since }
     }
 
     fn moves(&mut self, step: u64, period: Duration, now: Instant) -> bool {
         if step != self.step {
             (self.step, self.since) = (step, now);
         }
-        now.duration_since(self.since) <= period.saturating_add(self.patience / 2)
+        now.duration_since(self.since) <= period.saturating_add(self.timeout / 2)
     }
 }
 
@@ -113,7 +116,7 @@ fn status(now: &Published) -> String {
         (Mode::DryRun, _) => format!("dry run of policy {}, state {}", now.policy, now.record.state),
         (Mode::Observe, _) => "observing".to_owned(),
     };
-    let wrong = match now.standing.as_slice() {
+    let wrong = match now.active_problems.as_slice() {
         [] => String::new(),
         [one] => format!("; {}", one.text),
         [one, more @ ..] => format!("; {} (and {} more)", one.text, more.len()),
@@ -125,8 +128,8 @@ fn status(now: &Published) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Standing;
-    use crate::board::tests::published;
+    use crate::ActiveProblem;
+    use crate::published_state::tests::published;
 
     #[test]
     fn a_loop_that_is_stuck_is_seen_and_one_with_long_periods_is_not_taken_for_it() {
@@ -150,8 +153,8 @@ mod tests {
         now.record.state = "Detecting".to_owned();
         assert_eq!(status(&now), "step 0: policy default, state Detecting, 0 tenants");
         now.mode = Mode::Observe;
-        let standing = |text: &str| Standing { kind: "tenant".to_owned(), text: text.to_owned() };
-        now.standing = vec![standing("a\nREADY=1"), standing("b")];
+        let problem = |text: &str| ActiveProblem { kind: "tenant".to_owned(), text: text.to_owned() };
+        now.active_problems = vec![problem("a\nREADY=1"), problem("b")];
         assert_eq!(status(&now), "step 0: observing, 0 tenants; a READY=1 (and 1 more)");
     }
 }

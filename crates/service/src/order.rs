@@ -66,13 +66,13 @@ pub enum OrderError {
 
 /// An order with the channel for its answer.
 #[derive(Debug)]
-pub struct Asked {
+pub struct PendingOrder {
     /// The order.
     pub order: Order,
     answer: crossbeam_channel::Sender<Reply>,
 }
 
-impl Asked {
+impl PendingOrder {
     /// Sends the answer; ignores that the sender of the order may no longer wait.
     pub fn answer(self, reply: Reply) {
         let _ = self.answer.try_send(reply);
@@ -81,30 +81,30 @@ impl Asked {
 
 /// The sending end of the queue of orders; may be cloned.
 #[derive(Clone, Debug)]
-pub struct Sender(crossbeam_channel::Sender<Asked>);
+pub struct Sender(crossbeam_channel::Sender<PendingOrder>);
 
 impl Sender {
-    /// Sends an order and waits at most `patience` for the answer. Blocks: not for the control thread.
+    /// Sends an order and waits at most `timeout` for the answer. Blocks: not for the control thread.
     ///
     /// # Errors
     /// Why it was not carried out.
-    pub fn ask(&self, order: Order, patience: Duration) -> Reply {
+    pub fn ask(&self, order: Order, timeout: Duration) -> Reply {
         let (answer, reply) = bounded(1);
-        match self.0.try_send(Asked { order, answer }) {
+        match self.0.try_send(PendingOrder { order, answer }) {
             Err(TrySendError::Full(_)) => return Err(OrderError::Full),
             Err(TrySendError::Disconnected(_)) => return Err(OrderError::Ending),
             Ok(()) => {}
         }
-        match reply.recv_timeout(patience) {
+        match reply.recv_timeout(timeout) {
             Ok(reply) => reply,
             Err(RecvTimeoutError::Disconnected) => Err(OrderError::Ending),
-            Err(RecvTimeoutError::Timeout) => Err(OrderError::Late(patience)),
+            Err(RecvTimeoutError::Timeout) => Err(OrderError::Late(timeout)),
         }
     }
 }
 
 /// The control thread's end of the queue.
-pub type Orders = Receiver<Asked>;
+pub type Orders = Receiver<PendingOrder>;
 
 /// Creates a queue for orders.
 pub fn orders() -> (Sender, Orders) {
@@ -121,9 +121,9 @@ mod tests {
         let (sender, orders) = orders();
         let asker = sender.clone();
         let thread = std::thread::spawn(move || asker.ask(Order::Resume, Duration::from_secs(60)));
-        let asked = orders.recv().unwrap();
-        assert_eq!(asked.order, Order::Resume);
-        asked.answer(Ok("goes on".to_owned()));
+        let pending_order = orders.recv().unwrap();
+        assert_eq!(pending_order.order, Order::Resume);
+        pending_order.answer(Ok("goes on".to_owned()));
         assert_eq!(thread.join().unwrap(), Ok("goes on".to_owned()));
         for _ in 0..ROOM {
             let late = sender.ask(Order::Reload, Duration::ZERO);

@@ -131,7 +131,7 @@ impl Replay {
         let replayed = Side { state: decision.state, events, wish };
         let recorded = Side {
             state: record.state.clone(),
-            events: record.events.iter().filter_map(|event| said(event, header.mode)).collect(),
+            events: record.events.iter().filter_map(|event| reported_event(event, header.mode)).collect(),
             wish: record.desired.clone(),
         };
         Ok(Some(Compared { step: entry.step, recorded, replayed }))
@@ -163,19 +163,19 @@ impl Replay {
 }
 
 /// The loop's own event when a policy is replaced.
-pub(crate) const FOLLOWS: &str = "policy-replaced";
+pub(crate) const POLICY_REPLACED: &str = "policy-replaced";
 
 /// True for the step in which a policy starts: the daemon's first, or a replacement.
 pub fn begins(entry: &Entry<'_>) -> bool {
-    let follows = entry.record.events.first().is_some_and(|event| event.action == FOLLOWS);
+    let follows = entry.record.events.first().is_some_and(|event| event.action == POLICY_REPLACED);
     entry.seen.is_none() && (entry.step == 0 || follows)
 }
 
 /// An event as the policy reported it, without a dry run's prefix; `None` for the loop's own event.
-fn said(event: &Event, mode: Mode) -> Option<Event> {
-    let mut event = (event.action != FOLLOWS).then(|| event.clone())?;
+fn reported_event(event: &Event, mode: Mode) -> Option<Event> {
+    let mut event = (event.action != POLICY_REPLACED).then(|| event.clone())?;
     if mode == Mode::DryRun
-        && let Some(text) = event.text.strip_prefix(WOULD)
+        && let Some(text) = event.text.strip_prefix(DRY_RUN_PREFIX)
     {
         event.text = text.to_owned();
     }
@@ -183,7 +183,7 @@ fn said(event: &Event, mode: Mode) -> Option<Event> {
 }
 
 /// Prefix of an event's text in a dry run.
-pub(crate) const WOULD: &str = "would: ";
+pub(crate) const DRY_RUN_PREFIX: &str = "would: ";
 
 /// Adds a plan to the wanted values and removes tenants that ended, as the loop does.
 fn want(wish: &mut Plan, plan: Plan, groups: &[Group]) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use waykeeper_control::Record;
 use waykeeper_host::{Inventory, LlcGeometry, Platform, Support};
-use waykeeper_service::{Board, Mode, Moment, Notifier, Published, Totals};
+use waykeeper_service::{LifecycleEvent, Mode, Notifier, Published, PublishedState, Totals};
 
 fn shown(step: u64) -> Published {
     let llc = LlcGeometry { ways: 11, min_ways: 1, bytes: 1 << 20, clos_count: 4, inclusive_ways: None };
@@ -35,7 +35,7 @@ fn shown(step: u64) -> Published {
         snapshot: None,
         seen: None,
         record: Record { state: "Stable".to_owned(), ..Record::default() },
-        standing: Vec::new(),
+        active_problems: Vec::new(),
         totals: Totals::default(),
     }
 }
@@ -58,24 +58,24 @@ fn systemd_hears_that_it_is_ready_moves_and_stops_and_nothing_from_a_loop_that_i
         let length = systemd.recv(&mut word).unwrap();
         String::from_utf8(word[..length].to_vec()).unwrap()
     };
-    let board = Arc::new(Board::new(shown(0)));
-    let (tell, moments) = crossbeam_channel::unbounded();
-    let notifier = Notifier::start(board.clone(), moments).unwrap();
+    let published_state = Arc::new(PublishedState::new(shown(0)));
+    let (tell, lifecycle_events) = crossbeam_channel::unbounded();
+    let notifier = Notifier::start(published_state.clone(), lifecycle_events).unwrap();
     std::thread::sleep(Duration::from_millis(200));
-    tell.send(Moment::Stands).unwrap();
+    tell.send(LifecycleEvent::Started).unwrap();
     // The first message: nothing was sent before the first knobs were set.
     assert_eq!(hear().trim_end(), "READY=1\nSTATUS=step 0: policy a4, state Stable, 0 tenants");
     // A reload as systemd expects it: its start with the time, and its end.
-    tell.send(Moment::Loading).unwrap();
+    tell.send(LifecycleEvent::Loading).unwrap();
     let word = std::iter::repeat_with(hear).take(100).find(|word| word.contains("RELOADING=1")).unwrap();
     let since = word.lines().find_map(|line| line.strip_prefix("MONOTONIC_USEC=")).unwrap();
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     assert!(since.parse::<i64>().unwrap() / 1_000_000 <= now.tv_sec && !word.contains("READY"), "{word}");
-    tell.send(Moment::Loaded).unwrap();
+    tell.send(LifecycleEvent::Loaded).unwrap();
     assert!(std::iter::repeat_with(hear).take(20).any(|word| word.contains("READY=1")));
     // While steps come, there are pings.
     for step in 1..=5 {
-        board.show(shown(step));
+        published_state.replace(shown(step));
         let wanted = format!("step {step}: policy a4");
         let word = std::iter::repeat_with(hear).take(100).find(|word| word.contains(&wanted)).unwrap();
         assert!(word.contains("WATCHDOG=1"), "{word}");
@@ -84,7 +84,7 @@ fn systemd_hears_that_it_is_ready_moves_and_stops_and_nothing_from_a_loop_that_i
     let first = std::iter::repeat_with(hear).take(100).position(|word| !word.contains("WATCHDOG")).unwrap();
     assert!(first < 20, "the loop is stuck, and still there were {first} pings");
     assert!((0..3).all(|_| !hear().contains("WATCHDOG")));
-    board.show(shown(6));
+    published_state.replace(shown(6));
     assert!(std::iter::repeat_with(hear).take(20).any(|word| word.contains("WATCHDOG=1")), "it moves again");
     // The engine ends.
     drop(tell);

@@ -54,7 +54,7 @@ use waykeeper_silicon::Sampling;
 #[cfg(feature = "files")]
 pub use waykeeper_vhost::faults;
 #[cfg(feature = "files")]
-use waykeeper_vhost::{engine::Pace, virtual_host::Options};
+use waykeeper_vhost::{machine_clock::ClockSpeed, virtual_host::Options};
 
 /// A millisecond of the server's clock, ns.
 pub const MS: u64 = 1_000_000;
@@ -115,11 +115,11 @@ pub fn run_options(one_in: u32) -> RunOptions {
 /// Options of a host whose clock stops until the test advances it.
 #[cfg(feature = "files")]
 pub fn manual_clock(one_in: u32) -> Options {
-    Options { pace: Pace::Held, run: run_options(one_in), ..Options::default() }
+    Options { speed: ClockSpeed::Stopped, run: run_options(one_in), ..Options::default() }
 }
 
 /// Options of a host whose clock follows the wall clock.
 #[cfg(feature = "files")]
 pub fn wall_clock(one_in: u32) -> Options {
-    Options { pace: Pace::Wall(1.0), run: run_options(one_in), ..Options::default() }
+    Options { speed: ClockSpeed::Wall(1.0), run: run_options(one_in), ..Options::default() }
 }

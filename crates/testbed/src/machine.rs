@@ -61,8 +61,8 @@ impl Machine {
         let vhost = vhost.unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {error}"));
         let root = Root::at(vhost.path());
         let tenants = tenants(&root, &scenario);
-        let places = vhost.engine().with(|server| {
-            let places = server.places();
+        let places = vhost.clock().with(|server| {
+            let places = server.layout();
             (places.generation, places.cpus(), places.packages, places.cores)
         });
         let (generation, cpus, packages, cores) = places.unwrap_or_else(|why| panic!("the model: {why}"));
@@ -105,7 +105,7 @@ impl Machine {
 
     /// Advances a held clock to a time, ns.
     pub fn run_to(&self, clock_ns: u64) {
-        self.vhost.engine().run_until(clock_ns).unwrap_or_else(|why| panic!("the model: {why}"));
+        self.vhost.clock().run_until(clock_ns).unwrap_or_else(|why| panic!("the model: {why}"));
     }
 
     /// Advances a held clock by a time, ns.
@@ -115,12 +115,12 @@ impl Machine {
 
     /// The server's clock, ns.
     pub fn now_ns(&self) -> u64 {
-        self.vhost.engine().now_ns()
+        self.vhost.clock().now_ns()
     }
 
     /// Gives access to the model.
     pub fn with_model<R>(&self, use_model: impl FnOnce(&mut Server) -> R) -> R {
-        self.vhost.engine().with(use_model).unwrap_or_else(|why| panic!("the model: {why}"))
+        self.vhost.clock().with(use_model).unwrap_or_else(|why| panic!("the model: {why}"))
     }
 
     /// Options for managing it.

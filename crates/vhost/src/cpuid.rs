@@ -4,9 +4,9 @@
 //! subleaf, a length that is no multiple of 16 is EINVAL, each further 16 bytes are the next leaf). Caches are those of
 //! the chip file, so a tool that multiplies their values gets the model's sizes. It must not know the running machine.
 
+use crate::layout::Layout;
 use crate::node::{Caller, File};
 use crate::package::MONITORING_UNIT;
-use crate::places::Places;
 use crate::rdt::Features;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -65,9 +65,9 @@ pub fn core_bits(cores: usize) -> u32 {
 }
 
 /// Highest leaf of the range from 0: SDM and APM by generation.
-pub fn highest(places: &Places) -> u32 {
-    match places.generation.map(|generation| generation.id.as_str()) {
-        _ if places.is_amd() => 0x10,
+pub fn highest(layout: &Layout) -> u32 {
+    match layout.generation.map(|generation| generation.id.as_str()) {
+        _ if layout.is_amd() => 0x10,
         None => 0xd,
         Some("hsx") => 0xf,
         Some("bdx") => 0x14,
@@ -78,7 +78,7 @@ pub fn highest(places: &Places) -> u32 {
 /// The CPUID answers of all CPUs of a server.
 #[derive(Clone, Debug)]
 pub struct Cpuid {
-    places: Places,
+    layout: Layout,
     spec: ChipSpec,
     features: Features,
     rmids: u32,
@@ -86,26 +86,26 @@ pub struct Cpuid {
 
 impl Cpuid {
     /// The answers of a server.
-    pub fn new(places: &Places, spec: &ChipSpec, features: Features, rmids: u32) -> Cpuid {
-        Cpuid { places: places.clone(), spec: spec.clone(), features, rmids }
+    pub fn new(layout: &Layout, spec: &ChipSpec, features: Features, rmids: u32) -> Cpuid {
+        Cpuid { layout: layout.clone(), spec: spec.clone(), features, rmids }
     }
 
     fn apic_id(&self, cpu: usize) -> u32 {
-        let package = self.places.package_of(cpu);
-        (package << core_bits(self.places.cores)) as u32 | (cpu % self.places.cores) as u32
+        let package = self.layout.package_of(cpu);
+        (package << core_bits(self.layout.cores)) as u32 | (cpu % self.layout.cores) as u32
     }
 
     /// The answer of a leaf on a CPU; zeros for an absent leaf.
     pub fn leaf(&self, cpu: usize, leaf: u32, subleaf: u32) -> Leaf {
-        let cores = self.places.cores as u32;
+        let cores = self.layout.cores as u32;
         let features = self.features;
         match leaf {
-            0 => self.vendor(highest(&self.places)),
+            0 => self.vendor(highest(&self.layout)),
             1 => self.signature(cpu),
-            4 if !self.places.is_amd() => self.cache(subleaf),
+            4 if !self.layout.is_amd() => self.cache(subleaf),
             // ARAT; IA32_MPERF and IA32_APERF exist.
             6 => [1 << 2, 0, 1, 0],
-            7 if subleaf == 0 && self.places.generation.is_some() => {
+            7 if subleaf == 0 && self.layout.generation.is_some() => {
                 // FSGSBASE, BMI1, AVX2, SMEP, BMI2, ERMS; PQM 12, PQE 15.
                 let monitors = u32::from(features.occupancy) << 12;
                 [0, 0x3a9 | monitors | u32::from(features.announces_cat) << 15, 0, 0]
@@ -113,7 +113,7 @@ impl Cpuid {
             0xa => self.counters(),
             0xb => match subleaf {
                 0 => [0, 1, 0x100, self.apic_id(cpu)],
-                1 => [core_bits(self.places.cores), cores, 0x201, self.apic_id(cpu)],
+                1 => [core_bits(self.layout.cores), cores, 0x201, self.apic_id(cpu)],
                 _ => [0, 0, subleaf & 0xff, self.apic_id(cpu)],
             },
             // Saved by XSAVE: x87, SSE and AVX, 832 bytes; the AVX part has 256 bytes at 576 (SDM vol. 1, 13.2).
@@ -130,7 +130,7 @@ impl Cpuid {
             },
             0x10 if features.announces_cat => self.allocation(subleaf),
             // Base and highest clock in MHz, bus clock.
-            0x16 if !self.places.is_amd() => {
+            0x16 if !self.layout.is_amd() => {
                 let mhz = (self.spec.ghz * 1000.0).round() as u32;
                 [mhz, mhz, 100, 0]
             }
@@ -142,36 +142,36 @@ impl Cpuid {
     fn vendor(&self, highest: u32) -> Leaf {
         // EBX, EDX, ECX in this order; the chip file was checked for 12 letters.
         let word = |at: usize| {
-            let bytes = self.places.identity.vendor.as_bytes();
+            let bytes = self.layout.identity.vendor.as_bytes();
             u32::from_le_bytes(std::array::from_fn(|byte| bytes.get(at + byte).copied().unwrap_or(0)))
         };
         [highest, word(0), word(8), word(4)]
     }
 
     fn signature(&self, cpu: usize) -> Leaf {
-        let identity = &self.places.identity;
+        let identity = &self.layout.identity;
         let (family, model) = (identity.family, identity.model);
         let signature = family.saturating_sub(15) << 20
             | (model >> 4) << 16
             | family.min(15) << 8
             | (model & 15) << 4
             | identity.stepping;
-        let threads = self.places.cores as u32;
+        let threads = self.layout.cores as u32;
         let misc = self.apic_id(cpu) << 24 | threads << 16 | 8 << 8;
         // Feature bits of any server since Haswell; no hypervisor (ECX bit 31).
         let (ecx, edx) =
-            if self.places.is_amd() { (0x7ef8_320b, 0x178b_fbff) } else { (0x7ffe_fbff, 0xbfeb_fbff) };
+            if self.layout.is_amd() { (0x7ef8_320b, 0x178b_fbff) } else { (0x7ffe_fbff, 0xbfeb_fbff) };
         // Sandy Bridge has no FMA, MOVBE, F16C and RDRAND.
-        let missing: u32 = if self.places.generation.is_none() { 1 << 12 | 1 << 22 | 0b11 << 29 } else { 0 };
+        let missing: u32 = if self.layout.generation.is_none() { 1 << 12 | 1 << 22 | 0b11 << 29 } else { 0 };
         [signature, misc, ecx & !missing, edx]
     }
 
     fn cache(&self, subleaf: u32) -> Leaf {
         let Some(cache) = caches(&self.spec).get(subleaf as usize).copied() else { return [0; 4] };
-        let cores = self.places.cores;
+        let cores = self.layout.cores;
         let sharing = if cache.shared { (1 << core_bits(cores)) - 1 } else { 0 };
         let others = (1u32 << core_bits(cores)) - 1;
-        let amd = self.places.is_amd();
+        let amd = self.layout.is_amd();
         let eax = cache.kind
             | cache.level << 5
             | 1 << 8
@@ -184,7 +184,7 @@ impl Cpuid {
 
     /// Architectural performance monitoring, version 4 (3 before Skylake).
     fn counters(&self) -> Leaf {
-        let Some(generation) = self.places.generation.filter(|_| !self.places.is_amd()) else {
+        let Some(generation) = self.layout.generation.filter(|_| !self.layout.is_amd()) else {
             return [0; 4];
         };
         let core = &generation.core;
@@ -199,21 +199,21 @@ impl Cpuid {
         let features = self.features;
         let bandwidth = features.bandwidth_classes > 0;
         match subleaf {
-            0 => [0, 1 << 1 | u32::from(bandwidth && !self.places.is_amd()) << 3, 0, 0],
+            0 => [0, 1 << 1 | u32::from(bandwidth && !self.layout.is_amd()) << 3, 0, 0],
             1 => {
-                let ecx = u32::from(features.apart) << 2 | u32::from(features.sparse) << 3;
+                let ecx = u32::from(features.cdp) << 2 | u32::from(features.sparse) << 3;
                 [self.spec.llc.ways - 1, features.shareable, ecx, features.classes - 1]
             }
             // The highest delay is 90 percent, and delays are linear.
-            3 if bandwidth && !self.places.is_amd() => [90 - 1, 0, 1 << 2, features.bandwidth_classes - 1],
+            3 if bandwidth && !self.layout.is_amd() => [90 - 1, 0, 1 << 2, features.bandwidth_classes - 1],
             _ => [0; 4],
         }
     }
 
     fn extended(&self, cpu: usize, leaf: u32, subleaf: u32) -> Leaf {
-        let amd = self.places.is_amd();
+        let amd = self.layout.is_amd();
         let mlc_kib = self.spec.mlc.sets * self.spec.mlc.ways * 64 / 1024;
-        let bits = core_bits(self.places.cores);
+        let bits = core_bits(self.layout.cores);
         match leaf {
             0x8000_0000 if amd => self.vendor(0x8000_0022),
             0x8000_0000 => [0x8000_0008, 0, 0, 0],
@@ -227,11 +227,11 @@ impl Cpuid {
             0x8000_0006 => [0, 0, mlc_kib << 16 | 6 << 12 | 64, 0],
             // Invariant TSC.
             0x8000_0007 => [0, 0, 0, 1 << 8],
-            0x8000_0008 if amd => [0x3030, 0, bits << 12 | (self.places.cores as u32 - 1), 0],
+            0x8000_0008 if amd => [0x3030, 0, bits << 12 | (self.layout.cores as u32 - 1), 0],
             0x8000_0008 => [0x302e, 0, 0, 0],
             0x8000_001d if amd => self.cache(subleaf),
             0x8000_001e if amd => {
-                [self.apic_id(cpu), (cpu % self.places.cores) as u32, self.places.package_of(cpu) as u32, 0]
+                [self.apic_id(cpu), (cpu % self.layout.cores) as u32, self.layout.package_of(cpu) as u32, 0]
             }
             // Bandwidth enforcement: limits of 11 bits in eighths of GB/s (APM vol. 3, E.4.21).
             0x8000_0020 if amd && self.features.bandwidth_classes > 0 => match subleaf {
@@ -246,7 +246,7 @@ impl Cpuid {
     }
 
     fn brand(&self, third: u32) -> Leaf {
-        let text = self.places.identity.brand.as_bytes();
+        let text = self.layout.identity.brand.as_bytes();
         let at = |index: usize| text.get(index).copied().unwrap_or(0);
         std::array::from_fn(|word| {
             let first = third as usize * 16 + word * 4;

@@ -100,7 +100,7 @@ impl Step {
         }
     }
 
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let text = |path: &CString| path.to_string_lossy().into_owned();
         match self {
             Step::Bind { from, to } | Step::BindOnLink { from, to } => {
@@ -140,16 +140,16 @@ fn run_beside(
     arguments: &[impl AsRef<OsStr>],
 ) -> Result<ExitStatus, EnterError> {
     let name = command.to_string_lossy().into_owned();
-    let mut stage = None;
-    let steps = steps(tree, dev, &mut stage)?;
-    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+    let mut temp = None;
+    let steps = steps(tree, dev, &mut temp)?;
+    let (failed_step, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .map_err(|errno| EnterError::NotRun(name.clone(), errno.into()))?;
     // Before the child exists, so that no signal ends this process without it.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2])
         .map_err(|error| EnterError::NotRun(name.clone(), error))?;
-    let told_steps: Vec<String> = steps.iter().map(Step::told).collect();
-    let mut child =
-        start(command, arguments, steps, tell).map_err(|error| failure(&name, &told_steps, told, error))?;
+    let step_texts: Vec<String> = steps.iter().map(Step::describe).collect();
+    let mut child = start(command, arguments, steps, tell)
+        .map_err(|error| failure(&name, &step_texts, failed_step, error))?;
     let handle = signals.handle();
     let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
     std::thread::scope(|scope| {
@@ -173,31 +173,31 @@ pub fn exit_code(status: ExitStatus) -> u8 {
 }
 
 /// A temporary directory, removed on drop.
-struct Stage(PathBuf);
+struct TempMountPoint(PathBuf);
 
-impl Stage {
+impl TempMountPoint {
     fn new() -> io::Result<Self> {
         let folder = std::env::temp_dir();
         for attempt in 0u32.. {
             let path = folder.join(format!("waykeeper-enter-{}-{attempt}", std::process::id()));
             match std::fs::create_dir(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                outcome => return outcome.map(|()| Stage(path)),
+                outcome => return outcome.map(|()| TempMountPoint(path)),
             }
         }
         Err(io::ErrorKind::AlreadyExists.into())
     }
 }
 
-impl Drop for Stage {
+impl Drop for TempMountPoint {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir(&self.0);
     }
 }
 
 /// The mounts: `/sys`, and the files of `/dev/cpu` and `/proc` that the tree has (a server without resctrl has no
-/// `proc/mounts`). The stage, if one is needed, must outlive the command.
-fn steps(tree: &Path, dev: &Path, stage: &mut Option<Stage>) -> Result<Vec<Step>, EnterError> {
+/// `proc/mounts`). The temporary mount point, if one is needed, must outlive the command.
+fn steps(tree: &Path, dev: &Path, temp: &mut Option<TempMountPoint>) -> Result<Vec<Step>, EnterError> {
     let source = |path: &str| Some(tree.join(path)).filter(|source| source.exists()).map(c_path);
     let sys = source("sys").ok_or_else(|| EnterError::NoTree(tree.join("sys"), tree.to_owned()))?;
     let mut steps = vec![Step::Bind { from: sys, to: c_path("/sys") }];
@@ -206,9 +206,9 @@ fn steps(tree: &Path, dev: &Path, stage: &mut Option<Stage>) -> Result<Vec<Step>
             steps.push(Step::Bind { from, to: c_path(dev.join("cpu")) })
         }
         Some(from) => {
-            let new = Stage::new()
+            let new = TempMountPoint::new()
                 .map_err(|error| EnterError::NotMounted("make a temporary directory".into(), error))?;
-            steps.extend(new_dev(dev, &stage.insert(new).0, from)?);
+            steps.extend(new_dev(dev, &temp.insert(new).0, from)?);
         }
         None => {}
     }
@@ -241,12 +241,12 @@ fn bind_files(tree: &Path, folder: &Path, steps: &mut Vec<Step>) -> io::Result<(
 }
 
 /// Without the drivers there is no /dev/cpu to mount on: builds a new /dev with the old entries and `cpu`.
-fn new_dev(dev: &Path, stage: &Path, cpus: CString) -> Result<Vec<Step>, EnterError> {
+fn new_dev(dev: &Path, temp: &Path, cpus: CString) -> Result<Vec<Step>, EnterError> {
     let unreadable = |error| EnterError::NotMounted(format!("read {}", dev.display()), error);
-    let mut steps = vec![Step::Tmpfs { at: c_path(stage) }];
+    let mut steps = vec![Step::Tmpfs { at: c_path(temp) }];
     for entry in dev.read_dir().map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
-        let (kind, path) = (entry.file_type().map_err(unreadable)?, stage.join(entry.file_name()));
+        let (kind, path) = (entry.file_type().map_err(unreadable)?, temp.join(entry.file_name()));
         if kind.is_symlink() {
             let target = std::fs::read_link(entry.path()).map_err(unreadable)?;
             steps.push(Step::Link { target: c_path(target), path: c_path(path) });
@@ -260,10 +260,10 @@ fn new_dev(dev: &Path, stage: &Path, cpus: CString) -> Result<Vec<Step>, EnterEr
         });
         steps.push(Step::Bind { from: c_path(entry.path()), to });
     }
-    let to = c_path(stage.join("cpu"));
+    let to = c_path(temp.join("cpu"));
     steps.push(Step::Directory { path: to.clone() });
     steps.push(Step::Bind { from: cpus, to });
-    steps.push(Step::Move { from: c_path(stage), to: c_path(dev) });
+    steps.push(Step::Move { from: c_path(temp), to: c_path(dev) });
     Ok(steps)
 }
 
@@ -324,9 +324,9 @@ fn write(path: &std::ffi::CStr, text: &[u8]) -> Result<(), Errno> {
 }
 
 /// Why the child could not run the command.
-fn failure(name: &str, steps: &[String], told: OwnedFd, error: io::Error) -> EnterError {
+fn failure(name: &str, steps: &[String], failed_step: OwnedFd, error: io::Error) -> EnterError {
     let mut place = [0];
-    match std::fs::File::from(told).read(&mut place) {
+    match std::fs::File::from(failed_step).read(&mut place) {
         Ok(1) if place[0] == NAMESPACE => EnterError::NoNamespace(error),
         Ok(1) if place[0] == PROPAGATION => EnterError::NotMounted("make mounts private".into(), error),
         Ok(1) => {

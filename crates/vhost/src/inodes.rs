@@ -3,7 +3,7 @@
 //! Numbers are not reused while the tree is mounted. The number of a process, a control group or a place of resctrl
 //! encodes what it is, so no table is kept for them. This file must not know FUSE.
 
-use crate::live::{self, Live};
+use crate::dynamic_tree::{self, DynamicTree};
 use crate::node::{File, Node, Tree};
 use crate::resctrl::places::Place;
 use crate::resctrl::{Resctrl, Shared};
@@ -18,7 +18,7 @@ const FIRST_PLACE: u64 = 1 << 40;
 
 /// A fixed node.
 pub(crate) enum Fixed {
-    /// With the index of its [`Live`] entries, if it has any.
+    /// With the index of its [`DynamicTree`] entries, if it has any.
     Directory(BTreeMap<String, u64>, Option<usize>),
     File(Box<dyn File>),
     Link(String),
@@ -30,8 +30,8 @@ pub(crate) enum Target<'a> {
     Fixed(&'a Fixed),
     /// A place in one of the resctrls.
     Place(&'a Shared, Place),
-    /// An entry of one of the live subtrees, with its number there.
-    Live(&'a dyn Live, u64),
+    /// An entry of one of the dynamic subtrees, with its number there.
+    Dynamic(&'a dyn DynamicTree, u64),
 }
 
 /// All numbers of one tree.
@@ -39,8 +39,8 @@ pub(crate) struct Inodes {
     fixed: Vec<Fixed>,
     paths: Vec<String>,
     resctrls: Vec<(u64, Shared)>,
-    /// Live subtrees, with the numbers of their directories.
-    lives: Vec<(u64, Arc<dyn Live>)>,
+    /// Dynamic subtrees, with the numbers of their directories.
+    dynamic_trees: Vec<(u64, Arc<dyn DynamicTree>)>,
 }
 
 /// Locks also after a panic elsewhere: resctrl's state is consistent between two calls, and the panic was reported.
@@ -50,14 +50,19 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Inodes {
     pub fn new(tree: Tree) -> Self {
-        let (root, mut lives) = tree.into_parts();
+        let (root, mut dynamic_trees) = tree.into_parts();
         let mut inodes =
-            Inodes { fixed: Vec::new(), paths: Vec::new(), resctrls: Vec::new(), lives: Vec::new() };
-        inodes.add("", Node::Directory(root), &mut lives);
+            Inodes { fixed: Vec::new(), paths: Vec::new(), resctrls: Vec::new(), dynamic_trees: Vec::new() };
+        inodes.add("", Node::Directory(root), &mut dynamic_trees);
         inodes
     }
 
-    fn add(&mut self, path: &str, node: Node, lives: &mut BTreeMap<String, Arc<dyn Live>>) -> u64 {
+    fn add(
+        &mut self,
+        path: &str,
+        node: Node,
+        dynamic_trees: &mut BTreeMap<String, Arc<dyn DynamicTree>>,
+    ) -> u64 {
         let place = self.fixed.len();
         let number = place as u64 + ROOT;
         self.fixed.push(Fixed::Link(String::new()));
@@ -67,13 +72,13 @@ impl Inodes {
                 let mut numbers = BTreeMap::new();
                 for (name, entry) in entries {
                     let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
-                    numbers.insert(name, self.add(&path, entry, lives));
+                    numbers.insert(name, self.add(&path, entry, dynamic_trees));
                 }
-                let live = lives.remove(path).map(|live| {
-                    self.lives.push((number, live));
-                    self.lives.len() - 1
+                let dynamic = dynamic_trees.remove(path).map(|dynamic| {
+                    self.dynamic_trees.push((number, dynamic));
+                    self.dynamic_trees.len() - 1
                 });
-                Fixed::Directory(numbers, live)
+                Fixed::Directory(numbers, dynamic)
             }
             Node::File(file) => Fixed::File(file),
             Node::Link(target) => Fixed::Link(target),
@@ -87,8 +92,8 @@ impl Inodes {
 
     /// What a number refers to; `None` for numbers that were never assigned.
     pub fn target(&self, number: u64) -> Option<Target<'_>> {
-        if let Some((live, inner)) = self.live_of(number) {
-            return Some(Target::Live(self.lives[live].1.as_ref(), inner));
+        if let Some((dynamic, inner)) = self.dynamic_of(number) {
+            return Some(Target::Dynamic(self.dynamic_trees[dynamic].1.as_ref(), inner));
         }
         if number >= FIRST_PLACE {
             let (resctrl, place) = self.place_of(number)?;
@@ -100,25 +105,25 @@ impl Inodes {
         }
     }
 
-    /// The live subtree with this index.
-    pub fn live(&self, place: usize) -> &dyn Live {
-        self.lives[place].1.as_ref()
+    /// The dynamic subtree with this index.
+    pub fn dynamic(&self, place: usize) -> &dyn DynamicTree {
+        self.dynamic_trees[place].1.as_ref()
     }
 
-    /// The number of an entry of a live subtree; `neighbour` is an entry of the same one, or its directory.
-    pub fn live_number(&self, neighbour: u64, inner: u64) -> u64 {
+    /// The number of an entry of a dynamic subtree; `neighbour` is an entry of the same one, or its directory.
+    pub fn dynamic_number(&self, neighbour: u64, inner: u64) -> u64 {
         let of_directory = || match self.target(neighbour) {
-            Some(Target::Fixed(Fixed::Directory(_, live))) => *live,
+            Some(Target::Fixed(Fixed::Directory(_, dynamic))) => *dynamic,
             _ => None,
         };
-        let place = self.live_of(neighbour).map(|(place, _)| place).or_else(of_directory).unwrap_or(0);
-        (place as u64 + 1) * live::END + inner
+        let place = self.dynamic_of(neighbour).map(|(place, _)| place).or_else(of_directory).unwrap_or(0);
+        (place as u64 + 1) * dynamic_tree::END + inner
     }
 
-    /// The live subtree of a number, and the number there. Computed from the number, without a table.
-    fn live_of(&self, number: u64) -> Option<(usize, u64)> {
-        let place = usize::try_from((number / live::END).checked_sub(1)?).ok()?;
-        (place < self.lives.len()).then_some((place, number % live::END))
+    /// The dynamic subtree of a number, and the number there. Computed from the number, without a table.
+    fn dynamic_of(&self, number: u64) -> Option<(usize, u64)> {
+        let place = usize::try_from((number / dynamic_tree::END).checked_sub(1)?).ok()?;
+        (place < self.dynamic_trees.len()).then_some((place, number % dynamic_tree::END))
     }
 
     /// The number of a place; `neighbour` is a place of the same resctrl.
@@ -144,16 +149,16 @@ impl Inodes {
         match self.target(number) {
             Some(Target::Fixed(fixed)) => matches!(fixed, Fixed::Directory(..)),
             Some(Target::Place(_, place)) => place.is_directory(),
-            Some(Target::Live(live, inner)) => live.is_directory(inner),
+            Some(Target::Dynamic(dynamic, inner)) => dynamic.is_directory(inner),
             None => false,
         }
     }
 
     /// The path of a node below the root; for a removed place, that of its resctrl.
     pub fn path(&self, number: u64) -> String {
-        if let Some((place, inner)) = self.live_of(number) {
-            let (directory, live) = &self.lives[place];
-            return format!("{}/{}", self.paths[(directory - ROOT) as usize], live.path(inner));
+        if let Some((place, inner)) = self.dynamic_of(number) {
+            let (directory, dynamic) = &self.dynamic_trees[place];
+            return format!("{}/{}", self.paths[(directory - ROOT) as usize], dynamic.path(inner));
         }
         if number < FIRST_PLACE {
             return self.paths.get((number - ROOT) as usize).cloned().unwrap_or_default();
@@ -169,7 +174,7 @@ impl Inodes {
 mod tests {
     use super::*;
     use crate::resctrl::description::{Bandwidth, Description, Domain, Kernel};
-    use crate::resctrl::groups::Maker;
+    use crate::resctrl::groups::DirOwner;
     use crate::resctrl::hardware::Idle;
     use crate::resctrl::tasks::{Task, Tasks};
 
@@ -205,11 +210,11 @@ mod tests {
         let shared = Resctrl::new(host, Box::new(Idle), Box::new(Nobody)).shared();
         let old = inodes(&shared);
         let root = old.resctrls[0].0;
-        let maker = Maker { mode: 0o755, uid: 0, gid: 0 };
+        let owner = DirOwner { mode: 0o755, uid: 0, gid: 0 };
         let mut numbers = std::collections::BTreeSet::new();
         let mut last = Vec::new();
         for _ in 0..10_000 {
-            let group = locked(&shared).mkdir(Place::ROOT, "g", maker).expect("a class is free");
+            let group = locked(&shared).mkdir(Place::ROOT, "g", owner).expect("a class is free");
             let number = old.place(root, group);
             last = locked(&shared).list(group).iter().map(|(_, place)| old.place(number, *place)).collect();
             last.push(number);
@@ -221,7 +226,7 @@ mod tests {
         // No number is used twice. They come from no table: an `Inodes` that has not seen these groups has the same
         // numbers.
         assert_eq!(numbers.len(), 10_000 * last.len());
-        let group = locked(&shared).mkdir(Place::ROOT, "g", maker).expect("a class is free");
+        let group = locked(&shared).mkdir(Place::ROOT, "g", owner).expect("a class is free");
         let new = inodes(&shared);
         for (_, place) in locked(&shared).list(group) {
             assert_eq!(new.place(root, place), old.place(root, place));

@@ -4,19 +4,19 @@
 //! every tool, our own `linux` room included, is served alike.
 
 pub mod cpuid;
-pub mod engine;
+pub mod dynamic_tree;
 pub mod enter;
 pub mod faults;
 pub mod host_tasks;
 mod inodes;
-pub mod live;
+pub mod layout;
+pub mod machine_clock;
 mod mount;
 pub mod mounted;
 pub mod msr;
 pub mod node;
 pub mod package;
 pub mod pci;
-pub mod places;
 pub mod pmu;
 pub mod proc_mounts;
 pub mod programs;

@@ -4,11 +4,11 @@
 //! through the page cache: each system call reaches the file. One thread serves. This file must not know the meaning of
 //! any file.
 
+use crate::dynamic_tree::DynamicTree;
 use crate::faults::{Fault, Faults, Operation};
 use crate::inodes::{Fixed, Inodes, Target, locked};
-use crate::live::Live;
 use crate::node::{Access, Caller, Tree, slice};
-use crate::resctrl::groups::Maker;
+use crate::resctrl::groups::DirOwner;
 use fuser::{
     BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -23,14 +23,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// How long the kernel may cache attributes of fixed nodes.
-const FIXED: Duration = Duration::from_secs(3600);
+const FIXED_TTL: Duration = Duration::from_secs(3600);
 
 /// How long it may cache attributes of resctrl. Changes through the mount invalidate what they affect; a second bounds
 /// the error if a caller changes the state machine directly.
-const MOVING: Duration = Duration::from_secs(1);
+const RESCTRL_TTL: Duration = Duration::from_secs(1);
 
-/// The kernel must not cache live entries: it asks again each time and forgets unused ones.
-const LIVE: Duration = Duration::ZERO;
+/// The kernel must not cache dynamic entries: it asks again each time and forgets unused ones.
+const DYNAMIC_TTL: Duration = Duration::ZERO;
 
 /// State of an open file or directory.
 enum Handle {
@@ -103,24 +103,25 @@ impl Served {
                 let kind = if it.directory { FileType::Directory } else { FileType::RegularFile };
                 let uid = if it.uid == 0 { self.uid } else { it.uid };
                 let gid = if it.gid == 0 { self.gid } else { it.gid };
-                (kind, it.mode, uid, gid, it.links, 0, MOVING)
+                (kind, it.mode, uid, gid, it.links, 0, RESCTRL_TTL)
             }
-            Target::Live(live, inner) => {
-                live.present(inner)?;
-                let (kind, mode, links) = match live.is_directory(inner) {
-                    true => (FileType::Directory, 0o555, 2 + directories(live, inner)?),
+            Target::Dynamic(dynamic, inner) => {
+                dynamic.present(inner)?;
+                let (kind, mode, links) = match dynamic.is_directory(inner) {
+                    true => (FileType::Directory, 0o555, 2 + directories(dynamic, inner)?),
                     false => (FileType::RegularFile, 0o444, 1),
                 };
-                (kind, mode, self.uid, self.gid, links, 0, LIVE)
+                (kind, mode, self.uid, self.gid, links, 0, DYNAMIC_TTL)
             }
             Target::Fixed(fixed) => {
                 let (kind, mode, links, size) = match fixed {
                     Fixed::File(file) => (FileType::RegularFile, file.mode(), 1, file.size()),
                     Fixed::Link(target) => (FileType::Symlink, 0o777, 1, target.len() as u64),
-                    Fixed::Directory(entries, live) => {
+                    Fixed::Directory(entries, dynamic) => {
                         let inner =
                             entries.values().filter(|entry| self.inodes.is_directory(**entry)).count();
-                        let moving = live.map_or(Ok(0), |live| directories(self.inodes.live(live), 0))?;
+                        let moving =
+                            dynamic.map_or(Ok(0), |dynamic| directories(self.inodes.dynamic(dynamic), 0))?;
                         (FileType::Directory, 0o555, 2 + inner as u32 + moving, 0)
                     }
                     Fixed::Resctrl(_) => (FileType::Directory, 0o555, 2, 0),
@@ -128,7 +129,7 @@ impl Served {
                 let change = locked(&self.changes).get(&number).copied().unwrap_or_default();
                 let (uid, gid) = (change.uid.unwrap_or(self.uid), change.gid.unwrap_or(self.gid));
                 let moves = matches!(fixed, Fixed::Directory(_, Some(_)));
-                let valid = if moves { LIVE } else { FIXED };
+                let valid = if moves { DYNAMIC_TTL } else { FIXED_TTL };
                 (kind, change.mode.unwrap_or(mode), uid, gid, links, size, valid)
             }
         };
@@ -156,16 +157,16 @@ impl Served {
     fn find(&self, parent: INodeNo, name: &OsStr) -> Result<u64, Errno> {
         let name = name.to_str().ok_or(Errno::NOENT)?;
         match self.target(parent)? {
-            Target::Fixed(Fixed::Directory(entries, live)) => match (entries.get(name), live) {
+            Target::Fixed(Fixed::Directory(entries, dynamic)) => match (entries.get(name), dynamic) {
                 (Some(entry), _) => Ok(*entry),
-                (None, Some(live)) => {
-                    let found = self.inodes.live(*live).lookup(0, name)?;
-                    Ok(self.inodes.live_number(parent.0, found.number))
+                (None, Some(dynamic)) => {
+                    let found = self.inodes.dynamic(*dynamic).lookup(0, name)?;
+                    Ok(self.inodes.dynamic_number(parent.0, found.number))
                 }
                 (None, None) => Err(Errno::NOENT),
             },
-            Target::Live(live, inner) => {
-                Ok(self.inodes.live_number(parent.0, live.lookup(inner, name)?.number))
+            Target::Dynamic(dynamic, inner) => {
+                Ok(self.inodes.dynamic_number(parent.0, dynamic.lookup(inner, name)?.number))
             }
             Target::Fixed(_) => Err(Errno::NOTDIR),
             Target::Place(shared, place) => {
@@ -183,15 +184,15 @@ impl Served {
         &self,
         parent: INodeNo,
         name: &OsStr,
-        maker: Maker,
+        owner: DirOwner,
     ) -> Result<(Duration, FileAttr), Errno> {
         // The kernel accepts any bytes; this tree has only UTF-8 names.
         let name = name.to_str().ok_or(Errno::INVAL)?;
         self.faults.refuse(&self.child_path(parent, name), Operation::MakeDirectory)?;
         match self.target(parent)? {
-            Target::Fixed(_) | Target::Live(..) => Err(Errno::PERM),
+            Target::Fixed(_) | Target::Dynamic(..) => Err(Errno::PERM),
             Target::Place(shared, place) => {
-                let made = locked(shared).mkdir(place, name, maker)?;
+                let made = locked(shared).mkdir(place, name, owner)?;
                 self.attributes(self.inodes.place(parent.0, made))
             }
         }
@@ -201,7 +202,7 @@ impl Served {
         let name = name.to_str().ok_or(Errno::NOENT)?;
         self.faults.refuse(&self.child_path(parent, name), Operation::RemoveDirectory)?;
         match self.target(parent)? {
-            Target::Fixed(_) | Target::Live(..) => Err(Errno::PERM),
+            Target::Fixed(_) | Target::Dynamic(..) => Err(Errno::PERM),
             Target::Place(shared, place) => locked(shared).rmdir(place, name),
         }
     }
@@ -245,8 +246,8 @@ impl Served {
                 Ok(FileHandle(0))
             }
             Target::Fixed(_) => Err(Errno::ISDIR),
-            Target::Live(live, inner) => {
-                live.present(inner)?;
+            Target::Dynamic(dynamic, inner) => {
+                dynamic.present(inner)?;
                 if access.write {
                     return Err(Errno::ACCESS);
                 }
@@ -277,7 +278,7 @@ impl Served {
                 resctrl.present(place)?;
                 self.sequence(handle, offset, len, || resctrl.read(place))
             }
-            Target::Live(live, inner) => self.sequence(handle, offset, len, || live.read(inner)),
+            Target::Dynamic(dynamic, inner) => self.sequence(handle, offset, len, || dynamic.read(inner)),
         }
     }
 
@@ -310,7 +311,7 @@ impl Served {
         match self.target(number)? {
             Target::Fixed(Fixed::File(file)) => file.write(offset, data, caller),
             Target::Fixed(_) => Err(Errno::ISDIR),
-            Target::Live(..) => Err(Errno::ACCESS),
+            Target::Dynamic(..) => Err(Errno::ACCESS),
             Target::Place(shared, place) => locked(shared).write(place, data, caller),
         }
     }
@@ -319,13 +320,13 @@ impl Served {
         self.faults.refuse(&self.inodes.path(number.0), Operation::List)?;
         let mut entries = vec![(".".to_owned(), number.0), ("..".to_owned(), number.0)];
         match self.target(number)? {
-            Target::Fixed(Fixed::Directory(inner, live)) => {
+            Target::Fixed(Fixed::Directory(inner, dynamic)) => {
                 entries.extend(inner.iter().map(|(name, entry)| (name.clone(), *entry)));
-                if let Some(live) = live {
-                    entries.extend(self.moving(self.inodes.live(*live), number, 0)?);
+                if let Some(dynamic) = dynamic {
+                    entries.extend(self.moving(self.inodes.dynamic(*dynamic), number, 0)?);
                 }
             }
-            Target::Live(live, inner) => entries.extend(self.moving(live, number, inner)?),
+            Target::Dynamic(dynamic, inner) => entries.extend(self.moving(dynamic, number, inner)?),
             Target::Fixed(_) => return Err(Errno::NOTDIR),
             Target::Place(shared, place) => {
                 let listed = locked(shared).list(place);
@@ -335,10 +336,17 @@ impl Served {
         Ok(entries)
     }
 
-    /// The entries of a directory in a live subtree, with the inode numbers of the whole tree.
-    fn moving(&self, live: &dyn Live, number: INodeNo, inner: u64) -> Result<Vec<(String, u64)>, Errno> {
-        let entry = |entry: crate::live::Entry| (entry.name, self.inodes.live_number(number.0, entry.number));
-        Ok(live.list(inner)?.into_iter().map(entry).collect())
+    /// The entries of a directory in a dynamic subtree, with the inode numbers of the whole tree.
+    fn moving(
+        &self,
+        dynamic: &dyn DynamicTree,
+        number: INodeNo,
+        inner: u64,
+    ) -> Result<Vec<(String, u64)>, Errno> {
+        let entry = |entry: crate::dynamic_tree::Entry| {
+            (entry.name, self.inodes.dynamic_number(number.0, entry.number))
+        };
+        Ok(dynamic.list(inner)?.into_iter().map(entry).collect())
     }
 
     fn changed(&self, number: INodeNo, change: Change) -> Result<(Duration, FileAttr), Errno> {
@@ -347,8 +355,8 @@ impl Served {
             Target::Place(shared, place) => {
                 locked(shared).change(place, change.mode, change.uid, change.gid)?
             }
-            // Attributes of live entries cannot be changed.
-            Target::Live(..) => return Err(Errno::PERM),
+            // Attributes of dynamic entries cannot be changed.
+            Target::Dynamic(..) => return Err(Errno::PERM),
             Target::Fixed(_) => {
                 let mut changes = locked(&self.changes);
                 let held = changes.entry(number.0).or_default();
@@ -370,11 +378,11 @@ impl Served {
 }
 
 /// Number of directories in a directory.
-fn directories(live: &dyn Live, directory: u64) -> Result<u32, Errno> {
-    Ok(live.list(directory)?.iter().filter(|entry| entry.directory).count() as u32)
+fn directories(dynamic: &dyn DynamicTree, directory: u64) -> Result<u32, Errno> {
+    Ok(dynamic.list(directory)?.iter().filter(|entry| entry.directory).count() as u32)
 }
 
-fn told(errno: Errno) -> fuser::Errno {
+fn fuse_errno(errno: Errno) -> fuser::Errno {
     fuser::Errno::from_i32(errno.raw_os_error())
 }
 
@@ -383,7 +391,7 @@ macro_rules! answer {
     ($reply:ident, $outcome:expr, $value:pat => $sent:expr) => {
         match $outcome {
             Ok($value) => $sent,
-            Err(errno) => $reply.error(told(errno)),
+            Err(errno) => $reply.error(fuse_errno(errno)),
         }
     };
 }
@@ -455,14 +463,15 @@ impl Filesystem for Served {
         umask: u32,
         reply: ReplyEntry,
     ) {
-        let maker = Maker { mode: mode & !umask & 0o7777, uid: self.caller(request).uid, gid: request.gid() };
-        let maker = Maker { gid: if maker.gid == self.gid { 0 } else { maker.gid }, ..maker };
-        let outcome = self.make_directory(parent, name, maker);
+        let owner =
+            DirOwner { mode: mode & !umask & 0o7777, uid: self.caller(request).uid, gid: request.gid() };
+        let owner = DirOwner { gid: if owner.gid == self.gid { 0 } else { owner.gid }, ..owner };
+        let outcome = self.make_directory(parent, name, owner);
         answer!(reply, outcome, (valid, it) => reply.entry(&valid, &it, Generation(0)));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        reply.error(told(self.refused(parent, name)));
+        reply.error(fuse_errno(self.refused(parent, name)));
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -493,10 +502,10 @@ impl Filesystem for Served {
     fn create(&self, _: &Request, parent: INodeNo, _: &OsStr, _: u32, _: u32, _: i32, reply: ReplyCreate) {
         let errno = match self.target(parent) {
             Ok(Target::Place(shared, place)) => locked(shared).create(place),
-            Ok(Target::Fixed(_) | Target::Live(..)) => Errno::ACCESS,
+            Ok(Target::Fixed(_) | Target::Dynamic(..)) => Errno::ACCESS,
             Err(errno) => errno,
         };
-        reply.error(told(errno));
+        reply.error(fuse_errno(errno));
     }
 
     fn open(&self, request: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {

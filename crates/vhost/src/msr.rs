@@ -4,10 +4,10 @@
 //! repeats the same register; what the CPU faults on is EIO), hardware.md 3.3, 4, 6, 7.5 and the generation's tables.
 //! It must not know a register's effect.
 
-use crate::engine::Engine;
+use crate::layout::Layout;
+use crate::machine_clock::MachineClock;
 use crate::node::{Access, Caller, File};
 use crate::package::{Server, UNCORE, Uncore};
-use crate::places::Places;
 use crate::pmu::boxes::BoxRegister;
 use crate::pmu::core::CoreRegister;
 use crate::pmu::most;
@@ -33,7 +33,7 @@ enum Register {
     /// MSR_MISC_FEATURE_CONTROL: which prefetchers of a core are off.
     Prefetchers,
     /// IA32_L3_QOS_CFG.
-    Apart,
+    Cdp,
     /// IA32_L3_QOS_MASK_n.
     Mask(usize),
     /// IA32_L2_QOS_EXT_BW_THRTL_n.
@@ -61,10 +61,10 @@ impl MsrMap {
     /// The registers of a server.
     pub fn new(server: &Server) -> MsrMap {
         let mut map = MsrMap(HashMap::new());
-        let (places, spec) = (server.places(), server.bare().spec());
-        map.architectural(places, spec);
+        let (layout, spec) = (server.layout(), server.bare().spec());
+        map.architectural(layout, spec);
         map.resources(server);
-        if let Some(generation) = places.generation {
+        if let Some(generation) = layout.generation {
             map.core(generation);
             map.uncore(server, generation);
         }
@@ -76,15 +76,15 @@ impl MsrMap {
     }
 
     /// Registers that kernels and tools expect (SDM vol. 4, table 2-2; APM vol. 2, appendix A).
-    fn architectural(&mut self, places: &Places, spec: &ChipSpec) {
+    fn architectural(&mut self, layout: &Layout, spec: &ChipSpec) {
         self.add(0x10, Register::Tsc);
         self.add(0xe7, Register::Cycles);
         self.add(0xe8, Register::Cycles);
         // EFER: SCE, LME, LMA, NXE, as any 64-bit kernel sets it.
         self.add(0xc000_0080, Register::Constant(0xd01));
         // A microcode revision: in the upper half on Intel, the lower on AMD. The value has no meaning here.
-        self.add(0x8b, Register::Constant(if places.is_amd() { 0x0a10_1148 } else { 0x0200_6e05 << 32 }));
-        if places.is_amd() {
+        self.add(0x8b, Register::Constant(if layout.is_amd() { 0x0a10_1148 } else { 0x0200_6e05 << 32 }));
+        if layout.is_amd() {
             return;
         }
         self.add(0x1a4, Register::Prefetchers);
@@ -108,14 +108,14 @@ impl MsrMap {
             self.add(0xc90 + number as u32, Register::Mask(number));
         }
         // AMD has bandwidth limits at other addresses (APM vol. 2, 19.4: L3QOS_BW_CONTROL).
-        let delays = if server.places().is_amd() { 0xc000_0200 } else { 0xd50 };
+        let delays = if server.layout().is_amd() { 0xc000_0200 } else { 0xd50 };
         for number in count(|server, number| server.delay(0, number)) {
             self.add(delays + number as u32, Register::Delay(number));
         }
         if server.mask(0, 0).is_none() {
             return; // no CAT, and no monitoring on such chips either
         }
-        self.add(0xc81, Register::Apart);
+        self.add(0xc81, Register::Cdp);
         self.add(0xc8d, Register::Monitored);
         self.add(0xc8e, Register::Monitor);
         self.add(0xc8f, Register::Class);
@@ -207,7 +207,7 @@ impl MsrMap {
 
     /// The value of a register on a CPU; `None` if the read faults.
     pub fn read(&self, server: &Server, cpu: usize, address: u32) -> Option<u64> {
-        let package = server.places().package_of(cpu);
+        let package = server.layout().package_of(cpu);
         Some(match *self.0.get(&address)? {
             Register::Constant(value) => value,
             Register::Ignored => 0,
@@ -215,7 +215,7 @@ impl MsrMap {
             Register::Cycles => server.cycles(cpu),
             Register::Ways => server.ways(package)?,
             Register::Prefetchers => server.prefetchers_off(cpu),
-            Register::Apart => u64::from(server.apart(package)),
+            Register::Cdp => u64::from(server.cdp(package)),
             Register::Mask(number) => server.mask(package, number)?,
             Register::Delay(number) => server.delay(package, number)?,
             Register::Class => {
@@ -231,13 +231,13 @@ impl MsrMap {
                 let bytes: u64 = parts.map(|(_, into, out)| if inbound { into } else { out }).sum();
                 (bytes / u64::from(unit)) & most(width)
             }
-            Register::Buses => buses(&server.places().stacks[package]),
+            Register::Buses => buses(&server.layout().stacks[package]),
         })
     }
 
     /// Writes a register on a CPU; `None` if the write faults.
     pub fn write(&self, server: &mut Server, cpu: usize, address: u32, value: u64) -> Option<()> {
-        let package = server.places().package_of(cpu);
+        let package = server.layout().package_of(cpu);
         match *self.0.get(&address)? {
             Register::Ignored => Some(()),
             Register::Ways => server.set_ways(package, value),
@@ -245,8 +245,8 @@ impl MsrMap {
                 server.set_prefetchers_off(cpu, value);
                 Some(())
             }
-            Register::Apart if value <= 1 => {
-                server.set_apart(package, value == 1);
+            Register::Cdp if value <= 1 => {
+                server.set_cdp(package, value == 1);
                 Some(())
             }
             Register::Mask(number) => server.set_mask(package, number, value),
@@ -261,7 +261,7 @@ impl MsrMap {
             Register::Tsc
             | Register::Cycles
             | Register::Prefetchers
-            | Register::Apart
+            | Register::Cdp
             | Register::Monitor
             | Register::Constant(_)
             | Register::FreeRunning(..)
@@ -278,15 +278,15 @@ fn buses(stacks: &[(u16, u8)]) -> u64 {
 
 /// The device of one CPU.
 pub struct Msr {
-    engine: Engine,
+    clock: MachineClock,
     map: Arc<MsrMap>,
     cpu: usize,
 }
 
 impl Msr {
     /// The device of a CPU.
-    pub fn new(engine: Engine, map: Arc<MsrMap>, cpu: usize) -> Msr {
-        Msr { engine, map, cpu }
+    pub fn new(clock: MachineClock, map: Arc<MsrMap>, cpu: usize) -> Msr {
+        Msr { clock, map, cpu }
     }
 }
 
@@ -297,7 +297,7 @@ impl File for Msr {
         }
         // The kernel uses the lower 32 bits of the offset.
         let address = offset as u32;
-        let value = self.engine.with(|server| self.map.read(server, self.cpu, address))?;
+        let value = self.clock.with(|server| self.map.read(server, self.cpu, address))?;
         let value = value.ok_or(Errno::IO)?;
         Ok(value.to_le_bytes().repeat(len / 8))
     }
@@ -308,8 +308,7 @@ impl File for Msr {
         }
         for (done, word) in data.chunks_exact(8).enumerate() {
             let value = u64::from_le_bytes(word.try_into().map_err(|_| Errno::INVAL)?);
-            let written =
-                self.engine.with(|server| self.map.write(server, self.cpu, offset as u32, value))?;
+            let written = self.clock.with(|server| self.map.write(server, self.cpu, offset as u32, value))?;
             if written.is_none() {
                 return if done == 0 { Err(Errno::IO) } else { Ok(8 * done) };
             }

@@ -3,7 +3,7 @@
 //! Files answer like the kernel's: one call, one answer or one error number. This file must not know how the tree is
 //! mounted (`mount`), nor the meaning of any file.
 
-use crate::live::Live;
+use crate::dynamic_tree::DynamicTree;
 use crate::resctrl::Shared;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
@@ -132,11 +132,11 @@ pub enum Node {
 }
 
 /// The files of one virtual server by path. The tree is fixed once mounted, except for resctrl's directories and
-/// [`Live`] subtrees.
+/// [`DynamicTree`] subtrees.
 #[derive(Default)]
 pub struct Tree {
     root: BTreeMap<String, Node>,
-    lives: BTreeMap<String, Arc<dyn Live>>,
+    dynamic_trees: BTreeMap<String, Arc<dyn DynamicTree>>,
 }
 
 impl Tree {
@@ -177,10 +177,10 @@ impl Tree {
         self.folder(path);
     }
 
-    /// Adds live entries to the directory at `path`, beside its fixed ones.
-    pub fn live(&mut self, path: &str, live: impl Live + 'static) {
+    /// Adds dynamic entries to the directory at `path`, beside its fixed ones.
+    pub fn add_dynamic(&mut self, path: &str, dynamic: impl DynamicTree + 'static) {
         self.folder(path);
-        self.lives.insert(path.to_owned(), Arc::new(live));
+        self.dynamic_trees.insert(path.to_owned(), Arc::new(dynamic));
     }
 
     /// The node at `path`; does not go into resctrl or follow links.
@@ -194,14 +194,14 @@ impl Tree {
         entries.get(name)
     }
 
-    /// The live subtrees, by the paths of their directories.
-    pub fn lives(&self) -> &BTreeMap<String, Arc<dyn Live>> {
-        &self.lives
+    /// The dynamic subtrees, by the paths of their directories.
+    pub fn dynamic_trees(&self) -> &BTreeMap<String, Arc<dyn DynamicTree>> {
+        &self.dynamic_trees
     }
 
-    /// The top entries and [`Tree::lives`].
-    pub fn into_parts(self) -> (BTreeMap<String, Node>, BTreeMap<String, Arc<dyn Live>>) {
-        (self.root, self.lives)
+    /// The top entries and [`Tree::dynamic_trees`].
+    pub fn into_parts(self) -> (BTreeMap<String, Node>, BTreeMap<String, Arc<dyn DynamicTree>>) {
+        (self.root, self.dynamic_trees)
     }
 
     fn folder(&mut self, path: &str) -> &mut BTreeMap<String, Node> {

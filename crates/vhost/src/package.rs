@@ -4,8 +4,8 @@
 //! package; a second one exists only for remote devices, and nothing runs on its CPUs. It must not know files nor the
 //! addresses of registers. Marks: docs/reference/README.md#marks.
 
-use crate::places::Places;
-use crate::pmu::boxes::{BoxRegister, CounterBox, Words};
+use crate::layout::Layout;
+use crate::pmu::boxes::{BoxRegister, CounterBox, EventSelect};
 use crate::pmu::core::{CorePmu, CoreRegister};
 use crate::pmu::events::{Events, share};
 use crate::scheduler::Scheduler;
@@ -55,7 +55,7 @@ struct Package {
     /// Delays of memory bandwidth allocation, by class. They read back; the model does not throttle.
     delays: Vec<u64>,
     /// IA32_L3_QOS_CFG: bit 0, code and data have separate masks.
-    apart: bool,
+    cdp: bool,
     /// Boxes by kind, in the order of [`Uncore`].
     boxes: [Vec<CounterBox>; 4],
     /// IIO_LLC_WAYS of a package that the machine does not have.
@@ -79,7 +79,7 @@ struct Cpu {
 #[derive(Debug)]
 pub struct Server {
     bare: BareMachine,
-    places: Places,
+    layout: Layout,
     events: Option<Events>,
     packages: Vec<Package>,
     cpus: Vec<Cpu>,
@@ -90,10 +90,10 @@ pub struct Server {
 
 impl Server {
     /// The server after power-on.
-    pub fn new(bare: BareMachine, places: Places, bandwidth_classes: u32) -> Server {
+    pub fn new(bare: BareMachine, layout: Layout, bandwidth_classes: u32) -> Server {
         let spec = bare.spec();
         let full = u64::from(WayMask::full(spec.llc.ways).bits());
-        let tables = places.generation;
+        let tables = layout.generation;
         let boxes = |pmu: Option<&Pmu>| -> Vec<CounterBox> {
             pmu.map_or_else(Vec::new, |pmu| vec![CounterBox::new(pmu); boxes_of(pmu, &bare)])
         };
@@ -101,29 +101,29 @@ impl Server {
             // With one class there is no choice: such a chip has no CAT and no registers for it.
             masks: vec![full; if spec.llc.clos > 1 { spec.llc.clos as usize } else { 0 }],
             delays: vec![0; bandwidth_classes as usize],
-            apart: false,
+            cdp: false,
             boxes: UNCORE.map(|kind| boxes(tables.and_then(|tables| kind.pmu(tables)))),
             ways: bare.dca_register().filter(|_| number > 0),
         };
-        let packages = (0..places.packages).map(package).collect();
+        let packages = (0..layout.packages).map(package).collect();
         let cpu = |cpu: usize| Cpu {
             class: 0,
             rmid: 0,
             monitored: 0,
-            prefetchers_off: if places.package_of(cpu) == 0 && !bare.prefetchers_on(cpu) { 0xf } else { 0 },
+            prefetchers_off: if layout.package_of(cpu) == 0 && !bare.prefetchers_on(cpu) { 0xf } else { 0 },
             pmu: tables.map(|tables| CorePmu::new(&tables.core)),
         };
-        let cpus = (0..places.cpus()).map(cpu).collect();
+        let cpus = (0..layout.cpus()).map(cpu).collect();
         let events = tables.map(Events::new);
-        let mut scheduler = Scheduler::new(places.cpus());
+        let mut scheduler = Scheduler::new(layout.cpus());
         // No thread has a class yet, so this changes none.
         scheduler.switch(threads(&bare).into_iter());
-        Server { bare, places, events, packages, cpus, scheduler, bandwidth_classes }
+        Server { bare, layout, events, packages, cpus, scheduler, bandwidth_classes }
     }
 
     /// The server's layout.
-    pub fn places(&self) -> &Places {
-        &self.places
+    pub fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// The machine, read-only.
@@ -172,7 +172,7 @@ impl Server {
 
     /// Counts of the core of a CPU; zeros in the second package.
     fn core_counts(&self, cpu: usize) -> CoreCounts {
-        if self.places.package_of(cpu) > 0 {
+        if self.layout.package_of(cpu) > 0 {
             return CoreCounts::default();
         }
         self.bare.cores(cpu..cpu + 1)
@@ -187,21 +187,21 @@ impl Server {
     pub fn read_core(&self, cpu: usize, register: CoreRegister) -> Option<u64> {
         let events = self.events.as_ref()?;
         let counts = self.core_counts(cpu);
-        self.cpus[cpu].pmu.as_ref()?.read(register, |words| events.core.count(words, &counts))
+        self.cpus[cpu].pmu.as_ref()?.read(register, |event| events.core.count(event, &counts))
     }
 
     /// Writes a register of a core's counters.
     pub fn write_core(&mut self, cpu: usize, register: CoreRegister, value: u64) -> Option<()> {
         let counts = self.core_counts(cpu);
         let events = self.events.as_ref()?;
-        self.cpus[cpu].pmu.as_mut()?.write(register, value, |words| events.core.count(words, &counts))
+        self.cpus[cpu].pmu.as_mut()?.write(register, value, |event| events.core.count(event, &counts))
     }
 
     /// Reads a register of a box.
     pub fn read_box(&self, package: usize, kind: Uncore, index: usize, register: BoxRegister) -> Option<u64> {
         let counts = self.counts_of(package, kind, index);
         let boxes = &self.packages[package].boxes[kind as usize];
-        boxes.get(index)?.read(register, |words| counts.of(self.events.as_ref(), words))
+        boxes.get(index)?.read(register, |event| counts.of(self.events.as_ref(), event))
     }
 
     /// Writes a register of a box.
@@ -216,7 +216,7 @@ impl Server {
         let counts = self.counts_of(package, kind, index);
         let boxes = &mut self.packages[package].boxes[kind as usize];
         let events = self.events.as_ref();
-        boxes.get_mut(index)?.write(register, value, |words| counts.of(events, words))
+        boxes.get_mut(index)?.write(register, value, |event| counts.of(events, event))
     }
 
     /// The present counts of everything that a box can count.
@@ -234,7 +234,7 @@ impl Server {
                 BoxCounts::Memory { bytes, index, of }
             }
             Uncore::Shared => {
-                let cores = self.places.cores;
+                let cores = self.layout.cores;
                 BoxCounts::Shared(if first { self.bare.cores(0..cores) } else { CoreCounts::default() })
             }
         }
@@ -242,7 +242,7 @@ impl Server {
 
     /// Parts of a stack that have a port, with their inbound and outbound bytes.
     pub fn parts(&self, package: usize, stack: u16) -> Vec<(u8, u64, u64)> {
-        let ports = self.places.ports.iter().enumerate();
+        let ports = self.layout.ports.iter().enumerate();
         let here = ports.filter(|(_, port)| port.package == package);
         here.filter_map(|(index, port)| {
             let (own, part) = port.counted?;
@@ -273,14 +273,14 @@ impl Server {
     }
 
     /// Whether code and data have separate masks.
-    pub fn apart(&self, package: usize) -> bool {
-        self.packages[package].apart
+    pub fn cdp(&self, package: usize) -> bool {
+        self.packages[package].cdp
     }
 
     /// Sets that.
-    pub fn set_apart(&mut self, package: usize, apart: bool) {
-        if self.packages[package].apart != apart {
-            self.packages[package].apart = apart;
+    pub fn set_cdp(&mut self, package: usize, cdp: bool) {
+        if self.packages[package].cdp != cdp {
+            self.packages[package].cdp = cdp;
             self.enforce(package);
         }
     }
@@ -290,8 +290,8 @@ impl Server {
         if package > 0 {
             return;
         }
-        let Package { masks, apart, .. } = &self.packages[package];
-        let step = 1 + usize::from(*apart);
+        let Package { masks, cdp, .. } = &self.packages[package];
+        let step = 1 + usize::from(*cdp);
         for (class, value) in masks.iter().step_by(step).enumerate() {
             // Every value was checked when it was written.
             let _ = self.bare.set_class_mask(class as u32, WayMask::from_bits(*value as u32));
@@ -339,7 +339,7 @@ impl Server {
         if !self.legal(class, rmid) {
             return None;
         }
-        if self.places.package_of(cpu) == 0 && !self.bare.assign(cpu, class, rmid) {
+        if self.layout.package_of(cpu) == 0 && !self.bare.assign(cpu, class, rmid) {
             return None;
         }
         (self.cpus[cpu].class, self.cpus[cpu].rmid) = (class, rmid);
@@ -355,14 +355,14 @@ impl Server {
     /// Switches them. The model has one prefetcher per core, which is on as long as the L2 streamer, bit 0, is on (X).
     pub fn set_prefetchers_off(&mut self, cpu: usize, bits: u64) {
         self.cpus[cpu].prefetchers_off = bits;
-        if self.places.package_of(cpu) == 0 {
+        if self.layout.package_of(cpu) == 0 {
             self.bare.set_prefetchers(cpu, bits & 1 == 0);
         }
     }
 
     /// RMIDs: eight per core, as an 18-core Skylake has 144 (X), but at most the model's `MAX_RMIDS`.
     pub fn rmids(&self) -> u32 {
-        (8 * self.places.cores as u32).min(MAX_RMIDS)
+        (8 * self.layout.cores as u32).min(MAX_RMIDS)
     }
 
     /// LLC bytes of an RMID.
@@ -389,8 +389,8 @@ impl Server {
     /// them does not exist (SDM vol. 3, 17.18.5).
     pub fn monitor(&self, cpu: usize) -> u64 {
         let (event, rmid) = (self.monitored(cpu) & 0xff, (self.monitored(cpu) >> 32 & 0x3ff) as u32);
-        let package = self.places.package_of(cpu);
-        let counts_traffic = self.places.counts_traffic();
+        let package = self.layout.package_of(cpu);
+        let counts_traffic = self.layout.counts_traffic();
         match event {
             _ if rmid >= self.rmids() => 1 << 63,
             1 => self.occupancy(package, rmid) / u64::from(MONITORING_UNIT),
@@ -469,19 +469,19 @@ enum BoxCounts {
 }
 
 impl BoxCounts {
-    fn of(&self, events: Option<&Events>, words: Words) -> u64 {
+    fn of(&self, events: Option<&Events>, event: EventSelect) -> u64 {
         let Some(events) = events else { return 0 };
         match self {
             BoxCounts::Cache { dca, index, of } => {
-                events.cache().map_or(0, |events| share(events.count(words, dca), *index, *of))
+                events.cache().map_or(0, |events| share(events.count(event, dca), *index, *of))
             }
             BoxCounts::Iio(parts) => {
-                events.iio().map_or(0, |events| events.count(words, parts.iter().copied()))
+                events.iio().map_or(0, |events| events.count(event, parts.iter().copied()))
             }
             BoxCounts::Memory { bytes, index, of } => {
-                events.memory().map_or(0, |events| share(events.count(words, bytes), *index, *of))
+                events.memory().map_or(0, |events| share(events.count(event, bytes), *index, *of))
             }
-            BoxCounts::Shared(cores) => events.shared().map_or(0, |events| events.count(words, cores)),
+            BoxCounts::Shared(cores) => events.shared().map_or(0, |events| events.count(event, cores)),
         }
     }
 }

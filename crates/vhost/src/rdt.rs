@@ -3,9 +3,9 @@
 //!
 //! It must not know resctrl's groups, nor files. Marks: docs/reference/README.md#marks.
 
-use crate::engine::Engine;
+use crate::layout::Layout;
+use crate::machine_clock::MachineClock;
 use crate::package::{MONITORING_UNIT, Server};
-use crate::places::Places;
 use crate::programs::{FIRST_PID, pid_of};
 use crate::resctrl::description::{Bandwidth, Cache, Cdp, Description, Domain, IoAlloc, Kernel, Monitoring};
 use crate::resctrl::hardware::{Event, Hardware, Lines, Monitored, Traffic};
@@ -27,7 +27,7 @@ pub struct Features {
     /// Ways that hardware also fills (`shareable_bits`).
     pub shareable: u32,
     /// Whether code and data can have separate masks.
-    pub apart: bool,
+    pub cdp: bool,
     /// Whether occupancy is monitored.
     pub occupancy: bool,
     /// Whether memory traffic is monitored.
@@ -36,17 +36,17 @@ pub struct Features {
 
 impl Features {
     /// The features of a server's chip; `bandwidth` as the kernel was booted (false for `rdt=!mba`).
-    pub fn new(places: &Places, spec: &ChipSpec, bandwidth: bool) -> Features {
-        let haswell = places.generation.is_some_and(|generation| generation.id == "hsx");
-        let none = spec.llc.clos <= 1 || places.generation.is_none();
-        let facts = places.generation.map(|generation| &generation.resctrl);
+    pub fn new(layout: &Layout, spec: &ChipSpec, bandwidth: bool) -> Features {
+        let haswell = layout.generation.is_some_and(|generation| generation.id == "hsx");
+        let none = spec.llc.clos <= 1 || layout.generation.is_none();
+        let facts = layout.generation.map(|generation| &generation.resctrl);
         let classes = if none { 0 } else { spec.llc.clos };
         // If no source gives the number of bandwidth classes, 8 as on Skylake; AMD has as many as for the L3 (X).
         let known = facts.and_then(|facts| facts.mba_classes);
         let bandwidth_classes = match known {
-            _ if none || haswell || !bandwidth || !has_bandwidth(places) => 0,
+            _ if none || haswell || !bandwidth || !has_bandwidth(layout) => 0,
             Some(known) => known,
-            None if places.is_amd() => classes,
+            None if layout.is_amd() => classes,
             None => 8,
         };
         let dca = spec.llc.dca_ways.map_or(0, |ways| ways.bits());
@@ -54,13 +54,13 @@ impl Features {
             announces_cat: !none && !haswell,
             classes,
             bandwidth_classes,
-            min_bits: if places.is_amd() { 0 } else { spec.llc.min_ways },
+            min_bits: if layout.is_amd() { 0 } else { spec.llc.min_ways },
             sparse: spec.llc.sparse_masks,
             // Haswell's driver has 0xc0000 as a constant, which the chip file has as the DCA ways.
             shareable: facts.and_then(|facts| facts.shareable).map_or(dca, |mask| mask.bits()),
-            apart: !none && !haswell,
+            cdp: !none && !haswell,
             occupancy: !none,
-            traffic: !none && places.counts_traffic(),
+            traffic: !none && layout.counts_traffic(),
         }
     }
 
@@ -71,18 +71,18 @@ impl Features {
 
     /// The description that a kernel's resctrl would have.
     pub fn description(&self, server: &Server, kernel: Kernel) -> Description {
-        let (places, spec) = (server.places(), server.bare().spec());
+        let (layout, spec) = (server.layout(), server.bare().spec());
         let domain = |package| Domain {
             id: package as u32,
-            cpus: places.cpus_of(package).map(|cpu| cpu as u32).collect(),
+            cpus: layout.cpus_of(package).map(|cpu| cpu as u32).collect(),
         };
         let llc_bytes = spec.llc_bytes();
-        let amd = places.is_amd();
+        let amd = layout.is_amd();
         let mlc_bytes = spec.mlc.sets * spec.mlc.ways * 64;
         Description {
             kernel,
-            possible_cpus: places.cpus() as u32,
-            domains: (0..places.packages).map(domain).collect(),
+            possible_cpus: layout.cpus() as u32,
+            domains: (0..layout.packages).map(domain).collect(),
             l3: (self.classes > 0).then_some(Cache {
                 cbm_bits: spec.llc.ways,
                 shareable: u64::from(self.shareable),
@@ -90,7 +90,7 @@ impl Features {
                 sparse: self.sparse,
                 closids: self.classes,
                 size_bytes: llc_bytes,
-                cdp: if self.apart { Cdp::Off } else { Cdp::Absent },
+                cdp: if self.cdp { Cdp::Off } else { Cdp::Absent },
                 io_alloc: IoAlloc::Absent,
             }),
             mb: (self.bandwidth_classes > 0).then(|| {
@@ -112,17 +112,17 @@ impl Features {
 }
 
 /// Bandwidth allocation exists from Skylake on (Intel) and from Zen 2 on (AMD) (SDM vol. 3, 17.19; hardware.md 8.1, 9).
-fn has_bandwidth(places: &Places) -> bool {
-    places.generation.is_some_and(|generation| !matches!(generation.id.as_str(), "hsx" | "bdx"))
+fn has_bandwidth(layout: &Layout) -> bool {
+    layout.generation.is_some_and(|generation| !matches!(generation.id.as_str(), "hsx" | "bdx"))
 }
 
 /// The driver: writes resctrl's decisions to the registers.
-pub struct Driver(Engine);
+pub struct Driver(MachineClock);
 
 impl Driver {
     /// A driver of this server.
-    pub fn new(engine: Engine) -> Driver {
-        Driver(engine)
+    pub fn new(clock: MachineClock) -> Driver {
+        Driver(clock)
     }
 
     /// A stopped machine keeps its registers: resctrl cannot report that here, but the next read of a counter fails.
@@ -135,8 +135,8 @@ impl Hardware for Driver {
     fn set_mask(&mut self, domain: u32, closid: u32, lines: Lines, mask: u64) {
         self.act(|server| {
             let package = domain as usize;
-            let (class, apart) = (closid as usize, lines != Lines::All);
-            server.set_apart(package, apart);
+            let (class, cdp) = (closid as usize, lines != Lines::All);
+            server.set_cdp(package, cdp);
             let number = match lines {
                 Lines::All => class,
                 Lines::Data => 2 * class,
@@ -151,7 +151,7 @@ impl Hardware for Driver {
         self.act(|server| {
             if traffic == Traffic::Memory {
                 // Intel's register holds the reduction in percent (linux core.c: mba_wrmsr_intel).
-                let amd = server.places().is_amd();
+                let amd = server.layout().is_amd();
                 let delay = if amd { u64::from(value) } else { 100 - u64::from(value.min(100)) };
                 let _ = server.set_delay(domain as usize, closid as usize, delay);
             }

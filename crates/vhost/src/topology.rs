@@ -4,8 +4,8 @@
 //! fixed at start. It must not know the running machine.
 
 use crate::cpuid::{CacheLevel, caches, core_bits, highest};
+use crate::layout::Layout;
 use crate::node::Tree;
-use crate::places::Places;
 use crate::proc_mounts::ProcMounts;
 use crate::rdt::Features;
 use crate::resctrl::description::Kernel;
@@ -52,8 +52,8 @@ pub struct Boot {
 }
 
 /// Adds all files of CPUs, caches and nodes.
-pub fn add(tree: &mut Tree, places: &Places, spec: &ChipSpec, features: Features, boot: &Boot) {
-    let cpus = places.cpus();
+pub fn add(tree: &mut Tree, layout: &Layout, spec: &ChipSpec, features: Features, boot: &Boot) {
+    let cpus = layout.cpus();
     let all = format!("{}\n", list(0..cpus));
     let root = "sys/devices/system/cpu";
     for name in ["possible", "present", "online"] {
@@ -64,13 +64,13 @@ pub fn add(tree: &mut Tree, places: &Places, spec: &ChipSpec, features: Features
     tree.text(&format!("{root}/smt/active"), "0\n");
     tree.text(&format!("{root}/smt/control"), "notsupported\n");
     for cpu in 0..cpus {
-        let package = places.package_of(cpu);
-        let siblings = places.cpus_of(package);
+        let package = layout.package_of(cpu);
+        let siblings = layout.cpus_of(package);
         let here = format!("{root}/cpu{cpu}");
         let mut file = |name: &str, text: String| tree.text(&format!("{here}/{name}"), format!("{text}\n"));
         file("online", "1".to_owned());
         file("topology/physical_package_id", package.to_string());
-        file("topology/core_id", (cpu % places.cores).to_string());
+        file("topology/core_id", (cpu % layout.cores).to_string());
         file("topology/die_id", "0".to_owned());
         for name in ["thread_siblings_list", "core_cpus_list"] {
             file(&format!("topology/{name}"), cpu.to_string());
@@ -86,7 +86,7 @@ pub fn add(tree: &mut Tree, places: &Places, spec: &ChipSpec, features: Features
         }
         for (index, cache) in caches(spec).into_iter().enumerate() {
             let sharers: Vec<usize> = if cache.shared { siblings.clone().collect() } else { vec![cpu] };
-            for (name, text) in cache_files(cache, index, cpu, package, places.cores, &sharers, cpus) {
+            for (name, text) in cache_files(cache, index, cpu, package, layout.cores, &sharers, cpus) {
                 file(&format!("cache/index{index}/{name}"), text);
             }
         }
@@ -94,8 +94,8 @@ pub fn add(tree: &mut Tree, places: &Places, spec: &ChipSpec, features: Features
         tree.link(&format!("{here}/subsystem"), "../../../../bus/cpu");
         tree.link(&format!("sys/bus/cpu/devices/cpu{cpu}"), format!("../../../devices/system/cpu/cpu{cpu}"));
     }
-    nodes(tree, places);
-    processor(tree, places, spec, features);
+    nodes(tree, layout);
+    processor(tree, layout, spec, features);
     kernel(tree, features, boot);
 }
 
@@ -127,20 +127,20 @@ fn cache_files(
     ]
 }
 
-fn nodes(tree: &mut Tree, places: &Places) {
+fn nodes(tree: &mut Tree, layout: &Layout) {
     let root = "sys/devices/system/node";
-    let all = format!("{}\n", list(0..places.packages));
+    let all = format!("{}\n", list(0..layout.packages));
     for name in ["possible", "online", "has_cpu", "has_memory", "has_normal_memory"] {
         tree.text(&format!("{root}/{name}"), all.as_str());
     }
-    for node in 0..places.packages {
+    for node in 0..layout.packages {
         let here = format!("{root}/node{node}");
-        let cpus = places.cpus_of(node);
+        let cpus = layout.cpus_of(node);
         tree.text(&format!("{here}/cpulist"), format!("{}\n", list(cpus.clone())));
-        tree.text(&format!("{here}/cpumap"), format!("{}\n", map(cpus.clone(), places.cpus())));
+        tree.text(&format!("{here}/cpumap"), format!("{}\n", map(cpus.clone(), layout.cpus())));
         // Local 10, remote 21, as two-socket Xeons report (ACPI SLIT).
         let distance = |other| if other == node { "10" } else { "21" };
-        let distances: Vec<&str> = (0..places.packages).map(distance).collect();
+        let distances: Vec<&str> = (0..layout.packages).map(distance).collect();
         tree.text(&format!("{here}/distance"), format!("{}\n", distances.join(" ")));
         for cpu in cpus {
             tree.link(&format!("{here}/cpu{cpu}"), format!("../../cpu/cpu{cpu}"));
@@ -158,7 +158,7 @@ fn resource_flags(features: Features) -> Vec<&'static str> {
     let mut flags = Vec::new();
     if features.announces_cat {
         flags.extend(["cat_l3", "rdt_a"]);
-        if features.apart {
+        if features.cdp {
             flags.push("cdp_l3");
         }
         if features.bandwidth_classes > 0 {
@@ -174,23 +174,23 @@ fn resource_flags(features: Features) -> Vec<&'static str> {
     flags
 }
 
-fn processor(tree: &mut Tree, places: &Places, spec: &ChipSpec, features: Features) {
-    let identity = &places.identity;
+fn processor(tree: &mut Tree, layout: &Layout, spec: &ChipSpec, features: Features) {
+    let identity = &layout.identity;
     let mut flags = vec![FLAGS];
-    if !places.is_amd() {
+    if !layout.is_amd() {
         flags.push("arch_perfmon");
     }
-    if places.generation.is_some() {
+    if layout.generation.is_some() {
         flags.push("fma movbe f16c rdrand abm avx2 bmi1 bmi2"); // since Haswell
     }
     flags.extend(resource_flags(features));
     let flags = flags.join(" ");
     let mhz = spec.ghz * 1000.0;
     let mut text = String::new();
-    for cpu in 0..places.cpus() {
-        let package = places.package_of(cpu);
-        let core = cpu % places.cores;
-        let apic = package << core_bits(places.cores) | core;
+    for cpu in 0..layout.cpus() {
+        let package = layout.package_of(cpu);
+        let core = cpu % layout.cores;
+        let apic = package << core_bits(layout.cores) | core;
         let lines = [
             ("processor", cpu.to_string()),
             ("vendor_id", identity.vendor.clone()),
@@ -202,14 +202,14 @@ fn processor(tree: &mut Tree, places: &Places, spec: &ChipSpec, features: Featur
             ("cpu MHz", format!("{mhz:.3}")),
             ("cache size", format!("{} KB", spec.llc_bytes() / 1024)),
             ("physical id", package.to_string()),
-            ("siblings", places.cores.to_string()),
+            ("siblings", layout.cores.to_string()),
             ("core id", core.to_string()),
-            ("cpu cores", places.cores.to_string()),
+            ("cpu cores", layout.cores.to_string()),
             ("apicid", apic.to_string()),
             ("initial apicid", apic.to_string()),
             ("fpu", "yes".to_owned()),
             ("fpu_exception", "yes".to_owned()),
-            ("cpuid level", highest(places).to_string()),
+            ("cpuid level", highest(layout).to_string()),
             ("wp", "yes".to_owned()),
             ("flags", flags.clone()),
             ("bugs", String::new()),

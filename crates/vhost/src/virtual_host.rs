@@ -3,15 +3,15 @@
 //! It must not know the meaning of a file, only its path.
 
 use crate::cpuid::{Cpuid, CpuidFile};
-use crate::engine::{Engine, Pace, Running};
 use crate::faults::Faults;
 use crate::host_tasks::HostTasks;
+use crate::layout::{Layout, LayoutError};
+use crate::machine_clock::{ClockSpeed, MachineClock, MachineThread};
 use crate::mounted::{MountError, Mounted};
 use crate::msr::{Msr, MsrMap};
 use crate::node::{Caller, File, Node, Tree, slice};
 use crate::package::Server;
 use crate::pci;
-use crate::places::{PlaceError, Places};
 use crate::programs::Programs;
 use crate::programs::cgroups::Cgroups;
 use crate::programs::processes::Processes;
@@ -30,7 +30,7 @@ use waykeeper_silicon::Sampling;
 #[derive(Clone)]
 pub struct Options {
     /// The speed of the server's clock.
-    pub pace: Pace,
+    pub speed: ClockSpeed,
     /// Seeds and sampling of the model.
     pub run: RunOptions,
     /// The kernel whose resctrl behaviour is imitated.
@@ -48,7 +48,7 @@ impl Default for Options {
     /// Wall-clock time, seed 1, Linux 6.12, all features of the chip.
     fn default() -> Options {
         Options {
-            pace: Pace::Wall(1.0),
+            speed: ClockSpeed::Wall(1.0),
             run: RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::DEFAULT },
             kernel: Kernel(6, 12),
             cdp: false,
@@ -66,7 +66,7 @@ pub enum VirtualHostError {
     Scenario(Box<ScenarioError>),
     /// Its chip or ports cannot be shown.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Layout(#[from] LayoutError),
     /// The tree cannot be mounted.
     #[error(transparent)]
     Mount(#[from] MountError),
@@ -82,8 +82,8 @@ impl From<ScenarioError> for VirtualHostError {
 pub struct VirtualHost {
     // Fields are dropped in this order: no client can reach the machine when it stops.
     mounted: Mounted,
-    running: Running,
-    engine: Engine,
+    thread: MachineThread,
+    clock: MachineClock,
 }
 
 impl VirtualHost {
@@ -97,9 +97,9 @@ impl VirtualHost {
         options: Options,
     ) -> Result<VirtualHost, VirtualHostError> {
         let faults = options.faults.clone();
-        let (tree, engine, running) = tree(scenario, &options)?;
+        let (tree, clock, thread) = tree(scenario, &options)?;
         let mounted = Mounted::new(tree, path, faults)?;
-        Ok(VirtualHost { mounted, running, engine })
+        Ok(VirtualHost { mounted, thread, clock })
     }
 
     /// Where it is mounted.
@@ -108,8 +108,8 @@ impl VirtualHost {
     }
 
     /// The machine.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
+    pub fn clock(&self) -> &MachineClock {
+        &self.clock
     }
 
     /// Serves until a signal arrives or the tree is unmounted.
@@ -118,7 +118,7 @@ impl VirtualHost {
     /// If signals cannot be caught.
     pub fn serve(self) -> Result<(), VirtualHostError> {
         let served = self.mounted.serve();
-        drop(self.running);
+        drop(self.thread);
         Ok(served?)
     }
 }
@@ -127,46 +127,49 @@ impl VirtualHost {
 ///
 /// # Errors
 /// If the scenario cannot be a host.
-pub fn tree(scenario: Arc<Scenario>, options: &Options) -> Result<(Tree, Engine, Running), VirtualHostError> {
-    let places = Places::new(&scenario)?;
+pub fn tree(
+    scenario: Arc<Scenario>,
+    options: &Options,
+) -> Result<(Tree, MachineClock, MachineThread), VirtualHostError> {
+    let layout = Layout::new(&scenario)?;
     let spec = scenario.chip.clone();
-    let features = Features::new(&places, &spec, options.bandwidth);
+    let features = Features::new(&layout, &spec, options.bandwidth);
     let bare = BareMachine::new(scenario.clone(), options.run)?;
-    let server = Server::new(bare, places.clone(), features.bandwidth_classes);
+    let server = Server::new(bare, layout.clone(), features.bandwidth_classes);
     let map = Arc::new(MsrMap::new(&server));
     let devices = pci::devices(&server);
-    let cpuid = Arc::new(Cpuid::new(&places, &spec, features, server.rmids()));
+    let cpuid = Arc::new(Cpuid::new(&layout, &spec, features, server.rmids()));
     let mut description = features.description(&server, options.kernel);
     if let Some(l3) = description.l3.as_mut().filter(|l3| options.cdp && l3.cdp != Cdp::Absent) {
         l3.cdp = Cdp::On;
     }
-    let (engine, running) = Engine::start(server, options.pace);
+    let (clock, thread) = MachineClock::start(server, options.speed);
 
     let mut tree = Tree::new();
-    let boot = Boot { kernel: options.kernel, command_line: command_line(&places, features), id: boot_id() };
-    topology::add(&mut tree, &places, &spec, features, &boot);
-    for cpu in 0..places.cpus() {
-        tree.file(&format!("dev/cpu/{cpu}/msr"), Msr::new(engine.clone(), map.clone(), cpu));
+    let boot = Boot { kernel: options.kernel, command_line: command_line(&layout, features), id: boot_id() };
+    topology::add(&mut tree, &layout, &spec, features, &boot);
+    for cpu in 0..layout.cpus() {
+        tree.file(&format!("dev/cpu/{cpu}/msr"), Msr::new(clock.clone(), map.clone(), cpu));
         tree.file(&format!("dev/cpu/{cpu}/cpuid"), CpuidFile::new(cpuid.clone(), cpu));
     }
-    pci::add(&mut tree, devices, &places, &engine);
-    let programs = Programs::new(engine.clone(), scenario);
-    tree.live("proc", Processes::new(programs.clone(), places.cpus(), places.packages));
-    tree.live("sys/fs/cgroup", Cgroups::new(programs.clone(), places.cpus(), places.packages));
+    pci::add(&mut tree, devices, &layout, &clock);
+    let programs = Programs::new(clock.clone(), scenario);
+    tree.add_dynamic("proc", Processes::new(programs.clone(), layout.cpus(), layout.packages));
+    tree.add_dynamic("sys/fs/cgroup", Cgroups::new(programs.clone(), layout.cpus(), layout.packages));
     if features.any() {
         let tasks = AllTasks::new(HostTasks::new("/proc"), programs);
-        let driver = Box::new(Driver::new(engine.clone()));
+        let driver = Box::new(Driver::new(clock.clone()));
         let resctrl = Resctrl::new(description, driver, Box::new(tasks));
         tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
     }
-    tree.file("waykeeper/clock", Clock(engine.clone()));
-    Ok((tree, engine, running))
+    tree.file("waykeeper/clock", Clock(clock.clone()));
+    Ok((tree, clock, thread))
 }
 
 /// The kernel disables CAT and monitoring on Skylake unless its command line enables them (hardware.md 7.2).
-fn command_line(places: &Places, features: Features) -> String {
+fn command_line(layout: &Layout, features: Features) -> String {
     let base = "BOOT_IMAGE=/boot/vmlinuz root=/dev/sda1 ro quiet";
-    let asks = places.generation.is_some_and(|generation| generation.id == "skx");
+    let asks = layout.generation.is_some_and(|generation| generation.id == "skx");
     match features.bandwidth_classes > 0 {
         _ if !asks => base.to_owned(),
         true => format!("{base} rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,mba"),
@@ -187,7 +190,7 @@ fn boot_id() -> String {
 }
 
 /// `waykeeper/clock`: the server's clock and the model's lag, both in ns. No kernel has this file.
-struct Clock(Engine);
+struct Clock(MachineClock);
 
 impl File for Clock {
     fn read(&self, offset: u64, len: usize, _: Caller) -> Result<Vec<u8>, Errno> {

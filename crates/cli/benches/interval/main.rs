@@ -23,7 +23,7 @@ use waykeeper_linux::host::Options;
 use waykeeper_machine::{RunOptions, Scenario, ScenarioSource, VirtualServer};
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::engine::ManagedHost;
-use waykeeper_service::linux::Keeper;
+use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_silicon::Sampling;
 use waykeeper_testbed::{LargeServer, MS, Machine, SyntheticHost, manual_clock};
 
@@ -115,14 +115,14 @@ impl Steps {
     }
 }
 
-/// Steps of a keeper, as the daemon's control thread takes them. `pass` advances the host's clock.
+/// Steps of a managed_host, as the daemon's control thread takes them. `pass` advances the host's clock.
 fn through_files(name: &str, folder: &Path, options: &Options, policy: &str, pass: impl Fn()) {
     let file = life::config(folder, options, policy);
     let config = Config::load(&Inputs { file: Some(file), ..Inputs::default() })
         .unwrap_or_else(|error| panic!("{error}"));
-    let mut keeper = Keeper::open(&config).unwrap_or_else(|error| panic!("{error}"));
-    keeper.refresh();
-    let mut host = MeteredHost { host: keeper, spent: Arc::default() };
+    let mut managed_host = ManagedLinuxHost::open(&config).unwrap_or_else(|error| panic!("{error}"));
+    managed_host.refresh();
+    let mut host = MeteredHost { host: managed_host, spent: Arc::default() };
     // A period of 1 ns: the steps follow each other without waiting.
     steps(name, &mut host, 1, policy, |host| {
         pass();
@@ -130,7 +130,7 @@ fn through_files(name: &str, folder: &Path, options: &Options, policy: &str, pas
         host.host.refresh();
         begun.elapsed().as_nanos() as u64
     });
-    host.host.give_back().unwrap_or_else(|left| panic!("{left:?}"));
+    host.host.restore().unwrap_or_else(|left| panic!("{left:?}"));
 }
 
 /// Steps on a host in process, whose clock advances while the loop waits.

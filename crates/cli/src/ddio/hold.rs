@@ -60,11 +60,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// Prints lines during the run; with --json nothing until the end.
-struct Teller {
+struct Printer {
     json: bool,
 }
 
-impl Teller {
+impl Printer {
     fn say(&self, line: &str) -> Result<(), Failure> {
         if self.json { Ok(()) } else { out::text(&format!("{line}\n")) }
     }
@@ -72,34 +72,34 @@ impl Teller {
 
 /// Makes the change, holds it, restores the old values.
 pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Result<(), Failure> {
-    let teller = Teller { json: args.json };
+    let printer = Printer { json: args.json };
     let path = restore::journal_at(root, args.journal.as_ref());
     // The lock of the journal finds another manager of this host before anything is printed.
     let journal = if args.dry_run { None } else { Some(Journal::open(&path, root)?) };
     for port in ddio::ports_of(survey, steps) {
-        teller.say(&format!("behind root port {}:", port.address))?;
+        printer.say(&format!("behind root port {}:", port.address))?;
         for device in &port.devices {
-            teller.say(&format!("  {device}"))?;
+            printer.say(&format!("  {device}"))?;
         }
     }
     for step in steps {
         let already = if step.is_needed() { "" } else { " (already in force)" };
-        teller.say(&format!("{step}{already}"))?;
+        printer.say(&format!("{step}{already}"))?;
     }
     let devices = devices(survey, steps);
     let Some(mut journal) = journal else {
-        teller.say("dry run: nothing was written")?;
-        return told(args, &json!({ "steps": steps, "devices": devices, "dry_run": true }));
+        printer.say("dry run: nothing was written")?;
+        return print_json(args, &json!({ "steps": steps, "devices": devices, "dry_run": true }));
     };
     let asked = listen()?;
-    let mut held = Held { root, journal: &mut journal, owed: false };
-    let done = stand(&mut held, survey, steps, args, &asked, &teller);
+    let mut changed = ChangedKnobs { root, journal: &mut journal, owed: false };
+    let done = run_changed(&mut changed, survey, steps, args, &asked, &printer);
     // Changed knobs are restored in any case, unless the change succeeded and --keep was given.
     let keep = args.keep && done.as_ref().is_ok_and(|done| done.good());
-    let back = if keep { Ok(Value::Null) } else { held.bring_back(&teller) };
+    let back = if keep { Ok(Value::Null) } else { changed.restore(&printer) };
     let (done, back) = (done?, back?);
     if keep {
-        teller.say(&format!(
+        printer.say(&format!(
             "the change is kept; `waykeeper restore` restores the old values from {}",
             path.display()
         ))?;
@@ -110,7 +110,7 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Re
         Verdict::NotSeen(_) => "not-seen",
         Verdict::NotJudged(_) => "not-judged",
     });
-    told(
+    print_json(
         args,
         &json!({ "steps": steps, "devices": devices, "dry_run": false, "effect": seen, "about_effect": effect, "kept": keep, "restored": back }),
     )?;
@@ -131,7 +131,7 @@ fn devices(survey: &Survey, steps: &[Step]) -> Vec<Value> {
         .collect()
 }
 
-fn told(args: &HoldArgs, value: &Value) -> Result<(), Failure> {
+fn print_json(args: &HoldArgs, value: &Value) -> Result<(), Failure> {
     if args.json { out::json(value) } else { Ok(()) }
 }
 
@@ -150,23 +150,23 @@ impl Done {
 }
 
 /// Changed knobs that must be restored, also after an error.
-struct Held<'h> {
+struct ChangedKnobs<'h> {
     root: &'h Root,
     journal: &'h mut Journal,
     owed: bool,
 }
 
-impl Held<'_> {
-    fn bring_back(&mut self, teller: &Teller) -> Result<Value, Failure> {
+impl ChangedKnobs<'_> {
+    fn restore(&mut self, printer: &Printer) -> Result<Value, Failure> {
         if !self.owed {
             return Ok(json!([]));
         }
         let path = self.journal.path().to_owned();
-        let mut report = restore::bring_back(self.root, self.journal, restore::What::Passing)?;
+        let mut report = restore::restore_journal(self.root, self.journal, restore::What::Passing)?;
         self.owed = false;
         // Counters that were programmed for the check and are unchanged are left out of the report.
         report.knobs.retain(|(_, outcome)| *outcome != Outcome::AsItWas);
-        teller.say(restore::lines(&path, &report).trim_end())?;
+        printer.say(restore::lines(&path, &report).trim_end())?;
         match report.failures().next() {
             None => Ok(report
                 .knobs
@@ -184,38 +184,38 @@ impl Held<'_> {
     }
 }
 
-fn stand(
-    held: &mut Held<'_>,
+fn run_changed(
+    changed: &mut ChangedKnobs<'_>,
     survey: &Survey,
     steps: &[Step],
     args: &HoldArgs,
     asked: &AtomicBool,
-    teller: &Teller,
+    printer: &Printer,
 ) -> Result<Done, Failure> {
     let needed = steps.iter().any(Step::is_needed);
-    held.owed = needed;
+    changed.owed = needed;
     let mut experiment = None;
     if needed && args.verify > 0.0 {
-        teller.say(&format!("watching the counters for {} s, before and after", args.verify))?;
+        printer.say(&format!("watching the counters for {} s, before and after", args.verify))?;
         let span = Duration::from_secs_f64(args.verify);
-        experiment = Some(Experiment::begin(held.root, survey, steps, span, held.journal, asked));
+        experiment = Some(Experiment::begin(changed.root, survey, steps, span, changed.journal, asked));
         if asked.load(Ordering::Relaxed) {
-            teller.say("interrupted before any knob was changed")?;
+            printer.say("interrupted before any knob was changed")?;
             return Ok(Done { verdict: None, status: None, turned: false });
         }
     }
-    let registers = RegisterFiles::of(held.root);
-    ddio::turn(steps, held.journal, &mut &registers).map_err(|error| match registers.was_denied() {
+    let registers = RegisterFiles::of(changed.root);
+    ddio::turn(steps, changed.journal, &mut &registers).map_err(|error| match registers.was_denied() {
         true => Failure::new(exit::NOT_PERMITTED, error),
         false => error.into(),
     })?;
-    let ended = experiment.map(|experiment| experiment.end(held.root, held.journal, asked));
+    let ended = experiment.map(|experiment| experiment.end(changed.root, changed.journal, asked));
     let (verdict, left) = ended.unzip();
     for line in left.unwrap_or_default() {
-        teller.say(&line)?;
+        printer.say(&line)?;
     }
     if let Some(verdict) = &verdict {
-        teller.say(&verdict.to_string())?;
+        printer.say(&verdict.to_string())?;
         if matches!(verdict, Verdict::NotSeen(_)) {
             return Ok(Done { verdict: Some(verdict.clone()), status: None, turned: true });
         }
@@ -226,12 +226,12 @@ fn stand(
     } else if let Some(for_s) = args.for_s {
         wait(asked, Some(Duration::from_secs_f64(for_s)));
     } else if !args.keep {
-        teller.say("the change is in force; press Ctrl-C to restore the old values")?;
+        printer.say("the change is in force; press Ctrl-C to restore the old values")?;
         wait(asked, None);
     }
     if args.keep {
         let needed = steps.iter().filter(|step| step.is_needed());
-        held.journal.keep_all(&needed.map(Step::original).collect::<Vec<_>>())?;
+        changed.journal.keep_all(&needed.map(Step::original).collect::<Vec<_>>())?;
     }
     Ok(Done { verdict, status, turned: true })
 }
@@ -260,15 +260,15 @@ fn run(command: &[String], asked: &AtomicBool) -> Result<ExitStatus, Failure> {
     let start = Command::new(&command[0]).args(&command[1..]).spawn();
     let mut child = start.map_err(|why| Failure::bad_input(format!("cannot run {}: {why}", command[0])))?;
     let failed = |why: std::io::Error| Failure::io(format!("cannot wait for {}", command[0]), &why);
-    let mut told: Option<Instant> = None;
+    let mut terminated: Option<Instant> = None;
     loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             return Ok(status);
         }
         let again = asked.swap(false, Ordering::Relaxed);
-        match told {
+        match terminated {
             None if again => {
-                told = Some(Instant::now());
+                terminated = Some(Instant::now());
                 terminate(&child);
             }
             Some(at) if again || at.elapsed() > GRACE => {

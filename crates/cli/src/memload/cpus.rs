@@ -47,7 +47,7 @@ pub fn share(asked: &[u32]) -> Result<Cpus, Failure> {
         cores.map(|core| core.iter().map(|cpu| u32::from(cpu.0)).collect()).collect()
     });
     let cores: Vec<Vec<u32>> = cores.unwrap_or_else(|why| {
-        exit::say(&format!("cannot read which CPUs share a core: {why}"));
+        exit::eprint_line(&format!("cannot read which CPUs share a core: {why}"));
         Vec::new()
     });
     match parted(&mine, asked, &cores) {
@@ -57,7 +57,7 @@ pub fn share(asked: &[u32]) -> Result<Cpus, Failure> {
         }
         Some((cpus, shared)) => {
             if shared {
-                exit::say(
+                exit::eprint_line(
                     "the command shares its core with the load, because no other core is free; this slows it \
                      down as well",
                 );

@@ -3,9 +3,9 @@
 //! It runs a command and a load for a number of cycles; `probe::interfere` evaluates the numbers, `memload` makes the
 //! load. Must not know either.
 
-use super::beside::{self, Breaks, Ran};
 use super::cpus::{self, Cpus};
-use super::words::{LoadArgs, PlaceArgs, RESULT, consent, meant, plan, whole};
+use super::measured_command::{self, CommandInterrupts, Ran};
+use super::options::{LoadArgs, PlaceArgs, RESULT, consent, meant, plan, whole};
 use super::{real, simulated};
 use crate::exit::{self, Failure};
 use crate::{listing, out};
@@ -128,12 +128,14 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     let plan = Plan { cpus: cpus.load.clone(), ..plan };
     meant(&consent(&args.place), plan.writes())?;
     let command_cpus = cpus.command_list();
-    let breaks = Breaks::listen()?;
+    let interrupts = CommandInterrupts::install()?;
     let nothing =
         || Failure::new(exit::INTERRUPTED, "interrupted before the first cycle; nothing was measured");
-    let mut stand = Stand::new(args, plan, &breaks)?.ok_or_else(nothing)?;
+    let mut stand = Stand::new(args, plan, &interrupts)?.ok_or_else(nothing)?;
     let run = |stand: &mut Stand, arm: Arm, when: &dyn Fn() -> String| {
-        stand.beside(arm, &breaks, |goes| measure(args, metric.as_ref(), &command_cpus, &breaks, goes, when))
+        stand.beside(arm, &interrupts, |keep_going| {
+            measure(args, metric.as_ref(), &command_cpus, &interrupts, keep_going, when)
+        })
     };
     for _ in 0..args.warmup {
         if run(&mut stand, Arm::Plain, &|| "before the first cycle".to_owned())?.is_none() {
@@ -155,7 +157,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
             }
         }
         let [plain, random, single] = cycle.map(|value| stand_in_words(args, value));
-        exit::say(&format!(
+        exit::eprint_line(&format!(
             "cycle {}/{}: plain {plain}, random {random}, single {single}",
             index + 1,
             args.cycles
@@ -165,7 +167,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     let whole = done.len();
     let told = stand.report(args, cpus, &done);
     for doubt in told.iter().flat_map(|report| doubts(report, args.metric.is_none())) {
-        exit::say(&doubt);
+        exit::eprint_line(&doubt);
     }
     if let Some(report) = &told {
         if args.json { out::json(report)? } else { out::text(&table(args, report))? }
@@ -228,12 +230,12 @@ fn measure(
     args: &InterfereArgs,
     metric: Option<&Regex>,
     cpus: &CoreList,
-    breaks: &Breaks,
-    goes: &dyn Fn() -> bool,
+    interrupts: &CommandInterrupts,
+    keep_going: &dyn Fn() -> bool,
     when: &dyn Fn() -> String,
 ) -> Result<Option<f64>, Failure> {
     let name = &args.command[0];
-    let (took, text) = match beside::run(&args.command, cpus, breaks, goes)? {
+    let (took, text) = match measured_command::run(&args.command, cpus, interrupts, keep_going)? {
         Ran::Broken => return Ok(None),
         Ran::Alone => return Err(Failure::new(exit::FAILED, format!("the load ended {}", when()))),
         Ran::Well(took, text) => (took, text),
@@ -268,7 +270,11 @@ struct Stand {
 
 impl Stand {
     /// Checks the target with both patterns before the first measurement; `None` if the user interrupted.
-    fn new(args: &InterfereArgs, plan: Plan, breaks: &Breaks) -> Result<Option<Stand>, Failure> {
+    fn new(
+        args: &InterfereArgs,
+        plan: Plan,
+        interrupts: &CommandInterrupts,
+    ) -> Result<Option<Stand>, Failure> {
         let consent = consent(&args.place);
         let mut stand = Stand {
             plan,
@@ -280,21 +286,21 @@ impl Stand {
             loaded: [Loaded::default(); 3],
         };
         let target = Target::inspect(Path::new(&stand.target), &stand.system)?;
-        real::ask_patience(&target, &stand.plan, &stand.consent);
-        let Some(ready) = stand.ready(Pattern::Random, breaks)? else { return Ok(None) };
+        real::announce_wait(&target, &stand.plan, &stand.consent);
+        let Some(ready) = stand.ready(Pattern::Random, interrupts)? else { return Ok(None) };
         for note in ready.notes() {
-            exit::say(note);
+            exit::eprint_line(note);
         }
         (stand.engine, stand.block_bytes) = (ready.engine().name(), ready.block_bytes().into());
         stand.consent.made.extend(ready.created_file().cloned());
         drop(ready);
         // The file is created once: if it is missing later, another program removed it on purpose.
         stand.consent.create = None;
-        Ok(stand.ready(Pattern::Single, breaks)?.map(|_| stand))
+        Ok(stand.ready(Pattern::Single, interrupts)?.map(|_| stand))
     }
 
     /// Prepares the load with a pattern; `None` if the user interrupted.
-    fn ready(&self, pattern: Pattern, breaks: &Breaks) -> Result<Option<Arc<Ready>>, Failure> {
+    fn ready(&self, pattern: Pattern, interrupts: &CommandInterrupts) -> Result<Option<Arc<Ready>>, Failure> {
         let target = Target::inspect(Path::new(&self.target), &self.system)?;
         let plan = match pattern {
             // Limits and touches have no meaning without commands.
@@ -312,7 +318,7 @@ impl Stand {
             Pattern::Single => Plan { pattern, max_blocks: None, ..self.plan.clone() },
             _ => Plan { pattern, ..self.plan.clone() },
         };
-        let stop = || breaks.came();
+        let stop = || interrupts.came();
         match Ready::new(target, plan, &self.consent, &self.system, &stop) {
             // The signal may have come after the last check.
             Ok(ready) => Ok((!stop()).then(|| Arc::new(ready))),
@@ -326,7 +332,7 @@ impl Stand {
     fn beside<T>(
         &mut self,
         arm: Arm,
-        breaks: &Breaks,
+        interrupts: &CommandInterrupts,
         operation: impl FnOnce(&dyn Fn() -> bool) -> Result<Option<T>, Failure>,
     ) -> Result<Option<T>, Failure> {
         let pattern = match arm {
@@ -336,7 +342,7 @@ impl Stand {
             Arm::Random => Pattern::Random,
             Arm::Single => Pattern::Single,
         };
-        let Some(ready) = self.ready(pattern, breaks)? else { return Ok(None) };
+        let Some(ready) = self.ready(pattern, interrupts)? else { return Ok(None) };
         let running = Running::start(&ready)?;
         // A load without limits ends only by a failure.
         let done = operation(&|| !running.wait(Duration::ZERO));

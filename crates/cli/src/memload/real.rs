@@ -2,13 +2,13 @@
 //!
 //! Must not know how load is made, which is in `waykeeper_memload`.
 
-use super::Told;
-use super::breaks::Breaks;
+use super::RunOutcome;
 use super::counters::Watch;
 use super::cpus;
+use super::interrupts::Interrupts;
 use super::log::Log;
 use crate::exit::{self, Failure};
-use crate::progress::Live;
+use crate::progress::LoadLine;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -27,37 +27,37 @@ pub fn run(
     plan: Plan,
     consent: &mut Consent,
     log: Option<&Path>,
-    breaks: &Breaks,
-    live: &Live,
-) -> Result<Told, Failure> {
+    interrupts: &Interrupts,
+    load_line: &LoadLine,
+) -> Result<RunOutcome, Failure> {
     fits(&plan)?;
     let log = log.map(|log| Log::new(log, Path::new(target))).transpose()?;
     let system = System::default();
     let target = Target::inspect(Path::new(target), &system)?;
-    ask_patience(&target, &plan, consent);
-    let ready = Arc::new(Ready::new(target, plan, consent, &system, &|| breaks.came())?);
+    announce_wait(&target, &plan, consent);
+    let ready = Arc::new(Ready::new(target, plan, consent, &system, &|| interrupts.came())?);
     consent.made.extend(ready.created_file().cloned());
     for note in ready.notes() {
-        exit::say(note);
+        exit::eprint_line(note);
     }
     if endless(ready.plan()) {
-        exit::say("no --time, --blocks or --commands is given: the load runs until Ctrl-C");
+        exit::eprint_line("no --time, --blocks or --commands is given: the load runs until Ctrl-C");
     }
-    if breaks.came() {
+    if interrupts.came() {
         return Err(PrepareError::Stopped.into());
     }
     let watch = Watch::start(ready.node(), ready.plan());
     let running = Running::start(&ready)?;
-    breaks.runs(running.stopper());
+    interrupts.loading(running.stopper());
     let block_bytes = ready.block_bytes();
     let show = |progress: Progress| {
-        live.show(progress.elapsed, progress.commands, progress.blocks * u64::from(block_bytes));
+        load_line.show(progress.elapsed, progress.commands, progress.blocks * u64::from(block_bytes));
     };
     // The reads of --verify are not counted as load.
     let mut counted = None;
     let outcome = running.finish_and(show, || counted = Some(watch.stop()));
-    live.clear();
-    breaks.tells();
+    load_line.clear();
+    interrupts.reporting();
     let block_bytes = u64::from(block_bytes);
     let plan = ready.plan();
     let mut summary =
@@ -69,7 +69,7 @@ pub fn run(
         counted.put(&mut summary.counters);
     }
     if let Some(missed) = missed(plan, &summary) {
-        exit::say(&missed);
+        exit::eprint_line(&missed);
     }
     let logged = log.map_or(Ok(()), |log| log.write(&outcome.log));
     let end = match (ended(&ready, &outcome), logged) {
@@ -77,7 +77,7 @@ pub fn run(
         (end, Ok(())) => end,
         // The exit code is that of the run.
         (end, Err(unwritten)) => {
-            exit::say(&format!("the log was not written: {}", unwritten.line()));
+            exit::eprint_line(&format!("the log was not written: {}", unwritten.line()));
             end
         }
     };
@@ -85,17 +85,17 @@ pub fn run(
 }
 
 /// Prints a note if a step before the first command will take seconds.
-pub fn ask_patience(target: &Target, plan: &Plan, consent: &Consent) {
+pub fn announce_wait(target: &Target, plan: &Plan, consent: &Consent) {
     let made = consent.create.filter(|_| target.kind == Kind::Absent);
     for (what, bytes) in [("creating the file", made), ("filling the buffer", plan.buffer_bytes)] {
         if let Some(bytes) = bytes.filter(|bytes| *bytes >= MUCH) {
-            exit::say(&format!("{what} first, {:.1} GiB", bytes as f64 / f64::from(1 << 30)));
+            exit::eprint_line(&format!("{what} first, {:.1} GiB", bytes as f64 / f64::from(1 << 30)));
         }
     }
 }
 
 /// Checks a plan on a target before its turn.
-pub fn look(target: &str, plan: &Plan, consent: &Consent) -> Result<(), Failure> {
+pub fn check_target(target: &str, plan: &Plan, consent: &Consent) -> Result<(), Failure> {
     fits(plan)?;
     let system = System::default();
     let target = Target::inspect(Path::new(target), &system)?;
@@ -185,7 +185,7 @@ fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
             Err(Failure::new(exit::FAILED, why))
         }
         Some(Ok(verified)) if verified.wrong == 0 => {
-            exit::say(&format!("verified: {} blocks have the right content", verified.blocks));
+            exit::eprint_line(&format!("verified: {} blocks have the right content", verified.blocks));
             Ok(())
         }
         Some(Ok(verified)) => {

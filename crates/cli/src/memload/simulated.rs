@@ -3,10 +3,10 @@
 //! It converts the options to keys of the scenario's `memload` workload. Must not know what the keys do, which is in
 //! `machine`.
 
-use super::{Told, counters};
+use super::{RunOutcome, counters};
 use crate::ddio::listen;
 use crate::exit::{self, Failure};
-use crate::progress::Live;
+use crate::progress::LoadLine;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use toml::{Table, Value};
@@ -28,7 +28,7 @@ const USUAL: Duration = Duration::from_secs(1);
 /// Simulated time between two checks for the end: commands take 20 us and more.
 const STEP: Duration = Duration::from_micros(200);
 /// Interval of progress lines, in wall-clock time.
-const TOLD: Duration = Duration::from_secs(1);
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// An option for real machines only: its name, whether it was given, and why it has no meaning here.
 type Absent = (&'static str, fn(&Plan, &Consent) -> bool, &'static str);
@@ -98,7 +98,12 @@ fn end(plan: &Plan) -> Option<Duration> {
 }
 
 /// Runs the load until its end or Ctrl-C.
-pub fn run(scenario: &str, plan: &Plan, consent: &Consent, live: &Live) -> Result<Told, Failure> {
+pub fn run(
+    scenario: &str,
+    plan: &Plan,
+    consent: &Consent,
+    load_line: &LoadLine,
+) -> Result<RunOutcome, Failure> {
     let settings = settings(plan, consent)?;
     let source = registry::open(scenario)?;
     // Faults of the scenario itself are reported with its own messages.
@@ -110,21 +115,21 @@ pub fn run(scenario: &str, plan: &Plan, consent: &Consent, live: &Live) -> Resul
     let before = DmaCounters::read(load.host()).map_err(failed)?;
     let block_bytes = block(plan);
     if plan.time.is_none() && end(plan).is_some() {
-        exit::say(&format!(
+        exit::eprint_line(&format!(
             "no --time, --blocks or --commands is given: the load ends after {} s of simulated time",
             USUAL.as_secs()
         ));
     }
-    let mut told = Instant::now();
+    let mut reported_at = Instant::now();
     while !load.is_over() && !asked.load(Ordering::Relaxed) {
         load.advance(STEP).map_err(failed)?;
-        if told.elapsed() >= TOLD {
-            told = Instant::now();
+        if reported_at.elapsed() >= REPORT_EVERY {
+            reported_at = Instant::now();
             let Totals { commands, blocks, runtime, .. } = load.totals();
-            live.show_simulated(runtime, commands, blocks * block_bytes);
+            load_line.show_simulated(runtime, commands, blocks * block_bytes);
         }
     }
-    live.clear();
+    load_line.clear();
     let seen = DmaCounters::read(load.host()).map_err(failed)?.since(&before);
     let mut summary = Summary::new("virtual", plan.pattern, plan.op, block_bytes, &load.totals());
     counters::put(&mut summary.counters, &seen, "");
@@ -216,8 +221,8 @@ mod tests {
     #[test]
     fn every_word_has_a_meaning_or_is_refused() {
         use clap::{Args, Command};
-        let words = super::super::words::LoadArgs::augment_args(Command::new("x"));
-        let words = super::super::words::PlaceArgs::augment_args(words);
+        let words = super::super::options::LoadArgs::augment_args(Command::new("x"));
+        let words = super::super::options::PlaceArgs::augment_args(words);
         let mut known: Vec<String> = WORDS
             .iter()
             .map(|word| word.0)

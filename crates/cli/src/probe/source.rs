@@ -2,7 +2,7 @@
 //! which.
 
 use super::RunArgs;
-use super::companion::Companion;
+use super::load_command::LoadCommand;
 use crate::exit::{self, Failure};
 use crate::restore::{journal_at, root_at};
 use crate::run::change;
@@ -26,7 +26,7 @@ use waykeeper_units::CoreList;
 pub struct Source {
     host: Opened,
     load: Option<ScenarioLoad>,
-    companion: Option<Companion>,
+    load_command: Option<LoadCommand>,
 }
 
 enum Opened {
@@ -81,8 +81,8 @@ impl Source {
     }
 
     /// The command. Drop it after the host was released, which ends it.
-    pub fn take_companion(&mut self) -> Option<Companion> {
-        self.companion.take()
+    pub fn take_load_command(&mut self) -> Option<LoadCommand> {
+        self.load_command.take()
     }
 
     /// Releases the host and restores its knobs.
@@ -113,7 +113,7 @@ fn scenario(args: &RunArgs) -> Result<Source, Failure> {
     let server = server(&source, options)?;
     let nics = source.read()?.nics.iter().map(|nic| nic.name.clone()).collect();
     let load = Some(ScenarioLoad { source, nics, options });
-    Ok(Source { host: Opened::Virtual(Box::new(server)), load, companion: None })
+    Ok(Source { host: Opened::Virtual(Box::new(server)), load, load_command: None })
 }
 
 fn server(source: &ScenarioSource, options: RunOptions) -> Result<FaultyServer, Failure> {
@@ -164,16 +164,16 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<Source, Failure> {
         Some(file) => declared(&root, file)?,
         None => Vec::new(),
     };
-    let companion = match &beside(args)? {
+    let load_command = match &beside(args)? {
         None => None,
         Some(beside) => {
             let wanted = "--cores LIST says on which CPUs it runs, for example --cores 8-9";
             let cores = args.cores.clone().ok_or_else(|| Failure::bad_input(wanted))?;
             let devices = addresses(&root, &cores, &beside.devices)?;
-            let companion =
-                Companion::start(&beside.command, &cores, args.memload.as_ref().map(|_| beside.name))?;
-            tenants.push(tenant_of(&companion, beside, cores, devices));
-            Some(companion)
+            let load_command =
+                LoadCommand::start(&beside.command, &cores, args.memload.as_ref().map(|_| beside.name))?;
+            tenants.push(tenant_of(&load_command, beside, cores, devices));
+            Some(load_command)
         }
     };
     if tenants.is_empty() {
@@ -183,9 +183,9 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<Source, Failure> {
     let journal = journal_at(&root, args.journal.as_ref());
     let host = LinuxHost::open(Options::new(root.clone(), tenants, journal)).map_err(refused)?;
     for note in host.notes() {
-        exit::say(&format!("note: {note}"));
+        exit::eprint_line(&format!("note: {note}"));
     }
-    Ok(Source { host: Opened::Linux(Box::new(host), root), load: None, companion })
+    Ok(Source { host: Opened::Linux(Box::new(host), root), load: None, load_command })
 }
 
 /// The tenants of a file that are present now.
@@ -193,7 +193,7 @@ fn declared(root: &Root, file: &Path) -> Result<Vec<Tenant>, Failure> {
     let specs = tenants::read(file).map_err(Failure::bad_input)?;
     let roster = Census::new(specs).take(root);
     for absent in &roster.absent {
-        exit::say(&format!("note: tenant {} was not found: {}", absent.name, absent.why));
+        exit::eprint_line(&format!("note: tenant {} was not found: {}", absent.name, absent.why));
     }
     Ok(roster.tenants)
 }
@@ -261,13 +261,18 @@ fn addresses(root: &Root, cores: &CoreList, devices: &[DeviceName]) -> Result<Ve
     Ok(all)
 }
 
-fn tenant_of(companion: &Companion, beside: &Beside, cores: CoreList, devices: Vec<PciAddress>) -> Tenant {
+fn tenant_of(
+    load_command: &LoadCommand,
+    beside: &Beside,
+    cores: CoreList,
+    devices: Vec<PciAddress>,
+) -> Tenant {
     Tenant {
         name: beside.name.to_owned(),
         priority: Priority::Low,
         kind: if beside.does_io { WorkloadKind::StorageIo } else { WorkloadKind::NonIo },
         cores,
-        pids: vec![companion.pid()],
+        pids: vec![load_command.pid()],
         devices,
         stack: false,
         mask: None,

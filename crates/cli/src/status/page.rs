@@ -5,7 +5,7 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_service::protocol::{Decided, Port, Status, Tenant, Told, Totals};
+use waykeeper_service::protocol::{CauseValue, LoggedEvent, Port, Status, Tenant, Totals};
 use waykeeper_service::{Mode, Pause, printable};
 
 const STYLE: TableStyle = TableStyle::new()
@@ -32,10 +32,10 @@ pub fn status(status: &Status) -> String {
         let from = status.recent.len().saturating_sub(RECENT);
         status.recent[from..].iter().for_each(|told| out.push_str(&decision(told)));
     }
-    if !status.standing.is_empty() {
+    if !status.active_problems.is_empty() {
         out.push_str("\nproblems\n");
-        for standing in &status.standing {
-            let _ = writeln!(out, "  {}: {}", printable(&standing.kind), printable(&standing.text));
+        for problem in &status.active_problems {
+            let _ = writeln!(out, "  {}: {}", printable(&problem.kind), printable(&problem.text));
         }
     }
     let _ = writeln!(out, "\n{}", totals(&status.totals));
@@ -145,20 +145,20 @@ fn ports(ports: &[Port]) -> String {
     table(&["root port", "devices", "DCA", "in", "out"], &[3, 4], ports.iter().map(row).collect())
 }
 
-fn decision(told: &Told) -> String {
-    let causes: Vec<String> = told.causes.iter().map(cause).collect();
+fn decision(event: &LoggedEvent) -> String {
+    let causes: Vec<String> = event.causes.iter().map(cause).collect();
     let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join("; ")) };
     format!(
         "  {} step {} {} {}: {}{causes}\n",
-        printable(&told.at),
-        told.step,
-        printable(&told.policy),
-        printable(&told.action),
-        printable(&told.text),
+        printable(&event.at),
+        event.step,
+        printable(&event.policy),
+        printable(&event.action),
+        printable(&event.text),
     )
 }
 
-fn cause(cause: &Decided) -> String {
+fn cause(cause: &CauseValue) -> String {
     let number = |value: Option<f64>| dash(value.map(|value| format!("{value:.4}")));
     let limit = cause.limit.as_ref();
     let limit = limit

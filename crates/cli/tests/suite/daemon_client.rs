@@ -2,7 +2,7 @@
 //! pages, JSON, exit codes, and the errors when another program listens.
 
 use crate::common;
-#[path = "../../../service/tests/edge/stage.rs"]
+#[path = "../../../service/tests/servers/stage.rs"]
 #[allow(dead_code, reason = "the stage is the other tests' too")]
 mod stage;
 

@@ -98,12 +98,12 @@ fn what_does_not_come_back_is_named_and_comes_back_at_the_next_try() {
     assert_eq!(looping.record().knobs.mask(GroupId(1)).unwrap().bits(), 0x00c);
     // The new policy wants one of them and gets it; the other is restored, and in the end both are.
     looping.replace(Box::new(Wants(|_: &[Group]| masks(&[(1, 0x030)]))));
-    let standing = |looping: &Loop<'_, FakeHost>| {
+    let in_force = |looping: &Loop<'_, FakeHost>| {
         [0, 1].map(|id| looping.record().knobs.mask(GroupId(id)).unwrap().bits())
     };
-    assert_eq!(standing(&looping), [0x7ff, 0x030]);
+    assert_eq!(in_force(&looping), [0x7ff, 0x030]);
     assert_eq!(looping.restore(), Plan::default());
-    assert_eq!(standing(&looping), [0x7ff, 0x7ff]);
+    assert_eq!(in_force(&looping), [0x7ff, 0x7ff]);
 }
 
 #[test]

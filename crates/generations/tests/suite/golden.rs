@@ -99,7 +99,7 @@ fn told(generation: &Generation) -> String {
         place(&mut out, &memory.pmu);
     }
     let dca = &generation.dca;
-    writeln!(out, "dca ways {:?}, port {:?}", dca.ways.standing, dca.port.standing).unwrap();
+    writeln!(out, "dca ways {:?}, port {:?}", dca.ways.evidence, dca.port.evidence).unwrap();
     writeln!(out, "resctrl {:?}", generation.resctrl).unwrap();
     for erratum in &generation.errata {
         writeln!(out, "erratum {:?} of {}", erratum.kind, erratum.codes.join(", ")).unwrap();

@@ -219,20 +219,20 @@ fn filters_of_haswell_are_the_published_words() {
 
 #[test]
 fn only_what_was_shown_to_act_may_be_turned() {
-    let standing = |id: &str| (generation(id).dca.ways.standing, generation(id).dca.port.standing);
-    use Standing::*;
-    assert_eq!(standing("hsx"), (Confirmed, Claimed));
-    assert_eq!(standing("bdx"), (Claimed, Claimed));
-    assert_eq!(standing("skx"), (Confirmed, Confirmed));
-    assert_eq!(standing("icx"), (AnswersWithoutEffect, Absent));
+    let evidence = |id: &str| (generation(id).dca.ways.evidence, generation(id).dca.port.evidence);
+    use Evidence::*;
+    assert_eq!(evidence("hsx"), (Confirmed, Claimed));
+    assert_eq!(evidence("bdx"), (Claimed, Claimed));
+    assert_eq!(evidence("skx"), (Confirmed, Confirmed));
+    assert_eq!(evidence("icx"), (AnswersWithoutEffect, Absent));
     for id in ["spr", "emr", "gnr"] {
-        assert_eq!(standing(id), (Unknown, Unknown));
+        assert_eq!(evidence(id), (Unknown, Unknown));
     }
-    assert_eq!(standing("zen5"), (Absent, Absent));
+    assert_eq!(evidence("zen5"), (Absent, Absent));
     for generation in Generation::all() {
         let port = &generation.dca.port;
         assert!(
-            port.allocating.is_some() == matches!(port.standing, Confirmed | Claimed),
+            port.allocating.is_some() == matches!(port.evidence, Confirmed | Claimed),
             "{}",
             generation.id
         );

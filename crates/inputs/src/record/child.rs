@@ -28,7 +28,7 @@ const PIPE_BYTES: usize = 1 << 20;
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Result of one wait for the pipe.
-pub(super) enum Heard {
+pub(super) enum PipeEvent {
     /// This many bytes were read.
     Bytes(usize),
     /// No output within the wait.
@@ -75,7 +75,7 @@ impl Traced {
     }
 
     /// Waits for text, at most [`POLL`].
-    pub(super) fn listen(&mut self, into: &mut [u8]) -> io::Result<Heard> {
+    pub(super) fn listen(&mut self, into: &mut [u8]) -> io::Result<PipeEvent> {
         let mut polled = [PollFd::new(&self.pipe, PollFlags::IN)];
         let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL.subsec_nanos()) };
         let ready = match poll(&mut polled, Some(&wait)) {
@@ -85,17 +85,17 @@ impl Traced {
         };
         if ready > 0 {
             return Ok(match self.pipe.read(into)? {
-                0 => Heard::End,
-                bytes => Heard::Bytes(bytes),
+                0 => PipeEvent::End,
+                bytes => PipeEvent::Bytes(bytes),
             });
         }
         // A daemon that the program started may hold the pipe open for ever. The recording ends when the program itself
         // has ended and the pipe was empty after that.
         if self.ended {
-            return Ok(Heard::End);
+            return Ok(PipeEvent::End);
         }
         self.ended = self.has_ended()?;
-        Ok(Heard::Nothing)
+        Ok(PipeEvent::Nothing)
     }
 
     /// Sends SIGTERM, after [`GRACE`] SIGKILL; returns the exit status.
@@ -109,7 +109,7 @@ impl Traced {
                 break;
             }
             // A program blocked on a full pipe would not handle the signal.
-            if let Heard::End = self.listen(&mut rest)? {
+            if let PipeEvent::End = self.listen(&mut rest)? {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }

@@ -13,7 +13,7 @@ mod child;
 
 use crate::error::InputError;
 use crate::trace::{L1Filter, Pipeline, RecordBuilder, TraceInfo, Window, decode_lackey, printable};
-use child::{Heard, Traced};
+use child::{PipeEvent, Traced};
 use std::ffi::OsString;
 use std::io;
 use std::ops::ControlFlow;
@@ -164,18 +164,26 @@ pub fn record(
     let source = options.source.clone().unwrap_or_else(|| child::source_text(command));
     let pipeline = Pipeline::new(output, source, options.l1_filter, filter, options.window)?;
     let mut traced = Traced::start(&options.valgrind, command)?;
-    let mut tape =
-        Tape { builder: RecordBuilder::default(), pipeline, text: vec![0; CHUNK_BYTES], held: 0, line: 0 };
+    let mut converter = TextConverter {
+        builder: RecordBuilder::default(),
+        pipeline,
+        text: vec![0; CHUNK_BYTES],
+        held: 0,
+        line: 0,
+    };
     let stopped = loop {
-        match traced.listen(&mut tape.text[tape.held..]).map_err(lost)? {
-            Heard::Bytes(bytes) => tape.take(bytes, command)?,
-            Heard::Nothing => {}
-            Heard::End => break None,
+        match traced.listen(&mut converter.text[converter.held..]).map_err(lost)? {
+            PipeEvent::Bytes(bytes) => converter.take(bytes, command)?,
+            PipeEvent::Nothing => {}
+            PipeEvent::End => break None,
         }
-        if tape.is_full() {
+        if converter.is_full() {
             break Some(Ended::Full);
         }
-        let so_far = Progress { instructions: tape.builder.instructions(), records: tape.pipeline.records() };
+        let so_far = Progress {
+            instructions: converter.builder.instructions(),
+            records: converter.pipeline.records(),
+        };
         if progress(&so_far).is_break() {
             break Some(Ended::Asked);
         }
@@ -185,19 +193,19 @@ pub fn record(
         None => traced.wait(),
     };
     let status = status.map_err(lost)?;
-    let instructions = tape.builder.instructions();
+    let instructions = converter.builder.instructions();
     if instructions == 0 && stopped.is_none() {
         let (command, valgrind) = (child::shown(command), options.valgrind.clone());
         return Err(RecordError::NotStarted { command, valgrind, status });
     }
-    let Some(info) = tape.finish()? else {
+    let Some(info) = converter.finish()? else {
         return Err(RecordError::Nothing { command: child::shown(command), instructions, status });
     };
     Ok(Recording { info, ended: stopped.unwrap_or(Ended::Exited(status)) })
 }
 
 /// Converts text to records.
-struct Tape {
+struct TextConverter {
     builder: RecordBuilder,
     pipeline: Pipeline,
     text: Vec<u8>,
@@ -206,7 +214,7 @@ struct Tape {
     line: u64,
 }
 
-impl Tape {
+impl TextConverter {
     /// Processes the bytes that were read after the held ones.
     fn take(&mut self, bytes: usize, command: &[OsString]) -> Result<(), RecordError> {
         let end = self.held + bytes;

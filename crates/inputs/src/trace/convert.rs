@@ -1,7 +1,7 @@
 //! Converts any trace format to `.wkt`: filters, cuts, writes, and renames the file when it is complete.
 
 use super::info::Footprint;
-use super::window::Cut;
+use super::window::WindowFilter;
 use super::{L1Filter, Record, TraceFormat, TraceInfo, TraceReader, TraceWriter, Window};
 use crate::error::InputError;
 use std::ffi::OsString;
@@ -54,7 +54,7 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<
 /// Passes records through the filter and the window into the writer.
 pub(crate) struct Pipeline {
     filter: Option<L1Filter>,
-    cut: Cut,
+    window_filter: WindowFilter,
     file: PartFile,
     writer: TraceWriter<BufWriter<File>>,
     footprint: Footprint,
@@ -74,8 +74,8 @@ impl Pipeline {
         let (file, out) = PartFile::create(output)?;
         let writer = TraceWriter::new(BufWriter::new(out), &source, l1_filtered)
             .map_err(|error| file.cannot(error))?;
-        let (cut, footprint) = (Cut::new(window), Footprint::default());
-        Ok(Pipeline { filter, cut, file, writer, footprint, source, l1_filtered, records: 0 })
+        let (window_filter, footprint) = (WindowFilter::new(window), Footprint::default());
+        Ok(Pipeline { filter, window_filter, file, writer, footprint, source, l1_filtered, records: 0 })
     }
 
     /// Adds a record.
@@ -84,7 +84,7 @@ impl Pipeline {
             Some(filter) => filter.push(record),
             None => Some(record),
         };
-        if let Some(record) = record.and_then(|record| self.cut.push(record)) {
+        if let Some(record) = record.and_then(|record| self.window_filter.push(record)) {
             self.footprint.count(&record);
             self.writer.push(record).map_err(|error| self.file.cannot(error))?;
             self.records += 1;
@@ -99,19 +99,20 @@ impl Pipeline {
 
     /// True if no further record will be written.
     pub(crate) fn is_full(&self) -> bool {
-        self.cut.is_full()
+        self.window_filter.is_full()
     }
 
     /// True if an instruction count is after the end of the window.
     pub(crate) fn is_past(&self, instructions: u64) -> bool {
-        self.cut.is_past(instructions)
+        self.window_filter.is_past(instructions)
     }
 
     /// Ends the file and renames it; the input had this many instructions.
     pub(crate) fn finish(self, instructions: u64) -> Result<TraceInfo, InputError> {
-        let Pipeline { cut, file, writer, footprint, source, l1_filtered, .. } = self;
-        let (summary, _) =
-            writer.finish(cut.tail_instructions(instructions)).map_err(|error| file.cannot(error))?;
+        let Pipeline { window_filter, file, writer, footprint, source, l1_filtered, .. } = self;
+        let (summary, _) = writer
+            .finish(window_filter.tail_instructions(instructions))
+            .map_err(|error| file.cannot(error))?;
         file.keep()?;
         Ok(footprint.info(TraceFormat::Wkt, source, l1_filtered, summary))
     }

@@ -153,11 +153,11 @@ impl Trace {
     /// Those of [`TraceReader`]; also if the window holds no record, or more than 2^27.
     pub fn read(path: &Path, window: &Window) -> Result<Trace, InputError> {
         let mut reader = TraceReader::open(path)?;
-        let mut cut = window::Cut::new(*window);
+        let mut window_filter = window::WindowFilter::new(*window);
         let mut records = Vec::new();
-        while !cut.is_full() {
+        while !window_filter.is_full() {
             let Some(record) = reader.next().transpose()? else { break };
-            records.extend(cut.push(record));
+            records.extend(window_filter.push(record));
             if records.len() as u64 > MAX_RECORDS {
                 let path = path.to_owned();
                 let (field, found) = ("number of records", format!("over {MAX_RECORDS}"));
@@ -173,7 +173,7 @@ impl Trace {
                 remedy,
             });
         }
-        let tail_instructions = cut.tail_instructions(reader.summary().instructions);
+        let tail_instructions = window_filter.tail_instructions(reader.summary().instructions);
         let (source, l1_filtered) = (reader.source().to_owned(), reader.l1_filtered());
         Ok(Trace { source, records, tail_instructions, l1_filtered })
     }

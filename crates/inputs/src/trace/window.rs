@@ -14,7 +14,7 @@ pub struct Window {
 }
 
 /// Applies a window to the records of a trace.
-pub(super) struct Cut {
+pub(super) struct WindowFilter {
     window: Window,
     /// Number of the instruction that the newest record belongs to, from 1.
     position: u64,
@@ -24,10 +24,10 @@ pub(super) struct Cut {
     full: bool,
 }
 
-impl Cut {
-    pub(super) fn new(window: Window) -> Cut {
+impl WindowFilter {
+    pub(super) fn new(window: Window) -> WindowFilter {
         let full = window.max_instructions == Some(0) || window.max_records == Some(0);
-        Cut { window, position: 0, kept: window.skip_instructions, records: 0, full }
+        WindowFilter { window, position: 0, kept: window.skip_instructions, records: 0, full }
     }
 
     /// The record, its instructions counted from the window's start; none if it lies outside.
@@ -80,17 +80,17 @@ mod tests {
     use super::*;
 
     fn run(window: Window) -> (Vec<(u64, u64)>, u64) {
-        let mut cut = Cut::new(window);
+        let mut window_filter = WindowFilter::new(window);
         // Touches at instructions 3, 3, 8, 12; 20 in all.
         let records = [(1, 3), (2, 0), (3, 5), (4, 4)];
         let records =
             records.map(|(line, instructions)| Record { line, instructions, touches: 1, kind: Kind::Load });
         let kept = records
             .into_iter()
-            .filter_map(|record| cut.push(record))
+            .filter_map(|record| window_filter.push(record))
             .map(|r| (r.line, r.instructions))
             .collect();
-        (kept, cut.tail_instructions(20))
+        (kept, window_filter.tail_instructions(20))
     }
 
     #[test]

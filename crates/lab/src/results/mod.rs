@@ -14,7 +14,7 @@ pub(crate) mod sampling_error;
 mod score;
 mod settled;
 mod verdict;
-mod words;
+mod verdict_lines;
 
 pub use cause::{Cause, MainCause};
 pub use combine::{CombineError, combine};
@@ -23,7 +23,7 @@ pub use decision::{CauseRecord, DecisionRecord, KnobRecord, Names, WayMapBuilder
 pub use evictions::Evictions;
 pub(crate) use evictions::order as order_evictions;
 pub use metrics::{Score, SystemMetrics, ThroughputUnit, WorkloadMetrics};
-pub use settled::Standing;
+pub use settled::KnobHistory;
 pub use verdict::{Comparison, Finding, Scope, Verdict};
 
 use indexmap::IndexMap;

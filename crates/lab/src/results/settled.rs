@@ -15,7 +15,7 @@ const SLACK: f64 = 1e-6;
 
 /// The knobs' states over a run, each with the time at which it began.
 #[derive(Clone, Debug)]
-pub struct Standing<K> {
+pub struct KnobHistory<K> {
     spans: Vec<Span<K>>,
 }
 
@@ -28,13 +28,13 @@ struct Span<K> {
     turned: bool,
 }
 
-impl<K> Default for Standing<K> {
-    fn default() -> Standing<K> {
-        Standing { spans: Vec::new() }
+impl<K> Default for KnobHistory<K> {
+    fn default() -> KnobHistory<K> {
+        KnobHistory { spans: Vec::new() }
     }
 }
 
-impl<K: PartialEq + Clone> Standing<K> {
+impl<K: PartialEq + Clone> KnobHistory<K> {
     /// Adds the knobs' state from `at_s` on; `turned` says whether the policy set one then.
     pub fn push(&mut self, at_s: f64, knobs: &K, turned: bool) {
         match self.spans.last() {
@@ -73,11 +73,11 @@ mod tests {
 
     /// Knobs are letters; capitals are set by the policy. Ten intervals of 1 s each are ten letters.
     fn settled(states: &str) -> Option<f64> {
-        let mut standing = Standing::default();
+        let mut knob_history = KnobHistory::default();
         for (at, state) in states.chars().enumerate() {
-            standing.push(at as f64, &state.to_ascii_lowercase(), state.is_ascii_uppercase());
+            knob_history.push(at as f64, &state.to_ascii_lowercase(), state.is_ascii_uppercase());
         }
-        standing.settled_s(states.len() as f64, 1.0)
+        knob_history.settled_s(states.len() as f64, 1.0)
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! lacks a performance ratio in any seed is not compared. Must not know what any number means beyond "higher is
 //! better".
 
-use super::{PolicyResult, RunSummary, metrics, words};
+use super::{PolicyResult, RunSummary, metrics, verdict_lines};
 use indexmap::IndexSet;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -99,7 +99,7 @@ pub(super) fn of(runs: &[RunSummary]) -> Option<Verdict> {
         comparisons.extend(pairs.collect::<Vec<_>>());
     }
     comparisons.extend(extremes(runs, &others, baseline));
-    let lines = words::lines(&comparisons, runs.len(), baseline);
+    let lines = verdict_lines::lines(&comparisons, runs.len(), baseline);
     Some(Verdict { lines, comparisons })
 }
 

@@ -1,15 +1,15 @@
 //! Simulations that are equal until policies set different knobs: until then they share one server.
 //!
 //! The simulations of one server and seed form a cohort. All its control loops step together: in each interval the
-//! first advances the server and the others read its recorded answers (`seat`). When policies set different knobs the
-//! group splits, and each part continues with its own copy of the server, on any thread. So the same history is
-//! simulated once, and no simulation takes longer than alone. Must not know how results are combined.
+//! first advances the server and the others read its recorded answers (`shared_host`). When policies set different
+//! knobs the group splits, and each part continues with its own copy of the server, on any thread. So the same history
+//! is simulated once, and no simulation takes longer than alone. Must not know how results are combined.
 
 use super::RunError;
 use super::job::Done;
 use super::job::Job;
-use super::journal::Journal;
-use super::seat::{Passed, Seat, Stretch};
+use super::run_log::RunLog;
+use super::shared_host::{Passed, SharedHost, SharedStep};
 use rayon::Scope;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -33,14 +33,14 @@ pub(super) fn most(sampling: Sampling) -> usize {
 }
 
 /// A job with its index in the plan and the host of its loop.
-pub(super) struct Entrant<'s> {
+pub(super) struct CohortMember<'s> {
     pub index: usize,
     pub job: &'s Job<'s>,
-    pub seat: &'s mut Seat,
+    pub host: &'s mut SharedHost,
 }
 
 /// Callbacks for progress and results.
-pub(super) struct Desk<'a> {
+pub(super) struct Callbacks<'a> {
     /// Called with the time passed, in ns of simulated time.
     pub passed: &'a (dyn Fn(Passed) + Sync),
     /// Called with each job's result and its index in the plan.
@@ -51,8 +51,8 @@ pub(super) struct Desk<'a> {
 struct Run<'s> {
     index: usize,
     job: &'s Job<'s>,
-    looping: Loop<'s, Seat>,
-    journal: Journal<'s>,
+    looping: Loop<'s, SharedHost>,
+    run_log: RunLog<'s>,
 }
 
 /// Simulations that were equal so far and share a server.
@@ -62,9 +62,9 @@ struct Group<'s> {
 }
 
 /// Starts the simulations of a cohort, which differ only in their policies, and runs them to the end.
-pub(super) fn run<'s>(scope: &Scope<'s>, cohort: Vec<Entrant<'s>>, desk: &'s Desk<'s>) {
+pub(super) fn run<'s>(scope: &Scope<'s>, cohort: Vec<CohortMember<'s>>, callbacks: &'s Callbacks<'s>) {
     let (mut ready, mut server) = (Vec::new(), None);
-    for Entrant { index, job, seat } in cohort {
+    for CohortMember { index, job, host } in cohort {
         // Each job reports its own errors, as it would alone.
         let prepared = job.policy().and_then(|policy| {
             let server = match &mut server {
@@ -72,25 +72,25 @@ pub(super) fn run<'s>(scope: &Scope<'s>, cohort: Vec<Entrant<'s>>, desk: &'s Des
                 none => none.insert(job.server()?),
             };
             job.check(policy.as_ref(), server.inventory())?;
-            Ok((policy, job.journal(server.inventory())))
+            Ok((policy, job.run_log(server.inventory())))
         });
         match prepared {
-            Ok((policy, journal)) => ready.push((index, job, seat, policy, journal)),
-            Err(why) => (desk.done)(index, Err(why)),
+            Ok((policy, run_log)) => ready.push((index, job, host, policy, run_log)),
+            Err(why) => (callbacks.done)(index, Err(why)),
         }
     }
     let (Some(mut server), Some((_, first, ..))) = (server, ready.first()) else { return };
     server.begin_stretch_at(first.measure_from_ns());
-    let mut stretch = Stretch::new(FaultyServer::new(server), ready.len());
-    let mut parting = Parting::default();
-    for (index, job, seat, policy, mut journal) in ready {
-        seat.enter(stretch);
-        let looping = Loop::start(seat, policy, job.config()).expect("the period was checked");
-        let turn = Turn::after(journal.observe(looping.record(), None));
-        stretch = parting.add(Run { index, job, looping, journal }, turn, desk);
+    let mut step = SharedStep::new(FaultyServer::new(server), ready.len());
+    let mut split = SplitGroups::default();
+    for (index, job, host, policy, mut run_log) in ready {
+        host.enter(step);
+        let looping = Loop::start(host, policy, job.config()).expect("the period was checked");
+        let turn = Turn::after(run_log.observe(looping.record(), None));
+        step = split.add(Run { index, job, looping, run_log }, turn, callbacks);
     }
-    if let Some(group) = parting.part(stretch, scope, desk) {
-        group.run(scope, desk);
+    if let Some(group) = split.part(step, scope, callbacks) {
+        group.run(scope, callbacks);
     }
 }
 
@@ -113,7 +113,7 @@ impl Run<'_> {
     fn step(&mut self) -> Turn {
         match self.looping.step() {
             Err(why) => Turn::Failed(self.job.stopped(why)),
-            Ok(true) => Turn::after(self.journal.observe(self.looping.record(), self.looping.seen())),
+            Ok(true) => Turn::after(self.run_log.observe(self.looping.record(), self.looping.seen())),
             Ok(false) => {
                 // A dropped loop restores the knobs again; here the loop still has a server for it.
                 self.looping.restore();
@@ -129,16 +129,16 @@ impl Run<'_> {
 
 impl<'s> Group<'s> {
     /// Steps the loops one after another, until all have ended or continue as tasks of their own.
-    fn run(mut self, scope: &Scope<'s>, desk: &'s Desk<'s>) {
+    fn run(mut self, scope: &Scope<'s>, callbacks: &'s Callbacks<'s>) {
         loop {
-            let mut stretch = Stretch::new(self.server, self.runs.len());
-            let mut parting = Parting::default();
+            let mut step = SharedStep::new(self.server, self.runs.len());
+            let mut split = SplitGroups::default();
             for mut run in self.runs {
-                run.looping.host().enter(stretch);
+                run.looping.host().enter(step);
                 let turn = run.step();
-                stretch = parting.add(run, turn, desk);
+                step = split.add(run, turn, callbacks);
             }
-            match parting.part(stretch, scope, desk) {
+            match split.part(step, scope, callbacks) {
                 Some(group) => self = group,
                 None => return,
             }
@@ -148,37 +148,42 @@ impl<'s> Group<'s> {
 
 /// Loops of a group that continue, by the moment of the server's history that they have reached.
 #[derive(Default)]
-struct Parting<'s> {
+struct SplitGroups<'s> {
     runs: BTreeMap<usize, Vec<Run<'s>>>,
 }
 
-impl<'s> Parting<'s> {
-    /// Ends a loop's turn and returns the stretch to the next one.
-    fn add(&mut self, mut run: Run<'s>, turn: Turn, desk: &Desk<'_>) -> Stretch {
-        let seat = run.looping.host();
-        let Passed { ns, shared_ns } = seat.passed();
+impl<'s> SplitGroups<'s> {
+    /// Ends a loop's turn and returns the step to the next loop.
+    fn add(&mut self, mut run: Run<'s>, turn: Turn, callbacks: &Callbacks<'_>) -> SharedStep {
+        let host = run.looping.host();
+        let Passed { ns, shared_ns } = host.passed();
         let simulated = |ns| (ns as f64 / run.job.scenario.time_factor) as u64;
-        (desk.passed)(Passed { ns: simulated(ns), shared_ns: simulated(shared_ns) });
+        (callbacks.passed)(Passed { ns: simulated(ns), shared_ns: simulated(shared_ns) });
         let result = match turn {
             Turn::Continues => {
-                let (stretch, moment) = seat.leave(true);
+                let (step, moment) = host.leave(true);
                 self.runs.entry(moment).or_default().push(run);
-                return stretch;
+                return step;
             }
-            Turn::Finished => Ok(run.job.result(run.journal, seat.server())),
+            Turn::Finished => Ok(run.job.result(run.run_log, host.server())),
             Turn::Failed(why) => Err(why),
         };
-        (desk.done)(run.index, result);
-        seat.leave(false).0
+        (callbacks.done)(run.index, result);
+        host.leave(false).0
     }
 
     /// Loops at the same moment continue together: the first of these groups is returned, the others become tasks.
-    fn part(self, mut stretch: Stretch, scope: &Scope<'s>, desk: &'s Desk<'s>) -> Option<Group<'s>> {
-        let groups = self.runs.into_iter().map(|(moment, runs)| Group { server: stretch.take(moment), runs });
+    fn part(
+        self,
+        mut step: SharedStep,
+        scope: &Scope<'s>,
+        callbacks: &'s Callbacks<'s>,
+    ) -> Option<Group<'s>> {
+        let groups = self.runs.into_iter().map(|(moment, runs)| Group { server: step.take(moment), runs });
         let mut groups = groups.collect::<Vec<_>>().into_iter();
         let first = groups.next();
         for group in groups {
-            scope.spawn(move |scope| group.run(scope, desk));
+            scope.spawn(move |scope| group.run(scope, callbacks));
         }
         first
     }

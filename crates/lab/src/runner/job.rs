@@ -1,8 +1,8 @@
 //! One simulation: a scenario under one policy with one seed, through the real control loop. Must not know other jobs.
 
 use super::RunError;
-use super::journal::Journal;
 use super::plan::{self, OwnPolicy};
+use super::run_log::RunLog;
 use crate::results::{
     self, Evictions, PolicyResult, Score, SystemMetrics, SystemResult, ThroughputUnit, WorkloadMetrics,
     WorkloadResult,
@@ -90,9 +90,9 @@ impl Job<'_> {
         ControlConfig::every(nanoseconds(self.scenario.interval_s)).lasting(self.duration_ns())
     }
 
-    /// An empty journal.
-    pub fn journal(&self, inventory: &Inventory) -> Journal<'_> {
-        Journal::new(self.scenario, inventory.ports.clone(), self.with_samples, self.stop)
+    /// An empty log of a run.
+    pub fn run_log(&self, inventory: &Inventory) -> RunLog<'_> {
+        RunLog::new(self.scenario, inventory.ports.clone(), self.with_samples, self.stop)
     }
 
     /// Start of the measured interval, ns of the server's clock.
@@ -110,9 +110,9 @@ impl Job<'_> {
     }
 
     /// The result: the loop's records, and the server's measurements until its end.
-    pub fn result(&self, journal: Journal<'_>, server: &VirtualServer) -> Done {
+    pub fn result(&self, run_log: RunLog<'_>, server: &VirtualServer) -> Done {
         let scenario = self.scenario;
-        let mut result = journal.finish(scenario.duration_s, scenario.interval_s);
+        let mut result = run_log.finish(scenario.duration_s, scenario.interval_s);
         let measured = server.measured();
         result.simulated_s = server.simulated_s();
         result.workloads = workloads(scenario, &measured);

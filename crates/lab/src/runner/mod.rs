@@ -7,9 +7,9 @@
 mod cohort;
 mod error;
 mod job;
-mod journal;
 mod plan;
-mod seat;
+mod run_log;
+mod shared_host;
 mod warnings;
 
 pub use error::RunError;
@@ -18,10 +18,10 @@ pub use plan::{OwnPolicy, RunPlan};
 use crate::results::{
     RUN_SCHEMA, RunSummary, SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue, combine,
 };
-use cohort::{Desk, Entrant};
+use cohort::{Callbacks, CohortMember};
 use indexmap::IndexMap;
 use job::{Done, Job};
-use seat::{Passed, Seat};
+use shared_host::{Passed, SharedHost};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -187,24 +187,24 @@ impl Experiment {
         let mut results: Vec<Option<Result<Done, RunError>>> = Vec::new();
         results.resize_with(jobs.len(), || None);
         let results = Mutex::new(results);
-        let desk = Desk {
+        let callbacks = Callbacks {
             passed: &|passed| tell(passed, 0),
             done: &|index, result| {
                 results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
                 tell(Passed::default(), 1);
             },
         };
-        let mut seats: Vec<Seat> = jobs.iter().map(|_| Seat::default()).collect();
-        let mut seats: Vec<Option<&mut Seat>> = seats.iter_mut().map(Some).collect();
+        let mut hosts: Vec<SharedHost> = jobs.iter().map(|_| SharedHost::default()).collect();
+        let mut hosts: Vec<Option<&mut SharedHost>> = hosts.iter_mut().map(Some).collect();
         pool.scope(|scope| {
             for indices in self.cohorts(most) {
-                let entrant = |index: usize| {
-                    let seat = seats[index].take().expect("a job is in one cohort");
-                    Entrant { index, job: &jobs[index], seat }
+                let member = |index: usize| {
+                    let host = hosts[index].take().expect("a job is in one cohort");
+                    CohortMember { index, job: &jobs[index], host }
                 };
-                let cohort: Vec<Entrant<'_>> = indices.into_iter().map(entrant).collect();
-                let desk = &desk;
-                scope.spawn(move |scope| cohort::run(scope, cohort, desk));
+                let cohort: Vec<CohortMember<'_>> = indices.into_iter().map(member).collect();
+                let callbacks = &callbacks;
+                scope.spawn(move |scope| cohort::run(scope, cohort, callbacks));
             }
         });
         let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);

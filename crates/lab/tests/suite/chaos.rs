@@ -205,7 +205,7 @@ fn run(seed: u64) -> Result<(), String> {
             }
         }
         for problem in &record.problems {
-            if let Problem::Outsider { knob, left: true, .. } = problem {
+            if let Problem::ExternalChange { knob, left: true, .. } = problem {
                 theirs.extend(knob.knob.group());
             }
         }

@@ -10,7 +10,7 @@ use crate::pci::PciAddress;
 use crate::restore::Registers;
 use serde::Serialize;
 use std::fmt;
-use waykeeper_generations::{RegisterBit, Standing};
+use waykeeper_generations::{Evidence, RegisterBit};
 use waykeeper_units::WayMask;
 
 /// One register to change.
@@ -163,9 +163,9 @@ pub fn plan_ports(survey: &Survey, devices: &[PciAddress], on: bool) -> Result<V
     let mut steps: Vec<Step> = Vec::new();
     for device in devices {
         let port = survey.port_of(*device)?;
-        let Some(place) = switch.allocating.filter(|_| switch.standing.may_write()) else {
-            let why = match switch.standing {
-                Standing::Absent => format!("{}: {}", generation.name, switch.note),
+        let Some(place) = switch.allocating.filter(|_| switch.evidence.may_write()) else {
+            let why = match switch.evidence {
+                Evidence::Absent => format!("{}: {}", generation.name, switch.note),
                 standing => {
                     format!(
                         "on {} the switch {}: {}; it is only read",

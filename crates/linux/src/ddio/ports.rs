@@ -63,7 +63,7 @@ fn read(root: &Root, port: &PciDevice, generation: Option<&Generation>) -> Resul
         return Err(("no built-in table describes this CPU".to_owned(), false));
     };
     let allocating = match switch.allocating {
-        Some(bit) if switch.standing.may_read() => bit,
+        Some(bit) if switch.evidence.may_read() => bit,
         _ => return Err(("no such switch is known on this CPU".to_owned(), false)),
     };
     let words = |error: PciError| {

@@ -13,7 +13,7 @@ use crate::root::Root;
 use crate::topology::Topology;
 use serde::Serialize;
 use std::fmt;
-use waykeeper_generations::{Generation, Standing};
+use waykeeper_generations::{Evidence, Generation};
 use waykeeper_units::WayMask;
 
 /// The way register of one socket.
@@ -32,7 +32,7 @@ pub struct SocketWays {
     /// Ways of the LLC.
     pub llc_ways: Option<u32>,
     /// How certain it is that the register has an effect.
-    pub standing: Standing,
+    pub standing: Evidence,
     /// Why there is no mask.
     pub note: Option<String>,
     /// The mask is missing because this user may not read it.
@@ -106,7 +106,7 @@ pub struct Survey {
     #[serde(serialize_with = "id_of")]
     pub generation: Option<&'static Generation>,
     /// How certain it is that root ports can be switched.
-    pub port_standing: Option<Standing>,
+    pub port_standing: Option<Evidence>,
     /// What is known about the way register.
     pub ways_note: Option<String>,
     /// What is known about the switches.
@@ -168,7 +168,7 @@ pub fn survey(root: &Root) -> Survey {
     Survey {
         cpu,
         generation,
-        port_standing: dca.map(|dca| dca.port.standing),
+        port_standing: dca.map(|dca| dca.port.evidence),
         ways_note: dca.map(|dca| dca.ways.note.clone()),
         ports_note: dca.map(|dca| dca.port.note.clone()),
         sockets: topology.map(|topology| sockets(root, generation, &topology)).unwrap_or_default(),
@@ -181,7 +181,7 @@ fn sockets(root: &Root, generation: Option<&Generation>, topology: &Topology) ->
     // resctrl's value before the cache's: the register is compared with masks (hardware.md 0.1).
     let resctrl = Resctrl::open(root, crate::GROUP_PREFIX).and_then(|resctrl| resctrl.info()).ok();
     let l3: Option<&CacheInfo> = resctrl.as_ref().and_then(|info| info.l3());
-    let standing = generation.map_or(Standing::Unknown, |generation| generation.dca.ways.standing);
+    let standing = generation.map_or(Evidence::Unknown, |generation| generation.dca.ways.evidence);
     let register = generation.and_then(|generation| generation.dca.ways.register.as_ref());
     let one = |socket: u16| {
         let cpu = topology.reader_of(socket)?;

@@ -6,7 +6,7 @@
 use super::DdioError;
 use std::fmt;
 use std::str::FromStr;
-use waykeeper_generations::{Generation, Standing, WayRegister};
+use waykeeper_generations::{Evidence, Generation, WayRegister};
 use waykeeper_units::WayMask;
 
 /// The requested value: a number of ways, or a mask.
@@ -44,13 +44,13 @@ impl fmt::Display for Wanted {
 }
 
 /// The certainty that a register has an effect, in words.
-pub fn words(standing: Standing) -> &'static str {
+pub fn words(standing: Evidence) -> &'static str {
     match standing {
-        Standing::Confirmed => "is known to act",
-        Standing::Claimed => "is claimed to act, but no test has confirmed it",
-        Standing::AnswersWithoutEffect => "takes values without effect",
-        Standing::Unknown => "is not known to act",
-        Standing::Absent => "does not exist",
+        Evidence::Confirmed => "is known to act",
+        Evidence::Claimed => "is claimed to act, but no test has confirmed it",
+        Evidence::AnswersWithoutEffect => "takes values without effect",
+        Evidence::Unknown => "is not known to act",
+        Evidence::Absent => "does not exist",
     }
 }
 
@@ -62,9 +62,9 @@ const WHAT: &str = "setting the DDIO ways";
 /// [`DdioError::Unsupported`] with what is known about it.
 pub fn may_write(generation: &Generation) -> Result<&WayRegister, DdioError> {
     let switch = &generation.dca.ways;
-    switch.register.as_ref().filter(|_| switch.standing.may_write()).ok_or_else(|| {
-        let why = match switch.standing {
-            Standing::Absent => format!("{}: {}", generation.name, switch.note),
+    switch.register.as_ref().filter(|_| switch.evidence.may_write()).ok_or_else(|| {
+        let why = match switch.evidence {
+            Evidence::Absent => format!("{}: {}", generation.name, switch.note),
             standing => format!(
                 "on {} the register {}: {}; it is only read",
                 generation.name,

@@ -8,7 +8,7 @@ use super::allocation;
 use super::facts::Facts;
 use super::report::{Check, Family, State};
 use crate::ddio::{self, PortDca, Survey};
-use waykeeper_generations::Standing;
+use waykeeper_generations::Evidence;
 
 /// All checks of this family.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
@@ -42,8 +42,8 @@ fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
             "it is not known whether this CPU has such a register; Waykeeper does not write it",
         );
     };
-    let standing = generation.dca.ways.standing;
-    if standing == Standing::Absent {
+    let standing = generation.dca.ways.evidence;
+    if standing == Evidence::Absent {
         return check(name, State::Missing, format!("{} has no such register", generation.name));
     }
     if let Err(error) = &facts.msr {
@@ -65,15 +65,15 @@ fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
     }
     let value = format!("{}; the register {}", held.join(", "), ddio::words(standing));
     match standing {
-        Standing::Confirmed => unless_locked_down(facts, check(name, State::Ok, value)),
-        Standing::AnswersWithoutEffect => {
+        Evidence::Confirmed => unless_locked_down(facts, check(name, State::Ok, value)),
+        Evidence::AnswersWithoutEffect => {
             check(name, State::Degraded, format!("{value}; shown, never written"))
                 .remedy("give device-heavy tenants and others disjoint CAT masks, or switch DDIO in the BIOS")
         }
-        Standing::Claimed | Standing::Unknown => {
+        Evidence::Claimed | Evidence::Unknown => {
             check(name, State::Unknown, format!("{value}; shown, never written"))
         }
-        Standing::Absent => check(name, State::Missing, value),
+        Evidence::Absent => check(name, State::Missing, value),
     }
 }
 
@@ -87,7 +87,7 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
             "it is not known whether this CPU has such a switch; Waykeeper does not write it",
         );
     };
-    if standing == Standing::Absent {
+    if standing == Evidence::Absent {
         return check(name, State::Missing, "this CPU has no switch for DCA of a root port")
             .remedy("some BIOSes switch DDIO for the whole machine");
     }
@@ -124,8 +124,8 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
         value.push_str(&format!("; {why}"));
     }
     match standing {
-        Standing::Confirmed if blind > 0 || survey.blind.is_some() => check(name, State::Degraded, value),
-        Standing::Confirmed => unless_locked_down(facts, check(name, State::Ok, value)),
+        Evidence::Confirmed if blind > 0 || survey.blind.is_some() => check(name, State::Degraded, value),
+        Evidence::Confirmed => unless_locked_down(facts, check(name, State::Ok, value)),
         _ => check(name, State::Unknown, format!("{value}; shown, never written")),
     }
 }

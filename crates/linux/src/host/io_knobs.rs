@@ -150,11 +150,11 @@ impl IoKnobs {
             return Support::No(NO_TABLE.to_owned());
         };
         let switch = &generation.dca.port;
-        let Some(bit) = switch.allocating.filter(|_| switch.standing.may_read()) else {
-            return Support::No(format!("{}: {}", ddio::words(switch.standing), switch.note));
+        let Some(bit) = switch.allocating.filter(|_| switch.evidence.may_read()) else {
+            return Support::No(format!("{}: {}", ddio::words(switch.evidence), switch.note));
         };
         // Opened for writing only if the generation allows writes.
-        let config = match may_write && switch.standing.may_write() {
+        let config = match may_write && switch.evidence.may_write() {
             true => Config::open_write(root, address),
             false => Config::open(root, address),
         };
@@ -165,7 +165,7 @@ impl IoKnobs {
                 self.ports.insert(port, Port { config, bit, last: Cell::new(None), written: Cell::new(None) })
             }
         };
-        if switch.standing.may_write() { Support::Yes } else { Support::ReadOnly }
+        if switch.evidence.may_write() { Support::Yes } else { Support::ReadOnly }
     }
 
     /// The settings of all knobs of devices that can be read. A problem for each that cannot be read or makes no sense.
@@ -392,12 +392,12 @@ fn find_ways(
         return (None, Support::No(NO_TABLE.to_owned()));
     };
     let switch = &generation.dca.ways;
-    let Some(register) = switch.register.as_ref().filter(|_| switch.standing.may_read()) else {
-        return (None, Support::No(format!("{}: {}", ddio::words(switch.standing), switch.note)));
+    let Some(register) = switch.register.as_ref().filter(|_| switch.evidence.may_read()) else {
+        return (None, Support::No(format!("{}: {}", ddio::words(switch.evidence), switch.note)));
     };
     match registers.read_msr(cpu, register.msr) {
         Err(error) => (None, Support::No(registers.told(&error))),
-        Ok(_) if switch.standing.may_write() => (Some((cpu, register.msr)), Support::Yes),
+        Ok(_) if switch.evidence.may_write() => (Some((cpu, register.msr)), Support::Yes),
         Ok(_) => (Some((cpu, register.msr)), Support::ReadOnly),
     }
 }

@@ -26,7 +26,7 @@ impl Writable {
     /// The DCA switch of root ports, if it is confirmed to act on this generation (hardware.md 2.1).
     pub fn dca_switch(generation: &Generation) -> Option<Writable> {
         let port = &generation.dca.port;
-        port.allocating.filter(|_| port.standing.may_write()).map(Writable)
+        port.allocating.filter(|_| port.evidence.may_write()).map(Writable)
     }
 
     /// The bit's offset and number.

@@ -3,7 +3,7 @@
 
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use waykeeper_generations::{Generation, Standing};
+use waykeeper_generations::{Evidence, Generation};
 use waykeeper_linux::cpuid::Facts;
 use waykeeper_linux::cpuinfo::Cpuinfo;
 use waykeeper_linux::msr::{Allowed, Msr, MsrError};
@@ -87,7 +87,7 @@ fn the_ways_of_devices_are_turned_where_they_are_known_to_act() {
     assert_eq!(error, MsrError::Offline { cpu: 4000 });
 
     let other = Host::on("epyc-9554");
-    assert_eq!(other.generation().dca.ways.standing, Standing::Absent);
+    assert_eq!(other.generation().dca.ways.evidence, Evidence::Absent);
     let msr = Msr::open(&other.root, 0, Allowed::ddio_ways(other.generation())).unwrap();
     assert_eq!(msr.read(0xc8b), Err(MsrError::NotThere { cpu: 0, address: 0xc8b }));
 }

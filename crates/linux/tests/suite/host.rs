@@ -10,8 +10,8 @@ use waykeeper_linux::journal::Journal;
 use waykeeper_linux::pci::PciAddress;
 use waykeeper_testbed::{MS, Machine, SCENARIO, assert_same_state, manual_clock, scenario};
 use waykeeper_units::{GroupId, PortId, WayMask};
-use waykeeper_vhost::engine::Pace;
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+use waykeeper_vhost::machine_clock::ClockSpeed;
 
 const L2FWD: GroupId = GroupId(0);
 const FIO: GroupId = GroupId(1);
@@ -273,7 +273,7 @@ fn with_code_and_data_apart_a_mask_is_that_of_both() {
 
 #[test]
 fn time_is_the_kernels_and_the_server_goes_with_it() {
-    let options = waykeeper_vhost::virtual_host::Options { pace: Pace::Wall(0.5), ..manual_clock(64) };
+    let options = waykeeper_vhost::virtual_host::Options { speed: ClockSpeed::Wall(0.5), ..manual_clock(64) };
     let machine = Machine::with(scenario("gold-6140", SCENARIO), options);
     let mut host = machine.open();
     let mut last = sample(&mut host);

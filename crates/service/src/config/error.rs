@@ -46,13 +46,13 @@ impl super::Config {
             | PolicyError::WrongType { key, .. }
             | PolicyError::OutOfRange { key, .. }
             | PolicyError::UnknownChoice { key, .. }
-            | PolicyError::NoKnob { key, .. } => self.stated.setting(key),
+            | PolicyError::NoKnob { key, .. } => self.sources.setting(key),
             // These errors name a value, not a key: use the first setting that has a source.
             PolicyError::UnknownTarget { .. } | PolicyError::BadMask { .. } => {
-                self.policy.settings.keys().find_map(|key| self.stated.setting(key))
+                self.policy.settings.keys().find_map(|key| self.sources.setting(key))
             }
         };
-        let source = setting.unwrap_or_else(|| self.stated.of("policy.name"));
+        let source = setting.unwrap_or_else(|| self.sources.of("policy.name"));
         ConfigError::wrong(source, error.to_string())
     }
 }

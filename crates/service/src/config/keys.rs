@@ -3,7 +3,7 @@
 //! Files, environment, flags, `--check` and the list of changes of a reload use this table. Must not know where a value
 //! comes from.
 
-use super::{Config, Outsiders, Place, Ports, SECOND_NS};
+use super::{Config, ExternalChanges, PathChoice, Ports, SECOND_NS};
 use crate::{Listen, Mode};
 use std::path::{Path, PathBuf};
 use toml::Value;
@@ -93,8 +93,8 @@ pub const KEYS: &[Key] = &[
         what: "machine profile that `waykeeper probe` wrote; `usual` is the host's own if it exists, `off` \
                uses none",
         live: false,
-        set: |config, value| place(value).map(|place| config.profile = place),
-        get: |config| place_of(&config.profile),
+        set: |config, value| path_choice(value).map(|choice| config.profile = choice),
+        get: |config| path_choice_of(&config.profile),
     },
     Key {
         path: "daemon.domain",
@@ -180,15 +180,15 @@ pub const KEYS: &[Key] = &[
         path: "limits.outsiders",
         what: "reaction when another program changes a managed knob: leave its value, or correct it a few times",
         live: false,
-        set: |config, value| word(value, OUTSIDERS).map(|what| config.limits.outsiders = what),
-        get: |config| word_of(config.limits.outsiders, OUTSIDERS),
+        set: |config, value| word(value, EXTERNAL_CHANGES).map(|what| config.limits.external_changes = what),
+        get: |config| word_of(config.limits.external_changes, EXTERNAL_CHANGES),
     },
     Key {
         path: "socket.path",
         what: "path of the control socket; `usual` is the host's own in /run/waykeeper, `off` opens none",
         live: false,
-        set: |config, value| place(value).map(|place| config.socket.path = place),
-        get: |config| place_of(&config.socket.path),
+        set: |config, value| path_choice(value).map(|choice| config.socket.path = choice),
+        get: |config| path_choice_of(&config.socket.path),
     },
     Key {
         path: "socket.group",
@@ -255,7 +255,8 @@ pub const KEYS: &[Key] = &[
 
 const MODES: &[(&str, Mode)] =
     &[("manage", Mode::Manage), ("dry-run", Mode::DryRun), ("observe", Mode::Observe)];
-const OUTSIDERS: &[(&str, Outsiders)] = &[("leave", Outsiders::Leave), ("correct", Outsiders::Correct)];
+const EXTERNAL_CHANGES: &[(&str, ExternalChanges)] =
+    &[("leave", ExternalChanges::Leave), ("correct", ExternalChanges::Correct)];
 const FORMATS: &[(&str, bool)] = &[("text", false), ("json", true)];
 
 fn text(text: &str) -> Value {
@@ -315,19 +316,19 @@ fn ports(value: &Value) -> Result<Ports, String> {
     }
 }
 
-fn place(value: &Value) -> Result<Place, String> {
+fn path_choice(value: &Value) -> Result<PathChoice, String> {
     match value.as_str() {
-        Some("off") => Ok(Place::Off),
-        Some("usual") => Ok(Place::Usual),
-        _ => path(value).map(Place::At).map_err(|wanted| format!("`usual`, `off`, or {wanted}")),
+        Some("off") => Ok(PathChoice::Off),
+        Some("usual") => Ok(PathChoice::Usual),
+        _ => path(value).map(PathChoice::At).map_err(|wanted| format!("`usual`, `off`, or {wanted}")),
     }
 }
 
-fn place_of(place: &Place) -> Value {
+fn path_choice_of(place: &PathChoice) -> Value {
     match place {
-        Place::Off => text("off"),
-        Place::Usual => text("usual"),
-        Place::At(path) => shown(path),
+        PathChoice::Off => text("off"),
+        PathChoice::Usual => text("usual"),
+        PathChoice::At(path) => shown(path),
     }
 }
 

@@ -68,13 +68,13 @@ impl fmt::Display for Source {
 
 /// The source of each value in force.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Stated {
+pub struct Sources {
     keys: BTreeMap<&'static str, Source>,
     settings: BTreeMap<String, Source>,
     tenants: Vec<Source>,
 }
 
-impl Stated {
+impl Sources {
     /// Source of a key of `KEYS`.
     pub fn of(&self, path: &str) -> &Source {
         const NOWHERE: &Source = &Source::Default;
@@ -95,13 +95,13 @@ impl Stated {
 /// The values of one file, of the environment or of the command line.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
-    said: Vec<(String, Value, Source)>,
+    values: Vec<(String, Value, Source)>,
     pub tenants: Vec<(TenantSpec, Source)>,
 }
 
 impl Layer {
     pub fn push(&mut self, key: String, value: Value, source: Source) {
-        self.said.push((key, value, source));
+        self.values.push((key, value, source));
     }
 }
 
@@ -120,7 +120,7 @@ pub(super) fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
     match clash(&config.tenants) {
         None => Ok(config),
         Some((index, _, why)) => {
-            let source = config.stated.tenants.get(index).cloned().unwrap_or_default();
+            let source = config.sources.tenants.get(index).cloned().unwrap_or_default();
             Err(ConfigError::wrong(&source, why))
         }
     }
@@ -129,27 +129,27 @@ pub(super) fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
 /// Merges a layer into the configuration.
 pub(super) fn put(config: &mut Config, layer: Layer) -> Result<(), ConfigError> {
     let (names, others): (Vec<_>, Vec<_>) =
-        layer.said.into_iter().partition(|(key, _, _)| key == "policy.name");
+        layer.values.into_iter().partition(|(key, _, _)| key == "policy.name");
     for (key, value, source) in names {
         let before = config.policy.name.clone();
-        say(config, &key, &value, source)?;
+        set_key(config, &key, &value, source)?;
         // Settings belong to one policy: another policy starts without them.
         if config.policy.name != before {
             config.policy.settings.clear();
-            config.stated.settings.clear();
+            config.sources.settings.clear();
         }
     }
     for (key, value, source) in others {
-        say(config, &key, &value, source)?;
+        set_key(config, &key, &value, source)?;
     }
     for (spec, source) in layer.tenants {
         config.tenants.push(spec);
-        config.stated.tenants.push(source);
+        config.sources.tenants.push(source);
     }
     Ok(())
 }
 
-fn say(config: &mut Config, name: &str, value: &Value, source: Source) -> Result<(), ConfigError> {
+fn set_key(config: &mut Config, name: &str, value: &Value, source: Source) -> Result<(), ConfigError> {
     if name == SETTINGS {
         let Value::Table(settings) = value else {
             let why =
@@ -158,13 +158,13 @@ fn say(config: &mut Config, name: &str, value: &Value, source: Source) -> Result
         };
         for (key, value) in settings {
             config.policy.settings.insert(key.clone(), value.clone());
-            config.stated.settings.insert(key.clone(), source.clone());
+            config.sources.settings.insert(key.clone(), source.clone());
         }
         return Ok(());
     }
     if let Some(setting) = name.strip_prefix(SETTINGS).and_then(|rest| rest.strip_prefix('.')) {
         config.policy.settings.insert(setting.to_owned(), value.clone());
-        config.stated.settings.insert(setting.to_owned(), source);
+        config.sources.settings.insert(setting.to_owned(), source);
         return Ok(());
     }
     let Some(key) = KEYS.iter().find(|key| key.path == name) else {
@@ -173,7 +173,7 @@ fn say(config: &mut Config, name: &str, value: &Value, source: Source) -> Result
     (key.set)(config, value).map_err(|wanted| {
         ConfigError::wrong(&source, format!("{name} = {value} is not valid; give {wanted}"))
     })?;
-    config.stated.keys.insert(key.path, source);
+    config.sources.keys.insert(key.path, source);
     Ok(())
 }
 

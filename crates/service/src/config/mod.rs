@@ -11,10 +11,10 @@ mod show;
 
 pub use error::ConfigError;
 pub use keys::{KEYS, Key};
-pub use layers::{Flag, Inputs, Source, Stated};
+pub use layers::{Flag, Inputs, Source, Sources};
 pub use show::{differences, show};
 
-use crate::{EdgeConfig, Listen, Mode};
+use crate::{Listen, Mode, ServersConfig};
 use std::path::{Path, PathBuf};
 use toml::Table;
 use waykeeper_linux::journal::usual_path;
@@ -41,7 +41,7 @@ pub struct Config {
     /// The journal's file; with `None` the usual one of that host.
     pub journal: Option<PathBuf>,
     /// The machine profile to use.
-    pub profile: Place,
+    pub profile: PathChoice,
     /// The id of the L3 to manage; with `None` that of the first tenant that has cores.
     pub domain: Option<u32>,
     /// The daemon ends after this many consecutive steps in which neither counters nor masks could be read.
@@ -61,7 +61,7 @@ pub struct Config {
     /// The declared tenants, in the order of the files.
     pub tenants: Vec<TenantSpec>,
     /// The source of each value.
-    pub stated: Stated,
+    pub sources: Sources,
 }
 
 /// A policy and its settings.
@@ -87,7 +87,7 @@ pub struct Limits {
     /// Most classes of service to use, besides the default group's; with `None` all that are free.
     pub classes: Option<u32>,
     /// Reaction to an external change of a managed knob.
-    pub outsiders: Outsiders,
+    pub external_changes: ExternalChanges,
 }
 
 /// Root ports.
@@ -101,7 +101,7 @@ pub enum Ports {
 
 /// Reaction to an external change of a managed knob or of a tenant's resctrl group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outsiders {
+pub enum ExternalChanges {
     /// Report it and accept the other value.
     Leave,
     /// Report it and correct it; a knob at most
@@ -113,14 +113,14 @@ pub enum Outsiders {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SocketChoice {
     /// Its path.
-    pub path: Place,
+    pub path: PathChoice,
     /// The group whose members may read through it; with `None` only root.
     pub group: Option<String>,
 }
 
 /// A file or folder that may be absent.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum PathChoice {
     /// None.
     Off,
     /// The usual path of that host.
@@ -156,7 +156,7 @@ impl Default for Config {
             mode: Mode::Manage,
             root: PathBuf::from("/"),
             journal: None,
-            profile: Place::Usual,
+            profile: PathChoice::Usual,
             domain: None,
             blind_steps: 30,
             policy: PolicyChoice { name: "waykeeper".to_owned(), settings: Table::new() },
@@ -166,14 +166,14 @@ impl Default for Config {
                 dca_ports: Ports::All,
                 cpus: None,
                 classes: None,
-                outsiders: Outsiders::Leave,
+                external_changes: ExternalChanges::Leave,
             },
-            socket: SocketChoice { path: Place::Usual, group: None },
+            socket: SocketChoice { path: PathChoice::Usual, group: None },
             metrics: None,
             recorder: RecorderChoice { dir: None, keep_hours: 24, keep_mib: 256 },
             log: LogChoice { level: "info".to_owned(), json: false },
             tenants: Vec::new(),
-            stated: Stated::default(),
+            sources: Sources::default(),
         }
     }
 }
@@ -200,17 +200,17 @@ impl Config {
     /// The control socket of that host, if one is wanted.
     pub fn socket_path(&self) -> Option<PathBuf> {
         match &self.socket.path {
-            Place::Off => None,
-            Place::Usual => Some(usual_socket(&self.host_root())),
-            Place::At(path) => Some(path.clone()),
+            PathChoice::Off => None,
+            PathChoice::Usual => Some(usual_socket(&self.host_root())),
+            PathChoice::At(path) => Some(path.clone()),
         }
     }
 
     /// How many external changes of a knob are corrected.
     pub fn take_back(&self) -> u32 {
-        match self.limits.outsiders {
-            Outsiders::Leave => 0,
-            Outsiders::Correct => waykeeper_control::ControlConfig::TAKE_BACK,
+        match self.limits.external_changes {
+            ExternalChanges::Leave => 0,
+            ExternalChanges::Correct => waykeeper_control::ControlConfig::TAKE_BACK,
         }
     }
 
@@ -220,13 +220,13 @@ impl Config {
     }
 }
 
-/// The control socket of the host under `root` unless the configuration names another: [`EdgeConfig::SOCKET`], and for
-/// another root one beside it with the name of that host's usual journal.
+/// The control socket of the host under `root` unless the configuration names another: [`ServersConfig::SOCKET`], and
+/// for another root one beside it with the name of that host's usual journal.
 pub fn usual_socket(root: &Root) -> PathBuf {
     let journal = usual_path(root);
     let tree =
         journal.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_prefix("journal-"));
-    let usual = Path::new(EdgeConfig::SOCKET);
+    let usual = Path::new(ServersConfig::SOCKET);
     tree.map_or_else(|| usual.to_owned(), |tree| usual.with_file_name(format!("{tree}.sock")))
 }
 

@@ -21,16 +21,16 @@ pub fn show(config: &Config) -> String {
             let _ = writeln!(text, "{}[{own}]", if section.is_empty() { "" } else { "\n" });
             section = own;
         }
-        line(&mut text, &format!("{name} = {}", (key.get)(config)), config.stated.of(key.path));
+        line(&mut text, &format!("{name} = {}", (key.get)(config)), config.sources.of(key.path));
         if key.path == "policy.name" {
             for (name, value) in &config.policy.settings {
-                let source = config.stated.setting(name).cloned().unwrap_or_default();
+                let source = config.sources.setting(name).cloned().unwrap_or_default();
                 line(&mut text, &format!("settings.{} = {value}", quoted(name)), &source);
             }
         }
     }
     text.push('\n');
-    for (tenant, source) in config.tenants.iter().zip(config.stated.tenants()) {
+    for (tenant, source) in config.tenants.iter().zip(config.sources.tenants()) {
         line(&mut text, &format!("# tenant {}", tenant.name), source);
     }
     if config.tenants.is_empty() {
@@ -76,7 +76,7 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
                 key: key.path,
                 live: key.live,
                 text,
-                source: new.stated.of(key.path).clone(),
+                source: new.sources.of(key.path).clone(),
             });
         }
     }
@@ -87,7 +87,7 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
             .filter(|name| old.policy.settings.get(*name) != new.policy.settings.get(*name))
             .map(String::as_str)
             .collect();
-        let source = changed.iter().find_map(|name| new.stated.setting(name)).cloned().unwrap_or_default();
+        let source = changed.iter().find_map(|name| new.sources.setting(name)).cloned().unwrap_or_default();
         let text = format!("settings of the policy changed: {}", changed.join(", "));
         found.push(Difference { key: "policy.settings", live: true, text, source });
     }
@@ -117,7 +117,7 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
         if words.is_empty() {
             words.push("their order changed".to_owned());
         }
-        let source = new.stated.tenants().first().cloned().unwrap_or_default();
+        let source = new.sources.tenants().first().cloned().unwrap_or_default();
         let text = format!("tenants {}", words.join("; "));
         found.push(Difference { key: "tenant", live: true, text, source });
     }

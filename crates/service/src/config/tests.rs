@@ -100,7 +100,7 @@ fn layers_lie_one_over_the_other_and_tenants_add_up() {
     assert_eq!(config.limits.cpus, Some("7".parse().unwrap()));
     let settings: Vec<&str> = config.policy.settings.keys().map(String::as_str).collect();
     assert_eq!(settings, ["hpw_llc_hit_thr", "min_llc_refs", "revert"]);
-    let told = |path: &str| config.stated.of(path).to_string();
+    let told = |path: &str| config.sources.of(path).to_string();
     assert!(told("daemon.period_s").ends_with("conf.d/20-b.toml:1"), "{}", told("daemon.period_s"));
     assert_eq!(told("daemon.mode"), "--set daemon.mode");
     assert_eq!(told("limits.cpus"), "environment WAYKEEPER_LIMITS_CPUS");
@@ -270,6 +270,6 @@ fn the_example_names_every_key_with_its_default() {
     let other = differences(&Config::default(), &all);
     assert_eq!(other.iter().map(|one| one.key).collect::<Vec<_>>(), ["tenant"], "{other:?}");
     for key in KEYS {
-        assert_ne!(all.stated.of(key.path), &Source::Default, "{} is not in the example", key.path);
+        assert_ne!(all.sources.of(key.path), &Source::Default, "{} is not in the example", key.path);
     }
 }

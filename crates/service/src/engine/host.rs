@@ -3,7 +3,7 @@
 //!
 //! A trait, so that tests can use other hosts and a dry run can wrap one. Must not know policies or clients.
 
-use crate::{Class, Standing};
+use crate::{ActiveProblem, Class};
 use std::time::Duration;
 use waykeeper_host::Host;
 use waykeeper_linux::host::Grouping;
@@ -11,14 +11,15 @@ use waykeeper_linux::tenants::TenantSpec;
 
 /// A host that the engine manages.
 pub trait ManagedHost: Host {
-    /// Takes the census of tenants and assigns classes of service. Problems are listed by [`ManagedHost::standing`].
+    /// Takes the census of tenants and assigns classes of service. Problems are listed by
+    /// [`ManagedHost::active_problems`].
     fn refresh(&mut self);
 
     /// Replaces the declared tenants from the next census on.
     fn declare(&mut self, tenants: Vec<TenantSpec>);
 
     /// Problems, as long as they last.
-    fn standing(&self) -> Vec<Standing>;
+    fn active_problems(&self) -> Vec<ActiveProblem>;
 
     /// Tenants without a class of service of their own, and with which ones they share.
     fn groupings(&self) -> Vec<Grouping>;
@@ -27,11 +28,11 @@ pub trait ManagedHost: Host {
     fn classes(&self) -> Vec<Class>;
 
     /// Events since the last call, one line each.
-    fn told(&mut self) -> Vec<String>;
+    fn take_events(&mut self) -> Vec<String>;
 
     /// How long the thread may wait for orders before it must wait for this deadline. Zero on a host whose clock
     /// advances only in `wait_until`.
-    fn spare(&self, deadline_ns: u64) -> Duration {
+    fn time_left(&self, deadline_ns: u64) -> Duration {
         Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns()))
     }
 
@@ -39,5 +40,5 @@ pub trait ManagedHost: Host {
     ///
     /// # Errors
     /// What could not be restored, a line each; it stays in the journal.
-    fn give_back(&mut self) -> Result<(), Vec<String>>;
+    fn restore(&mut self) -> Result<(), Vec<String>>;
 }

@@ -1,27 +1,27 @@
 //! The control thread's work: step, publish, carry out orders, until it is stopped.
 //!
-//! After each step it takes the census of tenants and publishes the step on the board and to the feeds; until the next
-//! one it carries out orders. It waits only for the clock and its channels. Deadlines are absolute, so orders do not
-//! delay the period. Must not know what serves the host, or who reads the board.
+//! After each step it takes the census of tenants and publishes the step in the published state and to the step queues;
+//! until the next one it carries out orders. It waits only for the clock and its channels. Deadlines are absolute, so
+//! orders do not delay the period. Must not know what serves the host, or who reads the published state.
 
-mod ears;
+mod active_problems;
+mod event_sources;
 mod host;
-mod standing;
-mod telling;
-mod turns;
+mod orders;
+mod publish;
 
-pub use ears::Nudge;
+pub use event_sources::SignalRequest;
 pub use host::ManagedHost;
 
-use crate::board::{Board, Mode, Pause, Published, Standing, Totals};
 use crate::config::{Config, ConfigError, Inputs};
 use crate::daemon::Unlogged;
-use crate::feed::Feed;
 use crate::order::Orders;
+use crate::published_state::{ActiveProblem, Mode, Pause, Published, PublishedState, Totals};
+use crate::step_queue::StepQueue;
+use active_problems::ActiveProblems;
+pub(crate) use active_problems::ProblemChanges;
 use crossbeam_channel::{Receiver, Sender};
-use ears::{Ears, Heard};
-pub(crate) use standing::News;
-use standing::Standings;
+use event_sources::{EventSources, SourceEvent};
 use std::sync::Arc;
 use std::time::SystemTime;
 use toml::Table;
@@ -30,13 +30,13 @@ use waykeeper_host::{Inventory, Snapshot};
 use waykeeper_policy::Policy;
 
 /// Returns a lasting problem of a part outside the engine, for example the recorder.
-pub type Watched = Box<dyn Fn() -> Option<Standing> + Send>;
+pub type ProblemSource = Box<dyn Fn() -> Option<ActiveProblem> + Send>;
 
 /// Events that the engine reports to its starter. The channel closes when the engine ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Moment {
-    /// The policy has started, its first knobs are set, and the board shows them.
-    Stands,
+pub enum LifecycleEvent {
+    /// The policy has started, its first knobs are set, and the published state shows them.
+    Started,
     /// A reload of the configuration has begun.
     Loading,
     /// The reload is done, successfully or not.
@@ -50,17 +50,17 @@ pub struct Setup {
     /// The sources for a reload.
     pub inputs: Inputs,
     /// Where every step is published.
-    pub board: Arc<Board>,
+    pub published_state: Arc<PublishedState>,
     /// Receivers of every step.
-    pub feeds: Vec<Feed>,
+    pub step_queues: Vec<StepQueue>,
     /// The queue of orders.
     pub orders: Orders,
     /// Requests from signals.
-    pub nudges: Receiver<Nudge>,
+    pub signal_requests: Receiver<SignalRequest>,
     /// Problems of other parts, to be shown with the engine's.
-    pub watched: Vec<Watched>,
+    pub problem_sources: Vec<ProblemSource>,
     /// Receives events; should be unbounded, as the engine does not wait for room.
-    pub moments: Sender<Moment>,
+    pub lifecycle_events: Sender<LifecycleEvent>,
     /// Number of lost log lines.
     pub unlogged: Unlogged,
 }
@@ -93,12 +93,12 @@ pub enum EngineError {
 /// A policy that does not fit the host, or a host that is gone.
 pub fn run<H: ManagedHost>(host: &mut H, setup: Setup) -> Result<(), EngineError> {
     let mut engine = Engine::start(host, setup)?;
-    let done = engine.go_on();
+    let done = engine.run_until_stopped();
     engine.end();
     done
 }
 
-/// The content of a board before the first step.
+/// The published content before the first step.
 pub fn first(config: &Config, inventory: &Inventory) -> Published {
     let now = SystemTime::now();
     Published {
@@ -117,14 +117,14 @@ pub fn first(config: &Config, inventory: &Inventory) -> Published {
         snapshot: None,
         seen: None,
         record: Record::default(),
-        standing: Vec::new(),
+        active_problems: Vec::new(),
         totals: Totals::default(),
     }
 }
 
 /// Why listening ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Heeded {
+enum NextAction {
     /// The next step is due.
     Step,
     /// The engine was stopped.
@@ -141,24 +141,24 @@ struct Built {
 struct Engine<'a, H: ManagedHost> {
     looping: Loop<'a, H>,
     config: Config,
-    board: Arc<Board>,
-    feeds: Vec<Feed>,
-    watched: Vec<Watched>,
-    moments: Sender<Moment>,
+    published_state: Arc<PublishedState>,
+    step_queues: Vec<StepQueue>,
+    problem_sources: Vec<ProblemSource>,
+    lifecycle_events: Sender<LifecycleEvent>,
     unlogged: Unlogged,
-    ears: Ears,
+    event_sources: EventSources,
     paused: Option<Pause>,
     /// Settings of the current policy.
     settings: Arc<Table>,
     /// The policy that starts when the pause ends.
     pending: Option<Built>,
-    standings: Standings,
+    active_problems: ActiveProblems,
     log: crate::log::Log,
     totals: Totals,
     started: SystemTime,
     step: u64,
     /// Whether the loop has a record that was not published yet.
-    unshown: bool,
+    unpublished: bool,
     inventory: Arc<Inventory>,
     before: Option<Snapshot>,
     /// Consecutive steps in which nothing could be read.
@@ -175,10 +175,20 @@ fn policy_of(config: &Config) -> crate::config::PolicyChoice {
 
 impl<'a, H: ManagedHost> Engine<'a, H> {
     fn start(host: &'a mut H, setup: Setup) -> Result<Engine<'a, H>, EngineError> {
-        let Setup { config, inputs, board, feeds, orders, nudges, watched, moments, unlogged } = setup;
+        let Setup {
+            config,
+            inputs,
+            published_state,
+            step_queues,
+            orders,
+            signal_requests,
+            problem_sources,
+            lifecycle_events,
+            unlogged,
+        } = setup;
         host.refresh();
         let choice = policy_of(&config);
-        let policy = turns::build(host, &config, &choice.name, &choice.settings)
+        let policy = orders::build(host, &config, &choice.name, &choice.settings)
             .map_err(|error| config.policy_refused(&error))?;
         let control = ControlConfig {
             take_back: config.take_back(),
@@ -188,43 +198,43 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
         };
         let inventory = Arc::new(host.inventory().clone());
         let looping = Loop::start(host, policy, control)?;
-        let started = board.read().started;
+        let started = published_state.read().started;
         let mut engine = Engine {
             looping,
-            board,
-            feeds,
-            watched,
-            moments,
+            published_state,
+            step_queues,
+            problem_sources,
+            lifecycle_events,
             unlogged,
-            ears: Ears::new(orders, nudges, inputs),
+            event_sources: EventSources::new(orders, signal_requests, inputs),
             paused: None,
             settings: Arc::new(choice.settings),
             pending: None,
-            standings: Standings::default(),
+            active_problems: ActiveProblems::default(),
             log: crate::log::Log::default(),
             totals: Totals::default(),
             started,
             step: 0,
-            unshown: true,
+            unpublished: true,
             inventory,
             before: None,
             blind: 0,
             config,
         };
-        engine.show();
-        engine.tell(Moment::Stands);
+        engine.publish();
+        engine.report(LifecycleEvent::Started);
         Ok(engine)
     }
 
     /// The receiver may be gone.
-    fn tell(&self, moment: Moment) {
-        let _ = self.moments.try_send(moment);
+    fn report(&self, event: LifecycleEvent) {
+        let _ = self.lifecycle_events.try_send(event);
     }
 
     /// Steps and carries out orders until the engine is stopped.
-    fn go_on(&mut self) -> Result<(), EngineError> {
+    fn run_until_stopped(&mut self) -> Result<(), EngineError> {
         loop {
-            if self.listen() == Heeded::Stop {
+            if self.execute_until_due() == NextAction::Stop {
                 return Ok(());
             }
             if self.paused.is_none() && self.config.mode != Mode::Observe {
@@ -234,24 +244,24 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             }
             self.step += 1;
             self.looping.host().refresh();
-            self.show();
-            self.look_for_blindness()?;
+            self.publish();
+            self.check_readable()?;
         }
     }
 
     /// Carries out orders until the next step is due. A flood of orders cannot delay the step.
-    fn listen(&mut self) -> Heeded {
+    fn execute_until_due(&mut self) -> NextAction {
         // At least one is taken before each step, however short the period is.
         loop {
             let due_ns = self.looping.due_ns();
-            let spare = self.looping.host().spare(due_ns);
-            match self.ears.listen(spare) {
-                Some(Heard::Nudge(Nudge::Stop)) => return Heeded::Stop,
-                Some(heard) => self.carry_out(heard),
+            let time_left = self.looping.host().time_left(due_ns);
+            match self.event_sources.wait(time_left) {
+                Some(SourceEvent::SignalRequest(SignalRequest::Stop)) => return NextAction::Stop,
+                Some(event) => self.carry_out(event),
                 None => {}
             }
-            if self.looping.host().spare(due_ns).is_zero() {
-                return Heeded::Step;
+            if self.looping.host().time_left(due_ns).is_zero() {
+                return NextAction::Step;
             }
         }
     }
@@ -260,12 +270,12 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
     fn end(&mut self) {
         self.looping.restore();
         self.step += 1;
-        self.show();
+        self.publish();
     }
 
     /// Ends the engine when neither counters nor masks could be read for too long: the open files of a host that is
     /// gone stay unreadable.
-    fn look_for_blindness(&mut self) -> Result<(), EngineError> {
+    fn check_readable(&mut self) -> Result<(), EngineError> {
         let record = self.looping.record();
         let counts = |seen: &waykeeper_host::Interval| {
             seen.groups.is_empty() || seen.groups.values().any(|group| group.cycles.value().is_some())
@@ -287,11 +297,11 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
     }
 
     /// All problems that last.
-    fn trouble(&mut self) -> Vec<Standing> {
-        let mut all = self.looping.host().standing();
-        all.extend(self.watched.iter().filter_map(|own| own()));
+    fn lasting_problems(&mut self) -> Vec<ActiveProblem> {
+        let mut all = self.looping.host().active_problems();
+        all.extend(self.problem_sources.iter().filter_map(|own| own()));
         if self.blind > 0 {
-            all.push(Standing::new("blind", "neither counters nor masks can be read"));
+            all.push(ActiveProblem::new("blind", "neither counters nor masks can be read"));
         }
         all
     }

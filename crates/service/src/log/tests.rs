@@ -1,7 +1,7 @@
 //! The text of the log, in both formats.
 
 use super::*;
-use crate::board::tests::published;
+use crate::published_state::tests::published;
 use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn lines(format: LogFormat, steps: impl IntoIterator<Item = Published>) -> Vec<S
         for (number, mut step) in steps.into_iter().enumerate() {
             step.step = number as u64;
             step.at = SystemTime::UNIX_EPOCH + Duration::from_secs(number as u64);
-            log.tell(Arc::new(step));
+            log.step(Arc::new(step));
         }
     };
     match format {
@@ -105,14 +105,14 @@ fn a_decision_is_one_line_with_its_reasons_and_what_was_turned_another() {
 
 #[test]
 fn what_lasts_is_told_at_its_beginning_and_at_its_end() {
-    let standing = |on: bool| {
+    let problem = |on: bool| {
         let mut step = published();
         if on {
             step.record.problems.push(Problem::Sample("blind".to_owned()));
         }
         step
     };
-    let all = lines(LogFormat::Human, [false, true, true, true, false, false].map(standing));
+    let all = lines(LogFormat::Human, [false, true, true, true, false, false].map(problem));
     assert_eq!(
         all,
         [
@@ -186,7 +186,8 @@ fn lost_lines_are_told_when_one_gets_through_again() {
 #[test]
 fn one_policy_following_another_is_the_orders_line() {
     let mut step = published();
-    step.record.events = vec![event(crate::replay::FOLLOWS, "a4 follows iat"), event("grow", "fio grows")];
+    step.record.events =
+        vec![event(crate::replay::POLICY_REPLACED, "a4 follows iat"), event("grow", "fio grows")];
     let all = lines(LogFormat::Human, [step]);
     assert!(all.len() == 1 && all[0].contains("fio grows"), "{all:?}");
 }
@@ -201,14 +202,14 @@ fn what_happens_beside_the_steps_has_the_same_budget() {
     let plain = tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_target(false);
     with_default(plain.finish(), || {
         let mut log = Log::default();
-        let standing = |kind: &str, number: usize| crate::Standing::new(kind, format!("one {number}"));
-        let news = News {
-            begun: (0..100).map(|number| standing("tenant", number)).collect(),
-            ended: (0..100).map(|number| standing("grouping", number)).collect(),
+        let problem = |kind: &str, number: usize| crate::ActiveProblem::new(kind, format!("one {number}"));
+        let changes = ProblemChanges {
+            begun: (0..100).map(|number| problem("tenant", number)).collect(),
+            ended: (0..100).map(|number| problem("grouping", number)).collect(),
         };
         let happened: Vec<String> = (0..100).map(|number| format!("tenant {number} appeared")).collect();
-        log.news(SystemTime::UNIX_EPOCH, &news, &happened);
-        log.news(SystemTime::UNIX_EPOCH + Duration::from_secs(1), &News::default(), &[]);
+        log.problem_changes(SystemTime::UNIX_EPOCH, &changes, &happened);
+        log.problem_changes(SystemTime::UNIX_EPOCH + Duration::from_secs(1), &ProblemChanges::default(), &[]);
     });
     let text = String::from_utf8(told.0.lock().unwrap().clone()).unwrap();
     assert_eq!(text.lines().count(), 201, "{text}");

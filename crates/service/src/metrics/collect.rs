@@ -1,10 +1,10 @@
-//! Converts the board to metrics: names, labels and units (ecosystem.md 3).
+//! Converts the published state to metrics: names, labels and units (ecosystem.md 3).
 //!
 //! Metrics are made from the latest step at each scrape, so a tenant that ended has none. A missing value has no
 //! series. A tenant's counters begin at 0 with each new group of that name, which Prometheus takes for a restart. Must
 //! not know HTTP.
 
-use crate::{Board, Mode, Published};
+use crate::{Mode, Published, PublishedState};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -24,7 +24,7 @@ type Labels = Vec<(&'static str, String)>;
 
 /// All metrics of a daemon.
 #[derive(Debug)]
-pub struct Metrics(pub Arc<Board>);
+pub struct Metrics(pub Arc<PublishedState>);
 
 impl Collector for Metrics {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
@@ -75,13 +75,13 @@ impl Page<'_> {
         let reloads = [("taken", taken), ("refused", refused)];
         let reloads = reloads.map(|(result, n)| (vec![("result", result.to_owned())], Some(n)));
         self.counter("reloads", "Reloads of the configuration, by result.", None, reloads)?;
-        let is_bad = published.standing.iter().any(|standing| standing.kind == "config");
+        let is_bad = published.active_problems.iter().any(|problem| problem.kind == "config");
         let help = "1 if the configuration in the files is in force, 0 if it was refused and an older one is \
                     in force.";
         self.gauge("last_reload_successful", help, None, alone(Some(if is_bad { 0.0 } else { 1.0 })))?;
         let mut kinds: BTreeMap<&str, f64> = BTreeMap::new();
-        for standing in &published.standing {
-            *kinds.entry(&standing.kind).or_default() += 1.0;
+        for problem in &published.active_problems {
+            *kinds.entry(&problem.kind).or_default() += 1.0;
         }
         let kinds = kinds.into_iter().map(|(kind, n)| (vec![("kind", kind.to_owned())], Some(n)));
         self.gauge("standing_problems", "Problems that last at present, by kind.", None, kinds)

@@ -5,8 +5,8 @@
 //! page is written once per step. Must not know its content.
 
 use super::format::Format;
-use crate::socket::{BREATH, SETBACK};
-use crate::{Board, Published};
+use crate::socket::{ACCEPT_ERROR_PAUSE, ACCEPT_PAUSE};
+use crate::{Published, PublishedState};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
@@ -53,22 +53,22 @@ const LONGEST_HEAD: usize = 8 * 1024;
 /// The page and the step for which it was written.
 #[derive(Debug)]
 pub struct Pages {
-    board: Arc<Board>,
+    published_state: Arc<PublishedState>,
     registry: Registry,
     written: Mutex<Option<(Arc<Published>, [Bytes; 2])>>,
 }
 
 impl Pages {
-    /// The page about `board`.
-    pub fn new(board: Arc<Board>) -> Pages {
+    /// The page about this published state.
+    pub fn new(published_state: Arc<PublishedState>) -> Pages {
         let mut registry = Registry::with_prefix("waykeeper");
-        registry.register_collector(Box::new(super::collect::Metrics(board.clone())));
-        Pages { board, registry, written: Mutex::new(None) }
+        registry.register_collector(Box::new(super::collect::Metrics(published_state.clone())));
+        Pages { published_state, registry, written: Mutex::new(None) }
     }
 
     /// The page of the latest step.
     pub fn page(&self, format: Format) -> Bytes {
-        let now = self.board.read();
+        let now = self.published_state.read();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let index = usize::from(format == Format::Text);
         if let Some((step, pages)) = written.as_ref()
@@ -97,8 +97,8 @@ pub enum Listener {
 }
 
 /// Serves metrics until it is dropped.
-pub async fn serve(listener: Listener, board: Arc<Board>, limits: ScrapeLimits) {
-    let pages = Arc::new(Pages::new(board));
+pub async fn serve(listener: Listener, published_state: Arc<PublishedState>, limits: ScrapeLimits) {
+    let pages = Arc::new(Pages::new(published_state));
     let mut inside: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let pages = pages.clone();
@@ -110,7 +110,7 @@ pub async fn serve(listener: Listener, board: Arc<Board>, limits: ScrapeLimits) 
                 listener.accept().await.map(|(stream, _)| spawn(stream, pages, limits))
             }
         };
-        let pause = if come.is_ok() { BREATH } else { SETBACK };
+        let pause = if come.is_ok() { ACCEPT_PAUSE } else { ACCEPT_ERROR_PAUSE };
         inside.retain(|connection| !connection.is_finished());
         inside.extend(come);
         if inside.len() > limits.connections {

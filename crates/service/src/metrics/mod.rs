@@ -1,6 +1,6 @@
 //! Metrics for Prometheus: `collect` makes them, `format` writes them, `http` serves them, `listen` is the address.
 //!
-//! Reads the board. Must not know policies or hosts.
+//! Reads the published state. Must not know policies or hosts.
 
 mod collect;
 mod format;

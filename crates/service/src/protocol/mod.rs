@@ -6,8 +6,10 @@
 mod request;
 mod status;
 
-pub use request::{Ask, COMMANDS, Id, Request, parse};
-pub use status::{Decided, Facts, Io, PolicyState, Port, Status, Tenant, Tenants, Told, Totals, plain_time};
+pub use request::{COMMANDS, ControlCommand, Id, Request, parse};
+pub use status::{
+    CauseValue, HostInfo, Io, LoggedEvent, PolicyState, Port, Status, Tenant, Tenants, Totals, plain_time,
+};
 
 use serde::{Deserialize, Serialize};
 

@@ -35,7 +35,7 @@ pub const COMMANDS: [(&str, &[&str]); 8] = [
 /// A command.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
-pub enum Ask {
+pub enum ControlCommand {
     /// The whole status.
     Status,
     /// Only the tenants.
@@ -64,10 +64,16 @@ pub enum Ask {
     Reload,
 }
 
-impl Ask {
+impl ControlCommand {
     /// True if it changes the daemon's state: only root and the daemon's own user may send it.
     pub fn is_order(&self) -> bool {
-        matches!(self, Ask::SetPolicy { .. } | Ask::Pause { .. } | Ask::Resume | Ask::Reload)
+        matches!(
+            self,
+            ControlCommand::SetPolicy { .. }
+                | ControlCommand::Pause { .. }
+                | ControlCommand::Resume
+                | ControlCommand::Reload
+        )
     }
 }
 
@@ -81,13 +87,13 @@ pub struct Request {
     pub id: Option<Id>,
     /// The command.
     #[serde(flatten)]
-    pub ask: Ask,
+    pub command: ControlCommand,
 }
 
 impl Request {
     /// A request in the current version.
-    pub fn new(ask: Ask) -> Request {
-        Request { version: VERSION, id: None, ask }
+    pub fn new(command: ControlCommand) -> Request {
+        Request { version: VERSION, id: None, command }
     }
 }
 
@@ -104,9 +110,9 @@ pub fn parse(line: &[u8]) -> Result<Request, (Option<Id>, Fault)> {
         Err(why) => return Err((None, bad(format!("this is not JSON: {why}; {example}")))),
     };
     let id = id_of(&mut words).map_err(|text| (None, bad(text)))?;
-    let ask = version_of(&mut words).and_then(|()| ask_of(words).map_err(bad));
-    match ask {
-        Ok(ask) => Ok(Request { version: VERSION, id, ask }),
+    let command = version_of(&mut words).and_then(|()| command_of(words).map_err(bad));
+    match command {
+        Ok(command) => Ok(Request { version: VERSION, id, command }),
         Err(fault) => Err((id, fault)),
     }
 }
@@ -135,7 +141,7 @@ fn version_of(words: &mut Map<String, Value>) -> Result<(), Fault> {
     Err(Fault { kind: FaultKind::Version, text, supported: SUPPORTED.to_vec() })
 }
 
-fn ask_of(words: Map<String, Value>) -> Result<Ask, String> {
+fn command_of(words: Map<String, Value>) -> Result<ControlCommand, String> {
     let known = || COMMANDS.map(|(name, _)| name).join(", ");
     let name = match words.get("do") {
         Some(Value::String(name)) => name.clone(),
@@ -192,13 +198,16 @@ mod tests {
         let text =
             r#"{"version":1,"id":"a","do":"set-policy","name":"a4","settings":{"stable_interval_s":5}}"#;
         let settings = "stable_interval_s = 5".parse().unwrap();
-        let ask = Ask::SetPolicy { name: "a4".to_owned(), settings };
-        let request = Request { version: 1, id: Some(Id::Text("a".to_owned())), ask };
+        let command = ControlCommand::SetPolicy { name: "a4".to_owned(), settings };
+        let request = Request { version: 1, id: Some(Id::Text("a".to_owned())), command };
         assert_eq!(parse(text.as_bytes()).unwrap(), request);
         assert_eq!(serde_json::to_string(&request).unwrap(), text);
-        let plain = |text: &str| parse(text.as_bytes()).unwrap().ask;
-        assert_eq!(plain(r#"{"version":1,"do":"pause"}"#), Ask::Pause { release: false });
-        assert_eq!(plain(r#"{"do":"pause","release":true,"version":1}"#), Ask::Pause { release: true });
+        let plain = |text: &str| parse(text.as_bytes()).unwrap().command;
+        assert_eq!(plain(r#"{"version":1,"do":"pause"}"#), ControlCommand::Pause { release: false });
+        assert_eq!(
+            plain(r#"{"do":"pause","release":true,"version":1}"#),
+            ControlCommand::Pause { release: true }
+        );
         for (name, _) in COMMANDS.iter().filter(|(name, _)| *name != "set-policy") {
             plain(&format!(r#"{{"version":1,"do":"{name}"}}"#));
         }

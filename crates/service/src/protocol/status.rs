@@ -2,7 +2,7 @@
 //!
 //! Units are part of the names; an absent key means "not available", never 0. Must not know sockets.
 
-use crate::{Mode, Pause, Published, Standing};
+use crate::{ActiveProblem, Mode, Pause, Published};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -36,7 +36,7 @@ pub struct Status {
     /// Time between two steps.
     pub period_s: f64,
     /// The host.
-    pub host: Facts,
+    pub host: HostInfo,
     /// Traffic of devices and memory.
     pub io: Io,
     /// The tenants alive now.
@@ -44,16 +44,17 @@ pub struct Status {
     /// The root ports.
     pub ports: Vec<Port>,
     /// The last decisions and problems, oldest first.
-    pub recent: Vec<Told>,
+    pub recent: Vec<LoggedEvent>,
     /// Problems that last.
-    pub standing: Vec<Standing>,
+    #[serde(rename = "standing")]
+    pub active_problems: Vec<ActiveProblem>,
     /// Counts since the daemon started.
     pub totals: Totals,
 }
 
 /// The host.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Facts {
+pub struct HostInfo {
     /// Its chip.
     pub chip: String,
     /// Its kernel.
@@ -160,7 +161,7 @@ pub struct Port {
 
 /// A decision or a problem.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Told {
+pub struct LoggedEvent {
     /// Its step.
     pub step: u64,
     /// Its time (RFC 3339, UTC).
@@ -176,12 +177,12 @@ pub struct Told {
     pub text: String,
     /// The numbers behind it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub causes: Vec<Decided>,
+    pub causes: Vec<CauseValue>,
 }
 
 /// One number that caused a decision.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Decided {
+pub struct CauseValue {
     /// What was measured.
     pub what: String,
     /// Its value; `null` if it is not finite.
@@ -243,7 +244,11 @@ pub struct PolicyState {
 
 impl Status {
     /// The status of `published` at the time `now`, with these `recent` decisions.
-    pub fn of(published: &Published, recent: impl IntoIterator<Item = Told>, now: SystemTime) -> Status {
+    pub fn of(
+        published: &Published,
+        recent: impl IntoIterator<Item = LoggedEvent>,
+        now: SystemTime,
+    ) -> Status {
         let inventory = &published.inventory;
         let since = |then: SystemTime| now.duration_since(then).unwrap_or_default().as_secs_f64();
         Status {
@@ -257,20 +262,20 @@ impl Status {
             age_s: since(published.at),
             uptime_s: since(published.started),
             period_s: Duration::from_nanos(published.period_ns).as_secs_f64(),
-            host: Facts::of(inventory),
+            host: HostInfo::of(inventory),
             io: Io::of(published),
             tenants: tenants(published),
             ports: ports(published),
             recent: recent.into_iter().collect(),
-            standing: published.standing.clone(),
+            active_problems: published.active_problems.clone(),
             totals: Totals::of(published),
         }
     }
 }
 
-impl Facts {
-    fn of(inventory: &Inventory) -> Facts {
-        Facts {
+impl HostInfo {
+    fn of(inventory: &Inventory) -> HostInfo {
+        HostInfo {
             chip: inventory.platform.chip.clone(),
             host: inventory.platform.host.clone(),
             cores: CoreList::from(inventory.cores.clone()),
@@ -332,18 +337,18 @@ impl PolicyState {
     }
 }
 
-impl Told {
+impl LoggedEvent {
     /// The decisions and problems of one step.
-    pub fn all(published: &Published) -> Vec<Told> {
+    pub fn all(published: &Published) -> Vec<LoggedEvent> {
         let Record { events, problems, .. } = &published.record;
-        let told = |action: &str, tenant: Option<String>, text: String, causes: &[Cause]| Told {
+        let told = |action: &str, tenant: Option<String>, text: String, causes: &[Cause]| LoggedEvent {
             step: published.step,
             at: plain_time(published.at),
             policy: published.policy.clone(),
             action: action.to_owned(),
             tenant,
             text,
-            causes: causes.iter().map(Decided::of).collect(),
+            causes: causes.iter().map(CauseValue::of).collect(),
         };
         let done = events
             .iter()
@@ -354,10 +359,10 @@ impl Told {
     }
 }
 
-impl Decided {
-    fn of(cause: &Cause) -> Decided {
+impl CauseValue {
+    fn of(cause: &Cause) -> CauseValue {
         let finite = |value: f64| value.is_finite().then_some(value);
-        Decided {
+        CauseValue {
             what: cause.what.clone(),
             value: finite(cause.value),
             limit: cause.limit.as_ref().map(|(name, _)| name.clone()),

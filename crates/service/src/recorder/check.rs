@@ -86,8 +86,8 @@ pub(crate) fn entry(entry: &Entry<'_>, inventory: &Inventory) -> Result<(), Stri
     knobs(&record.knobs, inventory)?;
     plan(&record.desired, inventory)?;
     let events = record.events.iter().flat_map(|event| [&event.action, &event.text]);
-    let standing = entry.standing.iter().flat_map(|standing| [&standing.kind, &standing.text]);
-    events.chain(standing).chain([&record.state]).try_for_each(|text| short(text))
+    let active_problems = entry.active_problems.iter().flat_map(|problem| [&problem.kind, &problem.text]);
+    events.chain(active_problems).chain([&record.state]).try_for_each(|text| short(text))
 }
 
 fn tenants(groups: &[Group], inventory: &Inventory) -> Result<(), String> {

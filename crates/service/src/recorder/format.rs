@@ -4,7 +4,7 @@
 //! has a checksum, so it is valid completely or not at all. The first line is the [`Header`], each other one an
 //! [`Entry`]. Must not know the disk.
 
-use crate::{Mode, Pause, Published, Standing};
+use crate::{ActiveProblem, Mode, Pause, Published};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::io;
@@ -109,13 +109,13 @@ pub struct Entry<'a> {
     /// The loop's record.
     pub record: Cow<'a, Record>,
     /// Problems that lasted.
-    #[serde(default, skip_serializing_if = "<[Standing]>::is_empty")]
-    pub standing: Cow<'a, [Standing]>,
+    #[serde(default, rename = "standing", skip_serializing_if = "<[ActiveProblem]>::is_empty")]
+    pub active_problems: Cow<'a, [ActiveProblem]>,
 }
 
 impl Entry<'_> {
     /// The entry of a step; `before` is what the segment has last.
-    pub(crate) fn of<'a>(step: &'a Published, before: Option<&Told>) -> Entry<'a> {
+    pub(crate) fn of<'a>(step: &'a Published, before: Option<&WrittenTenants>) -> Entry<'a> {
         let groups = before.is_none_or(|before| before.groups != step.groups);
         let groupings = before.is_none_or(|before| before.groupings != step.groupings);
         Entry {
@@ -126,14 +126,14 @@ impl Entry<'_> {
             groupings: groupings.then_some(Cow::Borrowed(step.groupings.as_slice())),
             seen: step.seen.as_ref().map(Cow::Borrowed),
             record: writable(&step.record),
-            standing: Cow::Borrowed(&step.standing),
+            active_problems: Cow::Borrowed(&step.active_problems),
         }
     }
 }
 
 /// Values that entries contain only when they change.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct WrittenTenants {
     pub groups: Vec<Group>,
     pub groupings: Vec<Grouping>,
 }

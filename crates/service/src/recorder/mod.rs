@@ -1,7 +1,7 @@
 //! The flight recorder: the steps of the last hours in a ring of files on disk.
 //!
-//! It takes steps from the feed on its own thread. Disk failures do not affect the daemon; [`Recorder::standing`]
-//! reports them. Must not know the loop or the use of a recording.
+//! It takes steps from the step queue on its own thread. Disk failures do not affect the daemon;
+//! [`Recorder::active_problem`] reports them. Must not know the loop or the use of a recording.
 
 mod check;
 mod format;
@@ -12,7 +12,7 @@ pub use format::{Entry, FORMAT, Header, OLDEST, SUFFIX, VERSION, writable};
 pub use read::{Item, ReadError, Reader};
 pub use ring::RecorderError;
 
-use crate::{Standing, Step};
+use crate::{ActiveProblem, Step};
 use crossbeam_channel::Receiver;
 use ring::Ring;
 use serde::{Deserialize, Serialize};
@@ -74,13 +74,13 @@ pub struct RecorderStatus {
     pub files: u64,
     /// Bytes they take, in whole blocks.
     pub bytes: u64,
-    /// Steps lost because they could not be written, without those that the feed dropped.
+    /// Steps lost because they could not be written, without those that the step queue dropped.
     pub lost: u64,
     /// Why nothing is recorded now.
-    pub standing: Option<Standing>,
+    pub active_problem: Option<ActiveProblem>,
 }
 
-/// A running recorder. It ends when the feed's sender is dropped.
+/// A running recorder. It ends when the step queue's sender is dropped.
 #[derive(Debug)]
 pub struct Recorder {
     status: Arc<Mutex<RecorderStatus>>,
@@ -91,7 +91,7 @@ impl Recorder {
     /// Starts a recorder.
     ///
     /// # Errors
-    /// If no thread can be started. Disk failures are not errors here: see [`Recorder::standing`].
+    /// If no thread can be started. Disk failures are not errors here: see [`Recorder::active_problem`].
     pub fn start(config: RecorderConfig, steps: Receiver<Step>) -> io::Result<Recorder> {
         let status = Arc::new(Mutex::new(RecorderStatus::default()));
         let shown = status.clone();
@@ -99,11 +99,12 @@ impl Recorder {
             let mut ring = Ring::new(config);
             let show = |ring: &Ring| {
                 let (files, bytes) = (ring.files() as u64, ring.bytes());
-                let next = RecorderStatus { files, bytes, lost: ring.lost(), standing: ring.standing() };
+                let next =
+                    RecorderStatus { files, bytes, lost: ring.lost(), active_problem: ring.active_problem() };
                 *shown.lock().unwrap_or_else(PoisonError::into_inner) = next;
             };
             for step in steps {
-                ring.take(&step);
+                ring.record(&step);
                 show(&ring);
             }
             ring.finish();
@@ -118,17 +119,17 @@ impl Recorder {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why nothing is recorded now; the board shows it.
-    pub fn standing(&self) -> Option<Standing> {
-        // While the feed is open the thread ends only by a panic.
+    /// Why nothing is recorded now; the published state shows it.
+    pub fn active_problem(&self) -> Option<ActiveProblem> {
+        // While the step queue is open the thread ends only by a panic.
         if self.thread.is_finished() {
             let text = "the recorder stopped: its thread has ended".to_owned();
-            return Some(Standing { kind: "recorder".to_owned(), text });
+            return Some(ActiveProblem { kind: "recorder".to_owned(), text });
         }
-        self.status().standing
+        self.status().active_problem
     }
 
-    /// Waits until everything is on disk. The feed's sender must have been dropped.
+    /// Waits until everything is on disk. The step queue's sender must have been dropped.
     pub fn join(self) -> RecorderStatus {
         let status = self.status.clone();
         // The panic hook has reported a panic.

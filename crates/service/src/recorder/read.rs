@@ -64,20 +64,20 @@ pub enum Item {
     /// A step, always with its tenants.
     Entry(Box<Entry<'static>>),
     /// Something could not be read: what, and what is lost.
-    Lost(String),
+    Unreadable(String),
 }
 
 /// A recording that is being read.
 #[derive(Debug)]
 pub struct Reader {
     files: VecDeque<PathBuf>,
-    open: Option<Open>,
+    open: Option<OpenSegment>,
     ready: VecDeque<Item>,
 }
 
 /// A segment that is being read.
 #[derive(Debug)]
-struct Open {
+struct OpenSegment {
     path: PathBuf,
     input: BufReader<File>,
     header: Option<Header>,
@@ -129,7 +129,7 @@ impl Reader {
             let Some(path) = self.files.pop_front() else { return false };
             match begin(&path) {
                 Ok(open) => self.open = Some(open),
-                Err(why) => self.ready.push_back(Item::Lost(format!("{}: {why}", path.display()))),
+                Err(why) => self.ready.push_back(Item::Unreadable(format!("{}: {why}", path.display()))),
             }
             return true;
         };
@@ -138,14 +138,15 @@ impl Reader {
             Frame::Bad(why) => Some(why),
             Frame::End => {
                 let empty = open.header.is_none();
-                let lost = empty.then(|| Item::Lost(format!("{}: the file is empty", open.path.display())));
+                let lost =
+                    empty.then(|| Item::Unreadable(format!("{}: the file is empty", open.path.display())));
                 self.ready.extend(lost);
                 self.open = None;
                 return true;
             }
         };
         if let Some(why) = done {
-            self.ready.push_back(Item::Lost(format!("{}: {why}", open.path.display())));
+            self.ready.push_back(Item::Unreadable(format!("{}: {why}", open.path.display())));
             self.open = None;
         }
         true
@@ -168,13 +169,13 @@ impl Iterator for Reader {
 }
 
 /// Opens a segment without blocking on a pipe or device of that name.
-fn begin(path: &Path) -> io::Result<Open> {
+fn begin(path: &Path) -> io::Result<OpenSegment> {
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a file"));
     }
-    Ok(Open {
+    Ok(OpenSegment {
         path: path.to_owned(),
         input: BufReader::new(file),
         header: None,
@@ -183,7 +184,7 @@ fn begin(path: &Path) -> io::Result<Open> {
     })
 }
 
-impl Open {
+impl OpenSegment {
     /// The next frame, decompressed, with its checksum verified.
     fn frame(&mut self) -> Frame {
         match self.input.fill_buf() {

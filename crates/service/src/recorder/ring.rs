@@ -4,8 +4,8 @@
 //! clock, it retries with a new segment. Must not know threads or read the clock.
 
 use super::RecorderConfig;
-use super::format::{Entry, Header, LINE_MOST, Told, frame, name, number};
-use crate::{Published, Standing};
+use super::format::{Entry, Header, LINE_MOST, WrittenTenants, frame, name, number};
+use crate::{ActiveProblem, Published};
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -56,7 +56,7 @@ pub enum RecorderError {
 
 /// A complete segment.
 #[derive(Debug)]
-struct Old {
+struct ClosedSegment {
     path: PathBuf,
     /// When it began, which is when the one before it ended at the latest.
     began: SystemTime,
@@ -73,7 +73,7 @@ struct Segment {
     /// Length up to the last whole frame.
     bytes: u64,
     /// The last tenants and groupings that were written.
-    told: Option<Told>,
+    written: Option<WrittenTenants>,
 }
 
 /// The ring.
@@ -82,7 +82,7 @@ pub(crate) struct Ring {
     config: RecorderConfig,
     /// Holds the lock on the directory, so that two daemons do not delete each other's segments.
     lock: Option<File>,
-    old: VecDeque<Old>,
+    closed: VecDeque<ClosedSegment>,
     next_number: u64,
     segment: Option<Segment>,
     /// Buffered lines of the next frame, and their number.
@@ -97,7 +97,7 @@ impl Ring {
         Ring {
             config,
             lock: None,
-            old: VecDeque::new(),
+            closed: VecDeque::new(),
             next_number: 1,
             segment: None,
             lines: Vec::new(),
@@ -108,7 +108,7 @@ impl Ring {
     }
 
     /// Takes a step. It is on disk at the latest after [`RecorderConfig::flush_steps`] further steps.
-    pub fn take(&mut self, step: &Published) {
+    pub fn record(&mut self, step: &Published) {
         if let Some((since, _)) = &self.failed {
             // If the clock went backwards, retry at once.
             if step.at >= *since && step.at < *since + AGAIN_AFTER {
@@ -118,10 +118,10 @@ impl Ring {
             self.failed = None;
         }
         let done = self.write_down(step);
-        self.mind(done, step.at, 1);
+        self.fail(done, step.at, 1);
         if self.waiting >= self.config.flush_steps || self.lines.len() >= LINE_MOST {
             let done = self.flush(step.at);
-            self.mind(done, step.at, 0);
+            self.fail(done, step.at, 0);
         }
     }
 
@@ -129,15 +129,15 @@ impl Ring {
     pub fn finish(&mut self) {
         let at = self.segment.as_ref().map_or(SystemTime::UNIX_EPOCH, |segment| segment.began);
         let done = self.close();
-        self.mind(done, at, 0);
+        self.fail(done, at, 0);
     }
 
     /// Why nothing is recorded now.
-    pub fn standing(&self) -> Option<Standing> {
+    pub fn active_problem(&self) -> Option<ActiveProblem> {
         let (_, why) = self.failed.as_ref()?;
         // Without the number of lost steps, which changes every time and would look like a new problem.
         let text = format!("cannot record: {why}; the recorder retries every {} s", AGAIN_AFTER.as_secs());
-        Some(Standing { kind: "recorder".to_owned(), text })
+        Some(ActiveProblem { kind: "recorder".to_owned(), text })
     }
 
     /// Steps that were lost because they could not be written.
@@ -148,17 +148,17 @@ impl Ring {
     /// Bytes on disk, in whole blocks.
     pub fn bytes(&self) -> u64 {
         let current = self.segment.as_ref().map_or(0, |segment| blocks(segment.bytes));
-        self.old.iter().map(|old| old.bytes).sum::<u64>() + current
+        self.closed.iter().map(|segment| segment.bytes).sum::<u64>() + current
     }
 
     /// Files on disk.
     pub fn files(&self) -> usize {
-        self.old.len() + usize::from(self.segment.is_some())
+        self.closed.len() + usize::from(self.segment.is_some())
     }
 
     /// Handles a failure: drops the buffered steps and cuts the file after its last whole frame. `step` is 1 if the
     /// current step is not buffered yet.
-    fn mind(&mut self, done: Result<(), RecorderError>, at: SystemTime, step: u64) {
+    fn fail(&mut self, done: Result<(), RecorderError>, at: SystemTime, step: u64) {
         let Err(why) = done else { return };
         self.lost += u64::from(self.waiting) + step;
         self.lines.clear();
@@ -167,7 +167,7 @@ impl Ring {
             // If this fails too, the reader finds a torn tail and reports it.
             let _ = segment.file.set_len(segment.bytes);
             let bytes = blocks(segment.bytes);
-            self.old.push_back(Old { path: segment.path, began: segment.began, bytes });
+            self.closed.push_back(ClosedSegment { path: segment.path, began: segment.began, bytes });
         }
         self.lock = None;
         self.failed = Some((at, why));
@@ -187,7 +187,7 @@ impl Ring {
             self.open(step)?;
         }
         let Some(segment) = self.segment.as_mut() else { return Ok(()) };
-        let entry = Entry::of(step, segment.told.as_ref());
+        let entry = Entry::of(step, segment.written.as_ref());
         let from = self.lines.len();
         append(&mut self.lines, &entry).map_err(|why| RecorderError::Step { step: step.step, why })?;
         if self.lines.len() - from > LINE_MOST {
@@ -195,7 +195,8 @@ impl Ring {
             return Err(RecorderError::Step { step: step.step, why });
         }
         if entry.groups.is_some() || entry.groupings.is_some() {
-            segment.told = Some(Told { groups: step.groups.clone(), groupings: step.groupings.clone() });
+            segment.written =
+                Some(WrittenTenants { groups: step.groups.clone(), groupings: step.groupings.clone() });
         }
         self.waiting += 1;
         Ok(())
@@ -208,7 +209,7 @@ impl Ring {
         append(&mut line, &header).map_err(|why| RecorderError::Step { step: step.step, why })?;
         let packed = frame(&line).map_err(|why| self.failure("pack", why))?;
         if self.lock.is_none() {
-            self.enter()?;
+            self.lock_directory()?;
         }
         self.make_room(packed.len() as u64, step.at)?;
         let path = self.config.directory.join(name(self.next_number, step.at));
@@ -221,7 +222,7 @@ impl Ring {
             options.write(true).create_new(true).mode(0o640).open(&path).map_err(cannot("create it"))?;
         self.next_number += 1;
         self.segment =
-            Some(Segment { path: path.clone(), file, header, began: step.at, bytes: 0, told: None });
+            Some(Segment { path: path.clone(), file, header, began: step.at, bytes: 0, written: None });
         let Some(segment) = self.segment.as_mut() else { return Ok(()) };
         // Independent of the umask: the group may read recordings.
         segment.file.set_permissions(fs::Permissions::from_mode(0o640)).map_err(cannot("set its mode"))?;
@@ -231,7 +232,7 @@ impl Ring {
     }
 
     /// Opens or creates the directory, locks it and lists its segments.
-    fn enter(&mut self) -> Result<(), RecorderError> {
+    fn lock_directory(&mut self) -> Result<(), RecorderError> {
         let path = self.config.directory.clone();
         let refuse = |why: String| RecorderError::Directory { path: path.clone(), why };
         if !path.exists() {
@@ -259,7 +260,7 @@ impl Ring {
             if about.is_file() {
                 // The time of the last write is later than the beginning, but close enough.
                 let began = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                found.push((number, Old { path: entry.path(), began, bytes: blocks(about.len()) }));
+                found.push((number, ClosedSegment { path: entry.path(), began, bytes: blocks(about.len()) }));
             }
         }
         found.sort_by_key(|(number, _)| *number);
@@ -267,7 +268,7 @@ impl Ring {
         self.next_number = last
             .checked_add(1)
             .ok_or_else(|| refuse("the last segment has the highest possible number".to_owned()))?;
-        self.old = found.into_iter().map(|(_, old)| old).collect();
+        self.closed = found.into_iter().map(|(_, segment)| segment).collect();
         self.lock = Some(directory);
         Ok(())
     }
@@ -275,18 +276,18 @@ impl Ring {
     /// Deletes the oldest segments until `more` bytes fit and none is older than `keep`.
     fn make_room(&mut self, more: u64, now: SystemTime) -> Result<(), RecorderError> {
         loop {
-            let follower = self.old.get(1).map(|old| old.began);
+            let follower = self.closed.get(1).map(|segment| segment.began);
             let follower = follower.or(self.segment.as_ref().map(|segment| segment.began));
             let current = self.segment.as_ref().map_or(0, |segment| segment.bytes);
-            let rest: u64 = self.old.iter().map(|old| old.bytes).sum();
+            let rest: u64 = self.closed.iter().map(|segment| segment.bytes).sum();
             let stale = follower
                 .is_some_and(|ended| now.duration_since(ended).is_ok_and(|age| age >= self.config.keep));
             let full =
-                rest + blocks(current + more) > self.config.most_bytes || self.old.len() + 1 > MOST_FILES;
+                rest + blocks(current + more) > self.config.most_bytes || self.closed.len() + 1 > MOST_FILES;
             if !stale && !full {
                 return Ok(());
             }
-            let Some(oldest) = self.old.front() else {
+            let Some(oldest) = self.closed.front() else {
                 let why = format!(
                     "the limit of {} bytes is too small for one frame of {more}",
                     self.config.most_bytes
@@ -298,7 +299,7 @@ impl Ring {
                     let path = oldest.path.clone();
                     return Err(RecorderError::File { path, what: "delete it", source });
                 }
-                _ => drop(self.old.pop_front()),
+                _ => drop(self.closed.pop_front()),
             }
         }
     }
@@ -328,7 +329,7 @@ impl Ring {
         self.flush(now)?;
         let Some(segment) = self.segment.take() else { return Ok(()) };
         let bytes = blocks(segment.bytes);
-        self.old.push_back(Old { path: segment.path.clone(), began: segment.began, bytes });
+        self.closed.push_back(ClosedSegment { path: segment.path.clone(), began: segment.began, bytes });
         let cannot = |source| RecorderError::File { path: segment.path.clone(), what: "sync it", source };
         segment.file.sync_data().map_err(cannot)
     }

@@ -2,8 +2,8 @@
 
 use super::ring::Ring;
 use super::*;
-use crate::board::tests::published;
-use crate::{Published, feed};
+use crate::published_state::tests::published;
+use crate::{Published, step_queue};
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -62,9 +62,9 @@ fn config(directory: &Path, most_bytes: u64) -> RecorderConfig {
 
 fn record(config: &RecorderConfig, steps: impl IntoIterator<Item = u64>, noise: usize) {
     let mut ring = Ring::new(config.clone());
-    steps.into_iter().for_each(|number| ring.take(&step(number, noise)));
+    steps.into_iter().for_each(|number| ring.record(&step(number, noise)));
     ring.finish();
-    assert_eq!(ring.standing(), None);
+    assert_eq!(ring.active_problem(), None);
 }
 
 /// The steps' numbers, the number of segments, and what was lost.
@@ -74,7 +74,7 @@ fn read(path: &Path) -> (Vec<u64>, usize, Vec<String>) {
         match item {
             Item::Segment { .. } => segments += 1,
             Item::Entry(entry) => steps.push(entry.step),
-            Item::Lost(why) => lost.push(why),
+            Item::Unreadable(why) => lost.push(why),
         }
     }
     (steps, segments, lost)
@@ -99,7 +99,7 @@ fn what_was_recorded_reads_back_to_the_last_number() {
     let mut seen = 0;
     for item in Reader::open(directory.path()).unwrap() {
         match item {
-            Item::Lost(why) => panic!("{why}"),
+            Item::Unreadable(why) => panic!("{why}"),
             Item::Segment { header, .. } => {
                 assert!(header.covers(&step(0, 50)));
                 assert_eq!(header.build, concat!("waykeeper ", env!("CARGO_PKG_VERSION")));
@@ -136,7 +136,7 @@ fn a_recording_of_version_1_is_read_and_does_not_tell_who_shares_a_class() {
             .into_iter()
             .filter_map(|item| match item {
                 Item::Entry(entry) => Some(Ok(entry.groupings.is_some())),
-                Item::Lost(why) => Some(Err(why)),
+                Item::Unreadable(why) => Some(Err(why)),
                 Item::Segment { .. } => None,
             })
             .collect::<Vec<_>>()
@@ -167,7 +167,7 @@ fn a_recording_of_version_1_is_read_and_does_not_tell_who_shares_a_class() {
 fn a_recorder_that_is_killed_loses_what_waits_and_no_more() {
     let directory = TempDir::new().unwrap();
     let mut ring = Ring::new(config(directory.path(), 1 << 20));
-    (0..95).for_each(|number| ring.take(&step(number, 50)));
+    (0..95).for_each(|number| ring.record(&step(number, 50)));
     // Dropped without `finish`, as after a kill -9: the last five steps are only in memory.
     drop(ring);
     assert_eq!(read(directory.path()), ((0..90).collect(), 1, Vec::new()));
@@ -223,14 +223,14 @@ fn the_ring_never_takes_more_than_it_may_also_across_restarts_and_the_oldest_goe
     for life in 0..12 {
         let mut ring = Ring::new(config.clone());
         for number in next..next + 150 {
-            ring.take(&step(number, 2000));
+            ring.record(&step(number, 2000));
             assert!(on_disk(&path) <= 1 << 20, "life {life}, step {number}: {} bytes", on_disk(&path));
         }
         // Every third ring is dropped without `finish`.
         if life % 3 != 0 {
             ring.finish();
         }
-        assert_eq!(ring.standing(), None);
+        assert_eq!(ring.active_problem(), None);
         assert_eq!((ring.files(), ring.bytes() <= 1 << 20), (files(&path).len(), true));
         next += 150;
     }
@@ -282,25 +282,25 @@ fn only_owner_and_group_get_at_it_and_other_files_are_left_alone() {
     // In a directory that all users may write, any user could put a segment or a link.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
     let mut ring = Ring::new(config(&path, 1 << 20));
-    ring.take(&step(9, 10));
-    assert!(ring.standing().unwrap().text.contains("every user may write to it"));
+    ring.record(&step(9, 10));
+    assert!(ring.active_problem().unwrap().text.contains("every user may write to it"));
 }
 
 #[test]
 fn two_do_not_record_in_one_directory() {
     let directory = TempDir::new().unwrap();
     let mut first = Ring::new(config(directory.path(), 1 << 20));
-    first.take(&step(0, 10));
+    first.record(&step(0, 10));
     let mut second = Ring::new(config(directory.path(), 1 << 20));
-    second.take(&step(0, 10));
-    let standing = second.standing().unwrap();
-    assert_eq!(standing.kind, "recorder");
-    assert!(standing.text.contains("another waykeeper records into it"), "{standing:?}");
+    second.record(&step(0, 10));
+    let problem = second.active_problem().unwrap();
+    assert_eq!(problem.kind, "recorder");
+    assert!(problem.text.contains("another waykeeper records into it"), "{problem:?}");
     drop(first);
-    second.take(&step(59, 10));
+    second.record(&step(59, 10));
     assert_eq!(second.lost(), 2, "within the minute it is not tried");
-    second.take(&step(60, 10));
-    assert_eq!(second.standing(), None);
+    second.record(&step(60, 10));
+    assert_eq!(second.active_problem(), None);
 }
 
 /// A tmpfs of a few pages, unmounted at the end.
@@ -329,12 +329,12 @@ fn a_full_disk_stops_the_recording_with_a_word_and_it_goes_on_when_there_is_room
     let config = config(&disk.0.path().join("ring"), 1 << 20);
     let mut ring = Ring::new(config.clone());
     for number in 0..60 {
-        ring.take(&step(number, 2000));
+        ring.record(&step(number, 2000));
         // A failure within the last frame would leave steps waiting.
-        assert!(number < 59 || ring.standing().is_some());
+        assert!(number < 59 || ring.active_problem().is_some());
     }
-    let standing = ring.standing().expect("64 KiB hold about 30 steps of 2 KB");
-    assert!(standing.text.contains("No space left on device"), "{standing:?}");
+    let problem = ring.active_problem().expect("64 KiB hold about 30 steps of 2 KB");
+    assert!(problem.text.contains("No space left on device"), "{problem:?}");
     let (before, _, lost) = read(&config.directory);
     assert_eq!(lost, Vec::<String>::new(), "what was torn is cut off");
     assert!(before.len() >= 10 && before.iter().copied().eq(0..before.len() as u64));
@@ -342,17 +342,17 @@ fn a_full_disk_stops_the_recording_with_a_word_and_it_goes_on_when_there_is_room
     // Free some space.
     files(&config.directory).iter().for_each(|file| fs::remove_file(file).unwrap());
     for number in 200..215 {
-        ring.take(&step(number, 100));
+        ring.record(&step(number, 100));
     }
     ring.finish();
-    assert_eq!(ring.standing(), None);
+    assert_eq!(ring.active_problem(), None);
     assert_eq!(read(&config.directory).0, (200..215).collect::<Vec<_>>());
 }
 
 #[test]
 fn a_recorder_on_its_thread_writes_what_the_feed_brings_and_a_bad_place_does_not_stop_anybody() {
     let directory = TempDir::new().unwrap();
-    let (sender, steps) = feed(8);
+    let (sender, steps) = step_queue(8);
     let recorder = Recorder::start(config(&directory.path().join("a"), 1 << 20), steps).unwrap();
     for number in 0..25 {
         let next = Arc::new(step(number, 10));
@@ -362,17 +362,17 @@ fn a_recorder_on_its_thread_writes_what_the_feed_brings_and_a_bad_place_does_not
     }
     drop(sender);
     let status = recorder.join();
-    assert_eq!((status.files, status.lost, status.standing), (1, 0, None));
+    assert_eq!((status.files, status.lost, status.active_problem), (1, 0, None));
     assert_eq!(read(&directory.path().join("a")).0.len(), 25);
 
     fs::write(directory.path().join("b"), "a file").unwrap();
-    let (sender, steps) = feed(8);
+    let (sender, steps) = step_queue(8);
     let recorder = Recorder::start(config(&directory.path().join("b"), 1 << 20), steps).unwrap();
     (0..5).for_each(|number| assert!(sender.offer(Arc::new(step(number, 10)))));
     drop(sender);
     let status = recorder.join();
     assert_eq!(status.lost, 5);
-    assert!(status.standing.unwrap().text.contains("not a directory"));
+    assert!(status.active_problem.unwrap().text.contains("not a directory"));
 }
 
 #[test]

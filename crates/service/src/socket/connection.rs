@@ -4,10 +4,10 @@
 //! holds at most one request and one answer in memory. Must not know how connections are accepted.
 
 use super::access::Right;
-use super::limits::{Limits, Pace};
+use super::limits::{Limits, TokenBucket};
 use super::view::View;
 use crate::protocol::{
-    Ask, Done, Fault, FaultKind, LONGEST_REQUEST, PolicyState, Request, Tenants, line, parse,
+    ControlCommand, Done, Fault, FaultKind, LONGEST_REQUEST, PolicyState, Request, Tenants, line, parse,
 };
 use crate::{Order, OrderError, Pause, Published, Sender};
 use std::io;
@@ -19,12 +19,12 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 /// The longest time to wait for an order, however long the period. Assumption: below our client's time limit.
-const LONGEST_PATIENCE: Duration = Duration::from_secs(100);
+const MAX_ORDER_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// What all connections share.
 #[derive(Debug)]
 pub struct Shared {
-    /// The board with the last decisions.
+    /// The published state with the last decisions.
     pub view: View,
     /// The queue of orders.
     pub sender: Sender,
@@ -32,7 +32,7 @@ pub struct Shared {
     pub orders: Arc<Semaphore>,
     /// The limits.
     pub limits: Limits,
-    /// Every step as it appears on the board.
+    /// Every step as it appears in the published state.
     pub steps: watch::Receiver<Arc<Published>>,
 }
 
@@ -67,22 +67,24 @@ impl Connection {
 
     /// Answers until the client disconnects or is too slow. An error affects only this client.
     pub async fn serve(mut self, shared: &Shared) -> io::Result<()> {
-        let mut pace = Pace::new(&shared.limits, Instant::now());
+        let mut bucket = TokenBucket::new(&shared.limits, Instant::now());
         loop {
             let bytes = match self.next(&shared.limits).await? {
                 Incoming::Line(bytes) => bytes,
                 Incoming::Fault(fault) => {
-                    return self.say(&line::<()>(None, Err(&fault)), &shared.limits).await;
+                    return self.send(&line::<()>(None, Err(&fault)), &shared.limits).await;
                 }
                 Incoming::End => return Ok(()),
             };
-            tokio::time::sleep(pace.next(&shared.limits, Instant::now())).await;
+            tokio::time::sleep(bucket.next(&shared.limits, Instant::now())).await;
             let answer = match parse(&bytes) {
                 Err((id, fault)) => line::<()>(id.as_ref(), Err(&fault)),
-                Ok(request) if request.ask == Ask::Watch => return self.watch(&request, shared).await,
+                Ok(request) if request.command == ControlCommand::Watch => {
+                    return self.watch(&request, shared).await;
+                }
                 Ok(request) => answer(request, self.right, shared).await,
             };
-            self.say(&answer, &shared.limits).await?;
+            self.send(&answer, &shared.limits).await?;
         }
     }
 
@@ -125,7 +127,7 @@ impl Connection {
         }
     }
 
-    async fn say(&mut self, text: &str, limits: &Limits) -> io::Result<()> {
+    async fn send(&mut self, text: &str, limits: &Limits) -> io::Result<()> {
         match timeout(limits.write, self.stream.write_all(text.as_bytes())).await {
             Ok(done) => done,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -139,18 +141,18 @@ impl Connection {
         let mut told: Option<Arc<Published>> = None;
         loop {
             steps.mark_unchanged();
-            // The board may be ahead of `steps`; then this step was sent already.
-            let now = shared.view.look();
+            // The published state may be ahead of `steps`; then this step was sent already.
+            let now = shared.view.read();
             if told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, &now)) {
                 let text = line(request.id.as_ref(), Ok(&shared.view.status(&now)));
-                self.say(&text, &shared.limits).await?;
+                self.send(&text, &shared.limits).await?;
             }
             told = Some(now);
             loop {
                 tokio::select! {
                     changed = steps.changed() => match changed {
                         Ok(()) => break,
-                        // The edge thread is ending.
+                        // The servers' thread is ending.
                         Err(_) => return Ok(()),
                     },
                     read = self.stream.read(&mut scrap), if !self.ended => match read? {
@@ -158,7 +160,7 @@ impl Connection {
                         _ => {
                             let text = "a connection that watches takes no more requests; open another one";
                             let fault = Fault::new(FaultKind::BadRequest, text);
-                            return self.say(&line::<()>(request.id.as_ref(), Err(&fault)), &shared.limits).await;
+                            return self.send(&line::<()>(request.id.as_ref(), Err(&fault)), &shared.limits).await;
                         }
                     },
                 }
@@ -170,18 +172,20 @@ impl Connection {
 /// The answer to all commands except `watch`.
 async fn answer(request: Request, right: Right, shared: &Shared) -> String {
     let id = request.id.as_ref();
-    if request.ask.is_order() && right < Right::Order {
+    if request.command.is_order() && right < Right::Order {
         let text = "only root and the daemon's own user may give orders; other users may read";
         return line::<()>(id, Err(&Fault::new(FaultKind::NotPermitted, text)));
     }
-    let order = match request.ask {
-        Ask::Status | Ask::Watch => return line(id, Ok(&shared.view.status(&shared.view.look()))),
-        Ask::Tenants => return line(id, Ok(&Tenants::of(&shared.view.look()))),
-        Ask::Policy => return line(id, Ok(&PolicyState::of(&shared.view.look()))),
-        Ask::SetPolicy { name, settings } => Order::SetPolicy { name, settings },
-        Ask::Pause { release } => Order::Pause(if release { Pause::Release } else { Pause::Hold }),
-        Ask::Resume => Order::Resume,
-        Ask::Reload => Order::Reload,
+    let order = match request.command {
+        ControlCommand::Status | ControlCommand::Watch => {
+            return line(id, Ok(&shared.view.status(&shared.view.read())));
+        }
+        ControlCommand::Tenants => return line(id, Ok(&Tenants::of(&shared.view.read()))),
+        ControlCommand::Policy => return line(id, Ok(&PolicyState::of(&shared.view.read()))),
+        ControlCommand::SetPolicy { name, settings } => Order::SetPolicy { name, settings },
+        ControlCommand::Pause { release } => Order::Pause(if release { Pause::Release } else { Pause::Hold }),
+        ControlCommand::Resume => Order::Resume,
+        ControlCommand::Reload => Order::Reload,
     };
     match carry_out(order, shared).await {
         Ok(text) => line(id, Ok(&Done { text })),
@@ -195,13 +199,14 @@ async fn carry_out(order: Order, shared: &Shared) -> Result<String, Fault> {
         let text = format!("{} orders are waiting already; ask again later", shared.limits.orders);
         return Err(Fault::new(FaultKind::Busy, text));
     };
-    let period = Duration::from_nanos(shared.view.look().period_ns);
+    let period = Duration::from_nanos(shared.view.read().period_ns);
     // Assumption: an order takes at most two steps, and a sample of a busy host a few seconds.
-    let patience = (period.saturating_mul(2)).saturating_add(Duration::from_secs(10)).min(LONGEST_PATIENCE);
+    let order_timeout =
+        (period.saturating_mul(2)).saturating_add(Duration::from_secs(10)).min(MAX_ORDER_TIMEOUT);
     let sender = shared.sender.clone();
     let waiting = tokio::task::spawn_blocking(move || {
         let _under_way = permit;
-        sender.ask(order, patience)
+        sender.ask(order, order_timeout)
     });
     let kind = match waiting.await {
         Ok(Ok(text)) => return Ok(text),

@@ -48,43 +48,43 @@ impl Default for Limits {
 
 /// Open connections per user.
 #[derive(Clone, Debug, Default)]
-pub struct Door(Arc<Mutex<HashMap<u32, usize>>>);
+pub struct ConnectionLimiter(Arc<Mutex<HashMap<u32, usize>>>);
 
 /// An open connection; dropping it frees its slot.
 #[derive(Debug)]
-pub struct Inside {
-    door: Door,
+pub struct ConnectionSlot {
+    limiter: ConnectionLimiter,
     uid: u32,
 }
 
-impl Door {
+impl ConnectionLimiter {
     /// Admits a connection.
     ///
     /// # Errors
     /// Which limit is reached.
-    pub fn enter(&self, uid: u32, right: Right, limits: &Limits) -> Result<Inside, String> {
-        let mut inside = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = inside.values().sum();
+    pub fn admit(&self, uid: u32, right: Right, limits: &Limits) -> Result<ConnectionSlot, String> {
+        let mut connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all: usize = connections.values().sum();
         let kept = if right == Right::Order { 0 } else { limits.reserved };
         if all + kept >= limits.connections {
             return Err(format!("{all} connections are open already; try again later"));
         }
-        let own = inside.entry(uid).or_default();
+        let own = connections.entry(uid).or_default();
         if *own >= limits.per_uid {
             return Err(format!("user {uid} has {own} connections already; close one"));
         }
         *own += 1;
-        Ok(Inside { door: self.clone(), uid })
+        Ok(ConnectionSlot { limiter: self.clone(), uid })
     }
 }
 
-impl Drop for Inside {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut inside = self.door.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = inside.get_mut(&self.uid) {
+        let mut connections = self.limiter.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = connections.get_mut(&self.uid) {
             *own -= 1;
             if *own == 0 {
-                inside.remove(&self.uid);
+                connections.remove(&self.uid);
             }
         }
     }
@@ -92,15 +92,15 @@ impl Drop for Inside {
 
 /// Token bucket for the requests of one connection: unused requests accumulate up to a burst.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct TokenBucket {
     saved: f64,
     at: Instant,
 }
 
-impl Pace {
+impl TokenBucket {
     /// A full bucket.
-    pub fn new(limits: &Limits, now: Instant) -> Pace {
-        Pace { saved: limits.burst, at: now }
+    pub fn new(limits: &Limits, now: Instant) -> TokenBucket {
+        TokenBucket { saved: limits.burst, at: now }
     }
 
     /// Takes a token; returns the delay of this request.
@@ -119,43 +119,43 @@ mod tests {
     #[test]
     fn readers_cannot_fill_the_house() {
         let limits = Limits { connections: 5, reserved: 2, per_uid: 2, ..Limits::default() };
-        let door = Door::default();
-        let enter = |uid, right| door.enter(uid, right, &limits);
-        let first = enter(1000, Right::Read).unwrap();
-        let _second = enter(1000, Right::Read).unwrap();
-        assert_eq!(enter(1000, Right::Read).unwrap_err(), "user 1000 has 2 connections already; close one");
-        let _third = enter(1001, Right::Read).unwrap();
+        let limiter = ConnectionLimiter::default();
+        let admit = |uid, right| limiter.admit(uid, right, &limits);
+        let first = admit(1000, Right::Read).unwrap();
+        let _second = admit(1000, Right::Read).unwrap();
+        assert_eq!(admit(1000, Right::Read).unwrap_err(), "user 1000 has 2 connections already; close one");
+        let _third = admit(1001, Right::Read).unwrap();
         let full = "3 connections are open already; try again later";
-        assert_eq!(enter(1002, Right::Read).unwrap_err(), full);
-        let _root = [enter(0, Right::Order).unwrap(), enter(0, Right::Order).unwrap()];
-        assert!(enter(1, Right::Order).is_err());
+        assert_eq!(admit(1002, Right::Read).unwrap_err(), full);
+        let _root = [admit(0, Right::Order).unwrap(), admit(0, Right::Order).unwrap()];
+        assert!(admit(1, Right::Order).is_err());
         drop(first);
-        assert!(enter(1, Right::Order).is_ok());
-        assert!(enter(1002, Right::Read).is_err());
+        assert!(admit(1, Right::Order).is_ok());
+        assert!(admit(1002, Right::Read).is_err());
     }
 
     #[test]
     fn users_that_are_gone_are_forgotten() {
-        let door = Door::default();
+        let limiter = ConnectionLimiter::default();
         for uid in 0..1000 {
-            drop(door.enter(uid, Right::Read, &Limits::default()).unwrap());
+            drop(limiter.admit(uid, Right::Read, &Limits::default()).unwrap());
         }
-        assert!(door.0.lock().unwrap().is_empty());
+        assert!(limiter.0.lock().unwrap().is_empty());
     }
 
     #[test]
     fn a_burst_passes_and_then_one_waits_in_turn() {
         let limits = Limits { requests_per_s: 10.0, burst: 2.0, ..Limits::default() };
         let start = Instant::now();
-        let mut pace = Pace::new(&limits, start);
-        let waits: Vec<u128> = (0..4).map(|_| pace.next(&limits, start).as_millis()).collect();
+        let mut bucket = TokenBucket::new(&limits, start);
+        let waits: Vec<u128> = (0..4).map(|_| bucket.next(&limits, start).as_millis()).collect();
         assert_eq!(waits, [0, 0, 100, 200]);
         // After 300 ms the two delayed requests are paid for, and one more.
         let later = start + Duration::from_millis(300);
-        assert_eq!(pace.next(&limits, later).as_millis(), 0);
+        assert_eq!(bucket.next(&limits, later).as_millis(), 0);
         // However long the pause, at most a burst has accumulated.
         let much_later = later + Duration::from_secs(3600);
-        let waits: Vec<u128> = (0..3).map(|_| pace.next(&limits, much_later).as_millis()).collect();
+        let waits: Vec<u128> = (0..3).map(|_| bucket.next(&limits, much_later).as_millis()).collect();
         assert_eq!(waits, [0, 0, 100]);
     }
 }

@@ -1,22 +1,22 @@
 //! The control socket: who may read and who may give orders, with limits per client.
 //!
-//! `place` creates the file, `access` identifies clients, `limits` has the limits, `connection` answers. Only orders of
+//! `file` creates the file, `access` identifies clients, `limits` has the limits, `connection` answers. Only orders of
 //! permitted users reach the control thread, through a short queue. Must not know policies or hosts.
 
 mod access;
 mod connection;
+mod file;
 mod limits;
-mod place;
 mod view;
 
 pub use access::{Access, OVERFLOW_ID, Peer, Right};
+pub use file::{SocketFile, SocketFileError, listen};
 pub use limits::Limits;
-pub use place::{Place, PlaceError, listen};
 
 use crate::protocol::{Fault, FaultKind, line};
-use crate::{Board, Sender};
+use crate::{PublishedState, Sender};
 use connection::{Connection, Shared};
-use limits::Door;
+use limits::ConnectionLimiter;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
@@ -24,30 +24,30 @@ use tokio::sync::{Semaphore, watch};
 use view::View;
 
 /// Pause after each accepted connection: a client that connects in a loop takes a few percent of one CPU.
-pub(crate) const BREATH: Duration = Duration::from_millis(1);
+pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Pause after the system refused a connection (out of files or memory). Assumption: some may be free by then.
-pub(crate) const SETBACK: Duration = Duration::from_millis(100);
+pub(crate) const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the socket until it is dropped.
 pub async fn serve(
     listener: UnixListener,
     access: Access,
     limits: Limits,
-    board: Arc<Board>,
+    published_state: Arc<PublishedState>,
     sender: Sender,
 ) {
-    let (steps, seen) = watch::channel(board.read());
+    let (steps, seen) = watch::channel(published_state.read());
     let orders = Arc::new(Semaphore::new(limits.orders));
-    let shared = Arc::new(Shared { view: View::new(board), sender, orders, limits, steps: seen });
-    let door = Door::default();
-    tokio::join!(follow(&shared, &steps), let_in(&listener, access, &door, &shared));
+    let shared = Arc::new(Shared { view: View::new(published_state), sender, orders, limits, steps: seen });
+    let limiter = ConnectionLimiter::default();
+    tokio::join!(poll_published_state(&shared, &steps), accept_all(&listener, access, &limiter, &shared));
 }
 
-/// Polls the board a few times per period.
-async fn follow(shared: &Shared, steps: &watch::Sender<Arc<crate::Published>>) {
+/// Polls the published state a few times per period.
+async fn poll_published_state(shared: &Shared, steps: &watch::Sender<Arc<crate::Published>>) {
     loop {
-        let now = shared.view.look();
+        let now = shared.view.read();
         steps.send_if_modified(|last| {
             let is_new = !Arc::ptr_eq(last, &now);
             *last = now;
@@ -57,31 +57,36 @@ async fn follow(shared: &Shared, steps: &watch::Sender<Arc<crate::Published>>) {
     }
 }
 
-async fn let_in(listener: &UnixListener, access: Access, door: &Door, shared: &Arc<Shared>) {
+async fn accept_all(
+    listener: &UnixListener,
+    access: Access,
+    limiter: &ConnectionLimiter,
+    shared: &Arc<Shared>,
+) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => welcome(stream, access, door, shared),
-            Err(_) => tokio::time::sleep(SETBACK).await,
+            Ok((stream, _)) => accept(stream, access, limiter, shared),
+            Err(_) => tokio::time::sleep(ACCEPT_ERROR_PAUSE).await,
         }
-        tokio::time::sleep(BREATH).await;
+        tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
 
-fn welcome(stream: UnixStream, access: Access, door: &Door, shared: &Arc<Shared>) {
+fn accept(stream: UnixStream, access: Access, limiter: &ConnectionLimiter, shared: &Arc<Shared>) {
     let Ok(peer) = Peer::of(&stream) else { return };
     let right = access.right_of(&peer);
-    let entered = match right {
+    let admitted = match right {
         Right::Nothing => {
             let text = "only root and members of the group in the daemon's configuration may connect";
             Err(Fault::new(FaultKind::NotPermitted, text))
         }
-        _ => door.enter(peer.uid, right, &shared.limits).map_err(|text| Fault::new(FaultKind::Busy, text)),
+        _ => limiter.admit(peer.uid, right, &shared.limits).map_err(|text| Fault::new(FaultKind::Busy, text)),
     };
-    match entered {
-        Ok(inside) => {
+    match admitted {
+        Ok(slot) => {
             let shared = shared.clone();
             tokio::spawn(async move {
-                let _inside = inside;
+                let _slot = slot;
                 // An error affects only this connection.
                 let _ = Connection::new(stream, right).serve(&shared).await;
             });

@@ -1,10 +1,10 @@
-//! The board as the socket shows it, with the last decisions.
+//! The published state as the socket sends it, with the last decisions.
 //!
-//! The board has only the latest step; this keeps the last few decisions. It reads the board several times per period,
-//! so it misses a step only if its thread does not run. Must not know clients.
+//! The published state has only the latest step; this keeps the last few decisions. It reads the published state
+//! several times per period, so it misses a step only if its thread does not run. Must not know clients.
 
-use crate::protocol::{Status, Told};
-use crate::{Board, Published};
+use crate::protocol::{LoggedEvent, Status};
+use crate::{Published, PublishedState};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -12,31 +12,31 @@ use std::time::{Duration, SystemTime};
 /// Decisions and problems that are kept: a minute of a policy that decides at every step (1 s).
 const KEPT: usize = 64;
 
-/// The board and the last decisions.
+/// The published state and the last decisions.
 #[derive(Debug)]
 pub struct View {
-    board: Arc<Board>,
+    published_state: Arc<PublishedState>,
     seen: Mutex<Seen>,
 }
 
 #[derive(Debug)]
 struct Seen {
     last: Arc<Published>,
-    recent: VecDeque<Told>,
+    recent: VecDeque<LoggedEvent>,
 }
 
 impl View {
-    /// Starts with the board's present content.
-    pub fn new(board: Arc<Board>) -> View {
-        let last = board.read();
+    /// Starts with the present content.
+    pub fn new(published_state: Arc<PublishedState>) -> View {
+        let last = published_state.read();
         let mut seen = Seen { recent: VecDeque::new(), last: last.clone() };
         seen.keep(&last);
-        View { board, seen: Mutex::new(seen) }
+        View { published_state, seen: Mutex::new(seen) }
     }
 
-    /// Reads the board and keeps new decisions.
-    pub fn look(&self) -> Arc<Published> {
-        let now = self.board.read();
+    /// Reads the published state and keeps new decisions.
+    pub fn read(&self) -> Arc<Published> {
+        let now = self.published_state.read();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&seen.last, &now) {
             // A step may be published again with other changes; its decisions are kept once.
@@ -56,14 +56,14 @@ impl View {
 
     /// Time until the next look.
     pub fn pause(&self) -> Duration {
-        let period = Duration::from_nanos(self.board.read().period_ns);
+        let period = Duration::from_nanos(self.published_state.read().period_ns);
         (period / 4).clamp(Duration::from_millis(10), Duration::from_millis(250))
     }
 }
 
 impl Seen {
     fn keep(&mut self, published: &Published) {
-        self.recent.extend(Told::all(published));
+        self.recent.extend(LoggedEvent::all(published));
         let surplus = self.recent.len().saturating_sub(KEPT);
         self.recent.drain(..surplus);
     }
@@ -72,7 +72,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::tests::published;
+    use crate::published_state::tests::published;
     use waykeeper_control::{Problem, Record};
     use waykeeper_policy::Event;
 
@@ -94,23 +94,23 @@ mod tests {
 
     #[test]
     fn decisions_are_told_once_and_the_oldest_are_forgotten() {
-        let board = Arc::new(Board::new(step(0)));
-        let view = View::new(board.clone());
-        board.show(step(1));
-        view.look();
-        view.look();
-        // The same step again, with another standing problem.
-        board.show(Published { paused: Some(crate::Pause::Hold), ..step(1) });
-        let status = view.status(&view.look());
+        let published_state = Arc::new(PublishedState::new(step(0)));
+        let view = View::new(published_state.clone());
+        published_state.replace(step(1));
+        view.read();
+        view.read();
+        // The same step again, with another active problem.
+        published_state.replace(Published { paused: Some(crate::Pause::Hold), ..step(1) });
+        let status = view.status(&view.read());
         let told: Vec<(u64, &str)> =
             status.recent.iter().map(|told| (told.step, told.action.as_str())).collect();
         assert_eq!(told, [(0, "grow"), (0, "problem"), (1, "grow"), (1, "problem")]);
         assert_eq!(status.paused, Some(crate::Pause::Hold));
         for n in 2..1000 {
-            board.show(step(n));
-            view.look();
+            published_state.replace(step(n));
+            view.read();
         }
-        let recent = view.status(&view.look()).recent;
+        let recent = view.status(&view.read()).recent;
         assert_eq!((recent.len(), recent[0].step, recent[KEPT - 1].step), (KEPT, 968, 999));
     }
 }

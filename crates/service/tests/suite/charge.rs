@@ -8,7 +8,7 @@ use waykeeper_linux::profile::{Identity, KnobState, Profile, Register, VERSION, 
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::dry_run::DryRun;
 use waykeeper_service::engine::ManagedHost;
-use waykeeper_service::linux::Keeper;
+use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_testbed::faults::{Calls, Fault, Operation, Rule};
 use waykeeper_testbed::{Machine, assert_same_state};
 use waykeeper_units::{GroupId, WayMask};
@@ -25,10 +25,10 @@ fn config(machine: &Machine, daemon: &str, more: &str) -> Config {
     Config::load(&Inputs { file: Some(file), ..Inputs::default() }).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn open(config: &Config) -> Keeper {
-    let mut keeper = Keeper::open(config).unwrap_or_else(|error| panic!("{error}"));
-    keeper.refresh();
-    keeper
+fn open(config: &Config) -> ManagedLinuxHost {
+    let mut managed_host = ManagedLinuxHost::open(config).unwrap_or_else(|error| panic!("{error}"));
+    managed_host.refresh();
+    managed_host
 }
 
 /// A mask, and the ways of devices.
@@ -65,32 +65,36 @@ fn a_policy_does_not_turn_what_the_profile_says_is_dead() {
     let found = machine.state();
     let file = machine.folder().join("profile.toml");
     write_profile(&machine, &file);
-    let check = |host: &Keeper| {
+    let check = |host: &ManagedLinuxHost| {
         let settings = "dca_ways = \"0x700\"".parse().unwrap();
         let policy = waykeeper_policy::build("fixed", &settings).unwrap();
         policy.check(host.inventory(), &[]).map_err(|why| why.to_string())
     };
     let with = |value: &str| config(&machine, &format!("profile = {value:?}"), "");
-    let mut keeper = open(&with(file.to_str().unwrap()));
-    assert_eq!(keeper.inventory().dca_ways_switch, Support::ReadOnly);
-    assert!(check(&keeper).unwrap_err().contains("it can be read"));
+    let mut managed_host = open(&with(file.to_str().unwrap()));
+    assert_eq!(managed_host.inventory().dca_ways_switch, Support::ReadOnly);
+    assert!(check(&managed_host).unwrap_err().contains("it can be read"));
     assert!(
-        keeper
-            .told()
+        managed_host
+            .take_events()
             .iter()
             .any(|told| told.starts_with("using machine profile ") && told.ends_with("profile.toml"))
     );
-    let outcome = keeper.apply(&plan()).unwrap()[Knob::DcaWays].clone();
+    let outcome = managed_host.apply(&plan()).unwrap()[Knob::DcaWays].clone();
     assert!(matches!(outcome, KnobOutcome::Refused(why) if why.contains("machine profile")));
-    drop(keeper);
+    drop(managed_host);
     // Without a profile, and with the usual one, which this machine does not have, the register counts as working.
     for value in ["off", "usual"] {
-        let keeper = open(&with(value));
-        assert_eq!((keeper.inventory().dca_ways_switch.clone(), check(&keeper)), (Support::Yes, Ok(())));
+        let managed_host = open(&with(value));
+        assert_eq!(
+            (managed_host.inventory().dca_ways_switch.clone(), check(&managed_host)),
+            (Support::Yes, Ok(()))
+        );
     }
     // A file that is named must exist and be a profile.
-    let refused =
-        |file: &Path| Keeper::open(&with(file.to_str().unwrap())).map(|_| ()).unwrap_err().to_string();
+    let refused = |file: &Path| {
+        ManagedLinuxHost::open(&with(file.to_str().unwrap())).map(|_| ()).unwrap_err().to_string()
+    };
     assert!(refused(&machine.folder().join("none.toml")).ends_with("none.toml: entity not found"));
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("llc_ways", "llc_weys")).unwrap();
@@ -102,36 +106,43 @@ fn a_policy_does_not_turn_what_the_profile_says_is_dead() {
 fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
     let machine = Machine::new("gold-6140");
     let found = machine.state();
-    let mut keeper = open(&config(&machine, "", ""));
-    let cores = |keeper: &Keeper, name: &str| {
-        let groups = keeper.groups();
+    let mut managed_host = open(&config(&machine, "", ""));
+    let cores = |managed_host: &ManagedLinuxHost, name: &str| {
+        let groups = managed_host.groups();
         groups.iter().find(|group| group.name == name).map(|group| group.cores.to_string())
     };
-    let told =
-        |keeper: &Keeper| keeper.standing().into_iter().map(|own| own.text).collect::<Vec<_>>().join("; ");
-    let before: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&keeper, name)).into();
+    let told = |managed_host: &ManagedLinuxHost| {
+        managed_host.active_problems().into_iter().map(|own| own.text).collect::<Vec<_>>().join("; ")
+    };
+    let before: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&managed_host, name)).into();
     assert_eq!(before, [Some("0-1".to_owned()), Some("2".to_owned())]);
-    keeper.sample().unwrap();
+    managed_host.sample().unwrap();
     // Takes offline CPU 1, one of l2fwd's two, and CPU 2, fio's only one.
     let online = Fault::Garbage(b"0,3-35\n".to_vec());
     let path = "sys/devices/system/cpu/online".to_owned();
     machine.faults.inject(Rule { path, operation: Some(Operation::Read), calls: Calls::All, fault: online });
-    keeper.refresh();
-    assert_eq!(cores(&keeper, "l2fwd").as_deref(), Some("0"));
-    assert!(told(&keeper).contains("not all of its cores 0-1 are online; it has 0"), "{}", told(&keeper));
+    managed_host.refresh();
+    assert_eq!(cores(&managed_host, "l2fwd").as_deref(), Some("0"));
+    assert!(
+        told(&managed_host).contains("not all of its cores 0-1 are online; it has 0"),
+        "{}",
+        told(&managed_host)
+    );
     // fio has no CPU left, which is reported once, with the reason.
-    assert!(keeper.standing().iter().any(|own| own.kind == "absent" && own.text.contains("fio")));
-    assert!(!keeper.told().iter().any(|line| line.contains("fio went")));
-    let snapshot = keeper.sample().unwrap();
+    assert!(
+        managed_host.active_problems().iter().any(|own| own.kind == "absent" && own.text.contains("fio"))
+    );
+    assert!(!managed_host.take_events().iter().any(|line| line.contains("fio went")));
+    let snapshot = managed_host.sample().unwrap();
     assert!(snapshot.groups.values().any(|group| group.cycles.value().is_some()));
     machine.faults.lift();
-    keeper.refresh();
-    let after: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&keeper, name)).into();
+    managed_host.refresh();
+    let after: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&managed_host, name)).into();
     assert_eq!(after, before);
-    assert!(!told(&keeper).contains("online"), "{}", told(&keeper));
-    assert!(keeper.told().iter().any(|line| line == "tenant fio appeared"));
-    keeper.sample().unwrap();
-    keeper.give_back().unwrap_or_else(|why| panic!("{why:?}"));
+    assert!(!told(&managed_host).contains("online"), "{}", told(&managed_host));
+    assert!(managed_host.take_events().iter().any(|line| line == "tenant fio appeared"));
+    managed_host.sample().unwrap();
+    managed_host.restore().unwrap_or_else(|why| panic!("{why:?}"));
     assert_same_state(&machine.state(), &found, "after CPUs that came and went");
 }
 
@@ -156,8 +167,8 @@ fn a_dry_run_keeps_to_the_limits_and_an_observer_sees_everybody() {
     );
     // fio and scan are on CPUs 2 and 3.
     let seen = |mode: &str| {
-        let keeper = open(&config(&machine, &format!("mode = {mode:?}"), "[limits]\ncpus = \"0-1\""));
-        keeper.groups().len()
+        let managed_host = open(&config(&machine, &format!("mode = {mode:?}"), "[limits]\ncpus = \"0-1\""));
+        managed_host.groups().len()
     };
     assert_eq!((seen("dry-run"), seen("observe")), (1, 3));
 }

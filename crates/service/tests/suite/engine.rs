@@ -11,100 +11,101 @@ use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Sn
 use waykeeper_linux::host::Grouping;
 use waykeeper_linux::tenants::TenantSpec;
 use waykeeper_service::config::{Config, Inputs};
-use waykeeper_service::daemon::{DaemonError, in_charge};
-use waykeeper_service::engine::{self, ManagedHost, Nudge, Setup};
-use waykeeper_service::linux::Keeper;
+use waykeeper_service::daemon::{DaemonError, run_and_restore};
+use waykeeper_service::engine::{self, ManagedHost, Setup, SignalRequest};
+use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_service::{
-    Board, Class, Moment, Order, OrderError, Pause, Published, Sender, Standing, feed, orders,
+    ActiveProblem, Class, LifecycleEvent, Order, OrderError, Pause, Published, PublishedState, Sender,
+    orders, step_queue,
 };
 use waykeeper_testbed::{Machine, assert_same_state};
 use waykeeper_units::WayMask;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A host that panics at a given reading of its counters.
-struct Trapdoor {
-    keeper: Keeper,
+struct PanickingHost {
+    managed_host: ManagedLinuxHost,
     readings: Cell<u32>,
     at: u32,
     /// How many plans, from now on, it refuses.
-    deaf: Arc<AtomicU32>,
+    refused_plans: Arc<AtomicU32>,
 }
 
-impl Trapdoor {
-    fn over(keeper: Keeper, at: u32) -> Trapdoor {
-        Trapdoor { keeper, readings: Cell::new(0), at, deaf: Arc::default() }
+impl PanickingHost {
+    fn over(managed_host: ManagedLinuxHost, at: u32) -> PanickingHost {
+        PanickingHost { managed_host, readings: Cell::new(0), at, refused_plans: Arc::default() }
     }
 }
 
-impl Host for Trapdoor {
+impl Host for PanickingHost {
     fn inventory(&self) -> &Inventory {
-        self.keeper.inventory()
+        self.managed_host.inventory()
     }
 
     fn groups(&self) -> Vec<Group> {
-        self.keeper.groups()
+        self.managed_host.groups()
     }
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
         self.readings.set(self.readings.get() + 1);
         // Only once, since restoring reads too.
         assert!(self.readings.get() != self.at, "a trapdoor");
-        self.keeper.sample()
+        self.managed_host.sample()
     }
 
     fn partial_writes(&mut self) -> Lines {
-        self.keeper.partial_writes()
+        self.managed_host.partial_writes()
     }
 
     fn root_mask(&mut self) -> WayMask {
-        self.keeper.root_mask()
+        self.managed_host.root_mask()
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
         let less = |left: u32| left.checked_sub(1);
-        match self.deaf.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
+        match self.refused_plans.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
             Ok(_) => Err(HostError::Failed { what: "a plan".to_owned(), why: "it is deaf".to_owned() }),
-            Err(_) => self.keeper.apply(plan),
+            Err(_) => self.managed_host.apply(plan),
         }
     }
 
     fn now_ns(&self) -> u64 {
-        self.keeper.now_ns()
+        self.managed_host.now_ns()
     }
 
     fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
-        self.keeper.wait_until(deadline_ns)
+        self.managed_host.wait_until(deadline_ns)
     }
 }
 
-impl ManagedHost for Trapdoor {
+impl ManagedHost for PanickingHost {
     fn refresh(&mut self) {
-        self.keeper.refresh();
+        self.managed_host.refresh();
     }
 
     fn declare(&mut self, tenants: Vec<TenantSpec>) {
-        self.keeper.declare(tenants);
+        self.managed_host.declare(tenants);
     }
 
-    fn standing(&self) -> Vec<Standing> {
-        self.keeper.standing()
+    fn active_problems(&self) -> Vec<ActiveProblem> {
+        self.managed_host.active_problems()
     }
 
     fn groupings(&self) -> Vec<Grouping> {
-        self.keeper.groupings()
+        self.managed_host.groupings()
     }
 
     fn classes(&self) -> Vec<Class> {
-        self.keeper.classes()
+        self.managed_host.classes()
     }
 
-    fn told(&mut self) -> Vec<String> {
-        self.keeper.told()
+    fn take_events(&mut self) -> Vec<String> {
+        self.managed_host.take_events()
     }
 
-    fn give_back(&mut self) -> Result<(), Vec<String>> {
-        self.keeper.give_back()
+    fn restore(&mut self) -> Result<(), Vec<String>> {
+        self.managed_host.restore()
     }
 }
 
@@ -124,27 +125,27 @@ fn config(machine: &Machine, more: &str) -> (Config, Inputs) {
 
 const FIXED: &str = "[policy]\nname = \"fixed\"\nsettings.masks = { l2fwd = \"0x600\", scan = \"0x003\" }";
 
-/// An engine's setup, with its board and the senders of signals and orders.
+/// An engine's setup, with its published state and the senders of signals and orders.
 fn setup(
     config: Config,
     inputs: Inputs,
     host: &impl Host,
-) -> (Setup, Arc<Board>, crossbeam_channel::Sender<Nudge>, Sender) {
-    let board = Arc::new(Board::new(engine::first(&config, host.inventory())));
-    let (nudge, nudges) = bounded(4);
+) -> (Setup, Arc<PublishedState>, crossbeam_channel::Sender<SignalRequest>, Sender) {
+    let published_state = Arc::new(PublishedState::new(engine::first(&config, host.inventory())));
+    let (signal_request, signal_requests) = bounded(4);
     let (sender, taken) = orders();
     let setup = Setup {
         config,
         inputs,
-        board: board.clone(),
-        feeds: Vec::new(),
+        published_state: published_state.clone(),
+        step_queues: Vec::new(),
         orders: taken,
-        nudges,
-        watched: Vec::new(),
-        moments: unbounded().0,
+        signal_requests,
+        problem_sources: Vec::new(),
+        lifecycle_events: unbounded().0,
         unlogged: Box::new(|| 0),
     };
-    (setup, board, nudge, sender)
+    (setup, published_state, signal_request, sender)
 }
 
 #[test]
@@ -154,10 +155,10 @@ fn a_panic_in_any_of_the_first_readings_leaves_everything_as_it_was() {
     // Before the first knob is set, when it is read back, and in the steps after.
     for at in 1..=6 {
         let (config, inputs) = config(&machine, FIXED);
-        let keeper = Keeper::open(&config).unwrap_or_else(|error| panic!("{error}"));
-        let host = Trapdoor::over(keeper, at);
+        let managed_host = ManagedLinuxHost::open(&config).unwrap_or_else(|error| panic!("{error}"));
+        let host = PanickingHost::over(managed_host, at);
         let (setup, _, _nudge, _sender) = setup(config, inputs, &host);
-        let done = in_charge(host, |host| Ok(engine::run(host, setup)?));
+        let done = run_and_restore(host, |host| Ok(engine::run(host, setup)?));
         assert!(matches!(&done, Err(DaemonError::Panic(why)) if why.contains("a trapdoor")), "{done:?}");
         assert_same_state(&machine.state(), &found, "after a panic");
         assert!(!machine.journal().exists());
@@ -171,37 +172,40 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     let (mut config, inputs) = config(&machine, FIXED);
     // If the engine answered only at the end of a step, that would take an hour.
     config.period_ns = 3_600_000_000_000;
-    let (feed, steps) = feed(4096);
-    let (tell, moments) = unbounded();
+    let (step_queue, steps) = step_queue(4096);
+    let (tell, lifecycle_events) = unbounded();
     let (orders, running) = thread::scope(|scope| {
         let (told, hear) = bounded(1);
         let running = scope.spawn(move || {
-            let keeper = Keeper::open(&config).unwrap_or_else(|error| panic!("{error}"));
-            let (mut setup, board, nudge, sender) = setup(config, inputs, &keeper);
-            setup.feeds.push(feed);
-            setup.moments = tell;
-            told.send((board, nudge, sender)).unwrap();
-            in_charge(keeper, |host| Ok(engine::run(host, setup)?))
+            let managed_host = ManagedLinuxHost::open(&config).unwrap_or_else(|error| panic!("{error}"));
+            let (mut setup, published_state, signal_request, sender) = setup(config, inputs, &managed_host);
+            setup.step_queues.push(step_queue);
+            setup.lifecycle_events = tell;
+            told.send((published_state, signal_request, sender)).unwrap();
+            run_and_restore(managed_host, |host| Ok(engine::run(host, setup)?))
         });
-        let (board, nudge, sender): (Arc<Board>, crossbeam_channel::Sender<Nudge>, Sender) =
-            hear.recv().unwrap();
+        let (published_state, signal_request, sender): (
+            Arc<PublishedState>,
+            crossbeam_channel::Sender<SignalRequest>,
+            Sender,
+        ) = hear.recv().unwrap();
         let begun = Instant::now();
-        while board.read().groups.is_empty() && begun.elapsed() < PATIENCE {
+        while published_state.read().groups.is_empty() && begun.elapsed() < TIMEOUT {
             thread::sleep(Duration::from_millis(5));
         }
-        let mut replies = vec![sender.ask(Order::Pause(Pause::Hold), PATIENCE)];
-        assert_eq!(board.read().paused, Some(Pause::Hold));
+        let mut replies = vec![sender.ask(Order::Pause(Pause::Hold), TIMEOUT)];
+        assert_eq!(published_state.read().paused, Some(Pause::Hold));
         let settings = "masks = { fio = \"0x00c\" }".parse().unwrap();
-        replies.push(sender.ask(Order::SetPolicy { name: "fixed".to_owned(), settings }, PATIENCE));
+        replies.push(sender.ask(Order::SetPolicy { name: "fixed".to_owned(), settings }, TIMEOUT));
         let bad =
-            sender.ask(Order::SetPolicy { name: "a44".to_owned(), settings: toml::Table::new() }, PATIENCE);
+            sender.ask(Order::SetPolicy { name: "a44".to_owned(), settings: toml::Table::new() }, TIMEOUT);
         assert!(bad.unwrap_err().to_string().contains("did you mean `a4`?"));
-        replies.push(sender.ask(Order::Resume, PATIENCE));
-        assert_eq!((board.read().paused, board.read().settings.len()), (None, 1));
-        replies.push(sender.ask(Order::Pause(Pause::Release), PATIENCE));
-        replies.push(sender.ask(Order::Resume, PATIENCE));
-        replies.push(sender.ask(Order::Reload, PATIENCE));
-        nudge.send(Nudge::Stop).unwrap();
+        replies.push(sender.ask(Order::Resume, TIMEOUT));
+        assert_eq!((published_state.read().paused, published_state.read().settings.len()), (None, 1));
+        replies.push(sender.ask(Order::Pause(Pause::Release), TIMEOUT));
+        replies.push(sender.ask(Order::Resume, TIMEOUT));
+        replies.push(sender.ask(Order::Reload, TIMEOUT));
+        signal_request.send(SignalRequest::Stop).unwrap();
         (replies, running.join().unwrap())
     });
     running.unwrap_or_else(|error| panic!("{error}"));
@@ -216,7 +220,7 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     assert_eq!(told[5], "daemon.period_s is 0.02, was 3600.0");
     assert_same_state(&machine.state(), &found, "after a stop");
     // The start, a replaced policy, a release and its end: each once. Changes that set no knob are not sent to the
-    // feed.
+    // step queue.
     let fed: Vec<_> = steps.iter().map(|step| (step.step, step.paused, first_event(&step))).collect();
     let (follows, restored) = ("policy-replaced".to_owned(), "restored".to_owned());
     let release = (0, Some(Pause::Release), restored.clone());
@@ -225,8 +229,8 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     assert_eq!(between, wanted, "{fed:?}");
     // Then the steps of the shorter period, and the final restore.
     assert_eq!(fed.last().map(|(_, _, event)| event), Some(&restored), "{fed:?}");
-    let moments: Vec<Moment> = moments.iter().collect();
-    assert_eq!(moments, [Moment::Stands, Moment::Loading, Moment::Loaded]);
+    let lifecycle_events: Vec<LifecycleEvent> = lifecycle_events.iter().collect();
+    assert_eq!(lifecycle_events, [LifecycleEvent::Started, LifecycleEvent::Loading, LifecycleEvent::Loaded]);
 }
 
 #[test]
@@ -236,32 +240,36 @@ fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
     let (config, inputs) = config(&machine, FIXED);
     let (told, hear) = bounded(1);
     let running = thread::spawn(move || {
-        let host = Trapdoor::over(Keeper::open(&config).unwrap_or_else(|error| panic!("{error}")), u32::MAX);
-        let (setup, _, nudge, sender) = setup(config, inputs, &host);
-        told.send((host.deaf.clone(), nudge, sender)).unwrap();
-        in_charge(host, |host| Ok(engine::run(host, setup)?))
+        let host = PanickingHost::over(
+            ManagedLinuxHost::open(&config).unwrap_or_else(|error| panic!("{error}")),
+            u32::MAX,
+        );
+        let (setup, _, signal_request, sender) = setup(config, inputs, &host);
+        told.send((host.refused_plans.clone(), signal_request, sender)).unwrap();
+        run_and_restore(host, |host| Ok(engine::run(host, setup)?))
     });
-    let (deaf, nudge, sender): (_, crossbeam_channel::Sender<Nudge>, Sender) = hear.recv().unwrap();
+    let (refused_plans, signal_request, sender): (_, crossbeam_channel::Sender<SignalRequest>, Sender) =
+        hear.recv().unwrap();
     // Answers come between two steps, so the knobs are set by now.
-    assert!(sender.ask(Order::Resume, PATIENCE).is_ok());
+    assert!(sender.ask(Order::Resume, TIMEOUT).is_ok());
     let turned = machine.state();
     assert_ne!(turned, found);
     // The loop tries three times to restore.
-    deaf.store(3, Ordering::SeqCst);
-    let why = sender.ask(Order::Pause(Pause::Release), PATIENCE).unwrap_err();
+    refused_plans.store(3, Ordering::SeqCst);
+    let why = sender.ask(Order::Pause(Pause::Release), TIMEOUT).unwrap_err();
     let wanted =
         "could not be restored: mask 0x7ff of group 0 (l2fwd); mask 0x7ff of group 2 (scan); knobs could not";
     assert!(matches!(&why, OrderError::Incomplete(text) if text.contains(wanted)), "{why}");
     assert_same_state(&machine.state(), &turned, "after a release that failed");
-    let again = sender.ask(Order::Pause(Pause::Release), PATIENCE);
+    let again = sender.ask(Order::Pause(Pause::Release), TIMEOUT);
     assert_eq!(again.as_deref(), Ok("the policy is paused; the knobs are restored to their original values"));
     assert_ne!(machine.state(), turned);
-    let more = sender.ask(Order::Pause(Pause::Release), PATIENCE);
+    let more = sender.ask(Order::Pause(Pause::Release), TIMEOUT);
     assert_eq!(
         more.as_deref(),
         Ok("the policy is paused already; the knobs are restored to their original values")
     );
-    nudge.send(Nudge::Stop).unwrap();
+    signal_request.send(SignalRequest::Stop).unwrap();
     running.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
     assert_same_state(&machine.state(), &found, "after a stop");
 }

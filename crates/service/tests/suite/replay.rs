@@ -11,7 +11,7 @@ use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_policy::build;
 use waykeeper_service::recorder::{Item, Reader, Recorder, RecorderConfig};
 use waykeeper_service::replay::{Compared, Replay, differences};
-use waykeeper_service::{Mode, Pause, Published, Totals, feed};
+use waykeeper_service::{Mode, Pause, Published, Totals, step_queue};
 
 const STEPS: u64 = 30;
 
@@ -23,7 +23,7 @@ fn server() -> VirtualServer {
     VirtualServer::new(Arc::new(scenario), options).unwrap()
 }
 
-/// Records a policy from its start, as the daemon does; `skip` are steps that the feed dropped.
+/// Records a policy from its start, as the daemon does; `skip` are steps that the step queue dropped.
 fn record(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64]) {
     record_released(directory, name, settings, skip, 0..0);
 }
@@ -32,7 +32,7 @@ fn record(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64]) {
 fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64], pause: Range<u64>) {
     let mut server = server();
     let inventory = Arc::new(server.inventory().clone());
-    let (offer, steps) = feed(STEPS as usize + 3);
+    let (offer, steps) = step_queue(STEPS as usize + 3);
     let config = RecorderConfig { flush_steps: 7, ..RecorderConfig::in_directory(directory) };
     let recorder = Recorder::start(config, steps).unwrap();
     let policy = build(name, settings).unwrap();
@@ -56,7 +56,7 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
             snapshot: looping.snapshot().cloned(),
             seen: looping.seen().cloned(),
             record: looping.record().clone(),
-            standing: Vec::new(),
+            active_problems: Vec::new(),
             totals: Totals::default(),
         };
         assert!(skip.contains(&step) || offer.offer(Arc::new(shown)));
@@ -90,7 +90,7 @@ fn replay(directory: &Path, name: &str, settings: &toml::Table) -> Vec<Compared>
         match item {
             Item::Segment { header, .. } => replay.segment(&header),
             Item::Entry(entry) => all.extend(replay.step(&entry).unwrap()),
-            Item::Lost(why) => panic!("{why}"),
+            Item::Unreadable(why) => panic!("{why}"),
         }
     }
     all

@@ -4,7 +4,7 @@
 //! reads at the end, EFBIG for writes past it, short writes across it; writes to read-only fields are ignored. A field
 //! may be a register of the machine. It must not know which devices exist.
 
-use crate::engine::Engine;
+use crate::machine_clock::MachineClock;
 use crate::node::{Caller, File};
 use crate::package::{Server, Uncore};
 use crate::pmu::boxes::BoxRegister;
@@ -19,23 +19,23 @@ const HEADER: usize = 64;
 
 /// A field that is a register of the machine.
 #[derive(Clone, Copy, Debug)]
-pub enum Live {
+pub enum MachineField {
     /// perfctrlsts_0 of a root port, by the port's index.
     Port(usize),
     /// A register of a memory channel's counters: package, channel, register.
     Channel(usize, usize, BoxRegister),
 }
 
-impl Live {
+impl MachineField {
     /// Its bytes: counters have eight, of which 48 bits count; others have four.
     fn len(self) -> usize {
-        if matches!(self, Live::Channel(_, _, BoxRegister::Count(_))) { 8 } else { 4 }
+        if matches!(self, MachineField::Channel(_, _, BoxRegister::Count(_))) { 8 } else { 4 }
     }
 
     fn read(self, server: &Server) -> u64 {
         match self {
-            Live::Port(port) => u64::from(server.port_register(port)),
-            Live::Channel(package, channel, register) => {
+            MachineField::Port(port) => u64::from(server.port_register(port)),
+            MachineField::Channel(package, channel, register) => {
                 server.read_box(package, Uncore::Memory, channel, register).unwrap_or(0)
             }
         }
@@ -43,8 +43,8 @@ impl Live {
 
     fn write(self, server: &mut Server, value: u64) {
         match self {
-            Live::Port(port) => server.write_port_register(port, value as u32),
-            Live::Channel(package, channel, register) => {
+            MachineField::Port(port) => server.write_port_register(port, value as u32),
+            MachineField::Channel(package, channel, register) => {
                 // A write to a register that the box does not have is ignored, as for any read-only field.
                 let _ = server.write_box(package, Uncore::Memory, channel, register, value);
             }
@@ -57,13 +57,13 @@ impl Live {
 pub struct Space {
     bytes: Vec<u8>,
     writable: Vec<u8>,
-    live: Vec<(usize, Live)>,
+    machine_fields: Vec<(usize, MachineField)>,
 }
 
 impl Space {
     /// A device: vendor, device, class (24 bits), revision, header type 0. Command and interrupt line are writable.
     pub fn new(vendor: u16, device: u16, class: u32, revision: u8) -> Space {
-        let mut space = Space { bytes: vec![0; SIZE], writable: vec![0; SIZE], live: Vec::new() };
+        let mut space = Space { bytes: vec![0; SIZE], writable: vec![0; SIZE], machine_fields: Vec::new() };
         space.put(0x00, &vendor.to_le_bytes());
         space.put(0x02, &device.to_le_bytes());
         // Memory space and bus master are on.
@@ -119,8 +119,8 @@ impl Space {
     }
 
     /// Adds a field that is a register of the machine.
-    pub fn live(mut self, at: usize, field: Live) -> Space {
-        self.live.push((at, field));
+    pub fn machine_field(mut self, at: usize, field: MachineField) -> Space {
+        self.machine_fields.push((at, field));
         self
     }
 
@@ -141,19 +141,19 @@ impl Space {
 
 /// The `config` file of a device.
 pub struct ConfigFile {
-    engine: Engine,
+    clock: MachineClock,
     space: Mutex<Space>,
 }
 
 impl ConfigFile {
     /// The file of a space.
-    pub fn new(engine: Engine, space: Space) -> ConfigFile {
-        ConfigFile { engine, space: Mutex::new(space) }
+    pub fn new(clock: MachineClock, space: Space) -> ConfigFile {
+        ConfigFile { clock, space: Mutex::new(space) }
     }
 
-    fn touched(space: &Space, start: usize, end: usize) -> Vec<(usize, Live)> {
-        let within = |(at, field): &&(usize, Live)| *at < end && start < at + field.len();
-        space.live.iter().filter(within).copied().collect()
+    fn touched(space: &Space, start: usize, end: usize) -> Vec<(usize, MachineField)> {
+        let within = |(at, field): &&(usize, MachineField)| *at < end && start < at + field.len();
+        space.machine_fields.iter().filter(within).copied().collect()
     }
 }
 
@@ -174,7 +174,7 @@ impl File for ConfigFile {
         let space = self.space.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = space.bytes[start..end].to_vec();
         for (at, field) in Self::touched(&space, start, end) {
-            let value = self.engine.with(|server| field.read(server))?;
+            let value = self.clock.with(|server| field.read(server))?;
             overlay(&mut bytes, start, at, &value.to_le_bytes()[..field.len()]);
         }
         Ok(bytes)
@@ -193,7 +193,7 @@ impl File for ConfigFile {
             space.bytes[at] = space.bytes[at] & !mask | byte & mask;
         }
         for (at, field) in Self::touched(&space, start, end) {
-            self.engine.with(|server| {
+            self.clock.with(|server| {
                 let mut bytes = field.read(server).to_le_bytes();
                 overlay(&mut bytes[..field.len()], at, start, data);
                 field.write(server, u64::from_le_bytes(bytes));

@@ -6,9 +6,9 @@
 pub mod config;
 mod plan;
 
-use crate::engine::Engine;
+use crate::layout::{Address, Layout};
+use crate::machine_clock::MachineClock;
 use crate::node::Tree;
-use crate::places::{Address, Places};
 use crate::topology::{list, map};
 use config::{ConfigFile, Space};
 pub use plan::devices;
@@ -31,17 +31,24 @@ pub struct Device {
 }
 
 /// Adds all devices to the tree.
-pub fn add(tree: &mut Tree, devices: Vec<Device>, places: &Places, engine: &Engine) {
+pub fn add(tree: &mut Tree, devices: Vec<Device>, layout: &Layout, clock: &MachineClock) {
     tree.directory("sys/bus/pci/devices");
     tree.directory("sys/bus/pci/drivers");
     for device in devices {
         let Address { domain, bus, .. } = device.address;
-        add_device(tree, device, &format!("pci{domain:04x}:{bus:02x}"), 1, places, engine);
+        add_device(tree, device, &format!("pci{domain:04x}:{bus:02x}"), 1, layout, clock);
     }
 }
 
 /// Adds a device's directory, `depth` directories below `sys/devices`, and those of the devices behind it.
-fn add_device(tree: &mut Tree, device: Device, folder: &str, depth: usize, places: &Places, engine: &Engine) {
+fn add_device(
+    tree: &mut Tree,
+    device: Device,
+    folder: &str,
+    depth: usize,
+    layout: &Layout,
+    clock: &MachineClock,
+) {
     let Device { address, package, space, driver, extra, behind } = device;
     let path = format!("{folder}/{address}");
     let here = format!("sys/devices/{path}");
@@ -50,7 +57,7 @@ fn add_device(tree: &mut Tree, device: Device, folder: &str, depth: usize, place
     let class = space.dword_at(0x08) >> 8;
     let bridge = space.word(0x0e) & 0x7f == 1;
     let (subvendor, subdevice) = if bridge { (0, 0) } else { (space.word(0x2c), space.word(0x2e)) };
-    let cpus = places.cpus_of(package);
+    let cpus = layout.cpus_of(package);
     let mut files = vec![
         ("vendor", format!("{vendor:#06x}")),
         ("device", format!("{number:#06x}")),
@@ -62,7 +69,7 @@ fn add_device(tree: &mut Tree, device: Device, folder: &str, depth: usize, place
         ("enable", "1".to_owned()),
         ("numa_node", package.to_string()),
         ("local_cpulist", list(cpus.clone())),
-        ("local_cpus", map(cpus, places.cpus())),
+        ("local_cpus", map(cpus, layout.cpus())),
         (
             "modalias",
             format!(
@@ -83,7 +90,7 @@ fn add_device(tree: &mut Tree, device: Device, folder: &str, depth: usize, place
     for (name, text) in files {
         tree.text(&format!("{here}/{name}"), format!("{text}\n"));
     }
-    tree.file(&format!("{here}/config"), ConfigFile::new(engine.clone(), space));
+    tree.file(&format!("{here}/config"), ConfigFile::new(clock.clone(), space));
     tree.link(&format!("{here}/subsystem"), format!("{up}bus/pci"));
     tree.link(&format!("sys/bus/pci/devices/{address}"), format!("../../../devices/{path}"));
     if let Some(driver) = driver {
@@ -94,6 +101,6 @@ fn add_device(tree: &mut Tree, device: Device, folder: &str, depth: usize, place
         tree.text(&format!("{here}/{name}"), text);
     }
     for inner in behind {
-        add_device(tree, inner, &path, depth + 1, places, engine);
+        add_device(tree, inner, &path, depth + 1, layout, clock);
     }
 }

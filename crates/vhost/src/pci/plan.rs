@@ -5,9 +5,9 @@
 //! has many, one is used for all. It must not know files.
 
 use super::Device;
-use super::config::{Live, Space};
+use super::config::{MachineField, Space};
+use crate::layout::{Address, Port};
 use crate::package::{Server, Uncore};
-use crate::places::{Address, Port};
 use crate::pmu::boxes::BoxRegister;
 use std::collections::BTreeSet;
 use waykeeper_generations::{BoxCount, Generation, Pmu, Registers, Space as Where};
@@ -32,20 +32,20 @@ const SYSTEM: u32 = 0x08_8000;
 
 /// All devices of a server; the top level has root ports and register devices.
 pub fn devices(server: &Server) -> Vec<Device> {
-    let places = server.places();
-    let mut buses = Buses(places.ports.iter().map(|port| port.address.bus).collect());
-    for package in 0..places.packages {
-        buses.0.insert(places.uncore_bus(package));
-        buses.0.extend(places.stacks[package].iter().map(|(_, bus)| *bus));
+    let layout = server.layout();
+    let mut buses = Buses(layout.ports.iter().map(|port| port.address.bus).collect());
+    for package in 0..layout.packages {
+        buses.0.insert(layout.uncore_bus(package));
+        buses.0.extend(layout.stacks[package].iter().map(|(_, bus)| *bus));
     }
-    let mut all: Vec<Device> = places
+    let mut all: Vec<Device> = layout
         .ports
         .iter()
         .enumerate()
         .map(|(index, port)| root_port(server, index, port, &mut buses))
         .collect();
-    if let Some(generation) = places.generation {
-        for package in 0..places.packages {
+    if let Some(generation) = layout.generation {
+        for package in 0..layout.packages {
             all.extend(channels(server, package, generation));
             all.extend(registers(server, package, generation));
         }
@@ -86,8 +86,8 @@ fn root_port_id(generation: Option<&Generation>, part: u8) -> (u16, u16) {
 }
 
 fn root_port(server: &Server, index: usize, port: &Port, buses: &mut Buses) -> Device {
-    let places = server.places();
-    let generation = places.generation;
+    let layout = server.layout();
+    let generation = layout.generation;
     let part = port.counted.map_or(0, |(_, part)| part);
     let (vendor, id) = root_port_id(generation, part);
     let secondary = buses.next(port.address.bus);
@@ -108,7 +108,7 @@ fn root_port(server: &Server, index: usize, port: &Port, buses: &mut Buses) -> D
         _ => space.dword(0x100, 0x0001_0001),
     };
     if server.has_port_registers() {
-        space = space.live(PERFCTRLSTS, Live::Port(index));
+        space = space.machine_field(PERFCTRLSTS, MachineField::Port(index));
     }
     let driver = Some("pcieport");
     Device { address: port.address, package: port.package, space, driver, extra: Vec::new(), behind }
@@ -172,7 +172,7 @@ fn channels(server: &Server, package: usize, generation: &Generation) -> Vec<Dev
     let Some(registers) = memory.pmu.registers.as_ref().filter(|map| map.space == Where::PciConfig) else {
         return Vec::new();
     };
-    let bus = server.places().uncore_bus(package);
+    let bus = server.layout().uncore_bus(package);
     let count = server.boxes(package, Uncore::Memory).min(CHANNELS.len());
     let ids = memory.pci_devices.iter().cycle();
     (0..count)
@@ -194,7 +194,7 @@ const CHANNELS: [(u8, u8); 8] =
 fn counters(mut space: Space, package: usize, channel: usize, pmu: &Pmu, map: &Registers) -> Space {
     // Offsets are the same in every channel's device.
     let at = |offset: Option<u32>, register| {
-        offset.map(|at| (at as usize, Live::Channel(package, channel, register)))
+        offset.map(|at| (at as usize, MachineField::Channel(package, channel, register)))
     };
     let mut fields = vec![at(map.box_control_of(0), BoxRegister::Control)];
     for counter in 0..pmu.counters {
@@ -202,15 +202,15 @@ fn counters(mut space: Space, package: usize, channel: usize, pmu: &Pmu, map: &R
         fields.push(at(map.counter_of(0, counter), BoxRegister::Count(counter)));
     }
     for (place, field) in fields.into_iter().flatten() {
-        space = space.live(place, field);
+        space = space.machine_field(place, field);
     }
     space
 }
 
 /// Devices that report the number of slices and the stack of a root bus (hardware.md 3.4, 4.4).
 fn registers(server: &Server, package: usize, generation: &Generation) -> Vec<Device> {
-    let places = server.places();
-    let bus = places.uncore_bus(package);
+    let layout = server.layout();
+    let bus = layout.uncore_bus(package);
     let slices = server.boxes(package, Uncore::Cache);
     let mut all = Vec::new();
     let words = |slices: usize, word: usize| {
@@ -220,7 +220,7 @@ fn registers(server: &Server, package: usize, generation: &Generation) -> Vec<De
     if let Some(BoxCount::PciBits { vendor, device, offsets }) =
         generation.cache.as_ref().map(|c| &c.pmu.boxes)
     {
-        // Bits 7:6 of word 0x94 are the die: 1 is MCC, whose stacks `places` numbers.
+        // Bits 7:6 of word 0x94 are the die: 1 is MCC, whose stacks `layout` numbers.
         let mut space = Space::new(*vendor, *device, SYSTEM, 0).dword(0x94, 1 << 6);
         for (word, offset) in offsets.iter().enumerate() {
             space = space.dword(usize::from(*offset), words(slices, word));
@@ -233,7 +233,7 @@ fn registers(server: &Server, package: usize, generation: &Generation) -> Vec<De
         all.push(plain(Address::new(bus, 0x1e, 3), package, space));
     }
     if generation.id == "icx" {
-        for (stack, root) in &places.stacks[package] {
+        for (stack, root) in &layout.stacks[package] {
             // SAD_CONTROL: the stack's own number in bits 6:4, which differs from the PMU's (linux uncore_snbep.c:
             // SAD_CONTROL_STACK_ID; pcm-iio-topology.cpp: 1 to 5 are PMUs 0 to 4, 0 is PMU 5).
             let own = if *stack == 5 { 0 } else { u32::from(*stack) + 1 };

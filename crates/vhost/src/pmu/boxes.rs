@@ -21,7 +21,7 @@ pub enum BoxRegister {
 
 /// What one counter counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Words {
+pub struct EventSelect {
     /// Number of the counter in its box.
     pub index: u8,
     /// Its event select.
@@ -81,35 +81,40 @@ impl CounterBox {
 
     /// The value of a register; `count` returns the present count of an event. `None` for a register that the box does
     /// not have.
-    pub fn read(&self, register: BoxRegister, count: impl Fn(Words) -> u64) -> Option<u64> {
+    pub fn read(&self, register: BoxRegister, count: impl Fn(EventSelect) -> u64) -> Option<u64> {
         match register {
             BoxRegister::Control => Some(self.control),
             BoxRegister::Filter(index) => self.filters.get(usize::from(index)).copied(),
             BoxRegister::Select(index) => self.selects.get(usize::from(index)).copied(),
             BoxRegister::Count(index) => {
                 let counter = self.counters.get(usize::from(index))?;
-                Some(counter.value(|| count(self.words(index)), self.rules.most))
+                Some(counter.value(|| count(self.event(index)), self.rules.most))
             }
         }
     }
 
     /// Writes a register. `None` for a register that the box does not have.
-    pub fn write(&mut self, register: BoxRegister, value: u64, count: impl Fn(Words) -> u64) -> Option<()> {
+    pub fn write(
+        &mut self,
+        register: BoxRegister,
+        value: u64,
+        count: impl Fn(EventSelect) -> u64,
+    ) -> Option<()> {
         if let BoxRegister::Count(index) = register {
-            let words = (usize::from(index) < self.counters.len()).then(|| self.words(index))?;
-            self.counters[usize::from(index)].write(value & self.rules.most, || count(words));
+            let event = (usize::from(index) < self.counters.len()).then(|| self.event(index))?;
+            self.counters[usize::from(index)].write(value & self.rules.most, || count(event));
             return Some(());
         }
         // All counters stop while a control changes, and continue with the new controls.
         for index in 0..self.counters.len() {
-            let words = self.words(index as u8);
-            self.counters[index].stop(|| count(words));
+            let event = self.event(index as u8);
+            self.counters[index].stop(|| count(event));
         }
         let known = self.set(register, value);
         for index in 0..self.counters.len() {
-            let words = self.words(index as u8);
-            let runs = self.runs(words.select);
-            self.counters[index].start(runs.then(|| count(words)));
+            let event = self.event(index as u8);
+            let runs = self.runs(event.select);
+            self.counters[index].start(runs.then(|| count(event)));
         }
         known
     }
@@ -134,8 +139,8 @@ impl CounterBox {
         Some(())
     }
 
-    fn words(&self, index: u8) -> Words {
-        Words { index, select: self.selects[usize::from(index)], filters: self.filters }
+    fn event(&self, index: u8) -> EventSelect {
+        EventSelect { index, select: self.selects[usize::from(index)], filters: self.filters }
     }
 
     fn runs(&self, select: u64) -> bool {
@@ -155,8 +160,8 @@ mod tests {
     }
 
     /// The count of an event is `now` times its event number.
-    fn at(now: u64) -> impl Fn(Words) -> u64 {
-        move |words| (words.select & 0xff) * now
+    fn at(now: u64) -> impl Fn(EventSelect) -> u64 {
+        move |event| (event.select & 0xff) * now
     }
 
     #[test]

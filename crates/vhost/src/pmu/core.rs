@@ -28,7 +28,7 @@ pub enum CoreRegister {
 
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CoreWords {
+pub enum CoreEvent {
     /// An event select.
     Select(u64),
     /// A fixed counter, by number.
@@ -64,17 +64,17 @@ impl CorePmu {
     }
 
     /// The value of a register; `count` returns the present count of an event.
-    pub fn read(&self, register: CoreRegister, count: impl Fn(CoreWords) -> u64) -> Option<u64> {
+    pub fn read(&self, register: CoreRegister, count: impl Fn(CoreEvent) -> u64) -> Option<u64> {
         match register {
             CoreRegister::Select(index) => self.selects.get(usize::from(index)).copied(),
             CoreRegister::Count(index) => {
                 let counter = self.counters.get(usize::from(index))?;
-                let words = CoreWords::Select(self.selects[usize::from(index)]);
-                Some(counter.value(|| count(words), self.most))
+                let event = CoreEvent::Select(self.selects[usize::from(index)]);
+                Some(counter.value(|| count(event), self.most))
             }
             CoreRegister::Fixed(index) => {
                 let counter = self.fixed.get(usize::from(index))?;
-                Some(counter.value(|| count(CoreWords::Fixed(index)), self.fixed_most))
+                Some(counter.value(|| count(CoreEvent::Fixed(index)), self.fixed_most))
             }
             CoreRegister::FixedControl => Some(self.fixed_control),
             CoreRegister::GlobalControl => Some(self.global_control),
@@ -86,11 +86,11 @@ impl CorePmu {
         &mut self,
         register: CoreRegister,
         value: u64,
-        count: impl Fn(CoreWords) -> u64,
+        count: impl Fn(CoreEvent) -> u64,
     ) -> Option<()> {
-        self.each(|counter, words, _| counter.stop(|| count(words)));
+        self.each(|counter, event, _| counter.stop(|| count(event)));
         let known = self.set(register, value);
-        self.each(|counter, words, runs| counter.start(runs.then(|| count(words))));
+        self.each(|counter, event, runs| counter.start(runs.then(|| count(event))));
         known
     }
 
@@ -109,18 +109,18 @@ impl CorePmu {
         Some(())
     }
 
-    fn each(&mut self, mut act: impl FnMut(&mut Counter, CoreWords, bool)) {
+    fn each(&mut self, mut act: impl FnMut(&mut Counter, CoreEvent, bool)) {
         for (index, counter) in self.counters.iter_mut().enumerate() {
             let select = self.selects[index];
-            let told = select & ENABLE != 0 && select & (USER | KERNEL) != 0;
-            let runs = told && self.global_control >> index & 1 == 1;
-            act(counter, CoreWords::Select(select), runs);
+            let enabled = select & ENABLE != 0 && select & (USER | KERNEL) != 0;
+            let runs = enabled && self.global_control >> index & 1 == 1;
+            act(counter, CoreEvent::Select(select), runs);
         }
         for (index, counter) in self.fixed.iter_mut().enumerate() {
             // Four bits per counter: kernel, user, any thread, interrupt (SDM vol. 3, 20.2.2).
-            let told = self.fixed_control >> (4 * index) & 0b11 != 0;
-            let runs = told && self.global_control >> (32 + index) & 1 == 1;
-            act(counter, CoreWords::Fixed(index as u8), runs);
+            let enabled = self.fixed_control >> (4 * index) & 0b11 != 0;
+            let runs = enabled && self.global_control >> (32 + index) & 1 == 1;
+            act(counter, CoreEvent::Fixed(index as u8), runs);
         }
     }
 }
@@ -136,9 +136,9 @@ mod tests {
         let mut pmu = CorePmu::new(&Generation::by_id("skx").unwrap().core);
         // Programmable events count the time times their number, fixed ones 1000 × (index + 1) × the time.
         let at = |now: u64| {
-            move |words| match words {
-                CoreWords::Select(select) => (select & 0xff) * now,
-                CoreWords::Fixed(index) => 1000 * (u64::from(index) + 1) * now,
+            move |event| match event {
+                CoreEvent::Select(select) => (select & 0xff) * now,
+                CoreEvent::Fixed(index) => 1000 * (u64::from(index) + 1) * now,
             }
         };
         assert_eq!(pmu.read(GlobalControl, at(0)), Some(0x7_0000_00ff));

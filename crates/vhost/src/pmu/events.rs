@@ -2,8 +2,8 @@
 //!
 //! An event in no table counts 0, like an event that never happens. It must not know registers' addresses.
 
-use super::boxes::Words;
-use super::core::CoreWords;
+use super::boxes::EventSelect;
+use super::core::CoreEvent;
 use waykeeper_generations::{
     Cache, CoreCounters, FieldRegister, Generation, Iio, Memory, Pmu, Role, SharedCache, Terms,
 };
@@ -67,25 +67,25 @@ impl CoreEvents {
     }
 
     /// The present count of an event on a core with these counts.
-    pub fn count(&self, words: CoreWords, counts: &CoreCounts) -> u64 {
-        let of = match words {
-            CoreWords::Select(select) => {
+    pub fn count(&self, event: CoreEvent, counts: &CoreCounts) -> u64 {
+        let of = match event {
+            CoreEvent::Select(select) => {
                 self.known.iter().find(|(word, _)| *word == select & self.compared).map(|(_, of)| of)
             }
-            CoreWords::Fixed(index) => self.fixed.iter().find(|(known, _)| *known == index).map(|(_, of)| of),
+            CoreEvent::Fixed(index) => self.fixed.iter().find(|(known, _)| *known == index).map(|(_, of)| of),
         };
         of.map_or(0, |of| of(counts))
     }
 }
 
 /// Whether a counter counts this event. Filters with two opcodes count both (Skylake's OPC0 and OPC1).
-fn told(pmu: &Pmu, words: Words, terms: &Terms) -> bool {
+fn selects(pmu: &Pmu, event: EventSelect, terms: &Terms) -> bool {
     let holds = |name: &str| {
         let field = pmu.fields.get(name)?;
         let word = match field.register {
-            FieldRegister::Control => words.select,
-            FieldRegister::Filter0 => words.filters[0],
-            FieldRegister::Filter1 => words.filters[1],
+            FieldRegister::Control => event.select,
+            FieldRegister::Filter0 => event.filters[0],
+            FieldRegister::Filter1 => event.filters[1],
         };
         Some(field.take(word))
     };
@@ -105,7 +105,7 @@ pub struct CacheEvents<'a>(pub &'a Cache);
 
 impl CacheEvents<'_> {
     /// The present count of an event, all slices together.
-    pub fn count(self, words: Words, dca: &DcaCounts) -> u64 {
+    pub fn count(self, event: EventSelect, dca: &DcaCounts) -> u64 {
         let mut seen = Vec::new();
         let mut sum = 0;
         for request in &self.0.requests {
@@ -118,9 +118,10 @@ impl CacheEvents<'_> {
                 Role::PartialWrite => (dca.partial_hits, dca.partial_misses),
                 Role::Read => (dca.read_hits, dca.read_misses),
             };
-            let is =
-                |terms: &Option<Terms>| terms.as_ref().is_some_and(|terms| told(&self.0.pmu, words, terms));
-            if told(&self.0.pmu, words, &request.miss) {
+            let is = |terms: &Option<Terms>| {
+                terms.as_ref().is_some_and(|terms| selects(&self.0.pmu, event, terms))
+            };
+            if selects(&self.0.pmu, event, &request.miss) {
                 sum += misses;
             } else if is(&request.hit) {
                 sum += hits;
@@ -138,13 +139,13 @@ pub struct IioEvents<'a>(pub &'a Iio);
 
 impl IioEvents<'_> {
     /// The present count of an event on a stack whose parts moved these bytes, inbound and outbound.
-    pub fn count(self, words: Words, parts: impl Iterator<Item = (u8, u64, u64)>) -> u64 {
+    pub fn count(self, event: EventSelect, parts: impl Iterator<Item = (u8, u64, u64)>) -> u64 {
         let iio = self.0;
-        if !iio.counters.contains(&words.index) {
+        if !iio.counters.contains(&event.index) {
             return 0;
         }
-        let chosen = iio.pmu.fields.get(&iio.part_term).map_or(0, |field| field.take(words.select));
-        let (into, out) = (told(&iio.pmu, words, &iio.inbound), told(&iio.pmu, words, &iio.outbound));
+        let chosen = iio.pmu.fields.get(&iio.part_term).map_or(0, |field| field.take(event.select));
+        let (into, out) = (selects(&iio.pmu, event, &iio.inbound), selects(&iio.pmu, event, &iio.outbound));
         let bytes = |(part, inbound, outbound): (u8, u64, u64)| match chosen >> part & 1 {
             0 => 0,
             _ if into => inbound,
@@ -161,9 +162,9 @@ pub struct MemoryEvents<'a>(pub &'a Memory);
 
 impl MemoryEvents<'_> {
     /// The present count of an event, all channels together.
-    pub fn count(self, words: Words, bytes: &MemoryBytes) -> u64 {
+    pub fn count(self, event: EventSelect, bytes: &MemoryBytes) -> u64 {
         let memory = self.0;
-        let is = |event: &Terms| told(&memory.pmu, words, event);
+        let is = |terms: &Terms| selects(&memory.pmu, event, terms);
         // If several events share the traffic (two half-channels), each counts its part.
         let part = |events: &[waykeeper_generations::MemoryEvent], bytes: u64| {
             let index = events.iter().position(|event| is(&event.terms));
@@ -180,8 +181,8 @@ pub struct SharedEvents<'a>(pub &'a SharedCache);
 
 impl SharedEvents<'_> {
     /// The present count of an event on an LLC whose cores have these counts together.
-    pub fn count(self, words: Words, cores: &CoreCounts) -> u64 {
-        let is = |event: &Terms| told(&self.0.pmu, words, event);
+    pub fn count(self, event: EventSelect, cores: &CoreCounts) -> u64 {
+        let is = |terms: &Terms| selects(&self.0.pmu, event, terms);
         match (is(&self.0.hits), is(&self.0.misses)) {
             (true, _) => cores.llc_hits,
             (_, true) => cores.llc_misses,
@@ -251,7 +252,7 @@ mod tests {
             llc_misses: 10,
         };
         let events = skylake().core;
-        let select = |word| events.count(CoreWords::Select(word), &counts);
+        let select = |word| events.count(CoreEvent::Select(word), &counts);
         // hardware.md 6.1 and 6.2, with user, kernel and enable bits.
         assert_eq!((select(0x43_00c0), select(0x43_003c)), (1000, 500));
         assert_eq!((select(0x43_4f2e), select(0x43_412e)), (30, 10));
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!((select(0x41_04d1), select(0x41_20d1)), (20, 10));
         assert_eq!(select(0x0143_412e), 0, "cycles with at least one miss are another event");
         assert_eq!(select(0x43_1234), 0, "nobody knows it");
-        let fixed = |index| events.count(CoreWords::Fixed(index), &counts);
+        let fixed = |index| events.count(CoreEvent::Fixed(index), &counts);
         assert_eq!((fixed(0), fixed(1), fixed(2), fixed(3)), (1000, 500, 500, 0));
     }
 
@@ -275,8 +276,8 @@ mod tests {
         };
         let events = skylake();
         let count = |select, filter1| {
-            let words = Words { index: 0, select, filters: [0, filter1] };
-            events.cache().unwrap().count(words, &dca)
+            let event = EventSelect { index: 0, select, filters: [0, filter1] };
+            events.cache().unwrap().count(event, &dca)
         };
         // hardware.md 3.2: hit, miss and both of ItoM, RFO and PCIRdCur.
         assert_eq!([count(0x40_1435, 0x49033), count(0x40_2435, 0x49033)], [100, 20]);
@@ -293,8 +294,8 @@ mod tests {
         let events = skylake();
         let parts = [(0, 4000, 400), (2, 800, 8)];
         let count = |index, select| {
-            let words = Words { index, select, filters: [0; 2] };
-            events.iio().unwrap().count(words, parts.into_iter())
+            let event = EventSelect { index, select, filters: [0; 2] };
+            events.iio().unwrap().count(event, parts.into_iter())
         };
         // hardware.md 4.1: 0x83, umask 1 or 4, ch_mask in bits 36 to 43, fc_mask 7 in 44 to 46, four bytes a count.
         let word = |umask: u64, parts: u64| 0x40_0083 | umask << 8 | parts << 36 | 7 << 44;

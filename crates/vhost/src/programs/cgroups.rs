@@ -4,7 +4,7 @@
 //! formats: linux Documentation/admin-guide/cgroup-v2.rst. It must not know how the tree is mounted.
 
 use super::{Program, Programs};
-use crate::live::{Entry, Live};
+use crate::dynamic_tree::{DynamicTree, Entry};
 use crate::topology::list;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -90,10 +90,13 @@ impl Cgroups {
     }
 
     /// Updates the members, then calls `act` with the groups and all programs.
-    fn look<R>(&self, act: impl FnOnce(&[Group], &[Program]) -> Result<R, Errno>) -> Result<R, Errno> {
+    fn with_members<R>(
+        &self,
+        act: impl FnOnce(&[Group], &[Program]) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
         // After a panic elsewhere the members may be stale; they are computed again here.
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        let programs = self.programs.look()?;
+        let programs = self.programs.list()?;
         for group in groups.iter_mut().skip(1) {
             let below = programs.iter().filter(|program| is_in(program, &group.path));
             let members: BTreeSet<u64> = below.map(Program::serial).collect();
@@ -149,12 +152,12 @@ fn files(place: usize) -> impl Iterator<Item = (usize, &'static str, What)> {
     all.map(|(file, (name, what, _))| (file, name, what))
 }
 
-impl Live for Cgroups {
+impl DynamicTree for Cgroups {
     fn list(&self, directory: u64) -> Result<Vec<Entry>, Errno> {
         if !self.is_directory(directory) {
             return Err(Errno::NOTDIR);
         }
-        self.look(|groups, _| {
+        self.with_members(|groups, _| {
             let place = Self::place(groups, directory).ok_or(Errno::NOENT)?;
             let made = groups[place].made;
             let files = files(place).map(|(file, name, _)| Entry::file(name, number(made, place, file)));
@@ -173,14 +176,14 @@ impl Live for Cgroups {
     }
 
     fn present(&self, number: u64) -> Result<(), Errno> {
-        self.look(|groups, _| Self::place(groups, number).map(drop).ok_or(Errno::NOENT))
+        self.with_members(|groups, _| Self::place(groups, number).map(drop).ok_or(Errno::NOENT))
     }
 
     fn read(&self, number: u64) -> Result<Vec<u8>, Errno> {
         if self.is_directory(number) {
             return Err(Errno::ISDIR);
         }
-        self.look(|groups, programs| {
+        self.with_members(|groups, programs| {
             // kernfs returns ENODEV for an open file whose group was removed.
             let place = Self::place(groups, number).ok_or(Errno::NODEV)?;
             let found = files(place).find(|(file, ..)| *file == parts(number).2);

@@ -7,7 +7,7 @@ pub mod cgroups;
 pub mod processes;
 pub mod tasks;
 
-use crate::engine::Engine;
+use crate::machine_clock::MachineClock;
 use rustix::io::Errno;
 use std::sync::Arc;
 use waykeeper_machine::{Process, Scenario, WorkloadSpec};
@@ -78,14 +78,14 @@ impl Program {
 /// The programs of a running server.
 #[derive(Clone)]
 pub struct Programs {
-    engine: Engine,
+    clock: MachineClock,
     scenario: Arc<Scenario>,
 }
 
 impl Programs {
     /// The programs of a server.
-    pub fn new(engine: Engine, scenario: Arc<Scenario>) -> Programs {
-        Programs { engine, scenario }
+    pub fn new(clock: MachineClock, scenario: Arc<Scenario>) -> Programs {
+        Programs { clock, scenario }
     }
 
     /// The scenario.
@@ -97,8 +97,8 @@ impl Programs {
     ///
     /// # Errors
     /// EIO if the model has stopped.
-    pub fn look(&self) -> Result<Vec<Program>, Errno> {
-        let processes = self.engine.with(|server| server.bare().processes())?;
+    pub fn list(&self) -> Result<Vec<Program>, Errno> {
+        let processes = self.clock.with(|server| server.bare().processes())?;
         let program = |process: Process| Program {
             pid: pid_of(process.first_thread),
             process,
@@ -112,6 +112,6 @@ impl Programs {
     /// # Errors
     /// ESRCH if there is none; EIO if the model has stopped.
     pub fn find(&self, pid: u32) -> Result<Program, Errno> {
-        self.look()?.into_iter().find(|program| program.pid == pid).ok_or(Errno::SRCH)
+        self.list()?.into_iter().find(|program| program.pid == pid).ok_or(Errno::SRCH)
     }
 }

@@ -4,7 +4,7 @@
 //! cgroup and its threads. It must not know how the tree is mounted.
 
 use super::{Program, Programs};
-use crate::live::{Entry, Live};
+use crate::dynamic_tree::{DynamicTree, Entry};
 use crate::topology::{list, map};
 use rustix::io::Errno;
 use std::fmt::Write;
@@ -192,7 +192,7 @@ fn stat(program: &Program, thread: Option<u32>) -> String {
     )
 }
 
-impl Live for Processes {
+impl DynamicTree for Processes {
     fn list(&self, directory: u64) -> Result<Vec<Entry>, Errno> {
         let files = |pid: u32, thread: Option<u32>| {
             let there = move |what: &What| thread.is_some() || *what != What::Children;
@@ -201,7 +201,7 @@ impl Live for Processes {
         };
         match Node::of(directory).ok_or(Errno::NOENT)? {
             Node::Root => {
-                let programs = self.programs.look()?.into_iter().map(|program| program.pid);
+                let programs = self.programs.list()?.into_iter().map(|program| program.pid);
                 Ok(programs
                     .map(|pid| Entry::directory(pid.to_string(), Node::Process(pid).number()))
                     .collect())
@@ -281,7 +281,7 @@ mod tests {
         let mut numbers: Vec<u64> = nodes.iter().map(|node| node.number()).collect();
         for (node, number) in nodes.iter().zip(&numbers) {
             assert_eq!(Node::of(*number), Some(*node));
-            assert!(*number < crate::live::END);
+            assert!(*number < crate::dynamic_tree::END);
         }
         numbers.sort_unstable();
         numbers.dedup();

@@ -23,7 +23,7 @@ impl Tasks for AllTasks {
     /// The host's tasks, then the programs', whose pids are higher. A stopped model has no programs.
     fn list(&mut self) -> Vec<Task> {
         let mut tasks = self.host.list();
-        let mut programs = self.programs.look().unwrap_or_default();
+        let mut programs = self.programs.list().unwrap_or_default();
         programs.sort_unstable_by_key(|program| program.pid);
         for program in programs {
             let (process, started) = (program.pid, program.serial());
@@ -37,7 +37,7 @@ impl Tasks for AllTasks {
         if task < FIRST_PID {
             return self.host.owner(task);
         }
-        let programs = self.programs.look().ok()?;
+        let programs = self.programs.list().ok()?;
         programs.iter().any(|program| program.tids().contains(&task)).then_some(0)
     }
 }

@@ -23,7 +23,7 @@ impl GroupId {
 
 /// Owner and mode of a new directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Maker {
+pub struct DirOwner {
     /// Permission bits after the umask.
     pub mode: u32,
     /// User id.
@@ -47,7 +47,7 @@ pub(super) struct Group {
     pub rmid: u32,
     pub mode: Mode,
     pub cpus: Cpus,
-    pub maker: Maker,
+    pub owner: DirOwner,
 }
 
 impl Resctrl {
@@ -67,7 +67,7 @@ impl Resctrl {
     }
 
     /// mkdir(2) in `folder`.
-    pub fn mkdir(&mut self, folder: Place, name: &str, maker: Maker) -> Result<Place, Errno> {
+    pub fn mkdir(&mut self, folder: Place, name: &str, owner: DirOwner) -> Result<Place, Errno> {
         self.present(folder)?;
         if name.len() > LONGEST_NAME {
             return Err(Errno::NAMETOOLONG);
@@ -93,7 +93,7 @@ impl Resctrl {
                     rmid,
                     mode: Mode::Shareable,
                     cpus: Cpus::new(),
-                    maker,
+                    owner,
                 }
             }
             Place::MonGroups(parent) if name != "mon_groups" => {
@@ -107,7 +107,7 @@ impl Resctrl {
                     rmid,
                     mode,
                     cpus: Cpus::new(),
-                    maker,
+                    owner,
                 }
             }
             _ => return Err(Errno::PERM),
@@ -144,7 +144,7 @@ impl Resctrl {
         let leaves = |task: (u32, u32)| task.0 == closid && (parent.is_none() || task.1 == rmid);
         // If no task had the class, none can have inherited it.
         if self.tasks.any(leaves) {
-            self.tasks.look(self.hardware.as_mut());
+            self.tasks.update(self.hardware.as_mut());
             self.tasks.reassign(self.hardware.as_mut(), leaves, to);
         }
         self.assign_cpus(&cpus, heir);
@@ -213,7 +213,7 @@ impl Resctrl {
         if moves {
             let (closid, rmid) = (self.groups[&group].closid, self.groups[&group].rmid);
             let new_closid = self.groups[&parent].closid;
-            self.tasks.look(self.hardware.as_mut());
+            self.tasks.update(self.hardware.as_mut());
             self.tasks.reassign(self.hardware.as_mut(), |task| task == (closid, rmid), (new_closid, rmid));
             let moved = self.group_mut(group);
             (moved.parent, moved.closid) = (Some(parent), new_closid);

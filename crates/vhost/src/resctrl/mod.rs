@@ -19,7 +19,7 @@ mod status;
 use crate::node::Caller;
 use cpus::Cpus;
 use description::Description;
-use groups::{Group, GroupId, Maker, Mode};
+use groups::{DirOwner, Group, GroupId, Mode};
 use hardware::{Event, Hardware};
 use monitoring::Rmids;
 use places::{Change, Folder, GroupFile, Place};
@@ -76,7 +76,7 @@ impl Resctrl {
             rmid: 0,
             mode: Mode::Shareable,
             cpus: online.clone(),
-            maker: Maker { mode: 0o555, uid: 0, gid: 0 },
+            owner: DirOwner { mode: 0o555, uid: 0, gid: 0 },
         };
         let rmids = Rmids::new(host.monitoring.map_or(0, |monitoring| monitoring.rmids));
         let mut resctrl = Resctrl {
@@ -125,7 +125,7 @@ impl Resctrl {
             }
         }
         self.assign_cpus(&self.online.clone(), GroupId::DEFAULT);
-        self.tasks.look(self.hardware.as_mut());
+        self.tasks.update(self.hardware.as_mut());
         self.count_from_here(0);
     }
 

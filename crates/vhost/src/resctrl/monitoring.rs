@@ -24,13 +24,13 @@ pub(super) struct Rmids {
     /// In order of release, the earliest first.
     free: VecDeque<u32>,
     /// Released, but with more bytes in the cache than the threshold.
-    resting: VecDeque<u32>,
+    limbo: VecDeque<u32>,
 }
 
 impl Rmids {
     pub fn new(count: u32) -> Self {
         // RMID 0 always belongs to the default group.
-        Rmids { free: (1..count).collect(), resting: VecDeque::new() }
+        Rmids { free: (1..count).collect(), limbo: VecDeque::new() }
     }
 }
 
@@ -56,24 +56,24 @@ impl Resctrl {
         if self.host.monitoring.is_none() {
             return Ok(0);
         }
-        self.wake_rmids();
+        self.recheck_limbo();
         self.rmids.free.pop_front().ok_or_else(|| {
             self.status.puts("Out of RMIDs\n");
-            if self.rmids.resting.is_empty() { Errno::NOSPC } else { Errno::BUSY }
+            if self.rmids.limbo.is_empty() { Errno::NOSPC } else { Errno::BUSY }
         })
     }
 
     pub(super) fn release_rmid(&mut self, rmid: u32) {
         if self.host.monitoring.is_some() {
-            self.rmids.resting.push_back(rmid);
-            self.wake_rmids();
+            self.rmids.limbo.push_back(rmid);
+            self.recheck_limbo();
         }
     }
 
     /// Quarantined RMIDs with at most the threshold in every domain become free (`add_rmid_to_limbo`).
-    fn wake_rmids(&mut self) {
+    fn recheck_limbo(&mut self) {
         let counts_occupancy = self.host.monitoring.is_some_and(|it| it.llc_occupancy);
-        for rmid in std::mem::take(&mut self.rmids.resting) {
+        for rmid in std::mem::take(&mut self.rmids.limbo) {
             let dirty = counts_occupancy
                 && self.host.domains.iter().any(|domain| {
                     match self.hardware.monitor(domain.id, rmid, Event::LlcOccupancy) {
@@ -81,7 +81,7 @@ impl Resctrl {
                         Monitored::Unavailable | Monitored::Error => true,
                     }
                 });
-            if dirty { self.rmids.resting.push_back(rmid) } else { self.rmids.free.push_back(rmid) }
+            if dirty { self.rmids.limbo.push_back(rmid) } else { self.rmids.free.push_back(rmid) }
         }
     }
 

@@ -440,9 +440,9 @@ impl Resctrl {
         self.present(place)?;
         let group = place.group().unwrap_or(GroupId::DEFAULT);
         // Directories have the mode of their group.
-        let maker = self.groups[&group].maker;
+        let owner = self.groups[&group].owner;
         let mode = match place {
-            _ if place.is_directory() => maker.mode,
+            _ if place.is_directory() => owner.mode,
             Place::GroupFile(_, GroupFile::Size) | Place::Counter(..) | Place::LastCmdStatus => 0o444,
             Place::GroupFile(..) => 0o644,
             Place::InfoFile(_, file) if file.writable() => 0o644,
@@ -457,8 +457,8 @@ impl Resctrl {
         Ok(Attributes {
             directory: place.is_directory(),
             mode: change.mode.unwrap_or(mode),
-            uid: change.uid.unwrap_or(maker.uid),
-            gid: change.gid.unwrap_or(maker.gid),
+            uid: change.uid.unwrap_or(owner.uid),
+            gid: change.gid.unwrap_or(owner.gid),
             links,
         })
     }

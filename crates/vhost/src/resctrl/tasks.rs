@@ -55,7 +55,7 @@ impl TaskTable {
     }
 
     /// Updates the tasks; new ones inherit. The list is in the kernel's order.
-    pub fn look(&mut self, hardware: &mut dyn Hardware) -> Vec<Task> {
+    pub fn update(&mut self, hardware: &mut dyn Hardware) -> Vec<Task> {
         let listed = self.source.list();
         let mut oldest_first = listed.clone();
         oldest_first.sort_by_key(|task| (task.started, task.id));
@@ -117,7 +117,7 @@ impl TaskTable {
 
 impl Resctrl {
     pub(super) fn tasks_show(&mut self, group: GroupId) -> String {
-        let listed = self.tasks.look(self.hardware.as_mut());
+        let listed = self.tasks.update(self.hardware.as_mut());
         let group = &self.groups[&group];
         let belongs_here = |(closid, rmid): (u32, u32)| {
             closid == group.closid
@@ -161,7 +161,7 @@ impl Resctrl {
 
     fn move_task(&mut self, group: GroupId, task: u32, caller: Caller) -> Result<(), Errno> {
         let task = if task == 0 { caller.pid } else { task };
-        self.tasks.look(self.hardware.as_mut());
+        self.tasks.update(self.hardware.as_mut());
         let owner = self.tasks.source.owner(task);
         let (Some(owner), Some(belongs)) = (owner, self.tasks.belongs(task)) else {
             self.status.printf(&format!("No task {task}\n"));

@@ -8,7 +8,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 use waykeeper_generations::{Generation, Signature, Vendor};
 use waykeeper_silicon::ChipSpec;
-use waykeeper_vhost::engine::Pace;
+use waykeeper_vhost::machine_clock::ClockSpeed;
 use waykeeper_vhost::resctrl::description::Kernel;
 use waykeeper_vhost::virtual_host::{Options, VirtualHost, VirtualHostError, tree};
 
@@ -223,7 +223,7 @@ fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
         fs::create_dir(&group).unwrap();
         fs::write(group.join("cpus_list"), "3\n").unwrap();
         fs::write(group.join("schemata"), "L3:0=3\n").unwrap();
-        host.engine().run_until(40_000_000).unwrap();
+        host.clock().run_until(40_000_000).unwrap();
         let occupancy = || -> u64 {
             let text = fs::read_to_string(group.join("mon_data/mon_L3_00/llc_occupancy")).unwrap();
             text.trim().parse().unwrap()
@@ -233,7 +233,7 @@ fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
         let narrow = occupancy();
         assert!(narrow <= two_ways && narrow > two_ways / 4, "{chip}: {narrow} of {two_ways}");
         fs::write(group.join("schemata"), "L3:0=ff\n").unwrap();
-        host.engine().run_until(140_000_000).unwrap();
+        host.clock().run_until(140_000_000).unwrap();
         assert!(occupancy() > 2 * narrow, "{chip}: {narrow}, then {}", occupancy());
         drop(host);
         assert!(!resctrl.exists(), "unmounted");
@@ -242,20 +242,20 @@ fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
 
 #[test]
 fn the_wall_clock_drives_the_machine_and_a_lag_is_told() {
-    let options = |speed| Options { pace: Pace::Wall(speed), ..manual_clock(16) };
+    let options = |speed| Options { speed: ClockSpeed::Wall(speed), ..manual_clock(16) };
     // Taken before the host is created, since its clock begins during creation.
     let begun = Instant::now();
     let host = Host::with("gold-6140", SCENARIO, &options(0.5));
-    while host.engine.now_ns() < 50_000_000 {
+    while host.clock.now_ns() < 50_000_000 {
         assert!(begun.elapsed() < Duration::from_secs(60), "the machine does not move");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(2 * host.engine.now_ns() <= begun.elapsed().as_nanos() as u64, "half as fast as the wall clock");
+    assert!(2 * host.clock.now_ns() <= begun.elapsed().as_nanos() as u64, "half as fast as the wall clock");
     assert!(host.read_msr(0, 0x10).unwrap() > 0);
     // No machine computes a thousand times as fast as the wall clock.
     let late = Host::with("gold-6140", SCENARIO, &options(1000.0));
     std::thread::sleep(Duration::from_millis(100));
-    assert!(late.engine.lag_ns() > 0);
+    assert!(late.clock.lag_ns() > 0);
     let clock = late.text("waykeeper/clock");
     assert!(clock.starts_with("clock_ns ") && clock.contains("\nlag_ns "), "{clock}");
 }

@@ -68,7 +68,7 @@ impl Server {
     }
 
     fn run_to(&self, clock_ns: u64) {
-        self.host.engine().run_until(clock_ns).expect("the model runs");
+        self.host.clock().run_until(clock_ns).expect("the model runs");
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -242,7 +242,7 @@ impl Server {
 
     /// Class and RMID that a CPU has now (IA32_PQR_ASSOC).
     fn class(&self, cpu: usize) -> (u32, u32) {
-        self.host.engine().with(|server| server.class(cpu)).unwrap()
+        self.host.clock().with(|server| server.class(cpu)).unwrap()
     }
 }
 

@@ -8,7 +8,7 @@ use transcript::{Answer, Explained, Subject, amd, intel, recorded, replay};
 use waykeeper_vhost::node::{Access, Caller};
 use waykeeper_vhost::resctrl::Resctrl;
 use waykeeper_vhost::resctrl::description::{Cdp, Description, IoAlloc, Kernel};
-use waykeeper_vhost::resctrl::groups::Maker;
+use waykeeper_vhost::resctrl::groups::DirOwner;
 use waykeeper_vhost::resctrl::hardware::{Event, Hardware, Idle, Lines, Monitored, Traffic};
 use waykeeper_vhost::resctrl::places::Place;
 use waykeeper_vhost::resctrl::tasks::{Task, Tasks};
@@ -16,7 +16,7 @@ use waykeeper_vhost::resctrl::tasks::{Task, Tasks};
 /// Differences from the recordings: none.
 const EXPLAINED: &[Explained] = &[];
 
-const MAKER: Maker = Maker { mode: 0o755, uid: 0, gid: 0 };
+const MAKER: DirOwner = DirOwner { mode: 0o755, uid: 0, gid: 0 };
 
 /// A list of tasks that a test changes.
 #[derive(Clone, Default)]

@@ -10,7 +10,7 @@ use transcript::{amd, intel};
 use waykeeper_vhost::node::Caller;
 use waykeeper_vhost::resctrl::Resctrl;
 use waykeeper_vhost::resctrl::description::{Cdp, Description, IoAlloc, Kernel};
-use waykeeper_vhost::resctrl::groups::Maker;
+use waykeeper_vhost::resctrl::groups::DirOwner;
 use waykeeper_vhost::resctrl::hardware::{Event, Hardware, Lines, Monitored, Traffic};
 use waykeeper_vhost::resctrl::places::Place;
 use waykeeper_vhost::resctrl::tasks::{Task, Tasks};
@@ -150,7 +150,7 @@ fn split<'a>(resctrl: &Resctrl, path: &'a str) -> Option<(Place, &'a str)> {
 }
 
 fn perform(resctrl: &mut Resctrl, act: &Act) {
-    const MAKER: Maker = Maker { mode: 0o755, uid: 0, gid: 0 };
+    const MAKER: DirOwner = DirOwner { mode: 0o755, uid: 0, gid: 0 };
     match act {
         Act::Make(path) => {
             if let Some((folder, name)) = split(resctrl, path) {

@@ -100,7 +100,7 @@ fn memory_counters_stand_in_configuration_space() {
 #[test]
 fn masks_are_the_same_in_resctrl_and_in_registers_and_act() {
     let host = Host::new("gold-6140");
-    let mut driver = Driver::new(host.engine.clone());
+    let mut driver = Driver::new(host.clock.clone());
     driver.set_cpu(3, 2, 5);
     driver.set_mask(0, 2, Lines::All, 0x003);
     assert_eq!(host.read_msr(0, 0xc92), Ok(0x003));
@@ -128,7 +128,7 @@ fn masks_are_the_same_in_resctrl_and_in_registers_and_act() {
 #[test]
 fn code_and_data_masks_stand_side_by_side() {
     let host = Host::new("gold-6140");
-    let mut driver = Driver::new(host.engine.clone());
+    let mut driver = Driver::new(host.clock.clone());
     driver.set_cpu(3, 1, 1);
     driver.set_mask(0, 1, Lines::Data, 0x003);
     driver.set_mask(0, 1, Lines::Code, 0x7f0);

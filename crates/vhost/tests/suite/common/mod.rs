@@ -5,7 +5,7 @@
 
 use rustix::io::Errno;
 pub use waykeeper_testbed::{SCENARIO, manual_clock, scenario};
-use waykeeper_vhost::engine::{Engine, Running};
+use waykeeper_vhost::machine_clock::{MachineClock, MachineThread};
 use waykeeper_vhost::node::{Caller, File, Node, Tree};
 use waykeeper_vhost::package::Server;
 use waykeeper_vhost::virtual_host::{Options, tree};
@@ -19,9 +19,9 @@ pub const NOBODY: Caller = Caller { pid: 1, uid: 65534 };
 /// A host and its files.
 pub struct Host {
     /// The machine.
-    pub engine: Engine,
+    pub clock: MachineClock,
     tree: Tree,
-    _running: Running,
+    _running: MachineThread,
 }
 
 impl Host {
@@ -37,19 +37,19 @@ impl Host {
 
     /// The same with other options.
     pub fn with(chip: &str, text: &str, options: &Options) -> Host {
-        let (tree, engine, running) =
+        let (tree, clock, thread) =
             tree(scenario(chip, text), options).unwrap_or_else(|error| panic!("{error}"));
-        Host { engine, tree, _running: running }
+        Host { clock, tree, _running: thread }
     }
 
     /// Advances the server's clock to a time, ns.
     pub fn run_to(&self, clock_ns: u64) {
-        self.engine.run_until(clock_ns).expect("the model runs");
+        self.clock.run_until(clock_ns).expect("the model runs");
     }
 
     /// Calls `look` with the machine.
     pub fn machine<R>(&self, look: impl FnOnce(&mut Server) -> R) -> R {
-        self.engine.with(look).expect("the model runs")
+        self.clock.with(look).expect("the model runs")
     }
 
     /// A file; follows the links in `sys/bus/pci/devices`.

@@ -9,32 +9,32 @@ use std::time::Duration;
 use waykeeper_units::CoreList;
 
 /// The command. Dropping this ends it with all its children.
-pub struct Companion {
+pub struct LoadCommand {
     command: Pinned,
     name: String,
-    told: bool,
+    reported: bool,
 }
 
-impl Companion {
+impl LoadCommand {
     /// Starts it on these CPUs. Its standard output is discarded, because ours is the answer. Its standard error is
     /// printed between our lines; for one of our own programs, which `own` names, it is printed only if the program
     /// ends too early.
-    pub fn start(command: &[OsString], cores: &CoreList, own: Option<&str>) -> Result<Companion, Failure> {
+    pub fn start(command: &[OsString], cores: &CoreList, own: Option<&str>) -> Result<LoadCommand, Failure> {
         let output = if own.is_some() { Output::ErrorsKept } else { Output::ErrorsShown };
         let program = command.first().map(|program| Path::new(program).display().to_string());
         let name = own.map(str::to_owned).or(program).unwrap_or_default();
-        Ok(Companion { command: Pinned::start(command, cores, "--cores", output)?, name, told: false })
+        Ok(LoadCommand { command: Pinned::start(command, cores, "--cores", output)?, name, reported: false })
     }
 
     /// How it ended, returned once; `None` as long as it runs.
     pub fn ended(&mut self) -> Option<String> {
-        if self.told || !self.command.wait(None, Some(Duration::ZERO)).unwrap_or(false) {
+        if self.reported || !self.command.wait(None, Some(Duration::ZERO)).unwrap_or(false) {
             return None;
         }
-        self.told = true;
+        self.reported = true;
         // Processes that it left behind would be unknown load.
         let status = self.command.end(None).map(|status| format!(" ({status})")).unwrap_or_default();
-        let why = last_line(&self.command.said().unwrap_or_default());
+        let why = last_line(&self.command.kept_output().unwrap_or_default());
         Some(format!("{} ended before the probe did{status}{why}", self.name))
     }
 

@@ -11,18 +11,18 @@ use waykeeper_memload::Stopper;
 
 /// The stage of a run.
 #[derive(Debug)]
-enum Stage {
+enum RunStage {
     /// An end now loses nothing.
-    Before,
+    BeforeLoad,
     /// Commands are being sent.
-    Runs(Stopper),
+    Loading(Stopper),
     /// There is a result to print, or another part of the program handles the signal.
-    Tells,
+    Reporting,
 }
 
 /// The effect of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Act {
+enum SignalEffect {
     /// The program prints this line and ends now.
     Leave(&'static str),
     /// No more commands are sent, and no further job is started.
@@ -31,52 +31,52 @@ enum Act {
 
 #[derive(Debug)]
 struct State {
-    stage: Stage,
+    stage: RunStage,
     came: bool,
 }
 
 impl State {
     fn came(&self) -> bool {
-        self.came && !matches!(self.stage, Stage::Before)
+        self.came && !matches!(self.stage, RunStage::BeforeLoad)
     }
 
-    fn hear(&mut self) -> Act {
+    fn on_signal(&mut self) -> SignalEffect {
         if std::mem::replace(&mut self.came, true) {
-            return Act::Leave("interrupted again; some commands may still be in flight");
+            return SignalEffect::Leave("interrupted again; some commands may still be in flight");
         }
         match &self.stage {
-            Stage::Before => return Act::Leave("interrupted before the load began"),
-            Stage::Runs(stopper) => stopper.stop(),
-            Stage::Tells => {}
+            RunStage::BeforeLoad => return SignalEffect::Leave("interrupted before the load began"),
+            RunStage::Loading(stopper) => stopper.stop(),
+            RunStage::Reporting => {}
         }
-        Act::Wait
+        SignalEffect::Wait
     }
 }
 
 /// The signal handler's state, shared with its thread.
 #[derive(Debug)]
-pub struct Breaks(Arc<Mutex<State>>);
+pub struct Interrupts(Arc<Mutex<State>>);
 
-impl Breaks {
+impl Interrupts {
     /// Handles the signals from now until the program ends: removing the handlers again would leave signals without
     /// effect.
-    pub fn listen() -> Result<Breaks, Failure> {
+    pub fn install() -> Result<Interrupts, Failure> {
         let failed = |why: std::io::Error| Failure::io("cannot wait for signals", &why);
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
-        let state = Arc::new(Mutex::new(State { stage: Stage::Tells, came: false }));
-        let heard = state.clone();
-        let hear = move || {
+        let state = Arc::new(Mutex::new(State { stage: RunStage::Reporting, came: false }));
+        let shared = state.clone();
+        let handle = move || {
             for _ in signals.forever() {
-                let act = heard.lock().unwrap_or_else(PoisonError::into_inner).hear();
-                if let Act::Leave(line) = act {
+                let act = shared.lock().unwrap_or_else(PoisonError::into_inner).on_signal();
+                if let SignalEffect::Leave(line) = act {
                     waykeeper_memload::abandon();
-                    exit::say(&format!("error: {line}"));
+                    exit::eprint_line(&format!("error: {line}"));
                     std::process::exit(i32::from(exit::INTERRUPTED));
                 }
             }
         };
-        std::thread::Builder::new().name("memload-signals".to_owned()).spawn(hear).map_err(failed)?;
-        Ok(Breaks(state))
+        std::thread::Builder::new().name("memload-signals".to_owned()).spawn(handle).map_err(failed)?;
+        Ok(Interrupts(state))
     }
 
     /// True if a signal came that does not end the program at once.
@@ -85,25 +85,25 @@ impl Breaks {
     }
 
     /// Enters the stage in which an end loses nothing.
-    pub fn before(&self) {
-        self.set(Stage::Before);
+    pub fn before_load(&self) {
+        self.set(RunStage::BeforeLoad);
     }
 
     /// Enters the stage in which commands are sent; they stop at once if a signal has come already.
-    pub fn runs(&self, stopper: Stopper) {
+    pub fn loading(&self, stopper: Stopper) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.came {
             stopper.stop();
         }
-        state.stage = Stage::Runs(stopper);
+        state.stage = RunStage::Loading(stopper);
     }
 
     /// Enters the stage in which there is a result to print.
-    pub fn tells(&self) {
-        self.set(Stage::Tells);
+    pub fn reporting(&self) {
+        self.set(RunStage::Reporting);
     }
 
-    fn set(&self, stage: Stage) {
+    fn set(&self, stage: RunStage) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).stage = stage;
     }
 }
@@ -114,11 +114,13 @@ mod tests {
 
     #[test]
     fn the_first_ends_what_goes_and_the_second_everything() {
-        let mut state = State { stage: Stage::Before, came: false };
-        assert_eq!(state.hear(), Act::Leave("interrupted before the load began"));
+        let mut state = State { stage: RunStage::BeforeLoad, came: false };
+        assert_eq!(state.on_signal(), SignalEffect::Leave("interrupted before the load began"));
         assert!(!state.came(), "it is said once");
-        let mut state = State { stage: Stage::Tells, came: false };
-        assert_eq!((state.hear(), state.came()), (Act::Wait, true));
-        assert!(matches!(state.hear(), Act::Leave(line) if line.starts_with("interrupted again")));
+        let mut state = State { stage: RunStage::Reporting, came: false };
+        assert_eq!((state.on_signal(), state.came()), (SignalEffect::Wait, true));
+        assert!(
+            matches!(state.on_signal(), SignalEffect::Leave(line) if line.starts_with("interrupted again"))
+        );
     }
 }

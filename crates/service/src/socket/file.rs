@@ -16,7 +16,7 @@ const BACKLOG: i32 = 128;
 
 /// Why the socket could not be created.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum SocketFileError {
     /// Another program listens there.
     #[error("{path}: another program listens on this socket; end it, or set another path", path = .0.display())]
     InUse(PathBuf),
@@ -66,13 +66,13 @@ pub enum PlaceError {
 
 /// A socket's file. Dropping this removes it, unless another file has replaced it.
 #[derive(Debug)]
-pub struct Place {
+pub struct SocketFile {
     path: PathBuf,
     /// Device and inode of our socket.
     ours: (u64, u64),
 }
 
-impl Drop for Place {
+impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path).is_ok_and(|there| there == self.ours) {
             // If it cannot be removed, no program listens on it any more: the next start replaces it.
@@ -88,10 +88,10 @@ impl Drop for Place {
 ///
 /// # Errors
 /// If another program listens there, if it is another type of file, or if the system refuses.
-pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, Place), PlaceError> {
+pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, SocketFile), SocketFileError> {
     let failed =
-        |what: &'static str| move |why: io::Error| PlaceError::Io { path: path.to_owned(), what, why };
-    let bad_path = || PlaceError::Path(path.to_owned());
+        |what: &'static str| move |why: io::Error| SocketFileError::Io { path: path.to_owned(), what, why };
+    let bad_path = || SocketFileError::Path(path.to_owned());
     let (folder, name) = path.parent().zip(path.file_name()).ok_or_else(bad_path)?;
     // sun_path takes 107 bytes; the temporary name adds a dot and a process id.
     if !path.is_absolute() || path.as_os_str().len() > 90 {
@@ -117,29 +117,28 @@ pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, Place), 
         _ => {}
     }
     let none = failed("cannot create the socket");
-    let listener =
-        make(&hidden).map_err(&none).and_then(|socket| {
-            if let Some(gid) = group {
-                rustix::fs::chown(&hidden, None, Some(Gid::from_raw(gid)))
-                    .map_err(|why| PlaceError::Group { path: path.to_owned(), gid, why: why.into() })?;
-                let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP;
-                rustix::fs::chmod(&hidden, mode).map_err(|why| none(why.into()))?;
-            }
-            let ours = identity(&hidden).map_err(&none)?;
-            std::fs::rename(&hidden, path).map_err(&none)?;
-            Ok((UnixListener::from(socket), Place { path: path.to_owned(), ours }))
-        });
+    let listener = make(&hidden).map_err(&none).and_then(|socket| {
+        if let Some(gid) = group {
+            rustix::fs::chown(&hidden, None, Some(Gid::from_raw(gid)))
+                .map_err(|why| SocketFileError::Group { path: path.to_owned(), gid, why: why.into() })?;
+            let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::WGRP;
+            rustix::fs::chmod(&hidden, mode).map_err(|why| none(why.into()))?;
+        }
+        let ours = identity(&hidden).map_err(&none)?;
+        std::fs::rename(&hidden, path).map_err(&none)?;
+        Ok((UnixListener::from(socket), SocketFile { path: path.to_owned(), ours }))
+    });
     listener.inspect_err(|_| {
         let _ = std::fs::remove_file(&hidden);
     })
 }
 
-fn untrusted(path: &Path, why: TrustError) -> PlaceError {
+fn untrusted(path: &Path, why: TrustError) -> SocketFileError {
     match why {
         TrustError::Io { why, .. } => {
-            PlaceError::Io { path: path.to_owned(), what: "cannot read its directories", why }
+            SocketFileError::Io { path: path.to_owned(), what: "cannot read its directories", why }
         }
-        why => PlaceError::Untrusted { path: path.to_owned(), why },
+        why => SocketFileError::Untrusted { path: path.to_owned(), why },
     }
 }
 
@@ -155,8 +154,8 @@ fn make(hidden: &Path) -> io::Result<OwnedFd> {
 }
 
 /// A socket of ours or of root on which no program listens may be replaced; other files may not.
-fn refuse_what_is_alive(path: &Path) -> Result<(), PlaceError> {
-    let failed = |what, why: io::Error| PlaceError::Io { path: path.to_owned(), what, why };
+fn refuse_what_is_alive(path: &Path) -> Result<(), SocketFileError> {
+    let failed = |what, why: io::Error| SocketFileError::Io { path: path.to_owned(), what, why };
     let found = match std::fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -171,7 +170,7 @@ fn refuse_what_is_alive(path: &Path) -> Result<(), PlaceError> {
             kind if kind.is_file() => "a file",
             _ => "a device",
         };
-        return Err(PlaceError::Other { path: path.to_owned(), what });
+        return Err(SocketFileError::Other { path: path.to_owned(), what });
     }
     trust::belongs(path, &found).map_err(|why| untrusted(path, why))?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -180,7 +179,7 @@ fn refuse_what_is_alive(path: &Path) -> Result<(), PlaceError> {
     match tried {
         Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT) => Ok(()),
         // The queue of a program that does not accept is full: it is alive.
-        Ok(()) | Err(rustix::io::Errno::AGAIN) => Err(PlaceError::InUse(path.to_owned())),
+        Ok(()) | Err(rustix::io::Errno::AGAIN) => Err(SocketFileError::InUse(path.to_owned())),
         Err(why) => Err(failed("cannot find out whether a program listens on it", why.into())),
     }
 }
@@ -225,7 +224,7 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         let (first, first_place) = listen(&path, None).unwrap();
         let error = listen(&path, None).unwrap_err();
-        assert!(matches!(error, PlaceError::InUse(_)), "{error}");
+        assert!(matches!(error, SocketFileError::InUse(_)), "{error}");
         assert!(
             error
                 .to_string()
@@ -245,7 +244,7 @@ mod tests {
         })
         .collect();
         assert!(waiting.len() >= BACKLOG as usize);
-        assert!(matches!(listen(&path, None), Err(PlaceError::InUse(_))));
+        assert!(matches!(listen(&path, None), Err(SocketFileError::InUse(_))));
         // The first listener's drop does not remove the second's file.
         drop(first);
         let (_second, _place) = listen(&path, None).unwrap();

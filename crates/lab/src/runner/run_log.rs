@@ -2,7 +2,7 @@
 //! run.
 
 use crate::results::{
-    CauseRecord, DecisionRecord, Names, PolicyResult, Standing, SystemMetrics, TimeSample, WayMapBuilder,
+    CauseRecord, DecisionRecord, KnobHistory, Names, PolicyResult, SystemMetrics, TimeSample, WayMapBuilder,
     WorkloadMetrics,
 };
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use waykeeper_policy::Decision;
 use waykeeper_units::GroupId;
 
 /// Records the observations of the loop.
-pub(super) struct Journal<'a> {
+pub(super) struct RunLog<'a> {
     /// Every workload of the scenario, running or not: an id always means the same one.
     groups: Vec<Group>,
     ports: Vec<RootPort>,
@@ -22,17 +22,17 @@ pub(super) struct Journal<'a> {
     stop: &'a AtomicBool,
     decisions: Vec<DecisionRecord>,
     ways: WayMapBuilder,
-    standing: Standing<KnobValues>,
+    knob_history: KnobHistory<KnobValues>,
     samples: Vec<TimeSample>,
 }
 
-impl<'a> Journal<'a> {
+impl<'a> RunLog<'a> {
     pub fn new(
         scenario: &Scenario,
         ports: Vec<RootPort>,
         with_samples: bool,
         stop: &'a AtomicBool,
-    ) -> Journal<'a> {
+    ) -> RunLog<'a> {
         let groups = scenario.workloads.iter().enumerate().map(|(index, workload)| Group {
             id: GroupId(index as u32),
             name: workload.name.clone(),
@@ -43,14 +43,14 @@ impl<'a> Journal<'a> {
             stack: workload.stack,
             mask: workload.mask,
         });
-        Journal {
+        RunLog {
             groups: groups.collect(),
             ports,
             with_samples,
             stop,
             decisions: Vec::new(),
             ways: WayMapBuilder::default(),
-            standing: Standing::default(),
+            knob_history: KnobHistory::default(),
             samples: Vec::new(),
         }
     }
@@ -58,7 +58,7 @@ impl<'a> Journal<'a> {
     /// The result so far: decisions, way map and samples.
     pub fn finish(self, duration_s: f64, interval_s: f64) -> PolicyResult {
         PolicyResult {
-            settled_s: self.standing.settled_s(duration_s, interval_s),
+            settled_s: self.knob_history.settled_s(duration_s, interval_s),
             decisions: self.decisions,
             way_map: self.ways.finish(duration_s),
             samples: self.samples,
@@ -80,7 +80,7 @@ impl<'a> Journal<'a> {
     }
 }
 
-impl Observer for Journal<'_> {
+impl Observer for RunLog<'_> {
     fn observe(&mut self, record: &Record, seen: Option<&Interval>) -> ControlFlow<()> {
         let at_s = seconds(record.at_ns);
         let names = Names { groups: &self.groups, ports: &self.ports };
@@ -97,7 +97,7 @@ impl Observer for Journal<'_> {
             knobs: Vec::new(),
         }));
         self.ways.push(at_s, &record.knobs, names);
-        self.standing.push(at_s, &record.knobs, !decision.plan.is_empty());
+        self.knob_history.push(at_s, &record.knobs, !decision.plan.is_empty());
         if let Some(seen) = seen.filter(|_| self.with_samples) {
             let sample = self.sample(record, seen);
             self.samples.push(sample);

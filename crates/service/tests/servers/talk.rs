@@ -6,15 +6,15 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use waykeeper_service::protocol::{Answer, Outcome, Status};
-use waykeeper_service::{Edge, EdgeConfig, Limits, Listen, Order, Pause, orders};
+use waykeeper_service::{Limits, Listen, Order, Pause, Servers, ServersConfig, orders};
 
 #[test]
 fn a_status_has_everything_there_is_to_see() {
     let stage = Stage::new(Limits::default(), None);
     stage.moves_on(3);
     let mut client = Client::at(&stage.socket());
-    client.say(r#"{"version":1,"id":"first","do":"status"}"#);
-    let text = client.hear();
+    client.send(r#"{"version":1,"id":"first","do":"status"}"#);
+    let text = client.receive();
     let answer: Answer<Status> = serde_json::from_str(&text).unwrap();
     let Outcome::Ok(status) = answer.outcome else { panic!("{text}") };
     assert_eq!((status.policy.as_str(), status.state.as_str()), ("a4", "steady"));
@@ -54,13 +54,13 @@ fn one_connection_serves_many_requests_and_a_bad_one_spoils_none() {
         .stream()
         .write_all(b"{\"version\":1,\"id\":1,\"do\":\"policy\"}\n{\"version\":1,\"id\":2,")
         .unwrap();
-    assert_eq!(serde_json::from_str::<Value>(&client.hear()).unwrap()["id"], 1);
+    assert_eq!(serde_json::from_str::<Value>(&client.receive()).unwrap()["id"], 1);
     assert_eq!(client.ask(r#""do":"policy"}"#)["id"], 2);
     // A client that has shut down its sending half still gets the answer.
-    client.say(r#"{"version":1,"id":3,"do":"policy"}"#);
+    client.send(r#"{"version":1,"id":3,"do":"policy"}"#);
     client.stream().shutdown(Shutdown::Write).unwrap();
-    assert!(client.hear().contains("\"id\":3"));
-    assert_eq!(client.hear(), "");
+    assert!(client.receive().contains("\"id\":3"));
+    assert_eq!(client.receive(), "");
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn a_daemon_that_takes_no_orders_says_so() {
     let socket = folder.path().join("s");
     let (sender, waiting) = orders();
     drop(waiting);
-    let config = EdgeConfig { socket: Some(socket.clone()), ..EdgeConfig::default() };
-    let _edge = Edge::open(&config, stage.board.clone(), sender).unwrap();
+    let config = ServersConfig { socket: Some(socket.clone()), ..ServersConfig::default() };
+    let _edge = Servers::open(&config, stage.published_state.clone(), sender).unwrap();
     assert_eq!(Client::at(&socket).ask(r#"{"version":1,"do":"resume"}"#)["error"]["kind"], "ending");
 }
 
@@ -102,23 +102,23 @@ fn a_daemon_that_takes_no_orders_says_so() {
 fn a_watch_follows_the_steps_until_the_daemon_ends() {
     let mut stage = Stage::new(Limits::default(), None);
     let mut client = Client::at(&stage.socket());
-    client.say(r#"{"version":1,"id":8,"do":"watch"}"#);
+    client.send(r#"{"version":1,"id":8,"do":"watch"}"#);
     let mut last = 0;
     for _ in 0..5 {
-        let status: Value = serde_json::from_str(&client.hear()).unwrap();
+        let status: Value = serde_json::from_str(&client.receive()).unwrap();
         let step = status["ok"]["step"].as_u64().unwrap();
         assert!(step > last && status["id"] == 8);
         last = step;
     }
     let mut second = Client::at(&stage.socket());
-    second.say(r#"{"version":1,"do":"watch"}"#);
-    second.hear();
-    second.say(r#"{"version":1,"do":"status"}"#);
+    second.send(r#"{"version":1,"do":"watch"}"#);
+    second.receive();
+    second.send(r#"{"version":1,"do":"status"}"#);
     let mut rest = String::new();
     second.stream().read_to_string(&mut rest).unwrap();
     assert!(rest.contains("takes no more requests"), "{rest}");
     stage.close();
-    eventually("the daemon hangs up", || client.hear().is_empty());
+    eventually("the daemon hangs up", || client.receive().is_empty());
     assert!(!stage.socket().exists());
 }
 
@@ -135,21 +135,22 @@ fn the_socket_is_its_groups_and_goes_with_the_daemon() {
 fn what_cannot_be_opened_leaves_nothing_open() {
     let stage = Stage::new(Limits::default(), None);
     let folder = tempfile::tempdir().unwrap();
-    let open = |config: EdgeConfig| {
-        let error = Edge::open(&config, stage.board.clone(), orders().0).unwrap_err().to_string();
+    let open = |config: ServersConfig| {
+        let error =
+            Servers::open(&config, stage.published_state.clone(), orders().0).unwrap_err().to_string();
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "{error}");
         error
     };
     let socket = Some(folder.path().join("s"));
     let group = Some("no-such-group".to_owned());
-    let error = open(EdgeConfig { socket: socket.clone(), group, ..EdgeConfig::default() });
+    let error = open(ServersConfig { socket: socket.clone(), group, ..ServersConfig::default() });
     assert!(error.starts_with("group `no-such-group` does not exist; create it"), "{error}");
     let group = Some("nogroup".to_owned());
-    let error = open(EdgeConfig { socket: socket.clone(), group, ..EdgeConfig::default() });
+    let error = open(ServersConfig { socket: socket.clone(), group, ..ServersConfig::default() });
     assert!(error.starts_with("group `nogroup` cannot be trusted"), "{error}");
     let metrics = Some(Listen::Tcp(stage.metrics()));
-    let error = open(EdgeConfig { socket: socket.clone(), metrics, ..EdgeConfig::default() });
+    let error = open(ServersConfig { socket: socket.clone(), metrics, ..ServersConfig::default() });
     assert!(error.starts_with(&format!("cannot serve metrics on {}", stage.metrics())), "{error}");
-    let error = open(EdgeConfig { socket: Some(stage.socket()), ..EdgeConfig::default() });
+    let error = open(ServersConfig { socket: Some(stage.socket()), ..ServersConfig::default() });
     assert!(error.contains("another program listens on this socket"), "{error}");
 }

@@ -33,7 +33,7 @@ impl Entry {
 
 /// A subtree whose entries have numbers below [`END`]. Its own directory is 0. Files are 0444, directories 0555:
 /// nothing can be written or created (EACCES at open, EPERM for mkdir, as for all fixed files of the tree).
-pub trait Live: Send + Sync {
+pub trait DynamicTree: Send + Sync {
     /// The present entries of a directory.
     ///
     /// # Errors

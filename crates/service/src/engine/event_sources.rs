@@ -3,13 +3,13 @@
 //! Files are read on a separate thread, as a disk may be slow. Must not know what the messages cause.
 
 use crate::config::{Config, ConfigError, Inputs};
-use crate::order::{Asked, Orders};
+use crate::order::{Orders, PendingOrder};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use std::time::Duration;
 
 /// A request from a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Nudge {
+pub enum SignalRequest {
     /// Read the configuration again.
     Reload,
     /// End.
@@ -18,45 +18,45 @@ pub enum Nudge {
 
 /// A received message.
 #[derive(Debug)]
-pub(super) enum Heard {
-    Order(Asked),
-    Nudge(Nudge),
+pub(super) enum SourceEvent {
+    Order(PendingOrder),
+    SignalRequest(SignalRequest),
     /// A configuration was read, with the order that requested it.
-    Loaded(Box<Result<Config, ConfigError>>, Option<Asked>),
+    Loaded(Box<Result<Config, ConfigError>>, Option<PendingOrder>),
 }
 
-type Loaded = (Box<Result<Config, ConfigError>>, Option<Asked>);
+type Loaded = (Box<Result<Config, ConfigError>>, Option<PendingOrder>);
 
 /// The channels.
 #[derive(Debug)]
-pub(super) struct Ears {
+pub(super) struct EventSources {
     orders: Orders,
-    nudges: Receiver<Nudge>,
+    signal_requests: Receiver<SignalRequest>,
     inputs: Inputs,
     loading: Option<Receiver<Loaded>>,
 }
 
-impl Ears {
-    pub fn new(orders: Orders, nudges: Receiver<Nudge>, inputs: Inputs) -> Ears {
-        Ears { orders, nudges, inputs, loading: None }
+impl EventSources {
+    pub fn new(orders: Orders, signal_requests: Receiver<SignalRequest>, inputs: Inputs) -> EventSources {
+        EventSources { orders, signal_requests, inputs, loading: None }
     }
 
     /// Waits for a message, at most `at_most`.
-    pub fn listen(&mut self, at_most: Duration) -> Option<Heard> {
+    pub fn wait(&mut self, at_most: Duration) -> Option<SourceEvent> {
         let loading = self.loading.clone().unwrap_or_else(never);
         // Channel closed: stop selecting on it.
         select! {
-            recv(self.nudges) -> nudge => match nudge {
-                Ok(nudge) => return Some(Heard::Nudge(nudge)),
-                Err(_) => self.nudges = never(),
+            recv(self.signal_requests) -> signal_request => match signal_request {
+                Ok(signal_request) => return Some(SourceEvent::SignalRequest(signal_request)),
+                Err(_) => self.signal_requests = never(),
             },
-            recv(self.orders) -> asked => match asked {
-                Ok(asked) => return Some(Heard::Order(asked)),
+            recv(self.orders) -> pending_order => match pending_order {
+                Ok(pending_order) => return Some(SourceEvent::Order(pending_order)),
                 Err(_) => self.orders = never(),
             },
             recv(loading) -> loaded => {
                 self.loading = None;
-                return loaded.ok().map(|(config, asked)| Heard::Loaded(config, asked));
+                return loaded.ok().map(|(config, pending_order)| SourceEvent::Loaded(config, pending_order));
             },
             default(at_most) => {}
         }
@@ -64,9 +64,12 @@ impl Ears {
     }
 
     /// Starts to read the configuration; returns the order if a reload is running or no thread can start.
-    pub fn load(&mut self, asked: Option<Asked>) -> Result<(), (Option<Asked>, String)> {
+    pub fn load(
+        &mut self,
+        pending_order: Option<PendingOrder>,
+    ) -> Result<(), (Option<PendingOrder>, String)> {
         if self.loading.is_some() {
-            return Err((asked, "a reload is running already; try again when it is done".to_owned()));
+            return Err((pending_order, "a reload is running already; try again when it is done".to_owned()));
         }
         let (sender, receiver): (Sender<Loaded>, _) = bounded(1);
         let (give, take) = bounded(1);
@@ -77,10 +80,12 @@ impl Ears {
             let _ = sender.send((config, take.recv().unwrap_or_default()));
         });
         match spawned {
-            Err(why) => Err((asked, format!("cannot start a thread to read the configuration: {why}"))),
+            Err(why) => {
+                Err((pending_order, format!("cannot start a thread to read the configuration: {why}")))
+            }
             Ok(_) => {
                 // The channel has room for one message.
-                let _ = give.try_send(asked);
+                let _ = give.try_send(pending_order);
                 self.loading = Some(receiver);
                 Ok(())
             }

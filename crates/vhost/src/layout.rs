@@ -10,7 +10,7 @@ use waykeeper_silicon::Identity;
 
 /// Why a scenario cannot be shown as a host.
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum LayoutError {
     /// The chip file does not say which CPU it is.
     #[error(
         "the chip `{chip}` has no table [identity], so no file can say which CPU this is; add one to the chip's file \
@@ -116,7 +116,7 @@ pub struct Port {
 
 /// The server's layout.
 #[derive(Clone, Debug)]
-pub struct Places {
+pub struct Layout {
     /// The CPU's identity.
     pub identity: Identity,
     /// Tables of its generation, if there are any.
@@ -131,19 +131,20 @@ pub struct Places {
     pub stacks: Vec<Vec<(u16, u8)>>,
 }
 
-impl Places {
+impl Layout {
     /// The layout of a scenario.
     ///
     /// # Errors
     /// If the scenario's chip or ports cannot be shown.
-    pub fn new(scenario: &Scenario) -> Result<Places, PlaceError> {
+    pub fn new(scenario: &Scenario) -> Result<Layout, LayoutError> {
         let chip = &scenario.chip;
-        let identity = chip.identity.clone().ok_or_else(|| PlaceError::Nobody { chip: chip.name.clone() })?;
+        let identity =
+            chip.identity.clone().ok_or_else(|| LayoutError::Nobody { chip: chip.name.clone() })?;
         let generation = match &identity.generation {
             None => None,
             Some(id) => {
                 Some(
-                    Generation::by_id(id).ok_or_else(|| PlaceError::Generation {
+                    Generation::by_id(id).ok_or_else(|| LayoutError::Generation {
                         chip: chip.name.clone(),
                         generation: id.clone(),
                         known: Generation::all()
@@ -162,10 +163,10 @@ impl Places {
             .map(|array| (&array.name, DeviceKind::Storage, &array.port, array.remote));
         let mut ports: Vec<Port> = Vec::new();
         for (name, kind, text, remote) in nics.chain(arrays) {
-            let bad = || PlaceError::Address { device: name.clone(), address: text.clone() };
+            let bad = || LayoutError::Address { device: name.clone(), address: text.clone() };
             let address = legal(Address::parse(text).ok_or_else(bad)?, generation);
             if let Some(other) = ports.iter().find(|port| port.address == address) {
-                return Err(PlaceError::Shared {
+                return Err(LayoutError::Shared {
                     device: name.clone(),
                     other: other.device.clone(),
                     address,
@@ -182,7 +183,7 @@ impl Places {
                 generation.and_then(|generation| generation.iio.as_ref()?.part_map.part(port.address.device));
             port.counted = stack.zip(part).map(|((stack, _), part)| (*stack, part));
         }
-        Ok(Places { identity, generation, packages, cores: chip.cores as usize, ports, stacks })
+        Ok(Layout { identity, generation, packages, cores: chip.cores as usize, ports, stacks })
     }
 
     /// Number of CPUs: one per core.

@@ -1,9 +1,9 @@
-//! Publishes each step: on the board, to the feeds and in the log.
+//! Publishes each step: in the published state, to the step queues and in the log.
 //!
 //! Must not know the readers.
 
 use super::{Engine, ManagedHost};
-use crate::board::{Mode, Published};
+use crate::published_state::{Mode, Published};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,11 +13,11 @@ use waykeeper_policy::Event;
 
 impl<H: ManagedHost> Engine<'_, H> {
     /// Publishes what the loop did: a step, or a change of the policy.
-    pub(super) fn show(&mut self) {
-        self.unshown = false;
+    pub(super) fn publish(&mut self) {
+        self.unpublished = false;
         let record = self.looping.record().clone();
         let groups = self.looping.host().groups();
-        self.standings.note(&record, &groups);
+        self.active_problems.note(&record, &groups);
         let actions = self.totals.actions.entry(self.looping.policy().name().to_owned()).or_default();
         for event in &record.events {
             *actions.entry(event.action.clone()).or_default() += 1;
@@ -30,19 +30,19 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
         self.before.clone_from(&snapshot);
         let step = self.published(record, groups, snapshot);
-        self.log.tell(step.clone());
-        for feed in &self.feeds {
-            if !feed.offer(step.clone()) {
+        self.log.step(step.clone());
+        for step_queue in &self.step_queues {
+            if !step_queue.offer(step.clone()) {
                 self.totals.unrecorded += 1;
             }
         }
     }
 
-    /// Publishes a change between two steps. A new record of the loop is sent to board, log and feeds; without one, only
-    /// the board is updated, because the last record was published already.
-    pub(super) fn show_change(&mut self) {
-        if self.unshown {
-            return self.show();
+    /// Publishes a change between two steps. A new record of the loop is sent to the published state, the log and step
+    /// queues; without one, only the published state is updated, because the last record was published already.
+    pub(super) fn publish_change(&mut self) {
+        if self.unpublished {
+            return self.publish();
         }
         let record = self.looping.record().clone();
         let groups = self.looping.host().groups();
@@ -58,7 +58,7 @@ impl<H: ManagedHost> Engine<'_, H> {
     ) -> Arc<Published> {
         if self.config.mode == Mode::DryRun {
             for event in &mut record.events {
-                event.text = format!("{}{}", crate::replay::WOULD, event.text);
+                event.text = format!("{}{}", crate::replay::DRY_RUN_PREFIX, event.text);
             }
             let turned = would_turn(&record, &groups);
             record.events.extend(turned);
@@ -66,11 +66,11 @@ impl<H: ManagedHost> Engine<'_, H> {
         if *self.inventory != *self.looping.host().inventory() {
             self.inventory = Arc::new(self.looping.host().inventory().clone());
         }
-        let trouble = self.trouble();
-        let (standing, news) = self.standings.list(trouble);
+        let problems = self.lasting_problems();
+        let (active_problems, changes) = self.active_problems.list(problems);
         let at = SystemTime::now();
-        let happened = self.looping.host().told();
-        self.log.news(at, &news, &happened);
+        let happened = self.looping.host().take_events();
+        self.log.problem_changes(at, &changes, &happened);
         let next = Published {
             step: self.step,
             at,
@@ -87,10 +87,10 @@ impl<H: ManagedHost> Engine<'_, H> {
             snapshot,
             seen: self.looping.seen().cloned(),
             record,
-            standing,
+            active_problems,
             totals: self.totals.clone(),
         };
-        self.board.show(next)
+        self.published_state.replace(next)
     }
 }
 

@@ -19,29 +19,29 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// SIGINT, SIGTERM and SIGHUP as a descriptor that can be polled.
 #[derive(Debug)]
-pub struct Breaks {
-    told: UnixStream,
-    heard: Cell<bool>,
+pub struct CommandInterrupts {
+    signal_pipe: UnixStream,
+    came: Cell<bool>,
 }
 
-impl Breaks {
+impl CommandInterrupts {
     /// Handles these signals from now on.
-    pub fn listen() -> Result<Breaks, Failure> {
-        let told = hurry().map_err(|why| Failure::io("cannot wait for signals", &why))?;
-        Ok(Breaks { told, heard: Cell::new(false) })
+    pub fn install() -> Result<CommandInterrupts, Failure> {
+        let signal_pipe = hurry().map_err(|why| Failure::io("cannot wait for signals", &why))?;
+        Ok(CommandInterrupts { signal_pipe, came: Cell::new(false) })
     }
 
     /// True once the user has interrupted. It stays true.
     pub fn came(&self) -> bool {
-        let mut fds = [PollFd::new(&self.told, PollFlags::IN)];
-        self.heard.get() || poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        let mut fds = [PollFd::new(&self.signal_pipe, PollFlags::IN)];
+        self.came.get() || poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Records the signal and empties the pipe, so that the next one can be polled.
-    fn hear(&self) {
-        self.heard.set(true);
+    fn drain(&self) {
+        self.came.set(true);
         // One byte per signal; a terminal and a supervisor may each have sent one.
-        let _ = (&self.told).read(&mut [0; 64]);
+        let _ = (&self.signal_pipe).read(&mut [0; 64]);
     }
 }
 
@@ -62,27 +62,27 @@ pub enum Ran {
 pub fn run(
     command: &[String],
     cpus: &CoreList,
-    breaks: &Breaks,
-    goes: &dyn Fn() -> bool,
+    interrupts: &CommandInterrupts,
+    keep_going: &dyn Fn() -> bool,
 ) -> Result<Ran, Failure> {
     let mut command = Pinned::start(command, cpus, "the CPUs of the command,", Output::Kept)?;
     let failed = |why: io::Error| Failure::io("cannot wait for the command", &why);
-    while !command.wait(Some(breaks.told.as_fd()), Some(LOOK)).map_err(failed)? {
-        let came = breaks.came();
-        if !came && goes() {
+    while !command.wait(Some(interrupts.signal_pipe.as_fd()), Some(LOOK)).map_err(failed)? {
+        let came = interrupts.came();
+        if !came && keep_going() {
             continue;
         }
         if came {
-            breaks.hear();
+            interrupts.drain();
         }
         // A second interrupt now ends the command without [`crate::pinned::GRACE`].
-        command.end(Some(breaks.told.as_fd()));
+        command.end(Some(interrupts.signal_pipe.as_fd()));
         return Ok(if came { Ran::Broken } else { Ran::Alone });
     }
     let took = command.begun().elapsed();
     // Processes left in the background would disturb the next run.
     let status =
         command.end(None).ok_or_else(|| failed(io::Error::other("its processes cannot be ended")))?;
-    let text = command.said().map_err(failed)?;
+    let text = command.kept_output().map_err(failed)?;
     Ok(if status.success() { Ran::Well(took, text) } else { Ran::Badly(status, last_line(&text)) })
 }

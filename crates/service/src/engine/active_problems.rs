@@ -2,49 +2,49 @@
 //!
 //! Must not know causes of problems.
 
-use crate::Standing;
+use crate::ActiveProblem;
 use crate::log::named;
 use std::collections::BTreeSet;
 use waykeeper_control::{Problem, Record};
 use waykeeper_host::{Group, Knob, KnobSetting, KnobValues};
 
 /// Most problems that are shown. Assumption: three for each of 64 tenants.
-const MOST: usize = 200;
+const MAX_SHOWN: usize = 200;
 
 /// Problems that began or ended since the list was last made. Problems of knobs do not appear in `begun`: the log has
 /// them as problems of the step.
 #[derive(Debug, Default)]
-pub(crate) struct News {
+pub(crate) struct ProblemChanges {
     /// New problems.
-    pub begun: Vec<Standing>,
+    pub begun: Vec<ActiveProblem>,
     /// Ended problems.
-    pub ended: Vec<Standing>,
+    pub ended: Vec<ActiveProblem>,
 }
 
 /// Kinds that the log reports elsewhere: a refused configuration at each refusal, unreadable counters with the reason.
-pub(super) const TOLD_ELSEWHERE: [&str; 2] = ["config", "blind"];
+pub(super) const LOGGED_SEPARATELY: [&str; 2] = ["config", "blind"];
 
 /// All lasting problems.
 #[derive(Debug, Default)]
-pub(super) struct Standings {
+pub(super) struct ActiveProblems {
     /// The list as last shown.
-    now: BTreeSet<Standing>,
+    now: BTreeSet<ActiveProblem>,
     /// Knobs that do not have the wanted value, with the problem.
-    knobs: Vec<(KnobSetting, Standing)>,
+    knobs: Vec<(KnobSetting, ActiveProblem)>,
     /// Why the last configuration was refused.
-    pub config: Option<Standing>,
+    pub config: Option<ActiveProblem>,
 }
 
-impl Standing {
+impl ActiveProblem {
     /// A declared tenant that does not run; its start is reported as an event, not as a problem's end.
     pub(crate) const ABSENT: &'static str = "absent";
 
-    pub(crate) fn new(kind: &str, text: impl Into<String>) -> Standing {
-        Standing { kind: kind.to_owned(), text: text.into() }
+    pub(crate) fn new(kind: &str, text: impl Into<String>) -> ActiveProblem {
+        ActiveProblem { kind: kind.to_owned(), text: text.into() }
     }
 }
 
-impl Standings {
+impl ActiveProblems {
     /// Updates the list from a step.
     pub fn note(&mut self, record: &Record, groups: &[Group]) {
         let alive = |knob: Knob| knob.group().is_none_or(|group| groups.iter().any(|own| own.id == group));
@@ -55,41 +55,42 @@ impl Standings {
                 || kind != "no-effect"
                     && (is(&record.knobs) || !record.desired.is_empty() && !is(&record.desired))
         };
-        self.knobs.retain(|(knob, standing)| !is_over(&standing.kind, *knob));
+        self.knobs.retain(|(knob, problem)| !is_over(&problem.kind, *knob));
         for problem in &record.problems {
             let (kind, knob) = match problem {
                 Problem::Refused { knob, .. } | Problem::ReadsBack { knob, .. } => ("refused", *knob),
                 Problem::Busy { knob, .. } => ("busy", *knob),
-                Problem::Outsider { knob, left: true, .. } => ("outsider", *knob),
+                Problem::ExternalChange { knob, left: true, .. } => ("outsider", *knob),
                 Problem::NoEffect { knob, .. } => ("no-effect", *knob),
                 _ => continue,
             };
             self.knobs.retain(|(own, _)| own.knob != knob.knob);
-            self.knobs.push((knob, Standing::new(kind, named(&problem.to_string(), groups))));
+            self.knobs.push((knob, ActiveProblem::new(kind, named(&problem.to_string(), groups))));
         }
     }
 
     /// The policy changed: problems with the last one's values end.
     pub fn forget_knobs(&mut self) {
-        self.knobs.retain(|(_, standing)| standing.kind == "no-effect");
+        self.knobs.retain(|(_, problem)| problem.kind == "no-effect");
     }
 
     /// The list to show, and its changes.
-    pub fn list(&mut self, others: Vec<Standing>) -> (Vec<Standing>, News) {
-        let knobs = self.knobs.iter().map(|(_, standing)| standing.clone());
-        let mut next: BTreeSet<Standing> = knobs.chain(self.config.clone()).chain(others).collect();
-        if next.len() > MOST {
-            let more = Standing::new("more", "more problems than this list holds");
-            next = next.into_iter().take(MOST).chain([more]).collect();
+    pub fn list(&mut self, others: Vec<ActiveProblem>) -> (Vec<ActiveProblem>, ProblemChanges) {
+        let knobs = self.knobs.iter().map(|(_, problem)| problem.clone());
+        let mut next: BTreeSet<ActiveProblem> = knobs.chain(self.config.clone()).chain(others).collect();
+        if next.len() > MAX_SHOWN {
+            let more = ActiveProblem::new("more", "more problems than this list holds");
+            next = next.into_iter().take(MAX_SHOWN).chain([more]).collect();
         }
-        let elsewhere = |one: &&Standing| !TOLD_ELSEWHERE.contains(&one.kind.as_str());
-        let is_knob = |one: &&Standing| self.knobs.iter().any(|(_, own)| own == *one);
+        let elsewhere = |one: &&ActiveProblem| !LOGGED_SEPARATELY.contains(&one.kind.as_str());
+        let is_knob = |one: &&ActiveProblem| self.knobs.iter().any(|(_, own)| own == *one);
         let begun =
             next.difference(&self.now).filter(elsewhere).filter(|one| !is_knob(one)).cloned().collect();
         // The start of a tenant is reported as an event.
-        let ended = self.now.difference(&next).filter(elsewhere).filter(|one| one.kind != Standing::ABSENT);
+        let ended =
+            self.now.difference(&next).filter(elsewhere).filter(|one| one.kind != ActiveProblem::ABSENT);
         let ended = ended.cloned().collect();
         self.now.clone_from(&next);
-        (next.into_iter().collect(), News { begun, ended })
+        (next.into_iter().collect(), ProblemChanges { begun, ended })
     }
 }

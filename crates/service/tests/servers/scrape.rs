@@ -1,13 +1,15 @@
 //! Metrics over HTTP: checked by Debian's promtool and scraped by a Prometheus.
 
-use super::stage::{PATIENCE, Stage, eventually, published};
+use super::stage::{Stage, TIMEOUT, eventually, published};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use waykeeper_service::{Board, Edge, EdgeConfig, Limits, Listen, Published, ScrapeLimits, orders};
+use waykeeper_service::{
+    Limits, Listen, Published, PublishedState, ScrapeLimits, Servers, ServersConfig, orders,
+};
 use waykeeper_units::GroupId;
 
 const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
@@ -23,7 +25,7 @@ fn exchange(mut stream: impl Read + Write, request: &str) -> (String, String) {
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 
@@ -31,12 +33,16 @@ fn get(address: SocketAddr, path: &str, accept: &str) -> (String, String) {
     exchange(connect(address), &format!("GET {path} HTTP/1.0\r\nAccept: {accept}\r\n\r\n"))
 }
 
-/// A board that does not change, with its metrics.
-fn still(first: Published) -> (Arc<Board>, Edge) {
-    let board = Arc::new(Board::new(first));
+/// A published state that does not change, with its metrics.
+fn still(first: Published) -> (Arc<PublishedState>, Servers) {
+    let published_state = Arc::new(PublishedState::new(first));
     let metrics = Some(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
-    let edge = Edge::open(&EdgeConfig { metrics, ..EdgeConfig::default() }, board.clone(), orders().0);
-    (board, edge.unwrap())
+    let servers = Servers::open(
+        &ServersConfig { metrics, ..ServersConfig::default() },
+        published_state.clone(),
+        orders().0,
+    );
+    (published_state, servers.unwrap())
 }
 
 /// Whether `promtool check metrics` succeeds, and its output.
@@ -66,8 +72,8 @@ fn promtool_finds_nothing_to_say() {
 
 #[test]
 fn what_is_shown_has_its_names_labels_and_raw_values() {
-    let (_board, edge) = still(published(10));
-    let (_, body) = get(edge.metrics_address().unwrap(), "/metrics", "text/plain");
+    let (_board, servers) = still(published(10));
+    let (_, body) = get(servers.metrics_address().unwrap(), "/metrics", "text/plain");
     let version = format!("waykeeper_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
     // After 10 steps of one second each.
     for line in [
@@ -120,13 +126,13 @@ fn what_is_shown_has_its_names_labels_and_raw_values() {
 
 #[test]
 fn tenants_that_are_gone_are_gone_and_namesakes_are_told_apart() {
-    let (board, edge) = still(published(10));
-    let page = || get(edge.metrics_address().unwrap(), "/metrics", OPEN_METRICS).1;
+    let (published_state, servers) = still(published(10));
+    let page = || get(servers.metrics_address().unwrap(), "/metrics", OPEN_METRICS).1;
     assert!(page().contains("tenant=\"fio\"") && page().ends_with("# EOF\n"));
     let mut next = published(11);
     next.groups.retain(|group| group.id != GroupId(1));
     next.classes.retain(|class| !class.tenants.contains(&GroupId(1)));
-    board.show(next);
+    published_state.replace(next);
     assert!(!page().contains("fio"), "{}", page());
     // The tenant restarts as another process: its counters begin at 0, under a new id.
     let mut next = published(12);
@@ -134,21 +140,21 @@ fn tenants_that_are_gone_are_gone_and_namesakes_are_told_apart() {
     let counters = published(1).snapshot.unwrap().groups[&GroupId(1)];
     next.snapshot.as_mut().unwrap().groups.remove(&GroupId(1));
     next.snapshot.as_mut().unwrap().groups.insert(GroupId(2), counters);
-    board.show(next.clone());
+    published_state.replace(next.clone());
     assert!(
         page().contains("waykeeper_tenant_instructions_total{tenant=\"fio\"} 3000000000\n"),
         "{}",
         page()
     );
     next.groups[0].name = "fio".to_owned();
-    board.show(next);
+    published_state.replace(next);
     for id in [0, 2] {
         let series = format!("waykeeper_tenant_ways{{tenant=\"fio#{id}\"}}");
         assert_eq!(page().matches(&series).count(), usize::from(id == 0), "{}", page());
         assert!(page().contains(&format!("waykeeper_tenant_instructions_total{{tenant=\"fio#{id}\"}}")));
     }
     let empty = Published { groups: Vec::new(), snapshot: None, seen: None, ..published(13) };
-    board.show(empty);
+    published_state.replace(empty);
     assert!(!page().contains("waykeeper_tenant_") && page().contains("waykeeper_tenants 0.0"), "{}", page());
 }
 
@@ -166,13 +172,13 @@ fn the_format_is_the_one_that_is_asked_for_and_all_else_is_refused() {
     assert!(head.starts_with("http/1.0 200") && body.is_empty(), "{head}\n{body}");
 }
 
-/// A board that does not change, with these limits.
-fn limited(scrapes: ScrapeLimits) -> (Edge, SocketAddr) {
+/// A published state that does not change, with these limits.
+fn limited(scrapes: ScrapeLimits) -> (Servers, SocketAddr) {
     let metrics = Some(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
-    let config = EdgeConfig { metrics, scrapes, ..EdgeConfig::default() };
-    let edge = Edge::open(&config, Arc::new(Board::new(published(1))), orders().0).unwrap();
-    let address = edge.metrics_address().unwrap();
-    (edge, address)
+    let config = ServersConfig { metrics, scrapes, ..ServersConfig::default() };
+    let servers = Servers::open(&config, Arc::new(PublishedState::new(published(1))), orders().0).unwrap();
+    let address = servers.metrics_address().unwrap();
+    (servers, address)
 }
 
 const LONG: Duration = Duration::from_secs(3600);
@@ -210,11 +216,11 @@ fn who_holds_on_to_connections_keeps_nobody_out() {
 fn metrics_can_be_had_on_a_socket_in_the_file_system() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("metrics.sock");
-    let config = EdgeConfig { metrics: Some(Listen::Unix(path.clone())), ..EdgeConfig::default() };
-    let edge = Edge::open(&config, Arc::new(Board::new(published(1))), orders().0).unwrap();
+    let config = ServersConfig { metrics: Some(Listen::Unix(path.clone())), ..ServersConfig::default() };
+    let servers = Servers::open(&config, Arc::new(PublishedState::new(published(1))), orders().0).unwrap();
     let (head, body) = exchange(UnixStream::connect(&path).unwrap(), "GET /metrics HTTP/1.0\r\n\r\n");
     assert!(head.starts_with("http/1.0 200") && body.contains("waykeeper_steps_total 1\n"), "{head}\n{body}");
-    drop(edge);
+    drop(servers);
     assert!(!path.exists());
 }
 

@@ -1,6 +1,6 @@
 //! Hostile clients: they get little, and the daemon is not affected.
 
-use super::stage::{Client, PATIENCE, READERS, Stage, eventually};
+use super::stage::{Client, READERS, Stage, TIMEOUT, eventually};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
@@ -154,17 +154,17 @@ fn who_connects_and_says_nothing_or_half_a_line_is_hung_up_on() {
     let short = Duration::from_millis(100);
     let stage = Stage::new(Limits { idle: short, line: short, ..Limits::default() }, None);
     let mut mute = Client::at(&stage.socket());
-    let idle = mute.hear();
+    let idle = mute.receive();
     assert!(idle.contains(r#""kind":"too-slow","text":"no request was sent within 0.1 s"#), "{idle}");
-    assert_eq!(mute.hear(), "");
+    assert_eq!(mute.receive(), "");
     let mut half = Client::at(&stage.socket());
     half.stream().write_all(b"{\"version\":1,").unwrap();
-    let slow = half.hear();
+    let slow = half.receive();
     assert!(
         slow.contains(r#""kind":"too-slow","text":"no complete request was sent within 0.1 s"#),
         "{slow}"
     );
-    assert_eq!(half.hear(), "");
+    assert_eq!(half.receive(), "");
     // Single bytes do not extend the limit, which is for the whole line.
     let mut trickle = UnixStream::connect(stage.socket()).unwrap();
     eventually("a trickle ends", || {
@@ -180,10 +180,10 @@ fn a_line_without_end_is_cut_off() {
     let line = vec![b'x'; 4 * LONGEST_REQUEST];
     // The daemon may close the connection before all is sent.
     let _ = client.stream().write_all(&line);
-    assert!(client.hear().contains(r#""kind":"too-long","text":"a request is at most 16384 bytes long"#));
+    assert!(client.receive().contains(r#""kind":"too-long","text":"a request is at most 16384 bytes long"#));
     let mut client = Client::at(&stage.socket());
     let _ = client.stream().write_all(&[&vec![b' '; LONGEST_REQUEST][..], b"\n"].concat());
-    assert!(client.hear().contains("too-long"));
+    assert!(client.receive().contains("too-long"));
     let mut client = Client::at(&stage.socket());
     let fits = format!("{STATUS}{}", " ".repeat(LONGEST_REQUEST - STATUS.len() - 1));
     assert!(client.ask(&fits)["ok"].is_object());
@@ -205,7 +205,7 @@ fn garbage_is_answered_line_by_line() {
     ];
     for line in garbage {
         client.stream().write_all(line).unwrap();
-        let answer: serde_json::Value = serde_json::from_str(&client.hear()).unwrap();
+        let answer: serde_json::Value = serde_json::from_str(&client.receive()).unwrap();
         assert!(answer["error"]["text"].is_string(), "{line:?}: {answer}");
     }
     assert!(client.ask(STATUS)["ok"].is_object());
@@ -216,7 +216,7 @@ fn who_asks_and_never_reads_is_hung_up_on() {
     let limits = Limits { write: Duration::from_millis(100), burst: 1e6, ..Limits::default() };
     let stage = Stage::new(limits, None);
     let mut deaf = UnixStream::connect(stage.socket()).unwrap();
-    deaf.set_write_timeout(Some(PATIENCE)).unwrap();
+    deaf.set_write_timeout(Some(TIMEOUT)).unwrap();
     eventually("the daemon hangs up", || deaf.write_all(format!("{STATUS}\n").as_bytes()).is_err());
     let mut watcher = UnixStream::connect(stage.socket()).unwrap();
     watcher.write_all(b"{\"version\":1,\"do\":\"watch\"}\n").unwrap();
@@ -264,12 +264,12 @@ fn one_user_has_a_few_connections_and_is_told_so() {
     for client in &mut kept {
         assert!(client.ask(STATUS)["ok"].is_object());
     }
-    let refusal = Client::at(&stage.socket()).hear();
+    let refusal = Client::at(&stage.socket()).receive();
     assert!(refusal.contains(r#""kind":"busy","text":"user 0 has 2 connections already"#), "{refusal}");
     kept.pop();
     eventually("the place is free again", || {
         let mut client = Client::at(&stage.socket());
         let _ = client.stream().write_all(format!("{STATUS}\n").as_bytes());
-        client.hear().contains("\"ok\"")
+        client.receive().contains("\"ok\"")
     });
 }

@@ -37,7 +37,7 @@ pub enum Pause {
 
 /// A problem that lasts: logged when it begins, shown until it ends.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct Standing {
+pub struct ActiveProblem {
     /// A stable name of its kind, for example `counter`, `tenant`, `config`, `outsider`.
     pub kind: String,
     /// One readable line.
@@ -107,19 +107,20 @@ pub struct Published {
     /// The loop's record of the step.
     pub record: Record,
     /// Problems that last.
-    pub standing: Vec<Standing>,
+    #[serde(rename = "standing")]
+    pub active_problems: Vec<ActiveProblem>,
     /// Counts.
     pub totals: Totals,
 }
 
 /// Holds the latest [`Published`].
 #[derive(Debug)]
-pub struct Board(ArcSwap<Published>);
+pub struct PublishedState(ArcSwap<Published>);
 
-impl Board {
-    /// A board with this content.
-    pub fn new(first: Published) -> Board {
-        Board(ArcSwap::from_pointee(first))
+impl PublishedState {
+    /// A published state with this first content.
+    pub fn new(first: Published) -> PublishedState {
+        PublishedState(ArcSwap::from_pointee(first))
     }
 
     /// The present content. Never waits.
@@ -128,7 +129,7 @@ impl Board {
     }
 
     /// Replaces the content and returns it. Never waits.
-    pub fn show(&self, next: Published) -> Arc<Published> {
+    pub fn replace(&self, next: Published) -> Arc<Published> {
         let next = Arc::new(next);
         self.0.store(next.clone());
         next
@@ -174,17 +175,17 @@ pub(crate) mod tests {
             snapshot: None,
             seen: None,
             record: Record::default(),
-            standing: Vec::new(),
+            active_problems: Vec::new(),
             totals: Totals::default(),
         }
     }
 
     #[test]
     fn the_board_shows_the_latest_and_old_readings_stay_whole() {
-        let board = Board::new(published());
-        let before = board.read();
-        board.show(Published { step: 1, ..published() });
-        assert_eq!((before.step, board.read().step), (0, 1));
+        let published_state = PublishedState::new(published());
+        let before = published_state.read();
+        published_state.replace(Published { step: 1, ..published() });
+        assert_eq!((before.step, published_state.read().step), (0, 1));
         // The value survives serialisation, which socket and recorder use.
         let text = serde_json::to_string(&*before).unwrap();
         assert_eq!(serde_json::from_str::<Published>(&text).unwrap(), *before);

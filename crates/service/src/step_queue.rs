@@ -12,9 +12,9 @@ pub type Step = Arc<Published>;
 
 /// The control thread's end.
 #[derive(Clone, Debug)]
-pub struct Feed(crossbeam_channel::Sender<Step>);
+pub struct StepQueue(crossbeam_channel::Sender<Step>);
 
-impl Feed {
+impl StepQueue {
     /// Sends a step; false if there is no room, or the receiver is gone.
     pub fn offer(&self, step: Step) -> bool {
         !matches!(self.0.try_send(step), Err(TrySendError::Full(_) | TrySendError::Disconnected(_)))
@@ -22,24 +22,24 @@ impl Feed {
 }
 
 /// Creates a queue with room for `room` steps.
-pub fn feed(room: usize) -> (Feed, Receiver<Step>) {
+pub fn step_queue(room: usize) -> (StepQueue, Receiver<Step>) {
     let (sender, receiver) = bounded(room);
-    (Feed(sender), receiver)
+    (StepQueue(sender), receiver)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::tests::published;
+    use crate::published_state::tests::published;
 
     #[test]
     fn a_feed_that_nobody_empties_drops_and_says_so() {
-        let (feed, steps) = feed(2);
+        let (step_queue, steps) = step_queue(2);
         let step = Arc::new(published());
-        assert_eq!([(); 3].map(|()| feed.offer(step.clone())), [true, true, false]);
+        assert_eq!([(); 3].map(|()| step_queue.offer(step.clone())), [true, true, false]);
         assert!(steps.try_recv().is_ok());
-        assert!(feed.offer(step.clone()));
+        assert!(step_queue.offer(step.clone()));
         drop(steps);
-        assert!(!feed.offer(step));
+        assert!(!step_queue.offer(step));
     }
 }

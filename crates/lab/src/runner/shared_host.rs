@@ -10,61 +10,61 @@ use waykeeper_units::WayMask;
 
 /// A state in the history of a server: after the same requests in the same order.
 #[derive(Debug)]
-struct Moment {
-    /// The server; none once it has advanced to a later moment and no other loop can need it here.
+struct HistoryNode {
+    /// The server; none once it has advanced to a later node and no other loop can need it here.
     server: Option<FaultyServer>,
     now_ns: u64,
     groups: Vec<Group>,
-    /// The counters, once they were read: a second reading at the same moment reads the same and changes nothing.
+    /// The counters, once they were read: a second reading at the same node reads the same and changes nothing.
     sample: Option<Result<Snapshot, HostError>>,
-    /// Plans that were applied: the answer and the moment after it.
+    /// Plans that were applied: the answer and the node after it.
     applied: Vec<(Plan, Result<Applied, HostError>, usize)>,
-    /// Deadlines that were waited for: the answer, the time it took on the server's clock, ns, and the moment after it.
+    /// Deadlines that were waited for: the answer, the time it took on the server's clock, ns, and the node after it.
     waited: Vec<(u64, Result<(), HostError>, u64, usize)>,
-    /// A loop ended its turn at this moment and will continue from it.
-    rests: bool,
+    /// A loop ended its turn at this node and will continue from it.
+    continues_here: bool,
 }
 
-/// The history during one step of a group of loops: a tree of moments, the first is the root.
+/// The history during one step of a group of loops: a tree of nodes, the first is the root.
 #[derive(Debug)]
-pub(super) struct Stretch {
-    moments: Vec<Moment>,
+pub(super) struct SharedStep {
+    nodes: Vec<HistoryNode>,
     /// Loops whose turn has not begun.
     to_come: usize,
 }
 
-impl Stretch {
+impl SharedStep {
     /// A step that begins with `server`, for so many loops.
-    pub fn new(server: FaultyServer, loops: usize) -> Stretch {
-        let mut stretch = Stretch { moments: Vec::new(), to_come: loops };
-        stretch.add(server);
-        stretch
+    pub fn new(server: FaultyServer, loops: usize) -> SharedStep {
+        let mut step = SharedStep { nodes: Vec::new(), to_come: loops };
+        step.add(server);
+        step
     }
 
-    /// The server at a moment at which a loop ended its turn; each can be taken once.
-    pub fn take(&mut self, moment: usize) -> FaultyServer {
-        self.moments[moment].server.take().expect("a moment at which a loop rests keeps its server")
+    /// The server at a node at which a loop ended its turn; each can be taken once.
+    pub fn take(&mut self, node: usize) -> FaultyServer {
+        self.nodes[node].server.take().expect("a node from which a loop continues keeps its server")
     }
 
     fn add(&mut self, server: FaultyServer) -> usize {
-        self.moments.push(Moment {
+        self.nodes.push(HistoryNode {
             now_ns: server.now_ns(),
             groups: server.groups(),
             server: Some(server),
             sample: None,
             applied: Vec::new(),
             waited: Vec::new(),
-            rests: false,
+            continues_here: false,
         });
-        self.moments.len() - 1
+        self.nodes.len() - 1
     }
 
-    /// Takes the server of a moment to change it; a copy if another loop may need it unchanged.
-    fn leave(&mut self, moment: usize) -> FaultyServer {
-        let moment = &mut self.moments[moment];
+    /// Takes the server of a node to change it; a copy if another loop may need it unchanged.
+    fn leave(&mut self, node: usize) -> FaultyServer {
+        let node = &mut self.nodes[node];
         let server =
-            if self.to_come > 0 || moment.rests { moment.server.clone() } else { moment.server.take() };
-        server.expect("a moment keeps its server while a loop may come to it")
+            if self.to_come > 0 || node.continues_here { node.server.clone() } else { node.server.take() };
+        server.expect("a node keeps its server while a loop may come to it")
     }
 }
 
@@ -79,35 +79,35 @@ pub(super) struct Passed {
 
 /// The host of one loop. It has a server only during the loop's turn; at other times every request fails.
 #[derive(Default, Debug)]
-pub(super) struct Seat {
+pub(super) struct SharedHost {
     /// The server's inventory, from the first turn on.
     inventory: Option<Inventory>,
-    stretch: Option<Stretch>,
+    step: Option<SharedStep>,
     at: usize,
     passed: Passed,
 }
 
-impl Seat {
-    /// Begins the loop's turn at the root of `stretch`.
-    pub fn enter(&mut self, mut stretch: Stretch) {
-        stretch.to_come -= 1;
-        let root = stretch.moments[0].server.as_ref();
+impl SharedHost {
+    /// Begins the loop's turn at the root of `step`.
+    pub fn enter(&mut self, mut step: SharedStep) {
+        step.to_come -= 1;
+        let root = step.nodes[0].server.as_ref();
         self.inventory = self.inventory.take().or_else(|| root.map(|server| server.inventory().clone()));
-        (self.stretch, self.at) = (Some(stretch), 0);
+        (self.step, self.at) = (Some(step), 0);
     }
 
-    /// Ends the loop's turn. Returns the stretch and the moment that the loop has reached; `rests` says whether it
+    /// Ends the loop's turn. Returns the step and the node that the loop has reached; `continues_here` says whether it
     /// continues from there.
-    pub fn leave(&mut self, rests: bool) -> (Stretch, usize) {
-        let mut stretch = self.stretch.take().expect("the loop's turn has begun");
-        stretch.moments[self.at].rests |= rests;
-        (stretch, self.at)
+    pub fn leave(&mut self, continues_here: bool) -> (SharedStep, usize) {
+        let mut step = self.step.take().expect("the loop's turn has begun");
+        step.nodes[self.at].continues_here |= continues_here;
+        (step, self.at)
     }
 
     /// The loop's server, to read its measurements. Only during the loop's turn.
     pub fn server(&self) -> &VirtualServer {
-        let moment = self.stretch.as_ref().map(|stretch| &stretch.moments[self.at]);
-        let server = moment.and_then(|moment| moment.server.as_ref());
+        let node = self.step.as_ref().map(|step| &step.nodes[self.at]);
+        let server = node.and_then(|node| node.server.as_ref());
         server.expect("a loop has a server during its turn").server()
     }
 
@@ -121,19 +121,19 @@ fn no_server() -> HostError {
     HostError::Failed { what: "using the virtual server".to_owned(), why: "the run has ended".to_owned() }
 }
 
-impl Host for Seat {
+impl Host for SharedHost {
     fn inventory(&self) -> &Inventory {
         self.inventory.as_ref().expect("a loop starts in its first turn")
     }
 
     fn groups(&self) -> Vec<Group> {
-        self.stretch.as_ref().map_or_else(Vec::new, |stretch| stretch.moments[self.at].groups.clone())
+        self.step.as_ref().map_or_else(Vec::new, |step| step.nodes[self.at].groups.clone())
     }
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
-        let Some(stretch) = &mut self.stretch else { return Err(no_server()) };
-        let Moment { server, sample, .. } = &mut stretch.moments[self.at];
-        let read = || server.as_mut().expect("a moment that was not read has its server").sample();
+        let Some(step) = &mut self.step else { return Err(no_server()) };
+        let HistoryNode { server, sample, .. } = &mut step.nodes[self.at];
+        let read = || server.as_mut().expect("a node that was not read has its server").sample();
         sample.get_or_insert_with(read).clone()
     }
 
@@ -148,40 +148,40 @@ impl Host for Seat {
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
-        let Some(stretch) = &mut self.stretch else { return Err(no_server()) };
-        let known = stretch.moments[self.at].applied.iter().find(|(applied, ..)| applied == plan);
+        let Some(step) = &mut self.step else { return Err(no_server()) };
+        let known = step.nodes[self.at].applied.iter().find(|(applied, ..)| applied == plan);
         if let Some((_, answer, after)) = known {
             self.at = *after;
             return answer.clone();
         }
-        let mut server = stretch.leave(self.at);
+        let mut server = step.leave(self.at);
         let answer = server.apply(plan);
-        let after = stretch.add(server);
-        stretch.moments[self.at].applied.push((plan.clone(), answer.clone(), after));
+        let after = step.add(server);
+        step.nodes[self.at].applied.push((plan.clone(), answer.clone(), after));
         self.at = after;
         answer
     }
 
     fn now_ns(&self) -> u64 {
-        self.stretch.as_ref().map_or(0, |stretch| stretch.moments[self.at].now_ns)
+        self.step.as_ref().map_or(0, |step| step.nodes[self.at].now_ns)
     }
 
     fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
-        let Some(stretch) = &mut self.stretch else { return Err(no_server()) };
-        let known = stretch.moments[self.at].waited.iter().find(|(waited, ..)| *waited == deadline_ns);
+        let Some(step) = &mut self.step else { return Err(no_server()) };
+        let known = step.nodes[self.at].waited.iter().find(|(waited, ..)| *waited == deadline_ns);
         if let Some((_, answer, span_ns, after)) = known {
             self.passed.ns += span_ns;
             self.passed.shared_ns += span_ns;
             self.at = *after;
             return answer.clone();
         }
-        let mut server = stretch.leave(self.at);
+        let mut server = step.leave(self.at);
         // On the server's own clock: the clock of the seam may jump.
         let before_ns = server.server().now_ns();
         let answer = server.wait_until(deadline_ns);
         let span_ns = server.server().now_ns() - before_ns;
-        let after = stretch.add(server);
-        stretch.moments[self.at].waited.push((deadline_ns, answer.clone(), span_ns, after));
+        let after = step.add(server);
+        step.nodes[self.at].waited.push((deadline_ns, answer.clone(), span_ns, after));
         self.at = after;
         self.passed.ns += span_ns;
         answer

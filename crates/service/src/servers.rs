@@ -4,8 +4,8 @@
 //! lower priority, so that it takes no time from the control thread. Must not know the protocols.
 
 use crate::metrics::{Listen, ScrapeLimits, http};
-use crate::socket::{self, Access, Limits, OVERFLOW_ID, Place, PlaceError, listen};
-use crate::{Board, Sender};
+use crate::socket::{self, Access, Limits, OVERFLOW_ID, SocketFile, SocketFileError, listen};
+use crate::{PublishedState, Sender};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const NICE: i32 = 5;
 
 /// What is served, and where.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct EdgeConfig {
+pub struct ServersConfig {
     /// Path of the control socket, if one is wanted.
     pub socket: Option<PathBuf>,
     /// Group whose members may connect to both sockets; with `None` only root.
@@ -33,17 +33,17 @@ pub struct EdgeConfig {
     pub scrapes: ScrapeLimits,
 }
 
-impl EdgeConfig {
+impl ServersConfig {
     /// The usual path of the control socket.
     pub const SOCKET: &'static str = "/run/waykeeper/waykeeper.sock";
 }
 
 /// Why socket or metrics could not be opened.
 #[derive(Debug, thiserror::Error)]
-pub enum EdgeError {
+pub enum ServersError {
     /// A socket in the file system failed.
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    SocketFile(#[from] SocketFileError),
     /// The group does not exist.
     #[error("group `{0}` does not exist; create it (groupadd --system {0}), or name another one")]
     NoGroup(String),
@@ -51,7 +51,7 @@ pub enum EdgeError {
     #[error(
         "group `{0}` cannot be trusted: the kernel shows {OVERFLOW_ID} for all groups it has no name for"
     )]
-    Nobodys(String),
+    OverflowId(String),
     /// An address could not be bound.
     #[error("cannot serve metrics on {address}: {why}")]
     Address {
@@ -67,26 +67,30 @@ pub enum EdgeError {
 
 /// The running thread; dropping it closes everything.
 #[derive(Debug)]
-pub struct Edge {
+pub struct Servers {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     /// Removed after the thread has ended.
-    places: Vec<Place>,
+    socket_files: Vec<SocketFile>,
     address: Option<SocketAddr>,
 }
 
-impl Edge {
+impl Servers {
     /// Opens what `config` names. When it returns, clients can connect.
     ///
     /// # Errors
     /// If one of them cannot be opened; then none is.
-    pub fn open(config: &EdgeConfig, board: Arc<Board>, sender: Sender) -> Result<Edge, EdgeError> {
+    pub fn open(
+        config: &ServersConfig,
+        published_state: Arc<PublishedState>,
+        sender: Sender,
+    ) -> Result<Servers, ServersError> {
         let group = config.group.as_deref().map(group_id).transpose()?;
         let access = Access { own_uid: rustix::process::geteuid().as_raw(), readers_gid: group };
-        let mut places = Vec::new();
-        let mut listen_at = |path: &Path| -> Result<_, PlaceError> {
-            let (listener, place) = listen(path, group)?;
-            places.push(place);
+        let mut socket_files = Vec::new();
+        let mut listen_at = |path: &Path| -> Result<_, SocketFileError> {
+            let (listener, socket_file) = listen(path, group)?;
+            socket_files.push(socket_file);
             Ok(listener)
         };
         let control = config.socket.as_deref().map(&mut listen_at).transpose()?;
@@ -94,7 +98,7 @@ impl Edge {
             None => None,
             Some(Listen::Unix(path)) => Some(Bound::Unix(listen_at(path)?)),
             Some(Listen::Tcp(address)) => {
-                let failed = |why| EdgeError::Address { address: *address, why };
+                let failed = |why| ServersError::Address { address: *address, why };
                 Some(Bound::Tcp(http::bind(*address).map_err(failed)?))
             }
         };
@@ -117,12 +121,12 @@ impl Edge {
             runtime.block_on(async {
                 let socket = async {
                     if let Some(listener) = control {
-                        socket::serve(listener, access, limits, board.clone(), sender).await;
+                        socket::serve(listener, access, limits, published_state.clone(), sender).await;
                     }
                 };
                 let pages = async {
                     if let Some(listener) = metrics {
-                        http::serve(listener, board.clone(), scrapes).await;
+                        http::serve(listener, published_state.clone(), scrapes).await;
                     }
                 };
                 tokio::select! {
@@ -133,7 +137,7 @@ impl Edge {
             // Threads may still wait for the answer to an order: the control thread answers or ends.
             runtime.shutdown_timeout(Duration::from_secs(1));
         })?;
-        Ok(Edge { stop: Some(stop), thread: Some(thread), places, address })
+        Ok(Servers { stop: Some(stop), thread: Some(thread), socket_files, address })
     }
 
     /// The address that serves metrics, with the port chosen by the kernel if port 0 was configured.
@@ -142,7 +146,7 @@ impl Edge {
     }
 }
 
-impl Drop for Edge {
+impl Drop for Servers {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
@@ -151,7 +155,7 @@ impl Drop for Edge {
             // A panic has been reported already.
             let _ = thread.join();
         }
-        self.places.clear();
+        self.socket_files.clear();
     }
 }
 
@@ -170,11 +174,11 @@ impl Bound {
     }
 }
 
-fn group_id(name: &str) -> Result<u32, EdgeError> {
-    let unknown = || EdgeError::NoGroup(name.to_owned());
+fn group_id(name: &str) -> Result<u32, ServersError> {
+    let unknown = || ServersError::NoGroup(name.to_owned());
     let found = nix::unistd::Group::from_name(name).map_err(io::Error::from)?;
     match found.ok_or_else(unknown)?.gid.as_raw() {
-        OVERFLOW_ID => Err(EdgeError::Nobodys(name.to_owned())),
+        OVERFLOW_ID => Err(ServersError::OverflowId(name.to_owned())),
         gid => Ok(gid),
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Must not know the sender.
 
-use super::{Built, Engine, ManagedHost, Moment};
-use crate::board::{Mode, Pause, Standing};
+use super::{Built, Engine, LifecycleEvent, ManagedHost};
 use crate::config::{Config, ConfigError, differences};
-use crate::engine::ears::{Heard, Nudge};
-use crate::order::{Asked, Order, OrderError, Reply};
+use crate::engine::event_sources::{SignalRequest, SourceEvent};
+use crate::order::{Order, OrderError, PendingOrder, Reply};
+use crate::published_state::{ActiveProblem, Mode, Pause};
 use std::sync::Arc;
 use toml::Table;
 use waykeeper_control::ControlError;
@@ -36,28 +36,32 @@ fn refused(why: impl std::fmt::Display) -> OrderError {
 
 impl<H: ManagedHost> Engine<'_, H> {
     /// Carries out a message and answers it.
-    pub(super) fn carry_out(&mut self, heard: Heard) {
-        match heard {
-            Heard::Order(asked) if asked.order == Order::Reload => self.load(Some(asked)),
-            Heard::Nudge(Nudge::Reload) => self.load(None),
-            // `listen` handles a stop.
-            Heard::Nudge(Nudge::Stop) => {}
-            Heard::Order(asked) => {
-                let reply = self.obey(&asked.order);
-                match &reply {
-                    Ok(text) => tracing::info!(order = asked.order.word(), "{text}"),
-                    Err(OrderError::Incomplete(why)) => tracing::warn!(order = asked.order.word(), "{why}"),
-                    Err(why) => tracing::warn!(order = asked.order.word(), "refused: {why}"),
-                }
-                self.show_change();
-                asked.answer(reply);
+    pub(super) fn carry_out(&mut self, event: SourceEvent) {
+        match event {
+            SourceEvent::Order(pending_order) if pending_order.order == Order::Reload => {
+                self.load(Some(pending_order))
             }
-            Heard::Loaded(config, asked) => {
-                let reply = config.and_then(|config| self.take(config)).map_err(refused);
+            SourceEvent::SignalRequest(SignalRequest::Reload) => self.load(None),
+            // `execute_until_due` handles a stop.
+            SourceEvent::SignalRequest(SignalRequest::Stop) => {}
+            SourceEvent::Order(pending_order) => {
+                let reply = self.execute(&pending_order.order);
+                match &reply {
+                    Ok(text) => tracing::info!(order = pending_order.order.word(), "{text}"),
+                    Err(OrderError::Incomplete(why)) => {
+                        tracing::warn!(order = pending_order.order.word(), "{why}")
+                    }
+                    Err(why) => tracing::warn!(order = pending_order.order.word(), "refused: {why}"),
+                }
+                self.publish_change();
+                pending_order.answer(reply);
+            }
+            SourceEvent::Loaded(config, pending_order) => {
+                let reply = config.and_then(|config| self.apply_config(config)).map_err(refused);
                 match &reply {
                     Ok(text) => {
                         self.totals.reloads[0] += 1;
-                        self.standings.config = None;
+                        self.active_problems.config = None;
                         tracing::info!("configuration: {text}");
                     }
                     Err(why) => {
@@ -65,31 +69,31 @@ impl<H: ManagedHost> Engine<'_, H> {
                         let text =
                             format!("the last configuration was refused, an older one is in force: {why}");
                         tracing::warn!("configuration refused, the one in force stays in force: {why}");
-                        self.standings.config = Some(Standing::new("config", text));
+                        self.active_problems.config = Some(ActiveProblem::new("config", text));
                     }
                 }
-                self.show_change();
-                self.tell(Moment::Loaded);
-                if let Some(asked) = asked {
-                    asked.answer(reply);
+                self.publish_change();
+                self.report(LifecycleEvent::Loaded);
+                if let Some(pending_order) = pending_order {
+                    pending_order.answer(reply);
                 }
             }
         }
     }
 
-    fn load(&mut self, asked: Option<Asked>) {
-        match self.ears.load(asked) {
-            Ok(()) => self.tell(Moment::Loading),
-            Err((asked, why)) => {
+    fn load(&mut self, pending_order: Option<PendingOrder>) {
+        match self.event_sources.load(pending_order) {
+            Ok(()) => self.report(LifecycleEvent::Loading),
+            Err((pending_order, why)) => {
                 tracing::warn!("refused: {why}");
-                if let Some(asked) = asked {
-                    asked.answer(Err(refused(why)));
+                if let Some(pending_order) = pending_order {
+                    pending_order.answer(Err(refused(why)));
                 }
             }
         }
     }
 
-    fn obey(&mut self, order: &Order) -> Reply {
+    fn execute(&mut self, order: &Order) -> Reply {
         match order {
             Order::SetPolicy { name, settings } => {
                 if self.config.mode == Mode::Observe {
@@ -99,7 +103,7 @@ impl<H: ManagedHost> Engine<'_, H> {
                 }
                 let host = self.looping.host();
                 let policy = build(host, &self.config, name, settings).map_err(refused)?;
-                Ok(self.put_in_charge(Built { policy, settings: Arc::new(settings.clone()) }))
+                Ok(self.replace_policy(Built { policy, settings: Arc::new(settings.clone()) }))
             }
             Order::Pause(pause) => self.pause(*pause),
             Order::Resume => self.resume(),
@@ -107,7 +111,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
     }
 
-    fn put_in_charge(&mut self, next: Built) -> String {
+    fn replace_policy(&mut self, next: Built) -> String {
         let name = next.policy.name().to_owned();
         if self.paused.is_some() {
             self.pending = Some(next);
@@ -115,9 +119,9 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
         let before = self.looping.policy().name().to_owned();
         self.settings = next.settings;
-        self.standings.forget_knobs();
+        self.active_problems.forget_knobs();
         self.looping.replace(next.policy);
-        self.unshown = true;
+        self.unpublished = true;
         format!("policy {name} replaces {before}")
     }
 
@@ -137,8 +141,8 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
         let left = self.looping.restore();
         let has_turned = !self.looping.record().desired.is_empty();
-        self.unshown = has_turned || !again;
-        self.standings.forget_knobs();
+        self.unpublished = has_turned || !again;
+        self.active_problems.forget_knobs();
         if left.is_empty() {
             let text =
                 if again && !has_turned { "the policy is paused already" } else { "the policy is paused" };
@@ -171,13 +175,13 @@ impl<H: ManagedHost> Engine<'_, H> {
         };
         self.paused = None;
         Ok(match next {
-            Some(next) => self.put_in_charge(next),
+            Some(next) => self.replace_policy(next),
             None => "the policy is resumed".to_owned(),
         })
     }
 
     /// Puts another configuration in force.
-    fn take(&mut self, new: Config) -> Result<String, ConfigError> {
+    fn apply_config(&mut self, new: Config) -> Result<String, ConfigError> {
         let changes = differences(&self.config, &new);
         if let Some(fixed) = changes.iter().find(|change| !change.live) {
             let why =
@@ -196,7 +200,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         };
         if changed("daemon.period_s") {
             self.looping.set_period(new.period_ns).map_err(|error: ControlError| {
-                ConfigError::wrong(new.stated.of("daemon.period_s"), error.to_string())
+                ConfigError::wrong(new.sources.of("daemon.period_s"), error.to_string())
             })?;
         }
         if changed("tenant") {
@@ -204,7 +208,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
         self.config = new;
         let mut told: Vec<String> = changes.into_iter().map(|change| change.text).collect();
-        told.extend(next.map(|next| self.put_in_charge(next)));
+        told.extend(next.map(|next| self.replace_policy(next)));
         Ok(if told.is_empty() { "nothing changed".to_owned() } else { told.join("; ") })
     }
 }

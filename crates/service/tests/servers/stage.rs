@@ -1,4 +1,4 @@
-//! A daemon without a host: a board that changes, answered orders, open socket and metrics.
+//! A daemon without a host: a published state that changes, answered orders, open socket and metrics.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -18,13 +18,13 @@ use waykeeper_host::{
 use waykeeper_linux::host::Grouping;
 use waykeeper_policy::{Cause, Event};
 use waykeeper_service::{
-    Board, Class, Edge, EdgeConfig, Limits, Listen, Mode, Order, OrderError, Published, Standing, Totals,
-    orders,
+    ActiveProblem, Class, Limits, Listen, Mode, Order, OrderError, Published, PublishedState, Servers,
+    ServersConfig, Totals, orders,
 };
 use waykeeper_units::{CoreId, DeviceId, GroupId, PortId, WayMask};
 
 /// Time limit for anything that must happen eventually; the tests do not measure speed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A standard group of Debian, in every image, and not the kernel's overflow id.
 pub const READERS: (&str, u32) = ("games", 60);
@@ -88,7 +88,7 @@ pub fn published(step: u64) -> Published {
         seen: Interval::between(&before, &after),
         snapshot: Some(after),
         record,
-        standing: vec![Standing { kind: "counter".to_owned(), text: "no MBM here".to_owned() }],
+        active_problems: vec![ActiveProblem { kind: "counter".to_owned(), text: "no MBM here".to_owned() }],
         totals: Totals {
             summary: Summary { steps: step, blind_steps: 1, missed_deadlines: 2 },
             actions: BTreeMap::from([("a4".to_owned(), BTreeMap::from([("lp-zone-grow".to_owned(), step)]))]),
@@ -164,12 +164,12 @@ fn snapshot(step: u64) -> Snapshot {
     }
 }
 
-/// The daemon. Its control thread updates the board and answers orders, as the real one does.
+/// The daemon. Its control thread updates the published state and answers orders, as the real one does.
 pub struct Stage {
     /// Folder of its socket.
     pub folder: tempfile::TempDir,
-    pub board: Arc<Board>,
-    edge: Option<Edge>,
+    pub published_state: Arc<PublishedState>,
+    servers: Option<Servers>,
     /// Steps that the control thread has taken.
     steps: Arc<AtomicU64>,
     ending: Arc<AtomicBool>,
@@ -177,29 +177,29 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A daemon with these limits and an optional readers' group. Its board changes 50 times a second.
+    /// A daemon with these limits and an optional readers' group. Its published state changes 50 times a second.
     pub fn new(limits: Limits, group: Option<&str>) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         // The socket, not the folder, must refuse other users.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        let board = Arc::new(Board::new(published(1)));
+        let published_state = Arc::new(PublishedState::new(published(1)));
         let (sender, waiting) = orders();
-        let config = EdgeConfig {
+        let config = ServersConfig {
             socket: Some(folder.path().join("s")),
             group: group.map(str::to_owned),
             metrics: Some(Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)))),
             limits,
-            ..EdgeConfig::default()
+            ..ServersConfig::default()
         };
         let ours = group.is_none() || rustix::process::geteuid().is_root();
         assert!(ours, "not run: needs root: the socket is given to a group");
-        let edge = Edge::open(&config, board.clone(), sender).unwrap();
+        let servers = Servers::open(&config, published_state.clone(), sender).unwrap();
         let (steps, ending) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicBool::new(false)));
-        let (shown, counted, told) = (board.clone(), steps.clone(), ending.clone());
+        let (shown, counted, told) = (published_state.clone(), steps.clone(), ending.clone());
         let thread = std::thread::spawn(move || {
             let mut carried_out = Vec::new();
             while !told.load(Ordering::Relaxed) {
-                shown.show(published(counted.fetch_add(1, Ordering::Relaxed) + 1));
+                shown.replace(published(counted.fetch_add(1, Ordering::Relaxed) + 1));
                 for asked in waiting.try_iter() {
                     carried_out.push(asked.order.clone());
                     let reply = match &asked.order {
@@ -214,7 +214,7 @@ impl Stage {
             }
             carried_out
         });
-        Stage { folder, board, edge: Some(edge), steps, ending, thread: Some(thread) }
+        Stage { folder, published_state, servers: Some(servers), steps, ending, thread: Some(thread) }
     }
 
     /// Path of the control socket.
@@ -224,18 +224,18 @@ impl Stage {
 
     /// Address of the metrics.
     pub fn metrics(&self) -> SocketAddr {
-        self.edge.as_ref().and_then(Edge::metrics_address).unwrap()
+        self.servers.as_ref().and_then(Servers::metrics_address).unwrap()
     }
 
     /// Waits until the control thread has taken `more` steps.
     pub fn moves_on(&self, more: u64) {
         let goal = self.steps.load(Ordering::Relaxed) + more;
-        eventually("the board moves on", || self.steps.load(Ordering::Relaxed) >= goal);
+        eventually("the published state moves on", || self.steps.load(Ordering::Relaxed) >= goal);
     }
 
     /// Closes socket and metrics.
     pub fn close(&mut self) {
-        self.edge.take();
+        self.servers.take();
     }
 
     /// Ends it; returns the orders that were carried out.
@@ -246,11 +246,11 @@ impl Stage {
     }
 }
 
-/// Waits until a condition holds; fails with `what` after [`PATIENCE`].
+/// Waits until a condition holds; fails with `what` after [`TIMEOUT`].
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + PATIENCE;
+    let deadline = std::time::Instant::now() + TIMEOUT;
     while !is_so() {
-        assert!(std::time::Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+        assert!(std::time::Instant::now() < deadline, "{what}: not within {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -262,8 +262,8 @@ impl Client {
     /// Connects, with a time limit.
     pub fn at(path: &Path) -> Client {
         let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         Client(BufReader::new(stream))
     }
 
@@ -273,12 +273,12 @@ impl Client {
     }
 
     /// Sends a line.
-    pub fn say(&mut self, line: &str) {
+    pub fn send(&mut self, line: &str) {
         self.stream().write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
     /// The next line; empty after the daemon closed the connection.
-    pub fn hear(&mut self) -> String {
+    pub fn receive(&mut self) -> String {
         let mut line = String::new();
         self.0.read_line(&mut line).unwrap();
         line
@@ -286,8 +286,8 @@ impl Client {
 
     /// Sends a line and parses the answer.
     pub fn ask(&mut self, line: &str) -> serde_json::Value {
-        self.say(line);
-        let answer = self.hear();
+        self.send(line);
+        let answer = self.receive();
         serde_json::from_str(&answer).unwrap_or_else(|why| panic!("{line}: {why}: {answer:?}"))
     }
 }

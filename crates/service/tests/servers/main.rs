@@ -1,6 +1,6 @@
 //! Tests of the control socket and the metrics from outside, with valid and invalid clients.
 //!
-//! There is no host: the tests write the board and answer the orders.
+//! There is no host: the tests write the published state and answer the orders.
 
 mod docs;
 mod hostile;

@@ -20,22 +20,22 @@ const REST: Duration = Duration::from_millis(5);
 
 /// The speed of the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
+pub enum ClockSpeed {
     /// Seconds of the server's clock per second of wall-clock time.
     Wall(f64),
-    /// Stopped; [`Engine::run_until`] advances it.
-    Held,
+    /// Stopped; [`MachineClock::run_until`] advances it.
+    Stopped,
 }
 
 /// The running machine, shared by all files.
 #[derive(Clone)]
-pub struct Engine(Arc<Inner>);
+pub struct MachineClock(Arc<Inner>);
 
 struct Inner {
     driven: Mutex<Driven>,
     /// Readers that wait for the lock: the thread lets them have it first.
     waiting: AtomicUsize,
-    pace: Pace,
+    speed: ClockSpeed,
     started: Instant,
     stopping: AtomicBool,
     failed: OnceLock<String>,
@@ -48,12 +48,12 @@ struct Driven {
 }
 
 /// The thread that runs the machine; it ends when this is dropped.
-pub struct Running {
+pub struct MachineThread {
     inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Running {
+impl Drop for MachineThread {
     fn drop(&mut self) {
         self.inner.stopping.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
@@ -64,28 +64,28 @@ impl Drop for Running {
     }
 }
 
-impl Engine {
+impl MachineClock {
     /// Starts the machine's clock.
-    pub fn start(server: Server, pace: Pace) -> (Engine, Running) {
+    pub fn start(server: Server, speed: ClockSpeed) -> (MachineClock, MachineThread) {
         let inner = Arc::new(Inner {
             driven: Mutex::new(Driven { server, stride: 1 }),
             waiting: AtomicUsize::new(0),
-            pace,
+            speed,
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             failed: OnceLock::new(),
         });
-        let thread = matches!(pace, Pace::Wall(_)).then(|| {
+        let thread = matches!(speed, ClockSpeed::Wall(_)).then(|| {
             let inner = inner.clone();
             thread::spawn(move || inner.run())
         });
-        (Engine(inner.clone()), Running { inner, thread })
+        (MachineClock(inner.clone()), MachineThread { inner, thread })
     }
 
     /// Calls `act` with the machine, up to date as far as one slice brings it.
     ///
     /// # Errors
-    /// EIO if the model has stopped ([`Engine::failure`]).
+    /// EIO if the model has stopped ([`MachineClock::failure`]).
     pub fn with<R>(&self, act: impl FnOnce(&mut Server) -> R) -> Result<R, Errno> {
         let inner = &self.0;
         inner.waiting.fetch_add(1, Ordering::AcqRel);
@@ -98,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// Advances the server's clock to a time; for a stopped clock. EIO as in [`Engine::with`].
+    /// Advances the server's clock to a time; for a stopped clock. EIO as in [`MachineClock::with`].
     ///
     /// # Errors
     /// EIO if the model has stopped.
@@ -132,9 +132,9 @@ impl Inner {
 
     /// The target of the server's clock.
     fn target_ns(&self) -> u64 {
-        match self.pace {
-            Pace::Wall(speed) => (self.started.elapsed().as_nanos() as f64 * speed) as u64,
-            Pace::Held => 0,
+        match self.speed {
+            ClockSpeed::Wall(factor) => (self.started.elapsed().as_nanos() as f64 * factor) as u64,
+            ClockSpeed::Stopped => 0,
         }
     }
 
