@@ -63,7 +63,7 @@ impl Pinned {
         };
         let program = program.as_ref();
         let failed = |why: io::Error| Failure::io(format!("cannot run {}", program.display()), &why);
-        // Output goes into memory: no pipe can fill up, and processes that it leaves behind block nothing.
+        // Output is kept in memory: no pipe can fill up, and processes that it leaves behind block nothing.
         let kept = match output {
             Output::ErrorsShown => None,
             Output::Kept | Output::ErrorsKept => {

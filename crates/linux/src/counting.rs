@@ -140,7 +140,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds one register's part of a quantity, times what one count stands for (4 bytes, or 2 events where only every
+    /// Adds one register's part of a quantity, times what one count represents (4 bytes, or 2 events where only every
     /// second slice counts them). If a part is missing, the whole is unavailable: half a sum would be a wrong number.
     pub fn add(&mut self, quantity: Quantity, part: Reading<u64>, stands_for: f64) {
         let part = part.map(|count| count as f64 * stands_for);

@@ -23,7 +23,7 @@ use waykeeper_linux::root::Root;
 /// Interval of checks for signals and for the command's end.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How a change is made and how long it stands.
+/// How a change is made and how long it lasts.
 #[derive(Args, Debug)]
 pub struct HoldArgs {
     /// Directory where the host's file tree begins

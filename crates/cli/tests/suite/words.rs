@@ -1,6 +1,7 @@
-//! Plain words: no text that a user sees hides who acts: pages, reports, help, messages, log lines, shipped files.
+//! Plain words: no text that a user sees hides who acts: pages, reports, help, messages, log lines, shipped files. Nor does
+//! a comment of the Rust code.
 //!
-//! Comments and tests are not checked.
+//! Strings of tests are not checked.
 
 use crate::common::repository;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
@@ -147,6 +148,26 @@ fn python_texts_name_who_acts() {
     refused(&wrong);
 }
 
+/// The comments of Rust code that have a line of their own.
+fn comments(code: &str) -> String {
+    code.lines()
+        .map(|line| if line.trim_start().starts_with("//") { line } else { "" }.to_owned() + "\n")
+        .collect()
+}
+
+#[test]
+fn comments_name_who_acts() {
+    let mut wrong = Vec::new();
+    for folder in ["crates", "examples", "python"] {
+        // This file has the words as examples.
+        for path in all(folder, ".rs").into_iter().filter(|path| !path.ends_with("suite/words.rs")) {
+            let code = std::fs::read_to_string(&path).unwrap();
+            wrong.extend(hits(&name(&path), &comments(&code)));
+        }
+    }
+    refused(&wrong);
+}
+
 #[test]
 fn a_hidden_actor_is_found_in_each_kind_of_text() {
     assert_eq!(hits("x", "fine\nthe value stands\n"), ["x:2: the value stands"]);
@@ -168,4 +189,6 @@ fn a_hidden_actor_is_found_in_each_kind_of_text() {
     assert_eq!(found.len(), 4, "{found:?}");
     let python = "x = 'nobody' # somebody\ny = f\"it {a} goes\"\n\"\"\"whom\nit stands\"\"\"\n# told\n";
     assert_eq!(hits("x", &python_literals(python)).len(), 4);
+    let code = "fn f() { say(\"told\"); } // told\n    // nobody is here\n/// All goes well\n";
+    assert_eq!(hits("x", &comments(code)), ["x:2: // nobody is here", "x:3: /// All goes well"]);
 }

@@ -21,7 +21,7 @@ impl Place {
         self.folder.path().join("out.wkt")
     }
 
-    /// A script that stands in for valgrind; descriptor 3 is the trace.
+    /// A script that replaces valgrind; descriptor 3 is the trace.
     fn valgrind(&self, body: &str) -> PathBuf {
         let path = self.folder.path().join("valgrind");
         fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();

@@ -40,7 +40,7 @@ const DARK: [(&str, &str); 12] = [
 /// Colour in which kuva draws a subtitle on white: the text colour, blended with the background.
 const FAINT: &str = "#7a7a7a";
 
-/// Dash patterns of lines, so that lines can be told apart without colour. One fewer than colours, so that pairs of
+/// Dash patterns of lines, so that lines can be distinguished without colour. One fewer than colours, so that pairs of
 /// colour and dash repeat late.
 const DASHES: [&str; 7] = ["", "7 3", "2 3", "10 3 2 3", "14 4", "5 2 1 2 1 2", "1 5"];
 

@@ -448,7 +448,7 @@ delay_ns = 2000
 
     #[test]
     fn flows_take_turns_over_tenants_and_their_threads() {
-        // Tenants' ports are 0 and 1, and 2: flow 0 goes to 0, 1 to 2, 2 to 1, 3 to 2.
+        // Tenants' ports are 0 and 1, and 2: flow 0 leaves through 0, 1 to 2, 2 to 1, 3 to 2.
         let source = ScenarioSource::parse("test", &OVERLOADED.replace("flows = 100", "flows = 4"), None);
         let scenario = Arc::new(source.unwrap().read().unwrap());
         let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::DEFAULT };
