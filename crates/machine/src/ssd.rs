@@ -68,7 +68,7 @@ impl Default for ArraySpec {
     }
 }
 
-/// Which way the data goes.
+/// Direction of the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Direction {
     /// Drive to host: DMA writes.
