@@ -184,7 +184,7 @@ impl Lent {
 
 impl AddressMap {
     /// The memory of a chip. `sample_seed` chooses the sampled sets and nothing else; `seed` chooses where
-    /// memory lands, so that the error of sampling can be distinguished from the luck of a layout.
+    /// memory is placed, so that the error of sampling can be separated from the effect of a layout.
     pub fn new(
         spec: &ChipSpec,
         hash: SliceHash,

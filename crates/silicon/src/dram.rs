@@ -94,7 +94,8 @@ impl Dram {
         let lines_per_ns = channel_gb_per_s / LINE_BYTES as f64;
         let weight = span_ns / (span_ns + SMOOTHING_NS);
         let (mut waits_ns, mut factors) = (0.0, 0.0);
-        for channel in self.channels.entries_mut() {
+        // The table's entries beyond the channels count for no mean.
+        for channel in &mut self.channels.entries_mut()[..self.spec.channels as usize] {
             let used = f64::from(channel.pending) * scale / (lines_per_ns * span_ns);
             channel.pending = 0;
             channel.utilisation += weight * (used - channel.utilisation);
@@ -147,6 +148,17 @@ mod tests {
             dram.tick(1000.0, 1.0);
         }
         assert!((dram.factor(0) - 3.28).abs() < 1e-9);
+    }
+
+    #[test]
+    fn idle_channels_of_any_number_have_a_mean_factor_of_one() {
+        // The table of six channels has eight entries.
+        for channels in [1, 2, 6, 8] {
+            let spec = DramSpec { channels, channel_gb_per_s: 16.0, load_slope: 0.12, max_utilisation: 0.95 };
+            let mut dram = Dram::new(spec, Some(100.0));
+            dram.tick(1000.0, 1.0);
+            assert_eq!(dram.factor_ns(), 1000.0, "{channels} channels");
+        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(super) struct Ratio {
 }
 
 impl Ratio {
-    /// The ratio of two classes of which each sampled line represents `scale` packets.
+    /// The ratio of two classes; each of their sampled lines represents `scale` packets.
     pub(super) fn new(few: &Class, many: &Class, scale: f64) -> Ratio {
         Ratio { few: few.beyond_llc_ns(), many: many.beyond_llc_ns(), weight: scale / REMEMBERED_PACKETS }
     }

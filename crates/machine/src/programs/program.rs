@@ -1,5 +1,5 @@
-//! The interface between the machine and its programs: the clock of a core, a thread, a program with its parameters, and
-//! the row of the registry.
+//! The interface between the machine and its programs: the clock of a core, a thread, a program with its parameters,
+//! and the row of the registry.
 //!
 //! Must not know any particular program.
 
