@@ -321,13 +321,13 @@ impl Stand {
         }
     }
 
-    /// Runs `operation` beside the load of an arm; `operation` can check whether the load still runs. `None` if the user
+    /// Runs `deed` beside the load of an arm; `deed` can check whether the load still runs. `None` if the user
     /// interrupted.
     fn beside<T>(
         &mut self,
         arm: Arm,
         breaks: &Breaks,
-        operation: impl FnOnce(&dyn Fn() -> bool) -> Result<Option<T>, Failure>,
+        deed: impl FnOnce(&dyn Fn() -> bool) -> Result<Option<T>, Failure>,
     ) -> Result<Option<T>, Failure> {
         let pattern = match arm {
             // Allocating and filling a buffer evicts pages and lines too, so a plain run also gets a buffer just
@@ -339,7 +339,7 @@ impl Stand {
         let Some(ready) = self.ready(pattern, breaks)? else { return Ok(None) };
         let running = Running::start(&ready)?;
         // A load without limits ends only by a failure.
-        let done = operation(&|| !running.wait(Duration::ZERO));
+        let done = deed(&|| !running.wait(Duration::ZERO));
         running.stopper().stop();
         let outcome = running.finish(|_| {});
         let trouble = match outcome.end {
