@@ -111,7 +111,7 @@ impl<'h> ProbeExperiment<'h> {
                     return Err(ProbeError::Unreadable(format!("the mask of {group}")));
                 }
                 (None, Knob::DcaWays) => return Err(ProbeError::Unreadable("the ways of devices".into())),
-                // A port's knob that reads nothing refuses to be turned, in the host's words.
+                // A port's knob that reads nothing refuses to be set, in the host's words.
                 (None, Knob::Dca(_) | Knob::RxRing(_) | Knob::RxBurst(_)) => {}
             }
         }

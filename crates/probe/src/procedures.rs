@@ -129,7 +129,8 @@ pub struct ProbeOptions {
     pub quick: bool,
 }
 
-/// Runs the requested procedures. `load` is an adjustable load, if there is one. `on_progress` is called with the progress.
+/// Runs the requested procedures. `load` is an adjustable load, if there is one. `on_progress` is called with the
+/// progress.
 ///
 /// # Errors
 /// An interrupt; a host that cannot be read, or whose knobs cannot be restored.

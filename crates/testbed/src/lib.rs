@@ -2,12 +2,14 @@
 //! manager could have changed on it. Only a dev-dependency; a failure here panics with the reason.
 //!
 //! * [`scenario`] makes a scenario from a chip and a text ([`SCENARIO`] or a test's own), [`run_options`] its seeds.
-//! * `manual_clock` and `wall_clock` (feature `files`) are options of a virtual host: a clock that the test sets, or the wall clock.
+//! * `manual_clock` and `wall_clock` (feature `files`) are options of a virtual host: a clock that the test sets, or
+//!   the wall clock.
 //! * `Machine` (feature `host`) is a mounted host with its tenants and a journal beside it: `open` starts to manage it,
 //!   `run` advances the clock, `faults` makes its files fail, `state` reads everything that could have been changed,
-//!   `restore` does what `waykeeper restore` does. `on_model_clock` is the same host with the server's clock instead of the
-//!   kernel's, for a control loop that must not wait in real time.
-//! * `SyntheticHost` (feature `synthetic`) is an in-process host of any size with varying counters, for the cost of decisions.
+//!   `restore` does what `waykeeper restore` does. `on_model_clock` is the same host with the server's clock instead of
+//!   the kernel's, for a control loop that must not wait in real time.
+//! * `SyntheticHost` (feature `synthetic`) is an in-process host of any size with varying counters, for the cost of
+//!   decisions.
 //! * `LargeServer` (feature `host`) is a server of 128 cores and 64 tenants without a model, for the cost of sampling.
 //!
 //! ```text

@@ -239,7 +239,7 @@ fn by_registers(
     }
 }
 
-/// Marks programs as programs of registers that any CPU of the package reaches.
+/// Marks counter programs as those of registers that any CPU of the package reaches.
 fn of_package(programs: Vec<CounterProgram>, socket: u16) -> impl Iterator<Item = CounterProgram> {
     programs.into_iter().map(move |program| CounterProgram { package: Some(socket), ..program })
 }

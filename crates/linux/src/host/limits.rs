@@ -92,7 +92,7 @@ impl Restrictions {
         }
     }
 
-    /// Why a knob may not be turned.
+    /// Why a knob may not be set.
     pub fn refusal(&self, knob: Knob) -> Option<&'static str> {
         let configured = match knob {
             Knob::Mask(_) => self.masks,

@@ -129,8 +129,8 @@ impl Placement {
         }
     }
 
-    /// The steps after which tenants have the masks of `wanted`. `present` has their present masks; `default_mask` is the
-    /// default group's mask. Nothing changes until [`Placement::done_move`] is called.
+    /// The steps after which tenants have the masks of `wanted`. `present` has their present masks;
+    /// `default_mask` is the default group's mask. Nothing changes until [`Placement::done_move`] is called.
     ///
     /// # Errors
     /// If more classes are needed than there are; then no step is to be done.

@@ -23,7 +23,8 @@ struct Event {
     counter: u8,
 }
 
-/// The program of a box with its events; `reach` turns a register address into a register and gets whether it is a counter.
+/// The counter program of a box with its events. `reach` turns a register number into its address; it gets whether the
+/// register is a counter.
 fn program(
     pmu: &Pmu,
     number: u16,
@@ -96,7 +97,7 @@ fn by_msr(pmu: &Pmu) -> bool {
     pmu.registers.as_ref().is_some_and(|registers| registers.space == Space::Msr)
 }
 
-/// The programs for the LLC slices of one package, accessed through one of its CPUs.
+/// The counter programs for the LLC slices of one package, accessed through one of its CPUs.
 ///
 /// # Errors
 /// The table has no registers for them.
@@ -136,8 +137,8 @@ fn slice_programs(
     (0..slices).map(slice).collect()
 }
 
-/// The programs for the PCIe stacks of root ports; `parts` by the port's index. Bytes come from free-running counters
-/// where they exist, else from programmed ones. The second result lists what cannot be counted.
+/// The counter programs for the PCIe stacks of root ports; `parts` by the port's index. Bytes come from free-running
+/// counters where they exist, else from programmed ones. The second result lists what cannot be counted.
 pub fn stack_programs(
     iio: &Iio,
     parts: &[(u8, iio::StackPart)],
@@ -211,7 +212,8 @@ fn free_running(iio: &Iio, stack_part: iio::StackPart, direction: Direction) -> 
     Some((set.address(stack_part.stack, stack_part.part)?, free.width.into(), free.unit_bytes.into()))
 }
 
-/// The programs for the memory channels whose registers are in the configuration space of `devices`, in their order.
+/// The counter programs for the memory channels whose registers are in the configuration space of `devices`, in their
+/// order.
 ///
 /// # Errors
 /// The table has no such registers.

@@ -21,7 +21,7 @@ const FOR_EVERY_EVENT: u8 = 4;
 /// Where the fixed counters begin in the global control (SDM vol. 4, IA32_PERF_GLOBAL_CTRL).
 const GLOBAL_FIXED: u32 = 32;
 
-/// The program of one core, and the events for which no counter is left.
+/// The counter program of one core, and the events for which no counter is left.
 ///
 /// # Errors
 /// A register that cannot be read.

@@ -37,9 +37,9 @@ const TSC: u32 = 0x10;
 pub type Keep<'a> = dyn FnMut(&[Turned]) -> Result<(), String> + 'a;
 
 impl MsrCounting {
-    /// Programs all programs whose registers no other program uses. `keep` gets all bits that will change before the
-    /// first write; if it fails, nothing is written. The second result are those not changed after all; they must not
-    /// be restored.
+    /// Writes all counter programs whose registers no other software uses. `keep` gets all bits that will change, before
+    /// the first write; if it fails, nothing is written. The second result are those not changed after all; they must
+    /// not be restored.
     ///
     /// # Errors
     /// The error of `keep`.
@@ -97,13 +97,13 @@ impl MsrCounting {
     }
 }
 
-/// The registers' values before a program writes them.
+/// The registers' values before a counter program writes them.
 struct Found {
     values: BTreeMap<RegisterAddress, u64>,
     turned: Vec<Turned>,
 }
 
-/// Reads the registers that a program will write; an error if another program uses the program's registers.
+/// Reads the registers that a counter program will write; an error if other software uses them.
 fn look(registers: &dyn RegisterAccess, program: &CounterProgram) -> Result<Found, String> {
     let mut values: BTreeMap<RegisterAddress, u64> = BTreeMap::new();
     let still = |register: &RegisterAddress| {
@@ -144,7 +144,7 @@ fn turn(
     write: &Write,
     part: &Part,
 ) -> Option<Turned> {
-    // The values that the program's writes give to these bits, in order.
+    // The values that the counter program's writes give to these bits, in order.
     let made = |register: &RegisterAddress, mask: u64| -> Vec<u64> {
         let writes =
             program.writes.iter().filter(|write| write.register == *register && write.mask & mask != 0);
@@ -173,7 +173,7 @@ fn turn(
     })
 }
 
-/// Writes a program's registers. An error comes with the registers that may have been written by then.
+/// Writes a counter program's registers. An error comes with the registers that may have been written by then.
 fn write_program(
     registers: &dyn RegisterAccess,
     program: &CounterProgram,
@@ -365,7 +365,7 @@ mod tests {
 
     #[test]
     fn what_is_turned_is_kept_first_bit_by_bit() {
-        // Bit 1 of the shared control is already set: the program does not change it and does not own it.
+        // Bit 1 of the shared control is already set: the counter program leaves it and does not own it.
         let registers = registers(&[(1, 0x7), (2, 0x12), (3, 1000)]);
         let (mut counting, kept, untouched) = start(registers.clone());
         let whole = Turned {
