@@ -83,7 +83,8 @@ pub fn run(
 /// How often the end of a run tries to restore the knobs. Assumption: a tool that holds a lock for a moment releases it
 /// before the third try.
 const ENDING_TRIES: u32 = 3;
-/// Pause before the second of these tries, ns of the host's clock; each further pause is twice as long. Assumption: as above.
+/// Pause before the second of these tries, ns of the host's clock; each further pause is twice as long. Assumption: as
+/// above.
 const ENDING_PAUSE_NS: u64 = 100_000_000;
 
 /// A run in progress, one step at a time; [`run()`] is this in a loop.
