@@ -2,8 +2,9 @@
 //!
 //! [`Rules::default`] is the model of microarchitecture.md 4 and 5. Two rules differ from its prototype:
 //! [`DmaUpdate::KeepsAge`], where the prototype made updated lines evict-first, and [`Rules::stream_needs_room`]. Every
-//! other value is a variant of microarchitecture.md 11 (each contradicts a published figure, as the ablation test of
-//! the machine crate checks) or a user's experiment. Marks: docs/reference/README.md#marks.
+//! other value is a variant of microarchitecture.md 11 or a user's experiment. The ablation test of the machine crate
+//! checks the variants: each contradicts a published figure, except `dma-update-evicts-first`, `dca-off-updates`,
+//! `permutation-hash` and `no-read-allocate`, which change none. Marks: docs/reference/README.md#marks.
 
 use serde::{Deserialize, Serialize};
 
