@@ -71,6 +71,9 @@ fn without_faults_it_is_the_server_itself() {
         assert_eq!(at(&mut faulty, ms), plain.sample().unwrap());
         assert_eq!(faulty.apply(&masks(X, 0x00f)).unwrap(), plain.apply(&masks(X, 0x00f)).unwrap());
     }
+    let completions = faulty.partial_writes();
+    assert!(completions.all().value().is_some_and(|lines| lines > 0), "{completions:?}");
+    assert_eq!((completions, faulty.root_mask()), (plain.partial_writes(), plain.root_mask()));
 }
 
 #[test]
