@@ -1,7 +1,7 @@
 //! The one binary: parses arguments, connects the crates, exits. One file per subcommand; the crates below do the work.
 //!
 //! Must not contain logic that users of the libraries need: `lab` makes runs, `machine` reads scenarios. The feature
-//! `full`, a default, is everything except simulation; `make run` builds without it.
+//! `full`, a default, adds the commands that touch a host or the virtual host's files; `make run` builds without it.
 
 // A build without `full` does not call every function of the shared files.
 #![cfg_attr(not(feature = "full"), allow(dead_code))]

@@ -22,7 +22,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use fio_words::FioWords;
 use interrupts::Interrupts;
-use options::{LoadArgs, PlaceArgs, consent, meant, plan};
+use options::{LoadArgs, PlaceArgs, consent, plan, refuse_contradictory_consent};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use waykeeper_load::Summary;
@@ -55,7 +55,7 @@ A SIZE is 4096, 4k, 1M or 1.5GiB, with k = 1024; a TIME is 10, 10s, 500ms, 2m or
 fio have other names here: bs is --block-size, iodepth --depth, numjobs --workers, runtime --time;
 rw=read is --op write, because the device writes memory.";
 
-/// The words of `memload`.
+/// Command-line arguments of `memload`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct MemloadArgs {
@@ -83,7 +83,7 @@ pub struct MemloadArgs {
     json: bool,
 }
 
-/// What else there is.
+/// Subcommands of `memload`.
 #[derive(Subcommand, Debug)]
 pub enum MemloadCommand {
     /// Measure how much DMA load slows a command down: alone, beside `random` and beside `single` load
@@ -109,7 +109,7 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
     }
     let target = args.target.unwrap_or_default();
     if !target.starts_with(simulated::PREFIX) {
-        meant(&consent, base.writes())?;
+        refuse_contradictory_consent(&consent, base.writes())?;
     }
     let load_line = LoadLine::new(String::new());
     let (summary, end) =
@@ -164,7 +164,7 @@ fn in_turn(
     }
     // A virtual server stores nothing, and `simulated` refuses consent itself.
     if jobs.iter().filter_map(|job| target_of(&job.target)).any(|at| !at.starts_with(simulated::PREFIX)) {
-        meant(&consent, jobs.iter().any(|job| job.plan.writes()))?;
+        refuse_contradictory_consent(&consent, jobs.iter().any(|job| job.plan.writes()))?;
     }
     // Faults of a late job are reported before an early one has run for hours.
     for jobs::Planned { name, target: own, plan } in &mut jobs {

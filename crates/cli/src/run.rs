@@ -28,7 +28,7 @@ Examples:
 
 The same scenario, seed and version give the same numbers on any machine and any number of threads.";
 
-/// The words of `run`.
+/// Command-line arguments of `run`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RunArgs {

@@ -38,7 +38,7 @@ what is modelled and what is not.";
 /// Lag above which a note is printed, ns of the server's clock.
 const LATE_NS: u64 = 1_000_000_000;
 
-/// The words of `vhost`.
+/// Command-line arguments of `vhost`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct VhostArgs {

@@ -42,7 +42,7 @@ pub enum Problem {
         #[serde(rename = "standing")]
         in_force: Option<KnobSetting>,
     },
-    /// The host could not take any value now. Reported once; the loop retries with backoff, without a last try.
+    /// The host could not take any value now. Reported once; the loop retries with backoff, without a limit.
     #[error("{knob} is retried later: {why}")]
     Busy {
         /// The knob and the value wanted.

@@ -5,7 +5,7 @@
 
 use super::cpus::{self, Cpus};
 use super::measured_command::{self, CommandInterrupts, Ran};
-use super::options::{LoadArgs, PlaceArgs, RESULT, consent, meant, plan, whole};
+use super::options::{LoadArgs, PlaceArgs, RESULT, consent, plan, refuse_contradictory_consent, whole};
 use super::{real, simulated};
 use crate::exit::{self, Failure};
 use crate::{listing, out};
@@ -38,7 +38,7 @@ Student's t of the logarithms of these ratios.";
 /// Options without meaning beside a command: they are hidden and refused with a reason.
 const NOT_BESIDE: [&str; 7] = ["pattern", "stride", "time", "blocks", "commands", "verify", "log"];
 
-/// The words of `interfere`.
+/// Command-line arguments of `interfere`.
 #[derive(Args, Debug)]
 #[command(mut_args(|word| {
     let hidden = NOT_BESIDE.contains(&word.get_id().as_str());
@@ -126,7 +126,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     let metric = args.metric.as_deref().map(expression).transpose()?;
     let cpus = cpus::share(&plan.cpus)?;
     let plan = Plan { cpus: cpus.load.clone(), ..plan };
-    meant(&consent(&args.place), plan.writes())?;
+    refuse_contradictory_consent(&consent(&args.place), plan.writes())?;
     let command_cpus = cpus.command_list();
     let interrupts = CommandInterrupts::install()?;
     let nothing =

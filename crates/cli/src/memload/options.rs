@@ -265,7 +265,7 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
 }
 
 /// Refuses consent to a loss for a load that only reads, and --shared for a load that writes.
-pub fn meant(consent: &Consent, writes: bool) -> Result<(), Failure> {
+pub fn refuse_contradictory_consent(consent: &Consent, writes: bool) -> Result<(), Failure> {
     if consent.shared && writes {
         let why = "this load writes the target, but a shared device may only be read; leave --shared out, or \
                    read the target: --op write, or rw=read in a job file";

@@ -1,28 +1,29 @@
 //! Entries of a queue's rings in memory: completions and descriptors, one or several to a line, and the positions of
-//! both sides.
+//! the NIC and of the core that works on the queue.
 //!
-//! Knows lines and numbers of entries, not their content.
+//! An entry's index starts again at 0 when the ring wraps; its number counts on. Knows lines and numbers of entries, not
+//! their content.
 
 use super::pool::entry_lines;
 use waykeeper_silicon::{AddressMap, Gather, Line, OutOfMemory};
 
-/// A ring of entries in memory through which worker and NIC advance. Only entries that begin a sampled line matter,
-/// and these are few: each side knows its next one.
+/// A ring of entries in memory. The NIC and the worker, a core's receive loop, each advance through it. Only entries that
+/// begin a sampled line matter, and these are few: each of the two knows its next one.
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
-    /// These entries of the whole allocation, ascending, and their lines.
+    /// Entries of the whole allocation that begin a sampled line, ascending, and these lines.
     all: Vec<(u32, Line)>,
-    /// These entries of the ring at its present size.
+    /// Those of the ring at its present size.
     sampled: Vec<(u32, Line)>,
     ring: u64,
     nic: Cursor,
     worker: Cursor,
 }
 
-/// Position of one side.
+/// Position of one of the two.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
-    /// Index of the next sampled entry, and its number if entries of all rounds are counted.
+    /// Place of the next sampled entry in the list, and the entry's number; `u64::MAX` if no entry is sampled.
     next: usize,
     number: u64,
 }
@@ -39,8 +40,8 @@ impl Entries {
         Ok(Entries { sampled: all.clone(), all, ring: u64::from(entries), nic: start, worker: start })
     }
 
-    /// Continues with the first `entries` entries; `nic` and `worker` are the entries of all rounds that the sides have
-    /// passed.
+    /// Continues with the first `entries` entries; `nic` and `worker` are the numbers up to which the two have
+    /// advanced.
     pub(super) fn resize(&mut self, entries: u32, nic: u64, worker: u64) {
         self.ring = u64::from(entries);
         self.sampled = self.all.iter().copied().filter(|(entry, _)| *entry < entries).collect();
@@ -48,7 +49,7 @@ impl Entries {
         self.worker = Cursor::at(&self.sampled, self.ring, worker);
     }
 
-    /// Adds the lines that the NIC touches until it has passed so many entries of all rounds.
+    /// Adds the lines that the NIC touches on its way up to the entry with this number.
     #[inline(always)]
     pub(super) fn nic_up_to(&mut self, number: u64, into: &mut Gather) {
         self.nic.up_to(&self.sampled, self.ring, number, into);
@@ -62,7 +63,7 @@ impl Entries {
 }
 
 impl Cursor {
-    /// The cursor at the first sampled entry that is not among the first `passed` of all rounds.
+    /// The cursor at the first sampled entry whose number is not below `passed`.
     fn at(sampled: &[(u32, Line)], ring: u64, passed: u64) -> Cursor {
         let Some(first) = sampled.first() else {
             return Cursor { next: 0, number: u64::MAX };

@@ -1,5 +1,5 @@
-//! The ping-pong guard of the guarded mode (algorithms.md 2.4): a reclaim that had to be undone is not repeated for
-//! some intervals.
+//! Guard of the mode `guarded` (algorithms.md 2.4). It keeps IAT from taking a way, giving it back and taking it again:
+//! after a way had to be given back, its owner is not reduced at that size for some intervals.
 //!
 //! Counts intervals; must not know counters or masks.
 
@@ -8,11 +8,11 @@
 pub(super) enum Owner {
     /// The DDIO ways.
     Ddio,
-    /// This slot.
+    /// The tenants of this slot, which share their ways.
     Slot(usize),
 }
 
-/// While it lasts, an owner with `count` ways or fewer loses none.
+/// For `intervals_left` intervals an owner with `count` ways or fewer loses none.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Hold {
     owner: Owner,
@@ -21,7 +21,7 @@ struct Hold {
     length: u32,
 }
 
-/// All holds, and the last reclaim, which a later transition may undo.
+/// All holds, and the last reclaim, which a later transition of IAT's state machine may undo.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Guard {
     holds: Vec<Hold>,
@@ -57,10 +57,10 @@ impl Guard {
         self.last = Some((owner, count));
     }
 
-    /// The last reclaim has to be undone: it is not repeated for `intervals`, or `backoff` times as long as the longest
-    /// hold so far. Returns owner, count and length of the hold, if there was a reclaim.
+    /// The last reclaim has to be undone. It is not repeated for `intervals`; if there was a hold before, for `backoff`
+    /// times as long as the longest one. Returns owner, count and length of the hold, if there was a reclaim.
     ///
-    /// The backoff counts over all owners: with noisy counters each owner in turn loses a way by mistake, each for the
+    /// All owners share the backoff: with noisy counters each owner in turn loses a way by mistake, each for the
     /// first time.
     pub fn undone(&mut self, intervals: u32, backoff: f64) -> Option<(Owner, u32, u32)> {
         let (owner, count) = self.last.take()?;
