@@ -70,6 +70,20 @@ impl Dial {
     pub fn absent(why: &str) -> Dial {
         Dial { switch: Support::No(why.to_owned()), low: 0, high: 0 }
     }
+
+    /// Checks a value against the knob's range.
+    ///
+    /// # Errors
+    /// Why the host does not take the value.
+    pub fn check(&self, value: u32) -> Result<(), String> {
+        match self {
+            Dial { switch: Support::No(why), .. } => Err(why.clone()),
+            Dial { low, high, .. } if !(*low..=*high).contains(&value) => {
+                Err(format!("{value} is out of range; it takes {low} to {high}"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// One PCIe root port: the unit at which DCA is switched and bytes are counted.

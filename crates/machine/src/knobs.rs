@@ -108,13 +108,7 @@ impl VirtualServer {
 
     /// Refuses a value that a port's knob does not accept.
     fn dial(&self, port: PortId, of: fn(&RootPort) -> &Dial, value: u32) -> Result<(), String> {
-        match self.inventory.ports.get(port.index()).map(of) {
-            None => Err(format!("{port} does not exist")),
-            Some(Dial { switch: Support::No(why), .. }) => Err(why.clone()),
-            Some(Dial { low, high, .. }) if !(*low..=*high).contains(&value) => {
-                Err(format!("{value} is out of range; it takes {low} to {high}"))
-            }
-            Some(_) => Ok(()),
-        }
+        let known = self.inventory.ports.get(port.index()).ok_or_else(|| format!("{port} does not exist"))?;
+        of(known).check(value)
     }
 }

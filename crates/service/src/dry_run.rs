@@ -7,12 +7,12 @@ use crate::engine::ManagedHost;
 use crate::{ActiveProblem, Class};
 use std::time::Duration;
 use waykeeper_host::{
-    Applied, Group, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, KnobValues, Lines, Plan,
-    Setting, Snapshot, Support,
+    Applied, Dial, Group, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, KnobValues, Lines,
+    Plan, RootPort, Setting, Snapshot, Support,
 };
 use waykeeper_linux::host::Grouping;
 use waykeeper_linux::tenants::TenantSpec;
-use waykeeper_units::WayMask;
+use waykeeper_units::{PortId, WayMask};
 
 /// A host with the values that would be set.
 #[derive(Debug)]
@@ -39,14 +39,16 @@ impl<H: Host> DryRun<H> {
     /// The outcome to expect of a knob; the host is not asked.
     fn outcome(&self, knob: Knob, setting: Setting) -> KnobOutcome {
         let inventory = self.host.inventory();
+        let at_port = |port: PortId, of_port: &dyn Fn(&RootPort) -> KnobOutcome| {
+            let none = || KnobOutcome::Refused("this host has no such port".to_owned());
+            inventory.ports.iter().find(|own| own.id == port).map_or_else(none, of_port)
+        };
         match (knob, setting) {
             (Knob::Mask(_), Setting::Ways(mask)) => self.mask_outcome(mask),
             (Knob::DcaWays, _) => outcome(&inventory.dca_ways_switch),
-            (Knob::Dca(port), _) => {
-                let none = || KnobOutcome::Refused("this host has no such port".to_owned());
-                let known = inventory.ports.iter().find(|own| own.id == port);
-                known.map_or_else(none, |own| outcome(&own.dca_switch))
-            }
+            (Knob::Dca(port), _) => at_port(port, &|own| outcome(&own.dca_switch)),
+            (Knob::RxRing(port), Setting::Count(ring)) => at_port(port, &|own| dial(&own.rx_ring, ring)),
+            (Knob::RxBurst(port), Setting::Count(burst)) => at_port(port, &|own| dial(&own.rx_burst, burst)),
             _ => KnobOutcome::Refused("this host has no such knob".to_owned()),
         }
     }
@@ -70,6 +72,13 @@ fn outcome(support: &Support) -> KnobOutcome {
         Support::Yes => KnobOutcome::Applied,
         Support::ReadOnly => KnobOutcome::Refused("it is read-only on this host".to_owned()),
         Support::No(why) => KnobOutcome::Refused(why.clone()),
+    }
+}
+
+fn dial(dial: &Dial, value: u32) -> KnobOutcome {
+    match dial.check(value) {
+        Ok(()) => outcome(&dial.switch),
+        Err(why) => KnobOutcome::Refused(why),
     }
 }
 
