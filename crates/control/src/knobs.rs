@@ -31,7 +31,7 @@ struct KnobRecord {
     /// What it read at the end of the last step, if that was as wanted.
     in_force: Option<Setting>,
     owner: Owner,
-    /// Times another program turned it.
+    /// Times another program turned it under the policy in charge.
     disputes: u32,
     /// The setting that the machine did not take.
     refused: Option<Refusal>,
@@ -93,17 +93,19 @@ impl Knobs {
     }
 
     /// Compares a reading with what was in force at the end of the last step: a knob that differs was turned by another
-    /// program. After too many of these changes the knob is left to that program.
+    /// program. After too many of these changes the knob is left to that program, and the setting found is its original
+    /// one from then on. A knob that is missing from the reading is compared with the next one.
     pub fn external_changes(&mut self, read: &KnobValues) -> Vec<Problem> {
         let mut problems = Vec::new();
         for (knob, record) in &mut self.records {
-            let Some(in_force) = record.in_force.take() else { continue };
+            let Some(in_force) = record.in_force else { continue };
             let Some(found) = read.get(*knob).filter(|found| **found != in_force) else { continue };
+            record.in_force = None;
             record.disputes += 1;
             let left = record.disputes > self.take_back;
             if left {
                 record.refused = Some(Refusal { setting: in_force, retry: None });
-                record.leave_to_others();
+                (record.owner, record.original) = (Owner::Others, Some(*found));
             }
             problems.push(Problem::ExternalChange { knob: knob.at(in_force), found: knob.at(*found), left });
         }
@@ -130,27 +132,47 @@ impl Knobs {
         all
     }
 
-    /// The part of `wanted` to turn in this step: what does not read back as wanted, without what the machine refused.
+    /// The part of `wanted` to turn in this step: what does not read back as wanted, without what the machine refused. A
+    /// busy machine is asked again after a pause, also for another setting.
     pub fn due(&mut self, wanted: &Plan, read: &KnobValues, step: u64) -> Plan {
         let mut plan = Plan::default();
         for (knob, setting) in wanted.iter() {
             let record = self.record(knob);
-            let refused = record.refused.filter(|refusal| refusal.setting == *setting);
+            let may_turn = record.refused.is_none_or(|refusal| match refusal.retry {
+                Some(retry) => retry.step <= step,
+                None => refusal.setting != *setting,
+            });
             if read.get(knob) == Some(setting) {
                 record.refused = None;
-            } else if refused.is_none_or(|refusal| refusal.retry.is_some_and(|retry| retry.step <= step)) {
+            } else if may_turn {
                 plan.insert(knob, *setting);
             }
         }
         plan
     }
 
-    /// Notes that a plan is about to be turned.
-    pub fn turning(&mut self, plan: &Plan) {
+    /// Notes that a plan is about to be turned. Returns the knobs that the loop had not turned before.
+    pub fn turning(&mut self, plan: &Plan) -> Vec<Knob> {
+        let mut first = Vec::new();
         for knob in plan.knobs() {
             let record = self.record(knob);
             if record.owner == Owner::Others {
                 record.owner = Owner::Policy;
+                first.push(knob);
+            }
+        }
+        first
+    }
+
+    /// Takes in the report on knobs that were turned for the first time: one that the machine refused or was too busy to
+    /// turn, and that does not read otherwise than before, is still not the loop's.
+    pub fn give_up(&mut self, first: &[Knob], applied: &Applied, read: &KnobValues) {
+        for knob in first {
+            let not_turned =
+                matches!(applied.get(*knob), Some(KnobOutcome::Refused(_) | KnobOutcome::Busy(_)));
+            let record = self.record(*knob);
+            if not_turned && read.get(*knob) == record.original.as_ref() {
+                record.owner = Owner::Others;
             }
         }
     }
@@ -186,8 +208,7 @@ impl Knobs {
                     Problem::ReadsBack { knob, found: found.clone(), in_force }
                 }
                 Some(KnobOutcome::Busy(why)) => {
-                    let before = record.refused.filter(|refusal| refusal.setting == knob.setting);
-                    let last = before.and_then(|refusal| refusal.retry);
+                    let last = record.refused.and_then(|refusal| refusal.retry);
                     // Exponential backoff without an end: a lock that is held for a minute delays the knob, no more.
                     let pause = last.map_or(1, |retry| (2 * retry.pause).min(LONGEST_PAUSE));
                     let retry = Some(Retry { pause, step: step + pause });
@@ -207,10 +228,12 @@ impl Knobs {
     }
 
     /// The end of a step: what reads back as wanted is in force, and another reading in the next step is an external
-    /// change.
+    /// change. A knob that is missing from the reading keeps its setting in force.
     pub fn confirm(&mut self, read: &KnobValues) {
         for (knob, record) in &mut self.records {
-            record.in_force = record.wanted.filter(|wanted| read.get(*knob) == Some(wanted));
+            let returned = record.original.filter(|_| record.owner == Owner::Predecessor);
+            let found = read.get(*knob).copied().or(record.in_force);
+            record.in_force = record.wanted.or(returned).filter(|wanted| found == Some(*wanted));
         }
     }
 
@@ -219,11 +242,12 @@ impl Knobs {
         self.records.get(&knob).is_some_and(|record| record.owner == Owner::Policy)
     }
 
-    /// Another policy takes over and has named nothing yet. Returns how many knobs its predecessor turned.
+    /// Another policy takes over and has named nothing yet: each of its knobs is restored `take_back` times anew. Returns
+    /// how many knobs its predecessor turned.
     pub fn hand_over(&mut self) -> usize {
         let mut turned = 0;
         for record in self.records.values_mut() {
-            (record.wanted, record.in_force) = (None, None);
+            (record.wanted, record.in_force, record.disputes) = (None, None, 0);
             if record.owner == Owner::Policy {
                 turned += 1;
                 record.owner = if record.original.is_some() { Owner::Predecessor } else { Owner::Others };

@@ -20,7 +20,7 @@ pub enum Problem {
     /// The host could not apply the plan.
     #[error("knobs could not be turned: {0}")]
     Apply(String),
-    /// The machine refused a knob. Reported once for each setting; the setting is not tried again until another is wanted.
+    /// The machine refused a knob. The setting is not tried again, and not reported again, until another is wanted.
     #[error("{knob} was refused: {why}")]
     Refused {
         /// The knob and the value wanted.

@@ -145,8 +145,10 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     ///
     /// Knobs that both policies name keep their present value until the new policy's value is set; the others get back
     /// the value that they had before the loop first set them. Both happen in one plan, so that no workload runs with a
-    /// mixture that neither policy wanted. Values that the host refused before are not tried again.
+    /// mixture that neither policy wanted. The last value that the host refused is not tried again.
     pub fn replace(&mut self, policy: Box<dyn Policy + 'a>) {
+        let external = self.recent_external_changes();
+        self.record = Record { at_ns: self.host.now_ns(), problems: external, ..Record::default() };
         let before = std::mem::replace(&mut self.policy, policy);
         let knobs = self.knobs.hand_over();
         let text = format!("policy {} replaces {}", self.policy.name(), before.name());
@@ -156,7 +158,6 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             limit: None,
         };
         let event = Event { action: "policy-replaced".to_owned(), group: None, text, causes: vec![turned] };
-        self.record = Record { at_ns: self.host.now_ns(), ..Record::default() };
         self.seen = None;
         self.begin(vec![event]);
     }
@@ -168,10 +169,15 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         decision.events.splice(0..0, first_events);
         // Read the knobs before the first write: otherwise every knob would be written, also those that have the wanted
         // value.
-        self.sample();
-        self.carry_out(decision, &groups);
-        // The first interval starts after the initial knobs are set.
-        self.sample();
+        if self.sample() {
+            self.carry_out(decision, &groups);
+            // The first interval starts after the initial knobs are set.
+            self.sample();
+        } else {
+            // A knob whose present value is not known could not be restored: the first step that reads it sets it.
+            (self.record.state, self.record.events) = (decision.state, decision.events);
+            self.record.desired = self.knobs.want(&decision.plan);
+        }
     }
 
     /// The record of the last step, or of the start.
@@ -330,13 +336,14 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     /// Returns the knobs that do not read back their original values afterwards, with those values. The next call tries
     /// them again, and so does the next policy unless it names them.
     pub fn restore(&mut self) -> Plan {
-        let knobs = self.knobs.hand_over();
         self.seen = None;
+        let external = self.recent_external_changes();
         self.record = Record { at_ns: self.host.now_ns(), ..Record::default() };
+        let knobs = self.knobs.hand_over();
         let plan = self.knobs.want(&Plan::default());
         let mut decision = Decision { plan, state: "Restored".to_owned(), ..Decision::default() };
         if decision.plan.is_empty() {
-            self.record.state = decision.state;
+            (self.record.state, self.record.problems) = (decision.state, external);
             return Plan::default();
         }
         let cause = Cause { what: "knobs turned".to_owned(), value: knobs as f64, limit: None };
@@ -354,6 +361,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
                 let _ = self.host.wait_until(self.host.now_ns().saturating_add(pause_ns));
             }
             self.record.problems.clear();
+            self.reported_classes_error = None;
             self.sample();
             let groups = self.host.groups();
             self.knobs.forget_refusals();
@@ -362,6 +370,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
                 break;
             }
         }
+        self.record.problems.splice(0..0, external);
         self.knobs.settle(&self.record.knobs)
     }
 
@@ -393,6 +402,13 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         }
     }
 
+    /// The knobs that another program turned since the last step; none if they cannot be read.
+    fn recent_external_changes(&mut self) -> Vec<Problem> {
+        let Ok(snapshot) = self.host.sample() else { return Vec::new() };
+        self.knobs.observe(&snapshot.knobs);
+        self.knobs.external_changes(&snapshot.knobs)
+    }
+
     /// Forgets the knobs of groups that have ended. No group gets the number of an earlier one.
     fn keep_groups(&mut self, alive: &[Group]) {
         self.knobs.keep_groups(|id| alive.iter().any(|group| group.id == id));
@@ -414,7 +430,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             self.knobs.confirm(&self.record.knobs);
             return;
         }
-        self.knobs.turning(&plan);
+        let first = self.knobs.turning(&plan);
         let applied = self.host.apply(&plan);
         let could_read = self.read_back();
         match applied {
@@ -423,6 +439,9 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
                 let knobs = could_read.then_some(&self.record.knobs);
                 let problems = self.knobs.note(&plan, &applied, knobs, step);
                 self.record.problems.extend(problems);
+                if could_read {
+                    self.knobs.give_up(&first, &applied, &self.record.knobs);
+                }
                 self.record.applied = applied;
             }
         }

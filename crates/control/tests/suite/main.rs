@@ -2,4 +2,5 @@
 
 mod common;
 mod r#loop;
+mod originals;
 mod trouble;
