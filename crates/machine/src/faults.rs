@@ -97,27 +97,32 @@ impl FaultyServer {
         times.filter(|(_, at)| *at <= until_ns).min_by_key(|(_, at)| *at)
     }
 
+    /// The knob that a fault makes dead.
+    fn dead_knob(kind: FaultKind) -> Option<Knob> {
+        match kind {
+            FaultKind::DeadMask(group) => Some(Knob::Mask(group)),
+            FaultKind::DeadSwitch(port) => Some(Knob::Dca(port)),
+            FaultKind::DeadDcaWays => Some(Knob::DcaWays),
+            _ => None,
+        }
+    }
+
     /// Removes affected knobs from a plan: a dead knob stores its value for reading back, a busy one reports `Busy`.
     fn feign(&mut self, plan: &mut Plan, applied: &mut Applied) {
         for fault in self.faults.clone() {
             let Some(kind) = self.now(fault.kind).filter(|now| self.is(|kind| kind == *now)) else {
                 continue;
             };
-            let dead = match kind {
-                FaultKind::DeadMask(group) => Knob::Mask(group),
-                FaultKind::DeadSwitch(port) => Knob::Dca(port),
-                FaultKind::DeadDcaWays => Knob::DcaWays,
-                FaultKind::Busy => {
-                    let masks: Vec<Knob> = plan.knobs().filter(|knob| knob.group().is_some()).collect();
-                    for mask in masks {
-                        plan.remove(mask);
-                        applied.insert(mask, KnobOutcome::Busy("device or resource busy".to_owned()));
-                    }
-                    continue;
+            if kind == FaultKind::Busy {
+                let masks: Vec<Knob> = plan.knobs().filter(|knob| knob.group().is_some()).collect();
+                for mask in masks {
+                    plan.remove(mask);
+                    applied.insert(mask, KnobOutcome::Busy("device or resource busy".to_owned()));
                 }
-                _ => continue,
-            };
-            if let Some(setting) = plan.remove(dead) {
+            }
+            if let Some(dead) = Self::dead_knob(kind)
+                && let Some(setting) = plan.remove(dead)
+            {
                 self.sham.insert(dead, setting);
                 applied.insert(dead, KnobOutcome::Applied);
             }
@@ -148,7 +153,12 @@ impl Host for FaultyServer {
                 *counters = each(counters, base, |now, base| now.zip_with(base, u64::saturating_sub));
             }
         }
-        self.sham.retain(|knob, _| knob.group().is_none_or(|group| snapshot.groups.contains_key(&group)));
+        let mut sham = std::mem::take(&mut self.sham);
+        sham.retain(|knob, _| {
+            let is_alive = knob.group().is_none_or(|group| snapshot.groups.contains_key(&group));
+            is_alive && self.is(|kind| Self::dead_knob(kind) == Some(knob))
+        });
+        self.sham = sham;
         self.restarted.retain(|group, _| snapshot.groups.contains_key(group));
         snapshot.knobs.extend(self.sham.clone());
         Ok(snapshot)

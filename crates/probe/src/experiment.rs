@@ -194,12 +194,12 @@ impl<'h> ProbeExperiment<'h> {
     /// # Errors
     /// A knob that reads back another value; host errors.
     pub fn restore(&mut self) -> Result<(), ProbeError> {
-        let to_restore = std::mem::take(&mut self.to_restore);
-        if to_restore.is_empty() {
+        if self.to_restore.is_empty() {
             return Ok(());
         }
         let alive: Vec<_> = self.host.groups().iter().map(|group| group.id).collect();
-        let mut plan = to_restore;
+        // After an error the next call tries again.
+        let mut plan = self.to_restore.clone();
         plan.retain(|knob, _| knob.group().is_none_or(|group| alive.contains(&group)));
         self.host.apply(&plan)?;
         let now = self.host.sample()?.knobs;
@@ -212,7 +212,11 @@ impl<'h> ProbeExperiment<'h> {
             Knob::RxBurst(port) => format!("the burst of {port}, which was {setting}"),
         };
         let wrong: Vec<String> = wrong.map(text).collect();
-        if wrong.is_empty() { Ok(()) } else { Err(ProbeError::NotRestored(wrong.join("; "))) }
+        if !wrong.is_empty() {
+            return Err(ProbeError::NotRestored(wrong.join("; ")));
+        }
+        self.to_restore = Plan::default();
+        Ok(())
     }
 }
 

@@ -59,10 +59,11 @@ struct WrittenKnob {
 }
 
 impl WrittenKnob {
-    /// The state before a write, for a knob that reads `found`.
+    /// The state before a write, for a knob that reads `found`. A value of another program is the original from now on.
     fn about_to(before: Option<WrittenKnob>, found: u64) -> WrittenKnob {
+        let ours = before.filter(|written| !written.changed_externally);
         WrittenKnob {
-            original: before.map_or(found, |written| written.original),
+            original: ours.map_or(found, |written| written.original),
             read_back: None,
             changed_externally: false,
         }

@@ -203,6 +203,21 @@ fn what_others_change_is_seen_at_the_next_sample() {
 }
 
 #[test]
+fn a_knob_set_again_after_another_program_returns_to_that_programs_value() {
+    let machine = Machine::new("gold-6140");
+    let mut host = machine.open();
+    let ways = |bits: u32| Plan::from([(Knob::DcaWays, mask(bits))]);
+    assert!(host.apply(&ways(0x700)).unwrap().is_complete());
+    // The other program's value is noticed by a sample; then the policy wants another value after all.
+    machine.set_msr(0, 0xc8b, 0x780);
+    assert_eq!(sample(&mut host).knobs.dca_ways(), Some(mask(0x780)));
+    assert!(host.apply(&ways(0x7c0)).unwrap().is_complete());
+    assert_eq!(machine.msr(0, 0xc8b), 0x7c0);
+    assert!(host.close().unwrap().is_complete());
+    assert_eq!(machine.msr(0, 0xc8b), 0x780);
+}
+
+#[test]
 fn what_was_found_is_what_is_left_to_the_byte() {
     for chip in ["gold-6140", "e5-2630v3", "gold-5320", "gold-6430", "epyc-9554"] {
         let machine = Machine::new(chip);

@@ -145,6 +145,17 @@ fn dead_knobs_read_back_and_do_nothing() {
 }
 
 #[test]
+fn a_dead_knob_acts_again_after_its_fault() {
+    let mut server = server("[[fault]]\nkind = \"dead-mask\"\nat_s = 0\nfor_s = 0.002\nworkload = \"x\"");
+    let plan = masks(X, 0x004);
+    assert!(server.apply(&plan).unwrap().is_complete());
+    assert_eq!(at(&mut server, 1).knobs.mask(X).unwrap().bits(), 0x004, "it reads back");
+    assert_eq!(at(&mut server, 3).knobs.mask(X).unwrap().bits(), 0x7ff, "the value that acted all the time");
+    assert!(server.apply(&plan).unwrap().is_complete());
+    assert_eq!(server.sample().unwrap().knobs.mask(X).unwrap().bits(), 0x004);
+}
+
+#[test]
 fn a_workload_dies_while_a_plan_is_carried_out() {
     let mut server = server("[[fault]]\nkind = \"dies\"\nat_s = 0.002\nworkload = \"y\"");
     assert!(at(&mut server, 2).groups.contains_key(&Y), "it lives until a plan comes");

@@ -6,7 +6,7 @@ use crate::ActiveProblem;
 use crate::log::named;
 use std::collections::BTreeSet;
 use waykeeper_control::{Problem, Record};
-use waykeeper_host::{Group, Knob, KnobSetting, KnobValues};
+use waykeeper_host::{Group, Knob, KnobSetting, KnobValues, Plan};
 
 /// Most problems that are shown. Assumption: three for each of 64 tenants.
 const MAX_SHOWN: usize = 200;
@@ -69,9 +69,11 @@ impl ActiveProblems {
         }
     }
 
-    /// The policy changed: problems with the last one's values end.
-    pub fn forget_knobs(&mut self) {
-        self.knobs.retain(|(_, problem)| problem.kind == "no-effect");
+    /// The policy changed and wants `desired`: problems with other values end. The loop does not try a refused value
+    /// again and does not report it again, so a problem with a value that is still wanted stays.
+    pub fn policy_changed(&mut self, desired: &Plan) {
+        let is_wanted = |knob: &KnobSetting| desired.setting(knob.knob) == Some(*knob);
+        self.knobs.retain(|(knob, problem)| problem.kind == "no-effect" || is_wanted(knob));
     }
 
     /// The list to show, and its changes.
@@ -92,5 +94,36 @@ impl ActiveProblems {
         let ended = ended.cloned().collect();
         self.now.clone_from(&next);
         (next.into_iter().collect(), ProblemChanges { begun, ended })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_units::{PortId, WayMask};
+
+    #[test]
+    fn a_refused_value_that_the_next_policy_wants_too_stays_in_the_list() {
+        let mut problems = ActiveProblems::default();
+        let refused = Knob::DcaWays.at(WayMask::from_bits(0x700));
+        let left = Knob::Dca(PortId(0)).at(false);
+        let found = Knob::Dca(PortId(0)).at(true);
+        let record = Record {
+            desired: Plan::default().with(refused.knob, refused.setting).with(left.knob, left.setting),
+            problems: vec![
+                Problem::Refused { knob: refused, why: "no".to_owned(), in_force: None },
+                Problem::ExternalChange { knob: left, found, left: true },
+            ],
+            ..Record::default()
+        };
+        problems.note(&record, &[]);
+        let kinds = |problems: &mut ActiveProblems| -> Vec<String> {
+            problems.list(Vec::new()).0.into_iter().map(|problem| problem.kind).collect()
+        };
+        assert_eq!(kinds(&mut problems), ["outsider", "refused"]);
+        problems.policy_changed(&Plan::default().with(left.knob, left.setting));
+        assert_eq!(kinds(&mut problems), ["outsider"]);
+        problems.policy_changed(&Plan::default());
+        assert_eq!(kinds(&mut problems), [""; 0]);
     }
 }

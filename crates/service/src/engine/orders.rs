@@ -10,7 +10,7 @@ use crate::published_state::{ActiveProblem, Mode, Pause};
 use std::sync::Arc;
 use toml::Table;
 use waykeeper_control::ControlError;
-use waykeeper_host::Host;
+use waykeeper_host::{Host, Plan};
 use waykeeper_policy::{Policy, PolicyError};
 
 /// Builds a policy and checks it against the host and all declared tenants, running or not.
@@ -119,8 +119,8 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
         let before = self.looping.policy().name().to_owned();
         self.settings = next.settings;
-        self.active_problems.forget_knobs();
         self.looping.replace(next.policy);
+        self.active_problems.policy_changed(&self.looping.record().desired);
         self.unpublished = true;
         format!("policy {name} replaces {before}")
     }
@@ -142,7 +142,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         let left = self.looping.restore();
         let has_turned = !self.looping.record().desired.is_empty();
         self.unpublished = has_turned || !again;
-        self.active_problems.forget_knobs();
+        self.active_problems.policy_changed(&Plan::default());
         if left.is_empty() {
             let text =
                 if again && !has_turned { "the policy is paused already" } else { "the policy is paused" };
