@@ -276,4 +276,77 @@ mod tests {
         assert_eq!(interval.socket.dca_read_hits, Reading::Unsupported);
         assert!(Interval::between(&a, &a).is_none());
     }
+
+    /// Two snapshots and the interval between them, as written before counters had a table: every key, in its order.
+    const BEFORE: &str = concat!(
+        r#"{"at_ns":1000000000,"groups":{"0":{"instructions":{"value":1000},"cycles":{"value":500},"#,
+        r#""mlc_hits":{"value":70},"mlc_misses":{"value":30},"llc_hits":{"value":20},"llc_misses":"unavailable","#,
+        r#""occupancy_bytes":{"value":4096}},"7":{"instructions":{"value":1},"cycles":"absent","#,
+        r#""mlc_hits":"unsupported","mlc_misses":"unsupported","llc_hits":"unsupported","#,
+        r#""llc_misses":"unsupported","occupancy_bytes":"unavailable"}},"socket":{"dca_write_hits":{"value":100},"#,
+        r#""dca_write_misses":{"value":10},"dca_read_hits":{"value":9},"dca_read_misses":"unsupported","#,
+        r#""memory_read_bytes":{"value":6400},"memory_write_bytes":{"value":18446744073709551615}},"#,
+        r#""ports":{"1":{"inbound_bytes":{"value":64},"outbound_bytes":"absent"}},"#,
+        r#""knobs":{"masks":{"0":"0x00c"},"dca_ways":"0x600","dca":{"1":true},"rx_ring":{},"rx_burst":{}}}"#,
+    );
+    const AFTER: &str = concat!(
+        r#"{"at_ns":3000000000,"groups":{"0":{"instructions":{"value":4000},"cycles":{"value":2500},"#,
+        r#""mlc_hits":{"value":71},"mlc_misses":{"value":29},"llc_hits":{"value":20},"llc_misses":{"value":5},"#,
+        r#""occupancy_bytes":{"value":9007199254740991}}},"socket":{"dca_write_hits":{"value":160},"#,
+        r#""dca_write_misses":{"value":30},"dca_read_hits":{"value":10},"dca_read_misses":"unsupported","#,
+        r#""memory_read_bytes":{"value":6402},"memory_write_bytes":{"value":0}},"#,
+        r#""ports":{"1":{"inbound_bytes":{"value":128},"outbound_bytes":"absent"},"#,
+        r#""2":{"inbound_bytes":{"value":0},"outbound_bytes":{"value":0}}},"#,
+        r#""knobs":{"masks":{"0":"0x00f"},"dca_ways":null,"dca":{},"rx_ring":{},"rx_burst":{}}}"#,
+    );
+    const BETWEEN: &str = concat!(
+        r#"{"from_ns":1000000000,"to_ns":3000000000,"groups":{"0":{"instructions":{"value":1500.0},"#,
+        r#""cycles":{"value":1000.0},"mlc_hits":{"value":0.5},"mlc_misses":"unavailable","#,
+        r#""llc_hits":{"value":0.0},"llc_misses":"unavailable","occupancy_bytes":{"value":9007199254740991}}},"#,
+        r#""socket":{"dca_write_hits":{"value":30.0},"dca_write_misses":{"value":10.0},"#,
+        r#""dca_read_hits":{"value":0.5},"dca_read_misses":"unsupported","memory_read_bytes":{"value":1.0},"#,
+        r#""memory_write_bytes":"unavailable"},"#,
+        r#""ports":{"1":{"inbound_bytes":{"value":32.0},"outbound_bytes":"absent"}},"#,
+        r#""knobs":{"masks":{"0":"0x00f"},"dca_ways":null,"dca":{},"rx_ring":{},"rx_burst":{}}}"#,
+    );
+
+    #[test]
+    fn snapshots_and_intervals_are_written_as_before_counters_had_a_table() {
+        let [before, after]: [Snapshot; 2] = [BEFORE, AFTER].map(|text| serde_json::from_str(text).unwrap());
+        assert_eq!(
+            [&before, &after].map(|snapshot| serde_json::to_string(snapshot).unwrap()),
+            [BEFORE, AFTER]
+        );
+        let between = Interval::between(&before, &after).unwrap();
+        assert_eq!(serde_json::to_string(&between).unwrap(), BETWEEN);
+        assert_eq!(serde_json::from_str::<Interval>(BETWEEN).unwrap(), between);
+    }
+
+    #[test]
+    fn a_counter_that_is_missing_twice_there_or_of_the_wrong_type_is_refused() {
+        let error = |from: &str, to: &str| {
+            let text = BETWEEN.replacen(from, to, 1);
+            assert_ne!(text, BETWEEN);
+            serde_json::from_str::<Interval>(&text).map_or_else(|error| error.to_string(), |_| String::new())
+        };
+        let port = r#""outbound_bytes":"absent""#;
+        assert_eq!(error(&format!(",{port}"), ""), "missing field `outbound_bytes` at line 1 column 518");
+        assert_eq!(
+            error(port, &format!("{port},{port}")),
+            "duplicate field `outbound_bytes` at line 1 column 560"
+        );
+        assert_eq!(error(port, &format!("{port},\"other\":3")), "", "unknown keys are skipped");
+        assert_eq!(
+            error(r#"{"value":9007199254740991}"#, r#"{"value":1.5}"#),
+            "invalid type: floating point `1.5`, expected u64 at line 1 column 248"
+        );
+        assert_eq!(
+            error(r#"{"value":9007199254740991}"#, r#"{"value":-1}"#),
+            "invalid value: integer `-1`, expected u64 at line 1 column 247"
+        );
+        assert_eq!(
+            error(r#"{"inbound_bytes":{"value":32.0},"outbound_bytes":"absent"}"#, "7"),
+            "invalid type: integer `7`, expected struct PortRates at line 1 column 487"
+        );
+    }
 }
