@@ -204,10 +204,11 @@ impl Mark {
         let sum = |f: &dyn Fn(&Mark, usize) -> f64| -> f64 {
             spec.cores.cores().iter().map(|c| f(now, c.index()) - f(self, c.index())).sum()
         };
-        let mlc_hits = sum(&|mark, core| mark.cores[core].mlc_hits as f64);
-        let mlc_misses = sum(&|mark, core| mark.cores[core].mlc_misses as f64);
-        let llc_hits = sum(&|mark, core| mark.cores[core].llc_hits as f64);
-        let llc_misses = sum(&|mark, core| mark.cores[core].llc_misses as f64);
+        let counted = |mark: &Mark| -> CoreCounters {
+            spec.cores.cores().iter().map(|core| mark.cores[core.index()]).sum()
+        };
+        let counted = counted(now) - counted(self);
+        let llc_misses = counted.llc_misses as f64;
         let prefetch_hits = sum(&|mark, core| mark.prefetches[core].llc_hits as f64);
         let prefetch_misses = sum(&|mark, core| mark.prefetches[core].llc_misses as f64);
         let useless = sum(&|mark, core| mark.prefetches[core].useless as f64);
@@ -226,10 +227,10 @@ impl Mark {
             processing_mean_ns: share_of(meter.stations.processing_ns, meter.stations.packets),
             ipc: share_of(instructions, busy_ns * machine.bus.ghz),
             busy_ratio: busy_ns * 1e-9 / (seconds * spec.cores.len() as f64),
-            llc_hit_ratio: share_of(llc_hits, llc_hits + llc_misses),
-            mlc_hit_ratio: share_of(mlc_hits, mlc_hits + mlc_misses),
+            llc_hit_ratio: share_of(counted.llc_hits as f64, counted.llc_hits as f64 + llc_misses),
+            mlc_hit_ratio: share_of(counted.mlc_hits as f64, counted.accesses() as f64),
             llc_misses_per_s: llc_misses * scale / seconds,
-            demand_mlc_misses_per_s: (mlc_misses - prefetches) * scale / seconds,
+            demand_mlc_misses_per_s: (counted.mlc_misses as f64 - prefetches) * scale / seconds,
             demand_llc_misses_per_s: (llc_misses - prefetch_misses) * scale / seconds,
             prefetches_per_s: prefetches * scale / seconds,
             useless_prefetches_per_s: useless * scale / seconds,
@@ -246,12 +247,10 @@ impl Mark {
         let devices = |f: fn(&DeviceCounters) -> u64| -> u64 {
             now.devices.iter().map(f).sum::<u64>() - self.devices.iter().map(f).sum::<u64>()
         };
-        let cores = |f: fn(&CoreCounters) -> u64| -> u64 {
-            now.cores.iter().map(f).sum::<u64>() - self.cores.iter().map(f).sum::<u64>()
-        };
+        let cores = |mark: &Mark| mark.cores.iter().copied().sum::<CoreCounters>();
         let (hits, misses) = (devices(|d| d.write_hits), devices(|d| d.write_misses));
         let (read_hits, read_misses) = (devices(|d| d.read_hits), devices(|d| d.read_misses));
-        let accesses = cores(|c| c.mlc_hits) + cores(|c| c.mlc_misses);
+        let accesses = (cores(now) - cores(self)).accesses();
         SystemMeasured {
             memory_read_bytes_per_s: rate(lines(|c| c.memory_reads)) * LINE_BYTES as f64,
             memory_write_bytes_per_s: rate(lines(|c| c.memory_writes)) * LINE_BYTES as f64,

@@ -1,7 +1,7 @@
 //! The chip's counters. They count sampled lines; the reader scales them by the sampling factor.
 
 use std::iter::Sum;
-use std::ops::Add;
+use std::ops::{Add, Sub};
 
 /// Most groups of sets that are counted separately. The sampling error is estimated from how much the groups differ.
 /// Assumption: eight give a standard error to about a quarter, and their counters stay in the nearest cache of the
@@ -107,6 +107,26 @@ impl Add for CoreCounters {
             llc_hits: self.llc_hits + other.llc_hits,
             llc_misses: self.llc_misses + other.llc_misses,
         }
+    }
+}
+
+impl Sub for CoreCounters {
+    type Output = CoreCounters;
+
+    fn sub(self, earlier: CoreCounters) -> CoreCounters {
+        CoreCounters {
+            mlc_hits: self.mlc_hits - earlier.mlc_hits,
+            mlc_misses: self.mlc_misses - earlier.mlc_misses,
+            llc_hits: self.llc_hits - earlier.llc_hits,
+            llc_misses: self.llc_misses - earlier.llc_misses,
+        }
+    }
+}
+
+impl CoreCounters {
+    /// Accesses of the core: those that its own MLC served, and the others.
+    pub fn accesses(&self) -> u64 {
+        self.mlc_hits + self.mlc_misses
     }
 }
 
