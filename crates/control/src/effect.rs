@@ -7,7 +7,7 @@
 
 use crate::record::Problem;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_host::{Interval, Knob, KnobValues, LlcGeometry};
+use waykeeper_host::{GroupCounter, Interval, Knob, KnobValues, LlcGeometry, PortCounter, SocketCounter};
 use waykeeper_units::{GroupId, LINE_BYTES, PortId, WayMask};
 
 /// Consecutive intervals that must show it: one may contain the change itself, and in another the traffic may change.
@@ -34,7 +34,7 @@ pub(crate) struct Effects {
 struct MaskWatch {
     mask: WayMask,
     /// Occupied bytes when the mask came into force: lines stay in ways outside a new mask until they are evicted.
-    at_first: u64,
+    at_first: f64,
     beyond: u32,
 }
 
@@ -62,14 +62,11 @@ impl Effects {
 
     /// If there are more DCA writes than the ports with DCA can cause, they come from a port with DCA off.
     fn check_ports(&mut self, seen: &Interval, turned: &impl Fn(Knob) -> bool) -> Vec<Problem> {
-        let socket = &seen.socket;
-        let (Some(hits), Some(misses)) = (socket.dca_write_hits.value(), socket.dca_write_misses.value())
-        else {
-            return Vec::new();
-        };
+        let writes = seen.socket.sum(SocketCounter::DcaWriteHits, SocketCounter::DcaWriteMisses);
+        let Some(writes) = writes.value() else { return Vec::new() };
         let (mut on_lines, mut off_lines, mut off) = (0.0, 0.0, BTreeSet::new());
         for (port, rates) in &seen.ports {
-            let Some(bytes) = rates.inbound_bytes.value() else { return Vec::new() };
+            let Some(bytes) = rates[PortCounter::InboundBytes].value() else { return Vec::new() };
             let lines = bytes / LINE_BYTES as f64;
             // A switch without an effect leaves DCA on.
             if seen.knobs.dca(*port) != Some(false) || self.no_effect.contains(&Knob::Dca(*port)) {
@@ -82,7 +79,6 @@ impl Effects {
             }
         }
         self.confirmed.retain(|port| off.contains(port));
-        let writes = hits + misses;
         if off.is_empty() {
             self.writes_per_line = (on_lines > 0.0).then_some(writes / on_lines).or(self.writes_per_line);
             self.too_many = 0;
@@ -128,7 +124,9 @@ impl Effects {
         self.masks.retain(|group, _| seen.groups.contains_key(group));
         self.no_effect.retain(|knob| knob.group().is_none_or(|group| seen.groups.contains_key(&group)));
         for (group, rates) in &seen.groups {
-            let (Some(mask), Some(bytes)) = (seen.knobs.mask(*group), rates.occupancy_bytes.value()) else {
+            let (Some(mask), Some(bytes)) =
+                (seen.knobs.mask(*group), rates[GroupCounter::OccupancyBytes].value())
+            else {
                 continue;
             };
             let watch = self.masks.entry(*group).or_insert(MaskWatch { mask, at_first: bytes, beyond: 0 });
@@ -139,15 +137,15 @@ impl Effects {
             // Lines read from the MLCs of other cores move to the inclusive ways, whatever the mask (A4 s3.1).
             let ways = mask.or(llc.inclusive_ways.unwrap_or(WayMask::EMPTY)).count();
             let most = llc.bytes as f64 * f64::from(ways) / f64::from(llc.ways);
-            let grew = bytes as f64 > watch.at_first as f64 + (MARGIN - 1.0) * most;
-            watch.beyond = if grew && bytes as f64 > MARGIN * most { watch.beyond + 1 } else { 0 };
+            let grew = bytes > watch.at_first + (MARGIN - 1.0) * most;
+            watch.beyond = if grew && bytes > MARGIN * most { watch.beyond + 1 } else { 0 };
             let knob = Knob::Mask(*group);
             if watch.beyond >= CONSECUTIVE_INTERVALS && turned(knob) && self.no_effect.insert(knob) {
                 problems.push(Problem::NoEffect {
                     knob: knob.at(mask),
                     what: "LLC occupancy, bytes".to_owned(),
                     expected: most as u64,
-                    measured: bytes,
+                    measured: bytes as u64,
                 });
             }
         }
@@ -172,30 +170,17 @@ mod tests {
     /// Ports 0 and 1 write a and b million lines per second, and w million DCA writes per second are counted; group 0
     /// occupies `bytes` with the mask `mask`.
     fn interval(lines: [f64; 2], on: [bool; 2], writes: f64, mask: u32, bytes: u64) -> Interval {
-        let gone = Reading::Unsupported;
-        let ports = lines
-            .map(|lines| PortRates { inbound_bytes: Reading::Value(lines * 64e6), outbound_bytes: gone });
-        let group = GroupRates {
-            instructions: gone,
-            cycles: gone,
-            mlc_hits: gone,
-            mlc_misses: gone,
-            llc_hits: gone,
-            llc_misses: gone,
-            occupancy_bytes: Reading::Value(bytes),
-        };
+        let ports =
+            lines.map(|lines| PortRates::of([(PortCounter::InboundBytes, Reading::Value(lines * 64e6))]));
+        let group = GroupRates::of([(GroupCounter::OccupancyBytes, Reading::Value(bytes as f64))]);
         Interval {
             from_ns: 0,
             to_ns: 1_000_000_000,
             groups: [(GroupId(0), group)].into(),
-            socket: SocketRates {
-                dca_write_hits: Reading::Value(writes * 0.75e6),
-                dca_write_misses: Reading::Value(writes * 0.25e6),
-                dca_read_hits: gone,
-                dca_read_misses: gone,
-                memory_read_bytes: gone,
-                memory_write_bytes: gone,
-            },
+            socket: SocketRates::of([
+                (SocketCounter::DcaWriteHits, Reading::Value(writes * 0.75e6)),
+                (SocketCounter::DcaWriteMisses, Reading::Value(writes * 0.25e6)),
+            ]),
             ports: (0..).map(PortId).zip(ports).collect(),
             knobs: KnobValues::of_dca((0..).map(PortId).zip(on))
                 .with(Knob::Mask(GroupId(0)), WayMask::from_bits(mask)),

@@ -1,7 +1,8 @@
 //! The counters and event encodings of a core (hardware.md 6). Must not know how they are read.
 
 use crate::{Field, Terms};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// The counters of a core and the events that this program counts on them.
@@ -103,41 +104,44 @@ impl Quantity {
     }
 }
 
-/// The quantities of a core in a snapshot.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Quantities {
-    /// Instructions retired.
-    pub instructions: Quantity,
-    /// Cycles while not halted.
-    pub cycles: Quantity,
-    /// Requests of the core that the LLC answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub llc_hits: Option<Quantity>,
-    /// Requests of the core that the LLC could not answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub llc_misses: Option<Quantity>,
-    /// Requests that the core's MLC (L2) answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mlc_hits: Option<Quantity>,
-    /// Requests that the MLC could not answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mlc_misses: Option<Quantity>,
-}
+/// The quantities that a core can have, in the order in which their events get counters. A host's counters have the same
+/// names.
+const QUANTITIES: [&str; 6] = ["instructions", "cycles", "llc_hits", "llc_misses", "mlc_hits", "mlc_misses"];
+/// The quantities that every core has: instructions retired and cycles while not halted.
+const REQUIRED: [&str; 2] = ["instructions", "cycles"];
+
+/// The quantities of a core in a snapshot, by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Quantities(BTreeMap<String, Quantity>);
 
 impl Quantities {
+    /// A quantity; `None` if the core does not have it.
+    pub fn get(&self, name: &str) -> Option<&Quantity> {
+        self.0.get(name)
+    }
+
     /// The available quantities, with their names.
     pub fn named(&self) -> impl Iterator<Item = (&'static str, &Quantity)> {
-        [
-            ("instructions", Some(&self.instructions)),
-            ("cycles", Some(&self.cycles)),
-            ("llc_hits", self.llc_hits.as_ref()),
-            ("llc_misses", self.llc_misses.as_ref()),
-            ("mlc_hits", self.mlc_hits.as_ref()),
-            ("mlc_misses", self.mlc_misses.as_ref()),
-        ]
-        .into_iter()
-        .filter_map(|(name, quantity)| Some((name, quantity?)))
+        QUANTITIES.into_iter().filter_map(|name| Some((name, self.get(name)?)))
+    }
+}
+
+impl Serialize for Quantities {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.named())
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantities {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Quantities, D::Error> {
+        let quantities = BTreeMap::<String, Quantity>::deserialize(deserializer)?;
+        if let Some(unknown) = quantities.keys().find(|name| !QUANTITIES.contains(&name.as_str())) {
+            return Err(D::Error::unknown_field(unknown, &QUANTITIES));
+        }
+        match REQUIRED.into_iter().find(|name| !quantities.contains_key(*name)) {
+            Some(missing) => Err(D::Error::missing_field(missing)),
+            None => Ok(Quantities(quantities)),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Counts lines; must not know which load caused them.
 
-use crate::{Host, HostError, Reading};
+use crate::{Host, HostError, Reading, SocketCounter};
 use serde::Serialize;
 
 /// Lines of one kind of request, cumulative or over a time.
@@ -53,8 +53,14 @@ impl DmaCounters {
     pub fn read(host: &mut dyn Host) -> Result<DmaCounters, HostError> {
         let socket = host.sample()?.socket;
         Ok(DmaCounters {
-            reads: Lines { hits: socket.dca_read_hits, misses: socket.dca_read_misses },
-            writes: Lines { hits: socket.dca_write_hits, misses: socket.dca_write_misses },
+            reads: Lines {
+                hits: socket[SocketCounter::DcaReadHits],
+                misses: socket[SocketCounter::DcaReadMisses],
+            },
+            writes: Lines {
+                hits: socket[SocketCounter::DcaWriteHits],
+                misses: socket[SocketCounter::DcaWriteMisses],
+            },
             partial_writes: host.partial_writes(),
         })
     }

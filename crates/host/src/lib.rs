@@ -7,21 +7,25 @@
 //! A policy sees only what real counters show. Values that only a model has (leaked lines, true p99, the content of a
 //! way) have no field here on purpose.
 
+mod counter;
 mod dma;
 mod inventory;
 mod knob;
 mod knobs;
 mod reading;
+mod readings;
 mod sample;
 
+pub use counter::{CounterKind, CounterSpec, GroupCounter, HostCounter, PortCounter, SocketCounter};
 pub use dma::{DmaCounters, Lines};
 pub use inventory::{Device, DeviceKind, Dial, Inventory, LlcGeometry, Platform, RootPort, Support};
 pub use knob::{Knob, KnobKind, KnobSetting, Setting};
 pub use knobs::{Applied, KnobOutcome, KnobValues, Knobs, Plan};
 pub use reading::Reading;
-pub use sample::{
-    GroupCounters, GroupRates, Interval, PortCounters, PortRates, Snapshot, SocketCounters, SocketRates,
+pub use readings::{
+    CounterValue, GroupCounters, GroupRates, PortCounters, PortRates, Readings, SocketCounters, SocketRates,
 };
+pub use sample::{Interval, Snapshot};
 
 use serde::{Deserialize, Serialize};
 use waykeeper_units::{CoreList, DeviceId, GroupId, WayMask};

@@ -1,55 +1,14 @@
 //! Counters as a host reports them (cumulative) and as a policy reads them (per second, over an interval). It must not
 //! know how they are read.
 
+use crate::counter::{GroupCounter, HostCounter, SocketCounter};
+use crate::readings::{
+    CounterValue, GroupCounters, GroupRates, PortCounters, PortRates, Readings, SocketCounters, SocketRates,
+};
 use crate::{KnobValues, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use waykeeper_units::{GroupId, PortId};
-
-/// Cumulative counters of one group: the sum over its cores.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct GroupCounters {
-    /// Instructions retired.
-    pub instructions: Reading<u64>,
-    /// Unhalted core cycles.
-    pub cycles: Reading<u64>,
-    /// Demand loads and stores that hit the MLC (MEM_LOAD_RETIRED.L2_HIT and similar events).
-    pub mlc_hits: Reading<u64>,
-    /// Demand loads and stores that missed the MLC.
-    pub mlc_misses: Reading<u64>,
-    /// MLC misses served by the LLC or by another core's MLC.
-    pub llc_hits: Reading<u64>,
-    /// MLC misses served by memory.
-    pub llc_misses: Reading<u64>,
-    /// LLC bytes that the group's lines occupy now (CMT); not cumulative.
-    pub occupancy_bytes: Reading<u64>,
-}
-
-/// Cumulative counters of one socket.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct SocketCounters {
-    /// Full-line device writes that found the line in the LLC or an MLC (ItoM hit, write update).
-    pub dca_write_hits: Reading<u64>,
-    /// Full-line device writes that did not (ItoM miss, write allocate).
-    pub dca_write_misses: Reading<u64>,
-    /// Device reads served from the caches (PCIeRdCur hit).
-    pub dca_read_hits: Reading<u64>,
-    /// Device reads served from memory.
-    pub dca_read_misses: Reading<u64>,
-    /// Bytes read from memory by all cores and devices.
-    pub memory_read_bytes: Reading<u64>,
-    /// Bytes written to memory by all cores and devices.
-    pub memory_write_bytes: Reading<u64>,
-}
-
-/// Cumulative counters of one root port.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct PortCounters {
-    /// Bytes devices behind it wrote to the host (inbound).
-    pub inbound_bytes: Reading<u64>,
-    /// Bytes they read from the host (outbound).
-    pub outbound_bytes: Reading<u64>,
-}
 
 /// All counters and knob values at one time.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -66,94 +25,49 @@ pub struct Snapshot {
     pub knobs: KnobValues,
 }
 
-/// The counters of one group, per second of an interval.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct GroupRates {
-    /// Instructions per second.
-    pub instructions: Reading<f64>,
-    /// Unhalted cycles per second.
-    pub cycles: Reading<f64>,
-    /// MLC hits per second.
-    pub mlc_hits: Reading<f64>,
-    /// MLC misses per second.
-    pub mlc_misses: Reading<f64>,
-    /// LLC hits per second.
-    pub llc_hits: Reading<f64>,
-    /// LLC misses per second.
-    pub llc_misses: Reading<f64>,
-    /// LLC bytes occupied at the end of the interval.
-    pub occupancy_bytes: Reading<u64>,
-}
-
 impl GroupRates {
     /// Instructions per cycle.
     pub fn ipc(&self) -> Option<f64> {
-        let cycles = self.cycles.value()?;
-        (cycles > 0.0).then(|| self.instructions.value().map(|i| i / cycles)).flatten()
+        let cycles = self[GroupCounter::Cycles].value()?;
+        (cycles > 0.0).then(|| self[GroupCounter::Instructions].value().map(|i| i / cycles)).flatten()
     }
 
     /// LLC hit ratio of the group: hits / (hits + misses) (algorithms.md 1.4). `None` without references.
     pub fn llc_hit_ratio(&self) -> Option<f64> {
-        share(self.llc_hits.value()?, self.llc_misses.value()?)
+        share(self[GroupCounter::LlcHits].value()?, self[GroupCounter::LlcMisses].value()?)
     }
 
     /// LLC miss ratio.
     pub fn llc_miss_ratio(&self) -> Option<f64> {
-        share(self.llc_misses.value()?, self.llc_hits.value()?)
+        share(self[GroupCounter::LlcMisses].value()?, self[GroupCounter::LlcHits].value()?)
     }
 
     /// MLC miss ratio.
     pub fn mlc_miss_ratio(&self) -> Option<f64> {
-        share(self.mlc_misses.value()?, self.mlc_hits.value()?)
+        share(self[GroupCounter::MlcMisses].value()?, self[GroupCounter::MlcHits].value()?)
     }
 
     /// LLC references (hits + misses) per second.
     pub fn llc_references(&self) -> Option<f64> {
-        Some(self.llc_hits.value()? + self.llc_misses.value()?)
+        self.sum(GroupCounter::LlcHits, GroupCounter::LlcMisses).value()
     }
-}
-
-/// The counters of the socket, per second of an interval.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct SocketRates {
-    /// Device writes that hit, per second.
-    pub dca_write_hits: Reading<f64>,
-    /// Device writes that missed, per second.
-    pub dca_write_misses: Reading<f64>,
-    /// Device reads that hit, per second.
-    pub dca_read_hits: Reading<f64>,
-    /// Device reads that missed, per second.
-    pub dca_read_misses: Reading<f64>,
-    /// Memory reads, bytes per second.
-    pub memory_read_bytes: Reading<f64>,
-    /// Memory writes, bytes per second.
-    pub memory_write_bytes: Reading<f64>,
 }
 
 impl SocketRates {
     /// Chip-wide share of device writes that missed (algorithms.md 1.4). `None` without device writes.
     pub fn dca_write_miss_ratio(&self) -> Option<f64> {
-        share(self.dca_write_misses.value()?, self.dca_write_hits.value()?)
+        share(self[SocketCounter::DcaWriteMisses].value()?, self[SocketCounter::DcaWriteHits].value()?)
     }
 
     /// Chip-wide share of device reads that missed.
     pub fn dca_read_miss_ratio(&self) -> Option<f64> {
-        share(self.dca_read_misses.value()?, self.dca_read_hits.value()?)
+        share(self[SocketCounter::DcaReadMisses].value()?, self[SocketCounter::DcaReadHits].value()?)
     }
 
     /// Memory traffic, reads and writes, bytes per second.
     pub fn memory_bytes(&self) -> Option<f64> {
-        Some(self.memory_read_bytes.value()? + self.memory_write_bytes.value()?)
+        self.sum(SocketCounter::MemoryReadBytes, SocketCounter::MemoryWriteBytes).value()
     }
-}
-
-/// The counters of one root port, per second of an interval.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct PortRates {
-    /// Inbound bytes per second.
-    pub inbound_bytes: Reading<f64>,
-    /// Outbound bytes per second.
-    pub outbound_bytes: Reading<f64>,
 }
 
 /// The difference of two snapshots, as rates: what a policy sees.
@@ -181,50 +95,41 @@ impl Interval {
     pub fn between(before: &Snapshot, after: &Snapshot) -> Option<Interval> {
         let span_ns = after.at_ns.checked_sub(before.at_ns).filter(|&ns| ns > 0)?;
         let seconds = span_ns as f64 * 1e-9;
-        let rate = |a: Reading<u64>, b: Reading<u64>| match a.zip_with(b, |a, b| b.checked_sub(a)) {
-            Reading::Value(Some(delta)) => Reading::Value(delta as f64 / seconds),
-            Reading::Value(None) => Reading::Unavailable,
-            missing => missing.map(|_| 0.0),
-        };
-        let groups = after.groups.iter().filter_map(|(id, b)| {
-            let a = before.groups.get(id)?;
-            let rates = GroupRates {
-                instructions: rate(a.instructions, b.instructions),
-                cycles: rate(a.cycles, b.cycles),
-                mlc_hits: rate(a.mlc_hits, b.mlc_hits),
-                mlc_misses: rate(a.mlc_misses, b.mlc_misses),
-                llc_hits: rate(a.llc_hits, b.llc_hits),
-                llc_misses: rate(a.llc_misses, b.llc_misses),
-                occupancy_bytes: b.occupancy_bytes,
-            };
-            Some((*id, rates))
+        let groups = after.groups.iter().filter_map(|(id, now)| {
+            let then = before.groups.get(id)?;
+            Some((*id, rates(then, now, seconds)))
         });
-        let (a, b) = (&before.socket, &after.socket);
-        let socket = SocketRates {
-            dca_write_hits: rate(a.dca_write_hits, b.dca_write_hits),
-            dca_write_misses: rate(a.dca_write_misses, b.dca_write_misses),
-            dca_read_hits: rate(a.dca_read_hits, b.dca_read_hits),
-            dca_read_misses: rate(a.dca_read_misses, b.dca_read_misses),
-            memory_read_bytes: rate(a.memory_read_bytes, b.memory_read_bytes),
-            memory_write_bytes: rate(a.memory_write_bytes, b.memory_write_bytes),
-        };
-        let ports = after.ports.iter().filter_map(|(id, b)| {
-            let a = before.ports.get(id)?;
-            let rates = PortRates {
-                inbound_bytes: rate(a.inbound_bytes, b.inbound_bytes),
-                outbound_bytes: rate(a.outbound_bytes, b.outbound_bytes),
-            };
-            Some((*id, rates))
+        let ports = after.ports.iter().filter_map(|(id, now)| {
+            let then = before.ports.get(id)?;
+            Some((*id, rates(then, now, seconds)))
         });
         Some(Interval {
             from_ns: before.at_ns,
             to_ns: after.at_ns,
             groups: groups.collect(),
-            socket,
+            socket: rates(&before.socket, &after.socket, seconds),
             ports: ports.collect(),
             knobs: after.knobs.clone(),
         })
     }
+}
+
+/// Counts per second between two times, and levels at the later one.
+fn rates<K: HostCounter<N>, const N: usize>(
+    before: &Readings<K, u64, N>,
+    after: &Readings<K, u64, N>,
+    seconds: f64,
+) -> Readings<K, f64, N> {
+    before.zip_with(after, |counter, a, b| {
+        if counter.is_level() {
+            return b.map(f64::from_level);
+        }
+        match a.zip_with(b, |a, b| b.checked_sub(a)) {
+            Reading::Value(Some(delta)) => Reading::Value(delta as f64 / seconds),
+            Reading::Value(None) => Reading::Unavailable,
+            missing => missing.map(|_| 0.0),
+        }
+    })
 }
 
 /// `part / (part + rest)`, `None` when both are zero.
@@ -238,18 +143,13 @@ mod tests {
     use super::*;
 
     fn snapshot(at_ns: u64, hits: Reading<u64>, misses: Reading<u64>) -> Snapshot {
-        let none = Reading::Unsupported;
         Snapshot {
             at_ns,
             groups: BTreeMap::new(),
-            socket: SocketCounters {
-                dca_write_hits: hits,
-                dca_write_misses: misses,
-                dca_read_hits: none,
-                dca_read_misses: none,
-                memory_read_bytes: none,
-                memory_write_bytes: none,
-            },
+            socket: SocketCounters::of([
+                (SocketCounter::DcaWriteHits, hits),
+                (SocketCounter::DcaWriteMisses, misses),
+            ]),
             ports: BTreeMap::new(),
             knobs: KnobValues::default(),
         }
@@ -261,7 +161,7 @@ mod tests {
         let b = snapshot(3_000_000_000, Reading::Value(160), Reading::Value(30));
         let interval = Interval::between(&a, &b).unwrap();
         // 60 hits and 20 misses in 2 s.
-        assert_eq!(interval.socket.dca_write_hits, Reading::Value(30.0));
+        assert_eq!(interval.socket[SocketCounter::DcaWriteHits], Reading::Value(30.0));
         assert_eq!(interval.socket.dca_write_miss_ratio(), Some(0.25));
         assert_eq!(interval.socket.dca_read_miss_ratio(), None);
     }
@@ -271,9 +171,9 @@ mod tests {
         let a = snapshot(0, Reading::Value(100), Reading::Value(10));
         let b = snapshot(1, Reading::Value(99), Reading::Unavailable);
         let interval = Interval::between(&a, &b).unwrap();
-        assert_eq!(interval.socket.dca_write_hits, Reading::Unavailable);
-        assert_eq!(interval.socket.dca_write_misses, Reading::Unavailable);
-        assert_eq!(interval.socket.dca_read_hits, Reading::Unsupported);
+        assert_eq!(interval.socket[SocketCounter::DcaWriteHits], Reading::Unavailable);
+        assert_eq!(interval.socket[SocketCounter::DcaWriteMisses], Reading::Unavailable);
+        assert_eq!(interval.socket[SocketCounter::DcaReadHits], Reading::Unsupported);
         assert!(Interval::between(&a, &a).is_none());
     }
 

@@ -5,7 +5,10 @@
 
 use std::collections::BTreeMap;
 use waykeeper_generations::{self as generations, CoreCounters, Quantities};
-use waykeeper_host::{DmaCounters, GroupCounters, Lines, PortCounters, Reading, SocketCounters};
+use waykeeper_host::{
+    DmaCounters, GroupCounter, GroupCounters, HostCounter, Lines, PortCounter, PortCounters, Reading,
+    SocketCounter, SocketCounters,
+};
 use waykeeper_units::CoreId;
 
 /// An event that LLC slices count for devices (hardware.md 3.1).
@@ -191,29 +194,23 @@ impl Counts {
             let parts = cores.iter().map(|core| events.value(self, *core, quantity));
             parts.reduce(|sum, part| sum.zip_with(part, u64::saturating_add)).unwrap_or(Reading::Absent)
         };
-        let of = &events.quantities;
-        GroupCounters {
-            instructions: sum(Some(&of.instructions)),
-            cycles: sum(Some(&of.cycles)),
-            mlc_hits: sum(of.mlc_hits.as_ref()),
-            mlc_misses: sum(of.mlc_misses.as_ref()),
-            llc_hits: sum(of.llc_hits.as_ref()),
-            llc_misses: sum(of.llc_misses.as_ref()),
-            occupancy_bytes,
-        }
+        GroupCounters::from_fn(|counter| match counter {
+            GroupCounter::OccupancyBytes => occupancy_bytes,
+            counted => sum(events.quantities.get(counted.name())),
+        })
     }
 
     /// The counters of the managed socket.
     pub fn socket(&self) -> SocketCounters {
         use DcaQuantity as Q;
-        SocketCounters {
-            dca_write_hits: self.hits(Q::WriteHits, Q::Writes, Q::WriteMisses),
-            dca_write_misses: self.get(Quantity::Dca(Q::WriteMisses)),
-            dca_read_hits: self.hits(Q::ReadHits, Q::Reads, Q::ReadMisses),
-            dca_read_misses: self.get(Quantity::Dca(Q::ReadMisses)),
-            memory_read_bytes: self.get(Quantity::Memory(Direction::Read)),
-            memory_write_bytes: self.get(Quantity::Memory(Direction::Write)),
-        }
+        SocketCounters::of([
+            (SocketCounter::DcaWriteHits, self.hits(Q::WriteHits, Q::Writes, Q::WriteMisses)),
+            (SocketCounter::DcaWriteMisses, self.get(Quantity::Dca(Q::WriteMisses))),
+            (SocketCounter::DcaReadHits, self.hits(Q::ReadHits, Q::Reads, Q::ReadMisses)),
+            (SocketCounter::DcaReadMisses, self.get(Quantity::Dca(Q::ReadMisses))),
+            (SocketCounter::MemoryReadBytes, self.get(Quantity::Memory(Direction::Read))),
+            (SocketCounter::MemoryWriteBytes, self.get(Quantity::Memory(Direction::Write))),
+        ])
     }
 
     /// The counters of device accesses, partial writes included.
@@ -232,10 +229,10 @@ impl Counts {
 
     /// The counters of one root port.
     pub fn port(&self, port: u8) -> PortCounters {
-        PortCounters {
-            inbound_bytes: self.get(Quantity::Port(port, Direction::Write)),
-            outbound_bytes: self.get(Quantity::Port(port, Direction::Read)),
-        }
+        PortCounters::of([
+            (PortCounter::InboundBytes, self.get(Quantity::Port(port, Direction::Write))),
+            (PortCounter::OutboundBytes, self.get(Quantity::Port(port, Direction::Read))),
+        ])
     }
 }
 
@@ -245,21 +242,15 @@ mod tests {
 
     #[test]
     fn a_group_is_the_sum_of_its_cores_and_hits_are_what_did_not_miss() {
-        let made = |plus: &str, minus: &str| generations::Quantity {
-            plus: vec![plus.to_owned()],
-            minus: if minus.is_empty() { vec![] } else { vec![minus.to_owned()] },
-            note: None,
-        };
+        let quantities = r#"
+            instructions = { plus = ["i"] }
+            cycles = { plus = ["c"] }
+            llc_hits = { plus = ["references"], minus = ["misses"] }
+            llc_misses = { plus = ["misses"] }
+        "#;
         let events = CoreEvents {
             names: ["i", "c", "references", "misses"].map(str::to_owned).to_vec(),
-            quantities: Quantities {
-                instructions: made("i", ""),
-                cycles: made("c", ""),
-                llc_hits: Some(made("references", "misses")),
-                llc_misses: Some(made("misses", "")),
-                mlc_hits: None,
-                mlc_misses: None,
-            },
+            quantities: toml::from_str(quantities).unwrap(),
         };
         let mut counts = Counts::default();
         let cores = [CoreId(2), CoreId(5)];
@@ -270,10 +261,16 @@ mod tests {
         }
         let group = counts.group(&events, &cores, Reading::Absent);
         // 70 on the first core; 50 - 60 on the second is none.
-        assert_eq!((group.llc_hits, group.llc_misses), (Reading::Value(70), Reading::Value(90)));
-        assert_eq!((group.cycles, group.instructions), (Reading::Value(14), Reading::Unsupported));
-        assert_eq!(group.mlc_hits, Reading::Unsupported);
-        assert_eq!(counts.group(&events, &[], Reading::Absent).cycles, Reading::Absent);
+        assert_eq!(
+            (group[GroupCounter::LlcHits], group[GroupCounter::LlcMisses]),
+            (Reading::Value(70), Reading::Value(90))
+        );
+        assert_eq!(
+            (group[GroupCounter::Cycles], group[GroupCounter::Instructions]),
+            (Reading::Value(14), Reading::Unsupported)
+        );
+        assert_eq!(group[GroupCounter::MlcHits], Reading::Unsupported);
+        assert_eq!(counts.group(&events, &[], Reading::Absent)[GroupCounter::Cycles], Reading::Absent);
     }
 
     #[test]
@@ -282,10 +279,10 @@ mod tests {
         let hits = Quantity::Dca(DcaQuantity::WriteHits);
         counts.add(hits, Reading::Value(10), 2.0);
         counts.add(hits, Reading::Value(7), 2.0);
-        assert_eq!(counts.socket().dca_write_hits, Reading::Value(34));
+        assert_eq!(counts.socket()[SocketCounter::DcaWriteHits], Reading::Value(34));
         counts.add(hits, Reading::Unavailable, 2.0);
-        assert_eq!(counts.socket().dca_write_hits, Reading::Unavailable);
-        assert_eq!(counts.socket().dca_read_hits, Reading::Unsupported);
+        assert_eq!(counts.socket()[SocketCounter::DcaWriteHits], Reading::Unavailable);
+        assert_eq!(counts.socket()[SocketCounter::DcaReadHits], Reading::Unsupported);
     }
 
     #[test]
@@ -311,10 +308,7 @@ mod tests {
     fn bytes_of_a_port_are_named_by_their_direction() {
         let mut counts = Counts::default();
         counts.add(Quantity::Port(1, Direction::Write), Reading::Value(1000), 4.0);
-        assert_eq!(
-            counts.port(1),
-            PortCounters { inbound_bytes: Reading::Value(4000), outbound_bytes: Reading::Unsupported }
-        );
-        assert_eq!(counts.port(0).inbound_bytes, Reading::Unsupported);
+        assert_eq!(counts.port(1), PortCounters::of([(PortCounter::InboundBytes, Reading::Value(4000))]));
+        assert_eq!(counts.port(0)[PortCounter::InboundBytes], Reading::Unsupported);
     }
 }

@@ -8,8 +8,8 @@ use crate::host::VirtualServer;
 use crate::scenario::{Fault, FaultKind};
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Applied, Group, GroupCounters, Host, HostError, Inventory, Knob, KnobOutcome, KnobValues, Lines, Plan,
-    Reading, Snapshot,
+    Applied, Group, GroupCounters, Host, HostCounter, HostError, Inventory, Knob, KnobOutcome, KnobValues,
+    Lines, Plan, Reading, Snapshot,
 };
 use waykeeper_units::{GroupId, WayMask};
 
@@ -217,19 +217,11 @@ impl Host for FaultyServer {
     }
 }
 
-/// Combines two readings of each counter with `f`; the occupancy is no cumulative count and stays.
+/// Combines two readings of each cumulative count with `f`; levels, such as the occupancy, stay.
 fn each(
     now: &GroupCounters,
     base: &GroupCounters,
     f: impl Fn(Reading<u64>, Reading<u64>) -> Reading<u64>,
 ) -> GroupCounters {
-    GroupCounters {
-        instructions: f(now.instructions, base.instructions),
-        cycles: f(now.cycles, base.cycles),
-        mlc_hits: f(now.mlc_hits, base.mlc_hits),
-        mlc_misses: f(now.mlc_misses, base.mlc_misses),
-        llc_hits: f(now.llc_hits, base.llc_hits),
-        llc_misses: f(now.llc_misses, base.llc_misses),
-        occupancy_bytes: now.occupancy_bytes,
-    }
+    now.zip_with(base, |counter, now, base| if counter.is_level() { now } else { f(now, base) })
 }

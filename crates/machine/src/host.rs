@@ -17,8 +17,8 @@ use crate::steady::Steadiness;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use waykeeper_host::{
-    Applied, Group, GroupCounters, Host, HostError, Inventory, Lines, Plan, PortCounters, Reading, Snapshot,
-    SocketCounters,
+    Applied, Group, GroupCounter, GroupCounters, Host, HostError, Inventory, Lines, Plan, PortCounter,
+    PortCounters, Reading, Snapshot, SocketCounter, SocketCounters,
 };
 use waykeeper_units::{DeviceId, GroupId, PortId, WayMask};
 
@@ -135,28 +135,29 @@ impl VirtualServer {
     fn group_counters(&self, workload: usize) -> GroupCounters {
         let group = &self.groups[workload];
         let counts = self.bare.cores(group.cores.cores().iter().map(|core| core.index()));
-        GroupCounters {
-            instructions: Reading::Value(counts.instructions),
-            cycles: Reading::Value(counts.cycles),
-            mlc_hits: Reading::Value(counts.mlc_hits),
-            mlc_misses: Reading::Value(counts.mlc_misses),
-            llc_hits: Reading::Value(counts.llc_hits),
-            llc_misses: Reading::Value(counts.llc_misses),
-            occupancy_bytes: Reading::Value(self.bare.occupancy(workload as u32 + 1)),
-        }
+        let counted = [
+            (GroupCounter::Instructions, counts.instructions),
+            (GroupCounter::Cycles, counts.cycles),
+            (GroupCounter::MlcHits, counts.mlc_hits),
+            (GroupCounter::MlcMisses, counts.mlc_misses),
+            (GroupCounter::LlcHits, counts.llc_hits),
+            (GroupCounter::LlcMisses, counts.llc_misses),
+            (GroupCounter::OccupancyBytes, self.bare.occupancy(workload as u32 + 1)),
+        ];
+        GroupCounters::of(counted.map(|(counter, count)| (counter, Reading::Value(count))))
     }
 
     fn socket_counters(&self) -> SocketCounters {
         let (dca, memory) = (self.bare.dca(), self.bare.memory());
         let writes = self.device_writes(dca.write_hits, dca.write_misses);
-        SocketCounters {
-            dca_write_hits: writes.hits,
-            dca_write_misses: writes.misses,
-            dca_read_hits: Reading::Value(dca.read_hits),
-            dca_read_misses: Reading::Value(dca.read_misses),
-            memory_read_bytes: Reading::Value(memory.read),
-            memory_write_bytes: Reading::Value(memory.written),
-        }
+        SocketCounters::of([
+            (SocketCounter::DcaWriteHits, writes.hits),
+            (SocketCounter::DcaWriteMisses, writes.misses),
+            (SocketCounter::DcaReadHits, Reading::Value(dca.read_hits)),
+            (SocketCounter::DcaReadMisses, Reading::Value(dca.read_misses)),
+            (SocketCounter::MemoryReadBytes, Reading::Value(memory.read)),
+            (SocketCounter::MemoryWriteBytes, Reading::Value(memory.written)),
+        ])
     }
 
     /// Unsupported on a chip without DCA ways: its devices write to memory, and no LLC counter counts these writes.
@@ -170,10 +171,10 @@ impl VirtualServer {
 
     fn port_counters(&self, port: PortId) -> PortCounters {
         let bytes = self.bare.port(port.index());
-        PortCounters {
-            inbound_bytes: Reading::Value(bytes.inbound),
-            outbound_bytes: Reading::Value(bytes.outbound),
-        }
+        PortCounters::of([
+            (PortCounter::InboundBytes, Reading::Value(bytes.inbound)),
+            (PortCounter::OutboundBytes, Reading::Value(bytes.outbound)),
+        ])
     }
 }
 

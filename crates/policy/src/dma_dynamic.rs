@@ -8,7 +8,7 @@ use crate::knobs::no_switch;
 use crate::settings::{number, refuse_unknown, whole};
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, Knob, KnobValues, Plan};
+use waykeeper_host::{Group, Interval, Inventory, Knob, KnobValues, Plan, SocketCounter};
 use waykeeper_units::{PortId, WayMask};
 
 /// One line for the list of policies.
@@ -180,7 +180,7 @@ impl Policy for DmaDynamic {
     fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
         let mut events = self.drop_mismatches(&seen.knobs);
         // A missing reading causes no decision, and the next reading has no reference.
-        let misses = seen.socket.dca_write_misses.value();
+        let misses = seen.socket[SocketCounter::DcaWriteMisses].value();
         let next = match (self.misses_before, misses) {
             (Some(before), Some(misses)) => self.next_burst(before, misses),
             _ => self.burst,

@@ -9,7 +9,7 @@ use crate::experiment::{ProbeError, ProbeExperiment};
 use crate::stats;
 use crate::verdict::{Confidence, Verdict};
 use serde::{Deserialize, Serialize};
-use waykeeper_host::{Interval, Knob, KnobOutcome};
+use waykeeper_host::{Interval, Knob, KnobOutcome, PortCounter};
 use waykeeper_linux::ddio::{self, LOAD_PER_S};
 use waykeeper_units::{LINE_BYTES, PortId};
 
@@ -179,7 +179,7 @@ fn rest(experiment: &mut ProbeExperiment<'_>, seen: &[Seen]) -> Result<Rest, Pro
 }
 
 fn lines(samples: &[Interval], port: PortId) -> Option<f64> {
-    let bytes = |sample: &Interval| sample.ports.get(&port)?.inbound_bytes.value();
+    let bytes = |sample: &Interval| sample.ports.get(&port)?[PortCounter::InboundBytes].value();
     let lines: Option<Vec<f64>> =
         samples.iter().map(|sample| Some(bytes(sample)? / LINE_BYTES as f64)).collect();
     Some(stats::mean(&lines?)?.value)

@@ -3,7 +3,7 @@
 //! Chosen by the operator's names, otherwise by declared kind and counters. Must not know the use of the roles.
 
 use crate::experiment::{ProbeError, ProbeExperiment};
-use waykeeper_host::{Group, Interval, WorkloadKind};
+use waykeeper_host::{Group, GroupCounter, Interval, WorkloadKind};
 use waykeeper_units::GroupId;
 
 /// Names that the operator gave.
@@ -98,7 +98,7 @@ pub fn cast(
 }
 
 fn misses(seen: &Interval, group: GroupId) -> f64 {
-    seen.groups.get(&group).and_then(|rates| rates.llc_misses.value()).unwrap_or(0.0)
+    seen.groups.get(&group).and_then(|rates| rates[GroupCounter::LlcMisses].value()).unwrap_or(0.0)
 }
 
 fn references(seen: &Interval, group: GroupId) -> f64 {

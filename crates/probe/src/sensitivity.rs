@@ -7,7 +7,7 @@ use crate::stats;
 use crate::verdict::{Confidence, Verdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use waykeeper_host::{Group, Interval, Knob, KnobOutcome};
+use waykeeper_host::{Group, GroupCounter, Interval, Knob, KnobOutcome, PortCounter};
 use waykeeper_linux::ddio::LOAD_PER_S;
 use waykeeper_units::{GroupId, PortId};
 
@@ -125,7 +125,7 @@ fn judge(
     let bytes = |seen: &Interval| -> Option<f64> {
         let of = |port: &PortId| {
             let rates = seen.ports.get(port)?;
-            Some(rates.inbound_bytes.value()? + rates.outbound_bytes.value()?)
+            rates.sum(PortCounter::InboundBytes, PortCounter::OutboundBytes).value()
         };
         ports.iter().map(of).sum()
     };
@@ -133,8 +133,11 @@ fn judge(
     let own_ports = !ports.is_empty() && !shared;
     let throughput = own_ports.then(|| change("bytes over its ports", with, without, true, bytes)).flatten();
     let is_judged = ports.is_empty();
-    let work = change("instructions", with, without, is_judged, |seen| rates(seen)?.instructions.value());
-    let misses = change("LLC misses", with, without, false, |seen| rates(seen)?.llc_misses.value());
+    let work = change("instructions", with, without, is_judged, |seen| {
+        rates(seen)?[GroupCounter::Instructions].value()
+    });
+    let misses =
+        change("LLC misses", with, without, false, |seen| rates(seen)?[GroupCounter::LlcMisses].value());
     let changes: Vec<Change> = throughput.into_iter().chain(work).chain(misses).collect();
     let judged = changes.iter().filter(|change| change.judged);
     let Some(largest) = judged.max_by(|a, b| a.by.abs().total_cmp(&b.by.abs())) else {

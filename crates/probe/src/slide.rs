@@ -6,7 +6,7 @@
 
 use crate::experiment::{ProbeError, ProbeExperiment};
 use crate::stats::Placed;
-use waykeeper_host::{Interval, Knob, KnobOutcome, Plan};
+use waykeeper_host::{GroupCounter, Interval, Knob, KnobOutcome, Plan, SocketCounter};
 use waykeeper_units::{GroupId, WayMask};
 
 /// Minimum ways of the other groups: as many as ddio-bench's I/O application (s4.1).
@@ -31,7 +31,7 @@ impl SlideSample {
     fn of(seen: &Interval, slider: GroupId, io: &[GroupId]) -> SlideSample {
         let hits_and_misses = |group: &GroupId| {
             let rates = seen.groups.get(group)?;
-            Some((rates.llc_hits.value()?, rates.llc_misses.value()?))
+            Some((rates[GroupCounter::LlcHits].value()?, rates[GroupCounter::LlcMisses].value()?))
         };
         let io: Option<Vec<(f64, f64)>> = io.iter().map(hits_and_misses).collect();
         let io = io.filter(|io| !io.is_empty());
@@ -50,7 +50,7 @@ impl SlideSample {
 
 /// Device writes per second with DCA on.
 pub fn writes(seen: &Interval) -> Option<f64> {
-    Some(seen.socket.dca_write_hits.value()? + seen.socket.dca_write_misses.value()?)
+    seen.socket.sum(SocketCounter::DcaWriteHits, SocketCounter::DcaWriteMisses).value()
 }
 
 /// The samples at one position.

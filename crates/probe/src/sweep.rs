@@ -7,7 +7,7 @@ use crate::experiment::{Pace, ProbeError, ProbeExperiment};
 use crate::stats;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
-use waykeeper_host::{Host, Interval, Knob, KnobKind, KnobOutcome};
+use waykeeper_host::{Host, Interval, Knob, KnobKind, KnobOutcome, PortCounter};
 use waykeeper_units::WayMask;
 
 /// The swept parameter.
@@ -105,7 +105,8 @@ fn point(value: f64, samples: &[Interval]) -> Point {
         stats::mean(&samples.iter().filter_map(of).collect::<Vec<f64>>())
     };
     let write = mean(&|sample| Some(1.0 - sample.socket.dca_write_miss_ratio()?));
-    let bytes = mean(&|sample| sample.ports.values().map(|port| port.inbound_bytes.value()).sum());
+    let bytes =
+        mean(&|sample| sample.ports.values().map(|port| port[PortCounter::InboundBytes].value()).sum());
     Point {
         value,
         write_hit: write.map(|mean| mean.value),

@@ -5,9 +5,9 @@
 
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Applied, Device, DeviceKind, Dial, Group, GroupCounters, Host, HostError, Inventory, Knob, KnobOutcome,
-    KnobValues, Lines, LlcGeometry, Plan, Platform, PortCounters, Priority, Reading, RootPort, Snapshot,
-    SocketCounters, Support, WorkloadKind,
+    Applied, Device, DeviceKind, Dial, Group, GroupCounter, GroupCounters, Host, HostError, Inventory, Knob,
+    KnobOutcome, KnobValues, Lines, LlcGeometry, Plan, Platform, PortCounter, PortCounters, Priority,
+    Reading, RootPort, Snapshot, SocketCounter, SocketCounters, Support, WorkloadKind,
 };
 use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
 
@@ -102,29 +102,37 @@ impl Host for SyntheticHost {
         let count = |factor: u64| Reading::Value(self.counted * factor);
         let group = |group: &Group| {
             let own = 1 + u64::from(group.id.0) % 5;
-            let counters = GroupCounters {
-                instructions: count(2000),
-                cycles: count(1000 * own),
-                mlc_hits: count(100),
-                mlc_misses: count(20 * own),
-                llc_hits: count(30),
-                llc_misses: count(10 * own),
-                occupancy_bytes: Reading::Value(1 << 20),
-            };
+            let counters = GroupCounters::of([
+                (GroupCounter::Instructions, count(2000)),
+                (GroupCounter::Cycles, count(1000 * own)),
+                (GroupCounter::MlcHits, count(100)),
+                (GroupCounter::MlcMisses, count(20 * own)),
+                (GroupCounter::LlcHits, count(30)),
+                (GroupCounter::LlcMisses, count(10 * own)),
+                (GroupCounter::OccupancyBytes, Reading::Value(1 << 20)),
+            ]);
             (group.id, counters)
         };
-        let port = |id| (PortId(id), PortCounters { inbound_bytes: count(64), outbound_bytes: count(64) });
+        let port = |id| {
+            (
+                PortId(id),
+                PortCounters::of([
+                    (PortCounter::InboundBytes, count(64)),
+                    (PortCounter::OutboundBytes, count(64)),
+                ]),
+            )
+        };
         Ok(Snapshot {
             at_ns: self.now_ns,
             groups: self.groups.iter().map(group).collect(),
-            socket: SocketCounters {
-                dca_write_hits: count(100),
-                dca_write_misses: count(80),
-                dca_read_hits: count(100),
-                dca_read_misses: count(10),
-                memory_read_bytes: count(6400),
-                memory_write_bytes: count(3200),
-            },
+            socket: SocketCounters::of([
+                (SocketCounter::DcaWriteHits, count(100)),
+                (SocketCounter::DcaWriteMisses, count(80)),
+                (SocketCounter::DcaReadHits, count(100)),
+                (SocketCounter::DcaReadMisses, count(10)),
+                (SocketCounter::MemoryReadBytes, count(6400)),
+                (SocketCounter::MemoryWriteBytes, count(3200)),
+            ]),
             ports: BTreeMap::from([port(0), port(1)]),
             knobs: self.knobs.clone(),
         })

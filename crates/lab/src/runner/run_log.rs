@@ -8,7 +8,10 @@ use crate::results::{
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use waykeeper_control::{Observer, Record};
-use waykeeper_host::{Group, GroupRates, Interval, KnobValues, Plan, Reading, RootPort};
+use waykeeper_host::{
+    Group, GroupCounter, GroupRates, Interval, KnobValues, Plan, PortCounter, Reading, RootPort,
+    SocketCounter,
+};
 use waykeeper_machine::Scenario;
 use waykeeper_policy::Decision;
 use waykeeper_units::GroupId;
@@ -124,8 +127,8 @@ fn workload_metrics(rates: &GroupRates) -> WorkloadMetrics {
         ipc: rates.ipc(),
         llc_hit_ratio: rates.llc_hit_ratio(),
         mlc_hit_ratio: rates.mlc_miss_ratio().map(|ratio| 1.0 - ratio),
-        llc_misses_per_s: rates.llc_misses.value(),
-        llc_occupancy_bytes: rates.occupancy_bytes.value().map(|bytes| bytes as f64),
+        llc_misses_per_s: rates[GroupCounter::LlcMisses].value(),
+        llc_occupancy_bytes: rates[GroupCounter::OccupancyBytes].value().map(|bytes| bytes as f64),
         ..WorkloadMetrics::default()
     }
 }
@@ -135,12 +138,12 @@ fn system_metrics(seen: &Interval) -> SystemMetrics {
     let sum =
         |values: &mut dyn Iterator<Item = Reading<f64>>| values.map(Reading::value).sum::<Option<f64>>();
     SystemMetrics {
-        memory_read_bytes_per_s: socket.memory_read_bytes.value(),
-        memory_write_bytes_per_s: socket.memory_write_bytes.value(),
+        memory_read_bytes_per_s: socket[SocketCounter::MemoryReadBytes].value(),
+        memory_write_bytes_per_s: socket[SocketCounter::MemoryWriteBytes].value(),
         dca_write_hit_ratio: socket.dca_write_miss_ratio().map(|ratio| 1.0 - ratio),
         dca_read_hit_ratio: socket.dca_read_miss_ratio().map(|ratio| 1.0 - ratio),
-        inbound_bytes_per_s: sum(&mut seen.ports.values().map(|port| port.inbound_bytes)),
-        outbound_bytes_per_s: sum(&mut seen.ports.values().map(|port| port.outbound_bytes)),
+        inbound_bytes_per_s: sum(&mut seen.ports.values().map(|port| port[PortCounter::InboundBytes])),
+        outbound_bytes_per_s: sum(&mut seen.ports.values().map(|port| port[PortCounter::OutboundBytes])),
         ..SystemMetrics::default()
     }
 }

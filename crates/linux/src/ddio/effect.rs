@@ -6,7 +6,7 @@
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use std::fmt;
-use waykeeper_host::Interval;
+use waykeeper_host::{Interval, PortCounter, SocketCounter};
 use waykeeper_units::{LINE_BYTES, PortId};
 
 /// Fewest device writes per second that count as traffic: 6.4 MB/s. Assumption: idle NICs and disks write far less.
@@ -72,7 +72,7 @@ fn chance(one: &Estimate, other: &Estimate) -> f64 {
 
 /// Device writes per second in a slice of time.
 fn writes(slice: &Interval) -> Option<f64> {
-    Some(slice.socket.dca_write_hits.value()? + slice.socket.dca_write_misses.value()?)
+    slice.socket.sum(SocketCounter::DcaWriteHits, SocketCounter::DcaWriteMisses).value()
 }
 
 /// Mean device writes per second, or why nothing can be judged.
@@ -159,7 +159,7 @@ pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: b
         for slice in slices {
             for (port, rates) in &slice.ports {
                 if wanted(*port) {
-                    sum += rates.inbound_bytes.value()? / LINE_BYTES as f64;
+                    sum += rates[PortCounter::InboundBytes].value()? / LINE_BYTES as f64;
                 }
             }
         }
@@ -214,16 +214,11 @@ mod tests {
 
     /// A slice with this many million hits and misses per second, and inbound GB/s of ports 0 and 1.
     fn slice(hits: f64, misses: f64, inbound: [f64; 2], dca: [bool; 2]) -> Interval {
-        let none = Reading::Unsupported;
-        let socket = SocketRates {
-            dca_write_hits: Reading::Value(hits * 1e6),
-            dca_write_misses: Reading::Value(misses * 1e6),
-            dca_read_hits: none,
-            dca_read_misses: none,
-            memory_read_bytes: none,
-            memory_write_bytes: none,
-        };
-        let port = |gb: f64| PortRates { inbound_bytes: Reading::Value(gb * 1e9), outbound_bytes: none };
+        let socket = SocketRates::of([
+            (SocketCounter::DcaWriteHits, Reading::Value(hits * 1e6)),
+            (SocketCounter::DcaWriteMisses, Reading::Value(misses * 1e6)),
+        ]);
+        let port = |gb: f64| PortRates::of([(PortCounter::InboundBytes, Reading::Value(gb * 1e9))]);
         let knobs = KnobValues::of_dca([(PortId(0), dca[0]), (PortId(1), dca[1])]);
         Interval {
             from_ns: 0,
@@ -289,7 +284,7 @@ mod tests {
         let Verdict::NotJudged(text) = of_ways(&shares([0.3; 4]), &idle) else { panic!() };
         assert!(text.contains("20000 lines a second after the change"), "{text}");
         let mut blind = shares([0.3; 4]);
-        blind[2].socket.dca_write_hits = Reading::Unavailable;
+        blind[2].socket[SocketCounter::DcaWriteHits] = Reading::Unavailable;
         assert!(matches!(of_ways(&blind, &shares([0.3; 4])), Verdict::NotJudged(_)));
         assert!(matches!(of_ways(&[], &[]), Verdict::NotJudged(_)));
         assert!(matches!(of_ports(&idle, &idle, &[PortId(0)], false), Verdict::NotJudged(_)));

@@ -53,8 +53,8 @@ use std::path::PathBuf;
 use tenant_set::TenantSet;
 use waykeeper_generations::Generation;
 use waykeeper_host::{
-    Applied, Group, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, Lines, Plan, PortCounters,
-    Reading, Setting, Snapshot, SocketCounters,
+    Applied, Group, GroupCounter, GroupCounters, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting,
+    Lines, Plan, PortCounters, Reading, Setting, Snapshot, SocketCounter, SocketCounters,
 };
 use waykeeper_units::{CoreId, WayMask};
 
@@ -299,9 +299,9 @@ fn restore(
 }
 
 /// A core's counts. Cores have no occupancy.
-fn shown(events: Option<&CoreEvents>, counts: &Counts, core: CoreId) -> tenant_counters::SixCounts {
+fn shown(events: Option<&CoreEvents>, counts: &Counts, core: CoreId) -> GroupCounters {
     let all = events.map(|events| counts.group(events, &[core], Reading::Unsupported));
-    all.map_or([Reading::Unsupported; 6], |counters| tenant_counters::six(&counters))
+    all.unwrap_or(GroupCounters::all(Reading::Unsupported))
 }
 
 /// Whether the free-running counters of the PCIe stacks have fewer than 48 bits.
@@ -311,18 +311,15 @@ fn has_short_counters(generation: &Generation) -> bool {
 }
 
 /// MBM counts reads and writes as one number. It is reported as reads, so that the sum, which policies use, is right.
-fn with_mbm(socket: SocketCounters, traffic: Reading<u64>) -> SocketCounters {
-    match (socket.memory_read_bytes, traffic) {
-        (Reading::Unsupported, Reading::Value(bytes)) => SocketCounters {
-            memory_read_bytes: Reading::Value(bytes),
-            memory_write_bytes: Reading::Value(0),
-            ..socket
-        },
-        (Reading::Unsupported, missing) => {
-            SocketCounters { memory_read_bytes: missing, memory_write_bytes: missing, ..socket }
-        }
-        _ => socket,
-    }
+fn with_mbm(mut socket: SocketCounters, traffic: Reading<u64>) -> SocketCounters {
+    let (read, written) = match (socket[SocketCounter::MemoryReadBytes], traffic) {
+        (Reading::Unsupported, Reading::Value(bytes)) => (Reading::Value(bytes), Reading::Value(0)),
+        (Reading::Unsupported, missing) => (missing, missing),
+        _ => return socket,
+    };
+    socket[SocketCounter::MemoryReadBytes] = read;
+    socket[SocketCounter::MemoryWriteBytes] = written;
+    socket
 }
 
 impl Host for LinuxHost {
@@ -343,11 +340,13 @@ impl Host for LinuxHost {
         let read_only_groups::GroupReadings { masks, occupancies } = self.group_backend.read(&mut problems);
         for group in &self.groups {
             let occupancy = occupancies.get(&group.id).copied().unwrap_or(Reading::Unsupported);
-            let six = self.tenant_set.read(group.id, |core| shown(self.events.as_ref(), &counts, core));
-            groups.insert(group.id, tenant_counters::counters(six, occupancy));
+            let mut counters =
+                self.tenant_set.read(group.id, |core| shown(self.events.as_ref(), &counts, core));
+            counters[GroupCounter::OccupancyBytes] = occupancy;
+            groups.insert(group.id, counters);
         }
         let socket = counts.socket();
-        let socket = match socket.memory_read_bytes {
+        let socket = match socket[SocketCounter::MemoryReadBytes] {
             Reading::Unsupported => with_mbm(socket, self.group_backend.traffic(&mut problems)),
             _ => socket,
         };
@@ -360,9 +359,7 @@ impl Host for LinuxHost {
                 "bytes of root ports are not known: within {seconds} s their counters may have wrapped more \
                  than once"
             ));
-            let unknown =
-                PortCounters { inbound_bytes: Reading::Unavailable, outbound_bytes: Reading::Unavailable };
-            ports.values_mut().for_each(|port| *port = unknown);
+            ports.values_mut().for_each(|port| *port = PortCounters::all(Reading::Unavailable));
         }
         let knobs = self.knobs.read(&mut problems).with_masks(masks);
         if let Some(journal) = self.group_backend.journal() {
@@ -371,7 +368,7 @@ impl Host for LinuxHost {
         self.complaints.extend(self.group_backend.take_notes());
         let blind = !groups.is_empty()
             && knobs.masks().next().is_none()
-            && groups.values().all(|group| group.cycles.value().is_none());
+            && groups.values().all(|group| group[GroupCounter::Cycles].value().is_none());
         let first = problems.first().cloned();
         self.complain(problems);
         if let (true, Some(why)) = (blind, first) {

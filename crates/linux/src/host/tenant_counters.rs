@@ -4,50 +4,32 @@
 //! must not know how a core is counted.
 
 use std::collections::BTreeMap;
-use waykeeper_host::{GroupCounters, Reading};
+use waykeeper_host::{GroupCounter, GroupCounters, HostCounter, Reading};
 use waykeeper_units::{CoreId, CoreList};
 
-/// The six counts of a [`GroupCounters`]: instructions, cycles, hits and misses of MLC and LLC.
-const COUNTS: usize = 6;
-
-pub(super) type SixCounts = [Reading<u64>; COUNTS];
+/// A number for each counter of a group. A core has no level: it reads `Unsupported` and so does the sum.
+type PerCounter<T> = [T; GroupCounter::COUNT];
 
 /// The readings of a core that was not counted before.
-pub(super) const NOTHING: SixCounts = [Reading::Value(0); COUNTS];
+pub(super) const NOTHING: GroupCounters = GroupCounters::all(Reading::Value(0));
 
 /// A tenant's sums.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TenantCounters {
     cores: BTreeMap<CoreId, Share>,
     /// Counts of cores that the tenant no longer has.
-    carried: [u64; COUNTS],
+    carried: PerCounter<u64>,
     /// A count of the present interval is incomplete.
-    lost: [bool; COUNTS],
+    lost: PerCounter<bool>,
 }
 
 /// What one core has counted for the tenant.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     /// Its reading when the tenant got it; `Unavailable` until the first valid reading.
-    base: SixCounts,
+    base: GroupCounters,
     /// The last known increase since `base`.
-    moved: [u64; COUNTS],
-}
-
-pub(super) fn six(counters: &GroupCounters) -> SixCounts {
-    [
-        counters.instructions,
-        counters.cycles,
-        counters.mlc_hits,
-        counters.mlc_misses,
-        counters.llc_hits,
-        counters.llc_misses,
-    ]
-}
-
-pub(super) fn counters(six: SixCounts, occupancy_bytes: Reading<u64>) -> GroupCounters {
-    let [instructions, cycles, mlc_hits, mlc_misses, llc_hits, llc_misses] = six;
-    GroupCounters { instructions, cycles, mlc_hits, mlc_misses, llc_hits, llc_misses, occupancy_bytes }
+    moved: PerCounter<u64>,
 }
 
 impl TenantCounters {
@@ -59,63 +41,64 @@ impl TenantCounters {
     pub fn follow(
         &mut self,
         cores: &CoreList,
-        last: impl Fn(CoreId) -> SixCounts,
-        now: impl Fn(CoreId) -> SixCounts,
+        last: impl Fn(CoreId) -> GroupCounters,
+        now: impl Fn(CoreId) -> GroupCounters,
     ) {
         let gone: Vec<CoreId> =
             self.cores.keys().filter(|core| !cores.cores().contains(core)).copied().collect();
         for core in gone {
             let shown = self.take(core, last(core));
             let Some(share) = self.cores.remove(&core) else { continue };
-            for (index, moved) in share.moved.into_iter().enumerate() {
-                self.carried[index] = self.carried[index].wrapping_add(moved);
+            for (counter, shown) in shown.iter() {
+                let index = counter.index();
+                self.carried[index] = self.carried[index].wrapping_add(share.moved[index]);
                 // Its counts since the last sample are unknown.
-                self.lost[index] |= shown[index] == Reading::Unavailable;
+                self.lost[index] |= shown == Reading::Unavailable;
             }
         }
         for core in cores.cores() {
-            self.cores.entry(*core).or_insert_with(|| Share { base: now(*core), moved: [0; COUNTS] });
+            self.cores
+                .entry(*core)
+                .or_insert_with(|| Share { base: now(*core), moved: [0; GroupCounter::COUNT] });
         }
     }
 
     /// Reads the sums, given the present reading of each core.
-    pub fn read(&mut self, now: impl Fn(CoreId) -> SixCounts) -> SixCounts {
+    pub fn read(&mut self, now: impl Fn(CoreId) -> GroupCounters) -> GroupCounters {
         if self.cores.is_empty() {
-            return [Reading::Unsupported; COUNTS];
+            return GroupCounters::all(Reading::Unsupported);
         }
-        let mut sums = self.carried.map(Reading::Value);
+        let mut sums = GroupCounters::from_fn(|counter| Reading::Value(self.carried[counter.index()]));
         for core in self.cores.keys().copied().collect::<Vec<_>>() {
             let part = self.take(core, now(core));
-            for (sum, part) in sums.iter_mut().zip(part) {
-                *sum = sum.zip_with(part, u64::wrapping_add);
-            }
+            sums = sums.zip_with(&part, |_, sum, part| sum.zip_with(part, u64::wrapping_add));
         }
-        for (sum, lost) in sums.iter_mut().zip(&mut self.lost) {
-            if let (Reading::Value(_), true) = (*sum, std::mem::take(lost)) {
-                *sum = Reading::Unavailable;
+        for counter in GroupCounter::ALL {
+            let lost = &mut self.lost[counter.index()];
+            if let (Reading::Value(_), true) = (sums[counter], std::mem::take(lost)) {
+                sums[counter] = Reading::Unavailable;
             }
         }
         sums
     }
 
     /// What a core has counted for the tenant, given its reading.
-    fn take(&mut self, core: CoreId, shown: SixCounts) -> SixCounts {
+    fn take(&mut self, core: CoreId, shown: GroupCounters) -> GroupCounters {
         let Some(share) = self.cores.get_mut(&core) else { return shown };
         let mut part = shown;
-        for index in 0..COUNTS {
-            let Reading::Value(value) = shown[index] else { continue };
-            match share.base[index] {
+        for (counter, reading) in shown.iter() {
+            let Reading::Value(value) = reading else { continue };
+            let moved = &mut share.moved[counter.index()];
+            match share.base[counter] {
                 // A difference of two registers may fall slightly, since they are not read at the same instant; the sum
                 // must not.
-                Reading::Value(base) => {
-                    share.moved[index] = share.moved[index].max(value.saturating_sub(base));
-                }
+                Reading::Value(base) => *moved = (*moved).max(value.saturating_sub(base)),
                 _ => {
-                    share.base[index] = shown[index];
-                    self.lost[index] = true;
+                    share.base[counter] = reading;
+                    self.lost[counter.index()] = true;
                 }
             }
-            part[index] = Reading::Value(share.moved[index]);
+            part[counter] = Reading::Value(*moved);
         }
         part
     }
@@ -125,8 +108,8 @@ impl TenantCounters {
 mod tests {
     use super::*;
 
-    fn all(value: u64) -> SixCounts {
-        [Reading::Value(value); COUNTS]
+    fn all(value: u64) -> GroupCounters {
+        GroupCounters::all(Reading::Value(value))
     }
 
     fn list(text: &str) -> CoreList {
@@ -150,13 +133,13 @@ mod tests {
         counters.follow(&list("0-1"), |_| all(0), |_| all(0));
         assert_eq!(counters.read(|_| all(100)), all(200));
         // The counts of 1 since the last sample are unknown when it is taken away.
-        counters.follow(&list("0"), |_| [Reading::Unavailable; COUNTS], |_| all(0));
-        assert_eq!(counters.read(|_| all(110)), [Reading::Unavailable; COUNTS]);
+        counters.follow(&list("0"), |_| GroupCounters::all(Reading::Unavailable), |_| all(0));
+        assert_eq!(counters.read(|_| all(110)), GroupCounters::all(Reading::Unavailable));
         assert_eq!(counters.read(|_| all(120)), all(220));
         // 2 has no valid reading when it is added: its count starts at the first valid one.
-        counters.follow(&list("0,2"), |_| all(0), |_| [Reading::Unavailable; COUNTS]);
+        counters.follow(&list("0,2"), |_| all(0), |_| GroupCounters::all(Reading::Unavailable));
         let late = |core: CoreId| all(if core.0 == 0 { 130 } else { 7777 });
-        assert_eq!(counters.read(late), [Reading::Unavailable; COUNTS]);
+        assert_eq!(counters.read(late), GroupCounters::all(Reading::Unavailable));
         assert_eq!(counters.read(late), all(230));
         // The difference falls slightly.
         assert_eq!(counters.read(|core| all(if core.0 == 0 { 128 } else { 7778 })), all(231));
@@ -165,8 +148,11 @@ mod tests {
     #[test]
     fn without_cores_there_is_nothing_to_count() {
         let mut counters = TenantCounters::default();
-        assert_eq!(counters.read(|_| all(1)), [Reading::Unsupported; COUNTS]);
-        counters.follow(&list("3"), |_| all(0), |_| [Reading::Unsupported; COUNTS]);
-        assert_eq!(counters.read(|_| [Reading::Unsupported; COUNTS]), [Reading::Unsupported; COUNTS]);
+        assert_eq!(counters.read(|_| all(1)), GroupCounters::all(Reading::Unsupported));
+        counters.follow(&list("3"), |_| all(0), |_| GroupCounters::all(Reading::Unsupported));
+        assert_eq!(
+            counters.read(|_| GroupCounters::all(Reading::Unsupported)),
+            GroupCounters::all(Reading::Unsupported)
+        );
     }
 }

@@ -7,13 +7,13 @@
 use super::error::OpenError;
 use super::facts::Facts;
 use super::groups::{Grouping, ResctrlLock, TenantChanges};
-use super::tenant_counters::{SixCounts, TenantCounters};
+use super::tenant_counters::TenantCounters;
 use super::{LinuxHost, inventory, shown, tenant_counters};
 use crate::resctrl::CacheInfo;
 use crate::tenants::Tenant;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_host::Priority;
+use waykeeper_host::{GroupCounters, Priority, Reading};
 use waykeeper_units::{CoreId, CoreList, GroupId};
 
 /// A tenant that was refused, or whose change was refused.
@@ -82,9 +82,9 @@ pub(super) struct TenantSet {
 
 impl TenantSet {
     /// What a tenant's cores have counted.
-    pub fn read(&mut self, id: GroupId, now: impl Fn(CoreId) -> SixCounts) -> SixCounts {
+    pub fn read(&mut self, id: GroupId, now: impl Fn(CoreId) -> GroupCounters) -> GroupCounters {
         let present = self.present.get_mut(&id);
-        present.map_or([waykeeper_host::Reading::Absent; 6], |present| present.counters.read(now))
+        present.map_or(GroupCounters::all(Reading::Absent), |present| present.counters.read(now))
     }
 
     fn id(&self, name: &str) -> Option<GroupId> {

@@ -57,7 +57,7 @@ pub fn core_program(
     };
     for (index, name) in events.names().iter().enumerate() {
         let quantity = Quantity::Core(cpu, index as u8);
-        let is_clock = counters.quantities.cycles.plus.contains(name);
+        let is_clock = counters.quantities.get("cycles").is_some_and(|cycles| cycles.plus.contains(name));
         let most_per_tick = CLOCKS_PER_TICK * if is_clock { 1 } else { EVENTS_PER_CLOCK };
         let Some(event) = counters.events.get(name) else {
             without_counter.push(format!("{name} (no such event in the table)"));

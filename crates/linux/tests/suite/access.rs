@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::FileExt;
 use waykeeper_generations::{Generation, RegisterBit};
-use waykeeper_host::{Host, Knob, KnobOutcome, Plan, Reading, Snapshot, Support};
+use waykeeper_host::{GroupCounter, Host, Knob, KnobOutcome, Plan, Reading, Snapshot, Support};
 use waykeeper_linux::host::{DcaLimit, ExternalChange, HostAccess, Limits, LinuxHost, Options};
 use waykeeper_linux::profile::{
     Identity, KnobState, Port, Profile, Register, VERSION, Ways, Writes, microcode,
@@ -60,13 +60,15 @@ fn who_only_looks_writes_nothing() {
     assert_eq!(snapshot.knobs.dca_ways(), Some(WayMask::from_bits(0x600)));
     assert_eq!(snapshot.knobs.dca_by_port().count(), 2);
     // Two tenants have groups with exactly their CPUs, the third has none.
-    assert!(snapshot.groups[&SCAN].occupancy_bytes.value().is_some_and(|bytes| bytes > 1 << 20));
-    assert!(snapshot.groups[&L2FWD].occupancy_bytes.value().is_some());
-    assert_eq!(snapshot.groups[&GroupId(1)].occupancy_bytes, Reading::Unsupported);
+    assert!(
+        snapshot.groups[&SCAN][GroupCounter::OccupancyBytes].value().is_some_and(|bytes| bytes > 1 << 20)
+    );
+    assert!(snapshot.groups[&L2FWD][GroupCounter::OccupancyBytes].value().is_some());
+    assert_eq!(snapshot.groups[&GroupId(1)][GroupCounter::OccupancyBytes], Reading::Unsupported);
     let told = host.complaints();
     assert!(told.iter().any(|told| told.starts_with("the LLC occupancy of fio is not known")), "{told:?}");
     // A root other than this machine's has no perf.
-    assert_eq!(snapshot.groups[&L2FWD].cycles, Reading::Unsupported);
+    assert_eq!(snapshot.groups[&L2FWD][GroupCounter::Cycles], Reading::Unsupported);
     assert!(host.notes().iter().any(|note| note.contains("only observes this host")), "{:?}", host.notes());
     let applied = host.apply(&plan()).unwrap();
     assert_eq!(applied.values().map(|outcome| refused(outcome, "only observes this host")).count(), 5);
@@ -108,7 +110,9 @@ fn limits_show_in_the_inventory_and_hold() {
     assert!(
         !machine.root().list("/sys/fs/resctrl").unwrap().iter().any(|name| name.starts_with("waykeeper-"))
     );
-    assert!(sample(&mut host).groups.values().all(|group| group.occupancy_bytes.value().is_some()));
+    assert!(
+        sample(&mut host).groups.values().all(|group| group[GroupCounter::OccupancyBytes].value().is_some())
+    );
     let applied = host.apply(&plan()).unwrap();
     refused(&applied[Knob::Mask(SCAN)], "forbids setting masks");
     refused(&applied[Knob::DcaWays], "forbids setting the ways of devices");

@@ -4,7 +4,10 @@
 //! The clock is held, so every run sees the same numbers. Needs root and /dev/fuse.
 
 use std::collections::BTreeMap;
-use waykeeper_host::{Host, Interval, Knob, KnobKind, KnobOutcome, Plan, Reading, Snapshot, Support};
+use waykeeper_host::{
+    GroupCounter, Host, Interval, Knob, KnobKind, KnobOutcome, Plan, PortCounter, Reading, Snapshot,
+    SocketCounter, Support,
+};
 use waykeeper_linux::host::{DeviceWatch, LinuxHost, Options};
 use waykeeper_linux::journal::Journal;
 use waykeeper_linux::pci::PciAddress;
@@ -90,26 +93,34 @@ fn what_is_sampled_is_what_the_machine_counted() {
     let (before, first) = (truth(), sample(&mut host));
     machine.run_to(60 * MS);
     let (after, second) = (truth(), sample(&mut host));
-    let moved = |of: fn(&Snapshot) -> Reading<u64>| value(of(&second)) - value(of(&first));
+    let of_group = |counter: GroupCounter| {
+        let [first, second] = [&first, &second].map(|sample| value(sample.groups[&L2FWD][counter]));
+        second - first
+    };
     // Each core's counts are whole numbers; the machine's sum is rounded once.
-    near(moved(|s| s.groups[&L2FWD].instructions), after.0.instructions - before.0.instructions, 4);
-    near(moved(|s| s.groups[&L2FWD].cycles), after.0.cycles - before.0.cycles, 4);
-    near(moved(|s| s.groups[&L2FWD].llc_hits), after.0.llc_hits - before.0.llc_hits, 4);
-    near(moved(|s| s.groups[&L2FWD].llc_misses), after.0.llc_misses - before.0.llc_misses, 4);
-    near(moved(|s| s.groups[&L2FWD].mlc_misses), after.0.mlc_misses - before.0.mlc_misses, 4);
+    near(of_group(GroupCounter::Instructions), after.0.instructions - before.0.instructions, 4);
+    near(of_group(GroupCounter::Cycles), after.0.cycles - before.0.cycles, 4);
+    near(of_group(GroupCounter::LlcHits), after.0.llc_hits - before.0.llc_hits, 4);
+    near(of_group(GroupCounter::LlcMisses), after.0.llc_misses - before.0.llc_misses, 4);
+    near(of_group(GroupCounter::MlcMisses), after.0.mlc_misses - before.0.mlc_misses, 4);
+    let of_socket = |counter: SocketCounter| value(second.socket[counter]) - value(first.socket[counter]);
     // Nine slices of 18 count writes; each part is rounded to a line and doubled.
-    near(moved(|s| s.socket.dca_write_hits), after.1.write_hits - before.1.write_hits, 2 * 18);
-    near(moved(|s| s.socket.dca_write_misses), after.1.write_misses - before.1.write_misses, 2 * 18);
-    near(moved(|s| s.socket.dca_read_hits), after.1.read_hits - before.1.read_hits, 2 * 18);
+    near(of_socket(SocketCounter::DcaWriteHits), after.1.write_hits - before.1.write_hits, 2 * 18);
+    near(of_socket(SocketCounter::DcaWriteMisses), after.1.write_misses - before.1.write_misses, 2 * 18);
+    near(of_socket(SocketCounter::DcaReadHits), after.1.read_hits - before.1.read_hits, 2 * 18);
     assert!(after.1.write_hits - before.1.write_hits > 100_000, "the NIC is at work");
-    near(moved(|s| s.ports[&NIC].inbound_bytes), after.2.inbound - before.2.inbound, 4);
-    near(moved(|s| s.ports[&NIC].outbound_bytes), after.2.outbound - before.2.outbound, 4);
-    near(moved(|s| s.socket.memory_read_bytes), after.3.read - before.3.read, 6 * 64);
-    near(moved(|s| s.socket.memory_write_bytes), after.3.written - before.3.written, 6 * 64);
+    let of_port = |counter: PortCounter| {
+        let [first, second] = [&first, &second].map(|sample| value(sample.ports[&NIC][counter]));
+        second - first
+    };
+    near(of_port(PortCounter::InboundBytes), after.2.inbound - before.2.inbound, 4);
+    near(of_port(PortCounter::OutboundBytes), after.2.outbound - before.2.outbound, 4);
+    near(of_socket(SocketCounter::MemoryReadBytes), after.3.read - before.3.read, 6 * 64);
+    near(of_socket(SocketCounter::MemoryWriteBytes), after.3.written - before.3.written, 6 * 64);
     let (_, rmid) = machine.with_model(|server| server.class(3));
     let occupied = machine.with_model(|server| server.bare().occupancy(rmid));
     // resctrl counts in units of 64 KiB here.
-    near(value(second.groups[&SCAN].occupancy_bytes), occupied, 65536);
+    near(value(second.groups[&SCAN][GroupCounter::OccupancyBytes]), occupied, 65536);
     assert!(occupied > 1 << 20, "a scan of 24 MiB fills its share");
     assert_eq!(
         second.knobs.masks().collect::<BTreeMap<_, _>>(),
@@ -145,7 +156,7 @@ fn what_is_turned_acts_on_the_machine() {
     });
     // Two ways of 11 of 24.75 MiB are 4.5 MiB.
     machine.run_to(300 * MS);
-    let occupied = value(sample(&mut host).groups[&SCAN].occupancy_bytes);
+    let occupied = value(sample(&mut host).groups[&SCAN][GroupCounter::OccupancyBytes]);
     assert!(occupied <= 9 << 19, "{occupied}");
 }
 
@@ -198,7 +209,7 @@ fn what_others_change_is_seen_at_the_next_sample() {
     assert!(host.apply(&masks(&[(SCAN, 0x00c)])).unwrap().is_complete());
     let snapshot = sample(&mut host);
     assert_eq!(snapshot.knobs.mask(SCAN).unwrap(), mask(0x00c));
-    assert!(snapshot.groups[&SCAN].occupancy_bytes.value().is_some());
+    assert!(snapshot.groups[&SCAN][GroupCounter::OccupancyBytes].value().is_some());
     assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-scan/cpus_list").unwrap(), "3\n");
 }
 
@@ -229,7 +240,7 @@ fn what_was_found_is_what_is_left_to_the_byte() {
         machine.run_to(5 * MS);
         let before = sample(&mut host);
         assert_eq!(host.root_mask(), mask(0x3f), "{chip}");
-        assert!(before.groups[&L2FWD].cycles.value().is_some(), "{chip}: {:?}", host.notes());
+        assert!(before.groups[&L2FWD][GroupCounter::Cycles].value().is_some(), "{chip}: {:?}", host.notes());
         assert_eq!(before.knobs.mask(SCAN).unwrap(), mask(0x3f), "{chip}: taking charge changes no mask");
         let mut plan = masks(&[(L2FWD, 0xf), (FIO, 0x30), (SCAN, 0x30)]);
         plan.insert(Knob::DcaWays, mask(0x7c0));
@@ -298,11 +309,15 @@ fn time_is_the_kernels_and_the_server_goes_with_it() {
         let next = sample(&mut host);
         let seen = Interval::between(&last, &next).expect("time passed");
         // On a busy machine too, the counters advance if the model does.
-        assert!(seen.groups[&L2FWD].cycles.value().is_some_and(|cycles| cycles >= 0.0));
+        assert!(seen.groups[&L2FWD][GroupCounter::Cycles].value().is_some_and(|cycles| cycles >= 0.0));
         last = next;
     }
     host.wait_until(0).unwrap();
-    assert!(value(last.groups[&L2FWD].cycles) > 0, "the server's clock is at {} ns", machine.now_ns());
+    assert!(
+        value(last.groups[&L2FWD][GroupCounter::Cycles]) > 0,
+        "the server's clock is at {} ns",
+        machine.now_ns()
+    );
 }
 
 #[test]
@@ -348,7 +363,9 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
     let snapshot = sample(&mut host);
     let wanted = [(L2FWD, 0xff000), (FIO, 0x00003), (SCAN, 0xfffff), (more, 0x00003), (most, 0xff000)];
     assert!(snapshot.knobs.masks().eq(masks(&wanted).masks()));
-    assert!(snapshot.groups.values().all(|group| group.occupancy_bytes != Reading::Unsupported));
+    assert!(
+        snapshot.groups.values().all(|group| group[GroupCounter::OccupancyBytes] != Reading::Unsupported)
+    );
     machine.with_model(|server| {
         assert_eq!(server.class(2).0, server.class(4).0, "fio and more share a class");
         assert_ne!(server.class(2).1, server.class(4).1, "and are told apart by RMID");
@@ -382,8 +399,8 @@ fn counters_of_others_are_left_to_them() {
     );
     machine.run_to(5 * MS);
     let snapshot = sample(&mut host);
-    assert_eq!(snapshot.groups[&FIO].mlc_misses, Reading::Unsupported);
-    assert!(snapshot.groups[&FIO].llc_misses.value().is_some());
+    assert_eq!(snapshot.groups[&FIO][GroupCounter::MlcMisses], Reading::Unsupported);
+    assert!(snapshot.groups[&FIO][GroupCounter::LlcMisses].value().is_some());
     assert_eq!((machine.msr(2, 0x186), machine.msr(0, 0xe41)), (0x43_003c, 0x40_1435));
     drop(host);
     assert_same_state(&machine.state(), &found, "others' counters");
@@ -451,8 +468,8 @@ fn garbage_is_told_and_never_taken_for_a_value() {
     let snapshot = sample(&mut host);
     assert!(!snapshot.knobs.names(Knob::Mask(FIO)), "{:?}", snapshot.knobs);
     assert_eq!((snapshot.knobs.dca_ways(), snapshot.knobs.dca(NIC)), (None, None));
-    assert_eq!(snapshot.groups[&SCAN].occupancy_bytes, Reading::Unavailable);
-    assert_eq!(snapshot.groups[&L2FWD].cycles, Reading::Unavailable);
+    assert_eq!(snapshot.groups[&SCAN][GroupCounter::OccupancyBytes], Reading::Unavailable);
+    assert_eq!(snapshot.groups[&L2FWD][GroupCounter::Cycles], Reading::Unavailable);
     let said = host.complaints().join("\n");
     for words in
         ["waykeeper-fio", "llc_occupancy", "MSR 0xc8b", "does not answer", "does not fit a 48-bit counter"]
@@ -462,7 +479,7 @@ fn garbage_is_told_and_never_taken_for_a_value() {
     machine.faults.lift();
     let snapshot = sample(&mut host);
     assert_eq!((snapshot.knobs.dca_ways(), snapshot.knobs.masks().count()), (Some(mask(0x600)), 3));
-    assert!(snapshot.groups[&L2FWD].cycles.value().is_some());
+    assert!(snapshot.groups[&L2FWD][GroupCounter::Cycles].value().is_some());
 }
 
 #[test]
@@ -489,7 +506,7 @@ fn on_two_sockets_a_device_that_tells_no_node_is_not_taken_for_ours() {
     // The channels of both sockets are not summed up as ours either.
     assert!(said.contains("the PCI devices of the memory channels were not found"), "{said}");
     machine.run_to(5 * MS);
-    assert_eq!(sample(&mut host).ports[&NIC].inbound_bytes, Reading::Unsupported);
+    assert_eq!(sample(&mut host).ports[&NIC][PortCounter::InboundBytes], Reading::Unsupported);
     assert!(!host.apply(&Plan::of_dca([(NIC, false)])).unwrap().is_complete());
 }
 

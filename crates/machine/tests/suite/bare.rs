@@ -1,7 +1,7 @@
 //! The bare machine: the same server as behind the seam, with its counters and registers.
 
 use std::sync::Arc;
-use waykeeper_host::{Host, Knob, Plan, Reading};
+use waykeeper_host::{GroupCounter, Host, Knob, Plan, PortCounter, Reading, SocketCounter};
 use waykeeper_machine::{BareMachine, ClassError, RunOptions, Scenario, VirtualServer};
 use waykeeper_testbed::{SCENARIO, run_options};
 use waykeeper_units::{GroupId, PortId, WayMask};
@@ -46,23 +46,26 @@ fn registers_and_the_seam_count_the_same_for_the_same_knobs() {
         assert_eq!(seen.at_ns, bare.now_ns());
         for (workload, cores) in [(0, 0..2), (1, 2..3), (2, 3..4)] {
             let (group, counts) = (&seen.groups[&GroupId(workload)], bare.cores(cores));
-            assert_eq!(group.instructions, Reading::Value(counts.instructions));
-            assert_eq!(group.cycles, Reading::Value(counts.cycles));
-            assert_eq!(group.mlc_hits, Reading::Value(counts.mlc_hits));
-            assert_eq!(group.llc_hits, Reading::Value(counts.llc_hits));
-            assert_eq!(group.llc_misses, Reading::Value(counts.llc_misses));
+            assert_eq!(group[GroupCounter::Instructions], Reading::Value(counts.instructions));
+            assert_eq!(group[GroupCounter::Cycles], Reading::Value(counts.cycles));
+            assert_eq!(group[GroupCounter::MlcHits], Reading::Value(counts.mlc_hits));
+            assert_eq!(group[GroupCounter::LlcHits], Reading::Value(counts.llc_hits));
+            assert_eq!(group[GroupCounter::LlcMisses], Reading::Value(counts.llc_misses));
             let occupancy = bare.occupancy(workload + 1);
-            assert_eq!(group.occupancy_bytes, Reading::Value(occupancy));
+            assert_eq!(group[GroupCounter::OccupancyBytes], Reading::Value(occupancy));
             assert!(counts.llc_misses > 0 && (workload < 2 || occupancy > 0), "{workload}: {counts:?}");
         }
         let (dca, memory) = (bare.dca(), bare.memory());
-        assert_eq!(seen.socket.dca_write_hits, Reading::Value(dca.write_hits));
-        assert_eq!(seen.socket.dca_read_misses, Reading::Value(dca.read_misses));
-        assert_eq!(seen.socket.memory_write_bytes, Reading::Value(memory.written));
+        assert_eq!(seen.socket[SocketCounter::DcaWriteHits], Reading::Value(dca.write_hits));
+        assert_eq!(seen.socket[SocketCounter::DcaReadMisses], Reading::Value(dca.read_misses));
+        assert_eq!(seen.socket[SocketCounter::MemoryWriteBytes], Reading::Value(memory.written));
         assert!(dca.write_misses > 0 && memory.read > 0);
         for port in [0, 1] {
             let bytes = bare.port(port);
-            assert_eq!(seen.ports[&PortId(port as u8)].inbound_bytes, Reading::Value(bytes.inbound));
+            assert_eq!(
+                seen.ports[&PortId(port as u8)][PortCounter::InboundBytes],
+                Reading::Value(bytes.inbound)
+            );
             assert!(bytes.inbound > 0);
         }
     }

@@ -2,7 +2,9 @@
 //! changes.
 
 use std::sync::Arc;
-use waykeeper_host::{Host, Interval, Knob, KnobOutcome, Lines, Plan, Priority, Reading, Snapshot};
+use waykeeper_host::{
+    GroupCounter, Host, Interval, Knob, KnobOutcome, Lines, Plan, Priority, Reading, Snapshot, SocketCounter,
+};
 use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
 use waykeeper_units::{GroupId, PortId, WayMask};
@@ -89,10 +91,11 @@ fn one_workloads_counters_are_unavailable_and_the_others_are_not() {
     let mut server =
         server("[[fault]]\nkind = \"unavailable\"\nat_s = 0.002\nfor_s = 0.001\nworkload = \"x\"");
     let seen = [1, 2, 3].map(|ms| at(&mut server, ms));
-    let gone = seen.each_ref().map(|seen| seen.groups[&X].instructions == Reading::Unavailable);
+    let gone =
+        seen.each_ref().map(|seen| seen.groups[&X][GroupCounter::Instructions] == Reading::Unavailable);
     assert_eq!(gone, [false, true, false]);
-    assert!(seen.iter().all(|seen| seen.groups[&Y].instructions.value().is_some()));
-    assert!(seen[1].groups[&X].occupancy_bytes.value().is_some(), "a level, not a count");
+    assert!(seen.iter().all(|seen| seen.groups[&Y][GroupCounter::Instructions].value().is_some()));
+    assert!(seen[1].groups[&X][GroupCounter::OccupancyBytes].value().is_some(), "a level, not a count");
     let after = Interval::between(&seen[1], &seen[2]).unwrap();
     assert_eq!(after.groups[&X].ipc(), None, "and no rate is made of half a pair");
 }
@@ -101,7 +104,7 @@ fn one_workloads_counters_are_unavailable_and_the_others_are_not() {
 fn a_counter_that_begins_again_costs_one_interval() {
     let mut server = server("[[fault]]\nkind = \"counter-restarts\"\nat_s = 0.0025\nworkload = \"x\"");
     let seen = [1, 2, 3, 4].map(|ms| at(&mut server, ms));
-    let count = |seen: &Snapshot| seen.groups[&X].instructions.value().unwrap();
+    let count = |seen: &Snapshot| seen.groups[&X][GroupCounter::Instructions].value().unwrap();
     assert!(count(&seen[2]) < count(&seen[1]) && count(&seen[3]) > count(&seen[2]));
     let ipc: Vec<bool> = seen
         .windows(2)
@@ -140,8 +143,8 @@ fn dead_knobs_read_back_and_do_nothing() {
     let real = server.server().measured();
     assert!(real.system.dca_write_hit_ratio.is_some(), "the array still writes into the LLC");
     let seen = server.sample().unwrap();
-    let occupied = seen.groups[&X].occupancy_bytes.value().unwrap();
-    assert!(occupied > 0 && seen.socket.dca_write_misses.value().unwrap() > 0);
+    let occupied = seen.groups[&X][GroupCounter::OccupancyBytes].value().unwrap();
+    assert!(occupied > 0 && seen.socket[SocketCounter::DcaWriteMisses].value().unwrap() > 0);
 }
 
 #[test]
@@ -189,7 +192,7 @@ fn an_owner_declares_another_priority_and_the_program_runs_on() {
     let mut server = server("");
     let mut priority = |ms: u64| {
         let before = at(&mut server, ms);
-        (server.groups()[0].priority, before.groups[&X].instructions.value().unwrap())
+        (server.groups()[0].priority, before.groups[&X][GroupCounter::Instructions].value().unwrap())
     };
     let (before, after) = (priority(3), priority(5));
     assert_eq!((before.0, after.0), (Priority::High, Priority::Low));

@@ -3,7 +3,7 @@
 
 use crate::common::scenario;
 use std::sync::Arc;
-use waykeeper_host::{Host, Knob, Plan, Reading};
+use waykeeper_host::{GroupCounter, Host, Knob, Plan, PortCounter, Reading, SocketCounter};
 use waykeeper_machine::{RunOptions, Scenario, VirtualServer};
 use waykeeper_silicon::Sampling;
 use waykeeper_units::{GroupId, WayMask};
@@ -40,14 +40,19 @@ fn counters(server: &mut VirtualServer) -> Vec<f64> {
     let snapshot = server.sample().expect("counters can be read");
     let mut read = Vec::new();
     for group in snapshot.groups.values() {
-        read.extend([group.instructions, group.cycles, group.llc_hits, group.llc_misses]);
+        read.extend([
+            group[GroupCounter::Instructions],
+            group[GroupCounter::Cycles],
+            group[GroupCounter::LlcHits],
+            group[GroupCounter::LlcMisses],
+        ]);
     }
     for port in snapshot.ports.values() {
-        read.extend([port.inbound_bytes, port.outbound_bytes]);
+        read.extend([port[PortCounter::InboundBytes], port[PortCounter::OutboundBytes]]);
     }
     let socket = snapshot.socket;
-    read.extend([socket.dca_write_hits, socket.dca_write_misses]);
-    read.extend([socket.memory_read_bytes, socket.memory_write_bytes]);
+    read.extend([socket[SocketCounter::DcaWriteHits], socket[SocketCounter::DcaWriteMisses]]);
+    read.extend([socket[SocketCounter::MemoryReadBytes], socket[SocketCounter::MemoryWriteBytes]]);
     let value = |reading| match reading {
         Reading::Value(value) => value as f64,
         other => panic!("the virtual server has every counter, not {other:?}"),

@@ -4,7 +4,7 @@
 //! read. "Never read" and "read as zero" are different values.
 
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_host::{GroupRates, Interval, Reading};
+use waykeeper_host::{GroupCounter, Interval, PortCounter, Reading, SocketCounter};
 use waykeeper_units::{GroupId, PortId};
 
 /// Two counts whose ratio matters, such as hits and misses.
@@ -84,17 +84,25 @@ impl Window {
         let seconds = seconds_of(seen);
         self.seconds += seconds;
         for (id, rates) in &seen.groups {
-            self.llc.entry(*id).or_default().add(rates.llc_hits, rates.llc_misses, seconds);
-            let GroupRates { mlc_hits, mlc_misses, .. } = *rates;
-            self.mlc.entry(*id).or_default().add(mlc_hits, mlc_misses, seconds);
+            let llc = self.llc.entry(*id).or_default();
+            llc.add(rates[GroupCounter::LlcHits], rates[GroupCounter::LlcMisses], seconds);
+            let mlc = self.mlc.entry(*id).or_default();
+            mlc.add(rates[GroupCounter::MlcHits], rates[GroupCounter::MlcMisses], seconds);
         }
         let socket = &seen.socket;
-        self.dca_writes.add(socket.dca_write_hits, socket.dca_write_misses, seconds);
-        let read = sane(socket.memory_read_bytes);
-        self.memory.add(read.zip(sane(socket.memory_write_bytes)).map(|(read, write)| read + write), seconds);
+        self.dca_writes.add(
+            socket[SocketCounter::DcaWriteHits],
+            socket[SocketCounter::DcaWriteMisses],
+            seconds,
+        );
+        let read = sane(socket[SocketCounter::MemoryReadBytes]);
+        self.memory.add(
+            read.zip(sane(socket[SocketCounter::MemoryWriteBytes])).map(|(read, write)| read + write),
+            seconds,
+        );
         for (port, rates) in &seen.ports {
             // A port that no longer exists counts as 0 bytes; a port that cannot be read adds nothing.
-            let bytes = match rates.inbound_bytes {
+            let bytes = match rates[PortCounter::InboundBytes] {
                 Reading::Absent => Some(0.0),
                 reading => sane(reading),
             };

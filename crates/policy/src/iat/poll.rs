@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use super::tenants::Slot;
-use waykeeper_host::{Interval, Reading};
+use waykeeper_host::{GroupCounter, Interval, Reading, SocketCounter};
 
 /// Counters of one slot.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -46,11 +46,10 @@ impl Sample {
     pub fn of(seen: &Interval, slots: &[Slot]) -> Sample {
         let prof = |slot: &Slot| {
             let rates = || slot.members.iter().map(|id| seen.groups.get(id));
-            let sum = |f: fn(&waykeeper_host::GroupRates) -> Reading<f64>| -> Option<f64> {
-                rates().map(|rates| sane(f(rates?))).sum()
-            };
-            let (hits, misses) = (sum(|rates| rates.llc_hits), sum(|rates| rates.llc_misses));
-            let (instructions, cycles) = (sum(|rates| rates.instructions), sum(|rates| rates.cycles));
+            let sum =
+                |counter: GroupCounter| -> Option<f64> { rates().map(|rates| sane(rates?[counter])).sum() };
+            let (hits, misses) = (sum(GroupCounter::LlcHits), sum(GroupCounter::LlcMisses));
+            let (instructions, cycles) = (sum(GroupCounter::Instructions), sum(GroupCounter::Cycles));
             let ipc = instructions.zip(cycles.filter(|cycles| *cycles > 0.0));
             Prof {
                 ipc: ipc.map(|(instructions, cycles)| instructions / cycles),
@@ -59,8 +58,8 @@ impl Sample {
             }
         };
         Sample {
-            ddio_hits: sane(seen.socket.dca_write_hits),
-            ddio_misses: sane(seen.socket.dca_write_misses),
+            ddio_hits: sane(seen.socket[SocketCounter::DcaWriteHits]),
+            ddio_misses: sane(seen.socket[SocketCounter::DcaWriteMisses]),
             slots: slots.iter().map(prof).collect(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use crate::Cause;
-use waykeeper_host::{DeviceKind, Group, Interval, Inventory, WorkloadKind};
+use waykeeper_host::{DeviceKind, Group, Interval, Inventory, PortCounter, WorkloadKind};
 use waykeeper_units::{GroupId, PortId};
 
 /// Fewest LLC references per second at which a workload's ratios are used. algorithms.md 3.6.
@@ -62,8 +62,9 @@ pub(super) fn leaking_ports(
     let Some(dca_miss) = dca_miss(seen).filter(|ratio| *ratio > limits.dca_miss.1) else {
         return Vec::new();
     };
-    let inbound =
-        |port: &PortId| seen.ports.get(port).and_then(|rates| rates.inbound_bytes.value()).unwrap_or(0.0);
+    let inbound = |port: &PortId| {
+        seen.ports.get(port).and_then(|rates| rates[PortCounter::InboundBytes].value()).unwrap_or(0.0)
+    };
     let total: f64 = seen.ports.keys().map(inbound).sum();
     let mut found = Vec::new();
     for device in inventory.devices.iter().filter(|device| device.kind == DeviceKind::Storage) {

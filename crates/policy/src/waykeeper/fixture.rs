@@ -7,8 +7,9 @@ use super::server::Server;
 use std::collections::BTreeMap;
 use toml::Table;
 use waykeeper_host::{
-    Device, DeviceKind, Dial, Group, GroupRates, Interval, Inventory, KnobValues, LlcGeometry, Platform,
-    PortRates, Priority, Reading, RootPort, SocketRates, Support, WorkloadKind,
+    Device, DeviceKind, Dial, Group, GroupCounter, GroupRates, Interval, Inventory, KnobValues, LlcGeometry,
+    Platform, PortCounter, PortRates, Priority, Reading, RootPort, SocketCounter, SocketRates, Support,
+    WorkloadKind,
 };
 use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
 
@@ -57,32 +58,32 @@ pub(super) fn server(workloads: u16) -> Server {
 pub(super) fn interval(ipc: &[f64], nic_bytes: f64) -> Interval {
     let value = Reading::Value;
     let rates = |(id, ipc): (usize, &f64)| {
-        let rates = GroupRates {
-            instructions: value(*ipc),
-            cycles: value(1.0),
-            mlc_hits: value(*ipc * 0.01),
-            mlc_misses: value(*ipc * 0.01),
-            llc_hits: value(1e6),
-            llc_misses: value(1e6),
-            occupancy_bytes: Reading::Unsupported,
-        };
+        let rates = GroupRates::of([
+            (GroupCounter::Instructions, value(*ipc)),
+            (GroupCounter::Cycles, value(1.0)),
+            (GroupCounter::MlcHits, value(*ipc * 0.01)),
+            (GroupCounter::MlcMisses, value(*ipc * 0.01)),
+            (GroupCounter::LlcHits, value(1e6)),
+            (GroupCounter::LlcMisses, value(1e6)),
+        ]);
         (GroupId(id as u32), rates)
     };
     Interval {
         from_ns: 0,
         to_ns: 1_000_000_000,
         groups: ipc.iter().enumerate().map(rates).collect(),
-        socket: SocketRates {
-            dca_write_hits: value(1e6),
-            dca_write_misses: value(0.0),
-            dca_read_hits: Reading::Unsupported,
-            dca_read_misses: Reading::Unsupported,
-            memory_read_bytes: value(1e9),
-            memory_write_bytes: value(1e9),
-        },
+        socket: SocketRates::of([
+            (SocketCounter::DcaWriteHits, value(1e6)),
+            (SocketCounter::DcaWriteMisses, value(0.0)),
+            (SocketCounter::MemoryReadBytes, value(1e9)),
+            (SocketCounter::MemoryWriteBytes, value(1e9)),
+        ]),
         ports: BTreeMap::from([(
             PortId(0),
-            PortRates { inbound_bytes: value(nic_bytes), outbound_bytes: value(0.0) },
+            PortRates::of([
+                (PortCounter::InboundBytes, value(nic_bytes)),
+                (PortCounter::OutboundBytes, value(0.0)),
+            ]),
         )]),
         knobs: KnobValues::default(),
     }

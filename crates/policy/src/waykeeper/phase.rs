@@ -7,7 +7,7 @@ use super::server::Server;
 use super::{event, running_mean};
 use crate::{Cause, Event};
 use std::collections::BTreeMap;
-use waykeeper_host::{DeviceKind, Group, Interval, Inventory, WorkloadKind};
+use waykeeper_host::{DeviceKind, Group, GroupCounter, Interval, Inventory, WorkloadKind};
 use waykeeper_units::{GroupId, PortId};
 
 /// Fewest inbound bytes per second that count as traffic. Assumption: the I/O workloads of the papers cause a hundred
@@ -45,8 +45,9 @@ impl Signature {
         let computing = groups.iter().filter(|group| group.kind == WorkloadKind::NonIo);
         let programs = computing.filter_map(|group| {
             let rates = seen.groups.get(&group.id)?;
-            let instructions = rates.instructions.value().filter(|count| *count > 0.0)?;
-            let (hits, misses) = (rates.mlc_hits.value()?, rates.mlc_misses.value()?);
+            let instructions = rates[GroupCounter::Instructions].value().filter(|count| *count > 0.0)?;
+            let (hits, misses) =
+                (rates[GroupCounter::MlcHits].value()?, rates[GroupCounter::MlcMisses].value()?);
             Some((group.id, [(hits + misses) / instructions, misses / instructions]))
         });
         Signature { ports: ports.collect(), programs: programs.collect() }

@@ -7,7 +7,7 @@
 
 use super::config::Config;
 use std::collections::BTreeMap;
-use waykeeper_host::{Group, Interval, Inventory, Priority, WorkloadKind};
+use waykeeper_host::{Group, GroupCounter, Interval, Inventory, PortCounter, Priority, WorkloadKind};
 use waykeeper_units::{DeviceId, GroupId, LINE_BYTES};
 
 /// One number per workload, and memory traffic.
@@ -98,7 +98,8 @@ fn progress(group: &Group, seen: &Interval, inventory: &Inventory, config: &Conf
         WorkloadKind::NetworkIo => {
             // Behind a virtual switch a workload has no port of its own, and the IPC of a polling loop says nothing.
             let lines = lines(&group.devices, seen, inventory)?;
-            let (hits, misses) = (rates.llc_hits.value()?, rates.llc_misses.value()?);
+            let (hits, misses) =
+                (rates[GroupCounter::LlcHits].value()?, rates[GroupCounter::LlcMisses].value()?);
             let fetching = (config.llc_cost * hits + config.memory_cost * misses) / lines;
             Some(lines / (1.0 + fetching))
         }
@@ -112,7 +113,7 @@ pub(super) fn lines(devices: &[DeviceId], seen: &Interval, inventory: &Inventory
     let mut sum = 0.0;
     for port in ports {
         let rates = seen.ports.get(port)?;
-        sum += rates.inbound_bytes.value()? + rates.outbound_bytes.value()?;
+        sum += rates.sum(PortCounter::InboundBytes, PortCounter::OutboundBytes).value()?;
     }
     (sum > 0.0).then_some(sum / LINE_BYTES as f64)
 }

@@ -11,8 +11,8 @@ use crate::common;
 use common::{Bench, SECOND, gold_6140, group};
 use proptest::prelude::*;
 use waykeeper_host::{
-    DeviceKind, Group, Interval, Inventory, Priority, Priority::High, Priority::Low, Reading, WorkloadKind,
-    WorkloadKind::*,
+    DeviceKind, Group, GroupCounter, Interval, Inventory, PortCounter, Priority, Priority::High,
+    Priority::Low, Reading, SocketCounter, WorkloadKind, WorkloadKind::*,
 };
 use waykeeper_units::WayMask;
 
@@ -57,16 +57,16 @@ fn interval(bench: &Bench, length_ms: u64, raw: &[Reading<f64>]) -> Interval {
     let mut seen = bench.interval();
     seen.to_ns = seen.from_ns + length_ms * SECOND / 1000;
     for (at, rates) in seen.groups.values_mut().enumerate() {
-        rates.llc_hits = raw[at % 5];
-        rates.llc_misses = raw[(at + 1) % 5];
-        rates.mlc_hits = raw[(at + 2) % 6];
-        rates.mlc_misses = raw[(at + 3) % 6];
+        rates[GroupCounter::LlcHits] = raw[at % 5];
+        rates[GroupCounter::LlcMisses] = raw[(at + 1) % 5];
+        rates[GroupCounter::MlcHits] = raw[(at + 2) % 6];
+        rates[GroupCounter::MlcMisses] = raw[(at + 3) % 6];
     }
-    seen.socket.dca_write_hits = raw[6];
-    seen.socket.dca_write_misses = raw[7];
-    seen.socket.memory_read_bytes = raw[8];
+    seen.socket[SocketCounter::DcaWriteHits] = raw[6];
+    seen.socket[SocketCounter::DcaWriteMisses] = raw[7];
+    seen.socket[SocketCounter::MemoryReadBytes] = raw[8];
     for (at, rates) in seen.ports.values_mut().enumerate() {
-        rates.inbound_bytes = raw[9 + at % 3];
+        rates[PortCounter::InboundBytes] = raw[9 + at % 3];
     }
     seen
 }

@@ -6,7 +6,7 @@ use common::{Bench, NIC, SSD, SSD2, gold_6140, group, micro};
 use proptest::prelude::*;
 use waykeeper_host::{
     Dial, Group, Interval, Inventory, Knob, KnobSetting, KnobValues, Priority::Low, Reading, Setting,
-    Support, WorkloadKind::NetworkIo,
+    SocketCounter, Support, WorkloadKind::NetworkIo,
 };
 use waykeeper_policy::{Decision, build, registry};
 use waykeeper_units::{PortId, WayMask};
@@ -212,7 +212,7 @@ fn dmadynamic_cuts_the_burst_for_one_interval_by_what_misses_rose() {
     let mut bench = Bench::new("dmadynamic", "", micro());
     let mut step = |misses: Reading<f64>| {
         let mut seen = reads_back(&bench, |_| {});
-        seen.socket.dca_write_misses = misses;
+        seen.socket[SocketCounter::DcaWriteMisses] = misses;
         let decision = bench.feed(&seen);
         (burst(decision).unwrap(), decision.state.clone())
     };

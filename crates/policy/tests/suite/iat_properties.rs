@@ -12,7 +12,8 @@ use common::{Bench, SECOND, gold_6140, group};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Group, Interval, Inventory, Knob, Priority::High, Priority::Low, Reading, WorkloadKind::*,
+    Group, GroupCounter, Interval, Inventory, Knob, Priority::High, Priority::Low, Reading, SocketCounter,
+    WorkloadKind::*,
 };
 use waykeeper_units::{GroupId, WayMask};
 
@@ -62,12 +63,12 @@ fn interval(bench: &Bench, raw: &[Reading<f64>], ddio: Option<WayMask>) -> Inter
     let mut seen = bench.interval();
     seen.to_ns = seen.from_ns + SECOND;
     for (index, rates) in seen.groups.values_mut().enumerate() {
-        rates.llc_hits = raw[index % 7];
-        rates.llc_misses = raw[(index + 1) % 7];
-        rates.instructions = raw[(index + 2) % 7];
+        rates[GroupCounter::LlcHits] = raw[index % 7];
+        rates[GroupCounter::LlcMisses] = raw[(index + 1) % 7];
+        rates[GroupCounter::Instructions] = raw[(index + 2) % 7];
     }
-    seen.socket.dca_write_hits = raw[7];
-    seen.socket.dca_write_misses = raw[8];
+    seen.socket[SocketCounter::DcaWriteHits] = raw[7];
+    seen.socket[SocketCounter::DcaWriteMisses] = raw[8];
     seen.knobs.extend(ddio.map(|mask| (Knob::DcaWays, mask)));
     seen
 }
@@ -166,8 +167,8 @@ proptest! {
             let short = f64::from(needed.saturating_sub(ddio.count()));
             // The hits pulse, so that intervals never look stable; the ways determine the misses.
             let hits = 1e8 * (1.0 + if second % 2 == 0 { pulse } else { 0.0 });
-            seen.socket.dca_write_hits = Reading::Value(hits);
-            seen.socket.dca_write_misses = Reading::Value(base + per_way * short);
+            seen.socket[SocketCounter::DcaWriteHits] = Reading::Value(hits);
+            seen.socket[SocketCounter::DcaWriteMisses] = Reading::Value(base + per_way * short);
             seen.knobs.insert(Knob::DcaWays, ddio);
             bench.now_ns = seen.to_ns;
             let before: Vec<_> = bench.last.plan.masks().collect();

@@ -254,8 +254,8 @@ fn equal_rises_go_to_the_performance_critical_tenant() {
 fn without_ddio_misses_to_read_the_state_stays() {
     let mut drive = io_demand();
     let mut seen = drive.interval();
-    seen.socket.dca_write_misses = waykeeper_host::Reading::Unavailable;
-    seen.socket.dca_write_hits = waykeeper_host::Reading::Value(5e7);
+    seen.socket[waykeeper_host::SocketCounter::DcaWriteMisses] = waykeeper_host::Reading::Unavailable;
+    seen.socket[waykeeper_host::SocketCounter::DcaWriteHits] = waykeeper_host::Reading::Value(5e7);
     drive.bench.feed(&seen);
     assert_eq!(drive.state(), "IODemand");
     assert_eq!(actions(&drive.bench.last.events), ["waiting"]);

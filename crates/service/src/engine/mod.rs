@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use toml::Table;
 use waykeeper_control::{ControlConfig, ControlError, Loop, Record};
-use waykeeper_host::{Inventory, Snapshot};
+use waykeeper_host::{GroupCounter, Inventory, Snapshot};
 use waykeeper_policy::Policy;
 
 /// Returns a lasting problem of a part outside the engine, for example the recorder.
@@ -278,7 +278,8 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
     fn check_readable(&mut self) -> Result<(), EngineError> {
         let record = self.looping.record();
         let counts = |seen: &waykeeper_host::Interval| {
-            seen.groups.is_empty() || seen.groups.values().any(|group| group.cycles.value().is_some())
+            seen.groups.is_empty()
+                || seen.groups.values().any(|group| group[GroupCounter::Cycles].value().is_some())
         };
         // In other modes tenants that share a group have no mask of their own, and tenants without cores have no
         // cycles.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 use waykeeper_control::{Problem, Record};
-use waykeeper_host::{Group, Interval, Knob, KnobSetting, Reading, Snapshot};
+use waykeeper_host::{Group, HostCounter, Interval, Knob, KnobSetting, Reading, Readings, Snapshot};
 use waykeeper_policy::Event;
 
 impl<H: ManagedHost> Engine<'_, H> {
@@ -131,27 +131,10 @@ fn dropped(
         };
     }
     if let Some(seen) = seen {
-        let ports = seen.ports.values().flat_map(|port| [port.inbound_bytes, port.outbound_bytes]);
-        let socket = &seen.socket;
-        let groups = seen.groups.values().flat_map(|group| {
-            [
-                group.instructions,
-                group.cycles,
-                group.mlc_hits,
-                group.mlc_misses,
-                group.llc_hits,
-                group.llc_misses,
-            ]
-        });
-        let all = groups.chain(ports).chain([
-            socket.dca_write_hits,
-            socket.dca_write_misses,
-            socket.dca_read_hits,
-            socket.dca_read_misses,
-            socket.memory_read_bytes,
-            socket.memory_write_bytes,
-        ]);
-        if all.into_iter().any(|rate| rate == Reading::Unavailable) {
+        let groups = seen.groups.values().flat_map(|group| group.counts().map(|(_, rate)| rate));
+        let ports = seen.ports.values().flat_map(|port| port.counts().map(|(_, rate)| rate));
+        let mut all = groups.chain(ports).chain(seen.socket.counts().map(|(_, rate)| rate));
+        if all.any(|rate| rate == Reading::Unavailable) {
             reasons.insert("unavailable");
         }
     }
@@ -165,29 +148,18 @@ fn dropped(
 
 /// Whether a counter of the same group or port is lower than before: a reset, or an unnoticed wrap.
 fn ran_back(before: &Snapshot, after: &Snapshot) -> bool {
-    let fell = |before: Reading<u64>, after: Reading<u64>| match (before, after) {
+    let mut groups = after.groups.iter().filter_map(|(id, now)| Some((before.groups.get(id)?, now)));
+    let mut ports = after.ports.iter().filter_map(|(id, now)| Some((before.ports.get(id)?, now)));
+    groups.any(|(a, b)| fell(a, b)) || ports.any(|(a, b)| fell(a, b)) || fell(&before.socket, &after.socket)
+}
+
+/// Whether a count of `after` is lower than in `before`.
+fn fell<K: HostCounter<N>, const N: usize>(
+    before: &Readings<K, u64, N>,
+    after: &Readings<K, u64, N>,
+) -> bool {
+    before.counts().any(|(counter, before)| match (before, after[counter]) {
         (Reading::Value(before), Reading::Value(after)) => after < before,
         _ => false,
-    };
-    let groups = after.groups.iter().filter_map(|(id, now)| Some((before.groups.get(id)?, now)));
-    let ports = after.ports.iter().filter_map(|(id, now)| Some((before.ports.get(id)?, now)));
-    let mut groups = groups.map(|(a, b)| {
-        fell(a.instructions, b.instructions)
-            || fell(a.cycles, b.cycles)
-            || fell(a.mlc_hits, b.mlc_hits)
-            || fell(a.mlc_misses, b.mlc_misses)
-            || fell(a.llc_hits, b.llc_hits)
-            || fell(a.llc_misses, b.llc_misses)
-    });
-    let mut ports = ports
-        .map(|(a, b)| fell(a.inbound_bytes, b.inbound_bytes) || fell(a.outbound_bytes, b.outbound_bytes));
-    let (a, b) = (&before.socket, &after.socket);
-    groups.any(|fell| fell)
-        || ports.any(|fell| fell)
-        || fell(a.dca_write_hits, b.dca_write_hits)
-        || fell(a.dca_write_misses, b.dca_write_misses)
-        || fell(a.dca_read_hits, b.dca_read_hits)
-        || fell(a.dca_read_misses, b.dca_read_misses)
-        || fell(a.memory_read_bytes, b.memory_read_bytes)
-        || fell(a.memory_write_bytes, b.memory_write_bytes)
+    })
 }

@@ -16,7 +16,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use waykeeper_host::{DeviceKind, GroupCounters, Priority, Reading, WorkloadKind};
+use waykeeper_host::{
+    DeviceKind, GroupCounter, HostCounter, PortCounter, Priority, Reading, SocketCounter, WorkloadKind,
+};
 use waykeeper_units::GroupId;
 
 /// Label names and values of one series.
@@ -151,23 +153,32 @@ impl Page<'_> {
             let all = published.snapshot.iter().flat_map(|snapshot| &snapshot.groups);
             all.filter(|(id, _)| names.contains_key(id))
         };
-        let occupied = counters().map(|(id, of)| (labels(*id), of.occupancy_bytes.value().map(|n| n as f64)));
-        self.gauge("llc_occupancy", "LLC bytes that a tenant's lines occupy.", Some(Unit::Bytes), occupied)?;
-        let references = |hits: Reading<u64>, misses: Reading<u64>| hits.zip_with(misses, |a, b| a + b);
-        type Column = (&'static str, &'static str, fn(&GroupCounters) -> Reading<u64>);
-        let plain: [Column; 4] = [
-            ("tenant_instructions", "Instructions retired on a tenant's cores.", |of| of.instructions),
-            ("tenant_cycles", "Unhalted cycles of a tenant's cores.", |of| of.cycles),
-            ("tenant_mlc_misses", "Demand accesses that missed the MLC.", |of| of.mlc_misses),
-            ("tenant_llc_misses", "MLC misses served by memory.", |of| of.llc_misses),
-        ];
-        for (name, help, value) in plain {
-            self.counter(name, help, None, counters().map(|(id, of)| (labels(*id), value(of).value())))?;
+        let occupied = counters().map(|(id, of)| {
+            let bytes = of[GroupCounter::OccupancyBytes].value();
+            (labels(*id), bytes.map(|bytes| bytes as f64))
+        });
+        let help = GroupCounter::OccupancyBytes.spec().what;
+        self.gauge("llc_occupancy", help, Some(Unit::Bytes), occupied)?;
+        use GroupCounter::{Cycles, Instructions, LlcHits, LlcMisses, MlcHits, MlcMisses};
+        for counter in [Instructions, Cycles, MlcMisses, LlcMisses] {
+            let name = format!("tenant_{}", counter.name());
+            let counted = counters().map(|(id, of)| (labels(*id), of[counter].value()));
+            self.counter(&name, counter.spec().what, None, counted)?;
         }
-        let mlc = counters().map(|(id, of)| (labels(*id), references(of.mlc_hits, of.mlc_misses).value()));
-        self.counter("tenant_mlc_references", "Demand accesses that reached the MLC.", None, mlc)?;
-        let llc = counters().map(|(id, of)| (labels(*id), references(of.llc_hits, of.llc_misses).value()));
-        self.counter("tenant_llc_references", "MLC misses: demand accesses that reached the LLC.", None, llc)
+        let references = [
+            ("tenant_mlc_references", "Demand accesses that reached the MLC.", MlcHits, MlcMisses),
+            (
+                "tenant_llc_references",
+                "MLC misses: demand accesses that reached the LLC.",
+                LlcHits,
+                LlcMisses,
+            ),
+        ];
+        for (name, help, hits, misses) in references {
+            let sums = counters().map(|(id, of)| (labels(*id), of.sum(hits, misses).value()));
+            self.counter(name, help, None, sums)?;
+        }
+        Ok(())
     }
 
     fn devices(&mut self, published: &Published) -> fmt::Result {
@@ -197,8 +208,8 @@ impl Page<'_> {
         let bytes = inventory.ports.iter().flat_map(|port| {
             let counters = published.snapshot.as_ref().and_then(|snapshot| snapshot.ports.get(&port.id));
             let both = [
-                ("read", counters.and_then(|of| of.outbound_bytes.value())),
-                ("write", counters.and_then(|of| of.inbound_bytes.value())),
+                ("read", counters.and_then(|of| of[PortCounter::OutboundBytes].value())),
+                ("write", counters.and_then(|of| of[PortCounter::InboundBytes].value())),
             ];
             let labels = |op: &str| vec![("device", port.address.clone()), ("op", op.to_owned())];
             both.map(|(op, bytes)| (labels(op), bytes))
@@ -218,14 +229,14 @@ impl Page<'_> {
             let both = [("read", read), ("write", write)];
             both.map(|(op, value)| (vec![("op", op.to_owned())], value.value()))
         };
-        let references = |hits: Reading<u64>, misses: Reading<u64>| hits.zip_with(misses, |a, b| a + b);
-        let reads = references(of.dca_read_hits, of.dca_read_misses);
-        let writes = references(of.dca_write_hits, of.dca_write_misses);
+        use SocketCounter::{DcaReadHits, DcaReadMisses, DcaWriteHits, DcaWriteMisses};
         let help = "Lines that devices read or wrote, found in a cache or not.";
-        self.counter("io_llc_references", help, None, by_op(reads, writes))?;
+        let references = by_op(of.sum(DcaReadHits, DcaReadMisses), of.sum(DcaWriteHits, DcaWriteMisses));
+        self.counter("io_llc_references", help, None, references)?;
         let help = "Lines that devices read or wrote and that were in no cache.";
-        self.counter("io_llc_misses", help, None, by_op(of.dca_read_misses, of.dca_write_misses))?;
-        let memory = by_op(of.memory_read_bytes, of.memory_write_bytes).map(|(mut labels, bytes)| {
+        self.counter("io_llc_misses", help, None, by_op(of[DcaReadMisses], of[DcaWriteMisses]))?;
+        let memory = by_op(of[SocketCounter::MemoryReadBytes], of[SocketCounter::MemoryWriteBytes]);
+        let memory = memory.map(|(mut labels, bytes)| {
             labels.push(("scope", "socket".to_owned()));
             (labels, bytes)
         });

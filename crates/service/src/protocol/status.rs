@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 use waykeeper_control::Record;
-use waykeeper_host::{DeviceKind, Group, GroupRates, Inventory, Priority, RootPort, WorkloadKind};
+use waykeeper_host::{
+    DeviceKind, Group, GroupCounter, GroupRates, Inventory, PortCounter, Priority, RootPort, SocketCounter,
+    WorkloadKind,
+};
 use waykeeper_policy::{Cause, registry};
 use waykeeper_units::{CoreList, DeviceId, WayMask};
 
@@ -294,8 +297,8 @@ impl Io {
             dca_ways_default: published.inventory.dca_ways_default,
             dca_write_miss_ratio: rates.and_then(|rates| rates.dca_write_miss_ratio()),
             dca_read_miss_ratio: rates.and_then(|rates| rates.dca_read_miss_ratio()),
-            memory_read_bytes_per_s: rates.and_then(|rates| rates.memory_read_bytes.value()),
-            memory_write_bytes_per_s: rates.and_then(|rates| rates.memory_write_bytes.value()),
+            memory_read_bytes_per_s: rates.and_then(|rates| rates[SocketCounter::MemoryReadBytes].value()),
+            memory_write_bytes_per_s: rates.and_then(|rates| rates[SocketCounter::MemoryWriteBytes].value()),
         }
     }
 }
@@ -398,7 +401,8 @@ fn tenants(published: &Published) -> Vec<Tenant> {
             ipc: rates.and_then(GroupRates::ipc),
             llc_hit_ratio: rates.and_then(GroupRates::llc_hit_ratio),
             llc_references_per_s: rates.and_then(GroupRates::llc_references),
-            llc_occupancy_bytes: rates.and_then(|rates| rates.occupancy_bytes.value()),
+            llc_occupancy_bytes: rates
+                .and_then(|rates| Some(rates[GroupCounter::OccupancyBytes].value()? as u64)),
             shares_mask_with: sharing.map(|other| other.name.clone()).collect(),
             grouped_with: grouping.map(|own| own.with.clone()).unwrap_or_default(),
             grouped_why: grouping.map(|own| own.why.clone()),
@@ -421,8 +425,8 @@ fn ports(published: &Published) -> Vec<Port> {
             devices: behind().map(|device| device.name.clone()).collect(),
             kinds: behind().map(|device| device.kind).collect(),
             dca: published.record.knobs.dca(port.id),
-            inbound_bytes_per_s: rates.and_then(|rates| rates.inbound_bytes.value()),
-            outbound_bytes_per_s: rates.and_then(|rates| rates.outbound_bytes.value()),
+            inbound_bytes_per_s: rates.and_then(|rates| rates[PortCounter::InboundBytes].value()),
+            outbound_bytes_per_s: rates.and_then(|rates| rates[PortCounter::OutboundBytes].value()),
         }
     };
     published.inventory.ports.iter().map(port).collect()

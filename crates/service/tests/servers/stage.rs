@@ -12,8 +12,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use waykeeper_control::{Record, Summary};
 use waykeeper_host::{
-    Device, DeviceKind, Dial, Group, GroupCounters, Interval, Inventory, Knob, KnobValues, LlcGeometry,
-    Platform, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounters, Support, WorkloadKind,
+    Device, DeviceKind, Dial, Group, GroupCounter, GroupCounters, Interval, Inventory, Knob, KnobValues,
+    LlcGeometry, Platform, PortCounter, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounter,
+    SocketCounters, Support, WorkloadKind,
 };
 use waykeeper_linux::host::Grouping;
 use waykeeper_policy::{Cause, Event};
@@ -129,33 +130,45 @@ fn inventory() -> Inventory {
 /// Counters after `step` seconds. The SSD's port counts no reads, and fio's occupancy is unavailable.
 fn snapshot(step: u64) -> Snapshot {
     let value = |per_s: u64| Reading::Value(step * per_s);
-    let counters = |id: u32| GroupCounters {
-        instructions: value(3_000_000_000),
-        cycles: value(2_000_000_000),
-        mlc_hits: value(90_000_000),
-        mlc_misses: value(10_000_000),
-        llc_hits: value(8_000_000),
-        llc_misses: value(2_000_000),
-        occupancy_bytes: if id == 0 { Reading::Value(4_194_304) } else { Reading::Unavailable },
+    let counters = |id: u32| {
+        GroupCounters::of([
+            (GroupCounter::Instructions, value(3_000_000_000)),
+            (GroupCounter::Cycles, value(2_000_000_000)),
+            (GroupCounter::MlcHits, value(90_000_000)),
+            (GroupCounter::MlcMisses, value(10_000_000)),
+            (GroupCounter::LlcHits, value(8_000_000)),
+            (GroupCounter::LlcMisses, value(2_000_000)),
+            (
+                GroupCounter::OccupancyBytes,
+                if id == 0 { Reading::Value(4_194_304) } else { Reading::Unavailable },
+            ),
+        ])
     };
     let masks = [(GroupId(0), WayMask::from_bits(0x7f0)), (GroupId(1), WayMask::from_bits(0x00c))];
     Snapshot {
         at_ns: step * 1_000_000_000,
         groups: (0..2).map(|id| (GroupId(id), counters(id))).collect(),
-        socket: SocketCounters {
-            dca_write_hits: value(30_000_000),
-            dca_write_misses: value(10_000_000),
-            dca_read_hits: Reading::Unsupported,
-            dca_read_misses: Reading::Unsupported,
-            memory_read_bytes: value(5_000_000_000),
-            memory_write_bytes: value(1_000_000_000),
-        },
+        socket: SocketCounters::of([
+            (SocketCounter::DcaWriteHits, value(30_000_000)),
+            (SocketCounter::DcaWriteMisses, value(10_000_000)),
+            (SocketCounter::MemoryReadBytes, value(5_000_000_000)),
+            (SocketCounter::MemoryWriteBytes, value(1_000_000_000)),
+        ]),
         ports: BTreeMap::from([
             (
                 PortId(0),
-                PortCounters { inbound_bytes: value(2_000_000_000), outbound_bytes: value(500_000_000) },
+                PortCounters::of([
+                    (PortCounter::InboundBytes, value(2_000_000_000)),
+                    (PortCounter::OutboundBytes, value(500_000_000)),
+                ]),
             ),
-            (PortId(1), PortCounters { inbound_bytes: value(640_000_000), outbound_bytes: Reading::Absent }),
+            (
+                PortId(1),
+                PortCounters::of([
+                    (PortCounter::InboundBytes, value(640_000_000)),
+                    (PortCounter::OutboundBytes, Reading::Absent),
+                ]),
+            ),
         ]),
         knobs: KnobValues::of_masks(masks)
             .with(Knob::DcaWays, WayMask::from_bits(0x600))

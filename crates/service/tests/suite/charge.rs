@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use waykeeper_host::{Host, Knob, KnobOutcome, Plan, Support};
+use waykeeper_host::{GroupCounter, Host, Knob, KnobOutcome, Plan, Support};
 use waykeeper_linux::profile::{Identity, KnobState, Profile, Register, VERSION, Ways, microcode};
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::dry_run::DryRun;
@@ -134,7 +134,7 @@ fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
     );
     assert!(!managed_host.take_events().iter().any(|line| line.contains("fio went")));
     let snapshot = managed_host.sample().unwrap();
-    assert!(snapshot.groups.values().any(|group| group.cycles.value().is_some()));
+    assert!(snapshot.groups.values().any(|group| group[GroupCounter::Cycles].value().is_some()));
     machine.faults.lift();
     managed_host.refresh();
     let after: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&managed_host, name)).into();

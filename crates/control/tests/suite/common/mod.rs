@@ -6,9 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use waykeeper_control::{ControlConfig, Record, Summary, run};
 use waykeeper_host::{
-    Applied, Dial, Group, GroupCounters, Host, HostError, Interval, Inventory, Knob, KnobOutcome, KnobValues,
-    Lines, LlcGeometry, Plan, Platform, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounters,
-    Support, WorkloadKind,
+    Applied, Dial, Group, GroupCounter, GroupCounters, Host, HostError, Interval, Inventory, Knob,
+    KnobOutcome, KnobValues, Lines, LlcGeometry, Plan, Platform, PortCounter, PortCounters, Priority,
+    Reading, RootPort, Snapshot, SocketCounter, SocketCounters, Support, WorkloadKind,
 };
 use waykeeper_policy::{Decision, Policy};
 use waykeeper_units::{CoreId, CoreList, GroupId, PortId, WayMask};
@@ -114,15 +114,14 @@ impl Host for FakeHost {
         // A million hits and as many misses a second.
         let count = Reading::Value(self.now_ns / 1000);
         let group = |group: &Group| {
-            let counters = GroupCounters {
-                instructions: count,
-                cycles: count,
-                mlc_hits: count,
-                mlc_misses: count,
-                llc_hits: count,
-                llc_misses: count,
-                occupancy_bytes: Reading::Unsupported,
-            };
+            let counters = GroupCounters::of([
+                (GroupCounter::Instructions, count),
+                (GroupCounter::Cycles, count),
+                (GroupCounter::MlcHits, count),
+                (GroupCounter::MlcMisses, count),
+                (GroupCounter::LlcHits, count),
+                (GroupCounter::LlcMisses, count),
+            ]);
             (group.id, counters)
         };
         let alive = self.groups();
@@ -135,15 +134,19 @@ impl Host for FakeHost {
         Ok(Snapshot {
             at_ns: self.now_ns,
             groups: alive.iter().map(group).collect(),
-            socket: SocketCounters {
-                dca_write_hits: count,
-                dca_write_misses: count,
-                dca_read_hits: count,
-                dca_read_misses: count,
-                memory_read_bytes: count,
-                memory_write_bytes: count,
-            },
-            ports: [(PortId(0), PortCounters { inbound_bytes: count, outbound_bytes: count })].into(),
+            socket: SocketCounters::of([
+                (SocketCounter::DcaWriteHits, count),
+                (SocketCounter::DcaWriteMisses, count),
+                (SocketCounter::DcaReadHits, count),
+                (SocketCounter::DcaReadMisses, count),
+                (SocketCounter::MemoryReadBytes, count),
+                (SocketCounter::MemoryWriteBytes, count),
+            ]),
+            ports: [(
+                PortId(0),
+                PortCounters::of([(PortCounter::InboundBytes, count), (PortCounter::OutboundBytes, count)]),
+            )]
+            .into(),
             knobs,
         })
     }

@@ -44,27 +44,9 @@ impl Undisturbed {
 
 /// Which readings have values.
 fn kinds(sample: &Snapshot) -> Vec<Reading<()>> {
-    let socket = sample.socket;
-    let groups = sample.groups.values().flat_map(|group| {
-        [
-            group.instructions,
-            group.cycles,
-            group.mlc_hits,
-            group.mlc_misses,
-            group.llc_hits,
-            group.llc_misses,
-            group.occupancy_bytes,
-        ]
-    });
-    let ports = sample.ports.values().flat_map(|port| [port.inbound_bytes, port.outbound_bytes]);
-    let socket = [
-        socket.dca_write_hits,
-        socket.dca_write_misses,
-        socket.dca_read_hits,
-        socket.dca_read_misses,
-        socket.memory_read_bytes,
-        socket.memory_write_bytes,
-    ];
+    let groups = sample.groups.values().flat_map(|group| group.iter().map(|(_, reading)| reading));
+    let ports = sample.ports.values().flat_map(|port| port.iter().map(|(_, reading)| reading));
+    let socket = sample.socket.iter().map(|(_, reading)| reading);
     groups.chain(ports).chain(socket).map(|reading| reading.map(|_| ())).collect()
 }
 

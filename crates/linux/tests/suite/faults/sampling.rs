@@ -3,33 +3,20 @@
 use crate::faults::machine::machine;
 use crate::faults::strike::{Case, Rotation, Verdicts};
 use std::collections::BTreeSet;
-use waykeeper_host::{Host, Reading, Snapshot};
+use waykeeper_host::{Host, HostCounter, Reading, Snapshot};
 use waykeeper_linux::host::LinuxHost;
 use waykeeper_testbed::MS;
 
 pub fn readings(sample: &Snapshot) -> Vec<(String, Reading<u64>)> {
     let mut readings = Vec::new();
     for (id, group) in &sample.groups {
-        let mut add = |name: &str, reading| readings.push((format!("{name} of {id}"), reading));
-        add("instructions", group.instructions);
-        add("cycles", group.cycles);
-        add("MLC hits", group.mlc_hits);
-        add("MLC misses", group.mlc_misses);
-        add("LLC hits", group.llc_hits);
-        add("LLC misses", group.llc_misses);
-        add("occupancy", group.occupancy_bytes);
+        let named = group.iter().map(|(counter, reading)| (format!("{} of {id}", counter.name()), reading));
+        readings.extend(named);
     }
-    let socket = &sample.socket;
-    let mut add = |name: &str, reading| readings.push((name.to_owned(), reading));
-    add("DCA write hits", socket.dca_write_hits);
-    add("DCA write misses", socket.dca_write_misses);
-    add("DCA read hits", socket.dca_read_hits);
-    add("DCA read misses", socket.dca_read_misses);
-    add("memory reads", socket.memory_read_bytes);
-    add("memory writes", socket.memory_write_bytes);
+    readings.extend(sample.socket.iter().map(|(counter, reading)| (counter.name().to_owned(), reading)));
     for (id, port) in &sample.ports {
-        readings.push((format!("bytes into {id}"), port.inbound_bytes));
-        readings.push((format!("bytes out of {id}"), port.outbound_bytes));
+        let named = port.iter().map(|(counter, reading)| (format!("{} of {id}", counter.name()), reading));
+        readings.extend(named);
     }
     readings
 }

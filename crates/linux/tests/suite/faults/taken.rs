@@ -4,7 +4,7 @@
 use crate::faults::machine::machine;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use waykeeper_host::Host;
+use waykeeper_host::{GroupCounter, Host};
 use waykeeper_linux::host::{LinuxHost, Options};
 use waykeeper_testbed::{MS, Machine, State, state_difference};
 use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
@@ -173,7 +173,7 @@ fn registers_of_a_cpu_that_is_switched_off_are_in_nobodys_way_and_go_back_with_i
     assert_eq!((changes.arrived.len(), changes.refused), (1, vec![]));
     let sample = host.sample().unwrap_or_else(|error| panic!("{error}"));
     let scan = host.groups().into_iter().find(|group| group.name == "scan").expect("scan");
-    assert!(sample.groups[&scan.id].cycles.value().is_some(), "{:?}", host.complaints());
+    assert!(sample.groups[&scan.id][GroupCounter::Cycles].value().is_some(), "{:?}", host.complaints());
     assert!(host.close().expect("closed").is_complete());
     drop(host);
     let after = machine.state();

@@ -5,7 +5,9 @@ mod processes;
 
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_host::{Host, Interval, Knob, KnobOutcome, Plan, Priority, Snapshot, WorkloadKind};
+use waykeeper_host::{
+    GroupCounter, Host, Interval, Knob, KnobOutcome, Plan, Priority, Snapshot, WorkloadKind,
+};
 use waykeeper_linux::host::{LinuxHost, Managed, Options};
 use waykeeper_linux::tenants::Tenant;
 use waykeeper_testbed::{MS, Machine, SCENARIO, State, assert_same_state, manual_clock, scenario};
@@ -123,7 +125,9 @@ fn cores_that_come_and_go_leave_every_rate_right_or_missing_once() {
         for (group, cores) in [(forward, ours), (other, theirs)] {
             let cores: waykeeper_units::CoreList = cores.parse().unwrap();
             let moved: u64 = cores.cores().iter().map(|core| now[core.index()] - at[core.index()]).sum();
-            let rate = seen.groups[&group].cycles.value().unwrap_or_else(|| panic!("{group} at {time}"));
+            let rate = seen.groups[&group][GroupCounter::Cycles]
+                .value()
+                .unwrap_or_else(|| panic!("{group} at {time}"));
             // Each core's counts are whole numbers.
             assert!((rate - moved as f64).abs() < 8.0, "{group} at {time}: {rate} is not {moved}");
         }
@@ -209,12 +213,17 @@ fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
                 "{} in round {round}",
                 group.name
             );
-            assert!(next.groups[&group.id].cycles.value().is_some(), "{} in round {round}", group.name);
+            assert!(
+                next.groups[&group.id][GroupCounter::Cycles].value().is_some(),
+                "{} in round {round}",
+                group.name
+            );
         }
         // A tenant's sums never fall.
         for (id, now) in &next.groups {
             if let Some(before) = last.groups.get(id) {
-                let pair = before.instructions.value().zip(now.instructions.value());
+                let pair =
+                    before[GroupCounter::Instructions].value().zip(now[GroupCounter::Instructions].value());
                 assert!(pair.is_none_or(|(before, now)| before <= now), "{id} in round {round}");
             }
         }
@@ -250,7 +259,9 @@ fn who_waits_for_a_class_gets_the_next_that_is_free() {
         "{:?}",
         host.groupings()
     );
-    assert!(sample(&mut host).groups.values().all(|group| group.occupancy_bytes.value().is_some()));
+    assert!(
+        sample(&mut host).groups.values().all(|group| group[GroupCounter::OccupancyBytes].value().is_some())
+    );
     // The high-priority tenant gets the class first, although it came later.
     let mut rest = all[1..].to_vec();
     rest[7].priority = Priority::High;
@@ -258,7 +269,9 @@ fn who_waits_for_a_class_gets_the_next_that_is_free() {
     assert_eq!(waiting(&host), [("t7".to_owned(), vec![], true)]);
     assert!(machine.root().exists("/sys/fs/resctrl/waykeeper-t8"));
     assert!(!machine.root().exists("/sys/fs/resctrl/mon_groups/waykeeper-t8"));
-    assert!(sample(&mut host).groups.values().all(|group| group.occupancy_bytes.value().is_some()));
+    assert!(
+        sample(&mut host).groups.values().all(|group| group[GroupCounter::OccupancyBytes].value().is_some())
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{empty, ends, id, refuse, sample, tenant};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
-use waykeeper_host::{Host, Plan, Reading};
+use waykeeper_host::{GroupCounter, Host, Plan, Reading, SocketCounter};
 use waykeeper_linux::host::{Limits, LinuxHost, Options};
 use waykeeper_linux::journal::{Journal, Original};
 use waykeeper_linux::resctrl::Group;
@@ -78,8 +78,8 @@ fn a_tenant_without_cores_is_its_processes_and_their_children() {
     assert!(host.apply(&Plan::of_masks(masks)).expect("a report").is_complete());
     let snapshot = sample(&mut host);
     assert_eq!(snapshot.knobs.mask(loose).unwrap().bits(), 0xf);
-    assert_eq!(snapshot.groups[&loose].cycles, Reading::Unsupported);
-    assert!(snapshot.groups[&loose].occupancy_bytes.value().is_some());
+    assert_eq!(snapshot.groups[&loose][GroupCounter::Cycles], Reading::Unsupported);
+    assert!(snapshot.groups[&loose][GroupCounter::OccupancyBytes].value().is_some());
     // A process that is no longer listed returns to the default group.
     host.set_tenants(vec![of(vec![parent]), tenant("scan", "3")]);
     assert!(tasks(own).contains(&parent) && !tasks(own).contains(&child));
@@ -162,13 +162,16 @@ fn memory_traffic_is_whole_while_tenants_move_between_groups() {
     host.set_tenants(vec![a.clone(), b.clone(), c.clone()]);
     let truth =
         || machine.with_model(|server| (0..server.rmids()).map(|rmid| server.traffic(0, rmid)).sum::<u64>());
-    let mut before = (truth(), sample(&mut host).socket.memory_read_bytes.value().expect("MBM"));
+    let mut before =
+        (truth(), sample(&mut host).socket[SocketCounter::MemoryReadBytes].value().expect("MBM"));
     let groups = || machine.root().list("/sys/fs/resctrl/waykeeper-a/mon_groups").unwrap_or_default();
     let mut step = |what: &str, host: &mut LinuxHost, change: &dyn Fn(&mut LinuxHost)| {
         machine.run(10 * MS);
         change(host);
         machine.run(10 * MS);
-        let read = sample(host).socket.memory_read_bytes.value().unwrap_or_else(|| panic!("{what}: unknown"));
+        let read = sample(host).socket[SocketCounter::MemoryReadBytes]
+            .value()
+            .unwrap_or_else(|| panic!("{what}: unknown"));
         let now = (truth(), read);
         let (moved, told) = (now.0 - before.0, now.1 - before.1);
         // Each of at most eight counts has units of 64 KiB.

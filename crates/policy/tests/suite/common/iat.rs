@@ -2,7 +2,10 @@
 
 use super::{Bench, group};
 use std::collections::BTreeMap;
-use waykeeper_host::{Group, Interval, Knob, Priority::High, Priority::Low, Reading, WorkloadKind::*};
+use waykeeper_host::{
+    Group, GroupCounter, Interval, Knob, Priority::High, Priority::Low, Reading, SocketCounter,
+    WorkloadKind::*,
+};
 use waykeeper_policy::Event;
 use waykeeper_units::WayMask;
 
@@ -46,14 +49,14 @@ impl Drive {
     /// The present counters as an interval.
     pub fn interval(&self) -> Interval {
         let mut seen = self.bench.interval();
-        seen.socket.dca_write_hits = Reading::Value(self.hits * 1e6);
-        seen.socket.dca_write_misses = Reading::Value(self.misses * 1e6);
+        seen.socket[SocketCounter::DcaWriteHits] = Reading::Value(self.hits * 1e6);
+        seen.socket[SocketCounter::DcaWriteMisses] = Reading::Value(self.misses * 1e6);
         for (id, rates) in &mut seen.groups {
             let prof = self.profs[&id.0];
-            rates.instructions = Reading::Value(prof.ipc * 1e9);
-            rates.cycles = Reading::Value(1e9);
-            rates.llc_hits = Reading::Value((prof.refs - prof.misses) * 1e6);
-            rates.llc_misses = Reading::Value(prof.misses * 1e6);
+            rates[GroupCounter::Instructions] = Reading::Value(prof.ipc * 1e9);
+            rates[GroupCounter::Cycles] = Reading::Value(1e9);
+            rates[GroupCounter::LlcHits] = Reading::Value((prof.refs - prof.misses) * 1e6);
+            rates[GroupCounter::LlcMisses] = Reading::Value(prof.misses * 1e6);
         }
         seen.knobs.insert(Knob::DcaWays, WayMask::from_bits(self.ddio));
         seen

@@ -6,8 +6,9 @@ pub mod iat;
 
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Device, DeviceKind, Dial, Group, GroupRates, Interval, Inventory, KnobValues, LlcGeometry, Platform,
-    PortRates, Priority, Reading, RootPort, SocketRates, Support, WorkloadKind,
+    Device, DeviceKind, Dial, Group, GroupCounter, GroupRates, Interval, Inventory, KnobValues, LlcGeometry,
+    Platform, PortCounter, PortRates, Priority, Reading, RootPort, SocketCounter, SocketRates, Support,
+    WorkloadKind,
 };
 use waykeeper_policy::{Decision, Event, Policy};
 use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
@@ -235,32 +236,35 @@ impl Bench {
             let load = self.loads.get(&group.id.0).copied().unwrap_or_default();
             let llc = |ratio: f64| value(load.llc_readable.then_some(ratio * load.references));
             let mlc_all = if load.mlc_miss > 0.0 { load.references / load.mlc_miss } else { 1e9 };
-            let rates = GroupRates {
-                instructions: Reading::Value(1e9),
-                cycles: Reading::Value(1e9 / load.ipc),
-                mlc_hits: Reading::Value(mlc_all * (1.0 - load.mlc_miss)),
-                mlc_misses: Reading::Value(mlc_all * load.mlc_miss),
-                llc_hits: llc(load.llc_hit),
-                llc_misses: llc(1.0 - load.llc_hit),
-                occupancy_bytes: Reading::Unsupported,
-            };
+            let rates = GroupRates::of([
+                (GroupCounter::Instructions, Reading::Value(1e9)),
+                (GroupCounter::Cycles, Reading::Value(1e9 / load.ipc)),
+                (GroupCounter::MlcHits, Reading::Value(mlc_all * (1.0 - load.mlc_miss))),
+                (GroupCounter::MlcMisses, Reading::Value(mlc_all * load.mlc_miss)),
+                (GroupCounter::LlcHits, llc(load.llc_hit)),
+                (GroupCounter::LlcMisses, llc(1.0 - load.llc_hit)),
+            ]);
             (group.id, rates)
         };
         let ports = self.inbound.iter().map(|(port, bytes)| {
-            (PortId(*port), PortRates { inbound_bytes: value(*bytes), outbound_bytes: Reading::Value(0.0) })
+            (
+                PortId(*port),
+                PortRates::of([
+                    (PortCounter::InboundBytes, value(*bytes)),
+                    (PortCounter::OutboundBytes, Reading::Value(0.0)),
+                ]),
+            )
         });
         Interval {
             from_ns: self.now_ns,
             to_ns: self.now_ns + self.step_ns,
             groups: self.groups.iter().map(rates).collect(),
-            socket: SocketRates {
-                dca_write_hits: value(self.dca_miss.map(|miss| 1e8 * (1.0 - miss))),
-                dca_write_misses: value(self.dca_miss.map(|miss| 1e8 * miss)),
-                dca_read_hits: Reading::Unsupported,
-                dca_read_misses: Reading::Unsupported,
-                memory_read_bytes: value(self.memory.map(|bytes| bytes * 0.5)),
-                memory_write_bytes: value(self.memory.map(|bytes| bytes * 0.5)),
-            },
+            socket: SocketRates::of([
+                (SocketCounter::DcaWriteHits, value(self.dca_miss.map(|miss| 1e8 * (1.0 - miss)))),
+                (SocketCounter::DcaWriteMisses, value(self.dca_miss.map(|miss| 1e8 * miss))),
+                (SocketCounter::MemoryReadBytes, value(self.memory.map(|bytes| bytes * 0.5))),
+                (SocketCounter::MemoryWriteBytes, value(self.memory.map(|bytes| bytes * 0.5))),
+            ]),
             ports: ports.collect(),
             knobs: KnobValues::default(),
         }
