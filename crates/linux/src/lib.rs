@@ -24,6 +24,7 @@ pub mod registers;
 pub mod resctrl;
 pub mod restore;
 pub mod root;
+pub mod system;
 pub mod tenants;
 pub mod text_file;
 pub mod topology;

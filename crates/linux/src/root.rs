@@ -4,10 +4,11 @@
 //! every interval is held open as a [`Handle`]. Must not know what the files mean.
 
 use crate::content::ContentError;
+use crate::system::{self, DirEntry, FileReader, OpenFile, SharedSystem, System};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::io::Read;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, Read};
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// Most bytes read of one file. The longest text file is `/proc/cpuinfo` of a large server: 1024 CPUs at 1.5 KiB
@@ -90,13 +91,10 @@ fn described(errno: Errno) -> String {
 }
 
 impl FileError {
-    fn refused(path: &Path, operation: FileOperation, errno: Errno) -> FileError {
-        FileError::Refused { path: path.to_owned(), operation, errno }
-    }
-
-    fn from_io(path: &Path, operation: FileOperation, error: &std::io::Error) -> FileError {
+    fn from_io(path: &Path, operation: FileOperation, error: &io::Error) -> FileError {
         // The standard library returns an error without a number only from its own checks of the path's form.
-        FileError::refused(path, operation, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+        let errno = Errno::from_io_error(error).unwrap_or(Errno::INVAL);
+        FileError::Refused { path: path.to_owned(), operation, errno }
     }
 
     /// The kernel's error number, if the kernel returned one.
@@ -113,16 +111,36 @@ impl FileError {
     }
 }
 
-/// The directory that takes the place of `/`.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// The directory that takes the place of `/`, and the system that has its files.
+#[derive(Clone, Debug)]
 pub struct Root {
     prefix: PathBuf,
+    system: SharedSystem,
 }
 
+/// Two roots are equal if they have the same prefix: a process uses one system.
+impl PartialEq for Root {
+    fn eq(&self, other: &Root) -> bool {
+        self.prefix == other.prefix
+    }
+}
+
+impl Eq for Root {}
+
 impl Root {
-    /// The tree at `prefix`; `/` is the machine itself.
+    /// The tree at `prefix` on this machine; `/` is the machine itself.
     pub fn at(prefix: impl Into<PathBuf>) -> Root {
-        Root { prefix: prefix.into() }
+        Root::on(system::real(), prefix)
+    }
+
+    /// The tree at `prefix` on a system.
+    pub fn on(system: SharedSystem, prefix: impl Into<PathBuf>) -> Root {
+        Root { prefix: prefix.into(), system }
+    }
+
+    /// The system that has the files, and the clocks of its machine.
+    pub fn system(&self) -> &SharedSystem {
+        &self.system
     }
 
     /// The prefix.
@@ -138,7 +156,7 @@ impl Root {
 
     /// Whether the path exists; false for a dangling link.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
-        self.path(path).exists()
+        self.system.exists(&self.path(path))
     }
 
     /// The whole file as text; bytes that are not UTF-8 become U+FFFD, which no parser accepts.
@@ -168,10 +186,10 @@ impl Root {
     /// The kernel's refusal, or a longer file.
     pub fn read_bytes(&self, path: impl AsRef<Path>, most: usize) -> Result<Vec<u8>, FileError> {
         let path = self.path(path);
-        let file = std::fs::File::open(&path)
-            .map_err(|error| FileError::from_io(&path, FileOperation::Open, &error))?;
+        let file = opened(self.system.as_ref(), &path, OFlags::RDONLY)?;
         let mut bytes = Vec::new();
-        file.take(most as u64 + 1)
+        FileReader(file.as_ref())
+            .take(most as u64 + 1)
             .read_to_end(&mut bytes)
             .map_err(|error| FileError::from_io(&path, FileOperation::Read, &error))?;
         if bytes.len() > most { Err(FileError::TooLong { path, most }) } else { Ok(bytes) }
@@ -183,11 +201,14 @@ impl Root {
     /// The kernel's refusal.
     pub fn list(&self, path: impl AsRef<Path>) -> Result<Vec<String>, FileError> {
         let path = self.path(path);
-        let failed = |error: std::io::Error| FileError::from_io(&path, FileOperation::List, &error);
         let mut names = Vec::new();
-        for entry in std::fs::read_dir(&path).map_err(failed)? {
-            names.extend(entry.map_err(failed)?.file_name().into_string().ok());
-        }
+        let mut visit = |entry: DirEntry| {
+            names.extend(entry.name.into_string().ok());
+            ControlFlow::Continue(())
+        };
+        self.system
+            .list(&path, &mut visit)
+            .map_err(|error| FileError::from_io(&path, FileOperation::List, &error))?;
         names.sort_unstable();
         Ok(names)
     }
@@ -199,21 +220,22 @@ impl Root {
     /// The kernel's refusal.
     pub fn folders(&self, path: impl AsRef<Path>, most: usize) -> Result<(Vec<String>, bool), FileError> {
         let path = self.path(path);
-        let failed = |error: std::io::Error| FileError::from_io(&path, FileOperation::List, &error);
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(&path).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
+        let (mut names, mut more) = (Vec::new(), false);
+        let mut visit = |entry: DirEntry| {
             if names.len() == most {
-                names.sort_unstable();
-                return Ok((names, true));
+                more = true;
+                return ControlFlow::Break(());
             }
-            // An entry that was removed before its type was known is skipped.
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                names.extend(entry.file_name().into_string().ok());
+            if entry.is_dir {
+                names.extend(entry.name.into_string().ok());
             }
-        }
+            ControlFlow::Continue(())
+        };
+        self.system
+            .list(&path, &mut visit)
+            .map_err(|error| FileError::from_io(&path, FileOperation::List, &error))?;
         names.sort_unstable();
-        Ok((names, false))
+        Ok((names, more))
     }
 
     /// Target of a symbolic link, as written in it.
@@ -222,7 +244,7 @@ impl Root {
     /// The kernel's refusal; `EINVAL` if it is not a link.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf, FileError> {
         let path = self.path(path);
-        std::fs::read_link(&path).map_err(|error| FileError::from_io(&path, FileOperation::Link, &error))
+        self.system.read_link(&path).map_err(|error| FileError::from_io(&path, FileOperation::Link, &error))
     }
 
     /// Sends one command to a kernel file: one open, one write(2) of the whole text.
@@ -239,8 +261,9 @@ impl Root {
     /// The kernel's refusal.
     pub fn make_dir(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
         let path = self.path(path);
-        rustix::fs::mkdir(&path, Mode::from_raw_mode(0o755))
-            .map_err(|errno| FileError::refused(&path, FileOperation::Make, errno))
+        self.system
+            .make_dir(&path, Mode::from_raw_mode(0o755))
+            .map_err(|error| FileError::from_io(&path, FileOperation::Make, &error))
     }
 
     /// Removes a directory.
@@ -249,7 +272,9 @@ impl Root {
     /// The kernel's refusal.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<(), FileError> {
         let path = self.path(path);
-        rustix::fs::rmdir(&path).map_err(|errno| FileError::refused(&path, FileOperation::Remove, errno))
+        self.system
+            .remove_dir(&path)
+            .map_err(|error| FileError::from_io(&path, FileOperation::Remove, &error))
     }
 
     /// Opens a file for reading and keeps it open.
@@ -270,24 +295,22 @@ impl Root {
 
     fn open(&self, path: impl AsRef<Path>, flags: OFlags) -> Result<Handle, FileError> {
         let path = self.path(path);
-        match rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()) {
-            Ok(fd) => Ok(Handle { fd, path }),
-            Err(errno) => Err(FileError::refused(&path, FileOperation::Open, errno)),
-        }
+        let file = opened(self.system.as_ref(), &path, flags)?;
+        Ok(Handle { file, path })
     }
+}
+
+fn opened(system: &dyn System, path: &Path, flags: OFlags) -> Result<Box<dyn OpenFile>, FileError> {
+    system
+        .open(path, flags, Mode::empty())
+        .map_err(|error| FileError::from_io(path, FileOperation::Open, &error))
 }
 
 /// A file that is kept open: one system call per read or write.
 #[derive(Debug)]
 pub struct Handle {
-    fd: OwnedFd,
+    file: Box<dyn OpenFile>,
     path: PathBuf,
-}
-
-impl AsFd for Handle {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
 }
 
 impl Handle {
@@ -296,13 +319,19 @@ impl Handle {
         &self.path
     }
 
+    /// The file's length in bytes, as reported; 0 if it cannot be read.
+    pub fn size(&self) -> u64 {
+        self.file.metadata().map_or(0, |found| found.size)
+    }
+
     /// Reads up to `buffer.len()` bytes at `offset` with one system call; returns how many were read.
     ///
     /// # Errors
     /// The kernel's refusal.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, FileError> {
-        rustix::io::retry_on_intr(|| rustix::io::pread(&self.fd, &mut *buffer, offset))
-            .map_err(|errno| FileError::refused(&self.path, FileOperation::Read, errno))
+        self.file
+            .read_at(buffer, offset)
+            .map_err(|error| FileError::from_io(&self.path, FileOperation::Read, &error))
     }
 
     /// Fills `buffer` from `offset`: one system call.
@@ -344,8 +373,10 @@ impl Handle {
     /// # Errors
     /// The kernel's refusal, or fewer bytes.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
-        let done = rustix::io::retry_on_intr(|| rustix::io::pwrite(&self.fd, bytes, offset))
-            .map_err(|errno| FileError::refused(&self.path, FileOperation::Write, errno))?;
+        let done = self
+            .file
+            .write_at(bytes, offset)
+            .map_err(|error| FileError::from_io(&self.path, FileOperation::Write, &error))?;
         self.whole(done, bytes.len())
     }
 
@@ -354,8 +385,10 @@ impl Handle {
     /// # Errors
     /// The kernel's refusal, or fewer bytes.
     pub fn write_once(&self, bytes: &[u8]) -> Result<(), FileError> {
-        let done = rustix::io::retry_on_intr(|| rustix::io::write(&self.fd, bytes))
-            .map_err(|errno| FileError::refused(&self.path, FileOperation::Write, errno))?;
+        let done = self
+            .file
+            .write(bytes)
+            .map_err(|error| FileError::from_io(&self.path, FileOperation::Write, &error))?;
         self.whole(done, bytes.len())
     }
 

@@ -5,10 +5,9 @@
 //! others. A folder before the last may be writable if it has the sticky bit, like /tmp: there a user cannot rename
 //! or remove another user's files. Must not know what the files contain.
 
-use rustix::fs::OFlags;
-use std::fs::{File, Metadata, OpenOptions};
+use crate::system::{FileKind, Metadata, OpenFile, System};
+use rustix::fs::{Mode, OFlags};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 /// Why a path is not trusted: one line, without the path that was requested.
@@ -70,17 +69,17 @@ const LINKS_MOST: u32 = 40;
 ///
 /// # Errors
 /// The first part of the path that other users could change.
-pub fn folder(path: &Path) -> Result<(), TrustError> {
+pub fn folder(system: &dyn System, path: &Path) -> Result<(), TrustError> {
     let path = std::path::absolute(path).map_err(|why| TrustError::Io { path: path.to_owned(), why })?;
     let mut links = 0;
-    let end = way(&path, &mut links)?;
-    let found = look(&end)?;
-    belongs(&end, &found)?;
+    let end = way(system, &path, &mut links)?;
+    let found = look(system, &end)?;
+    belongs(system, &end, &found)?;
     writable_by_others(&end, &found)
 }
 
 /// Follows a path and its links, checks each part, and returns the path without links.
-fn way(path: &Path, links: &mut u32) -> Result<PathBuf, TrustError> {
+fn way(system: &dyn System, path: &Path, links: &mut u32) -> Result<PathBuf, TrustError> {
     let mut at = PathBuf::from("/");
     for part in path.components() {
         match part {
@@ -90,38 +89,38 @@ fn way(path: &Path, links: &mut u32) -> Result<PathBuf, TrustError> {
                 continue;
             }
             Component::Normal(name) => {
-                let here = look(&at)?;
-                belongs(&at, &here)?;
-                if here.mode() & 0o1000 == 0 {
+                let here = look(system, &at)?;
+                belongs(system, &at, &here)?;
+                if here.mode & 0o1000 == 0 {
                     writable_by_others(&at, &here)?;
                 }
                 at.push(name);
             }
         }
-        let there = look(&at)?;
-        if there.file_type().is_symlink() {
+        let there = look(system, &at)?;
+        if there.kind == FileKind::Link {
             *links += 1;
             let failed = |why| TrustError::Io { path: at.clone(), why };
             if *links > LINKS_MOST {
                 return Err(failed(io::Error::from(rustix::io::Errno::LOOP)));
             }
-            belongs(&at, &there)?;
-            let leads = std::fs::read_link(&at).map_err(failed)?;
+            belongs(system, &at, &there)?;
+            let leads = system.read_link(&at).map_err(failed)?;
             let beside = at.parent().unwrap_or(Path::new("/")).to_owned();
-            at = way(&beside.join(leads), links)?;
+            at = way(system, &beside.join(leads), links)?;
         }
     }
     Ok(at)
 }
 
-/// Opens a file, or creates it with mode 0600 if `options` say so. A link is not followed, and opening a pipe does
+/// Opens a file, or creates it with mode 0600 if `flags` say so. A link is not followed, and opening a pipe does
 /// not block. The caller checks its folder with [`folder`] first.
 ///
 /// # Errors
 /// A path that is not a regular file, belongs to another user or can be written by others; the system's error.
-pub fn open(path: &Path, options: &mut OpenOptions) -> Result<File, TrustError> {
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
-    let file = options.mode(0o600).custom_flags(flags).open(path).map_err(|why| {
+pub fn open(system: &dyn System, path: &Path, flags: OFlags) -> Result<Box<dyn OpenFile>, TrustError> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = system.open(path, flags, Mode::from_raw_mode(0o600)).map_err(|why| {
         match why.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
             true => TrustError::Kind { path: path.to_owned(), kind: "a symbolic link" },
             false => TrustError::Io { path: path.to_owned(), why },
@@ -132,7 +131,7 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> Result<File, TrustError> 
         let kind = if found.is_dir() { "a folder" } else { "a pipe or a device" };
         return Err(TrustError::Kind { path: path.to_owned(), kind });
     }
-    belongs(path, &found)?;
+    belongs(system, path, &found)?;
     writable_by_others(path, &found)?;
     Ok(file)
 }
@@ -141,9 +140,9 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> Result<File, TrustError> 
 ///
 /// # Errors
 /// [`TrustError::Owner`].
-pub fn belongs(path: &Path, found: &Metadata) -> Result<(), TrustError> {
-    let uid = found.uid();
-    if uid == 0 || uid == rustix::process::geteuid().as_raw() {
+pub fn belongs(system: &dyn System, path: &Path, found: &Metadata) -> Result<(), TrustError> {
+    let uid = found.uid;
+    if uid == 0 || uid == system.user() {
         return Ok(());
     }
     Err(TrustError::Owner { path: path.to_owned(), uid })
@@ -151,22 +150,23 @@ pub fn belongs(path: &Path, found: &Metadata) -> Result<(), TrustError> {
 
 fn writable_by_others(path: &Path, found: &Metadata) -> Result<(), TrustError> {
     // Write permission of root's group is allowed: its members count as root.
-    let others = if found.gid() == 0 { 0o002 } else { 0o022 };
-    if found.mode() & others == 0 {
+    let others = if found.gid == 0 { 0o002 } else { 0o022 };
+    if found.mode & others == 0 {
         return Ok(());
     }
-    Err(TrustError::Writable { path: path.to_owned(), mode: found.mode() & 0o7777 })
+    Err(TrustError::Writable { path: path.to_owned(), mode: found.mode })
 }
 
-fn look(path: &Path) -> Result<Metadata, TrustError> {
-    std::fs::symlink_metadata(path).map_err(|why| TrustError::Io { path: path.to_owned(), why })
+fn look(system: &dyn System, path: &Path) -> Result<Metadata, TrustError> {
+    system.link_metadata(path).map_err(|why| TrustError::Io { path: path.to_owned(), why })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system;
     use std::fs::Permissions;
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
     fn said<T>(result: Result<T, TrustError>) -> String {
         result.err().map(|why| why.to_string()).unwrap_or_default()
@@ -178,37 +178,42 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         let deep = top.path().join("a/b");
         std::fs::create_dir_all(&deep).unwrap();
-        folder(&deep).unwrap();
+        folder(&*system::real(), &deep).unwrap();
         let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
         // The last folder must not be writable even with the sticky bit.
         mode(&deep, 0o1777);
-        let why = said(folder(&deep));
+        let why = said(folder(&*system::real(), &deep));
         assert!(
             why.contains("/a/b can be written by other users (mode 1777); remove that permission"),
             "{why}"
         );
         mode(&deep, 0o755);
         mode(&top.path().join("a"), 0o777);
-        assert!(said(folder(&deep)).contains("/a can be written by other users (mode 0777)"));
+        assert!(
+            said(folder(&*system::real(), &deep)).contains("/a can be written by other users (mode 0777)")
+        );
         mode(&top.path().join("a"), 0o1777);
-        folder(&deep).unwrap();
+        folder(&*system::real(), &deep).unwrap();
         // A path through a link is checked too, with every folder behind the link.
         mode(&top.path().join("a"), 0o777);
         symlink(top.path().join("a/b"), top.path().join("l")).unwrap();
-        assert!(said(folder(&top.path().join("l"))).contains("/a can be written by other users"));
+        assert!(
+            said(folder(&*system::real(), &top.path().join("l")))
+                .contains("/a can be written by other users")
+        );
         mode(&top.path().join("a"), 0o755);
-        folder(&top.path().join("l")).unwrap();
+        folder(&*system::real(), &top.path().join("l")).unwrap();
         symlink("l2", top.path().join("l2")).unwrap();
-        assert!(said(folder(&top.path().join("l2"))).contains("/l2: Too many levels"));
-        assert!(said(folder(&top.path().join("none"))).contains("/none: No such file"));
+        assert!(said(folder(&*system::real(), &top.path().join("l2"))).contains("/l2: Too many levels"));
+        assert!(said(folder(&*system::real(), &top.path().join("none"))).contains("/none: No such file"));
     }
 
     #[test]
     fn a_file_is_ours_or_roots_and_no_link() {
         let top = tempfile::tempdir().unwrap();
         let path = top.path().join("f");
-        let read = || open(&path, File::options().read(true));
-        open(&path, File::options().write(true).create(true)).unwrap();
+        let read = || open(&*system::real(), &path, OFlags::RDONLY);
+        open(&*system::real(), &path, OFlags::WRONLY | OFlags::CREATE).unwrap();
         assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o600);
         read().unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
@@ -232,9 +237,9 @@ mod tests {
         let path = top.path().join("f");
         std::fs::write(&path, "").unwrap();
         chown(&path, Some(1234), None).expect("not run: needs root");
-        let why = said(open(&path, File::options().read(true)));
+        let why = said(open(&*system::real(), &path, OFlags::RDONLY));
         assert!(why.contains("/f belongs to user 1234, not to root; give it to root"), "{why}");
         chown(top.path(), Some(1234), None).expect("not run: needs root");
-        assert!(said(folder(top.path())).contains("belongs to user 1234"));
+        assert!(said(folder(&*system::real(), top.path())).contains("belongs to user 1234"));
     }
 }

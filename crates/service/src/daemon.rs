@@ -22,6 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 use waykeeper_linux::host::OpenError;
+use waykeeper_linux::system;
 
 /// Capacity of the channel for signals; a second one of a kind adds nothing. Assumption: one of each kind that is
 /// handled.
@@ -226,7 +227,9 @@ impl Control {
             lifecycle_events,
             unlogged,
         } = self;
-        let published_state = Arc::new(PublishedState::new(engine::first(&config, host.inventory())));
+        let system = system::real();
+        let published_state =
+            Arc::new(PublishedState::new(engine::first(&config, host.inventory(), system.wall_clock())));
         // Socket or metrics could not be opened: set no knob.
         if ready.send(published_state.clone()).is_err() {
             return Ok(());
@@ -238,6 +241,7 @@ impl Control {
         let problem_sources: Vec<ProblemSource> =
             recorder.into_iter().map(|own| Box::new(move || own.active_problem()) as ProblemSource).collect();
         let setup = Setup {
+            system,
             config,
             inputs,
             published_state,

@@ -7,10 +7,12 @@ use crate::engine::ManagedHost;
 use crate::{ActiveProblem, Class, Mode};
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
 use waykeeper_linux::host::{DcaLimit, Grouping, HostAccess, Limits, LinuxHost, Managed, OpenError, Options};
 use waykeeper_linux::profile::{Profile, usual_path};
 use waykeeper_linux::root::Root;
+use waykeeper_linux::system::{self, SharedSystem};
 use waykeeper_linux::tenants::{About, Census, Note, TenantSpec};
 use waykeeper_linux::text_file::TextFileError;
 use waykeeper_units::WayMask;
@@ -33,7 +35,15 @@ impl ManagedLinuxHost {
     /// # Errors
     /// If something is missing or another program holds the host; nothing is set then.
     pub fn open(config: &Config) -> Result<ManagedLinuxHost, OpenError> {
-        let root = config.host_root();
+        ManagedLinuxHost::open_on(system::real(), config)
+    }
+
+    /// Opens that host on a system.
+    ///
+    /// # Errors
+    /// As [`ManagedLinuxHost::open`].
+    pub fn open_on(system: SharedSystem, config: &Config) -> Result<ManagedLinuxHost, OpenError> {
+        let root = Root::on(system, &config.root);
         // A separate census, whose notes are not reported: the first step reports them.
         let here = Census::new(config.tenants.clone()).take(&root).tenants;
         let first = here.iter().flat_map(|tenant| tenant.cores.cores()).next().copied();
@@ -177,6 +187,10 @@ impl ManagedHost for ManagedLinuxHost {
 
     fn take_events(&mut self) -> Vec<String> {
         std::mem::take(&mut self.events)
+    }
+
+    fn time_left(&self, deadline_ns: u64) -> Duration {
+        self.host.time_left(deadline_ns)
     }
 
     fn restore(&mut self) -> Result<(), Vec<String>> {

@@ -39,7 +39,7 @@ fn pqos(facts: &Facts<'_>) -> Check {
 /// The process that holds a lock of any kind on a file.
 fn held_by(root: &Root, path: &std::path::Path) -> Option<u32> {
     let File::Text(locks) = file::text(root, "proc/locks") else { return None };
-    holder_in(&locks, &std::fs::metadata(path).ok()?, &["POSIX", "FLOCK", "OFDLCK"])
+    holder_in(&locks, &root.system().metadata(path).ok()?, &["POSIX", "FLOCK", "OFDLCK"])
 }
 
 /// Whether counter controls of the first CPU are enabled. Those of the kernel itself (NMI watchdog, perf) count too:

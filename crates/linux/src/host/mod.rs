@@ -45,11 +45,9 @@ use groups::Groups;
 use io_knobs::IoKnobs;
 use limits::Restrictions;
 use read_only_groups::ReadOnlyGroups;
-use rustix::io::Errno;
-use rustix::thread::ClockId;
-use rustix::time::{Timespec, clock_gettime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use std::time::Duration;
 use tenant_set::TenantSet;
 use waykeeper_generations::Generation;
 use waykeeper_host::{
@@ -124,7 +122,8 @@ pub struct LinuxHost {
     counting: Box<dyn Counting>,
     cores: Cores,
     events: Option<CoreEvents>,
-    started: Timespec,
+    /// When it was opened, on the system's clock.
+    started: Duration,
     notes: Vec<String>,
     /// The problems of the last sample. A problem is reported again only after a sample without it.
     reported_problems: BTreeSet<String>,
@@ -138,8 +137,6 @@ pub struct LinuxHost {
 /// Longest time between two readings of a 36-bit counter of 4-byte units, in ns: 2^38 bytes take 16 s at 17 GB/s, which
 /// is more than 16 lanes of the fastest port of such a chip transfer (hardware.md 4.2; PCI Express 3.0).
 const WRAP_NS: u64 = 16_000_000_000;
-
-const SECOND_NS: i64 = 1_000_000_000;
 
 impl LinuxHost {
     /// Opens the host: restores what an earlier run left changed, makes the tenants' groups, starts counting. It
@@ -225,7 +222,7 @@ impl LinuxHost {
             events: cores.events(),
             cores,
             counting,
-            started: clock_gettime(ClockId::Monotonic),
+            started: root.system().now(),
             notes,
             reported_problems: BTreeSet::new(),
             complaints: Vec::new(),
@@ -239,6 +236,16 @@ impl LinuxHost {
         // If this fails, `host` is dropped, which restores everything.
         host.add_first_tenants(tenants)?;
         Ok(host)
+    }
+
+    /// How long a thread may wait for something else before it must wait for `deadline_ns` of this host's clock.
+    pub fn time_left(&self, deadline_ns: u64) -> Duration {
+        self.root.system().time_left(self.at(deadline_ns))
+    }
+
+    /// A time of this host's clock on the system's clock.
+    fn at(&self, clock_ns: u64) -> Duration {
+        self.started.saturating_add(Duration::from_nanos(clock_ns))
     }
 
     /// Notes for the user: what is not counted, and why.
@@ -423,32 +430,15 @@ impl Host for LinuxHost {
     }
 
     fn now_ns(&self) -> u64 {
-        let now = clock_gettime(ClockId::Monotonic);
-        let passed = (now.tv_sec - self.started.tv_sec) * SECOND_NS + (now.tv_nsec - self.started.tv_nsec);
-        u64::try_from(passed).unwrap_or(0)
+        let passed = self.root.system().now().saturating_sub(self.started);
+        u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX)
     }
 
     fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
-        let deadline = i64::try_from(deadline_ns).unwrap_or(i64::MAX);
-        let nanoseconds = self.started.tv_nsec + deadline % SECOND_NS;
-        let at = Timespec {
-            tv_sec: self
-                .started
-                .tv_sec
-                .saturating_add(deadline / SECOND_NS)
-                .saturating_add(nanoseconds / SECOND_NS),
-            tv_nsec: nanoseconds % SECOND_NS,
-        };
-        loop {
-            match rustix::thread::clock_nanosleep_absolute(ClockId::Monotonic, &at) {
-                Ok(()) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(why) => {
-                    let what = "waiting for the next interval".to_owned();
-                    return Err(HostError::Failed { what, why: why.to_string() });
-                }
-            }
-        }
+        self.root.system().wait_until(self.at(deadline_ns)).map_err(|why| {
+            let what = "waiting for the next interval".to_owned();
+            HostError::Failed { what, why: why.to_string() }
+        })
     }
 }
 

@@ -15,8 +15,9 @@ use crate::pci::PciAddress;
 use crate::registers::RegisterFiles;
 use crate::resctrl::Resctrl;
 use crate::root::Root;
+use crate::system::{self, SharedSystem};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use waykeeper_host::{Interval, Snapshot};
 use waykeeper_units::{PortId, WayMask};
 
@@ -29,7 +30,9 @@ pub struct Watch {
     counting: Box<dyn Counting>,
     knobs: IoKnobs,
     ports: Vec<(PortId, PciAddress, bool)>,
-    started: Instant,
+    system: SharedSystem,
+    /// When it was opened, on the system's clock.
+    started: Duration,
 }
 
 impl Watch {
@@ -48,7 +51,9 @@ impl Watch {
         let ports = inventory::ports(&facts);
         let files = RegisterFiles::new(root, facts.generation);
         let knobs = IoKnobs::open(files, facts.generation, llc, (socket, facts.reader), &ports, root, true);
-        Ok(Watch { counting, knobs, ports, started: Instant::now() })
+        let system = root.system().clone();
+        let started = system.now();
+        Ok(Watch { counting, knobs, ports, system, started })
     }
 
     /// The id of a root port in the samples; `None` if it is not this package's or has no NIC or disk.
@@ -63,7 +68,8 @@ impl Watch {
         slices: u32,
         stop: &AtomicBool,
     ) -> Vec<Vec<Interval>> {
-        let begun = Instant::now();
+        let system = watches.first().map_or_else(system::real, |watch| watch.system.clone());
+        let begun = system.now();
         let mut last: Vec<Snapshot> = watches.iter_mut().map(|watch| watch.sample()).collect();
         let mut found = vec![Vec::new(); watches.len()];
         for slice in 1..=slices {
@@ -71,9 +77,9 @@ impl Watch {
                 if stop.load(Ordering::Relaxed) {
                     return found;
                 }
-                match (span / slices * slice).saturating_sub(begun.elapsed()) {
+                match (span / slices * slice).saturating_sub(system.now().saturating_sub(begun)) {
                     Duration::ZERO => break,
-                    left => std::thread::sleep(left.min(TICK)),
+                    left => system.sleep(left.min(TICK)),
                 }
             }
             for ((watch, last), found) in watches.iter_mut().zip(&mut last).zip(&mut found) {
@@ -86,7 +92,8 @@ impl Watch {
     }
 
     fn sample(&mut self) -> Snapshot {
-        let at_ns = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let at_ns =
+            u64::try_from(self.system.now().saturating_sub(self.started).as_nanos()).unwrap_or(u64::MAX);
         let counts = self.counting.count();
         // A knob or counter that cannot be read is missing from the sample; the caller reports that.
         let mut unread = Vec::new();

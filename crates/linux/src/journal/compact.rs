@@ -4,12 +4,12 @@
 //! beside the old one, synced and renamed over it, so after a power failure one of them is complete. Must not know
 //! what an original means.
 
-use super::{Entry, Journal, JournalError, Knobs, Original, VERSION, line, sync_directory};
+use super::{Entry, Journal, JournalError, JournalFile, Knobs, Original, VERSION, line, sync_directory};
+use crate::system::FileWriter;
+use rustix::fs::{Mode, OFlags};
 use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Shorter journals are not compacted: they take a few pages of disk and little time to read.
 const SHORT_BYTES: u64 = 32 << 10;
@@ -72,7 +72,7 @@ impl Journal {
     /// Removes the temporary file, which a killed process may have left.
     pub(super) fn forget_beside(&self) {
         // Usually there is none; an error does not matter.
-        let _ = fs::remove_file(self.beside());
+        let _ = self.system.remove_file(&self.beside());
     }
 
     fn beside(&self) -> PathBuf {
@@ -81,7 +81,7 @@ impl Journal {
         self.path.with_file_name(name)
     }
 
-    fn write_short(&self, beside: &PathBuf) -> io::Result<(File, u64, usize)> {
+    fn write_short(&self, beside: &Path) -> io::Result<JournalFile> {
         let head = Entry::Host { version: VERSION, root: self.root.clone(), boot: self.written_in.clone() };
         // A kept knob may have been set again since: its older value comes first, as it was recorded.
         let kept = self.knobs.kept.iter().cloned();
@@ -92,14 +92,13 @@ impl Journal {
             number += 1;
             text.push_str(&line(number, &entry)?);
         }
-        let mut options = File::options();
-        let options = options.read(true).write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(beside)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(beside, &self.path)?;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+        let file = self.system.open(beside, flags, Mode::from_raw_mode(0o600))?;
+        FileWriter(file.as_ref()).write_all(text.as_bytes())?;
+        file.sync()?;
+        self.system.rename(beside, &self.path)?;
         // If this fails, the old file may reappear after a power failure; restoring from it has the same result.
-        let _ = sync_directory(&self.path);
+        let _ = sync_directory(self.system.as_ref(), &self.path);
         Ok((file, text.len() as u64, number))
     }
 }

@@ -5,13 +5,12 @@
 use super::summary::usual_path;
 use super::{JournalError, directory_of, untrusted};
 use crate::root::Root;
+use crate::system::{FileReader, FileWriter, OpenFile, SharedSystem, System};
 use crate::trust;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File, Metadata};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Longest time a reader (`journal::summarize`) holds the lock, even on a busy machine.
 const LOOK: Duration = Duration::from_millis(200);
@@ -19,7 +18,8 @@ const LOOK: Duration = Duration::from_millis(200);
 /// A lock, released when dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
-    file: File,
+    system: SharedSystem,
+    file: Box<dyn OpenFile>,
     /// The path of a lock file that is removed when the lock is dropped.
     passing: Option<PathBuf>,
 }
@@ -28,35 +28,38 @@ impl Drop for Lock {
     fn drop(&mut self) {
         // Removed while locked: a process that opened the file earlier then sees that the path no longer names it.
         if let Some(path) = &self.passing {
-            let _ = fs::remove_file(path);
+            let _ = self.system.remove_file(path);
         }
         // A child that another thread is just starting has the descriptor too: closing ours would not unlock.
-        let _ = flock(&self.file, FlockOperation::Unlock);
+        let _ = self.file.lock(FlockOperation::Unlock);
     }
 }
 
 impl Lock {
     /// Takes the lock beside a journal. Its file is never removed.
-    pub fn take(path: &Path) -> Result<Lock, JournalError> {
-        Ok(Lock { file: take(path)?, passing: None })
+    pub fn take(system: &SharedSystem, path: &Path) -> Result<Lock, JournalError> {
+        Ok(Lock { system: system.clone(), file: take(system.as_ref(), path)?, passing: None })
     }
 
     /// Takes the lock of a host's default journal, for a manager with another journal. `None` if that is `own`, or if
     /// this user may not write there: such a user cannot manage the machine.
     pub fn of_host(root: &Root, own: &Lock) -> Result<Option<Lock>, JournalError> {
         // Different spellings of a prefix name the same host.
-        let prefix = root.prefix().canonicalize().unwrap_or_else(|_| root.prefix().to_path_buf());
+        let system = root.system();
+        let prefix = system.canonical(root.prefix()).unwrap_or_else(|_| root.prefix().to_path_buf());
         let path = usual_path(&Root::at(prefix)).with_extension("lock");
         let failed = |source| JournalError::Write { path: path.clone(), source };
-        if is_same(&own.file.metadata().map_err(failed)?, &path) {
+        if is_same(system.as_ref(), own.file.as_ref(), &path).map_err(failed)? {
             return Ok(None);
         }
         let folder = directory_of(&path);
-        let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed);
-        let trusted = made.and_then(|()| trust::folder(folder).map_err(|why| untrusted(&path, why, &failed)));
-        match trusted.and_then(|()| take(&path)) {
+        let made = system.make_dirs(folder, Mode::from_raw_mode(0o755)).map_err(failed);
+        let trusted = made.and_then(|()| {
+            trust::folder(system.as_ref(), folder).map_err(|why| untrusted(&path, why, &failed))
+        });
+        match trusted.and_then(|()| take(system.as_ref(), &path)) {
             Err(JournalError::Write { source, .. }) if is_no_right(&source) => Ok(None),
-            file => Ok(Some(Lock { file: file?, passing: Some(path) })),
+            file => Ok(Some(Lock { system: system.clone(), file: file?, passing: Some(path) })),
         }
     }
 }
@@ -66,37 +69,38 @@ fn is_no_right(error: &io::Error) -> bool {
 }
 
 /// Whether a path leads to this file.
-fn is_same(file: &Metadata, path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|there| (there.dev(), there.ino()) == (file.dev(), file.ino()))
+fn is_same(system: &dyn System, file: &dyn OpenFile, path: &Path) -> io::Result<bool> {
+    let own = file.metadata()?;
+    Ok(system.metadata(path).is_ok_and(|there| there.is_same_file(&own)))
 }
 
-fn take(path: &Path) -> Result<File, JournalError> {
+fn take(system: &dyn System, path: &Path) -> Result<Box<dyn OpenFile>, JournalError> {
     let failed = |source| JournalError::Write { path: path.to_path_buf(), source };
-    let begun = Instant::now();
+    let begun = system.now();
     loop {
-        let open = trust::open(path, File::options().read(true).write(true).create(true).truncate(false));
-        let mut file = open.map_err(|why| untrusted(path, why, &failed))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::INTR) => continue,
+        let open = trust::open(system, path, OFlags::RDWR | OFlags::CREATE);
+        let file = open.map_err(|why| untrusted(path, why, &failed))?;
+        match file.lock(FlockOperation::NonBlockingLockExclusive) {
             // A reader that only checks the lock holds it for some microseconds: retry.
-            Err(rustix::io::Errno::WOULDBLOCK) if begun.elapsed() < LOOK => {
-                std::thread::sleep(LOOK / 100);
-                continue;
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                if system.now().saturating_sub(begun) < LOOK {
+                    system.sleep(LOOK / 100);
+                    continue;
+                }
                 let mut text = String::new();
                 // If the pid cannot be read, the error does not name it.
-                let _ = (&mut file).take(32).read_to_string(&mut text);
+                let _ = FileReader(file.as_ref()).take(32).read_to_string(&mut text);
                 let holder = text.trim().parse().ok();
                 return Err(JournalError::Held { path: path.to_path_buf(), holder });
             }
-            Err(error) => return Err(failed(error.into())),
+            Err(error) => return Err(failed(error)),
             // If the path now names another file, this lock is void: open the new file.
-            Ok(()) if !is_same(&file.metadata().map_err(failed)?, path) => continue,
+            Ok(()) if !is_same(system, file.as_ref(), path).map_err(failed)? => continue,
             Ok(()) => {}
         }
         // The pid is only information for messages; an error (a full disk) does not matter.
-        let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+        let line = format!("{}\n", system.process_id());
+        let _ = file.set_len(0).and_then(|()| FileWriter(file.as_ref()).write_all(line.as_bytes()));
         return Ok(file);
     }
 }
@@ -105,6 +109,7 @@ fn take(path: &Path) -> Result<File, JournalError> {
 mod tests {
     use super::super::Journal;
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_host_has_one_manager_whatever_its_journal_is_called() {

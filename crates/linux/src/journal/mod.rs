@@ -14,12 +14,12 @@ pub use original::{Claim, Original, OwnershipCheck, SchemataLine};
 pub use summary::{JournalSummary, summarize, usual_path};
 
 use crate::root::Root;
+use crate::system::{FileReader, OpenFile, SharedSystem, System, write_all_at};
 use crate::trust::{self, TrustError};
 use lock::Lock;
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 /// An error of a journal. When it is returned, no knob has been set.
@@ -152,16 +152,20 @@ const OLDEST: u32 = 1;
 /// Most bytes of a journal: 64 groups of a few hundred bytes each, with tasks, are far below.
 const MOST_BYTES: u64 = 64 << 20;
 
+/// The journal's open file, with the length in bytes and the number of its valid lines.
+type JournalFile = (Box<dyn OpenFile>, u64, usize);
+
 /// An open journal with its locks: no other manager can set knobs of this host at the same time.
 #[derive(Debug)]
 pub struct Journal {
+    system: SharedSystem,
     path: PathBuf,
     root: String,
     boot: Option<String>,
     written_in: Option<String>,
     knobs: Knobs,
-    /// The file, once it exists, with the length and number of its valid lines.
-    file: Option<(File, u64, usize)>,
+    /// The file, once it exists.
+    file: Option<JournalFile>,
     broken: bool,
     /// Length in bytes from which compacting is considered.
     short_from: u64,
@@ -182,13 +186,15 @@ impl Journal {
         }
         let unwritable = |source| JournalError::Write { path: path.to_path_buf(), source };
         let directory = directory_of(path);
-        fs::DirBuilder::new().recursive(true).mode(0o755).create(directory).map_err(unwritable)?;
-        trust::folder(directory).map_err(|why| untrusted(path, why, &unwritable))?;
-        let lock = Lock::take(&path.with_extension("lock"))?;
+        let system = root.system().clone();
+        system.make_dirs(directory, Mode::from_raw_mode(0o755)).map_err(unwritable)?;
+        trust::folder(system.as_ref(), directory).map_err(|why| untrusted(path, why, &unwritable))?;
+        let lock = Lock::take(&system, &path.with_extension("lock"))?;
         let common = Lock::of_host(root, &lock)?;
         let boot = boot_id(root)?;
         let root = root.prefix().display().to_string();
         let mut journal = Journal {
+            system,
             path: path.to_path_buf(),
             root,
             written_in: boot.clone(),
@@ -304,9 +310,9 @@ impl Journal {
     /// The file cannot be removed.
     pub fn clear(&mut self) -> Result<(), JournalError> {
         let failed = |source| JournalError::Write { path: self.path.clone(), source };
-        match fs::remove_file(&self.path) {
+        match self.system.remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
-            _ => sync_directory(&self.path).map_err(failed)?,
+            _ => sync_directory(self.system.as_ref(), &self.path).map_err(failed)?,
         }
         self.forget_beside();
         self.file = None;
@@ -329,7 +335,8 @@ impl Journal {
         }
         if self.file.is_none() {
             // Created with mode 0600: only its owner may read it.
-            let file = trust::open(&self.path, File::options().write(true).create(true).truncate(true));
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+            let file = trust::open(self.system.as_ref(), &self.path, flags);
             self.file = Some((file.map_err(|why| untrusted(&path, why, &failed))?, 0, 0));
         }
         let Some((file, length, lines)) = &mut self.file else { return Ok(()) };
@@ -342,11 +349,12 @@ impl Journal {
             number += 1;
             text.push_str(&line(number, &entry).map_err(failed)?);
         }
-        let written = file.write_all_at(text.as_bytes(), *length).and_then(|()| file.sync_all());
-        let written = written.and_then(|()| if is_new { sync_directory(&self.path) } else { Ok(()) });
+        let written = write_all_at(file.as_ref(), text.as_bytes(), *length).and_then(|()| file.sync());
+        let written = written
+            .and_then(|()| if is_new { sync_directory(self.system.as_ref(), &self.path) } else { Ok(()) });
         if let Err(source) = written {
             // The partial write is cut off. If that fails too, the file's content is unknown: no more writes.
-            self.broken = file.set_len(*length).and_then(|()| file.sync_all()).is_err();
+            self.broken = file.set_len(*length).and_then(|()| file.sync()).is_err();
             return Err(failed(source));
         }
         *length += text.len() as u64;
@@ -356,14 +364,14 @@ impl Journal {
 
     fn read(&mut self) -> Result<(), JournalError> {
         let unreadable = |source| JournalError::Read { path: self.path.clone(), source };
-        let file = match trust::open(&self.path, File::options().read(true).write(true)) {
+        let file = match trust::open(self.system.as_ref(), &self.path, OFlags::RDWR) {
             Err(error) if error.io().is_some_and(|why| why.kind() == io::ErrorKind::NotFound) => {
                 return Ok(());
             }
             result => result.map_err(|why| untrusted(&self.path, why, &unreadable))?,
         };
         let mut bytes = Vec::new();
-        (&file).take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        FileReader(file.as_ref()).take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         if bytes.len() as u64 > MOST_BYTES {
             return Err(unreadable(io::Error::other(format!("it is longer than {MOST_BYTES} bytes"))));
         }
@@ -376,7 +384,7 @@ impl Journal {
             self.take(count, entry)?;
         }
         if good < bytes.len() {
-            let cut = file.set_len(good as u64).and_then(|()| file.sync_all());
+            let cut = file.set_len(good as u64).and_then(|()| file.sync());
             cut.map_err(|source| JournalError::Write { path: self.path.clone(), source })?;
         }
         self.file = Some((file, good as u64, count));
@@ -442,8 +450,8 @@ fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(directory_of(path))?.sync_all()
+fn sync_directory(system: &dyn System, path: &Path) -> io::Result<()> {
+    system.open(directory_of(path), OFlags::RDONLY, Mode::empty())?.sync()
 }
 
 /// The kernel's id of this boot; `None` if the tree has no such file.
@@ -451,7 +459,8 @@ fn boot_id(root: &Root) -> Result<Option<String>, JournalError> {
     let path = root.path("/proc/sys/kernel/random/boot_id");
     let mut text = String::new();
     // 64 bytes hold the 37 of a UUID and its newline.
-    match File::open(&path).and_then(|file| file.take(64).read_to_string(&mut text)) {
+    let opened = root.system().open(&path, OFlags::RDONLY, Mode::empty());
+    match opened.and_then(|file| FileReader(file.as_ref()).take(64).read_to_string(&mut text)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(JournalError::Read { path, source }),
         Ok(_) => {}

@@ -4,9 +4,9 @@
 
 use super::{Entry, JournalError, Knobs, MOST_BYTES, boot_id, parse_line, untrusted};
 use crate::root::Root;
+use crate::system::{FileReader, System};
 use crate::trust;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::File;
+use rustix::fs::{FlockOperation, OFlags};
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
@@ -55,13 +55,13 @@ pub struct JournalSummary {
 /// It cannot be read, or a line is damaged. Format version and root are not checked.
 pub fn summarize(path: &Path, root: &Root) -> Result<Option<JournalSummary>, JournalError> {
     let unreadable = |source| JournalError::Read { path: path.to_path_buf(), source };
-    let held = holder(&path.with_extension("lock"));
+    let held = holder(root.system().as_ref(), &path.with_extension("lock"));
     let mut bytes = Vec::new();
-    let there = match trust::open(path, File::options().read(true)) {
+    let there = match trust::open(root.system().as_ref(), path, OFlags::RDONLY) {
         Err(error) if error.io().is_some_and(|why| why.kind() == io::ErrorKind::NotFound) => false,
         Err(why) => return Err(untrusted(path, why, &unreadable)),
         Ok(file) => {
-            file.take(MOST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
+            FileReader(file.as_ref()).take(MOST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
             true
         }
     };
@@ -88,17 +88,17 @@ pub fn summarize(path: &Path, root: &Root) -> Result<Option<JournalSummary>, Jou
 }
 
 /// Whether the lock beside a journal is held, and the holder's pid if the file contains it.
-fn holder(path: &Path) -> Option<Option<u32>> {
-    let mut file = trust::open(path, File::options().read(true)).ok()?;
-    match flock(&file, FlockOperation::NonBlockingLockShared) {
+fn holder(system: &dyn System, path: &Path) -> Option<Option<u32>> {
+    let file = trust::open(system, path, OFlags::RDONLY).ok()?;
+    match file.lock(FlockOperation::NonBlockingLockShared) {
         Ok(()) => {
-            let _ = flock(&file, FlockOperation::Unlock);
+            let _ = file.lock(FlockOperation::Unlock);
             None
         }
         Err(_) => {
             let mut text = String::new();
             // If the pid cannot be read, it is unknown.
-            let _ = (&mut file).take(32).read_to_string(&mut text);
+            let _ = FileReader(file.as_ref()).take(32).read_to_string(&mut text);
             Some(text.trim().parse().ok())
         }
     }

@@ -76,7 +76,7 @@ impl Config {
     fn opened(device: PciAddress, opened: Result<Handle, FileError>) -> Result<Config, PciError> {
         match opened {
             Ok(handle) => {
-                let size = rustix::fs::fstat(&handle).map_or(0, |stat| stat.st_size as u64);
+                let size = handle.size();
                 Ok(Config { device, handle, size })
             }
             Err(error) if error.is_absent() => Err(PciError::NoDevice(device)),

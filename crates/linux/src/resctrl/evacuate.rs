@@ -7,7 +7,6 @@
 
 use super::error::{Action, Kind, ResctrlError};
 use super::{Group, Resctrl};
-use std::fs;
 use waykeeper_units::{CoreId, CoreList};
 
 /// Records a group's CPUs before they are taken from it, or refuses with a reason.
@@ -106,7 +105,7 @@ impl Resctrl {
             kept.map_err(|why| ResctrlError::ours(Kind::Unremembered, &path, Action::Remove, why))?;
             self.set_cpus(monitor, &CoreList::default())?;
         }
-        match fs::rename(&path, self.directory(&moved)) {
+        match self.system.rename(&path, &self.directory(&moved)) {
             Ok(()) => Ok((moved, cpus)),
             Err(error) => {
                 if !cpus.is_empty() {

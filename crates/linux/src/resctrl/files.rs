@@ -5,8 +5,9 @@
 
 use super::error::{Action, ResctrlError};
 use crate::root::{FileError, Handle, Root};
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use crate::system::{FileReader, OpenFile, SharedSystem, System};
+use rustix::fs::{Mode, OFlags};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Most bytes of any file but `tasks`: schemata of 32 resources in 1024 domains stay far below.
@@ -15,17 +16,18 @@ pub(super) const MOST_BYTES: usize = 1 << 20;
 pub(super) const MOST_TASK_BYTES: usize = 8 << 22;
 
 /// Reads a text file of at most `most` bytes.
-pub(super) fn read(path: &Path, most: usize) -> Result<String, ResctrlError> {
+pub(super) fn read(system: &dyn System, path: &Path, most: usize) -> Result<String, ResctrlError> {
     let failed = |error: io::Error| ResctrlError::system(path, Action::Read, &error);
     let mut bytes = Vec::new();
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
-    File::open(path).map_err(failed)?.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    let file = system.open(path, OFlags::RDONLY, Mode::empty()).map_err(failed)?;
+    FileReader(file.as_ref()).take(limit).read_to_end(&mut bytes).map_err(failed)?;
     text(path, bytes, most)
 }
 
 /// As [`read`]; `None` if the file does not exist. The caller checks whether its group exists.
-pub(super) fn read_if_there(path: &Path) -> Result<Option<String>, ResctrlError> {
-    match read(path, MOST_BYTES) {
+pub(super) fn read_if_there(system: &dyn System, path: &Path) -> Result<Option<String>, ResctrlError> {
+    match read(system, path, MOST_BYTES) {
         Err(error) if error.errno == Some(libc::ENOENT) => Ok(None),
         other => other.map(Some),
     }
@@ -39,19 +41,13 @@ fn text(path: &Path, bytes: Vec<u8>, most: usize) -> Result<String, ResctrlError
 }
 
 /// Opens a file for commands. `O_TRUNC` and `O_CREAT` have no effect on these files and are left out.
-pub(super) fn open_for_commands(path: &Path) -> io::Result<File> {
-    File::options().write(true).open(path)
+pub(super) fn open_for_commands(system: &dyn System, path: &Path) -> io::Result<Box<dyn OpenFile>> {
+    system.open(path, OFlags::WRONLY, Mode::empty())
 }
 
 /// Writes one command to an open file with one write(2); the kernel takes all of it or none.
-pub(super) fn command(file: &mut File, text: &str) -> io::Result<()> {
-    let taken = loop {
-        match file.write(text.as_bytes()) {
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            result => break result?,
-        }
-    };
-    match taken {
+pub(super) fn command(file: &dyn OpenFile, text: &str) -> io::Result<()> {
+    match file.write(text.as_bytes())? {
         taken if taken == text.len() => Ok(()),
         taken => Err(io::Error::other(format!("the kernel took only {taken} of {} bytes", text.len()))),
     }
@@ -64,8 +60,8 @@ pub struct HeldFile(Handle);
 
 impl HeldFile {
     /// Opens a file for repeated reads.
-    pub(super) fn open(path: PathBuf) -> Result<HeldFile, ResctrlError> {
-        Root::at("/").open_read(&path).map(HeldFile).map_err(|error| told(&path, &error))
+    pub(super) fn open(system: &SharedSystem, path: PathBuf) -> Result<HeldFile, ResctrlError> {
+        Root::on(system.clone(), "/").open_read(&path).map(HeldFile).map_err(|error| told(&path, &error))
     }
 
     /// Its path.
@@ -123,20 +119,21 @@ fn told(path: &Path, error: &FileError) -> ResctrlError {
 mod tests {
     use super::super::error::Kind;
     use super::*;
+    use crate::system;
 
     #[test]
     fn files_without_end_and_without_text_are_reported() {
-        let endless = read(Path::new("/dev/zero"), 64).unwrap_err();
+        let endless = read(&*system::real(), Path::new("/dev/zero"), 64).unwrap_err();
         assert_eq!(endless.kind, Kind::Malformed);
         assert!(endless.to_string().contains("longer than 64 bytes"), "{endless}");
-        let held = HeldFile::open("/dev/zero".into()).unwrap();
+        let held = HeldFile::open(&system::real(), "/dev/zero".into()).unwrap();
         assert_eq!(held.read_all().unwrap_err().kind, Kind::Malformed);
         assert_eq!(held.read_line(&mut [0; 64]).unwrap(), "\0".repeat(64));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, b"\xff\xfe").unwrap();
-        assert!(read(&path, 64).unwrap_err().to_string().contains("not UTF-8 text"));
-        assert_eq!(read_if_there(&dir.path().join("y")), Ok(None));
+        assert!(read(&*system::real(), &path, 64).unwrap_err().to_string().contains("not UTF-8 text"));
+        assert_eq!(read_if_there(&*system::real(), &dir.path().join("y")), Ok(None));
     }
 
     #[test]
@@ -144,7 +141,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, "1\n").unwrap();
-        let held = HeldFile::open(path.clone()).unwrap();
+        let held = HeldFile::open(&system::real(), path.clone()).unwrap();
         assert_eq!(held.read_line(&mut [0; 64]).unwrap(), "1\n");
         std::fs::write(&path, "25\n".repeat(3000)).unwrap();
         assert_eq!(held.read_all().unwrap().len(), 9000);

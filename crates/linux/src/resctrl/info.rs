@@ -10,6 +10,7 @@ use super::files;
 use super::io_alloc::IoAlloc;
 use super::monitor::Event;
 use super::schemata::{Resource, decimal, hex_mask};
+use crate::system::System;
 use std::collections::BTreeMap;
 use std::path::Path;
 use waykeeper_units::WayMask;
@@ -144,12 +145,13 @@ impl Resctrl {
             }
             match Resource::from(name.as_str()) {
                 Resource::Mb | Resource::Smba => {
-                    info.bandwidths.insert(Resource::from(name.as_str()), bandwidth(&directory)?);
+                    info.bandwidths
+                        .insert(Resource::from(name.as_str()), bandwidth(self.system(), &directory)?);
                 }
                 resource if resource.is_cache() => {
-                    info.caches.insert(resource, cache(&directory)?);
+                    info.caches.insert(resource, cache(self.system(), &directory)?);
                 }
-                _ if name == "L3_MON" => info.monitoring = Some(monitoring(&directory)?),
+                _ if name == "L3_MON" => info.monitoring = Some(monitoring(self.system(), &directory)?),
                 _ => info.unknown.push(name),
             }
         }
@@ -162,7 +164,7 @@ impl Resctrl {
     /// If the file cannot be read or is malformed. `None` where the kernel has no such file.
     pub fn bit_usage(&self, resource: &Resource) -> Result<Option<BTreeMap<u32, String>>, ResctrlError> {
         let path = self.info_path(resource.name()).join("bit_usage");
-        let Some(text) = files::read_if_there(&path)? else { return Ok(None) };
+        let Some(text) = files::read_if_there(self.system(), &path)? else { return Ok(None) };
         parse_bit_usage(&text).map(Some).map_err(|why| ResctrlError::malformed(&path, why))
     }
 }
@@ -184,9 +186,9 @@ pub(super) fn parse_bit_usage(text: &str) -> Result<BTreeMap<u32, String>, Strin
     Ok(usage)
 }
 
-fn cache(directory: &Path) -> Result<CacheInfo, ResctrlError> {
+fn cache(system: &dyn System, directory: &Path) -> Result<CacheInfo, ResctrlError> {
     let mask = directory.join("cbm_mask");
-    let cbm_mask = needed(&mask, hex_mask)?;
+    let cbm_mask = needed(system, &mask, hex_mask)?;
     if cbm_mask.is_empty() {
         return Err(ResctrlError::malformed(&mask, "expected at least one way, not `0`"));
     }
@@ -196,16 +198,16 @@ fn cache(directory: &Path) -> Result<CacheInfo, ResctrlError> {
         _ => Err(format!("expected 0 or 1, not `{}`", shown(text))),
     };
     Ok(CacheInfo {
-        num_closids: needed(&directory.join("num_closids"), at_least_one)?,
+        num_closids: needed(system, &directory.join("num_closids"), at_least_one)?,
         cbm_mask,
-        min_cbm_bits: needed(&directory.join("min_cbm_bits"), number)?,
-        shareable_bits: optional(&directory.join("shareable_bits"), hex_mask)?,
-        sparse_masks: optional(&directory.join("sparse_masks"), sparse)?,
-        io_alloc: optional(&directory.join("io_alloc"), IoAlloc::parse)?,
+        min_cbm_bits: needed(system, &directory.join("min_cbm_bits"), number)?,
+        shareable_bits: optional(system, &directory.join("shareable_bits"), hex_mask)?,
+        sparse_masks: optional(system, &directory.join("sparse_masks"), sparse)?,
+        io_alloc: optional(system, &directory.join("io_alloc"), IoAlloc::parse)?,
     })
 }
 
-fn bandwidth(directory: &Path) -> Result<BandwidthInfo, ResctrlError> {
+fn bandwidth(system: &dyn System, directory: &Path) -> Result<BandwidthInfo, ResctrlError> {
     let word = |text: &str| match text.trim_end() {
         mode @ ("max" | "per-thread" | "undefined") => Ok(mode.to_owned()),
         _ => Err(format!("expected max, per-thread or undefined, not `{}`", shown(text))),
@@ -216,24 +218,24 @@ fn bandwidth(directory: &Path) -> Result<BandwidthInfo, ResctrlError> {
         _ => Err(format!("expected 0 or 1, not `{}`", shown(text))),
     };
     Ok(BandwidthInfo {
-        num_closids: needed(&directory.join("num_closids"), at_least_one)?,
-        min_bandwidth: needed(&directory.join("min_bandwidth"), number)?.into(),
-        bandwidth_gran: needed(&directory.join("bandwidth_gran"), at_least_one)?.into(),
-        delay_linear: optional(&directory.join("delay_linear"), flag)?,
-        thread_throttle_mode: optional(&directory.join("thread_throttle_mode"), word)?,
+        num_closids: needed(system, &directory.join("num_closids"), at_least_one)?,
+        min_bandwidth: needed(system, &directory.join("min_bandwidth"), number)?.into(),
+        bandwidth_gran: needed(system, &directory.join("bandwidth_gran"), at_least_one)?.into(),
+        delay_linear: optional(system, &directory.join("delay_linear"), flag)?,
+        thread_throttle_mode: optional(system, &directory.join("thread_throttle_mode"), word)?,
     })
 }
 
-fn monitoring(directory: &Path) -> Result<MonitoringInfo, ResctrlError> {
-    let features = needed(&directory.join("mon_features"), parse_features)?;
+fn monitoring(system: &dyn System, directory: &Path) -> Result<MonitoringInfo, ResctrlError> {
+    let features = needed(system, &directory.join("mon_features"), parse_features)?;
     let (configurable, events): (Vec<_>, Vec<_>) =
         features.iter().partition(|feature| feature.ends_with("_config"));
     let event = |name: &&String| Event::from(name.strip_suffix("_config").unwrap_or(name));
     Ok(MonitoringInfo {
-        num_rmids: needed(&directory.join("num_rmids"), at_least_one)?,
+        num_rmids: needed(system, &directory.join("num_rmids"), at_least_one)?,
         events: events.iter().map(event).collect(),
         configurable: configurable.iter().map(event).collect(),
-        assign_mode: optional(&directory.join("mbm_assign_mode"), parse_assign_mode)?,
+        assign_mode: optional(system, &directory.join("mbm_assign_mode"), parse_assign_mode)?,
     })
 }
 
@@ -272,14 +274,22 @@ fn at_least_one(text: &str) -> Result<u32, String> {
 }
 
 /// Reads a file that every kernel has in such a directory.
-fn needed<T>(path: &Path, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, ResctrlError> {
-    let text = files::read(path, files::MOST_BYTES)?;
+fn needed<T>(
+    system: &dyn System,
+    path: &Path,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, ResctrlError> {
+    let text = files::read(system, path, files::MOST_BYTES)?;
     parse(&text).map_err(|why| ResctrlError::malformed(path, why))
 }
 
 /// Reads a file that only some kernels have.
-fn optional<T>(path: &Path, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, ResctrlError> {
-    let Some(text) = files::read_if_there(path)? else { return Ok(None) };
+fn optional<T>(
+    system: &dyn System,
+    path: &Path,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, ResctrlError> {
+    let Some(text) = files::read_if_there(system, path)? else { return Ok(None) };
     parse(&text).map(Some).map_err(|why| ResctrlError::malformed(path, why))
 }
 

@@ -39,7 +39,7 @@ impl Resctrl {
     /// If the file cannot be read or is malformed.
     pub fn io_alloc(&self, resource: &Resource) -> Result<Option<IoAlloc>, ResctrlError> {
         let path = self.io_path(resource, "io_alloc");
-        let Some(text) = files::read_if_there(&path)? else { return Ok(None) };
+        let Some(text) = files::read_if_there(self.system(), &path)? else { return Ok(None) };
         IoAlloc::parse(&text).map(Some).map_err(|why| ResctrlError::malformed(&path, why))
     }
 
@@ -69,7 +69,9 @@ impl Resctrl {
     /// If the file cannot be read (as while devices have no class of their own) or is malformed.
     pub fn io_alloc_cbm(&self, resource: &Resource) -> Result<Option<Line>, ResctrlError> {
         let path = self.io_path(resource, "io_alloc_cbm");
-        let Some(text) = files::read_if_there(&path).map_err(unsupported)? else { return Ok(None) };
+        let Some(text) = files::read_if_there(self.system(), &path).map_err(unsupported)? else {
+            return Ok(None);
+        };
         let domains = parse_masks(&text).map_err(|why| ResctrlError::malformed(&path, why))?;
         Ok(Some(Line::new(resource.clone(), domains)))
     }

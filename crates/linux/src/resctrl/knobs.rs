@@ -109,7 +109,7 @@ impl Resctrl {
     /// # Errors
     /// If it cannot be opened.
     pub fn hold_cpus(&self, group: &Group) -> Result<HeldCpus, ResctrlError> {
-        Ok(HeldCpus { file: HeldFile::open(self.directory(group).join("cpus_list"))? })
+        Ok(HeldCpus { file: HeldFile::open(&self.system, self.directory(group).join("cpus_list"))? })
     }
 
     /// A group's shares of all resources.
@@ -118,7 +118,7 @@ impl Resctrl {
     /// If the group is gone or the file is malformed.
     pub fn schemata(&self, group: &Group) -> Result<Schemata, ResctrlError> {
         let path = self.directory(group).join("schemata");
-        let text = files::read(&path, files::MOST_BYTES)?;
+        let text = files::read(self.system(), &path, files::MOST_BYTES)?;
         Schemata::parse(&text).map_err(|why| ResctrlError::malformed(&path, why))
     }
 
@@ -127,7 +127,7 @@ impl Resctrl {
     /// # Errors
     /// If it cannot be opened.
     pub fn hold_schemata(&self, group: &Group) -> Result<HeldSchemata, ResctrlError> {
-        Ok(HeldSchemata { file: HeldFile::open(self.directory(group).join("schemata"))? })
+        Ok(HeldSchemata { file: HeldFile::open(&self.system, self.directory(group).join("schemata"))? })
     }
 
     /// Sets these resources and domains, all in one command, and returns the values read back: compare with
@@ -162,7 +162,7 @@ impl Resctrl {
     /// If the group is gone or the file is malformed.
     pub fn cpus(&self, group: &Group) -> Result<CoreList, ResctrlError> {
         let path = self.directory(group).join("cpus_list");
-        let text = files::read(&path, files::MOST_BYTES)?;
+        let text = files::read(self.system(), &path, files::MOST_BYTES)?;
         Ok(content::cpu_list(&path, &text)?)
     }
 
@@ -172,7 +172,7 @@ impl Resctrl {
     /// If the group is gone or the file is malformed.
     pub fn cpus_by_mask(&self, group: &Group) -> Result<CoreList, ResctrlError> {
         let path = self.directory(group).join("cpus");
-        let text = files::read(&path, files::MOST_BYTES)?;
+        let text = files::read(self.system(), &path, files::MOST_BYTES)?;
         Ok(content::cpu_mask(&path, &text)?)
     }
 
@@ -195,7 +195,7 @@ impl Resctrl {
     /// If the group is gone or the file is malformed.
     pub fn mode(&self, group: &Group) -> Result<Mode, ResctrlError> {
         let path = self.directory(group).join("mode");
-        let text = files::read(&path, files::MOST_BYTES)?;
+        let text = files::read(self.system(), &path, files::MOST_BYTES)?;
         Mode::parse(&text).map_err(|why| ResctrlError::malformed(&path, why))
     }
 
@@ -216,7 +216,7 @@ impl Resctrl {
     /// If the group is gone or the file is malformed.
     pub fn size(&self, group: &Group) -> Result<BTreeMap<Resource, BTreeMap<u32, u64>>, ResctrlError> {
         let path = self.directory(group).join("size");
-        let text = files::read(&path, files::MOST_BYTES)?;
+        let text = files::read(self.system(), &path, files::MOST_BYTES)?;
         parse_size(&text).map_err(|why| ResctrlError::malformed(&path, why))
     }
 }

@@ -7,24 +7,24 @@
 use super::Resctrl;
 use super::error::{Action, Kind, ResctrlError};
 use super::files;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{File, Metadata};
-use std::os::unix::fs::MetadataExt;
+use crate::system::{Metadata, OpenFile, System};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use std::io::ErrorKind;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The lock, released when dropped. Two locks of one process exclude each other too: take it once, at the outermost
 /// step.
 #[derive(Debug)]
 pub struct FlockGuard {
-    directory: File,
+    directory: Box<dyn OpenFile>,
 }
 
 impl Drop for FlockGuard {
     fn drop(&mut self) {
         // Closing the file is not enough: a child process that another thread is starting has the descriptor too until
         // it calls exec, and the lock lasts until all copies are closed.
-        let _ = flock(&self.directory, FlockOperation::Unlock);
+        let _ = self.directory.lock(FlockOperation::Unlock);
     }
 }
 
@@ -72,22 +72,22 @@ impl Resctrl {
     /// If the directory cannot be opened or locked at all.
     pub fn try_lock(&self) -> Result<Result<FlockGuard, Holder>, ResctrlError> {
         let directory = self.open_for_lock()?;
-        Ok(match self.attempt(&directory, FlockOperation::NonBlockingLockExclusive)? {
+        Ok(match self.attempt(directory.as_ref(), FlockOperation::NonBlockingLockExclusive)? {
             true => Ok(FlockGuard { directory }),
-            false => Err(holder(&directory, self.locks())),
+            false => Err(self.holder(directory.as_ref())),
         })
     }
 
     /// Takes the lock for a change. Returns `None` if its holder cannot write here, if `wait` is over, or if locking
     /// fails.
     pub fn lock_or_go_on(&self, wait: Duration) -> Option<FlockGuard> {
-        let start = Instant::now();
+        let start = self.system.now();
         loop {
             match self.try_lock().ok()? {
                 Ok(lock) => return Some(lock),
                 Err(holder) if holder.write_access == WriteAccess::None => return None,
-                Err(_) if start.elapsed() >= wait => return None,
-                Err(_) => std::thread::sleep(MAX_PAUSE),
+                Err(_) if self.system.now().saturating_sub(start) >= wait => return None,
+                Err(_) => self.system.sleep(MAX_PAUSE),
             }
         }
     }
@@ -102,64 +102,63 @@ impl Resctrl {
         ResctrlError::ours(Kind::Locked, self.mount_point(), Action::Lock, why)
     }
 
-    fn open_for_lock(&self) -> Result<File, ResctrlError> {
+    fn open_for_lock(&self) -> Result<Box<dyn OpenFile>, ResctrlError> {
         let mount = self.mount_point();
-        File::open(mount).map_err(|error| ResctrlError::system(mount, Action::Lock, &error))
+        let opened = self.system.open(mount, OFlags::RDONLY, Mode::empty());
+        opened.map_err(|error| ResctrlError::system(mount, Action::Lock, &error))
     }
 
     /// True if the lock was free and is now ours.
-    fn attempt(&self, directory: &File, operation: FlockOperation) -> Result<bool, ResctrlError> {
-        loop {
-            match flock(directory, operation) {
-                Ok(()) => return Ok(true),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::WOULDBLOCK) => return Ok(false),
-                Err(error) => {
-                    return Err(ResctrlError::system(self.mount_point(), Action::Lock, &error.into()));
-                }
-            }
+    fn attempt(&self, directory: &dyn OpenFile, operation: FlockOperation) -> Result<bool, ResctrlError> {
+        match directory.lock(operation) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(ResctrlError::system(self.mount_point(), Action::Lock, &error)),
         }
     }
 
     fn lock(&self, operation: FlockOperation, wait: Duration) -> Result<FlockGuard, ResctrlError> {
         let directory = self.open_for_lock()?;
-        let start = Instant::now();
+        let start = self.system.now();
         // flock has no timed wait, so we poll, first after 1 ms: a tool's few writes take well under a millisecond
         // each.
         let mut pause = Duration::from_millis(1);
         loop {
-            if self.attempt(&directory, operation)? {
+            if self.attempt(directory.as_ref(), operation)? {
                 return Ok(FlockGuard { directory });
             }
-            let left = wait.saturating_sub(start.elapsed());
+            let left = wait.saturating_sub(self.system.now().saturating_sub(start));
             if left.is_zero() {
-                return Err(self.locked_by(&holder(&directory, self.locks()), wait));
+                return Err(self.locked_by(&self.holder(directory.as_ref()), wait));
             }
-            std::thread::sleep(pause.min(left));
+            self.system.sleep(pause.min(left));
             pause = (pause * 2).min(MAX_PAUSE);
         }
+    }
+
+    /// The holder of a flock on this directory, from `/proc/locks`. Of several holders, the one with the most rights
+    /// counts.
+    fn holder(&self, directory: &dyn OpenFile) -> Holder {
+        let (system, locks) = (self.system.as_ref(), self.locks.as_path());
+        let unknown = Holder { who: None, write_access: WriteAccess::Unknown };
+        let (Ok(all), Ok(metadata)) = (files::read(system, locks, files::MOST_BYTES), directory.metadata())
+        else {
+            return unknown;
+        };
+        let proc = locks.parent().unwrap_or(Path::new("/proc"));
+        let known = holders_in(&all, &metadata, &["FLOCK"]).map(|pid| look_at(system, proc, pid, &metadata));
+        known.max_by_key(|holder| holder.write_access).unwrap_or(unknown)
     }
 }
 
 /// Longest time between two attempts to take the lock.
 const MAX_PAUSE: Duration = Duration::from_millis(50);
 
-/// The holder of a flock on this directory, from `/proc/locks`. Of several holders, the one with the most rights
-/// counts.
-fn holder(directory: &File, locks: &Path) -> Holder {
-    let unknown = Holder { who: None, write_access: WriteAccess::Unknown };
-    let (Ok(all), Ok(metadata)) = (files::read(locks, files::MOST_BYTES), directory.metadata()) else {
-        return unknown;
-    };
-    let proc = locks.parent().unwrap_or(Path::new("/proc"));
-    let known = holders_in(&all, &metadata, &["FLOCK"]).map(|pid| look_at(proc, pid, &metadata));
-    known.max_by_key(|holder| holder.write_access).unwrap_or(unknown)
-}
-
 /// One holder. The kernel lists the process that took the lock. If that has ended and a child inherited the lock, the
 /// holder is unknown.
-fn look_at(proc: &Path, pid: u32, directory: &Metadata) -> Holder {
-    let read = |file: &str| files::read(&proc.join(pid.to_string()).join(file), files::MOST_BYTES).ok();
+fn look_at(system: &dyn System, proc: &Path, pid: u32, directory: &Metadata) -> Holder {
+    let read =
+        |file: &str| files::read(system, &proc.join(pid.to_string()).join(file), files::MOST_BYTES).ok();
     let name = read("comm").map(|name| super::error::shown(&name));
     let who = name.map_or_else(|| format!("pid {pid}"), |name| format!("{name} (pid {pid})"));
     let write_access =
@@ -174,11 +173,9 @@ fn write_access_of(status: &str, directory: &Metadata) -> WriteAccess {
     let effective = status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1));
     match effective.and_then(|uid| uid.parse::<u32>().ok()) {
         None => WriteAccess::Unknown,
-        Some(uid) if uid == 0 || uid == directory.uid() || directory.mode() & 0o002 != 0 => {
-            WriteAccess::Writes
-        }
+        Some(uid) if uid == 0 || uid == directory.uid || directory.mode & 0o002 != 0 => WriteAccess::Writes,
         // The directory's group may write, and we do not know the process's groups.
-        Some(_) if directory.mode() & 0o020 != 0 => WriteAccess::Unknown,
+        Some(_) if directory.mode & 0o020 != 0 => WriteAccess::Unknown,
         Some(_) => WriteAccess::None,
     }
 }
@@ -191,8 +188,8 @@ pub(crate) fn holder_in(locks: &str, file: &Metadata, kinds: &[&str]) -> Option<
 
 /// All such pids.
 fn holders_in<'a>(locks: &'a str, file: &Metadata, kinds: &'a [&str]) -> impl Iterator<Item = u32> + 'a {
-    let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
-    let place = format!("{major:02x}:{minor:02x}:{}", file.ino());
+    let (major, minor) = (rustix::fs::major(file.device), rustix::fs::minor(file.device));
+    let place = format!("{major:02x}:{minor:02x}:{}", file.inode);
     locks.lines().filter_map(move |line| {
         let words: Vec<&str> = line.split_whitespace().collect();
         // The second word of a waiting process's line is `->`.
@@ -204,19 +201,20 @@ fn holders_in<'a>(locks: &'a str, file: &Metadata, kinds: &'a [&str]) -> impl It
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::system;
 
     #[test]
     fn the_holder_stands_in_proc_locks() {
         let dir = tempfile::tempdir().unwrap();
-        let file = std::fs::metadata(dir.path()).unwrap();
-        let (major, minor) = (rustix::fs::major(file.dev()), rustix::fs::minor(file.dev()));
+        let file = system::real().metadata(dir.path()).unwrap();
+        let (major, minor) = (rustix::fs::major(file.device), rustix::fs::minor(file.device));
         let line = |start: &str, pid: u32, place: u64| {
             format!("{start}  ADVISORY  WRITE {pid} {major:02x}:{minor:02x}:{place} 0 EOF\n")
         };
-        let locks = line("1: POSIX", 900, file.ino())
-            + &line("2: -> FLOCK", 5, file.ino())
-            + &line("3: FLOCK", 6, file.ino() + 1)
-            + &line("4: FLOCK", 1234, file.ino());
+        let locks = line("1: POSIX", 900, file.inode)
+            + &line("2: -> FLOCK", 5, file.inode)
+            + &line("3: FLOCK", 6, file.inode + 1)
+            + &line("4: FLOCK", 1234, file.inode);
         assert_eq!(holder_in(&locks, &file, &["FLOCK"]), Some(1234));
         assert_eq!(holder_in(&locks, &file, &["POSIX", "FLOCK", "OFDLCK"]), Some(900));
         assert_eq!(holder_in(&locks, &file, &["OFDLCK"]), None);
@@ -228,7 +226,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mode = std::os::unix::fs::PermissionsExt::from_mode;
         std::fs::set_permissions(dir.path(), mode(0o555)).unwrap();
-        let directory = std::fs::metadata(dir.path()).unwrap();
+        let directory = system::real().metadata(dir.path()).unwrap();
         let of =
             |uids: &str| write_access_of(&format!("Name:\tx\nUid:\t{uids}\nGid:\t0\t0\t0\t0\n"), &directory);
         assert_eq!(of("65534\t65534\t65534\t65534"), WriteAccess::None);
@@ -237,11 +235,11 @@ mod tests {
             (of("0\t65534\t0\t65534"), of("65534\t0\t0\t0")),
             (WriteAccess::None, WriteAccess::Writes)
         );
-        assert_eq!(of(&format!("1\t{}\t1\t1", directory.uid())), WriteAccess::Writes, "its owner");
+        assert_eq!(of(&format!("1\t{}\t1\t1", directory.uid)), WriteAccess::Writes, "its owner");
         assert_eq!(write_access_of("Name:\tx\n", &directory), WriteAccess::Unknown);
         for (bits, write_access) in [(0o775, WriteAccess::Unknown), (0o777, WriteAccess::Writes)] {
             std::fs::set_permissions(dir.path(), mode(bits)).unwrap();
-            let open = std::fs::metadata(dir.path()).unwrap();
+            let open = system::real().metadata(dir.path()).unwrap();
             assert_eq!(write_access_of("Uid:\t65534\t65534\t65534\t65534\n", &open), write_access);
         }
     }

@@ -31,9 +31,10 @@ pub use schemata::{Line, Resource, Schemata, Setting};
 pub use tasks::Moved;
 
 use crate::root::Root;
-use std::fs;
+use crate::system::{self, DirEntry, SharedSystem, System};
+use rustix::fs::Mode as Permissions;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 /// The kernel's list of locks and their holders. It covers locks on every mount, also of a tree that another program
@@ -43,6 +44,7 @@ pub const LOCKS: &str = "/proc/locks";
 /// One mounted resctrl.
 #[derive(Clone, Debug)]
 pub struct Resctrl {
+    system: SharedSystem,
     mount: PathBuf,
     locks: PathBuf,
     prefix: String,
@@ -68,12 +70,12 @@ impl Resctrl {
     pub fn open(root: &Root, prefix: &str) -> Result<Resctrl, ResctrlError> {
         let mount = root.path("/sys/fs/resctrl");
         let absent = |why: &str| Err(ResctrlError::ours(Kind::NotMounted, &mount, Action::List, why));
-        match fs::metadata(mount.join("info")) {
-            Ok(_) => Ok(Resctrl::at(&mount, Path::new(LOCKS), prefix)),
+        match root.system().metadata(&mount.join("info")) {
+            Ok(_) => Ok(Resctrl::on(root.system().clone(), &mount, Path::new(LOCKS), prefix)),
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(ResctrlError::system(&mount.join("info"), Action::List, &error))
             }
-            Err(_) if mount.is_dir() => {
+            Err(_) if root.system().is_dir(&mount) => {
                 absent("resctrl is not mounted; run: mount -t resctrl resctrl /sys/fs/resctrl")
             }
             Err(_) => absent(
@@ -82,9 +84,20 @@ impl Resctrl {
         }
     }
 
-    /// A mount at any path, without checking it.
+    /// A mount at any path on this machine, without checking it.
     pub fn at(mount: &Path, locks: &Path, prefix: &str) -> Resctrl {
-        Resctrl { mount: mount.to_path_buf(), locks: locks.to_path_buf(), prefix: prefix.to_owned() }
+        Resctrl::on(system::real(), mount, locks, prefix)
+    }
+
+    /// A mount at any path on a system, without checking it.
+    pub fn on(system: SharedSystem, mount: &Path, locks: &Path, prefix: &str) -> Resctrl {
+        let (mount, locks) = (mount.to_path_buf(), locks.to_path_buf());
+        Resctrl { system, mount, locks, prefix: prefix.to_owned() }
+    }
+
+    /// The system that has the files.
+    fn system(&self) -> &dyn System {
+        self.system.as_ref()
     }
 
     /// The mount's directory.
@@ -95,10 +108,6 @@ impl Resctrl {
     /// The prefix of our groups' names.
     pub fn prefix(&self) -> &str {
         &self.prefix
-    }
-
-    fn locks(&self) -> &Path {
-        &self.locks
     }
 
     fn directory(&self, group: &Group) -> PathBuf {
@@ -154,19 +163,19 @@ impl Resctrl {
         group: impl Fn(&str) -> Option<Group>,
     ) -> Result<Vec<Group>, ResctrlError> {
         let names = self.list(directory)?;
-        let is_group = |name: &&String| directory.join(name.as_str()).is_dir();
+        let is_group = |name: &&String| self.system.is_dir(&directory.join(name.as_str()));
         Ok(names.iter().filter(is_group).filter_map(|name| group(name)).collect())
     }
 
     /// True if the group exists now.
     pub fn has(&self, group: &Group) -> bool {
-        self.directory(group).is_dir()
+        self.system.is_dir(&self.directory(group))
     }
 
     /// Distinguishes a group from a later one of the same name: its directory's inode. `None` if the group does not
     /// exist.
     pub fn identity(&self, group: &Group) -> Option<u64> {
-        fs::metadata(self.directory(group)).ok().map(|found| found.ino())
+        self.system.metadata(&self.directory(group)).ok().map(|found| found.inode)
     }
 
     /// Makes one of our groups. The kernel assigns a CLOSID (to a control group), an RMID and masks.
@@ -178,7 +187,7 @@ impl Resctrl {
         let path = self.directory(group);
         self.only_ours(group, &path, Action::Make)?;
         let before = self.last_status();
-        fs::create_dir(&path).map_err(|error| {
+        self.system.make_dir(&path, Permissions::from_raw_mode(0o777)).map_err(|error| {
             let error = ResctrlError::system(&path, Action::Make, &error);
             self.with_status(error, Some(before))
         })
@@ -191,7 +200,7 @@ impl Resctrl {
     pub fn remove(&self, group: &Group) -> Result<(), ResctrlError> {
         let path = self.directory(group);
         self.only_ours(group, &path, Action::Remove)?;
-        fs::remove_dir(&path).map_err(|error| ResctrlError::system(&path, Action::Remove, &error))
+        self.system.remove_dir(&path).map_err(|error| ResctrlError::system(&path, Action::Remove, &error))
     }
 
     fn only_ours(&self, group: &Group, path: &Path, action: Action) -> Result<(), ResctrlError> {
@@ -208,8 +217,8 @@ impl Resctrl {
     /// The kernel's message about the last command, by lines. Empty if it cannot be read: it is only read after another
     /// failure.
     pub fn last_status(&self) -> Vec<String> {
-        let text =
-            files::read(&self.mount.join("info/last_cmd_status"), files::MOST_BYTES).unwrap_or_default();
+        let text = files::read(self.system(), &self.mount.join("info/last_cmd_status"), files::MOST_BYTES)
+            .unwrap_or_default();
         match text.trim_end() {
             "" | "ok" => Vec::new(),
             text => text.lines().map(error::shown).collect(),
@@ -226,7 +235,8 @@ impl Resctrl {
         accepted: impl FnOnce() -> String,
     ) -> Result<(), ResctrlError> {
         let before = (habit == Habit::Keeps).then(|| self.last_status());
-        let result = files::open_for_commands(path).and_then(|mut file| files::command(&mut file, text));
+        let result = files::open_for_commands(self.system(), path)
+            .and_then(|file| files::command(file.as_ref(), text));
         result.map_err(|error| {
             let error = ResctrlError::system(path, Action::Write(text.to_owned()), &error);
             let error = self.with_status(error, before);
@@ -255,13 +265,18 @@ impl Resctrl {
     fn list(&self, directory: &Path) -> Result<Vec<String>, ResctrlError> {
         let failed = |error: io::Error| ResctrlError::system(directory, Action::List, &error);
         let mut names = Vec::new();
-        for entry in fs::read_dir(directory).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            let name = name.into_string().map_err(|name| {
-                ResctrlError::malformed(directory, format!("the name {name:?} in it is not UTF-8 text"))
-            })?;
-            names.push(name);
-        }
+        let mut visit = |entry: DirEntry| {
+            names.push(entry.name.into_string());
+            if names.last().is_some_and(Result::is_err) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        };
+        self.system.list(directory, &mut visit).map_err(failed)?;
+        let mut names = names.into_iter().collect::<Result<Vec<String>, _>>().map_err(|name| {
+            ResctrlError::malformed(directory, format!("the name {name:?} in it is not UTF-8 text"))
+        })?;
         names.sort_unstable();
         Ok(names)
     }

@@ -181,10 +181,10 @@ impl Resctrl {
         event: &Event,
     ) -> Result<Option<HeldCount>, ResctrlError> {
         let directory = self.directory(group).join("mon_data").join(domain.to_string());
-        match HeldFile::open(directory.join(event.name())) {
+        match HeldFile::open(&self.system, directory.join(event.name())) {
             Ok(file) => Ok(Some(HeldCount { file })),
             // If only the file is missing, the event is not counted; if the directory is missing, the group is gone.
-            Err(error) if error.errno == Some(libc::ENOENT) && directory.is_dir() => Ok(None),
+            Err(error) if error.errno == Some(libc::ENOENT) && self.system.is_dir(&directory) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -195,7 +195,7 @@ impl Resctrl {
     /// If the file cannot be read or has no number.
     pub fn max_threshold_occupancy(&self) -> Result<Option<u64>, ResctrlError> {
         let path = self.info_path("L3_MON").join("max_threshold_occupancy");
-        let Some(text) = files::read_if_there(&path)? else { return Ok(None) };
+        let Some(text) = files::read_if_there(self.system(), &path)? else { return Ok(None) };
         let why = || ResctrlError::malformed(&path, format!("expected bytes, not `{}`", shown(&text)));
         decimal(&text).ok_or_else(why).map(Some)
     }

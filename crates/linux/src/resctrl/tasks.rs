@@ -25,7 +25,7 @@ impl Resctrl {
     /// If the group is gone or the file is malformed.
     pub fn tasks(&self, group: &Group) -> Result<Vec<u32>, ResctrlError> {
         let path = self.directory(group).join("tasks");
-        let text = files::read(&path, files::MOST_TASK_BYTES)?;
+        let text = files::read(self.system(), &path, files::MOST_TASK_BYTES)?;
         parse_tasks(&text).map_err(|why| ResctrlError::malformed(&path, why))
     }
 
@@ -37,7 +37,8 @@ impl Resctrl {
         let path = self.directory(group).join("tasks");
         let failed =
             |text: String, error: &std::io::Error| ResctrlError::system(&path, Action::Write(text), error);
-        let mut file = files::open_for_commands(&path).map_err(|error| failed(String::new(), &error))?;
+        let file =
+            files::open_for_commands(self.system(), &path).map_err(|error| failed(String::new(), &error))?;
         let mut result = Moved::default();
         for &pid in pids {
             let text = format!("{pid}\n");
@@ -45,7 +46,7 @@ impl Resctrl {
             let written = if pid == 0 {
                 Err(std::io::Error::from_raw_os_error(libc::EINVAL))
             } else {
-                files::command(&mut file, &text)
+                files::command(file.as_ref(), &text)
             };
             match written {
                 Ok(()) => result.moved.push(pid),

@@ -13,14 +13,15 @@ use crate::topology::{Presence, Topology};
 use bits::{Bits, RegisterPath};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 use waykeeper_units::{CoreId, CoreList};
 
 /// Longest wait for another tool's lock on resctrl. Tools hold it for single changes.
 const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// Most bytes of a stat line: it has 52 fields of at most 20 digits.
+const STAT_BYTES: usize = 4096;
 
 /// Access to registers outside resctrl.
 pub trait Registers {
@@ -133,7 +134,7 @@ impl Report {
 /// If resctrl cannot be read, it still counts as mounted: its knobs then fail with the kernel's error and stay in the
 /// journal. If it is mounted at another place, that place is used, because its groups still exist.
 pub fn mounted(root: &Root, prefix: &str) -> Option<Resctrl> {
-    let at = |place: &str| Resctrl::at(&root.path(place), Path::new(LOCKS), prefix);
+    let at = |place: &str| Resctrl::on(root.system().clone(), &root.path(place), Path::new(LOCKS), prefix);
     match Resctrl::open(root, prefix) {
         Ok(resctrl) => Some(resctrl),
         Err(error) if error.kind == Kind::NotMounted => match root.read_optional("/proc/mounts") {
@@ -331,13 +332,7 @@ impl<R: Registers> Restorer<'_, R> {
     /// Start time of a task (field 22 of its stat; the name in field 2 may contain anything, so fields are counted
     /// after it).
     fn start_of(&self, pid: u32) -> Option<u64> {
-        let mut text = Vec::new();
-        // A stat line has 52 fields of at most 20 digits.
-        File::open(self.root.path(format!("/proc/{pid}/stat")))
-            .ok()?
-            .take(4096)
-            .read_to_end(&mut text)
-            .ok()?;
+        let text = self.root.read_bytes(format!("/proc/{pid}/stat"), STAT_BYTES).ok()?;
         start_in_stat(&String::from_utf8_lossy(&text))
     }
 }

@@ -6,16 +6,16 @@
 use super::error::ConfigError;
 use super::keys::is_section;
 use super::layers::{Layer, Source};
+use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
+use waykeeper_linux::system::{DirEntry, FileReader, System};
 use waykeeper_linux::tenants::{Entry, declared, explain_key};
 use waykeeper_linux::text_file::line_of;
 
@@ -25,27 +25,32 @@ const FILE_LIMIT: u64 = 1 << 20;
 const FILES_LIMIT: usize = 1000;
 
 /// The file itself, if it exists or was named, and the files of `conf.d` beside it, in the order of their names.
-pub(super) fn find(asked: Option<&Path>, usual: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+pub(super) fn find(
+    system: &dyn System,
+    asked: Option<&Path>,
+    usual: &Path,
+) -> Result<Vec<PathBuf>, ConfigError> {
     let file = asked.unwrap_or(usual);
     let mut files = Vec::new();
-    if asked.is_some() || file.exists() {
+    if asked.is_some() || system.exists(file) {
         files.push(file.to_owned());
     }
     let folder = file.parent().unwrap_or(Path::new("/")).join("conf.d");
     let failed = |why| ConfigError::Read { path: folder.clone(), why };
-    let entries = match std::fs::read_dir(&folder) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(files),
-        other => other.map_err(failed)?,
-    };
     let mut more = Vec::new();
-    for entry in entries {
-        let name = entry.map_err(failed)?.file_name();
+    let mut visit = |entry: DirEntry| {
         // Names that begin with a dot are editors' files.
-        let is_ours = name.to_str().is_some_and(|name| name.ends_with(".toml") && !name.starts_with('.'));
-        more.extend(is_ours.then(|| folder.join(name)));
-        if more.len() > FILES_LIMIT {
-            return Err(failed(io::Error::other(format!("the directory has more than {FILES_LIMIT} files"))));
-        }
+        let is_ours =
+            entry.name.to_str().is_some_and(|name| name.ends_with(".toml") && !name.starts_with('.'));
+        more.extend(is_ours.then(|| folder.join(entry.name)));
+        if more.len() > FILES_LIMIT { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    match system.list(&folder, &mut visit) {
+        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(files),
+        listed => listed.map_err(failed)?,
+    }
+    if more.len() > FILES_LIMIT {
+        return Err(failed(io::Error::other(format!("the directory has more than {FILES_LIMIT} files"))));
     }
     more.sort_unstable();
     files.append(&mut more);
@@ -53,16 +58,15 @@ pub(super) fn find(asked: Option<&Path>, usual: &Path) -> Result<Vec<PathBuf>, C
 }
 
 /// Reads and parses a file.
-pub(super) fn read(path: &Path) -> Result<Layer, ConfigError> {
+pub(super) fn read(system: &dyn System, path: &Path) -> Result<Layer, ConfigError> {
     let failed = |why| ConfigError::Read { path: path.to_owned(), why };
-    let mut options = File::options();
-    let file = options.read(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(path);
-    let file = file.map_err(failed)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
+    let file = system.open(path, flags, Mode::empty()).map_err(failed)?;
     if !file.metadata().map_err(failed)?.is_file() {
         return Err(failed(io::Error::other("not a regular file")));
     }
     let mut bytes = Vec::new();
-    file.take(FILE_LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
+    FileReader(file.as_ref()).take(FILE_LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > FILE_LIMIT {
         return Err(failed(io::Error::other(format!("the file has more than {FILE_LIMIT} bytes"))));
     }

@@ -11,6 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Value;
+use waykeeper_linux::system::System;
 use waykeeper_linux::tenants::{TenantSpec, clash};
 use waykeeper_units::{Likeness, most_alike, nearest};
 
@@ -110,10 +111,10 @@ const PREFIX: &str = "WAYKEEPER_";
 /// The key under which the policy's settings are.
 const SETTINGS: &str = "policy.settings";
 
-pub(super) fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
+pub(super) fn load(system: &dyn System, inputs: &Inputs) -> Result<Config, ConfigError> {
     let mut config = Config::default();
-    for file in files::find(inputs.file.as_deref(), Path::new(USUAL_FILE))? {
-        put(&mut config, files::read(&file)?)?;
+    for file in files::find(system, inputs.file.as_deref(), Path::new(USUAL_FILE))? {
+        put(&mut config, files::read(system, &file)?)?;
     }
     put(&mut config, environment(&inputs.environment)?)?;
     put(&mut config, flags(&inputs.flags))?;

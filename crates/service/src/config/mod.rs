@@ -20,6 +20,7 @@ use toml::Table;
 use waykeeper_linux::journal::usual_path;
 use waykeeper_linux::pci::PciAddress;
 use waykeeper_linux::root::Root;
+use waykeeper_linux::system::{RealSystem, System};
 use waykeeper_linux::tenants::TenantSpec;
 use waykeeper_units::CoreList;
 
@@ -179,12 +180,20 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads all sources.
+    /// Reads all sources, with the files of this machine.
     ///
     /// # Errors
     /// The first error found.
     pub fn load(inputs: &Inputs) -> Result<Config, ConfigError> {
-        layers::load(inputs)
+        Config::load_on(&RealSystem, inputs)
+    }
+
+    /// Reads all sources, with the files of a system.
+    ///
+    /// # Errors
+    /// The first error found.
+    pub fn load_on(system: &dyn System, inputs: &Inputs) -> Result<Config, ConfigError> {
+        layers::load(system, inputs)
     }
 
     /// The root of the host's file tree.

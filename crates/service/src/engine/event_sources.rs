@@ -6,6 +6,7 @@ use crate::config::{Config, ConfigError, Inputs};
 use crate::order::{Orders, PendingOrder};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use std::time::Duration;
+use waykeeper_linux::system::SharedSystem;
 
 /// A request from a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +31,7 @@ type Loaded = (Box<Result<Config, ConfigError>>, Option<PendingOrder>);
 /// The channels.
 #[derive(Debug)]
 pub(super) struct EventSources {
+    system: SharedSystem,
     orders: Orders,
     signal_requests: Receiver<SignalRequest>,
     inputs: Inputs,
@@ -37,8 +39,13 @@ pub(super) struct EventSources {
 }
 
 impl EventSources {
-    pub fn new(orders: Orders, signal_requests: Receiver<SignalRequest>, inputs: Inputs) -> EventSources {
-        EventSources { orders, signal_requests, inputs, loading: None }
+    pub fn new(
+        system: SharedSystem,
+        orders: Orders,
+        signal_requests: Receiver<SignalRequest>,
+        inputs: Inputs,
+    ) -> EventSources {
+        EventSources { system, orders, signal_requests, inputs, loading: None }
     }
 
     /// Waits for a message, at most `at_most`.
@@ -73,19 +80,19 @@ impl EventSources {
         }
         let (sender, receiver): (Sender<Loaded>, _) = bounded(1);
         let (give, take) = bounded(1);
-        let inputs = self.inputs.clone();
-        let thread = std::thread::Builder::new().name("waykeeper-load".to_owned());
-        let spawned = thread.spawn(move || {
-            let config = Box::new(Config::load(&inputs));
+        let (system, inputs, back) = (self.system.clone(), self.inputs.clone(), take.clone());
+        let work = move || {
+            let config = Box::new(Config::load_on(system.as_ref(), &inputs));
             let _ = sender.send((config, take.recv().unwrap_or_default()));
-        });
-        match spawned {
+        };
+        // The channel has room for one message.
+        let _ = give.try_send(pending_order);
+        match self.system.run_beside("waykeeper-load", Box::new(work)) {
             Err(why) => {
+                let pending_order = back.try_recv().unwrap_or_default();
                 Err((pending_order, format!("cannot start a thread to read the configuration: {why}")))
             }
-            Ok(_) => {
-                // The channel has room for one message.
-                let _ = give.try_send(pending_order);
+            Ok(()) => {
                 self.loading = Some(receiver);
                 Ok(())
             }

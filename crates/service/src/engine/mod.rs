@@ -27,6 +27,7 @@ use std::time::SystemTime;
 use toml::Table;
 use waykeeper_control::{ControlConfig, ControlError, Loop, Record};
 use waykeeper_host::{GroupCounter, Inventory, Snapshot};
+use waykeeper_linux::system::SharedSystem;
 use waykeeper_policy::Policy;
 
 /// Returns a lasting problem of a part outside the engine, for example the recorder.
@@ -45,6 +46,8 @@ pub enum LifecycleEvent {
 
 /// The engine's inputs and outputs.
 pub struct Setup {
+    /// Its wall clock dates the steps, its files are read at a reload.
+    pub system: SharedSystem,
     /// The configuration in force.
     pub config: Config,
     /// The sources for a reload.
@@ -98,9 +101,8 @@ pub fn run<H: ManagedHost>(host: &mut H, setup: Setup) -> Result<(), EngineError
     done
 }
 
-/// The published content before the first step.
-pub fn first(config: &Config, inventory: &Inventory) -> Published {
-    let now = SystemTime::now();
+/// The published content before the first step, at `now`.
+pub fn first(config: &Config, inventory: &Inventory, now: SystemTime) -> Published {
     Published {
         step: 0,
         at: now,
@@ -140,6 +142,7 @@ struct Built {
 /// A running engine.
 struct Engine<'a, H: ManagedHost> {
     looping: Loop<'a, H>,
+    system: SharedSystem,
     config: Config,
     published_state: Arc<PublishedState>,
     step_queues: Vec<StepQueue>,
@@ -176,6 +179,7 @@ fn policy_of(config: &Config) -> crate::config::PolicyChoice {
 impl<'a, H: ManagedHost> Engine<'a, H> {
     fn start(host: &'a mut H, setup: Setup) -> Result<Engine<'a, H>, EngineError> {
         let Setup {
+            system,
             config,
             inputs,
             published_state,
@@ -206,7 +210,8 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             problem_sources,
             lifecycle_events,
             unlogged,
-            event_sources: EventSources::new(orders, signal_requests, inputs),
+            event_sources: EventSources::new(system.clone(), orders, signal_requests, inputs),
+            system,
             paused: None,
             settings: Arc::new(choice.settings),
             pending: None,

@@ -6,7 +6,6 @@ use super::{Engine, ManagedHost};
 use crate::published_state::{Mode, Published};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::SystemTime;
 use waykeeper_control::{Problem, Record};
 use waykeeper_host::{Group, HostCounter, Interval, Knob, KnobSetting, Reading, Readings, Snapshot};
 use waykeeper_policy::Event;
@@ -68,7 +67,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
         let problems = self.lasting_problems();
         let (active_problems, changes) = self.active_problems.list(problems);
-        let at = SystemTime::now();
+        let at = self.system.wall_clock();
         let happened = self.looping.host().take_events();
         self.log.problem_changes(at, &changes, &happened);
         let next = Published {

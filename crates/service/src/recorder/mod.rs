@@ -10,17 +10,17 @@ mod ring;
 
 pub use format::{Entry, FORMAT, Header, OLDEST, SUFFIX, VERSION, writable};
 pub use read::{Item, ReadError, Reader};
-pub use ring::RecorderError;
+pub use ring::{RecorderError, Ring};
 
 use crate::{ActiveProblem, Step};
 use crossbeam_channel::Receiver;
-use ring::Ring;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use waykeeper_linux::system;
 
 /// What is recorded, and how much of it is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,7 +96,7 @@ impl Recorder {
         let status = Arc::new(Mutex::new(RecorderStatus::default()));
         let shown = status.clone();
         let work = move || {
-            let mut ring = Ring::new(config);
+            let mut ring = Ring::new(system::real(), config);
             let show = |ring: &Ring| {
                 let (files, bytes) = (ring.files() as u64, ring.bytes());
                 let next =

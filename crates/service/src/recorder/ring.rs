@@ -6,12 +6,13 @@
 use super::RecorderConfig;
 use super::format::{Entry, Header, LINE_MOST, WrittenTenants, frame, name, number};
 use crate::{ActiveProblem, Published};
+use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
+use waykeeper_linux::system::{DirEntry, FileWriter, OpenFile, SharedSystem};
 
 /// Segments per recording: the part deleted at once (assumption: a sixteenth is little).
 const SEGMENTS: u32 = 16;
@@ -67,7 +68,7 @@ struct ClosedSegment {
 #[derive(Debug)]
 struct Segment {
     path: PathBuf,
-    file: File,
+    file: Box<dyn OpenFile>,
     header: Header,
     began: SystemTime,
     /// Length up to the last whole frame.
@@ -78,10 +79,11 @@ struct Segment {
 
 /// The ring.
 #[derive(Debug)]
-pub(crate) struct Ring {
+pub struct Ring {
+    system: SharedSystem,
     config: RecorderConfig,
     /// Holds the lock on the directory, so that two daemons do not delete each other's segments.
-    lock: Option<File>,
+    lock: Option<Box<dyn OpenFile>>,
     closed: VecDeque<ClosedSegment>,
     next_number: u64,
     segment: Option<Segment>,
@@ -93,8 +95,10 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    pub fn new(config: RecorderConfig) -> Ring {
+    /// An empty ring; nothing is read or written before the first step.
+    pub fn new(system: SharedSystem, config: RecorderConfig) -> Ring {
         Ring {
+            system,
             config,
             lock: None,
             closed: VecDeque::new(),
@@ -217,16 +221,16 @@ impl Ring {
             let path = path.clone();
             move |source| RecorderError::File { path, what, source }
         };
-        let mut options = OpenOptions::new();
-        let file =
-            options.write(true).create_new(true).mode(0o640).open(&path).map_err(cannot("create it"))?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
+        let file = self.system.open(&path, flags, Mode::from_raw_mode(0o640));
+        let file = file.map_err(cannot("create it"))?;
         self.next_number += 1;
         self.segment =
             Some(Segment { path: path.clone(), file, header, began: step.at, bytes: 0, written: None });
         let Some(segment) = self.segment.as_mut() else { return Ok(()) };
         // Independent of the umask: the group may read recordings.
-        segment.file.set_permissions(fs::Permissions::from_mode(0o640)).map_err(cannot("set its mode"))?;
-        segment.file.write_all(&packed).map_err(cannot("write it"))?;
+        segment.file.set_mode(0o640).map_err(cannot("set its mode"))?;
+        FileWriter(segment.file.as_ref()).write_all(&packed).map_err(cannot("write it"))?;
         segment.bytes = packed.len() as u64;
         Ok(())
     }
@@ -235,32 +239,40 @@ impl Ring {
     fn lock_directory(&mut self) -> Result<(), RecorderError> {
         let path = self.config.directory.clone();
         let refuse = |why: String| RecorderError::Directory { path: path.clone(), why };
-        if !path.exists() {
-            let made = DirBuilder::new().recursive(true).mode(0o750).create(&path);
-            made.and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o750)))
+        let system = self.system.clone();
+        let opened = || system.open(&path, OFlags::RDONLY, Mode::empty());
+        if !system.exists(&path) {
+            let made = system.make_dirs(&path, Mode::from_raw_mode(0o750));
+            made.and_then(|()| opened()?.set_mode(0o750))
                 .map_err(|why| refuse(format!("cannot create the directory: {why}")))?;
         }
-        let directory = File::open(&path).map_err(|why| refuse(why.to_string()))?;
+        let directory = opened().map_err(|why| refuse(why.to_string()))?;
         let about = directory.metadata().map_err(|why| refuse(why.to_string()))?;
         if !about.is_dir() {
             return Err(refuse("not a directory".to_owned()));
         }
-        if about.permissions().mode() & 0o002 != 0 {
+        if about.mode & 0o002 != 0 {
             return Err(refuse("every user may write to it; remove that permission (chmod o-w)".to_owned()));
         }
-        directory.try_lock().map_err(|why| match why {
-            fs::TryLockError::WouldBlock => refuse("another waykeeper records into it".to_owned()),
-            fs::TryLockError::Error(why) => refuse(format!("cannot lock it: {why}")),
+        directory.lock(FlockOperation::NonBlockingLockExclusive).map_err(|why| match why.kind() {
+            io::ErrorKind::WouldBlock => refuse("another waykeeper records into it".to_owned()),
+            _ => refuse(format!("cannot lock it: {why}")),
         })?;
+        let mut names = Vec::new();
+        let mut visit = |entry: DirEntry| {
+            names.push(entry.name);
+            ControlFlow::Continue(())
+        };
+        system.list(&path, &mut visit).map_err(|why| refuse(why.to_string()))?;
         let mut found = Vec::new();
-        for entry in fs::read_dir(&path).map_err(|why| refuse(why.to_string()))? {
-            let entry = entry.map_err(|why| refuse(why.to_string()))?;
-            let Some(number) = entry.file_name().to_str().and_then(number) else { continue };
-            let about = entry.metadata().map_err(|why| refuse(why.to_string()))?;
+        for name in names {
+            let Some(number) = name.to_str().and_then(number) else { continue };
+            let path = path.join(&name);
+            let about = system.link_metadata(&path).map_err(|why| refuse(why.to_string()))?;
             if about.is_file() {
                 // The time of the last write is later than the beginning, but close enough.
-                let began = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-                found.push((number, ClosedSegment { path: entry.path(), began, bytes: blocks(about.len()) }));
+                let (began, bytes) = (about.modified, blocks(about.size));
+                found.push((number, ClosedSegment { path, began, bytes }));
             }
         }
         found.sort_by_key(|(number, _)| *number);
@@ -294,7 +306,7 @@ impl Ring {
                 );
                 return Err(RecorderError::Directory { path: self.config.directory.clone(), why });
             };
-            match fs::remove_file(&oldest.path) {
+            match self.system.remove_file(&oldest.path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
                     let path = oldest.path.clone();
                     return Err(RecorderError::File { path, what: "delete it", source });
@@ -312,7 +324,7 @@ impl Ring {
         let packed = frame(&self.lines).map_err(|why| self.failure("pack", why))?;
         self.make_room(packed.len() as u64, now)?;
         let Some(segment) = self.segment.as_mut() else { return Ok(()) };
-        segment.file.write_all(&packed).map_err(|source| RecorderError::File {
+        FileWriter(segment.file.as_ref()).write_all(&packed).map_err(|source| RecorderError::File {
             path: segment.path.clone(),
             what: "write it",
             source,
@@ -331,7 +343,7 @@ impl Ring {
         let bytes = blocks(segment.bytes);
         self.closed.push_back(ClosedSegment { path: segment.path.clone(), began: segment.began, bytes });
         let cannot = |source| RecorderError::File { path: segment.path.clone(), what: "sync it", source };
-        segment.file.sync_data().map_err(cannot)
+        segment.file.sync().map_err(cannot)
     }
 
     fn failure(&self, what: &'static str, source: io::Error) -> RecorderError {

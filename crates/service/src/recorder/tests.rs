@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use waykeeper_control::Problem;
 use waykeeper_host::{Group, Priority, WorkloadKind};
 use waykeeper_linux::host::Grouping;
+use waykeeper_linux::system;
 use waykeeper_units::{CoreList, GroupId};
 
 fn group(id: u32) -> Group {
@@ -61,7 +62,7 @@ fn config(directory: &Path, most_bytes: u64) -> RecorderConfig {
 }
 
 fn record(config: &RecorderConfig, steps: impl IntoIterator<Item = u64>, noise: usize) {
-    let mut ring = Ring::new(config.clone());
+    let mut ring = Ring::new(system::real(), config.clone());
     steps.into_iter().for_each(|number| ring.record(&step(number, noise)));
     ring.finish();
     assert_eq!(ring.active_problem(), None);
@@ -166,7 +167,7 @@ fn a_recording_of_version_1_is_read_and_does_not_tell_who_shares_a_class() {
 #[test]
 fn a_recorder_that_is_killed_loses_what_waits_and_no_more() {
     let directory = TempDir::new().unwrap();
-    let mut ring = Ring::new(config(directory.path(), 1 << 20));
+    let mut ring = Ring::new(system::real(), config(directory.path(), 1 << 20));
     (0..95).for_each(|number| ring.record(&step(number, 50)));
     // Dropped without `finish`, as after a kill -9: the last five steps are only in memory.
     drop(ring);
@@ -221,7 +222,7 @@ fn the_ring_never_takes_more_than_it_may_also_across_restarts_and_the_oldest_goe
     let config = config(&path, 1 << 20);
     let mut next = 0;
     for life in 0..12 {
-        let mut ring = Ring::new(config.clone());
+        let mut ring = Ring::new(system::real(), config.clone());
         for number in next..next + 150 {
             ring.record(&step(number, 2000));
             assert!(on_disk(&path) <= 1 << 20, "life {life}, step {number}: {} bytes", on_disk(&path));
@@ -281,7 +282,7 @@ fn only_owner_and_group_get_at_it_and_other_files_are_left_alone() {
     assert_eq!(read(&path).0, (0..9).collect::<Vec<_>>());
     // In a directory that all users may write, any user could put a segment or a link.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-    let mut ring = Ring::new(config(&path, 1 << 20));
+    let mut ring = Ring::new(system::real(), config(&path, 1 << 20));
     ring.record(&step(9, 10));
     assert!(ring.active_problem().unwrap().text.contains("every user may write to it"));
 }
@@ -289,9 +290,9 @@ fn only_owner_and_group_get_at_it_and_other_files_are_left_alone() {
 #[test]
 fn two_do_not_record_in_one_directory() {
     let directory = TempDir::new().unwrap();
-    let mut first = Ring::new(config(directory.path(), 1 << 20));
+    let mut first = Ring::new(system::real(), config(directory.path(), 1 << 20));
     first.record(&step(0, 10));
-    let mut second = Ring::new(config(directory.path(), 1 << 20));
+    let mut second = Ring::new(system::real(), config(directory.path(), 1 << 20));
     second.record(&step(0, 10));
     let problem = second.active_problem().unwrap();
     assert_eq!(problem.kind, "recorder");
@@ -327,7 +328,7 @@ impl Drop for SmallDisk {
 fn a_full_disk_stops_the_recording_with_a_word_and_it_goes_on_when_there_is_room() {
     let disk = SmallDisk::new(64);
     let config = config(&disk.0.path().join("ring"), 1 << 20);
-    let mut ring = Ring::new(config.clone());
+    let mut ring = Ring::new(system::real(), config.clone());
     for number in 0..60 {
         ring.record(&step(number, 2000));
         // A failure within the last frame would leave steps waiting.

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use waykeeper_linux::system::{Metadata, RealSystem};
 use waykeeper_linux::trust::{self, TrustError};
 
 /// Connections that may wait for `accept`. Assumption: the usual listen(2) backlog of servers.
@@ -103,7 +104,7 @@ pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, SocketFi
         }
         _ => {}
     }
-    trust::folder(folder).map_err(|why| untrusted(path, why))?;
+    trust::folder(&RealSystem, folder).map_err(|why| untrusted(path, why))?;
     refuse_what_is_alive(path)?;
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(name);
@@ -172,7 +173,7 @@ fn refuse_what_is_alive(path: &Path) -> Result<(), SocketFileError> {
         };
         return Err(SocketFileError::Other { path: path.to_owned(), what });
     }
-    trust::belongs(path, &found).map_err(|why| untrusted(path, why))?;
+    trust::belongs(&RealSystem, path, &Metadata::from(&found)).map_err(|why| untrusted(path, why))?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let tried = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .and_then(|socket| rustix::net::connect(&socket, &SocketAddrUnix::new(path)?));

@@ -6,9 +6,10 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
 use waykeeper_linux::host::Grouping;
+use waykeeper_linux::system;
 use waykeeper_linux::tenants::TenantSpec;
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::daemon::{DaemonError, run_and_restore};
@@ -131,10 +132,12 @@ fn setup(
     inputs: Inputs,
     host: &impl Host,
 ) -> (Setup, Arc<PublishedState>, crossbeam_channel::Sender<SignalRequest>, Sender) {
-    let published_state = Arc::new(PublishedState::new(engine::first(&config, host.inventory())));
+    let published_state =
+        Arc::new(PublishedState::new(engine::first(&config, host.inventory(), SystemTime::now())));
     let (signal_request, signal_requests) = bounded(4);
     let (sender, taken) = orders();
     let setup = Setup {
+        system: system::real(),
         config,
         inputs,
         published_state: published_state.clone(),

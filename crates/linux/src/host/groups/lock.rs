@@ -6,7 +6,7 @@
 
 use super::Groups;
 use crate::resctrl::{FlockGuard, Kind, ResctrlError, WriteAccess};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long an unidentifiable lock holder is honoured. Tools hold the lock for single changes; this is two steps of 1 s
 /// (assumption).
@@ -25,8 +25,8 @@ pub struct ResctrlLock {
 /// The state of the lock between steps.
 #[derive(Debug, Default)]
 pub(super) struct LockState {
-    /// Since when an unidentifiable holder has had it.
-    unidentified_since: Option<Instant>,
+    /// When an unidentifiable holder was first seen, on the system's clock.
+    unidentified_since: Option<Duration>,
     /// An ignored holder was already reported.
     reported: bool,
 }
@@ -48,8 +48,12 @@ impl Groups {
             WriteAccess::Writes => (false, ""),
             WriteAccess::None => (true, "which cannot write there, so the lock protects nothing"),
             WriteAccess::Unknown => {
-                let since = *self.lock_state.unidentified_since.get_or_insert_with(Instant::now);
-                (since.elapsed() >= UNIDENTIFIED_HOLDER_WAIT, "and tools hold it only for single changes")
+                let now = self.root.system().now();
+                let since = *self.lock_state.unidentified_since.get_or_insert(now);
+                (
+                    now.saturating_sub(since) >= UNIDENTIFIED_HOLDER_WAIT,
+                    "and tools hold it only for single changes",
+                )
             }
         };
         if !ignored {
@@ -70,11 +74,14 @@ impl Groups {
     /// # Errors
     /// As [`Groups::take_lock`], after that time.
     pub fn take_lock_at_start(&mut self) -> Result<ResctrlLock, ResctrlError> {
-        let start = Instant::now();
+        let system = self.root.system().clone();
+        let start = system.now();
         loop {
             match self.take_lock() {
-                Err(error) if error.kind == Kind::Locked && start.elapsed() < START_WAIT => {
-                    std::thread::sleep(START_WAIT / 50);
+                Err(error)
+                    if error.kind == Kind::Locked && system.now().saturating_sub(start) < START_WAIT =>
+                {
+                    system.sleep(START_WAIT / 50);
                 }
                 taken => return taken,
             }
