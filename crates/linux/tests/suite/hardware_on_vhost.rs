@@ -1,10 +1,10 @@
 //! The modules that read hardware, on the virtual host: what plain files cannot represent (cpuid leaves that overlap,
 //! MSRs, configuration space with read-only bits), and a fault in every kind of file that they read.
 
+use crate::hardware::cpuid::Facts;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use waykeeper_generations::{Evidence, Generation};
-use waykeeper_linux::cpuid::Facts;
 use waykeeper_linux::cpuinfo::Cpuinfo;
 use waykeeper_linux::msr::{Allowed, Msr, MsrError};
 use waykeeper_linux::pci::{Config, PciError, PciTree, Writable};

@@ -168,7 +168,7 @@ impl Machine {
             let [eax, ebx, ecx, edx] = *words;
             ((number(leaf), number(subleaf)), Leaf { eax, ebx, ecx, edx })
         };
-        Leaves(self.fixture.cpuid.iter().map(leaf).collect())
+        self.fixture.cpuid.iter().map(leaf).collect()
     }
 
     /// CPUs as Linux numbers them: all first threads socket by socket, then all second threads.

@@ -1,13 +1,14 @@
 //! Recorded machines, read by every module that reads hardware: each result is a snapshot, and two sources of one fact
 //! must agree. The recordings are in `tests/fixtures`.
 
+pub mod cpuid;
 pub mod machine;
 mod wrong;
 
+use cpuid::Facts;
 use machine::Machine;
 use std::fmt::Write;
 use waykeeper_generations::{Generation, Pmu, Terms};
-use waykeeper_linux::cpuid::Facts;
 use waykeeper_linux::cpuinfo::Cpuinfo;
 use waykeeper_linux::event_source::{self, Unit};
 use waykeeper_linux::pci::{Config, PciTree, Writable};
