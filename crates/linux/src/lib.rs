@@ -20,6 +20,7 @@ pub mod msr_pmu;
 pub mod pci;
 pub mod perf;
 pub mod profile;
+
 pub mod registers;
 pub mod resctrl;
 pub mod restore;

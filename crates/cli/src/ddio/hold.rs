@@ -205,7 +205,7 @@ fn run_changed(
         }
     }
     let registers = RegisterFiles::of(changed.root);
-    ddio::turn(steps, changed.journal, &mut &registers).map_err(|error| match registers.was_denied() {
+    ddio::turn(steps, changed.journal, &registers).map_err(|error| match registers.was_denied() {
         true => Failure::new(exit::NOT_PERMITTED, error),
         false => error.into(),
     })?;

@@ -5,13 +5,13 @@
 
 use super::survey::{PortDca, SocketWays, Survey};
 use super::{DdioError, Wanted, ways};
-use crate::journal::{Journal, Original, OwnershipCheck};
+use crate::journal::{Journal, Original, OriginalBits, OwnershipCheck};
 use crate::pci::PciAddress;
-use crate::restore::Registers;
+use crate::registers::{RegisterAddress, Registers};
 use serde::Serialize;
 use std::fmt;
-use waykeeper_generations::{Evidence, RegisterBit};
-use waykeeper_units::WayMask;
+use waykeeper_generations::Evidence;
+use waykeeper_units::{CoreId, WayMask};
 
 /// One register to change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -46,20 +46,27 @@ pub enum Step {
 }
 
 impl Step {
-    /// The journal's entry for it.
+    /// The bits of a register that it changes, with their current value.
     pub fn original(&self) -> Original {
-        match self {
+        let (address, package, mask, from) = match self {
             Step::Ways { socket, cpu, register, from, .. } => {
-                Original::whole_msr(*cpu, Some(*socket), *register, from.bits().into())
+                let address = RegisterAddress::Msr { cpu: CoreId(*cpu), address: *register };
+                (address, Some(*socket), u64::MAX, from.bits().into())
             }
-            Step::Port { address, offset, bit, from, .. } => Original::Pci {
-                address: address.to_string(),
-                offset: *offset,
-                width: 1,
-                mask: 1 << bit,
-                value: u32::from(*from) << bit,
-                ownership: OwnershipCheck::default(),
-            },
+            Step::Port { address, offset, bit, from, .. } => {
+                let device = address.to_string();
+                let address = RegisterAddress::Pci { device, offset: *offset, bytes: 1 };
+                (address, None, 1 << bit, u64::from(*from) << bit)
+            }
+        };
+        Original::of_register(&address, package, mask, from, OwnershipCheck::default())
+    }
+
+    /// The new value of these bits.
+    fn wanted(&self) -> u64 {
+        match self {
+            Step::Ways { to, .. } => to.bits().into(),
+            Step::Port { bit, to, .. } => u64::from(*to) << bit,
         }
     }
 
@@ -72,32 +79,22 @@ impl Step {
     }
 
     /// Writes the register and reads it back.
-    fn turn(&self, registers: &mut impl Registers) -> Result<(), DdioError> {
+    fn turn(&self, registers: &dyn Registers) -> Result<(), DdioError> {
         let failed = |why| DdioError::Failed { what: self.to_string(), why };
-        match self {
-            Step::Ways { cpu, register, to, .. } => {
-                let wanted = u64::from(to.bits());
-                registers.set_msr(*cpu, *register, wanted).map_err(failed)?;
-                match registers.msr(*cpu, *register).map_err(failed)? {
-                    now if now == wanted => Ok(()),
-                    now => Err(DdioError::ReadsBack { what: self.to_string(), now: format!("{now:#x}") }),
-                }
-            }
-            Step::Port { address, offset, bit, to, .. } => {
-                let place = RegisterBit { offset: *offset, bit: *bit };
-                let byte = |registers: &mut dyn Registers| -> Result<u8, DdioError> {
-                    Ok(registers.pci(&address.to_string(), *offset, 1).map_err(failed)?.to_le_bytes()[0])
+        let original = self.original();
+        let Some(OriginalBits { address, mask, .. }) = original.register() else { return Ok(()) };
+        // Only these bits are changed; the others keep their current values.
+        let found = registers.read(&address).map_err(failed)?;
+        let value = found & !mask | self.wanted();
+        registers.write(&address, value).map_err(failed)?;
+        match registers.read(&address).map_err(failed)? {
+            now if now & mask == self.wanted() => Ok(()),
+            now => {
+                let now = match self {
+                    Step::Ways { .. } => format!("{now:#x}"),
+                    Step::Port { .. } => format!("{now:#04x}"),
                 };
-                // Only this bit is changed; the others keep their current values.
-                let now = byte(registers)?;
-                registers
-                    .set_pci(&address.to_string(), *offset, 1, place.set(now, *to).into())
-                    .map_err(failed)?;
-                let now = byte(registers)?;
-                if place.of(now) == *to {
-                    return Ok(());
-                }
-                Err(DdioError::ReadsBack { what: self.to_string(), now: format!("{now:#04x}") })
+                Err(DdioError::ReadsBack { what: self.to_string(), now })
             }
         }
     }
@@ -196,7 +193,7 @@ pub fn plan_ports(survey: &Survey, devices: &[PciAddress], on: bool) -> Result<V
 ///
 /// # Errors
 /// The first failure. The steps before it have been applied; restoring the journal undoes them and the failed one.
-pub fn turn(steps: &[Step], journal: &mut Journal, registers: &mut impl Registers) -> Result<(), DdioError> {
+pub fn turn(steps: &[Step], journal: &mut Journal, registers: &dyn Registers) -> Result<(), DdioError> {
     let needed: Vec<&Step> = steps.iter().filter(|step| step.is_needed()).collect();
     let originals: Vec<Original> = needed.iter().map(|step| step.original()).collect();
     journal.record(&originals).map_err(|error| DdioError::Journal(error.to_string()))?;

@@ -8,8 +8,8 @@ use crate::cha;
 use crate::counting::{CoreEvents, Counting};
 use crate::event_source::{self, Unit};
 use crate::iio::{self, StackBus, StackPart};
-use crate::journal::{Claim, Journal, Original, OwnershipCheck};
-use crate::msr_pmu::{self, CounterProgram, MsrCounting, Turned};
+use crate::journal::{Journal, Original};
+use crate::msr_pmu::{self, CounterProgram, MsrCounting};
 use crate::perf::{self, IioUnits, PerfCounting, PlannedGroup, UncorePlan};
 use crate::registers::RegisterFiles;
 use crate::root::Root;
@@ -172,16 +172,12 @@ fn start_msr_counting(
     journal: &mut Journal,
 ) -> Result<MsrCounting, String> {
     let before = journal.originals().to_vec();
-    let mut keep = |turned: &[Turned]| {
-        let originals: Vec<Original> = turned.iter().map(original).collect();
-        journal.record(&originals).map_err(|why| why.to_string())
-    };
+    let mut keep = |turned: &[Original]| journal.record(turned).map_err(|why| why.to_string());
     let (counting, untouched) = MsrCounting::start(Box::new(registers), programs, &mut keep)?;
     // Another program took these registers before we wrote them. Their originals leave the journal, so that a restore
     // does not overwrite that program's values.
-    let untouched = untouched.iter().map(original);
     let untouched: Vec<Original> =
-        untouched.filter(|own| !before.iter().any(|other| other.is_same_knob(own))).collect();
+        untouched.into_iter().filter(|own| !before.iter().any(|other| other.is_same_knob(own))).collect();
     journal.forget_all(&untouched).map_err(|why| why.to_string())?;
     Ok(counting)
 }
@@ -242,37 +238,6 @@ fn by_registers(
 /// Marks counter programs as those of registers that any CPU of the package reaches.
 fn of_package(programs: Vec<CounterProgram>, socket: u16) -> impl Iterator<Item = CounterProgram> {
     programs.into_iter().map(move |program| CounterProgram { package: Some(socket), ..program })
-}
-
-/// A changed register as the journal stores it. Control words in PCI configuration space have 32 bits.
-fn original(turned: &Turned) -> Original {
-    let Turned { register, package, mask, before, ours, claims } = turned;
-    let claim = |(register, mask, values): &(msr_pmu::RegisterAddress, u64, Vec<u64>)| {
-        let at = match register {
-            msr_pmu::RegisterAddress::Msr { address, .. } => *address,
-            msr_pmu::RegisterAddress::Pci { offset, .. } => u32::from(*offset),
-        };
-        Claim { at, mask: *mask, values: values.clone() }
-    };
-    let ownership = OwnershipCheck { ours: ours.clone(), claims: claims.iter().map(claim).collect() };
-    match register {
-        msr_pmu::RegisterAddress::Msr { cpu, address } => Original::Msr {
-            cpu: cpu.0,
-            package: *package,
-            register: *address,
-            mask: *mask,
-            value: *before,
-            ownership,
-        },
-        msr_pmu::RegisterAddress::Pci { device, offset, .. } => Original::Pci {
-            address: device.clone(),
-            offset: *offset,
-            width: 4,
-            mask: *mask as u32,
-            value: *before as u32,
-            ownership,
-        },
-    }
 }
 
 /// A note if perf has no unit of this kind, although it counts cores. Registers are not used beside perf: perf

@@ -10,7 +10,7 @@ mod lock;
 mod original;
 mod summary;
 
-pub use original::{Claim, Original, OwnershipCheck, SchemataLine};
+pub use original::{Claim, Original, OriginalBits, OwnershipCheck, SchemataLine};
 pub use summary::{JournalSummary, summarize, usual_path};
 
 use crate::root::Root;

@@ -5,11 +5,12 @@
 
 use crate::content;
 use crate::pci::PciAddress;
+use crate::registers::RegisterAddress;
 use crate::resctrl::{Group, Line, Resource, Schemata};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::path::Path;
-use waykeeper_units::CoreList;
+use waykeeper_units::{CoreId, CoreList};
 
 /// A knob with its original value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -140,7 +141,66 @@ fn is_every_bit(mask: &u64) -> bool {
     *mask == u64::MAX
 }
 
+/// Bits of a register with their original value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OriginalBits<'a> {
+    /// The register.
+    pub address: RegisterAddress,
+    /// The package, if the register is shared by all of its CPUs.
+    pub package: Option<u16>,
+    /// The bits that Waykeeper may change.
+    pub mask: u64,
+    /// Their original value.
+    pub value: u64,
+    /// How a later change by another program is recognised.
+    pub ownership: &'a OwnershipCheck,
+}
+
 impl Original {
+    /// Bits of a register. In configuration space a register has 32 bits at most.
+    pub fn of_register(
+        address: &RegisterAddress,
+        package: Option<u16>,
+        mask: u64,
+        value: u64,
+        ownership: OwnershipCheck,
+    ) -> Original {
+        match address {
+            RegisterAddress::Msr { cpu, address } => {
+                Original::Msr { cpu: cpu.0, package, register: *address, mask, value, ownership }
+            }
+            RegisterAddress::Pci { device, offset, bytes } => Original::Pci {
+                address: device.clone(),
+                offset: *offset,
+                width: *bytes,
+                mask: mask as u32,
+                value: value as u32,
+                ownership,
+            },
+        }
+    }
+
+    /// The bits, if the knob is a register; `None` for a knob of resctrl.
+    pub fn register(&self) -> Option<OriginalBits<'_>> {
+        match self {
+            Original::Msr { cpu, package, register, mask, value, ownership } => Some(OriginalBits {
+                address: RegisterAddress::Msr { cpu: CoreId(*cpu), address: *register },
+                package: *package,
+                mask: *mask,
+                value: *value,
+                ownership,
+            }),
+            Original::Pci { address, offset, width, mask, value, ownership } => Some(OriginalBits {
+                address: RegisterAddress::Pci { device: address.clone(), offset: *offset, bytes: *width },
+                package: None,
+                mask: u64::from(*mask),
+                value: u64::from(*value),
+                ownership,
+            }),
+            _ => None,
+        }
+    }
+
     /// A whole MSR that no other program uses; it is restored whatever its value is.
     pub fn whole_msr(cpu: u16, package: Option<u16>, register: u32, value: u64) -> Original {
         Original::Msr { cpu, package, register, mask: u64::MAX, value, ownership: OwnershipCheck::default() }

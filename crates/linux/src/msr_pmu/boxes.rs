@@ -3,12 +3,11 @@
 //! A box with an enabled counter is used by another program (perf, PCM, pqos) and is left alone: freezing it would
 //! stop that program's counters. Must not know how registers are accessed.
 
-use super::counter_program::{
-    BYTES_PER_TICK, CLOCKS_PER_TICK, Counter, CounterProgram, RegisterAddress, RegisterBits, Write,
-};
+use super::counter_program::{BYTES_PER_TICK, CLOCKS_PER_TICK, Counter, CounterProgram, RegisterBits, Write};
 use crate::cha;
 use crate::counting::{Direction, Quantity};
 use crate::iio;
+use crate::registers::RegisterAddress;
 use waykeeper_generations::{Cache, FreeRunningSet, Iio, Memory, Pmu, Space, Terms};
 use waykeeper_units::CoreId;
 

@@ -5,10 +5,10 @@
 //! how registers are accessed.
 
 use super::counter_program::{
-    CLOCKS_PER_TICK, Counter, CounterProgram, EVENTS_PER_CLOCK, Part, RegisterAccess, RegisterAddress,
-    RegisterBits, Write,
+    CLOCKS_PER_TICK, Counter, CounterProgram, EVENTS_PER_CLOCK, Part, RegisterBits, Write,
 };
 use crate::counting::{CoreEvents, Quantity};
+use crate::registers::{RegisterAddress, Registers};
 use waykeeper_generations::CoreCounters;
 use waykeeper_units::CoreId;
 
@@ -29,7 +29,7 @@ pub fn core_program(
     counters: &CoreCounters,
     events: &CoreEvents,
     cpu: CoreId,
-    access: &dyn RegisterAccess,
+    access: &dyn Registers,
 ) -> Result<(CounterProgram, Vec<String>), String> {
     let msr = |address: u32| RegisterAddress::Msr { cpu, address };
     let registers = &counters.registers;
@@ -117,7 +117,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Map(BTreeMap<RegisterAddress, u64>);
 
-    impl RegisterAccess for Map {
+    impl Registers for Map {
         fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
             Ok(self.0.get(register).copied().unwrap_or(0))
         }

@@ -4,69 +4,7 @@
 //! how a register is accessed.
 
 use crate::counting::Quantity;
-use waykeeper_units::CoreId;
-
-/// Address of a register.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum RegisterAddress {
-    /// An MSR, through one CPU.
-    Msr {
-        /// The CPU.
-        cpu: CoreId,
-        /// Its address.
-        address: u32,
-    },
-    /// In the configuration space of a PCI device.
-    Pci {
-        /// The device, for example `0000:3a:0a.2`.
-        device: String,
-        /// Offset of its first byte.
-        offset: u16,
-        /// Bytes: 4 for controls, 8 for counters.
-        bytes: u8,
-    },
-}
-
-impl std::fmt::Display for RegisterAddress {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            RegisterAddress::Msr { cpu, address } => write!(f, "MSR {address:#x} of CPU {}", cpu.0),
-            RegisterAddress::Pci { device, offset, .. } => {
-                write!(f, "register {offset:#x} of PCI device {device}")
-            }
-        }
-    }
-}
-
-/// Access to registers.
-pub trait RegisterAccess: std::fmt::Debug {
-    /// The value of a register.
-    ///
-    /// # Errors
-    /// In words that name the file.
-    fn read(&self, register: &RegisterAddress) -> Result<u64, String>;
-
-    /// Reads a register that only changes by writes, twice: one bad reading must not be journaled as an original or
-    /// decide whether a register is free.
-    ///
-    /// # Errors
-    /// As [`RegisterAccess::read`], and two different values.
-    fn read_still(&self, register: &RegisterAddress) -> Result<u64, String> {
-        match (self.read(register)?, self.read(register)?) {
-            (first, second) if first == second => Ok(first),
-            (first, second) => Err(format!(
-                "{register} reads {first:#x} and then {second:#x}: another program writes it, or it does not \
-                 answer"
-            )),
-        }
-    }
-
-    /// Writes a register.
-    ///
-    /// # Errors
-    /// In words that name the file.
-    fn write(&self, register: &RegisterAddress, value: u64) -> Result<(), String>;
-}
+use crate::registers::RegisterAddress;
 
 /// Bits that show whether another program uses a register.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -129,23 +67,6 @@ impl Write {
     pub fn telling(&self) -> u64 {
         self.parts().iter().filter(|part| part.tells).fold(0, |bits, part| bits | part.mask)
     }
-}
-
-/// Bits that are changed: their original value, and how a later change by another program is recognised.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Turned {
-    /// The register.
-    pub register: RegisterAddress,
-    /// The package, if it is one register for all CPUs of it.
-    pub package: Option<u16>,
-    /// The bits.
-    pub mask: u64,
-    /// Their value before.
-    pub before: u64,
-    /// The values that our writes give them; empty if these do not identify the owner.
-    pub ours: Vec<u64>,
-    /// Register, bits, and the values that they have until another program changes them.
-    pub claims: Vec<(RegisterAddress, u64, Vec<u64>)>,
 }
 
 /// A register that counts.

@@ -11,19 +11,19 @@ mod counter_program;
 
 pub use self::core::core_program;
 pub use boxes::{cache_programs, device_programs, memory_programs, stack_programs};
-pub use counter_program::{
-    Counter, CounterProgram, Part, RegisterAccess, RegisterAddress, RegisterBits, Turned, Write,
-};
+pub use counter_program::{Counter, CounterProgram, Part, RegisterBits, Write};
 
 use crate::counters::WrappingCounter;
 use crate::counting::{Counting, Counts, once_a_kind};
+use crate::journal::{Claim, Original, OwnershipCheck};
+use crate::registers::{RegisterAddress, Registers};
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Reading;
 
 /// Programmed registers, read at every sample.
 #[derive(Debug)]
 pub struct MsrCounting {
-    registers: Box<dyn RegisterAccess>,
+    registers: Box<dyn Registers>,
     counters: Vec<(Counter, WrappingCounter)>,
     /// The register of the time stamp counter, and its last value.
     clock: Option<(RegisterAddress, Option<u64>)>,
@@ -34,7 +34,7 @@ pub struct MsrCounting {
 const TSC: u32 = 0x10;
 
 /// Saves the original values of registers before the first write, for restoring them at the end and after a crash.
-pub type Keep<'a> = dyn FnMut(&[Turned]) -> Result<(), String> + 'a;
+pub type Keep<'a> = dyn FnMut(&[Original]) -> Result<(), String> + 'a;
 
 impl MsrCounting {
     /// Writes all counter programs whose registers no other software uses. `keep` gets all bits that will change, before
@@ -44,10 +44,10 @@ impl MsrCounting {
     /// # Errors
     /// The error of `keep`.
     pub fn start(
-        registers: Box<dyn RegisterAccess>,
+        registers: Box<dyn Registers>,
         programs: Vec<CounterProgram>,
         keep: &mut Keep,
-    ) -> Result<(MsrCounting, Vec<Turned>), String> {
+    ) -> Result<(MsrCounting, Vec<Original>), String> {
         let mut failures = Vec::new();
         let mut ready = Vec::new();
         for program in programs {
@@ -56,7 +56,7 @@ impl MsrCounting {
                 Err(why) => failures.push((program.name, why)),
             }
         }
-        let turned: Vec<Turned> = ready.iter().flat_map(|(_, found)| found.turned.clone()).collect();
+        let turned: Vec<Original> = ready.iter().flat_map(|(_, found)| found.turned.clone()).collect();
         if !turned.is_empty() {
             keep(&turned)?;
         }
@@ -100,11 +100,11 @@ impl MsrCounting {
 /// The registers' values before a counter program writes them.
 struct Found {
     values: BTreeMap<RegisterAddress, u64>,
-    turned: Vec<Turned>,
+    turned: Vec<Original>,
 }
 
 /// Reads the registers that a counter program will write; an error if other software uses them.
-fn look(registers: &dyn RegisterAccess, program: &CounterProgram) -> Result<Found, String> {
+fn look(registers: &dyn Registers, program: &CounterProgram) -> Result<Found, String> {
     let mut values: BTreeMap<RegisterAddress, u64> = BTreeMap::new();
     let still = |register: &RegisterAddress| {
         registers.read_still(register).map_err(|why| format!("{why}; it is not counted"))
@@ -125,13 +125,11 @@ fn look(registers: &dyn RegisterAccess, program: &CounterProgram) -> Result<Foun
             values.insert(write.register.clone(), still(&write.register)?);
         }
     }
-    let mut turned: Vec<Turned> = Vec::new();
+    let mut turned: Vec<Original> = Vec::new();
     for write in &program.writes {
         for part in write.parts() {
-            let known = turned.iter().any(|own| own.register == write.register && own.mask == part.mask);
-            if !known {
-                turned.extend(turn(program, &values, write, &part));
-            }
+            let own = turn(program, &values, write, &part);
+            turned.extend(own.filter(|own| !turned.iter().any(|known| known.is_same_knob(own))));
         }
     }
     Ok(Found { values, turned })
@@ -143,7 +141,7 @@ fn turn(
     values: &BTreeMap<RegisterAddress, u64>,
     write: &Write,
     part: &Part,
-) -> Option<Turned> {
+) -> Option<Original> {
     // The values that the counter program's writes give to these bits, in order.
     let made = |register: &RegisterAddress, mask: u64| -> Vec<u64> {
         let writes =
@@ -161,21 +159,19 @@ fn turn(
     let claim = |bits: &RegisterBits| {
         let found = values.get(&bits.register)? & bits.mask;
         let made = made(&bits.register, bits.mask).into_iter().filter(|value| *value != found);
-        Some((bits.register.clone(), bits.mask, std::iter::once(found).chain(made).collect()))
+        let values = std::iter::once(found).chain(made).collect();
+        Some(Claim { at: bits.register.number(), mask: bits.mask, values })
     };
-    Some(Turned {
-        register: write.register.clone(),
-        package: program.package,
-        mask: part.mask,
-        before,
+    let ownership = OwnershipCheck {
         ours: if part.tells { ours } else { Vec::new() },
         claims: part.claims.iter().filter_map(claim).collect(),
-    })
+    };
+    Some(Original::of_register(&write.register, program.package, part.mask, before, ownership))
 }
 
 /// Writes a counter program's registers. An error comes with the registers that may have been written by then.
 fn write_program(
-    registers: &dyn RegisterAccess,
+    registers: &dyn Registers,
     program: &CounterProgram,
     found: &Found,
 ) -> Result<(), (String, BTreeSet<RegisterAddress>)> {
@@ -189,7 +185,7 @@ fn write_program(
 }
 
 fn put(
-    registers: &dyn RegisterAccess,
+    registers: &dyn Registers,
     write: &Write,
     found: &Found,
     written: &mut BTreeMap<RegisterAddress, u64>,
@@ -226,16 +222,16 @@ fn put(
 
 /// Undoes the writes to `written`, last first. Returns the bits that were not written or are restored.
 fn take_back(
-    registers: &dyn RegisterAccess,
-    turned: &[Turned],
+    registers: &dyn Registers,
+    turned: &[Original],
     written: &BTreeSet<RegisterAddress>,
-) -> Vec<Turned> {
-    let back = |own: &&Turned| {
-        let Turned { register, mask, before, .. } = own;
-        !written.contains(register)
+) -> Vec<Original> {
+    let back = |own: &&Original| {
+        let Some(bits) = own.register() else { return true };
+        !written.contains(&bits.address)
             || registers
-                .read(register)
-                .and_then(|now| registers.write(register, now & !mask | before))
+                .read(&bits.address)
+                .and_then(|now| registers.write(&bits.address, now & !bits.mask | bits.value))
                 .is_ok()
     };
     turned.iter().rev().filter(back).cloned().collect()
@@ -304,7 +300,7 @@ mod tests {
     #[derive(Clone, Debug, Default)]
     struct Shared(Rc<RefCell<BTreeMap<RegisterAddress, u64>>>, Rc<RefCell<Option<RegisterAddress>>>);
 
-    impl RegisterAccess for Shared {
+    impl Registers for Shared {
         fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
             self.0.borrow().get(register).copied().ok_or_else(|| format!("no {register}"))
         }
@@ -352,9 +348,9 @@ mod tests {
     }
 
     /// Starts; also returns what was kept, and what of it was not changed.
-    fn start(registers: impl RegisterAccess + 'static) -> (MsrCounting, Vec<Turned>, Vec<Turned>) {
+    fn start(registers: impl Registers + 'static) -> (MsrCounting, Vec<Original>, Vec<Original>) {
         let mut kept = Vec::new();
-        let mut keep = |turned: &[Turned]| {
+        let mut keep = |turned: &[Original]| {
             kept.extend_from_slice(turned);
             Ok(())
         };
@@ -368,16 +364,10 @@ mod tests {
         // Bit 1 of the shared control is already set: the counter program leaves it and does not own it.
         let registers = registers(&[(1, 0x7), (2, 0x12), (3, 1000)]);
         let (mut counting, kept, untouched) = start(registers.clone());
-        let whole = Turned {
-            register: at(1),
-            package: None,
-            mask: u64::MAX,
-            before: 7,
-            ours: vec![0x40_0304],
-            claims: vec![],
-        };
-        let claims = vec![(at(1), u64::MAX, vec![7, 0x40_0304])];
-        let bit = Turned { register: at(2), package: None, mask: 1, before: 0, ours: vec![1], claims };
+        let ownership = OwnershipCheck { ours: vec![0x40_0304], claims: vec![] };
+        let whole = Original::of_register(&at(1), None, u64::MAX, 7, ownership);
+        let claims = vec![Claim { at: 1, mask: u64::MAX, values: vec![7, 0x40_0304] }];
+        let bit = Original::of_register(&at(2), None, 1, 0, OwnershipCheck { ours: vec![1], claims });
         assert_eq!((kept, untouched), (vec![whole, bit], vec![]));
         assert_eq!(registers.0.borrow()[&at(2)], 0x13, "bits of others stay");
         registers.0.borrow_mut().insert(at(3), 1010);
@@ -418,7 +408,7 @@ mod tests {
     #[derive(Debug)]
     struct Once(Shared, RegisterAddress, Cell<u32>);
 
-    impl RegisterAccess for Once {
+    impl Registers for Once {
         fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
             if *register == self.1 {
                 self.2.set(self.2.get().wrapping_sub(1));
@@ -442,7 +432,7 @@ mod tests {
             let (counting, kept, untouched) = start(Once(registers.clone(), at(1), Cell::new(bad)));
             let notes = counting.notes();
             assert!(notes[0].contains("0x3") && notes.len() == 1, "{bad}: {notes:?}");
-            assert!(kept.iter().all(|own| own.before != 0x3), "{bad}: {kept:?}");
+            assert!(kept.iter().all(|own| own.register().unwrap().value != 0x3), "{bad}: {kept:?}");
             assert_eq!(untouched.len(), kept.len());
             assert_eq!((registers.0.borrow()[&at(1)], registers.0.borrow()[&at(2)]), (0x7, 0x10), "{bad}");
         }
@@ -451,7 +441,7 @@ mod tests {
     #[test]
     fn without_a_journal_nothing_is_written() {
         let registers = registers(&[(1, 0x7), (2, 0x10), (3, 0)]);
-        let mut full = |_: &[Turned]| Err("no space".to_owned());
+        let mut full = |_: &[Original]| Err("no space".to_owned());
         assert_eq!(
             MsrCounting::start(Box::new(registers.clone()), vec![one_program()], &mut full).unwrap_err(),
             "no space"

@@ -6,11 +6,11 @@
 
 mod bits;
 
-use crate::journal::{Journal, JournalError, Original};
+use crate::journal::{Journal, JournalError, Original, OriginalBits};
+use crate::registers::{RegisterAddress, Registers};
 use crate::resctrl::{Group, IoAlloc, Kind, LOCKS, Line, Resctrl, ResctrlError};
 use crate::root::Root;
 use crate::topology::{Presence, Topology};
-use bits::{Bits, RegisterPath};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -22,33 +22,6 @@ const LOCK_WAIT: Duration = Duration::from_secs(5);
 
 /// Most bytes of a stat line: it has 52 fields of at most 20 digits.
 const STAT_BYTES: usize = 4096;
-
-/// Access to registers outside resctrl.
-pub trait Registers {
-    /// Reads an MSR on a CPU.
-    ///
-    /// # Errors
-    /// A text for the user.
-    fn msr(&mut self, cpu: u16, register: u32) -> Result<u64, String>;
-
-    /// Writes an MSR on a CPU.
-    ///
-    /// # Errors
-    /// A text for the user.
-    fn set_msr(&mut self, cpu: u16, register: u32, value: u64) -> Result<(), String>;
-
-    /// Reads `width` bytes of a device's config space.
-    ///
-    /// # Errors
-    /// A text for the user.
-    fn pci(&mut self, address: &str, offset: u16, width: u8) -> Result<u32, String>;
-
-    /// Writes `width` bytes of a device's config space.
-    ///
-    /// # Errors
-    /// A text for the user.
-    fn set_pci(&mut self, address: &str, offset: u16, width: u8, value: u32) -> Result<(), String>;
-}
 
 /// The outcome for one knob.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -151,16 +124,16 @@ pub fn mounted(root: &Root, prefix: &str) -> Option<Resctrl> {
 }
 
 /// Restores knobs of a host.
-pub struct Restorer<'a, R> {
+pub struct Restorer<'a> {
     /// The root prefix, for `/proc`.
     pub root: &'a Root,
     /// The mounted resctrl; `None` if it is not mounted (the kernel has then reset everything).
     pub resctrl: Option<&'a Resctrl>,
     /// Access to MSRs and PCI config space.
-    pub registers: R,
+    pub registers: &'a dyn Registers,
 }
 
-impl<R: Registers> Restorer<'_, R> {
+impl Restorer<'_> {
     /// Restores everything in a journal, kept knobs included. If nothing failed, the journal is removed; knobs that
     /// cannot be reached now stay in it.
     ///
@@ -227,39 +200,33 @@ impl<R: Registers> Restorer<'_, R> {
     }
 
     fn put_back(&mut self, original: &Original, journal: &mut Journal) -> Result<Outcome, String> {
-        match original {
-            Original::Msr { cpu, package, register, mask, value, ownership } => {
-                let bits = Bits { at: *register, mask: *mask, value: *value, ownership };
-                let mut register_path = RegisterPath::Msr(*cpu);
-                let found = match register_path.read_still(&mut self.registers, bits.at) {
-                    Err(why) => {
-                        let Some(other) = self.other_cpu(*cpu, *package) else {
-                            return self.out_of_reach(*cpu).ok_or(why);
-                        };
-                        register_path = RegisterPath::Msr(other);
-                        register_path.read_still(&mut self.registers, bits.at)?
-                    }
-                    Ok(found) => found,
-                };
-                bits.put_back(found, &register_path, &mut self.registers)
-            }
-            Original::Pci { address, offset, width, mask, value, ownership } => {
-                let (mask, value) = (u64::from(*mask), u64::from(*value));
-                let bits = Bits { at: u32::from(*offset), mask, value, ownership };
-                let register_path = RegisterPath::Pci(address, *width);
-                let found = register_path.read_still(&mut self.registers, bits.at)?;
-                bits.put_back(found, &register_path, &mut self.registers)
-            }
-            _ => match self.resctrl {
-                // Unmounting removes all groups and opens all masks (resctrl_kill_sb).
-                None => Ok(Outcome::Gone),
-                Some(resctrl) => match self.put_back_resctrl(resctrl, original, journal) {
-                    // The error alone is no proof: an entry must not be dropped while its group exists.
-                    Err(error) if error.is_gone() && !is_there(resctrl, original) => Ok(Outcome::Gone),
-                    other => other.map_err(|error| error.to_string()),
-                },
+        if let Some(bits) = original.register() {
+            return self.put_back_register(bits);
+        }
+        match self.resctrl {
+            // Unmounting removes all groups and opens all masks (resctrl_kill_sb).
+            None => Ok(Outcome::Gone),
+            Some(resctrl) => match self.put_back_resctrl(resctrl, original, journal) {
+                // The error alone is no proof: an entry must not be dropped while its group exists.
+                Err(error) if error.is_gone() && !is_there(resctrl, original) => Ok(Outcome::Gone),
+                other => other.map_err(|error| error.to_string()),
             },
         }
+    }
+
+    fn put_back_register(&self, mut bits: OriginalBits<'_>) -> Result<Outcome, String> {
+        let found = match (bits::read_still(self.registers, &bits.address), &bits.address) {
+            (Ok(found), _) => found,
+            (Err(why), RegisterAddress::Pci { .. }) => return Err(why),
+            (Err(why), RegisterAddress::Msr { cpu, address }) => {
+                let Some(other) = self.other_cpu(*cpu, bits.package) else {
+                    return self.out_of_reach(*cpu).ok_or(why);
+                };
+                bits.address = RegisterAddress::Msr { cpu: other, address: *address };
+                bits::read_still(self.registers, &bits.address)?
+            }
+        };
+        bits::put_back(&bits, found, self.registers)
     }
 
     fn put_back_resctrl(
@@ -312,19 +279,19 @@ impl<R: Registers> Restorer<'_, R> {
     }
 
     /// Another CPU for a package's register, if the recorded CPU is offline.
-    fn other_cpu(&self, cpu: u16, package: Option<u16>) -> Option<u16> {
+    fn other_cpu(&self, cpu: CoreId, package: Option<u16>) -> Option<CoreId> {
         let package = package?;
         let topology = Topology::read(self.root).ok()?;
-        let online = topology.online().any(|(own, _)| own.0 == cpu);
-        topology.reader_of(package).filter(|_| !online).map(|reader| reader.0)
+        let online = topology.online().any(|(own, _)| own == cpu);
+        topology.reader_of(package).filter(|_| !online)
     }
 
     /// The outcome for a register whose CPU is not online. It keeps its value while the CPU is offline: switching the
     /// CPU on is an INIT, which leaves counters and their controls as they are (SDM vol. 3, table 9-1).
-    fn out_of_reach(&self, cpu: u16) -> Option<Outcome> {
-        match Presence::of(self.root, CoreId(cpu)).ok()? {
+    fn out_of_reach(&self, cpu: CoreId) -> Option<Outcome> {
+        match Presence::of(self.root, cpu).ok()? {
             Presence::Online => None,
-            Presence::Offline => Some(Outcome::Away(format!("CPU {cpu} is offline"))),
+            Presence::Offline => Some(Outcome::Away(format!("CPU {} is offline", cpu.0))),
             Presence::Absent => Some(Outcome::Gone),
         }
     }
@@ -355,7 +322,7 @@ fn is_there(resctrl: &Resctrl, original: &Original) -> bool {
 }
 
 fn of_resctrl(original: &Original) -> bool {
-    !matches!(original, Original::Msr { .. } | Original::Pci { .. })
+    original.register().is_none()
 }
 
 /// True if it has no CPU, no task and no monitoring group.

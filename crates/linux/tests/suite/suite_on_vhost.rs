@@ -232,7 +232,7 @@ fn manage(host: &Host) -> Result<(), String> {
 fn bring_back(host: &Host) -> Result<(), String> {
     let mut journal = host.journal()?;
     let resctrl = Resctrl::open(&host.root, PREFIX).map_err(|error| error.to_string())?;
-    let mut restorer = Restorer { root: &host.root, resctrl: Some(&resctrl), registers: NoRegisters };
+    let mut restorer = Restorer { root: &host.root, resctrl: Some(&resctrl), registers: &NoRegisters };
     let report = restorer.restore(&mut journal).map_err(|error| error.to_string())?;
     let failures: Vec<String> = report.failures().map(|(knob, why)| format!("{knob}: {why}")).collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use waykeeper_linux::journal::{Claim, Journal, JournalError, Original, OwnershipCheck, SchemataLine};
+use waykeeper_linux::registers::{RegisterAddress, Registers};
 use waykeeper_linux::resctrl::Group;
-use waykeeper_linux::restore::{Outcome, Registers, Restorer, mounted, start_in_stat};
+use waykeeper_linux::restore::{Outcome, Restorer, mounted, start_in_stat};
 use waykeeper_linux::root::Root;
 use waykeeper_units::CoreId;
 

@@ -3,9 +3,10 @@
 //! Registers here are a table; resctrl has its own tests on the virtual host.
 
 use crate::journal::*;
+use std::cell::{Ref, RefCell, RefMut};
 
 /// Registers in a table; one cannot be written, one ignores writes.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Table {
     msrs: BTreeMap<(u16, u32), u64>,
     pci: BTreeMap<(String, u16), u32>,
@@ -15,27 +16,52 @@ struct Table {
 const LOCKED: u16 = 7;
 const DEAF: u16 = 8;
 
-impl Registers for &mut Table {
-    fn msr(&mut self, cpu: u16, register: u32) -> Result<u64, String> {
-        self.msrs.get(&(cpu, register)).copied().ok_or_else(|| "no such register".to_owned())
+/// The table, which a restorer and the test share.
+#[derive(Debug, Default)]
+struct TableCell(RefCell<Table>);
+
+impl TableCell {
+    fn new(table: Table) -> TableCell {
+        TableCell(RefCell::new(table))
     }
 
-    fn set_msr(&mut self, cpu: u16, register: u32, value: u64) -> Result<(), String> {
-        self.order.push(cpu);
-        match cpu {
-            LOCKED => return Err("not permitted".to_owned()),
-            DEAF => {}
-            _ => drop(self.msrs.insert((cpu, register), value)),
+    fn borrow(&self) -> Ref<'_, Table> {
+        self.0.borrow()
+    }
+
+    fn borrow_mut(&self) -> RefMut<'_, Table> {
+        self.0.borrow_mut()
+    }
+}
+
+impl Registers for TableCell {
+    fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
+        match register {
+            RegisterAddress::Msr { cpu, address } => {
+                let value = self.borrow().msrs.get(&(cpu.0, *address)).copied();
+                value.ok_or_else(|| "no such register".to_owned())
+            }
+            RegisterAddress::Pci { device, offset, .. } => {
+                let value = self.borrow().pci.get(&(device.clone(), *offset)).copied();
+                value.map(u64::from).ok_or_else(|| "no such device".to_owned())
+            }
         }
-        Ok(())
     }
 
-    fn pci(&mut self, address: &str, offset: u16, _width: u8) -> Result<u32, String> {
-        self.pci.get(&(address.to_owned(), offset)).copied().ok_or_else(|| "no such device".to_owned())
-    }
-
-    fn set_pci(&mut self, address: &str, offset: u16, _width: u8, value: u32) -> Result<(), String> {
-        self.pci.insert((address.to_owned(), offset), value);
+    fn write(&self, register: &RegisterAddress, value: u64) -> Result<(), String> {
+        match register {
+            RegisterAddress::Msr { cpu, address } => {
+                self.borrow_mut().order.push(cpu.0);
+                match cpu.0 {
+                    LOCKED => return Err("not permitted".to_owned()),
+                    DEAF => {}
+                    _ => drop(self.borrow_mut().msrs.insert((cpu.0, *address), value)),
+                }
+            }
+            RegisterAddress::Pci { device, offset, .. } => {
+                self.borrow_mut().pci.insert((device.clone(), *offset), value as u32);
+            }
+        }
         Ok(())
     }
 }
@@ -48,14 +74,14 @@ fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
     let knobs =
         [msr(0, 1), msr(1, 1), msr(LOCKED, 1), msr(DEAF, 1), msr(9, 1), port.clone(), schemata("", "L3:0=f")];
     journal.record(&knobs).unwrap();
-    let mut table = Table::default();
+    let table = TableCell::default();
     for (cpu, value) in [(0, 5), (1, 1), (LOCKED, 5), (DEAF, 5)] {
-        table.msrs.insert((cpu, 0xc8b), value);
+        table.borrow_mut().msrs.insert((cpu, 0xc8b), value);
     }
     // Another program set bit 3 meanwhile; it must stay set.
-    table.pci.insert(("0000:3a:00.0".into(), 0x180), 0x08);
+    table.borrow_mut().pci.insert(("0000:3a:00.0".into(), 0x180), 0x08);
     let report =
-        Restorer { root: &host.root, resctrl: None, registers: &mut table }.restore(&mut journal).unwrap();
+        Restorer { root: &host.root, resctrl: None, registers: &table }.restore(&mut journal).unwrap();
     let outcomes: Vec<(&Original, &Outcome)> =
         report.knobs.iter().map(|(knob, outcome)| (knob, outcome)).collect();
     let deaf = Outcome::Failed("it was written but reads back as 0x5".into());
@@ -71,16 +97,16 @@ fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
             (&msr(0, 1), &Outcome::Restored),
         ]
     );
-    assert_eq!(table.pci[&("0000:3a:00.0".to_owned(), 0x180)], 0x88);
+    assert_eq!(table.borrow().pci[&("0000:3a:00.0".to_owned(), 0x180)], 0x88);
     // A register that reads its original is not written: another program may be using it now.
-    assert_eq!(table.order, [DEAF, LOCKED, 0]);
+    assert_eq!(table.borrow().order, [DEAF, LOCKED, 0]);
     assert!(host.path.exists(), "what failed is still to be brought back");
     // The three registers are repaired, and the next try clears the journal.
     for cpu in [LOCKED, DEAF, 9] {
-        table.msrs.insert((cpu, 0xc8b), 1);
+        table.borrow_mut().msrs.insert((cpu, 0xc8b), 1);
     }
     let report =
-        Restorer { root: &host.root, resctrl: None, registers: &mut table }.restore(&mut journal).unwrap();
+        Restorer { root: &host.root, resctrl: None, registers: &table }.restore(&mut journal).unwrap();
     assert!(report.is_complete() && !host.path.exists() && journal.originals().is_empty());
     journal.record(&[msr(0, 3)]).unwrap();
     drop(journal);
@@ -107,18 +133,23 @@ fn bits_of_others_and_taken_counters_stay_as_they_are() {
         drop(journal);
         // As after a crash: only the file on disk is known.
         let mut journal = host.open().unwrap();
-        let mut table = Table {
+        let table = TableCell::new(Table {
             msrs: [((0, 0x186), select[0]), ((0, 0x187), select[1]), ((0, 0x38f), global)].into(),
             ..Table::default()
-        };
-        let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+        });
+        let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &table };
         let report = restorer.restore(&mut journal).unwrap();
         assert!(
             report.is_complete() && !host.path.exists(),
             "what is somebody else's is no failure: {report:?}"
         );
         let left: Vec<String> = report.left().collect();
-        (table.msrs[&(0, 0x186)], table.msrs[&(0, 0x187)], table.msrs[&(0, 0x38f)], left)
+        (
+            table.borrow().msrs[&(0, 0x186)],
+            table.borrow().msrs[&(0, 0x187)],
+            table.borrow().msrs[&(0, 0x38f)],
+            left,
+        )
     };
     // perf started fixed counter 2 and stopped general counter 7 meanwhile.
     let (found, ours) = (0x0003_412e, 0x43_4f2e);
@@ -146,13 +177,15 @@ fn ones_alone_are_no_answer() {
     let host = Host::new();
     let mut journal = host.open().unwrap();
     journal.record(&[counter_bit(0, 1)]).unwrap();
-    let mut table =
-        Table { msrs: [((0, 0x187), 0x43_4f2e), ((0, 0x38f), u64::MAX)].into(), ..Table::default() };
-    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    let table = TableCell::new(Table {
+        msrs: [((0, 0x187), 0x43_4f2e), ((0, 0x38f), u64::MAX)].into(),
+        ..Table::default()
+    });
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &table };
     let report = restorer.restore(&mut journal).unwrap();
     let (_, why) = report.failures().next().expect("a failure");
     assert_eq!(why, "MSR 0x38f of CPU 0 reads all ones: it does not answer");
-    assert!(table.order.is_empty() && host.path.exists());
+    assert!(table.borrow().order.is_empty() && host.path.exists());
 }
 
 /// A register of a package is reached through any CPU of it.
@@ -177,11 +210,11 @@ fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() 
     let mut journal = host.open().unwrap();
     journal.record(&[ways.clone(), own.clone(), Original::whole_msr(2, Some(0), 0xc8b, 0x700)]).unwrap();
     assert_eq!(journal.originals().len(), 2, "one register, through whichever CPU");
-    let mut table = Table {
+    let table = TableCell::new(Table {
         msrs: [((1, 0xc8b), 0x7f0), ((2, 0xc8b), 0x7f0), ((3, 0xc8b), 0x7f0)].into(),
         ..Table::default()
-    };
-    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    });
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &table };
     let report = restorer.restore(&mut journal).unwrap();
     assert_eq!(
         report.knobs,
@@ -195,11 +228,11 @@ fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() 
     assert_eq!(journal.originals(), std::slice::from_ref(&own), "nothing else is left to do");
     // The CPU is no longer present, so its registers do not exist.
     fs::write(cpus.join("present"), "1-3\n").unwrap();
-    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &table };
     let report = restorer.restore(&mut journal).unwrap();
     assert_eq!(report.knobs, [(own, Outcome::Gone)]);
     assert!(!host.path.exists());
-    assert_eq!((table.msrs[&(1, 0xc8b)], table.msrs[&(2, 0xc8b)]), (0x7f0, 0x600));
+    assert_eq!((table.borrow().msrs[&(1, 0xc8b)], table.borrow().msrs[&(2, 0xc8b)]), (0x7f0, 0x600));
 }
 
 /// The format of an earlier version: every MSR whole, every value ours.
@@ -233,7 +266,7 @@ fn only_a_resctrl_that_is_not_mounted_has_been_reset() {
     let restored = |journal: &mut Journal| {
         let resctrl = mounted(&host.root, "wk-");
         let mut restorer =
-            Restorer { root: &host.root, resctrl: resctrl.as_ref(), registers: &mut Table::default() };
+            Restorer { root: &host.root, resctrl: resctrl.as_ref(), registers: &TableCell::default() };
         restorer.restore(journal).unwrap()
     };
     let mut journal = host.open().unwrap();
@@ -272,10 +305,10 @@ fn what_is_kept_comes_back_only_when_all_is_asked_for() {
     let mut journal = host.open().unwrap();
     assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[msr(1, 1)][..]));
     journal.record(&[msr(0, 5)]).unwrap();
-    let mut table = Table::default();
-    table.msrs.insert((0, 0xc8b), 9);
-    table.msrs.insert((1, 0xc8b), 9);
-    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    let table = TableCell::default();
+    table.borrow_mut().msrs.insert((0, 0xc8b), 9);
+    table.borrow_mut().msrs.insert((1, 0xc8b), 9);
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &table };
     let report = restorer.restore_passing(&mut journal).unwrap();
     assert_eq!(report.knobs, [(msr(0, 5), Outcome::Restored), (msr(1, 1), Outcome::Restored)]);
     drop(journal);
@@ -287,10 +320,10 @@ fn what_is_kept_comes_back_only_when_all_is_asked_for() {
     journal.record(&[msr(0, 5)]).unwrap();
     journal.keep_all(&[msr(0, 5)]).unwrap();
     assert_eq!(journal.kept(), [msr(0, 1)]);
-    assert_eq!(table.msrs[&(0, 0xc8b)], 5);
-    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &mut table };
+    assert_eq!(table.borrow().msrs[&(0, 0xc8b)], 5);
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &table };
     assert_eq!(restorer.restore(&mut journal).unwrap().knobs, [(msr(0, 1), Outcome::Restored)]);
-    assert!(table.msrs[&(0, 0xc8b)] == 1 && !host.path.exists());
+    assert!(table.borrow().msrs[&(0, 0xc8b)] == 1 && !host.path.exists());
 }
 
 #[test]
@@ -301,11 +334,13 @@ fn values_of_an_earlier_boot_are_not_written() {
     let mut journal = host.open().unwrap();
     assert!(journal.is_stale());
     assert!(matches!(journal.record(&[msr(1, 1)]), Err(JournalError::Stale { .. })));
-    let mut table = Table::default();
-    table.msrs.insert((0, 0xc8b), 5);
+    let table = TableCell::default();
+    table.borrow_mut().msrs.insert((0, 0xc8b), 5);
     let report =
-        Restorer { root: &host.root, resctrl: None, registers: &mut table }.restore(&mut journal).unwrap();
-    assert!(report.stale && report.knobs.is_empty() && table.order.is_empty() && !host.path.exists());
+        Restorer { root: &host.root, resctrl: None, registers: &table }.restore(&mut journal).unwrap();
+    assert!(
+        report.stale && report.knobs.is_empty() && table.borrow().order.is_empty() && !host.path.exists()
+    );
     journal.record(&[msr(1, 1)]).unwrap();
     assert!(!journal.is_stale());
 }

@@ -3,8 +3,9 @@
 use super::{Bench, Case, Result, check, line, list, refused, same};
 use std::time::Duration;
 use waykeeper_linux::journal::{Journal, Original, SchemataLine};
+use waykeeper_linux::registers::{RegisterAddress, Registers};
 use waykeeper_linux::resctrl::{Group, IoAlloc, Kind, Setting};
-use waykeeper_linux::restore::{Outcome, Registers, Restorer};
+use waykeeper_linux::restore::{Outcome, Restorer};
 use waykeeper_units::{CoreList, WayMask};
 
 pub const CASES: &[Case] = list![
@@ -53,22 +54,15 @@ fn io_alloc(bench: &Bench) -> Result {
     Ok(())
 }
 
+#[derive(Debug)]
 pub struct NoRegisters;
 
 impl Registers for NoRegisters {
-    fn msr(&mut self, _: u16, _: u32) -> Result<u64, String> {
+    fn read(&self, _: &RegisterAddress) -> Result<u64, String> {
         Err("no registers here".to_owned())
     }
 
-    fn set_msr(&mut self, _: u16, _: u32, _: u64) -> Result<(), String> {
-        Err("no registers here".to_owned())
-    }
-
-    fn pci(&mut self, _: &str, _: u16, _: u8) -> Result<u32, String> {
-        Err("no registers here".to_owned())
-    }
-
-    fn set_pci(&mut self, _: &str, _: u16, _: u8, _: u32) -> Result<(), String> {
+    fn write(&self, _: &RegisterAddress, _: u64) -> Result<(), String> {
         Err("no registers here".to_owned())
     }
 }
@@ -130,7 +124,7 @@ fn all_comes_back(bench: &Bench) -> Result {
     // The manager ends here; the next start finds the journal.
     drop(journal);
     let mut journal = state.open(bench)?;
-    let mut restorer = Restorer { root: &bench.root, resctrl: Some(resctrl), registers: NoRegisters };
+    let mut restorer = Restorer { root: &bench.root, resctrl: Some(resctrl), registers: &NoRegisters };
     let report = restorer.restore(&mut journal).map_err(|error| error.to_string())?;
     let outcomes: Vec<&Outcome> = report.knobs.iter().map(|(_, outcome)| outcome).collect();
     // Last first: the share, the CPUs (which takes the CPU from the group), the group.
@@ -145,7 +139,7 @@ fn removed_by_others(bench: &Bench) -> Result {
     let mut journal = state.open(bench)?;
     let group = turn_knobs(bench, &mut journal)?;
     bench.resctrl.remove(&group)?;
-    let mut restorer = Restorer { root: &bench.root, resctrl: Some(&bench.resctrl), registers: NoRegisters };
+    let mut restorer = Restorer { root: &bench.root, resctrl: Some(&bench.resctrl), registers: &NoRegisters };
     let report = restorer.restore(&mut journal).map_err(|error| error.to_string())?;
     let outcomes: Vec<&Outcome> = report.knobs.iter().map(|(_, outcome)| outcome).collect();
     same!(outcomes, [&Outcome::Restored, &Outcome::AsItWas, &Outcome::Gone]);

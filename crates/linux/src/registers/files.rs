@@ -5,11 +5,10 @@
 //! (hardware.md 1.4, 2.1). A lack of permission is remembered, because it has its own exit code. Must not know why a
 //! register is written.
 
+use super::{RegisterAddress, Registers};
 use crate::cpuinfo;
 use crate::msr::{Allowed, Msr, MsrError};
-use crate::msr_pmu::{RegisterAccess, RegisterAddress};
 use crate::pci::{AddressError, Config, PciAddress, PciError, Writable};
-use crate::restore::Registers;
 use crate::root::{FileError, Handle, Root};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -141,6 +140,25 @@ impl RegisterFiles {
         Ok(u64::from_le_bytes(value))
     }
 
+    /// Reads a register of a device, if the device answers: a removed device reads all ones (PCIe base specification,
+    /// 2.3.2), or zeros, which a register may hold but a device's identity may not. A field shorter than 32 bits is
+    /// judged by its whole word.
+    fn read_live(&self, device: &str, offset: u16, bytes: u8) -> Result<u64, String> {
+        let read = |offset: u16, bytes: u8| {
+            self.read_config(device, offset, bytes).map_err(|error| self.told_file(&error))
+        };
+        let (first, width) = if bytes < 4 { (offset & !3, 4) } else { (offset, bytes) };
+        let answer = read(first, width)?;
+        if answer == u64::MAX >> (64 - 8 * u32::from(width.min(8))) {
+            return Err(format!("PCI device {device} reads all ones: it does not answer"));
+        }
+        if answer == 0 && width == 4 && matches!(read(0, 4)?, 0 | 0xffff_ffff) {
+            return Err(format!("PCI device {device} has no identity: it does not answer"));
+        }
+        let field = u64::MAX >> (64 - 8 * u32::from(bytes.clamp(1, 8)));
+        Ok(answer >> (8 * u32::from(offset - first)) & field)
+    }
+
     /// Writes 1 to 8 bytes of it with one system call. The caller checks that the register may be written.
     fn write_config(&self, device: &str, offset: u16, bytes: u8, value: u64) -> Result<(), FileError> {
         let value = value.to_le_bytes();
@@ -186,14 +204,6 @@ impl RegisterFiles {
     }
 }
 
-/// A value of `bytes` bytes. All ones are an error: a removed device reads so (PCIe base specification, 2.3.2).
-fn answered(device: &str, value: u64, bytes: u8) -> Result<u64, String> {
-    match value == u64::MAX >> (64 - 8 * u32::from(bytes.clamp(1, 8))) {
-        true => Err(format!("PCI device {device} reads all ones: it does not answer")),
-        false => Ok(value),
-    }
-}
-
 fn is_denial(error: &FileError) -> bool {
     matches!(error.errno(), Some(Errno::ACCESS | Errno::PERM))
 }
@@ -202,17 +212,13 @@ fn parsed(address: &str) -> Result<PciAddress, String> {
     address.parse().map_err(|error: AddressError| error.to_string())
 }
 
-impl RegisterAccess for RegisterFiles {
+impl Registers for RegisterFiles {
     fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
         match register {
             RegisterAddress::Msr { cpu, address } => {
                 self.read_msr(*cpu, *address).map_err(|error| self.told(&error))
             }
-            RegisterAddress::Pci { device, offset, bytes } => {
-                let value =
-                    self.read_config(device, *offset, *bytes).map_err(|error| self.told_file(&error))?;
-                answered(device, value, *bytes)
-            }
+            RegisterAddress::Pci { device, offset, bytes } => self.read_live(device, *offset, *bytes),
         }
     }
 
@@ -221,39 +227,13 @@ impl RegisterAccess for RegisterFiles {
             RegisterAddress::Msr { cpu, address } => {
                 self.write_msr(*cpu, *address, value).map_err(|error| self.told(&error))
             }
+            RegisterAddress::Pci { device, offset, bytes: 1 } => {
+                let found = self.read_live(device, *offset, 1)?;
+                self.write_switch(device, *offset, found as u8, value as u8)
+            }
             RegisterAddress::Pci { device, offset, bytes } => {
                 self.write_channel(device, *offset, *bytes, value)
             }
         }
-    }
-}
-
-impl Registers for &RegisterFiles {
-    fn msr(&mut self, cpu: u16, register: u32) -> Result<u64, String> {
-        self.read_msr(CoreId(cpu), register).map_err(|error| self.told(&error))
-    }
-
-    fn set_msr(&mut self, cpu: u16, register: u32, value: u64) -> Result<(), String> {
-        self.write_msr(CoreId(cpu), register, value).map_err(|error| self.told(&error))
-    }
-
-    fn pci(&mut self, address: &str, offset: u16, width: u8) -> Result<u32, String> {
-        // A byte may be all ones or zero; a device's identity is neither, so it is checked first.
-        let identity = self.read_config(address, 0, 4).map_err(|error| self.told_file(&error))?;
-        if identity == 0 {
-            return Err(format!("PCI device {address} has no identity: it does not answer"));
-        }
-        answered(address, identity, 4)?;
-        let value =
-            self.read_config(address, offset, width.min(4)).map_err(|error| self.told_file(&error))?;
-        Ok(value as u32)
-    }
-
-    fn set_pci(&mut self, address: &str, offset: u16, width: u8, value: u32) -> Result<(), String> {
-        if width == 1 {
-            let found = self.pci(address, offset, 1)?;
-            return self.write_switch(address, offset, found as u8, value as u8);
-        }
-        self.write_channel(address, offset, width.min(4), value.into())
     }
 }
