@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use waykeeper_generations::{Generation, Pmu};
 use waykeeper_host::{Host, Plan};
+use waykeeper_linux::cha::slice_events;
 use waykeeper_linux::counting::CoreEvents;
 use waykeeper_linux::event_source::{Format, Unit};
 use waykeeper_linux::host::LinuxHost;
@@ -130,7 +131,7 @@ fn perf(name: &str, id: &str, cores: u16, slices: u32, channels: u32, watchdog: 
     let mut plan = UncorePlan::default();
     let units = |pmu: &Pmu, count: u32| (0..count).map(|number| unit(pmu, number)).collect::<Vec<_>>();
     let cache = generation.cache.as_ref().expect("slices");
-    plan.add_cache(cache, &units(&cache.pmu, slices), &package);
+    plan.add_slices(cache, &units(&cache.pmu, slices), &package, slice_events);
     let memory = generation.memory.as_ref().expect("memory");
     plan.add_memory(memory, &units(&memory.pmu, channels), &package);
     let iio = generation.iio.as_ref().expect("stacks");

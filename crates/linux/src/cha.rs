@@ -4,22 +4,15 @@
 //! in the same slice. Addresses are hashed evenly over the slices, so even slices count writes, odd ones reads, and
 //! each count is scaled up, about twofold: IAT's sampling method (hardware.md 3.2). Must not know registers or files.
 
-use crate::counting::DcaQuantity;
+use crate::counting::{DcaQuantity, Quantity};
+use crate::uncore::BoxEvent;
 use waykeeper_generations::{Cache, Request, Role, Terms};
 
-/// One event of one slice.
-#[derive(Clone, PartialEq, Debug)]
-pub struct SliceEvent {
-    /// What it counts.
-    pub quantity: DcaQuantity,
-    /// The event.
-    pub terms: Terms,
-    /// How many slices this one represents: the factor for its counts.
-    pub stands_for: f64,
-}
+/// The events of a slice, by its index and the number of slices.
+pub type SliceEvents = fn(&Cache, usize, usize) -> Vec<BoxEvent>;
 
 /// The events of slice `index` of `slices`; empty if there is none for it.
-pub fn slice_events(cache: &Cache, index: usize, slices: usize) -> Vec<SliceEvent> {
+pub fn slice_events(cache: &Cache, index: usize, slices: usize) -> Vec<BoxEvent> {
     let write = cache.role(Role::FullWrite).next();
     let read = cache.role(Role::Read).next();
     if !cache.one_filter || slices < 2 || write.is_none() || read.is_none() {
@@ -40,7 +33,7 @@ pub fn slice_events(cache: &Cache, index: usize, slices: usize) -> Vec<SliceEven
 /// A slice has four counters; whole writes, reads and partial writes need at least two each. So the slices take turns
 /// as above: one kind per slice where events share a filter; else whole writes and reads in every second slice and
 /// partial writes in the others. With too few slices, the events of [`slice_events`] are counted.
-pub fn device_events(cache: &Cache, index: usize, slices: usize) -> Vec<SliceEvent> {
+pub fn device_events(cache: &Cache, index: usize, slices: usize) -> Vec<BoxEvent> {
     let partial: Vec<&Request> = cache.role(Role::PartialWrite).collect();
     // Behind one filter a single opcode is counted: of two, the first, which devices use.
     let partial = if cache.one_filter { &partial[..partial.len().min(1)] } else { &partial[..] };
@@ -76,8 +69,12 @@ const PARTIAL: Names =
 const READ: Names = [DcaQuantity::Reads, DcaQuantity::ReadHits, DcaQuantity::ReadMisses];
 
 /// The events of a request: hits if there is such an event, else all requests if there is one; then misses.
-fn events([all, hits, misses]: Names, request: &Request, stands_for: f64) -> Vec<SliceEvent> {
-    let event = |quantity, terms: &Terms| SliceEvent { quantity, terms: terms.clone(), stands_for };
+fn events([all, hits, misses]: Names, request: &Request, stands_for: f64) -> Vec<BoxEvent> {
+    let event = |quantity, terms: &Terms| BoxEvent {
+        quantity: Quantity::Dca(quantity),
+        terms: terms.clone(),
+        stands_for,
+    };
     let other = match (&request.hit, &request.all) {
         (Some(hit), _) => Some(event(hits, hit)),
         (None, Some(every)) => Some(event(all, every)),
@@ -95,11 +92,13 @@ mod tests {
         Generation::by_id(id).unwrap().cache.as_ref().unwrap()
     }
 
+    fn dca(event: BoxEvent) -> (DcaQuantity, f64) {
+        let Quantity::Dca(quantity) = event.quantity else { panic!("{:?}", event.quantity) };
+        (quantity, event.stands_for)
+    }
+
     fn quantities(id: &str, index: usize, slices: usize) -> Vec<(DcaQuantity, f64)> {
-        slice_events(cache(id), index, slices)
-            .into_iter()
-            .map(|event| (event.quantity, event.stands_for))
-            .collect()
+        slice_events(cache(id), index, slices).into_iter().map(dca).collect()
     }
 
     #[test]
@@ -135,8 +134,7 @@ mod tests {
     fn partial_writes_have_slices_of_their_own() {
         use DcaQuantity as Q;
         let of = |id: &str, index: usize, slices: usize| -> Vec<(DcaQuantity, f64)> {
-            let events = device_events(cache(id), index, slices).into_iter();
-            events.map(|event| (event.quantity, event.stands_for)).collect()
+            device_events(cache(id), index, slices).into_iter().map(dca).collect()
         };
         // Skylake, 18 slices: six for each kind.
         assert_eq!(of("skx", 3, 18), [(Q::WriteHits, 3.0), (Q::WriteMisses, 3.0)]);
@@ -157,7 +155,10 @@ mod tests {
                     for events in of_slices {
                         assert!(events.len() <= most, "{id}: {} events in a slice", events.len());
                         // Two opcodes of one quantity are its parts; the slice's factor applies to both.
-                        sum += events.iter().find(|e| e.quantity == quantity).map_or(0.0, |e| e.stands_for);
+                        sum += events
+                            .iter()
+                            .find(|e| e.quantity == Quantity::Dca(quantity))
+                            .map_or(0.0, |e| e.stands_for);
                     }
                     assert!((sum - slices as f64).abs() < 1e-9, "{id} {slices} {quantity:?}: {sum}");
                 }
@@ -171,8 +172,11 @@ mod tests {
             for slices in 2..30 {
                 for quantity in [DcaQuantity::WriteMisses, DcaQuantity::ReadMisses] {
                     let events = (0..slices).flat_map(|index| slice_events(cache(id), index, slices));
-                    let sum: f64 =
-                        events.filter(|event| event.quantity == quantity).map(|event| event.stands_for).sum();
+                    let sum: f64 = events
+                        .map(dca)
+                        .filter(|(own, _)| *own == quantity)
+                        .map(|(_, stands_for)| stands_for)
+                        .sum();
                     assert!((sum - slices as f64).abs() < 1e-9, "{id} {slices} {quantity:?}: {sum}");
                 }
             }

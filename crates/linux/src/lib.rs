@@ -30,6 +30,7 @@ pub mod tenants;
 pub mod text_file;
 pub mod topology;
 pub mod trust;
+pub mod uncore;
 
 /// Prefix of the names of Waykeeper's resctrl groups. Groups with other names are never changed.
 pub const GROUP_PREFIX: &str = "waykeeper-";

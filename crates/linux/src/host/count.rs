@@ -79,7 +79,7 @@ fn by_perf(
         let slices = units(&cache.pmu.perf)?;
         notes.extend(no_unit(slices.len(), "requests of devices are", &cache.pmu));
         notes.extend(split_note(cache, slices.len()));
-        uncore.add_cache(cache, &slices, &package);
+        uncore.add_slices(cache, &slices, &package, cha::slice_events);
     }
     if let Some(memory) = &generation.memory {
         let channels = units(&memory.pmu.perf)?;
@@ -112,7 +112,7 @@ pub(super) fn start_devices(
             return Err(why);
         }
         let mut uncore = UncorePlan::default();
-        uncore.add_devices(cache, &slices, &facts.topology.cpus_of(facts.socket));
+        uncore.add_slices(cache, &slices, &facts.topology.cpus_of(facts.socket), cha::device_events);
         let notes = uncore.notes;
         let counting = PerfCounting::open(uncore.groups).map_err(|why| why.to_string())?;
         return Ok((Box::new(counting), notes));
@@ -124,7 +124,7 @@ pub(super) fn start_devices(
     let registers = RegisterFiles::new(root, Some(generation));
     let mut notes = Vec::new();
     let slices = boxes(root, facts, &registers, &cache.pmu, &mut notes)?;
-    let programs = msr_pmu::device_programs(cache, slices, facts.reader)?;
+    let programs = msr_pmu::slice_programs(cache, slices, facts.reader, cha::device_events)?;
     let counting = start_msr_counting(registers, of_package(programs, facts.socket).collect(), journal)?;
     Ok((Box::new(counting), notes))
 }
@@ -194,7 +194,7 @@ fn by_registers(
     let reader = facts.reader;
     if let Some(cache) = &generation.cache {
         let slices = boxes(root, facts, &registers, &cache.pmu, notes);
-        match slices.and_then(|slices| msr_pmu::cache_programs(cache, slices, reader)) {
+        match slices.and_then(|slices| msr_pmu::slice_programs(cache, slices, reader, cha::slice_events)) {
             Err(why) => notes.push(format!("requests of devices are not counted: {why}")),
             Ok(slices) => {
                 notes.extend(split_note(cache, slices.len()));

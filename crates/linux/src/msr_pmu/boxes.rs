@@ -4,30 +4,22 @@
 //! stop that program's counters. Must not know how registers are accessed.
 
 use super::counter_program::{BYTES_PER_TICK, CLOCKS_PER_TICK, Counter, CounterProgram, RegisterBits, Write};
-use crate::cha;
-use crate::counting::{Direction, Quantity};
-use crate::iio;
+use crate::cha::SliceEvents;
+use crate::counting::Quantity;
+use crate::iio::StackPart;
 use crate::registers::RegisterAddress;
-use waykeeper_generations::{Cache, FreeRunningSet, Iio, Memory, Pmu, Space, Terms};
+use crate::uncore::{BoxEvent, memory_events, stack_events};
+use waykeeper_generations::{Cache, FreeRunningSet, Iio, Memory, Pmu, Space};
 use waykeeper_units::CoreId;
 
-/// One event of one box.
-struct Event {
-    terms: Terms,
-    quantity: Quantity,
-    stands_for: f64,
-    /// Most counts per tick of the time stamp counter.
-    most_per_tick: u64,
-    /// The index of its counter.
-    counter: u8,
-}
-
-/// The counter program of a box with its events. `reach` turns a register number into its address; it gets whether the
-/// register is a counter.
+/// The counter program of a box with its events, each on its counter. An event counts at most `most_per_tick` times per
+/// tick of the time stamp counter. `reach` turns a register number into its address; it gets whether the register is a
+/// counter.
 fn program(
     pmu: &Pmu,
     number: u16,
-    events: Vec<Event>,
+    events: impl IntoIterator<Item = (BoxEvent, u8)>,
+    most_per_tick: u64,
     reach: &dyn Fn(u32, bool) -> Option<RegisterAddress>,
 ) -> Result<CounterProgram, String> {
     let name = format!("{} {number}", pmu.perf);
@@ -47,7 +39,7 @@ fn program(
     let box_control = registers.box_control.zip(registers.box_control_of(number));
     let (mut filter0, mut filter1) = (None, None);
     let mut controls = Vec::new();
-    for event in events {
+    for (event, index) in events {
         let wrong = || format!("{name}: the event {} does not fit its registers", event.terms);
         let words = pmu.program(&event.terms).ok_or_else(wrong)?;
         for (ours, wanted) in [(&mut filter0, words.filter0), (&mut filter1, words.filter1)] {
@@ -59,17 +51,17 @@ fn program(
             }
             *ours = ours.or(wanted);
         }
-        let control = registers.control_of(number, event.counter).ok_or_else(wrong)?;
+        let control = registers.control_of(number, index).ok_or_else(wrong)?;
         let control = register(control)?;
         claims.iter_mut().filter(|claim| claim.register == control).for_each(|claim| claim.mask = u64::MAX);
         controls.push(Write::whole(control, words.control));
-        let counter = registers.counter_of(number, event.counter).ok_or_else(wrong)?;
+        let counter = registers.counter_of(number, index).ok_or_else(wrong)?;
         program.counters.push(Counter {
             register: reach(counter, true).ok_or_else(unknown)?,
             bits: pmu.width.into(),
             quantity: event.quantity,
             stands_for: event.stands_for,
-            most_per_tick: event.most_per_tick,
+            most_per_tick,
         });
     }
     let with = |register: RegisterAddress, value: u64| Write::with(register, value, claims.clone());
@@ -96,42 +88,29 @@ fn by_msr(pmu: &Pmu) -> bool {
     pmu.registers.as_ref().is_some_and(|registers| registers.space == Space::Msr)
 }
 
-/// The counter programs for the LLC slices of one package, accessed through one of its CPUs.
+/// Most counts per tick of a counter of bytes.
+fn bytes_per_tick(unit_bytes: u32) -> u64 {
+    BYTES_PER_TICK.div_ceil(u64::from(unit_bytes).max(1))
+}
+
+/// The counter programs for the LLC slices of one package, accessed through one of its CPUs, with the events of
+/// [`cha::slice_events`](crate::cha::slice_events) or [`cha::device_events`](crate::cha::device_events).
 ///
 /// # Errors
 /// The table has no registers for them.
-pub fn cache_programs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<CounterProgram>, String> {
-    slice_programs(cache, slices, cpu, cha::slice_events)
-}
-
-/// The same with partial writes of devices.
-///
-/// # Errors
-/// The table has no registers for them.
-pub fn device_programs(cache: &Cache, slices: u16, cpu: CoreId) -> Result<Vec<CounterProgram>, String> {
-    slice_programs(cache, slices, cpu, cha::device_events)
-}
-
-fn slice_programs(
+pub fn slice_programs(
     cache: &Cache,
     slices: u16,
     cpu: CoreId,
-    of: fn(&Cache, usize, usize) -> Vec<cha::SliceEvent>,
+    of: SliceEvents,
 ) -> Result<Vec<CounterProgram>, String> {
     if !by_msr(&cache.pmu) {
         return Err(format!("{}: the counter registers are not MSRs", cache.pmu.perf));
     }
     let slice = |number: u16| {
         let events = of(cache, number.into(), slices.into()).into_iter().zip(0u8..);
-        let events = events.map(|(event, counter)| Event {
-            terms: event.terms,
-            quantity: Quantity::Dca(event.quantity),
-            stands_for: event.stands_for,
-            // A slice accepts one request per clock.
-            most_per_tick: CLOCKS_PER_TICK,
-            counter,
-        });
-        program(&cache.pmu, number, events.collect(), &through(cpu))
+        // A slice accepts one request per clock.
+        program(&cache.pmu, number, events, CLOCKS_PER_TICK, &through(cpu))
     };
     (0..slices).map(slice).collect()
 }
@@ -140,75 +119,33 @@ fn slice_programs(
 /// counters where they exist, else from programmed ones. The second result lists what cannot be counted.
 pub fn stack_programs(
     iio: &Iio,
-    parts: &[(u8, iio::StackPart)],
+    parts: &[(u8, StackPart)],
     cpu: CoreId,
 ) -> (Vec<CounterProgram>, Vec<String>) {
-    let mut stacks: Vec<u16> = parts.iter().map(|(_, stack_part)| stack_part.stack).collect();
-    stacks.sort_unstable();
-    stacks.dedup();
+    let running = |place: StackPart, set: &FreeRunningSet| set.address(place.stack, place.part);
+    let bits = iio.free_running.as_ref().map_or(0, |free| free.width.into());
     let (mut programs, mut missing) = (Vec::new(), Vec::new());
-    for stack in stacks {
-        let mut running =
-            CounterProgram { name: format!("{} {stack}", iio.pmu.perf), ..CounterProgram::default() };
-        let mut events = Vec::new();
-        let mut counters = iio.counters.iter();
-        for (port, stack_part) in parts.iter().filter(|(_, stack_part)| stack_part.stack == stack) {
-            for direction in [Direction::Write, Direction::Read] {
-                let quantity = Quantity::Port(*port, direction);
-                if let Some((address, width, unit)) = free_running(iio, *stack_part, direction) {
-                    let register = RegisterAddress::Msr { cpu, address };
-                    let most_per_tick = (BYTES_PER_TICK as f64 / unit).ceil() as u64;
-                    let bits = width;
-                    running.counters.push(Counter {
-                        register,
-                        bits,
-                        quantity,
-                        stands_for: unit,
-                        most_per_tick,
-                    });
-                    continue;
-                }
-                let terms = match direction {
-                    Direction::Write => &iio.inbound,
-                    Direction::Read => &iio.outbound,
-                };
-                match counters.next() {
-                    Some(counter) if by_msr(&iio.pmu) => events.push(Event {
-                        terms: iio.of_part(terms, stack_part.part),
-                        quantity,
-                        stands_for: iio.unit_bytes.into(),
-                        most_per_tick: BYTES_PER_TICK.div_ceil(u64::from(iio.unit_bytes).max(1)),
-                        counter: *counter,
-                    }),
-                    _ => missing.push(format!(
-                        "bytes {} at part {} of stack {stack}: no counter is free there",
-                        if direction == Direction::Write { "in" } else { "out" },
-                        stack_part.part
-                    )),
-                }
-            }
+    for events in stack_events(iio, parts, running, |_| by_msr(&iio.pmu)) {
+        missing.extend(events.missing);
+        let counter = |(address, quantity, stands_for): (u32, Quantity, f64)| {
+            let register = RegisterAddress::Msr { cpu, address };
+            let most_per_tick = (BYTES_PER_TICK as f64 / stands_for).ceil() as u64;
+            Counter { register, bits, quantity, stands_for, most_per_tick }
+        };
+        if !events.running.is_empty() {
+            let counters = events.running.into_iter().map(counter).collect();
+            let name = format!("{} {}", iio.pmu.perf, events.stack);
+            programs.push(CounterProgram { name, counters, ..CounterProgram::default() });
         }
-        if !running.counters.is_empty() {
-            programs.push(running);
-        }
-        if !events.is_empty() {
-            match program(&iio.pmu, stack, events, &through(cpu)) {
+        if !events.programmed.is_empty() {
+            let own = events.programmed.into_iter().zip(iio.counters.iter().copied());
+            match program(&iio.pmu, events.stack, own, bytes_per_tick(iio.unit_bytes), &through(cpu)) {
                 Ok(program) => programs.push(program),
                 Err(why) => missing.push(why),
             }
         }
     }
     (programs, missing)
-}
-
-/// Address, width and bytes per count of a part's free-running counter.
-fn free_running(iio: &Iio, stack_part: iio::StackPart, direction: Direction) -> Option<(u32, u32, f64)> {
-    let free = iio.free_running.as_ref()?;
-    let set: &FreeRunningSet = match direction {
-        Direction::Write => &free.inbound,
-        Direction::Read => free.outbound.as_ref()?,
-    };
-    Some((set.address(stack_part.stack, stack_part.part)?, free.width.into(), free.unit_bytes.into()))
 }
 
 /// The counter programs for the memory channels whose registers are in the configuration space of `devices`, in their
@@ -222,25 +159,14 @@ pub fn memory_programs(memory: &Memory, devices: &[String]) -> Result<Vec<Counte
         return Err(format!("{}: the counter registers are not in PCI configuration space", pmu.perf));
     }
     let channel = |(number, device): (u16, &String)| {
-        let both = [(Direction::Read, &memory.reads), (Direction::Write, &memory.writes)];
-        let all = both
-            .into_iter()
-            .flat_map(|(direction, events)| events.iter().map(move |event| (direction, event)));
-        let events = all.zip(0u8..).map(|((direction, event), counter)| Event {
-            terms: event.terms.clone(),
-            quantity: Quantity::Memory(direction),
-            stands_for: memory.unit_bytes.into(),
-            most_per_tick: BYTES_PER_TICK.div_ceil(u64::from(memory.unit_bytes).max(1)),
-            counter,
-        });
         let reach = |address: u32, is_counter: bool| {
             // Control words are 32 bits wide, counters two of them (hardware.md 5).
             let bytes = if is_counter { 8 } else { 4 };
             Some(RegisterAddress::Pci { device: device.clone(), offset: u16::try_from(address).ok()?, bytes })
         };
-        let mut program = program(pmu, number, events.collect(), &reach)?;
-        program.name = format!("{} at {device}", pmu.perf);
-        Ok(program)
+        let events = memory_events(memory).into_iter().zip(0u8..);
+        let program = program(pmu, number, events, bytes_per_tick(memory.unit_bytes), &reach)?;
+        Ok(CounterProgram { name: format!("{} at {device}", pmu.perf), ..program })
     };
     (0u16..).zip(devices).map(channel).collect()
 }
@@ -248,6 +174,8 @@ pub fn memory_programs(memory: &Memory, devices: &[String]) -> Result<Vec<Counte
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cha::slice_events;
+    use crate::counting::Direction;
     use waykeeper_generations::Generation;
 
     const CPU: CoreId = CoreId(0);
@@ -270,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_skylake_slice_is_frozen_filtered_programmed_and_run() {
-        let programs = cache_programs(generation("skx").cache.as_ref().unwrap(), 18, CPU).unwrap();
+        let programs =
+            slice_programs(generation("skx").cache.as_ref().unwrap(), 18, CPU, slice_events).unwrap();
         assert_eq!(programs.len(), 18);
         // hardware.md 3.2 and 3.3: CHA 1 lies at 0xe10; PCIRdCur is Filter1 0x43c33; hits umask 0x14, misses 0x24.
         assert_eq!(
@@ -308,7 +237,7 @@ mod tests {
     #[test]
     fn a_skylake_port_is_read_and_nothing_is_written_for_it() {
         let iio = generation("skx").iio.as_ref().unwrap();
-        let parts = [(0, iio::StackPart { stack: 2, part: 0 }), (1, iio::StackPart { stack: 2, part: 2 })];
+        let parts = [(0, StackPart { stack: 2, part: 0 }), (1, StackPart { stack: 2, part: 2 })];
         let (programs, missing) = stack_programs(iio, &parts, CPU);
         assert!(missing.is_empty());
         assert_eq!(programs.len(), 1);
@@ -338,8 +267,7 @@ mod tests {
     fn what_does_not_run_by_itself_is_programmed_as_long_as_counters_last() {
         let mut iio = generation("skx").iio.clone().unwrap();
         iio.free_running = None;
-        let parts: Vec<(u8, iio::StackPart)> =
-            (0..2).map(|part| (part, iio::StackPart { stack: 1, part })).collect();
+        let parts: Vec<(u8, StackPart)> = (0..2).map(|part| (part, StackPart { stack: 1, part })).collect();
         let (programs, missing) = stack_programs(&iio, &parts, CPU);
         // hardware.md 4.1 and 4.3: stack 1 at 0xa60, controls + 8, event 0x83, umask, ch_mask from 36, fc_mask from 44.
         assert_eq!(
@@ -372,8 +300,8 @@ mod tests {
     fn every_generation_with_slices_can_be_programmed() {
         for generation in Generation::all() {
             let Some(cache) = generation.cache.as_ref().filter(|cache| by_msr(&cache.pmu)) else { continue };
-            let programs =
-                cache_programs(cache, 4, CPU).unwrap_or_else(|why| panic!("{}: {why}", generation.id));
+            let programs = slice_programs(cache, 4, CPU, slice_events)
+                .unwrap_or_else(|why| panic!("{}: {why}", generation.id));
             assert!(programs.iter().all(|program| !program.counters.is_empty()), "{}", generation.id);
         }
     }

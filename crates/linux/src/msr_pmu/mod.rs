@@ -10,7 +10,7 @@ mod core;
 mod counter_program;
 
 pub use self::core::core_program;
-pub use boxes::{cache_programs, device_programs, memory_programs, stack_programs};
+pub use boxes::{memory_programs, slice_programs, stack_programs};
 pub use counter_program::{Counter, CounterProgram, Part, RegisterBits, Write};
 
 use crate::counters::WrappingCounter;

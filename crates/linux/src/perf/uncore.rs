@@ -5,12 +5,12 @@
 
 use super::call::Event;
 use super::plan::{Planned, PlannedGroup, Where};
-use crate::cha;
-use crate::counting::{Direction, Quantity};
+use crate::cha::SliceEvents;
 use crate::event_source::Unit;
 use crate::iio::StackPart;
 use crate::root::Root;
-use waykeeper_generations::{Cache, Iio, Memory, Terms};
+use crate::uncore::{BoxEvent, memory_events, stack_events};
+use waykeeper_generations::{Cache, FreeRunningSet, Iio, Memory};
 use waykeeper_units::CoreList;
 
 /// Groups, and what cannot be counted.
@@ -22,19 +22,16 @@ pub struct UncorePlan {
     pub notes: Vec<String>,
 }
 
-/// The events of a slice, by its index and the number of slices.
-type SliceEvents = fn(&Cache, usize, usize) -> Vec<cha::SliceEvent>;
-
 impl UncorePlan {
     /// Adds a unit with its events, as far as the kernel's driver can encode them.
-    fn add(&mut self, unit: &Unit, package: &CoreList, events: Vec<(Terms, Quantity, f64)>) {
+    fn add(&mut self, unit: &Unit, package: &CoreList, events: Vec<BoxEvent>) {
         let masks = unit.cpumask.as_ref().map(CoreList::cores).unwrap_or_default();
         let Some(cpu) = masks.iter().find(|cpu| package.cores().contains(cpu)) else {
             self.notes.push(format!("{}: no CPU of the managed socket can read it", unit.name));
             return;
         };
         let mut members = Vec::new();
-        for (terms, quantity, stands_for) in events {
+        for BoxEvent { terms, quantity, stands_for } in events {
             match unit.encode(&terms) {
                 Ok(words) => members.push(Planned {
                     name: format!("{}/{terms}/", unit.name),
@@ -54,35 +51,18 @@ impl UncorePlan {
         }
     }
 
-    /// Adds the device requests that policies use, at the LLC slices.
-    pub fn add_cache(&mut self, cache: &Cache, units: &[Unit], package: &CoreList) {
-        self.add_slices(cache, units, package, cha::slice_events);
-    }
-
-    /// The same with partial writes.
-    pub fn add_devices(&mut self, cache: &Cache, units: &[Unit], package: &CoreList) {
-        self.add_slices(cache, units, package, cha::device_events);
-    }
-
-    fn add_slices(&mut self, cache: &Cache, units: &[Unit], package: &CoreList, of: SliceEvents) {
+    /// Adds device requests at the LLC slices: those of [`cha::slice_events`](crate::cha::slice_events) or
+    /// [`cha::device_events`](crate::cha::device_events).
+    pub fn add_slices(&mut self, cache: &Cache, units: &[Unit], package: &CoreList, of: SliceEvents) {
         for (index, unit) in units.iter().enumerate() {
-            let events = of(cache, index, units.len()).into_iter();
-            let events = events.map(|event| (event.terms, Quantity::Dca(event.quantity), event.stands_for));
-            self.add(unit, package, events.collect());
+            self.add(unit, package, of(cache, index, units.len()));
         }
     }
 
     /// Adds bytes at the memory controllers.
     pub fn add_memory(&mut self, memory: &Memory, units: &[Unit], package: &CoreList) {
         for unit in units {
-            let both = [(Direction::Read, &memory.reads), (Direction::Write, &memory.writes)];
-            let events = both.into_iter().flat_map(|(direction, events)| {
-                let part = move |terms: &Terms| {
-                    (terms.clone(), Quantity::Memory(direction), memory.unit_bytes.into())
-                };
-                events.iter().map(move |event| part(&event.terms))
-            });
-            self.add(unit, package, events.collect());
+            self.add(unit, package, memory_events(memory));
         }
     }
 
@@ -96,40 +76,23 @@ impl UncorePlan {
         units: &IioUnits,
         package: &CoreList,
     ) {
-        let mut stacks: Vec<u16> = parts.iter().map(|(_, stack_part)| stack_part.stack).collect();
-        stacks.sort_unstable();
-        stacks.dedup();
-        for stack in stacks {
-            let own = |units: &[Unit]| units.iter().find(|unit| number(unit) == Some(stack)).cloned();
-            let (plain, running) = (own(&units.programmed), own(&units.running));
-            let (mut free, mut programmed) = (Vec::new(), Vec::new());
-            for (port, stack_part) in parts.iter().filter(|(_, stack_part)| stack_part.stack == stack) {
-                for direction in [Direction::Write, Direction::Read] {
-                    let quantity = Quantity::Port(*port, direction);
-                    let running = running
-                        .as_ref()
-                        .and_then(|unit| free_running(root, iio, unit, stack_part.part, direction));
-                    if let Some((terms, unit_bytes)) = running {
-                        free.push((terms, quantity, unit_bytes));
-                    } else if programmed.len() < iio.counters.len() && plain.is_some() {
-                        let terms = if direction == Direction::Write { &iio.inbound } else { &iio.outbound };
-                        programmed.push((
-                            iio.of_part(terms, stack_part.part),
-                            quantity,
-                            iio.unit_bytes.into(),
-                        ));
-                    } else {
-                        let way = if direction == Direction::Write { "in" } else { "out" };
-                        let part = stack_part.part;
-                        self.notes.push(format!(
-                            "bytes {way} at part {part} of stack {stack}: no counter is free there"
-                        ));
-                    }
-                }
-            }
-            for (unit, events) in [(running, free), (plain, programmed)] {
-                if let Some(unit) = unit.filter(|_| !events.is_empty()) {
-                    self.add(&unit, package, events);
+        // The kernel's scale of a free-running event is not used: it differs between kernels by a factor of 8, the
+        // register does not (hardware.md 4.2). An event that cannot be read counts as not offered; the port is then
+        // counted otherwise or noted as missing.
+        let running = |place: StackPart, set: &FreeRunningSet| {
+            let name = format!("{}{}", set.event.as_ref()?, place.part);
+            of_stack(&units.running, place.stack)?.event(root, &name).ok().flatten().map(|event| event.terms)
+        };
+        let may_program = |stack: u16| of_stack(&units.programmed, stack).is_some();
+        for events in stack_events(iio, parts, running, may_program) {
+            self.notes.extend(events.missing);
+            let stack = events.stack;
+            let free = events.running.into_iter();
+            let free = free.map(|(terms, quantity, stands_for)| BoxEvent { terms, quantity, stands_for });
+            for (units, events) in [(&units.running, free.collect()), (&units.programmed, events.programmed)]
+            {
+                if let Some(unit) = of_stack(units, stack).filter(|_| !events.is_empty()) {
+                    self.add(unit, package, events);
                 }
             }
         }
@@ -150,24 +113,15 @@ pub fn number(unit: &Unit) -> Option<u16> {
     unit.name.rsplit_once('_')?.1.parse().ok()
 }
 
-/// The free-running event of a part, as the kernel names it. Its `.scale` is not used: it differs between kernels by
-/// a factor of 8, the register does not (hardware.md 4.2).
-fn free_running(root: &Root, iio: &Iio, unit: &Unit, part: u8, direction: Direction) -> Option<(Terms, f64)> {
-    let free = iio.free_running.as_ref()?;
-    let set = match direction {
-        Direction::Write => &free.inbound,
-        Direction::Read => free.outbound.as_ref()?,
-    };
-    let name = format!("{}{part}", set.event.as_ref()?);
-    // An event that cannot be read counts as not offered; the port is then counted otherwise or noted as missing.
-    let event = unit.event(root, &name).ok().flatten()?;
-    Some((event.terms, free.unit_bytes.into()))
+fn of_stack(units: &[Unit], stack: u16) -> Option<&Unit> {
+    units.iter().find(|unit| number(unit) == Some(stack))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counting::DcaQuantity;
+    use crate::cha::slice_events;
+    use crate::counting::{DcaQuantity, Quantity};
     use std::path::Path;
     use waykeeper_generations::{Generation, Pmu};
     use waykeeper_units::CoreId;
@@ -191,7 +145,7 @@ mod tests {
         let cache = Generation::by_id("skx").unwrap().cache.as_ref().unwrap();
         let units: Vec<Unit> = (0..4).map(|n| unit(&cache.pmu, &format!("uncore_cha_{n}"), 20 + n)).collect();
         let mut plan = UncorePlan::default();
-        plan.add_cache(cache, &units, &second_package());
+        plan.add_slices(cache, &units, &second_package(), slice_events);
         assert_eq!(plan.notes, [""; 0]);
         assert_eq!(plan.groups.len(), 4);
         assert!(plan.groups.iter().all(|group| group.cpu == 18 && group.place == Where::Uncore));
@@ -206,7 +160,7 @@ mod tests {
     fn ice_lakes_slices_hold_four_events() {
         let cache = Generation::by_id("icx").unwrap().cache.as_ref().unwrap();
         let mut plan = UncorePlan::default();
-        plan.add_cache(cache, &[unit(&cache.pmu, "uncore_cha_0", 9)], &second_package());
+        plan.add_slices(cache, &[unit(&cache.pmu, "uncore_cha_0", 9)], &second_package(), slice_events);
         // hardware.md 3.2: umask 0xcc43fe04 is raw 0x00CC43FE_00000435.
         let miss = &plan.groups[0].members[1];
         assert_eq!(miss.event, Event { pmu: 9, config: [0x00cc_43fe_0000_0435, 0, 0] });
@@ -240,8 +194,13 @@ mod tests {
         let mut strange = unit(&cache.pmu, "uncore_cha_0", 9);
         strange.formats.remove("filter_nm");
         let mut plan = UncorePlan::default();
-        plan.add_cache(cache, &[strange], &second_package());
-        plan.add_cache(cache, &[unit(&cache.pmu, "uncore_cha_0", 9)], &vec![CoreId(40)].into());
+        plan.add_slices(cache, &[strange], &second_package(), slice_events);
+        plan.add_slices(
+            cache,
+            &[unit(&cache.pmu, "uncore_cha_0", 9)],
+            &vec![CoreId(40)].into(),
+            slice_events,
+        );
         assert!(plan.groups.is_empty());
         assert!(plan.notes[0].starts_with("uncore_cha_0 has no term `filter_nm`"), "{:?}", plan.notes);
         assert_eq!(plan.notes[1], "uncore_cha_0: no CPU of the managed socket can read it");
