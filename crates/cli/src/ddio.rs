@@ -11,7 +11,8 @@ use crate::restore::root_at;
 use clap::{Args, Subcommand};
 use hold::HoldArgs;
 use std::path::PathBuf;
-use waykeeper_linux::ddio::{self, DdioError, Wanted};
+use waykeeper_linux::dca_ways::{Wanted, WaysError};
+use waykeeper_linux::ddio::{self, DdioError};
 
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
@@ -124,10 +125,10 @@ fn switch(args: &SwitchArgs, on: bool) -> Result<(), Failure> {
 impl From<DdioError> for Failure {
     fn from(error: DdioError) -> Failure {
         let code = match &error {
-            DdioError::NoSuchDevice { .. } | DdioError::NoSuchSocket { .. } | DdioError::BadMask { .. } => {
-                exit::BAD_INPUT
-            }
-            DdioError::Unsupported { .. } => exit::UNSUPPORTED,
+            DdioError::NoSuchDevice { .. }
+            | DdioError::NoSuchSocket { .. }
+            | DdioError::Ways(WaysError::BadMask { .. }) => exit::BAD_INPUT,
+            DdioError::Unsupported { .. } | DdioError::Ways(WaysError::Unsupported(_)) => exit::UNSUPPORTED,
             DdioError::Denied { .. } => exit::NOT_PERMITTED,
             DdioError::ReadsBack { .. } => exit::NO_EFFECT,
             DdioError::Failed { .. } | DdioError::Journal(_) => exit::FAILED,

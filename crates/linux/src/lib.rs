@@ -9,6 +9,7 @@ pub mod counters;
 pub mod counting;
 pub mod cpuid;
 pub mod cpuinfo;
+pub mod dca_ways;
 pub mod ddio;
 pub mod doctor;
 pub mod event_source;

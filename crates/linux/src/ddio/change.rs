@@ -3,8 +3,9 @@
 //!
 //! Plans from a [`Survey`], writes through [`Registers`]. Must not know files, nor how long a change lasts.
 
+use super::DdioError;
 use super::survey::{PortDca, SocketWays, Survey};
-use super::{DdioError, Wanted, ways};
+use crate::dca_ways::{self, Wanted};
 use crate::journal::{Journal, Original, OriginalBits, OwnershipCheck};
 use crate::pci::PciAddress;
 use crate::registers::{RegisterAddress, Registers};
@@ -129,9 +130,9 @@ pub fn plan_ways(survey: &Survey, wanted: Wanted, socket: Option<u16>) -> Result
     let mut steps = Vec::new();
     for own in chosen {
         // The rules come first: if a register must not be written, the error says that, not how it reads.
-        let unread = ways::may_write(generation).err();
+        let unread = dca_ways::may_write(generation).err();
         let (from, llc_ways) = match (own.mask, own.llc_ways, unread) {
-            (_, _, Some(error)) => return Err(error),
+            (_, _, Some(error)) => return Err(error.into()),
             (Some(mask), Some(ways), None) => (mask, ways),
             _ if own.denied => return Err(DdioError::Denied(own.note.clone().unwrap_or_default())),
             _ => {
@@ -142,7 +143,7 @@ pub fn plan_ways(survey: &Survey, wanted: Wanted, socket: Option<u16>) -> Result
                 return Err(DdioError::unsupported("setting the DDIO ways", why));
             }
         };
-        let to = ways::plan(generation, llc_ways, from, wanted)?;
+        let to = dca_ways::plan(generation, llc_ways, from, wanted)?;
         let register = generation.dca.ways.register.as_ref().map_or(0, |register| register.msr);
         steps.push(Step::Ways { socket: own.socket, cpu: own.cpu, register, from, to });
     }
@@ -167,7 +168,7 @@ pub fn plan_ports(survey: &Survey, devices: &[PciAddress], on: bool) -> Result<V
                     format!(
                         "on {} the switch {}: {}; it is only read",
                         generation.name,
-                        ways::words(standing),
+                        dca_ways::words(standing),
                         switch.note
                     )
                 }

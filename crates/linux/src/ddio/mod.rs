@@ -10,14 +10,14 @@ mod experiment;
 mod names;
 mod ports;
 mod survey;
-mod ways;
 
 pub use change::{Step, plan_ports, plan_ways, ports_of, turn};
 pub use effect::{LOAD_PER_S, Verdict, of_ports, of_ways};
 pub use experiment::Experiment;
 pub use names::{address_of, names_of};
 pub use survey::{PortDca, PortDevice, SocketWays, Survey, survey};
-pub use ways::{Wanted, plan, words};
+
+use crate::dca_ways::WaysError;
 
 /// Why a knob was not set, or how setting it failed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -38,16 +38,9 @@ pub enum DdioError {
         /// The existing sockets.
         known: String,
     },
-    /// A value that must not be written to the register.
-    #[error("DDIO ways cannot be {wanted}: {why}; accepted: {accepted}")]
-    BadMask {
-        /// The value given.
-        wanted: String,
-        /// The rule it breaks.
-        why: String,
-        /// The accepted values.
-        accepted: String,
-    },
+    /// The register does not get this value.
+    #[error(transparent)]
+    Ways(#[from] WaysError),
     /// The platform does not have the knob, or too little is known about it to write it.
     #[error("{what} is not supported here: {why}")]
     Unsupported {

@@ -7,6 +7,7 @@ use super::access::Lockdown;
 use super::allocation;
 use super::facts::Facts;
 use super::report::{Check, Family, State};
+use crate::dca_ways;
 use crate::ddio::{self, PortDca, Survey};
 use waykeeper_generations::Evidence;
 
@@ -63,7 +64,7 @@ fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
     if held.is_empty() {
         return check(name, State::Unknown, "the sockets are not known");
     }
-    let value = format!("{}; the register {}", held.join(", "), ddio::words(standing));
+    let value = format!("{}; the register {}", held.join(", "), dca_ways::words(standing));
     match standing {
         Evidence::Confirmed => unless_locked_down(facts, check(name, State::Ok, value)),
         Evidence::AnswersWithoutEffect => {
@@ -119,7 +120,7 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
         return check(name, State::Missing, why)
             .remedy("run as root: the kernel hides most of PCI config space from others");
     }
-    let mut value = format!("{value}; the switch {}", ddio::words(standing));
+    let mut value = format!("{value}; the switch {}", dca_ways::words(standing));
     if let Some(why) = &survey.blind {
         value.push_str(&format!("; {why}"));
     }

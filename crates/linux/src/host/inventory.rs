@@ -5,7 +5,7 @@ use super::facts::Facts;
 use super::io_knobs::IoKnobs;
 use crate::resctrl::CacheInfo;
 use crate::tenants::Tenant;
-use waykeeper_host::{Device, Dial, Group, Inventory, LlcGeometry, Platform, RootPort};
+use waykeeper_host::{Device, Dial, Group, Inventory, Knob, LlcGeometry, Platform, RootPort};
 use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
 
 /// Root ports: id, address, and whether the managed package has it. The seam's port ids have 8 bits.
@@ -34,7 +34,7 @@ pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoK
         address: port.address.to_string(),
         // Unknown socket: 255, which no real socket has, so no comparison matches it.
         socket: port.socket.map_or(u8::MAX, |socket| socket as u8),
-        dca_switch: knobs.switch_support(PortId(index)),
+        dca_switch: knobs.support(Knob::Dca(PortId(index))),
         rx_ring: Dial::absent("Waykeeper does not set RX rings on a real host"),
         rx_burst: Dial::absent("the burst size is set inside the polling program"),
     };
@@ -49,7 +49,7 @@ pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoK
             inclusive_ways: table.and_then(|table| table.resctrl.inclusive_ways).filter(within),
         },
         dca_ways_default: dca,
-        dca_ways_switch: knobs.ways_support().clone(),
+        dca_ways_switch: knobs.support(Knob::DcaWays),
         devices: (0..=u8::MAX).zip(&facts.devices).map(device).collect(),
         ports: (0..=u8::MAX).zip(&facts.ports).map(port).collect(),
     }

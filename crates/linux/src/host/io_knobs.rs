@@ -5,15 +5,15 @@
 //! journaled, and read back. If another program changes a knob after us, the journal drops its original until we write
 //! it again. Must not know policies.
 
-use crate::ddio::{self, Wanted};
+use crate::dca_ways::{self, Wanted};
 use crate::journal::{Journal, Original, OwnershipCheck};
 use crate::pci::{Config, PciAddress, Writable};
-use crate::registers::RegisterFiles;
+use crate::registers::{RegisterAddress, RegisterFiles, Registers};
 use crate::root::Root;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use waykeeper_generations::{Generation, RegisterBit};
-use waykeeper_host::{Knob, KnobOutcome, KnobValues, Support};
+use waykeeper_generations::Generation;
+use waykeeper_host::{Knob, KnobOutcome, KnobValues, Setting, Support};
 use waykeeper_units::{CoreId, PortId, WayMask};
 
 /// Both knobs of one package.
@@ -22,28 +22,23 @@ pub(super) struct IoKnobs {
     registers: RegisterFiles,
     generation: Option<&'static Generation>,
     llc: WayMask,
-    socket: u16,
-    /// CPU and MSR of the DCA ways, if they can be read.
-    ways: Option<(CoreId, u32)>,
-    ways_support: Support,
-    /// Ports whose switch can be read.
-    ports: BTreeMap<PortId, Port>,
-    /// The last accepted value of the register of DCA ways.
-    last_ways: Cell<Option<u64>>,
-    /// Our writes to it.
-    written_ways: Cell<Option<WrittenKnob>>,
-    /// What can be done with each port's switch.
-    supports: BTreeMap<PortId, Support>,
+    /// Knobs that can be read.
+    knobs: BTreeMap<Knob, KnobRegister>,
+    /// What can be done with each knob.
+    supports: BTreeMap<Knob, Support>,
 }
 
-/// The switch of one port.
+/// The register of a knob.
 #[derive(Debug)]
-struct Port {
-    config: Config,
-    bit: RegisterBit,
-    /// The last accepted value of the byte with the switch.
-    last: Cell<Option<u8>>,
-    /// Our writes to its bit.
+struct KnobRegister {
+    address: RegisterAddress,
+    /// The package, if all of its CPUs share the register.
+    package: Option<u16>,
+    /// The knob's bits.
+    mask: u64,
+    /// The last accepted value of the register.
+    last: Cell<Option<u64>>,
+    /// Our writes to the bits.
     written: Cell<Option<WrittenKnob>>,
 }
 
@@ -70,21 +65,29 @@ impl WrittenKnob {
     }
 }
 
-impl Port {
-    fn byte(&self) -> Result<u8, String> {
-        let byte = read_confirmed(&self.last, || byte(&self.config, self.bit));
-        byte.map_err(|why| format!("root port {}: {why}", self.config.device()))
+impl KnobRegister {
+    fn new(address: RegisterAddress, package: Option<u16>, mask: u64) -> KnobRegister {
+        KnobRegister { address, package, mask, last: Cell::new(None), written: Cell::new(None) }
     }
 
-    fn original(&self, value: u64) -> Original {
-        Original::Pci {
-            address: self.config.device().to_string(),
-            offset: self.bit.offset,
-            width: 1,
-            mask: 1 << self.bit.bit,
-            value: value as u32,
-            // A single bit cannot show which program set it, so no values are recorded as ours.
-            ownership: OwnershipCheck::default(),
+    /// Whether the value shows which program wrote it. A single bit does not.
+    fn tells_writer(&self) -> bool {
+        self.mask.count_ones() > 1
+    }
+
+    /// The journal's record of the knob; `ours` are the values that we write.
+    fn original(&self, value: u64, ours: Vec<u64>) -> Original {
+        let ours = if self.tells_writer() { ours } else { Vec::new() };
+        let ownership = OwnershipCheck { ours, claims: Vec::new() };
+        Original::of_register(&self.address, self.package, self.mask, value, ownership)
+    }
+
+    /// The bits that a setting stands for.
+    fn bits(&self, setting: Setting) -> u64 {
+        match setting {
+            Setting::Ways(ways) => ways.bits().into(),
+            Setting::Switch(true) => self.mask,
+            Setting::Switch(false) | Setting::Count(_) => 0,
         }
     }
 }
@@ -101,34 +104,23 @@ impl IoKnobs {
         root: &Root,
         may_write: bool,
     ) -> IoKnobs {
-        let (ways, ways_support) = find_ways(&registers, generation, cpu);
-        let mut knobs = IoKnobs {
-            registers,
-            generation,
-            llc,
-            socket,
-            ways,
-            ways_support,
-            ports: BTreeMap::new(),
-            last_ways: Cell::new(None),
-            written_ways: Cell::new(None),
-            supports: BTreeMap::new(),
-        };
+        let (knobs, supports) = (BTreeMap::new(), BTreeMap::new());
+        let mut found = IoKnobs { registers, generation, llc, knobs, supports };
+        let ways = found.find_ways(socket, cpu);
+        found.supports.insert(Knob::DcaWays, ways.unwrap_or_else(Support::No));
         for (port, address, is_local) in ports {
-            let support = knobs.find_switch(*port, *address, *is_local, root, may_write);
-            knobs.supports.insert(*port, support);
+            let switch = match is_local {
+                true => found.find_switch(*port, *address, root, may_write),
+                false => Err("the device is on another socket".to_owned()),
+            };
+            found.supports.insert(Knob::Dca(*port), switch.unwrap_or_else(Support::No));
         }
-        knobs
+        found
     }
 
-    /// Whether the DCA ways can be changed.
-    pub fn ways_support(&self) -> &Support {
-        &self.ways_support
-    }
-
-    /// Whether a port's DCA can be switched.
-    pub fn switch_support(&self, port: PortId) -> Support {
-        self.supports.get(&port).cloned().unwrap_or_else(|| Support::No("there is no such port".to_owned()))
+    /// Whether a knob can be changed.
+    pub fn support(&self, knob: Knob) -> Support {
+        self.supports.get(&knob).cloned().unwrap_or_else(|| Support::No("there is no such port".to_owned()))
     }
 
     /// The register files, opened for the knobs.
@@ -136,192 +128,168 @@ impl IoKnobs {
         &self.registers
     }
 
+    fn find_ways(&mut self, socket: u16, cpu: CoreId) -> Result<Support, String> {
+        let switch = &self.generation.ok_or(NO_TABLE)?.dca.ways;
+        let register = switch.register.as_ref().filter(|_| switch.evidence.may_read());
+        let unknown = || format!("{}: {}", dca_ways::words(switch.evidence), switch.note);
+        let address = RegisterAddress::Msr { cpu, address: register.ok_or_else(unknown)?.msr };
+        self.registers.read(&address)?;
+        self.knobs.insert(Knob::DcaWays, KnobRegister::new(address, Some(socket), u64::MAX));
+        Ok(if switch.evidence.may_write() { Support::Yes } else { Support::ReadOnly })
+    }
+
     fn find_switch(
         &mut self,
         port: PortId,
-        address: PciAddress,
-        is_local: bool,
+        device: PciAddress,
         root: &Root,
         may_write: bool,
-    ) -> Support {
-        if !is_local {
-            return Support::No("the device is on another socket".to_owned());
-        }
-        let Some(generation) = self.generation else {
-            return Support::No(NO_TABLE.to_owned());
-        };
-        let switch = &generation.dca.port;
-        let Some(bit) = switch.allocating.filter(|_| switch.evidence.may_read()) else {
-            return Support::No(format!("{}: {}", ddio::words(switch.evidence), switch.note));
-        };
+    ) -> Result<Support, String> {
+        let switch = &self.generation.ok_or(NO_TABLE)?.dca.port;
+        let bit = switch.allocating.filter(|_| switch.evidence.may_read());
+        let unknown = || format!("{}: {}", dca_ways::words(switch.evidence), switch.note);
+        let bit = bit.ok_or_else(unknown)?;
         // Opened for writing only if the generation allows writes.
         let config = match may_write && switch.evidence.may_write() {
-            true => Config::open_write(root, address),
-            false => Config::open(root, address),
+            true => Config::open_write(root, device),
+            false => Config::open(root, device),
         };
-        let config = config.and_then(|config| config.check_register(bit.offset).map(|()| config));
-        match config {
-            Err(why) => return Support::No(why.to_string()),
-            Ok(config) => {
-                self.ports.insert(port, Port { config, bit, last: Cell::new(None), written: Cell::new(None) })
-            }
-        };
-        if switch.evidence.may_write() { Support::Yes } else { Support::ReadOnly }
+        config.and_then(|config| config.check_register(bit.offset)).map_err(|why| why.to_string())?;
+        let address = RegisterAddress::Pci { device: device.to_string(), offset: bit.offset, bytes: 1 };
+        self.knobs.insert(Knob::Dca(port), KnobRegister::new(address, None, 1 << bit.bit));
+        Ok(if switch.evidence.may_write() { Support::Yes } else { Support::ReadOnly })
     }
 
     /// The settings of all knobs of devices that can be read. A problem for each that cannot be read or makes no sense.
     pub fn read(&self, problems: &mut Vec<String>) -> KnobValues {
-        let mut knobs = KnobValues::default();
-        if let Some((cpu, address)) = self.ways {
-            match self.ways_now(cpu, address) {
-                Ok(mask) => knobs.insert(Knob::DcaWays, mask),
+        let mut values = KnobValues::default();
+        for (knob, register) in &self.knobs {
+            match self.now(register) {
+                Ok(now) => values.insert(*knob, setting(*knob, now & register.mask)),
                 Err(why) => problems.push(why),
             }
         }
-        for (id, port) in &self.ports {
-            match port.byte() {
-                Ok(byte) => knobs.insert(Knob::Dca(*id), port.bit.of(byte)),
-                Err(why) => problems.push(why),
-            }
-        }
-        knobs
+        values
     }
 
-    fn ways_now(&self, cpu: CoreId, address: u32) -> Result<WayMask, String> {
-        let read = || self.registers.read_msr(cpu, address).map_err(|error| self.registers.told(&error));
-        let mask = read_confirmed(&self.last_ways, read).and_then(|value| self.sensible(value));
-        mask.map_err(|why| format!("MSR {address:#x} of CPU {}: {why}", cpu.0))
+    /// The value of a knob's register, if it is possible.
+    fn now(&self, register: &KnobRegister) -> Result<u64, String> {
+        let value = read_confirmed(&register.last, || self.registers.read(&register.address));
+        let place = match &register.address {
+            RegisterAddress::Pci { device, .. } => format!("root port {device}"),
+            msr => msr.to_string(),
+        };
+        let possible = value.and_then(|value| match register.package {
+            Some(_) => self.sensible(value),
+            None => Ok(value),
+        });
+        possible.map_err(|why| format!("{place}: {why}"))
     }
 
-    fn sensible(&self, value: u64) -> Result<WayMask, String> {
+    /// A value of the DCA ways, if it is a mask of the cache.
+    fn sensible(&self, value: u64) -> Result<u64, String> {
         let mask = u32::try_from(value).ok().map(WayMask::from_bits);
-        let mask = mask.filter(|mask| !mask.is_empty() && mask.minus(self.llc).is_empty());
-        mask.ok_or_else(|| format!("{value:#x} is not a mask of the cache, whose ways are {}", self.llc))
+        match mask.filter(|mask| !mask.is_empty() && mask.minus(self.llc).is_empty()) {
+            Some(_) => Ok(value),
+            None => Err(format!("{value:#x} is not a mask of the cache, whose ways are {}", self.llc)),
+        }
     }
 
     /// Detects external changes: if a knob reads another value than after our last write, the journal drops its
     /// original, so that it is not restored. If it reads our value again, the original returns to the journal.
     pub fn detect_external_changes(&self, journal: &mut Journal, problems: &mut Vec<String>) {
-        if let (Some((cpu, address)), Some(written)) = (self.ways, self.written_ways.get()) {
+        for register in self.knobs.values() {
+            let Some(written) = register.written.get() else { continue };
             // A failed read is reported by the sample itself.
-            let now = self.ways_now(cpu, address).ok().map(|now| u64::from(now.bits()));
+            let now = self.now(register).ok().map(|now| now & register.mask);
             let original = |written: WrittenKnob| {
-                self.ways_original(cpu, address, written.original, written.read_back.into_iter().collect())
+                register.original(written.original, written.read_back.into_iter().collect())
             };
-            self.written_ways.set(Some(detect_external(written, now, original, journal, problems)));
-        }
-        for port in self.ports.values() {
-            let Some(written) = port.written.get() else { continue };
-            let now = port.byte().ok().map(|byte| u64::from(byte) & 1 << port.bit.bit);
-            let original = |written: WrittenKnob| port.original(written.original);
-            port.written.set(Some(detect_external(written, now, original, journal, problems)));
+            register.written.set(Some(detect_external(written, now, original, journal, problems)));
         }
     }
 
-    pub fn set_ways(&self, mask: WayMask, journal: &mut Journal) -> KnobOutcome {
-        let (Some((cpu, address)), Some(generation)) = (self.ways, self.generation) else {
-            let why = match &self.ways_support {
-                Support::No(why) => why.clone(),
+    /// Sets a knob, for a root port for every device behind it.
+    pub fn set(&self, knob: Knob, setting: Setting, journal: &mut Journal) -> KnobOutcome {
+        let Some(register) = self.knobs.get(&knob) else {
+            return KnobOutcome::Refused(match self.support(knob) {
+                Support::No(why) => why,
                 _ => "the register cannot be read".to_owned(),
-            };
-            return KnobOutcome::Refused(why);
+            });
         };
-        let now = match self.ways_now(cpu, address) {
+        let Some(generation) = self.generation else { return KnobOutcome::Refused(NO_TABLE.to_owned()) };
+        if setting.switch().is_some() && Writable::dca_switch(generation).is_none() {
+            let why = "the switch is only read: no test has confirmed that it acts";
+            return KnobOutcome::Refused(why.to_owned());
+        }
+        let now = match self.now(register) {
             Err(why) => return KnobOutcome::Busy(why),
             Ok(now) => now,
         };
-        if let Err(why) = ddio::plan(generation, self.llc.count(), now, Wanted::Mask(mask)) {
-            return KnobOutcome::Refused(why.to_string());
+        if let Setting::Ways(mask) = setting {
+            let held = WayMask::from_bits(now as u32);
+            if let Err(why) = dca_ways::plan(generation, self.llc.count(), held, Wanted::Mask(mask)) {
+                return KnobOutcome::Refused(why.to_string());
+            }
         }
-        let (before, found) = (self.written_ways.get(), u64::from(now.bits()));
+        let (before, found, wanted) = (register.written.get(), now & register.mask, register.bits(setting));
         let written = WrittenKnob::about_to(before, found);
-        // After a crash, the journal's values tell ours from another program's: the new mask, and the present value if
+        // After a crash, the journal's values tell ours from another program's: the new value, and the present one if
         // we wrote it.
         let is_ours = before.is_some_and(|before| {
             !before.changed_externally && before.read_back.is_none_or(|own| own == found)
         });
-        let mut ours = vec![u64::from(mask.bits())];
+        let mut ours = vec![wanted];
         ours.extend(is_ours.then_some(found));
-        if let Err(why) = journal.replace(&self.ways_original(cpu, address, written.original, ours.clone())) {
+        let original = register.original(written.original, ours.clone());
+        let noted = match register.tells_writer() {
+            true => journal.replace(&original),
+            false => journal.record(&[original]),
+        };
+        if let Err(why) = noted {
             return KnobOutcome::Busy(why.to_string());
         }
-        self.written_ways.set(Some(written));
-        let outcome = self.write_ways(cpu, address, mask);
-        let read_back = self.ways_now(cpu, address).ok().map(|now| u64::from(now.bits()));
-        self.written_ways.set(Some(WrittenKnob { read_back, ..written }));
-        // If the register turned our mask into another value, that value is ours too.
-        if let Some(own) = read_back.filter(|own| !ours.contains(own) && *own != found) {
+        register.written.set(Some(written));
+        let outcome = self.write(knob, register, now & !register.mask | wanted);
+        let read_back = self.now(register).ok().map(|now| now & register.mask);
+        register.written.set(Some(WrittenKnob { read_back, ..written }));
+        // If the register turned our value into another one, that value is ours too.
+        let turned = read_back.filter(|own| register.tells_writer() && !ours.contains(own) && *own != found);
+        if let Some(own) = turned {
             ours.push(own);
-            if let Err(why) = journal.replace(&self.ways_original(cpu, address, written.original, ours)) {
+            if let Err(why) = journal.replace(&register.original(written.original, ours)) {
                 return KnobOutcome::ReadsBack(format!("{own:#x}; {why}"));
             }
         }
         outcome
     }
 
-    /// The journal's record of the DCA ways.
-    fn ways_original(&self, cpu: CoreId, register: u32, value: u64, ours: Vec<u64>) -> Original {
-        let ownership = OwnershipCheck { ours, claims: Vec::new() };
-        Original::Msr { cpu: cpu.0, package: Some(self.socket), register, mask: u64::MAX, value, ownership }
-    }
-
-    fn write_ways(&self, cpu: CoreId, address: u32, mask: WayMask) -> KnobOutcome {
-        if let Err(error) = self.registers.write_msr(cpu, address, mask.bits().into()) {
-            return KnobOutcome::Refused(self.registers.told(&error));
+    /// Writes a knob's register and reads it back.
+    fn write(&self, knob: Knob, register: &KnobRegister, value: u64) -> KnobOutcome {
+        let holds = |now: u64| (now ^ value) & register.mask == 0;
+        let done = self.registers.write(&register.address, value);
+        if done.is_ok() && self.registers.read(&register.address).is_ok_and(holds) {
+            return KnobOutcome::Applied;
         }
-        match self.registers.read_msr(cpu, address) {
-            Ok(value) if value == u64::from(mask.bits()) => KnobOutcome::Applied,
-            // The write succeeded. After one unexpected answer, read again.
-            first => match self.ways_now(cpu, address) {
-                Ok(now) if now == mask => KnobOutcome::Applied,
-                Ok(now) => KnobOutcome::ReadsBack(now.to_string()),
-                Err(why) => {
-                    KnobOutcome::ReadsBack(first.map_or_else(|error| self.registers.told(&error), |_| why))
-                }
-            },
+        // A failed write may have taken effect, and one answer may be wrong: the value that is confirmed decides.
+        match (self.now(register), done) {
+            (Ok(now), _) if holds(now) => KnobOutcome::Applied,
+            (Ok(_), Err(why)) => KnobOutcome::Refused(why),
+            (Ok(now), Ok(())) => KnobOutcome::ReadsBack(match setting(knob, now & register.mask) {
+                Setting::Switch(on) => if on { "on" } else { "off" }.to_owned(),
+                Setting::Ways(mask) => mask.to_string(),
+                Setting::Count(count) => count.to_string(),
+            }),
+            (Err(_), Err(why)) | (Err(why), Ok(())) => KnobOutcome::ReadsBack(why),
         }
     }
+}
 
-    /// Turns DCA of a root port on or off, for every device behind it.
-    pub fn set_switch(&self, port: PortId, on: bool, journal: &mut Journal) -> KnobOutcome {
-        let Some(switch) = self.ports.get(&port) else {
-            return KnobOutcome::Refused(match self.switch_support(port) {
-                Support::No(why) => why,
-                _ => "the switch cannot be read".to_owned(),
-            });
-        };
-        let Some(writable) = self.generation.and_then(Writable::dca_switch) else {
-            return KnobOutcome::Refused(
-                "the switch is only read: no test has confirmed that it acts".to_owned(),
-            );
-        };
-        let bit = switch.bit;
-        let found = match switch.byte() {
-            Err(why) => return KnobOutcome::Busy(why),
-            Ok(found) => u64::from(found) & 1 << bit.bit,
-        };
-        let written = WrittenKnob::about_to(switch.written.get(), found);
-        if let Err(why) = journal.record(&[switch.original(written.original)]) {
-            return KnobOutcome::Busy(why.to_string());
-        }
-        let outcome = Self::write_switch(switch, writable, on);
-        let read_back = switch.byte().ok().map(|byte| u64::from(byte) & 1 << bit.bit);
-        switch.written.set(Some(WrittenKnob { read_back, ..written }));
-        outcome
-    }
-
-    fn write_switch(switch: &Port, writable: Writable, on: bool) -> KnobOutcome {
-        let Port { config, bit, .. } = switch;
-        match config.turn(writable, on) {
-            Ok(now) if now == on => KnobOutcome::Applied,
-            Ok(now) => KnobOutcome::ReadsBack(if now { "on" } else { "off" }.to_owned()),
-            // The write may have failed before or after it took effect; the port's present state decides.
-            Err(why) => match switch.byte() {
-                Ok(now) if bit.of(now) == on => KnobOutcome::Applied,
-                Ok(_) => KnobOutcome::Refused(why.to_string()),
-                Err(_) => KnobOutcome::ReadsBack(why.to_string()),
-            },
-        }
+/// The setting that the bits of a knob's register stand for.
+fn setting(knob: Knob, bits: u64) -> Setting {
+    match knob {
+        Knob::Dca(_) => Setting::Switch(bits != 0),
+        _ => Setting::Ways(WayMask::from_bits(bits as u32)),
     }
 }
 
@@ -353,10 +321,7 @@ fn detect_external(
 
 /// Accepts a value that equals the last accepted one or that two reads agree on. So one bad read neither looks like a
 /// change nor enters the journal as an original.
-fn read_confirmed<T: Copy + PartialEq + std::fmt::LowerHex>(
-    last: &Cell<Option<T>>,
-    read: impl Fn() -> Result<T, String>,
-) -> Result<T, String> {
+fn read_confirmed(last: &Cell<Option<u64>>, read: impl Fn() -> Result<u64, String>) -> Result<u64, String> {
     let value = read()?;
     if last.get() != Some(value) {
         let again = read()?;
@@ -368,40 +333,8 @@ fn read_confirmed<T: Copy + PartialEq + std::fmt::LowerHex>(
     Ok(value)
 }
 
-/// The byte with a switch, from its 32-bit word: a device that is gone reads as all ones.
-fn byte(config: &Config, bit: RegisterBit) -> Result<u8, String> {
-    let word = config.dword(bit.offset & !3).map_err(|error| error.to_string())?;
-    if word == u32::MAX {
-        return Err("the register reads all ones: the device does not answer".to_owned());
-    }
-    // A register may be zero, but a vendor and device ID may not.
-    if word == 0 && matches!(config.dword(0).map_err(|error| error.to_string())?, 0 | u32::MAX) {
-        return Err("its vendor and device ID read as zeros or ones: the device does not answer".to_owned());
-    }
-    Ok((word >> (8 * (bit.offset & 3))) as u8)
-}
-
 /// The reason why no knob is written on a CPU without a table.
 const NO_TABLE: &str = "no built-in table describes this CPU, so Waykeeper sets none of its knobs";
-
-fn find_ways(
-    registers: &RegisterFiles,
-    generation: Option<&'static Generation>,
-    cpu: CoreId,
-) -> (Option<(CoreId, u32)>, Support) {
-    let Some(generation) = generation else {
-        return (None, Support::No(NO_TABLE.to_owned()));
-    };
-    let switch = &generation.dca.ways;
-    let Some(register) = switch.register.as_ref().filter(|_| switch.evidence.may_read()) else {
-        return (None, Support::No(format!("{}: {}", ddio::words(switch.evidence), switch.note)));
-    };
-    match registers.read_msr(cpu, register.msr) {
-        Err(error) => (None, Support::No(registers.told(&error))),
-        Ok(_) if switch.evidence.may_write() => (Some((cpu, register.msr)), Support::Yes),
-        Ok(_) => (Some((cpu, register.msr)), Support::ReadOnly),
-    }
-}
 
 #[cfg(test)]
 mod tests {

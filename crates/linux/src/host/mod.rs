@@ -52,7 +52,7 @@ use tenant_set::TenantSet;
 use waykeeper_generations::Generation;
 use waykeeper_host::{
     Applied, Group, GroupCounter, GroupCounters, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting,
-    Lines, Plan, PortCounters, Reading, Setting, Snapshot, SocketCounter, SocketCounters,
+    Lines, Plan, PortCounters, Reading, Snapshot, SocketCounter, SocketCounters,
 };
 use waykeeper_units::{CoreId, WayMask};
 
@@ -418,9 +418,8 @@ impl Host for LinuxHost {
             {
                 (Some(why), ..) => refused(why),
                 (_, None, ..) => refused("there is no journal"),
-                (_, Some(journal), Knob::DcaWays, Setting::Ways(mask)) => self.knobs.set_ways(mask, journal),
-                (_, Some(journal), Knob::Dca(port), Setting::Switch(on)) => {
-                    self.knobs.set_switch(port, on, journal)
+                (_, Some(journal), Knob::DcaWays | Knob::Dca(_), setting) => {
+                    self.knobs.set(knob, setting, journal)
                 }
                 _ => refused("this host has no such knob"),
             };

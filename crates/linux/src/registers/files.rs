@@ -123,10 +123,21 @@ impl RegisterFiles {
         let handle = match configs.entry(device.to_owned()) {
             std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
             std::collections::btree_map::Entry::Vacant(entry) => {
-                entry.insert(self.root.open_write(format!("/sys/bus/pci/devices/{device}/config"))?)
+                let path = format!("/sys/bus/pci/devices/{device}/config");
+                let opened =
+                    if self.writes_config() { self.root.open_write(path) } else { self.root.open_read(path) };
+                entry.insert(opened?)
             }
         };
         act(handle)
+    }
+
+    /// Whether configuration space has a register that may be written on this generation.
+    fn writes_config(&self) -> bool {
+        let memory = self.generation.and_then(|generation| generation.memory.as_ref());
+        let registers = memory.and_then(|memory| memory.pmu.registers.as_ref());
+        self.generation.and_then(Writable::dca_switch).is_some()
+            || registers.is_some_and(|registers| registers.space == Space::PciConfig)
     }
 
     /// Reads 1 to 8 bytes of a device's configuration space, little endian, with one system call.

@@ -3,11 +3,28 @@
 //!
 //! Arithmetic on masks. Must not know how the register is read or written.
 
-use super::DdioError;
 use std::fmt;
 use std::str::FromStr;
 use waykeeper_generations::{Evidence, Generation, WayRegister};
 use waykeeper_units::WayMask;
+
+/// Why the register does not get a value.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum WaysError {
+    /// A value that must not be written to the register.
+    #[error("DDIO ways cannot be {wanted}: {why}; accepted: {accepted}")]
+    BadMask {
+        /// The value given.
+        wanted: String,
+        /// The rule it breaks.
+        why: String,
+        /// The accepted values.
+        accepted: String,
+    },
+    /// The platform does not have the register, or too little is known about it to write it.
+    #[error("{WHAT} is not supported here: {0}")]
+    Unsupported(String),
+}
 
 /// The requested value: a number of ways, or a mask.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +76,8 @@ const WHAT: &str = "setting the DDIO ways";
 /// The way register of a generation, if it may be written.
 ///
 /// # Errors
-/// [`DdioError::Unsupported`] with what is known about it.
-pub fn may_write(generation: &Generation) -> Result<&WayRegister, DdioError> {
+/// [`WaysError::Unsupported`] with what is known about it.
+pub fn may_write(generation: &Generation) -> Result<&WayRegister, WaysError> {
     let switch = &generation.dca.ways;
     switch.register.as_ref().filter(|_| switch.evidence.may_write()).ok_or_else(|| {
         let why = match switch.evidence {
@@ -72,7 +89,7 @@ pub fn may_write(generation: &Generation) -> Result<&WayRegister, DdioError> {
                 switch.note
             ),
         };
-        DdioError::unsupported(WHAT, why)
+        WaysError::Unsupported(why)
     })
 }
 
@@ -81,14 +98,14 @@ pub fn may_write(generation: &Generation) -> Result<&WayRegister, DdioError> {
 /// `llc_ways` is the width of the LLC's masks, `now` the register's value.
 ///
 /// # Errors
-/// [`DdioError::Unsupported`] if the register must not be written, [`DdioError::BadMask`] if it must not get this
+/// [`WaysError::Unsupported`] if the register must not be written, [`WaysError::BadMask`] if it must not get this
 /// value.
 pub fn plan(
     generation: &Generation,
     llc_ways: u32,
     now: WayMask,
     wanted: Wanted,
-) -> Result<WayMask, DdioError> {
+) -> Result<WayMask, WaysError> {
     let register = may_write(generation)?;
     let all = WayMask::span(0, llc_ways);
     if now.is_empty() || !now.minus(all).is_empty() {
@@ -96,13 +113,13 @@ pub fn plan(
             "the register holds {now}, which is not a mask of an LLC with {llc_ways} ways; it is left \
              unchanged"
         );
-        return Err(DdioError::unsupported(WHAT, why));
+        return Err(WaysError::Unsupported(why));
     }
     // If the power-on value is unknown, the current value is kept.
     let kept = register.default.unwrap_or(now);
     let accepted = accepted(register, llc_ways, kept);
     let bad =
-        |why: String| DdioError::BadMask { wanted: wanted.to_string(), why, accepted: accepted.clone() };
+        |why: String| WaysError::BadMask { wanted: wanted.to_string(), why, accepted: accepted.clone() };
     match wanted {
         Wanted::Count(count) => register
             .with_ways(count, llc_ways, kept)
@@ -203,11 +220,11 @@ mod tests {
         );
         for id in ["spr", "emr", "gnr", "zen4", "zen5", "bdx"] {
             let refused = plan(generation(id), 16, mask(0xc000), Wanted::Count(4));
-            assert!(matches!(refused, Err(DdioError::Unsupported { .. })), "{id}");
+            assert!(matches!(refused, Err(WaysError::Unsupported(_))), "{id}");
         }
         for odd in [0, 0x800] {
             let refused = plan(generation("skx"), 11, mask(odd), Wanted::Count(4));
-            assert!(matches!(refused, Err(DdioError::Unsupported { .. })), "{odd:#x}");
+            assert!(matches!(refused, Err(WaysError::Unsupported(_))), "{odd:#x}");
         }
     }
 
