@@ -12,22 +12,14 @@ use waykeeper_units::CoreList;
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// A word of perf_event_attr that can contain a term.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Word {
-    /// `config`.
-    Config,
-    /// `config1`.
-    Config1,
-    /// `config2`.
-    Config2,
-}
+/// The words of an event, as `format/` files name them.
+const WORDS: [&str; 3] = ["config", "config1", "config2"];
 
 /// The bits of a term: a word and ranges of bits in it, the value's low bits first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Format {
-    /// The word.
-    pub word: Word,
+    /// The word: index into [`Event::config`].
+    pub word: usize,
     /// First and last bit of each range.
     pub bits: Vec<(u8, u8)>,
 }
@@ -41,12 +33,7 @@ impl Format {
         let found = text.trim();
         let bad = || ContentError::new(path, 0, found, "a word and bits like config:0-7,32-35");
         let (word, pieces) = found.split_once(':').ok_or_else(bad)?;
-        let word = match word {
-            "config" => Word::Config,
-            "config1" => Word::Config1,
-            "config2" => Word::Config2,
-            _ => return Err(bad()),
-        };
+        let word = WORDS.iter().position(|known| *known == word).ok_or_else(bad)?;
         let mut bits = Vec::new();
         for piece in pieces.split(',') {
             let (low, high) = piece.split_once('-').unwrap_or((piece, piece));
@@ -73,17 +60,13 @@ impl Format {
     }
 }
 
-/// The words of perf_event_attr that select an event.
+/// An event in the kernel's form: the PMU's number and three words of configuration (perf_event_attr).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Encoded {
-    /// `type`.
-    pub kind: u32,
-    /// `config`.
-    pub config: u64,
-    /// `config1`.
-    pub config1: u64,
-    /// `config2`.
-    pub config2: u64,
+pub struct Event {
+    /// `type` of the PMU (sysfs), or one of the kernel's own types.
+    pub pmu: u32,
+    /// `config`, `config1`, `config2`.
+    pub config: [u64; 3],
 }
 
 /// Why an event cannot be encoded for a unit.
@@ -159,12 +142,12 @@ impl Unit {
         Ok(Some(Unit { name: name.to_owned(), kind: number, cpumask, formats }))
     }
 
-    /// Encodes an event into the words of perf_event_attr.
+    /// Encodes an event in the kernel's form.
     ///
     /// # Errors
     /// A term that the unit does not have, or a value that does not fit.
-    pub fn encode(&self, event: &Terms) -> Result<Encoded, EncodeError> {
-        let mut encoded = Encoded { kind: self.kind, ..Encoded::default() };
+    pub fn encode(&self, event: &Terms) -> Result<Event, EncodeError> {
+        let mut encoded = Event { pmu: self.kind, ..Event::default() };
         for (term, value) in event.iter() {
             let unit = || self.name.clone();
             let format = self.formats.get(term).ok_or_else(|| EncodeError::NoTerm {
@@ -177,11 +160,7 @@ impl Unit {
                 term: term.to_owned(),
                 value,
             })?;
-            match format.word {
-                Word::Config => encoded.config |= word,
-                Word::Config1 => encoded.config1 |= word,
-                Word::Config2 => encoded.config2 |= word,
-            }
+            encoded.config[format.word] |= word;
         }
         Ok(encoded)
     }
@@ -292,7 +271,7 @@ mod tests {
         assert_eq!(umask.place(0xcc43_fe04), Some(0x00cc_43fe_0000_0400));
         assert_eq!(umask.place(1 << 34), None);
         let opcode = Format::parse(path(), "config1:41-50").unwrap();
-        assert_eq!((opcode.word, opcode.place(0x248)), (Word::Config1, Some(0x248 << 41)));
+        assert_eq!((opcode.word, opcode.place(0x248)), (1, Some(0x248 << 41)));
         let whole = Format::parse(path(), "config2:0-63").unwrap();
         assert_eq!(whole.place(u64::MAX), Some(u64::MAX));
         for bad in

@@ -3,18 +3,10 @@
 //! Passes the kernel's numbers; must not know what they count.
 
 use crate::counters::Shown;
+use crate::event_source::Event;
 use perf_event_open_sys::bindings as sys;
 use rustix::io::Errno;
 use std::os::fd::{FromRawFd, OwnedFd};
-
-/// An event in the kernel's form: the PMU's number and three words of configuration.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Event {
-    /// `type` of the PMU (sysfs), or one of the kernel's own types.
-    pub pmu: u32,
-    /// `config`, `config1`, `config2`.
-    pub config: [u64; 3],
-}
 
 impl Event {
     /// A raw event of a core's PMU: event select and umask.

@@ -10,7 +10,8 @@ mod plan;
 mod reader;
 mod uncore;
 
-pub use call::{Event, Group, OpenError};
+pub use crate::event_source::Event;
+pub use call::{Group, OpenError};
 pub use plan::{Planned, PlannedGroup, Where, core_groups};
 pub use uncore::{IioUnits, UncorePlan, number};
 

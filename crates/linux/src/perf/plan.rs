@@ -3,8 +3,8 @@
 //! A group is read by one call and scheduled as a whole, so it must fit the free counters: a larger group would never
 //! run. Plain data; must not open anything.
 
-use super::call::Event;
 use crate::counting::{CoreEvents, Quantity};
+use crate::event_source::Event;
 use waykeeper_generations::CoreCounters;
 use waykeeper_units::CoreId;
 

@@ -3,7 +3,6 @@
 //! The kernel's `format/` files give the bits of a term, the generation's table gives the terms. A unit is opened
 //! only on the CPU of the managed package that its `cpumask` names (hardware.md 3.5). Must not open anything.
 
-use super::call::Event;
 use super::plan::{Planned, PlannedGroup, Where};
 use crate::cha::SliceEvents;
 use crate::event_source::Unit;
@@ -33,12 +32,10 @@ impl UncorePlan {
         let mut members = Vec::new();
         for BoxEvent { terms, quantity, stands_for } in events {
             match unit.encode(&terms) {
-                Ok(words) => members.push(Planned {
-                    name: format!("{}/{terms}/", unit.name),
-                    event: Event { pmu: words.kind, config: [words.config, words.config1, words.config2] },
-                    quantity,
-                    stands_for,
-                }),
+                Ok(event) => {
+                    let name = format!("{}/{terms}/", unit.name);
+                    members.push(Planned { name, event, quantity, stands_for });
+                }
                 Err(why) => {
                     // A sum with a missing part is a wrong number, so nothing of this unit is counted.
                     self.notes.push(why.to_string());
@@ -122,6 +119,7 @@ mod tests {
     use super::*;
     use crate::cha::slice_events;
     use crate::counting::{DcaQuantity, Quantity};
+    use crate::event_source::Event;
     use std::path::Path;
     use waykeeper_generations::{Generation, Pmu};
     use waykeeper_units::CoreId;

@@ -70,7 +70,7 @@ fn told(machine: &Machine) -> String {
             writeln!(
                 out,
                 "  {event}: {} = {:#x}, scale {:?} {:?}",
-                named.terms, words.config, named.scale, named.unit
+                named.terms, words.config[0], named.scale, named.unit
             )
             .unwrap();
         }
@@ -181,7 +181,12 @@ fn format_files_and_tables_make_the_same_words(name: &str, machine: &Machine) ->
             let filters = programmed.filter0.unwrap_or(0) | programmed.filter1.unwrap_or(0) << 32;
             for unit in &units {
                 let words = unit.encode(event).unwrap_or_else(|error| panic!("{name}: {error}"));
-                assert_eq!((words.config, words.config1), (control, filters), "{name} {} {event}", unit.name);
+                assert_eq!(
+                    (words.config[0], words.config[1]),
+                    (control, filters),
+                    "{name} {} {event}",
+                    unit.name
+                );
                 compared += 1;
             }
         }
