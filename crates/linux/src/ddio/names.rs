@@ -3,10 +3,9 @@
 //! Follows links in sysfs. Must not know why a device is looked up.
 
 use super::DdioError;
-use crate::pci::{PciAddress, PciTree};
+use crate::pci::{PciAddress, PciTree, functions_on};
 use crate::root::Root;
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// The PCI address of a device, from an address or the name of a network interface, NVMe controller or disk.
 ///
@@ -39,7 +38,7 @@ pub fn address_of(root: &Root, name: &str) -> Result<PciAddress, DdioError> {
     let of = |controller: &String| {
         let own = tree.named(controller).map(|device| device.address);
         let class = || root.path(format!("sys/class/nvme/{controller}")).canonicalize().ok();
-        Some((own.or_else(|| last_address(&class()?))?, controller.clone()))
+        Some((own.or_else(|| functions_on(&class()?).pop())?, controller.clone()))
     };
     let reached: BTreeMap<PciAddress, String> = controllers.iter().filter_map(of).collect();
     match (reached.keys().next(), reached.len()) {
@@ -58,7 +57,7 @@ pub fn address_of(root: &Root, name: &str) -> Result<PciAddress, DdioError> {
     places.splice(0..0, controllers.iter().map(|controller| format!("sys/class/nvme/{controller}")));
     for place in &places {
         let Ok(real) = root.path(place).canonicalize() else { continue };
-        if let Some(address) = last_address(&real) {
+        if let Some(address) = functions_on(&real).pop() {
             return Ok(address);
         }
         return Err(DdioError::NoSuchDevice {
@@ -119,13 +118,6 @@ pub fn names_of(root: &Root, address: PciAddress) -> Vec<String> {
         }
     }
     names
-}
-
-/// The last PCI device on a path of sysfs.
-fn last_address(real: &Path) -> Option<PciAddress> {
-    // Only PCI addresses have two colons: `0000:3a:00.0`, but `pci0000:3a`.
-    let parts = real.iter().filter_map(|part| part.to_str()).filter(|part| part.matches(':').count() == 2);
-    parts.rev().find_map(|part| part.parse().ok())
 }
 
 #[cfg(test)]

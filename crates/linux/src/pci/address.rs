@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::path::Path;
 use std::str::FromStr;
 
 /// The address of a PCI function.
@@ -67,6 +68,21 @@ impl<'de> Deserialize<'de> for PciAddress {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<PciAddress, D::Error> {
         String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
+}
+
+/// The functions on a path of sysfs, from the root bus down. Behind VMD a root bus is below an endpoint of another
+/// domain, so only the part after the last root bus counts.
+pub fn functions_on(path: &Path) -> Vec<PciAddress> {
+    let mut functions = Vec::new();
+    for part in path.iter().filter_map(|part| part.to_str()) {
+        match part.strip_prefix("pci") {
+            Some(bus) if bus.contains(':') => functions.clear(),
+            // Only addresses have two colons, as `0000:3a:00.0`.
+            _ if part.matches(':').count() == 2 => functions.extend(part.parse::<PciAddress>()),
+            _ => {}
+        }
+    }
+    functions
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ mod address;
 mod config;
 mod tree;
 
-pub use address::{AddressError, PciAddress};
+pub use address::{AddressError, PciAddress, functions_on};
 pub use config::{Capability, Config, Writable};
 pub use tree::{PciDevice, PciTree};
 

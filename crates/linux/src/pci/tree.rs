@@ -5,7 +5,7 @@
 //! for the devices that could be behind it. Must not know what a device is used for.
 
 use super::config::ROOT_PORT;
-use super::{Config, PciAddress, PciError};
+use super::{Config, PciAddress, PciError, functions_on};
 use crate::content::{self, ContentError};
 use crate::root::{FileError, Root};
 use rustix::io::Errno;
@@ -294,16 +294,7 @@ fn above(root: &Root, folder: &str) -> Result<Option<Vec<PciAddress>>, FileError
         Err(error) if error.errno() == Some(Errno::INVAL) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let parts = target.components().filter_map(|part| part.as_os_str().to_str());
-    // Behind VMD, a domain's root bus is below an endpoint of another domain: only the part after the last root bus
-    // counts.
-    let mut functions: Vec<PciAddress> = Vec::new();
-    for part in parts {
-        match part.strip_prefix("pci") {
-            Some(bus) if bus.contains(':') => functions.clear(),
-            _ => functions.extend(part.parse::<PciAddress>()),
-        }
-    }
+    let mut functions = functions_on(&target);
     functions.pop();
     Ok(Some(functions))
 }

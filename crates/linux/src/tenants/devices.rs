@@ -6,8 +6,7 @@
 use super::device::DeviceName;
 use super::reader::Reader;
 use crate::content;
-use crate::pci::PciAddress;
-use std::path::Path;
+use crate::pci::{PciAddress, functions_on};
 use waykeeper_host::WorkloadKind;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
@@ -63,7 +62,7 @@ fn address(reader: &mut Reader, name: &DeviceName) -> Option<PciAddress> {
         DeviceName::Address(address) => Some(*address),
         DeviceName::Interface(name) => ["net", "nvme", "block"].iter().find_map(|class| {
             let target = reader.link(&format!("/sys/class/{class}/{name}")).ok().flatten()?;
-            functions(&target).last().copied()
+            functions_on(&target).last().copied()
         }),
         DeviceName::Functions { .. } => None,
     }
@@ -72,26 +71,13 @@ fn address(reader: &mut Reader, name: &DeviceName) -> Option<PciAddress> {
 fn there(reader: &mut Reader, address: PciAddress, own_name: String) -> Option<Found> {
     match reader.link(&format!("{DEVICES}/{address}")) {
         Ok(Some(target)) => {
-            let above = functions(&target);
+            let above = functions_on(&target);
             Some(Found { address, own_name, port: (above.len() > 1).then(|| above[0]) })
         }
         Ok(None) => None,
         // In a tree of plain files this is a directory, not a link.
         Err(_) => Some(Found { address, own_name, port: None }),
     }
-}
-
-/// The functions on a sysfs path, starting at the last root bus.
-fn functions(path: &Path) -> Vec<PciAddress> {
-    let mut functions = Vec::new();
-    for part in path.components().filter_map(|part| part.as_os_str().to_str()) {
-        // Behind VMD a root bus is below an endpoint of another domain.
-        match part.strip_prefix("pci") {
-            Some(bus) if bus.contains(':') => functions.clear(),
-            _ => functions.extend(part.parse::<PciAddress>()),
-        }
-    }
-    functions
 }
 
 /// The kind of workload that uses a device: class 0x01 is storage, 0x02 network (PCI Code and ID Assignment).
