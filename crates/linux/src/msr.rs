@@ -30,6 +30,15 @@ impl Allowed {
         Allowed(generation.counter_msrs())
     }
 
+    /// The DDIO way register and the counters' registers.
+    pub fn all(generation: &Generation) -> Allowed {
+        let (Allowed(mut all), Allowed(ways)) =
+            (Allowed::counters(generation), Allowed::ddio_ways(generation));
+        all.extend(ways);
+        all.sort_unstable();
+        Allowed(all)
+    }
+
     /// Whether a register may be written.
     pub fn permits(&self, address: u32) -> bool {
         self.0.binary_search(&address).is_ok()

@@ -12,7 +12,7 @@ use crate::pci::{AddressError, Config, PciAddress, PciError, Writable};
 use crate::root::{FileError, Handle, Root};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use waykeeper_generations::{Generation, Space};
 use waykeeper_units::CoreId;
 
@@ -21,10 +21,8 @@ use waykeeper_units::CoreId;
 pub struct RegisterFiles {
     root: Root,
     generation: Option<&'static Generation>,
-    counters: Allowed,
-    ways: Allowed,
-    /// By CPU, and by whether the handle may write the DCA way register (else counters).
-    msrs: RefCell<BTreeMap<(u16, bool), Msr>>,
+    allowed: Allowed,
+    msrs: RefCell<BTreeMap<CoreId, Msr>>,
     configs: RefCell<BTreeMap<String, Handle>>,
     denied: Cell<bool>,
 }
@@ -35,8 +33,7 @@ impl RegisterFiles {
         RegisterFiles {
             root: root.clone(),
             generation,
-            counters: generation.map_or_else(Allowed::nothing, Allowed::counters),
-            ways: generation.map_or_else(Allowed::nothing, Allowed::ddio_ways),
+            allowed: generation.map_or_else(Allowed::nothing, Allowed::all),
             msrs: RefCell::default(),
             configs: RefCell::default(),
             denied: Cell::new(false),
@@ -80,22 +77,11 @@ impl RegisterFiles {
         self.denied.set(self.denied.get() || denied);
     }
 
-    fn with_msr<T>(
-        &self,
-        cpu: u16,
-        address: u32,
-        act: impl FnOnce(&Msr) -> Result<T, MsrError>,
-    ) -> Result<T, MsrError> {
-        let is_ways = self.ways.permits(address);
-        let mut msrs = self.msrs.borrow_mut();
-        let msr = match msrs.entry((cpu, is_ways)) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                let allowed = if is_ways { &self.ways } else { &self.counters };
-                entry.insert(Msr::open(&self.root, cpu, allowed.clone())?)
-            }
-        };
-        act(msr)
+    fn with_msr<T>(&self, cpu: CoreId, act: impl FnOnce(&Msr) -> Result<T, MsrError>) -> Result<T, MsrError> {
+        act(match self.msrs.borrow_mut().entry(cpu) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(Msr::open(&self.root, cpu.0, self.allowed.clone())?),
+        })
     }
 
     /// Reads an MSR.
@@ -103,7 +89,7 @@ impl RegisterFiles {
     /// # Errors
     /// [`MsrError`], by what can be done about it.
     pub fn read_msr(&self, cpu: CoreId, address: u32) -> Result<u64, MsrError> {
-        self.with_msr(cpu.0, address, |msr| msr.read(address))
+        self.with_msr(cpu, |msr| msr.read(address))
     }
 
     /// Writes an MSR that the generation's table lists.
@@ -111,7 +97,7 @@ impl RegisterFiles {
     /// # Errors
     /// [`MsrError`], by what can be done about it.
     pub fn write_msr(&self, cpu: CoreId, address: u32, value: u64) -> Result<(), MsrError> {
-        self.with_msr(cpu.0, address, |msr| msr.write(address, value))
+        self.with_msr(cpu, |msr| msr.write(address, value))
     }
 
     fn with_config<T>(
@@ -121,8 +107,8 @@ impl RegisterFiles {
     ) -> Result<T, FileError> {
         let mut configs = self.configs.borrow_mut();
         let handle = match configs.entry(device.to_owned()) {
-            std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
-            std::collections::btree_map::Entry::Vacant(entry) => {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
                 let path = format!("/sys/bus/pci/devices/{device}/config");
                 let opened =
                     if self.writes_config() { self.root.open_write(path) } else { self.root.open_read(path) };
