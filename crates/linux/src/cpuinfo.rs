@@ -13,8 +13,6 @@ use waykeeper_generations::{Signature, Vendor};
 /// The first CPU's block; on known machines the others are alike.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cpuinfo {
-    /// `vendor_id`, as printed; `None` where there is no such line (Arm).
-    pub vendor_id: Option<String>,
     /// Vendor, family, model and stepping, where the vendor is known and all are printed.
     pub signature: Option<Signature>,
     /// `model name`.
@@ -65,7 +63,6 @@ impl Cpuinfo {
             _ => None,
         };
         Ok(Cpuinfo {
-            vendor_id: filled("vendor_id").cloned(),
             signature,
             brand: filled("model name").cloned(),
             flags: values

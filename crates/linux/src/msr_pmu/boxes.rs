@@ -222,7 +222,7 @@ mod tests {
         for write in
             programs[1].writes.iter().filter(|write| [at(0xe10), at(0xe16)].contains(&write.register))
         {
-            let parts = write.parts();
+            let parts = &write.parts;
             assert!(parts.len() == 1 && !parts[0].tells && write.telling() == 0);
             let masks: Vec<(RegisterAddress, u64)> =
                 parts[0].claims.iter().map(|claim| (claim.register.clone(), claim.mask)).collect();

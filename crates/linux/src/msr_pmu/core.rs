@@ -160,7 +160,7 @@ mod tests {
             "running comes last"
         );
         // Each bit comes with the register that identifies its owner: fixed 0, then general 0.
-        let parts = program.writes.last().map(Write::parts).unwrap_or_default();
+        let parts = program.writes.last().map(|write| write.parts.clone()).unwrap_or_default();
         assert_eq!(parts.len(), 6);
         let part = |bit: u32| parts.iter().find(|part| part.mask == 1 << bit).map(|part| part.claims.clone());
         assert_eq!(part(32), Some(vec![RegisterBits { register: at(0x38d), mask: 0x0f }]));

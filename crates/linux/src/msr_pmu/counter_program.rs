@@ -24,7 +24,7 @@ pub struct Write {
     pub mask: u64,
     /// Their new value.
     pub value: u64,
-    /// Groups of these bits that are restored together. Empty: one group, whose value identifies the owner.
+    /// Groups of these bits that are restored together.
     pub parts: Vec<Part>,
 }
 
@@ -42,7 +42,8 @@ pub struct Part {
 impl Write {
     /// A write of a whole register, whose value identifies the owner.
     pub fn whole(register: RegisterAddress, value: u64) -> Write {
-        Write { register, mask: u64::MAX, value, parts: Vec::new() }
+        let part = Part { mask: u64::MAX, tells: true, claims: Vec::new() };
+        Write { register, mask: u64::MAX, value, parts: vec![part] }
     }
 
     /// A write of a whole register whose owner is the owner of `claims`, whatever its value.
@@ -55,17 +56,9 @@ impl Write {
         found & !self.mask | self.value & self.mask
     }
 
-    /// The groups of bits that are restored together.
-    pub fn parts(&self) -> Vec<Part> {
-        match self.parts.is_empty() {
-            true => vec![Part { mask: self.mask, tells: true, claims: Vec::new() }],
-            false => self.parts.clone(),
-        }
-    }
-
     /// The bits whose value identifies the owner; the register must hold them as written.
     pub fn telling(&self) -> u64 {
-        self.parts().iter().filter(|part| part.tells).fold(0, |bits, part| bits | part.mask)
+        self.parts.iter().filter(|part| part.tells).fold(0, |bits, part| bits | part.mask)
     }
 }
 

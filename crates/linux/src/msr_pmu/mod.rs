@@ -127,8 +127,8 @@ fn look(registers: &dyn Registers, program: &CounterProgram) -> Result<Found, St
     }
     let mut turned: Vec<Original> = Vec::new();
     for write in &program.writes {
-        for part in write.parts() {
-            let own = turn(program, &values, write, &part);
+        for part in &write.parts {
+            let own = turn(program, &values, write, part);
             turned.extend(own.filter(|own| !turned.iter().any(|known| known.is_same_knob(own))));
         }
     }
