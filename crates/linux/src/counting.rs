@@ -274,6 +274,16 @@ mod tests {
     }
 
     #[test]
+    fn every_quantity_of_a_generation_is_a_counter_of_a_group() {
+        let counters = GroupCounter::ALL.map(HostCounter::name);
+        for generation in generations::Generation::all() {
+            for (name, _) in generation.core.quantities.named() {
+                assert!(counters.contains(&name), "{}: no counter is called {name}", generation.id);
+            }
+        }
+    }
+
+    #[test]
     fn every_second_slice_stands_for_two_and_a_missing_part_for_nothing() {
         let mut counts = Counts::default();
         let hits = Quantity::Dca(DcaQuantity::WriteHits);

@@ -128,7 +128,7 @@ fn workload_metrics(rates: &GroupRates) -> WorkloadMetrics {
         llc_hit_ratio: rates.llc_hit_ratio(),
         mlc_hit_ratio: rates.mlc_miss_ratio().map(|ratio| 1.0 - ratio),
         llc_misses_per_s: rates[GroupCounter::LlcMisses].value(),
-        llc_occupancy_bytes: rates[GroupCounter::OccupancyBytes].value().map(|bytes| bytes as f64),
+        llc_occupancy_bytes: rates[GroupCounter::OccupancyBytes].value(),
         ..WorkloadMetrics::default()
     }
 }
