@@ -93,10 +93,8 @@ fn what_is_sampled_is_what_the_machine_counted() {
     let (before, first) = (truth(), sample(&mut host));
     machine.run_to(60 * MS);
     let (after, second) = (truth(), sample(&mut host));
-    let of_group = |counter: GroupCounter| {
-        let [first, second] = [&first, &second].map(|sample| value(sample.groups[&L2FWD][counter]));
-        second - first
-    };
+    let [a, b] = [&first, &second].map(|sample| sample.groups[&L2FWD]);
+    let of_group = |counter| value(b[counter]) - value(a[counter]);
     // Each core's counts are whole numbers; the machine's sum is rounded once.
     near(of_group(GroupCounter::Instructions), after.0.instructions - before.0.instructions, 4);
     near(of_group(GroupCounter::Cycles), after.0.cycles - before.0.cycles, 4);
@@ -109,10 +107,8 @@ fn what_is_sampled_is_what_the_machine_counted() {
     near(of_socket(SocketCounter::DcaWriteMisses), after.1.write_misses - before.1.write_misses, 2 * 18);
     near(of_socket(SocketCounter::DcaReadHits), after.1.read_hits - before.1.read_hits, 2 * 18);
     assert!(after.1.write_hits - before.1.write_hits > 100_000, "the NIC is at work");
-    let of_port = |counter: PortCounter| {
-        let [first, second] = [&first, &second].map(|sample| value(sample.ports[&NIC][counter]));
-        second - first
-    };
+    let [a, b] = [&first, &second].map(|sample| sample.ports[&NIC]);
+    let of_port = |counter| value(b[counter]) - value(a[counter]);
     near(of_port(PortCounter::InboundBytes), after.2.inbound - before.2.inbound, 4);
     near(of_port(PortCounter::OutboundBytes), after.2.outbound - before.2.outbound, 4);
     near(of_socket(SocketCounter::MemoryReadBytes), after.3.read - before.3.read, 6 * 64);
@@ -313,11 +309,8 @@ fn time_is_the_kernels_and_the_server_goes_with_it() {
         last = next;
     }
     host.wait_until(0).unwrap();
-    assert!(
-        value(last.groups[&L2FWD][GroupCounter::Cycles]) > 0,
-        "the server's clock is at {} ns",
-        machine.now_ns()
-    );
+    let cycles = value(last.groups[&L2FWD][GroupCounter::Cycles]);
+    assert!(cycles > 0, "the server's clock is at {} ns", machine.now_ns());
 }
 
 #[test]
