@@ -44,7 +44,7 @@ pub use machine::Machine;
 #[cfg(feature = "host")]
 pub use model_clock::ModelClockHost;
 #[cfg(feature = "host")]
-pub use state::{State, assert_same_state, state_difference};
+pub use state::{State, Watched, assert_same_state, groups, state_difference};
 #[cfg(feature = "synthetic")]
 pub use synthetic::SyntheticHost;
 #[cfg(feature = "host")]

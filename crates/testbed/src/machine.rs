@@ -5,7 +5,6 @@
 use crate::state::{State, Watched, groups};
 use crate::{SCENARIO, manual_clock, scenario, tenants};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 use waykeeper_linux::GROUP_PREFIX;
@@ -14,7 +13,7 @@ use waykeeper_linux::journal::Journal;
 use waykeeper_linux::pci::PciTree;
 use waykeeper_linux::registers::RegisterFiles;
 use waykeeper_linux::restore::{Restorer, mounted};
-use waykeeper_linux::root::Root;
+use waykeeper_linux::root::{Handle, Root};
 use waykeeper_linux::tenants::Tenant;
 use waykeeper_machine::Scenario;
 use waykeeper_units::{CoreId, CoreList};
@@ -205,7 +204,7 @@ impl Machine {
     ///
     /// # Panics
     /// If there is no such device.
-    pub fn config(&self, device: &str) -> &File {
+    pub fn config(&self, device: &str) -> &Handle {
         self.watched.config(device)
     }
 

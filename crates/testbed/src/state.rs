@@ -1,15 +1,13 @@
-//! The state of everything that a manager could have changed on a mounted host, by name: resctrl's groups with masks,
+//! The state of everything that a manager could have changed on a host, by name: resctrl's groups with masks,
 //! CPUs and modes, the class and RMID of every CPU, counter controls, the DCA ways, configuration spaces.
 //!
 //! Running counters are left out. Files are opened once, at the start, so that faults injected later do not affect
 //! them. Must not know which program changed anything.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use waykeeper_generations::{Generation, Pmu};
 use waykeeper_linux::pci::PciTree;
-use waykeeper_linux::root::Root;
+use waykeeper_linux::root::{Handle, Root};
 
 /// All values, by name: `CPU 3 MSR 0x186`, `/sys/fs/resctrl/schemata`, `PCI 0000:16:00.0 0x180`.
 pub type State = BTreeMap<String, String>;
@@ -37,11 +35,11 @@ const WAYS: u32 = 0xc8b;
 
 /// Open files and the registers to read in them.
 #[derive(Debug)]
-pub(crate) struct Watched {
+pub struct Watched {
     /// MSRs, by CPU.
-    msrs: Vec<File>,
+    msrs: Vec<Handle>,
     /// Configuration spaces, by device.
-    configs: Vec<(String, File)>,
+    configs: Vec<(String, Handle)>,
     /// CPU and register.
     registers: Vec<(u16, u32)>,
 }
@@ -56,17 +54,14 @@ impl Watched {
         cores: &BTreeSet<u16>,
         packages: &[u16],
     ) -> Watched {
-        let open = |path: String| {
-            let file = File::options().read(true).write(true).open(root.path(&path));
-            file.unwrap_or_else(|error| panic!("{path}: {error}"))
-        };
+        let open = |path: String| root.open_write(&path).unwrap_or_else(|error| panic!("{error}"));
         let tree = PciTree::read(root).unwrap_or_else(|error| panic!("{error}"));
         let names = tree.devices().map(|device| device.address.to_string());
         let config = |name: String| {
             let file = open(format!("/sys/bus/pci/devices/{name}/config"));
             (name, file)
         };
-        let msrs: Vec<File> = (0..cpus).map(|cpu| open(format!("/dev/cpu/{cpu}/msr"))).collect();
+        let msrs: Vec<Handle> = (0..cpus).map(|cpu| open(format!("/dev/cpu/{cpu}/msr"))).collect();
         let (of_core, of_package) = generation.map(controls).unwrap_or_default();
         let all = (0..cpus).map(|cpu| (cpu, CLASS));
         let own = cores.iter().flat_map(|cpu| of_core.iter().map(|address| (*cpu, *address)));
@@ -97,12 +92,12 @@ impl Watched {
 
     /// Writes an MSR, as another tool would.
     pub fn set_msr(&self, cpu: u16, address: u32, value: u64) {
-        let written = self.msrs[usize::from(cpu)].write_all_at(&value.to_le_bytes(), address.into());
+        let written = self.msrs[usize::from(cpu)].write_at(&value.to_le_bytes(), address.into());
         written.unwrap_or_else(|error| panic!("MSR {address:#x} of CPU {cpu}: {error}"));
     }
 
     /// The configuration space of a device, for another tool to write to.
-    pub fn config(&self, device: &str) -> &File {
+    pub fn config(&self, device: &str) -> &Handle {
         let found = self.configs.iter().find(|(name, _)| name == device);
         found.map(|(_, file)| file).unwrap_or_else(|| panic!("there is no PCI device {device}"))
     }
@@ -135,7 +130,7 @@ impl Watched {
 }
 
 /// The files of all resctrl groups; empty without resctrl.
-pub(crate) fn groups(root: &Root) -> State {
+pub fn groups(root: &Root) -> State {
     let mut state = State::new();
     let mut groups = vec!["/sys/fs/resctrl".to_owned()];
     while let Some(group) = groups.pop() {

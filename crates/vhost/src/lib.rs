@@ -7,6 +7,7 @@ pub mod cpuid;
 pub mod dynamic_tree;
 pub mod enter;
 pub mod faults;
+pub mod file_tree;
 pub mod host_tasks;
 mod inodes;
 pub mod layout;

@@ -13,31 +13,38 @@ const RESCTRL: &str = "resctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n";
 /// How systemd mounts cgroup v2.
 const CGROUP: &str = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nodev,noexec,relatime,nsdelegate 0 0\n";
 
-/// The file. Each read returns the mounts of the reading task, or the server's where those cannot be read.
+/// The file. Each read returns the mounts of the reading task, or the server's where those cannot be read; without a
+/// procfs only those of the tree.
 #[derive(Clone, Debug)]
 pub struct ProcMounts {
-    proc: PathBuf,
+    proc: Option<PathBuf>,
     resctrl: &'static str,
 }
 
 impl ProcMounts {
     /// With the mounts of the procfs at `proc`, usually `/proc`.
-    pub fn new(proc: impl Into<PathBuf>) -> Self {
-        ProcMounts { proc: proc.into(), resctrl: RESCTRL }
+    pub fn new(proc: Option<PathBuf>) -> Self {
+        ProcMounts { proc, resctrl: RESCTRL }
     }
 
     /// The same for a chip without resctrl.
-    pub fn without_resctrl(proc: impl Into<PathBuf>) -> Self {
-        ProcMounts { proc: proc.into(), resctrl: "" }
+    pub fn without_resctrl(proc: Option<PathBuf>) -> Self {
+        ProcMounts { proc, resctrl: "" }
+    }
+
+    /// The mounts of the reading task.
+    fn own(&self, caller: Caller) -> Result<Vec<u8>, Errno> {
+        let Some(proc) = &self.proc else { return Ok(Vec::new()) };
+        let of = |task: &str| fs::read(proc.join(task).join("mounts"));
+        of(&caller.pid.to_string())
+            .or_else(|_| of("self"))
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 }
 
 impl File for ProcMounts {
     fn read(&self, offset: u64, len: usize, caller: Caller) -> Result<Vec<u8>, Errno> {
-        let of = |task: &str| fs::read(self.proc.join(task).join("mounts"));
-        let mut content = of(&caller.pid.to_string())
-            .or_else(|_| of("self"))
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let mut content = self.own(caller)?;
         content.extend(CGROUP.as_bytes());
         content.extend(self.resctrl.as_bytes());
         Ok(slice(&content, offset, len))
@@ -55,16 +62,19 @@ mod tests {
             fs::create_dir(folder.path().join(task)).unwrap();
             fs::write(folder.path().join(task).join("mounts"), text).unwrap();
         }
-        let file = ProcMounts::new(folder.path());
+        let file = ProcMounts::new(Some(folder.path().into()));
         let read = |pid, offset| {
             String::from_utf8(file.read(offset, 4096, Caller { pid, uid: 0 }).unwrap()).unwrap()
         };
         assert_eq!(read(7, 0), format!("a /a ext4 rw 0 0\n{CGROUP}{RESCTRL}"));
         assert_eq!(read(8, 0), format!("b /b ext4 rw 0 0\n{CGROUP}{RESCTRL}"));
         assert_eq!(read(7, 17), format!("{CGROUP}{RESCTRL}"));
-        let none = ProcMounts::without_resctrl(folder.path());
+        let none = ProcMounts::without_resctrl(Some(folder.path().into()));
         let none = none.read(0, 4096, Caller { pid: 7, uid: 0 }).unwrap();
         assert_eq!(String::from_utf8(none).unwrap(), format!("a /a ext4 rw 0 0\n{CGROUP}"));
-        assert_eq!(ProcMounts::new("/nonexistent").read(0, 1, Caller { pid: 1, uid: 0 }), Err(Errno::NOENT));
+        assert_eq!(
+            ProcMounts::new(Some("/nonexistent".into())).read(0, 1, Caller { pid: 1, uid: 0 }),
+            Err(Errno::NOENT)
+        );
     }
 }

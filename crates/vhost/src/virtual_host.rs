@@ -21,7 +21,7 @@ use crate::resctrl::Resctrl;
 use crate::resctrl::description::{Cdp, Kernel};
 use crate::topology::{self, Boot};
 use rustix::io::Errno;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use waykeeper_machine::{BareMachine, RunOptions, Scenario, ScenarioError};
 use waykeeper_silicon::Sampling;
@@ -42,6 +42,11 @@ pub struct Options {
     pub bandwidth: bool,
     /// Injected faults.
     pub faults: Faults,
+    /// The procfs of the machine that serves the tree: its tasks and mounts are shown beside the server's own. `None`
+    /// shows only the server's own.
+    pub host_proc: Option<PathBuf>,
+    /// The id of this boot, a UUID; `None` takes a random one.
+    pub boot_id: Option<String>,
 }
 
 impl Default for Options {
@@ -54,6 +59,8 @@ impl Default for Options {
             cdp: false,
             bandwidth: true,
             faults: Faults::new(),
+            host_proc: Some(PathBuf::from("/proc")),
+            boot_id: None,
         }
     }
 }
@@ -146,7 +153,12 @@ pub fn tree(
     let (clock, thread) = MachineClock::start(server, options.speed);
 
     let mut tree = Tree::new();
-    let boot = Boot { kernel: options.kernel, command_line: command_line(&layout, features), id: boot_id() };
+    let boot = Boot {
+        kernel: options.kernel,
+        command_line: command_line(&layout, features),
+        id: options.boot_id.clone().unwrap_or_else(boot_id),
+        host_proc: options.host_proc.clone(),
+    };
     topology::add(&mut tree, &layout, &spec, features, &boot);
     for cpu in 0..layout.cpus() {
         tree.file(&format!("dev/cpu/{cpu}/msr"), Msr::new(clock.clone(), map.clone(), cpu));
@@ -157,7 +169,7 @@ pub fn tree(
     tree.add_dynamic("proc", Processes::new(programs.clone(), layout.cpus(), layout.packages));
     tree.add_dynamic("sys/fs/cgroup", Cgroups::new(programs.clone(), layout.cpus(), layout.packages));
     if features.any() {
-        let tasks = AllTasks::new(HostTasks::new("/proc"), programs);
+        let tasks = AllTasks::new(options.host_proc.clone().map(HostTasks::new), programs);
         let driver = Box::new(Driver::new(clock.clone()));
         let resctrl = Resctrl::new(description, driver, Box::new(tasks));
         tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));

@@ -1,7 +1,6 @@
 //! What LinuxHost may change, and external changes: observation, limits and corrections, on the virtual host with a
 //! held clock. Needs root and /dev/fuse.
 
-use std::os::unix::fs::FileExt;
 use waykeeper_generations::{Generation, RegisterBit};
 use waykeeper_host::{GroupCounter, Host, Knob, KnobOutcome, Plan, Reading, Snapshot, Support};
 use waykeeper_linux::host::{DcaLimit, ExternalChange, HostAccess, Limits, LinuxHost, Options};
@@ -340,7 +339,7 @@ fn take_dca(machine: &Machine, port: &str, bit: RegisterBit) {
     let config = machine.config(port);
     let mut byte = [0];
     config.read_exact_at(&mut byte, bit.offset.into()).unwrap();
-    config.write_all_at(&[byte[0] ^ 1 << bit.bit], bit.offset.into()).unwrap();
+    config.write_at(&[byte[0] ^ 1 << bit.bit], bit.offset.into()).unwrap();
 }
 
 #[test]

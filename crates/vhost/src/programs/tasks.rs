@@ -8,13 +8,13 @@ use crate::resctrl::tasks::{Task, Tasks};
 
 /// Both kinds of tasks.
 pub struct AllTasks {
-    host: HostTasks,
+    host: Option<HostTasks>,
     programs: Programs,
 }
 
 impl AllTasks {
-    /// The tasks of a host and of a server.
-    pub fn new(host: HostTasks, programs: Programs) -> AllTasks {
+    /// The tasks of a host, if they are to be shown, and of a server.
+    pub fn new(host: Option<HostTasks>, programs: Programs) -> AllTasks {
         AllTasks { host, programs }
     }
 }
@@ -22,7 +22,7 @@ impl AllTasks {
 impl Tasks for AllTasks {
     /// The host's tasks, then the programs', whose pids are higher. A stopped model has no programs.
     fn list(&mut self) -> Vec<Task> {
-        let mut tasks = self.host.list();
+        let mut tasks = self.host.as_mut().map_or_else(Vec::new, Tasks::list);
         let mut programs = self.programs.list().unwrap_or_default();
         programs.sort_unstable_by_key(|program| program.pid);
         for program in programs {
@@ -35,7 +35,7 @@ impl Tasks for AllTasks {
     /// Programs belong to root.
     fn owner(&mut self, task: u32) -> Option<u32> {
         if task < FIRST_PID {
-            return self.host.owner(task);
+            return self.host.as_mut()?.owner(task);
         }
         let programs = self.programs.list().ok()?;
         programs.iter().any(|program| program.tids().contains(&task)).then_some(0)

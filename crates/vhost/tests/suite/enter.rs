@@ -41,7 +41,7 @@ fn server() -> Server {
     tree.text("proc/filesystems", "nodev\tresctrl\n");
     tree.text("proc/sys/kernel/osrelease", "6.12.0-virtual\n");
     tree.text("proc/not-on-the-host", "");
-    tree.file("proc/mounts", ProcMounts::new("/proc"));
+    tree.file("proc/mounts", ProcMounts::new(Some("/proc".into())));
     tree.text("dev/cpu/0/cpuid", "0123456789abcdef");
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

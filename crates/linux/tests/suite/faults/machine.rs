@@ -2,7 +2,6 @@
 //!
 //! The clock is held, so two counts of the same interval are equal. It must not know which faults are injected.
 
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::Tenant;
@@ -37,7 +36,7 @@ pub fn machine() -> Machine {
     }
     machine.set_msr(0, 0xc8b, 0x700);
     for channel in machine.classes().keys().filter(|name| name.ends_with("0a.2")) {
-        machine.config(channel).write_all_at(&0x0304_u32.to_le_bytes(), 0xd8).expect("written");
+        machine.config(channel).write_at(&0x0304_u32.to_le_bytes(), 0xd8).expect("written");
     }
     machine
 }
