@@ -140,7 +140,7 @@ impl Resctrl {
         let mut info = Info::default();
         for name in self.list(&top)? {
             let directory = self.info_path(&name);
-            if !directory.is_dir() {
+            if !self.system().is_dir(&directory) {
                 continue;
             }
             match Resource::from(name.as_str()) {
