@@ -62,19 +62,20 @@ pub fn decimal_at(path: &Path, line: usize, text: &str) -> Result<u64, ContentEr
         .ok_or_else(|| ContentError::new(path, line, digits, "a decimal number"))
 }
 
+/// [`decimal`] of at most `most`.
+///
+/// # Errors
+/// Anything else.
+pub fn decimal_up_to(path: &Path, text: &str, most: u64) -> Result<u64, ContentError> {
+    let bad = || ContentError::new(path, 0, text.trim(), &format!("a number up to {most}"));
+    Some(decimal(path, text)?).filter(|number| *number <= most).ok_or_else(bad)
+}
+
 /// Hexadecimal digits, with or without `0x`, as the kernel prints masks.
 ///
 /// # Errors
 /// Anything else, and numbers beyond 64 bits.
 pub fn hex(path: &Path, text: &str) -> Result<u64, ContentError> {
-    hex_at(path, 0, text)
-}
-
-/// [`hex`] of one line.
-///
-/// # Errors
-/// As [`hex`].
-pub fn hex_at(path: &Path, line: usize, text: &str) -> Result<u64, ContentError> {
     let found = text.trim();
     let digits = found.strip_prefix("0x").or_else(|| found.strip_prefix("0X")).unwrap_or(found);
     digits
@@ -82,7 +83,16 @@ pub fn hex_at(path: &Path, line: usize, text: &str) -> Result<u64, ContentError>
         .all(|byte| byte.is_ascii_hexdigit())
         .then(|| u64::from_str_radix(digits, 16).ok())
         .flatten()
-        .ok_or_else(|| ContentError::new(path, line, found, "a hexadecimal number like 7ff or 0x7ff"))
+        .ok_or_else(|| ContentError::new(path, 0, found, "a hexadecimal number like 7ff or 0x7ff"))
+}
+
+/// [`hex`] of at most `most`.
+///
+/// # Errors
+/// Anything else.
+pub fn hex_up_to(path: &Path, text: &str, most: u64) -> Result<u64, ContentError> {
+    let bad = || ContentError::new(path, 0, text.trim(), &format!("a number up to {most:#x}"));
+    Some(hex(path, text)?).filter(|number| *number <= most).ok_or_else(bad)
 }
 
 /// A list of CPUs, `0-3,8`; an empty file is the empty list.

@@ -29,8 +29,7 @@ impl Cpuinfo {
     /// # Errors
     /// The kernel's refusal, or content that makes no sense.
     pub fn read(root: &Root) -> Result<Cpuinfo, FileError> {
-        let text = root.read_text("/proc/cpuinfo")?;
-        Ok(Cpuinfo::parse(&root.path("/proc/cpuinfo"), &text)?)
+        root.parsed("/proc/cpuinfo", Cpuinfo::parse)
     }
 
     /// Parses the text.

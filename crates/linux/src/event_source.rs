@@ -7,7 +7,7 @@ use crate::content::{self, ContentError};
 use crate::root::{FileError, Root};
 use std::collections::BTreeMap;
 use std::path::Path;
-use waykeeper_generations::Terms;
+use waykeeper_generations::{Terms, TermsError};
 use waykeeper_units::CoreList;
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
@@ -125,21 +125,18 @@ impl Unit {
     /// The kernel's refusal, or content that cannot be parsed.
     pub fn read(root: &Root, name: &str) -> Result<Option<Unit>, FileError> {
         let folder = format!("{DEVICES}/{name}");
-        let Some(kind) = root.read_optional(format!("{folder}/type"))? else { return Ok(None) };
-        let path = root.path(format!("{folder}/type"));
-        let number = content::decimal(&path, &kind)?;
-        let number = u32::try_from(number)
-            .map_err(|_| ContentError::new(&path, 0, kind.trim(), "a number of 32 bits"))?;
-        let cpumask = match root.read_optional(format!("{folder}/cpumask"))? {
-            Some(text) => Some(content::cpu_list(&root.path(format!("{folder}/cpumask")), &text)?),
-            None => None,
-        };
+        let kind = root.parsed_optional(&format!("{folder}/type"), |path, text| {
+            let number = u32::try_from(content::decimal(path, text)?);
+            number.map_err(|_| ContentError::new(path, 0, text.trim(), "a number of 32 bits"))
+        })?;
+        let Some(kind) = kind else { return Ok(None) };
+        let cpumask = root.parsed_optional(&format!("{folder}/cpumask"), content::cpu_list)?;
         let mut formats = BTreeMap::new();
-        for term in listed(root, &format!("{folder}/format"))? {
-            let file = format!("{folder}/format/{term}");
-            formats.insert(term, Format::parse(&root.path(&file), &root.read_text(&file)?)?);
+        for term in root.list_existing(&format!("{folder}/format"))? {
+            let format = root.parsed(&format!("{folder}/format/{term}"), Format::parse)?;
+            formats.insert(term, format);
         }
-        Ok(Some(Unit { name: name.to_owned(), kind: number, cpumask, formats }))
+        Ok(Some(Unit { name: name.to_owned(), kind, cpumask, formats }))
     }
 
     /// Encodes an event in the kernel's form.
@@ -171,14 +168,13 @@ impl Unit {
     /// The kernel's refusal, or content that cannot be parsed.
     pub fn event(&self, root: &Root, name: &str) -> Result<Option<NamedEvent>, FileError> {
         let file = format!("{DEVICES}/{}/events/{name}", self.name);
-        let Some(text) = root.read_optional(&file)? else { return Ok(None) };
-        let terms = text.trim().parse().map_err(|error: waykeeper_generations::TermsError| {
-            ContentError::new(&root.path(&file), 0, text.trim(), &format!("an event like event=0x4: {error}"))
+        let terms = root.parsed_optional(&file, |path, text| {
+            text.trim().parse().map_err(|error: TermsError| {
+                ContentError::new(path, 0, text.trim(), &format!("an event like event=0x4: {error}"))
+            })
         })?;
-        let scale = match root.read_optional(format!("{file}.scale"))? {
-            Some(text) => Some(scale(&root.path(format!("{file}.scale")), &text)?),
-            None => None,
-        };
+        let Some(terms) = terms else { return Ok(None) };
+        let scale = root.parsed_optional(&format!("{file}.scale"), scale)?;
         let unit = root.read_optional(format!("{file}.unit"))?.map(|unit| unit.trim().to_owned());
         Ok(Some(NamedEvent { terms, scale, unit }))
     }
@@ -191,10 +187,9 @@ impl Unit {
     pub fn die_buses(&self, root: &Root) -> Result<BTreeMap<u16, (u32, u8)>, FileError> {
         let folder = format!("{DEVICES}/{}", self.name);
         let mut buses = BTreeMap::new();
-        for name in listed(root, &folder)? {
+        for name in root.list_existing(&folder)? {
             let Some(die) = name.strip_prefix("die").and_then(|number| number.parse().ok()) else { continue };
-            let file = format!("{folder}/{name}");
-            buses.insert(die, die_bus(&root.path(&file), &root.read_text(&file)?)?);
+            buses.insert(die, root.parsed(&format!("{folder}/{name}"), die_bus)?);
         }
         Ok(buses)
     }
@@ -205,7 +200,7 @@ impl Unit {
 /// # Errors
 /// The kernel's refusal. A missing directory is an empty list.
 pub fn names(root: &Root) -> Result<Vec<String>, FileError> {
-    listed(root, DEVICES)
+    root.list_existing(DEVICES)
 }
 
 /// Every unit of a kind: `uncore_cha` alone or `uncore_cha_N`, in the order of N.
@@ -230,13 +225,6 @@ pub fn units(root: &Root, kind: &str) -> Result<Vec<Unit>, FileError> {
         units.extend(Unit::read(root, &name)?);
     }
     Ok(units)
-}
-
-fn listed(root: &Root, folder: &str) -> Result<Vec<String>, FileError> {
-    match root.list(folder) {
-        Err(error) if error.is_absent() => Ok(Vec::new()),
-        names => names,
-    }
 }
 
 fn scale(path: &Path, text: &str) -> Result<f64, ContentError> {

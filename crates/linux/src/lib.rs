@@ -16,6 +16,7 @@ pub mod event_source;
 pub mod host;
 pub mod iio;
 pub mod journal;
+mod kernel_text;
 pub mod msr;
 pub mod msr_pmu;
 pub mod pci;

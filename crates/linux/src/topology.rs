@@ -88,7 +88,7 @@ impl Presence {
     /// Lists of CPUs that cannot be read or parsed.
     pub fn of(root: &Root, cpu: CoreId) -> Result<Presence, FileError> {
         let has =
-            |name: &str| read_list(root, &format!("{CPUS}/{name}")).map(|list| list.cores().contains(&cpu));
+            |name: &str| root.cpu_list(&format!("{CPUS}/{name}")).map(|list| list.cores().contains(&cpu));
         Ok(match has("online")? {
             true => Presence::Online,
             false if root.exists(format!("{CPUS}/present")) && has("present")? => Presence::Offline,
@@ -103,7 +103,7 @@ impl Topology {
     /// # Errors
     /// A file missing for an online CPU, or content that cannot be parsed.
     pub fn read(root: &Root) -> Result<Topology, FileError> {
-        let list = |name: &str| read_list(root, &format!("{CPUS}/{name}"));
+        let list = |name: &str| root.cpu_list(&format!("{CPUS}/{name}"));
         let online = list("online")?;
         let present = match root.exists(format!("{CPUS}/present")) {
             true => list("present")?,
@@ -121,10 +121,9 @@ impl Topology {
             }
             let folder = format!("{CPUS}/cpu{}", id.0);
             let socket =
-                read_number(root, &format!("{folder}/topology/physical_package_id"), u16::MAX.into())?;
-            let socket = socket as u16;
-            let core = read_number(root, &format!("{folder}/topology/core_id"), u32::MAX.into())? as u32;
-            let siblings = read_list(root, &format!("{folder}/topology/thread_siblings_list"))?;
+                root.number(&format!("{folder}/topology/physical_package_id"), u16::MAX.into())? as u16;
+            let core = root.number(&format!("{folder}/topology/core_id"), u32::MAX.into())? as u32;
+            let siblings = root.cpu_list(&format!("{folder}/topology/thread_siblings_list"))?;
             if !l3_of.contains_key(&id)
                 && let Some(mut l3) = read_l3(root, &folder, id, socket)?
             {
@@ -179,30 +178,12 @@ impl Topology {
     }
 }
 
-fn read_number(root: &Root, path: &str, most: u64) -> Result<u64, FileError> {
-    let text = root.read_text(path)?;
-    let shown = root.path(path);
-    let number = content::decimal(&shown, &text)?;
-    if number <= most {
-        return Ok(number);
-    }
-    Err(content::ContentError::new(&shown, 0, text.trim(), &format!("a number up to {most}")).into())
-}
-
-fn read_list(root: &Root, path: &str) -> Result<CoreList, FileError> {
-    Ok(content::cpu_list(&root.path(path), &root.read_text(path)?)?)
-}
-
 /// NUMA nodes; empty if the kernel was built without them.
 fn nodes(root: &Root) -> Result<BTreeMap<u16, CoreList>, FileError> {
-    let names = match root.list(NODES) {
-        Err(error) if error.is_absent() => return Ok(BTreeMap::new()),
-        names => names?,
-    };
     let mut nodes = BTreeMap::new();
-    for name in names {
+    for name in root.list_existing(NODES)? {
         if let Some(node) = name.strip_prefix("node").and_then(|number| number.parse().ok()) {
-            nodes.insert(node, read_list(root, &format!("{NODES}/{name}/cpulist"))?);
+            nodes.insert(node, root.cpu_list(&format!("{NODES}/{name}/cpulist"))?);
         }
     }
     Ok(nodes)
@@ -210,30 +191,24 @@ fn nodes(root: &Root) -> Result<BTreeMap<u16, CoreList>, FileError> {
 
 /// The L3 of a CPU; `None` if none of its caches has level 3.
 fn read_l3(root: &Root, cpu: &str, itself: CoreId, socket: u16) -> Result<Option<L3>, FileError> {
-    let names = match root.list(format!("{cpu}/cache")) {
-        Err(error) if error.is_absent() => return Ok(None),
-        names => names?,
-    };
+    let names = root.list_existing(&format!("{cpu}/cache"))?;
     for name in names.iter().filter(|name| name.starts_with("index")) {
         let folder = format!("{cpu}/cache/{name}");
-        if read_number(root, &format!("{folder}/level"), u64::MAX)? != 3 {
+        if root.number(&format!("{folder}/level"), u64::MAX)? != 3 {
             continue;
         }
         let optional = |file: &str| -> Result<Option<u32>, FileError> {
-            let path = format!("{folder}/{file}");
-            root.exists(&path)
-                .then(|| read_number(root, &path, u32::MAX.into()).map(|n| n as u32))
-                .transpose()
+            let parse = |path: &_, text: &_| content::decimal_up_to(path, text, u32::MAX.into());
+            Ok(root.parsed_optional(&format!("{folder}/{file}"), parse)?.map(|number| number as u32))
         };
         let list_path = format!("{folder}/shared_cpu_list");
-        let cpus = read_list(root, &list_path)?;
+        let cpus = root.cpu_list(&list_path)?;
         if !cpus.cores().contains(&itself) {
             let accepted = format!("a list of CPUs with {} in it", itself.0);
             let found = cpus.to_string();
             return Err(content::ContentError::new(&root.path(&list_path), 0, &found, &accepted).into());
         }
-        let size_path = format!("{folder}/size");
-        let bytes = cache_size(&root.path(&size_path), &root.read_text(&size_path)?)?;
+        let bytes = root.parsed(&format!("{folder}/size"), cache_size)?;
         return Ok(Some(L3 {
             id: optional("id")?,
             socket,

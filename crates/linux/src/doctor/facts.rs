@@ -5,9 +5,9 @@
 use super::access::{self, Lockdown};
 use super::allocation::{self, Mount};
 use super::file;
-use super::watch;
 use crate::cpuid;
 use crate::cpuinfo::Cpuinfo;
+use crate::event_source;
 use crate::msr::{Allowed, Msr, MsrError};
 use crate::root::{FileError, Root};
 use crate::topology::Topology;
@@ -39,7 +39,7 @@ pub(super) struct Facts<'a> {
     /// The state of kernel lockdown.
     pub lockdown: Lockdown,
     /// Names of perf's event sources.
-    pub event_sources: Result<Vec<String>, String>,
+    pub event_sources: Result<Vec<String>, FileError>,
     /// Whether this process may count whole CPUs regardless of perf_event_paranoid.
     pub may_perf: bool,
 }
@@ -63,7 +63,7 @@ impl<'a> Facts<'a> {
             msr: Msr::open(root, first, Allowed::nothing()).and_then(|msr| msr.read(TSC)).map(drop),
             mount: allocation::mount(root),
             lockdown: access::lockdown_of(file::line(root, "sys/kernel/security/lockdown")),
-            event_sources: watch::event_sources(root),
+            event_sources: event_source::names(root),
             may_perf: rustix::thread::capabilities(None).is_ok_and(|sets| {
                 sets.effective.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN)
             }),

@@ -11,9 +11,6 @@ use crate::pci::PciTree;
 use crate::perf;
 use waykeeper_generations::{Pmu, Space, Vendor};
 
-/// The kernel's list of perf event sources.
-const EVENT_SOURCES: &str = "sys/bus/event_source/devices";
-
 /// All checks of this family.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     let cache = facts.generation.and_then(|generation| generation.cache.as_ref()).map(|cache| &cache.pmu);
@@ -32,15 +29,6 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 
 fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Check {
     Check::new(Family::Watch, name, state, value)
-}
-
-/// Names of perf's event sources, or why they cannot be read.
-pub(super) fn event_sources(root: &crate::root::Root) -> Result<Vec<String>, String> {
-    match root.list(EVENT_SOURCES) {
-        Ok(names) => Ok(names),
-        Err(error) if error.is_absent() => Ok(Vec::new()),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 fn core(facts: &Facts<'_>) -> Check {

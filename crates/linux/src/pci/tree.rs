@@ -10,6 +10,7 @@ use crate::content::{self, ContentError};
 use crate::root::{FileError, Root};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 
@@ -70,12 +71,8 @@ impl PciTree {
     /// # Errors
     /// The directory cannot be listed.
     pub fn read(root: &Root) -> Result<PciTree, FileError> {
-        let names = match root.list(DEVICES) {
-            Err(error) if error.is_absent() => return Ok(PciTree::default()),
-            names => names?,
-        };
         let mut tree = PciTree::default();
-        for name in names {
+        for name in root.list_existing(DEVICES)? {
             let address: PciAddress = match name.parse() {
                 Ok(address) => address,
                 Err(super::AddressError(_)) => {
@@ -242,22 +239,16 @@ impl PciTree {
 
 fn read_device(root: &Root, name: &str, address: PciAddress) -> Result<PciDevice, FileError> {
     let folder = format!("{DEVICES}/{name}");
-    let hex = |file: &str, most: u64| -> Result<u64, FileError> {
-        let path = format!("{folder}/{file}");
-        let text = root.read_text(&path)?;
-        let number = content::hex(&root.path(&path), &text)?;
-        let bad =
-            || ContentError::new(&root.path(&path), 0, text.trim(), &format!("a number up to {most:#x}"));
-        if number <= most { Ok(number) } else { Err(bad().into()) }
+    let hex = |file: &str, most: u64| {
+        root.parsed(&format!("{folder}/{file}"), |path, text| content::hex_up_to(path, text, most))
     };
-    // -1 means that the firmware does not report the node.
-    let node = match root.read_optional(format!("{folder}/numa_node"))? {
-        Some(text) if text.trim() != "-1" => {
-            let path = root.path(format!("{folder}/numa_node"));
-            let node = content::decimal(&path, &text)?;
-            Some(u16::try_from(node).map_err(|_| ContentError::new(&path, 0, text.trim(), "a NUMA node"))?)
+    let node = |path: &Path, text: &str| match text.trim() {
+        // The firmware does not report the node.
+        "-1" => Ok(None),
+        found => {
+            let node = u16::try_from(content::decimal(path, found)?);
+            node.map(Some).map_err(|_| ContentError::new(path, 0, found, "a NUMA node"))
         }
-        _ => None,
     };
     let last = |file: &str| -> Result<Option<String>, FileError> {
         let target = match root.read_link(format!("{folder}/{file}")) {
@@ -269,17 +260,14 @@ fn read_device(root: &Root, name: &str, address: PciAddress) -> Result<PciDevice
     };
     let mut names = Vec::new();
     for kind in ["net", "nvme"] {
-        match root.list(format!("{folder}/{kind}")) {
-            Err(error) if error.is_absent() => {}
-            found => names.extend(found?),
-        }
+        names.extend(root.list_existing(&format!("{folder}/{kind}"))?);
     }
     Ok(PciDevice {
         address,
         vendor: hex("vendor", 0xffff)? as u16,
         device: hex("device", 0xffff)? as u16,
         class: hex("class", 0xff_ffff)? as u32,
-        node,
+        node: root.parsed_optional(&format!("{folder}/numa_node"), node)?.flatten(),
         driver: last("driver")?,
         names,
         physical: last("physfn")?.and_then(|name| name.parse().ok()),
