@@ -8,7 +8,7 @@ use crate::cpuid;
 use crate::root::{FileError, Root};
 use std::collections::BTreeSet;
 use std::path::Path;
-use waykeeper_generations::{Signature, Vendor};
+use waykeeper_generations::{Generation, Signature, Vendor};
 
 /// The first CPU's block; on known machines the others are alike.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -83,11 +83,37 @@ impl Cpuinfo {
     }
 }
 
-/// The CPU's signature, from CPUID if possible, else from the kernel; and its brand, the kernel's copy first.
-pub(crate) fn identity(root: &Root) -> (Option<Signature>, Option<String>) {
-    let cpuinfo = Cpuinfo::read(root).unwrap_or_default();
-    let cpuid = cpuid::Facts::read(root, 0).unwrap_or_default();
-    (cpuid.signature.or(cpuinfo.signature), cpuinfo.brand.or(cpuid.brand))
+/// Both sources of the CPU's identity, read independently.
+#[derive(Debug)]
+pub struct CpuIdentity {
+    /// The CPU's own view.
+    pub cpuid: Result<cpuid::Facts, FileError>,
+    /// The kernel's view.
+    pub cpuinfo: Result<Cpuinfo, FileError>,
+}
+
+impl CpuIdentity {
+    /// Reads both, CPUID of one CPU.
+    pub fn read(root: &Root, cpu: u16) -> CpuIdentity {
+        CpuIdentity { cpuid: cpuid::Facts::read(root, cpu), cpuinfo: Cpuinfo::read(root) }
+    }
+
+    /// The signature, from CPUID if possible, else the kernel's copy.
+    pub fn signature(&self) -> Option<Signature> {
+        let own = self.cpuid.as_ref().ok().and_then(|cpuid| cpuid.signature);
+        own.or_else(|| self.cpuinfo.as_ref().ok()?.signature)
+    }
+
+    /// The generation, if a table describes it.
+    pub fn generation(&self) -> Option<&'static Generation> {
+        Generation::find(&self.signature()?)
+    }
+
+    /// The brand in the kernel's copy, if it has one, else in CPUID.
+    pub fn brand(&self) -> Option<&str> {
+        let kernels = self.cpuinfo.as_ref().ok().and_then(|cpu| cpu.brand.as_deref());
+        kernels.or_else(|| self.cpuid.as_ref().ok()?.brand.as_deref())
+    }
 }
 
 #[cfg(test)]

@@ -99,6 +99,14 @@ pub enum MsrError {
 }
 
 impl MsrError {
+    /// The message with the remedy, if there is one.
+    pub fn with_remedy(&self) -> String {
+        match self.remedy() {
+            "" => self.to_string(),
+            remedy => format!("{self}; {remedy}"),
+        }
+    }
+
     /// The remedy; empty if there is none.
     pub fn remedy(&self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@
 //! result is used.
 
 use super::{DdioError, ports};
-use crate::cpuinfo::identity;
+use crate::cpuinfo::CpuIdentity;
 use crate::msr::{Allowed, Msr, MsrError};
 use crate::pci::PciAddress;
 use crate::resctrl::{CacheInfo, Resctrl};
@@ -151,13 +151,13 @@ impl Survey {
 
 /// Reads all of it.
 pub fn survey(root: &Root) -> Survey {
-    let (signature, brand) = identity(root);
-    let generation = signature.and_then(|signature| Generation::find(&signature));
-    let cpu = match (brand, generation, signature) {
+    let identity = CpuIdentity::read(root, 0);
+    let generation = identity.generation();
+    let cpu = match (identity.brand(), generation, identity.signature()) {
         (brand, Some(generation), _) => {
             format!("{} ({})", brand.unwrap_or_default(), generation.name).trim().to_owned()
         }
-        (Some(brand), None, _) => brand,
+        (Some(brand), None, _) => brand.to_owned(),
         (None, None, Some(signature)) => signature.to_string(),
         (None, None, None) => "unknown CPU".to_owned(),
     };
@@ -211,13 +211,9 @@ fn sockets(root: &Root, generation: Option<&Generation>, topology: &Topology) ->
 /// The register's mask; else why there is none, and whether permission is missing.
 fn read_mask(root: &Root, cpu: u16, register: u32) -> Result<WayMask, (String, bool)> {
     let msr = Msr::open(root, cpu, Allowed::nothing());
-    let value = msr.and_then(|msr| msr.read(register)).map_err(|error| {
-        let why = match error.remedy() {
-            "" => error.to_string(),
-            remedy => format!("{error}; {remedy}"),
-        };
-        (why, matches!(error, MsrError::Permission { .. }))
-    })?;
+    let value = msr
+        .and_then(|msr| msr.read(register))
+        .map_err(|error| (error.with_remedy(), matches!(error, MsrError::Permission { .. })))?;
     match u32::try_from(value) {
         Ok(bits) if bits != 0 => Ok(WayMask::from_bits(bits)),
         // Guests read 0 from registers that the hypervisor does not provide (virtual-host.md 4).

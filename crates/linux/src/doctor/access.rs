@@ -64,7 +64,7 @@ fn lockdown(facts: &Facts<'_>) -> Check {
 }
 
 fn cpuid(facts: &Facts<'_>) -> Check {
-    match &facts.cpuid {
+    match &facts.cpu.cpuid {
         Ok(_) => check("cpuid", State::Ok, "the cpuid device can be read"),
         Err(error) if error.is_absent() => {
             check("cpuid", State::Missing, "no cpuid device; proc/cpuinfo is used").remedy("modprobe cpuid")

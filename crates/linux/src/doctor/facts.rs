@@ -5,8 +5,7 @@
 use super::access::{self, Lockdown};
 use super::allocation::{self, Mount};
 use super::file;
-use crate::cpuid;
-use crate::cpuinfo::Cpuinfo;
+use crate::cpuinfo::CpuIdentity;
 use crate::event_source;
 use crate::msr::{Allowed, Msr, MsrError};
 use crate::root::{FileError, Root};
@@ -22,10 +21,8 @@ const TSC: u32 = 0x10;
 pub(super) struct Facts<'a> {
     /// The root of the host's files.
     pub root: &'a Root,
-    /// The kernel's view of the CPU.
-    pub cpuinfo: Result<Cpuinfo, FileError>,
-    /// The CPU's own view.
-    pub cpuid: Result<cpuid::Facts, FileError>,
+    /// Both sources of the CPU's identity.
+    pub cpu: CpuIdentity,
     /// Sockets, cores, caches.
     pub topology: Result<Topology, FileError>,
     /// The generation, if a table describes it.
@@ -47,18 +44,16 @@ pub(super) struct Facts<'a> {
 impl<'a> Facts<'a> {
     /// Reads all facts.
     pub fn read(root: &'a Root) -> Facts<'a> {
-        let cpuinfo = Cpuinfo::read(root);
         let topology = Topology::read(root);
         let first =
             topology.as_ref().ok().and_then(|topology| topology.online().next()).map_or(0, |(id, _)| id.0);
-        let cpuid = cpuid::Facts::read(root, first);
-        let signature = signature(&cpuinfo, &cpuid);
-        let shown =
-            cpuinfo.as_ref().ok().filter(|cpu| !cpu.flags.is_empty()).map(|cpu| cpu.has("hypervisor"));
-        let is_virtual = cpuid.as_ref().ok().map(|cpuid| cpuid.hypervisor).or(shown);
+        let cpu = CpuIdentity::read(root, first);
+        let listed = cpu.cpuinfo.as_ref().ok().filter(|cpuinfo| !cpuinfo.flags.is_empty());
+        let shown = listed.map(|cpuinfo| cpuinfo.has("hypervisor"));
+        let is_virtual = cpu.cpuid.as_ref().ok().map(|cpuid| cpuid.hypervisor).or(shown);
         Facts {
             root,
-            generation: signature.and_then(|signature| Generation::find(&signature)),
+            generation: cpu.generation(),
             is_virtual,
             msr: Msr::open(root, first, Allowed::nothing()).and_then(|msr| msr.read(TSC)).map(drop),
             mount: allocation::mount(root),
@@ -67,15 +62,14 @@ impl<'a> Facts<'a> {
             may_perf: rustix::thread::capabilities(None).is_ok_and(|sets| {
                 sets.effective.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN)
             }),
-            cpuinfo,
-            cpuid,
+            cpu,
             topology,
         }
     }
 
     /// Vendor, family, model, stepping.
     pub fn signature(&self) -> Option<Signature> {
-        signature(&self.cpuinfo, &self.cpuid)
+        self.cpu.signature()
     }
 
     /// The CPU's vendor.
@@ -85,7 +79,7 @@ impl<'a> Facts<'a> {
 
     /// Whether `/proc/cpuinfo` lists a feature.
     pub fn has_flag(&self, flag: &str) -> bool {
-        self.cpuinfo.as_ref().is_ok_and(|cpu| cpu.has(flag))
+        self.cpu.cpuinfo.as_ref().is_ok_and(|cpu| cpu.has(flag))
     }
 
     /// A known deviation of this CPU from the manual.
@@ -108,13 +102,4 @@ impl<'a> Facts<'a> {
         let msr = Msr::open(self.root, cpu.0, Allowed::nothing());
         msr.and_then(|msr| msr.read(address)).map_err(|error| error.to_string())
     }
-}
-
-/// The signature from CPUID if possible, else from `/proc/cpuinfo`, the kernel's copy.
-fn signature(
-    cpuinfo: &Result<Cpuinfo, FileError>,
-    cpuid: &Result<cpuid::Facts, FileError>,
-) -> Option<Signature> {
-    let own = cpuid.as_ref().ok().and_then(|cpuid| cpuid.signature);
-    own.or_else(|| cpuinfo.as_ref().ok().and_then(|cpu| cpu.signature))
 }

@@ -26,17 +26,16 @@ fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Che
 }
 
 fn cpu(facts: &Facts<'_>) -> Check {
-    let brand = |brand: &Option<String>| brand.clone().unwrap_or_else(|| "unnamed CPU".to_owned());
-    let brand = match (&facts.cpuinfo, &facts.cpuid) {
-        (Ok(cpuinfo), _) if cpuinfo.brand.is_some() => brand(&cpuinfo.brand),
-        (_, Ok(cpuid)) => brand(&cpuid.brand),
-        (Ok(cpuinfo), _) => brand(&cpuinfo.brand),
-        (Err(error), _) if error.is_absent() => {
-            return check("cpu", State::Unknown, "there is no proc/cpuinfo")
-                .remedy("check --root: it is not the file tree of a host");
-        }
-        (Err(error), _) => return check("cpu", State::Unknown, error),
-    };
+    if let (Err(error), Err(_)) = (&facts.cpu.cpuinfo, &facts.cpu.cpuid) {
+        let check = |value: &dyn std::fmt::Display| check("cpu", State::Unknown, value);
+        return match error.is_absent() {
+            true => {
+                check(&"there is no proc/cpuinfo").remedy("check --root: it is not the file tree of a host")
+            }
+            false => check(error),
+        };
+    }
+    let brand = facts.cpu.brand().unwrap_or("unnamed CPU");
     match facts.signature() {
         Some(signature) => check("cpu", State::Info, format!("{brand}; {signature}")),
         None => check(

@@ -6,9 +6,9 @@
 
 use super::count;
 use crate::counting::{CoreEvents, Counting, Counts, once_a_kind};
-use crate::journal::{Journal, Original};
+use crate::journal::{Journal, JournalError, Original};
 use crate::registers::RegisterFiles;
-use crate::restore::Restorer;
+use crate::restore::{Report, Restorer};
 use crate::root::Root;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_generations::Generation;
@@ -82,9 +82,7 @@ impl Cores {
     fn end(&mut self, core: CoreId, journal: Option<&mut Journal>) -> Vec<String> {
         let Some(counted) = self.each.remove(&core) else { return Vec::new() };
         let Some(journal) = journal else { return Vec::new() };
-        let registers = RegisterFiles::new(&self.root, self.generation);
-        let mut restorer = Restorer { root: &self.root, resctrl: None, registers: &registers };
-        match restorer.restore_some(journal, &counted.programmed) {
+        match self.restore(journal, &counted.programmed) {
             Err(why) => vec![why.to_string()],
             Ok(report) => {
                 // What could not be restored stays in the journal. Closing the host tries it once more.
@@ -102,9 +100,12 @@ impl Cores {
         if old.is_empty() {
             return None;
         }
+        self.restore(journal, &old).err().map(|why| why.to_string())
+    }
+
+    fn restore(&self, journal: &mut Journal, some: &[Original]) -> Result<Report, JournalError> {
         let registers = RegisterFiles::new(&self.root, self.generation);
-        let mut restorer = Restorer { root: &self.root, resctrl: None, registers: &registers };
-        restorer.restore_some(journal, &old).err().map(|why| why.to_string())
+        Restorer { root: &self.root, resctrl: None, registers: &registers }.restore_some(journal, some)
     }
 
     /// Stops counting all cores. The journal still has the originals of their registers.

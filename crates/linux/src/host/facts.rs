@@ -6,8 +6,7 @@
 use super::Managed;
 use super::error::OpenError;
 use crate::content::ContentError;
-use crate::cpuid;
-use crate::cpuinfo::Cpuinfo;
+use crate::cpuinfo::CpuIdentity;
 use crate::pci::{PciAddress, PciDevice, PciTree};
 use crate::root::{FileError, Root};
 use crate::topology::{L3, Topology};
@@ -116,18 +115,17 @@ impl Facts {
         let Some(domain) = l3.id else { return Err(lost) };
         // Any CPU of the package will do; a CPU of the managed L3 is in it.
         let reader = l3.cpus.cores().first().copied().unwrap_or(core);
-        let cpu = cpuid::Facts::read(root, reader.0);
-        let cpuinfo = Cpuinfo::read(root)?;
+        let identity = CpuIdentity::read(root, reader.0);
+        let generation = identity.generation();
+        let cpuinfo = identity.cpuinfo?;
         let mut notes = Vec::new();
-        let told = match cpu {
-            Ok(facts) => Some(facts),
+        let brand = match identity.cpuid {
+            Ok(cpuid) => cpuid.brand,
             Err(error) => {
                 notes.push(format!("{error}; using /proc/cpuinfo instead"));
                 None
             }
         };
-        let signature = told.as_ref().and_then(|facts| facts.signature).or(cpuinfo.signature);
-        let brand = told.and_then(|facts| facts.brand).or(cpuinfo.brand);
         let release = root.read_optional(OSRELEASE)?;
         let host = match release.as_deref().map(str::trim) {
             None => "Linux".to_owned(),
@@ -139,8 +137,8 @@ impl Facts {
             }
         };
         let mut facts = Facts {
-            generation: signature.and_then(|signature| Generation::find(&signature)),
-            chip: brand.unwrap_or_else(|| "unknown CPU".to_owned()),
+            generation,
+            chip: brand.or(cpuinfo.brand).unwrap_or_else(|| "unknown CPU".to_owned()),
             host,
             socket: place.socket,
             l3,

@@ -6,7 +6,7 @@
 //! register is written.
 
 use super::{RegisterAddress, Registers};
-use crate::cpuinfo;
+use crate::cpuinfo::CpuIdentity;
 use crate::msr::{Allowed, Msr, MsrError};
 use crate::pci::{AddressError, Config, PciAddress, PciError, Writable};
 use crate::root::{FileError, Handle, Root};
@@ -42,8 +42,7 @@ impl RegisterFiles {
 
     /// The registers of the CPU under a root, with the generation found from its signature.
     pub fn of(root: &Root) -> RegisterFiles {
-        let signature = cpuinfo::identity(root).0;
-        RegisterFiles::new(root, signature.and_then(|signature| Generation::find(&signature)))
+        RegisterFiles::new(root, CpuIdentity::read(root, 0).generation())
     }
 
     /// Whether any access failed for lack of permission or because of kernel lockdown.
@@ -54,10 +53,7 @@ impl RegisterFiles {
     /// The text of an MSR error with its remedy.
     pub(crate) fn told(&self, error: &MsrError) -> String {
         self.note(matches!(error, MsrError::Permission { .. } | MsrError::Forbidden { .. }));
-        match error.remedy() {
-            "" => error.to_string(),
-            remedy => format!("{error}; {remedy}"),
-        }
+        error.with_remedy()
     }
 
     fn told_file(&self, error: &FileError) -> String {
