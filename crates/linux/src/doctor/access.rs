@@ -4,18 +4,14 @@
 
 use super::allocation;
 use super::facts::Facts;
-use super::file::{self, File};
-use super::report::{Check, Family, State};
+use super::file;
+use super::report::{Check, State, check};
 use crate::msr::MsrError;
 use rustix::io::Errno;
 
 /// All checks of this family.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     vec![allocation::access(facts), cpuid(facts), msr(facts), msr_writes(facts), lockdown(facts)]
-}
-
-fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Check {
-    Check::new(Family::Access, name, state, value)
 }
 
 /// Lockdown (hardware.md 10): the file has the form `[none] integrity confidentiality`, with the active level in
@@ -32,11 +28,11 @@ pub(super) enum Lockdown {
 }
 
 /// What `sys/kernel/security/lockdown` says.
-pub(super) fn lockdown_of(text: File) -> Lockdown {
+pub(super) fn lockdown_of(text: Result<Option<String>, String>) -> Lockdown {
     let text = match text {
-        File::Text(text) => text,
-        File::Absent => return Lockdown::Unreported,
-        File::Wrong(why) => return Lockdown::Unparsable(why),
+        Ok(Some(text)) => text,
+        Ok(None) => return Lockdown::Unreported,
+        Err(why) => return Lockdown::Unparsable(why),
     };
     let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
     match chosen {
@@ -90,12 +86,12 @@ fn msr_writes(facts: &Facts<'_>) -> Check {
     let check = |state, value: &str| check("msr-writes", state, value);
     match file::line(facts.root, "sys/module/msr/parameters/allow_writes") {
         // Kernels before 5.9 have no such parameter and allow every write.
-        File::Absent if facts.msr.is_ok() => {
+        Ok(None) if facts.msr.is_ok() => {
             check(State::Info, "the msr driver has no parameter allow_writes: writes are allowed")
         }
-        File::Absent => check(State::Missing, "no msr driver").remedy("modprobe msr"),
-        File::Wrong(why) => check(State::Unknown, &why),
-        File::Text(text) => match text.as_str() {
+        Ok(None) => check(State::Missing, "no msr driver").remedy("modprobe msr"),
+        Err(why) => check(State::Unknown, &why),
+        Ok(Some(text)) => match text.as_str() {
             "on" => check(State::Ok, "on: writes are silent"),
             "default" => check(State::Ok, "default: the first write taints the kernel and is logged"),
             "off" => check(State::Degraded, "off: every write is refused").remedy(

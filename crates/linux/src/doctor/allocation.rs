@@ -4,8 +4,8 @@
 //! Must not know devices or MSRs. Widths and masks are read, never looked up by model.
 
 use super::facts::Facts;
-use super::file::{self, File};
-use super::report::{Check, Family, State};
+use super::file;
+use super::report::{Check, State, check};
 use crate::resctrl::{Info, IoAlloc, Kind, Resctrl, ResctrlError, Resource};
 use waykeeper_generations::{ErratumKind, Vendor};
 
@@ -30,12 +30,16 @@ pub(super) fn mount(root: &crate::root::Root) -> Mount {
 
 /// The checks of its knobs.
 pub(super) fn steered(facts: &Facts<'_>) -> Vec<Check> {
-    vec![cat(facts), classes(facts), mba(facts), io_alloc(facts)]
+    let judged = |name, judge: fn(&Facts<'_>, &Info) -> Check| match info(facts, name) {
+        Ok(info) => judge(facts, info),
+        Err(check) => check,
+    };
+    vec![cat(facts), judged("classes", classes), judged("mba", mba), judged("io-alloc", io_alloc)]
 }
 
 /// The check of the file system itself.
 pub(super) fn access(facts: &Facts<'_>) -> Check {
-    let check = |state, value: String| Check::new(Family::Access, "resctrl", state, value);
+    let check = |state, value: String| check("resctrl", state, value);
     match &facts.mount {
         Mount::Mounted(resctrl, Ok(info)) => {
             let cdp = if info.has_cdp() { " with CDP" } else { "" };
@@ -51,33 +55,30 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
     }
     // The kernel registers the file system only if it found RDT or PQoS (resctrl_init).
     match file::text(facts.root, "proc/filesystems") {
-        File::Text(text) if text.lines().any(|line| line.split_whitespace().last() == Some("resctrl")) => {
+        Ok(Some(text)) if text.lines().any(|line| line.split_whitespace().last() == Some("resctrl")) => {
             check(State::Missing, "the kernel has resctrl, but it is not mounted".to_owned())
                 .remedy("mount -t resctrl resctrl /sys/fs/resctrl")
         }
-        File::Text(_) if facts.has_flag("rdt_a") || facts.has_flag("cat_l3") => {
+        Ok(Some(_)) if facts.has_flag("rdt_a") || facts.has_flag("cat_l3") => {
             check(State::Missing, "the CPU has RDT, but this kernel has no resctrl".to_owned())
                 .remedy("run a kernel with CONFIG_X86_CPU_RESCTRL=y")
         }
-        File::Text(_) => {
+        Ok(Some(_)) => {
             check(State::Missing, format!("the CPU reports no RDT or PQoS{}", facts.behind_a_hypervisor()))
         }
-        File::Absent => check(State::Missing, "there is no sys/fs/resctrl/info".to_owned()),
-        File::Wrong(why) => check(State::Unknown, why),
+        Ok(None) => check(State::Missing, "there is no sys/fs/resctrl/info".to_owned()),
+        Err(why) => check(State::Unknown, why),
     }
 }
 
 /// `info` if it could be read; else the check that says why not.
-fn info<'f>(facts: &'f Facts<'_>, name: &'static str, family: Family) -> Result<&'f Info, Check> {
+fn info<'f>(facts: &'f Facts<'_>, name: &'static str) -> Result<&'f Info, Check> {
     match &facts.mount {
         Mount::Mounted(_, Ok(info)) => Ok(info),
-        Mount::Mounted(_, Err(_)) => Err(Check::new(
-            family,
-            name,
-            State::Unknown,
-            "the files in resctrl's info folder cannot be understood",
-        )),
-        Mount::No(_) => Err(Check::new(family, name, State::Missing, "needs resctrl")),
+        Mount::Mounted(_, Err(_)) => {
+            Err(check(name, State::Unknown, "the files in resctrl's info folder cannot be understood"))
+        }
+        Mount::No(_) => Err(check(name, State::Missing, "needs resctrl")),
     }
 }
 
@@ -99,7 +100,7 @@ fn not_driven(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check {
 fn before_mounting(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check {
     let cmdline = file::line(facts.root, "proc/cmdline");
     let asked_for =
-        matches!(&cmdline, File::Text(text) if text.split_whitespace().any(|word| word.starts_with("rdt=")));
+        matches!(&cmdline, Ok(Some(text)) if text.split_whitespace().any(|word| word.starts_with("rdt=")));
     match facts.erratum(kind) {
         Some(_) if !asked_for => {
             let value = format!(
@@ -113,8 +114,8 @@ fn before_mounting(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check 
 }
 
 fn cat(facts: &Facts<'_>) -> Check {
-    let check = |state, value: String| Check::new(Family::Steer, "cat", state, value);
-    let info = match info(facts, "cat", Family::Steer) {
+    let check = |state, value: String| check("cat", state, value);
+    let info = match info(facts, "cat") {
         Ok(info) => info,
         Err(check) if facts.has_flag("cat_l3") => {
             return before_mounting(facts, check, ErratumKind::CatNeedsBootOption);
@@ -141,12 +142,8 @@ fn cat(facts: &Facts<'_>) -> Check {
     check(State::Ok, format!("{ways} ways ({}), at least {least} per mask{shared}{holes}", l3.cbm_mask))
 }
 
-fn classes(facts: &Facts<'_>) -> Check {
-    let check = |state, value: String| Check::new(Family::Steer, "classes", state, value);
-    let info = match info(facts, "classes", Family::Steer) {
-        Ok(info) => info,
-        Err(check) => return check,
-    };
+fn classes(facts: &Facts<'_>, info: &Info) -> Check {
+    let check = |state, value: String| check("classes", state, value);
     let Mount::Mounted(resctrl, _) = &facts.mount else {
         return check(State::Missing, "needs resctrl".to_owned());
     };
@@ -166,12 +163,8 @@ fn classes(facts: &Facts<'_>) -> Check {
         .remedy("remove groups under /sys/fs/resctrl that are no longer used (rmdir)")
 }
 
-fn mba(facts: &Facts<'_>) -> Check {
-    let check = |state, value: String| Check::new(Family::Steer, "mba", state, value);
-    let info = match info(facts, "mba", Family::Steer) {
-        Ok(info) => info,
-        Err(check) => return check,
-    };
+fn mba(facts: &Facts<'_>, info: &Info) -> Check {
+    let check = |state, value: String| check("mba", state, value);
     let Some(bandwidth) = info.bandwidths.get(&Resource::Mb) else {
         let value = match facts.has_flag("mba") {
             true => "the CPU has MBA, but the kernel does not offer it".to_owned(),
@@ -192,12 +185,8 @@ fn mba(facts: &Facts<'_>) -> Check {
     )
 }
 
-fn io_alloc(facts: &Facts<'_>) -> Check {
-    let check = |state, value: &str| Check::new(Family::Steer, "io-alloc", state, value);
-    let info = match info(facts, "io-alloc", Family::Steer) {
-        Ok(info) => info,
-        Err(check) => return check,
-    };
+fn io_alloc(facts: &Facts<'_>, info: &Info) -> Check {
+    let check = |state, value: &str| check("io-alloc", state, value);
     match info.l3().and_then(|l3| l3.io_alloc) {
         Some(IoAlloc::Enabled) => check(State::Ok, "enabled: devices have ways of their own"),
         Some(IoAlloc::Disabled) => check(State::Ok, "disabled; devices could have ways of their own"),
@@ -212,8 +201,8 @@ fn io_alloc(facts: &Facts<'_>) -> Check {
 
 /// The check of monitoring.
 pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
-    let check = |state, value: String| Check::new(Family::Watch, "monitoring", state, value);
-    let info = match info(facts, "monitoring", Family::Watch) {
+    let check = |state, value: String| check("monitoring", state, value);
+    let info = match info(facts, "monitoring") {
         Ok(info) => info,
         Err(check) => return check,
     };
@@ -238,7 +227,6 @@ pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
 
 /// Groups that Waykeeper did not make, and the holder of the lock that tools share.
 pub(super) fn others(facts: &Facts<'_>) -> Vec<Check> {
-    let check = |name, state, value: String| Check::new(Family::Others, name, state, value);
     let Mount::Mounted(resctrl, _) = &facts.mount else { return Vec::new() };
     let groups = match resctrl.control_groups() {
         Err(error) => check("groups", State::Unknown, error.to_string()),

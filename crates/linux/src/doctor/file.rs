@@ -6,35 +6,24 @@
 use crate::content::ContentError;
 use crate::root::Root;
 
-/// The result of reading a file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum File {
-    /// Its text.
-    Text(String),
-    /// The file does not exist.
-    Absent,
-    /// The file cannot be read or has the wrong form; the reason names it.
-    Wrong(String),
+/// A file of one line, without white space around it; `None` if there is no such file.
+///
+/// # Errors
+/// In words that name the file: it cannot be read, or has more than one line.
+pub(super) fn line(root: &Root, path: &str) -> Result<Option<String>, String> {
+    let text = text(root, path)?;
+    if text.as_ref().is_some_and(|text| text.trim().lines().count() > 1) {
+        return Err(format!("{}: has more than one line; expected one line", root.path(path).display()));
+    }
+    Ok(text.map(|text| text.trim().to_owned()))
 }
 
-/// A file of one line, without white space around it.
-pub(super) fn line(root: &Root, path: &str) -> File {
-    match text(root, path) {
-        File::Text(text) if text.trim().lines().count() > 1 => {
-            File::Wrong(format!("{}: has more than one line; expected one line", root.path(path).display()))
-        }
-        File::Text(text) => File::Text(text.trim().to_owned()),
-        other => other,
-    }
-}
-
-/// A file of any number of lines.
-pub(super) fn text(root: &Root, path: &str) -> File {
-    match root.read_optional(path) {
-        Ok(Some(text)) => File::Text(text),
-        Ok(None) => File::Absent,
-        Err(error) => File::Wrong(error.to_string()),
-    }
+/// A file of any number of lines; `None` if there is no such file.
+///
+/// # Errors
+/// In words that name the file.
+pub(super) fn text(root: &Root, path: &str) -> Result<Option<String>, String> {
+    root.read_optional(path).map_err(|error| error.to_string())
 }
 
 /// The message about content that cannot be parsed; a long text is cut.

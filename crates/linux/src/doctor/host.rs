@@ -3,8 +3,8 @@
 //! Plain facts. Must not know what can be managed on such a host.
 
 use super::facts::Facts;
-use super::file::{self, File};
-use super::report::{Check, Family, State};
+use super::file;
+use super::report::{Check, State, check};
 use std::collections::BTreeSet;
 use waykeeper_generations::Generation;
 
@@ -19,10 +19,6 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
         kernel(facts),
         hypervisor(facts),
     ]
-}
-
-fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Check {
-    Check::new(Family::Host, name, state, value)
 }
 
 fn cpu(facts: &Facts<'_>) -> Check {
@@ -126,23 +122,23 @@ fn snc(facts: &Facts<'_>) -> Check {
 
 fn kernel(facts: &Facts<'_>) -> Check {
     let from_version = || match file::line(facts.root, "proc/version") {
-        File::Text(text) => {
+        Ok(Some(text)) => {
             let release = text.strip_prefix("Linux version ").and_then(|rest| rest.split_whitespace().next());
             match release {
                 Some(release) => Ok(release.to_owned()),
                 None => Err(file::odd(facts.root, "proc/version", &text, "Linux version RELEASE ...")),
             }
         }
-        File::Absent => Err("there is no proc/sys/kernel/osrelease and no proc/version".to_owned()),
-        File::Wrong(why) => Err(why),
+        Ok(None) => Err("there is no proc/sys/kernel/osrelease and no proc/version".to_owned()),
+        Err(why) => Err(why),
     };
     let release = match file::line(facts.root, "proc/sys/kernel/osrelease") {
-        File::Text(release) if release.starts_with(|c: char| c.is_ascii_digit()) => Ok(release),
-        File::Text(release) => {
+        Ok(Some(release)) if release.starts_with(|c: char| c.is_ascii_digit()) => Ok(release),
+        Ok(Some(release)) => {
             Err(file::odd(facts.root, "proc/sys/kernel/osrelease", &release, "a release like 6.12.1"))
         }
-        File::Absent => from_version(),
-        File::Wrong(why) => Err(why),
+        Ok(None) => from_version(),
+        Err(why) => Err(why),
     };
     match release {
         Ok(release) => check("kernel", State::Info, format!("Linux {release}")),

@@ -6,7 +6,7 @@
 use super::access::Lockdown;
 use super::allocation;
 use super::facts::Facts;
-use super::report::{Check, Family, State};
+use super::report::{Check, State, check};
 use crate::dca_ways;
 use crate::ddio::{self, PortDca, Survey};
 use waykeeper_generations::Evidence;
@@ -17,10 +17,6 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     let mut checks = allocation::steered(facts);
     checks.extend([ways(facts, &survey), ports(facts, &survey), devices(&survey)]);
     checks
-}
-
-fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Check {
-    Check::new(Family::Steer, name, state, value)
 }
 
 /// Degrades a check of a readable knob if kernel lockdown forbids setting it.

@@ -23,12 +23,15 @@ use crate::root::Root;
 pub fn examine(root: &Root) -> Report {
     let facts = facts::Facts::read(root);
     let families = [
-        host::checks(&facts),
-        access::checks(&facts),
-        watch::checks(&facts),
-        knobs::checks(&facts),
-        profile::checks(&facts),
-        others::checks(&facts),
+        (Family::Host, host::checks(&facts)),
+        (Family::Access, access::checks(&facts)),
+        (Family::Watch, watch::checks(&facts)),
+        (Family::Steer, knobs::checks(&facts)),
+        (Family::Steer, profile::checks(&facts)),
+        (Family::Others, others::checks(&facts)),
     ];
-    Report { checks: families.into_iter().flatten().collect() }
+    let of = |(family, checks): (Family, Vec<Check>)| {
+        checks.into_iter().map(move |check| Check { family, ..check })
+    };
+    Report { checks: families.into_iter().flat_map(of).collect() }
 }

@@ -4,8 +4,8 @@
 
 use super::allocation;
 use super::facts::Facts;
-use super::file::{self, File};
-use super::report::{Check, Family, State};
+use super::file;
+use super::report::{Check, State, check};
 use crate::journal;
 use crate::resctrl::holder_in;
 use crate::root::Root;
@@ -18,10 +18,6 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     let mut checks = allocation::others(facts);
     checks.extend([pqos(facts), counters_in_use(facts), journal(facts)]);
     checks
-}
-
-fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Check {
-    Check::new(Family::Others, name, state, value)
 }
 
 fn pqos(facts: &Facts<'_>) -> Check {
@@ -38,7 +34,7 @@ fn pqos(facts: &Facts<'_>) -> Check {
 
 /// The process that holds a lock of any kind on a file.
 fn held_by(root: &Root, path: &std::path::Path) -> Option<u32> {
-    let File::Text(locks) = file::text(root, "proc/locks") else { return None };
+    let Ok(Some(locks)) = file::text(root, "proc/locks") else { return None };
     holder_in(&locks, &root.system().metadata(path).ok()?, &["POSIX", "FLOCK", "OFDLCK"])
 }
 

@@ -3,7 +3,7 @@
 //! A machine without a profile has no check here. Must not know how a profile is made.
 
 use super::facts::Facts;
-use super::report::{Check, Family, State};
+use super::report::{Check, State, check};
 use crate::pci::PciTree;
 use crate::profile::{self, Identity, KnobState, Profile, Writes};
 use std::path::Path;
@@ -17,15 +17,15 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 }
 
 fn checks_at(facts: &Facts<'_>, path: &Path) -> Vec<Check> {
-    let check = |state, value: String| vec![Check::new(Family::Steer, NAME, state, value)];
-    let refused = |value: String| vec![Check::new(Family::Steer, NAME, State::Degraded, value).remedy(ANEW)];
+    let found = |state, value: String| vec![check(NAME, state, value)];
+    let refused = |value: String| vec![check(NAME, State::Degraded, value).remedy(ANEW)];
     let profile = match Profile::read(path) {
         Ok(None) => return Vec::new(),
         Ok(Some(profile)) => profile,
         Err(error) => return refused(error.to_string()),
     };
     let Some(here) = identity(facts) else {
-        return check(
+        return found(
             State::Unknown,
             format!(
                 "{}: this machine cannot be identified, so its profile cannot be checked",
@@ -35,7 +35,7 @@ fn checks_at(facts: &Facts<'_>, path: &Path) -> Vec<Check> {
     };
     match profile.check(path, &here) {
         Err(error) => refused(error.to_string()),
-        Ok(()) => check(State::Ok, words(&profile)),
+        Ok(()) => found(State::Ok, words(&profile)),
     }
 }
 

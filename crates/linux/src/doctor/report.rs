@@ -66,15 +66,15 @@ pub struct Check {
 }
 
 impl Check {
-    /// A check without a remedy.
-    pub fn new(family: Family, name: &'static str, state: State, value: impl Display) -> Check {
-        Check { name, state, value: value.to_string(), remedy: None, family }
-    }
-
     /// The same with a remedy; an empty text is none.
     pub fn remedy(self, remedy: impl Display) -> Check {
         Check { remedy: Some(remedy.to_string()).filter(|remedy| !remedy.is_empty()), ..self }
     }
+}
+
+/// A check without a remedy. The report sets its family.
+pub(super) fn check(name: &'static str, state: State, value: impl Display) -> Check {
+    Check { name, state, value: value.to_string(), remedy: None, family: Family::Host }
 }
 
 /// All checks, in the order of the report.

@@ -5,8 +5,8 @@
 
 use super::allocation;
 use super::facts::Facts;
-use super::file::{self, File};
-use super::report::{Check, Family, State};
+use super::file;
+use super::report::{Check, State, check};
 use crate::pci::PciTree;
 use crate::perf;
 use waykeeper_generations::{Pmu, Space, Vendor};
@@ -25,10 +25,6 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
         paranoid(facts),
         watchdog(facts),
     ]
-}
-
-fn check(name: &'static str, state: State, value: impl std::fmt::Display) -> Check {
-    Check::new(Family::Watch, name, state, value)
 }
 
 fn core(facts: &Facts<'_>) -> Check {
@@ -121,12 +117,12 @@ fn paranoid(facts: &Facts<'_>) -> Check {
     const PATH: &str = "proc/sys/kernel/perf_event_paranoid";
     let name = "perf-access";
     let text = match file::line(facts.root, PATH) {
-        File::Text(text) => text,
-        File::Absent => {
+        Ok(Some(text)) => text,
+        Ok(None) => {
             return check(name, State::Missing, "this kernel has no perf events")
                 .remedy("run a kernel with CONFIG_PERF_EVENTS=y");
         }
-        File::Wrong(why) => return check(name, State::Unknown, why),
+        Err(why) => return check(name, State::Unknown, why),
     };
     let Ok(level) = text.parse::<i32>() else {
         return check(name, State::Unknown, file::odd(facts.root, PATH, &text, "a number from -1 to 4"));
@@ -158,13 +154,13 @@ fn watchdog(facts: &Facts<'_>) -> Check {
     const PATH: &str = "proc/sys/kernel/nmi_watchdog";
     let name = "nmi-watchdog";
     match file::line(facts.root, PATH) {
-        File::Text(text) => match text.as_str() {
+        Ok(Some(text)) => match text.as_str() {
             "0" => check(name, State::Ok, "off: all core counters are free"),
             "1" => check(name, State::Degraded, "on: it takes one counter of every core")
                 .remedy("sysctl kernel.nmi_watchdog=0 if events have to share counters"),
             _ => check(name, State::Unknown, file::odd(facts.root, PATH, &text, "0 or 1")),
         },
-        File::Absent => check(name, State::Info, "this kernel has none"),
-        File::Wrong(why) => check(name, State::Unknown, why),
+        Ok(None) => check(name, State::Info, "this kernel has none"),
+        Err(why) => check(name, State::Unknown, why),
     }
 }
