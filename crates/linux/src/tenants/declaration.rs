@@ -344,33 +344,34 @@ mask = "0x003"
         assert!(!tenants[1].stack);
     }
 
+    /// The message about the text in which `to` replaces `from`.
+    fn told(text: &str, from: &str, to: &str) -> String {
+        parse_text(&text.replacen(from, to, 1)).unwrap_err()
+    }
+
     #[test]
     fn every_mistake_names_its_line_and_what_would_do() {
-        let told = |from: &str, to: &str| parse_text(&GOOD.replacen(from, to, 1)).unwrap_err();
-        assert_eq!(
-            told("priority =", "priorty ="),
-            "tenants.toml:4: unknown key `priorty`; did you mean `priority`?"
-        );
-        assert_eq!(
-            told("\"lbm\"", "\"fastclick\""),
-            "tenants.toml:11: `fastclick` is the name of two tenants"
-        );
-        assert_eq!(
-            told("cores = \"4\"", "cores = \"3-4\""),
-            "tenants.toml:14: cores of `lbm`: core 3 already belongs to `fastclick`; a core has one tenant"
-        );
-        assert_eq!(
-            told("cores = \"4\"", "cores = \"4-\""),
-            "tenants.toml:14: `4-` is not a core list; write cores like 0-3,8"
-        );
-        assert_eq!(
-            told("5E:00.0", "5E:0"),
-            "tenants.toml:7: `5E:0` is not a PCI address; write domain:bus:device.function like 0000:3a:00.0, or 3a:00.0"
-        );
-        assert!(
-            told("\"lbm\"", "\"../x\"").starts_with("tenants.toml:11: `../x` cannot be the name of a tenant")
-        );
-        assert!(told("\"high\"", "\"top\"").contains("unknown variant `top`, expected `high` or `low`"));
+        for (from, to, message) in [
+            ("priority =", "priorty =", "4: unknown key `priorty`; did you mean `priority`?"),
+            ("\"lbm\"", "\"fastclick\"", "11: `fastclick` is the name of two tenants"),
+            (
+                "cores = \"4\"",
+                "cores = \"3-4\"",
+                "14: cores of `lbm`: core 3 already belongs to `fastclick`; a core has one tenant",
+            ),
+            ("cores = \"4\"", "cores = \"4-\"", "14: `4-` is not a core list; write cores like 0-3,8"),
+            (
+                "5E:00.0",
+                "5E:0",
+                "7: `5E:0` is not a PCI address; write domain:bus:device.function like 0000:3a:00.0, or 3a:00.0",
+            ),
+        ] {
+            assert_eq!(told(GOOD, from, to), format!("tenants.toml:{message}"));
+        }
+        let name = told(GOOD, "\"lbm\"", "\"../x\"");
+        assert!(name.starts_with("tenants.toml:11: `../x` cannot be the name of a tenant"));
+        let priority = told(GOOD, "\"high\"", "\"top\"");
+        assert!(priority.contains("unknown variant `top`, expected `high` or `low`"));
         assert_eq!(
             parse_text("").unwrap_err(),
             "tenants.toml:1: no tenant; write one as [[tenant]] with a name and at least one of cores, pids, cgroup, slice, \
@@ -418,37 +419,43 @@ devices = "5e:00.0/vf*"
 
     #[test]
     fn mistakes_with_selectors_name_their_line_too() {
-        let told = |from: &str, to: &str| parse_text(&ALL.replacen(from, to, 1)).unwrap_err();
-        assert_eq!(
-            told("kubepods.slice/**/cri-*.scope", "kubepods/{a"),
-            "tenants.toml:5: `kubepods/{a` is not a glob: unclosed alternate group; missing '}' (maybe escape '{' \
-             with '[{]'?)"
-        );
-        assert!(told("\"redis.slice\"", "\"redis\"").starts_with("tenants.toml:10: `redis` is not a slice"));
-        assert_eq!(
-            told("cgroup =", "cgroups ="),
-            "tenants.toml:5: unknown key `cgroups`; did you mean `cgroup`?"
-        );
-        assert_eq!(
-            told("process = \"redis-server\"", "process = 7"),
-            "tenants.toml:12: invalid type: integer `7`, expected a text in quotes, or a list of them"
-        );
-        let each = told("each = true\ncgroup", "each = true\ncores = \"0\"\ncgroup");
-        assert!(each.starts_with("tenants.toml:3: `pods-{name}`: each match becomes a tenant, so"), "{each}");
-        let none = told("devices = \"5e:00.0/vf*\"", "");
-        assert!(
-            none.starts_with("tenants.toml:15: `vm-{name}` selects nothing; give it at least one of"),
-            "{none}"
-        );
-        let false_each = told("name = \"vm-{name}\"", "name = \"vm-{name}\"\neach = false");
-        assert!(
-            false_each.starts_with("tenants.toml:17: `vm-{name}` makes a tenant of each match"),
-            "{false_each}"
-        );
-        assert!(told("vm-{name}", "vm-{nam}").contains("cannot be the name of a tenant"));
-        assert!(told("vm-{name}", "{name}{name}").contains("cannot be the name of a tenant"));
-        assert!(told("cores = \"4-5\"", "pids = [0]").starts_with("tenants.toml:13: 0 is not a process"));
-        assert!(told("slice =", "slice = \"b.slice\"\nslice =").contains("duplicate key"));
+        for (from, to, message) in [
+            (
+                "kubepods.slice/**/cri-*.scope",
+                "kubepods/{a",
+                "5: `kubepods/{a` is not a glob: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
+            ),
+            ("cgroup =", "cgroups =", "5: unknown key `cgroups`; did you mean `cgroup`?"),
+            (
+                "process = \"redis-server\"",
+                "process = 7",
+                "12: invalid type: integer `7`, expected a text in quotes, or a list of them",
+            ),
+        ] {
+            assert_eq!(told(ALL, from, to), format!("tenants.toml:{message}"));
+        }
+        for (from, to, start) in [
+            ("\"redis.slice\"", "\"redis\"", "10: `redis` is not a slice"),
+            (
+                "each = true\ncgroup",
+                "each = true\ncores = \"0\"\ncgroup",
+                "3: `pods-{name}`: each match becomes a tenant, so",
+            ),
+            ("devices = \"5e:00.0/vf*\"", "", "15: `vm-{name}` selects nothing; give it at least one of"),
+            (
+                "name = \"vm-{name}\"",
+                "name = \"vm-{name}\"\neach = false",
+                "17: `vm-{name}` makes a tenant of each match",
+            ),
+            ("cores = \"4-5\"", "pids = [0]", "13: 0 is not a process"),
+        ] {
+            let message = told(ALL, from, to);
+            assert!(message.starts_with(&format!("tenants.toml:{start}")), "{message}");
+        }
+        for name in ["vm-{nam}", "{name}{name}"] {
+            assert!(told(ALL, "vm-{name}", name).contains("cannot be the name of a tenant"));
+        }
+        assert!(told(ALL, "slice =", "slice = \"b.slice\"\nslice =").contains("duplicate key"));
     }
 
     #[test]

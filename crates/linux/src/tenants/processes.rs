@@ -42,7 +42,7 @@ const CPUS_KEPT: u64 = 8;
 /// Flag of kernel threads (PF_KTHREAD, include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub(super) struct Id {
     pub pid: u32,
     /// Clock ticks from boot to its start.
@@ -50,9 +50,10 @@ pub(super) struct Id {
 }
 
 /// CPUs that a process's threads may run on.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) enum Allowed {
     /// Not read yet.
+    #[default]
     Unknown,
     /// More than a part of one socket, or more threads than are read.
     Loose,
@@ -61,7 +62,7 @@ pub(super) enum Allowed {
 }
 
 /// What is known of a process.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Process {
     pub id: Id,
     pub parent: u32,
@@ -201,19 +202,7 @@ impl Processes {
             Some(name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned())
         });
         let before = self.known.remove(&pid).filter(|before| before.id == id);
-        let mut process = before.unwrap_or_else(|| Process {
-            id,
-            parent: stat.parent,
-            name: String::new(),
-            program: None,
-            is_kernels,
-            allowed: Allowed::Unknown,
-            seen: 0,
-            read: 0,
-            reads: 0,
-            asked: 0,
-            asks: 0,
-        });
+        let mut process = before.unwrap_or_else(|| Process { id, is_kernels, ..Process::default() });
         process.parent = stat.parent;
         process.name = stat.name;
         process.program = program;
