@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The owner is neither root nor our user.
-    #[error("{what} belongs to user {uid}, not to root; give it to root (chown root), or use another path", what = named(path))]
+    #[error("{} belongs to user {uid}, not to root; give it to root (chown root), or use another path", path.display())]
     Owner {
         /// The file or folder.
         path: PathBuf,
@@ -22,8 +22,8 @@ pub enum TrustError {
         uid: u32,
     },
     /// Other users may write to it.
-    #[error("{what} can be written by other users (mode {mode:04o}); remove that permission (chmod go-w), or \
-        use another path", what = named(path))]
+    #[error("{} can be written by other users (mode {mode:04o}); remove that permission (chmod go-w), or \
+        use another path", path.display())]
     Writable {
         /// The file or folder.
         path: PathBuf,
@@ -31,7 +31,7 @@ pub enum TrustError {
         mode: u32,
     },
     /// It is not a regular file.
-    #[error("{what} is {kind}, not a file; it is left unchanged, use another path", what = named(path))]
+    #[error("{} is {kind}, not a file; it is left unchanged, use another path", path.display())]
     Kind {
         /// The path.
         path: PathBuf,
@@ -39,7 +39,7 @@ pub enum TrustError {
         kind: &'static str,
     },
     /// It cannot be read.
-    #[error("{what}: {why}", what = named(path))]
+    #[error("{}: {why}", path.display())]
     Io {
         /// The path.
         path: PathBuf,
@@ -56,10 +56,6 @@ impl TrustError {
             _ => None,
         }
     }
-}
-
-fn named(path: &Path) -> String {
-    path.display().to_string()
 }
 
 /// Most symbolic links followed on one path, as in the kernel (path_resolution(7)).
