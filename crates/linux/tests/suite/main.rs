@@ -3,6 +3,7 @@
 mod access;
 mod census;
 mod control_loop;
+mod device_watch;
 mod doctor;
 mod doctor_hosts;
 mod faults;
