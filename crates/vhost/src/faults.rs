@@ -111,8 +111,8 @@ impl Faults {
         state.struck = 0;
     }
 
-    /// Counts an operation and returns its fault, if any.
-    pub(crate) fn strike(&self, path: &str, operation: Operation) -> Option<Fault> {
+    /// Counts an operation and returns its fault, if any. For a server of files other than this tree's.
+    pub fn strike(&self, path: &str, operation: Operation) -> Option<Fault> {
         let mut state = locked(&self.0);
         *state.seen.entry((path.to_owned(), operation)).or_default() += 1;
         let mut fault = None;

@@ -1,0 +1,156 @@
+//! What must hold at every system call of the daemon and after every step.
+//!
+//! Must not know how the daemon decides.
+
+use crate::journaled::is_ours;
+use crate::picture::{self, MOUNT};
+use crate::world::{CALLER, PREFIX, State};
+use std::collections::BTreeSet;
+
+/// The group's directory and the file of a path below the mount.
+fn group_and_file(path: &str) -> Option<(&str, &str)> {
+    let inner = path.strip_prefix(MOUNT)?.strip_prefix('/')?;
+    Some(inner.rsplit_once('/').unwrap_or(("", inner)))
+}
+
+/// A write of the daemon: the durable journal must have the knob's original.
+pub fn before_write(state: &mut State, number: u64, offset: u64, bytes: &[u8]) {
+    if !state.is_alive() {
+        return;
+    }
+    let path = state.files.path(number);
+    let wrong = if let Some((group, file)) = group_and_file(&path) {
+        of_resctrl(state, group, file, bytes)
+    } else if let Some(cpu) = path.strip_prefix("dev/cpu/").and_then(|rest| rest.strip_suffix("/msr")) {
+        of_register(state, number, cpu.parse().unwrap_or(0), offset as u32, bytes)
+    } else if let Some(device) = path.strip_suffix("/config").and_then(|path| path.rsplit('/').next()) {
+        of_device(state, number, device, offset, bytes)
+    } else {
+        Some("no such file may be written".to_owned())
+    };
+    if let Some(wrong) = wrong {
+        state.violation(format!(
+            "write of {:?} to {path} at {offset:#x}: {wrong}",
+            String::from_utf8_lossy(bytes)
+        ));
+    }
+}
+
+fn of_resctrl(state: &State, group: &str, file: &str, bytes: &[u8]) -> Option<String> {
+    let journaled = state.journaled();
+    // A group inside one of Waykeeper's is made by another program, or recorded itself.
+    let ours = is_ours(group);
+    let recorded = journaled.has_group(group);
+    let text = String::from_utf8_lossy(bytes);
+    match file {
+        "schemata" if recorded || journaled.has_schemata(group) => None,
+        "schemata" => Some("neither the group nor its masks are in the durable journal".to_owned()),
+        "cpus_list" | "cpus" => {
+            let wanted: BTreeSet<u16> = picture::cpus(&text).into_iter().collect();
+            if ours && !recorded && !group.contains("mon_groups") {
+                return Some("the group is not in the durable journal".to_owned());
+            }
+            let moved = group.contains("mon_groups") && !group.rsplit('/').next().is_some_and(is_ours);
+            if moved || (!ours && !group.is_empty()) {
+                let known = journaled.cpus(group);
+                let now: BTreeSet<u16> =
+                    picture::cpus(&picture::text(&state.files, &picture::in_group(group, file)))
+                        .into_iter()
+                        .collect();
+                let changed: Vec<&u16> = now.symmetric_difference(&wanted).collect();
+                let bad = changed.iter().find(|cpu| !known.contains(cpu));
+                return bad.map(|cpu| format!("CPU {cpu} of another program's group is not in the journal"));
+            }
+            if group.contains("mon_groups") {
+                return None;
+            }
+            taken_cpus(state, group, &wanted)
+        }
+        "tasks" => {
+            let pid: u32 = text.trim().parse().unwrap_or(0);
+            if ours && !recorded && !group.contains("mon_groups") {
+                return Some("the group is not in the durable journal".to_owned());
+            }
+            let at = picture::control_groups(&state.files).into_iter().find(|other| {
+                let tasks = picture::text(&state.files, &picture::in_group(other, "tasks"));
+                tasks.lines().any(|line| line == text.trim())
+            })?;
+            let foreign = !at.is_empty() && !is_ours(&at) && at != group;
+            if foreign && !journaled.has_task(&at, pid) {
+                return Some(format!("task {pid} of {at} is not in the durable journal"));
+            }
+            let back = !ours && !group.is_empty() && !journaled.has_task(group, pid);
+            back.then(|| format!("task {pid} is moved into another program's group"))
+        }
+        "mode" | "last_cmd_status" | "max_threshold_occupancy" => Some("the daemon never sets it".to_owned()),
+        _ => None,
+    }
+}
+
+/// CPUs that another program's group loses must be recorded as that group's.
+fn taken_cpus(state: &State, group: &str, wanted: &BTreeSet<u16>) -> Option<String> {
+    for other in picture::control_groups(&state.files) {
+        if other == group || other.is_empty() || is_ours(&other) {
+            continue;
+        }
+        let theirs = picture::cpus(&picture::text(&state.files, &picture::in_group(&other, "cpus_list")));
+        let known = state.journaled().cpus(&other);
+        if let Some(cpu) = theirs.iter().find(|cpu| wanted.contains(cpu) && !known.contains(cpu)) {
+            return Some(format!("CPU {cpu} of {other} is not in the durable journal"));
+        }
+    }
+    None
+}
+
+fn of_register(state: &State, number: u64, cpu: u16, register: u32, bytes: &[u8]) -> Option<String> {
+    let before = state.files.read(number, 0, u64::from(register), 8, CALLER).ok()?;
+    let word = |bytes: &[u8]| bytes.try_into().ok().map(u64::from_le_bytes);
+    let changed = word(&before)? ^ word(bytes)?;
+    let allowed = state.journaled().msr_bits(cpu, cpu / state.cores, register);
+    (changed & !allowed != 0)
+        .then(|| format!("bits {:#x} are not in the durable journal", changed & !allowed))
+}
+
+fn of_device(state: &State, number: u64, device: &str, offset: u64, bytes: &[u8]) -> Option<String> {
+    let before = state.files.read(number, 0, offset, bytes.len(), CALLER).ok()?;
+    let bad = before
+        .iter()
+        .zip(bytes)
+        .zip(offset..)
+        .find(|((before, after), at)| (*before ^ *after) & !state.journaled().pci_bits(device, *at) != 0);
+    bad.map(|(_, at)| format!("byte {at:#x} is not in the durable journal"))
+}
+
+/// A group that the daemon makes or removes.
+pub fn before_directory(state: &mut State, path: &str, act: &str) {
+    if !state.is_alive() {
+        return;
+    }
+    let inner = path.strip_prefix(PREFIX).and_then(|path| path.strip_prefix('/')).unwrap_or(path);
+    let group = inner.strip_prefix(MOUNT).and_then(|rest| rest.strip_prefix('/')).unwrap_or_default();
+    if !is_ours(group) {
+        state.violation(format!("the daemon wants to {act} {path}, which is not its own"));
+    } else if !state.journaled().has_group(group) {
+        state.violation(format!("the daemon wants to {act} {path}, which is not in the durable journal"));
+    }
+}
+
+/// All masks are legal for the chip.
+pub fn masks(state: &mut State) {
+    let full = text_number(&picture::text(&state.files, &format!("{MOUNT}/info/L3/cbm_mask")));
+    let least: u32 =
+        picture::text(&state.files, &format!("{MOUNT}/info/L3/min_cbm_bits")).trim().parse().unwrap_or(1);
+    for group in picture::control_groups(&state.files) {
+        let text = picture::text(&state.files, &picture::in_group(&group, "schemata"));
+        let line = text.lines().find_map(|line| line.trim().strip_prefix("L3:0="));
+        let Some(mask) = line.map(text_number) else { continue };
+        let run = mask >> mask.trailing_zeros().min(31);
+        if mask & !full != 0 || run & (run + 1) != 0 || mask.count_ones() < least {
+            state.violation(format!("group {group:?} has the mask {mask:#x}"));
+        }
+    }
+}
+
+fn text_number(text: &str) -> u32 {
+    u32::from_str_radix(text.trim().split(';').next().unwrap_or_default(), 16).unwrap_or(0)
+}

@@ -1,0 +1,414 @@
+//! The real daemon on the simulated machine: its processes one after another, and what must hold in the end.
+//!
+//! Must not know where a history comes from.
+
+use crate::checks;
+use crate::history::{History, What};
+use crate::journaled::is_ours;
+use crate::picture::{self, Picture, SWITCH};
+use crate::scenarios;
+use crate::system::Simulated;
+use crate::world::{JOURNAL, PREFIX, World};
+use crossbeam_channel::{Receiver, bounded, unbounded};
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use toml::Table;
+use waykeeper_linux::GROUP_PREFIX;
+use waykeeper_linux::journal::Journal;
+use waykeeper_linux::registers::RegisterFiles;
+use waykeeper_linux::restore::{Restorer, mounted};
+use waykeeper_linux::root::Root;
+use waykeeper_linux::system::SharedSystem;
+use waykeeper_service::config::{Config, Inputs};
+use waykeeper_service::daemon::{DaemonError, run_and_restore};
+use waykeeper_service::engine::{self, ManagedHost, ProblemSource, Setup};
+use waykeeper_service::linux::ManagedLinuxHost;
+use waykeeper_service::protocol::Status;
+use waykeeper_service::recorder::{RecorderConfig, Ring};
+use waykeeper_service::{Published, PublishedState, Step, orders, step_queue};
+use waykeeper_testbed::{State as Registers, Watched};
+
+/// Where the configuration is.
+const CONFIG: &str = "/etc/waykeeper/waykeeper.toml";
+
+/// Most starts of the daemon in a history; a host that cannot be opened would otherwise never end.
+const MOST_STARTS: u32 = 8;
+
+/// Time between the end of a process and the next start, ns.
+const PAUSE_NS: u64 = 20_000_000;
+
+/// What a history came to.
+pub struct Outcome {
+    /// What must not happen and did.
+    pub violations: Vec<String>,
+    /// How often everything happened.
+    pub marks: BTreeMap<&'static str, u64>,
+    /// Hash of all calls, events and outcomes, and the number of calls.
+    pub trace: (u64, u64),
+}
+
+/// How a process ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum End {
+    Stopped,
+    Killed,
+    Failed(String),
+}
+
+/// Runs a history.
+pub fn run(history: &History) -> Outcome {
+    let world = World::new(history.clone(), scenarios::scenario(history.scenario));
+    for path in ["/etc", "/etc/waykeeper", "/run", "/var", "/var/log"] {
+        // The disk is new and has none of them.
+        let _ = world.lock().disk.make_dir(path);
+    }
+    write_config(&world, history.tenants);
+    let root = Root::on(Arc::new(Simulated::observer(&world)), PREFIX);
+    let (original, watched) = {
+        let state = world.lock();
+        (picture::take(&state.files, &state.clock), state.clock.clone())
+    };
+    let places = watched.with(|server| {
+        let layout = server.layout();
+        (layout.generation, layout.cpus() as u16, layout.packages as u16, layout.cores as u16)
+    });
+    let (generation, cpus, packages, cores) = places.unwrap_or_else(|why| panic!("the model: {why}"));
+    let own: BTreeSet<u16> = (0..cpus).collect();
+    let firsts: Vec<u16> = (0..packages).map(|package| package * cores).collect();
+    let watched = Watched::new(&root, generation, cpus, &own, &firsts);
+    let registers = other_registers(&watched, &root);
+
+    let mut last = End::Stopped;
+    for start in 0..MOST_STARTS {
+        last = process(&world, &original);
+        if start > 0 {
+            world.lock().mark("restart");
+        }
+        let mut state = world.lock();
+        match &last {
+            End::Stopped => state.mark("stopped"),
+            End::Killed => state.mark("killed"),
+            End::Failed(why) => {
+                state.mark("failed");
+                state.note(why, 0);
+            }
+        }
+        if last == End::Stopped {
+            drop(state);
+            compare(&world, &original, &registers, &watched, &root, "after a stop");
+            state = world.lock();
+        }
+        let now = state.now_ns;
+        if now >= history.end_ms * 1_000_000 || !state.violations.is_empty() {
+            break;
+        }
+        state.advance(now + PAUSE_NS);
+    }
+    world.lock().calm();
+    if last != End::Stopped && world.lock().violations.is_empty() {
+        finish(&world, history, &original);
+        compare(&world, &original, &registers, &watched, &root, "in the end");
+    }
+    let state = world.lock();
+    Outcome { violations: state.violations.clone(), marks: state.marks.clone(), trace: state.trace() }
+}
+
+/// The last word on a quiet machine: `waykeeper restore`, or a start and a stop.
+fn finish(world: &World, history: &History, original: &Picture) {
+    let failed = if history.ends_with_restore {
+        world.lock().mark("restore");
+        restore(world).err()
+    } else {
+        world.lock().mark("start-and-stop");
+        write_config(world, history.tenants);
+        match process(world, original) {
+            End::Stopped => None,
+            end => Some(format!("{end:?}")),
+        }
+    };
+    if let Some(why) = failed {
+        world.lock().violation(format!("on a quiet machine: {why}"));
+    }
+}
+
+/// The configuration with a list of tenants.
+fn write_config(world: &World, list: u64) {
+    let mut state = world.lock();
+    let history = &state.history;
+    let text = scenarios::config(&history.policy, &history.outsiders, list, history.recorder);
+    let found = state.disk.find(CONFIG);
+    let number = found.or_else(|_| state.disk.make_file(CONFIG, 0o644));
+    let written = number.and_then(|number| {
+        state.disk.set_len(number, 0)?;
+        state.disk.write(number, 0, text.as_bytes())?;
+        state.disk.sync(number)?;
+        let folder = state.disk.find("/etc/waykeeper")?;
+        state.disk.sync(folder)
+    });
+    written.unwrap_or_else(|why| panic!("the disk: {why}"));
+}
+
+/// A process of the daemon, from its start to its end.
+fn process(world: &World, original: &Picture) -> End {
+    let process = world.lock().start_process();
+    let simulated = Simulated::new(world, process);
+    let system: SharedSystem = Arc::new(simulated.clone());
+    let inputs = Inputs { file: Some(CONFIG.into()), ..Inputs::default() };
+    let done = catch_unwind(AssertUnwindSafe(|| {
+        let config = Config::load_on(system.as_ref(), &inputs)?;
+        let host = ManagedLinuxHost::open_on(system.clone(), &config)?;
+        run_and_restore(host, |host| {
+            let setup = setup(world, &simulated, original, config, inputs, host);
+            Ok(engine::run(host, setup)?)
+        })
+    }));
+    // The act holds the system, which holds the act.
+    simulated.after_wait(Box::new(|| {}));
+    let mut state = world.lock();
+    let killed = !state.is_process(process);
+    state.end_process();
+    match done {
+        _ if killed => End::Killed,
+        Ok(Ok(())) => End::Stopped,
+        Ok(Err(why @ DaemonError::Panic(_))) => {
+            state.violation(why.to_string());
+            End::Failed(why.to_string())
+        }
+        Ok(Err(why)) => End::Failed(why.to_string()),
+        Err(_) => {
+            state.violation("the daemon panicked".to_owned());
+            End::Failed("a panic".to_owned())
+        }
+    }
+}
+
+fn setup<H: ManagedHost>(
+    world: &World,
+    simulated: &Simulated,
+    original: &Picture,
+    config: Config,
+    inputs: Inputs,
+    host: &mut H,
+) -> Setup {
+    let system: SharedSystem = Arc::new(simulated.clone());
+    let first = engine::first(&config, host.inventory(), system.wall_clock());
+    let published_state = Arc::new(PublishedState::new(first));
+    let (sender, taken) = orders();
+    let (signals, signal_requests) = bounded(4);
+    world.lock().mailbox.open(sender, signals);
+    let (recorder, step_queues) = match &config.recorder.dir {
+        None => (None, Vec::new()),
+        Some(directory) => {
+            let (queue, steps) = step_queue(64);
+            let settings = RecorderConfig {
+                most_bytes: 1 << 20,
+                flush_steps: 3,
+                ..RecorderConfig::in_directory(directory)
+            };
+            let ring = Arc::new(Mutex::new(Ring::new(system.clone(), settings)));
+            (Some((ring, steps)), vec![queue])
+        }
+    };
+    let problem = |ring: Arc<Mutex<Ring>>| -> ProblemSource {
+        Box::new(move || ring.lock().unwrap_or_else(PoisonError::into_inner).active_problem())
+    };
+    let problem_sources = recorder.iter().map(|(ring, _)| problem(ring.clone())).collect();
+    let mut after_step = AfterStep {
+        world: world.clone(),
+        original: original.clone(),
+        published_state: published_state.clone(),
+        recorder,
+        last: None,
+    };
+    simulated.after_wait(Box::new(move || after_step.act()));
+    Setup {
+        system,
+        config,
+        inputs,
+        published_state,
+        step_queues,
+        orders: taken,
+        signal_requests,
+        problem_sources,
+        lifecycle_events: unbounded().0,
+        unlogged: Box::new(|| 0),
+    }
+}
+
+/// What follows each step: the recorder writes, the checks run, the next message is sent.
+struct AfterStep {
+    world: World,
+    original: Picture,
+    published_state: Arc<PublishedState>,
+    recorder: Option<(Arc<Mutex<Ring>>, Receiver<Step>)>,
+    last: Option<Arc<Published>>,
+}
+
+impl AfterStep {
+    fn act(&mut self) {
+        let published = self.published_state.read();
+        if self.last.as_ref().is_some_and(|last| Arc::ptr_eq(last, &published)) {
+            return;
+        }
+        let before = self.last.replace(published.clone());
+        if let Some((ring, steps)) = &self.recorder {
+            let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
+            steps.try_iter().for_each(|step| ring.record(&step));
+            self.world.lock().mark("recorded");
+        }
+        let mut state = self.world.lock();
+        state.mark("step");
+        check_published(&published, before.as_deref()).into_iter().for_each(|wrong| state.violation(wrong));
+        checks::masks(&mut state);
+        state.check_foreign(&self.original);
+        if state.now_ns >= state.history.end_ms * 1_000_000 && !state.mailbox.is_stopping() {
+            state.mailbox.put(What::Stop);
+        }
+        let Some(message) = state.mailbox.next() else { return };
+        let settings = match &message {
+            What::SetPolicy { name } if name == "fixed" => {
+                "masks = { a = \"0x600\" }".parse::<Table>().unwrap_or_default()
+            }
+            _ => Table::new(),
+        };
+        if let What::Declare { variant, .. } = &message {
+            let variant = *variant;
+            drop(state);
+            write_config(&self.world, variant);
+            state = self.world.lock();
+        }
+        state.mailbox.send(&message, settings);
+    }
+}
+
+/// What is wrong with a published state.
+fn check_published(published: &Published, before: Option<&Published>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let names: BTreeSet<&str> = published.groups.iter().map(|group| group.name.as_str()).collect();
+    if names.len() != published.groups.len() {
+        wrong.push(format!("two tenants have one name: {names:?}"));
+    }
+    // The record is the step's; a tenant that ended since is in it, and no longer in the list.
+    let known = |id| published.groups.iter().any(|group| group.id == id);
+    let was = |id| before.is_some_and(|before| before.groups.iter().any(|group| group.id == id));
+    for (id, _) in published.record.knobs.masks() {
+        if !known(id) && !was(id) {
+            wrong.push(format!("{id} has a mask and is no tenant"));
+        }
+    }
+    let json = serde_json::to_string(published).unwrap_or_else(|why| why.to_string());
+    match serde_json::from_str::<Published>(&json) {
+        Ok(back) if back == *published => {}
+        Ok(_) => wrong.push(format!("the published state reads back differently: {json}")),
+        Err(why) => wrong.push(format!("the published state does not read back: {why}")),
+    }
+    let status = Status::of(published, Vec::new(), published.at);
+    let json = serde_json::to_string(&status).unwrap_or_else(|why| why.to_string());
+    match serde_json::from_str::<Status>(&json) {
+        Ok(back) if back == status => {}
+        _ => wrong.push(format!("the status does not read back: {json}")),
+    }
+    wrong
+}
+
+/// What `waykeeper restore` does.
+fn restore(world: &World) -> Result<(), String> {
+    let process = world.lock().start_process();
+    let root = Root::on(Arc::new(Simulated::new(world, process)), PREFIX);
+    let done = Journal::open(Path::new(JOURNAL), &root).and_then(|mut journal| {
+        let resctrl = mounted(&root, GROUP_PREFIX);
+        let registers = RegisterFiles::of(&root);
+        let mut restorer = Restorer { root: &root, resctrl: resctrl.as_ref(), registers: &registers };
+        restorer.restore(&mut journal)
+    });
+    world.lock().end_process();
+    let report = done.map_err(|why| why.to_string())?;
+    let failures: Vec<String> = report.failures().map(|(knob, why)| format!("{knob}: {why}")).collect();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+}
+
+/// The registers that no other program touches here.
+fn other_registers(watched: &Watched, root: &Root) -> Registers {
+    let mut registers = watched.state(root);
+    let switch = format!(" {:#x}", SWITCH.0);
+    registers.retain(|name, _| {
+        // The class of a CPU has a number that depends on the history; the picture has its group. The picture also has
+        // the DCA ways and switches.
+        let pictured = name.starts_with("/sys/fs/resctrl")
+            || name.ends_with("MSR 0xc8f")
+            || name.ends_with("MSR 0xc8b")
+            || name.starts_with("PCI") && name.ends_with(&switch);
+        !pictured
+    });
+    registers
+}
+
+/// Everything is as it was, except what the other program changed last.
+fn compare(
+    world: &World,
+    original: &Picture,
+    registers: &Registers,
+    watched: &Watched,
+    root: &Root,
+    when: &str,
+) {
+    let now_registers = other_registers(watched, root);
+    let mut state = world.lock();
+    let now = picture::take(&state.files, &state.clock);
+    let mut wrong = Vec::new();
+    if now_registers != *registers {
+        wrong.push(waykeeper_testbed::state_difference(registers, &now_registers));
+    }
+    let names: BTreeSet<&String> =
+        original.keys().chain(now.keys()).chain(state.touched.values.keys()).collect();
+    let (mut kept, mut reverted) = (0, 0);
+    for name in names {
+        let found = now.get(name);
+        if name.starts_with("task ") {
+            let group = found.map_or("", String::as_str);
+            let touched = state.touched.values.get(name).cloned().flatten();
+            // A task of a program that ended is gone; a new one is in its parent's group.
+            if !group.is_empty() && touched.as_deref() != Some(group) {
+                wrong.push(format!("{name} is in {group:?}"));
+            }
+            continue;
+        }
+        if name.contains(GROUP_PREFIX) {
+            if found.is_some() {
+                wrong.push(format!("{name} is there: {found:?}"));
+            }
+            continue;
+        }
+        let before = original.get(name);
+        // The daemon moves another program's monitoring group out of its own before it removes that.
+        let moved =
+            name.strip_suffix("default").filter(|rest| rest.starts_with("monitor ")).is_some_and(|rest| {
+                state.touched.values.iter().any(|(other, value)| other.starts_with(rest) && value.is_some())
+            });
+        if moved {
+            continue;
+        }
+        match state.touched.values.get(name) {
+            None if found == before => {}
+            None => wrong.push(format!("{name} is {found:?}, was {before:?}")),
+            Some(touched) if found == touched.as_ref() => kept += 1,
+            // What the other program did to one of Waykeeper's groups ended with the group.
+            Some(Some(group)) if name.starts_with("CPU ") && is_ours(group) && found == before => {}
+            Some(_) if found == before => reverted += 1,
+            Some(touched) => {
+                wrong.push(format!(
+                    "{name} is {found:?}, was {before:?}, and another program left {touched:?}"
+                ));
+            }
+        }
+    }
+    if kept > 0 {
+        state.mark("kept");
+    }
+    if reverted > 0 {
+        state.mark("reverted");
+    }
+    wrong.into_iter().for_each(|text| state.violation(format!("{when}: {text}")));
+}

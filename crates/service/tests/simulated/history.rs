@@ -1,0 +1,297 @@
+//! What happens to a host and its daemon: a list of events that a seed makes, or that a file has.
+//!
+//! Must not know how an event is carried out.
+
+use serde::{Deserialize, Serialize};
+
+/// A small generator of numbers (splitmix64): the same on every machine and in every version.
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// The generator of a seed.
+    pub fn new(seed: u64) -> Dice {
+        Dice(seed ^ 0x5bf0_3635_dee3_9d21)
+    }
+
+    /// The next 64 bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+
+    /// True once in `times`.
+    pub fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    /// One of these.
+    pub fn pick<'t, T>(&mut self, from: &'t [T]) -> &'t T {
+        &from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// What happens.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "do")]
+pub enum What {
+    /// From now on an operation fails with this error number.
+    Refuse { path: String, operation: String, calls: u64, errno: i32 },
+    /// Reads return at most so many bytes.
+    ShortRead { path: String, calls: u64, most: usize },
+    /// Writes take at most so many bytes and change nothing.
+    ShortWrite { path: String, calls: u64, most: usize },
+    /// Reads return this instead.
+    Garbage { path: String, calls: u64, text: String },
+    /// All faults end.
+    Lift,
+    /// The configuration file gets another list of tenants, and the daemon is asked to read it.
+    Declare { variant: u64, by_signal: bool },
+    /// An order.
+    SetPolicy { name: String },
+    /// An order.
+    Pause { release: bool },
+    /// An order.
+    Resume,
+    /// Another program makes a control group.
+    MakeGroup { name: String },
+    /// Another program makes a monitoring group in the nth control group.
+    MakeMonitor { group: u64, name: String },
+    /// Another program removes its own group.
+    RemoveGroup { name: String },
+    /// Another program removes the nth of Waykeeper's groups.
+    RemoveOurs { group: u64 },
+    /// Another program writes the mask of the nth control group.
+    WriteMask { group: u64, mask: u32 },
+    /// Another program takes a CPU into the nth group of its own.
+    TakeCpu { group: u64, cpu: u64 },
+    /// Another program moves the nth task into the nth control group.
+    MoveTask { group: u64, task: u64 },
+    /// Another program sets the DCA ways.
+    SetWays { mask: u32 },
+    /// Another program switches DCA of the nth root port.
+    SwitchPort { port: u64 },
+    /// Another program holds resctrl's lock for a time. Its rights are root's, another user's, or unknown.
+    HoldLock { ms: u64, rights: u64 },
+    /// The wall clock jumps.
+    Jump { seconds: i64 },
+    /// The process is killed. With `lose`, what was not synced is lost; of an appended tail `torn` 256ths survive.
+    Kill { lose: bool, torn: u8 },
+    /// The process is told to end.
+    Stop,
+}
+
+impl What {
+    /// Its name, for the count of what happened.
+    pub fn name(&self) -> &'static str {
+        match self {
+            What::Refuse { .. } => "refuse",
+            What::ShortRead { .. } => "short-read",
+            What::ShortWrite { .. } => "short-write",
+            What::Garbage { .. } => "garbage",
+            What::Lift => "lift",
+            What::Declare { .. } => "declare",
+            What::SetPolicy { .. } => "set-policy",
+            What::Pause { .. } => "pause",
+            What::Resume => "resume",
+            What::MakeGroup { .. } => "make-group",
+            What::MakeMonitor { .. } => "make-monitor",
+            What::RemoveGroup { .. } => "remove-group",
+            What::RemoveOurs { .. } => "remove-ours",
+            What::WriteMask { .. } => "write-mask",
+            What::TakeCpu { .. } => "take-cpu",
+            What::MoveTask { .. } => "move-task",
+            What::SetWays { .. } => "set-ways",
+            What::SwitchPort { .. } => "switch-port",
+            What::HoldLock { .. } => "hold-lock",
+            What::Jump { .. } => "jump",
+            What::Kill { .. } => "kill",
+            What::Stop => "stop",
+        }
+    }
+
+    /// All names.
+    pub const NAMES: [&str; 22] = [
+        "refuse",
+        "short-read",
+        "short-write",
+        "garbage",
+        "lift",
+        "declare",
+        "set-policy",
+        "pause",
+        "resume",
+        "make-group",
+        "make-monitor",
+        "remove-group",
+        "remove-ours",
+        "write-mask",
+        "take-cpu",
+        "move-task",
+        "set-ways",
+        "switch-port",
+        "hold-lock",
+        "jump",
+        "kill",
+        "stop",
+    ];
+}
+
+/// An event: it happens right before the `calls`th system call of the daemon after the clock has reached `at_ms`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Event {
+    /// Milliseconds of the simulated clock since the start.
+    pub at_ms: u64,
+    /// System calls of the daemon after that.
+    pub calls: u64,
+    /// What happens.
+    pub what: What,
+}
+
+/// A history, as a file has it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct History {
+    /// The seed that made it.
+    pub seed: u64,
+    /// Index of the scenario.
+    pub scenario: u64,
+    /// The policy at the start.
+    pub policy: String,
+    /// Reaction to external changes: leave or correct.
+    pub outsiders: String,
+    /// The list of tenants at the start.
+    pub tenants: u64,
+    /// Whether steps are recorded.
+    pub recorder: bool,
+    /// Whether the last word has `waykeeper restore`, else a start and a stop.
+    pub ends_with_restore: bool,
+    /// When the last process is told to end, ms.
+    pub end_ms: u64,
+    /// The events, in order.
+    pub events: Vec<Event>,
+}
+
+/// Lists of tenants.
+pub const TENANT_LISTS: u64 = 8;
+
+/// Names of other programs' groups.
+const FOREIGN: [&str; 3] = ["pqos-a", "mon-b", "waykeepers"];
+
+/// Paths at which faults strike: every kind of file that the daemon uses.
+const PATHS: [&str; 22] = [
+    "host/sys/fs/resctrl/schemata",
+    "host/sys/fs/resctrl/*/schemata",
+    "host/sys/fs/resctrl/cpus*",
+    "host/sys/fs/resctrl/*/cpus*",
+    "host/sys/fs/resctrl/*/tasks",
+    "host/sys/fs/resctrl/*tasks",
+    "host/sys/fs/resctrl/waykeeper-*",
+    "host/sys/fs/resctrl",
+    "host/sys/fs/resctrl/info/*",
+    "host/sys/fs/resctrl/*llc_occupancy",
+    "host/sys/fs/resctrl/*mbm*",
+    "host/dev/cpu/*/msr",
+    "host/sys/bus/pci/devices/*/config",
+    "host/sys/devices/*config",
+    "host/proc/*stat*",
+    "host/proc/*",
+    "host/sys/fs/cgroup*",
+    "host/sys/devices/system/cpu/online",
+    "run/waykeeper/journal",
+    "run/waykeeper/*",
+    "var/log/waykeeper*",
+    "*",
+];
+
+const OPERATIONS: [&str; 9] = ["any", "open", "read", "write", "list", "make", "remove", "rename", "change"];
+
+/// EIO, EBUSY, ENOSPC, EINVAL, EACCES, ENODEV, ENOENT.
+const ERRORS: [i32; 7] = [5, 16, 28, 22, 13, 19, 2];
+
+const TEXTS: [&str; 6] = ["", "\n", "garbage\n", "0\n", "L3:0=zz\n", "4294967296 -1 \u{fffd}\n"];
+
+/// Policies that a history starts with or sets.
+const POLICIES: [&str; 5] = ["waykeeper", "a4", "iat", "fixed", "isolate"];
+
+impl History {
+    /// The history of a seed.
+    pub fn of(seed: u64) -> History {
+        let mut dice = Dice::new(seed);
+        let end_ms = 300 + dice.below(900);
+        let number = 2 + dice.below(10);
+        // A quarter of the histories have no faults of files: what then differs has no excuse.
+        let faults = !dice.once_in(4);
+        let mut events: Vec<Event> = Vec::new();
+        for _ in 0..number {
+            let at_ms = dice.below(end_ms);
+            let calls = if dice.once_in(3) { 0 } else { dice.below(400) };
+            let what = one(&mut dice, faults);
+            let lasts = matches!(
+                what,
+                What::Refuse { .. } | What::ShortRead { .. } | What::ShortWrite { .. } | What::Garbage { .. }
+            );
+            events.push(Event { at_ms, calls, what });
+            if lasts {
+                let at_ms = at_ms + dice.below(400);
+                events.push(Event { at_ms, calls: 0, what: What::Lift });
+            }
+        }
+        events.sort_by_key(|event| (event.at_ms, event.calls));
+        History {
+            seed,
+            scenario: dice.below(3),
+            policy: (*dice.pick(&POLICIES)).to_owned(),
+            outsiders: (*dice.pick(&["leave", "correct"])).to_owned(),
+            tenants: dice.below(TENANT_LISTS),
+            recorder: dice.once_in(4),
+            ends_with_restore: dice.once_in(2),
+            end_ms,
+            events,
+        }
+    }
+}
+
+fn one(dice: &mut Dice, faults: bool) -> What {
+    let kind = if faults && dice.once_in(2) { dice.below(6) } else { 6 + dice.below(24) };
+    let calls = if dice.once_in(3) { 0 } else { 1 + dice.below(6) };
+    match kind {
+        0..=2 => What::Refuse {
+            path: (*dice.pick(&PATHS)).to_owned(),
+            operation: (*dice.pick(&OPERATIONS)).to_owned(),
+            calls,
+            errno: *dice.pick(&ERRORS),
+        },
+        3 => What::ShortRead { path: (*dice.pick(&PATHS)).to_owned(), calls, most: dice.below(20) as usize },
+        4 => What::ShortWrite { path: (*dice.pick(&PATHS)).to_owned(), calls, most: dice.below(6) as usize },
+        5 => What::Garbage {
+            path: (*dice.pick(&PATHS)).to_owned(),
+            calls,
+            text: (*dice.pick(&TEXTS)).to_owned(),
+        },
+        6..=8 => What::Declare { variant: dice.below(TENANT_LISTS), by_signal: dice.once_in(2) },
+        9 | 10 => What::SetPolicy { name: (*dice.pick(&POLICIES)).to_owned() },
+        11 => What::Pause { release: dice.once_in(2) },
+        12 => What::Resume,
+        13 | 14 => What::MakeGroup { name: (*dice.pick(&FOREIGN)).to_owned() },
+        15 => What::MakeMonitor { group: dice.below(6), name: (*dice.pick(&["watch", "m1"])).to_owned() },
+        16 => What::RemoveGroup { name: (*dice.pick(&FOREIGN)).to_owned() },
+        17 => What::RemoveOurs { group: dice.below(4) },
+        18 | 19 => What::WriteMask { group: dice.below(6), mask: 1 + dice.below(0x7ff) as u32 },
+        20 => What::TakeCpu { group: dice.below(3), cpu: dice.below(4) },
+        21 => What::MoveTask { group: dice.below(6), task: dice.below(8) },
+        22 => What::SetWays { mask: *dice.pick(&[0x600, 0x700, 0x780, 0x7c0, 0x7ff]) },
+        23 => What::SwitchPort { port: dice.below(2) },
+        24 => What::HoldLock { ms: dice.below(600), rights: dice.below(3) },
+        25 => What::Jump { seconds: *dice.pick(&[-7200, -1, 1, 3600, 90_000]) },
+        26..=28 => What::Kill { lose: dice.once_in(2), torn: dice.next() as u8 },
+        _ => What::Stop,
+    }
+}

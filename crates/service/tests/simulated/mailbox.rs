@@ -1,0 +1,73 @@
+//! Messages to the daemon: at most one waits at a time, so that their order is the history's.
+//!
+//! Must not know what a message causes.
+
+use crate::history::What;
+use crossbeam_channel::Sender;
+use std::collections::VecDeque;
+use std::time::Duration;
+use toml::Table;
+use waykeeper_service::engine::SignalRequest;
+use waykeeper_service::{Order, OrderError, Pause, Sender as Orders};
+
+/// Steps between two messages: a reload is answered in the step after the one that begins it.
+const QUIET_STEPS: u64 = 3;
+
+/// The mailbox of a process.
+#[derive(Default)]
+pub struct Mailbox {
+    waiting: VecDeque<What>,
+    to: Option<(Orders, Sender<SignalRequest>)>,
+    quiet: u64,
+}
+
+impl Mailbox {
+    /// The mailbox of a running engine.
+    pub fn open(&mut self, orders: Orders, signals: Sender<SignalRequest>) {
+        self.to = Some((orders, signals));
+        self.quiet = 0;
+    }
+
+    /// Adds a message.
+    pub fn put(&mut self, message: What) {
+        self.waiting.push_back(message);
+    }
+
+    /// Whether a stop waits.
+    pub fn is_stopping(&self) -> bool {
+        self.waiting.contains(&What::Stop)
+    }
+
+    /// After a step: the message that is due.
+    pub fn next(&mut self) -> Option<What> {
+        self.quiet += 1;
+        if self.quiet < QUIET_STEPS || self.to.is_none() {
+            return None;
+        }
+        let message = self.waiting.pop_front()?;
+        self.quiet = 0;
+        Some(message)
+    }
+
+    /// Sends a message.
+    pub fn send(&self, message: &What, settings: Table) {
+        let Some((orders, signals)) = &self.to else { return };
+        let order = match message {
+            What::Stop => return signal(signals, SignalRequest::Stop),
+            What::Declare { by_signal: true, .. } => return signal(signals, SignalRequest::Reload),
+            What::Declare { .. } => Order::Reload,
+            What::SetPolicy { name } => Order::SetPolicy { name: name.clone(), settings },
+            What::Pause { release } => Order::Pause(if *release { Pause::Release } else { Pause::Hold }),
+            _ => Order::Resume,
+        };
+        // The answer comes after this thread has gone on: it is not waited for.
+        let sent = orders.ask(order, Duration::ZERO);
+        debug_assert!(matches!(sent, Err(OrderError::Late(_) | OrderError::Ending)), "{sent:?}");
+    }
+}
+
+fn signal(signals: &Sender<SignalRequest>, request: SignalRequest) {
+    // There is room: at most one message waits.
+    let sent = signals.try_send(request);
+    debug_assert!(sent.is_ok(), "{sent:?}");
+}

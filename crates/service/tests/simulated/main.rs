@@ -1,0 +1,133 @@
+//! The whole daemon under one seed: the real code, a simulated machine, and a history of faults, kills and other programs.
+//!
+//! A seed makes a history of events (`history`). The daemon runs it in one thread, without a wall clock, on the virtual
+//! server's files and a disk in memory (`world`, `system`). At every system call the journal must be ahead of the knobs;
+//! after every step and in the end everything must be as `checks` and `daemon` say.
+//!
+//! `WAYKEEPER_SEEDS=N` runs N seeds, `WAYKEEPER_SEED=N` one, `WAYKEEPER_FIRST=N` begins at another seed, and
+//! `WAYKEEPER_HISTORY=FILE` runs the history in a file, which a failure writes and a person may change.
+//! `WAYKEEPER_TRACE=1` prints every call.
+
+mod checks;
+mod daemon;
+mod disk;
+mod history;
+mod journaled;
+mod mailbox;
+mod picture;
+mod scenarios;
+mod system;
+mod touched;
+mod world;
+
+use history::{History, What};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Seeds of a run without a request.
+const SEEDS: u64 = 300;
+
+/// Seeds that are enough for everything to happen once.
+const ENOUGH: u64 = 300;
+
+/// Marks that every run of enough seeds must have, besides the names of events.
+const MARKS: [&str; 14] = [
+    "fault-refuse",
+    "fault-short-read",
+    "fault-short-write",
+    "fault-garbage",
+    "lost-unsynced",
+    "lock-busy",
+    "outsider-acted",
+    "kept",
+    "recorded",
+    "killed",
+    "stopped",
+    "restart",
+    "restore",
+    "start-and-stop",
+];
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+/// Writes a failed history to a file, and says how to run it again.
+fn report(history: &History, violations: &[String]) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("simulated-{}.json", history.seed));
+    let text = serde_json::to_string_pretty(history).unwrap_or_else(|why| why.to_string());
+    std::fs::write(&path, text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+    format!(
+        "seed {}:\n  {}\n  WAYKEEPER_HISTORY={} cargo test -p waykeeper-service --test simulated -- histories\n",
+        history.seed,
+        violations.join("\n  "),
+        path.display()
+    )
+}
+
+#[test]
+fn histories_end_as_they_began() {
+    if let Some(path) = std::env::var_os("WAYKEEPER_HISTORY") {
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let history: History =
+            serde_json::from_str(&text).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let outcome = daemon::run(&history);
+        assert!(outcome.violations.is_empty(), "{}", outcome.violations.join("\n"));
+        return;
+    }
+    let (first, seeds) = match number("WAYKEEPER_SEED") {
+        Some(seed) => (seed, 1),
+        None => (number("WAYKEEPER_FIRST").unwrap_or(0), number("WAYKEEPER_SEEDS").unwrap_or(SEEDS)),
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let (next, failures) = (AtomicU64::new(first), Mutex::new(Vec::new()));
+    let marks = Mutex::new(BTreeMap::<&'static str, u64>::new());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + seeds {
+                        return;
+                    }
+                    let history = History::of(seed);
+                    let outcome = daemon::run(&history);
+                    let mut all = marks.lock().unwrap();
+                    for (name, times) in outcome.marks {
+                        *all.entry(name).or_default() += times;
+                    }
+                    drop(all);
+                    if !outcome.violations.is_empty() {
+                        failures.lock().unwrap().push(report(&history, &outcome.violations));
+                    }
+                }
+            });
+        }
+    });
+    let (marks, failures) = (marks.into_inner().unwrap(), failures.into_inner().unwrap());
+    let shown: Vec<String> = marks.iter().map(|(name, times)| format!("{name} {times}")).collect();
+    println!("{}", shown.join(", "));
+    let few: Vec<&String> = failures.iter().take(20).collect();
+    assert!(failures.is_empty(), "{} of {seeds} seeds fail:\n{}", failures.len(), join(&few));
+    if seeds >= ENOUGH {
+        let never = What::NAMES.iter().chain(&MARKS).filter(|name| !marks.contains_key(*name));
+        let never: Vec<_> = never.collect();
+        assert!(never.is_empty(), "never happened: {never:?}");
+    }
+}
+
+fn join(all: &[&String]) -> String {
+    all.iter().map(|text| text.as_str()).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_same_seed_has_the_same_calls() {
+    for seed in [1, 2, 3, 5, 8] {
+        let history = History::of(seed);
+        let (first, second) = (daemon::run(&history), daemon::run(&history));
+        assert_eq!(first.trace, second.trace, "seed {seed}");
+        assert!(first.trace.1 > 0, "seed {seed} has no calls");
+    }
+}
