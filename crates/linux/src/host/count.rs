@@ -11,7 +11,7 @@ use crate::iio::{self, StackBus, StackPart};
 use crate::journal::{Journal, Original};
 use crate::msr_pmu::{self, CounterProgram, MsrCounting};
 use crate::perf::{self, IioUnits, PerfCounting, PlannedGroup, UncorePlan};
-use crate::registers::RegisterFiles;
+use crate::registers::{RegisterAddress, RegisterFiles, Registers};
 use crate::root::Root;
 use crate::topology::Topology;
 use waykeeper_generations::{BoxCount, Cache, Generation, Iio, Memory, Pmu, Space};
@@ -275,7 +275,7 @@ fn boxes(
             units => units,
         },
         BoxCount::Msr { address, bits: [low, high] } => {
-            let value = registers.read_msr(facts.reader, *address).map_err(|error| registers.told(&error))?;
+            let value = registers.read(&RegisterAddress::Msr { cpu: facts.reader, address: *address })?;
             value >> low & (u64::MAX >> (63 - (high - low)))
         }
         BoxCount::PciBits { vendor, device, offsets } => {
@@ -338,9 +338,9 @@ fn stack_buses(root: &Root, facts: &Facts, iio: &Iio, notes: &mut Vec<String>) -
         }
     }
     if let (true, Some(register)) = (buses.is_empty(), iio.bus_register) {
-        let registers = RegisterFiles::new(root, None);
-        match registers.read_msr(facts.reader, register.msr) {
-            Err(error) => notes.push(registers.told(&error)),
+        let address = RegisterAddress::Msr { cpu: facts.reader, address: register.msr };
+        match RegisterFiles::new(root, None).read(&address) {
+            Err(why) => notes.push(why),
             Ok(value) => {
                 let stacks = iio.pmu.registers.as_ref().map_or(0, |registers| registers.boxes());
                 buses = iio::buses_of_register(value, register.valid, stacks);

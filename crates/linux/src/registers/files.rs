@@ -13,7 +13,7 @@ use crate::root::{FileError, Handle, Root};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::btree_map::{BTreeMap, Entry};
-use waykeeper_generations::{Generation, Space};
+use waykeeper_generations::{Generation, Memory, Space};
 use waykeeper_units::CoreId;
 
 /// Register files of one host, opened on first use.
@@ -50,12 +50,6 @@ impl RegisterFiles {
         self.denied.get()
     }
 
-    /// The text of an MSR error with its remedy.
-    pub(crate) fn told(&self, error: &MsrError) -> String {
-        self.note(matches!(error, MsrError::Permission { .. } | MsrError::Forbidden { .. }));
-        error.with_remedy()
-    }
-
     fn told_file(&self, error: &FileError) -> String {
         self.note(is_denial(error));
         error.to_string()
@@ -73,27 +67,19 @@ impl RegisterFiles {
         self.denied.set(self.denied.get() || denied);
     }
 
-    fn with_msr<T>(&self, cpu: CoreId, act: impl FnOnce(&Msr) -> Result<T, MsrError>) -> Result<T, MsrError> {
-        act(match self.msrs.borrow_mut().entry(cpu) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => entry.insert(Msr::open(&self.root, cpu.0, self.allowed.clone())?),
+    /// Acts on the msr device of a CPU. The text of an error has its remedy.
+    fn with_msr<T>(&self, cpu: CoreId, act: impl FnOnce(&Msr) -> Result<T, MsrError>) -> Result<T, String> {
+        let mut msrs = self.msrs.borrow_mut();
+        let done = match msrs.entry(cpu) {
+            Entry::Occupied(entry) => act(entry.get()),
+            Entry::Vacant(entry) => {
+                Msr::open(&self.root, cpu.0, self.allowed.clone()).and_then(|msr| act(entry.insert(msr)))
+            }
+        };
+        done.map_err(|error| {
+            self.note(matches!(error, MsrError::Permission { .. } | MsrError::Forbidden { .. }));
+            error.with_remedy()
         })
-    }
-
-    /// Reads an MSR.
-    ///
-    /// # Errors
-    /// [`MsrError`], by what can be done about it.
-    pub fn read_msr(&self, cpu: CoreId, address: u32) -> Result<u64, MsrError> {
-        self.with_msr(cpu, |msr| msr.read(address))
-    }
-
-    /// Writes an MSR that the generation's table lists.
-    ///
-    /// # Errors
-    /// [`MsrError`], by what can be done about it.
-    pub fn write_msr(&self, cpu: CoreId, address: u32, value: u64) -> Result<(), MsrError> {
-        self.with_msr(cpu, |msr| msr.write(address, value))
     }
 
     fn with_config<T>(
@@ -106,20 +92,22 @@ impl RegisterFiles {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let path = format!("/sys/bus/pci/devices/{device}/config");
-                let opened =
-                    if self.writes_config() { self.root.open_write(path) } else { self.root.open_read(path) };
-                entry.insert(opened?)
+                let switch = self.generation.and_then(Writable::dca_switch);
+                // Written only on generations that have a register to write there.
+                entry.insert(match switch.is_some() || self.channels().is_some() {
+                    true => self.root.open_write(path)?,
+                    false => self.root.open_read(path)?,
+                })
             }
         };
         act(handle)
     }
 
-    /// Whether configuration space has a register that may be written on this generation.
-    fn writes_config(&self) -> bool {
-        let memory = self.generation.and_then(|generation| generation.memory.as_ref());
-        let registers = memory.and_then(|memory| memory.pmu.registers.as_ref());
-        self.generation.and_then(Writable::dca_switch).is_some()
-            || registers.is_some_and(|registers| registers.space == Space::PciConfig)
+    /// The memory channels of this generation and their registers, if these are in configuration space.
+    fn channels(&self) -> Option<(&'static Memory, &'static waykeeper_generations::Registers)> {
+        let memory = self.generation?.memory.as_ref()?;
+        let registers = memory.pmu.registers.as_ref()?;
+        (registers.space == Space::PciConfig).then_some((memory, registers))
     }
 
     /// Reads 1 to 8 bytes of a device's configuration space, little endian, with one system call.
@@ -163,7 +151,7 @@ impl RegisterFiles {
     ///
     /// # Errors
     /// In words: not this generation's switch, not a root port, a header at the offset, or the kernel's refusal.
-    pub fn write_switch(&self, port: &str, offset: u16, found: u8, value: u8) -> Result<(), String> {
+    fn write_switch(&self, port: &str, offset: u16, found: u8, value: u8) -> Result<(), String> {
         let switch = self.generation.and_then(Writable::dca_switch);
         let Some(switch) = switch.filter(|switch| {
             switch.bit().offset == offset && (found ^ value) & !(1 << switch.bit().bit) == 0
@@ -179,15 +167,12 @@ impl RegisterFiles {
 
     /// Writes a control word of a memory channel's counters.
     fn write_channel(&self, device: &str, offset: u16, bytes: u8, value: u64) -> Result<(), String> {
-        let memory = self.generation.and_then(|generation| generation.memory.as_ref());
-        let registers = memory.and_then(|memory| memory.pmu.registers.as_ref());
-        let listed = registers.zip(memory).is_some_and(|(registers, memory)| {
-            registers.space == Space::PciConfig
+        let id = self.read_config(device, 0, 4).map_err(|error| self.told_file(&error))?;
+        let is_listed = self.channels().is_some_and(|(memory, registers)| {
+            memory.pci_devices.contains(&[id as u16, (id >> 16) as u16])
                 && registers.written(0, memory.pmu.counters).contains(&u32::from(offset))
         });
-        let id = self.read_config(device, 0, 4).map_err(|error| self.told_file(&error))?;
-        let (vendor, number) = (id as u16, (id >> 16) as u16);
-        if !listed || !memory.is_some_and(|memory| memory.pci_devices.contains(&[vendor, number])) {
+        if !is_listed {
             return Err(format!(
                 "offset {offset:#x} of {device} is not a counter register that Waykeeper may write on this \
                  CPU"
@@ -208,18 +193,14 @@ fn parsed(address: &str) -> Result<PciAddress, String> {
 impl Registers for RegisterFiles {
     fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
         match register {
-            RegisterAddress::Msr { cpu, address } => {
-                self.read_msr(*cpu, *address).map_err(|error| self.told(&error))
-            }
+            RegisterAddress::Msr { cpu, address } => self.with_msr(*cpu, |msr| msr.read(*address)),
             RegisterAddress::Pci { device, offset, bytes } => self.read_live(device, *offset, *bytes),
         }
     }
 
     fn write(&self, register: &RegisterAddress, value: u64) -> Result<(), String> {
         match register {
-            RegisterAddress::Msr { cpu, address } => {
-                self.write_msr(*cpu, *address, value).map_err(|error| self.told(&error))
-            }
+            RegisterAddress::Msr { cpu, address } => self.with_msr(*cpu, |msr| msr.write(*address, value)),
             RegisterAddress::Pci { device, offset, bytes: 1 } => {
                 let found = self.read_live(device, *offset, 1)?;
                 self.write_switch(device, *offset, found as u8, value as u8)

@@ -182,7 +182,7 @@ fn write_access_of(status: &str, directory: &Metadata) -> WriteAccess {
 
 /// The pid that holds a lock of one of these kinds on a file, from the lines of `/proc/locks`, which are like `1: FLOCK
 /// ADVISORY  WRITE 1234 00:1d:1 0 EOF` (linux:fs/locks.c, lock_get_status).
-pub(crate) fn holder_in(locks: &str, file: &Metadata, kinds: &[&str]) -> Option<u32> {
+pub fn holder_in(locks: &str, file: &Metadata, kinds: &[&str]) -> Option<u32> {
     holders_in(locks, file, kinds).next()
 }
 

@@ -24,7 +24,7 @@ pub use group::Group;
 pub use info::{BandwidthInfo, CacheInfo, Info, Limits, MonitoringInfo};
 pub use io_alloc::IoAlloc;
 pub use knobs::{HeldCpus, HeldSchemata, Mode};
-pub(crate) use lock::holder_in;
+pub use lock::holder_in;
 pub use lock::{FlockGuard, Holder, WriteAccess};
 pub use monitor::{Count, Event, HeldCount, MonDomain};
 pub use schemata::{Line, Resource, Schemata, Setting};

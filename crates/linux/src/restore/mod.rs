@@ -333,11 +333,10 @@ fn is_unused(resctrl: &Resctrl, group: &Group) -> Result<bool, ResctrlError> {
 
 /// Removes one of our groups. CPUs of other programs' monitoring groups in it are recorded in the journal until these
 /// monitor them again.
-pub(crate) fn remove_group(
-    resctrl: &Resctrl,
-    group: &Group,
-    journal: &mut Journal,
-) -> Result<(), ResctrlError> {
+///
+/// # Errors
+/// The group cannot be removed, or the journal cannot record those CPUs.
+pub fn remove_group(resctrl: &Resctrl, group: &Group, journal: &mut Journal) -> Result<(), ResctrlError> {
     let mut kept = Vec::new();
     let mut remember = |group: &Group, cpus: &CoreList| {
         let original = Original::Cpus { group: group.clone(), cpus: cpus.clone() };
@@ -367,11 +366,10 @@ pub(crate) fn remove_group(
 
 /// Gives a group the CPUs that it lacks; CPUs that its owner added since stay. A monitoring group can have only CPUs
 /// of its control group. A CPU that another monitoring group there has by now stays in that one.
-pub(crate) fn put_back_cpus(
-    resctrl: &Resctrl,
-    group: &Group,
-    cpus: &CoreList,
-) -> Result<Outcome, ResctrlError> {
+///
+/// # Errors
+/// The kernel refuses to read or set the CPUs of a group.
+pub fn put_back_cpus(resctrl: &Resctrl, group: &Group, cpus: &CoreList) -> Result<Outcome, ResctrlError> {
     let now = resctrl.cpus(group)?;
     let mut lacking: Vec<CoreId> =
         cpus.cores().iter().filter(|cpu| !now.cores().contains(cpu)).copied().collect();
