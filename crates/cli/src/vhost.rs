@@ -14,7 +14,6 @@ use waykeeper_lab::registry;
 use waykeeper_machine::RunOptions;
 use waykeeper_silicon::Sampling;
 use waykeeper_vhost::enter::{self, EnterError};
-use waykeeper_vhost::faults::Faults;
 use waykeeper_vhost::machine_clock::{ClockSpeed, MachineClock};
 use waykeeper_vhost::mounted::MountError;
 use waykeeper_vhost::resctrl::description::Kernel;
@@ -134,7 +133,7 @@ fn mount(dir: &Path, args: VhostArgs) -> Result<(), Failure> {
         kernel: args.kernel,
         cdp: args.cdp,
         bandwidth: !args.no_mba,
-        faults: Faults::new(),
+        ..Options::default()
     };
     let host = VirtualHost::mount(dir, scenario, options)?;
     let path = host.path().display().to_string();
