@@ -1,6 +1,6 @@
 //! What each CPU generation calls its counters and knobs: one data table a generation, each value with its source.
 //!
-//! This room knows numbers from manuals. It must not know how they are read (files, perf, MSRs) or served: the real
+//! This crate knows numbers from manuals. It must not know how they are read (files, perf, MSRs) or served: the real
 //! host and the virtual one both use these tables, so that they stay consistent.
 
 mod core_counters;

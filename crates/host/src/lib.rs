@@ -1,8 +1,8 @@
 //! The interface between what decides (policy, control) and what is managed (a server, real or virtual).
 //!
-//! This room defines which counters can be *read*, which values knobs read back, and which knobs can be *set* (way
+//! This crate defines which counters can be *read*, which values knobs read back, and which knobs can be *set* (way
 //! masks, DCA ways, DCA per port). It must not depend on how either is done. The virtual server and the real Linux host
-//! implement the same trait, so the rooms above cannot distinguish them.
+//! implement the same trait, so the crates above cannot distinguish them.
 //!
 //! A policy sees only what real counters show. Values that only a model has (leaked lines, true p99, the content of a
 //! way) have no field here on purpose.

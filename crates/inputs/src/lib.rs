@@ -5,7 +5,7 @@
 //! traces are our own `.wkt`, valgrind lackey text and ChampSim binaries; all of them plain or packed
 //! with gzip, xz or zstd. [`record()`] makes a trace of a real program with valgrind.
 //!
-//! This room must not know chips, machines or simulated time: neither the cost of a record nor where it hits. It reads
+//! This crate must not know chips, machines or simulated time: neither the cost of a record nor where it hits. It reads
 //! untrusted files: every length is checked before memory is allocated, and each fault is one [`InputError`] that names
 //! the file, the offset and a remedy.
 

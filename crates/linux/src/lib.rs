@@ -1,6 +1,6 @@
 //! The real Linux host: one module per kernel interface, all under a root prefix.
 //!
-//! This room knows the files a Linux kernel offers and what they mean. It must not know whether a kernel or the
+//! This crate knows the files a Linux kernel offers and what they mean. It must not know whether a kernel or the
 //! virtual host serves them: the root prefix is the only difference.
 
 pub mod cha;

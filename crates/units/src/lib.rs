@@ -1,4 +1,4 @@
-//! Types that every room uses: way masks, ids, core lists, sizes; and the known word most like a mistyped one.
+//! Types that every crate uses: way masks, ids, core lists, sizes; and the known word most like a mistyped one.
 //!
 //! It must not know chips, hosts or policies. Each type prevents mixing numbers of different meaning, and refuses bad
 //! input with a message that names what is accepted.

@@ -12,8 +12,8 @@ const MOST_LINES: usize = 600;
 /// Widest line of a comment, which rustfmt does not change: two files fit side by side on a screen.
 const WIDEST_COMMENT: usize = 125;
 
-/// The rooms, innermost first. A crate may depend only on the listed ones.
-const ROOMS: &[(&str, &[&str])] = &[
+/// The crates, innermost first. A crate may depend only on the listed ones.
+const CRATES: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("host", &["units"]),
     ("silicon", &["units"]),
@@ -49,7 +49,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "memload",
         ],
     ),
-    // The fixture of tests; a room depends on it only for its tests.
+    // The fixture of tests; a crate depends on it only for its tests.
     ("testbed", &["units", "host", "silicon", "machine", "generations", "vhost", "linux"]),
 ];
 
@@ -103,21 +103,21 @@ fn crates_depend_inwards_only() {
         let folder = entry.unwrap().path();
         let Ok(text) = std::fs::read_to_string(folder.join("Cargo.toml")) else { continue };
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
-        let Some((_, allowed)) = ROOMS.iter().find(|(room, _)| *room == name) else {
-            wrong.push(format!("{name}: not in the list of rooms; put it there and into ARCHITECTURE.md"));
+        let Some((_, allowed)) = CRATES.iter().find(|(known, _)| *known == name) else {
+            wrong.push(format!("{name}: not in the list of crates; put it there and into ARCHITECTURE.md"));
             continue;
         };
         let manifest: toml::Table = text.parse().unwrap();
         let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table).into_iter().flatten();
-        for room in dependencies.filter_map(|(key, _)| key.strip_prefix("waykeeper-")) {
-            if !allowed.contains(&room) {
-                wrong.push(format!("{name} depends on {room}, which it must not know"));
+        for used in dependencies.filter_map(|(key, _)| key.strip_prefix("waykeeper-")) {
+            if !allowed.contains(&used) {
+                wrong.push(format!("{name} depends on {used}, which it must not know"));
             }
         }
     }
-    for (room, allowed) in ROOMS {
+    for (name, allowed) in CRATES {
         let unknown = |name: &&&str| !repository().join("crates").join(name).is_dir();
-        let unknown = std::iter::once(room).chain(*allowed).filter(unknown);
+        let unknown = std::iter::once(name).chain(*allowed).filter(unknown);
         wrong.extend(unknown.map(|name| format!("{name}: no such crate")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -211,8 +211,8 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
 #[test]
 fn a_machine_owns_all_that_changes_in_it() {
     let mut files = Vec::new();
-    for room in ["src", "../silicon/src", "../load/src"] {
-        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(room), &mut files);
+    for folder in ["src", "../silicon/src", "../load/src"] {
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
     }
     // A scenario's keys are read before a machine exists.
     files.retain(|file| !file.ends_with("scenario/keys.rs"));
