@@ -71,7 +71,7 @@ impl Failure {
 
     /// The same with a prefix that names its subject.
     #[must_use]
-    pub fn of(self, what: impl Display) -> Failure {
+    pub fn about(self, what: impl Display) -> Failure {
         Failure { line: self.line.map(|line| format!("{what}: {line}")), ..self }
     }
 

@@ -102,7 +102,7 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
     let base = plan(&args.load, &args.place).map_err(Failure::bad_input)?;
     let mut consent = consent(&args.place);
     let interrupts = Interrupts::install()?;
-    interrupts.before_load();
+    interrupts.enter_before_load();
     if let Some(path) = &args.jobs {
         let jobs = jobs::read(path, args.job.as_deref(), &base)?;
         return in_turn(jobs, args.target.as_deref(), consent, &interrupts, args.json);
@@ -134,7 +134,7 @@ fn run(
     match target.strip_prefix(simulated::PREFIX) {
         Some(scenario) => {
             // `simulated::run` handles the signal itself.
-            interrupts.reporting();
+            interrupts.enter_reporting();
             simulated::run(scenario, &plan, consent, load_line)
         }
         None => real::run(target, plan, consent, log, interrupts, load_line),
@@ -143,7 +143,7 @@ fn run(
 
 /// A job's summary as JSON.
 #[derive(Serialize)]
-struct OfJob {
+struct JobSummary {
     job: String,
     #[serde(flatten)]
     summary: Summary,
@@ -158,9 +158,9 @@ fn in_turn(
     json: bool,
 ) -> Result<(), Failure> {
     let target_of = |own: &Option<String>| target.map(str::to_owned).or_else(|| own.clone());
-    if let Some(lost) = jobs.iter().find(|job| target_of(&job.target).is_none()) {
+    if let Some(without) = jobs.iter().find(|job| target_of(&job.target).is_none()) {
         let wanted = "name a target on the command line, or write `filename` into the job";
-        return Err(Failure::bad_input(format!("job `{}` has no target; {wanted}", lost.name)));
+        return Err(Failure::bad_input(format!("job `{}` has no target; {wanted}", without.name)));
     }
     // A virtual server stores nothing, and `simulated` refuses consent itself.
     if jobs.iter().filter_map(|job| target_of(&job.target)).any(|at| !at.starts_with(simulated::PREFIX)) {
@@ -168,13 +168,13 @@ fn in_turn(
     }
     // Faults of a late job are reported before an early one has run for hours.
     for jobs::Planned { name, target: own, plan } in &mut jobs {
-        let of = |refused: Failure| refused.of(format!("job `{name}`"));
+        let in_job = |refused: Failure| refused.about(format!("job `{name}`"));
         let target = target_of(own).unwrap_or_default();
         if target.starts_with(simulated::PREFIX) {
             *plan = simulated::of_job(plan);
-            simulated::fits(plan, &consent).map_err(of)?;
+            simulated::fits(plan, &consent).map_err(in_job)?;
         } else {
-            real::check_target(&target, plan, &consent).map_err(of)?;
+            real::check_target(&target, plan, &consent).map_err(in_job)?;
         }
     }
     let mut all = Vec::new();
@@ -189,9 +189,9 @@ fn in_turn(
         let which = format!("job {} of {count}, `{name}`", index + 1);
         exit::eprint_line(&format!("{which}: {target}"));
         let load_line = LoadLine::new(format!("{which}: "));
-        let told = run(&target, plan, &mut consent, None, interrupts, &load_line);
-        let (summary, ended) = match told.map_err(|refused| refused.of(format!("job `{name}`"))) {
-            Ok(told) => told,
+        let outcome = run(&target, plan, &mut consent, None, interrupts, &load_line);
+        let (summary, ended) = match outcome.map_err(|refused| refused.about(format!("job `{name}`"))) {
+            Ok(outcome) => outcome,
             // The results of the earlier jobs are printed all the same.
             Err(refused) if !all.is_empty() => {
                 end = Err(refused);
@@ -202,8 +202,8 @@ fn in_turn(
         if !json {
             out::text(&format!("{name}\n{}", summary_table::table(&summary)))?;
         }
-        all.push(OfJob { job: name, summary });
-        end = ended.map_err(|failure| failure.of(format!("job `{}`", all.last().map_or("", |of| &of.job))));
+        all.push(JobSummary { job: name, summary });
+        end = ended.map_err(|failure| failure.about(format!("job `{}`", all.last().map_or("", |last| &last.job))));
         if end.is_err() {
             break;
         }

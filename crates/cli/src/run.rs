@@ -48,7 +48,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT)]
     sets: Sampling,
     /// Simulate an interval before the measured stretch only in part if it repeats the one before, which takes half the
-    /// time; rare changes of a queue may then come later
+    /// time; a rare event, such as a queue that fills, may then happen later
     #[arg(long)]
     extrapolate: bool,
     /// Length of each run in seconds of the server's clock [default: the scenario's]

@@ -85,12 +85,12 @@ impl Interrupts {
     }
 
     /// Enters the stage in which an end loses nothing.
-    pub fn before_load(&self) {
+    pub fn enter_before_load(&self) {
         self.set(RunStage::BeforeLoad);
     }
 
     /// Enters the stage in which commands are sent; they stop at once if a signal has come already.
-    pub fn loading(&self, stopper: Stopper) {
+    pub fn enter_loading(&self, stopper: Stopper) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if state.came {
             stopper.stop();
@@ -99,7 +99,7 @@ impl Interrupts {
     }
 
     /// Enters the stage in which there is a result to print.
-    pub fn reporting(&self) {
+    pub fn enter_reporting(&self) {
         self.set(RunStage::Reporting);
     }
 

@@ -48,7 +48,7 @@ pub fn run(
     }
     let watch = Watch::start(ready.node(), ready.plan());
     let running = Running::start(&ready)?;
-    interrupts.loading(running.stopper());
+    interrupts.enter_loading(running.stopper());
     let block_bytes = ready.block_bytes();
     let show = |progress: Progress| {
         load_line.show(progress.elapsed, progress.commands, progress.blocks * u64::from(block_bytes));
@@ -57,7 +57,7 @@ pub fn run(
     let mut counted = None;
     let outcome = running.finish_and(show, || counted = Some(watch.stop()));
     load_line.clear();
-    interrupts.reporting();
+    interrupts.enter_reporting();
     let block_bytes = u64::from(block_bytes);
     let plan = ready.plan();
     let mut summary =
