@@ -203,7 +203,8 @@ fn in_turn(
             out::text(&format!("{name}\n{}", summary_table::table(&summary)))?;
         }
         all.push(JobSummary { job: name, summary });
-        end = ended.map_err(|failure| failure.about(format!("job `{}`", all.last().map_or("", |last| &last.job))));
+        end = ended
+            .map_err(|failure| failure.about(format!("job `{}`", all.last().map_or("", |last| &last.job))));
         if end.is_err() {
             break;
         }

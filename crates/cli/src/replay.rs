@@ -143,13 +143,13 @@ impl ReplayPrinter {
         let policy = self.header.as_ref().map(|header| header.policy.clone()).unwrap_or_default();
         let groups = entry.groups.as_deref().unwrap_or_default();
         let record = &entry.record;
-        let turned = turned_of(&record.desired, &record.applied, groups);
+        let turned = turned_of(&record.wanted, &record.applied, groups);
         if as_json {
             let problems: Vec<_> = record.problems.iter().map(ToString::to_string).collect();
             return line(&json!({
                 "at": time(entry.at), "step": entry.step, "policy": policy, "paused": entry.paused,
                 "state": record.state, "events": record.events, "turned": turned, "problems": problems,
-                "wish": record.desired, "standing": entry.active_problems, "groupings": entry.groupings,
+                "wish": record.wanted, "standing": entry.active_problems, "groupings": entry.groupings,
             }));
         }
         let mut what = Vec::new();
@@ -203,7 +203,7 @@ impl ReplayPrinter {
             return Ok(());
         }
         let groups = entry.groups.as_deref().unwrap_or_default();
-        let differ = differences(&compared.recorded.wish, &compared.replayed.wish, groups);
+        let differ = differences(&compared.recorded.wanted, &compared.replayed.wanted, groups);
         let mut rows = Vec::new();
         let (ours, theirs) = (&compared.recorded, &compared.replayed);
         if ours.state != theirs.state {

@@ -102,12 +102,16 @@ impl Knobs {
             let Some(found) = read.get(*knob).filter(|found| **found != in_force) else { continue };
             record.in_force = None;
             record.disputes += 1;
-            let left = record.disputes > self.take_back;
-            if left {
+            let other_stays = record.disputes > self.take_back;
+            if other_stays {
                 record.refused = Some(Refusal { setting: in_force, retry: None });
                 (record.owner, record.original) = (Owner::Others, Some(*found));
             }
-            problems.push(Problem::ExternalChange { knob: knob.at(in_force), found: knob.at(*found), left });
+            problems.push(Problem::ExternalChange {
+                knob: knob.at(in_force),
+                found: knob.at(*found),
+                other_stays,
+            });
         }
         problems
     }
@@ -310,14 +314,14 @@ mod tests {
         let (mut knobs, nothing) = (knobs(), KnobValues::default());
         let mut answer = Applied::from([(MASK, KnobOutcome::Refused("no".to_owned()))]);
         answer.insert(DCA, KnobOutcome::Applied);
-        let wish = plan(0x00c, false);
-        assert_eq!(knobs.note(&wish, &answer, None, 1).len(), 1);
-        assert!(!knobs.due(&wish, &nothing, 1).names(MASK));
+        let wanted = plan(0x00c, false);
+        assert_eq!(knobs.note(&wanted, &answer, None, 1).len(), 1);
+        assert!(!knobs.due(&wanted, &nothing, 1).names(MASK));
         assert!(knobs.due(&plan(0x01c, false), &nothing, 1).names(MASK));
         // It reads back after all (another program set it): forgotten, so a later loss is repaired.
         let read = KnobValues::from([(MASK, WayMask::from_bits(0x00c))]);
-        knobs.due(&wish, &read, 1);
-        assert!(knobs.due(&wish, &nothing, 1).names(MASK));
+        knobs.due(&wanted, &read, 1);
+        assert!(knobs.due(&wanted, &nothing, 1).names(MASK));
     }
 
     #[test]
@@ -328,11 +332,11 @@ mod tests {
     #[test]
     fn a_busy_machine_is_asked_again_at_growing_distances_for_ever() {
         let (mut knobs, nothing) = (knobs(), KnobValues::default());
-        let wish = Plan::from([(MASK, WayMask::from_bits(0x00c))]);
+        let wanted = Plan::from([(MASK, WayMask::from_bits(0x00c))]);
         let mut answer = Applied::from([(MASK, KnobOutcome::Busy("locked".to_owned()))]);
         let (mut tried, mut told) = (Vec::new(), Vec::new());
         for step in 1..=80 {
-            let turn = knobs.due(&wish, &nothing, step);
+            let turn = knobs.due(&wanted, &nothing, step);
             if turn.names(MASK) {
                 tried.push(step);
                 told.extend(knobs.note(&turn, &answer, None, step).iter().map(ToString::to_string));
@@ -343,8 +347,8 @@ mod tests {
         assert_eq!(told, ["mask 0x00c of group 0 is retried later: locked"]);
         // The lock is free: the mask is set, and the next time the problem is reported again and retried at once.
         answer.insert(MASK, KnobOutcome::Applied);
-        assert_eq!(knobs.note(&wish, &answer, None, 80), []);
-        assert!(knobs.due(&wish, &nothing, 81).names(MASK));
+        assert_eq!(knobs.note(&wanted, &answer, None, 80), []);
+        assert!(knobs.due(&wanted, &nothing, 81).names(MASK));
     }
 
     #[test]
@@ -373,13 +377,13 @@ mod tests {
         let mut knobs = Knobs::new(1);
         knobs.observe(&plan(0x7ff, true));
         let (ours, theirs) = (plan(0x00c, false), plan(0x003, false));
-        for left in [false, true] {
+        for stays in [false, true] {
             let wanted = knobs.want(&ours);
             knobs.turning(&wanted);
             knobs.confirm(&ours);
             let problems = knobs.external_changes(&theirs);
             assert!(
-                matches!(problems[..], [Problem::ExternalChange { left: now, .. }] if now == left),
+                matches!(problems[..], [Problem::ExternalChange { other_stays, .. }] if other_stays == stays),
                 "{problems:?}"
             );
         }

@@ -1,6 +1,6 @@
 //! What the loop reports: one record per step, in a form that can be written and read again.
 //!
-//! Wanted values (`desired`), outcomes (`applied`) and values read back (`knobs`) are separate. Must not know a host.
+//! Wanted values (`wanted`), outcomes (`applied`) and values in force (`knobs`) are separate. Must not know a host.
 
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
@@ -51,7 +51,7 @@ pub enum Problem {
         why: String,
     },
     /// External change: a knob that had the wanted value was changed by another program.
-    #[error("{knob} was changed to {} by another program; {}", found.setting, if *left { "the other value stays" } else { "the policy's value is restored" })]
+    #[error("{knob} was changed to {} by another program; {}", found.setting, if *other_stays { "the other value stays" } else { "the policy's value is restored" })]
     #[serde(rename = "outsider")]
     ExternalChange {
         /// The knob and the value wanted.
@@ -59,7 +59,8 @@ pub enum Problem {
         /// What reads back now.
         found: KnobSetting,
         /// It happened too often: the other program's value stays until the policy wants another value.
-        left: bool,
+        #[serde(rename = "left")]
+        other_stays: bool,
     },
     /// A knob reads back the wanted value but has no effect, as counters show. Reported once.
     #[error(
@@ -125,7 +126,8 @@ pub struct Record {
     /// What the policy did and why.
     pub events: Vec<Event>,
     /// What the policy wants: every knob that it named, also those that have the wanted value already.
-    pub desired: Plan,
+    #[serde(rename = "desired")]
+    pub wanted: Plan,
     /// The knobs that were set, with their outcomes. Knobs that already had the wanted value are not in it.
     pub applied: Applied,
     /// All knobs as they read back at the end of the step; empty if they could not be read.

@@ -176,7 +176,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         } else {
             // A knob whose present value is not known could not be restored: the first step that reads it sets it.
             (self.record.state, self.record.events) = (decision.state, decision.events);
-            self.record.desired = self.knobs.want(&decision.plan);
+            self.record.wanted = self.knobs.want(&decision.plan);
         }
     }
 
@@ -419,13 +419,13 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         (self.record.state, self.record.events) = (decision.state, decision.events);
         let is_alive = |id| alive.iter().any(|group| group.id == id);
         self.keep_groups(alive);
-        let desired = self.knobs.want(&decision.plan);
-        let mut wanted = desired.clone();
-        wanted.retain(|knob, _| knob.group().is_none_or(is_alive));
-        self.check_classes(&mut wanted, alive);
-        self.record.desired = desired;
+        let wanted = self.knobs.want(&decision.plan);
+        let mut possible = wanted.clone();
+        possible.retain(|knob, _| knob.group().is_none_or(is_alive));
+        self.check_classes(&mut possible, alive);
+        self.record.wanted = wanted;
         let step = self.summary.steps;
-        let plan = self.knobs.due(&wanted, &self.record.knobs, step);
+        let plan = self.knobs.due(&possible, &self.record.knobs, step);
         if plan.is_empty() {
             self.knobs.confirm(&self.record.knobs);
             return;

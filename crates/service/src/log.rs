@@ -169,11 +169,11 @@ fn kind(problem: &Problem) -> (&'static str, Option<KnobSetting>) {
 
 /// Every knob that was set, with its outcome.
 pub fn turned(step: &Published) -> Vec<String> {
-    turned_of(&step.record.desired, &step.record.applied, &step.groups)
+    turned_of(&step.record.wanted, &step.record.applied, &step.groups)
 }
 
 /// The same, from wanted values and outcomes.
-pub fn turned_of(wish: &waykeeper_host::Plan, applied: &Applied, groups: &[Group]) -> Vec<String> {
+pub fn turned_of(wanted: &waykeeper_host::Plan, applied: &Applied, groups: &[Group]) -> Vec<String> {
     let came = |outcome: &KnobOutcome| match outcome {
         KnobOutcome::Applied => "applied".to_owned(),
         KnobOutcome::Refused(why) => format!("refused ({why})"),
@@ -181,7 +181,7 @@ pub fn turned_of(wish: &waykeeper_host::Plan, applied: &Applied, groups: &[Group
         KnobOutcome::ReadsBack(found) => format!("reads back {found}"),
     };
     let text = |(knob, outcome): (Knob, &KnobOutcome)| {
-        let setting = wish.get(knob).map_or_else(|| "?".to_owned(), ToString::to_string);
+        let setting = wanted.get(knob).map_or_else(|| "?".to_owned(), ToString::to_string);
         let what = match knob {
             Knob::Mask(id) => format!("mask {setting} of {}", name_of(id, groups)),
             Knob::DcaWays => format!("DCA ways {setting}"),

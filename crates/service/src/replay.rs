@@ -23,7 +23,8 @@ pub struct Side {
     /// What it did and why.
     pub events: Vec<Event>,
     /// All values that it wants.
-    pub wish: Plan,
+    #[serde(rename = "wish")]
+    pub wanted: Plan,
 }
 
 /// A step with both decisions.
@@ -121,18 +122,18 @@ impl Replay {
             decided = Some(policy.step(groups, &seen));
         }
         if header.mode != Mode::Observe {
-            self.recorded = record.desired.clone();
+            self.recorded = record.wanted.clone();
         }
         let Some(decision) = decided else { return Ok(None) };
         want(&mut self.replayed, decision.plan, groups);
-        let wish = self.replayed.clone();
+        let wanted = self.replayed.clone();
         let own = Record { events: decision.events, ..Record::default() };
         let events = writable(&own).into_owned().events;
-        let replayed = Side { state: decision.state, events, wish };
+        let replayed = Side { state: decision.state, events, wanted };
         let recorded = Side {
             state: record.state.clone(),
             events: record.events.iter().filter_map(|event| reported_event(event, header.mode)).collect(),
-            wish: record.desired.clone(),
+            wanted: record.wanted.clone(),
         };
         Ok(Some(Compared { step: entry.step, recorded, replayed }))
     }
@@ -186,9 +187,9 @@ fn reported_event(event: &Event, mode: Mode) -> Option<Event> {
 pub(crate) const DRY_RUN_PREFIX: &str = "would: ";
 
 /// Adds a plan to the wanted values and removes tenants that ended, as the loop does.
-fn want(wish: &mut Plan, plan: Plan, groups: &[Group]) {
-    wish.retain(|knob, _| knob.group().is_none_or(|id| groups.iter().any(|group| group.id == id)));
-    wish.extend(plan);
+fn want(wanted: &mut Plan, plan: Plan, groups: &[Group]) {
+    wanted.retain(|knob, _| knob.group().is_none_or(|id| groups.iter().any(|group| group.id == id)));
+    wanted.extend(plan);
 }
 
 /// The differences of two sets of wanted values: knob, first value, second value.

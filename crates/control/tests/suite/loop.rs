@@ -52,7 +52,7 @@ fn knobs_that_stand_are_not_turned_again_and_lost_ones_are() {
     assert_eq!(looping.record().knobs.mask(GroupId(1)).unwrap().bits(), 0x00c);
     assert!(looping.step().unwrap());
     assert!(looping.record().applied.is_empty());
-    assert_eq!(looping.record().desired.masks().count(), 2, "the wish is recorded whole");
+    assert_eq!(looping.record().wanted.masks().count(), 2, "the wanted values are recorded whole");
     assert_eq!(looping.summary().steps, 1);
     assert!(looping.seen().is_some());
     drop(looping);
@@ -83,8 +83,8 @@ fn a_refused_knob_is_told_once_and_not_tried_at_every_step() {
 #[test]
 fn a_host_that_calls_a_lost_write_applied_is_not_believed() {
     let mut host = fake();
-    let wish = || masks(&[(1, 0x00c)]).with(Knob::DcaWays, WayMask::from_bits(0x0e0));
-    let mut policy = Wants(move |_: &[Group]| wish());
+    let wanted = || masks(&[(1, 0x00c)]).with(Knob::DcaWays, WayMask::from_bits(0x0e0));
+    let mut policy = Wants(move |_: &[Group]| wanted());
     let (all, _) = records(&mut host, &mut policy, seconds(5));
     let told: Vec<&Problem> = all.iter().flat_map(|(record, _)| &record.problems).collect();
     assert_eq!(told.len(), 1, "{told:?}");
@@ -189,9 +189,9 @@ fn what_goes_back_is_repaired_and_what_was_refused_stays_refused() {
     assert!(looping.record().problems.is_empty(), "the machine said so already");
     looping.step().unwrap();
     assert_eq!(
-        looping.record().desired.mask(GroupId(0)).unwrap().bits(),
+        looping.record().wanted.mask(GroupId(0)).unwrap().bits(),
         0x7ff,
-        "the wish is recorded whole"
+        "the wanted values are recorded whole"
     );
     drop(looping);
     assert_eq!(host.plans.len(), 2);
@@ -288,12 +288,12 @@ fn more_masks_than_classes_are_refused_as_a_whole_and_told_once() {
 
 #[test]
 fn a_mask_of_all_ways_needs_a_class_where_the_root_class_has_fewer() {
-    let wish = [(0, 0x7ff), (1, 0x200), (2, 0x100), (3, 0x080)];
+    let wanted = [(0, 0x7ff), (1, 0x200), (2, 0x100), (3, 0x080)];
     let problems = |root: u32| {
         let mut host = fake();
         host.root = WayMask::from_bits(root);
         host.lives = [(0, (0..4).map(group).collect())].into();
-        let mut policy = Wants(move |_: &[Group]| masks(&wish));
+        let mut policy = Wants(move |_: &[Group]| masks(&wanted));
         let (all, _) = records(&mut host, &mut policy, seconds(2));
         all.iter().flat_map(|(record, _)| &record.problems).map(ToString::to_string).collect::<Vec<_>>()
     };

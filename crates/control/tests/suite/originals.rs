@@ -36,7 +36,7 @@ fn a_restored_knob_of_a_replaced_policy_is_left_to_a_program_that_changes_it() {
     sets(looping.host(), 0x600);
     looping.step().unwrap();
     let problems = &looping.record().problems;
-    assert!(matches!(problems[..], [Problem::ExternalChange { left: true, .. }]), "{problems:?}");
+    assert!(matches!(problems[..], [Problem::ExternalChange { other_stays: true, .. }]), "{problems:?}");
     let plans = plans_with_mask(looping.host());
     (0..3).for_each(|_| assert!(looping.step().unwrap()));
     assert_eq!((mask(looping.host()), plans_with_mask(looping.host())), (0x600, plans));
@@ -69,7 +69,7 @@ fn a_host_without_a_first_reading_keeps_its_knobs_until_their_values_are_known()
     let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
     let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(9)).unwrap();
     assert_eq!((plans_with_mask(looping.host()), looping.record().state.as_str()), (0, "Started"));
-    assert_eq!(looping.record().desired.mask(TENANT).unwrap().bits(), 0x00c);
+    assert_eq!(looping.record().wanted.mask(TENANT).unwrap().bits(), 0x00c);
     (0..2).for_each(|_| assert!(looping.step().unwrap()));
     assert_eq!(mask(looping.host()), 0x00c);
     looping.restore();
@@ -91,7 +91,7 @@ fn a_change_since_the_last_step_survives_the_end_and_is_reported() {
             looping.restore();
         }
         let problems = &looping.record().problems;
-        assert!(matches!(problems[..], [Problem::ExternalChange { left: true, .. }]), "{problems:?}");
+        assert!(matches!(problems[..], [Problem::ExternalChange { other_stays: true, .. }]), "{problems:?}");
         assert_eq!(mask(looping.host()), 0x600);
         drop(looping);
         assert_eq!(mask(&host), 0x600);
@@ -161,7 +161,7 @@ fn an_unreadable_end_of_a_step_does_not_hide_the_next_external_change() {
     sets(looping.host(), 0x600);
     looping.step().unwrap();
     let problems = &looping.record().problems;
-    let left = |problem: &Problem| matches!(problem, Problem::ExternalChange { left: true, .. });
+    let left = |problem: &Problem| matches!(problem, Problem::ExternalChange { other_stays: true, .. });
     assert!(problems.iter().any(left), "{problems:?}");
     assert_eq!(mask(looping.host()), 0x600);
 }

@@ -60,7 +60,7 @@ impl CauseRecord {
     }
 }
 
-/// A knob, its requested value and the outcome.
+/// A knob, its wanted value and the outcome.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct KnobRecord {
     /// Which kind.
@@ -68,7 +68,7 @@ pub struct KnobRecord {
     /// The group or the port's PCI address; absent for the DCA ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// The requested value: a mask in hex, `on` or `off`, or a number.
+    /// The wanted value: a mask in hex, `on` or `off`, or a number.
     pub value: String,
     /// `applied`, `refused: ...` or `reads back ...`; absent without an answer of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -117,7 +117,7 @@ fn seconds(ns: u64) -> f64 {
 
 /// The part of the policy's plan that was turned: knobs that read back as wanted already are left out.
 fn turned(record: &Record) -> Plan {
-    let mut plan = record.desired.clone();
+    let mut plan = record.wanted.clone();
     plan.retain(|knob, _| record.applied.names(knob));
     plan
 }

@@ -199,13 +199,13 @@ fn run(seed: u64) -> Result<(), String> {
                 wrong.push(format!("{at_s} s: mask of {group}: {why}"));
             }
         }
-        for (group, mask) in record.desired.masks() {
+        for (group, mask) in record.wanted.masks() {
             if let Err(why) = mask.check(llc.ways, llc.min_ways) {
                 wrong.push(format!("{at_s} s: {group} was to get {mask}: {why}"));
             }
         }
         for problem in &record.problems {
-            if let Problem::ExternalChange { knob, left: true, .. } = problem {
+            if let Problem::ExternalChange { knob, other_stays: true, .. } = problem {
                 theirs.extend(knob.knob.group());
             }
         }

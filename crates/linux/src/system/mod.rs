@@ -1,4 +1,4 @@
-//! Every way in which this room reaches the outside world: files, locks, clocks, threads.
+//! Every way in which this crate reaches the outside world: files, locks, clocks, threads.
 //!
 //! [`RealSystem`] is the kernel's. A simulation implements [`System`] over its own files and its own clock, and
 //! everything above runs unchanged. Counters opened by perf_event_open(2) are the only exception: they exist on a real
@@ -144,7 +144,7 @@ pub trait OpenFile: Debug + Send + Sync {
     fn lock(&self, operation: FlockOperation) -> io::Result<()>;
 }
 
-/// The files, clocks and threads that this room uses. Paths are absolute and have the root prefix.
+/// The files, clocks and threads that this crate uses. Paths are absolute and have the root prefix.
 pub trait System: Debug + Send + Sync {
     /// Opens a file or directory: open(2). The descriptor is closed on exec(2).
     ///

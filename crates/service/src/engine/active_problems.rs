@@ -53,14 +53,14 @@ impl ActiveProblems {
             let is = |knobs: &KnobValues| knobs.setting(wanted.knob) == Some(wanted);
             !alive(wanted.knob)
                 || kind != "no-effect"
-                    && (is(&record.knobs) || !record.desired.is_empty() && !is(&record.desired))
+                    && (is(&record.knobs) || !record.wanted.is_empty() && !is(&record.wanted))
         };
         self.knobs.retain(|(knob, problem)| !is_over(&problem.kind, *knob));
         for problem in &record.problems {
             let (kind, knob) = match problem {
                 Problem::Refused { knob, .. } | Problem::ReadsBack { knob, .. } => ("refused", *knob),
                 Problem::Busy { knob, .. } => ("busy", *knob),
-                Problem::ExternalChange { knob, left: true, .. } => ("outsider", *knob),
+                Problem::ExternalChange { knob, other_stays: true, .. } => ("outsider", *knob),
                 Problem::NoEffect { knob, .. } => ("no-effect", *knob),
                 _ => continue,
             };
@@ -69,10 +69,10 @@ impl ActiveProblems {
         }
     }
 
-    /// The policy changed and wants `desired`: problems with other values end. The loop does not try a refused value
+    /// The policy changed and wants `plan`: problems with other values end. The loop does not try a refused value
     /// again and does not report it again, so a problem with a value that is still wanted stays.
-    pub fn policy_changed(&mut self, desired: &Plan) {
-        let is_wanted = |knob: &KnobSetting| desired.setting(knob.knob) == Some(*knob);
+    pub fn policy_changed(&mut self, plan: &Plan) {
+        let is_wanted = |knob: &KnobSetting| plan.setting(knob.knob) == Some(*knob);
         self.knobs.retain(|(knob, problem)| problem.kind == "no-effect" || is_wanted(knob));
     }
 
@@ -109,10 +109,10 @@ mod tests {
         let left = Knob::Dca(PortId(0)).at(false);
         let found = Knob::Dca(PortId(0)).at(true);
         let record = Record {
-            desired: Plan::default().with(refused.knob, refused.setting).with(left.knob, left.setting),
+            wanted: Plan::default().with(refused.knob, refused.setting).with(left.knob, left.setting),
             problems: vec![
                 Problem::Refused { knob: refused, why: "no".to_owned(), in_force: None },
-                Problem::ExternalChange { knob: left, found, left: true },
+                Problem::ExternalChange { knob: left, found, other_stays: true },
             ],
             ..Record::default()
         };

@@ -120,7 +120,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         let before = self.looping.policy().name().to_owned();
         self.settings = next.settings;
         self.looping.replace(next.policy);
-        self.active_problems.policy_changed(&self.looping.record().desired);
+        self.active_problems.policy_changed(&self.looping.record().wanted);
         self.unpublished = true;
         format!("policy {name} replaces {before}")
     }
@@ -140,7 +140,7 @@ impl<H: ManagedHost> Engine<'_, H> {
             return Ok("the policy is paused; the knobs keep their values".to_owned());
         }
         let left = self.looping.restore();
-        let has_turned = !self.looping.record().desired.is_empty();
+        let has_turned = !self.looping.record().wanted.is_empty();
         self.unpublished = has_turned || !again;
         self.active_problems.policy_changed(&Plan::default());
         if left.is_empty() {

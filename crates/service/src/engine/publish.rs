@@ -101,7 +101,7 @@ fn would_turn(record: &Record, groups: &[Group]) -> Vec<Event> {
         text,
         causes: Vec::new(),
     };
-    let wanted = record.desired.settings().filter(|wanted| record.applied.names(wanted.knob));
+    let wanted = record.wanted.settings().filter(|wanted| record.applied.names(wanted.knob));
     let would = |wanted: KnobSetting| match wanted.knob {
         Knob::Mask(id) => {
             let group = groups.iter().find(|group| group.id == id);

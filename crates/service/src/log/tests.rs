@@ -75,9 +75,9 @@ fn deciding() -> Published {
     let mut step = published();
     step.policy = "a4".to_owned();
     step.record.events.push(event("storage-antagonist", "fio is an antagonist"));
-    step.record.desired.insert(Knob::Mask(GroupId(3)), WayMask::from_bits(0x00c));
+    step.record.wanted.insert(Knob::Mask(GroupId(3)), WayMask::from_bits(0x00c));
     step.record.applied.insert(Knob::Mask(GroupId(3)), KnobOutcome::Applied);
-    step.record.desired.insert(Knob::DcaWays, WayMask::from_bits(0x600));
+    step.record.wanted.insert(Knob::DcaWays, WayMask::from_bits(0x600));
     step.record.applied.insert(Knob::DcaWays, KnobOutcome::Refused("no".to_owned()));
     step
 }

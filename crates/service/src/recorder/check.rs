@@ -84,7 +84,7 @@ pub(crate) fn entry(entry: &Entry<'_>, inventory: &Inventory) -> Result<(), Stri
         knobs(&seen.knobs, inventory)?;
     }
     knobs(&record.knobs, inventory)?;
-    plan(&record.desired, inventory)?;
+    plan(&record.wanted, inventory)?;
     let events = record.events.iter().flat_map(|event| [&event.action, &event.text]);
     let active_problems = entry.active_problems.iter().flat_map(|problem| [&problem.kind, &problem.text]);
     events.chain(active_problems).chain([&record.state]).try_for_each(|text| short(text))

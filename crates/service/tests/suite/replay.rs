@@ -109,7 +109,7 @@ fn the_same_policy_over_an_unbroken_recording_decides_the_same() {
             assert_eq!(compared.recorded, compared.replayed, "{name}, step {}", compared.step);
         }
         // The policies agree on values, not on doing nothing.
-        assert!(all.iter().any(|compared| !compared.recorded.wish.is_empty()), "{name}");
+        assert!(all.iter().any(|compared| !compared.recorded.wanted.is_empty()), "{name}");
     }
 }
 
@@ -137,12 +137,12 @@ fn another_policy_is_shown_where_it_differs_and_twice_the_same() {
     assert_eq!(first, replay(directory.path(), "waykeeper", &none));
     assert!(first.iter().any(|compared| !compared.agrees()));
     let last = first.last().unwrap();
-    let differ = differences(&last.recorded.wish, &last.replayed.wish, &[]);
+    let differ = differences(&last.recorded.wanted, &last.replayed.wanted, &[]);
     assert!(!differ.is_empty() && differ.iter().all(|[_, ours, theirs]| ours != theirs));
-    assert!(differences(&last.recorded.wish, &last.recorded.wish, &[]).is_empty());
+    assert!(differences(&last.recorded.wanted, &last.recorded.wanted, &[]).is_empty());
     // The policy names nothing: knobs that a4 set read their original values.
     let nothing = replay(directory.path(), "none", &none);
-    assert!(nothing.iter().all(|compared| compared.replayed.wish.is_empty()));
+    assert!(nothing.iter().all(|compared| compared.replayed.wanted.is_empty()));
 }
 
 #[test]
