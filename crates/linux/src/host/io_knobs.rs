@@ -82,7 +82,7 @@ impl KnobRegister {
         Original::of_register(&self.address, self.package, self.mask, value, ownership)
     }
 
-    /// The bits that a setting stands for.
+    /// The value of the bits at a setting.
     fn bits(&self, setting: Setting) -> u64 {
         match setting {
             Setting::Ways(ways) => ways.bits().into(),
@@ -285,7 +285,7 @@ impl IoKnobs {
     }
 }
 
-/// The setting that the bits of a knob's register stand for.
+/// The setting of a knob, from the value of its bits.
 fn setting(knob: Knob, bits: u64) -> Setting {
     match knob {
         Knob::Dca(_) => Setting::Switch(bits != 0),
