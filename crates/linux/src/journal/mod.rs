@@ -375,6 +375,12 @@ impl Journal {
         if bytes.len() as u64 > MOST_BYTES {
             return Err(unreadable(io::Error::other(format!("it is longer than {MOST_BYTES} bytes"))));
         }
+        // A read that ends too early must not pass for the end of the journal: the rest would be cut off.
+        let size = file.metadata().map_err(unreadable)?.size;
+        if (bytes.len() as u64) < size {
+            let why = format!("only {} of its {size} bytes could be read", bytes.len());
+            return Err(unreadable(io::Error::other(why)));
+        }
         // Text after the last newline is a line that a power failure cut off.
         let good = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let mut count = 0;
