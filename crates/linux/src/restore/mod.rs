@@ -292,6 +292,8 @@ impl Restorer<'_> {
         match Presence::of(self.root, cpu).ok()? {
             Presence::Online => None,
             Presence::Offline => Some(Outcome::Away(format!("CPU {} is offline", cpu.0))),
+            // The list of CPUs alone is no proof: an entry must not be dropped while its CPU can be reached.
+            Presence::Absent if self.root.exists(format!("/dev/cpu/{}/msr", cpu.0)) => None,
             Presence::Absent => Some(Outcome::Gone),
         }
     }
