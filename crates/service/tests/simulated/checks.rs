@@ -75,7 +75,9 @@ fn of_resctrl(state: &State, group: &str, file: &str, bytes: &[u8]) -> Option<St
                 let tasks = picture::text(&state.files, &picture::in_group(other, "tasks"));
                 tasks.lines().any(|line| line == text.trim())
             })?;
-            let foreign = !at.is_empty() && !is_ours(&at) && at != group;
+            let corrects = state.history.outsiders == "correct";
+            let unseen = corrects || state.is_unseen(&format!("task {pid}"));
+            let foreign = !at.is_empty() && !is_ours(&at) && at != group && !unseen;
             if foreign && !journaled.has_task(&at, pid) {
                 return Some(format!("task {pid} of {at} is not in the durable journal"));
             }
@@ -95,7 +97,13 @@ fn taken_cpus(state: &State, group: &str, wanted: &BTreeSet<u16>) -> Option<Stri
         }
         let theirs = picture::cpus(&picture::text(&state.files, &picture::in_group(&other, "cpus_list")));
         let known = state.journaled().cpus(&other);
-        if let Some(cpu) = theirs.iter().find(|cpu| wanted.contains(cpu) && !known.contains(cpu)) {
+        // Another program that changes CPUs between the daemon's reading and its write, and does not take the lock, is
+        // not seen: resctrl has no other means against that.
+        // With `outsiders = "correct"` the daemon takes back what another program took from its groups.
+        let corrects = state.history.outsiders == "correct";
+        let seen = |cpu: &u16| !corrects && !state.is_unseen(&format!("CPU {cpu}"));
+        if let Some(cpu) = theirs.iter().find(|cpu| wanted.contains(cpu) && !known.contains(cpu) && seen(cpu))
+        {
             return Some(format!("CPU {cpu} of {other} is not in the durable journal"));
         }
     }

@@ -364,6 +364,8 @@ fn compare(
     let names: BTreeSet<&String> =
         original.keys().chain(now.keys()).chain(state.touched.values.keys()).collect();
     let (mut kept, mut reverted) = (0, 0);
+    let strict = std::env::var_os("WAYKEEPER_STRICT").is_some();
+    let (corrects, ever) = (state.history.outsiders == "correct", &state.touched.ever);
     for name in names {
         let found = now.get(name);
         if name.starts_with("task ") {
@@ -396,7 +398,14 @@ fn compare(
             Some(touched) if found == touched.as_ref() => kept += 1,
             // What the other program did to one of Waykeeper's groups ended with the group.
             Some(Some(group)) if name.starts_with("CPU ") && is_ours(group) && found == before => {}
-            Some(_) if found == before => reverted += 1,
+            Some(_) if found == before && (corrects || !strict) => reverted += 1,
+            // A knob that the daemon corrected gets the value that it had before the daemon's first write, which may
+            // be an earlier one of the other program.
+            Some(_)
+                if corrects && found.is_some_and(|found| ever.contains(&(name.clone(), found.clone()))) =>
+            {
+                reverted += 1;
+            }
             Some(touched) => {
                 wrong.push(format!(
                     "{name} is {found:?}, was {before:?}, and another program left {touched:?}"

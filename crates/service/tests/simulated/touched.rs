@@ -6,7 +6,7 @@ use crate::history::What;
 use crate::journaled::is_ours;
 use crate::picture::{self, MOUNT, Picture, SWITCH};
 use crate::world::State;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_vhost::resctrl::groups::DirOwner;
 
 /// What the other program changed last, by name; `None` if it removed the entry.
@@ -14,12 +14,18 @@ use waykeeper_vhost::resctrl::groups::DirOwner;
 pub struct Touched {
     /// The values.
     pub values: BTreeMap<String, Option<String>>,
+    /// All values that it left at any time.
+    pub ever: BTreeSet<(String, String)>,
+    /// What it changed since the daemon's last wait, during a step.
+    pub unseen: BTreeSet<String>,
 }
 
 impl Touched {
     fn note(&mut self, before: &Picture, after: &Picture) {
         for (name, value) in after {
             if before.get(name) != Some(value) {
+                self.unseen.insert(name.clone());
+                self.ever.insert((name.clone(), value.clone()));
                 self.values.insert(name.clone(), Some(value.clone()));
             }
         }
@@ -42,6 +48,11 @@ impl State {
         self.mark("outsider-acted");
         let after = picture::take(&self.files, &self.clock);
         self.touched.note(&before, &after);
+    }
+
+    /// Whether the other program changed this during the present step.
+    pub fn is_unseen(&self, name: &str) -> bool {
+        self.touched.unseen.contains(name)
     }
 
     fn try_outside(&mut self, what: &What) -> Option<bool> {

@@ -211,6 +211,7 @@ impl World {
         if state.live == Some(process) {
             state.advance(until);
         }
+        state.touched.unseen.clear();
         state.note("wait", until);
         let killed = state.live != Some(process);
         drop(state);
