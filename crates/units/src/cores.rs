@@ -35,6 +35,29 @@ impl CoreList {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+
+    /// True if the core is in the list.
+    pub fn contains(&self, core: CoreId) -> bool {
+        self.0.binary_search(&core).is_ok()
+    }
+
+    /// The cores that are in both lists.
+    #[must_use]
+    pub fn common(&self, other: &CoreList) -> CoreList {
+        CoreList(self.0.iter().copied().filter(|core| other.contains(*core)).collect())
+    }
+
+    /// The cores that are not in the other list.
+    #[must_use]
+    pub fn without(&self, other: &CoreList) -> CoreList {
+        CoreList(self.0.iter().copied().filter(|core| !other.contains(*core)).collect())
+    }
+
+    /// The cores of both lists.
+    #[must_use]
+    pub fn with(&self, other: &CoreList) -> CoreList {
+        CoreList::from([self.cores(), other.cores()].concat())
+    }
 }
 
 impl From<Vec<CoreId>> for CoreList {
@@ -112,6 +135,14 @@ mod tests {
         assert_eq!(list.cores().iter().map(|c| c.0).collect::<Vec<_>>(), [0, 1, 2, 3, 8]);
         assert_eq!(list.to_string(), "0-3,8");
         assert_eq!("5".parse::<CoreList>().unwrap().to_string(), "5");
+    }
+
+    #[test]
+    fn lists_are_compared_core_by_core() {
+        let list = |text: &str| text.parse::<CoreList>().unwrap();
+        let (a, b) = (list("0-3,8"), list("2-5"));
+        assert_eq!((a.common(&b), a.without(&b), a.with(&b)), (list("2-3"), list("0-1,8"), list("0-5,8")));
+        assert!(a.contains(CoreId(8)) && !a.contains(CoreId(4)));
     }
 
     #[test]

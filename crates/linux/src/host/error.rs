@@ -1,6 +1,6 @@
 //! Why a host could not be opened. Must not know the options.
 
-use super::groups::GroupsError;
+use super::allocation::GroupsError;
 use crate::journal::JournalError;
 use crate::resctrl::{Kind, ResctrlError};
 use crate::root::FileError;

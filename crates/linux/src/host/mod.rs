@@ -5,26 +5,22 @@
 //! What cannot be read is missing from the snapshot and reported once; it is never guessed. Must not know policies, nor
 //! whether a kernel or the virtual host serves the files.
 
+mod allocation;
 mod cores;
 mod count;
 mod devices;
 mod error;
 mod facts;
-mod group_backend;
-mod groups;
 mod inventory;
 mod io_knobs;
 mod limits;
-mod placement;
-mod read_only_groups;
 mod tenant_counters;
 mod tenant_set;
 mod watch;
-mod wording;
 
+pub use allocation::{ExternalChange, Grouping, GroupsError};
 pub use devices::{DeviceWatch, Near};
 pub use error::OpenError;
-pub use groups::{ExternalChange, Grouping, GroupsError};
 pub use limits::{DcaLimit, HostAccess, Limits};
 pub use tenant_set::{Changes, Refusal};
 pub use watch::Watch;
@@ -38,13 +34,11 @@ use crate::resctrl::{CacheInfo, Resctrl};
 use crate::restore::{Report, Restorer};
 use crate::root::Root;
 use crate::tenants::Tenant;
+use allocation::{Allocation, Readings};
 use cores::Cores;
 use facts::Facts;
-use group_backend::GroupBackend;
-use groups::Groups;
 use io_knobs::IoKnobs;
 use limits::Restrictions;
-use read_only_groups::ReadOnlyGroups;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -115,9 +109,10 @@ pub struct LinuxHost {
     inventory: Inventory,
     groups: Vec<Group>,
     tenant_set: TenantSet,
-    group_backend: GroupBackend,
+    allocation: Allocation,
+    /// The originals of what is changed; `None` if the host is only observed.
+    journal: Option<Journal>,
     restrictions: Restrictions,
-    correct: bool,
     knobs: IoKnobs,
     counting: Box<dyn Counting>,
     cores: Cores,
@@ -157,10 +152,8 @@ impl LinuxHost {
         // Without a generation's table, and on an observed host, no register can be written.
         let files = || RegisterFiles::new(&root, facts.generation.filter(|_| !observes));
         let mut left = Vec::new();
-        let mut group_backend = match access {
-            HostAccess::Observe => {
-                GroupBackend::Observed(Box::new(ReadOnlyGroups::open(resctrl.clone(), facts.domain, most)?))
-            }
+        let mut journal = match access {
+            HostAccess::Observe => None,
             HostAccess::Manage => {
                 let mut journal = Journal::open(&journal, &root)?;
                 let leftovers = restore(&root, Some(&resctrl), &files(), &mut journal)?;
@@ -169,17 +162,16 @@ impl LinuxHost {
                     return Err(OpenError::Leftovers { why: why.collect::<Vec<_>>().join("; ") });
                 }
                 left.extend(leftovers.left().chain(leftovers.away()));
-                let groups = Groups::open(resctrl.clone(), &root, facts.domain, most, correct)?;
-                GroupBackend::Managed(Box::new(groups), Box::new(journal))
+                Some(journal)
             }
         };
-        let started = count::start(&root, &facts, Some(facts.reader), group_backend.journal());
+        let allocation = Allocation::open(resctrl.clone(), &root, access, facts.domain, most, correct)?;
+        let started = count::start(&root, &facts, Some(facts.reader), journal.as_mut());
         let (counting, counting_notes) = match started {
             Ok(started) => started,
             Err(error) => {
                 // What cannot be restored stays in the journal, for `waykeeper restore`.
-                let journal = group_backend.journal();
-                let _ = journal.map(|journal| restore(&root, Some(&resctrl), &files(), journal));
+                let _ = journal.map(|mut journal| restore(&root, Some(&resctrl), &files(), &mut journal));
                 return Err(OpenError::Counting(error));
             }
         };
@@ -193,7 +185,7 @@ impl LinuxHost {
             &root,
             !observes,
         );
-        let mut inventory = inventory::inventory(&facts, &l3, group_backend.classes(), &knobs);
+        let mut inventory = inventory::inventory(&facts, &l3, allocation.class_count(), &knobs);
         let mut restrictions = Restrictions::new(&limits, access, &facts);
         restrictions.show(&mut inventory);
         let mut notes: Vec<String> = left;
@@ -215,9 +207,9 @@ impl LinuxHost {
             inventory,
             groups: Vec::new(),
             tenant_set: TenantSet::default(),
-            group_backend,
+            allocation,
+            journal,
             restrictions,
-            correct,
             knobs,
             events: cores.events(),
             cores,
@@ -265,7 +257,7 @@ impl LinuxHost {
 
     /// Changes by other programs to our groups and to tenants' CPUs, as of the last sample.
     pub fn external_changes(&self) -> Vec<ExternalChange> {
-        self.group_backend.external_changes()
+        self.allocation.external_changes().cloned().collect()
     }
 
     /// Closes the host: restores every knob that Waykeeper changed, except those that another program changed since. A
@@ -279,13 +271,12 @@ impl LinuxHost {
         }
         self.cores.close();
         self.counting.close();
-        let resctrl = self.group_backend.resctrl().cloned();
-        self.group_backend.forget_replaced();
-        let Some(journal) = self.group_backend.journal() else { return Ok(Report::default()) };
+        let Some(journal) = &mut self.journal else { return Ok(Report::default()) };
+        self.allocation.forget_replaced(journal);
         // Knobs that another program changed since the last sample also keep its value. If the journal cannot record
         // this, the original is restored.
         self.knobs.detect_external_changes(journal, &mut Vec::new());
-        restore(&self.root, resctrl.as_ref(), self.knobs.registers(), journal)
+        restore(&self.root, Some(self.allocation.resctrl()), self.knobs.registers(), journal)
     }
 
     /// Stores the problems of a sample. Only those that the previous sample did not have are reported.
@@ -344,7 +335,7 @@ impl Host for LinuxHost {
         self.cores.count(&mut counts);
         let mut problems = counts.problems().to_vec();
         let mut groups = BTreeMap::new();
-        let read_only_groups::GroupReadings { masks, occupancies } = self.group_backend.read(&mut problems);
+        let Readings { masks, occupancies } = self.allocation.read(self.journal.as_mut(), &mut problems);
         for group in &self.groups {
             let occupancy = occupancies.get(&group.id).copied().unwrap_or(Reading::Unsupported);
             let mut counters =
@@ -354,7 +345,7 @@ impl Host for LinuxHost {
         }
         let socket = counts.socket();
         let socket = match socket[SocketCounter::MemoryReadBytes] {
-            Reading::Unsupported => with_mbm(socket, self.group_backend.traffic(&mut problems)),
+            Reading::Unsupported => with_mbm(socket, self.allocation.traffic(&mut problems)),
             _ => socket,
         };
         let ports = self.inventory.ports.iter().map(|port| (port.id, counts.port(port.id.0)));
@@ -369,10 +360,10 @@ impl Host for LinuxHost {
             ports.values_mut().for_each(|port| *port = PortCounters::all(Reading::Unavailable));
         }
         let knobs = self.knobs.read(&mut problems).with_masks(masks);
-        if let Some(journal) = self.group_backend.journal() {
+        if let Some(journal) = &mut self.journal {
             self.knobs.detect_external_changes(journal, &mut problems);
         }
-        self.complaints.extend(self.group_backend.take_notes());
+        self.complaints.extend(self.allocation.take_notes());
         let blind = !groups.is_empty()
             && knobs.masks().next().is_none()
             && groups.values().all(|group| group[GroupCounter::Cycles].value().is_none());
@@ -390,7 +381,7 @@ impl Host for LinuxHost {
     }
 
     fn root_mask(&mut self) -> WayMask {
-        self.group_backend.root_mask().unwrap_or(WayMask::full(self.inventory.llc.ways))
+        self.allocation.root_mask().unwrap_or(WayMask::full(self.inventory.llc.ways))
     }
 
     fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
@@ -406,16 +397,14 @@ impl Host for LinuxHost {
                 None => _ = masks.insert(id, mask),
             }
         }
-        if !masks.is_empty() {
-            applied.extend(
-                self.group_backend.apply(&masks).into_iter().map(|(id, said)| (Knob::Mask(id), said)),
-            );
-            self.complaints.extend(self.group_backend.take_notes());
+        if let (false, Some(journal)) = (masks.is_empty(), &mut self.journal) {
+            let outcomes = self.allocation.apply(&masks, journal).into_iter();
+            applied.extend(outcomes.map(|(id, outcome)| (Knob::Mask(id), outcome)));
+            self.complaints.extend(self.allocation.take_notes());
         }
         for KnobSetting { knob, setting } in plan.settings().filter(|wanted| wanted.knob.group().is_none()) {
             let refused = |why: &str| KnobOutcome::Refused(why.to_owned());
-            let outcome = match (self.restrictions.refusal(knob), self.group_backend.journal(), knob, setting)
-            {
+            let outcome = match (self.restrictions.refusal(knob), &mut self.journal, knob, setting) {
                 (Some(why), ..) => refused(why),
                 (_, None, ..) => refused("there is no journal"),
                 (_, Some(journal), Knob::DcaWays | Knob::Dca(_), setting) => {

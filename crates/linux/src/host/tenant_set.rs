@@ -4,17 +4,17 @@
 //! A refusal does not affect other tenants. It is reported, and retried with backoff while the same tenant is
 //! requested. Must not know how a tenant is found, nor how its groups are built.
 
+use super::allocation::{Grouping, GroupsError, Refused, TenantChanges, common_part};
 use super::error::OpenError;
 use super::facts::Facts;
-use super::groups::{Grouping, ResctrlLock, TenantChanges};
 use super::tenant_counters::TenantCounters;
 use super::{LinuxHost, inventory, shown, tenant_counters};
 use crate::resctrl::CacheInfo;
 use crate::tenants::Tenant;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_host::{GroupCounters, Priority, Reading};
-use waykeeper_units::{CoreId, CoreList, GroupId};
+use waykeeper_host::{GroupCounters, Reading};
+use waykeeper_units::{CoreId, GroupId};
 
 /// A tenant that was refused, or whose change was refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -52,7 +52,7 @@ const MOST_CALLS: u64 = 64;
 
 /// A tenant that was refused.
 #[derive(Debug)]
-struct Refused {
+struct RefusedTenant {
     asked: Tenant,
     why: String,
     /// Calls between the last try and the next.
@@ -61,19 +61,11 @@ struct Refused {
     again: u64,
 }
 
-/// A present tenant.
-#[derive(Debug)]
-struct Present {
-    /// Its description as it is in force.
-    has: Tenant,
-    counters: TenantCounters,
-}
-
-/// The present and the refused tenants.
+/// What the host keeps about its tenants besides their places.
 #[derive(Debug, Default)]
 pub(super) struct TenantSet {
-    present: BTreeMap<GroupId, Present>,
-    refused: BTreeMap<String, Refused>,
+    counters: BTreeMap<GroupId, TenantCounters>,
+    refused: BTreeMap<String, RefusedTenant>,
     calls: u64,
     next: u32,
     /// A tenant without cores was already reported.
@@ -83,12 +75,8 @@ pub(super) struct TenantSet {
 impl TenantSet {
     /// What a tenant's cores have counted.
     pub fn read(&mut self, id: GroupId, now: impl Fn(CoreId) -> GroupCounters) -> GroupCounters {
-        let present = self.present.get_mut(&id);
-        present.map_or(GroupCounters::all(Reading::Absent), |present| present.counters.read(now))
-    }
-
-    fn id(&self, name: &str) -> Option<GroupId> {
-        self.present.iter().find(|(_, present)| present.has.name == name).map(|(id, _)| *id)
+        let counters = self.counters.get_mut(&id);
+        counters.map_or(GroupCounters::all(Reading::Absent), |counters| counters.read(now))
     }
 
     fn refuse(&mut self, asked: &Tenant, why: String, changes: &mut Changes) {
@@ -98,7 +86,7 @@ impl TenantSet {
             changes.refused.push(Refusal { tenant: asked.name.clone(), why: why.clone() });
         }
         let again = self.calls + gap;
-        self.refused.insert(asked.name.clone(), Refused { asked: asked.clone(), why, gap, again });
+        self.refused.insert(asked.name.clone(), RefusedTenant { asked: asked.clone(), why, gap, again });
     }
 
     /// Whether the same request was refused and its backoff has not passed.
@@ -116,19 +104,6 @@ pub(super) fn check(facts: &Facts, l3: &CacheInfo, tenants: &[Tenant]) -> Result
     tenants.iter().try_for_each(|tenant| inventory::group(facts, l3, GroupId(0), tenant).map(|_| ()))
 }
 
-/// The cores of `a` that are not in `b`.
-fn without(a: &CoreList, b: &CoreList) -> Vec<CoreId> {
-    a.cores().iter().filter(|core| !b.cores().contains(core)).copied().collect()
-}
-
-/// The planned changes.
-#[derive(Default)]
-struct PlannedChanges {
-    removed: Vec<GroupId>,
-    changed: Vec<(GroupId, Tenant)>,
-    added: Vec<(GroupId, Tenant)>,
-}
-
 impl LinuxHost {
     /// Sets the present tenants. Call it between steps, as often as wanted: without a difference it only looks at each
     /// tenant's processes.
@@ -140,45 +115,46 @@ impl LinuxHost {
         let mut changes = Changes::default();
         let planned = self.planned(&tenants, &mut changes);
         self.tenant_set.refused.retain(|name, _| tenants.iter().any(|tenant| tenant.name == *name));
-        let corrects = self.correct && self.group_backend.is_wrong();
-        let idle = planned.removed.is_empty() && planned.changed.is_empty() && planned.added.is_empty();
-        if idle && !corrects && !self.group_backend.has_leftovers() {
+        if planned.is_empty() && self.allocation.is_settled() {
+            // What failed before is in force now.
+            let is_present = |asked: &Tenant| self.allocation.tenants().any(|(_, tenant)| tenant == asked);
+            self.tenant_set.refused.retain(|_, refused| !is_present(&refused.asked));
             return changes;
         }
-        let done = match self.group_backend.take_lock(false) {
-            Err(why) => Err(why.to_string()),
-            Ok(lock) => {
-                if corrects {
-                    self.group_backend.correct(lock.as_ref());
-                }
-                self.carry_out(planned, lock.as_ref(), &mut changes)
+        let mut refused = Refused::new();
+        let done = self.change_tenants(&planned, false, &mut refused, &mut changes);
+        changes.postponed = done.err().map(|why| why.to_string());
+        for (id, why) in refused {
+            let mut all = planned.changed.iter().chain(&planned.added);
+            if let Some((_, asked)) = all.find(|(own, _)| *own == id) {
+                self.tenant_set.refuse(asked, why.to_string(), &mut changes);
             }
-        };
-        if let Err(why) = done {
-            changes.postponed = Some(why);
         }
-        self.complaints.extend(self.group_backend.take_notes());
+        if let Some(why) = self.follow_cores() {
+            self.complaints.push(why);
+        }
+        self.inventory.llc.clos_count = self.allocation.class_count();
+        self.complaints.extend(self.allocation.take_notes());
         changes
     }
 
     /// The refused tenants, and why.
     pub fn refused(&self) -> Vec<Refusal> {
-        let refusal =
-            |(name, refused): (&String, &Refused)| Refusal { tenant: name.clone(), why: refused.why.clone() };
+        let refusal = |(name, refused): (&String, &RefusedTenant)| Refusal {
+            tenant: name.clone(),
+            why: refused.why.clone(),
+        };
         self.tenant_set.refused.iter().map(refusal).collect()
     }
 
     /// The classes that have tenants: the name of each resctrl group, and its tenants. Empty on an observed host.
     pub fn classes(&self) -> Vec<(String, Vec<GroupId>)> {
-        match &self.group_backend {
-            super::GroupBackend::Managed(groups, _) => groups.classes_with_tenants(),
-            super::GroupBackend::Observed(_) => Vec::new(),
-        }
+        self.allocation.classes_with_tenants()
     }
 
     /// Tenants without a class of service of their own: which tenants share it, and why.
     pub fn groupings(&self) -> Vec<Grouping> {
-        self.group_backend.groupings()
+        self.allocation.groupings()
     }
 
     /// Adds the tenants of the start. If one is refused, opening the host fails.
@@ -190,16 +166,15 @@ impl LinuxHost {
             return Ok(());
         }
         let count = tenants.len();
-        let lock = self.group_backend.take_lock(true)?;
-        let refused = self.apply_changes(&planned, lock.as_ref(), &mut changes)?;
-        drop(lock);
-        if let Some((_, why)) = refused.into_iter().next() {
+        let mut refused = Refused::new();
+        self.change_tenants(&planned, true, &mut refused, &mut changes)?;
+        if let Some((_, why)) = refused.pop_first() {
             return Err(OpenError::Groups(why));
         }
         if let Some(Refusal { tenant, why }) = changes.refused.into_iter().next() {
             return Err(OpenError::Tenant { tenant, why });
         }
-        let free = self.group_backend.classes() - 1;
+        let free = self.allocation.class_count() - 1;
         if count > free as usize {
             self.notes.push(format!(
                 "{count} tenants, but only {free} free classes of service: tenants with equal masks share a \
@@ -210,42 +185,42 @@ impl LinuxHost {
             return Err(OpenError::Counting(why));
         }
         self.notes.append(&mut self.complaints);
-        self.notes.extend(self.group_backend.take_notes());
+        self.notes.extend(self.allocation.take_notes());
         Ok(())
     }
 
     /// Plans the changes, and refuses what can be refused without reading the machine.
-    fn planned(&mut self, tenants: &[Tenant], changes: &mut Changes) -> PlannedChanges {
-        let mut planned = PlannedChanges::default();
+    fn planned(&mut self, tenants: &[Tenant], changes: &mut Changes) -> TenantChanges {
+        let mut planned = TenantChanges::default();
         let named = |name: &str| tenants.iter().any(|tenant| tenant.name == name);
-        let present = self.tenant_set.present.iter();
-        planned.removed = present.filter(|(_, own)| !named(&own.has.name)).map(|(id, _)| *id).collect();
+        let present: BTreeMap<String, (GroupId, Tenant)> = self
+            .allocation
+            .tenants()
+            .map(|(id, tenant)| (tenant.name.clone(), (id, tenant.clone())))
+            .collect();
+        planned.removed = present.values().filter(|(_, own)| !named(&own.name)).map(|(id, _)| *id).collect();
+        planned.removed.sort_unstable();
         // A tenant keeps a core as long as its description lists it.
         let mut owners: BTreeMap<CoreId, String> = BTreeMap::new();
         for tenant in tenants {
-            let Some(own) = self.tenant_set.id(&tenant.name).and_then(|id| self.tenant_set.present.get(&id))
-            else {
-                continue;
-            };
-            let kept = tenant.cores.cores().iter().filter(|core| own.has.cores.cores().contains(core));
-            for core in kept {
+            let Some((_, has)) = present.get(&tenant.name) else { continue };
+            for core in tenant.cores.common(&has.cores).cores() {
                 owners.entry(*core).or_insert_with(|| tenant.name.clone());
             }
         }
         let mut seen: BTreeSet<&str> = BTreeSet::new();
         // Present tenants first: if a present and a new tenant both claim a free core, the present one gets it.
         let (old, new): (Vec<&Tenant>, Vec<&Tenant>) =
-            tenants.iter().partition(|tenant| self.tenant_set.id(&tenant.name).is_some());
+            tenants.iter().partition(|tenant| present.contains_key(&tenant.name));
         for tenant in old.into_iter().chain(new) {
             if !seen.insert(&tenant.name) {
                 let why = "two tenants have this name; the second one is ignored".to_owned();
                 changes.refused.push(Refusal { tenant: tenant.name.clone(), why });
                 continue;
             }
-            let id = self.tenant_set.id(&tenant.name);
-            let is_quiet = id.is_some_and(|id| {
-                let has = self.tenant_set.present.get(&id).is_some_and(|present| present.has == *tenant);
-                has && !self.group_backend.needs_retry(id, &tenant.pids)
+            let own = present.get(&tenant.name);
+            let is_quiet = own.is_some_and(|(id, has)| {
+                has == tenant && !self.allocation.has_other_processes(*id, &tenant.pids)
             });
             if is_quiet || self.tenant_set.has_to_wait(tenant) {
                 continue;
@@ -260,8 +235,8 @@ impl LinuxHost {
                     inventory::group(&self.facts, &self.l3, GroupId(0), tenant).map_err(|why| why.to_string())
                 }
             };
-            match (checked, id) {
-                (Ok(_), Some(id)) => planned.changed.push((id, tenant.clone())),
+            match (checked, own) {
+                (Ok(_), Some((id, _))) => planned.changed.push((*id, tenant.clone())),
                 (Ok(_), None) => {
                     let Some(next) = self.tenant_set.next.checked_add(1) else {
                         let why = "all tenant numbers have been used; restart waykeeper".to_owned();
@@ -271,9 +246,11 @@ impl LinuxHost {
                     planned.added.push((GroupId(self.tenant_set.next), tenant.clone()));
                     self.tenant_set.next = next;
                 }
-                (Err(why), id) => {
+                (Err(why), own) => {
                     self.tenant_set.refuse(tenant, why, changes);
-                    planned.changed.extend(id.and_then(|id| self.less(id, tenant)));
+                    // It gives up what the refused description no longer has.
+                    let less = own.map(|(id, has)| (*id, common_part(has, tenant)));
+                    planned.changed.extend(less.filter(|(_, less)| own.is_some_and(|(_, has)| has != less)));
                     continue;
                 }
             }
@@ -284,136 +261,78 @@ impl LinuxHost {
         planned
     }
 
-    /// The part of a tenant's present cores and processes that the new description still has, for when that is refused.
-    fn less(&self, id: GroupId, asked: &Tenant) -> Option<(GroupId, Tenant)> {
-        let has = &self.tenant_set.present.get(&id)?.has;
-        let mut less = has.clone();
-        less.cores = has
-            .cores
-            .cores()
-            .iter()
-            .filter(|core| asked.cores.cores().contains(core))
-            .copied()
-            .collect::<Vec<_>>()
-            .into();
-        less.pids.retain(|pid| asked.pids.contains(pid));
-        (less != *has).then_some((id, less))
-    }
-
-    /// Makes the changes as far as possible. In any case the counters follow the tenants' cores afterwards.
-    fn carry_out(
+    /// Makes the changes as far as possible, and publishes the tenants that are then there.
+    fn change_tenants(
         &mut self,
-        planned: PlannedChanges,
-        lock: Option<&ResctrlLock>,
+        planned: &TenantChanges,
+        at_start: bool,
+        refused: &mut Refused,
         changes: &mut Changes,
-    ) -> Result<(), String> {
-        let done = self.change_places(planned, lock, changes);
-        if let Some(why) = self.follow_cores() {
-            self.complaints.push(why);
-        }
-        self.inventory.llc.clos_count = self.group_backend.classes();
-        done
-    }
-
-    fn change_places(
-        &mut self,
-        planned: PlannedChanges,
-        lock: Option<&ResctrlLock>,
-        changes: &mut Changes,
-    ) -> Result<(), String> {
-        let PlannedChanges { removed, changed, added } = planned;
-        let names: Vec<(GroupId, String)> = removed
-            .iter()
-            .filter_map(|id| Some((*id, self.tenant_set.present.get(id)?.has.name.clone())))
-            .collect();
-        // Tenants that wait for a class get one before new tenants do.
-        let first = PlannedChanges { removed, changed, added: Vec::new() };
-        let refused = self.apply_changes(&first, lock, changes).map_err(|why| why.to_string())?;
-        changes.left.extend(names);
-        for (id, why) in refused {
-            if let Some((_, asked)) = first.changed.iter().find(|(own, _)| *own == id) {
-                self.tenant_set.refuse(asked, why.to_string(), changes);
-            }
-        }
-        self.promote(lock);
-        let second = PlannedChanges { added, ..PlannedChanges::default() };
-        if !second.added.is_empty() {
-            let refused = self.apply_changes(&second, lock, changes).map_err(|why| why.to_string())?;
-            for (id, why) in refused {
-                if let Some((_, asked)) = second.added.iter().find(|(own, _)| *own == id) {
-                    self.tenant_set.refuse(asked, why.to_string(), changes);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn promote(&mut self, lock: Option<&ResctrlLock>) {
-        let mut waiting = self.group_backend.waiting();
-        if waiting.is_empty() {
-            return;
-        }
-        let priority = |id: &GroupId| {
-            self.tenant_set.present.get(id).is_none_or(|present| present.has.priority != Priority::High)
-        };
-        waiting.sort_by_key(|id| (priority(id), *id));
-        self.group_backend.promote(&waiting, lock);
-    }
-
-    /// Makes the changes and updates the list of tenants.
-    fn apply_changes(
-        &mut self,
-        planned: &PlannedChanges,
-        lock: Option<&ResctrlLock>,
-        changes: &mut Changes,
-    ) -> Result<BTreeMap<GroupId, super::GroupsError>, super::GroupsError> {
-        let turnover = TenantChanges {
-            removed: planned.removed.clone(),
-            changed: planned.changed.iter().map(|(id, tenant)| (*id, tenant)).collect(),
-            added: planned.added.iter().map(|(id, tenant)| (*id, tenant)).collect(),
-        };
-        let refused = self.group_backend.apply_changes(&turnover, lock)?;
-        for id in &planned.removed {
-            self.tenant_set.present.remove(id);
+    ) -> Result<(), GroupsError> {
+        let has = |host: &LinuxHost, id: &GroupId| host.allocation.tenant(*id).cloned();
+        let before: Vec<Option<Tenant>> = planned.changed.iter().map(|(id, _)| has(self, id)).collect();
+        let done = self.change_places(planned, at_start, refused);
+        for id in planned.removed.iter().filter(|id| self.allocation.tenant(**id).is_none()) {
+            let group = self.groups.iter().find(|group| group.id == *id);
+            changes.left.extend(group.map(|group| (*id, group.name.clone())));
             self.groups.retain(|group| group.id != *id);
+            self.tenant_set.counters.remove(id);
         }
-        for (id, tenant) in &planned.changed {
-            let less = self.less(*id, tenant);
-            let has = match (refused.contains_key(id), less) {
-                (false, _) => tenant.clone(),
-                (true, Some((_, less))) => less,
-                (true, None) => continue,
-            };
-            if let Some(present) = self.tenant_set.present.get_mut(id) {
-                present.has = has;
-                changes.changed.push(*id);
+        for ((id, asked), before) in planned.changed.iter().zip(before) {
+            let is_done = done.is_ok() && !refused.contains_key(id);
+            if is_done {
+                self.tenant_set.refused.remove(&asked.name);
             }
-            self.show(*id);
+            if is_done || has(self, id) != before {
+                changes.changed.push(*id);
+                self.show(*id);
+            }
         }
-        for (id, tenant) in planned.added.iter().filter(|(id, _)| !refused.contains_key(id)) {
-            let present = Present { has: tenant.clone(), counters: TenantCounters::default() };
-            self.tenant_set.present.insert(*id, present);
+        for (id, tenant) in &planned.added {
+            if self.allocation.tenant(*id).is_none() {
+                continue;
+            }
+            self.tenant_set.counters.insert(*id, TenantCounters::default());
             self.tenant_set.refused.remove(&tenant.name);
             changes.arrived.push(*id);
             self.show(*id);
         }
-        Ok(refused)
+        done
+    }
+
+    /// The same in resctrl, if the host is managed.
+    fn change_places(
+        &mut self,
+        planned: &TenantChanges,
+        at_start: bool,
+        refused: &mut Refused,
+    ) -> Result<(), GroupsError> {
+        let Some(journal) = &mut self.journal else {
+            self.allocation.record_changes(planned);
+            return Ok(());
+        };
+        let lock = match at_start {
+            true => self.allocation.take_lock_at_start()?,
+            false => self.allocation.take_lock()?,
+        };
+        let mut pass = self.allocation.begin(lock, journal);
+        self.allocation.change_tenants(planned, refused, &mut pass)
     }
 
     /// Publishes the tenant's group in the host's list.
     fn show(&mut self, id: GroupId) {
-        let Some(present) = self.tenant_set.present.get(&id) else { return };
+        let Some(tenant) = self.allocation.tenant(id) else { return };
         // It was checked when it was requested.
-        let Ok(group) = inventory::group(&self.facts, &self.l3, id, &present.has) else { return };
+        let Ok(group) = inventory::group(&self.facts, &self.l3, id, tenant) else { return };
         match self.groups.iter_mut().find(|own| own.id == id) {
             Some(own) => *own = group,
             None => self.groups.push(group),
         }
-        if present.has.cores.is_empty() && !std::mem::replace(&mut self.tenant_set.told_coreless, true) {
+        if tenant.cores.is_empty() && !std::mem::replace(&mut self.tenant_set.told_coreless, true) {
             self.complaints.push(format!(
                 "tenant {} has no cores of its own, so core counters are not read for it: other processes \
                  run on the same cores",
-                present.has.name
+                tenant.name
             ));
         }
     }
@@ -422,16 +341,16 @@ impl LinuxHost {
     fn follow_cores(&mut self) -> Option<String> {
         let mut wanted = BTreeSet::new();
         let (mut gone, mut come) = (BTreeSet::new(), BTreeSet::new());
-        for present in self.tenant_set.present.values() {
-            wanted.extend(present.has.cores.cores().iter().copied());
-            let before = present.counters.cores();
-            gone.extend(without(&before, &present.has.cores));
-            come.extend(without(&present.has.cores, &before));
+        for (id, tenant) in self.allocation.tenants() {
+            let before = self.tenant_set.counters.get(&id).map(TenantCounters::cores).unwrap_or_default();
+            wanted.extend(tenant.cores.cores().iter().copied());
+            gone.extend(before.without(&tenant.cores).cores().iter().copied());
+            come.extend(tenant.cores.without(&before).cores().iter().copied());
         }
         let last = self.cores.count_some(&gone);
         // A core that changes its tenant is counted already; a new core starts from 0.
         let handed: BTreeSet<CoreId> = come.iter().copied().filter(|core| self.cores.has(*core)).collect();
-        let (notes, refused) = self.cores.follow(&wanted, self.group_backend.journal());
+        let (notes, refused) = self.cores.follow(&wanted, self.journal.as_mut());
         self.complaints.extend(notes);
         let now = self.cores.count_some(&handed);
         self.complaints.extend(last.problems().iter().chain(now.problems()).cloned());
@@ -440,8 +359,10 @@ impl LinuxHost {
             true => shown(events, &now, core),
             false => tenant_counters::NOTHING,
         };
-        for present in self.tenant_set.present.values_mut() {
-            present.counters.follow(&present.has.cores, |core| shown(events, &last, core), base);
+        for (id, tenant) in self.allocation.tenants() {
+            if let Some(counters) = self.tenant_set.counters.get_mut(&id) {
+                counters.follow(&tenant.cores, |core| shown(events, &last, core), base);
+            }
         }
         refused
     }

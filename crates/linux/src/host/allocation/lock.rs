@@ -4,7 +4,7 @@
 //! Any user who can open the mount's directory can hold its lock. A holder that may not write there is ignored. An
 //! unidentifiable holder is honoured for 2 s. Must not know what is done under the lock.
 
-use super::Groups;
+use super::Allocation;
 use crate::resctrl::{FlockGuard, Kind, ResctrlError, WriteAccess};
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) struct LockState {
     reported: bool,
 }
 
-impl Groups {
+impl Allocation {
     /// Takes the lock if it is free or its holder may be ignored; never waits. Call it once per step.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl Groups {
     /// The same before the first step: retries for up to 2.5 s.
     ///
     /// # Errors
-    /// As [`Groups::take_lock`], after that time.
+    /// As [`Allocation::take_lock`], after that time.
     pub fn take_lock_at_start(&mut self) -> Result<ResctrlLock, ResctrlError> {
         let system = self.root.system().clone();
         let start = system.now();

@@ -115,6 +115,7 @@ impl Placement {
             .collect()
     }
 
+    /// Puts a tenant into a slot, or moves it there.
     pub fn arrive(&mut self, tenant: GroupId, slot: Slot) {
         self.slots.insert(tenant, slot);
     }
@@ -123,14 +124,8 @@ impl Placement {
         self.slots.remove(&tenant);
     }
 
-    pub fn done_move(&mut self, tenant: GroupId, slot: Slot) {
-        if let Some(own) = self.slots.get_mut(&tenant) {
-            *own = slot;
-        }
-    }
-
     /// The steps after which tenants have the masks of `wanted`. `present` has their present masks;
-    /// `default_mask` is the default group's mask. Nothing changes until [`Placement::done_move`] is called.
+    /// `default_mask` is the default group's mask. Nothing changes until [`Placement::arrive`] is called.
     ///
     /// # Errors
     /// If more classes are needed than there are; then no step is to be done.
@@ -304,7 +299,7 @@ mod tests {
     fn done(placement: &mut Placement, steps: &[Step]) {
         for step in steps {
             if let Step::Move(tenant, slot) = step {
-                placement.done_move(*tenant, *slot);
+                placement.arrive(*tenant, *slot);
             }
         }
     }
@@ -451,7 +446,7 @@ mod tests {
                                 for step in &steps {
                                     match step {
                                         Step::Mask(class, mask) => { held.insert(*class, *mask); }
-                                        Step::Move(tenant, slot) => placement.done_move(*tenant, *slot),
+                                        Step::Move(tenant, slot) => placement.arrive(*tenant, *slot),
                                     }
                                 }
                                 present = after;

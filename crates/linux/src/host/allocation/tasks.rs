@@ -2,7 +2,7 @@
 //!
 //! The kernel reuses pids, so a process is identified by its pid and start time. Must not know masks.
 
-use super::{Groups, GroupsError, Member};
+use super::{Allocation, GroupsError, Member};
 use crate::resctrl::Group;
 use crate::restore::start_in_stat;
 use crate::root::{FileError, Root};
@@ -18,8 +18,8 @@ const STAT_BYTES: usize = 4096;
 const ROUNDS: usize = 8;
 
 /// A process of a tenant, as it was found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Process {
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Process {
     pub pid: u32,
     /// Start time in clock ticks since boot; `None` if no such process was visible.
     started: Option<u64>,
@@ -29,6 +29,12 @@ impl Process {
     /// The process that has this pid now.
     pub fn find(root: &Root, pid: u32) -> Process {
         Process { pid, started: start(root, pid) }
+    }
+
+    /// A process that was found at this time.
+    #[cfg(test)]
+    pub fn at(pid: u32, started: u64) -> Process {
+        Process { pid, started: Some(started) }
     }
 
     /// Whether the pid still belongs to this process.
@@ -72,7 +78,7 @@ fn until_none_is_new<E>(
     Ok(fresh)
 }
 
-impl Groups {
+impl Allocation {
     /// The present threads of a tenant's processes. A process that got the pid of an ended one is not the tenant's.
     pub(super) fn threads(&self, tenant: GroupId) -> Result<Vec<u32>, FileError> {
         let processes = self.members.get(&tenant).map(|member| member.processes.as_slice());
@@ -87,46 +93,37 @@ impl Groups {
         Ok(all)
     }
 
-    /// Moves all threads of all of a tenant's processes. Ended processes are dropped from its list.
-    pub(super) fn assign(&mut self, tenant: GroupId, group: &Group) -> Result<(), GroupsError> {
-        let processes = self.members.get(&tenant).map(|member| member.processes.clone()).unwrap_or_default();
-        self.assign_some(tenant, &processes, group)
-    }
-
-    /// Moves the threads of some of its processes.
-    pub(super) fn assign_some(
+    /// Moves the threads of processes. Returns the processes that have ended; they are dropped from their tenant's list.
+    pub(super) fn assign(
         &mut self,
-        tenant: GroupId,
+        tenant: Option<GroupId>,
         processes: &[Process],
         group: &Group,
-    ) -> Result<(), GroupsError> {
-        if processes.is_empty() {
-            return Ok(());
-        }
+    ) -> Result<Vec<Process>, GroupsError> {
         let (ended, fresh) = self.move_processes(processes, group)?;
-        let Some(member) = self.members.get_mut(&tenant) else { return Ok(()) };
+        let Some(member) = tenant.and_then(|tenant| self.members.get_mut(&tenant)) else { return Ok(ended) };
         if fresh > 0 {
             self.notes.push(format!(
                 "tenant {} starts threads faster than they are moved; some of the last {fresh} may be in \
                  another group",
-                member.name
+                member.tenant.name
             ));
         }
         if !ended.is_empty() {
             let pids: Vec<u32> = ended.iter().map(|process| process.pid).collect();
             self.notes.push(format!(
                 "tenant {} does not have, or no longer has, the processes {pids:?}",
-                member.name
+                member.tenant.name
             ));
             member.missing.extend(pids);
             member.processes.retain(|process| !ended.contains(process));
         }
-        Ok(())
+        Ok(ended)
     }
 
     /// Moves processes. Returns those that have ended, and the number of new threads in the last list. Tasks in other
     /// programs' groups stay there.
-    pub(super) fn move_processes(
+    fn move_processes(
         &mut self,
         processes: &[Process],
         group: &Group,

@@ -1,54 +1,50 @@
 //! Other programs' groups: those that hold a tenant's CPUs or tasks, and monitoring groups that lose CPUs to ours.
 //!
-//! They are checked under the lock before each move. They are written only to return CPUs. Must not know masks.
+//! They are written only to return CPUs. Must not know masks.
 
-use super::{Groups, GroupsError, both};
+use super::observe::unless_gone;
+use super::state::Maker;
+use super::{Allocation, GroupsError};
 use crate::journal::{Journal, Original};
 use crate::resctrl::{Group, ResctrlError};
 use crate::restore::put_back_cpus;
 use std::collections::BTreeSet;
-use waykeeper_units::{CoreId, CoreList, GroupId};
+use waykeeper_units::{CoreList, GroupId};
 
-impl Groups {
+impl Allocation {
+    /// Other programs' control groups, then their monitoring groups of the default group.
+    fn others(&self) -> impl Iterator<Item = &Group> {
+        let others = self.state.groups.iter().filter(|(_, known)| known.maker == Maker::Other);
+        let others: Vec<&Group> = others.map(|(group, _)| group).collect();
+        let (monitors, control): (Vec<_>, Vec<_>) = others.into_iter().partition(|group| group.is_monitor());
+        control.into_iter().chain(monitors)
+    }
+
     /// Checks that no CPU or thread of these tenants is in another program's control group, and no thread in another
-    /// program's monitoring group of the default group, which a move would take it out of. Call it under the lock
-    /// before each move.
-    pub(super) fn check_not_foreign(&self, tenants: impl Fn(GroupId) -> bool) -> Result<(), GroupsError> {
-        let foreign = |group: &Group| !self.resctrl.is_ours(group);
-        let control = self.resctrl.control_groups()?;
-        let monitors = self.resctrl.monitor_groups(&Group::DEFAULT)?;
+    /// program's monitoring group of the default group, which a move would take it out of. Call it after an
+    /// observation, before tenants move.
+    pub(super) fn check_not_foreign(&self, tenants: &[GroupId]) -> Result<(), GroupsError> {
         let mut asked = Vec::new();
-        for (tenant, member) in self.members.iter().filter(|(tenant, _)| tenants(**tenant)) {
-            asked.push((member, self.threads(*tenant)?));
+        for tenant in tenants {
+            let Some(member) = self.members.get(tenant) else { continue };
+            asked.push((&member.tenant, self.threads(*tenant)?));
         }
         let any_thread = asked.iter().any(|(_, threads)| !threads.is_empty());
-        for group in control.iter().chain(&monitors).filter(|group| foreign(group)) {
-            let theirs = if group.is_monitor() { CoreList::default() } else { self.resctrl.cpus(group)? };
+        for group in self.others() {
+            let theirs = if group.is_monitor() { CoreList::default() } else { self.state.cpus(group) };
             let tasks = if any_thread { self.resctrl.tasks(group)? } else { Vec::new() };
-            for (member, threads) in &asked {
-                let cpus = both(&member.cpus, &theirs);
+            for (tenant, threads) in &asked {
+                let cpus = tenant.cores.common(&theirs);
                 let what = match (cpus.is_empty(), threads.iter().find(|thread| tasks.contains(thread))) {
                     (false, _) => format!("CPUs {cpus}"),
                     (true, Some(thread)) => format!("tasks {thread}"),
                     (true, None) => continue,
                 };
-                return Err(GroupsError::Foreign {
-                    tenant: member.name.clone(),
-                    what,
-                    group: group.to_string(),
-                });
+                let tenant = tenant.name.clone();
+                return Err(GroupsError::Foreign { tenant, what, group: group.to_string() });
             }
         }
         Ok(())
-    }
-
-    /// CPUs in control groups that are not ours.
-    pub(super) fn others_cpus(&self) -> Result<CoreList, ResctrlError> {
-        let mut all: Vec<CoreId> = Vec::new();
-        for group in self.resctrl.control_groups()?.iter().filter(|group| !self.resctrl.is_ours(group)) {
-            all.extend(there(self.resctrl.cpus(group))?.unwrap_or_default().cores());
-        }
-        Ok(all.into())
     }
 
     /// Tasks in other programs' control groups, and in their monitoring groups of the default group.
@@ -57,7 +53,7 @@ impl Groups {
             (self.resctrl.control_groups()?, self.resctrl.monitor_groups(&Group::DEFAULT)?);
         let mut all = BTreeSet::new();
         for group in control.iter().chain(&monitors).filter(|group| !self.resctrl.is_ours(group)) {
-            all.extend(there(self.resctrl.tasks(group))?.unwrap_or_default());
+            all.extend(unless_gone(self.resctrl.tasks(group))?.unwrap_or_default());
         }
         Ok(all)
     }
@@ -68,26 +64,19 @@ impl Groups {
     pub(super) fn keep_others_monitors(&mut self, journal: &mut Journal) -> Result<(), GroupsError> {
         // A tenant whose removed group is not made again has its CPUs in the default group.
         let members = self.members.values().filter(|member| member.left.is_none());
-        let ours: Vec<CoreId> = members.flat_map(|member| member.cpus.cores().to_vec()).collect();
-        let ours = CoreList::from(ours);
-        for group in self.resctrl.monitor_groups(&Group::DEFAULT)? {
-            if self.resctrl.is_ours(&group) {
-                continue;
-            }
+        let ours = members.fold(CoreList::default(), |all, member| all.with(&member.tenant.cores));
+        let others: Vec<Group> = self.others().filter(|group| group.is_monitor()).cloned().collect();
+        for group in others {
             let kept = journal.originals().iter().find_map(|original| match original {
                 Original::Cpus { group: own, cpus } if *own == group => Some(cpus.clone()),
                 _ => None,
             });
-            let there = self.resctrl.cpus(&group)?;
-            let taken = both(&ours, &there);
             let kept = kept.unwrap_or_default();
-            let back: Vec<CoreId> =
-                kept.cores().iter().filter(|cpu| !ours.cores().contains(cpu)).copied().collect();
-            let new = taken.cores().iter().any(|cpu| !kept.cores().contains(cpu));
+            let taken = ours.common(&self.state.cpus(&group));
+            let (back, new) = (kept.without(&ours), !taken.without(&kept).is_empty());
             if back.is_empty() && !new {
                 continue;
             }
-            let back = CoreList::from(back);
             if !back.is_empty()
                 && let Err(why) = put_back_cpus(&self.resctrl, &group, &back)
             {
@@ -95,9 +84,8 @@ impl Groups {
                 self.notes.push(format!("CPUs {back} could not be moved back: {why}"));
                 continue;
             }
-            let still = kept.cores().iter().filter(|cpu| ours.cores().contains(cpu));
-            let cpus: Vec<CoreId> = still.chain(taken.cores()).copied().collect();
-            let original = Original::Cpus { group: group.clone(), cpus: CoreList::from(cpus.clone()) };
+            let cpus = kept.common(&ours).with(&taken);
+            let original = Original::Cpus { group: group.clone(), cpus: cpus.clone() };
             match cpus.is_empty() {
                 true => journal.forget(&original)?,
                 false => journal.replace(&original)?,
@@ -109,13 +97,5 @@ impl Groups {
             }
         }
         Ok(())
-    }
-}
-
-/// The value that was read; `None` if the group's owner has just removed it.
-fn there<T>(found: Result<T, ResctrlError>) -> Result<Option<T>, ResctrlError> {
-    match found {
-        Err(error) if error.is_gone() => Ok(None),
-        other => other.map(Some),
     }
 }

@@ -1,6 +1,6 @@
 //! Turns errors of the kernel into the seam's outcomes of a knob. Must not know knobs.
 
-use super::groups::GroupsError;
+use super::GroupsError;
 use crate::resctrl::{Kind, ResctrlError};
 use waykeeper_host::KnobOutcome;
 
@@ -21,7 +21,9 @@ pub(super) fn groups_refusal(error: &GroupsError) -> KnobOutcome {
         // The disk may get free space; until then no knob is written.
         GroupsError::Journal(error) => KnobOutcome::Busy(error.to_string()),
         GroupsError::File(error) => KnobOutcome::Busy(error.to_string()),
-        GroupsError::Beside(why) => KnobOutcome::Busy(why.clone()),
+        // The next sample reports it.
+        GroupsError::Gone(_) => KnobOutcome::Busy(error.to_string()),
+        GroupsError::ReadsBack(found) => KnobOutcome::ReadsBack(found.clone()),
         GroupsError::Foreign { .. } => KnobOutcome::Refused(error.to_string()),
     }
 }
