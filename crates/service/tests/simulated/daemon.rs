@@ -28,7 +28,7 @@ use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_service::protocol::Status;
 use waykeeper_service::recorder::{RecorderConfig, Ring};
 use waykeeper_service::{Published, PublishedState, Step, orders, step_queue};
-use waykeeper_testbed::{State as Registers, Watched};
+use waykeeper_testbed::{State, Watched};
 
 /// Where the configuration is.
 const CONFIG: &str = "/etc/waykeeper/waykeeper.toml";
@@ -330,7 +330,7 @@ fn restore(world: &World) -> Result<(), String> {
 }
 
 /// The registers that no other program touches here.
-fn other_registers(watched: &Watched, root: &Root) -> Registers {
+fn other_registers(watched: &Watched, root: &Root) -> State {
     let mut registers = watched.state(root);
     let switch = format!(" {:#x}", SWITCH.0);
     registers.retain(|name, _| {
@@ -349,7 +349,7 @@ fn other_registers(watched: &Watched, root: &Root) -> Registers {
 fn compare(
     world: &World,
     original: &Picture,
-    registers: &Registers,
+    registers: &State,
     watched: &Watched,
     root: &Root,
     when: &str,
