@@ -109,6 +109,7 @@ fn a_process_that_comes_moves_nobody_else() {
     assert_eq!(host.set_tenants(vec![of(&all)]).refused.len(), 1);
     machine.faults.lift();
     (0..3).for_each(|_| drop(host.set_tenants(vec![of(&all)])));
+    assert_eq!(host.refused(), [], "what is in force is not refused any more");
     let text = machine.root().read_text(format!("/{tasks}")).unwrap();
     assert!(all.iter().all(|pid| text.lines().any(|line| line == pid.to_string())), "{text}");
     ends(&machine, host, &found);
@@ -148,6 +149,29 @@ fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
     assert!(read("theirs/tasks").lines().any(|line| line == pid.to_string()));
     std::fs::remove_dir(theirs).unwrap();
     assert_same_state(&machine.state(), &found, "at the end");
+}
+
+#[test]
+fn a_process_of_a_tenant_that_shares_a_class_enters_through_the_class() {
+    let machine = Machine::new("gold-6140");
+    let found = machine.state();
+    let (old, new) = (Family::new(), Family::new());
+    let pids = [&old, &new].map(|family| family.0.id());
+    // One class for both: b is in a's class, with a monitoring group.
+    let limits = Limits { max_classes: Some(1), ..Limits::default() };
+    let options = Options { limits, ..Options::new(machine.root(), Vec::new(), machine.journal()) };
+    let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
+    let of = |pids: &[u32]| vec![tenant("a", "0"), Tenant { pids: pids.to_vec(), ..tenant("b", "1") }];
+    host.set_tenants(of(&pids[..1]));
+    let mask = WayMask::from_bits(0xf);
+    let masks = BTreeMap::from([(id(&host, "a"), mask), (id(&host, "b"), mask)]);
+    assert!(host.apply(&Plan::of_masks(masks)).expect("a report").is_complete());
+    // The kernel refuses a task of another control group to a monitoring group.
+    let changes = host.set_tenants(of(&pids));
+    assert_eq!((changes.refused, host.refused()), (vec![], vec![]));
+    let tasks = machine.root().read_text("/sys/fs/resctrl/waykeeper-a/mon_groups/waykeeper-b/tasks").unwrap();
+    assert!(pids.iter().all(|pid| tasks.lines().any(|line| line == pid.to_string())), "{tasks}");
+    ends(&machine, host, &found);
 }
 
 /// Where only resctrl counts memory traffic (MBM), each group has a count of its own.
