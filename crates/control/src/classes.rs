@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use waykeeper_host::own_class_masks;
 use waykeeper_units::{ClosId, GroupId, WayMask};
 
 /// One class of service and its groups.
@@ -61,9 +62,9 @@ pub fn classes(
             }
         }
     }
-    if all.len() > clos_count.min(256) as usize {
-        let masks = all.len() - 1;
-        return Err(ClassesError::TooMany { needed: all.len(), available: clos_count, masks, root });
+    let own = own_class_masks(masks.values().copied(), Some(root)).len();
+    if own + 1 > clos_count.min(256) as usize {
+        return Err(ClassesError::TooMany { needed: own + 1, available: clos_count, masks: own, root });
     }
     Ok(all)
 }

@@ -7,6 +7,7 @@
 //! A policy sees only what real counters show. Values that only a model has (leaked lines, true p99, the content of a
 //! way) have no field here on purpose.
 
+mod classes;
 mod counter;
 mod dma;
 mod inventory;
@@ -16,6 +17,7 @@ mod reading;
 mod readings;
 mod sample;
 
+pub use classes::own_class_masks;
 pub use counter::{CounterKind, CounterSpec, GroupCounter, HostCounter, PortCounter, SocketCounter};
 pub use dma::{DmaCounters, Lines};
 pub use inventory::{Device, DeviceKind, Dial, Inventory, LlcGeometry, Platform, RootPort, Support};

@@ -16,6 +16,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_host::own_class_masks;
 use waykeeper_units::{GroupId, WayMask};
 
 /// The resctrl group of a tenant's CPUs and tasks.
@@ -211,7 +212,7 @@ impl Placement {
     ) -> TooMany {
         let targets =
             self.slots.keys().filter_map(|tenant| wanted.get(tenant).or_else(|| present.get(tenant)));
-        let needed = targets.filter(|mask| Some(**mask) != default_mask).collect::<BTreeSet<_>>().len();
+        let needed = own_class_masks(targets.copied(), default_mask).len();
         TooMany { needed, classes: self.limit }
     }
 
@@ -435,6 +436,11 @@ mod tests {
                         let mut after = present.clone();
                         after.extend(&wanted);
                         let used = placement.in_use().len();
+                        // The control loop decides by the same count.
+                        if used <= placement.limit() {
+                            let fits = own_class_masks(after.values().copied(), Some(FULL)).len() <= placement.limit();
+                            prop_assert_eq!(placement.change(&wanted, &present, Some(FULL)).is_ok(), fits);
+                        }
                         match placement.change(&wanted, &present, Some(FULL)) {
                             Err(too_many) => {
                                 let masks: BTreeSet<_> = after.values().filter(|mask| **mask != FULL).collect();
