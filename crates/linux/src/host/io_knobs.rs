@@ -53,7 +53,16 @@ struct WrittenKnob {
     changed_externally: bool,
 }
 
+/// The answer to a write of a knob that has another value than at the last look. The next look detects the change, and
+/// the control loop reacts as configured.
+const CHANGED_SINCE: &str = "another program has changed it since it was last read; it is read again first";
+
 impl WrittenKnob {
+    /// Whether a knob that reads `found` was changed by another program since the last look.
+    fn is_changed_since(&self, found: u64) -> bool {
+        !self.changed_externally && self.read_back.is_some_and(|own| own != found)
+    }
+
     /// The state before a write, for a knob that reads `found`. A value of another program is the original from now on.
     fn about_to(before: Option<WrittenKnob>, found: u64) -> WrittenKnob {
         let ours = before.filter(|written| !written.changed_externally);
@@ -233,6 +242,9 @@ impl IoKnobs {
             }
         }
         let (before, found, wanted) = (register.written.get(), now & register.mask, register.bits(setting));
+        if before.is_some_and(|before| before.is_changed_since(found)) {
+            return KnobOutcome::Busy(CHANGED_SINCE.to_owned());
+        }
         let written = WrittenKnob::about_to(before, found);
         // After a crash, the journal's values tell ours from another program's: the new value, and the present one if
         // we wrote it.
@@ -251,7 +263,11 @@ impl IoKnobs {
         }
         register.written.set(Some(written));
         let outcome = self.write(knob, register, now & !register.mask | wanted);
-        let read_back = self.now(register).ok().map(|now| now & register.mask);
+        let read_back = match outcome {
+            // A later read may show another program's value.
+            KnobOutcome::Applied => Some(wanted),
+            _ => self.now(register).ok().map(|now| now & register.mask),
+        };
         register.written.set(Some(WrittenKnob { read_back, ..written }));
         // If the register turned our value into another one, that value is ours too.
         let turned = read_back.filter(|own| register.tells_writer() && !ours.contains(own) && *own != found);

@@ -346,14 +346,7 @@ fn other_registers(watched: &Watched, root: &Root) -> State {
 }
 
 /// Everything is as it was, except what the other program changed last.
-fn compare(
-    world: &World,
-    original: &Picture,
-    registers: &State,
-    watched: &Watched,
-    root: &Root,
-    when: &str,
-) {
+fn compare(world: &World, original: &Picture, registers: &State, watched: &Watched, root: &Root, when: &str) {
     let now_registers = other_registers(watched, root);
     let mut state = world.lock();
     let now = picture::take(&state.files, &state.clock);
