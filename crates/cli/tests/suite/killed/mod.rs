@@ -15,8 +15,20 @@ use std::process::Command;
 use waykeeper_testbed::{Machine, State, assert_same_state};
 
 /// Calls that change a file, a directory or the disk.
-const CHANGING: [&str; 9] =
-    ["write", "pwrite64", "fsync", "ftruncate", "mkdir", "rmdir", "unlink", "unlinkat", "rename"];
+const CHANGING: [&str; 12] = [
+    "write",
+    "pwrite64",
+    "fsync",
+    "ftruncate",
+    "mkdir",
+    "mkdirat",
+    "rmdir",
+    "unlink",
+    "unlinkat",
+    "rename",
+    "renameat",
+    "renameat2",
+];
 
 /// One call of the control thread: the nth of its name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -82,7 +94,7 @@ fn points(log: &str, folder: &str) -> Vec<Point> {
     let lines: Vec<(String, String, String)> = lines.collect();
     let mut makers: BTreeMap<&str, usize> = BTreeMap::new();
     for (thread, call, _) in &lines {
-        *makers.entry(thread).or_default() += usize::from(call == "mkdir");
+        *makers.entry(thread).or_default() += usize::from(call.starts_with("mkdir"));
     }
     let control = makers.into_iter().max_by_key(|(_, made)| *made).map(|(thread, _)| thread.to_owned());
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
