@@ -22,8 +22,15 @@ pub fn before_write(state: &mut State, number: u64, offset: u64, bytes: &[u8]) {
     let wrong = if let Some((group, file)) = group_and_file(&path) {
         of_resctrl(state, group, file, bytes)
     } else if let Some(cpu) = path.strip_prefix("dev/cpu/").and_then(|rest| rest.strip_suffix("/msr")) {
+        if offset == picture::WAYS {
+            overwrite(state, picture::WAYS_NAME.to_owned());
+        }
         of_register(state, number, cpu.parse().unwrap_or(0), offset as u32, bytes)
     } else if let Some(device) = path.strip_suffix("/config").and_then(|path| path.rsplit('/').next()) {
+        if offset == picture::SWITCH.0 {
+            let name = picture::port_name(device);
+            overwrite(state, name);
+        }
         of_device(state, number, device, offset, bytes)
     } else {
         Some("no such file may be written".to_owned())
@@ -33,6 +40,13 @@ pub fn before_write(state: &mut State, number: u64, offset: u64, bytes: &[u8]) {
             "write of {:?} to {path} at {offset:#x}: {wrong}",
             String::from_utf8_lossy(bytes)
         ));
+    }
+}
+
+/// The policy of a running daemon writes a knob. A restore does not count: it must leave another program's value.
+fn overwrite(state: &mut State, name: String) {
+    if state.mailbox.is_running() {
+        state.touched.overwritten.insert(name);
     }
 }
 

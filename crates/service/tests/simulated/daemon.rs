@@ -214,7 +214,14 @@ fn setup<H: ManagedHost>(
     let problem = |ring: Arc<Mutex<Ring>>| -> ProblemSource {
         Box::new(move || ring.lock().unwrap_or_else(PoisonError::into_inner).active_problem())
     };
-    let problem_sources = recorder.iter().map(|(ring, _)| problem(ring.clone())).collect();
+    let own = world.clone();
+    // The engine asks at every publication.
+    let note: ProblemSource = Box::new(move || {
+        own.lock().mailbox.note_published();
+        None
+    });
+    let recorders = recorder.iter().map(|(ring, _)| problem(ring.clone()));
+    let problem_sources = recorders.chain([note]).collect();
     let mut after_step = AfterStep {
         world: world.clone(),
         original: original.clone(),
@@ -357,8 +364,16 @@ fn compare(world: &World, original: &Picture, registers: &State, watched: &Watch
     let names: BTreeSet<&String> =
         original.keys().chain(now.keys()).chain(state.touched.values.keys()).collect();
     let (mut kept, mut reverted) = (0, 0);
-    let strict = std::env::var_os("WAYKEEPER_STRICT").is_some();
-    let (corrects, ever) = (state.history.outsiders == "correct", &state.touched.ever);
+    let corrects = state.history.outsiders == "correct";
+    // With `outsiders = "correct"` another program's value is undone, at the latest by the restore at the end. Otherwise
+    // a register must have been written by a policy since.
+    let written = |name: &str| {
+        let register = name == picture::WAYS_NAME || name.starts_with("port ");
+        corrects || register && state.touched.overwritten.contains(name)
+    };
+    let was_left = |name: &str, found: Option<&String>| {
+        found.is_some_and(|found| state.touched.ever.contains(&(name.to_owned(), found.clone())))
+    };
     for name in names {
         let found = now.get(name);
         if name.starts_with("task ") {
@@ -391,14 +406,9 @@ fn compare(world: &World, original: &Picture, registers: &State, watched: &Watch
             Some(touched) if found == touched.as_ref() => kept += 1,
             // What the other program did to one of Waykeeper's groups ended with the group.
             Some(Some(group)) if name.starts_with("CPU ") && is_ours(group) && found == before => {}
-            Some(_) if found == before && (corrects || !strict) => reverted += 1,
-            // A knob that the daemon corrected gets the value that it had before the daemon's first write, which may
-            // be an earlier one of the other program.
-            Some(_)
-                if corrects && found.is_some_and(|found| ever.contains(&(name.clone(), found.clone()))) =>
-            {
-                reverted += 1;
-            }
+            // The daemon wrote it later, and restored what it had found before its first write: the first value, or an
+            // earlier one of the other program.
+            Some(_) if written(name) && (found == before || was_left(name, found)) => reverted += 1,
             Some(touched) => {
                 wrong.push(format!(
                     "{name} is {found:?}, was {before:?}, and another program left {touched:?}"

@@ -19,6 +19,9 @@ pub struct Mailbox {
     waiting: VecDeque<What>,
     to: Option<(Orders, Sender<SignalRequest>)>,
     quiet: u64,
+    stopping: bool,
+    /// The step after the last wait was published: what is written now is written by an order or at the end.
+    published: bool,
 }
 
 impl Mailbox {
@@ -33,19 +36,31 @@ impl Mailbox {
         self.waiting.push_back(message);
     }
 
-    /// Whether a stop waits.
+    /// Whether an engine runs that has not begun to end.
+    pub fn is_running(&self) -> bool {
+        self.to.is_some() && !(self.stopping && self.published)
+    }
+
+    /// A step is published.
+    pub fn note_published(&mut self) {
+        self.published = true;
+    }
+
+    /// Whether a stop waits or was sent.
     pub fn is_stopping(&self) -> bool {
-        self.waiting.contains(&What::Stop)
+        self.stopping || self.waiting.contains(&What::Stop)
     }
 
     /// After a step: the message that is due.
     pub fn next(&mut self) -> Option<What> {
         self.quiet += 1;
+        self.published = false;
         if self.quiet < QUIET_STEPS || self.to.is_none() {
             return None;
         }
         let message = self.waiting.pop_front()?;
         self.quiet = 0;
+        self.stopping |= message == What::Stop;
         Some(message)
     }
 

@@ -118,6 +118,23 @@ fn histories_end_as_they_began() {
     }
 }
 
+/// Histories in which something was found that has been mended since.
+#[test]
+fn what_was_found_once_stays_mended() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/simulated/found");
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort_unstable();
+    assert!(!files.is_empty());
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let history: History =
+            serde_json::from_str(&text).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+        let outcome = daemon::run(&history);
+        assert!(outcome.violations.is_empty(), "{}: {}", file.display(), outcome.violations.join("\n"));
+    }
+}
+
 fn join(all: &[&String]) -> String {
     all.iter().map(|text| text.as_str()).collect::<Vec<_>>().join("\n")
 }

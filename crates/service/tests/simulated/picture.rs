@@ -14,7 +14,15 @@ pub const MOUNT: &str = "sys/fs/resctrl";
 pub type Picture = BTreeMap<String, String>;
 
 /// The register of the DCA ways (hardware.md 1.1).
-const WAYS: u64 = 0xc8b;
+pub const WAYS: u64 = 0xc8b;
+
+/// The name of the DCA ways in a picture.
+pub const WAYS_NAME: &str = "DCA ways";
+
+/// The name of a root port's DCA switch in a picture.
+pub fn port_name(address: &str) -> String {
+    format!("port {address}")
+}
 
 /// The byte and bit of a root port's DCA switch (hardware.md 2.1).
 pub const SWITCH: (u64, u8) = (0x180, 1 << 7);
@@ -114,11 +122,11 @@ pub fn take(files: &FileTree, clock: &waykeeper_vhost::machine_clock::MachineClo
         }
     }
     if let Some(value) = bytes(files, "dev/cpu/0/msr", WAYS, 8).filter(|value| value.len() == 8) {
-        picture.insert("DCA ways".to_owned(), format!("{value:x?}"));
+        picture.insert(WAYS_NAME.to_owned(), format!("{value:x?}"));
     }
     for port in ports(files, clock) {
         let byte = bytes(files, &config(&port), SWITCH.0, 1).unwrap_or_default();
-        picture.insert(format!("port {port}"), format!("{byte:x?}"));
+        picture.insert(port_name(&port), format!("{byte:x?}"));
     }
     picture
 }

@@ -16,6 +16,8 @@ pub struct Touched {
     pub values: BTreeMap<String, Option<String>>,
     /// All values that it left at any time.
     pub ever: BTreeSet<(String, String)>,
+    /// What the daemon has written since: its original is restored, as for any knob that the daemon wrote last.
+    pub overwritten: BTreeSet<String>,
     /// What it changed since the daemon's last wait, during a step.
     pub unseen: BTreeSet<String>,
 }
@@ -25,6 +27,7 @@ impl Touched {
         for (name, value) in after {
             if before.get(name) != Some(value) {
                 self.unseen.insert(name.clone());
+                self.overwritten.remove(name);
                 self.ever.insert((name.clone(), value.clone()));
                 self.values.insert(name.clone(), Some(value.clone()));
             }
