@@ -245,7 +245,8 @@ impl State {
     /// Adds to the trace.
     pub fn note(&mut self, what: &str, outcome: u64) {
         if self.verbose {
-            eprintln!("{:>6} {:>9.3} ms {what} -> {outcome}", self.calls, self.now_ns as f64 / 1e6);
+            #[expect(clippy::print_stderr, reason = "WAYKEEPER_TRACE asks for every call")]
+            let () = eprintln!("{:>6} {:>9.3} ms {what} -> {outcome}", self.calls, self.now_ns as f64 / 1e6);
         }
         for byte in what.bytes().chain(outcome.to_le_bytes()) {
             self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
