@@ -58,7 +58,7 @@ class Shell(unittest.TestCase):
         self.addCleanup(client.close)
         return client
 
-    def test_output_and_status_are_told_apart_by_the_commands_own_mark(self) -> None:
+    def test_output_and_status_are_distinguished_by_the_commands_own_mark(self) -> None:
         client = self.answering(
             lambda mark: f"one\n\n@@0123 0\ntwo\n@@{mark} 3\n".encode(), lambda mark: f"\n@@{mark} 0\n".encode()
         )
@@ -125,7 +125,7 @@ class Control(unittest.TestCase):
 
 
 class Archive(unittest.TestCase):
-    def test_a_file_stands_behind_its_header_and_both_are_padded_to_four(self) -> None:
+    def test_a_file_follows_its_header_and_both_are_padded_to_four(self) -> None:
         data = initramfs.archive([initramfs.file("ab", b"hello")])
         # 110 bytes of header and "ab\0" are 113, padded to 116; 5 bytes of content to 124.
         self.assertEqual(data[:6], b"070701")

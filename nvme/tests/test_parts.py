@@ -66,7 +66,7 @@ class Content(unittest.TestCase):
         content.restore(self.image, changed, 4096)
         self.assertEqual(content.changed(self.image, 512), {})
 
-    def test_every_block_says_where_it_stands(self) -> None:
+    def test_every_block_contains_its_position(self) -> None:
         self.assertEqual(content.known(8192, 8), (content.TAG + 1024).to_bytes(8, "little"))
 
     def test_the_buffer_is_splitmix(self) -> None:
@@ -154,7 +154,7 @@ class Boots(unittest.TestCase):
         self.assertEqual(printed.getvalue().count("booting again"), min(failures, machine.BOOTS - 1))
         return seen, found
 
-    def test_what_stands_still_is_ended_and_booted_again(self) -> None:
+    def test_a_guest_without_progress_is_ended_and_booted_again(self) -> None:
         self.assertEqual(self.boots(0), (["boot"], "up"))
         self.assertEqual(self.boots(1), (["boot", "ended", "boot"], "up"))
 

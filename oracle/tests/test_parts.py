@@ -158,7 +158,7 @@ class Transcripts(unittest.TestCase):
         good, wrong = transcript.differences(recorded, transcript.parse(RECORDED.replace("999999", "99999")))
         self.assertEqual((good, len(wrong)), (3, 2))
 
-    def test_another_answer_a_missing_and_a_foreign_operation_are_told(self) -> None:
+    def test_another_answer_a_missing_and_a_foreign_operation_are_reported(self) -> None:
         recorded = transcript.parse(RECORDED)
         good, wrong = transcript.differences(recorded, transcript.parse(RECORDED.replace("ESRCH", "EPERM")))
         self.assertEqual(good, 3)

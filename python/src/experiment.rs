@@ -13,7 +13,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 use waykeeper_lab::files;
 use waykeeper_lab::msl::{self, Criterion};
-use waykeeper_lab::runner::{Experiment, Outcome, Progress, RunPlan};
+use waykeeper_lab::runner::{Experiment, ExperimentOutcome, RunPlan, SimulationProgress};
 use waykeeper_silicon::Sampling;
 
 /// Time between two checks for Ctrl-C by the caller's thread.
@@ -62,7 +62,7 @@ struct Meter {
 }
 
 impl Meter {
-    fn set(&self, progress: Progress) {
+    fn set(&self, progress: SimulationProgress) {
         self.done_ns.fetch_max(progress.done_ns, Ordering::Relaxed);
         self.total_ns.store(progress.total_ns, Ordering::Relaxed);
     }
@@ -88,9 +88,9 @@ fn watch<T: Send>(
         let meter = &meter;
         scope.spawn(move || sender.send(work(meter)));
         loop {
-            let told =
+            let reported =
                 py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(GLANCE));
-            match told {
+            match reported {
                 Ok(result) => return Some(result),
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
@@ -145,12 +145,12 @@ pub fn run(
     }
     let notes = experiment.notes().to_vec();
     match outcome.or_raise()? {
-        Outcome::Run(summary) => {
+        ExperimentOutcome::Run(summary) => {
             let csv = files::timeseries_csv(&summary);
             let csv = csv.map_err(|why| crate::errors::RunFailed::new_err(why.to_string()))?;
             Ok((serde_json::to_string(&summary).or_raise()?, Some(csv), notes))
         }
-        Outcome::Sweep(sweep) => Ok((serde_json::to_string(&sweep).or_raise()?, None, notes)),
+        ExperimentOutcome::Sweep(sweep) => Ok((serde_json::to_string(&sweep).or_raise()?, None, notes)),
     }
 }
 

@@ -8,7 +8,7 @@ use pythonize::{depythonize, pythonize};
 use serde::Serialize;
 use std::sync::{Arc, Mutex, PoisonError};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory};
+use waykeeper_host::{Interval, Inventory, Workload};
 use waykeeper_lab::runner::OwnPolicy;
 use waykeeper_policy::{Decision, Policy, PolicyError};
 
@@ -48,11 +48,11 @@ impl Policy for PythonPolicy {
         &self.name
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         self.call("_start", inventory, &groups)
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         self.call("_step", &groups, seen)
     }
 }

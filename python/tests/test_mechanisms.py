@@ -100,12 +100,12 @@ def test_claims_of_a_figure_with_failed_runs_are_not_compared():
     assert compare([], [outcome(ONE)], [outcome(ONE, "not reproduced")], {"a4/made-up"}) == []
 
 
-def test_a_named_claim_that_cannot_be_simulated_says_so():
+def test_a_named_claim_that_cannot_be_simulated_is_reported():
     (found,) = compare([next(iter(not_simulable()))], [], [])
     assert found.change is Change.NOT_SIMULABLE and found.named and not found.moved
 
 
-def test_a_verdict_that_too_few_seeds_show_says_so():
+def test_a_verdict_that_too_few_seeds_show_is_marked():
     why = "the mean over seeds shows it, but only 1 of 2 seeds alone do; the drives limit it"
     (found,) = compare([ONE], [outcome(ONE, "not reproduced", low=1.0, why=why)], [outcome(ONE, low=1.0)])
     assert found.on_ours == "1; the mean over seeds shows it, but only 1 of 2 seeds alone do"

@@ -49,7 +49,7 @@ def test_what_a_policy_raises_comes_back(tiny):
         wk.run(tiny, [Broken])
 
 
-def test_a_policy_that_cannot_be_made_is_told(tiny):
+def test_a_policy_that_cannot_be_made_is_reported(tiny):
     class Needs(wk.Policy):
         name = "needs"
 
@@ -90,7 +90,7 @@ def test_a_mask_the_chip_refuses_is_in_the_timeline(tiny):
     assert any("refused" in outcome for outcome in outcomes), decisions
 
 
-def test_a_policy_without_step_says_so(tiny):
+def test_a_policy_without_step_is_refused(tiny):
     class Empty(wk.Policy):
         name = "empty"
 

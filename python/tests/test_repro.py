@@ -237,7 +237,7 @@ def test_a_claim_may_be_judged_on_each_seed(made_up, flags, verdict):
     assert found.verdict == verdict and found.agreeing == 3
 
 
-def test_a_case_that_cannot_run_is_told_and_the_rest_goes_on(tmp_path):
+def test_a_case_that_cannot_run_is_reported_and_the_rest_continues(tmp_path):
     class Failing(MadeUp):
         id = "a4/failing"
 

@@ -115,7 +115,7 @@ def test_the_load_that_is_sustained():
     assert lossless.gbps >= knee.gbps and lossless.values["criterion"] == "zero-loss"
 
 
-def test_progress_is_told_and_a_progress_function_may_raise(tiny, capfd):
+def test_progress_is_reported_and_a_progress_function_may_raise(tiny, capfd):
     from waykeeper import _native
 
     seen = []

@@ -143,7 +143,7 @@ def test_an_edited_policy_is_another_one(tiny, tmp_path):
         wk.sweep(space, tiny, [edited], out=tmp_path / "s", jobs=1, progress=False)
 
 
-def test_ctrl_c_ends_a_sweep_at_once_and_it_goes_on(tiny, tmp_path):
+def test_ctrl_c_ends_a_sweep_at_once_and_it_continues(tiny, tmp_path):
     script = tmp_path / "sweep.py"
     script.write_text(
         "import waykeeper as wk\n"

@@ -24,12 +24,12 @@ Exit codes: 0 success, 1 failure, 2 bad usage or bad input, 3 not supported by t
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 }
 
 /// What to do.
 #[derive(Subcommand, Debug)]
-pub enum Command {
+pub enum CliCommand {
     /// Run a scenario under one or more policies and compare them
     Run(run::RunArgs),
     /// List, show and check scenarios

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use waykeeper_linux::host::{GroupsError, OpenError};
-use waykeeper_linux::resctrl::{Kind, ResctrlError};
+use waykeeper_linux::resctrl::{ResctrlError, ResctrlErrorKind};
 use waykeeper_linux::text_file::TextFileError;
 use waykeeper_service::config::{self, Config, ConfigError, Flag, Inputs, USUAL_FILE};
 use waykeeper_service::daemon::{self, DaemonError};
@@ -216,9 +216,13 @@ fn open_code(error: &OpenError) -> u8 {
 
 fn resctrl_code(error: &ResctrlError) -> u8 {
     match error.kind {
-        Kind::NotMounted => exit::UNSUPPORTED,
-        Kind::Denied => exit::NOT_PERMITTED,
-        Kind::Busy | Kind::Exhausted | Kind::Locked | Kind::Foreign | Kind::Exists => exit::CONFLICT,
+        ResctrlErrorKind::NotMounted => exit::UNSUPPORTED,
+        ResctrlErrorKind::Denied => exit::NOT_PERMITTED,
+        ResctrlErrorKind::Busy
+        | ResctrlErrorKind::Exhausted
+        | ResctrlErrorKind::Locked
+        | ResctrlErrorKind::Foreign
+        | ResctrlErrorKind::Exists => exit::CONFLICT,
         _ => exit::FAILED,
     }
 }

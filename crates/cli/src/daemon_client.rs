@@ -8,7 +8,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 use waykeeper_service::config::usual_socket;
-use waykeeper_service::protocol::FaultKind;
+use waykeeper_service::protocol::ProtocolErrorKind;
 use waykeeper_service::{Client, ClientError, ServersConfig};
 
 /// Where the daemon listens.
@@ -39,9 +39,9 @@ impl From<ClientError> for Failure {
             ClientError::NoDaemon { .. } => exit::UNSUPPORTED,
             ClientError::NotPermitted(_) => exit::NOT_PERMITTED,
             ClientError::Fault(fault) => match fault.kind {
-                FaultKind::NotPermitted => exit::NOT_PERMITTED,
-                FaultKind::Busy => exit::CONFLICT,
-                FaultKind::Refused | FaultKind::BadRequest => exit::BAD_INPUT,
+                ProtocolErrorKind::NotPermitted => exit::NOT_PERMITTED,
+                ProtocolErrorKind::Busy => exit::CONFLICT,
+                ProtocolErrorKind::Refused | ProtocolErrorKind::BadRequest => exit::BAD_INPUT,
                 _ => exit::FAILED,
             },
             ClientError::NoAnswer { .. } | ClientError::NotADaemon { .. } | ClientError::Io { .. } => {

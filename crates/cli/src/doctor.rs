@@ -7,7 +7,7 @@ use crate::restore::root_at;
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
-use waykeeper_linux::doctor::{self, Family, Report, State};
+use waykeeper_linux::doctor::{self, CheckState, DoctorReport, Family};
 
 /// Examples of the subcommand.
 pub const EXAMPLES: &str = "\
@@ -51,7 +51,7 @@ pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
 }
 
 /// The report as text: a heading per family, a line per subject, and what to do below it.
-fn table(report: &Report) -> String {
+fn table(report: &DoctorReport) -> String {
     let mut out = String::new();
     let mut last: Option<Family> = None;
     let names = report.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
@@ -67,7 +67,7 @@ fn table(report: &Report) -> String {
             let _ = writeln!(out, "  {:<names$}  {:<8}  -> {remedy}", "", "");
         }
     }
-    let counts = [State::Ok, State::Degraded, State::Missing, State::Unknown]
+    let counts = [CheckState::Ok, CheckState::Degraded, CheckState::Missing, CheckState::Unknown]
         .map(|state| format!("{} {}", report.count(state), format!("{state:?}").to_lowercase()));
     let _ = writeln!(out, "\n{}", counts.join(", "));
     out

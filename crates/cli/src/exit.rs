@@ -236,7 +236,7 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn words_that_nobody_reads_keep_nobody() {
+    fn output_without_a_reader_delays_no_writer() {
         let (mut reads, mut writes) = io::pipe().unwrap();
         let flags = rustix::fs::fcntl_getfl(&writes).unwrap();
         rustix::fs::fcntl_setfl(&writes, flags | rustix::fs::OFlags::NONBLOCK).unwrap();

@@ -72,14 +72,14 @@ fn main() -> ExitCode {
     code
 }
 
-fn dispatch(command: args::Command) -> Result<(), exit::Failure> {
+fn dispatch(command: args::CliCommand) -> Result<(), exit::Failure> {
     match command {
-        args::Command::Run(run) => run::run(run),
-        args::Command::Scenario(command) => scenario::scenario(command),
-        args::Command::Policy(command) => policy::policy(command),
-        args::Command::Chip(command) => chip::chip(command),
-        args::Command::Trace(command) => trace::trace(command),
-        args::Command::Capture(command) => capture::capture(command),
-        args::Command::Full(command) => full::full(command),
+        args::CliCommand::Run(run) => run::run(run),
+        args::CliCommand::Scenario(command) => scenario::scenario(command),
+        args::CliCommand::Policy(command) => policy::policy(command),
+        args::CliCommand::Chip(command) => chip::chip(command),
+        args::CliCommand::Trace(command) => trace::trace(command),
+        args::CliCommand::Capture(command) => capture::capture(command),
+        args::CliCommand::Full(command) => full::full(command),
     }
 }

@@ -25,8 +25,8 @@ use interrupts::Interrupts;
 use options::{LoadArgs, PlaceArgs, consent, plan, refuse_contradictory_consent};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use waykeeper_load::Summary;
-use waykeeper_memload::{Consent, Plan};
+use waykeeper_load::LoadSummary;
+use waykeeper_memload::{Consent, LoadPlan};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,7 +92,7 @@ pub enum MemloadCommand {
 }
 
 /// The summary of a run, and whether it succeeded.
-type RunOutcome = (Summary, Result<(), Failure>);
+type RunOutcome = (LoadSummary, Result<(), Failure>);
 
 /// Runs the subcommand.
 pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
@@ -125,7 +125,7 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
 /// Runs the load on a real or a virtual target.
 fn run(
     target: &str,
-    plan: Plan,
+    plan: LoadPlan,
     consent: &mut Consent,
     log: Option<&Path>,
     interrupts: &Interrupts,
@@ -146,12 +146,12 @@ fn run(
 struct JobSummary {
     job: String,
     #[serde(flatten)]
-    summary: Summary,
+    summary: LoadSummary,
 }
 
 /// Runs the jobs one after the other, up to the first that fails.
 fn in_turn(
-    mut jobs: Vec<jobs::Planned>,
+    mut jobs: Vec<jobs::PlannedJob>,
     target: Option<&str>,
     mut consent: Consent,
     interrupts: &Interrupts,
@@ -167,7 +167,7 @@ fn in_turn(
         refuse_contradictory_consent(&consent, jobs.iter().any(|job| job.plan.writes()))?;
     }
     // Faults of a late job are reported before an early one has run for hours.
-    for jobs::Planned { name, target: own, plan } in &mut jobs {
+    for jobs::PlannedJob { name, target: own, plan } in &mut jobs {
         let in_job = |refused: Failure| refused.about(format!("job `{name}`"));
         let target = target_of(own).unwrap_or_default();
         if target.starts_with(simulated::PREFIX) {
@@ -180,7 +180,7 @@ fn in_turn(
     let mut all = Vec::new();
     let mut end = Ok(());
     let count = jobs.len();
-    for (index, jobs::Planned { name, target: own, plan }) in jobs.into_iter().enumerate() {
+    for (index, jobs::PlannedJob { name, target: own, plan }) in jobs.into_iter().enumerate() {
         if interrupts.came() {
             end = Err(Failure::new(exit::INTERRUPTED, format!("interrupted before the job `{name}`")));
             break;

@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use crate::out;
 use clap::Args;
 use toml::{Table, Value};
-use waykeeper_service::protocol::{ControlCommand, Done};
+use waykeeper_service::protocol::{ControlCommand, OrderResult};
 use waykeeper_service::{Client, printable};
 
 /// Examples of `waykeeper pause`.
@@ -97,7 +97,7 @@ pub fn set_policy(args: SetArgs) -> Result<(), Failure> {
 }
 
 fn order(socket: &SocketArgs, command: ControlCommand) -> Result<(), Failure> {
-    let done: Done = socket.connect(Client::ORDER_TIMEOUT)?.ask(command)?;
+    let done: OrderResult = socket.connect(Client::ORDER_TIMEOUT)?.ask(command)?;
     out::text(&format!("{}\n", printable(&done.text)))
 }
 

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_started_or_not_there_is_told_why() {
+    fn a_command_that_cannot_be_started_or_found_is_refused_with_the_reason() {
         let told = |command: &[&str], cpus: CoreList| {
             let failure = Pinned::start(command, &cpus, "--cores", Output::Kept).unwrap_err();
             failure.line().to_owned()

@@ -5,7 +5,7 @@ use crate::{full, listing, out};
 use clap::Subcommand;
 use serde::Serialize;
 use std::fmt::Write;
-use waykeeper_policy::{Description, Entry, build, registry};
+use waykeeper_policy::{Description, PolicyEntry, build, registry};
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -80,8 +80,8 @@ pub fn policy(command: PolicyCommand) -> Result<(), Failure> {
 }
 
 /// A policy's idea; for an alias the name of its policy.
-fn idea(entry: &Entry) -> String {
-    let same = |other: &&Entry| other.idea == entry.idea;
+fn idea(entry: &PolicyEntry) -> String {
+    let same = |other: &&PolicyEntry| other.idea == entry.idea;
     let first = registry().iter().take_while(|other| other.name != entry.name).find(same);
     first.map_or_else(|| entry.idea.to_owned(), |first| format!("= {}", first.name))
 }

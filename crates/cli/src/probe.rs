@@ -18,11 +18,11 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use waykeeper_linux::tenants::DeviceName;
-use waykeeper_probe::experiment::{Pace, ProbeError};
+use waykeeper_probe::experiment::{MeasurementTimes, ProbeError};
 use waykeeper_probe::findings::{Findings, Row};
 use waykeeper_probe::procedures::{self, ProbeOptions, Procedure};
 use waykeeper_probe::roles::{self, Named, RoleError};
-use waykeeper_probe::sweep::{Load, Sweep};
+use waykeeper_probe::sweep::{AdjustableLoad, LoadSweep};
 use waykeeper_silicon::Sampling;
 use waykeeper_units::CoreList;
 
@@ -161,19 +161,19 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let options = ProbeOptions {
         procedures: procedures(&args.names)?,
         named: Named { io: args.io.clone(), victim: args.victim.clone() },
-        pace: if args.quick { Pace::QUICK } else { Pace::USUAL },
+        pace: if args.quick { MeasurementTimes::QUICK } else { MeasurementTimes::USUAL },
         quick: args.quick,
     };
     let stop = listen()?;
-    let mut source = source::Source::open(args)?;
-    roles::check(&source.host().groups(), &options.named)
+    let mut source = source::ProbedHost::open(args)?;
+    roles::check(&source.host().workloads(), &options.named)
         .map_err(|error: RoleError| Failure::bad_input(error))?;
     let bar = ProbeBar::new();
     let mut load = source.take_load();
     let load_command = RefCell::new(source.take_load_command());
     let ended = RefCell::new(None);
     let done = {
-        let load = load.as_mut().map(|load| load as &mut dyn Load);
+        let load = load.as_mut().map(|load| load as &mut dyn AdjustableLoad);
         procedures::run(source.host_mut(), load, &options, &stop, &|progress| {
             // Measurements without the requested load are worthless.
             if let Some(how) = load_command.borrow_mut().as_mut().and_then(LoadCommand::ended) {
@@ -186,7 +186,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     bar.clear();
     // All knobs are restored before the result is printed.
     let microcode = source.microcode();
-    let identity = waykeeper_linux::profile::Identity::of(source.host().inventory(), microcode);
+    let identity = waykeeper_linux::profile::MachineIdentity::of(source.host().inventory(), microcode);
     let place = source.profile_path();
     source.close()?;
     load_command.into_inner().into_iter().for_each(LoadCommand::end);
@@ -255,7 +255,7 @@ fn tables(findings: &Findings) -> String {
     text
 }
 
-fn sweep_table(sweep: &Sweep) -> String {
+fn sweep_table(sweep: &LoadSweep) -> String {
     let mut text = format!("\nsweep: {}\n", sweep.dial.title());
     let share =
         |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", 100.0 * share));

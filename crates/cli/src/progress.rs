@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use waykeeper_lab::runner::Progress;
+use waykeeper_lab::runner::SimulationProgress;
 
 /// Time between two plain lines: short enough to show progress, long enough for a log.
 const EVERY: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ impl Bar {
     }
 
     /// Shows the progress of the simulations.
-    pub fn show(&self, progress: Progress) {
+    pub fn show(&self, progress: SimulationProgress) {
         self.bar.set_length(progress.total_ns);
         self.bar.set_position(progress.done_ns);
         let wall_s = self.bar.elapsed().as_secs_f64();
@@ -101,7 +101,7 @@ impl Spinner {
     }
 
     /// Shows the progress of the recording.
-    pub fn show(&self, progress: waykeeper_inputs::Progress) {
+    pub fn show(&self, progress: waykeeper_inputs::RecordingProgress) {
         let millions = progress.instructions / 1_000_000;
         let until = self.until.map_or_else(String::new, |until| format!(" of {}", until.div_ceil(1_000_000)));
         let records = listing::grouped(progress.records);

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 use waykeeper_linux::host::Grouping;
 use waykeeper_service::log::turned_of;
-use waykeeper_service::recorder::{Entry, Header, Item, ReadError, Reader};
+use waykeeper_service::recorder::{Header, Item, ReadError, RecordedStep, RecordingReader};
 use waykeeper_service::replay::{Compared, Replay, differences, within};
 
 const EXAMPLES: &str = "\
@@ -79,7 +79,7 @@ pub fn replay(args: ReplayArgs) -> Result<(), Failure> {
         Some(name) => Some(Replay::new(name, args.set.iter().cloned().collect())?),
         None => None,
     };
-    let reader = Reader::open(&args.recording).map_err(|why| match &why {
+    let reader = RecordingReader::open(&args.recording).map_err(|why| match &why {
         ReadError::Open { source, .. } if source.kind() != std::io::ErrorKind::NotFound => {
             Failure::new(exit::io_code(source), why)
         }
@@ -123,7 +123,7 @@ impl ReplayPrinter {
     }
 
     /// Counts a step; missing steps are reported once per gap.
-    fn count(&mut self, entry: &Entry<'_>) {
+    fn count(&mut self, entry: &RecordedStep<'_>) {
         let missing = self.last_step.map_or(0, |last| entry.step.saturating_sub(last.saturating_add(1)));
         if missing > 0 {
             self.notes.push(format!("{missing} steps are missing before {}", time(entry.at)));
@@ -139,7 +139,7 @@ impl ReplayPrinter {
         self.steps += 1;
     }
 
-    fn recorded(&mut self, entry: &Entry<'_>, as_json: bool) -> Result<(), Failure> {
+    fn recorded(&mut self, entry: &RecordedStep<'_>, as_json: bool) -> Result<(), Failure> {
         let policy = self.header.as_ref().map(|header| header.policy.clone()).unwrap_or_default();
         let groups = entry.groups.as_deref().unwrap_or_default();
         let record = &entry.record;
@@ -190,7 +190,12 @@ impl ReplayPrinter {
         Ok(())
     }
 
-    fn compared(&mut self, entry: &Entry<'_>, compared: &Compared, as_json: bool) -> Result<(), Failure> {
+    fn compared(
+        &mut self,
+        entry: &RecordedStep<'_>,
+        compared: &Compared,
+        as_json: bool,
+    ) -> Result<(), Failure> {
         self.compared += 1;
         self.differ += u64::from(!compared.agrees());
         if as_json {

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use waykeeper_linux::GROUP_PREFIX;
 use waykeeper_linux::journal::{Journal, usual_path};
 use waykeeper_linux::registers::RegisterFiles;
-use waykeeper_linux::restore::{Outcome, Report, Restorer, mounted};
+use waykeeper_linux::restore::{Report, RestoreOutcome, Restorer, mounted};
 use waykeeper_linux::root::Root;
 use waykeeper_service::config::{Config, ConfigError, Flag, Inputs};
 
@@ -180,7 +180,7 @@ fn left_in(path: &Path, report: &Report) -> Option<Failure> {
 }
 
 fn as_json(path: &Path, report: &Report) -> Value {
-    let knob = |(knob, outcome): &(_, Outcome)| json!({ "knob": knob, "outcome": word(outcome), "why": why(outcome) });
+    let knob = |(knob, outcome): &(_, RestoreOutcome)| json!({ "knob": knob, "outcome": word(outcome), "why": why(outcome) });
     let knobs: Vec<Value> = report.knobs.iter().map(knob).collect();
     json!({ "journal": path, "stale": report.stale, "knobs": knobs })
 }
@@ -199,20 +199,20 @@ pub fn lines(path: &Path, report: &Report) -> String {
     report.knobs.iter().map(|(knob, outcome)| format!("{knob}: {outcome}\n")).collect()
 }
 
-fn word(outcome: &Outcome) -> &'static str {
+fn word(outcome: &RestoreOutcome) -> &'static str {
     match outcome {
-        Outcome::Restored => "restored",
-        Outcome::AsItWas => "as-it-was",
-        Outcome::Gone => "gone",
-        Outcome::Away(_) => "later",
-        Outcome::Left(_) => "left",
-        Outcome::Failed(_) => "failed",
+        RestoreOutcome::Restored => "restored",
+        RestoreOutcome::AsItWas => "as-it-was",
+        RestoreOutcome::Gone => "gone",
+        RestoreOutcome::Away(_) => "later",
+        RestoreOutcome::Left(_) => "left",
+        RestoreOutcome::Failed(_) => "failed",
     }
 }
 
-fn why(outcome: &Outcome) -> Option<&str> {
+fn why(outcome: &RestoreOutcome) -> Option<&str> {
     match outcome {
-        Outcome::Failed(why) | Outcome::Left(why) | Outcome::Away(why) => Some(why),
+        RestoreOutcome::Failed(why) | RestoreOutcome::Left(why) | RestoreOutcome::Away(why) => Some(why),
         _ => None,
     }
 }

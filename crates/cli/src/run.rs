@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use waykeeper_lab::msl::{self, Criterion};
 use waykeeper_lab::results::{RunSummary, SweepSummary};
-use waykeeper_lab::runner::{Experiment, Outcome, RunPlan};
+use waykeeper_lab::runner::{Experiment, ExperimentOutcome, RunPlan};
 use waykeeper_lab::table::{self, Extent, Ink};
 use waykeeper_lab::{files, registry};
 use waykeeper_machine::ScenarioSource;
@@ -115,12 +115,12 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let outcome = experiment.run(&|progress| bar.show(progress));
     bar.clear();
     match outcome? {
-        Outcome::Run(summary) if args.json => show_run(&summary, args.out.as_deref(), None),
-        Outcome::Run(summary) => {
+        ExperimentOutcome::Run(summary) if args.json => show_run(&summary, args.out.as_deref(), None),
+        ExperimentOutcome::Run(summary) => {
             let extent = if args.details { Extent::Details } else { Extent::Screen };
             show_run(&summary, args.out.as_deref(), Some(extent))
         }
-        Outcome::Sweep(sweep) => show_sweep(&sweep, args.out.as_deref(), args.json),
+        ExperimentOutcome::Sweep(sweep) => show_sweep(&sweep, args.out.as_deref(), args.json),
     }
 }
 

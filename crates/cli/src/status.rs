@@ -11,7 +11,7 @@ use crate::out;
 use clap::Args;
 use std::io::IsTerminal;
 use std::time::Duration;
-use waykeeper_service::protocol::{ControlCommand, Status, Tenants};
+use waykeeper_service::protocol::{ControlCommand, DaemonStatus, Tenants};
 use waykeeper_service::{Client, ClientError};
 
 const STATUS_EXAMPLES: &str = "\
@@ -62,7 +62,7 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
     if args.watch {
         return watch(&mut client, args.json);
     }
-    let status: Status = client.ask(ControlCommand::Status)?;
+    let status: DaemonStatus = client.ask(ControlCommand::Status)?;
     if args.json { out::json(&status) } else { out::text(&page::status(&status)) }
 }
 
@@ -76,7 +76,7 @@ fn watch(client: &mut Client, json: bool) -> Result<(), Failure> {
     let is_terminal = std::io::stdout().is_terminal();
     client.send(ControlCommand::Watch)?;
     loop {
-        let status: Status = match client.receive() {
+        let status: DaemonStatus = match client.receive() {
             Ok(Some(status)) => status,
             Ok(None) => return Err(Failure::new(crate::exit::FAILED, "the daemon has ended")),
             Err(ClientError::Fault(fault)) => return Err(ClientError::Fault(fault).into()),

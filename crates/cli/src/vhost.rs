@@ -17,7 +17,7 @@ use waykeeper_vhost::enter::{self, EnterError};
 use waykeeper_vhost::machine_clock::{ClockSpeed, MachineClock};
 use waykeeper_vhost::mounted::MountError;
 use waykeeper_vhost::resctrl::description::Kernel;
-use waykeeper_vhost::virtual_host::{Options, VirtualHost, VirtualHostError};
+use waykeeper_vhost::virtual_host::{VirtualHost, VirtualHostError, VirtualHostOptions};
 
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
@@ -127,13 +127,13 @@ fn mount(dir: &Path, args: VhostArgs) -> Result<(), Failure> {
     }
     let scenario = Arc::new(source.read()?);
     let (name, chip, factor) = (scenario.name.clone(), scenario.chip.name.clone(), scenario.time_factor);
-    let options = Options {
+    let options = VirtualHostOptions {
         speed: ClockSpeed::Wall(args.speed),
         run: RunOptions { seed: args.seed, sample_seed: args.seed, sampling: args.sets },
         kernel: args.kernel,
         cdp: args.cdp,
         bandwidth: !args.no_mba,
-        ..Options::default()
+        ..VirtualHostOptions::default()
     };
     let host = VirtualHost::mount(dir, scenario, options)?;
     let path = host.path().display().to_string();
@@ -150,7 +150,7 @@ fn mount(dir: &Path, args: VhostArgs) -> Result<(), Failure> {
 
 /// Prints a note when the model falls behind, and an error when it stopped.
 fn watch(clock: &MachineClock) {
-    let mut told = LATE_NS;
+    let mut next_lag = LATE_NS;
     loop {
         std::thread::sleep(Duration::from_secs(1));
         if let Some(why) = clock.failure() {
@@ -158,12 +158,12 @@ fn watch(clock: &MachineClock) {
             return;
         }
         let lag = clock.lag_ns();
-        if lag >= told {
+        if lag >= next_lag {
             exit::eprint_line(&format!(
                 "note: the model is {:.1} s behind its clock; a lower --speed or fewer --sets help",
                 lag as f64 * 1e-9
             ));
-            told = lag * 2;
+            next_lag = lag * 2;
         }
     }
 }

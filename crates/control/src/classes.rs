@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use waykeeper_host::own_class_masks;
-use waykeeper_units::{ClosId, GroupId, WayMask};
+use waykeeper_units::{ClosId, WayMask, WorkloadId};
 
 /// One class of service and its groups.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct Class {
     /// Its mask.
     pub mask: WayMask,
     /// Groups in it, in order; the root class may have none.
-    pub groups: Vec<GroupId>,
+    pub groups: Vec<WorkloadId>,
 }
 
 /// Why masks cannot be mapped to the classes of a chip.
@@ -47,7 +47,7 @@ pub enum ClassesError {
 /// # Errors
 /// [`ClassesError::TooMany`] when there are more distinct masks than classes.
 pub fn classes(
-    masks: &BTreeMap<GroupId, WayMask>,
+    masks: &BTreeMap<WorkloadId, WayMask>,
     root: WayMask,
     clos_count: u32,
 ) -> Result<Vec<Class>, ClassesError> {
@@ -75,8 +75,8 @@ mod tests {
 
     const FULL: WayMask = WayMask::from_bits(0x7ff);
 
-    fn masks(bits: &[u32]) -> BTreeMap<GroupId, WayMask> {
-        (0..).zip(bits).map(|(id, bits)| (GroupId(id), WayMask::from_bits(*bits))).collect()
+    fn masks(bits: &[u32]) -> BTreeMap<WorkloadId, WayMask> {
+        (0..).zip(bits).map(|(id, bits)| (WorkloadId(id), WayMask::from_bits(*bits))).collect()
     }
 
     #[test]
@@ -111,8 +111,8 @@ mod tests {
     fn a_root_class_without_all_ways_holds_the_groups_with_its_mask_and_no_others() {
         let root = WayMask::from_bits(0x0ff);
         let all = classes(&masks(&[0x7ff, 0x0ff]), root, 2).unwrap();
-        assert_eq!((all[0].mask, &all[0].groups[..]), (root, &[GroupId(1)][..]));
-        assert_eq!((all[1].mask, &all[1].groups[..]), (FULL, &[GroupId(0)][..]));
+        assert_eq!((all[0].mask, &all[0].groups[..]), (root, &[WorkloadId(1)][..]));
+        assert_eq!((all[1].mask, &all[1].groups[..]), (FULL, &[WorkloadId(0)][..]));
         let error = classes(&masks(&[0x7ff, 0x003]), root, 2).unwrap_err();
         assert_eq!(error, ClassesError::TooMany { needed: 3, available: 2, masks: 2, root });
     }

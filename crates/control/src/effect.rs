@@ -7,8 +7,8 @@
 
 use crate::record::Problem;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_host::{GroupCounter, Interval, Knob, KnobValues, LlcGeometry, PortCounter, SocketCounter};
-use waykeeper_units::{GroupId, LINE_BYTES, PortId, WayMask};
+use waykeeper_host::{Interval, Knob, KnobValues, LlcGeometry, PortCounter, SocketCounter, WorkloadCounter};
+use waykeeper_units::{LINE_BYTES, PortId, WayMask, WorkloadId};
 
 /// Consecutive intervals that must show it: one may contain the change itself, and in another the traffic may change.
 /// Assumption: two such intervals in a row occur, three hardly.
@@ -26,7 +26,7 @@ pub(crate) struct Effects {
     too_many: u32,
     /// Ports with DCA off whose switch was observed to have an effect.
     confirmed: BTreeSet<PortId>,
-    masks: BTreeMap<GroupId, MaskWatch>,
+    masks: BTreeMap<WorkloadId, MaskWatch>,
     no_effect: BTreeSet<Knob>,
 }
 
@@ -125,7 +125,7 @@ impl Effects {
         self.no_effect.retain(|knob| knob.group().is_none_or(|group| seen.groups.contains_key(&group)));
         for (group, rates) in &seen.groups {
             let (Some(mask), Some(bytes)) =
-                (seen.knobs.mask(*group), rates[GroupCounter::OccupancyBytes].value())
+                (seen.knobs.mask(*group), rates[WorkloadCounter::OccupancyBytes].value())
             else {
                 continue;
             };
@@ -156,7 +156,7 @@ impl Effects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use waykeeper_host::{GroupRates, PortRates, Reading, SocketRates};
+    use waykeeper_host::{PortRates, Reading, SocketRates, WorkloadRates};
 
     /// 11 ways of 1 MB.
     const LLC: LlcGeometry = LlcGeometry {
@@ -172,18 +172,18 @@ mod tests {
     fn interval(lines: [f64; 2], on: [bool; 2], writes: f64, mask: u32, bytes: u64) -> Interval {
         let ports =
             lines.map(|lines| PortRates::of([(PortCounter::InboundBytes, Reading::Value(lines * 64e6))]));
-        let group = GroupRates::of([(GroupCounter::OccupancyBytes, Reading::Value(bytes as f64))]);
+        let group = WorkloadRates::of([(WorkloadCounter::OccupancyBytes, Reading::Value(bytes as f64))]);
         Interval {
             from_ns: 0,
             to_ns: 1_000_000_000,
-            groups: [(GroupId(0), group)].into(),
+            groups: [(WorkloadId(0), group)].into(),
             socket: SocketRates::of([
                 (SocketCounter::DcaWriteHits, Reading::Value(writes * 0.75e6)),
                 (SocketCounter::DcaWriteMisses, Reading::Value(writes * 0.25e6)),
             ]),
             ports: (0..).map(PortId).zip(ports).collect(),
             knobs: KnobValues::of_dca((0..).map(PortId).zip(on))
-                .with(Knob::Mask(GroupId(0)), WayMask::from_bits(mask)),
+                .with(Knob::Mask(WorkloadId(0)), WayMask::from_bits(mask)),
         }
     }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_goes_on_writing_into_the_llc_is_named_after_three_intervals_and_once() {
+    fn a_port_that_continues_to_write_into_the_llc_is_named_once_after_three_intervals() {
         let mut effects = Effects::default();
         problems(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1);
         let ineffective = interval([10.0, 20.0], [true, false], 33.0, 0x7ff, 0);
@@ -222,8 +222,8 @@ mod tests {
         let mut effects = Effects::default();
         problems(&mut effects, &interval([10.0, 10.0], [true, true], 20.0, 0x7ff, 0), 1);
         problems(&mut effects, &interval([10.0, 10.0], [true, false], 10.0, 0x7ff, 0), 1);
-        let told = problems(&mut effects, &interval([10.0, 10.0], [false, false], 10.0, 0x7ff, 0), 5);
-        assert!(told.len() == 1 && told[0].starts_with("DCA off on port 0 "), "{told:?}");
+        let reported = problems(&mut effects, &interval([10.0, 10.0], [false, false], 10.0, 0x7ff, 0), 5);
+        assert!(reported.len() == 1 && reported[0].starts_with("DCA off on port 0 "), "{reported:?}");
     }
 
     #[test]
@@ -236,14 +236,14 @@ mod tests {
         // A new workload that starts empty and fills 7 MB.
         let mut effects = Effects::default();
         problems(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 0), 1);
-        let told = problems(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 7_000_000), 5);
+        let reported = problems(&mut effects, &interval([0.0; 2], [true; 2], 0.0, 0x030, 7_000_000), 5);
         let text = "mask 0x030 of group 0 reads back but has no effect: LLC occupancy, bytes is 7000000; \
                     with an effect it would be at most 4000000";
-        assert_eq!(told, [text]);
+        assert_eq!(reported, [text]);
     }
 
     #[test]
-    fn knobs_that_the_loop_did_not_turn_are_nobody_elses_business() {
+    fn knobs_that_the_loop_did_not_turn_are_not_checked() {
         let mut effects = Effects::default();
         problems(&mut effects, &interval([10.0, 20.0], [true, true], 33.0, 0x7ff, 0), 1);
         let ineffective = interval([10.0, 20.0], [true, false], 33.0, 0x030, 9_000_000);

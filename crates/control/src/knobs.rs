@@ -7,7 +7,7 @@
 use crate::record::Problem;
 use std::collections::BTreeMap;
 use waykeeper_host::{Applied, Knob, KnobOutcome, KnobValues, Plan, Setting};
-use waykeeper_units::GroupId;
+use waykeeper_units::WorkloadId;
 
 /// The longest pause between two tries with a busy machine, in steps: the lock of another tool or a full disk may last,
 /// and a quarter of a minute of seconds is soon enough after it ends. Assumption.
@@ -281,7 +281,7 @@ impl Knobs {
     }
 
     /// Forgets knobs of groups that have ended.
-    pub fn keep_groups(&mut self, alive: impl Fn(GroupId) -> bool) {
+    pub fn keep_groups(&mut self, alive: impl Fn(WorkloadId) -> bool) {
         self.records.retain(|knob, _| knob.group().is_none_or(&alive));
     }
 }
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
     use waykeeper_units::{PortId, WayMask};
 
-    const MASK: Knob = Knob::Mask(GroupId(0));
+    const MASK: Knob = Knob::Mask(WorkloadId(0));
     const DCA: Knob = Knob::Dca(PortId(1));
 
     fn plan(bits: u32, on: bool) -> Plan {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_value_is_told_once_and_tried_again_only_after_another() {
+    fn a_refused_value_is_reported_once_and_tried_again_only_after_another() {
         let (mut knobs, nothing) = (knobs(), KnobValues::default());
         let mut answer = Applied::from([(MASK, KnobOutcome::Refused("no".to_owned()))]);
         answer.insert(DCA, KnobOutcome::Applied);
@@ -334,17 +334,17 @@ mod tests {
         let (mut knobs, nothing) = (knobs(), KnobValues::default());
         let wanted = Plan::from([(MASK, WayMask::from_bits(0x00c))]);
         let mut answer = Applied::from([(MASK, KnobOutcome::Busy("locked".to_owned()))]);
-        let (mut tried, mut told) = (Vec::new(), Vec::new());
+        let (mut tried, mut reported) = (Vec::new(), Vec::new());
         for step in 1..=80 {
             let turn = knobs.due(&wanted, &nothing, step);
             if turn.names(MASK) {
                 tried.push(step);
-                told.extend(knobs.note(&turn, &answer, None, step).iter().map(ToString::to_string));
+                reported.extend(knobs.note(&turn, &answer, None, step).iter().map(ToString::to_string));
             }
         }
         // 1, then 1, 2, 4, 8 and from then on 16 steps later.
         assert_eq!(tried, [1, 2, 4, 8, 16, 32, 48, 64, 80]);
-        assert_eq!(told, ["mask 0x00c of group 0 is retried later: locked"]);
+        assert_eq!(reported, ["mask 0x00c of group 0 is retried later: locked"]);
         // The lock is free: the mask is set, and the next time the problem is reported again and retried at once.
         answer.insert(MASK, KnobOutcome::Applied);
         assert_eq!(knobs.note(&wanted, &answer, None, 80), []);

@@ -5,8 +5,8 @@
 //! refused value, corrects external changes (a few times per knob), reports knobs without an effect, and passes every
 //! step to an [`Observer`]. When it ends, it restores the original values.
 //!
-//! * [`run()`] and [`Loop`]: the loop itself. [`Record`]: what it reports. [`classes()`]: how many classes of service a
-//!   set of masks needs.
+//! * [`run()`] and [`Loop`]: the loop itself. [`StepRecord`]: what it reports. [`classes()`]: how many classes of
+//!   service a set of masks needs.
 
 mod classes;
 mod effect;
@@ -15,5 +15,5 @@ mod record;
 mod run;
 
 pub use classes::{Class, ClassesError, classes};
-pub use record::{Observer, Problem, Record, Summary};
+pub use record::{LoopSummary, Observer, Problem, StepRecord};
 pub use run::{ControlConfig, ControlError, Loop, run};

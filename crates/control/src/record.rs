@@ -118,7 +118,7 @@ impl Problem {
 
 /// Everything about one step.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Record {
+pub struct StepRecord {
     /// When, in nanoseconds on the host's clock.
     pub at_ns: u64,
     /// State of the policy afterwards.
@@ -138,7 +138,7 @@ pub struct Record {
 
 /// Totals of a whole run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Summary {
+pub struct LoopSummary {
     /// Steps taken, without the start.
     pub steps: u64,
     /// Steps in which no counter could be read.
@@ -151,14 +151,14 @@ pub struct Summary {
 pub trait Observer {
     /// Called after the start and after every step. `seen` is what the policy saw; `None` at the start and when nothing
     /// could be read. `Break` ends the run.
-    fn observe(&mut self, record: &Record, seen: Option<&Interval>) -> ControlFlow<()>;
+    fn observe(&mut self, record: &StepRecord, seen: Option<&Interval>) -> ControlFlow<()>;
 
     /// Called once after the last step, when the knobs are restored.
-    fn ended(&mut self, _record: &Record) {}
+    fn ended(&mut self, _record: &StepRecord) {}
 }
 
-impl<F: FnMut(&Record, Option<&Interval>) -> ControlFlow<()>> Observer for F {
-    fn observe(&mut self, record: &Record, seen: Option<&Interval>) -> ControlFlow<()> {
+impl<F: FnMut(&StepRecord, Option<&Interval>) -> ControlFlow<()>> Observer for F {
+    fn observe(&mut self, record: &StepRecord, seen: Option<&Interval>) -> ControlFlow<()> {
         self(record, seen)
     }
 }

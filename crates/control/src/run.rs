@@ -10,9 +10,9 @@
 use crate::classes::classes;
 use crate::effect::Effects;
 use crate::knobs::Knobs;
-use crate::record::{Observer, Problem, Record, Summary};
+use crate::record::{LoopSummary, Observer, Problem, StepRecord};
 use std::collections::BTreeMap;
-use waykeeper_host::{Group, Host, HostError, Interval, KnobValues, Plan, Snapshot};
+use waykeeper_host::{Host, HostError, Interval, KnobValues, Plan, Snapshot, Workload};
 use waykeeper_policy::{Cause, Decision, Event, Policy};
 
 /// When the loop steps and when it ends.
@@ -69,7 +69,7 @@ pub fn run(
     policy: &mut dyn Policy,
     config: ControlConfig,
     observer: &mut dyn Observer,
-) -> Result<Summary, ControlError> {
+) -> Result<LoopSummary, ControlError> {
     let mut looping = Loop::start(host, Box::new(policy), config)?;
     let mut goes_on = observer.observe(&looping.record, None).is_continue();
     while goes_on && looping.step()? {
@@ -102,9 +102,9 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     effects: Effects,
     /// The last error about classes of service, so that it is reported once.
     reported_classes_error: Option<String>,
-    record: Record,
+    record: StepRecord,
     seen: Option<Interval>,
-    summary: Summary,
+    summary: LoopSummary,
 }
 
 impl<'a, H: Host + ?Sized> Loop<'a, H> {
@@ -132,9 +132,9 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             knobs: Knobs::new(config.take_back),
             effects: Effects::default(),
             reported_classes_error: None,
-            record: Record { at_ns: started_ns, ..Record::default() },
+            record: StepRecord { at_ns: started_ns, ..StepRecord::default() },
             seen: None,
-            summary: Summary::default(),
+            summary: LoopSummary::default(),
         };
         looping.begin(Vec::new());
         Ok(looping)
@@ -148,7 +148,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     /// mixture that neither policy wanted. The last value that the host refused is not tried again.
     pub fn replace(&mut self, policy: Box<dyn Policy + 'a>) {
         let external = self.recent_external_changes();
-        self.record = Record { at_ns: self.host.now_ns(), problems: external, ..Record::default() };
+        self.record = StepRecord { at_ns: self.host.now_ns(), problems: external, ..StepRecord::default() };
         let before = std::mem::replace(&mut self.policy, policy);
         let knobs = self.knobs.hand_over();
         let text = format!("policy {} replaces {}", self.policy.name(), before.name());
@@ -164,7 +164,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
 
     /// Starts the current policy and sets its initial knobs; the events in `first_events` come before the policy's own.
     fn begin(&mut self, first_events: Vec<Event>) {
-        let groups = self.host.groups();
+        let groups = self.host.workloads();
         let mut decision = self.policy.start(self.host.inventory(), &groups);
         decision.events.splice(0..0, first_events);
         // Read the knobs before the first write: otherwise every knob would be written, also those that have the wanted
@@ -181,7 +181,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     }
 
     /// The record of the last step, or of the start.
-    pub fn record(&self) -> &Record {
+    pub fn record(&self) -> &StepRecord {
         &self.record
     }
 
@@ -206,7 +206,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     }
 
     /// The totals so far.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> LoopSummary {
         self.summary
     }
 
@@ -265,7 +265,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.summary.steps += 1;
         self.summary.missed_deadlines += missed;
         let state = std::mem::take(&mut self.record.state);
-        self.record = Record { at_ns: self.host.now_ns(), state, ..Record::default() };
+        self.record = StepRecord { at_ns: self.host.now_ns(), state, ..StepRecord::default() };
         self.record.problems.extend(went_back);
         if missed > 0 {
             self.record.problems.push(Problem::Late { missed });
@@ -298,11 +298,11 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
                     self.effects.correct(&mut seen.knobs);
                 }
                 if decides {
-                    let groups = self.host.groups();
+                    let groups = self.host.workloads();
                     let decision = self.policy.step(&groups, &seen);
                     self.carry_out(decision, &groups);
                 } else {
-                    let groups = self.host.groups();
+                    let groups = self.host.workloads();
                     self.keep_groups(&groups);
                     self.knobs.confirm(&self.record.knobs);
                 }
@@ -338,7 +338,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     pub fn restore(&mut self) -> Plan {
         self.seen = None;
         let external = self.recent_external_changes();
-        self.record = Record { at_ns: self.host.now_ns(), ..Record::default() };
+        self.record = StepRecord { at_ns: self.host.now_ns(), ..StepRecord::default() };
         let knobs = self.knobs.hand_over();
         let plan = self.knobs.want(&Plan::default());
         let mut decision = Decision { plan, state: "Restored".to_owned(), ..Decision::default() };
@@ -363,7 +363,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             self.record.problems.clear();
             self.reported_classes_error = None;
             self.sample();
-            let groups = self.host.groups();
+            let groups = self.host.workloads();
             self.knobs.forget_refusals();
             self.carry_out(decision.clone(), &groups);
             if self.record.problems.is_empty() {
@@ -410,12 +410,12 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     }
 
     /// Forgets the knobs of groups that have ended. No group gets the number of an earlier one.
-    fn keep_groups(&mut self, alive: &[Group]) {
+    fn keep_groups(&mut self, alive: &[Workload]) {
         self.knobs.keep_groups(|id| alive.iter().any(|group| group.id == id));
     }
 
     /// Sets the knobs of a decision that do not have the wanted value yet, and reads back.
-    fn carry_out(&mut self, decision: Decision, alive: &[Group]) {
+    fn carry_out(&mut self, decision: Decision, alive: &[Workload]) {
         (self.record.state, self.record.events) = (decision.state, decision.events);
         let is_alive = |id| alive.iter().any(|group| group.id == id);
         self.keep_groups(alive);
@@ -449,7 +449,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     }
 
     /// Masks that need more classes than there are cannot all be in force: then no mask is set.
-    fn check_classes(&mut self, wanted: &mut Plan, alive: &[Group]) {
+    fn check_classes(&mut self, wanted: &mut Plan, alive: &[Workload]) {
         if wanted.masks().next().is_none() {
             return;
         }

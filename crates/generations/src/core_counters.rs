@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The counters of a core and the events that this program counts on them.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CoreCounters {
+pub struct CoreCounterTable {
     /// Name under `/sys/bus/event_source/devices`.
     pub perf: String,
     /// Programmable counters of a thread while its sibling runs as well.
@@ -145,7 +145,7 @@ impl<'de> Deserialize<'de> for Quantities {
     }
 }
 
-impl CoreCounters {
+impl CoreCounterTable {
     /// The event select register for an event, flags included; `None` if a term has no field or does not fit.
     pub fn select(&self, event: &Terms) -> Option<u64> {
         event.iter().try_fold(self.registers.select_flags, |word, (name, value)| {

@@ -2,8 +2,8 @@
 //! Must not know how counters are read.
 
 use crate::{
-    Cache, CoreCounters, Dca, Erratum, ErratumKind, Iio, Memory, ResctrlFacts, SharedCache, Signature,
-    SignatureRule, Space, Vendor,
+    AddressSpace, CoreCounterTable, Dca, Erratum, ErratumKind, Iio, LlcCounterTable, MemoryCounterTable,
+    ResctrlFacts, SharedCache, Signature, SignatureRule, Vendor,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
@@ -21,10 +21,10 @@ pub struct Generation {
     /// The signatures of its product lines.
     pub signatures: Vec<SignatureRule>,
     /// Counters of its cores.
-    pub core: CoreCounters,
+    pub core: CoreCounterTable,
     /// Counters of its LLC slices for device requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache: Option<Cache>,
+    pub cache: Option<LlcCounterTable>,
     /// Counters of its LLC for all requests, where they are a PMU of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_cache: Option<SharedCache>,
@@ -33,7 +33,7 @@ pub struct Generation {
     pub iio: Option<Iio>,
     /// Counters of its memory controllers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory: Option<Memory>,
+    pub memory: Option<MemoryCounterTable>,
     /// Knobs of direct cache access.
     pub dca: Dca,
     /// Values that resctrl should report.
@@ -100,7 +100,7 @@ impl Generation {
             self.memory.as_ref().map(|memory| &memory.pmu),
         ];
         for pmu in pmus.into_iter().flatten() {
-            let Some(registers) = pmu.registers.as_ref().filter(|map| map.space == Space::Msr) else {
+            let Some(registers) = pmu.registers.as_ref().filter(|map| map.space == AddressSpace::Msr) else {
                 continue;
             };
             for block in &registers.blocks {

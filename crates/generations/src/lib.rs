@@ -14,14 +14,17 @@ mod signature;
 mod terms;
 mod uncore;
 
-pub use core_counters::{CoreCounters, CoreEvent, CoreRegisters, FixedCounters, Quantities, Quantity};
+pub use core_counters::{CoreCounterTable, CoreEvent, CoreRegisters, FixedCounters, Quantities, Quantity};
 pub use dca::{Dca, Evidence, WayRegister, WaysSwitch};
 pub use dca::{PortSwitch, RegisterBit};
 pub use facts::{Erratum, ErratumKind, ResctrlFacts};
 pub use free_running::{FreeRunning, FreeRunningSet};
 pub use generation::Generation;
 pub use pmu::{BoxCount, Field, FieldRegister, Pmu, Programmed};
-pub use registers::{Block, BoxControl, Registers, Space};
+pub use registers::{AddressSpace, Block, BoxControl, RegisterMap};
 pub use signature::{Signature, SignatureRule, Vendor};
 pub use terms::{Terms, TermsError};
-pub use uncore::{BusRegister, Cache, Iio, Memory, MemoryEvent, PartMap, Request, Role, SharedCache};
+pub use uncore::{
+    BusRegister, Iio, IoRequestEvent, LlcCounterTable, MemoryCounterTable, MemoryEvent, PartMap, Role,
+    SharedCache,
+};

@@ -3,7 +3,7 @@
 //! With perf, the kernel's `format/` files give the position of a term. The fields here are for programs that write the
 //! registers themselves or that serve such files. Must not know how registers are accessed.
 
-use crate::{Registers, Terms};
+use crate::{RegisterMap, Terms};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -120,7 +120,7 @@ pub struct Pmu {
     pub fields: BTreeMap<String, Field>,
     /// Register addresses, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub registers: Option<Registers>,
+    pub registers: Option<RegisterMap>,
     /// Source of the values.
     pub source: String,
 }

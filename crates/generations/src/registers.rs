@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The address space of an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Space {
+pub enum AddressSpace {
     /// Model-specific registers of one CPU of the package.
     Msr,
     /// PCI configuration space of one device per box.
@@ -53,9 +53,9 @@ pub struct BoxControl {
 /// The register map of a kind of counter box; offsets count from the address of the box.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Registers {
+pub struct RegisterMap {
     /// The address space.
-    pub space: Space,
+    pub space: AddressSpace,
     /// Addresses of the boxes.
     pub blocks: Vec<Block>,
     /// Control of the whole box, where there is one.
@@ -88,7 +88,7 @@ fn one() -> u32 {
     1
 }
 
-impl Registers {
+impl RegisterMap {
     /// Address of box `number`; `None` beyond the map.
     pub fn address(&self, number: u16) -> Option<u32> {
         self.blocks.iter().find_map(|block| block.address(number))

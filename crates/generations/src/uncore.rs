@@ -19,7 +19,7 @@ pub enum Role {
 /// One kind of I/O request at an LLC slice.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Request {
+pub struct IoRequestEvent {
     /// Opcode, for example `ItoM`.
     pub opcode: String,
     /// The access of a device that causes it.
@@ -39,18 +39,18 @@ pub struct Request {
 /// The counters of the LLC's slices (CBo up to Broadwell, CHA from Skylake).
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cache {
+pub struct LlcCounterTable {
     /// The boxes.
     pub pmu: Pmu,
     /// Requests of devices.
-    pub requests: Vec<Request>,
+    pub requests: Vec<IoRequestEvent>,
     /// Whether all events of a box that use a filter must use the same filter values.
     pub one_filter: bool,
 }
 
-impl Cache {
+impl LlcCounterTable {
     /// The requests of one role.
-    pub fn role(&self, role: Role) -> impl Iterator<Item = &Request> {
+    pub fn role(&self, role: Role) -> impl Iterator<Item = &IoRequestEvent> {
         self.requests.iter().filter(move |request| request.role == role)
     }
 }
@@ -135,7 +135,7 @@ pub struct MemoryEvent {
 /// The counters of the memory controllers.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Memory {
+pub struct MemoryCounterTable {
     /// The boxes: one per channel.
     pub pmu: Pmu,
     /// Lines read; the sum of all of them.

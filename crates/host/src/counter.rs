@@ -92,7 +92,7 @@ macro_rules! counters {
 
 counters! {
     /// A counter of a group, which is a tenant: the sum over its cores.
-    GroupCounter("GroupCounters", "GroupRates")
+    WorkloadCounter("GroupCounters", "GroupRates")
     Instructions: "instructions", Count, "instructions", "Instructions retired on a tenant's cores.";
     Cycles: "cycles", Count, "cycles", "Unhalted cycles of a tenant's cores.";
     MlcHits: "mlc_hits", Count, "accesses",
@@ -140,10 +140,10 @@ mod tests {
 
     #[test]
     fn a_table_says_what_each_counter_counts_and_in_which_unit() {
-        check::<GroupCounter, _>();
+        check::<WorkloadCounter, _>();
         check::<SocketCounter, _>();
         check::<PortCounter, _>();
-        let levels = GroupCounter::ALL.into_iter().filter(|counter| counter.is_level());
-        assert_eq!(levels.collect::<Vec<_>>(), [GroupCounter::OccupancyBytes]);
+        let levels = WorkloadCounter::ALL.into_iter().filter(|counter| counter.is_level());
+        assert_eq!(levels.collect::<Vec<_>>(), [WorkloadCounter::OccupancyBytes]);
     }
 }

@@ -5,13 +5,13 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
-use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 /// A knob, whatever its setting.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Knob {
     /// Allocation mask of a group (CAT).
-    Mask(GroupId),
+    Mask(WorkloadId),
     /// Ways devices may allocate in (IIO_LLC_WAYS).
     DcaWays,
     /// DCA of a root port.
@@ -49,7 +49,7 @@ impl Knob {
     }
 
     /// The group whose knob it is; `None` for knobs of devices and of the socket.
-    pub fn group(self) -> Option<GroupId> {
+    pub fn group(self) -> Option<WorkloadId> {
         match self {
             Knob::Mask(group) => Some(group),
             _ => None,
@@ -221,7 +221,7 @@ impl fmt::Display for KnobSetting {
 #[derive(Serialize, Deserialize)]
 #[serde(rename = "Knob", rename_all = "kebab-case")]
 enum Written {
-    Mask(GroupId, Setting),
+    Mask(WorkloadId, Setting),
     DcaWays(Setting),
     Dca(PortId, Setting),
     RxRing(PortId, Setting),
@@ -269,7 +269,7 @@ mod tests {
     fn a_knob_and_its_setting_are_written_as_one_value() {
         for (setting, text, shown) in [
             (
-                Knob::Mask(GroupId(0)).at(WayMask::from_bits(12)),
+                Knob::Mask(WorkloadId(0)).at(WayMask::from_bits(12)),
                 r#"{"mask":[0,"0x00c"]}"#,
                 "mask 0x00c of group 0",
             ),

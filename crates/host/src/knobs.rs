@@ -6,7 +6,7 @@ use crate::knob::{Knob, KnobKind, KnobSetting, Setting, check};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Index;
-use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 /// Something about each of some knobs: a plan, the values read back, the report on a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -107,13 +107,13 @@ impl<T> Knobs<T> {
 
 impl Knobs<Setting> {
     /// These masks and nothing else.
-    pub fn of_masks(masks: impl IntoIterator<Item = (GroupId, WayMask)>) -> Knobs<Setting> {
+    pub fn of_masks(masks: impl IntoIterator<Item = (WorkloadId, WayMask)>) -> Knobs<Setting> {
         Knobs::default().with_masks(masks)
     }
 
     /// The same with these masks.
     #[must_use]
-    pub fn with_masks(mut self, masks: impl IntoIterator<Item = (GroupId, WayMask)>) -> Knobs<Setting> {
+    pub fn with_masks(mut self, masks: impl IntoIterator<Item = (WorkloadId, WayMask)>) -> Knobs<Setting> {
         self.extend(masks.into_iter().map(|(group, mask)| (Knob::Mask(group), mask)));
         self
     }
@@ -134,12 +134,12 @@ impl Knobs<Setting> {
     }
 
     /// Allocation mask of a group.
-    pub fn mask(&self, group: GroupId) -> Option<WayMask> {
+    pub fn mask(&self, group: WorkloadId) -> Option<WayMask> {
         self.get(Knob::Mask(group))?.ways()
     }
 
     /// Allocation masks, by group.
-    pub fn masks(&self) -> impl Iterator<Item = (GroupId, WayMask)> + '_ {
+    pub fn masks(&self) -> impl Iterator<Item = (WorkloadId, WayMask)> + '_ {
         self.iter().filter_map(|(knob, setting)| Some((knob.group()?, setting.ways()?)))
     }
 
@@ -225,7 +225,7 @@ impl<T> IntoIterator for Knobs<T> {
 /// How [`Knobs`] are written down: a section per kind of knob.
 #[derive(Serialize, Deserialize)]
 struct Sections<T> {
-    masks: BTreeMap<GroupId, T>,
+    masks: BTreeMap<WorkloadId, T>,
     dca_ways: Option<T>,
     dca: BTreeMap<PortId, T>,
     rx_ring: BTreeMap<PortId, T>,
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     fn plan() -> Plan {
-        Plan::of_masks([(GroupId(2), WayMask::from_bits(0x00c))])
+        Plan::of_masks([(WorkloadId(2), WayMask::from_bits(0x00c))])
             .with(Knob::DcaWays, WayMask::from_bits(0x600))
             .with(Knob::Dca(PortId(1)), false)
             .with(Knob::RxRing(PortId(0)), 512)
@@ -308,7 +308,7 @@ mod tests {
     fn a_setting_of_the_wrong_type_is_refused() {
         let text = r#"{"masks":{"2":true},"dca_ways":null,"dca":{},"rx_ring":{},"rx_burst":{}}"#;
         let error = serde_json::from_str::<Plan>(text).unwrap_err().to_string();
-        assert!(error.starts_with("Mask(GroupId(2)) does not take on"), "{error}");
+        assert!(error.starts_with("Mask(WorkloadId(2)) does not take on"), "{error}");
         assert!(serde_json::from_str::<KnobSetting>(r#"{"dca":[1,7]}"#).is_err());
     }
 
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn accessors_read_what_was_put_in() {
         let plan = plan();
-        assert_eq!(plan.mask(GroupId(2)), Some(WayMask::from_bits(0x00c)));
+        assert_eq!(plan.mask(WorkloadId(2)), Some(WayMask::from_bits(0x00c)));
         assert_eq!(plan.dca_ways(), Some(WayMask::from_bits(0x600)));
         assert_eq!((plan.dca(PortId(1)), plan.dca(PortId(0))), (Some(false), None));
         assert_eq!((plan.rx_ring(PortId(0)), plan.rx_burst(PortId(0))), (Some(512), Some(16)));

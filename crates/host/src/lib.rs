@@ -18,19 +18,20 @@ mod readings;
 mod sample;
 
 pub use classes::own_class_masks;
-pub use counter::{CounterKind, CounterSpec, GroupCounter, HostCounter, PortCounter, SocketCounter};
+pub use counter::{CounterKind, CounterSpec, HostCounter, PortCounter, SocketCounter, WorkloadCounter};
 pub use dma::{DmaCounters, Lines};
 pub use inventory::{Device, DeviceKind, Dial, Inventory, LlcGeometry, Platform, RootPort, Support};
 pub use knob::{Knob, KnobKind, KnobSetting, Setting};
 pub use knobs::{Applied, KnobOutcome, KnobValues, Knobs, Plan};
 pub use reading::Reading;
 pub use readings::{
-    CounterValue, GroupCounters, GroupRates, PortCounters, PortRates, Readings, SocketCounters, SocketRates,
+    CounterValue, PortCounters, PortRates, Readings, SocketCounters, SocketRates, WorkloadCounters,
+    WorkloadRates,
 };
 pub use sample::{Interval, Snapshot};
 
 use serde::{Deserialize, Serialize};
-use waykeeper_units::{CoreList, DeviceId, GroupId, WayMask};
+use waykeeper_units::{CoreList, DeviceId, WayMask, WorkloadId};
 
 /// A priority an operator gives to a workload (A4 s5.1: HPW and LPW; IAT's PC and BE map onto it).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -56,9 +57,9 @@ pub enum WorkloadKind {
 
 /// One monitored workload: the record A4 s5.1 asks an operator or cluster manager for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
+pub struct Workload {
     /// Its id, never reused while the host lives.
-    pub id: GroupId,
+    pub id: WorkloadId,
     /// The name people use.
     pub name: String,
     /// Declared priority.
@@ -108,8 +109,8 @@ pub trait Host {
     /// What there is: cores, LLC geometry, devices and their root ports, and what is supported.
     fn inventory(&self) -> &Inventory;
 
-    /// The workloads alive now. A [`GroupId`] is never reused while the host lives.
-    fn groups(&self) -> Vec<Group>;
+    /// The workloads alive now. A [`WorkloadId`] is never reused while the host lives.
+    fn workloads(&self) -> Vec<Workload>;
 
     /// All counters, cumulative since the host started, and every knob's value read back.
     ///

@@ -3,7 +3,7 @@
 //! In JSON it is an object with one key per counter. Must not know which counters there are.
 
 use crate::Reading;
-use crate::counter::{GroupCounter, HostCounter, PortCounter, SocketCounter};
+use crate::counter::{HostCounter, PortCounter, SocketCounter, WorkloadCounter};
 use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess};
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -19,13 +19,13 @@ pub struct Readings<K, T, const N: usize> {
 }
 
 /// The counters of one group in a snapshot.
-pub type GroupCounters = Readings<GroupCounter, u64, { GroupCounter::COUNT }>;
+pub type WorkloadCounters = Readings<WorkloadCounter, u64, { WorkloadCounter::COUNT }>;
 /// The counters of one socket in a snapshot.
 pub type SocketCounters = Readings<SocketCounter, u64, { SocketCounter::COUNT }>;
 /// The counters of one root port in a snapshot.
 pub type PortCounters = Readings<PortCounter, u64, { PortCounter::COUNT }>;
 /// The counters of one group over an interval: counts per second, levels at its end.
-pub type GroupRates = Readings<GroupCounter, f64, { GroupCounter::COUNT }>;
+pub type WorkloadRates = Readings<WorkloadCounter, f64, { WorkloadCounter::COUNT }>;
 /// The counters of the socket over an interval.
 pub type SocketRates = Readings<SocketCounter, f64, { SocketCounter::COUNT }>;
 /// The counters of one root port over an interval.

@@ -1,14 +1,15 @@
 //! Counters as a host reports them (cumulative) and as a policy reads them (per second, over an interval). It must not
 //! know how they are read.
 
-use crate::counter::{GroupCounter, HostCounter, SocketCounter};
+use crate::counter::{HostCounter, SocketCounter, WorkloadCounter};
 use crate::readings::{
-    CounterValue, GroupCounters, GroupRates, PortCounters, PortRates, Readings, SocketCounters, SocketRates,
+    CounterValue, PortCounters, PortRates, Readings, SocketCounters, SocketRates, WorkloadCounters,
+    WorkloadRates,
 };
 use crate::{KnobValues, Reading};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use waykeeper_units::{GroupId, PortId};
+use waykeeper_units::{PortId, WorkloadId};
 
 /// All counters and knob values at one time.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -16,7 +17,7 @@ pub struct Snapshot {
     /// When, on the host's clock.
     pub at_ns: u64,
     /// Per group alive now.
-    pub groups: BTreeMap<GroupId, GroupCounters>,
+    pub groups: BTreeMap<WorkloadId, WorkloadCounters>,
     /// The managed socket.
     pub socket: SocketCounters,
     /// Per root port.
@@ -25,31 +26,31 @@ pub struct Snapshot {
     pub knobs: KnobValues,
 }
 
-impl GroupRates {
+impl WorkloadRates {
     /// Instructions per cycle.
     pub fn ipc(&self) -> Option<f64> {
-        let cycles = self[GroupCounter::Cycles].value()?;
-        (cycles > 0.0).then(|| self[GroupCounter::Instructions].value().map(|i| i / cycles)).flatten()
+        let cycles = self[WorkloadCounter::Cycles].value()?;
+        (cycles > 0.0).then(|| self[WorkloadCounter::Instructions].value().map(|i| i / cycles)).flatten()
     }
 
     /// LLC hit ratio of the group: hits / (hits + misses) (algorithms.md 1.4). `None` without references.
     pub fn llc_hit_ratio(&self) -> Option<f64> {
-        share(self[GroupCounter::LlcHits].value()?, self[GroupCounter::LlcMisses].value()?)
+        share(self[WorkloadCounter::LlcHits].value()?, self[WorkloadCounter::LlcMisses].value()?)
     }
 
     /// LLC miss ratio.
     pub fn llc_miss_ratio(&self) -> Option<f64> {
-        share(self[GroupCounter::LlcMisses].value()?, self[GroupCounter::LlcHits].value()?)
+        share(self[WorkloadCounter::LlcMisses].value()?, self[WorkloadCounter::LlcHits].value()?)
     }
 
     /// MLC miss ratio.
     pub fn mlc_miss_ratio(&self) -> Option<f64> {
-        share(self[GroupCounter::MlcMisses].value()?, self[GroupCounter::MlcHits].value()?)
+        share(self[WorkloadCounter::MlcMisses].value()?, self[WorkloadCounter::MlcHits].value()?)
     }
 
     /// LLC references (hits + misses) per second.
     pub fn llc_references(&self) -> Option<f64> {
-        self.sum(GroupCounter::LlcHits, GroupCounter::LlcMisses).value()
+        self.sum(WorkloadCounter::LlcHits, WorkloadCounter::LlcMisses).value()
     }
 }
 
@@ -78,7 +79,7 @@ pub struct Interval {
     /// End.
     pub to_ns: u64,
     /// Per group alive at both ends.
-    pub groups: BTreeMap<GroupId, GroupRates>,
+    pub groups: BTreeMap<WorkloadId, WorkloadRates>,
     /// The managed socket.
     pub socket: SocketRates,
     /// Per root port.

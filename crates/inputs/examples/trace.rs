@@ -46,11 +46,11 @@ fn run(options: &[&str], command: &[OsString]) -> Result<(), Box<dyn Error>> {
         }
     }
     let output = output.ok_or(USAGE)?;
-    let mut told = 0;
+    let mut reported = 0;
     let recording = record(command, &output, &with, &mut |progress| {
-        if progress.instructions >= told + 10_000_000 {
-            told = progress.instructions;
-            eprintln!("{} million instructions, {} records", told / 1_000_000, progress.records);
+        if progress.instructions >= reported + 10_000_000 {
+            reported = progress.instructions;
+            eprintln!("{} million instructions, {} records", reported / 1_000_000, progress.records);
         }
         ControlFlow::Continue(())
     })?;

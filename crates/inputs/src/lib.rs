@@ -18,10 +18,10 @@ mod trace;
 
 pub use capture::{Capture, CaptureFormat, CaptureInfo, FlowKey, LinkType, MAX_PACKETS, Packet};
 pub use error::InputError;
-pub use record::{Ended, Progress, RecordError, RecordOptions, Recording, record};
+pub use record::{Ended, RecordError, RecordOptions, Recording, RecordingProgress, record};
 pub use rss::{IndirectionTable, MICROSOFT_KEY, RSS_TABLE_ENTRIES, toeplitz};
 pub use source::Packing;
 pub use trace::{
-    ConvertOptions, Kind, L1_SETS, L1_WAYS, L1Filter, L1Filtered, LINE_BYTES, Record, Trace, TraceFormat,
-    TraceInfo, TraceReader, TraceSummary, TraceWriter, Window, convert, l1_filter,
+    ConvertOptions, L1_SETS, L1_WAYS, L1Filter, L1Filtered, LINE_BYTES, TouchKind, Trace, TraceFormat,
+    TraceInfo, TraceReader, TraceRecord, TraceSummary, TraceWriter, Window, convert, l1_filter,
 };

@@ -6,7 +6,7 @@
 //! called.
 
 use crate::results::{RunSummary, SweepValue};
-use crate::runner::{At, Experiment, Outcome, Progress, RunError, RunPlan, at_points};
+use crate::runner::{At, Experiment, ExperimentOutcome, RunError, RunPlan, SimulationProgress, at_points};
 use indexmap::IndexMap;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -117,7 +117,7 @@ pub fn find(
     plan: &RunPlan,
     nic: Option<&str>,
     criterion: Criterion,
-    progress: &(dyn Fn(Progress) + Sync),
+    progress: &(dyn Fn(SimulationProgress) + Sync),
 ) -> Result<MslSummary, RunError> {
     let target = target(source, nic)?;
     // All input errors are found before the first simulation.
@@ -135,7 +135,7 @@ pub fn find(
         let done = done.fetch_add(probes, Ordering::Relaxed) + probes;
         let jobs_done = finished.fetch_add(searches, Ordering::Relaxed) + searches;
         let total_ns = jobs * MOST_PROBES * per_probe;
-        progress(Progress { done_ns: done * per_probe, shared_ns: 0, total_ns, jobs_done, jobs });
+        progress(SimulationProgress { done_ns: done * per_probe, shared_ns: 0, total_ns, jobs_done, jobs });
     };
     let pool = rayon::ThreadPoolBuilder::new().num_threads(plan.threads).build();
     let pool = pool.map_err(|why| RunError::Threads { threads: plan.threads, why: why.to_string() })?;
@@ -255,8 +255,8 @@ fn probe(
     // Searches already run in parallel.
     let plan = RunPlan { policies: vec![search.policy.clone()], threads: 1, ..plan.clone() };
     match Experiment::prepare(&source, plan)?.run(&|_| ())? {
-        Outcome::Run(run) => Ok(of_run(&run, &search.policy, target)),
-        Outcome::Sweep(_) => Ok((None, 0.0)),
+        ExperimentOutcome::Run(run) => Ok(of_run(&run, &search.policy, target)),
+        ExperimentOutcome::Sweep(_) => Ok((None, 0.0)),
     }
 }
 

@@ -43,7 +43,7 @@ pub fn timeline(summary: &RunSummary, policy: &str) -> String {
             let until = show::seconds(last.at_s);
             let steps =
                 if fold.period == 1 { "this".to_owned() } else { format!("these {} steps", fold.period) };
-            let differs = block.last().is_none_or(|told| told.text != last.text);
+            let differs = block.last().is_none_or(|reported| reported.text != last.text);
             let ending = if differs { ", last:" } else { "" };
             let _ = writeln!(out, "{:>9}  ... {steps} {} times until {until}{ending}", "", fold.times);
             if differs {
@@ -98,10 +98,10 @@ impl Entry {
         let priority = |name: &str| result.workloads.get(name).map_or(Priority::Low, |w| w.priority);
         let (high, low): (Vec<&str>, Vec<&str>) = names.partition(|name| priority(name) == Priority::High);
         let groups = [(Priority::High, high), (Priority::Low, low)];
-        let told = groups.into_iter().filter(|(_, names)| !names.is_empty());
-        let told =
-            told.map(|(group, names)| show::plain(&format!("{}s: {}", group_name(group), names.join(", "))));
-        entry.notes = told.chain(decisions.iter().flat_map(complaints)).collect();
+        let reported = groups.into_iter().filter(|(_, names)| !names.is_empty());
+        let reported = reported
+            .map(|(group, names)| show::plain(&format!("{}s: {}", group_name(group), names.join(", "))));
+        entry.notes = reported.chain(decisions.iter().flat_map(complaints)).collect();
         entry
     }
 }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_told_once_and_single_steps_stay() {
+    fn circles_are_reported_once_and_single_steps_stay() {
         assert_eq!(folded(&["a 1", "a 2"]), [(1, 1), (1, 1)]);
         assert_eq!(folded(&["a 1", "a 2.5", "a 13", "b"]), [(1, 3), (1, 1)]);
         assert_eq!(folded(&["x", "r", "s", "r", "s", "r", "s", "r"]), [(1, 1), (2, 3), (1, 1)]);
@@ -301,9 +301,9 @@ mod tests {
         };
         let decisions = vec![launch("a", 0.0), launch("b", 0.0), launch("c", 1.0), decision("zones")];
         let result = PolicyResult { decisions, ..PolicyResult::default() };
-        let told: Vec<_> = entries(&result).into_iter().map(|entry| (entry.text, entry.notes)).collect();
-        assert_eq!(told[0], ("2 workloads launched".to_owned(), vec!["LPWs: a, b".to_owned()]));
-        assert_eq!((told[1].0.as_str(), told[2].0.as_str()), ("c launched (LPW, non-I/O)", "zones"));
+        let reported: Vec<_> = entries(&result).into_iter().map(|entry| (entry.text, entry.notes)).collect();
+        assert_eq!(reported[0], ("2 workloads launched".to_owned(), vec!["LPWs: a, b".to_owned()]));
+        assert_eq!((reported[1].0.as_str(), reported[2].0.as_str()), ("c launched (LPW, non-I/O)", "zones"));
     }
 
     #[test]

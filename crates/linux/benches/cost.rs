@@ -14,15 +14,15 @@ use std::sync::Arc;
 use waykeeper_generations::{Generation, Pmu};
 use waykeeper_host::{Host, Plan};
 use waykeeper_linux::cha::slice_events;
-use waykeeper_linux::counting::CoreEvents;
-use waykeeper_linux::event_source::{Format, Unit};
+use waykeeper_linux::counting::CoreEventPlan;
+use waykeeper_linux::event_source::{CounterUnit, TermFormat};
 use waykeeper_linux::host::LinuxHost;
 use waykeeper_linux::iio::StackPart;
 use waykeeper_linux::perf::{IioUnits, UncorePlan, core_groups};
 use waykeeper_linux::root::Root;
 use waykeeper_machine::ScenarioSource;
-use waykeeper_testbed::{LargeServer, MS, Machine, manual_clock};
-use waykeeper_units::{CoreId, GroupId, WayMask};
+use waykeeper_testbed::{LargeServer, MS, MountedHost, manual_clock};
+use waykeeper_units::{CoreId, WayMask, WorkloadId};
 use waykeeper_vhost::faults::{Faults, Operation};
 
 /// Samples per measurement.
@@ -90,7 +90,7 @@ fn flagship() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/a4-hpw-heavy.toml");
     let source = ScenarioSource::open(&path).expect("the flagship");
     let scenario = source.read().expect("the flagship");
-    let machine = Machine::with(Arc::new(scenario), manual_clock(256));
+    let machine = MountedHost::with(Arc::new(scenario), manual_clock(256));
     machine.run_to(MS);
     measure("18 cores, 11 tenants", &mut machine.open(), &machine.faults);
 }
@@ -99,7 +99,7 @@ fn flagship() {
 fn large() {
     let server = LargeServer::new();
     let mut host = LinuxHost::open(server.options()).unwrap_or_else(|error| panic!("{error}"));
-    let masks = (0..64).map(|index| (GroupId(index), WayMask::from_bits(1 << (index % 15))));
+    let masks = (0..64).map(|index| (WorkloadId(index), WayMask::from_bits(1 << (index % 15))));
     let applied = host.apply(&Plan::of_masks(masks)).expect("a report");
     assert!(applied.is_complete(), "{applied:?}");
     measure("128 cores, 64 tenants", &mut host, &server.faults);
@@ -107,12 +107,12 @@ fn large() {
 }
 
 /// A unit as the kernel would list it, with the formats from the table.
-fn unit(pmu: &Pmu, number: u32) -> Unit {
+fn unit(pmu: &Pmu, number: u32) -> CounterUnit {
     let format = |(term, field): (&String, &waykeeper_generations::Field)| {
-        let format = Format::parse(Path::new("format"), &field.format).expect("a table's format");
+        let format = TermFormat::parse(Path::new("format"), &field.format).expect("a table's format");
         (term.clone(), format)
     };
-    Unit {
+    CounterUnit {
         name: format!("{}_{number}", pmu.perf),
         kind: number,
         cpumask: Some(vec![CoreId(0)].into()),
@@ -124,7 +124,7 @@ fn unit(pmu: &Pmu, number: u32) -> Unit {
 /// stacks.
 fn perf(name: &str, id: &str, cores: u16, slices: u32, channels: u32, watchdog: bool) {
     let generation = Generation::by_id(id).expect("a table");
-    let events = CoreEvents::of(&generation.core);
+    let events = CoreEventPlan::of(&generation.core);
     let of_core = |cpu| core_groups(&generation.core, &events, CoreId(cpu), watchdog).len();
     let core_reads: usize = (0..cores).map(of_core).sum();
     let package = (0..cores).map(CoreId).collect::<Vec<_>>().into();

@@ -4,15 +4,15 @@
 //! in the same slice. Addresses are hashed evenly over the slices, so even slices count writes, odd ones reads, and
 //! each count is scaled up, about twofold: IAT's sampling method (hardware.md 3.2). Must not know registers or files.
 
-use crate::counting::{DcaQuantity, Quantity};
+use crate::counting::{DcaQuantity, SampledQuantity};
 use crate::uncore::BoxEvent;
-use waykeeper_generations::{Cache, Request, Role, Terms};
+use waykeeper_generations::{IoRequestEvent, LlcCounterTable, Role, Terms};
 
 /// The events of a slice, by its index and the number of slices.
-pub type SliceEvents = fn(&Cache, usize, usize) -> Vec<BoxEvent>;
+pub type SliceEvents = fn(&LlcCounterTable, usize, usize) -> Vec<BoxEvent>;
 
 /// The events of slice `index` of `slices`; empty if there is none for it.
-pub fn slice_events(cache: &Cache, index: usize, slices: usize) -> Vec<BoxEvent> {
+pub fn slice_events(cache: &LlcCounterTable, index: usize, slices: usize) -> Vec<BoxEvent> {
     let write = cache.role(Role::FullWrite).next();
     let read = cache.role(Role::Read).next();
     if !cache.one_filter || slices < 2 || write.is_none() || read.is_none() {
@@ -33,16 +33,16 @@ pub fn slice_events(cache: &Cache, index: usize, slices: usize) -> Vec<BoxEvent>
 /// A slice has four counters; whole writes, reads and partial writes need at least two each. So the slices take turns
 /// as above: one kind per slice where events share a filter; else whole writes and reads in every second slice and
 /// partial writes in the others. With too few slices, the events of [`slice_events`] are counted.
-pub fn device_events(cache: &Cache, index: usize, slices: usize) -> Vec<BoxEvent> {
-    let partial: Vec<&Request> = cache.role(Role::PartialWrite).collect();
+pub fn device_events(cache: &LlcCounterTable, index: usize, slices: usize) -> Vec<BoxEvent> {
+    let partial: Vec<&IoRequestEvent> = cache.role(Role::PartialWrite).collect();
     // Behind one filter a single opcode is counted: of two, the first, which devices use.
     let partial = if cache.one_filter { &partial[..partial.len().min(1)] } else { &partial[..] };
-    let both: Vec<(Names, &Request)> = [(WRITE, Role::FullWrite), (READ, Role::Read)]
+    let both: Vec<(Names, &IoRequestEvent)> = [(WRITE, Role::FullWrite), (READ, Role::Read)]
         .into_iter()
         .filter_map(|(names, role)| Some((names, cache.role(role).next()?)))
         .collect();
-    let third: Vec<(Names, &Request)> = partial.iter().map(|request| (PARTIAL, *request)).collect();
-    let turns: Vec<Vec<(Names, &Request)>> = match cache.one_filter {
+    let third: Vec<(Names, &IoRequestEvent)> = partial.iter().map(|request| (PARTIAL, *request)).collect();
+    let turns: Vec<Vec<(Names, &IoRequestEvent)>> = match cache.one_filter {
         true => both.into_iter().map(|one| vec![one]).chain([third]).collect(),
         false => vec![both, third],
     };
@@ -57,7 +57,7 @@ pub fn device_events(cache: &Cache, index: usize, slices: usize) -> Vec<BoxEvent
 }
 
 /// True if writes and reads are counted in different slices.
-pub fn is_split(cache: &Cache, slices: usize) -> bool {
+pub fn is_split(cache: &LlcCounterTable, slices: usize) -> bool {
     cache.one_filter && slices > 1 && cache.role(Role::Read).next().is_some()
 }
 
@@ -69,9 +69,9 @@ const PARTIAL: Names =
 const READ: Names = [DcaQuantity::Reads, DcaQuantity::ReadHits, DcaQuantity::ReadMisses];
 
 /// The events of a request: hits if there is such an event, else all requests if there is one; then misses.
-fn events([all, hits, misses]: Names, request: &Request, stands_for: f64) -> Vec<BoxEvent> {
+fn events([all, hits, misses]: Names, request: &IoRequestEvent, stands_for: f64) -> Vec<BoxEvent> {
     let event = |quantity, terms: &Terms| BoxEvent {
-        quantity: Quantity::Dca(quantity),
+        quantity: SampledQuantity::Dca(quantity),
         terms: terms.clone(),
         stands_for,
     };
@@ -88,12 +88,12 @@ mod tests {
     use super::*;
     use waykeeper_generations::Generation;
 
-    fn cache(id: &str) -> &'static Cache {
+    fn cache(id: &str) -> &'static LlcCounterTable {
         Generation::by_id(id).unwrap().cache.as_ref().unwrap()
     }
 
     fn dca(event: BoxEvent) -> (DcaQuantity, f64) {
-        let Quantity::Dca(quantity) = event.quantity else { panic!("{:?}", event.quantity) };
+        let SampledQuantity::Dca(quantity) = event.quantity else { panic!("{:?}", event.quantity) };
         (quantity, event.stands_for)
     }
 
@@ -157,7 +157,7 @@ mod tests {
                         // Two opcodes of one quantity are its parts; the slice's factor applies to both.
                         sum += events
                             .iter()
-                            .find(|e| e.quantity == Quantity::Dca(quantity))
+                            .find(|e| e.quantity == SampledQuantity::Dca(quantity))
                             .map_or(0.0, |e| e.stands_for);
                     }
                     assert!((sum - slices as f64).abs() < 1e-9, "{id} {slices} {quantity:?}: {sum}");

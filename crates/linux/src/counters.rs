@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_counter_goes_on_over_its_end() {
+    fn a_short_counter_continues_over_its_end() {
         let mut counter = WrappingCounter::new(36);
         assert_eq!(advance(&mut counter, 0xf_ffff_fff0), Ok(0));
         // 16 steps to the end, 4 beyond.
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reset_is_told_and_not_taken_for_a_wrap() {
+    fn a_reset_is_reported_and_not_taken_for_a_wrap() {
         let mut counter = WrappingCounter::new(48);
         advance(&mut counter, 1_000_000).unwrap();
         advance(&mut counter, 1_000_500).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_have_been_counted_is_told_and_not_taken_for_a_wrap() {
+    fn what_cannot_have_been_counted_is_reported_and_not_taken_for_a_wrap() {
         let mut counter = WrappingCounter::new(48);
         let within = |most: u64| move |_: u64| Some(most);
         assert_eq!(counter.advance(1_000, within(0)), Ok(0));

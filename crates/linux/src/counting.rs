@@ -4,10 +4,10 @@
 //! not know which of the two.
 
 use std::collections::BTreeMap;
-use waykeeper_generations::{self as generations, CoreCounters, Quantities};
+use waykeeper_generations::{self as generations, CoreCounterTable, Quantities};
 use waykeeper_host::{
-    DmaCounters, GroupCounter, GroupCounters, HostCounter, Lines, PortCounter, PortCounters, Reading,
-    SocketCounter, SocketCounters,
+    DmaCounters, HostCounter, Lines, PortCounter, PortCounters, Reading, SocketCounter, SocketCounters,
+    WorkloadCounter, WorkloadCounters,
 };
 use waykeeper_units::CoreId;
 
@@ -36,7 +36,7 @@ pub enum DcaQuantity {
 
 /// Direction of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Direction {
+pub enum TransferDirection {
     /// Memory reads; devices' reads of the host (outbound).
     Read,
     /// Memory writes; devices' writes to the host (inbound).
@@ -45,27 +45,27 @@ pub enum Direction {
 
 /// One number of a sample.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Quantity {
-    /// An event of a logical CPU, by its index in a [`CoreEvents`].
+pub enum SampledQuantity {
+    /// An event of a logical CPU, by its index in a [`CoreEventPlan`].
     Core(CoreId, u8),
     /// A device event, summed over the LLC slices of the managed package.
     Dca(DcaQuantity),
     /// Bytes of the managed package's memory controllers.
-    Memory(Direction),
+    Memory(TransferDirection),
     /// Bytes of one root port, by its index in the inventory.
-    Port(u8, Direction),
+    Port(u8, TransferDirection),
 }
 
 /// The core events that the seam's quantities need, and how each quantity is computed from them.
 #[derive(Clone, PartialEq, Debug)]
-pub struct CoreEvents {
+pub struct CoreEventPlan {
     names: Vec<String>,
     quantities: Quantities,
 }
 
-impl CoreEvents {
+impl CoreEventPlan {
     /// The events of a generation's quantities: instructions and cycles first, each event once.
-    pub fn of(counters: &CoreCounters) -> CoreEvents {
+    pub fn of(counters: &CoreCounterTable) -> CoreEventPlan {
         let mut names: Vec<String> = Vec::new();
         for (_, quantity) in counters.quantities.named() {
             for name in quantity.plus.iter().chain(&quantity.minus) {
@@ -74,10 +74,10 @@ impl CoreEvents {
                 }
             }
         }
-        CoreEvents { names, quantities: counters.quantities.clone() }
+        CoreEventPlan { names, quantities: counters.quantities.clone() }
     }
 
-    /// The events' names, in the order of the index in [`Quantity::Core`].
+    /// The events' names, in the order of the index in [`SampledQuantity::Core`].
     pub fn names(&self) -> &[String] {
         &self.names
     }
@@ -90,8 +90,9 @@ impl CoreEvents {
         let sum = |names: &[String]| {
             names.iter().fold(Reading::Value(0), |sum, name| {
                 let index = self.names.iter().position(|known| known == name);
-                let count =
-                    index.map_or(Reading::Unsupported, |index| counts.get(Quantity::Core(core, index as u8)));
+                let count = index.map_or(Reading::Unsupported, |index| {
+                    counts.get(SampledQuantity::Core(core, index as u8))
+                });
                 sum.zip_with(count, u64::saturating_add)
             })
         };
@@ -128,24 +129,24 @@ pub fn once_a_kind(failures: &[(String, String)]) -> Vec<String> {
             None => kinds.push((failure, 0)),
         }
     }
-    let told = kinds.into_iter().map(|((name, why), more)| match more {
+    let reported = kinds.into_iter().map(|((name, why), more)| match more {
         0 => format!("{name}: {why}"),
         more => format!("{name} and {more} more of its kind: {why}"),
     });
-    told.collect()
+    reported.collect()
 }
 
 /// All quantities read at one moment, cumulative since counting began.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    sums: BTreeMap<Quantity, Reading<f64>>,
+    sums: BTreeMap<SampledQuantity, Reading<f64>>,
     problems: Vec<String>,
 }
 
 impl Counts {
     /// Adds one register's part of a quantity, times what one count represents (4 bytes, or 2 events where only every
     /// second slice counts them). If a part is missing, the whole is unavailable: half a sum would be a wrong number.
-    pub fn add(&mut self, quantity: Quantity, part: Reading<u64>, stands_for: f64) {
+    pub fn add(&mut self, quantity: SampledQuantity, part: Reading<u64>, stands_for: f64) {
         let part = part.map(|count| count as f64 * stands_for);
         let sum = self.sums.entry(quantity).or_insert(Reading::Value(0.0));
         *sum = sum.zip_with(part, |sum, part| sum + part);
@@ -168,17 +169,17 @@ impl Counts {
     }
 
     /// A quantity; `Unsupported` if nothing here counts it.
-    pub fn get(&self, quantity: Quantity) -> Reading<u64> {
+    pub fn get(&self, quantity: SampledQuantity) -> Reading<u64> {
         self.sums.get(&quantity).map_or(Reading::Unsupported, |sum| sum.map(|sum| sum as u64))
     }
 
     /// Hits: as counted, else all requests less misses. A difference a little below zero, from the times of reading,
     /// counts as zero (pcm-pcie.h does the same).
     fn hits(&self, hits: DcaQuantity, all: DcaQuantity, misses: DcaQuantity) -> Reading<u64> {
-        match self.get(Quantity::Dca(hits)) {
-            Reading::Unsupported => {
-                self.get(Quantity::Dca(all)).zip_with(self.get(Quantity::Dca(misses)), u64::saturating_sub)
-            }
+        match self.get(SampledQuantity::Dca(hits)) {
+            Reading::Unsupported => self
+                .get(SampledQuantity::Dca(all))
+                .zip_with(self.get(SampledQuantity::Dca(misses)), u64::saturating_sub),
             counted => counted,
         }
     }
@@ -186,16 +187,16 @@ impl Counts {
     /// The counters of a group: the sum over its cores. Occupancy is passed in; it comes from resctrl.
     pub fn group(
         &self,
-        events: &CoreEvents,
+        events: &CoreEventPlan,
         cores: &[CoreId],
         occupancy_bytes: Reading<u64>,
-    ) -> GroupCounters {
+    ) -> WorkloadCounters {
         let sum = |quantity: Option<&generations::Quantity>| {
             let parts = cores.iter().map(|core| events.value(self, *core, quantity));
             parts.reduce(|sum, part| sum.zip_with(part, u64::saturating_add)).unwrap_or(Reading::Absent)
         };
-        GroupCounters::from_fn(|counter| match counter {
-            GroupCounter::OccupancyBytes => occupancy_bytes,
+        WorkloadCounters::from_fn(|counter| match counter {
+            WorkloadCounter::OccupancyBytes => occupancy_bytes,
             counted => sum(events.quantities.get(counted.name())),
         })
     }
@@ -205,11 +206,11 @@ impl Counts {
         use DcaQuantity as Q;
         SocketCounters::of([
             (SocketCounter::DcaWriteHits, self.hits(Q::WriteHits, Q::Writes, Q::WriteMisses)),
-            (SocketCounter::DcaWriteMisses, self.get(Quantity::Dca(Q::WriteMisses))),
+            (SocketCounter::DcaWriteMisses, self.get(SampledQuantity::Dca(Q::WriteMisses))),
             (SocketCounter::DcaReadHits, self.hits(Q::ReadHits, Q::Reads, Q::ReadMisses)),
-            (SocketCounter::DcaReadMisses, self.get(Quantity::Dca(Q::ReadMisses))),
-            (SocketCounter::MemoryReadBytes, self.get(Quantity::Memory(Direction::Read))),
-            (SocketCounter::MemoryWriteBytes, self.get(Quantity::Memory(Direction::Write))),
+            (SocketCounter::DcaReadMisses, self.get(SampledQuantity::Dca(Q::ReadMisses))),
+            (SocketCounter::MemoryReadBytes, self.get(SampledQuantity::Memory(TransferDirection::Read))),
+            (SocketCounter::MemoryWriteBytes, self.get(SampledQuantity::Memory(TransferDirection::Write))),
         ])
     }
 
@@ -218,7 +219,7 @@ impl Counts {
         use DcaQuantity as Q;
         let lines = |hits, all, misses| Lines {
             hits: self.hits(hits, all, misses),
-            misses: self.get(Quantity::Dca(misses)),
+            misses: self.get(SampledQuantity::Dca(misses)),
         };
         DmaCounters {
             reads: lines(Q::ReadHits, Q::Reads, Q::ReadMisses),
@@ -230,8 +231,8 @@ impl Counts {
     /// The counters of one root port.
     pub fn port(&self, port: u8) -> PortCounters {
         PortCounters::of([
-            (PortCounter::InboundBytes, self.get(Quantity::Port(port, Direction::Write))),
-            (PortCounter::OutboundBytes, self.get(Quantity::Port(port, Direction::Read))),
+            (PortCounter::InboundBytes, self.get(SampledQuantity::Port(port, TransferDirection::Write))),
+            (PortCounter::OutboundBytes, self.get(SampledQuantity::Port(port, TransferDirection::Read))),
         ])
     }
 }
@@ -248,34 +249,34 @@ mod tests {
             llc_hits = { plus = ["references"], minus = ["misses"] }
             llc_misses = { plus = ["misses"] }
         "#;
-        let events = CoreEvents {
+        let events = CoreEventPlan {
             names: ["i", "c", "references", "misses"].map(str::to_owned).to_vec(),
             quantities: toml::from_str(quantities).unwrap(),
         };
         let mut counts = Counts::default();
         let cores = [CoreId(2), CoreId(5)];
         for (core, references, misses) in [(cores[0], 100, 30), (cores[1], 50, 60)] {
-            counts.add(Quantity::Core(core, 2), Reading::Value(references), 1.0);
-            counts.add(Quantity::Core(core, 3), Reading::Value(misses), 1.0);
-            counts.add(Quantity::Core(core, 1), Reading::Value(7), 1.0);
+            counts.add(SampledQuantity::Core(core, 2), Reading::Value(references), 1.0);
+            counts.add(SampledQuantity::Core(core, 3), Reading::Value(misses), 1.0);
+            counts.add(SampledQuantity::Core(core, 1), Reading::Value(7), 1.0);
         }
         let group = counts.group(&events, &cores, Reading::Absent);
         // 70 on the first core; 50 - 60 on the second is none.
         assert_eq!(
-            (group[GroupCounter::LlcHits], group[GroupCounter::LlcMisses]),
+            (group[WorkloadCounter::LlcHits], group[WorkloadCounter::LlcMisses]),
             (Reading::Value(70), Reading::Value(90))
         );
         assert_eq!(
-            (group[GroupCounter::Cycles], group[GroupCounter::Instructions]),
+            (group[WorkloadCounter::Cycles], group[WorkloadCounter::Instructions]),
             (Reading::Value(14), Reading::Unsupported)
         );
-        assert_eq!(group[GroupCounter::MlcHits], Reading::Unsupported);
-        assert_eq!(counts.group(&events, &[], Reading::Absent)[GroupCounter::Cycles], Reading::Absent);
+        assert_eq!(group[WorkloadCounter::MlcHits], Reading::Unsupported);
+        assert_eq!(counts.group(&events, &[], Reading::Absent)[WorkloadCounter::Cycles], Reading::Absent);
     }
 
     #[test]
     fn every_quantity_of_a_generation_is_a_counter_of_a_group() {
-        let counters = GroupCounter::ALL.map(HostCounter::name);
+        let counters = WorkloadCounter::ALL.map(HostCounter::name);
         for generation in generations::Generation::all() {
             for (name, _) in generation.core.quantities.named() {
                 assert!(counters.contains(&name), "{}: no counter is called {name}", generation.id);
@@ -284,9 +285,9 @@ mod tests {
     }
 
     #[test]
-    fn every_second_slice_stands_for_two_and_a_missing_part_for_nothing() {
+    fn every_second_slice_counts_twice_and_a_missing_part_counts_nothing() {
         let mut counts = Counts::default();
-        let hits = Quantity::Dca(DcaQuantity::WriteHits);
+        let hits = SampledQuantity::Dca(DcaQuantity::WriteHits);
         counts.add(hits, Reading::Value(10), 2.0);
         counts.add(hits, Reading::Value(7), 2.0);
         assert_eq!(counts.socket()[SocketCounter::DcaWriteHits], Reading::Value(34));
@@ -298,14 +299,14 @@ mod tests {
     #[test]
     fn one_reason_of_many_boxes_is_one_line() {
         let failure = |name: &str, why: &str| (name.to_owned(), why.to_owned());
-        let told = once_a_kind(&[
+        let reported = once_a_kind(&[
             failure("uncore_cha 0", "no MSR 0xe00"),
             failure("core 3", "no MSR 0x186"),
             failure("uncore_cha 17", "no MSR 0xf10"),
             failure("uncore_cha 3", "another program counts there"),
         ]);
         assert_eq!(
-            told,
+            reported,
             [
                 "uncore_cha 0 and 1 more of its kind: no MSR 0xe00",
                 "core 3: no MSR 0x186",
@@ -317,7 +318,7 @@ mod tests {
     #[test]
     fn bytes_of_a_port_are_named_by_their_direction() {
         let mut counts = Counts::default();
-        counts.add(Quantity::Port(1, Direction::Write), Reading::Value(1000), 4.0);
+        counts.add(SampledQuantity::Port(1, TransferDirection::Write), Reading::Value(1000), 4.0);
         assert_eq!(counts.port(1), PortCounters::of([(PortCounter::InboundBytes, Reading::Value(4000))]));
         assert_eq!(counts.port(0)[PortCounter::InboundBytes], Reading::Unsupported);
     }

@@ -1,6 +1,6 @@
 //! The CPU's identity, from the cpuid device.
 //!
-//! The CPUID instruction is not used: only the device works under another root. Reading ([`Reader`]) and decoding
+//! The CPUID instruction is not used: only the device works under another root. Reading ([`CpuidDevice`]) and decoding
 //! ([`Facts::decode`]) are separate, so that any bytes can be decoded without a device. Must not know how the facts
 //! are used. Sources: Intel SDM vol. 2 CPUID, AMD APM vol. 3 appendix E.
 
@@ -23,17 +23,17 @@ pub struct Leaf {
 
 /// The cpuid device of one CPU.
 #[derive(Debug)]
-pub struct Reader {
+pub struct CpuidDevice {
     handle: Handle,
 }
 
-impl Reader {
+impl CpuidDevice {
     /// Opens `/dev/cpu/N/cpuid`.
     ///
     /// # Errors
     /// The kernel's refusal; `ENOENT` when the module `cpuid` is not loaded.
-    pub fn open(root: &Root, cpu: u16) -> Result<Reader, FileError> {
-        Ok(Reader { handle: root.open_read(format!("/dev/cpu/{cpu}/cpuid"))? })
+    pub fn open(root: &Root, cpu: u16) -> Result<CpuidDevice, FileError> {
+        Ok(CpuidDevice { handle: root.open_read(format!("/dev/cpu/{cpu}/cpuid"))? })
     }
 
     /// Reads one leaf: 16 bytes at offset `leaf`, `subleaf` in its upper half (linux:arch/x86/kernel/cpuid.c).
@@ -50,7 +50,7 @@ impl Reader {
     /// The leaves that [`Facts::decode`] reads, as far as this CPU has them.
     ///
     /// # Errors
-    /// As [`Reader::leaf`].
+    /// As [`CpuidDevice::leaf`].
     pub fn leaves(&self) -> Result<Leaves, FileError> {
         let mut leaves = Leaves::from([((0, 0), self.leaf(0, 0)?), ((EXTENDED, 0), self.leaf(EXTENDED, 0)?)]);
         for leaf in [1, NAME, NAME + 1, NAME + 2] {
@@ -95,9 +95,9 @@ impl Facts {
     /// Reads and decodes the leaves of one CPU.
     ///
     /// # Errors
-    /// As [`Reader::open`] and [`Reader::leaf`].
+    /// As [`CpuidDevice::open`] and [`CpuidDevice::leaf`].
     pub fn read(root: &Root, cpu: u16) -> Result<Facts, FileError> {
-        Ok(Facts::decode(&Reader::open(root, cpu)?.leaves()?))
+        Ok(Facts::decode(&CpuidDevice::open(root, cpu)?.leaves()?))
     }
 
     /// Decodes leaves. No input makes it panic.
@@ -159,7 +159,7 @@ mod tests {
         let file = std::fs::File::create(folder.path().join("dev/cpu/3/cpuid")).unwrap();
         let bytes: Vec<u8> = [7u32, 0x600, 4, 15].iter().flat_map(|word| word.to_le_bytes()).collect();
         file.write_at(&bytes, 1 << 32 | 0x10).unwrap();
-        let reader = Reader::open(&Root::at(folder.path()), 3).unwrap();
+        let reader = CpuidDevice::open(&Root::at(folder.path()), 3).unwrap();
         let leaf = reader.leaf(0x10, 1).unwrap();
         assert_eq!(leaf, Leaf { eax: 7, ebx: 0x600, ecx: 4, edx: 15 });
         assert!(matches!(reader.leaf(0x10, 2), Err(FileError::Short { .. })), "beyond the end of the file");

@@ -17,19 +17,19 @@ const WORDS: [&str; 3] = ["config", "config1", "config2"];
 
 /// The bits of a term: a word and ranges of bits in it, the value's low bits first.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Format {
-    /// The word: index into [`Event::config`].
+pub struct TermFormat {
+    /// The word: index into [`EncodedEvent::config`].
     pub word: usize,
     /// First and last bit of each range.
     pub bits: Vec<(u8, u8)>,
 }
 
-impl Format {
+impl TermFormat {
     /// Reads `config:0-7,32-35`.
     ///
     /// # Errors
     /// Anything else.
-    pub fn parse(path: &Path, text: &str) -> Result<Format, ContentError> {
+    pub fn parse(path: &Path, text: &str) -> Result<TermFormat, ContentError> {
         let found = text.trim();
         let bad = || ContentError::new(path, 0, found, "a word and bits like config:0-7,32-35");
         let (word, pieces) = found.split_once(':').ok_or_else(bad)?;
@@ -44,7 +44,7 @@ impl Format {
             }
         }
         let width: u32 = bits.iter().map(|(low, high)| u32::from(high - low) + 1).sum();
-        if width > 64 { Err(bad()) } else { Ok(Format { word, bits }) }
+        if width > 64 { Err(bad()) } else { Ok(TermFormat { word, bits }) }
     }
 
     /// `value` moved to the term's bits; `None` if it does not fit.
@@ -62,7 +62,7 @@ impl Format {
 
 /// An event in the kernel's form: the PMU's number and three words of configuration (perf_event_attr).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Event {
+pub struct EncodedEvent {
     /// `type` of the PMU (sysfs), or one of the kernel's own types.
     pub pmu: u32,
     /// `config`, `config1`, `config2`.
@@ -107,7 +107,7 @@ pub struct NamedEvent {
 
 /// One counter unit.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Unit {
+pub struct CounterUnit {
     /// Its name, for example `uncore_cha_3`.
     pub name: String,
     /// Its number for perf_event_open (`type`).
@@ -115,15 +115,15 @@ pub struct Unit {
     /// CPUs through which the unit is opened, one per domain; `None` if the kernel lists none (core units).
     pub cpumask: Option<CoreList>,
     /// The bits of each term.
-    pub formats: BTreeMap<String, Format>,
+    pub formats: BTreeMap<String, TermFormat>,
 }
 
-impl Unit {
+impl CounterUnit {
     /// Reads one unit; `None` if the kernel has none of this name.
     ///
     /// # Errors
     /// The kernel's refusal, or content that cannot be parsed.
-    pub fn read(root: &Root, name: &str) -> Result<Option<Unit>, FileError> {
+    pub fn read(root: &Root, name: &str) -> Result<Option<CounterUnit>, FileError> {
         let folder = format!("{DEVICES}/{name}");
         let kind = root.parsed_optional(&format!("{folder}/type"), |path, text| {
             let number = u32::try_from(content::decimal(path, text)?);
@@ -133,18 +133,18 @@ impl Unit {
         let cpumask = root.parsed_optional(&format!("{folder}/cpumask"), content::cpu_list)?;
         let mut formats = BTreeMap::new();
         for term in root.list_existing(&format!("{folder}/format"))? {
-            let format = root.parsed(&format!("{folder}/format/{term}"), Format::parse)?;
+            let format = root.parsed(&format!("{folder}/format/{term}"), TermFormat::parse)?;
             formats.insert(term, format);
         }
-        Ok(Some(Unit { name: name.to_owned(), kind, cpumask, formats }))
+        Ok(Some(CounterUnit { name: name.to_owned(), kind, cpumask, formats }))
     }
 
     /// Encodes an event in the kernel's form.
     ///
     /// # Errors
     /// A term that the unit does not have, or a value that does not fit.
-    pub fn encode(&self, event: &Terms) -> Result<Event, EncodeError> {
-        let mut encoded = Event { pmu: self.kind, ..Event::default() };
+    pub fn encode(&self, event: &Terms) -> Result<EncodedEvent, EncodeError> {
+        let mut encoded = EncodedEvent { pmu: self.kind, ..EncodedEvent::default() };
         for (term, value) in event.iter() {
             let unit = || self.name.clone();
             let format = self.formats.get(term).ok_or_else(|| EncodeError::NoTerm {
@@ -206,8 +206,8 @@ pub fn names(root: &Root) -> Result<Vec<String>, FileError> {
 /// Every unit of a kind: `uncore_cha` alone or `uncore_cha_N`, in the order of N.
 ///
 /// # Errors
-/// As [`Unit::read`].
-pub fn units(root: &Root, kind: &str) -> Result<Vec<Unit>, FileError> {
+/// As [`CounterUnit::read`].
+pub fn units(root: &Root, kind: &str) -> Result<Vec<CounterUnit>, FileError> {
     let mut numbered: Vec<(u32, String)> = Vec::new();
     for name in names(root)? {
         match name.strip_prefix(kind) {
@@ -222,7 +222,7 @@ pub fn units(root: &Root, kind: &str) -> Result<Vec<Unit>, FileError> {
     numbered.sort();
     let mut units = Vec::new();
     for (_, name) in numbered {
-        units.extend(Unit::read(root, &name)?);
+        units.extend(CounterUnit::read(root, &name)?);
     }
     Ok(units)
 }
@@ -254,18 +254,18 @@ mod tests {
 
     #[test]
     fn a_format_places_a_value_piece_by_piece() {
-        let umask = Format::parse(path(), "config:8-15,32-57\n").unwrap();
+        let umask = TermFormat::parse(path(), "config:8-15,32-57\n").unwrap();
         // hardware.md 3.2: umask=0xcc43fe04 is raw 0x00CC43FE_00000435 with event 0x35.
         assert_eq!(umask.place(0xcc43_fe04), Some(0x00cc_43fe_0000_0400));
         assert_eq!(umask.place(1 << 34), None);
-        let opcode = Format::parse(path(), "config1:41-50").unwrap();
+        let opcode = TermFormat::parse(path(), "config1:41-50").unwrap();
         assert_eq!((opcode.word, opcode.place(0x248)), (1, Some(0x248 << 41)));
-        let whole = Format::parse(path(), "config2:0-63").unwrap();
+        let whole = TermFormat::parse(path(), "config2:0-63").unwrap();
         assert_eq!(whole.place(u64::MAX), Some(u64::MAX));
         for bad in
             ["", "config", "config:", "config:8-7", "config:64", "config9:1", "config:+1", "config:0-63,1"]
         {
-            assert!(Format::parse(path(), bad).is_err(), "{bad}");
+            assert!(TermFormat::parse(path(), bad).is_err(), "{bad}");
         }
     }
 
@@ -286,7 +286,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
         #[test]
         fn no_content_makes_a_parser_panic(text in "\\PC*|config[0-9]?:[0-9,\\-]{0,12}", value: u64) {
-            if let Ok(format) = Format::parse(path(), &text) {
+            if let Ok(format) = TermFormat::parse(path(), &text) {
                 let _ = format.place(value);
             }
             let _ = (scale(path(), &text), die_bus(path(), &text));

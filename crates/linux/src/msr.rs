@@ -125,23 +125,23 @@ impl MsrError {
 
 /// The msr device of one CPU, held open.
 #[derive(Debug)]
-pub struct Msr {
+pub struct MsrDevice {
     cpu: u16,
     handle: Handle,
     allowed: Allowed,
 }
 
-impl Msr {
+impl MsrDevice {
     /// Opens the device of a CPU; writable only if `allowed` is not empty.
     ///
     /// # Errors
     /// [`MsrError`], by its remedy.
-    pub fn open(root: &Root, cpu: u16, allowed: Allowed) -> Result<Msr, MsrError> {
+    pub fn open(root: &Root, cpu: u16, allowed: Allowed) -> Result<MsrDevice, MsrError> {
         let path = format!("/dev/cpu/{cpu}/msr");
         let opened = if allowed.is_empty() { root.open_read(&path) } else { root.open_write(&path) };
         let shown = || root.path(&path).display().to_string();
         match opened {
-            Ok(handle) => Ok(Msr { cpu, handle, allowed }),
+            Ok(handle) => Ok(MsrDevice { cpu, handle, allowed }),
             Err(error) => Err(match error.errno() {
                 Some(Errno::NXIO) => MsrError::Offline { cpu },
                 Some(Errno::ACCESS | Errno::PERM) => MsrError::Permission { path: shown() },
@@ -167,7 +167,7 @@ impl Msr {
         let mut bytes = [0; 8];
         self.handle
             .read_exact_at(&mut bytes, u64::from(address))
-            .map_err(|error| self.told(error, address))?;
+            .map_err(|error| self.reported(error, address))?;
         Ok(u64::from_le_bytes(bytes))
     }
 
@@ -181,10 +181,10 @@ impl Msr {
         }
         self.handle
             .write_at(&value.to_le_bytes(), u64::from(address))
-            .map_err(|error| self.told(error, address))
+            .map_err(|error| self.reported(error, address))
     }
 
-    fn told(&self, error: FileError, address: u32) -> MsrError {
+    fn reported(&self, error: FileError, address: u32) -> MsrError {
         let cpu = self.cpu;
         match error.errno() {
             Some(Errno::IO) => MsrError::NotThere { cpu, address },
@@ -225,14 +225,14 @@ mod tests {
     #[test]
     fn only_what_is_allowed_is_written() {
         let (_keep, root, _) = machine();
-        let msr = Msr::open(&root, 0, Allowed::ddio_ways(generation("skx"))).unwrap();
+        let msr = MsrDevice::open(&root, 0, Allowed::ddio_ways(generation("skx"))).unwrap();
         assert_eq!(msr.read(0xc8b), Ok(0x600));
         msr.write(0xc8b, 0x7f0).unwrap();
         assert_eq!(msr.read(0xc8b), Ok(0x7f0));
         for other in [0xc90, 0xc8f, 0xe00, 0x1a4, 0x38f] {
             assert_eq!(msr.write(other, 1), Err(MsrError::NotAllowed { address: other }));
         }
-        let reader = Msr::open(&root, 0, Allowed::nothing()).unwrap();
+        let reader = MsrDevice::open(&root, 0, Allowed::nothing()).unwrap();
         assert_eq!(reader.write(0xc8b, 0x600), Err(MsrError::NotAllowed { address: 0xc8b }));
         assert_eq!(reader.read(0xc8b), Ok(0x7f0));
     }
@@ -254,26 +254,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_apart() {
+    fn what_is_missing_is_distinguished() {
         let (_keep, root, _) = machine();
-        let error = Msr::open(&root, 1, Allowed::nothing()).unwrap_err();
+        let error = MsrDevice::open(&root, 1, Allowed::nothing()).unwrap_err();
         assert_eq!(error, MsrError::Offline { cpu: 1 }, "another CPU has its device");
         let empty = tempfile::tempdir().unwrap();
-        let error = Msr::open(&Root::at(empty.path()), 0, Allowed::nothing()).unwrap_err();
+        let error = MsrDevice::open(&Root::at(empty.path()), 0, Allowed::nothing()).unwrap_err();
         assert!(matches!(error, MsrError::NoModule { .. }));
         assert_eq!(error.remedy(), "modprobe msr");
-        let msr = Msr::open(&root, 0, Allowed::nothing()).unwrap();
+        let msr = MsrDevice::open(&root, 0, Allowed::nothing()).unwrap();
         assert!(matches!(msr.read(0x10_0000), Err(MsrError::File(FileError::Short { .. }))));
     }
 
     #[test]
     fn the_kernels_refusals_have_a_cause_and_a_remedy() {
         let (_keep, root, _) = machine();
-        let msr = Msr::open(&root, 0, Allowed::nothing()).unwrap();
+        let msr = MsrDevice::open(&root, 0, Allowed::nothing()).unwrap();
         let refused = |errno| {
             let error =
                 FileError::Refused { path: "x".into(), operation: crate::root::FileOperation::Write, errno };
-            msr.told(error, 0xc8b)
+            msr.reported(error, 0xc8b)
         };
         assert_eq!(refused(Errno::IO), MsrError::NotThere { cpu: 0, address: 0xc8b });
         assert_eq!(refused(Errno::NXIO), MsrError::Offline { cpu: 0 });

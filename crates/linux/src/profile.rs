@@ -48,7 +48,8 @@ pub enum Writes {
 /// Identity of the machine.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Identity {
+#[serde(rename = "Identity")]
+pub struct MachineIdentity {
     /// The CPU's own name.
     pub cpu: String,
     /// Its microcode, if the kernel reports it.
@@ -75,7 +76,8 @@ pub struct Ways {
 /// The register of the DCA ways.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Register {
+#[serde(rename = "Register")]
+pub struct DcaWaysRegister {
     /// Whether writing it has an effect.
     pub state: KnobState,
     /// Ways that every accepted value contains.
@@ -95,7 +97,8 @@ pub struct Register {
 /// A root port.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Port {
+#[serde(rename = "Port")]
+pub struct ProfiledPort {
     /// Its PCI address.
     pub address: String,
     /// Whether its DCA switch has an effect.
@@ -107,7 +110,8 @@ pub struct Port {
 /// A machine profile.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Profile {
+#[serde(rename = "Profile")]
+pub struct MachineProfile {
     /// Format version, [`VERSION`].
     pub version: u32,
     /// When it was made, seconds since 1970 (UTC).
@@ -118,16 +122,16 @@ pub struct Profile {
     #[serde(default)]
     pub evidence: Vec<String>,
     /// The machine.
-    pub host: Identity,
+    pub host: MachineIdentity,
     /// Ways.
     #[serde(default)]
     pub ways: Ways,
     /// The register of the DCA ways; absent if it was not probed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub register: Option<Register>,
+    pub register: Option<DcaWaysRegister>,
     /// Root ports that were probed.
     #[serde(default)]
-    pub port: Vec<Port>,
+    pub port: Vec<ProfiledPort>,
 }
 
 /// The profile belongs to another machine.
@@ -152,11 +156,11 @@ pub fn usual_path(root: &Root) -> PathBuf {
     }
 }
 
-impl Identity {
+impl MachineIdentity {
     /// The identity in an inventory.
-    pub fn of(inventory: &Inventory, microcode: Option<String>) -> Identity {
+    pub fn of(inventory: &Inventory, microcode: Option<String>) -> MachineIdentity {
         let ports = inventory.ports.iter().map(|port| port.address.clone());
-        Identity {
+        MachineIdentity {
             cpu: inventory.platform.chip.clone(),
             microcode,
             llc_ways: inventory.llc.ways,
@@ -166,7 +170,7 @@ impl Identity {
 
     /// The first difference to `here`, if any. Ports may have been added. Changed microcode is a difference, because
     /// the results may not hold under it.
-    fn differs(&self, here: &Identity) -> Option<String> {
+    fn differs(&self, here: &MachineIdentity) -> Option<String> {
         if self.cpu != here.cpu {
             return Some(format!("its CPU is {}, this CPU is {}", self.cpu, here.cpu));
         }
@@ -192,15 +196,15 @@ pub fn microcode(root: &Root) -> Option<String> {
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-impl Profile {
+impl MachineProfile {
     /// Reads a profile; `None` if there is none.
     ///
     /// # Errors
     /// A file that cannot be read, or the first thing wrong in it.
-    pub fn read(file: &Path) -> Result<Option<Profile>, TextFileError> {
+    pub fn read(file: &Path) -> Result<Option<MachineProfile>, TextFileError> {
         match text_file::read(file, "a profile") {
             Err(TextFileError::Io { why, .. }) if why.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            text => Profile::parse(file, &text?).map(Some),
+            text => MachineProfile::parse(file, &text?).map(Some),
         }
     }
 
@@ -208,9 +212,9 @@ impl Profile {
     ///
     /// # Errors
     /// The first thing wrong in it, with its line.
-    pub fn parse(file: &Path, text: &str) -> Result<Profile, TextFileError> {
+    pub fn parse(file: &Path, text: &str) -> Result<MachineProfile, TextFileError> {
         let wrong = |at: usize, why: String| TextFileError::wrong(file, text, at, why);
-        let profile: Profile = toml::from_str(text)
+        let profile: MachineProfile = toml::from_str(text)
             .map_err(|error| wrong(error.span().map_or(0, |at| at.start), explain(error.message())))?;
         let at = |key: &str| text.find(key).unwrap_or(0);
         if profile.version != VERSION {
@@ -240,7 +244,7 @@ impl Profile {
     ///
     /// # Errors
     /// The first difference.
-    pub fn check(&self, file: &Path, here: &Identity) -> Result<(), OtherMachine> {
+    pub fn check(&self, file: &Path, here: &MachineIdentity) -> Result<(), OtherMachine> {
         match self.host.differs(here) {
             None => Ok(()),
             Some(why) => Err(OtherMachine { file: file.to_owned(), why }),
@@ -284,7 +288,7 @@ impl Profile {
     }
 }
 
-impl fmt::Display for Profile {
+impl fmt::Display for MachineProfile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             "# What `waykeeper probe` found out about this machine; the daemon and doctor use it.\n",
@@ -308,37 +312,37 @@ fn explain(message: &str) -> String {
 
 /// The identity of the host under a root without an inventory: CPU and microcode from `/proc/cpuinfo`, and the given
 /// root ports.
-pub fn identity(root: &Root, llc_ways: u32, ports: Vec<String>) -> Option<Identity> {
+pub fn identity(root: &Root, llc_ways: u32, ports: Vec<String>) -> Option<MachineIdentity> {
     let cpu = Cpuinfo::read(root).ok()?.brand?;
-    Some(Identity { cpu, microcode: microcode(root), llc_ways, ports })
+    Some(MachineIdentity { cpu, microcode: microcode(root), llc_ways, ports })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn profile() -> Profile {
+    fn profile() -> MachineProfile {
         let mask = |bits| Some(WayMask::from_bits(bits));
-        Profile {
+        MachineProfile {
             version: VERSION,
             made_unix_s: 1_760_000_000,
             made_by: "0.1.0".to_owned(),
             evidence: vec!["DCA ways: 0x600 (high)".to_owned()],
-            host: Identity {
+            host: MachineIdentity {
                 cpu: "Xeon".to_owned(),
                 microcode: Some("0x1".to_owned()),
                 llc_ways: 11,
                 ports: vec!["0000:16:00.0".to_owned()],
             },
             ways: Ways { dca: mask(0x600), inclusive: mask(0x003) },
-            register: Some(Register {
+            register: Some(DcaWaysRegister {
                 state: KnobState::NoEffect,
                 kept: mask(0x600),
                 fewest: Some(2),
                 most: Some(11),
                 least: None,
             }),
-            port: vec![Port {
+            port: vec![ProfiledPort {
                 address: "0000:16:00.0".to_owned(),
                 switch: KnobState::Acts,
                 writes: Writes::ThisLlc,
@@ -350,9 +354,9 @@ mod tests {
     fn what_is_written_is_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("deep/profile.toml");
-        assert!(Profile::read(&file).unwrap().is_none());
+        assert!(MachineProfile::read(&file).unwrap().is_none());
         profile().write(&file).unwrap();
-        assert_eq!(Profile::read(&file).unwrap(), Some(profile()));
+        assert_eq!(MachineProfile::read(&file).unwrap(), Some(profile()));
         let names: Vec<_> =
             std::fs::read_dir(file.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(names, ["profile.toml"], "nothing is left beside it");
@@ -363,7 +367,7 @@ mod tests {
         let good = profile().to_string();
         let error = |from: &str, to: &str| {
             assert!(good.contains(from), "{from} is not in\n{good}");
-            Profile::parse(Path::new("p.toml"), &good.replace(from, to)).unwrap_err().to_string()
+            MachineProfile::parse(Path::new("p.toml"), &good.replace(from, to)).unwrap_err().to_string()
         };
         let line = |key: &str| good.lines().position(|line| line.starts_with(key)).unwrap() + 1;
         let text = error("llc_ways = 11", "llc_weys = 11");
@@ -389,7 +393,7 @@ mod tests {
     fn a_profile_of_another_machine_is_refused_in_words() {
         let file = Path::new("p.toml");
         let own = profile();
-        let refused = |change: &dyn Fn(&mut Identity)| {
+        let refused = |change: &dyn Fn(&mut MachineIdentity)| {
             let mut here = own.host.clone();
             change(&mut here);
             own.check(file, &here).map_err(|error| error.to_string())

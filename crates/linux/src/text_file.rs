@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_within_bounds_and_told_by_its_line() {
+    fn a_file_is_read_within_bounds_and_errors_name_its_line() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("f");
         let said = || read(&file, "a list").unwrap_err().to_string();

@@ -3,10 +3,10 @@
 //!
 //! perf and the programming of registers encode the same list. Must not know registers or files.
 
-use crate::counting::{Direction, Quantity};
+use crate::counting::{SampledQuantity, TransferDirection};
 use crate::iio::StackPart;
 use std::collections::BTreeSet;
-use waykeeper_generations::{FreeRunningSet, Iio, Memory, Terms};
+use waykeeper_generations::{FreeRunningSet, Iio, MemoryCounterTable, Terms};
 
 /// One event of one box.
 #[derive(Clone, PartialEq, Debug)]
@@ -14,19 +14,19 @@ pub struct BoxEvent {
     /// The event.
     pub terms: Terms,
     /// What it counts.
-    pub quantity: Quantity,
+    pub quantity: SampledQuantity,
     /// The factor for its count: bytes per count, or the number of slices that this one represents.
     pub stands_for: f64,
 }
 
 /// Bytes at a memory channel.
-pub fn memory_events(memory: &Memory) -> Vec<BoxEvent> {
-    let both = [(Direction::Read, &memory.reads), (Direction::Write, &memory.writes)];
+pub fn memory_events(memory: &MemoryCounterTable) -> Vec<BoxEvent> {
+    let both = [(TransferDirection::Read, &memory.reads), (TransferDirection::Write, &memory.writes)];
     let all =
         both.into_iter().flat_map(|(direction, events)| events.iter().map(move |event| (direction, event)));
     all.map(|(direction, event)| BoxEvent {
         terms: event.terms.clone(),
-        quantity: Quantity::Memory(direction),
+        quantity: SampledQuantity::Memory(direction),
         stands_for: memory.unit_bytes.into(),
     })
     .collect()
@@ -38,7 +38,7 @@ pub struct StackEvents<R> {
     /// Number of the stack.
     pub stack: u16,
     /// Free-running counters, what each counts, and its bytes per count.
-    pub running: Vec<(R, Quantity, f64)>,
+    pub running: Vec<(R, SampledQuantity, f64)>,
     /// Events for the stack's other counters.
     pub programmed: Vec<BoxEvent>,
     /// What cannot be counted.
@@ -56,8 +56,8 @@ pub fn stack_events<R>(
     let free = iio.free_running.as_ref();
     let unit_bytes = free.map_or(0.0, |free| free.unit_bytes.into());
     let directions = [
-        (Direction::Write, "in", &iio.inbound, free.map(|free| &free.inbound)),
-        (Direction::Read, "out", &iio.outbound, free.and_then(|free| free.outbound.as_ref())),
+        (TransferDirection::Write, "in", &iio.inbound, free.map(|free| &free.inbound)),
+        (TransferDirection::Read, "out", &iio.outbound, free.and_then(|free| free.outbound.as_ref())),
     ];
     let stacks: BTreeSet<u16> = parts.iter().map(|(_, place)| place.stack).collect();
     let of_stack = |stack: u16| {
@@ -65,7 +65,7 @@ pub fn stack_events<R>(
             StackEvents { stack, running: Vec::new(), programmed: Vec::new(), missing: Vec::new() };
         for (port, place) in parts.iter().filter(|(_, place)| place.stack == stack) {
             for (direction, way, terms, set) in directions {
-                let quantity = Quantity::Port(*port, direction);
+                let quantity = SampledQuantity::Port(*port, direction);
                 if let Some(counter) = set.and_then(|set| running(*place, set)) {
                     events.running.push((counter, quantity, unit_bytes));
                 } else if events.programmed.len() < iio.counters.len() && may_program(stack) {

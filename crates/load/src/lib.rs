@@ -12,7 +12,9 @@ mod pattern;
 mod summary;
 
 pub use bounds::{MOST_COMMAND_BYTES, MOST_DEPTH, MOST_WORKERS};
-pub use formula::{COMMAND_BYTES, COMPLETION_BYTES, Events, Moved, bandwidth, expected, expected_both_ways};
-pub use limit::{Limiter, Limits, Rule};
+pub use formula::{
+    COMMAND_BYTES, COMPLETION_BYTES, CompletedWork, DmaEvents, bandwidth, expected, expected_both_ways,
+};
+pub use limit::{BudgetRule, Limiter, LoadLimits};
 pub use pattern::{Command, MemoryDirection, Pattern, Shape, ShapeError};
-pub use summary::{Counter, Counters, Latency, Op, Package, Summary, Totals};
+pub use summary::{Counters, EventCount, LatencySummary, LoadSummary, LoadTotals, Op, Package};

@@ -10,7 +10,7 @@ const MOST: f64 = 1e11;
 
 /// How a slot's budget follows from the limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Rule {
+pub enum BudgetRule {
     /// Over any whole number of slots exactly the limit. A command that exceeds a budget of blocks is charged to later
     /// slots, and a remainder of the division is spread over the slots.
     #[default]
@@ -27,7 +27,7 @@ pub enum Rule {
 
 /// Limits; `None` is unlimited.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Limits {
+pub struct LoadLimits {
     /// Blocks per second.
     pub blocks: Option<f64>,
     /// Commands per second.
@@ -35,18 +35,19 @@ pub struct Limits {
     /// Slots per second; within a slot its whole budget may be sent at once.
     pub slots: u32,
     /// How budgets are refilled.
-    pub rule: Rule,
+    pub rule: BudgetRule,
 }
 
-impl Limits {
+impl LoadLimits {
     /// No limit.
-    pub const NONE: Limits = Limits { blocks: None, commands: None, slots: 1, rule: Rule::Exact };
+    pub const NONE: LoadLimits =
+        LoadLimits { blocks: None, commands: None, slots: 1, rule: BudgetRule::Exact };
 }
 
 /// The budgets that all workers share.
 #[derive(Clone, Debug)]
 pub struct Limiter {
-    limits: Limits,
+    limits: LoadLimits,
     start_ns: f64,
     slot: u64,
     blocks: i64,
@@ -55,14 +56,14 @@ pub struct Limiter {
 
 impl Limiter {
     /// Limiter whose first slot begins at `start_ns`.
-    pub fn new(limits: Limits, start_ns: f64) -> Limiter {
+    pub fn new(limits: LoadLimits, start_ns: f64) -> Limiter {
         let least = |limit: Option<f64>| limit.map(|limit| limit.min(MOST));
         let (blocks, commands) = (least(limits.blocks), least(limits.commands));
-        let limits = Limits { blocks, commands, slots: limits.slots.max(1), ..limits };
+        let limits = LoadLimits { blocks, commands, slots: limits.slots.max(1), ..limits };
         let first = |limit: Option<f64>| match (limit, limits.rule) {
             (None, _) => i64::MAX,
-            (Some(limit), Rule::Thesis) => limit as i64,
-            (Some(limit), Rule::Exact | Rule::CatchUp) => part(limit, limits.slots, 0),
+            (Some(limit), BudgetRule::Thesis) => limit as i64,
+            (Some(limit), BudgetRule::Exact | BudgetRule::CatchUp) => part(limit, limits.slots, 0),
         };
         let (blocks, commands) = (first(limits.blocks), first(limits.commands));
         Limiter { limits, start_ns, slot: 0, blocks, commands }
@@ -79,7 +80,7 @@ impl Limiter {
             self.enter(slot);
         }
         // nvme-memload admits a command at a budget of 0.
-        let least = if self.limits.rule == Rule::Thesis { 0 } else { 1 };
+        let least = if self.limits.rule == BudgetRule::Thesis { 0 } else { 1 };
         if self.blocks >= least && self.commands >= least {
             return Ok(());
         }
@@ -107,13 +108,13 @@ impl Limiter {
     }
 
     fn enter(&mut self, slot: u64) {
-        let Limits { slots, rule, .. } = self.limits;
+        let LoadLimits { slots, rule, .. } = self.limits;
         let from = self.slot;
         self.slot = slot;
         let refill = |budget: i64, limit: Option<f64>| match (limit, rule) {
             (None, _) => i64::MAX,
-            (Some(limit), Rule::Thesis) => limit as i64 / i64::from(slots),
-            (Some(limit), Rule::Exact | Rule::CatchUp) => {
+            (Some(limit), BudgetRule::Thesis) => limit as i64 / i64::from(slots),
+            (Some(limit), BudgetRule::Exact | BudgetRule::CatchUp) => {
                 let between: i64 = match slot - from {
                     1 => 0,
                     // The budgets of skipped slots reduce the debt.
@@ -121,7 +122,7 @@ impl Limiter {
                 };
                 // Later slots pay for what a slot overdrew.
                 let kept = match rule {
-                    Rule::CatchUp => (budget + between).min(limit.ceil() as i64),
+                    BudgetRule::CatchUp => (budget + between).min(limit.ceil() as i64),
                     _ => (budget.min(0) + between).min(0),
                 };
                 kept + part(limit, slots, slot)
@@ -147,8 +148,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn limits(blocks: Option<f64>, commands: Option<f64>, slots: u32, rule: Rule) -> Limits {
-        Limits { blocks, commands, slots, rule }
+    fn limits(blocks: Option<f64>, commands: Option<f64>, slots: u32, rule: BudgetRule) -> LoadLimits {
+        LoadLimits { blocks, commands, slots, rule }
     }
 
     fn admitted(limiter: &mut Limiter, now_ns: f64, blocks: u32) -> (u32, f64) {
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn a_slot_of_the_published_program_takes_its_part_and_one_command_more() {
         // 1000 commands in 10 slots of 100 ms: 1000 in the first slot, 100 in each other slot, plus one each.
-        let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, Rule::Thesis), 5e6);
+        let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, BudgetRule::Thesis), 5e6);
         assert_eq!(admitted(&mut limiter, 5e6, 1), (1001, 105e6));
         assert_eq!(admitted(&mut limiter, 105e6, 1), (101, 205e6));
         // A slot's unused budget expires.
@@ -175,21 +176,21 @@ mod tests {
     #[test]
     fn one_command_of_the_published_program_may_overshoot_the_blocks() {
         // 100 blocks a slot: after 3 x 31 = 93 there are 7 left; the fourth command is admitted and overdraws by 24.
-        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::Thesis), 0.0);
+        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, BudgetRule::Thesis), 0.0);
         assert_eq!(admitted(&mut limiter, 0.0, 31), (4, 1e9));
         // A limit below the number of slots gives a budget of 0: one command a slot.
-        let mut limiter = Limiter::new(limits(None, Some(3.0), 10, Rule::Thesis), 0.0);
+        let mut limiter = Limiter::new(limits(None, Some(3.0), 10, BudgetRule::Thesis), 0.0);
         assert_eq!(admitted(&mut limiter, 100e6, 1).0, 1);
     }
 
     #[test]
     fn the_exact_rule_gives_each_slot_its_part_and_no_more() {
-        let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, Rule::Exact), 5e6);
+        let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, BudgetRule::Exact), 5e6);
         assert_eq!(admitted(&mut limiter, 5e6, 1), (100, 105e6));
         assert_eq!(admitted(&mut limiter, 105e6, 1), (100, 205e6));
         assert_eq!(admitted(&mut limiter, 905e6, 1).0, 100, "what a slot did not use is gone");
         // 3 a second in 10 slots: 0.3 each, so one command where 0.3 n passes a whole number (4th, 7th, 10th slot).
-        let mut limiter = Limiter::new(limits(None, Some(3.0), 10, Rule::Exact), 0.0);
+        let mut limiter = Limiter::new(limits(None, Some(3.0), 10, BudgetRule::Exact), 0.0);
         let each: Vec<u32> =
             (0..10).map(|slot| admitted(&mut limiter, f64::from(slot) * 1e8 + 1.0, 1).0).collect();
         assert_eq!(each, [0, 0, 0, 1, 0, 0, 1, 0, 0, 1]);
@@ -199,7 +200,7 @@ mod tests {
     fn who_catches_up_loses_no_slot_and_sends_no_more_than_a_second_at_once() {
         // 1000 commands in 10 slots. Slot 1 is missed, so slot 2 has its 100 as well; slot 3 sends only 30, so slot 4
         // has 170.
-        let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, Rule::CatchUp), 5e6);
+        let mut limiter = Limiter::new(limits(None, Some(1000.0), 10, BudgetRule::CatchUp), 5e6);
         assert_eq!(admitted(&mut limiter, 5e6, 1), (100, 105e6));
         assert_eq!(admitted(&mut limiter, 205e6, 1), (200, 305e6));
         for _ in 0..30 {
@@ -210,12 +211,12 @@ mod tests {
         // Six seconds without a call: one second's worth, and the slot's own budget.
         assert_eq!(admitted(&mut limiter, 6505e6, 1), (1100, 6605e6));
         // Debts are paid first: ten slots pay for 1000 blocks at 100 a second.
-        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::CatchUp), 0.0);
+        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, BudgetRule::CatchUp), 0.0);
         assert_eq!(admitted(&mut limiter, 0.0, 1000).0, 1);
         assert_eq!(admitted(&mut limiter, 9e9, 1000).0, 0);
         assert_eq!(admitted(&mut limiter, 10e9, 1000).0, 1);
         // One in three seconds: missed slots together admit one, besides the slot's own.
-        let mut limiter = Limiter::new(limits(None, Some(1.0 / 3.0), 1, Rule::CatchUp), 0.0);
+        let mut limiter = Limiter::new(limits(None, Some(1.0 / 3.0), 1, BudgetRule::CatchUp), 0.0);
         let each: Vec<u32> = [4.1, 5.1, 17.1].iter().map(|s| admitted(&mut limiter, s * 1e9, 1).0).collect();
         assert_eq!(each, [1, 1, 2]);
     }
@@ -223,20 +224,20 @@ mod tests {
     #[test]
     fn blocks_that_a_command_overdraws_are_paid_back() {
         // 100 blocks a slot, 31 a command: 4 (24 owed), 76 left: 3 (17 owed), 83: 3 (10 owed), 90: 3 (3 owed), 97: 4.
-        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::Exact), 0.0);
+        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, BudgetRule::Exact), 0.0);
         let each: Vec<u32> = (0..5).map(|slot| admitted(&mut limiter, f64::from(slot) * 1e9, 31).0).collect();
         assert_eq!(each, [4, 3, 3, 3, 4]);
         // Ten slots pay for 1000 blocks, also without calls in between.
-        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, Rule::Exact), 0.0);
+        let mut limiter = Limiter::new(limits(Some(100.0), None, 1, BudgetRule::Exact), 0.0);
         assert_eq!(admitted(&mut limiter, 0.0, 1000).0, 1);
         assert_eq!(admitted(&mut limiter, 9e9, 1000).0, 0);
         assert_eq!(admitted(&mut limiter, 10e9, 1000).0, 1);
     }
 
     #[test]
-    fn a_limit_beyond_all_measure_stops_nobody() {
+    fn a_limit_beyond_all_measure_stops_no_slot() {
         for limit in [1e19, f64::MAX] {
-            let mut limiter = Limiter::new(limits(Some(limit), Some(limit), 10, Rule::Exact), 0.0);
+            let mut limiter = Limiter::new(limits(Some(limit), Some(limit), 10, BudgetRule::Exact), 0.0);
             for day in [0.0, 1.0, 1000.0] {
                 assert_eq!(limiter.admit(day * 86_400e9), Ok(()), "{limit} on day {day}");
                 limiter.charge(1000);
@@ -248,7 +249,7 @@ mod tests {
         /// A sender that uses each budget fully sends exactly the limit in whole seconds.
         #[test]
         fn whole_seconds_hold_the_limit(limit in 1u32..200_000, slots in 1u32..3000, seconds in 1u32..4) {
-            let mut limiter = Limiter::new(limits(None, Some(f64::from(limit)), slots, Rule::Exact), 0.0);
+            let mut limiter = Limiter::new(limits(None, Some(f64::from(limit)), slots, BudgetRule::Exact), 0.0);
             let mut count = 0u64;
             for slot in 0..slots * seconds {
                 // The middle of the slot, so that rounding cannot change the slot.
@@ -265,7 +266,7 @@ mod tests {
             limit in 1u32..3000, slots in 1u32..3000, naps_ns in proptest::collection::vec(1u32..990_000_000, 1..10),
         ) {
             let whole = f64::from(limit);
-            let mut limiter = Limiter::new(limits(None, Some(whole), slots, Rule::CatchUp), 0.0);
+            let mut limiter = Limiter::new(limits(None, Some(whole), slots, BudgetRule::CatchUp), 0.0);
             let (mut now_ns, mut count) = (0.0, 0u64);
             for nap_ns in naps_ns {
                 now_ns += f64::from(nap_ns);

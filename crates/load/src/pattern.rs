@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn single_goes_on_by_one_block_and_the_published_program_moves_two() {
+    fn single_advances_by_one_block_and_the_published_program_by_two() {
         let (single, all) = (Pattern::Single, [(0, 1, 1), (1, 1, 1), (2, 1, 1), (0, 1, 1)]);
         assert_eq!(commands(single, 3, false, 4), all);
         // The position wraps at `blocks - 1`, so that the second block is inside.
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn full_goes_through_the_buffer_and_flush_moves_nothing() {
+    fn full_uses_the_whole_buffer_and_flush_moves_nothing() {
         let all = commands(Pattern::Full, 70, false, 4);
         assert_eq!(all, [(0, 31, 31), (31, 31, 31), (62, 8, 8), (0, 31, 31)]);
         assert_eq!(commands(Pattern::Flush, 70, true, 1), [(0, 0, 0)]);
@@ -233,20 +233,20 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let told = |pattern, blocks, max, stride, thesis| {
+        let reported = |pattern, blocks, max, stride, thesis| {
             Shape::new(pattern, blocks, max, stride, thesis).map(|_| ()).map_err(|error| error.to_string())
         };
         assert_eq!(
-            told(Pattern::Random, 31, 32, 1, false).unwrap_err(),
+            reported(Pattern::Random, 31, 32, 1, false).unwrap_err(),
             "`random` needs a buffer of at least 32 blocks, this one has 31"
         );
         assert_eq!(
-            told(Pattern::Full, 31, 1, 1, false).unwrap_err(),
+            reported(Pattern::Full, 31, 1, 1, false).unwrap_err(),
             "`full` needs a device that moves at least 2 blocks per command, this one moves 1"
         );
-        assert!(told(Pattern::Single, 1, 1, 1, true).is_err(), "it moves two");
-        assert!(told(Pattern::Single, 1, 1, 1, false).is_ok());
-        assert!(told(Pattern::Packets, 8, 8, 0, false).is_err());
+        assert!(reported(Pattern::Single, 1, 1, 1, true).is_err(), "it moves two");
+        assert!(reported(Pattern::Single, 1, 1, 1, false).is_ok());
+        assert!(reported(Pattern::Packets, 8, 8, 0, false).is_err());
     }
 
     proptest! {

@@ -8,10 +8,10 @@ use crate::host::VirtualServer;
 use crate::scenario::{Fault, FaultKind};
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Applied, Group, GroupCounters, Host, HostCounter, HostError, Inventory, Knob, KnobOutcome, KnobValues,
-    Lines, Plan, Reading, Snapshot,
+    Applied, Host, HostCounter, HostError, Inventory, Knob, KnobOutcome, KnobValues, Lines, Plan, Reading,
+    Snapshot, Workload, WorkloadCounters,
 };
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_units::{WayMask, WorkloadId};
 
 /// The server and its faults.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct FaultyServer {
     /// Offset of the visible clock from the server's clock, ns.
     ahead_ns: i64,
     /// Per restarted group: its counters at the restart, which are subtracted.
-    restarted: BTreeMap<GroupId, GroupCounters>,
+    restarted: BTreeMap<WorkloadId, WorkloadCounters>,
     /// Values that knobs without effect read back.
     sham: KnobValues,
 }
@@ -55,7 +55,7 @@ impl FaultyServer {
 
     /// The fault with the workload's current group; `None` while the workload does not run.
     fn now(&self, kind: FaultKind) -> Option<FaultKind> {
-        let group = |workload: GroupId| self.server.group_now(workload.index());
+        let group = |workload: WorkloadId| self.server.group_now(workload.index());
         Some(match kind {
             FaultKind::Unavailable(workload) => FaultKind::Unavailable(group(workload)?),
             FaultKind::CounterRestarts(workload) => FaultKind::CounterRestarts(group(workload)?),
@@ -135,8 +135,8 @@ impl Host for FaultyServer {
         self.server.inventory()
     }
 
-    fn groups(&self) -> Vec<Group> {
-        self.server.groups()
+    fn workloads(&self) -> Vec<Workload> {
+        self.server.workloads()
     }
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
@@ -219,9 +219,9 @@ impl Host for FaultyServer {
 
 /// Combines two readings of each cumulative count with `f`; levels, such as the occupancy, stay.
 fn each(
-    now: &GroupCounters,
-    base: &GroupCounters,
+    now: &WorkloadCounters,
+    base: &WorkloadCounters,
     f: impl Fn(Reading<u64>, Reading<u64>) -> Reading<u64>,
-) -> GroupCounters {
+) -> WorkloadCounters {
     now.zip_with(base, |counter, now, base| if counter.is_level() { now } else { f(now, base) })
 }

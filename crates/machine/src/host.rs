@@ -17,10 +17,10 @@ use crate::steady::Steadiness;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use waykeeper_host::{
-    Applied, Group, GroupCounter, GroupCounters, Host, HostError, Inventory, Lines, Plan, PortCounter,
-    PortCounters, Reading, Snapshot, SocketCounter, SocketCounters,
+    Applied, Host, HostError, Inventory, Lines, Plan, PortCounter, PortCounters, Reading, Snapshot,
+    SocketCounter, SocketCounters, Workload, WorkloadCounter, WorkloadCounters,
 };
-use waykeeper_units::{DeviceId, GroupId, PortId, WayMask};
+use waykeeper_units::{DeviceId, PortId, WayMask, WorkloadId};
 
 /// A server that is a model.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct VirtualServer {
     pub(crate) bare: BareMachine,
     pub(crate) inventory: Inventory,
     /// Per workload of the scenario. `launches` of the machine knows which of them run, and as which group.
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<Workload>,
     /// Start of the measured interval, ns of the server's clock; `None` after it has begun.
     measure_from_ns: Option<u64>,
     /// Until the measured interval begins, steady intervals are extrapolated if this is set.
@@ -43,8 +43,8 @@ impl VirtualServer {
     pub fn new(scenario: Arc<Scenario>, options: RunOptions) -> Result<VirtualServer, ScenarioError> {
         let bare = BareMachine::configured(scenario.clone(), options)?;
         let inventory = inventory(&scenario);
-        let groups = scenario.workloads.iter().enumerate().map(|(index, workload)| Group {
-            id: GroupId(index as u32),
+        let groups = scenario.workloads.iter().enumerate().map(|(index, workload)| Workload {
+            id: WorkloadId(index as u32),
             name: workload.name.clone(),
             priority: workload.priority,
             kind: workload.program.kind,
@@ -62,7 +62,7 @@ impl VirtualServer {
     }
 
     /// Stops a workload before its scheduled exit.
-    pub(crate) fn kill(&mut self, group: GroupId) {
+    pub(crate) fn kill(&mut self, group: WorkloadId) {
         if let Some(workload) = self.bare.machine.launches.workload_of(group) {
             self.bare.machine.stop(workload);
         }
@@ -70,7 +70,7 @@ impl VirtualServer {
 
     /// The current group of a workload, if it runs: the workload's index for its first run, a new number for each later
     /// run.
-    pub(crate) fn group_now(&self, workload: usize) -> Option<GroupId> {
+    pub(crate) fn group_now(&self, workload: usize) -> Option<WorkloadId> {
         self.bare.machine.launches.of(workload).map(|launch| launch.group)
     }
 
@@ -132,19 +132,19 @@ impl VirtualServer {
         self.bare.mark.commands(&self.bare.machine, workload)
     }
 
-    fn group_counters(&self, workload: usize) -> GroupCounters {
+    fn group_counters(&self, workload: usize) -> WorkloadCounters {
         let group = &self.groups[workload];
         let counts = self.bare.cores(group.cores.cores().iter().map(|core| core.index()));
         let counted = [
-            (GroupCounter::Instructions, counts.instructions),
-            (GroupCounter::Cycles, counts.cycles),
-            (GroupCounter::MlcHits, counts.mlc_hits),
-            (GroupCounter::MlcMisses, counts.mlc_misses),
-            (GroupCounter::LlcHits, counts.llc_hits),
-            (GroupCounter::LlcMisses, counts.llc_misses),
-            (GroupCounter::OccupancyBytes, self.bare.occupancy(workload as u32 + 1)),
+            (WorkloadCounter::Instructions, counts.instructions),
+            (WorkloadCounter::Cycles, counts.cycles),
+            (WorkloadCounter::MlcHits, counts.mlc_hits),
+            (WorkloadCounter::MlcMisses, counts.mlc_misses),
+            (WorkloadCounter::LlcHits, counts.llc_hits),
+            (WorkloadCounter::LlcMisses, counts.llc_misses),
+            (WorkloadCounter::OccupancyBytes, self.bare.occupancy(workload as u32 + 1)),
         ];
-        GroupCounters::of(counted.map(|(counter, count)| (counter, Reading::Value(count))))
+        WorkloadCounters::of(counted.map(|(counter, count)| (counter, Reading::Value(count))))
     }
 
     fn socket_counters(&self) -> SocketCounters {
@@ -162,11 +162,11 @@ impl VirtualServer {
 
     /// Unsupported on a chip without DCA ways: its devices write to memory, and no LLC counter counts these writes.
     fn device_writes(&self, hits: u64, misses: u64) -> Lines {
-        let told = |count| match self.scenario().chip.llc.dca_ways {
+        let reported = |count| match self.scenario().chip.llc.dca_ways {
             Some(_) => Reading::Value(count),
             None => Reading::Unsupported,
         };
-        Lines { hits: told(hits), misses: told(misses) }
+        Lines { hits: reported(hits), misses: reported(misses) }
     }
 
     fn port_counters(&self, port: PortId) -> PortCounters {
@@ -183,12 +183,12 @@ impl Host for VirtualServer {
         &self.inventory
     }
 
-    fn groups(&self) -> Vec<Group> {
+    fn workloads(&self) -> Vec<Workload> {
         let machine = &self.bare.machine;
-        let mut groups: Vec<Group> = machine
+        let mut groups: Vec<Workload> = machine
             .launches
             .running()
-            .map(|(workload, launch)| Group {
+            .map(|(workload, launch)| Workload {
                 id: launch.group,
                 priority: machine.priorities[workload],
                 ..self.groups[workload].clone()

@@ -7,7 +7,7 @@ use crate::inventory::RING_LOW;
 use waykeeper_host::{
     Applied, Dial, Knob, KnobOutcome, KnobSetting, KnobValues, Plan, RootPort, Setting, Support,
 };
-use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 impl VirtualServer {
     /// Applies all knob values of a plan.
@@ -47,7 +47,7 @@ impl VirtualServer {
         knobs
     }
 
-    fn set_mask(&mut self, group: GroupId, mask: WayMask) -> KnobOutcome {
+    fn set_mask(&mut self, group: WorkloadId, mask: WayMask) -> KnobOutcome {
         let workload = self.bare.machine.launches.workload_of(group);
         let Some(group) = workload.map(|workload| &self.groups[workload]) else {
             return KnobOutcome::Refused(format!("{group} does not exist"));

@@ -5,7 +5,7 @@
 use crate::scenario::WorkloadSpec;
 use std::collections::BTreeMap;
 use waykeeper_silicon::Lent;
-use waykeeper_units::GroupId;
+use waykeeper_units::WorkloadId;
 
 /// A running program, with the data that a kernel keeps of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub(crate) struct Launch {
     /// Number of threads that were started before its first one.
     pub first_thread: u64,
     /// Its group for policies: the workload's index for the first run, a new number for each later run.
-    pub group: GroupId,
+    pub group: WorkloadId,
     /// When it started, ns of simulated time.
     pub started_ns: f64,
     /// Memory that it allocated at the start.
@@ -39,7 +39,7 @@ pub(crate) struct Launches {
     /// The next unused group.
     next_group: u32,
     /// The workloads of the running groups.
-    groups: BTreeMap<GroupId, usize>,
+    groups: BTreeMap<WorkloadId, usize>,
     /// Number of starts and exits so far.
     pub turns: u64,
 }
@@ -78,7 +78,7 @@ impl Launches {
     }
 
     /// The workload that now runs as this group.
-    pub fn workload_of(&self, group: GroupId) -> Option<usize> {
+    pub fn workload_of(&self, group: WorkloadId) -> Option<usize> {
         self.groups.get(&group).copied()
     }
 
@@ -96,10 +96,10 @@ impl Launches {
         self.threads += busy_before_ns.len() as u64;
         self.turns += 1;
         let group = match self.runs[workload] {
-            0 => GroupId(workload as u32),
+            0 => WorkloadId(workload as u32),
             _ => {
                 self.next_group += 1;
-                GroupId(self.next_group - 1)
+                WorkloadId(self.next_group - 1)
             }
         };
         self.runs[workload] += 1;

@@ -44,12 +44,12 @@ pub use launch::Process;
 pub use loading::LoadServer;
 pub use measured::{Measured, SystemMeasured, WorkloadMeasured, WriteBacks};
 pub use nic::{CapturedPacket, FlowOrder, MempoolSpec, Pace, Steering, TrafficSpec};
-pub use opcodes::{Commands, Events, Opcodes};
-pub use programs::{KINDS, Kind, Score, Unit};
+pub use opcodes::{Commands, OpcodeRates, Opcodes};
+pub use programs::{KINDS, ProgramKind, ScoreKind, WorkUnit};
 pub use sampling_error::{HitErrors, SamplingErrors};
 pub use scenario::{
     Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource,
-    StorageSpec, Sweep, WorkloadPhase, WorkloadSpec, shown,
+    StorageSpec, SweptKey, WorkloadPhase, WorkloadSpec, shown,
 };
 pub use server::{Machine, RunOptions};
 pub use ssd::ArraySpec;

@@ -3,14 +3,14 @@
 //! compared. Must not know how a run is presented.
 
 use crate::host::VirtualServer;
-use crate::meter::Load;
+use crate::meter::BlockCommands;
 use crate::scenario::{ScenarioError, ScenarioSource};
 use crate::server::RunOptions;
 use std::sync::Arc;
 use std::time::Duration;
 use toml::{Table, Value};
 use waykeeper_host::{Host, HostError};
-use waykeeper_load::Totals;
+use waykeeper_load::LoadTotals;
 
 /// The program that this file runs.
 const PROGRAM: &str = "memload";
@@ -100,12 +100,12 @@ impl LoadServer {
     }
 
     /// Counts since the start.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> LoadTotals {
         let machine = &self.server.bare.machine;
         let meter = &machine.bus.meters[self.workload];
         let load = self.load();
         let busy_ns: f64 = self.cores.iter().map(|core| machine.core(*core).busy_ns).sum();
-        Totals {
+        LoadTotals {
             commands: meter.operations as u64,
             blocks: load.blocks,
             moved: load.moved,
@@ -117,7 +117,7 @@ impl LoadServer {
         }
     }
 
-    fn load(&self) -> Load {
+    fn load(&self) -> BlockCommands {
         self.server.bare.machine.bus.meters[self.workload].load.unwrap_or_default()
     }
 }

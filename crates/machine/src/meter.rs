@@ -39,7 +39,7 @@ pub struct Stations {
 
 /// Block commands of one workload.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Load {
+pub struct BlockCommands {
     /// Blocks as the program counts them.
     pub blocks: u64,
     /// Blocks that were transferred.
@@ -65,7 +65,7 @@ pub struct Meter {
     /// Payload bytes of these.
     pub bytes: f64,
     /// Counts of a program that sends block commands; `None` for all others.
-    pub load: Option<Load>,
+    pub load: Option<BlockCommands>,
     /// Dropped packets.
     pub dropped: f64,
     /// Parts of the packets' time in the host.

@@ -9,7 +9,7 @@ use waykeeper_silicon::{DeviceCounters, OpcodeSpec};
 
 /// Rates of one event, per second of simulated traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Events {
+pub struct OpcodeRates {
     /// Rate of the hit event; on some chips it counts every access.
     pub hits_per_s: f64,
     /// Rate of the miss event.
@@ -20,11 +20,11 @@ pub struct Events {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Opcodes {
     /// Lines that devices read, whole or in part.
-    pub pcie_rdcur: Option<Events>,
+    pub pcie_rdcur: Option<OpcodeRates>,
     /// Whole lines that devices wrote.
-    pub itom: Option<Events>,
+    pub itom: Option<OpcodeRates>,
     /// Lines that devices wrote in part: completions.
-    pub rfo: Option<Events>,
+    pub rfo: Option<OpcodeRates>,
 }
 
 /// What a program of block commands counts, per second of simulated traffic.
@@ -78,10 +78,10 @@ impl Scope<'_> {
         hits: fn(&DeviceCounters) -> u64,
         misses: fn(&DeviceCounters) -> u64,
         lines: fn(&ArrayLines) -> u64,
-    ) -> Option<Events> {
+    ) -> Option<OpcodeRates> {
         let nics = self.now.devices.len() - self.now.arrays.len();
         let seconds = (self.now.at_ns - self.before.at_ns) * 1e-9;
-        let mut sum = Events::default();
+        let mut sum = OpcodeRates::default();
         for (device, (now, before)) in self.now.devices.iter().zip(&self.before.devices).enumerate() {
             let (hit, missed) = (hits(now) - hits(before), misses(now) - misses(before));
             let all = match device.checked_sub(nics) {

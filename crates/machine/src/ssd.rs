@@ -70,7 +70,7 @@ impl Default for ArraySpec {
 
 /// Direction of the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
+pub enum BlockDirection {
     /// Drive to host: DMA writes.
     Read,
     /// Host to drive: DMA reads.
@@ -129,7 +129,7 @@ struct Request {
 struct Part {
     request: u32,
     buffer: u32,
-    direction: Direction,
+    direction: BlockDirection,
     next_unit: u32,
     end_unit: u32,
     /// When flash has the data (reads) or the drive requests them (writes), ns.
@@ -290,7 +290,14 @@ impl Array {
     }
 
     /// Submits one request for the whole of `buffer` at a random place of the array.
-    pub(crate) fn submit(&mut self, now_ns: f64, queue: u32, slot: u32, buffer: u32, direction: Direction) {
+    pub(crate) fn submit(
+        &mut self,
+        now_ns: f64,
+        queue: u32,
+        slot: u32,
+        buffer: u32,
+        direction: BlockDirection,
+    ) {
         let units = self.buffers[buffer as usize].unit_start.len() as u32 - 1;
         self.submit_units(now_ns, (queue, slot), buffer, 0..units, direction);
     }
@@ -302,7 +309,7 @@ impl Array {
         (queue, slot): (u32, u32),
         buffer: u32,
         range: Range<u32>,
-        direction: Direction,
+        direction: BlockDirection,
     ) {
         let units = range.end - range.start;
         let begun_ns = self.serve(now_ns) + self.spec.command_ns;
@@ -323,11 +330,11 @@ impl Array {
         for part in 0..parts {
             // The drive's own buffer acknowledges a write: it is fetched at once, flash comes later.
             let flash = match direction {
-                Direction::Read => self.stream.around(self.spec.flash_ns, self.spec.flash_spread),
-                Direction::Write => 0.0,
+                BlockDirection::Read => self.stream.around(self.spec.flash_ns, self.spec.flash_spread),
+                BlockDirection::Write => 0.0,
             };
             let drive = ((first_drive + part) % self.spec.drives) as usize;
-            let lane = 2 * drive + usize::from(direction == Direction::Write);
+            let lane = 2 * drive + usize::from(direction == BlockDirection::Write);
             self.lanes[lane].due_ns = 0.0;
             self.lanes[lane].waiting.push(Part {
                 request: id,
@@ -425,8 +432,8 @@ impl Array {
         };
         let buffer = &buffers[part.buffer as usize];
         let (into, bytes, line_ns) = match part.direction {
-            Direction::Read => (writes, inbound_bytes, line_ns[0].max(*posted_ns)),
-            Direction::Write => (reads, outbound_bytes, line_ns[1]),
+            BlockDirection::Read => (writes, inbound_bytes, line_ns[0].max(*posted_ns)),
+            BlockDirection::Write => (reads, outbound_bytes, line_ns[1]),
         };
         let (first_unit, mut free_ns) = (part.next_unit, lane.free_ns.max(part.ready_ns));
         let turn = loop {

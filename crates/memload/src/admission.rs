@@ -6,7 +6,7 @@
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::{Mutex, PoisonError};
-use waykeeper_load::{Command, Limiter, Limits, Pattern, Rule, Shape};
+use waykeeper_load::{BudgetRule, Command, Limiter, LoadLimits, Pattern, Shape};
 
 /// Whether more commands may be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,8 +40,8 @@ pub const ENDLESS: u64 = u64::MAX;
 
 impl Admission {
     /// The state at the start of a run.
-    pub fn new(shape: Shape, limits: Limits, blocks: Option<u64>, commands: Option<u64>) -> Admission {
-        let thesis = limits.rule == Rule::Thesis;
+    pub fn new(shape: Shape, limits: LoadLimits, blocks: Option<u64>, commands: Option<u64>) -> Admission {
+        let thesis = limits.rule == BudgetRule::Thesis;
         let state = State {
             limiter: Limiter::new(limits, 0.0),
             position: 0,
@@ -117,8 +117,8 @@ mod tests {
 
     fn all(thesis: bool, blocks: Option<u64>, commands: Option<u64>) -> Vec<u32> {
         let shape = Shape::new(Pattern::Random, 100, 32, 1, thesis).unwrap();
-        let rule = if thesis { Rule::Thesis } else { Rule::Exact };
-        let admission = Admission::new(shape, Limits { rule, ..Limits::NONE }, blocks, commands);
+        let rule = if thesis { BudgetRule::Thesis } else { BudgetRule::Exact };
+        let admission = Admission::new(shape, LoadLimits { rule, ..LoadLimits::NONE }, blocks, commands);
         let (mut random, mut batch) = (Xoshiro256PlusPlus::seed_from_u64(1), Vec::new());
         while admission.take(&mut 0, 3, &mut random, &mut batch) == Next::Go {}
         batch.iter().map(|command| command.moved).collect()
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_limit_says_when_to_come_again() {
         let shape = Shape::new(Pattern::Single, 100, 32, 1, false).unwrap();
-        let limits = Limits { commands: Some(20.0), slots: 10, ..Limits::NONE };
+        let limits = LoadLimits { commands: Some(20.0), slots: 10, ..LoadLimits::NONE };
         let admission = Admission::new(shape, limits, None, None);
         let (mut random, mut batch) = (Xoshiro256PlusPlus::seed_from_u64(1), Vec::new());
         assert_eq!(admission.take(&mut 0, 8, &mut random, &mut batch), Next::Wait(100_000_000));
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(admission.take(&mut late_ns, 1, &mut random, &mut batch), Next::Go);
         assert_eq!(late_ns, 100_000_000);
         let noop = Shape::new(Pattern::Noop, 0, 0, 1, false).unwrap();
-        let admission = Admission::new(noop, Limits::NONE, None, None);
+        let admission = Admission::new(noop, LoadLimits::NONE, None, None);
         assert_eq!(admission.take(&mut 0, 1, &mut random, &mut batch), Next::Wait(ENDLESS));
     }
 

@@ -3,7 +3,7 @@
 //! Knows pages and nodes; must not know commands. Devices write into it while threads run, so no reference into it may
 //! exist: only addresses, read one word at a time.
 
-use crate::plan::Pages;
+use crate::plan::PageSize;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
@@ -96,7 +96,7 @@ impl Buffer {
     ///
     /// # Errors
     /// If the kernel cannot provide the memory.
-    pub fn new(bytes: usize, pages: Pages, numa: Option<u32>, seed: u64) -> Result<Buffer, BufferError> {
+    pub fn new(bytes: usize, pages: PageSize, numa: Option<u32>, seed: u64) -> Result<Buffer, BufferError> {
         let buffer = Buffer::map(bytes, pages, numa, seed)?;
         buffer.fill(pages, numa, &|| false)?;
         Ok(buffer)
@@ -109,7 +109,7 @@ impl Buffer {
     pub fn unless(
         stop: &dyn Fn() -> bool,
         bytes: usize,
-        pages: Pages,
+        pages: PageSize,
         numa: Option<u32>,
         seed: u64,
     ) -> Result<Option<Buffer>, BufferError> {
@@ -117,18 +117,18 @@ impl Buffer {
         Ok(buffer.fill(pages, numa, stop)?.then_some(buffer))
     }
 
-    fn map(bytes: usize, pages: Pages, numa: Option<u32>, seed: u64) -> Result<Buffer, BufferError> {
+    fn map(bytes: usize, pages: PageSize, numa: Option<u32>, seed: u64) -> Result<Buffer, BufferError> {
         let mapped = bytes.max(1).next_multiple_of(pages.bytes());
         let huge = match pages {
-            Pages::Base => MapFlags::empty(),
-            Pages::Huge2M => MapFlags::HUGETLB | MapFlags::from_bits_retain(21 << HUGE_SHIFT),
-            Pages::Huge1G => MapFlags::HUGETLB | MapFlags::from_bits_retain(30 << HUGE_SHIFT),
+            PageSize::Base => MapFlags::empty(),
+            PageSize::Huge2M => MapFlags::HUGETLB | MapFlags::from_bits_retain(21 << HUGE_SHIFT),
+            PageSize::Huge1G => MapFlags::HUGETLB | MapFlags::from_bits_retain(30 << HUGE_SHIFT),
         };
         let (read_write, private) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | huge);
         // SAFETY: a new mapping at an address of the kernel's choice replaces no other mapping.
         let base = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), mapped, read_write, private) };
         let base = base.map_err(|errno| match pages {
-            Pages::Base => BufferError::Memory { bytes: mapped, why: errno.into() },
+            PageSize::Base => BufferError::Memory { bytes: mapped, why: errno.into() },
             _ => BufferError::Huge { wanted: mapped / pages.bytes(), kib: pages.bytes() >> 10 },
         })?;
         let buffer = Buffer { base: base.cast(), mapped, bytes, seed };
@@ -172,7 +172,7 @@ impl Buffer {
     }
 
     /// Populates and fills all pages; false if `stop` became true before.
-    fn fill(&self, pages: Pages, numa: Option<u32>, stop: &dyn Fn() -> bool) -> Result<bool, BufferError> {
+    fn fill(&self, pages: PageSize, numa: Option<u32>, stop: &dyn Fn() -> bool) -> Result<bool, BufferError> {
         let piece = PIECE.max(pages.bytes());
         for from in (0..self.mapped).step_by(piece) {
             if stop() {
@@ -219,14 +219,14 @@ fn populate(base: *mut c_void, bytes: usize) -> Result<(), Errno> {
 }
 
 /// The error for pages that cannot be allocated.
-fn lacking(errno: Errno, mapped: usize, pages: Pages, numa: Option<u32>) -> BufferError {
+fn lacking(errno: Errno, mapped: usize, pages: PageSize, numa: Option<u32>) -> BufferError {
     let (wanted, kib) = (mapped / pages.bytes(), pages.bytes() >> 10);
     match (pages, numa, errno) {
-        (Pages::Base, Some(node), _) => BufferError::Node { node, why: errno.into() },
-        (Pages::Huge2M | Pages::Huge1G, Some(node), Errno::FAULT | Errno::NOMEM) => {
+        (PageSize::Base, Some(node), _) => BufferError::Node { node, why: errno.into() },
+        (PageSize::Huge2M | PageSize::Huge1G, Some(node), Errno::FAULT | Errno::NOMEM) => {
             BufferError::HugeOfNode { wanted, kib, node }
         }
-        (Pages::Huge2M | Pages::Huge1G, None, Errno::FAULT | Errno::NOMEM) => {
+        (PageSize::Huge2M | PageSize::Huge1G, None, Errno::FAULT | Errno::NOMEM) => {
             BufferError::Huge { wanted, kib }
         }
         _ => BufferError::Memory { bytes: mapped, why: errno.into() },
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn it_is_there_and_each_block_differs() {
-        let buffer = Buffer::new(3 * 4096 + 512, Pages::Base, None, 7).unwrap();
+        let buffer = Buffer::new(3 * 4096 + 512, PageSize::Base, None, 7).unwrap();
         assert_eq!(buffer.base() as usize % 4096, 0);
         let mut blocks = vec![0u8; 3 * 4096];
         buffer.copy(0, &mut blocks);
@@ -268,9 +268,9 @@ mod tests {
     fn who_says_stop_waits_for_a_piece() {
         let looks = std::cell::Cell::new(0);
         let third = || looks.replace(looks.get() + 1) == 2;
-        assert!(Buffer::unless(&third, PIECE + 4096, Pages::Base, None, 7).unwrap().is_some());
+        assert!(Buffer::unless(&third, PIECE + 4096, PageSize::Base, None, 7).unwrap().is_some());
         assert_eq!(looks.get(), 2, "asked before each piece");
-        assert!(Buffer::unless(&third, 4096, Pages::Base, None, 7).unwrap().is_none());
+        assert!(Buffer::unless(&third, 4096, PageSize::Base, None, 7).unwrap().is_none());
     }
 
     #[test]
@@ -283,23 +283,25 @@ mod tests {
         assert_eq!(populate(base, 4096), Err(Errno::FAULT));
         // SAFETY: our mapping.
         unsafe { rustix::mm::munmap(base, 4096) }.unwrap();
-        let told = |pages, numa| lacking(Errno::FAULT, 4 << 20, pages, numa).to_string();
+        let reported = |pages, numa| lacking(Errno::FAULT, 4 << 20, pages, numa).to_string();
         assert!(
-            told(Pages::Huge2M, None)
+            reported(PageSize::Huge2M, None)
                 .starts_with("the buffer needs 2 huge pages of 2048 KiB, but the kernel has fewer")
         );
-        let node = told(Pages::Huge2M, Some(1));
+        let node = reported(PageSize::Huge2M, Some(1));
         assert!(node.contains("2 huge pages of 2048 KiB on NUMA node 1"), "{node}");
         assert!(node.ends_with("/node1/hugepages/hugepages-2048kB/nr_hugepages"), "{node}");
-        assert!(told(Pages::Base, Some(1)).starts_with("the buffer cannot be on NUMA node 1: Bad address"));
+        assert!(
+            reported(PageSize::Base, Some(1)).starts_with("the buffer cannot be on NUMA node 1: Bad address")
+        );
     }
 
     #[test]
-    fn what_the_kernel_has_not_is_told() {
-        let error = Buffer::new(1 << 42, Pages::Huge1G, None, 1).map(|_| ()).unwrap_err().to_string();
+    fn what_the_kernel_lacks_is_reported() {
+        let error = Buffer::new(1 << 42, PageSize::Huge1G, None, 1).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("4096 huge pages of 1048576 KiB"), "{error}");
         assert!(error.contains("hugepages-1048576kB/nr_hugepages"), "{error}");
-        let error = Buffer::new(4096, Pages::Base, Some(999), 1).map(|_| ()).unwrap_err().to_string();
+        let error = Buffer::new(4096, PageSize::Base, Some(999), 1).map(|_| ()).unwrap_err().to_string();
         assert!(error.contains("NUMA node 999") && error.contains("node/online"), "{error}");
     }
 }

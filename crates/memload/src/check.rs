@@ -2,8 +2,8 @@
 //!
 //! Knows plans; must not know targets, nor permission to load them.
 
-use crate::plan::{EngineKind, Plan, Touch};
-use waykeeper_load::{Limits, MOST_DEPTH, MOST_WORKERS, Pattern, Rule};
+use crate::plan::{EngineKind, LoadPlan, Touch};
+use waykeeper_load::{BudgetRule, LoadLimits, MOST_DEPTH, MOST_WORKERS, Pattern};
 
 /// Maximum outstanding commands of all threads. Each takes one or two KiB of kernel memory (request, pages, completion)
 /// in addition to its data; more could exhaust the memory. A guess.
@@ -36,7 +36,7 @@ pub enum PlanError {
 ///
 /// # Errors
 /// If a value is invalid, or an option has no effect together with the others.
-pub fn check(plan: &Plan) -> Result<(), PlanError> {
+pub fn check(plan: &LoadPlan) -> Result<(), PlanError> {
     let value = |option, value: &dyn ToString, wanted: &str| {
         Err(PlanError::Value { option, value: value.to_string(), wanted: wanted.to_owned() })
     };
@@ -117,22 +117,22 @@ pub fn check(plan: &Plan) -> Result<(), PlanError> {
 }
 
 /// The rate limits of a plan, in blocks of `block_bytes` bytes.
-pub fn limits(plan: &Plan, block_bytes: u32) -> Limits {
-    Limits {
+pub fn limits(plan: &LoadPlan, block_bytes: u32) -> LoadLimits {
+    LoadLimits {
         blocks: plan.limit_bytes.map(|bytes| bytes / f64::from(block_bytes)),
         commands: plan.limit_commands,
         slots: plan.slots,
         rule: match (plan.thesis, plan.catch_up) {
-            (true, _) => Rule::Thesis,
-            (false, true) => Rule::CatchUp,
-            (false, false) => Rule::Exact,
+            (true, _) => BudgetRule::Thesis,
+            (false, true) => BudgetRule::CatchUp,
+            (false, false) => BudgetRule::Exact,
         },
     }
 }
 
 /// Refuses flushes that the kernel would merge. It combines outstanding flushes of a file or block device, so fewer
 /// reach the drive than are counted: 2000 at depth 16 became 600. NVMe passthrough commands are not merged.
-pub fn alone(plan: &Plan, engine: EngineKind) -> Result<(), PlanError> {
+pub fn alone(plan: &LoadPlan, engine: EngineKind) -> Result<(), PlanError> {
     let words = [("--depth", plan.depth), ("--workers", plan.workers)];
     let more = words.into_iter().find(|(_, count)| *count > 1);
     match more.filter(|_| plan.pattern == Pattern::Flush && engine == EngineKind::Uring) {
@@ -152,11 +152,14 @@ mod tests {
     #[test]
     fn a_limit_is_dealt_out_as_the_plan_says() {
         let of = |thesis, catch_up| {
-            limits(&Plan { thesis, catch_up, limit_bytes: Some(8192.0), slots: 7, ..Plan::default() }, 4096)
+            limits(
+                &LoadPlan { thesis, catch_up, limit_bytes: Some(8192.0), slots: 7, ..LoadPlan::default() },
+                4096,
+            )
         };
-        let wanted = |rule| Limits { blocks: Some(2.0), commands: None, slots: 7, rule };
-        assert_eq!(of(false, false), wanted(Rule::Exact));
-        assert_eq!(of(false, true), wanted(Rule::CatchUp));
-        assert_eq!(of(true, false), wanted(Rule::Thesis));
+        let wanted = |rule| LoadLimits { blocks: Some(2.0), commands: None, slots: 7, rule };
+        assert_eq!(of(false, false), wanted(BudgetRule::Exact));
+        assert_eq!(of(false, true), wanted(BudgetRule::CatchUp));
+        assert_eq!(of(true, false), wanted(BudgetRule::Thesis));
     }
 }

@@ -7,8 +7,8 @@ use crate::engine::{Direct, EngineParams, Passthrough};
 use crate::error::PrepareError;
 use crate::fit::BLOCK_BYTES;
 use crate::pending_file::PendingFile;
-use crate::plan::{EngineKind, Pages, Plan};
-use crate::target::{Kind, Nvme, Target};
+use crate::plan::{EngineKind, LoadPlan, PageSize};
+use crate::target::{Nvme, Target, TargetKind};
 use rustix::fs::OFlags;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -41,15 +41,15 @@ pub fn engine_params<'a>(
 
 /// The first engine that works on the target, or the requested one; notes the engines that failed.
 pub fn choose(
-    plan: &Plan,
+    plan: &LoadPlan,
     target: &Target,
     pending_file: Option<&PendingFile>,
     notes: &mut Vec<String>,
 ) -> Result<(EngineKind, OwnedFd), PrepareError> {
     let can: &[EngineKind] = match target.kind {
-        Kind::NvmeGeneric | Kind::NvmeFile => &[EngineKind::NvmeUring, EngineKind::NvmeIoctl],
-        Kind::NvmeBlock => &[EngineKind::NvmeUring, EngineKind::Uring, EngineKind::NvmeIoctl],
-        Kind::Block | Kind::File | Kind::Absent => &[EngineKind::Uring],
+        TargetKind::NvmeGeneric | TargetKind::NvmeFile => &[EngineKind::NvmeUring, EngineKind::NvmeIoctl],
+        TargetKind::NvmeBlock => &[EngineKind::NvmeUring, EngineKind::Uring, EngineKind::NvmeIoctl],
+        TargetKind::Block | TargetKind::File | TargetKind::Absent => &[EngineKind::Uring],
     };
     let path = &target.path;
     let tried: Vec<EngineKind> = match plan.engine {
@@ -94,7 +94,7 @@ enum Attempt {
 /// Opens the target and tries the engine; true if the kernel's helper threads stay on the given CPUs.
 fn attempt(
     engine: EngineKind,
-    plan: &Plan,
+    plan: &LoadPlan,
     target: &Target,
     pending_file: Option<&PendingFile>,
 ) -> Result<(OwnedFd, bool), Attempt> {
@@ -115,7 +115,7 @@ fn attempt(
     }
     let generic = |nvme: &Nvme| nvme.generic.clone();
     let place: PathBuf = match (engine, target.kind) {
-        (EngineKind::NvmeUring, Kind::NvmeBlock) => target
+        (EngineKind::NvmeUring, TargetKind::NvmeBlock) => target
             .nvme
             .as_ref()
             .and_then(generic)
@@ -124,7 +124,7 @@ fn attempt(
     };
     let file = open(engine, plan, target, pending_file, &place)?;
     // The engine is tried with a page of its own; whether its ring can be created is the same for all workers.
-    let page = Buffer::new(BLOCK_BYTES as usize, Pages::Base, None, plan.seed)
+    let page = Buffer::new(BLOCK_BYTES as usize, PageSize::Base, None, plan.seed)
         .map_err(|why| Attempt::Ends(why.into()))?;
     let params = engine_params(&page, &file, target, 1, BLOCK_BYTES);
     let made = match engine {
@@ -140,7 +140,7 @@ fn attempt(
 
 fn open(
     engine: EngineKind,
-    plan: &Plan,
+    plan: &LoadPlan,
     target: &Target,
     pending_file: Option<&PendingFile>,
     place: &Path,
@@ -189,8 +189,10 @@ mod tests {
         {
             let mut target = generic(None, None);
             target.nvme = target.nvme.map(|nvme| Nvme { metadata_bytes: metadata, ..nvme });
-            let error =
-                choose(&Plan::default(), &target, None, &mut Vec::new()).map(|_| ()).unwrap_err().to_string();
+            let error = choose(&LoadPlan::default(), &target, None, &mut Vec::new())
+                .map(|_| ())
+                .unwrap_err()
+                .to_string();
             for engine in ["nvme-uring", "nvme-ioctl"] {
                 assert!(error.contains(&format!("{engine} cannot be used: the namespace")), "{error}");
             }

@@ -8,7 +8,7 @@ mod passthrough;
 mod ring;
 
 use crate::buffer::Buffer;
-use crate::nvme::Status;
+use crate::nvme::NvmeStatus;
 use std::fmt;
 use std::io;
 use std::time::Instant;
@@ -40,7 +40,7 @@ impl fmt::Display for IoOperation {
 
 /// A command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Io {
+pub struct IoCommand {
     /// Its operation.
     pub operation: IoOperation,
     /// Bytes from the start of the buffer.
@@ -53,39 +53,39 @@ pub struct Io {
 
 /// How a command failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub enum CommandError {
     /// An error of the kernel.
     Errno(i32),
     /// An error status of the device.
-    Nvme(Status),
+    Nvme(NvmeStatus),
     /// Fewer bytes were transferred than requested.
     Short(u32),
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Errno(errno) => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
-            Fault::Nvme(status) => write!(f, "{status}"),
-            Fault::Short(bytes) => write!(f, "only {bytes} B of it were transferred"),
+            CommandError::Errno(errno) => write!(f, "{}", io::Error::from_raw_os_error(*errno)),
+            CommandError::Nvme(status) => write!(f, "{status}"),
+            CommandError::Short(bytes) => write!(f, "only {bytes} B of it were transferred"),
         }
     }
 }
 
 /// A completed command: its number and its result.
-pub type Done = (u32, Result<(), Fault>);
+pub type CompletedIo = (u32, Result<(), CommandError>);
 
 /// Sends commands. It belongs to the thread that made it.
 pub trait Engine {
     /// Takes a command under a number below the depth that no outstanding command has. It may send the command later.
-    fn push(&mut self, io: Io, number: u32);
+    fn push(&mut self, io: IoCommand, number: u32);
 
     /// Sends the taken commands and waits until one completes, until `until`, or until a signal; appends all completed
     /// ones to `done`. The rest of a partial transfer is sent again first.
     ///
     /// # Errors
     /// If no commands can be sent or collected any more; outstanding commands are lost.
-    fn carry(&mut self, until: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()>;
+    fn carry(&mut self, until: Option<Instant>, done: &mut Vec<CompletedIo>) -> io::Result<()>;
 
     /// Number of commands that were taken and not sent, so that they do not count as lost after an error.
     fn unsent(&mut self) -> usize;

@@ -4,7 +4,7 @@
 
 use crate::buffer::BufferError;
 use crate::check::PlanError;
-use crate::safety::Refusal;
+use crate::safety::TargetRefusal;
 use std::io;
 use std::path::PathBuf;
 use waykeeper_load::ShapeError;
@@ -20,7 +20,7 @@ pub enum PrepareError {
     Shape(#[from] ShapeError),
     /// The target is in use, or without consent.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] TargetRefusal),
     /// A stop was requested; incomplete files were removed.
     #[error("interrupted before the load began")]
     Stopped,

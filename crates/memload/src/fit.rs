@@ -4,8 +4,8 @@
 
 use crate::check::PlanError;
 use crate::error::PrepareError;
-use crate::plan::{Pages, Plan};
-use crate::target::{Kind, Target};
+use crate::plan::{LoadPlan, PageSize};
+use crate::target::{Target, TargetKind};
 use waykeeper_load::{MOST_COMMAND_BYTES, Pattern, Shape, ShapeError};
 
 /// Default bytes of a block: the format of the thesis (s3.1).
@@ -27,7 +27,7 @@ impl Fit {
     ///
     /// # Errors
     /// If the sizes do not fit each other, or the target.
-    pub fn of(plan: &Plan, target: &Target) -> Result<Fit, PrepareError> {
+    pub fn of(plan: &LoadPlan, target: &Target) -> Result<Fit, PrepareError> {
         let refuse = |option, value: u64, wanted: String| {
             PrepareError::Plan(PlanError::Value { option, value: value.to_string(), wanted })
         };
@@ -40,7 +40,7 @@ impl Fit {
             return Err(refuse("--block-size", block_bytes.into(), wanted));
         }
         let block = u64::from(block_bytes);
-        let (page, mut usual_bytes) = (Pages::Base.bytes() as u64, target.max_bytes);
+        let (page, mut usual_bytes) = (PageSize::Base.bytes() as u64, target.max_bytes);
         if target.is_device() && !block.is_multiple_of(page) {
             // A command that begins within a page covers one page more.
             usual_bytes = usual_bytes.min(u64::from(target.max_segments.saturating_sub(1)) * page);
@@ -89,15 +89,16 @@ impl Fit {
         };
         let longest = u64::from(reach(&shape, max_blocks, plan).0) * block;
         // The size of a file that does not exist is unknown here; a later check reports the missing file.
-        let is_known = target.kind != Kind::Absent || target.bytes > 0;
+        let is_known = target.kind != TargetKind::Absent || target.bytes > 0;
         if moves && is_known && target.bytes < longest {
             let wanted = format!(
                 "{path} must have at least {longest} B, the most that a command moves; give a larger one"
             );
-            let option = if target.kind == Kind::Absent { "--create" } else { "the size of the target" };
+            let option =
+                if target.kind == TargetKind::Absent { "--create" } else { "the size of the target" };
             return Err(refuse(option, target.bytes, wanted));
         }
-        if target.kind == Kind::Absent && target.bytes > 0 && !target.bytes.is_multiple_of(block) {
+        if target.kind == TargetKind::Absent && target.bytes > 0 && !target.bytes.is_multiple_of(block) {
             return Err(refuse("--create", target.bytes, format!("it must be whole blocks of {block} B")));
         }
         Ok(Fit { shape, block_bytes, max_blocks, buffer_bytes: bytes })
@@ -105,7 +106,7 @@ impl Fit {
 }
 
 /// Blocks of a pattern's longest command, and the number of blocks of which every command's position is a multiple.
-pub fn reach(shape: &Shape, max: u32, plan: &Plan) -> (u32, u32) {
+pub fn reach(shape: &Shape, max: u32, plan: &LoadPlan) -> (u32, u32) {
     let over = u32::from(plan.thesis);
     match shape.pattern() {
         Pattern::Single => (1 + over, 1),

@@ -180,9 +180,9 @@ impl Controller {
 
 /// A completion's status field: the error code of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Status(pub u16);
+pub struct NvmeStatus(pub u16);
 
-impl fmt::Display for Status {
+impl fmt::Display for NvmeStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Bits 0 to 7 status code, 8 to 10 its type (NVM Express Base 2.0, fig. 92 on).
         let (kind, code) = (self.0 >> 8 & 7, self.0 & 0xFF);
@@ -277,7 +277,10 @@ mod tests {
 
     #[test]
     fn a_status_is_named() {
-        assert_eq!(Status(0x4080).to_string(), "NVMe status 0x0/0x80: LBA out of range");
-        assert_eq!(Status(0x0281).to_string(), "NVMe status 0x2/0x81: unrecovered read error of the medium");
+        assert_eq!(NvmeStatus(0x4080).to_string(), "NVMe status 0x0/0x80: LBA out of range");
+        assert_eq!(
+            NvmeStatus(0x0281).to_string(),
+            "NVMe status 0x2/0x81: unrecovered read error of the medium"
+        );
     }
 }

@@ -3,7 +3,7 @@
 //! Must not know devices: whether a target supports a plan is checked when the run is prepared.
 
 use std::time::Duration;
-use waykeeper_load::{Limits, MemoryDirection, Pattern};
+use waykeeper_load::{LoadLimits, MemoryDirection, Pattern};
 
 /// Interface that sends commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,7 +44,7 @@ pub enum Touch {
 
 /// Page size of the buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Pages {
+pub enum PageSize {
     /// The kernel's base pages.
     #[default]
     Base,
@@ -54,20 +54,20 @@ pub enum Pages {
     Huge1G,
 }
 
-impl Pages {
+impl PageSize {
     /// Bytes of a page.
     pub const fn bytes(self) -> usize {
         match self {
-            Pages::Base => 4096,
-            Pages::Huge2M => 2 << 20,
-            Pages::Huge1G => 1 << 30,
+            PageSize::Base => 4096,
+            PageSize::Huge2M => 2 << 20,
+            PageSize::Huge1G => 1 << 30,
         }
     }
 }
 
 /// A run.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Plan {
+pub struct LoadPlan {
     /// Order in which commands access the buffer.
     pub pattern: Pattern,
     /// Direction of the data, as memory sees it.
@@ -109,7 +109,7 @@ pub struct Plan {
     /// The NUMA node of the buffer.
     pub numa: Option<u32>,
     /// The buffer's pages.
-    pub pages: Pages,
+    pub pages: PageSize,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Interface that sends commands; `None` is the best for the target.
@@ -120,9 +120,9 @@ pub struct Plan {
     pub log: bool,
 }
 
-impl Default for Plan {
-    fn default() -> Plan {
-        Plan {
+impl Default for LoadPlan {
+    fn default() -> LoadPlan {
+        LoadPlan {
             pattern: Pattern::Random,
             op: MemoryDirection::Write,
             mixed: None,
@@ -134,7 +134,7 @@ impl Default for Plan {
             stride: 1,
             limit_bytes: None,
             limit_commands: None,
-            slots: Limits::NONE.slots,
+            slots: LoadLimits::NONE.slots,
             catch_up: false,
             thesis: false,
             time: None,
@@ -143,7 +143,7 @@ impl Default for Plan {
             touch: Touch::Never,
             cpus: Vec::new(),
             numa: None,
-            pages: Pages::Base,
+            pages: PageSize::Base,
             seed: 1,
             engine: None,
             verify: false,
@@ -152,7 +152,7 @@ impl Default for Plan {
     }
 }
 
-impl Plan {
+impl LoadPlan {
     /// True if commands change what is stored.
     pub const fn writes(&self) -> bool {
         self.pattern.moves() && (matches!(self.op, MemoryDirection::Read) || self.mixed.is_some())

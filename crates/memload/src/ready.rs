@@ -5,21 +5,21 @@
 use crate::buffer::{Buffer, BufferError};
 use crate::check::{PlanError, alone, check, limits};
 use crate::choice::{choose, engine_params};
-use crate::engine::{EngineParams, Io, IoOperation};
+use crate::engine::{EngineParams, IoCommand, IoOperation};
 use crate::error::PrepareError;
 use crate::fit::{Fit, reach};
 use crate::pending_file::CreatedFile;
-use crate::plan::{EngineKind, Pages, Plan};
-use crate::safety::{Consent, ExclusiveAccess, Refusal, begins_with_a_hole, lies_in_memory, permit};
-use crate::system::System;
-use crate::target::{Kind, Target};
+use crate::plan::{EngineKind, LoadPlan, PageSize};
+use crate::safety::{Consent, ExclusiveAccess, TargetRefusal, begins_with_a_hole, lies_in_memory, permit};
+use crate::system::KernelMounts;
+use crate::target::{Target, TargetKind};
 use std::os::fd::OwnedFd;
-use waykeeper_load::{Command, Limits, MemoryDirection, Pattern, Shape};
+use waykeeper_load::{Command, LoadLimits, MemoryDirection, Pattern, Shape};
 
 /// A run that can begin.
 #[derive(Debug)]
 pub struct Ready {
-    plan: Plan,
+    plan: LoadPlan,
     target: Target,
     shape: Shape,
     block_bytes: u32,
@@ -38,7 +38,12 @@ pub struct Ready {
 ///
 /// # Errors
 /// If the run could not begin at present.
-pub fn look(target: Target, plan: &Plan, consent: &Consent, system: &System) -> Result<(), PrepareError> {
+pub fn look(
+    target: Target,
+    plan: &LoadPlan,
+    consent: &Consent,
+    system: &KernelMounts,
+) -> Result<(), PrepareError> {
     Seen::new(target, plan, consent, system).map(drop)
 }
 
@@ -55,12 +60,12 @@ struct Seen {
 impl Seen {
     fn new(
         mut target: Target,
-        plan: &Plan,
+        plan: &LoadPlan,
         consent: &Consent,
-        system: &System,
+        system: &KernelMounts,
     ) -> Result<Seen, PrepareError> {
         check(plan)?;
-        if let (Kind::Absent, Some(bytes)) = (target.kind, consent.create) {
+        if let (TargetKind::Absent, Some(bytes)) = (target.kind, consent.create) {
             if bytes == 0 {
                 let wanted = "a file of 0 B takes no commands; give a size such as 1GiB".to_owned();
                 return Err(PlanError::Value { option: "--create", value: "0".to_owned(), wanted }.into());
@@ -72,7 +77,7 @@ impl Seen {
         let fit = Fit::of(plan, &target)?;
         let needed = fit.buffer_bytes as u64;
         // Huge pages come from a pool of their own, and mmap reports if that has too few.
-        let available = system.available_bytes().filter(|_| plan.pages == Pages::Base);
+        let available = system.available_bytes().filter(|_| plan.pages == PageSize::Base);
         if let Some(available) = available.filter(|available| *available < needed) {
             return Err(BufferError::Room { bytes: needed, available }.into());
         }
@@ -91,9 +96,9 @@ impl Ready {
     /// If something does not fit, is forbidden or missing; or if a stop was requested.
     pub fn new(
         target: Target,
-        plan: Plan,
+        plan: LoadPlan,
         consent: &Consent,
-        system: &System,
+        system: &KernelMounts,
         stop: &dyn Fn() -> bool,
     ) -> Result<Ready, PrepareError> {
         let Seen { mut target, mut access, fit, engine, file, notes: mut ways } =
@@ -105,12 +110,12 @@ impl Ready {
         let (mut notes, mut created_file) = (Vec::new(), None);
         // The file is completed last, so that no file remains after another error.
         if let Some(pending_file) = access.pending_file.take() {
-            let io = |why| Refusal::Io { path: target.path.clone(), why };
+            let io = |why| TargetRefusal::Io { path: target.path.clone(), why };
             created_file = Some(CreatedFile::new(&file).map_err(io)?);
             if !pending_file.finish(target.bytes, stop).map_err(io)? {
                 return Err(PrepareError::Stopped);
             }
-            target = target.made(&file, system).map_err(Refusal::Target)?;
+            target = target.made(&file, system).map_err(TargetRefusal::Target)?;
             notes.push(format!("{}: created for this run; it stays after the run", target.path.display()));
         }
         notes.insert(0, format!("{}: {target}", target.path.display()));
@@ -162,7 +167,7 @@ impl Ready {
     }
 
     /// The plan.
-    pub const fn plan(&self) -> &Plan {
+    pub const fn plan(&self) -> &LoadPlan {
         &self.plan
     }
 
@@ -227,7 +232,7 @@ impl Ready {
         self.plan.workers.saturating_mul(self.plan.depth) > 1
     }
 
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> LoadLimits {
         limits(&self.plan, self.block_bytes)
     }
 
@@ -249,14 +254,14 @@ impl Ready {
     }
 
     /// Converts a command of the pattern to a command of an engine, with its direction and its position on the device.
-    pub(crate) fn io(&self, command: &Command, direction: MemoryDirection, place: u64) -> Io {
+    pub(crate) fn io(&self, command: &Command, direction: MemoryDirection, place: u64) -> IoCommand {
         let operation = match (self.plan.pattern, direction) {
             (Pattern::Flush | Pattern::Noop, _) => IoOperation::Flush,
             (_, MemoryDirection::Write) => IoOperation::ToMemory,
             (_, MemoryDirection::Read) => IoOperation::FromMemory,
         };
         let offset = command.target as usize * self.block_bytes as usize;
-        Io { operation, offset, bytes: command.moved * self.block_bytes, place }
+        IoCommand { operation, offset, bytes: command.moved * self.block_bytes, place }
     }
 }
 
@@ -266,8 +271,8 @@ pub(crate) mod tests {
     use crate::target::tests::generic;
 
     /// A run on /dev/null, for tests with an engine of their own.
-    pub fn on_nothing(plan: Plan) -> Ready {
-        let target = Target { kind: Kind::File, ..generic(None, None) };
+    pub fn on_nothing(plan: LoadPlan) -> Ready {
+        let target = Target { kind: TargetKind::File, ..generic(None, None) };
         let Fit { shape, block_bytes, max_blocks, buffer_bytes } = Fit::of(&plan, &target).unwrap();
         let file = std::fs::File::open("/dev/null").unwrap().into();
         let buffer = Buffer::new(buffer_bytes, plan.pages, plan.numa, plan.seed).unwrap();

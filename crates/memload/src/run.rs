@@ -4,7 +4,7 @@
 
 use crate::admission::Admission;
 use crate::check::PlanError;
-use crate::engine::{Direct, Fault, Io, Ioctl, Passthrough};
+use crate::engine::{CommandError, Direct, IoCommand, Ioctl, Passthrough};
 use crate::error::PrepareError;
 use crate::plan::{EngineKind, Touch};
 use crate::ready::Ready;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use waykeeper_load::{Pattern, Totals};
+use waykeeper_load::{LoadTotals, Pattern};
 
 /// Maximum time without a completion after a stop, while commands are outstanding. A guess: the kernel resets an NVMe
 /// device after 30 s without an answer, which is too long after Ctrl-C.
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     over: AtomicBool,
     gate: Mutex<StartGate>,
     turn: Condvar,
-    failure: Mutex<Option<Failure>>,
+    failure: Mutex<Option<LoadFailure>>,
 }
 
 /// The start signal and the number of ended workers.
@@ -64,30 +64,32 @@ struct StartGate {
 
 /// The first error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Failure {
+pub enum LoadFailure {
     /// A command failed.
-    Command(Io, Fault),
+    Command(IoCommand, CommandError),
     /// The engine cannot send or collect commands.
-    Way(Fault),
+    Way(CommandError),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for LoadFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Command(io, fault) if io.bytes == 0 => write!(f, "a {} failed: {fault}", io.operation),
-            Failure::Command(io, fault) => {
+            LoadFailure::Command(io, fault) if io.bytes == 0 => {
+                write!(f, "a {} failed: {fault}", io.operation)
+            }
+            LoadFailure::Command(io, fault) => {
                 write!(f, "a {} of {} B at byte {} failed: {fault}", io.operation, io.bytes, io.place)
             }
-            Failure::Way(fault) => write!(f, "no more commands could be sent: {fault}"),
+            LoadFailure::Way(fault) => write!(f, "no more commands could be sent: {fault}"),
         }
     }
 }
 
-impl Failure {
+impl LoadFailure {
     /// The cause, without the command.
-    pub const fn fault(&self) -> Fault {
+    pub const fn fault(&self) -> CommandError {
         match self {
-            Failure::Command(_, fault) | Failure::Way(fault) => *fault,
+            LoadFailure::Command(_, fault) | LoadFailure::Way(fault) => *fault,
         }
     }
 }
@@ -146,21 +148,21 @@ impl Shared {
     }
 
     /// Records a failed command and stops the run; the first failure is kept.
-    pub fn failed(&self, io: Io, fault: Fault) {
-        self.fail(Failure::Command(io, fault));
+    pub fn failed(&self, io: IoCommand, fault: CommandError) {
+        self.fail(LoadFailure::Command(io, fault));
     }
 
     /// Records a broken engine and stops the run.
     pub fn broken(&self, why: &io::Error) {
-        self.fail(Failure::Way(Fault::Errno(why.raw_os_error().unwrap_or(libc::EIO))));
+        self.fail(LoadFailure::Way(CommandError::Errno(why.raw_os_error().unwrap_or(libc::EIO))));
     }
 
-    fn fail(&self, failure: Failure) {
+    fn fail(&self, failure: LoadFailure) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
         self.stop();
     }
 
-    fn failure(&self) -> Option<Failure> {
+    fn failure(&self) -> Option<LoadFailure> {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -190,7 +192,7 @@ impl Shared {
 
 /// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Progress {
+pub struct LoadProgress {
     /// Time since the start.
     pub elapsed: Duration,
     /// Commands that completed without an error.
@@ -218,21 +220,21 @@ pub enum End {
     /// After a stop request.
     Stopped,
     /// After an error.
-    Failed(Failure),
+    Failed(LoadFailure),
     /// With commands that did not complete.
     Lost {
         /// Their number.
         commands: u64,
         /// The error before that, if any.
-        after: Option<Failure>,
+        after: Option<LoadFailure>,
     },
 }
 
 /// Result of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct LoadOutcome {
     /// Counts of the run.
-    pub totals: Totals,
+    pub totals: LoadTotals,
     /// How the run ended.
     pub end: End,
     /// Result of the verification, if planned; an earlier or later stop request ends it.
@@ -270,18 +272,18 @@ impl Running {
             return Err(PlanError::Value { option: "--depth", value: plan.depth.to_string(), wanted }.into());
         }
         let shared = Arc::new(Shared::new(ready));
-        let (told, heard) = mpsc::channel();
+        let (result_sender, heard) = mpsc::channel();
         let mut threads = Vec::new();
         let mut refused = None;
         for index in 0..count {
-            let (ready, shared, told) = (ready.clone(), shared.clone(), told.clone());
+            let (ready, shared, result_sender) = (ready.clone(), shared.clone(), result_sender.clone());
             let thread = std::thread::Builder::new().name(format!("memload-{index}"));
-            match thread.spawn(move || worker(&ready, &shared, index, &told)) {
+            match thread.spawn(move || worker(&ready, &shared, index, &result_sender)) {
                 Ok(thread) => threads.push(thread),
                 Err(why) => refused = Some(why),
             }
         }
-        drop(told);
+        drop(result_sender);
         for said in heard.iter().take(threads.len()) {
             refused = refused.or(said.err());
         }
@@ -302,13 +304,17 @@ impl Running {
     }
 
     /// The progress so far.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> LoadProgress {
         let elapsed = Duration::from_nanos(self.shared.now_ns());
-        Progress { elapsed, commands: self.sum(|left| left.commands), blocks: self.sum(|left| left.blocks) }
+        LoadProgress {
+            elapsed,
+            commands: self.sum(|left| left.commands),
+            blocks: self.sum(|left| left.blocks),
+        }
     }
 
     /// Sum over all workers so far.
-    fn sum(&self, of: fn(&Totals) -> u64) -> u64 {
+    fn sum(&self, of: fn(&LoadTotals) -> u64) -> u64 {
         self.shared.workers.iter().map(|live| of(&live.results().totals)).sum()
     }
 
@@ -344,13 +350,13 @@ impl Running {
     }
 
     /// Waits for the end and combines the results. Calls `tick` every second.
-    pub fn finish(self, tick: impl FnMut(Progress)) -> Outcome {
+    pub fn finish(self, tick: impl FnMut(LoadProgress)) -> LoadOutcome {
         self.finish_and(tick, || ())
     }
 
     /// The same; calls `over` after the last command of the load and before the first of the verification, for example
     /// to stop counters.
-    pub fn finish_and(self, mut tick: impl FnMut(Progress), over: impl FnOnce()) -> Outcome {
+    pub fn finish_and(self, mut tick: impl FnMut(LoadProgress), over: impl FnOnce()) -> LoadOutcome {
         while !self.wait(Duration::from_secs(1)) {
             tick(self.progress());
             if self.is_stuck() {
@@ -372,19 +378,19 @@ impl Running {
         let is_over = || shared.over.load(Relaxed);
         let look = || if forgot { Err(Unverified::Forgotten) } else { verify(&ready, &trail, &is_over) };
         let verified = looks.then(look);
-        Outcome { totals, end, verified, log }
+        LoadOutcome { totals, end, verified, log }
     }
 
     /// Combines the results so far of workers that do not end. They keep the buffer until the process exits. The
     /// runtime ends with the last completion, without the wait after it.
-    fn give_up(self) -> Outcome {
+    fn give_up(self) -> LoadOutcome {
         let WorkerResults { totals, log, .. } = together(&self.shared);
         let commands = self.shared.workers.iter().map(|live| live.outstanding.load(Relaxed)).sum();
         let end = match (self.shared.failure(), commands) {
             (Some(failure), 0) => End::Failed(failure),
             (after, commands) => End::Lost { commands, after },
         };
-        Outcome { totals, end, verified: None, log }
+        LoadOutcome { totals, end, verified: None, log }
     }
 }
 
@@ -413,26 +419,26 @@ fn end(shared: &Shared, runtime: Duration) -> End {
 /// Counts a thread as ended, also after a panic.
 struct EndGuard<'a> {
     shared: &'a Shared,
-    told: &'a mpsc::Sender<io::Result<()>>,
+    result_sender: &'a mpsc::Sender<io::Result<()>>,
 }
 
 impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // The panic hook has reported details. The receiver is closed if the worker had already begun.
-            let _ = self.told.send(Err(io::Error::other("internal error in waykeeper")));
-            self.shared.fail(Failure::Way(Fault::Errno(libc::ENOTRECOVERABLE)));
+            let _ = self.result_sender.send(Err(io::Error::other("internal error in waykeeper")));
+            self.shared.fail(LoadFailure::Way(CommandError::Errno(libc::ENOTRECOVERABLE)));
         }
         self.shared.ended();
     }
 }
 
 /// Thread of a worker: makes its engine, reports that, waits for the start, works.
-fn worker(ready: &Ready, shared: &Shared, index: u32, told: &mpsc::Sender<io::Result<()>>) {
-    let _end_guard = EndGuard { shared, told };
-    if let Err(why) = set_up_and_work(ready, shared, index, told) {
+fn worker(ready: &Ready, shared: &Shared, index: u32, result_sender: &mpsc::Sender<io::Result<()>>) {
+    let _end_guard = EndGuard { shared, result_sender };
+    if let Err(why) = set_up_and_work(ready, shared, index, result_sender) {
         // If the receiver is closed, another worker's error was reported already.
-        let _ = told.send(Err(why));
+        let _ = result_sender.send(Err(why));
     }
 }
 
@@ -440,7 +446,7 @@ fn set_up_and_work(
     ready: &Ready,
     shared: &Shared,
     index: u32,
-    told: &mpsc::Sender<io::Result<()>>,
+    result_sender: &mpsc::Sender<io::Result<()>>,
 ) -> io::Result<()> {
     let plan = ready.plan();
     // The threads that make up the depth of one worker share its CPU.
@@ -459,7 +465,7 @@ fn set_up_and_work(
     let random = generator(plan.seed, index);
     let params = ready.engine_params();
     let begin = || {
-        let _ = told.send(Ok(()));
+        let _ = result_sender.send(Ok(()));
         shared.wait_for_start();
     };
     let index = index as usize;
@@ -515,8 +521,8 @@ fn processor_time() -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::{Done, Engine};
-    use crate::plan::Plan;
+    use crate::engine::{CompletedIo, Engine};
+    use crate::plan::LoadPlan;
     use crate::ready::tests::on_nothing;
 
     /// A device that completes `answers` commands and then none.
@@ -527,11 +533,11 @@ mod tests {
     }
 
     impl Engine for Hangs {
-        fn push(&mut self, _: Io, number: u32) {
+        fn push(&mut self, _: IoCommand, number: u32) {
             self.taken.push(number);
         }
 
-        fn carry(&mut self, _: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()> {
+        fn carry(&mut self, _: Option<Instant>, done: &mut Vec<CompletedIo>) -> io::Result<()> {
             if self.answers == 0 {
                 let _ = self.end.recv();
                 return Err(io::Error::from_raw_os_error(libc::ENXIO));
@@ -549,21 +555,21 @@ mod tests {
 
     #[test]
     fn a_mistake_of_ours_is_a_failure_and_no_wish_of_the_user() {
-        let ready = on_nothing(Plan::default());
+        let ready = on_nothing(LoadPlan::default());
         let shared = Shared::new(&ready);
-        let (told, _) = mpsc::channel();
+        let (result_sender, _) = mpsc::channel();
         let fails = std::panic::AssertUnwindSafe(|| {
-            let _end_guard = EndGuard { shared: &shared, told: &told };
+            let _end_guard = EndGuard { shared: &shared, result_sender: &result_sender };
             std::panic::resume_unwind(Box::new("a test"));
         });
         assert!(std::panic::catch_unwind(fails).is_err());
-        assert!(matches!(end(&shared, Duration::ZERO), End::Failed(Failure::Way(_))));
+        assert!(matches!(end(&shared, Duration::ZERO), End::Failed(LoadFailure::Way(_))));
         assert_eq!(shared.gate().ended, 1, "and nobody waits for it");
     }
 
     #[test]
-    fn what_came_back_is_told_of_a_run_that_does_not_end() {
-        let ready = Arc::new(on_nothing(Plan { depth: 3, log: true, ..Plan::default() }));
+    fn completions_of_a_run_that_does_not_end_are_reported() {
+        let ready = Arc::new(on_nothing(LoadPlan { depth: 3, log: true, ..LoadPlan::default() }));
         let shared = Arc::new(Shared::new(&ready));
         let (release, end) = mpsc::channel();
         let (of, on) = (shared.clone(), ready.clone());
@@ -576,7 +582,7 @@ mod tests {
         while running.progress().commands < 7 || running.shared.workers[0].outstanding.load(Relaxed) < 3 {
             std::thread::yield_now();
         }
-        let fault = Failure::Way(Fault::Errno(libc::EIO));
+        let fault = LoadFailure::Way(CommandError::Errno(libc::EIO));
         running.shared.fail(fault);
         let done = running.give_up();
         assert_eq!(done.end, End::Lost { commands: 3, after: Some(fault) });

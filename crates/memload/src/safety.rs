@@ -3,8 +3,8 @@
 //! Knows what a plan does to a target; must not know engines. The only change it makes is to begin a requested file.
 
 use crate::pending_file::{CreatedFile, PendingFile};
-use crate::system::System;
-use crate::target::{Kind, Target, TargetError, direct_alignment};
+use crate::system::KernelMounts;
+use crate::target::{Target, TargetError, TargetKind, direct_alignment};
 use crate::writers::{SearchTarget, Seen, WriterProcess};
 use rustix::fs::{OFlags, SeekFrom};
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ pub struct Consent {
 
 /// Reason why a target may not be loaded.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum TargetRefusal {
     /// All data would be lost, without consent.
     #[error(
         "{}: this load writes to the device, which is a {what}: its data would be lost; if the data are not \
@@ -194,12 +194,12 @@ pub fn permit(
     target: &mut Target,
     writes: bool,
     consent: &Consent,
-    system: &System,
-) -> Result<ExclusiveAccess, Refusal> {
+    system: &KernelMounts,
+) -> Result<ExclusiveAccess, TargetRefusal> {
     let path = target.path.clone();
     if target.is_device() {
         if let Some(flag) = stray_file_flag(consent) {
-            return Err(Refusal::Flag { path, flag, meant: "files", what: target.to_string() });
+            return Err(TargetRefusal::Flag { path, flag, meant: "files", what: target.to_string() });
         }
         device_consent(target, writes, consent)?;
         if consent.shared && !writes {
@@ -209,22 +209,28 @@ pub fn permit(
     }
     if consent.destroy_data_on.is_some() {
         let flag = "--destroy-data-on";
-        return Err(Refusal::Flag { path, flag, meant: "devices", what: target.to_string() });
+        return Err(TargetRefusal::Flag { path, flag, meant: "devices", what: target.to_string() });
     }
     if consent.shared {
-        return Err(Refusal::Flag { path, flag: "--shared", meant: "devices", what: target.to_string() });
+        return Err(TargetRefusal::Flag {
+            path,
+            flag: "--shared",
+            meant: "devices",
+            what: target.to_string(),
+        });
     }
     // A file that has replaced ours does not count as made by us.
     let is_ours = target
         .identity
         .is_some_and(|(device, inode, _)| consent.made.iter().any(|made| made.is(device, inode)));
     let among_devices = target.real.starts_with("/dev") && !target.real.starts_with("/dev/shm");
-    match (target.kind == Kind::Absent, consent.create) {
-        (true, _) if among_devices => return Err(Refusal::NoDevice { path }),
-        (true, None) => return Err(Refusal::Missing { path }),
-        (false, Some(_)) if !is_ours => return Err(Refusal::Exists { path }),
+    match (target.kind == TargetKind::Absent, consent.create) {
+        (true, _) if among_devices => return Err(TargetRefusal::NoDevice { path }),
+        (true, None) => return Err(TargetRefusal::Missing { path }),
+        (false, Some(_)) if !is_ours => return Err(TargetRefusal::Exists { path }),
         (true, Some(bytes)) => {
-            let pending_file = PendingFile::begin(&target.real).map_err(|why| Refusal::Io { path, why })?;
+            let pending_file =
+                PendingFile::begin(&target.real).map_err(|why| TargetRefusal::Io { path, why })?;
             target.bytes = bytes;
             target.lba_bytes = direct_alignment(&pending_file.place());
             return Ok(ExclusiveAccess { pending_file: Some(pending_file), ..ExclusiveAccess::default() });
@@ -233,24 +239,24 @@ pub fn permit(
     }
     if writes {
         if !consent.overwrite && !is_ours {
-            return Err(Refusal::NoOverwrite { path, bytes: target.bytes });
+            return Err(TargetRefusal::NoOverwrite { path, bytes: target.bytes });
         }
-        let unseen = |(at, why): (PathBuf, io::Error)| Refusal::Unseen {
+        let unseen = |(at, why): (PathBuf, io::Error)| TargetRefusal::Unseen {
             path: path.clone(),
             why: format!("{}: {why}", at.display()),
         };
         if let Some(holder) = system.loop_on(&target.real).map_err(unseen)? {
-            return Err(Refusal::Held { path, device: "it".to_owned(), holder });
+            return Err(TargetRefusal::Held { path, device: "it".to_owned(), holder });
         }
         if system.swapped_to(&[], Some(&target.real)).map_err(unseen)? {
-            return Err(Refusal::Swap { path });
+            return Err(TargetRefusal::Swap { path });
         }
         let search_target = target.identity.map(|(device, inode, _)| SearchTarget::File(device, inode));
         match search_target
             .map(|search_target| system.find_writer(&search_target).map_err(unseen))
             .transpose()?
         {
-            Some(Seen::Open(opener)) => return Err(Refusal::Opened { path, opener }),
+            Some(Seen::Open(opener)) => return Err(TargetRefusal::Opened { path, opener }),
             // A file usually belongs to one user, whose processes can be checked.
             Some(Seen::NotAll) => return Ok(ExclusiveAccess { unseen: true, ..ExclusiveAccess::default() }),
             Some(Seen::Nobody) | None => {}
@@ -267,32 +273,34 @@ fn stray_file_flag(consent: &Consent) -> Option<&'static str> {
     }
 }
 
-fn device_consent(target: &Target, writes: bool, consent: &Consent) -> Result<(), Refusal> {
+fn device_consent(target: &Target, writes: bool, consent: &Consent) -> Result<(), TargetRefusal> {
     let path = target.path.clone();
     let serial = target.serial.clone().unwrap_or_default();
     if writes && serial.is_empty() {
-        return Err(Refusal::NoSerial { path });
+        return Err(TargetRefusal::NoSerial { path });
     }
     match &consent.destroy_data_on {
-        Some(named) if *named != serial => Err(Refusal::OtherSerial { path, named: named.clone(), serial }),
-        None if writes => Err(Refusal::NoConsent { path, what: target.to_string(), serial }),
+        Some(named) if *named != serial => {
+            Err(TargetRefusal::OtherSerial { path, named: named.clone(), serial })
+        }
+        None if writes => Err(TargetRefusal::NoConsent { path, what: target.to_string(), serial }),
         _ => Ok(()),
     }
 }
 
-fn unreadable((path, why): (PathBuf, io::Error)) -> Refusal {
-    Refusal::Io { path, why }
+fn unreadable((path, why): (PathBuf, io::Error)) -> TargetRefusal {
+    TargetRefusal::Io { path, why }
 }
 
 /// Checks that a device is unused, and keeps it so while the result lives. Devices whose users cannot be checked may be
 /// read, but not written.
-fn unused(target: &Target, writes: bool, system: &System) -> Result<ExclusiveAccess, Refusal> {
+fn unused(target: &Target, writes: bool, system: &KernelMounts) -> Result<ExclusiveAccess, TargetRefusal> {
     let path = target.path.clone();
     let Some(folder) = &target.block else {
         // A namespace behind a FUSE file is no device of this kernel, so this kernel cannot use it.
-        if writes && target.kind != Kind::NvmeFile {
+        if writes && target.kind != TargetKind::NvmeFile {
             let why = "sysfs shows no block device of this namespace".to_owned();
-            return Err(Refusal::Unseen { path, why });
+            return Err(TargetRefusal::Unseen { path, why });
         }
         return Ok(ExclusiveAccess::default());
     };
@@ -304,55 +312,57 @@ fn unused(target: &Target, writes: bool, system: &System) -> Result<ExclusiveAcc
         false => vec![disk.whole, folder.clone()],
     };
     if let Some(device) = system.read_only(&concerned).filter(|_| writes) {
-        return Err(Refusal::ReadOnly { path, device });
+        return Err(TargetRefusal::ReadOnly { path, device });
     }
     if let Some((device, point)) = system.mounted(&concerned).map_err(unreadable)? {
-        return Err(Refusal::Mounted { path, device, point });
+        return Err(TargetRefusal::Mounted { path, device, point });
     }
     if let Some((device, holder)) = system.holder(&concerned) {
-        return Err(Refusal::Held { path, device, holder });
+        return Err(TargetRefusal::Held { path, device, holder });
     }
     if system.swapped_to(&concerned, None).map_err(unreadable)? {
-        return Err(Refusal::Swap { path });
+        return Err(TargetRefusal::Swap { path });
     }
     if writes {
         // Some programs open a device without O_EXCL, for example a virtual machine that uses it as a disk.
         match system.find_writer(&system.names(&whole, &concerned)).map_err(unreadable)? {
-            Seen::Open(opener) => return Err(Refusal::Opened { path, opener }),
+            Seen::Open(opener) => return Err(TargetRefusal::Opened { path, opener }),
             Seen::NotAll => {
                 let why = "only root can see what processes of other users have open".to_owned();
-                return Err(Refusal::Unseen { path, why });
+                return Err(TargetRefusal::Unseen { path, why });
             }
             Seen::Nobody => {}
         }
     }
     // The generic device has no exclusive open; its block device has one, and other programs would mount that.
     let block = match (target.kind, &target.twin) {
-        (Kind::NvmeGeneric, Some((block, _))) => block.clone(),
-        (Kind::NvmeGeneric, None) if writes => {
+        (TargetKind::NvmeGeneric, Some((block, _))) => block.clone(),
+        (TargetKind::NvmeGeneric, None) if writes => {
             let why = "sysfs shows no number of its block device".to_owned();
-            return Err(Refusal::Unseen { path, why });
+            return Err(TargetRefusal::Unseen { path, why });
         }
-        (Kind::NvmeGeneric, None) => return Ok(ExclusiveAccess::default()),
+        (TargetKind::NvmeGeneric, None) => return Ok(ExclusiveAccess::default()),
         _ => target.real.clone(),
     };
     match target.open(&block, OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK) {
         Ok(device) => Ok(ExclusiveAccess { _device: Some(device), ..ExclusiveAccess::default() }),
-        Err(why) if why.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Err(Refusal::Busy { path }),
+        Err(why) if why.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
+            Err(TargetRefusal::Busy { path })
+        }
         Err(why) if why.kind() == io::ErrorKind::NotFound && block != target.real => match writes {
             true => {
                 let why = format!("its block device {} does not exist", block.display());
-                Err(Refusal::Unseen { path, why })
+                Err(TargetRefusal::Unseen { path, why })
             }
             false => Ok(ExclusiveAccess::default()),
         },
-        Err(why) => Err(Refusal::Io { path: block, why }),
+        Err(why) => Err(TargetRefusal::Io { path: block, why }),
     }
 }
 
 /// True if the file begins with a hole: the file system then serves reads itself, and no device moves data.
 pub(crate) fn begins_with_a_hole(target: &Target) -> bool {
-    if target.kind != Kind::File {
+    if target.kind != TargetKind::File {
         return false;
     }
     let Ok(file) = target.open(&target.real, OFlags::RDONLY) else { return false };
@@ -365,7 +375,7 @@ pub(crate) fn begins_with_a_hole(target: &Target) -> bool {
 /// True if the file is in memory: since Linux 6.6 tmpfs accepts O_DIRECT but still uses the page cache.
 pub(crate) fn lies_in_memory(target: &Target) -> bool {
     let kind = || rustix::fs::statfs(&target.real).ok().map(|stat| stat.f_type);
-    target.kind == Kind::File && kind() == Some(libc::TMPFS_MAGIC)
+    target.kind == TargetKind::File && kind() == Some(libc::TMPFS_MAGIC)
 }
 
 #[cfg(test)]
@@ -375,9 +385,9 @@ mod tests {
     use std::path::Path;
 
     /// A tree with one disk, nothing mounted and no swap.
-    fn tree() -> (tempfile::TempDir, System, PathBuf) {
+    fn tree() -> (tempfile::TempDir, KernelMounts, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
-        let system = System { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
+        let system = KernelMounts { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
         let disk = system.sys.join("nvme7n1");
         std::fs::create_dir_all(&disk).unwrap();
         std::fs::create_dir_all(system.proc.join("self")).unwrap();
@@ -386,7 +396,7 @@ mod tests {
         (folder, system, disk)
     }
 
-    fn told(mut target: Target, writes: bool, system: &System) -> Result<(), String> {
+    fn reported(mut target: Target, writes: bool, system: &KernelMounts) -> Result<(), String> {
         let named = writes.then(|| "WK-1".to_owned());
         let consent = Consent { destroy_data_on: named, ..Consent::default() };
         permit(&mut target, writes, &consent, system).map(|_| ()).map_err(|error| error.to_string())
@@ -405,61 +415,61 @@ mod tests {
             ),
         ];
         for (target, why) in cases {
-            let refused = told(target.clone(), true, &system).unwrap_err();
+            let refused = reported(target.clone(), true, &system).unwrap_err();
             assert!(
                 refused.starts_with("/dev/ng7n1: this load would write to it") && refused.ends_with(why),
                 "{refused}"
             );
-            told(target, false, &system).unwrap();
+            reported(target, false, &system).unwrap();
         }
         std::fs::remove_file(system.proc.join("self/mountinfo")).unwrap();
-        let refused = told(generic(Some(disk), None), true, &system).unwrap_err();
+        let refused = reported(generic(Some(disk), None), true, &system).unwrap_err();
         assert!(refused.contains("proc/self/mountinfo: No such file"), "{refused}");
     }
 
     #[test]
-    fn a_file_is_overwritten_only_if_it_is_seen_that_nothing_stands_on_it() {
+    fn a_file_is_overwritten_only_if_it_is_seen_to_be_empty() {
         let (folder, system, _) = tree();
         let (path, link) = (folder.path().join("file "), folder.path().join("link"));
         std::fs::write(&path, [0; 512]).unwrap();
         std::fs::hard_link(&path, &link).unwrap();
-        let told = |writes: bool| {
+        let reported = |writes: bool| {
             let mut target = Target::inspect(&path, &system).unwrap();
             let consent = Consent { overwrite: true, ..Consent::default() };
             permit(&mut target, writes, &consent, &system).map(|_| ()).map_err(|error| error.to_string())
         };
-        let refused = told(true).unwrap_err();
+        let refused = reported(true).unwrap_err();
         assert!(
             refused.contains("this load would write to it, and it cannot be checked whether")
                 && refused.contains("/sys/block: No such file"),
             "{refused}"
         );
-        told(false).unwrap();
+        reported(false).unwrap();
         let device = system.sys.join("block/loop7/loop");
         std::fs::create_dir_all(&device).unwrap();
-        told(true).unwrap();
+        reported(true).unwrap();
         // The kernel ends the name with a newline. Another name of the file (a hard link) is the same file.
         for name in [&path, &link] {
             let mut text = name.as_os_str().as_encoded_bytes().to_vec();
             text.push(b'\n');
             std::fs::write(device.join("backing_file"), &text).unwrap();
-            let refused = told(true).unwrap_err();
+            let refused = reported(true).unwrap_err();
             assert!(refused.ends_with("it is held by loop7; remove that holder first"), "{refused}");
         }
         std::fs::remove_file(device.join("backing_file")).unwrap();
         std::fs::create_dir(device.join("backing_file")).unwrap();
-        assert!(told(true).unwrap_err().contains("loop/backing_file: Is a directory"));
+        assert!(reported(true).unwrap_err().contains("loop/backing_file: Is a directory"));
         std::fs::remove_dir(device.join("backing_file")).unwrap();
         let swap = format!("Filename Type Size Used Priority\n{} file 1 0 -2\n", link.display());
         std::fs::write(system.proc.join("swaps"), swap).unwrap();
-        assert!(told(true).unwrap_err().contains("swap space"));
+        assert!(reported(true).unwrap_err().contains("swap space"));
     }
 
     #[test]
     fn what_is_in_the_way_is_named() {
         let (_folder, system, disk) = tree();
         let twin = (PathBuf::from(NULL.0), (1, 5));
-        let refused = told(generic(Some(disk), Some(twin)), true, &system).unwrap_err();
+        let refused = reported(generic(Some(disk), Some(twin)), true, &system).unwrap_err();
         assert_eq!(refused, "/dev/null: it is not the same namespace as /dev/ng7n1");
     }
 

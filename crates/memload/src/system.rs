@@ -10,23 +10,23 @@ use std::path::{Path, PathBuf};
 
 /// Mount points of the kernel's trees.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct System {
+pub struct KernelMounts {
     /// `/sys`.
     pub sys: PathBuf,
     /// `/proc`.
     pub proc: PathBuf,
 }
 
-impl Default for System {
-    fn default() -> System {
-        System { sys: "/sys".into(), proc: "/proc".into() }
+impl Default for KernelMounts {
+    fn default() -> KernelMounts {
+        KernelMounts { sys: "/sys".into(), proc: "/proc".into() }
     }
 }
 
 /// Major and minor number of a device.
 pub type Number = (u32, u32);
 
-impl System {
+impl KernelMounts {
     /// The folder of a device in sysfs, which has the kernel's name of the device.
     pub fn folder(&self, block: bool, number: Number) -> Option<PathBuf> {
         let kind = if block { "block" } else { "char" };
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn the_other_device_of_a_namespace_is_a_sibling_whatever_its_first_number() {
         let folder = tempfile::tempdir().unwrap();
-        let system = System { sys: folder.path().into(), proc: folder.path().into() };
+        let system = KernelMounts { sys: folder.path().into(), proc: folder.path().into() };
         let at = |name: &str| folder.path().join("nvme1").join(name);
         // A hidden path of a multipath namespace (c1), a partition, another namespace.
         for name in ["ng1n2", "nvme0n2", "nvme0c1n2", "nvme0n3", "nvme0n2p2", "hwmon2", "ng"] {
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_device_is_attached_where_it_or_what_it_hangs_on_says() {
         let folder = tempfile::tempdir().unwrap();
-        let system = System { sys: folder.path().join("sys"), proc: folder.path().into() };
+        let system = KernelMounts { sys: folder.path().join("sys"), proc: folder.path().into() };
         let disk = system.sys.join("devices/pci0000:80/0000:80:01.0/nvme/nvme0/nvme0n1");
         std::fs::create_dir_all(disk.join("nvme0n1p1")).unwrap();
         assert_eq!(system.node(&disk), None);
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn who_cannot_be_asked_has_not_said_no() {
         let folder = tempfile::tempdir().unwrap();
-        let system = System { sys: folder.path().into(), proc: folder.path().into() };
+        let system = KernelMounts { sys: folder.path().into(), proc: folder.path().into() };
         assert_eq!(system.mounted(&[]).unwrap_err().0, folder.path().join("self/mountinfo"));
         assert_eq!(system.swapped_to(&[], None).unwrap_err().0, folder.path().join("swaps"));
         std::fs::create_dir(folder.path().join("self")).unwrap();

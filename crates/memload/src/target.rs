@@ -4,7 +4,7 @@
 //! Must inspect without changes; must not know the purpose, nor permission.
 
 use crate::nvme::{Controller, IDENTIFY_BYTES, IOCTL_ADMIN_CMD, IOCTL_ID, Namespace, Passthru};
-use crate::system::{self, Number, System};
+use crate::system::{self, KernelMounts, Number};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags};
 use std::fmt;
 use std::io;
@@ -22,7 +22,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// Kind of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum TargetKind {
     /// The generic device of an NVMe namespace, `/dev/ngXnY`.
     NvmeGeneric,
     /// The namespace's block device, `/dev/nvmeXnY`.
@@ -56,7 +56,7 @@ pub struct Target {
     /// The path without symbolic links.
     pub real: PathBuf,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: TargetKind,
     /// Its size in bytes.
     pub bytes: u64,
     /// Alignment of transfers on the device's side: an LBA, or the alignment for O_DIRECT.
@@ -114,7 +114,7 @@ impl Target {
     ///
     /// # Errors
     /// If it is no device and no file, or cannot be inspected.
-    pub fn inspect(path: &Path, system: &System) -> Result<Target, TargetError> {
+    pub fn inspect(path: &Path, system: &KernelMounts) -> Result<Target, TargetError> {
         let io = |why: io::Error| TargetError::Io { path: path.to_owned(), why };
         let real = match std::fs::canonicalize(path) {
             Ok(real) => real,
@@ -126,7 +126,7 @@ impl Target {
         let mut target = Target {
             path: path.to_owned(),
             real,
-            kind: Kind::File,
+            kind: TargetKind::File,
             bytes: u64::try_from(stat.st_size).unwrap_or(0),
             lba_bytes: 0,
             max_bytes: FILE_BLOCKS * FILE_BLOCK_BYTES,
@@ -149,14 +149,14 @@ impl Target {
 
     /// True for a device, whose data is lost by writes.
     pub const fn is_device(&self) -> bool {
-        !matches!(self.kind, Kind::File | Kind::Absent)
+        !matches!(self.kind, TargetKind::File | TargetKind::Absent)
     }
 
     /// Inspects the file that was just created under this target's path.
     ///
     /// # Errors
     /// If another file has the path.
-    pub(crate) fn made(&self, file: &OwnedFd, system: &System) -> Result<Target, TargetError> {
+    pub(crate) fn made(&self, file: &OwnedFd, system: &KernelMounts) -> Result<Target, TargetError> {
         let target = Target::inspect(&self.path, system)?;
         let io = |why: io::Error| TargetError::Io { path: self.path.clone(), why };
         let stat = rustix::fs::fstat(file).map_err(|errno| io(errno.into()))?;
@@ -167,14 +167,14 @@ impl Target {
     }
 
     /// The NUMA node of the device, or of the device with the file; `None` if sysfs has none.
-    pub(crate) fn node(&self, system: &System) -> Option<u32> {
+    pub(crate) fn node(&self, system: &KernelMounts) -> Option<u32> {
         let below = || {
             let (device, ..) = self.identity?;
             system.folder(true, (rustix::fs::major(device), rustix::fs::minor(device)))
         };
         let folder = if self.is_device() { self.block.clone() } else { below() };
         // The tree may be behind a symbolic link.
-        let sys = System { sys: std::fs::canonicalize(&system.sys).ok()?, proc: system.proc.clone() };
+        let sys = KernelMounts { sys: std::fs::canonicalize(&system.sys).ok()?, proc: system.proc.clone() };
         sys.node(&std::fs::canonicalize(folder?).ok()?)
     }
 
@@ -220,7 +220,7 @@ impl Target {
         // Only a file behind FUSE answers this ioctl; on any other file it has no effect.
         let Ok(file) = self.open(&self.real, OFlags::RDONLY | OFlags::NONBLOCK) else { return Ok(()) };
         let Some(nsid) = namespace_id(&file) else { return Ok(()) };
-        self.kind = Kind::NvmeFile;
+        self.kind = TargetKind::NvmeFile;
         self.serial = Some(system::name(&self.real));
         let no = "it answers NVMe's ioctls, but not Identify";
         if !self.identify(&file, nsid) {
@@ -229,11 +229,11 @@ impl Target {
         Ok(())
     }
 
-    fn block_device(&mut self, device: Number, system: &System) -> Result<(), TargetError> {
+    fn block_device(&mut self, device: Number, system: &KernelMounts) -> Result<(), TargetError> {
         let missing = |what| TargetError::MissingData { path: self.path.clone(), what };
         let folder =
             system.folder(true, device).ok_or_else(|| missing("sysfs has no entry for this device"))?;
-        self.kind = Kind::Block;
+        self.kind = TargetKind::Block;
         self.size_from(&folder, system);
         let name = system::name(&folder);
         let is_whole = system.disk(&folder).whole == folder;
@@ -243,7 +243,7 @@ impl Target {
             && let Ok(file) = self.open(&self.real, OFlags::RDONLY | OFlags::NONBLOCK)
             && let Some(nsid) = namespace_id(&file)
         {
-            self.kind = Kind::NvmeBlock;
+            self.kind = TargetKind::NvmeBlock;
             self.identify(&file, nsid);
             self.twin = system.twin(&folder).and_then(|generic| self.node_of(&generic));
             let generic = self.twin.as_ref().map(|(path, _)| path.clone()).filter(|path| path.exists());
@@ -254,7 +254,7 @@ impl Target {
         Ok(())
     }
 
-    fn character_device(&mut self, device: Number, system: &System) -> Result<(), TargetError> {
+    fn character_device(&mut self, device: Number, system: &KernelMounts) -> Result<(), TargetError> {
         let folder = system.folder(false, device);
         let name = folder.as_deref().map(system::name).unwrap_or_default();
         let kind = |is: String| TargetError::Kind { path: self.path.clone(), is };
@@ -264,7 +264,7 @@ impl Target {
                 false => in_words(FileType::CharacterDevice).to_owned(),
             }));
         }
-        self.kind = Kind::NvmeGeneric;
+        self.kind = TargetKind::NvmeGeneric;
         if let Some(block) = folder.and_then(|folder| system.twin(&folder)) {
             self.size_from(&block, system);
             self.twin = self.node_of(&block);
@@ -285,7 +285,7 @@ impl Target {
         Ok(())
     }
 
-    fn size_from(&mut self, folder: &Path, system: &System) {
+    fn size_from(&mut self, folder: &Path, system: &KernelMounts) {
         let whole = system.disk(folder).whole;
         let queue = whole.join("queue");
         let limit = |file: &str| system::number(&queue.join(file));
@@ -337,12 +337,12 @@ impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nsid = self.nvme.as_ref().map_or(0, |nvme| nvme.nsid);
         match self.kind {
-            Kind::NvmeGeneric => write!(f, "NVMe namespace {nsid} (generic device)")?,
-            Kind::NvmeBlock => write!(f, "NVMe namespace {nsid} (block device)")?,
-            Kind::NvmeFile => write!(f, "NVMe namespace {nsid} (behind a file)")?,
-            Kind::Block => write!(f, "block device")?,
-            Kind::File => write!(f, "file")?,
-            Kind::Absent => return write!(f, "file that does not exist yet"),
+            TargetKind::NvmeGeneric => write!(f, "NVMe namespace {nsid} (generic device)")?,
+            TargetKind::NvmeBlock => write!(f, "NVMe namespace {nsid} (block device)")?,
+            TargetKind::NvmeFile => write!(f, "NVMe namespace {nsid} (behind a file)")?,
+            TargetKind::Block => write!(f, "block device")?,
+            TargetKind::File => write!(f, "file")?,
+            TargetKind::Absent => return write!(f, "file that does not exist yet"),
         }
         if let Some(model) = &self.model {
             write!(f, ", {model}")?;
@@ -373,7 +373,7 @@ fn absent(path: &Path) -> io::Result<Target> {
     Ok(Target {
         path: path.to_owned(),
         real: folder.join(name),
-        kind: Kind::Absent,
+        kind: TargetKind::Absent,
         bytes: 0,
         lba_bytes: FILE_BLOCK_BYTES as u32,
         max_bytes: FILE_BLOCKS * FILE_BLOCK_BYTES,
@@ -435,7 +435,7 @@ pub(crate) mod tests {
         Target {
             path: "/dev/ng7n1".into(),
             real: "/dev/ng7n1".into(),
-            kind: Kind::NvmeGeneric,
+            kind: TargetKind::NvmeGeneric,
             bytes: 1 << 20,
             lba_bytes: 512,
             max_bytes: 1 << 17,
@@ -466,7 +466,7 @@ pub(crate) mod tests {
         // A device with the right number that is not NVMe.
         let (path, number) = NULL;
         let target = generic(None, Some((path.into(), number)));
-        let told = target.open(Path::new(path), OFlags::RDONLY).unwrap_err().to_string();
-        assert_eq!(told, "it is not the same namespace as /dev/ng7n1");
+        let reported = target.open(Path::new(path), OFlags::RDONLY).unwrap_err().to_string();
+        assert_eq!(reported, "it is not the same namespace as /dev/ng7n1");
     }
 }

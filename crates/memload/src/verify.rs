@@ -3,8 +3,8 @@
 //! Knows the buffer's initial content and reads the device again; must not know how it was loaded.
 
 use crate::buffer::{Buffer, word};
-use crate::engine::{Direct, Engine, EngineParams, Fault, Io, IoOperation, Ioctl, Passthrough};
-use crate::plan::{EngineKind, Pages, Plan};
+use crate::engine::{CommandError, Direct, Engine, EngineParams, IoCommand, IoOperation, Ioctl, Passthrough};
+use crate::plan::{EngineKind, LoadPlan, PageSize};
 use crate::ready::Ready;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -30,18 +30,18 @@ pub enum Unverified {
     /// There were more different transfers than workers remember.
     Forgotten,
     /// The device cannot be read.
-    Fault(Fault),
+    Fault(CommandError),
 }
 
-impl From<Fault> for Unverified {
-    fn from(fault: Fault) -> Unverified {
+impl From<CommandError> for Unverified {
+    fn from(fault: CommandError) -> Unverified {
         Unverified::Fault(fault)
     }
 }
 
 /// Seed of the buffer's content. A run with verification has random content, so that data of an earlier run with the
 /// same seed is not taken for its own. The standard library's hash keys come from the kernel's random numbers.
-pub(crate) fn content_seed(plan: &Plan) -> u64 {
+pub(crate) fn content_seed(plan: &LoadPlan) -> u64 {
     if plan.verify { plan.seed ^ RandomState::new().hash_one(plan.seed) } else { plan.seed }
 }
 
@@ -51,12 +51,12 @@ pub(crate) fn content_seed(plan: &Plan) -> u64 {
 /// If the device cannot be read.
 pub(crate) fn verify(
     ready: &Ready,
-    trail: &HashSet<Io>,
+    trail: &HashSet<IoCommand>,
     is_over: &dyn Fn() -> bool,
 ) -> Result<Verified, Unverified> {
     let most = ready.max_blocks() as usize * ready.block_bytes() as usize;
-    let page = Buffer::new(most.max(Pages::Base.bytes()), Pages::Base, None, 0)
-        .map_err(|_| Fault::Errno(libc::ENOMEM))?;
+    let page = Buffer::new(most.max(PageSize::Base.bytes()), PageSize::Base, None, 0)
+        .map_err(|_| CommandError::Errno(libc::ENOMEM))?;
     let params = EngineParams {
         buffer: &page,
         depth: 1,
@@ -64,7 +64,7 @@ pub(crate) fn verify(
         step_bytes: most,
         ..ready.engine_params()
     };
-    let errno = |why: std::io::Error| Fault::Errno(why.raw_os_error().unwrap_or(libc::EIO));
+    let errno = |why: std::io::Error| CommandError::Errno(why.raw_os_error().unwrap_or(libc::EIO));
     let mut engine: Box<dyn Engine> = match ready.engine() {
         EngineKind::NvmeUring => Box::new(Passthrough::new(&params).map_err(errno)?),
         EngineKind::Uring => Box::new(Direct::new(&params).map_err(errno)?),
@@ -72,7 +72,7 @@ pub(crate) fn verify(
     };
     let mut read = |place: u64, into: &mut [u8]| {
         let bytes = u32::try_from(into.len()).unwrap_or(u32::MAX);
-        engine.push(Io { operation: IoOperation::ToMemory, offset: 0, bytes, place }, 0);
+        engine.push(IoCommand { operation: IoOperation::ToMemory, offset: 0, bytes, place }, 0);
         let mut done = Vec::new();
         while done.is_empty() {
             engine.carry(None, &mut done).map_err(errno)?;
@@ -88,7 +88,7 @@ pub(crate) fn verify(
 }
 
 /// Reads a range of the device.
-type Read<'a> = dyn FnMut(u64, &mut [u8]) -> Result<(), Fault> + 'a;
+type Read<'a> = dyn FnMut(u64, &mut [u8]) -> Result<(), CommandError> + 'a;
 
 /// Calls `see` for blocks of the device, given by ascending positions; contiguous blocks are read with one command, up
 /// to its maximum. False if `is_over` became true before the last.
@@ -98,7 +98,7 @@ fn show(
     is_over: &dyn Fn() -> bool,
     read: &mut Read<'_>,
     mut see: impl FnMut(u64, &[u8]),
-) -> Result<bool, Fault> {
+) -> Result<bool, CommandError> {
     let block = ready.block_bytes() as usize;
     let mut there = vec![0; ready.max_blocks() as usize * block];
     let mut rest = places;
@@ -119,8 +119,8 @@ fn show(
 }
 
 /// Buffer offset and device position of each block that was moved.
-fn blocks(trail: &HashSet<Io>, block: usize) -> impl Iterator<Item = (usize, u64)> {
-    let of = move |io: &Io| {
+fn blocks(trail: &HashSet<IoCommand>, block: usize) -> impl Iterator<Item = (usize, u64)> {
+    let of = move |io: &IoCommand| {
         let (offset, place) = (io.offset, io.place);
         (0..io.bytes as usize).step_by(block).map(move |at| (offset + at, place + at as u64))
     };
@@ -140,10 +140,10 @@ fn gathered<K: Ord, V: Ord>(pairs: impl Iterator<Item = (K, V)>) -> BTreeMap<K, 
 /// outstanding together, any may be the last.
 fn stored(
     ready: &Ready,
-    trail: &HashSet<Io>,
+    trail: &HashSet<IoCommand>,
     is_over: &dyn Fn() -> bool,
     read: &mut Read<'_>,
-) -> Result<Verified, Fault> {
+) -> Result<Verified, CommandError> {
     let sent = gathered(blocks(trail, ready.block_bytes() as usize).map(|(offset, place)| (place, offset)));
     let mut verified = Verified::default();
     let places: Vec<u64> = sent.keys().copied().collect();
@@ -160,10 +160,10 @@ fn stored(
 /// every other block is unchanged.
 fn arrived(
     ready: &Ready,
-    trail: &HashSet<Io>,
+    trail: &HashSet<IoCommand>,
     is_over: &dyn Fn() -> bool,
     read: &mut Read<'_>,
-) -> Result<Verified, Fault> {
+) -> Result<Verified, CommandError> {
     let block = ready.block_bytes() as usize;
     let from = gathered(blocks(trail, block));
     let places: BTreeSet<u64> = from.values().flatten().copied().collect();

@@ -3,15 +3,15 @@
 //! Knows an engine and the shared state; must not know the kind of engine, nor how results are shown.
 
 use crate::admission::{ENDLESS, Next, place_below};
-use crate::engine::{Done, Engine, Io, IoOperation};
-use crate::plan::{Plan, Touch};
+use crate::engine::{CompletedIo, Engine, IoCommand, IoOperation};
+use crate::plan::{LoadPlan, Touch};
 use crate::ready::Ready;
 use crate::run::Shared;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
-use waykeeper_load::{Command, MemoryDirection, Totals};
+use waykeeper_load::{Command, LoadTotals, MemoryDirection};
 
 /// Maximum different transfers that a worker remembers for verification: about 50 MiB.
 const TRAIL: usize = 1 << 20;
@@ -24,16 +24,16 @@ pub struct Logged {
     /// Its latency, ns.
     pub took_ns: u64,
     /// The command.
-    pub io: Io,
+    pub io: IoCommand,
 }
 
 /// Results of a worker.
 #[derive(Debug, Default)]
 pub struct WorkerResults {
     /// Its counts.
-    pub totals: Totals,
+    pub totals: LoadTotals,
     /// Its transfers without duplicates; only for verification.
-    pub trail: HashSet<Io>,
+    pub trail: HashSet<IoCommand>,
     /// True if it had more transfers than it can remember.
     pub forgot: bool,
     /// Each command; only if the plan requests a log.
@@ -46,7 +46,7 @@ struct Sent {
     at_ns: u64,
     counted: u32,
     moved: u32,
-    io: Io,
+    io: IoCommand,
 }
 
 /// Works until all commands are sent, the time is over, or a stop is requested; then waits for outstanding commands.
@@ -62,7 +62,7 @@ pub fn work<E: Engine>(
     let idle = Sent { at_ns: 0, counted: 0, moved: 0, io: ready.io(&nothing, ready.plan().op, 0) };
     let mut sent = vec![idle; depth];
     let mut free: Vec<u32> = (0..ready.engine_depth()).rev().collect();
-    let (mut batch, mut done): (Vec<Command>, Vec<Done>) =
+    let (mut batch, mut done): (Vec<Command>, Vec<CompletedIo>) =
         (Vec::with_capacity(depth), Vec::with_capacity(depth));
     let live = &shared.workers[index];
     let touches = ready.plan().touch == Touch::Always && ready.plan().pattern.moves();
@@ -157,7 +157,7 @@ pub fn work<E: Engine>(
 }
 
 /// Direction of the next command's data.
-fn direction(plan: &Plan, random: &mut Xoshiro256PlusPlus) -> MemoryDirection {
+fn direction(plan: &LoadPlan, random: &mut Xoshiro256PlusPlus) -> MemoryDirection {
     /// Resolution of the random share.
     const WHOLE: u64 = 1 << 53;
     match plan.mixed {
@@ -200,11 +200,11 @@ mod tests {
     }
 
     impl Engine for Breaks {
-        fn push(&mut self, _: Io, _: u32) {
+        fn push(&mut self, _: IoCommand, _: u32) {
             self.taken += 1;
         }
 
-        fn carry(&mut self, _: Option<Instant>, _: &mut Vec<Done>) -> io::Result<()> {
+        fn carry(&mut self, _: Option<Instant>, _: &mut Vec<CompletedIo>) -> io::Result<()> {
             Err(io::Error::from_raw_os_error(libc::ENXIO))
         }
 
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_has_not_gone_is_not_lost() {
-        let ready = on_nothing(Plan { depth: 5, ..Plan::default() });
+        let ready = on_nothing(LoadPlan { depth: 5, ..LoadPlan::default() });
         let shared = Shared::new(&ready);
         work(&mut Breaks { taken: 0, gone: 2 }, &ready, &shared, 0, Xoshiro256PlusPlus::seed_from_u64(1));
         assert_eq!(shared.workers[0].results().totals.commands, 0);

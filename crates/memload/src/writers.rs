@@ -2,7 +2,7 @@
 //!
 //! Knows files under a root, so that tests can have their own; must not know the purpose of the check.
 
-use crate::system::{Number, System, device_number};
+use crate::system::{KernelMounts, Number, device_number};
 use rustix::fs::{FileType, OFlags};
 use std::fs;
 use std::io;
@@ -37,7 +37,7 @@ pub enum Seen {
     NotAll,
 }
 
-impl System {
+impl KernelMounts {
     /// All device numbers through which a disk can be written, where `concerned` are the disk and its partitions: their
     /// own, the generic device of an NVMe namespace, and SCSI generic devices.
     pub fn names(&self, whole: &Path, concerned: &[PathBuf]) -> SearchTarget {
@@ -110,7 +110,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
 
     /// A process with descriptor 4 open on `on`.
-    fn process(system: &System, pid: u32, comm: &str, on: &Path, flags: &str) {
+    fn process(system: &KernelMounts, pid: u32, comm: &str, on: &Path, flags: &str) {
         let folder = system.proc.join(pid.to_string());
         for sub in ["fd", "fdinfo"] {
             fs::create_dir_all(folder.join(sub)).unwrap();
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn who_has_it_open_for_writing_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let system = System { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
+        let system = KernelMounts { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
         let (file, link) = (folder.path().join("file"), folder.path().join("link"));
         fs::write(&file, "x").unwrap();
         fs::hard_link(&file, &link).unwrap();
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn a_disk_has_more_names_than_one() {
         let folder = tempfile::tempdir().unwrap();
-        let system = System { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
+        let system = KernelMounts { sys: folder.path().join("sys"), proc: folder.path().join("proc") };
         let at = |name: &str| folder.path().join("nvme0").join(name);
         // Linux uses these numbers for /dev/null only (Documentation/admin-guide/devices.txt).
         for (name, number) in [("nvme0n1", "259:0"), ("nvme0n1/nvme0n1p1", "259:1"), ("ng0n1", "1:3")] {

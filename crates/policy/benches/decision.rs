@@ -24,7 +24,7 @@ fn seen(host: &mut SyntheticHost) -> Vec<Interval> {
 fn decisions(criterion: &mut Criterion) {
     for (cores, tenants) in [(18, 11), (512, 256)] {
         let mut host = SyntheticHost::new(cores, tenants);
-        let (inventory, groups) = (host.inventory().clone(), host.groups());
+        let (inventory, groups) = (host.inventory().clone(), host.workloads());
         let seen = seen(&mut host);
         let mut bench = criterion.benchmark_group(format!("{cores} cores, {tenants} tenants"));
         for name in ["isolate", "iat", "a4", "waykeeper"] {

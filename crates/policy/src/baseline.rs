@@ -6,7 +6,7 @@ use crate::describe::{StateDescription, lines};
 use crate::iat::tenants::Tenants;
 use crate::{Decision, Description, Event, Policy, PolicyError, settings};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, Plan};
+use waykeeper_host::{Interval, Inventory, Plan, Workload};
 
 /// One line for the list of policies.
 pub(crate) const IDEA: &str = "IAT's baseline: each tenant keeps its first way mask, DDIO stays unchanged";
@@ -21,12 +21,12 @@ pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
 #[derive(Default)]
 struct Baseline {
     inventory: Option<Inventory>,
-    groups: Vec<Group>,
+    groups: Vec<Workload>,
     tenants: Tenants,
 }
 
 impl Baseline {
-    fn lay_out(&mut self, groups: &[Group]) -> Vec<Event> {
+    fn lay_out(&mut self, groups: &[Workload]) -> Vec<Event> {
         let mut log = Vec::new();
         if let Some(inventory) = &self.inventory {
             let ddio = inventory.dca_ways_default.unwrap_or_default();
@@ -65,13 +65,13 @@ impl Policy for Baseline {
         }
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         self.inventory = Some(inventory.clone());
         let events = self.lay_out(groups);
         self.decide(events)
     }
 
-    fn step(&mut self, groups: &[Group], _seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], _seen: &Interval) -> Decision {
         let events = if self.groups == groups { Vec::new() } else { self.lay_out(groups) };
         self.decide(events)
     }

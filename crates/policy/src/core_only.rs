@@ -13,7 +13,7 @@ use crate::iat::sizing::{Source, give};
 use crate::iat::tenants::{Slot, Tenants, event};
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, LlcGeometry, Plan};
+use waykeeper_host::{Interval, Inventory, LlcGeometry, Plan, Workload};
 use waykeeper_units::WayMask;
 
 /// One line for the list of policies.
@@ -32,7 +32,7 @@ pub(crate) struct Driver {
     pub(crate) llc: Option<LlcGeometry>,
     /// Ways that tenants may have.
     pub(crate) run: WayMask,
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Vec<Workload>,
     pub(crate) tenants: Tenants,
     before: Option<Sample>,
     core_side: CoreSide,
@@ -53,7 +53,7 @@ impl Driver {
     }
 
     /// First masks for `groups`; those without a declared one avoid `avoid` where possible.
-    pub(crate) fn form(&mut self, groups: &[Group], avoid: WayMask, log: &mut Vec<Event>) {
+    pub(crate) fn form(&mut self, groups: &[Workload], avoid: WayMask, log: &mut Vec<Event>) {
         self.groups = groups.to_vec();
         if let Some(llc) = &self.llc {
             self.tenants = Tenants::of(groups, llc, avoid, log);
@@ -147,7 +147,7 @@ impl Policy for CoreOnly {
         }
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         let mut log = Vec::new();
         self.driver.llc = Some(inventory.llc);
         self.driver.run = WayMask::full(inventory.llc.ways);
@@ -155,7 +155,7 @@ impl Policy for CoreOnly {
         self.driver.decision("CoreOnly", log)
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let mut log = Vec::new();
         if self.driver.groups == groups {
             self.driver.grow(seen, |slot| slot.grant, &mut log);

@@ -8,7 +8,7 @@ use crate::knobs::{RefusedKnobs, no_switch, switchable_ports};
 use crate::settings::{refuse_unknown, wrong_type};
 use crate::{Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, Knob, Plan};
+use waykeeper_host::{Interval, Inventory, Knob, Plan, Workload};
 use waykeeper_units::{PortId, WayMask};
 
 /// One line for the list of policies.
@@ -55,7 +55,7 @@ impl DdioOff {
         ports.collect::<Result<Vec<_>, _>>().map(|ports| ports.concat())
     }
 
-    fn decide(&self, groups: &[Group], events: Vec<Event>) -> Decision {
+    fn decide(&self, groups: &[Workload], events: Vec<Event>) -> Decision {
         let masks = groups.iter().map(|group| (group.id, self.all_ways));
         let off = self.plan.dca_by_port().any(|(_, on)| !on);
         let state = if off { "Off" } else { "Overruled" }.to_owned();
@@ -106,7 +106,7 @@ impl Policy for DdioOff {
         self.ports(inventory).map(drop)
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         self.all_ways = WayMask::full(inventory.llc.ways);
         self.plan = Plan::of_dca(dca_on_everywhere(inventory));
         let mut events = Vec::new();
@@ -120,7 +120,7 @@ impl Policy for DdioOff {
         self.decide(groups, events)
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let events = self.refused.drop_mismatches(&mut self.plan, &seen.knobs);
         self.decide(groups, events)
     }

@@ -8,7 +8,7 @@ use crate::knobs::{RefusedKnobs, no_switch};
 use crate::settings::{refuse_unknown, whole};
 use crate::{Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, Knob, Plan};
+use waykeeper_host::{Interval, Inventory, Knob, Plan, Workload};
 use waykeeper_units::WayMask;
 
 /// One line for the list of policies.
@@ -39,7 +39,7 @@ struct DdioWays {
 }
 
 impl DdioWays {
-    fn decide(&self, groups: &[Group], state: &str, events: Vec<Event>) -> Decision {
+    fn decide(&self, groups: &[Workload], state: &str, events: Vec<Event>) -> Decision {
         let masks = groups.iter().map(|group| (group.id, self.all_ways));
         Decision { plan: self.plan.clone().with_masks(masks), state: state.to_owned(), events }
     }
@@ -103,7 +103,7 @@ impl Policy for DdioWays {
         Ok(())
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         let all = inventory.llc.ways;
         self.all_ways = WayMask::full(all);
         self.plan = Plan::of_dca(dca_on_everywhere(inventory));
@@ -118,7 +118,7 @@ impl Policy for DdioWays {
         self.decide(groups, self.state(), events)
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let events = self.refused.drop_mismatches(&mut self.plan, &seen.knobs);
         self.decide(groups, self.state(), events)
     }

@@ -7,7 +7,7 @@ use crate::describe::{StateDescription, lines};
 use crate::{Decision, Description, Policy, PolicyError, settings};
 use std::collections::BTreeMap;
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, Plan, Support};
+use waykeeper_host::{Interval, Inventory, Plan, Support, Workload};
 use waykeeper_units::{PortId, WayMask};
 
 /// One line for the list of policies.
@@ -33,7 +33,7 @@ struct DefaultPolicy {
 }
 
 impl DefaultPolicy {
-    fn decide(&self, groups: &[Group]) -> Decision {
+    fn decide(&self, groups: &[Workload]) -> Decision {
         let masks = groups.iter().map(|group| (group.id, self.all_ways));
         let plan = Plan::of_dca(self.dca.clone()).with_masks(masks);
         Decision { plan, state: "Default".to_owned(), events: Vec::new() }
@@ -57,13 +57,13 @@ impl Policy for DefaultPolicy {
         }
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         self.all_ways = WayMask::full(inventory.llc.ways);
         self.dca = dca_on_everywhere(inventory);
         self.decide(groups)
     }
 
-    fn step(&mut self, groups: &[Group], _seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], _seen: &Interval) -> Decision {
         self.decide(groups)
     }
 }

@@ -8,7 +8,7 @@ use crate::knobs::no_switch;
 use crate::settings::{number, refuse_unknown, whole};
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, Knob, KnobValues, Plan, SocketCounter};
+use waykeeper_host::{Interval, Inventory, Knob, KnobValues, Plan, SocketCounter, Workload};
 use waykeeper_units::{PortId, WayMask};
 
 /// One line for the list of policies.
@@ -80,7 +80,7 @@ impl DmaDynamic {
         events
     }
 
-    fn decide(&self, groups: &[Group], events: Vec<Event>) -> Decision {
+    fn decide(&self, groups: &[Workload], events: Vec<Event>) -> Decision {
         let masks = groups.iter().map(|group| (group.id, self.all_ways));
         let state = match self.ports.is_empty() {
             true => "Unavailable",
@@ -157,7 +157,7 @@ impl Policy for DmaDynamic {
         }
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         self.all_ways = WayMask::full(inventory.llc.ways);
         self.plan = Plan::of_dca(dca_on_everywhere(inventory));
         self.now = self.burst;
@@ -177,7 +177,7 @@ impl Policy for DmaDynamic {
         self.decide(groups, events)
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let mut events = self.drop_mismatches(&seen.knobs);
         // A missing reading causes no decision, and the next reading has no reference.
         let misses = seen.socket[SocketCounter::DcaWriteMisses].value();

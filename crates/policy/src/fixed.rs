@@ -8,7 +8,7 @@ use crate::settings::{nearest, refuse_unknown, wrong_type};
 use crate::{Decision, Description, Event, Policy, PolicyError};
 use std::collections::BTreeMap;
 use toml::{Table, Value};
-use waykeeper_host::{Group, Interval, Inventory, Knob, LlcGeometry, Plan};
+use waykeeper_host::{Interval, Inventory, Knob, LlcGeometry, Plan, Workload};
 use waykeeper_units::{MaskError, WayMask};
 
 /// One line for the list of policies.
@@ -103,9 +103,9 @@ impl Fixed {
         Ok(plan)
     }
 
-    fn decide(&self, groups: &[Group], events: Vec<Event>) -> Decision {
+    fn decide(&self, groups: &[Workload], events: Vec<Event>) -> Decision {
         let llc = self.llc;
-        let mask = |group: &Group| Some((group.id, self.mask(&group.name, llc?)?.ok()?));
+        let mask = |group: &Workload| Some((group.id, self.mask(&group.name, llc?)?.ok()?));
         let masks = groups.iter().filter_map(mask);
         Decision { plan: self.plan.clone().with_masks(masks), state: "Fixed".to_owned(), events }
     }
@@ -175,7 +175,7 @@ impl Policy for Fixed {
         self.devices(inventory).map(drop)
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         self.llc = Some(inventory.llc);
         let refused = |why: PolicyError| Event {
             action: "setting-refused".to_owned(),
@@ -192,7 +192,7 @@ impl Policy for Fixed {
         self.decide(groups, events)
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let events = self.refused.drop_mismatches(&mut self.plan, &seen.knobs);
         self.decide(groups, events)
     }

@@ -12,7 +12,7 @@ use crate::ways::widest_run;
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use std::cmp::Reverse;
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory};
+use waykeeper_host::{Interval, Inventory, Workload};
 use waykeeper_units::WayMask;
 
 /// One line for the list of policies.
@@ -96,7 +96,7 @@ impl Policy for IoIso {
         }
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         let mut log = Vec::new();
         self.ddio = inventory.dca_ways_default.unwrap_or_default();
         self.driver.llc = Some(inventory.llc);
@@ -105,7 +105,7 @@ impl Policy for IoIso {
         self.driver.decision("IoIso", log)
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let mut log = Vec::new();
         self.ddio = seen.knobs.dca_ways().unwrap_or(self.ddio);
         let same = self.driver.groups == groups;

@@ -13,8 +13,8 @@ use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 pub(crate) use shares::{Partition, partition};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
-use waykeeper_host::{Group, Interval, Inventory, Plan};
-use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_host::{Interval, Inventory, Plan, Workload};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 /// One line for the list of policies.
 pub(crate) const IDEA: &str = "fixed disjoint way masks in proportion to pinned cores, DCA on for all";
@@ -57,18 +57,19 @@ struct Isolate {
     /// Most partitions: one class belongs to the root group, which keeps all ways for unmanaged cores.
     partitions_max: u32,
     dca: BTreeMap<PortId, bool>,
-    groups: Vec<Group>,
-    masks: BTreeMap<GroupId, WayMask>,
+    groups: Vec<Workload>,
+    masks: BTreeMap<WorkloadId, WayMask>,
 }
 
 impl Isolate {
     /// Computes all masks for `groups` and logs them.
-    fn lay_out(&mut self, groups: &[Group]) -> Vec<Event> {
+    fn lay_out(&mut self, groups: &[Workload]) -> Vec<Event> {
         self.groups = groups.to_vec();
         let mut events = Vec::new();
         self.masks = self.fixed_masks(groups, &mut events);
         let taken = self.masks.values().fold(WayMask::EMPTY, |all, mask| all.or(*mask));
-        let rest: Vec<&Group> = groups.iter().filter(|group| !self.masks.contains_key(&group.id)).collect();
+        let rest: Vec<&Workload> =
+            groups.iter().filter(|group| !self.masks.contains_key(&group.id)).collect();
         let distinct = self.masks.values().collect::<BTreeSet<_>>().len() as u32;
         let free = widest_run(WayMask::full(self.ways).minus(taken));
         let limit = self.partitions_max.saturating_sub(distinct);
@@ -89,7 +90,7 @@ impl Isolate {
     }
 
     /// The masks set by hand whose workload is alive and that the chip accepts.
-    fn fixed_masks(&self, groups: &[Group], events: &mut Vec<Event>) -> BTreeMap<GroupId, WayMask> {
+    fn fixed_masks(&self, groups: &[Workload], events: &mut Vec<Event>) -> BTreeMap<WorkloadId, WayMask> {
         let mut masks = BTreeMap::new();
         for (name, text) in &self.fixed {
             let Some(group) = groups.iter().find(|group| group.name == *name) else {
@@ -155,7 +156,7 @@ impl Policy for Isolate {
         }
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         self.ways = inventory.llc.ways;
         self.min_ways = inventory.llc.min_ways.max(1);
         self.partitions_max = inventory.llc.clos_count.saturating_sub(1).max(1);
@@ -164,7 +165,7 @@ impl Policy for Isolate {
         self.decide(events)
     }
 
-    fn step(&mut self, groups: &[Group], _seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], _seen: &Interval) -> Decision {
         let events = if self.groups == groups { Vec::new() } else { self.lay_out(groups) };
         self.decide(events)
     }

@@ -27,10 +27,10 @@ mod ways;
 
 pub use describe::{Description, SettingDescription, StateDescription};
 pub use error::PolicyError;
-pub use registry::{Entry, build, registry};
+pub use registry::{PolicyEntry, build, registry};
 
 use serde::{Deserialize, Serialize};
-use waykeeper_host::{Group, Interval, Inventory, Plan};
+use waykeeper_host::{Interval, Inventory, Plan, Workload};
 
 /// One number that caused a decision, and the threshold it was compared with.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -87,11 +87,11 @@ pub trait Policy: Send {
     }
 
     /// Called once before the first interval; returns the initial knobs.
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision;
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision;
 
     /// Called after every interval with its counters. `groups` are the workloads alive now; a launch or an exit shows
     /// as a change in it.
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision;
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision;
 }
 
 /// A mutable reference to a policy is a policy.
@@ -108,11 +108,11 @@ impl<P: Policy + ?Sized> Policy for &mut P {
         (**self).check(inventory, workloads)
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         (**self).start(inventory, groups)
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         (**self).step(groups, seen)
     }
 }

@@ -5,7 +5,7 @@
 use crate::describe::{StateDescription, lines};
 use crate::{Decision, Description, Policy, PolicyError, settings};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory};
+use waykeeper_host::{Interval, Inventory, Workload};
 
 /// One line for the list of policies.
 pub(crate) const IDEA: &str = "changes nothing: masks and DCA stay as the scenario sets them";
@@ -34,11 +34,11 @@ impl Policy for NoPolicy {
         }
     }
 
-    fn start(&mut self, _: &Inventory, _: &[Group]) -> Decision {
+    fn start(&mut self, _: &Inventory, _: &[Workload]) -> Decision {
         Decision { state: "None".to_owned(), ..Decision::default() }
     }
 
-    fn step(&mut self, _: &[Group], _: &Interval) -> Decision {
+    fn step(&mut self, _: &[Workload], _: &Interval) -> Decision {
         Decision { state: "None".to_owned(), ..Decision::default() }
     }
 }

@@ -10,7 +10,7 @@ use toml::Table;
 
 /// A policy that users can select.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct PolicyEntry {
     /// The name by which users select it.
     pub name: &'static str,
     /// Its idea in one line.
@@ -20,28 +20,44 @@ pub struct Entry {
 }
 
 /// All policies, in the order of the listing.
-pub fn registry() -> &'static [Entry] {
+pub fn registry() -> &'static [PolicyEntry] {
     use a4::Variant;
     const {
         &[
-            Entry { name: "waykeeper", idea: waykeeper::IDEA, build: waykeeper::build },
-            Entry { name: "default", idea: default::IDEA, build: default::build },
-            Entry { name: "isolate", idea: isolate::IDEA, build: isolate::build },
-            Entry { name: "a4-a", idea: Variant::A.idea(), build: |s| a4::build("a4-a", Variant::A, s) },
-            Entry { name: "a4-b", idea: Variant::B.idea(), build: |s| a4::build("a4-b", Variant::B, s) },
-            Entry { name: "a4-c", idea: Variant::C.idea(), build: |s| a4::build("a4-c", Variant::C, s) },
-            Entry { name: "a4-d", idea: Variant::D.idea(), build: |s| a4::build("a4-d", Variant::D, s) },
-            Entry { name: "a4", idea: Variant::D.idea(), build: |s| a4::build("a4", Variant::D, s) },
-            Entry { name: "iat", idea: iat::IDEA, build: iat::build },
-            Entry { name: "core-only", idea: core_only::IDEA, build: core_only::build },
-            Entry { name: "io-iso", idea: io_iso::IDEA, build: io_iso::build },
-            Entry { name: "baseline", idea: baseline::IDEA, build: baseline::build },
-            Entry { name: "fixed", idea: fixed::IDEA, build: fixed::build },
-            Entry { name: "ddio-ways", idea: ddio_ways::IDEA, build: ddio_ways::build },
-            Entry { name: "ddio-off", idea: ddio_off::IDEA, build: ddio_off::build },
-            Entry { name: "resq", idea: resq::IDEA, build: resq::build },
-            Entry { name: "dmadynamic", idea: dma_dynamic::IDEA, build: dma_dynamic::build },
-            Entry { name: "none", idea: none::IDEA, build: none::build },
+            PolicyEntry { name: "waykeeper", idea: waykeeper::IDEA, build: waykeeper::build },
+            PolicyEntry { name: "default", idea: default::IDEA, build: default::build },
+            PolicyEntry { name: "isolate", idea: isolate::IDEA, build: isolate::build },
+            PolicyEntry {
+                name: "a4-a",
+                idea: Variant::A.idea(),
+                build: |s| a4::build("a4-a", Variant::A, s),
+            },
+            PolicyEntry {
+                name: "a4-b",
+                idea: Variant::B.idea(),
+                build: |s| a4::build("a4-b", Variant::B, s),
+            },
+            PolicyEntry {
+                name: "a4-c",
+                idea: Variant::C.idea(),
+                build: |s| a4::build("a4-c", Variant::C, s),
+            },
+            PolicyEntry {
+                name: "a4-d",
+                idea: Variant::D.idea(),
+                build: |s| a4::build("a4-d", Variant::D, s),
+            },
+            PolicyEntry { name: "a4", idea: Variant::D.idea(), build: |s| a4::build("a4", Variant::D, s) },
+            PolicyEntry { name: "iat", idea: iat::IDEA, build: iat::build },
+            PolicyEntry { name: "core-only", idea: core_only::IDEA, build: core_only::build },
+            PolicyEntry { name: "io-iso", idea: io_iso::IDEA, build: io_iso::build },
+            PolicyEntry { name: "baseline", idea: baseline::IDEA, build: baseline::build },
+            PolicyEntry { name: "fixed", idea: fixed::IDEA, build: fixed::build },
+            PolicyEntry { name: "ddio-ways", idea: ddio_ways::IDEA, build: ddio_ways::build },
+            PolicyEntry { name: "ddio-off", idea: ddio_off::IDEA, build: ddio_off::build },
+            PolicyEntry { name: "resq", idea: resq::IDEA, build: resq::build },
+            PolicyEntry { name: "dmadynamic", idea: dma_dynamic::IDEA, build: dma_dynamic::build },
+            PolicyEntry { name: "none", idea: none::IDEA, build: none::build },
         ]
     }
 }

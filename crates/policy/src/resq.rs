@@ -11,7 +11,7 @@ use crate::settings::{refuse_unknown, whole};
 use crate::ways::widest_run;
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory, Knob, Plan, RootPort, Support};
+use waykeeper_host::{Interval, Inventory, Knob, Plan, RootPort, Support, Workload};
 use waykeeper_units::{LINE_BYTES, WayMask};
 
 /// One line for the list of policies.
@@ -39,7 +39,7 @@ struct Resq {
     inventory: Option<Inventory>,
     /// The DCA ways that the plan is computed for.
     dca_ways: WayMask,
-    groups: Vec<Group>,
+    groups: Vec<Workload>,
     plan: Plan,
     refused: RefusedKnobs,
 }
@@ -54,7 +54,7 @@ impl Resq {
         // One class belongs to the root group, which keeps all ways for unmanaged cores.
         let most = llc.clos_count.saturating_sub(1).max(1);
         let outside = widest_run(WayMask::full(llc.ways).minus(self.dca_ways));
-        let all: Vec<&Group> = self.groups.iter().collect();
+        let all: Vec<&Workload> = self.groups.iter().collect();
         for Partition { mask, members } in partition(&all, outside, llc.min_ways.max(1), most) {
             let names: Vec<&str> = members.iter().map(|group| group.name.as_str()).collect();
             let text = format!("{} get {mask}, outside the DCA ways {}", names.join(", "), self.dca_ways);
@@ -197,7 +197,7 @@ impl Policy for Resq {
         }
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         self.dca_ways = inventory.dca_ways_default.unwrap_or_default();
         self.inventory = Some(inventory.clone());
         self.groups = groups.to_vec();
@@ -205,7 +205,7 @@ impl Policy for Resq {
         self.decide(events)
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let mut events = self.refused.drop_mismatches(&mut self.plan, &seen.knobs);
         let in_force = seen.knobs.dca_ways().unwrap_or(self.dca_ways);
         if in_force != self.dca_ways {

@@ -5,13 +5,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use waykeeper_host::{
-    Applied, Group, Host, HostError, Interval, Inventory, Knob, KnobSetting, KnobValues, Plan,
+    Applied, Host, HostError, Interval, Inventory, Knob, KnobSetting, KnobValues, Plan, Workload,
 };
 use waykeeper_units::{PortId, WayMask};
 
 /// Durations of measurements, on the host's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Pace {
+pub struct MeasurementTimes {
     /// Settling time between setting a knob and a sample, ns. A cache turns over in tens of milliseconds
     /// (microarchitecture.md 9); lines outside a narrowed mask stay until their room is needed.
     pub settle_ns: u64,
@@ -21,12 +21,14 @@ pub struct Pace {
     pub rounds: u32,
 }
 
-impl Pace {
+impl MeasurementTimes {
     /// The default: four samples of 0.8 s each with settling (assumption: two orders above what a cache takes to turn
     /// over).
-    pub const USUAL: Pace = Pace { settle_ns: 400_000_000, sample_ns: 400_000_000, rounds: 4 };
+    pub const USUAL: MeasurementTimes =
+        MeasurementTimes { settle_ns: 400_000_000, sample_ns: 400_000_000, rounds: 4 };
     /// For a quick result: three samples of half the length.
-    pub const QUICK: Pace = Pace { settle_ns: 200_000_000, sample_ns: 200_000_000, rounds: 3 };
+    pub const QUICK: MeasurementTimes =
+        MeasurementTimes { settle_ns: 200_000_000, sample_ns: 200_000_000, rounds: 3 };
 }
 
 /// Why a procedure ended early.
@@ -55,7 +57,7 @@ const INTERRUPT_CHECK_NS: u64 = 100_000_000;
 /// A server under test.
 pub struct ProbeExperiment<'h> {
     host: &'h mut dyn Host,
-    pace: Pace,
+    pace: MeasurementTimes,
     stop: &'h AtomicBool,
     original_knobs: KnobValues,
     /// The values to restore: the original ones of all knobs set since.
@@ -71,7 +73,7 @@ impl<'h> ProbeExperiment<'h> {
     /// If the host cannot be read.
     pub fn new(
         host: &'h mut dyn Host,
-        pace: Pace,
+        pace: MeasurementTimes,
         stop: &'h AtomicBool,
         on_wait: &'h mut dyn FnMut(u64),
     ) -> Result<ProbeExperiment<'h>, ProbeError> {
@@ -85,12 +87,12 @@ impl<'h> ProbeExperiment<'h> {
     }
 
     /// The running groups.
-    pub fn groups(&self) -> Vec<Group> {
-        self.host.groups()
+    pub fn workloads(&self) -> Vec<Workload> {
+        self.host.workloads()
     }
 
     /// Durations of measurements.
-    pub fn pace(&self) -> Pace {
+    pub fn pace(&self) -> MeasurementTimes {
         self.pace
     }
 
@@ -197,7 +199,7 @@ impl<'h> ProbeExperiment<'h> {
         if self.to_restore.is_empty() {
             return Ok(());
         }
-        let alive: Vec<_> = self.host.groups().iter().map(|group| group.id).collect();
+        let alive: Vec<_> = self.host.workloads().iter().map(|group| group.id).collect();
         // After an error the next call tries again.
         let mut plan = self.to_restore.clone();
         plan.retain(|knob, _| knob.group().is_none_or(|group| alive.contains(&group)));

@@ -3,12 +3,12 @@
 //! Must not know how they were measured, nor where they are shown.
 
 use crate::ports::{PortVerdict, Reach, Switch};
-use crate::register::{Register, RegisterVerdict};
+use crate::register::{RegisterEffect, RegisterVerdict};
 use crate::sensitivity::{AppVerdict, Sensitivity};
 use crate::slide::{Slide, SlideSample};
 use crate::stats;
-use crate::sweep::Sweep;
-use crate::verdict::{Answer, Confidence, Verdict};
+use crate::sweep::LoadSweep;
+use crate::verdict::{Confidence, ProbeAnswer, ProbeVerdict};
 use serde::{Deserialize, Serialize};
 use waykeeper_host::{Inventory, Platform};
 use waykeeper_units::WayMask;
@@ -49,9 +49,9 @@ pub struct Findings {
     /// Ways of its LLC.
     pub llc_ways: u32,
     /// The ways that device writes allocate in.
-    pub dca_ways: Option<Verdict<WayMask>>,
+    pub dca_ways: Option<ProbeVerdict<WayMask>>,
     /// The ways that lines move to when cores read them; `None` inside if there are none.
-    pub inclusive_ways: Option<Verdict<Option<WayMask>>>,
+    pub inclusive_ways: Option<ProbeVerdict<Option<WayMask>>>,
     /// The register of the DCA ways.
     pub register: Option<RegisterVerdict>,
     /// Root ports.
@@ -59,7 +59,7 @@ pub struct Findings {
     /// Applications.
     pub sensitivity: Vec<AppVerdict>,
     /// Sweeps.
-    pub sweeps: Vec<Sweep>,
+    pub sweeps: Vec<LoadSweep>,
     /// Curves of the slides.
     pub curves: Vec<Curve>,
     /// Failed procedures, and why.
@@ -82,10 +82,10 @@ pub struct Row {
 }
 
 impl Row {
-    fn of<T>(question: String, verdict: &Verdict<T>, word: impl Fn(&T) -> String) -> Row {
+    fn of<T>(question: String, verdict: &ProbeVerdict<T>, word: impl Fn(&T) -> String) -> Row {
         let (answer, mut evidence) = match &verdict.answer {
-            Answer::Found(value) => (word(value), Vec::new()),
-            Answer::CannotTell { why, help } => {
+            ProbeAnswer::Found(value) => (word(value), Vec::new()),
+            ProbeAnswer::CannotTell { why, help } => {
                 let help = Some(format!("what would help: {help}")).filter(|_| !help.is_empty());
                 ("cannot tell".to_owned(), std::iter::once(why.clone()).chain(help).collect())
             }
@@ -136,11 +136,11 @@ impl Findings {
             rows.push(Row::of("inclusive ways".to_owned(), verdict, word));
         }
         if let Some(register) = &self.register {
-            let word = |register: &Register| {
+            let word = |register: &RegisterEffect| {
                 match register {
-                    Register::Acts => "acts",
-                    Register::NoEffect => "dead: it reads back but has no effect",
-                    Register::Absent => "cannot be set here",
+                    RegisterEffect::Acts => "acts",
+                    RegisterEffect::NoEffect => "dead: it reads back but has no effect",
+                    RegisterEffect::Absent => "cannot be set here",
                 }
                 .to_owned()
             };

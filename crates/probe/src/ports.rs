@@ -7,7 +7,7 @@
 
 use crate::experiment::{ProbeError, ProbeExperiment};
 use crate::stats;
-use crate::verdict::{Confidence, Verdict};
+use crate::verdict::{Confidence, ProbeVerdict};
 use serde::{Deserialize, Serialize};
 use waykeeper_host::{Interval, Knob, KnobOutcome, PortCounter};
 use waykeeper_linux::ddio::{self, LOAD_PER_S};
@@ -53,9 +53,9 @@ pub struct PortVerdict {
     /// Names of the devices behind it.
     pub devices: Vec<String>,
     /// Effect of its switch.
-    pub switch: Verdict<Switch>,
+    pub switch: ProbeVerdict<Switch>,
     /// Target of its devices' writes.
-    pub reach: Verdict<Reach>,
+    pub reach: ProbeVerdict<Reach>,
 }
 
 /// Number of waits, for the progress bar.
@@ -70,7 +70,7 @@ struct Seen {
     off: Vec<Interval>,
     /// The host's reason why it cannot be switched.
     refused: Option<String>,
-    switch: Verdict<Switch>,
+    switch: ProbeVerdict<Switch>,
 }
 
 /// Measures every root port.
@@ -121,15 +121,19 @@ fn switched(experiment: &mut ProbeExperiment<'_>, id: PortId) -> Result<Seen, Pr
     // On again, so that the next port is measured with this one on.
     turn(experiment, id, true)?;
     seen.switch = match ddio::of_ports(&seen.on, &seen.off, &[id], false) {
-        ddio::Verdict::Seen(what) => Verdict::found(Switch::Acts, Confidence::High, vec![what]),
-        ddio::Verdict::NotSeen(what) => Verdict::found(Switch::NoEffect, Confidence::High, vec![what]),
-        ddio::Verdict::NotJudged(why) => Verdict::cannot_tell(why, "traffic on the devices behind this port"),
+        ddio::EffectVerdict::Seen(what) => ProbeVerdict::found(Switch::Acts, Confidence::High, vec![what]),
+        ddio::EffectVerdict::NotSeen(what) => {
+            ProbeVerdict::found(Switch::NoEffect, Confidence::High, vec![what])
+        }
+        ddio::EffectVerdict::NotJudged(why) => {
+            ProbeVerdict::cannot_tell(why, "traffic on the devices behind this port")
+        }
     };
     Ok(seen)
 }
 
-fn absent(why: &str) -> Verdict<Switch> {
-    Verdict::found(Switch::Absent, Confidence::High, vec![format!("the host does not switch it: {why}")])
+fn absent(why: &str) -> ProbeVerdict<Switch> {
+    ProbeVerdict::found(Switch::Absent, Confidence::High, vec![format!("the host does not switch it: {why}")])
 }
 
 /// Switches a port; returns why it failed, or `None` if the value was applied.
@@ -185,24 +189,24 @@ fn lines(samples: &[Interval], port: PortId) -> Option<f64> {
     Some(stats::mean(&lines?)?.value)
 }
 
-fn reach(one: &Seen, rest: &Rest) -> Verdict<Reach> {
+fn reach(one: &Seen, rest: &Rest) -> ProbeVerdict<Reach> {
     if one.switch.value() == Some(&Switch::Acts) {
         let evidence = one.switch.evidence.clone();
-        return Verdict::found(Reach::ThisLlc, Confidence::High, evidence);
+        return ProbeVerdict::found(Reach::ThisLlc, Confidence::High, evidence);
     }
     let Some(writes) = rest.writes else {
-        return Verdict::cannot_tell(
+        return ProbeVerdict::cannot_tell(
             "this host cannot count hits and misses of device writes",
             "see the remedies of `waykeeper doctor`",
         );
     };
     let Some((_, own)) = rest.ports.iter().find(|(port, _)| *port == one.id) else {
         let why = "this socket cannot count the bytes of this port";
-        return Verdict::cannot_tell(why, "probe from the other socket, with tenants on its cores");
+        return ProbeVerdict::cannot_tell(why, "probe from the other socket, with tenants on its cores");
     };
     if *own < LOAD_PER_S {
         let why = format!("its devices wrote {own:.0} lines per second, fewer than {LOAD_PER_S:.0}");
-        return Verdict::cannot_tell(why, "traffic on the devices behind this port");
+        return ProbeVerdict::cannot_tell(why, "traffic on the devices behind this port");
     }
     let busy: f64 = rest.ports.iter().map(|(_, lines)| lines).sum();
     let what = format!(
@@ -217,13 +221,13 @@ fn reach(one: &Seen, rest: &Rest) -> Verdict<Reach> {
         rest.ports.iter().map(|(_, lines)| *lines).filter(|lines| *lines >= LOAD_PER_S).fold(busy, f64::min);
     if writes <= PAST * smallest {
         let evidence = std::iter::once(what).chain(refused).collect();
-        return Verdict::found(Reach::Past, Confidence::Moderate, evidence)
+        return ProbeVerdict::found(Reach::Past, Confidence::Moderate, evidence)
             .with(["DCA that the BIOS has switched off would look the same".to_owned()]);
     }
     if writes >= busy - INTO * smallest {
-        return Verdict::found(Reach::ThisLlc, Confidence::Moderate, vec![what]);
+        return ProbeVerdict::found(Reach::ThisLlc, Confidence::Moderate, vec![what]);
     }
-    Verdict::cannot_tell(
+    ProbeVerdict::cannot_tell(
         "several ports have traffic, and the counts may come from any of them",
         "traffic on one of them at a time",
     )

@@ -3,15 +3,15 @@
 //! After each procedure all knobs are restored. An error of the host affects only the procedure in which it happens; an
 //! interrupt ends the run. Must not know files or the terminal.
 
-use crate::experiment::{Pace, ProbeError, ProbeExperiment};
+use crate::experiment::{MeasurementTimes, ProbeError, ProbeExperiment};
 use crate::findings::{Curve, Findings};
 use crate::ports;
 use crate::register;
 use crate::roles::{self, Named, RoleError, Roles};
 use crate::sensitivity;
 use crate::slide::{self, Slide};
-use crate::sweep::{self, Load, Sweep, SweptParameter};
-use crate::verdict::Verdict;
+use crate::sweep::{self, AdjustableLoad, LoadSweep, SweptParameter};
+use crate::verdict::ProbeVerdict;
 use crate::ways;
 use std::sync::atomic::AtomicBool;
 use waykeeper_host::Host;
@@ -107,7 +107,7 @@ pub struct NoProcedure {
 
 /// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
+pub struct ProbeProgress {
     /// The current procedure.
     pub procedure: Procedure,
     /// Elapsed time on the host's clock, ns.
@@ -124,7 +124,7 @@ pub struct ProbeOptions {
     /// Groups that the operator named for a role.
     pub named: Named,
     /// Durations of measurements.
-    pub pace: Pace,
+    pub pace: MeasurementTimes,
     /// Measure fewer points of sweeps.
     pub quick: bool,
 }
@@ -136,10 +136,10 @@ pub struct ProbeOptions {
 /// An interrupt; a host that cannot be read, or whose knobs cannot be restored.
 pub fn run(
     host: &mut dyn Host,
-    mut load: Option<&mut dyn Load>,
+    mut load: Option<&mut dyn AdjustableLoad>,
     options: &ProbeOptions,
     stop: &AtomicBool,
-    on_progress: &dyn Fn(Progress),
+    on_progress: &dyn Fn(ProbeProgress),
 ) -> Result<Findings, ProbeError> {
     let mut findings = Findings::of(host.inventory());
     let total_ns = expected(host, load.as_deref(), options);
@@ -148,7 +148,7 @@ pub fn run(
     for procedure in Procedure::ALL.into_iter().filter(|one| options.procedures.contains(one)) {
         let mut on_wait = |ns: u64| {
             done_ns += ns;
-            on_progress(Progress { procedure, done_ns, total_ns: total_ns.max(done_ns) });
+            on_progress(ProbeProgress { procedure, done_ns, total_ns: total_ns.max(done_ns) });
         };
         let mut experiment = ProbeExperiment::new(host, options.pace, stop, &mut on_wait)?;
         let outcome = one(&mut experiment, procedure, options, &mut cache, &mut findings);
@@ -166,7 +166,7 @@ pub fn run(
                 };
                 let sweep = match sweep {
                     Ok(sweep) => sweep,
-                    Err(error) => Sweep { dial, points: Vec::new(), notes: vec![forgivable(error)?] },
+                    Err(error) => LoadSweep { dial, points: Vec::new(), notes: vec![forgivable(error)?] },
                 };
                 findings.sweeps.push(sweep);
             }
@@ -215,10 +215,10 @@ fn forgivable(error: ProbeError) -> Result<String, ProbeError> {
 fn failed(findings: &mut Findings, procedure: Procedure, why: &str) {
     let help = "try again; `waykeeper doctor` lists what this host lacks";
     match procedure {
-        Procedure::DcaWays => findings.dca_ways = Some(Verdict::cannot_tell(why, help)),
-        Procedure::InclusiveWays => findings.inclusive_ways = Some(Verdict::cannot_tell(why, help)),
+        Procedure::DcaWays => findings.dca_ways = Some(ProbeVerdict::cannot_tell(why, help)),
+        Procedure::InclusiveWays => findings.inclusive_ways = Some(ProbeVerdict::cannot_tell(why, help)),
         Procedure::Register => {
-            let (acts, floor) = (Verdict::cannot_tell(why, help), Verdict::cannot_tell(why, help));
+            let (acts, floor) = (ProbeVerdict::cannot_tell(why, help), ProbeVerdict::cannot_tell(why, help));
             findings.register = Some(register::RegisterVerdict { acts, floor });
         }
         Procedure::Ports | Procedure::Sensitivity | Procedure::Sweeps => {
@@ -265,7 +265,7 @@ fn dca_ways(
 ) -> Result<(), ProbeError> {
     let register = experiment.original_knobs().dca_ways().map(|ways| format!("the register holds {ways}"));
     let verdict = match highest_miss_slide(experiment, options, cache)? {
-        Err(why) => Verdict::cannot_tell(why, NO_VICTIM),
+        Err(why) => ProbeVerdict::cannot_tell(why, NO_VICTIM),
         Ok(slide) => {
             findings.curves.push(Curve::of(
                 "write-misses",
@@ -301,7 +301,7 @@ fn inclusive_ways(
                 }
             };
             match feeling {
-                Err(why) => Verdict::cannot_tell(why, NO_VICTIM),
+                Err(why) => ProbeVerdict::cannot_tell(why, NO_VICTIM),
                 Ok(slide) => {
                     findings.curves.push(Curve::of(
                         "victim-misses",
@@ -319,15 +319,15 @@ fn inclusive_ways(
                 }
             }
         }
-        (Err(why), _) => Verdict::cannot_tell(why, NO_VICTIM),
-        (_, Err(error)) => Verdict::cannot_tell(error.to_string(), NO_VICTIM),
+        (Err(why), _) => ProbeVerdict::cannot_tell(why, NO_VICTIM),
+        (_, Err(error)) => ProbeVerdict::cannot_tell(error.to_string(), NO_VICTIM),
     };
     findings.inclusive_ways = Some(verdict.beside(table));
     Ok(())
 }
 
 /// Estimated duration of a run on the host's clock, ns.
-fn expected(host: &dyn Host, load: Option<&dyn Load>, options: &ProbeOptions) -> u64 {
+fn expected(host: &dyn Host, load: Option<&dyn AdjustableLoad>, options: &ProbeOptions) -> u64 {
     let inventory = host.inventory();
     let (llc, rounds) = (inventory.llc, options.pace.rounds);
     let slid = |wash| slide::waits(llc.ways, llc.min_ways, wash, rounds);

@@ -6,7 +6,7 @@
 
 use crate::experiment::{ProbeError, ProbeExperiment};
 use crate::stats;
-use crate::verdict::{Confidence, Verdict};
+use crate::verdict::{Confidence, ProbeVerdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use waykeeper_host::{Interval, Knob, KnobOutcome, Support};
@@ -24,7 +24,7 @@ const END: std::ops::Range<f64> = 0.05..0.95;
 /// Effect of the register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Register {
+pub enum RegisterEffect {
     /// Device writes allocate in the ways that it holds.
     Acts,
     /// It accepts values and reads them back, without an effect.
@@ -53,9 +53,9 @@ pub struct AcceptedValues {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct RegisterVerdict {
     /// Effect of the register.
-    pub acts: Verdict<Register>,
+    pub acts: ProbeVerdict<RegisterEffect>,
     /// Accepted values.
-    pub floor: Verdict<AcceptedValues>,
+    pub floor: ProbeVerdict<AcceptedValues>,
 }
 
 /// Number of waits, for the progress bar.
@@ -83,22 +83,24 @@ pub fn measure(experiment: &mut ProbeExperiment<'_>) -> Result<RegisterVerdict, 
             Support::No(why) => why.clone(),
             _ => "the register cannot be read".to_owned(),
         };
-        let acts = Verdict::found(Register::Absent, Confidence::High, vec![why.clone()]);
-        return Ok(RegisterVerdict { acts, floor: Verdict::cannot_tell(why, "") });
+        let acts = ProbeVerdict::found(RegisterEffect::Absent, Confidence::High, vec![why.clone()]);
+        return Ok(RegisterVerdict { acts, floor: ProbeVerdict::cannot_tell(why, "") });
     };
     let register = Some(format!("it held {first}"));
     let tried = try_all(experiment, first)?;
     let (Some(narrow), Some(wide)) = (tried.narrowest(), tried.widest()) else {
         let why = tried.refused.first().map_or_else(String::new, |(mask, why)| format!("{mask}: {why}"));
         let words = format!("the host accepts no value; {why}");
-        let acts = Verdict::found(Register::Absent, Confidence::High, vec![words.clone()]).beside(register);
-        return Ok(RegisterVerdict { acts, floor: Verdict::cannot_tell(words, "") });
+        let acts = ProbeVerdict::found(RegisterEffect::Absent, Confidence::High, vec![words.clone()])
+            .beside(register);
+        return Ok(RegisterVerdict { acts, floor: ProbeVerdict::cannot_tell(words, "") });
     };
     let floor = floor(&tried, narrow, wide);
     if narrow.count() == wide.count() {
         let why = tried.refused.first().map_or_else(String::new, |(mask, why)| format!("; {mask}: {why}"));
         let words = format!("the host accepts only {narrow}{why}");
-        let acts = Verdict::found(Register::Absent, Confidence::High, vec![words]).beside(register);
+        let acts =
+            ProbeVerdict::found(RegisterEffect::Absent, Confidence::High, vec![words]).beside(register);
         return Ok(RegisterVerdict { acts, floor });
     }
     let (few, many) = in_turn(experiment, narrow, wide)?;
@@ -106,24 +108,26 @@ pub fn measure(experiment: &mut ProbeExperiment<'_>) -> Result<RegisterVerdict, 
                 of several MiB";
     let between = format!("with {narrow} and with {wide} in turn");
     let acts = match ddio::of_ways(&few, &many) {
-        ddio::Verdict::Seen(what) => Verdict::found(Register::Acts, Confidence::High, vec![between, what]),
-        ddio::Verdict::NotSeen(what) if !END.contains(&share(&few)) => {
+        ddio::EffectVerdict::Seen(what) => {
+            ProbeVerdict::found(RegisterEffect::Acts, Confidence::High, vec![between, what])
+        }
+        ddio::EffectVerdict::NotSeen(what) if !END.contains(&share(&few)) => {
             let why = "with the fewest ways almost all writes hit or almost all miss, so the share may not \
                        change even if the register has an effect";
-            Verdict::cannot_tell(why, help).with([between, what])
+            ProbeVerdict::cannot_tell(why, help).with([between, what])
         }
         // With noisy measurements, a missing effect does not prove that there is none.
-        ddio::Verdict::NotSeen(what) if flicker(&few).max(flicker(&many)) > MOST_FLICKER => {
+        ddio::EffectVerdict::NotSeen(what) if flicker(&few).max(flicker(&many)) > MOST_FLICKER => {
             let why = "the load varies more than the register would change it";
-            Verdict::cannot_tell(why, "a steadier load, or more time").with([between, what])
+            ProbeVerdict::cannot_tell(why, "a steadier load, or more time").with([between, what])
         }
-        ddio::Verdict::NotSeen(what) => {
-            Verdict::found(Register::NoEffect, Confidence::High, vec![between, what])
+        ddio::EffectVerdict::NotSeen(what) => {
+            ProbeVerdict::found(RegisterEffect::NoEffect, Confidence::High, vec![between, what])
         }
-        ddio::Verdict::NotJudged(why) => Verdict::cannot_tell(why, help),
+        ddio::EffectVerdict::NotJudged(why) => ProbeVerdict::cannot_tell(why, help),
     };
     let floor = match acts.value() {
-        Some(Register::NoEffect) => floor.with(["the accepted values have no effect".to_owned()]),
+        Some(RegisterEffect::NoEffect) => floor.with(["the accepted values have no effect".to_owned()]),
         _ => floor,
     };
     Ok(RegisterVerdict { acts: acts.beside(register), floor })
@@ -161,7 +165,7 @@ fn try_all(experiment: &mut ProbeExperiment<'_>, first: WayMask) -> Result<Tried
     Ok(tried)
 }
 
-fn floor(tried: &Tried, narrow: WayMask, wide: WayMask) -> Verdict<AcceptedValues> {
+fn floor(tried: &Tried, narrow: WayMask, wide: WayMask) -> ProbeVerdict<AcceptedValues> {
     let kept = tried.taken.iter().fold(wide, |kept, mask| kept.and(*mask));
     let least = tried.taken.iter().copied().min().unwrap_or(narrow);
     let evidence = vec![
@@ -182,7 +186,7 @@ fn floor(tried: &Tried, narrow: WayMask, wide: WayMask) -> Verdict<AcceptedValue
         most: wide.count(),
         refused: tried.refused.clone(),
     };
-    Verdict::found(floor, Confidence::High, evidence)
+    ProbeVerdict::found(floor, Confidence::High, evidence)
 }
 
 /// Share of device writes that miss.

@@ -3,8 +3,8 @@
 //! Chosen by the operator's names, otherwise by declared kind and counters. Must not know the use of the roles.
 
 use crate::experiment::{ProbeError, ProbeExperiment};
-use waykeeper_host::{Group, GroupCounter, Interval, WorkloadKind};
-use waykeeper_units::GroupId;
+use waykeeper_host::{Interval, Workload, WorkloadCounter, WorkloadKind};
+use waykeeper_units::WorkloadId;
 
 /// Names that the operator gave.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -19,11 +19,11 @@ pub struct Named {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Roles {
     /// The I/O applications.
-    pub io: Vec<GroupId>,
+    pub io: Vec<WorkloadId>,
     /// The co-runner with the most LLC misses.
-    pub highest_miss_corunner: GroupId,
+    pub highest_miss_corunner: WorkloadId,
     /// Of the other co-runners, that with the most LLC references; `highest_miss_corunner` if there is no other.
-    pub victim: GroupId,
+    pub victim: WorkloadId,
 }
 
 /// Why roles cannot be assigned.
@@ -46,7 +46,7 @@ pub enum RoleError {
 ///
 /// # Errors
 /// [`RoleError::Unknown`].
-pub fn check(groups: &[Group], named: &Named) -> Result<(), RoleError> {
+pub fn check(groups: &[Workload], named: &Named) -> Result<(), RoleError> {
     let find = |name: &Option<String>| match name {
         Some(name) if !groups.iter().any(|group| group.name == *name) => {
             let known: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
@@ -65,7 +65,7 @@ pub fn cast(
     experiment: &mut ProbeExperiment<'_>,
     named: &Named,
 ) -> Result<Result<Roles, RoleError>, ProbeError> {
-    let groups = experiment.groups();
+    let groups = experiment.workloads();
     if let Err(error) = check(&groups, named) {
         return Ok(Err(error));
     }
@@ -83,7 +83,7 @@ pub fn cast(
         return Ok(Ok(Roles { io, highest_miss_corunner: victim, victim }));
     }
     let others = groups.iter().filter(|group| group.kind == WorkloadKind::NonIo && !io.contains(&group.id));
-    let others: Vec<GroupId> = others.map(|group| group.id).collect();
+    let others: Vec<WorkloadId> = others.map(|group| group.id).collect();
     let highest_miss_corunner = match others.as_slice() {
         [] => return Ok(Err(RoleError::NoVictim)),
         [only] => return Ok(Ok(Roles { io, highest_miss_corunner: *only, victim: *only })),
@@ -92,22 +92,22 @@ pub fn cast(
             most(&others, |group| misses(&seen, group))
         }
     };
-    let rest: Vec<GroupId> = others.into_iter().filter(|group| *group != highest_miss_corunner).collect();
+    let rest: Vec<WorkloadId> = others.into_iter().filter(|group| *group != highest_miss_corunner).collect();
     let seen = experiment.sample()?;
     Ok(Ok(Roles { io, highest_miss_corunner, victim: most(&rest, |group| references(&seen, group)) }))
 }
 
-fn misses(seen: &Interval, group: GroupId) -> f64 {
-    seen.groups.get(&group).and_then(|rates| rates[GroupCounter::LlcMisses].value()).unwrap_or(0.0)
+fn misses(seen: &Interval, group: WorkloadId) -> f64 {
+    seen.groups.get(&group).and_then(|rates| rates[WorkloadCounter::LlcMisses].value()).unwrap_or(0.0)
 }
 
-fn references(seen: &Interval, group: GroupId) -> f64 {
+fn references(seen: &Interval, group: WorkloadId) -> f64 {
     seen.groups.get(&group).and_then(|rates| rates.llc_references()).unwrap_or(0.0)
 }
 
 /// The group with the highest number; the first if several have it.
-fn most(groups: &[GroupId], number: impl Fn(GroupId) -> f64) -> GroupId {
+fn most(groups: &[WorkloadId], number: impl Fn(WorkloadId) -> f64) -> WorkloadId {
     let best =
         groups.iter().copied().reduce(|best, next| if number(next) > number(best) { next } else { best });
-    best.unwrap_or(GroupId(0))
+    best.unwrap_or(WorkloadId(0))
 }

@@ -4,12 +4,12 @@
 
 use crate::experiment::{ProbeError, ProbeExperiment};
 use crate::stats;
-use crate::verdict::{Confidence, Verdict};
+use crate::verdict::{Confidence, ProbeVerdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use waykeeper_host::{Group, GroupCounter, Interval, Knob, KnobOutcome, PortCounter};
+use waykeeper_host::{Interval, Knob, KnobOutcome, PortCounter, Workload, WorkloadCounter};
 use waykeeper_linux::ddio::LOAD_PER_S;
-use waykeeper_units::{GroupId, PortId};
+use waykeeper_units::{PortId, WorkloadId};
 
 /// The largest change that is `Low` (ddio-bench s7: at most 5 %).
 pub const LOW: f64 = 0.05;
@@ -28,11 +28,11 @@ pub enum Sensitivity {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AppVerdict {
     /// The application.
-    pub group: GroupId,
+    pub group: WorkloadId,
     /// Its name.
     pub name: String,
     /// Its sensitivity.
-    pub sensitivity: Verdict<Sensitivity>,
+    pub sensitivity: ProbeVerdict<Sensitivity>,
     /// Change of each measured quantity when DCA is switched off, relative to its value with DCA.
     pub changes: Vec<Change>,
 }
@@ -60,7 +60,7 @@ pub fn waits(rounds: u32) -> u64 {
 /// # Errors
 /// Host errors; an interrupt.
 pub fn measure(experiment: &mut ProbeExperiment<'_>) -> Result<Vec<AppVerdict>, ProbeError> {
-    let groups = experiment.groups();
+    let groups = experiment.workloads();
     let all: Vec<PortId> = experiment.inventory().ports.iter().map(|port| port.id).collect();
     let on = experiment.switch(all.iter().copied(), true)?;
     let taken = |port: &PortId| on.get(Knob::Dca(*port)) == Some(&KnobOutcome::Applied);
@@ -77,7 +77,7 @@ pub fn measure(experiment: &mut ProbeExperiment<'_>) -> Result<Vec<AppVerdict>, 
             |why| format!("DCA cannot be switched here: {why}"),
         );
         let verdict = || {
-            Verdict::cannot_tell(
+            ProbeVerdict::cannot_tell(
                 why.clone(),
                 "a CPU with a DCA switch per port, or the BIOS's switch for all ports",
             )
@@ -107,16 +107,16 @@ pub fn measure(experiment: &mut ProbeExperiment<'_>) -> Result<Vec<AppVerdict>, 
     Ok(apps.collect())
 }
 
-fn shares(a: &Group, b: &Group) -> bool {
+fn shares(a: &Workload, b: &Workload) -> bool {
     a.devices.iter().any(|device| b.devices.contains(device))
 }
 
-fn verdict_of(group: &Group, sensitivity: Verdict<Sensitivity>, changes: Vec<Change>) -> AppVerdict {
+fn verdict_of(group: &Workload, sensitivity: ProbeVerdict<Sensitivity>, changes: Vec<Change>) -> AppVerdict {
     AppVerdict { group: group.id, name: group.name.clone(), sensitivity, changes }
 }
 
 fn judge(
-    group: &Group,
+    group: &Workload,
     ports: &BTreeSet<PortId>,
     shared: bool,
     with: &[Interval],
@@ -134,10 +134,10 @@ fn judge(
     let throughput = own_ports.then(|| change("bytes over its ports", with, without, true, bytes)).flatten();
     let is_judged = ports.is_empty();
     let work = change("instructions", with, without, is_judged, |seen| {
-        rates(seen)?[GroupCounter::Instructions].value()
+        rates(seen)?[WorkloadCounter::Instructions].value()
     });
     let misses =
-        change("LLC misses", with, without, false, |seen| rates(seen)?[GroupCounter::LlcMisses].value());
+        change("LLC misses", with, without, false, |seen| rates(seen)?[WorkloadCounter::LlcMisses].value());
     let changes: Vec<Change> = throughput.into_iter().chain(work).chain(misses).collect();
     let judged = changes.iter().filter(|change| change.judged);
     let Some(largest) = judged.max_by(|a, b| a.by.abs().total_cmp(&b.by.abs())) else {
@@ -148,7 +148,7 @@ fn judge(
                 "see the remedies of `waykeeper doctor`",
             ),
         };
-        return verdict_of(group, Verdict::cannot_tell(why, help), changes);
+        return verdict_of(group, ProbeVerdict::cannot_tell(why, help), changes);
     };
     let by = largest.by.abs();
     let evidence = changes.iter().map(|change| {
@@ -163,7 +163,7 @@ fn judge(
     let clear = (by - LOW).abs() > largest.margin;
     let confidence = if clear { Confidence::High } else { Confidence::Moderate };
     let level = if by <= LOW { Sensitivity::Low } else { Sensitivity::High };
-    verdict_of(group, Verdict::found(level, confidence, evidence), changes)
+    verdict_of(group, ProbeVerdict::found(level, confidence, evidence), changes)
 }
 
 /// The mean relative change between alternate samples; `None` if the quantity cannot be counted, or is below

@@ -6,8 +6,8 @@
 
 use crate::experiment::{ProbeError, ProbeExperiment};
 use crate::stats::Placed;
-use waykeeper_host::{GroupCounter, Interval, Knob, KnobOutcome, Plan, SocketCounter};
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_host::{Interval, Knob, KnobOutcome, Plan, SocketCounter, WorkloadCounter};
+use waykeeper_units::{WayMask, WorkloadId};
 
 /// Minimum ways of the other groups: as many as ddio-bench's I/O application (s4.1).
 const OTHERS_WAYS: u32 = 2;
@@ -28,10 +28,10 @@ pub struct SlideSample {
 }
 
 impl SlideSample {
-    fn of(seen: &Interval, slider: GroupId, io: &[GroupId]) -> SlideSample {
-        let hits_and_misses = |group: &GroupId| {
+    fn of(seen: &Interval, slider: WorkloadId, io: &[WorkloadId]) -> SlideSample {
+        let hits_and_misses = |group: &WorkloadId| {
             let rates = seen.groups.get(group)?;
-            Some((rates[GroupCounter::LlcHits].value()?, rates[GroupCounter::LlcMisses].value()?))
+            Some((rates[WorkloadCounter::LlcHits].value()?, rates[WorkloadCounter::LlcMisses].value()?))
         };
         let io: Option<Vec<(f64, f64)>> = io.iter().map(hits_and_misses).collect();
         let io = io.filter(|io| !io.is_empty());
@@ -68,7 +68,7 @@ pub struct WindowSamples {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Slide {
     /// The co-runner whose mask slid.
-    pub slider: GroupId,
+    pub slider: WorkloadId,
     /// Ways of the window.
     pub width: u32,
     /// All positions.
@@ -141,9 +141,9 @@ pub fn waits(ways: u32, min_ways: u32, wash: bool, rounds: u32) -> u64 {
 /// Host errors; the inner error if nothing could be measured.
 pub fn slide(
     experiment: &mut ProbeExperiment<'_>,
-    slider: GroupId,
-    io: &[GroupId],
-    washer: Option<GroupId>,
+    slider: WorkloadId,
+    io: &[WorkloadId],
+    washer: Option<WorkloadId>,
 ) -> Result<Result<Slide, NoSlide>, ProbeError> {
     let llc = experiment.inventory().llc;
     let width = llc.min_ways.max(1);
@@ -151,7 +151,7 @@ pub fn slide(
         Ok(stages) => stages,
         Err(error) => return Ok(Err(error)),
     };
-    let groups: Vec<GroupId> = experiment.groups().iter().map(|group| group.id).collect();
+    let groups: Vec<WorkloadId> = experiment.workloads().iter().map(|group| group.id).collect();
     let windows: Vec<WayMask> = (0..=llc.ways - width).map(|low| WayMask::span(low, width)).collect();
     let mut positions: Vec<WindowSamples> = Vec::new();
     for (stage, others) in stages.iter().enumerate() {
@@ -189,8 +189,8 @@ pub fn slide(
     Ok(Ok(Slide { slider, width, positions }))
 }
 
-fn plan(groups: &[GroupId], slider: GroupId, window: WayMask, others: WayMask) -> Plan {
-    let mask = |group: &GroupId| (*group, if *group == slider { window } else { others });
+fn plan(groups: &[WorkloadId], slider: WorkloadId, window: WayMask, others: WayMask) -> Plan {
+    let mask = |group: &WorkloadId| (*group, if *group == slider { window } else { others });
     Plan::of_masks(groups.iter().map(mask))
 }
 

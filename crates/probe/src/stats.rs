@@ -80,7 +80,7 @@ pub struct Placed<P> {
 
 /// Class of a position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
+pub enum PositionClass {
     /// Like most others.
     Quiet,
     /// Clearly above the others.
@@ -99,7 +99,7 @@ pub struct Deviation<P> {
     /// Standard error of the difference.
     pub error: f64,
     /// Its class.
-    pub class: Class,
+    pub class: PositionClass,
 }
 
 /// Classifies positions as raised if they are above the quiet level by more than noise and more than `least`.
@@ -134,7 +134,12 @@ pub fn find_deviations<P: Copy + PartialEq>(placed: &[Placed<P>], least: f64) ->
         .into_iter()
         .map(|(position, values)| {
             let above = values.iter().sum::<f64>() / values.len() as f64;
-            Deviation { position, above, error: pooled / (values.len() as f64).sqrt(), class: Class::Quiet }
+            Deviation {
+                position,
+                above,
+                error: pooled / (values.len() as f64).sqrt(),
+                class: PositionClass::Quiet,
+            }
         })
         .collect();
     classify(&mut deviations, (SIGMAS * pooled).max(least));
@@ -154,9 +159,9 @@ fn classify<P>(deviations: &mut [Deviation<P>], threshold: f64) {
     let is_clear = gap(widest) >= GAP;
     for one in deviations.iter_mut() {
         one.class = match one.above >= widest[1] {
-            true if is_clear => Class::Raised,
-            false if is_clear || one.above < threshold => Class::Quiet,
-            _ => Class::Unclear,
+            true if is_clear => PositionClass::Raised,
+            false if is_clear || one.above < threshold => PositionClass::Quiet,
+            _ => PositionClass::Unclear,
         };
     }
 }
@@ -177,9 +182,9 @@ mod tests {
     fn classes(placed: &[Placed<usize>], least: f64) -> String {
         let deviations = find_deviations(placed, least).unwrap();
         let letter = |class| match class {
-            Class::Quiet => 'q',
-            Class::Raised => 'R',
-            Class::Unclear => '?',
+            PositionClass::Quiet => 'q',
+            PositionClass::Raised => 'R',
+            PositionClass::Unclear => '?',
         };
         deviations.iter().map(|one| letter(one.class)).collect()
     }
@@ -199,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_out_does_so_beyond_chance_and_beyond_the_least() {
+    fn an_outlier_exceeds_chance_and_the_smallest_difference() {
         assert_eq!(classes(&placed(0, &[0.3, 0.3, 0.3, 0.3, 0.3, 0.42, 0.41]), 0.02), "qqqqqRR");
         // The same noise without a peak: 5 errors of 0.0006 are 0.003, and the least is 0.02.
         assert_eq!(classes(&placed(0, &[0.3, 0.31, 0.3, 0.305, 0.3]), 0.02), "qqqqq");
@@ -219,8 +224,8 @@ mod tests {
         let mut both = placed(0, &[0.30, 0.42, 0.30, 0.30, 0.30]);
         both.extend(placed(1, &[0.10, 0.16, 0.10, 0.10, 0.10]));
         let deviations = find_deviations(&both, 0.02).unwrap();
-        assert!((deviations[1].above - 0.09).abs() < 1e-9 && deviations[1].class == Class::Raised);
-        assert!(deviations[0].class == Class::Quiet && deviations[0].error < 0.0005);
+        assert!((deviations[1].above - 0.09).abs() < 1e-9 && deviations[1].class == PositionClass::Raised);
+        assert!(deviations[0].class == PositionClass::Quiet && deviations[0].error < 0.0005);
     }
 
     #[test]

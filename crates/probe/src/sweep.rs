@@ -3,7 +3,7 @@
 //! Ways and rings are knobs of the host; sizes and rates are parameters of an adjustable load, if there is one. A sweep
 //! that is not possible says why. Must not know how a load is made.
 
-use crate::experiment::{Pace, ProbeError, ProbeExperiment};
+use crate::experiment::{MeasurementTimes, ProbeError, ProbeExperiment};
 use crate::stats;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
@@ -57,7 +57,7 @@ impl SweptParameter {
 }
 
 /// An adjustable load: a server with it, made anew for every point.
-pub trait Load {
+pub trait AdjustableLoad {
     /// The parameters that it has.
     fn parameters(&self) -> Vec<SweptParameter>;
 
@@ -85,7 +85,7 @@ pub struct Point {
 
 /// A sweep, or the reason why there is none.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Sweep {
+pub struct LoadSweep {
     /// The swept parameter.
     pub dial: SweptParameter,
     /// The results, in the order of values.
@@ -128,8 +128,8 @@ fn measure(experiment: &mut ProbeExperiment<'_>) -> Result<Vec<Interval>, ProbeE
 ///
 /// # Errors
 /// Host errors; an interrupt.
-pub fn ways(experiment: &mut ProbeExperiment<'_>) -> Result<Sweep, ProbeError> {
-    let mut sweep = Sweep { dial: SweptParameter::Ways, points: Vec::new(), notes: Vec::new() };
+pub fn ways(experiment: &mut ProbeExperiment<'_>) -> Result<LoadSweep, ProbeError> {
+    let mut sweep = LoadSweep { dial: SweptParameter::Ways, points: Vec::new(), notes: Vec::new() };
     if experiment.original_knobs().dca_ways().is_none() {
         sweep.notes.push("not varied: the register of the DCA ways cannot be read here".to_owned());
         return Ok(sweep);
@@ -156,8 +156,8 @@ pub fn ways(experiment: &mut ProbeExperiment<'_>) -> Result<Sweep, ProbeError> {
 ///
 /// # Errors
 /// Host errors; an interrupt.
-pub fn rings(experiment: &mut ProbeExperiment<'_>, quick: bool) -> Result<Sweep, ProbeError> {
-    let mut sweep = Sweep { dial: SweptParameter::Ring, points: Vec::new(), notes: Vec::new() };
+pub fn rings(experiment: &mut ProbeExperiment<'_>, quick: bool) -> Result<LoadSweep, ProbeError> {
+    let mut sweep = LoadSweep { dial: SweptParameter::Ring, points: Vec::new(), notes: Vec::new() };
     let rings: Vec<Knob> =
         experiment.original_knobs().of_kind(KnobKind::RxRing).map(|(knob, _)| knob).collect();
     if rings.is_empty() {
@@ -188,14 +188,14 @@ pub fn rings(experiment: &mut ProbeExperiment<'_>, quick: bool) -> Result<Sweep,
 /// # Errors
 /// Errors of load or host; an interrupt.
 pub fn load(
-    load: &mut dyn Load,
+    load: &mut dyn AdjustableLoad,
     dial: SweptParameter,
-    pace: Pace,
+    pace: MeasurementTimes,
     quick: bool,
     stop: &AtomicBool,
-    told: &mut dyn FnMut(u64),
-) -> Result<Sweep, ProbeError> {
-    let mut sweep = Sweep { dial, points: Vec::new(), notes: Vec::new() };
+    on_progress: &mut dyn FnMut(u64),
+) -> Result<LoadSweep, ProbeError> {
+    let mut sweep = LoadSweep { dial, points: Vec::new(), notes: Vec::new() };
     for value in dial.values(quick) {
         let mut host = match load.with(dial, value) {
             Ok(host) => host,
@@ -205,7 +205,7 @@ pub fn load(
             }
             Err(error) => return Err(error),
         };
-        let mut experiment = ProbeExperiment::new(&mut *host, pace, stop, told)?;
+        let mut experiment = ProbeExperiment::new(&mut *host, pace, stop, on_progress)?;
         // The caches of a new server are cold.
         experiment.settle()?;
         let samples = measure(&mut experiment)?;
@@ -215,10 +215,10 @@ pub fn load(
 }
 
 /// The sweep of a parameter that cannot be set.
-pub fn no_parameter(dial: SweptParameter) -> Sweep {
+pub fn no_parameter(dial: SweptParameter) -> LoadSweep {
     let notes = vec![
         "not varied: the probe can set only a scenario's load; this host's traffic comes from other programs"
             .to_owned(),
     ];
-    Sweep { dial, points: Vec::new(), notes }
+    LoadSweep { dial, points: Vec::new(), notes }
 }

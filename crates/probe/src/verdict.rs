@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The answer to a question about a server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Answer<T> {
+pub enum ProbeAnswer<T> {
     /// The answer was found.
     Found(T),
     /// There is no answer.
@@ -33,9 +33,9 @@ pub enum Confidence {
 
 /// An answer with its evidence.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Verdict<T> {
+pub struct ProbeVerdict<T> {
     /// The answer.
-    pub answer: Answer<T>,
+    pub answer: ProbeAnswer<T>,
     /// Confidence in the answer.
     pub confidence: Confidence,
     /// The numbers, a sentence each.
@@ -44,26 +44,26 @@ pub struct Verdict<T> {
     pub register: Option<String>,
 }
 
-impl<T> Verdict<T> {
+impl<T> ProbeVerdict<T> {
     /// An answer.
-    pub fn found(answer: T, confidence: Confidence, evidence: Vec<String>) -> Verdict<T> {
-        Verdict { answer: Answer::Found(answer), confidence, evidence, register: None }
+    pub fn found(answer: T, confidence: Confidence, evidence: Vec<String>) -> ProbeVerdict<T> {
+        ProbeVerdict { answer: ProbeAnswer::Found(answer), confidence, evidence, register: None }
     }
 
     /// No answer.
-    pub fn cannot_tell(why: impl Into<String>, help: impl Into<String>) -> Verdict<T> {
-        let answer = Answer::CannotTell { why: why.into(), help: help.into() };
-        Verdict { answer, confidence: Confidence::None, evidence: Vec::new(), register: None }
+    pub fn cannot_tell(why: impl Into<String>, help: impl Into<String>) -> ProbeVerdict<T> {
+        let answer = ProbeAnswer::CannotTell { why: why.into(), help: help.into() };
+        ProbeVerdict { answer, confidence: Confidence::None, evidence: Vec::new(), register: None }
     }
 
     /// Adds evidence.
-    pub fn with(mut self, evidence: impl IntoIterator<Item = String>) -> Verdict<T> {
+    pub fn with(mut self, evidence: impl IntoIterator<Item = String>) -> ProbeVerdict<T> {
         self.evidence.extend(evidence);
         self
     }
 
     /// Adds what a register reports.
-    pub fn beside(mut self, register: Option<String>) -> Verdict<T> {
+    pub fn beside(mut self, register: Option<String>) -> ProbeVerdict<T> {
         self.register = register;
         self
     }
@@ -71,16 +71,16 @@ impl<T> Verdict<T> {
     /// The answer, if there is one.
     pub fn value(&self) -> Option<&T> {
         match &self.answer {
-            Answer::Found(value) => Some(value),
-            Answer::CannotTell { .. } => None,
+            ProbeAnswer::Found(value) => Some(value),
+            ProbeAnswer::CannotTell { .. } => None,
         }
     }
 
     /// Why there is no answer.
     pub fn reason(&self) -> Option<&str> {
         match &self.answer {
-            Answer::Found(_) => None,
-            Answer::CannotTell { why, .. } => Some(why),
+            ProbeAnswer::Found(_) => None,
+            ProbeAnswer::CannotTell { why, .. } => Some(why),
         }
     }
 }

@@ -5,8 +5,8 @@
 //! that an application reads move there and evict the co-runner's. Judges slides; must not know how they were measured.
 
 use crate::slide::{Slide, SlideSample};
-use crate::stats::{self, Class, Deviation, Placed};
-use crate::verdict::{Confidence, Verdict};
+use crate::stats::{self, Deviation, Placed, PositionClass};
+use crate::verdict::{Confidence, ProbeVerdict};
 use waykeeper_linux::ddio::LOAD_PER_S;
 use waykeeper_units::WayMask;
 
@@ -31,7 +31,7 @@ enum Ways {
 /// Derives raised ways from raised windows. A way is raised if all windows with it are; at the ends of the LLC wide
 /// windows cannot distinguish the last ways.
 fn ways_of(slide: &Slide, deviations: &[Deviation<WayMask>]) -> Ways {
-    if let Some(unclear) = deviations.iter().find(|one| one.class == Class::Unclear) {
+    if let Some(unclear) = deviations.iter().find(|one| one.class == PositionClass::Unclear) {
         let rose = 100.0 * unclear.above;
         return Ways::Unclear(format!(
             "window {} rose by {rose:.1} points, which is neither clearly raised nor clearly quiet",
@@ -39,9 +39,9 @@ fn ways_of(slide: &Slide, deviations: &[Deviation<WayMask>]) -> Ways {
         ));
     }
     let all = deviations.iter().fold(WayMask::EMPTY, |all, one| all.or(one.position));
-    let quiet = deviations.iter().filter(|one| one.class == Class::Quiet);
+    let quiet = deviations.iter().filter(|one| one.class == PositionClass::Quiet);
     let raised = all.minus(quiet.fold(WayMask::EMPTY, |quiet, one| quiet.or(one.position)));
-    let rose = deviations.iter().any(|one| one.class == Class::Raised);
+    let rose = deviations.iter().any(|one| one.class == PositionClass::Raised);
     if rose && raised.is_empty() {
         return Ways::Unclear(format!(
             "windows of {} ways rose, but no way is only in raised windows",
@@ -54,8 +54,8 @@ fn ways_of(slide: &Slide, deviations: &[Deviation<WayMask>]) -> Ways {
 fn curve_words(what: &str, deviations: &[Deviation<WayMask>]) -> String {
     let of = |class| deviations.iter().filter(move |one| one.class == class);
     let windows: Vec<String> =
-        of(Class::Raised).map(|one| format!("{} +{:.1}", one.position, 100.0 * one.above)).collect();
-    let quiet = of(Class::Quiet).map(|one| one.above).fold(0.0, f64::max);
+        of(PositionClass::Raised).map(|one| format!("{} +{:.1}", one.position, 100.0 * one.above)).collect();
+    let quiet = of(PositionClass::Quiet).map(|one| one.above).fold(0.0, f64::max);
     match windows.is_empty() {
         true => format!("{what}: no window is more than {:.1} points above the rest", 100.0 * quiet),
         false => format!(
@@ -67,11 +67,14 @@ fn curve_words(what: &str, deviations: &[Deviation<WayMask>]) -> String {
 }
 
 /// Checks that device writes can be judged; returns their mean per second.
-fn check_writes(slide: &Slide) -> Result<f64, Verdict<WayMask>> {
+fn check_writes(slide: &Slide) -> Result<f64, ProbeVerdict<WayMask>> {
     let writes = slide.all(|sample| sample.writes);
     let Some(mean) = stats::mean(&writes) else {
         let help = "a CPU with DDIO counters, and perf or the msr driver (see `waykeeper doctor`)";
-        return Err(Verdict::cannot_tell("this host cannot count hits and misses of device writes", help));
+        return Err(ProbeVerdict::cannot_tell(
+            "this host cannot count hits and misses of device writes",
+            help,
+        ));
     };
     if mean.value < LOAD_PER_S {
         let why = format!(
@@ -79,20 +82,20 @@ fn check_writes(slide: &Slide) -> Result<f64, Verdict<WayMask>> {
              write directly to memory",
             mean.value
         );
-        return Err(Verdict::cannot_tell(why, MORE_TRAFFIC));
+        return Err(ProbeVerdict::cannot_tell(why, MORE_TRAFFIC));
     }
     Ok(mean.value)
 }
 
 /// The ways that devices allocate in, from a slide of the co-runner with the most LLC misses.
-pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
+pub fn dca_ways(slide: &Slide) -> ProbeVerdict<WayMask> {
     let writes = match check_writes(slide) {
         Ok(writes) => writes,
         Err(verdict) => return verdict,
     };
     let placed = slide.placed(|sample| sample.write_miss);
     let Some(deviations) = stats::find_deviations(&placed, LEAST_WRITE_MISS) else {
-        return Verdict::cannot_tell("too few samples", "a longer run, without --quick");
+        return ProbeVerdict::cannot_tell("too few samples", "a longer run, without --quick");
     };
     let shares = slide.all(|sample| sample.write_miss);
     let (low, high) =
@@ -109,10 +112,10 @@ pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
     let help = "more pressure: a co-runner that streams through more data than the LLC holds, and traffic \
                 that fills the DCA ways without overflowing them many times";
     match ways_of(slide, &deviations) {
-        Ways::Unclear(why) => Verdict::cannot_tell(why, help).with(evidence),
+        Ways::Unclear(why) => ProbeVerdict::cannot_tell(why, help).with(evidence),
         Ways::Raised(ways) if ways.is_empty() => {
             let why = "the co-runner evicts no device lines in any window";
-            Verdict::cannot_tell(why, help).with(evidence)
+            ProbeVerdict::cannot_tell(why, help).with(evidence)
         }
         Ways::Raised(ways) => {
             let odd = (!ways.is_contiguous()).then(|| "the ways are not next to each other".to_owned());
@@ -122,7 +125,7 @@ pub fn dca_ways(slide: &Slide) -> Verdict<WayMask> {
             });
             let sure = odd.is_none() && edge.is_none();
             let confidence = if sure { Confidence::High } else { Confidence::Moderate };
-            Verdict::found(ways, confidence, evidence).with(odd).with(edge)
+            ProbeVerdict::found(ways, confidence, evidence).with(odd).with(edge)
         }
     }
 }
@@ -135,15 +138,15 @@ fn ambiguous_end(slide: &Slide, deviations: &[Deviation<WayMask>], ways: WayMask
 }
 
 /// The inclusive ways, from a slide of the co-runner that is most sensitive to others, and the DCA ways.
-pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<WayMask>> {
+pub fn inclusive_ways(slide: &Slide, dca: &ProbeVerdict<WayMask>) -> ProbeVerdict<Option<WayMask>> {
     let Some(dca_ways) = dca.value().copied() else {
         let why = format!("the DCA ways are not known: {}", dca.reason().unwrap_or_default());
-        return Verdict::cannot_tell(why, "find the DCA ways first; their row says how");
+        return ProbeVerdict::cannot_tell(why, "find the DCA ways first; their row says how");
     };
     let placed = slide.placed(|sample| sample.slider_miss);
     let Some(deviations) = stats::find_deviations(&placed, 0.0) else {
         let help = "LLC hit and miss counters of the co-runner, and a co-runner that makes LLC references";
-        return Verdict::cannot_tell("this host cannot count misses of the co-runner", help);
+        return ProbeVerdict::cannot_tell("this host cannot count misses of the co-runner", help);
     };
     let level = |ways: WayMask, inside: bool| {
         let of = deviations.iter().filter(move |one| one.position.overlaps(ways) == inside);
@@ -156,7 +159,7 @@ pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<W
     // Windows with a DCA way are excluded, because devices raise them.
     let other: Vec<_> = placed.iter().filter(|one| !one.position.overlaps(dca_ways)).cloned().collect();
     let Some(mut deviations_other) = stats::find_deviations(&other, LEAST_SLIDER_MISS) else {
-        return Verdict::cannot_tell("no window is free of DCA ways", "");
+        return ProbeVerdict::cannot_tell("no window is free of DCA ways", "");
     };
     classify_again(&other, &mut deviations_other);
     let mut evidence = vec![curve_words(
@@ -169,23 +172,23 @@ pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<W
     let help = "an I/O application that reads the payload that devices write, and a co-runner whose data \
                 just fit its ways";
     match ways_of(slide, &deviations_other) {
-        Ways::Unclear(why) => Verdict::cannot_tell(why, help).with(evidence),
+        Ways::Unclear(why) => ProbeVerdict::cannot_tell(why, help).with(evidence),
         Ways::Raised(ways) if !ways.is_empty() => {
             let confidence =
                 if ways.is_contiguous() && reads { Confidence::High } else { Confidence::Moderate };
-            Verdict::found(Some(ways), confidence, evidence)
+            ProbeVerdict::found(Some(ways), confidence, evidence)
         }
         Ways::Raised(_) if !reads => {
             let why = "no window differs, and the I/O applications read too few of the lines that devices \
                        write to show an effect";
-            Verdict::cannot_tell(why, help).with(evidence)
+            ProbeVerdict::cannot_tell(why, help).with(evidence)
         }
         // The DCA ways are the control: a co-runner without extra misses there is not sensitive enough.
         Ways::Raised(_) if level(dca_ways, true) < LEAST_SLIDER_MISS => {
             let why = "no window differs, but this co-runner has no extra misses even in the DCA ways";
-            Verdict::cannot_tell(why, help).with(evidence)
+            ProbeVerdict::cannot_tell(why, help).with(evidence)
         }
-        Ways::Raised(_) => Verdict::found(None, Confidence::Moderate, evidence),
+        Ways::Raised(_) => ProbeVerdict::found(None, Confidence::Moderate, evidence),
     }
 }
 
@@ -194,22 +197,23 @@ pub fn inclusive_ways(slide: &Slide, dca: &Verdict<WayMask>) -> Verdict<Option<W
 /// next to a raised one.
 fn classify_again(placed: &[Placed<WayMask>], deviations: &mut [Deviation<WayMask>]) {
     loop {
-        let raised = deviations.iter().filter(|one| one.class == Class::Raised);
+        let raised = deviations.iter().filter(|one| one.class == PositionClass::Raised);
         let raised = raised.fold(WayMask::EMPTY, |all, one| all.or(one.position));
         let beside = WayMask::from_bits(raised.bits() << 1 | raised.bits() >> 1);
         let is_raised = |position: WayMask| {
-            deviations.iter().any(|one| one.position == position && one.class == Class::Raised)
+            deviations.iter().any(|one| one.position == position && one.class == PositionClass::Raised)
         };
         let left: Vec<_> = placed.iter().filter(|one| !is_raised(one.position)).cloned().collect();
         let again = stats::find_deviations(&left, LEAST_SLIDER_MISS).unwrap_or_default();
-        let more: Vec<_> = again.iter().filter(|one| one.class == Class::Raised).collect();
+        let more: Vec<_> = again.iter().filter(|one| one.class == PositionClass::Raised).collect();
         if raised.is_empty() || more.is_empty() {
             return;
         }
         for one in deviations.iter_mut().filter(|one| more.iter().any(|more| more.position == one.position)) {
-            one.class = if one.position.overlaps(beside) { Class::Raised } else { Class::Unclear };
+            one.class =
+                if one.position.overlaps(beside) { PositionClass::Raised } else { PositionClass::Unclear };
         }
-        if deviations.iter().any(|one| one.class == Class::Unclear) {
+        if deviations.iter().any(|one| one.class == PositionClass::Unclear) {
             return;
         }
     }

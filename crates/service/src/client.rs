@@ -3,7 +3,7 @@
 //! It does not trust the server: an answer has a maximum length and a deadline, and an invalid one is only an error.
 //! Must not know the meaning of answers.
 
-use crate::protocol::{Answer, ControlCommand, Fault, LONGEST_ANSWER, Outcome, Request};
+use crate::protocol::{Answer, AnswerOutcome, ControlCommand, LONGEST_ANSWER, ProtocolError, Request};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::de::DeserializeOwned;
@@ -28,7 +28,7 @@ pub enum ClientError {
     NotPermitted(PathBuf),
     /// The daemon answered with an error.
     #[error("{}", printable(&.0.text))]
-    Fault(Fault),
+    Fault(ProtocolError),
     /// No answer in time.
     #[error("{path}: no answer within {} s", .timeout.as_secs(), path = .path.display())]
     NoAnswer {
@@ -149,8 +149,8 @@ impl Client {
         let answer =
             serde_json::from_slice::<Answer<T>>(&line).map_err(|why| self.not_a_daemon(&why.to_string()))?;
         match answer.outcome {
-            Outcome::Ok(value) => Ok(Some(value)),
-            Outcome::Error(fault) => Err(ClientError::Fault(fault)),
+            AnswerOutcome::Ok(value) => Ok(Some(value)),
+            AnswerOutcome::Error(fault) => Err(ClientError::Fault(fault)),
         }
     }
 
@@ -228,11 +228,11 @@ fn is_format(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::{Done, FaultKind};
+    use crate::protocol::{OrderResult, ProtocolErrorKind};
     use std::os::unix::net::UnixListener;
 
     /// The client's result with a server that sends this and closes the connection.
-    fn heard(says: &'static [u8]) -> Result<Done, ClientError> {
+    fn heard(says: &'static [u8]) -> Result<OrderResult, ClientError> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s");
         let listener = UnixListener::bind(&path).unwrap();
@@ -264,7 +264,7 @@ mod tests {
         let fault =
             heard(b"{\"version\":1,\"error\":{\"kind\":\"busy\",\"text\":\"a\\u001b[2Jb\\u202ec\"}}\n");
         let Err(ClientError::Fault(fault)) = fault else { panic!("{fault:?}") };
-        assert_eq!(fault.kind, FaultKind::Busy);
+        assert_eq!(fault.kind, ProtocolErrorKind::Busy);
         assert_eq!(ClientError::Fault(fault).to_string(), "a?[2Jb?c");
         assert_eq!(heard(b"{\"version\":1,\"ok\":{\"text\":\"x\"}}\n").unwrap().text, "x");
     }
@@ -275,7 +275,10 @@ mod tests {
         let path = folder.path().join("s");
         let (_listener, _place) = crate::socket::listen(&path, None).unwrap();
         let mut client = Client::connect(&path, Duration::from_millis(20)).unwrap();
-        assert!(matches!(client.ask::<Done>(ControlCommand::Resume), Err(ClientError::NoAnswer { .. })));
+        assert!(matches!(
+            client.ask::<OrderResult>(ControlCommand::Resume),
+            Err(ClientError::NoAnswer { .. })
+        ));
         // Connecting to a socket with a full queue also times out.
         let mut waiting = Vec::new();
         let full = loop {

@@ -9,7 +9,7 @@ use crate::dry_run::DryRun;
 use crate::engine::{self, EngineError, LifecycleEvent, ManagedHost, ProblemSource, Setup, SignalRequest};
 use crate::linux::ManagedLinuxHost;
 use crate::order::{Orders, Sender, orders};
-use crate::published_state::{Mode, PublishedState};
+use crate::published_state::{DaemonMode, PublishedState};
 use crate::recorder::{Recorder, RecorderConfig};
 use crate::servers::{Servers, ServersConfig, ServersError};
 use crate::step_queue::{StepQueue, step_queue};
@@ -209,8 +209,10 @@ impl Control {
     fn run(self) -> Result<(), DaemonError> {
         let managed_host = ManagedLinuxHost::open(&self.config)?;
         match self.config.mode {
-            Mode::DryRun => run_and_restore(DryRun::over(managed_host), |host| self.engine(host)),
-            Mode::Manage | Mode::Observe => run_and_restore(managed_host, |host| self.engine(host)),
+            DaemonMode::DryRun => run_and_restore(DryRun::over(managed_host), |host| self.engine(host)),
+            DaemonMode::Manage | DaemonMode::Observe => {
+                run_and_restore(managed_host, |host| self.engine(host))
+            }
         }
     }
 

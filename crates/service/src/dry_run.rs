@@ -4,11 +4,11 @@
 //! the kind of host.
 
 use crate::engine::ManagedHost;
-use crate::{ActiveProblem, Class};
+use crate::{ActiveProblem, PublishedClass};
 use std::time::Duration;
 use waykeeper_host::{
-    Applied, Dial, Group, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, KnobValues, Lines,
-    Plan, RootPort, Setting, Snapshot, Support,
+    Applied, Dial, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, KnobValues, Lines, Plan,
+    RootPort, Setting, Snapshot, Support, Workload,
 };
 use waykeeper_linux::host::Grouping;
 use waykeeper_linux::tenants::TenantSpec;
@@ -87,12 +87,12 @@ impl<H: Host> Host for DryRun<H> {
         self.host.inventory()
     }
 
-    fn groups(&self) -> Vec<Group> {
-        self.host.groups()
+    fn workloads(&self) -> Vec<Workload> {
+        self.host.workloads()
     }
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
-        let alive: Vec<_> = self.host.groups().iter().map(|group| group.id).collect();
+        let alive: Vec<_> = self.host.workloads().iter().map(|group| group.id).collect();
         self.pretended.retain(|knob, _| knob.group().is_none_or(|group| alive.contains(&group)));
         let mut snapshot = self.host.sample()?;
         self.lay_over(&mut snapshot.knobs);
@@ -145,7 +145,7 @@ impl<H: ManagedHost> ManagedHost for DryRun<H> {
         self.host.groupings()
     }
 
-    fn classes(&self) -> Vec<Class> {
+    fn classes(&self) -> Vec<PublishedClass> {
         self.host.classes()
     }
 

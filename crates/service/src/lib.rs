@@ -28,7 +28,9 @@ pub use engine::LifecycleEvent;
 pub use metrics::{Listen, ListenError, ScrapeLimits};
 pub use notify::Notifier;
 pub use order::{Order, OrderError, Orders, Reply, Sender, orders};
-pub use published_state::{ActiveProblem, Class, Mode, Pause, Published, PublishedState, Totals};
+pub use published_state::{
+    ActiveProblem, DaemonMode, Pause, Published, PublishedClass, PublishedState, PublishedTotals,
+};
 pub use servers::{Servers, ServersConfig, ServersError};
-pub use socket::{Limits, SocketFileError};
-pub use step_queue::{Step, StepQueue, step_queue};
+pub use socket::{SocketFileError, SocketLimits};
+pub use step_queue::{PublishedStep, StepQueue, step_queue};

@@ -4,13 +4,15 @@
 
 use crate::config::{Config, ExternalChanges, PathChoice, Ports};
 use crate::engine::ManagedHost;
-use crate::{ActiveProblem, Class, Mode};
+use crate::{ActiveProblem, DaemonMode, PublishedClass};
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
-use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
-use waykeeper_linux::host::{DcaLimit, Grouping, HostAccess, Limits, LinuxHost, Managed, OpenError, Options};
-use waykeeper_linux::profile::{Profile, usual_path};
+use waykeeper_host::{Applied, Host, HostError, Inventory, Lines, Plan, Snapshot, Workload};
+use waykeeper_linux::host::{
+    AllowedChanges, DcaLimit, Grouping, HostAccess, LinuxHost, LinuxHostOptions, Managed, OpenError,
+};
+use waykeeper_linux::profile::{MachineProfile, usual_path};
 use waykeeper_linux::root::Root;
 use waykeeper_linux::system::{self, SharedSystem};
 use waykeeper_linux::tenants::{About, Census, Note, TenantSpec};
@@ -47,13 +49,13 @@ impl ManagedLinuxHost {
         // A separate census, whose notes are not reported: the first step reports them.
         let here = Census::new(config.tenants.clone()).take(&root).tenants;
         let first = here.iter().flat_map(|tenant| tenant.cores.cores()).next().copied();
-        let options = Options {
+        let options = LinuxHostOptions {
             managed: config.domain.map(Managed::Domain).or(first.map(Managed::Cpu)),
-            access: if config.mode == Mode::Manage { HostAccess::Manage } else { HostAccess::Observe },
+            access: if config.mode == DaemonMode::Manage { HostAccess::Manage } else { HostAccess::Observe },
             limits: limits(config),
             correct: config.limits.external_changes == ExternalChanges::Correct,
             profile: profile(config, &root)?,
-            ..Options::new(root.clone(), Vec::new(), config.journal_path())
+            ..LinuxHostOptions::new(root.clone(), Vec::new(), config.journal_path())
         };
         let host = LinuxHost::open(options)?;
         let events = host.notes().to_vec();
@@ -63,13 +65,13 @@ impl ManagedLinuxHost {
 }
 
 /// The machine profile that a configuration names, with its file. The usual one may be absent.
-fn profile(config: &Config, root: &Root) -> Result<Option<(PathBuf, Profile)>, TextFileError> {
+fn profile(config: &Config, root: &Root) -> Result<Option<(PathBuf, MachineProfile)>, TextFileError> {
     let (file, must_be) = match &config.profile {
         PathChoice::Off => return Ok(None),
         PathChoice::Usual => (usual_path(root), false),
         PathChoice::At(file) => (file.clone(), true),
     };
-    match Profile::read(&file)? {
+    match MachineProfile::read(&file)? {
         Some(profile) => Ok(Some((file, profile))),
         None if must_be => Err(TextFileError::io(&file, io::ErrorKind::NotFound.into())),
         None => Ok(None),
@@ -77,9 +79,9 @@ fn profile(config: &Config, root: &Root) -> Result<Option<(PathBuf, Profile)>, T
 }
 
 /// The limits in the host's types.
-fn limits(config: &Config) -> Limits {
+fn limits(config: &Config) -> AllowedChanges {
     let limits = &config.limits;
-    Limits {
+    AllowedChanges {
         masks: limits.masks,
         dca_ways: limits.dca_ways,
         dca: match &limits.dca_ports {
@@ -89,7 +91,7 @@ fn limits(config: &Config) -> Limits {
         },
         max_classes: limits.classes,
         // In mode `observe` no tenant is moved, so all CPUs count.
-        cpus: limits.cpus.clone().filter(|_| config.mode != Mode::Observe),
+        cpus: limits.cpus.clone().filter(|_| config.mode != DaemonMode::Observe),
     }
 }
 
@@ -98,8 +100,8 @@ impl Host for ManagedLinuxHost {
         self.host.inventory()
     }
 
-    fn groups(&self) -> Vec<Group> {
-        self.host.groups()
+    fn workloads(&self) -> Vec<Workload> {
+        self.host.workloads()
     }
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
@@ -135,7 +137,7 @@ impl ManagedHost for ManagedLinuxHost {
         self.notes = roster.standing;
         let changes = self.host.set_tenants(roster.tenants);
         self.postponed = changes.postponed;
-        let groups = self.host.groups();
+        let groups = self.host.workloads();
         for id in changes.arrived {
             let name = groups.iter().find(|group| group.id == id).map(|group| group.name.as_str());
             self.events.extend(name.map(|name| format!("tenant {name} appeared")));
@@ -181,8 +183,8 @@ impl ManagedHost for ManagedLinuxHost {
         self.host.groupings()
     }
 
-    fn classes(&self) -> Vec<Class> {
-        self.host.classes().into_iter().map(|(name, tenants)| Class { name, tenants }).collect()
+    fn classes(&self) -> Vec<PublishedClass> {
+        self.host.classes().into_iter().map(|(name, tenants)| PublishedClass { name, tenants }).collect()
     }
 
     fn take_events(&mut self) -> Vec<String> {

@@ -5,16 +5,16 @@
 //! lines are written, only that writing does not block.
 
 use crate::engine::ProblemChanges;
-use crate::{Published, Step};
+use crate::{Published, PublishedStep};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tracing::{info, warn};
 use waykeeper_control::Problem;
-use waykeeper_host::{Applied, Group, Knob, KnobOutcome, KnobSetting};
+use waykeeper_host::{Applied, Knob, KnobOutcome, KnobSetting, Workload};
 use waykeeper_policy::{Cause, Event};
-use waykeeper_units::GroupId;
+use waykeeper_units::WorkloadId;
 
 /// Most lines at once. Assumption: a start with 64 tenants has about that many.
 const BURST: f64 = 200.0;
@@ -25,7 +25,7 @@ const KNOBS_NAMED: usize = 32;
 
 /// What was logged last, so that it is not repeated.
 #[derive(Debug, Default)]
-pub struct Log {
+pub struct DaemonLog {
     before: Option<Arc<Published>>,
     budget: Option<Budget>,
 }
@@ -68,7 +68,7 @@ impl Budget {
     }
 }
 
-impl Log {
+impl DaemonLog {
     /// Logs lasting problems that began or ended, and events between the steps.
     pub(crate) fn problem_changes(&mut self, at: SystemTime, changes: &ProblemChanges, happened: &[String]) {
         let budget = Budget::at(&mut self.budget, at);
@@ -84,7 +84,7 @@ impl Log {
     }
 
     /// Logs what is new in a step.
-    pub fn step(&mut self, step: Step) {
+    pub fn step(&mut self, step: PublishedStep) {
         let budget = Budget::at(&mut self.budget, step.at);
         let before = self.before.as_deref();
         let lost = step.totals.unlogged;
@@ -98,7 +98,7 @@ impl Log {
             |event: &&Event| !known.contains(event) && event.action != crate::replay::POLICY_REPLACED;
         for event in step.record.events.iter().filter(is_news) {
             if budget.spend() {
-                told_event(policy, event);
+                reported_event(policy, event);
             }
         }
         let turned = turned(&step);
@@ -132,7 +132,7 @@ impl Log {
     }
 }
 
-fn told_event(policy: &str, event: &Event) {
+fn reported_event(policy: &str, event: &Event) {
     let Event { action, group, text, causes: numbers } = event;
     info!(policy, action, tenant = group.as_deref(), text, causes = causes(numbers), "decision");
 }
@@ -173,7 +173,7 @@ pub fn turned(step: &Published) -> Vec<String> {
 }
 
 /// The same, from wanted values and outcomes.
-pub fn turned_of(wanted: &waykeeper_host::Plan, applied: &Applied, groups: &[Group]) -> Vec<String> {
+pub fn turned_of(wanted: &waykeeper_host::Plan, applied: &Applied, groups: &[Workload]) -> Vec<String> {
     let came = |outcome: &KnobOutcome| match outcome {
         KnobOutcome::Applied => "applied".to_owned(),
         KnobOutcome::Refused(why) => format!("refused ({why})"),
@@ -195,13 +195,13 @@ pub fn turned_of(wanted: &waykeeper_host::Plan, applied: &Applied, groups: &[Gro
 }
 
 /// A group's name, or its id after it ended.
-pub(crate) fn name_of(id: GroupId, groups: &[Group]) -> String {
+pub(crate) fn name_of(id: WorkloadId, groups: &[Workload]) -> String {
     let group = groups.iter().find(|group| group.id == id);
     group.map_or_else(|| id.to_string(), |group| group.name.clone())
 }
 
 /// A problem's text with the tenant's name added to `group 3`, since the loop knows only ids.
-pub(crate) fn named(text: &str, groups: &[Group]) -> String {
+pub(crate) fn named(text: &str, groups: &[Workload]) -> String {
     let called = groups.iter().find_map(|group| {
         let (before, after) = text.split_once(&group.id.to_string())?;
         let whole = !after.starts_with(|next: char| next.is_ascii_digit());

@@ -3,7 +3,7 @@
 //! A separate thread polls the published state and pings only while steps arrive in time, so systemd detects a hanging
 //! loop. The control thread never waits for systemd. Without `NOTIFY_SOCKET` nothing is sent. Must not know the loop.
 
-use crate::{LifecycleEvent, Mode, Published, PublishedState};
+use crate::{DaemonMode, LifecycleEvent, Published, PublishedState};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use sd_notify::NotifyState;
 use std::sync::Arc;
@@ -112,9 +112,9 @@ impl Progress {
 fn status(now: &Published) -> String {
     let doing = match (now.mode, now.paused) {
         (_, Some(_)) => "paused".to_owned(),
-        (Mode::Manage, _) => format!("policy {}, state {}", now.policy, now.record.state),
-        (Mode::DryRun, _) => format!("dry run of policy {}, state {}", now.policy, now.record.state),
-        (Mode::Observe, _) => "observing".to_owned(),
+        (DaemonMode::Manage, _) => format!("policy {}, state {}", now.policy, now.record.state),
+        (DaemonMode::DryRun, _) => format!("dry run of policy {}, state {}", now.policy, now.record.state),
+        (DaemonMode::Observe, _) => "observing".to_owned(),
     };
     let wrong = match now.active_problems.as_slice() {
         [] => String::new(),
@@ -152,7 +152,7 @@ mod tests {
         let mut now = published();
         now.record.state = "Detecting".to_owned();
         assert_eq!(status(&now), "step 0: policy default, state Detecting, 0 tenants");
-        now.mode = Mode::Observe;
+        now.mode = DaemonMode::Observe;
         let problem = |text: &str| ActiveProblem { kind: "tenant".to_owned(), text: text.to_owned() };
         now.active_problems = vec![problem("a\nREADY=1"), problem("b")];
         assert_eq!(status(&now), "step 0: observing, 0 tenants; a READY=1 (and 1 more)");

@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
-use waykeeper_control::{Record, Summary};
-use waykeeper_host::{Group, Interval, Inventory, Snapshot};
+use waykeeper_control::{LoopSummary, StepRecord};
+use waykeeper_host::{Interval, Inventory, Snapshot, Workload};
 use waykeeper_linux::host::Grouping;
-use waykeeper_units::GroupId;
+use waykeeper_units::WorkloadId;
 
 /// How much the daemon may change on the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mode {
+pub enum DaemonMode {
     /// Sets knobs.
     Manage,
     /// Decides and logs which knobs it would set; sets none.
@@ -46,18 +46,18 @@ pub struct ActiveProblem {
 
 /// A class of service with tenants in it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Class {
+pub struct PublishedClass {
     /// Name of its group in resctrl, `default` for the default one.
     pub name: String,
     /// The tenants in it.
-    pub tenants: Vec<GroupId>,
+    pub tenants: Vec<WorkloadId>,
 }
 
 /// Counts since the daemon started; they only grow.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Totals {
+pub struct PublishedTotals {
     /// Steps, steps without readable counters, missed deadlines.
-    pub summary: Summary,
+    pub summary: LoopSummary,
     /// Actions of policies, by policy and action.
     pub actions: BTreeMap<String, BTreeMap<String, u64>>,
     /// Samples with an unusable value, by reason.
@@ -81,7 +81,7 @@ pub struct Published {
     /// When the daemon started.
     pub started: SystemTime,
     /// The mode.
-    pub mode: Mode,
+    pub mode: DaemonMode,
     /// Whether and how the policy is paused.
     pub paused: Option<Pause>,
     /// The current policy.
@@ -93,24 +93,24 @@ pub struct Published {
     /// What the host has.
     pub inventory: Arc<Inventory>,
     /// The tenants alive now.
-    pub groups: Vec<Group>,
+    pub groups: Vec<Workload>,
     /// Those of them without a class of service of their own.
     #[serde(default)]
     pub groupings: Vec<Grouping>,
     /// The classes of service with tenants in them; empty where tenants get no class.
     #[serde(default)]
-    pub classes: Vec<Class>,
+    pub classes: Vec<PublishedClass>,
     /// All counters, cumulative, as last read.
     pub snapshot: Option<Snapshot>,
     /// Rates over the last interval; `None` if nothing could be read in it.
     pub seen: Option<Interval>,
     /// The loop's record of the step.
-    pub record: Record,
+    pub record: StepRecord,
     /// Problems that last.
     #[serde(rename = "standing")]
     pub active_problems: Vec<ActiveProblem>,
     /// Counts.
-    pub totals: Totals,
+    pub totals: PublishedTotals,
 }
 
 /// Holds the latest [`Published`].
@@ -163,7 +163,7 @@ pub(crate) mod tests {
             step: 0,
             at: SystemTime::UNIX_EPOCH,
             started: SystemTime::UNIX_EPOCH,
-            mode: Mode::Manage,
+            mode: DaemonMode::Manage,
             paused: None,
             policy: "default".to_owned(),
             settings: Arc::default(),
@@ -174,9 +174,9 @@ pub(crate) mod tests {
             classes: Vec::new(),
             snapshot: None,
             seen: None,
-            record: Record::default(),
+            record: StepRecord::default(),
             active_problems: Vec::new(),
-            totals: Totals::default(),
+            totals: PublishedTotals::default(),
         }
     }
 

@@ -5,13 +5,13 @@
 //! power-on value) where only the recorded policy named them. So the same policy with the same settings decides the
 //! same at every step. Must not know where the recording is or how results are shown.
 
-use crate::recorder::{Entry, Header, writable};
-use crate::{Mode, Pause};
+use crate::recorder::{Header, RecordedStep, writable};
+use crate::{DaemonMode, Pause};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::time::SystemTime;
-use waykeeper_control::Record;
-use waykeeper_host::{Group, Knob, KnobValues, Plan, Setting};
+use waykeeper_control::StepRecord;
+use waykeeper_host::{Knob, KnobValues, Plan, Setting, Workload};
 use waykeeper_policy::{Event, Policy, PolicyError, build};
 use waykeeper_units::WayMask;
 
@@ -85,7 +85,7 @@ impl Replay {
     ///
     /// # Errors
     /// Settings that do not fit the recorded server and its tenants.
-    pub fn step(&mut self, entry: &Entry<'_>) -> Result<Option<Compared>, PolicyError> {
+    pub fn step(&mut self, entry: &RecordedStep<'_>) -> Result<Option<Compared>, PolicyError> {
         let (Some(header), Some(groups)) = (self.life.clone(), entry.groups.as_deref()) else {
             return Ok(None);
         };
@@ -121,13 +121,13 @@ impl Replay {
             let Some(policy) = &mut self.policy else { return Ok(None) };
             decided = Some(policy.step(groups, &seen));
         }
-        if header.mode != Mode::Observe {
+        if header.mode != DaemonMode::Observe {
             self.recorded = record.wanted.clone();
         }
         let Some(decision) = decided else { return Ok(None) };
         want(&mut self.replayed, decision.plan, groups);
         let wanted = self.replayed.clone();
-        let own = Record { events: decision.events, ..Record::default() };
+        let own = StepRecord { events: decision.events, ..StepRecord::default() };
         let events = writable(&own).into_owned().events;
         let replayed = Side { state: decision.state, events, wanted };
         let recorded = Side {
@@ -167,15 +167,15 @@ impl Replay {
 pub(crate) const POLICY_REPLACED: &str = "policy-replaced";
 
 /// True for the step in which a policy starts: the daemon's first, or a replacement.
-pub fn begins(entry: &Entry<'_>) -> bool {
+pub fn begins(entry: &RecordedStep<'_>) -> bool {
     let follows = entry.record.events.first().is_some_and(|event| event.action == POLICY_REPLACED);
     entry.seen.is_none() && (entry.step == 0 || follows)
 }
 
 /// An event as the policy reported it, without a dry run's prefix; `None` for the loop's own event.
-fn reported_event(event: &Event, mode: Mode) -> Option<Event> {
+fn reported_event(event: &Event, mode: DaemonMode) -> Option<Event> {
     let mut event = (event.action != POLICY_REPLACED).then(|| event.clone())?;
-    if mode == Mode::DryRun
+    if mode == DaemonMode::DryRun
         && let Some(text) = event.text.strip_prefix(DRY_RUN_PREFIX)
     {
         event.text = text.to_owned();
@@ -187,13 +187,13 @@ fn reported_event(event: &Event, mode: Mode) -> Option<Event> {
 pub(crate) const DRY_RUN_PREFIX: &str = "would: ";
 
 /// Adds a plan to the wanted values and removes tenants that ended, as the loop does.
-fn want(wanted: &mut Plan, plan: Plan, groups: &[Group]) {
+fn want(wanted: &mut Plan, plan: Plan, groups: &[Workload]) {
     wanted.retain(|knob, _| knob.group().is_none_or(|id| groups.iter().any(|group| group.id == id)));
     wanted.extend(plan);
 }
 
 /// The differences of two sets of wanted values: knob, first value, second value.
-pub fn differences(recorded: &Plan, replayed: &Plan, groups: &[Group]) -> Vec<[String; 3]> {
+pub fn differences(recorded: &Plan, replayed: &Plan, groups: &[Workload]) -> Vec<[String; 3]> {
     let knobs: BTreeSet<Knob> = recorded.knobs().chain(replayed.knobs()).collect();
     let differing = knobs.into_iter().filter(|knob| recorded.get(*knob) != replayed.get(*knob));
     let row = |knob: Knob| {

@@ -4,7 +4,7 @@
 //! lower priority, so that it takes no time from the control thread. Must not know the protocols.
 
 use crate::metrics::{Listen, ScrapeLimits, http};
-use crate::socket::{self, Access, Limits, OVERFLOW_ID, SocketFile, SocketFileError, listen};
+use crate::socket::{self, ClientRights, OVERFLOW_ID, SocketFile, SocketFileError, SocketLimits, listen};
 use crate::{PublishedState, Sender};
 use std::io;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ pub struct ServersConfig {
     /// Where metrics are served; with `None` nowhere.
     pub metrics: Option<Listen>,
     /// Limits for clients of the control socket.
-    pub limits: Limits,
+    pub limits: SocketLimits,
     /// Limits for clients of the metrics.
     pub scrapes: ScrapeLimits,
 }
@@ -86,7 +86,7 @@ impl Servers {
         sender: Sender,
     ) -> Result<Servers, ServersError> {
         let group = config.group.as_deref().map(group_id).transpose()?;
-        let access = Access { own_uid: rustix::process::geteuid().as_raw(), readers_gid: group };
+        let access = ClientRights { own_uid: rustix::process::geteuid().as_raw(), readers_gid: group };
         let mut socket_files = Vec::new();
         let mut listen_at = |path: &Path| -> Result<_, SocketFileError> {
             let (listener, socket_file) = listen(path, group)?;

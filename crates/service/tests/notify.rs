@@ -4,9 +4,9 @@
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use waykeeper_control::Record;
+use waykeeper_control::StepRecord;
 use waykeeper_host::{Inventory, LlcGeometry, Platform, Support};
-use waykeeper_service::{LifecycleEvent, Mode, Notifier, Published, PublishedState, Totals};
+use waykeeper_service::{DaemonMode, LifecycleEvent, Notifier, Published, PublishedState, PublishedTotals};
 
 fn shown(step: u64) -> Published {
     let llc = LlcGeometry { ways: 11, min_ways: 1, bytes: 1 << 20, clos_count: 4, inclusive_ways: None };
@@ -23,7 +23,7 @@ fn shown(step: u64) -> Published {
         step,
         at: SystemTime::UNIX_EPOCH,
         started: SystemTime::UNIX_EPOCH,
-        mode: Mode::Manage,
+        mode: DaemonMode::Manage,
         paused: None,
         policy: "a4".to_owned(),
         settings: Arc::default(),
@@ -34,9 +34,9 @@ fn shown(step: u64) -> Published {
         classes: Vec::new(),
         snapshot: None,
         seen: None,
-        record: Record { state: "Stable".to_owned(), ..Record::default() },
+        record: StepRecord { state: "Stable".to_owned(), ..StepRecord::default() },
         active_problems: Vec::new(),
-        totals: Totals::default(),
+        totals: PublishedTotals::default(),
     }
 }
 

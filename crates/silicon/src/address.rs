@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_out_is_known_by_size_and_told_once() {
+    fn what_was_handed_out_is_known_by_size_and_reported_once() {
         let mut map = map(32);
         map.handed_out();
         let (a, b) = (map.ordinary(4096).unwrap(), map.ordinary(4096).unwrap());

@@ -16,7 +16,7 @@ use crate::rules::Rules;
 use crate::shared::{DEVICE_OWNER, DcaMode, Shared};
 use crate::simd::prefetch;
 use crate::spec::{ChipSpec, LlcKind};
-use crate::steering::{self, Placement, Status, SteeringCounters, Tag};
+use crate::steering::{self, PayloadTarget, Placement, SteeringCounters, Tag};
 use waykeeper_units::{MaskError, WayMask};
 
 /// Devices a chip can tell apart. Assumption: more than any scenario has; owners leave room for 128.
@@ -316,12 +316,12 @@ impl Chip {
     }
 
     /// The register that says where IDIO sends payload for a core.
-    pub fn steering_status(&self, core: usize) -> Status {
+    pub fn steering_status(&self, core: usize) -> PayloadTarget {
         self.shared.steering.status(core)
     }
 
     /// Sets that register.
-    pub fn set_steering_status(&mut self, core: usize, status: Status) {
+    pub fn set_steering_status(&mut self, core: usize, status: PayloadTarget) {
         self.shared.steering.set_status(core, status);
     }
 

@@ -43,5 +43,5 @@ pub use line::Line;
 pub use rules::{DmaUpdate, InclusiveVictim, Migration, MlcHeldWrite, Replacement, Rules, SliceHash};
 pub use shared::DcaMode;
 pub use spec::{ChipSpec, DramSpec, Identity, Latency, LlcKind, LlcSpec, MlcSpec, OpcodeSpec, SpecError};
-pub use steering::{Placement, Status, SteeringCounters, Tag};
+pub use steering::{PayloadTarget, Placement, SteeringCounters, Tag};
 pub use table::Table;

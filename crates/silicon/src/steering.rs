@@ -12,7 +12,7 @@ use crate::table::Table;
 
 /// Target of payload for a core: the 2-bit status register (s3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Status {
+pub enum PayloadTarget {
     /// Into the DCA ways, as DDIO does. Every register starts here (s3.5).
     #[default]
     Llc,
@@ -26,7 +26,7 @@ pub enum Status {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placement {
     /// One target for every line (s4, the static configurations).
-    Fixed(Status),
+    Fixed(PayloadTarget),
     /// Headers to the MLC, payload to the LLC (a mode of the author's gem5 code, algorithms.md 4.4).
     Headers,
     /// The status register of the destination core (s3.5).
@@ -46,21 +46,21 @@ pub struct Tag {
 
 /// Target of a line (algorithms.md 4.3).
 #[inline]
-pub(crate) fn target(placement: Placement, tag: Tag, status: Status) -> Status {
+pub(crate) fn target(placement: Placement, tag: Tag, status: PayloadTarget) -> PayloadTarget {
     match placement {
         Placement::Fixed(status) => status,
-        Placement::Headers if tag.header => Status::Mlc,
-        Placement::Headers => Status::Llc,
+        Placement::Headers if tag.header => PayloadTarget::Mlc,
+        Placement::Headers => PayloadTarget::Llc,
         Placement::Dynamic => by_status(tag, status),
     }
 }
 
 /// IDIO's own rule (s3.5): a header is sent to the MLC at any status; a critical packet is never sent to memory.
 /// algorithms.md 4.3 reads the text, which tests MLC first, so that criticality overrides DRAM and not MLC.
-fn by_status(tag: Tag, status: Status) -> Status {
+fn by_status(tag: Tag, status: PayloadTarget) -> PayloadTarget {
     match status {
-        _ if tag.header => Status::Mlc,
-        Status::Dram if tag.latency_critical => Status::Llc,
+        _ if tag.header => PayloadTarget::Mlc,
+        PayloadTarget::Dram if tag.latency_critical => PayloadTarget::Llc,
         status => status,
     }
 }
@@ -102,7 +102,7 @@ impl SteeringCounters {
 /// Registers of one core.
 #[derive(Clone, Copy, Debug, Default)]
 struct Registers {
-    status: Status,
+    status: PayloadTarget,
     counters: SteeringCounters,
     /// Dirty lines that were evicted from the MLC since power-on; not cleared with the other counters.
     mlc_writebacks: u64,
@@ -121,11 +121,11 @@ impl Steering {
         Steering { cores: Table::filled(cores, Registers::default()), mlc_lines }
     }
 
-    pub(crate) fn status(&self, core: usize) -> Status {
+    pub(crate) fn status(&self, core: usize) -> PayloadTarget {
         self.cores[core].status
     }
 
-    pub(crate) fn set_status(&mut self, core: usize, status: Status) {
+    pub(crate) fn set_status(&mut self, core: usize, status: PayloadTarget) {
         self.cores[core].status = status;
     }
 
@@ -148,19 +148,19 @@ impl Steering {
 
     /// Counts a line sent to `target`. A flooded MLC gets no more from the next line on: the test compares two
     /// counters and is made for every hint, not only once per epoch (algorithms.md 4.4).
-    pub(crate) fn sent(&mut self, tag: Tag, target: Status) {
+    pub(crate) fn sent(&mut self, tag: Tag, target: PayloadTarget) {
         if tag.header {
             return;
         }
         let counters = &mut self.cores[tag.core].counters;
         counters.received += 1;
         match target {
-            Status::Llc => {}
-            Status::Dram => counters.to_memory += 1,
-            Status::Mlc => {
+            PayloadTarget::Llc => {}
+            PayloadTarget::Dram => counters.to_memory += 1,
+            PayloadTarget::Mlc => {
                 counters.pushed += 1;
-                if self.mlc_is_flooded(tag.core) && self.status(tag.core) == Status::Mlc {
-                    self.set_status(tag.core, Status::Llc);
+                if self.mlc_is_flooded(tag.core) && self.status(tag.core) == PayloadTarget::Mlc {
+                    self.set_status(tag.core, PayloadTarget::Llc);
                 }
             }
         }
@@ -201,37 +201,40 @@ mod tests {
     }
 
     #[test]
-    fn a_header_goes_to_the_mlc_whatever_the_status() {
+    fn a_header_is_written_to_the_mlc_whatever_the_status() {
         let header = Tag { header: true, ..payload(false) };
-        for status in [Status::Llc, Status::Mlc, Status::Dram] {
-            assert_eq!(target(Placement::Dynamic, header, status), Status::Mlc);
+        for status in [PayloadTarget::Llc, PayloadTarget::Mlc, PayloadTarget::Dram] {
+            assert_eq!(target(Placement::Dynamic, header, status), PayloadTarget::Mlc);
         }
     }
 
     #[test]
     fn batch_payload_follows_the_status() {
-        for status in [Status::Llc, Status::Mlc, Status::Dram] {
+        for status in [PayloadTarget::Llc, PayloadTarget::Mlc, PayloadTarget::Dram] {
             assert_eq!(target(Placement::Dynamic, payload(false), status), status);
         }
     }
 
     #[test]
-    fn critical_payload_never_goes_to_memory_and_else_follows_the_status() {
+    fn critical_payload_is_never_written_to_memory_and_else_follows_the_status() {
         let to = |status| target(Placement::Dynamic, payload(true), status);
-        assert_eq!([Status::Llc, Status::Mlc, Status::Dram].map(to), [Status::Llc, Status::Mlc, Status::Llc]);
+        assert_eq!(
+            [PayloadTarget::Llc, PayloadTarget::Mlc, PayloadTarget::Dram].map(to),
+            [PayloadTarget::Llc, PayloadTarget::Mlc, PayloadTarget::Llc]
+        );
     }
 
     #[test]
     fn static_placements_ask_neither_tag_nor_status() {
-        for fixed in [Status::Llc, Status::Mlc, Status::Dram] {
+        for fixed in [PayloadTarget::Llc, PayloadTarget::Mlc, PayloadTarget::Dram] {
             for header in [false, true] {
                 let tag = Tag { header, ..payload(true) };
-                assert_eq!(target(Placement::Fixed(fixed), tag, Status::Dram), fixed);
+                assert_eq!(target(Placement::Fixed(fixed), tag, PayloadTarget::Dram), fixed);
             }
         }
         let header = Tag { header: true, ..payload(false) };
-        assert_eq!(target(Placement::Headers, header, Status::Dram), Status::Mlc);
-        assert_eq!(target(Placement::Headers, payload(false), Status::Mlc), Status::Llc);
+        assert_eq!(target(Placement::Headers, header, PayloadTarget::Dram), PayloadTarget::Mlc);
+        assert_eq!(target(Placement::Headers, payload(false), PayloadTarget::Mlc), PayloadTarget::Llc);
     }
 
     #[test]
@@ -252,24 +255,24 @@ mod tests {
     fn the_flood_test_takes_more_than_a_tenth_of_the_mlc() {
         // s3.5: 10 % of the MLC's capacity; 1 MB is 16384 lines, so 1638 may be untouched and 1639 may not.
         let mut steering = Steering::new(2, 16_384);
-        steering.set_status(CORE, Status::Mlc);
+        steering.set_status(CORE, PayloadTarget::Mlc);
         for _ in 0..1638 {
-            steering.sent(payload(false), Status::Mlc);
+            steering.sent(payload(false), PayloadTarget::Mlc);
         }
-        assert_eq!(steering.status(CORE), Status::Mlc);
+        assert_eq!(steering.status(CORE), PayloadTarget::Mlc);
         // A touched line does not count.
         steering.pushed_payload_hit(CORE);
-        steering.sent(payload(false), Status::Mlc);
-        assert_eq!(steering.status(CORE), Status::Mlc);
-        steering.sent(payload(false), Status::Mlc);
-        assert_eq!(steering.status(CORE), Status::Llc);
-        assert_eq!(steering.status(0), Status::Llc);
+        steering.sent(payload(false), PayloadTarget::Mlc);
+        assert_eq!(steering.status(CORE), PayloadTarget::Mlc);
+        steering.sent(payload(false), PayloadTarget::Mlc);
+        assert_eq!(steering.status(CORE), PayloadTarget::Llc);
+        assert_eq!(steering.status(0), PayloadTarget::Llc);
     }
 
     #[test]
     fn headers_are_counted_nowhere() {
         let mut steering = Steering::new(2, 16_384);
-        steering.sent(Tag { header: true, ..payload(false) }, Status::Mlc);
+        steering.sent(Tag { header: true, ..payload(false) }, PayloadTarget::Mlc);
         assert_eq!(steering.counters(CORE), SteeringCounters::default());
     }
 }

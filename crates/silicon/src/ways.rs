@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_ways_fill_from_the_left_then_the_leftmost_oldest_goes() {
+    fn empty_ways_fill_from_the_left_then_the_leftmost_oldest_is_evicted() {
         with_chooser(Replacement::Qlru, |rule| {
             let mut ways = Ways::<16>::EMPTY;
             let mask = mask(0b111);

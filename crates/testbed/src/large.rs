@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tempfile::TempDir;
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_linux::host::Options;
+use waykeeper_linux::host::LinuxHostOptions;
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::Tenant;
 use waykeeper_units::CoreId;
@@ -18,8 +18,10 @@ use waykeeper_vhost::faults::Faults;
 use waykeeper_vhost::host_tasks::HostTasks;
 use waykeeper_vhost::mounted::Mounted;
 use waykeeper_vhost::node::{Caller, File, Node, Tree};
-use waykeeper_vhost::resctrl::Resctrl;
-use waykeeper_vhost::resctrl::description::{Cache, Cdp, Description, Domain, IoAlloc, Kernel, Monitoring};
+use waykeeper_vhost::resctrl::VirtualResctrl;
+use waykeeper_vhost::resctrl::description::{
+    Cdp, Domain, IoAllocSupport, Kernel, L3Resource, MonitoringResource, ResctrlDescription,
+};
 use waykeeper_vhost::resctrl::hardware::Idle;
 
 /// PerfSpect lists Granite Rapids with 128 cores.
@@ -106,7 +108,7 @@ impl LargeServer {
     }
 
     /// Options for a [`waykeeper_linux::host::LinuxHost`]: every tenant has two cores of its own and no devices.
-    pub fn options(&self) -> Options {
+    pub fn options(&self) -> LinuxHostOptions {
         let tenant = |index: u16| Tenant {
             name: format!("t{index}"),
             priority: if index.is_multiple_of(3) { Priority::High } else { Priority::Low },
@@ -118,7 +120,7 @@ impl LargeServer {
             mask: None,
         };
         let root = Root::at(self.mounted.path());
-        Options::new(root, (0..TENANTS).map(tenant).collect(), self.folder.path().join("journal"))
+        LinuxHostOptions::new(root, (0..TENANTS).map(tenant).collect(), self.folder.path().join("journal"))
     }
 
     /// Advances every core by at most this many cycles; most advance by fewer.
@@ -154,7 +156,7 @@ fn tree(registers: &Arc<Mutex<Registers>>) -> Tree {
     }
     // Granite Rapids: 16 ways (hardware.md 9), and as many classes.
     tree.text("proc/cpuinfo", "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 173\nstepping\t: 1\n");
-    let monitoring = Monitoring {
+    let monitoring = MonitoringResource {
         rmids: 512,
         unit_bytes: 65536,
         largest_threshold: u32::try_from(L3_KIB << 10).expect("half a GiB"),
@@ -163,7 +165,7 @@ fn tree(registers: &Arc<Mutex<Registers>>) -> Tree {
         mbm_local: true,
         configurable: false,
     };
-    let cache = Cache {
+    let cache = L3Resource {
         cbm_bits: 16,
         shareable: 0,
         min_bits: 1,
@@ -171,9 +173,9 @@ fn tree(registers: &Arc<Mutex<Registers>>) -> Tree {
         closids: 16,
         size_bytes: L3_KIB << 10,
         cdp: Cdp::Absent,
-        io_alloc: IoAlloc::Absent,
+        io_alloc: IoAllocSupport::Absent,
     };
-    let description = Description {
+    let description = ResctrlDescription {
         kernel: Kernel(6, 12),
         possible_cpus: CORES.into(),
         domains: vec![Domain { id: 0, cpus: (0..CORES.into()).collect() }],
@@ -182,7 +184,7 @@ fn tree(registers: &Arc<Mutex<Registers>>) -> Tree {
         smba: None,
         monitoring: Some(monitoring),
     };
-    let resctrl = Resctrl::new(description, Box::new(Idle), Box::new(HostTasks::new("/proc")));
+    let resctrl = VirtualResctrl::new(description, Box::new(Idle), Box::new(HostTasks::new("/proc")));
     tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
     tree
 }

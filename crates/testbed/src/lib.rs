@@ -4,16 +4,16 @@
 //! * [`scenario`] makes a scenario from a chip and a text ([`SCENARIO`] or a test's own), [`run_options`] its seeds.
 //! * `manual_clock` and `wall_clock` (feature `files`) are options of a virtual host: a clock that the test sets, or
 //!   the wall clock.
-//! * `Machine` (feature `host`) is a mounted host with its tenants and a journal beside it: `open` starts to manage it,
-//!   `run` advances the clock, `faults` makes its files fail, `state` reads everything that could have been changed,
-//!   `restore` does what `waykeeper restore` does. `on_model_clock` is the same host with the server's clock instead of
-//!   the kernel's, for a control loop that must not wait in real time.
+//! * `MountedHost` (feature `host`) is a mounted host with its tenants and a journal beside it: `open` starts to manage
+//!   it, `run` advances the clock, `faults` makes its files fail, `state` reads everything that could have been
+//!   changed, `restore` does what `waykeeper restore` does. `on_model_clock` is the same host with the server's clock
+//!   instead of the kernel's, for a control loop that must not wait in real time.
 //! * `SyntheticHost` (feature `synthetic`) is an in-process host of any size with varying counters, for the cost of
 //!   decisions.
 //! * `LargeServer` (feature `host`) is a server of 128 cores and 64 tenants without a model, for the cost of sampling.
 //!
 //! ```text
-//! let machine = Machine::new("gold-6140");          // root and /dev/fuse, or a panic that says so
+//! let machine = MountedHost::new("gold-6140");          // root and /dev/fuse, or a panic that says so
 //! let found = machine.state();
 //! let mut host = machine.open();
 //! machine.run(5 * MS);
@@ -40,11 +40,11 @@ mod tenants;
 #[cfg(feature = "host")]
 pub use large::LargeServer;
 #[cfg(feature = "host")]
-pub use machine::Machine;
+pub use machine::MountedHost;
 #[cfg(feature = "host")]
 pub use model_clock::ModelClockHost;
 #[cfg(feature = "host")]
-pub use state::{State, Watched, assert_same_state, groups, state_difference};
+pub use state::{HostState, Watched, assert_same_state, groups, state_difference};
 #[cfg(feature = "synthetic")]
 pub use synthetic::SyntheticHost;
 #[cfg(feature = "host")]
@@ -56,7 +56,7 @@ use waykeeper_silicon::Sampling;
 #[cfg(feature = "files")]
 pub use waykeeper_vhost::faults;
 #[cfg(feature = "files")]
-use waykeeper_vhost::{machine_clock::ClockSpeed, virtual_host::Options};
+use waykeeper_vhost::{machine_clock::ClockSpeed, virtual_host::VirtualHostOptions};
 
 /// A millisecond of the server's clock, ns.
 pub const MS: u64 = 1_000_000;
@@ -116,12 +116,20 @@ pub fn run_options(one_in: u32) -> RunOptions {
 
 /// Options of a host whose clock stops until the test advances it.
 #[cfg(feature = "files")]
-pub fn manual_clock(one_in: u32) -> Options {
-    Options { speed: ClockSpeed::Stopped, run: run_options(one_in), ..Options::default() }
+pub fn manual_clock(one_in: u32) -> VirtualHostOptions {
+    VirtualHostOptions {
+        speed: ClockSpeed::Stopped,
+        run: run_options(one_in),
+        ..VirtualHostOptions::default()
+    }
 }
 
 /// Options of a host whose clock follows the wall clock.
 #[cfg(feature = "files")]
-pub fn wall_clock(one_in: u32) -> Options {
-    Options { speed: ClockSpeed::Wall(1.0), run: run_options(one_in), ..Options::default() }
+pub fn wall_clock(one_in: u32) -> VirtualHostOptions {
+    VirtualHostOptions {
+        speed: ClockSpeed::Wall(1.0),
+        run: run_options(one_in),
+        ..VirtualHostOptions::default()
+    }
 }

@@ -2,13 +2,13 @@
 //!
 //! Needs root and /dev/fuse. Must not know what is tested.
 
-use crate::state::{State, Watched, groups};
+use crate::state::{HostState, Watched, groups};
 use crate::{SCENARIO, manual_clock, scenario, tenants};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use waykeeper_linux::GROUP_PREFIX;
-use waykeeper_linux::host::{LinuxHost, OpenError, Options};
+use waykeeper_linux::host::{LinuxHost, LinuxHostOptions, OpenError};
 use waykeeper_linux::journal::Journal;
 use waykeeper_linux::pci::PciTree;
 use waykeeper_linux::registers::RegisterFiles;
@@ -22,7 +22,7 @@ use waykeeper_vhost::package::Server;
 use waykeeper_vhost::virtual_host::{self, VirtualHost};
 
 /// A mounted host. It is unmounted before its folder is removed.
-pub struct Machine {
+pub struct MountedHost {
     vhost: VirtualHost,
     /// Injects faults into its files.
     pub faults: Faults,
@@ -34,23 +34,23 @@ pub struct Machine {
     folder: tempfile::TempDir,
 }
 
-impl std::fmt::Debug for Machine {
+impl std::fmt::Debug for MountedHost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Machine").field("root", &self.vhost.path()).finish_non_exhaustive()
     }
 }
 
-impl Machine {
+impl MountedHost {
     /// [`SCENARIO`] on a chip, its clock held, one set in 16 simulated.
-    pub fn new(chip: &str) -> Machine {
-        Machine::with(scenario(chip, SCENARIO), manual_clock(16))
+    pub fn new(chip: &str) -> MountedHost {
+        MountedHost::with(scenario(chip, SCENARIO), manual_clock(16))
     }
 
     /// Any scenario, with any options.
     ///
     /// # Panics
     /// If it cannot be mounted.
-    pub fn with(scenario: Arc<Scenario>, options: virtual_host::Options) -> Machine {
+    pub fn with(scenario: Arc<Scenario>, options: virtual_host::VirtualHostOptions) -> MountedHost {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("a temporary directory: {error}"));
         let mount = folder.path().join("host");
         std::fs::create_dir(&mount).unwrap_or_else(|error| panic!("{}: {error}", mount.display()));
@@ -74,7 +74,7 @@ impl Machine {
         let classes =
             tree.devices().map(|device| (device.address.to_string(), format!("{:06x}", device.class)));
         let classes = classes.collect();
-        Machine { vhost, faults, tenants, scenario, watched, classes, folder }
+        MountedHost { vhost, faults, tenants, scenario, watched, classes, folder }
     }
 
     /// The root of its file tree.
@@ -123,8 +123,8 @@ impl Machine {
     }
 
     /// Options for managing it.
-    pub fn options(&self) -> Options {
-        Options::new(self.root(), self.tenants.clone(), self.journal())
+    pub fn options(&self) -> LinuxHostOptions {
+        LinuxHostOptions::new(self.root(), self.tenants.clone(), self.journal())
     }
 
     /// Starts to manage it.
@@ -146,7 +146,7 @@ impl Machine {
     /// Starts to manage it on its own clock, which must be held.
     ///
     /// # Panics
-    /// As [`Machine::open`].
+    /// As [`MountedHost::open`].
     pub fn on_model_clock(&self) -> crate::ModelClockHost<'_> {
         crate::ModelClockHost::new(self.open(), self)
     }
@@ -175,7 +175,7 @@ impl Machine {
     }
 
     /// Everything that could have been changed. Faults must be removed first.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> HostState {
         self.watched.state(&self.root())
     }
 

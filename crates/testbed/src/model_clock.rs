@@ -2,8 +2,8 @@
 //!
 //! Must not know which code waits, or for what.
 
-use crate::Machine;
-use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
+use crate::MountedHost;
+use waykeeper_host::{Applied, Host, HostError, Inventory, Lines, Plan, Snapshot, Workload};
 use waykeeper_linux::host::LinuxHost;
 use waykeeper_units::WayMask;
 
@@ -12,13 +12,13 @@ use waykeeper_units::WayMask;
 pub struct ModelClockHost<'m> {
     /// The host.
     pub host: LinuxHost,
-    machine: &'m Machine,
+    machine: &'m MountedHost,
     measured_from_ns: Option<u64>,
 }
 
 impl<'m> ModelClockHost<'m> {
     /// `host` manages `machine`.
-    pub fn new(host: LinuxHost, machine: &'m Machine) -> ModelClockHost<'m> {
+    pub fn new(host: LinuxHost, machine: &'m MountedHost) -> ModelClockHost<'m> {
         ModelClockHost { host, machine, measured_from_ns: None }
     }
 
@@ -33,8 +33,8 @@ impl Host for ModelClockHost<'_> {
         self.host.inventory()
     }
 
-    fn groups(&self) -> Vec<Group> {
-        self.host.groups()
+    fn workloads(&self) -> Vec<Workload> {
+        self.host.workloads()
     }
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {

@@ -10,12 +10,12 @@ use waykeeper_linux::pci::PciTree;
 use waykeeper_linux::root::{Handle, Root};
 
 /// All values, by name: `CPU 3 MSR 0x186`, `/sys/fs/resctrl/schemata`, `PCI 0000:16:00.0 0x180`.
-pub type State = BTreeMap<String, String>;
+pub type HostState = BTreeMap<String, String>;
 
 /// The differences, one line per knob; empty if there are none.
-pub fn state_difference(before: &State, after: &State) -> String {
+pub fn state_difference(before: &HostState, after: &HostState) -> String {
     let keys: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
-    let of = |state: &State, key: &str| state.get(key).cloned().unwrap_or_else(|| "not there".to_owned());
+    let of = |state: &HostState, key: &str| state.get(key).cloned().unwrap_or_else(|| "not there".to_owned());
     let different = keys.into_iter().filter(|key| before.get(*key) != after.get(*key));
     different.map(|key| format!("{key}: {} became {}\n", of(before, key), of(after, key))).collect()
 }
@@ -25,7 +25,7 @@ pub fn state_difference(before: &State, after: &State) -> String {
 /// # Panics
 /// With every knob that differs.
 #[track_caller]
-pub fn assert_same_state(now: &State, expected: &State, what: &str) {
+pub fn assert_same_state(now: &HostState, expected: &HostState, what: &str) {
     assert!(now == expected, "{what}:\n{}", state_difference(expected, now));
 }
 
@@ -103,7 +103,7 @@ impl Watched {
     }
 
     /// Reads everything. Faults must be removed first.
-    pub fn state(&self, root: &Root) -> State {
+    pub fn state(&self, root: &Root) -> HostState {
         let mut state = groups(root);
         for (cpu, address) in &self.registers {
             let value = self
@@ -130,8 +130,8 @@ impl Watched {
 }
 
 /// The files of all resctrl groups; empty without resctrl.
-pub fn groups(root: &Root) -> State {
-    let mut state = State::new();
+pub fn groups(root: &Root) -> HostState {
+    let mut state = HostState::new();
     let mut groups = vec!["/sys/fs/resctrl".to_owned()];
     while let Some(group) = groups.pop() {
         for file in ["schemata", "cpus_list", "mode"] {

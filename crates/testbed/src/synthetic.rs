@@ -5,18 +5,18 @@
 
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Applied, Device, DeviceKind, Dial, Group, GroupCounter, GroupCounters, Host, HostError, Inventory, Knob,
-    KnobOutcome, KnobValues, Lines, LlcGeometry, Plan, Platform, PortCounter, PortCounters, Priority,
-    Reading, RootPort, Snapshot, SocketCounter, SocketCounters, Support, WorkloadKind,
+    Applied, Device, DeviceKind, Dial, Host, HostError, Inventory, Knob, KnobOutcome, KnobValues, Lines,
+    LlcGeometry, Plan, Platform, PortCounter, PortCounters, Priority, Reading, RootPort, Snapshot,
+    SocketCounter, SocketCounters, Support, Workload, WorkloadCounter, WorkloadCounters, WorkloadKind,
 };
-use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
+use waykeeper_units::{CoreId, CoreList, DeviceId, PortId, WayMask, WorkloadId};
 
 const WAYS: u32 = 16;
 
 /// The host.
 pub struct SyntheticHost {
     inventory: Inventory,
-    groups: Vec<Group>,
+    groups: Vec<Workload>,
     knobs: KnobValues,
     now_ns: u64,
     looks: u64,
@@ -64,8 +64,8 @@ impl SyntheticHost {
                 1 => (WorkloadKind::StorageIo, vec![DeviceId(1)]),
                 _ => (WorkloadKind::NonIo, Vec::new()),
             };
-            Group {
-                id: GroupId(id),
+            Workload {
+                id: WorkloadId(id),
                 name: format!("t{id}"),
                 priority: if id.is_multiple_of(3) { Priority::High } else { Priority::Low },
                 kind,
@@ -77,7 +77,7 @@ impl SyntheticHost {
                 mask: None,
             }
         };
-        let groups: Vec<Group> = (0..u32::from(tenants)).map(group).collect();
+        let groups: Vec<Workload> = (0..u32::from(tenants)).map(group).collect();
         let knobs = KnobValues::of_masks(groups.iter().map(|group| (group.id, WayMask::full(WAYS))))
             .with(Knob::DcaWays, WayMask::from_bits(0xc000))
             .with(Knob::Dca(PortId(0)), true)
@@ -91,7 +91,7 @@ impl Host for SyntheticHost {
         &self.inventory
     }
 
-    fn groups(&self) -> Vec<Group> {
+    fn workloads(&self) -> Vec<Workload> {
         self.groups.clone()
     }
 
@@ -100,16 +100,16 @@ impl Host for SyntheticHost {
         // Between 1.0 and 1.3 million per sample, so that no policy settles.
         self.counted += 1_000_000 + self.looks * 2_654_435_761 % 300_000;
         let count = |factor: u64| Reading::Value(self.counted * factor);
-        let group = |group: &Group| {
+        let group = |group: &Workload| {
             let own = 1 + u64::from(group.id.0) % 5;
-            let counters = GroupCounters::of([
-                (GroupCounter::Instructions, count(2000)),
-                (GroupCounter::Cycles, count(1000 * own)),
-                (GroupCounter::MlcHits, count(100)),
-                (GroupCounter::MlcMisses, count(20 * own)),
-                (GroupCounter::LlcHits, count(30)),
-                (GroupCounter::LlcMisses, count(10 * own)),
-                (GroupCounter::OccupancyBytes, Reading::Value(1 << 20)),
+            let counters = WorkloadCounters::of([
+                (WorkloadCounter::Instructions, count(2000)),
+                (WorkloadCounter::Cycles, count(1000 * own)),
+                (WorkloadCounter::MlcHits, count(100)),
+                (WorkloadCounter::MlcMisses, count(20 * own)),
+                (WorkloadCounter::LlcHits, count(30)),
+                (WorkloadCounter::LlcMisses, count(10 * own)),
+                (WorkloadCounter::OccupancyBytes, Reading::Value(1 << 20)),
             ]);
             (group.id, counters)
         };

@@ -31,7 +31,7 @@ id!(/// A class of service: the thing a way mask belongs to (hardware.md 7). 0 i
     ClosId, u8, "CLOS ");
 id!(/// A monitored group of cores: one workload or tenant, in the order in which a host met them. None is used twice, and
     /// tenants that come and go every few seconds would use up 16 bits in a day.
-    GroupId, u32, "group ");
+    WorkloadId, u32, "group ");
 id!(/// An I/O device (NIC or storage array). Index into the inventory's device list.
     DeviceId, u8, "device ");
 id!(/// A PCIe root port: the unit at which DCA is switched. Index into the inventory's port list.

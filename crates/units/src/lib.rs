@@ -11,7 +11,7 @@ mod size;
 
 pub use alike::{Likeness, most_alike, nearest};
 pub use cores::{CoreList, CoreListError};
-pub use ids::{ClosId, CoreId, DeviceId, GroupId, PortId};
+pub use ids::{ClosId, CoreId, DeviceId, PortId, WorkloadId};
 pub use mask::{MaskError, WayMask};
 pub use size::{SizeError, parse_size};
 

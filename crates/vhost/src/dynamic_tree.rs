@@ -10,7 +10,7 @@ pub const END: u64 = 1 << 56;
 
 /// An entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct DirectoryEntry {
     /// Its name.
     pub name: String,
     /// Its number.
@@ -19,15 +19,15 @@ pub struct Entry {
     pub directory: bool,
 }
 
-impl Entry {
+impl DirectoryEntry {
     /// A file.
-    pub fn file(name: impl Into<String>, number: u64) -> Entry {
-        Entry { name: name.into(), number, directory: false }
+    pub fn file(name: impl Into<String>, number: u64) -> DirectoryEntry {
+        DirectoryEntry { name: name.into(), number, directory: false }
     }
 
     /// A directory.
-    pub fn directory(name: impl Into<String>, number: u64) -> Entry {
-        Entry { name: name.into(), number, directory: true }
+    pub fn directory(name: impl Into<String>, number: u64) -> DirectoryEntry {
+        DirectoryEntry { name: name.into(), number, directory: true }
     }
 }
 
@@ -38,13 +38,13 @@ pub trait DynamicTree: Send + Sync {
     ///
     /// # Errors
     /// ENOENT if it is gone, ENOTDIR for a file.
-    fn list(&self, directory: u64) -> Result<Vec<Entry>, Errno>;
+    fn list(&self, directory: u64) -> Result<Vec<DirectoryEntry>, Errno>;
 
     /// The present entry `name` of a directory.
     ///
     /// # Errors
     /// ENOENT if there is none.
-    fn lookup(&self, directory: u64, name: &str) -> Result<Entry, Errno> {
+    fn lookup(&self, directory: u64, name: &str) -> Result<DirectoryEntry, Errno> {
         self.list(directory)?.into_iter().find(|entry| entry.name == name).ok_or(Errno::NOENT)
     }
 

@@ -33,7 +33,7 @@ pub enum Operation {
 
 /// The effect of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum FileFault {
     /// The operation does nothing and fails: EIO, EBUSY, ENOSPC, ENODEV, EACCES.
     Refuse(Errno),
     /// A read returns at most this many bytes. Other operations are not affected.
@@ -55,7 +55,7 @@ pub enum Calls {
 
 /// A fault and where it applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rule {
+pub struct FaultRule {
     /// Path in the tree, without a leading slash: `sys/fs/resctrl/*/schemata`. `*` is any text, slashes too, `?` any
     /// one character.
     pub path: String,
@@ -64,12 +64,12 @@ pub struct Rule {
     /// Which calls.
     pub calls: Calls,
     /// The fault.
-    pub fault: Fault,
+    pub fault: FileFault,
 }
 
 #[derive(Default)]
 struct State {
-    rules: Vec<(Rule, u64)>,
+    rules: Vec<(FaultRule, u64)>,
     seen: BTreeMap<(String, Operation), u64>,
     struck: u64,
 }
@@ -85,7 +85,7 @@ impl Faults {
     }
 
     /// Adds a rule. The first rule that matches path, operation and call number applies.
-    pub fn inject(&self, rule: Rule) {
+    pub fn inject(&self, rule: FaultRule) {
         locked(&self.0).rules.push((rule, 0));
     }
 
@@ -112,7 +112,7 @@ impl Faults {
     }
 
     /// Counts an operation and returns its fault, if any. For a server of files other than this tree's.
-    pub fn strike(&self, path: &str, operation: Operation) -> Option<Fault> {
+    pub fn strike(&self, path: &str, operation: Operation) -> Option<FileFault> {
         let mut state = locked(&self.0);
         *state.seen.entry((path.to_owned(), operation)).or_default() += 1;
         let mut fault = None;
@@ -132,7 +132,7 @@ impl Faults {
     /// Counts an operation and returns an error if its fault refuses it.
     pub(crate) fn refuse(&self, path: &str, operation: Operation) -> Result<(), Errno> {
         match self.strike(path, operation) {
-            Some(Fault::Refuse(errno)) => Err(errno),
+            Some(FileFault::Refuse(errno)) => Err(errno),
             _ => Ok(()),
         }
     }
@@ -189,8 +189,8 @@ mod tests {
     fn the_nth_call_is_counted_from_when_the_rule_was_set() {
         let faults = Faults::new();
         assert_eq!(faults.refuse("a", Operation::Read), Ok(()));
-        let fault = Fault::Refuse(Errno::IO);
-        faults.inject(Rule {
+        let fault = FileFault::Refuse(Errno::IO);
+        faults.inject(FaultRule {
             path: "*".into(),
             operation: Some(Operation::Read),
             calls: Calls::Nth(2),

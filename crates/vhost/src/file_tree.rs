@@ -4,9 +4,9 @@
 //! file.
 
 use crate::dynamic_tree::DynamicTree;
-use crate::faults::{Fault, Faults, Operation};
+use crate::faults::{Faults, FileFault, Operation};
 use crate::inodes::{Fixed, Inodes, ROOT, Target, locked};
-use crate::node::{Access, Caller, Tree, slice};
+use crate::node::{Caller, OpenAccess, Tree, slice};
 use crate::resctrl::groups::DirOwner;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -58,7 +58,7 @@ pub struct EntryAttributes {
 
 /// Attributes to set; `None` keeps the value.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Change {
+pub struct AttributeChange {
     /// Permission bits.
     pub mode: Option<u32>,
     /// The owner's user id.
@@ -81,7 +81,7 @@ pub struct FileTree {
     faults: Faults,
     handles: Mutex<HashMap<u64, Handle>>,
     next_handle: AtomicU64,
-    changes: Mutex<HashMap<u64, Change>>,
+    changes: Mutex<HashMap<u64, AttributeChange>>,
     uid: u32,
     gid: u32,
 }
@@ -312,7 +312,7 @@ impl FileTree {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn open(&self, number: u64, access: Access, caller: Caller) -> Result<u64, Errno> {
+    pub fn open(&self, number: u64, access: OpenAccess, caller: Caller) -> Result<u64, Errno> {
         self.faults.refuse(&self.inodes.path(number), Operation::Open)?;
         match self.target(number)? {
             Target::Place(shared, place) => {
@@ -351,10 +351,10 @@ impl FileTree {
         caller: Caller,
     ) -> Result<Vec<u8>, Errno> {
         let len = match self.faults.strike(&self.inodes.path(number), Operation::Read) {
-            Some(Fault::Refuse(errno)) => return Err(errno),
-            Some(Fault::Garbage(content)) => return Ok(slice(&content, offset, len)),
-            Some(Fault::ShortRead(most)) => len.min(most),
-            Some(Fault::ShortWrite(_)) | None => len,
+            Some(FileFault::Refuse(errno)) => return Err(errno),
+            Some(FileFault::Garbage(content)) => return Ok(slice(&content, offset, len)),
+            Some(FileFault::ShortRead(most)) => len.min(most),
+            Some(FileFault::ShortWrite(_)) | None => len,
         };
         match self.target(number)? {
             Target::Fixed(Fixed::File(file)) => file.read(offset, len, caller),
@@ -394,9 +394,9 @@ impl FileTree {
     /// The kernel's refusal.
     pub fn write(&self, number: u64, offset: u64, data: &[u8], caller: Caller) -> Result<usize, Errno> {
         match self.faults.strike(&self.inodes.path(number), Operation::Write) {
-            Some(Fault::Refuse(errno)) => return Err(errno),
-            Some(Fault::ShortWrite(most)) => return Ok(data.len().min(most)),
-            Some(Fault::ShortRead(_) | Fault::Garbage(_)) | None => {}
+            Some(FileFault::Refuse(errno)) => return Err(errno),
+            Some(FileFault::ShortWrite(most)) => return Ok(data.len().min(most)),
+            Some(FileFault::ShortRead(_) | FileFault::Garbage(_)) | None => {}
         }
         match self.target(number)? {
             Target::Fixed(Fixed::File(file)) => file.write(offset, data, caller),
@@ -465,7 +465,7 @@ impl FileTree {
         number: u64,
         inner: u64,
     ) -> Result<Vec<(String, u64)>, Errno> {
-        let entry = |entry: crate::dynamic_tree::Entry| {
+        let entry = |entry: crate::dynamic_tree::DirectoryEntry| {
             (entry.name, self.inodes.dynamic_number(number, entry.number))
         };
         Ok(dynamic.list(inner)?.into_iter().map(entry).collect())
@@ -475,7 +475,7 @@ impl FileTree {
     ///
     /// # Errors
     /// The kernel's refusal.
-    pub fn change(&self, number: u64, change: Change) -> Result<EntryAttributes, Errno> {
+    pub fn change(&self, number: u64, change: AttributeChange) -> Result<EntryAttributes, Errno> {
         self.faults.refuse(&self.inodes.path(number), Operation::Change)?;
         match self.target(number)? {
             Target::Place(shared, place) => {

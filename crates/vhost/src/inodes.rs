@@ -6,7 +6,7 @@
 use crate::dynamic_tree::{self, DynamicTree};
 use crate::node::{File, Node, Tree};
 use crate::resctrl::places::Place;
-use crate::resctrl::{Resctrl, Shared};
+use crate::resctrl::{SharedResctrl, VirtualResctrl};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +29,7 @@ pub(crate) enum Fixed {
 pub(crate) enum Target<'a> {
     Fixed(&'a Fixed),
     /// A place in one of the resctrls.
-    Place(&'a Shared, Place),
+    Place(&'a SharedResctrl, Place),
     /// An entry of one of the dynamic subtrees, with its number there.
     Dynamic(&'a dyn DynamicTree, u64),
 }
@@ -38,7 +38,7 @@ pub(crate) enum Target<'a> {
 pub(crate) struct Inodes {
     fixed: Vec<Fixed>,
     paths: Vec<String>,
-    resctrls: Vec<(u64, Shared)>,
+    resctrls: Vec<(u64, SharedResctrl)>,
     /// Dynamic subtrees, with the numbers of their directories.
     dynamic_trees: Vec<(u64, Arc<dyn DynamicTree>)>,
 }
@@ -165,7 +165,7 @@ impl Inodes {
         }
         let Some((resctrl, place)) = self.place_of(number) else { return String::new() };
         let (root, shared) = &self.resctrls[resctrl];
-        let inner = locked::<Resctrl>(shared).path(place).unwrap_or_default();
+        let inner = locked::<VirtualResctrl>(shared).path(place).unwrap_or_default();
         format!("{}/{inner}", self.paths[(root - ROOT) as usize])
     }
 }
@@ -173,7 +173,7 @@ impl Inodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resctrl::description::{Bandwidth, Description, Domain, Kernel};
+    use crate::resctrl::description::{Bandwidth, Domain, Kernel, ResctrlDescription};
     use crate::resctrl::groups::DirOwner;
     use crate::resctrl::hardware::Idle;
     use crate::resctrl::tasks::{Task, Tasks};
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    fn inodes(shared: &Shared) -> Inodes {
+    fn inodes(shared: &SharedResctrl) -> Inodes {
         let mut tree = Tree::new();
         tree.add("sys/fs/resctrl", Node::Resctrl(shared.clone()));
         Inodes::new(tree)
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_ten_thousand_groups_that_are_gone() {
-        let host = Description {
+        let host = ResctrlDescription {
             kernel: Kernel(6, 12),
             possible_cpus: 1,
             domains: vec![Domain { id: 0, cpus: vec![0] }],
@@ -207,7 +207,7 @@ mod tests {
             smba: None,
             monitoring: None,
         };
-        let shared = Resctrl::new(host, Box::new(Idle), Box::new(Nobody)).shared();
+        let shared = VirtualResctrl::new(host, Box::new(Idle), Box::new(Nobody)).shared();
         let old = inodes(&shared);
         let root = old.resctrls[0].0;
         let owner = DirOwner { mode: 0o755, uid: 0, gid: 0 };

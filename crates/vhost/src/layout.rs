@@ -101,7 +101,7 @@ impl std::fmt::Display for Address {
 
 /// A root port and its device; its index is that of the machine's port.
 #[derive(Clone, Debug)]
-pub struct Port {
+pub struct PortLayout {
     /// Name of the device behind it.
     pub device: String,
     /// NIC or storage.
@@ -126,7 +126,7 @@ pub struct Layout {
     /// Cores of a package.
     pub cores: usize,
     /// Root ports, by index.
-    pub ports: Vec<Port>,
+    pub ports: Vec<PortLayout>,
     /// Root bus of each IIO stack, per package; the first is the package's own bus.
     pub stacks: Vec<Vec<(u16, u8)>>,
 }
@@ -161,7 +161,7 @@ impl Layout {
             .storage
             .iter()
             .map(|array| (&array.name, DeviceKind::Storage, &array.port, array.remote));
-        let mut ports: Vec<Port> = Vec::new();
+        let mut ports: Vec<PortLayout> = Vec::new();
         for (name, kind, text, remote) in nics.chain(arrays) {
             let bad = || LayoutError::Address { device: name.clone(), address: text.clone() };
             let address = legal(Address::parse(text).ok_or_else(bad)?, generation);
@@ -173,7 +173,7 @@ impl Layout {
                 });
             }
             let package = usize::from(remote);
-            ports.push(Port { device: name.clone(), kind, address, package, counted: None });
+            ports.push(PortLayout { device: name.clone(), kind, address, package, counted: None });
         }
         let packages = 1 + usize::from(ports.iter().any(|port| port.package == 1));
         let stacks = (0..packages).map(|package| stacks(package, &ports, generation)).collect::<Vec<_>>();
@@ -241,7 +241,7 @@ fn legal(address: Address, generation: Option<&Generation>) -> Address {
 }
 
 /// Stack numbers and root buses of a package: its own bus first, then the ports' buses in rising order.
-fn stacks(package: usize, ports: &[Port], generation: Option<&Generation>) -> Vec<(u16, u8)> {
+fn stacks(package: usize, ports: &[PortLayout], generation: Option<&Generation>) -> Vec<(u16, u8)> {
     let Some(generation) = generation.filter(|generation| generation.iio.is_some()) else {
         return Vec::new();
     };

@@ -5,8 +5,8 @@
 //! any file.
 
 use crate::faults::Faults;
-use crate::file_tree::{Change, EntryAttributes, EntryKind, FileTree, Lifetime};
-use crate::node::{Access, Caller, Tree};
+use crate::file_tree::{AttributeChange, EntryAttributes, EntryKind, FileTree, Lifetime};
+use crate::node::{Caller, OpenAccess, Tree};
 use crate::resctrl::groups::DirOwner;
 use fuser::{
     BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
@@ -110,7 +110,7 @@ impl Served {
 
     fn opened(&self, request: &Request, number: INodeNo, flags: OpenFlags) -> Result<FileHandle, Errno> {
         let mode = flags.acc_mode();
-        let access = Access { read: mode != OpenAccMode::O_WRONLY, write: mode != OpenAccMode::O_RDONLY };
+        let access = OpenAccess { read: mode != OpenAccMode::O_WRONLY, write: mode != OpenAccMode::O_RDONLY };
         self.files.open(number.0, access, self.caller(request)).map(FileHandle)
     }
 }
@@ -171,7 +171,7 @@ impl Filesystem for Served {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let changed = self.files.change(number.0, Change { mode, uid, gid });
+        let changed = self.files.change(number.0, AttributeChange { mode, uid, gid });
         let changed = changed.map(|found| self.attributes(found));
         answer!(reply, changed, (valid, it) => reply.attr(&valid, &it));
     }

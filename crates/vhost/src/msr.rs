@@ -6,7 +6,7 @@
 
 use crate::layout::Layout;
 use crate::machine_clock::MachineClock;
-use crate::node::{Access, Caller, File};
+use crate::node::{Caller, File, OpenAccess};
 use crate::package::{Server, UNCORE, Uncore};
 use crate::pmu::boxes::BoxRegister;
 use crate::pmu::core::CoreRegister;
@@ -14,7 +14,7 @@ use crate::pmu::most;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::Arc;
-use waykeeper_generations::{BoxCount, FreeRunningSet, Generation, Pmu, Space};
+use waykeeper_generations::{AddressSpace, BoxCount, FreeRunningSet, Generation, Pmu};
 use waykeeper_silicon::ChipSpec;
 
 /// The register at an address.
@@ -179,7 +179,8 @@ impl MsrMap {
     }
 
     fn boxes(&mut self, kind: Uncore, pmu: &Pmu, count: usize) {
-        let Some(registers) = pmu.registers.as_ref().filter(|registers| registers.space == Space::Msr) else {
+        let Some(registers) = pmu.registers.as_ref().filter(|registers| registers.space == AddressSpace::Msr)
+        else {
             return;
         };
         for index in 0..count {
@@ -277,20 +278,20 @@ fn buses(stacks: &[(u16, u8)]) -> u64 {
 }
 
 /// The device of one CPU.
-pub struct Msr {
+pub struct VirtualMsr {
     clock: MachineClock,
     map: Arc<MsrMap>,
     cpu: usize,
 }
 
-impl Msr {
+impl VirtualMsr {
     /// The device of a CPU.
-    pub fn new(clock: MachineClock, map: Arc<MsrMap>, cpu: usize) -> Msr {
-        Msr { clock, map, cpu }
+    pub fn new(clock: MachineClock, map: Arc<MsrMap>, cpu: usize) -> VirtualMsr {
+        VirtualMsr { clock, map, cpu }
     }
 }
 
-impl File for Msr {
+impl File for VirtualMsr {
     fn read(&self, offset: u64, len: usize, _: Caller) -> Result<Vec<u8>, Errno> {
         if !len.is_multiple_of(8) {
             return Err(Errno::INVAL);
@@ -317,7 +318,7 @@ impl File for Msr {
     }
 
     /// Requires CAP_SYS_RAWIO, as the kernel does.
-    fn open(&self, _: Access, caller: Caller) -> Result<(), Errno> {
+    fn open(&self, _: OpenAccess, caller: Caller) -> Result<(), Errno> {
         if caller.is_privileged() { Ok(()) } else { Err(Errno::PERM) }
     }
 

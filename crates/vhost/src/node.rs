@@ -4,7 +4,7 @@
 //! mounted (`mount`), nor the meaning of any file.
 
 use crate::dynamic_tree::DynamicTree;
-use crate::resctrl::Shared;
+use crate::resctrl::SharedResctrl;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ impl Caller {
 
 /// The access that an open requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct OpenAccess {
     /// `O_RDONLY` or `O_RDWR`.
     pub read: bool,
     /// `O_WRONLY` or `O_RDWR`.
@@ -46,7 +46,7 @@ pub trait File: Send + Sync {
     }
 
     /// Refuses an open beyond the file's mode (an offline CPU's msr: ENXIO).
-    fn open(&self, access: Access, caller: Caller) -> Result<(), Errno> {
+    fn open(&self, access: OpenAccess, caller: Caller) -> Result<(), Errno> {
         let _ = (access, caller);
         Ok(())
     }
@@ -72,7 +72,7 @@ impl<F: File + ?Sized> File for Arc<F> {
         (**self).write(offset, data, caller)
     }
 
-    fn open(&self, access: Access, caller: Caller) -> Result<(), Errno> {
+    fn open(&self, access: OpenAccess, caller: Caller) -> Result<(), Errno> {
         (**self).open(access, caller)
     }
 
@@ -128,7 +128,7 @@ pub enum Node {
     /// A symbolic link and its target.
     Link(String),
     /// The root of the resctrl file system.
-    Resctrl(Shared),
+    Resctrl(SharedResctrl),
 }
 
 /// The files of one virtual server by path. The tree is fixed once mounted, except for resctrl's directories and

@@ -7,7 +7,7 @@
 use crate::layout::Layout;
 use crate::pmu::boxes::{BoxRegister, CounterBox, EventSelect};
 use crate::pmu::core::{CorePmu, CoreRegister};
-use crate::pmu::events::{Events, share};
+use crate::pmu::events::{GenerationEvents, share};
 use crate::scheduler::Scheduler;
 use waykeeper_generations::{BoxCount, Generation, Pmu};
 use waykeeper_machine::{BareMachine, CoreCounts, DcaCounts, MAX_RMIDS, MemoryBytes, Process, ScenarioError};
@@ -80,7 +80,7 @@ struct Cpu {
 pub struct Server {
     bare: BareMachine,
     layout: Layout,
-    events: Option<Events>,
+    events: Option<GenerationEvents>,
     packages: Vec<Package>,
     cpus: Vec<Cpu>,
     scheduler: Scheduler,
@@ -114,7 +114,7 @@ impl Server {
             pmu: tables.map(|tables| CorePmu::new(&tables.core)),
         };
         let cpus = (0..layout.cpus()).map(cpu).collect();
-        let events = tables.map(Events::new);
+        let events = tables.map(GenerationEvents::new);
         let mut scheduler = Scheduler::new(layout.cpus());
         // No thread has a class yet, so this changes none.
         scheduler.switch(threads(&bare).into_iter());
@@ -469,7 +469,7 @@ enum BoxCounts {
 }
 
 impl BoxCounts {
-    fn of(&self, events: Option<&Events>, event: EventSelect) -> u64 {
+    fn of(&self, events: Option<&GenerationEvents>, event: EventSelect) -> u64 {
         let Some(events) = events else { return 0 };
         match self {
             BoxCounts::Cache { dca, index, of } => {

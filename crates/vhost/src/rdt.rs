@@ -7,8 +7,10 @@ use crate::layout::Layout;
 use crate::machine_clock::MachineClock;
 use crate::package::{MONITORING_UNIT, Server};
 use crate::programs::{FIRST_PID, pid_of};
-use crate::resctrl::description::{Bandwidth, Cache, Cdp, Description, Domain, IoAlloc, Kernel, Monitoring};
-use crate::resctrl::hardware::{Event, Hardware, Lines, Monitored, Traffic};
+use crate::resctrl::description::{
+    Bandwidth, Cdp, Domain, IoAllocSupport, Kernel, L3Resource, MonitoringResource, ResctrlDescription,
+};
+use crate::resctrl::hardware::{Hardware, LimitedTraffic, MaskedLines, Monitored, RmidEvent};
 use waykeeper_silicon::ChipSpec;
 
 /// Resource control of a chip.
@@ -70,7 +72,7 @@ impl Features {
     }
 
     /// The description that a kernel's resctrl would have.
-    pub fn description(&self, server: &Server, kernel: Kernel) -> Description {
+    pub fn description(&self, server: &Server, kernel: Kernel) -> ResctrlDescription {
         let (layout, spec) = (server.layout(), server.bare().spec());
         let domain = |package| Domain {
             id: package as u32,
@@ -79,11 +81,11 @@ impl Features {
         let llc_bytes = spec.llc_bytes();
         let amd = layout.is_amd();
         let mlc_bytes = spec.mlc.sets * spec.mlc.ways * 64;
-        Description {
+        ResctrlDescription {
             kernel,
             possible_cpus: layout.cpus() as u32,
             domains: (0..layout.packages).map(domain).collect(),
-            l3: (self.classes > 0).then_some(Cache {
+            l3: (self.classes > 0).then_some(L3Resource {
                 cbm_bits: spec.llc.ways,
                 shareable: u64::from(self.shareable),
                 min_bits: self.min_bits,
@@ -91,14 +93,14 @@ impl Features {
                 closids: self.classes,
                 size_bytes: llc_bytes,
                 cdp: if self.cdp { Cdp::Off } else { Cdp::Absent },
-                io_alloc: IoAlloc::Absent,
+                io_alloc: IoAllocSupport::Absent,
             }),
             mb: (self.bandwidth_classes > 0).then(|| {
                 let of = if amd { Bandwidth::amd } else { Bandwidth::intel };
                 of(self.bandwidth_classes)
             }),
             smba: None,
-            monitoring: self.occupancy.then(|| Monitoring {
+            monitoring: self.occupancy.then(|| MonitoringResource {
                 rmids: server.rmids(),
                 unit_bytes: MONITORING_UNIT,
                 largest_threshold: if amd { mlc_bytes } else { llc_bytes as u32 },
@@ -132,24 +134,24 @@ impl Driver {
 }
 
 impl Hardware for Driver {
-    fn set_mask(&mut self, domain: u32, closid: u32, lines: Lines, mask: u64) {
+    fn set_mask(&mut self, domain: u32, closid: u32, lines: MaskedLines, mask: u64) {
         self.act(|server| {
             let package = domain as usize;
-            let (class, cdp) = (closid as usize, lines != Lines::All);
+            let (class, cdp) = (closid as usize, lines != MaskedLines::All);
             server.set_cdp(package, cdp);
             let number = match lines {
-                Lines::All => class,
-                Lines::Data => 2 * class,
-                Lines::Code => 2 * class + 1,
+                MaskedLines::All => class,
+                MaskedLines::Data => 2 * class,
+                MaskedLines::Code => 2 * class + 1,
             };
             // resctrl checked the mask with the same chip's rules.
             let _ = server.set_mask(package, number, mask);
         });
     }
 
-    fn set_bandwidth(&mut self, domain: u32, closid: u32, traffic: Traffic, value: u32) {
+    fn set_bandwidth(&mut self, domain: u32, closid: u32, traffic: LimitedTraffic, value: u32) {
         self.act(|server| {
-            if traffic == Traffic::Memory {
+            if traffic == LimitedTraffic::Memory {
                 // Intel's register holds the reduction in percent (linux core.c: mba_wrmsr_intel).
                 let amd = server.layout().is_amd();
                 let delay = if amd { u64::from(value) } else { 100 - u64::from(value.min(100)) };
@@ -183,13 +185,13 @@ impl Hardware for Driver {
     /// No chip has it, and resctrl does not call this where it is absent.
     fn set_io_alloc(&mut self, _: Option<u32>) {}
 
-    fn set_event_kinds(&mut self, _: u32, _: Event, _: u32) {}
+    fn set_event_kinds(&mut self, _: u32, _: RmidEvent, _: u32) {}
 
-    fn monitor(&mut self, domain: u32, rmid: u32, event: Event) -> Monitored {
+    fn monitor(&mut self, domain: u32, rmid: u32, event: RmidEvent) -> Monitored {
         let package = domain as usize;
         let read = self.0.with(|server| match event {
-            Event::LlcOccupancy => server.occupancy(package, rmid),
-            Event::MbmTotalBytes | Event::MbmLocalBytes => server.traffic(package, rmid),
+            RmidEvent::LlcOccupancy => server.occupancy(package, rmid),
+            RmidEvent::MbmTotalBytes | RmidEvent::MbmLocalBytes => server.traffic(package, rmid),
         });
         read.map_or(Monitored::Error, |bytes| {
             // The register counts in units.

@@ -7,14 +7,14 @@
 use std::collections::BTreeMap;
 
 /// Class and RMID; 0 means none.
-pub type Class = (u32, u32);
+pub type ClosAndRmid = (u32, u32);
 
 /// Classes of CPUs and threads, and the running threads.
 #[derive(Debug)]
 pub struct Scheduler {
-    cpus: Vec<Class>,
+    cpus: Vec<ClosAndRmid>,
     /// Classes of threads that have one.
-    threads: BTreeMap<u64, Class>,
+    threads: BTreeMap<u64, ClosAndRmid>,
     /// The thread on each CPU.
     running: Vec<Option<u64>>,
 }
@@ -26,19 +26,19 @@ impl Scheduler {
     }
 
     /// The class and RMID of a CPU with its running thread.
-    pub fn class(&self, cpu: usize) -> Class {
+    pub fn class(&self, cpu: usize) -> ClosAndRmid {
         let own = self.running[cpu].and_then(|thread| self.threads.get(&thread)).copied().unwrap_or((0, 0));
         let or = |own: u32, cpu: u32| if own == 0 { cpu } else { own };
         (or(own.0, self.cpus[cpu].0), or(own.1, self.cpus[cpu].1))
     }
 
     /// Sets the class of a CPU for tasks without their own.
-    pub fn set_cpu(&mut self, cpu: usize, class: Class) {
+    pub fn set_cpu(&mut self, cpu: usize, class: ClosAndRmid) {
         self.cpus[cpu] = class;
     }
 
     /// Sets a thread's own class. Returns its CPU; `None` if the thread does not run, which means it has exited.
-    pub fn set_thread(&mut self, thread: u64, class: Class) -> Option<usize> {
+    pub fn set_thread(&mut self, thread: u64, class: ClosAndRmid) -> Option<usize> {
         let cpu = self.running.iter().position(|running| *running == Some(thread))?;
         match class {
             (0, 0) => drop(self.threads.remove(&thread)),
@@ -49,7 +49,7 @@ impl Scheduler {
 
     /// Sets the running threads, each with its CPU. Returns the CPUs whose class changed.
     pub fn switch(&mut self, threads: impl Iterator<Item = (usize, u64)>) -> Vec<usize> {
-        let before: Vec<Class> = (0..self.cpus.len()).map(|cpu| self.class(cpu)).collect();
+        let before: Vec<ClosAndRmid> = (0..self.cpus.len()).map(|cpu| self.class(cpu)).collect();
         self.running.fill(None);
         for (cpu, thread) in threads {
             self.running[cpu] = Some(thread);
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_class_of_ones_own_goes_before_that_of_the_cpu() {
+    fn a_tasks_class_comes_before_that_of_its_cpu() {
         let mut scheduler = Scheduler::new(3);
         scheduler.set_cpu(1, (2, 7));
         assert_eq!(scheduler.switch([(0, 10), (1, 11)].into_iter()), []);

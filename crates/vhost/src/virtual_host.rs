@@ -8,7 +8,7 @@ use crate::host_tasks::HostTasks;
 use crate::layout::{Layout, LayoutError};
 use crate::machine_clock::{ClockSpeed, MachineClock, MachineThread};
 use crate::mounted::{MountError, Mounted};
-use crate::msr::{Msr, MsrMap};
+use crate::msr::{MsrMap, VirtualMsr};
 use crate::node::{Caller, File, Node, Tree, slice};
 use crate::package::Server;
 use crate::pci;
@@ -17,7 +17,7 @@ use crate::programs::cgroups::Cgroups;
 use crate::programs::processes::Processes;
 use crate::programs::tasks::AllTasks;
 use crate::rdt::{Driver, Features};
-use crate::resctrl::Resctrl;
+use crate::resctrl::VirtualResctrl;
 use crate::resctrl::description::{Cdp, Kernel};
 use crate::topology::{self, Boot};
 use rustix::io::Errno;
@@ -28,7 +28,7 @@ use waykeeper_silicon::Sampling;
 
 /// Options that may differ between hosts of the same scenario.
 #[derive(Clone)]
-pub struct Options {
+pub struct VirtualHostOptions {
     /// The speed of the server's clock.
     pub speed: ClockSpeed,
     /// Seeds and sampling of the model.
@@ -49,10 +49,10 @@ pub struct Options {
     pub boot_id: Option<String>,
 }
 
-impl Default for Options {
+impl Default for VirtualHostOptions {
     /// Wall-clock time, seed 1, Linux 6.12, all features of the chip.
-    fn default() -> Options {
-        Options {
+    fn default() -> VirtualHostOptions {
+        VirtualHostOptions {
             speed: ClockSpeed::Wall(1.0),
             run: RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::DEFAULT },
             kernel: Kernel(6, 12),
@@ -101,7 +101,7 @@ impl VirtualHost {
     pub fn mount(
         path: impl AsRef<Path>,
         scenario: Arc<Scenario>,
-        options: Options,
+        options: VirtualHostOptions,
     ) -> Result<VirtualHost, VirtualHostError> {
         let faults = options.faults.clone();
         let (tree, clock, thread) = tree(scenario, &options)?;
@@ -136,7 +136,7 @@ impl VirtualHost {
 /// If the scenario cannot be a host.
 pub fn tree(
     scenario: Arc<Scenario>,
-    options: &Options,
+    options: &VirtualHostOptions,
 ) -> Result<(Tree, MachineClock, MachineThread), VirtualHostError> {
     let layout = Layout::new(&scenario)?;
     let spec = scenario.chip.clone();
@@ -161,7 +161,7 @@ pub fn tree(
     };
     topology::add(&mut tree, &layout, &spec, features, &boot);
     for cpu in 0..layout.cpus() {
-        tree.file(&format!("dev/cpu/{cpu}/msr"), Msr::new(clock.clone(), map.clone(), cpu));
+        tree.file(&format!("dev/cpu/{cpu}/msr"), VirtualMsr::new(clock.clone(), map.clone(), cpu));
         tree.file(&format!("dev/cpu/{cpu}/cpuid"), CpuidFile::new(cpuid.clone(), cpu));
     }
     pci::add(&mut tree, devices, &layout, &clock);
@@ -171,7 +171,7 @@ pub fn tree(
     if features.any() {
         let tasks = AllTasks::new(options.host_proc.clone().map(HostTasks::new), programs);
         let driver = Box::new(Driver::new(clock.clone()));
-        let resctrl = Resctrl::new(description, driver, Box::new(tasks));
+        let resctrl = VirtualResctrl::new(description, driver, Box::new(tasks));
         tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
     }
     tree.file("waykeeper/clock", Clock(clock.clone()));

@@ -12,7 +12,7 @@ use policy::Corner;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use waykeeper_control::{ControlConfig, Record};
+use waykeeper_control::{ControlConfig, StepRecord};
 use waykeeper_host::Interval;
 use waykeeper_machine::{FaultyServer, Measured, RunOptions, Scenario, ScenarioSource, VirtualServer};
 use waykeeper_policy::Policy;
@@ -48,7 +48,7 @@ fn run(scenario: &Arc<Scenario>, policy: &mut dyn Policy) -> anyhow::Result<Meas
     server.begin_stretch_at(ns(scenario.duration_s - scenario.measure_s));
     let mut host = FaultyServer::new(server);
     let config = ControlConfig::every(ns(scenario.interval_s)).lasting(ns(scenario.duration_s));
-    let mut tell = |record: &Record, _: Option<&Interval>| {
+    let mut tell = |record: &StepRecord, _: Option<&Interval>| {
         for event in &record.events {
             println!("{:6.1} s  {}: {}", record.at_ns as f64 * 1e-9, policy_state(record), event.text);
         }
@@ -58,7 +58,7 @@ fn run(scenario: &Arc<Scenario>, policy: &mut dyn Policy) -> anyhow::Result<Meas
     Ok(host.server().measured())
 }
 
-fn policy_state(record: &Record) -> &str {
+fn policy_state(record: &StepRecord) -> &str {
     if record.state.is_empty() { "-" } else { &record.state }
 }
 
@@ -78,6 +78,6 @@ mod tests {
         let scenario = Arc::new(ScenarioSource::parse("t", &text, None).unwrap().read().unwrap());
         let mut policy = Corner::new(0.5);
         run(&scenario, &mut policy).unwrap();
-        assert!(format!("{policy:?}").contains("inside: [GroupId(1)]"), "{policy:?}");
+        assert!(format!("{policy:?}").contains("inside: [WorkloadId(1)]"), "{policy:?}");
     }
 }

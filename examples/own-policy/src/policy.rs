@@ -4,9 +4,9 @@
 //! Like every policy it sees one interval of counters after another. It must not use anything else: no clock, no file, no
 //! random number. So the same code runs on the virtual server and, inside `waykeeper daemon`, on a real one.
 
-use waykeeper_host::{Group, Interval, Inventory, Plan, Priority};
+use waykeeper_host::{Interval, Inventory, Plan, Priority, Workload};
 use waykeeper_policy::{Cause, Decision, Description, Event, Policy};
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_units::{WayMask, WorkloadId};
 
 /// The policy and its state between intervals.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Corner {
     limit: f64,
     all: WayMask,
     corner: WayMask,
-    inside: Vec<GroupId>,
+    inside: Vec<WorkloadId>,
 }
 
 impl Corner {
@@ -24,8 +24,8 @@ impl Corner {
         Corner { limit, all: WayMask::EMPTY, corner: WayMask::EMPTY, inside: Vec::new() }
     }
 
-    fn plan(&self, groups: &[Group]) -> Plan {
-        let mask = |group: &Group| if self.inside.contains(&group.id) { self.corner } else { self.all };
+    fn plan(&self, groups: &[Workload]) -> Plan {
+        let mask = |group: &Workload| if self.inside.contains(&group.id) { self.corner } else { self.all };
         Plan::of_masks(groups.iter().map(|group| (group.id, mask(group))))
     }
 }
@@ -46,7 +46,7 @@ impl Policy for Corner {
         }
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         let llc = &inventory.llc;
         self.all = WayMask::full(llc.ways);
         // To the left of the inclusive ways, which receive the I/O lines that cores read.
@@ -55,7 +55,7 @@ impl Policy for Corner {
         Decision { plan: self.plan(groups), state: "Watch".to_owned(), events: Vec::new() }
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let mut events = Vec::new();
         for group in groups.iter().filter(|group| group.priority == Priority::Low) {
             // Without a miss ratio (unsupported, unavailable, no accesses) the workload stays where it is.

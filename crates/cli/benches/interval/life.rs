@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use waykeeper_host::Priority;
-use waykeeper_linux::host::Options;
+use waykeeper_linux::host::LinuxHostOptions;
 
 /// Settling time of a daemon, and the measured time after it.
 const SETTLING: Duration = Duration::from_secs(5);
 const LOOKED_AT: Duration = Duration::from_secs(30);
 
 /// The configuration for a host with these tenants; the policy and a period of 1 s.
-pub fn config(folder: &Path, options: &Options, policy: &str) -> PathBuf {
+pub fn config(folder: &Path, options: &LinuxHostOptions, policy: &str) -> PathBuf {
     let (root, journal) = (options.root.prefix(), &options.journal);
     let mut text = format!(
         "[daemon]\nroot = {root:?}\njournal = {journal:?}\nperiod_s = 1\n[socket]\npath = {:?}\n[policy]\nname = {policy:?}\n",

@@ -19,13 +19,13 @@ use std::sync::Arc;
 use std::time::Instant;
 use waykeeper_control::{ControlConfig, Loop};
 use waykeeper_host::Host;
-use waykeeper_linux::host::Options;
+use waykeeper_linux::host::LinuxHostOptions;
 use waykeeper_machine::{RunOptions, Scenario, ScenarioSource, VirtualServer};
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::engine::ManagedHost;
 use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_silicon::Sampling;
-use waykeeper_testbed::{LargeServer, MS, Machine, SyntheticHost, manual_clock};
+use waykeeper_testbed::{LargeServer, MS, MountedHost, SyntheticHost, manual_clock};
 
 /// Steps that are measured, after a tenth as many to warm up.
 const STEPS: u64 = 500;
@@ -41,7 +41,7 @@ fn main() {
     println!("{STEPS} steps each; us, median (p99)\n");
     println!("{:<28}{:>20}{:>20}{:>20}{:>20}", "", "who is there", "reading", "deciding", "turning");
 
-    let machine = Machine::with(scenario.clone(), manual_clock(ONE_IN));
+    let machine = MountedHost::with(scenario.clone(), manual_clock(ONE_IN));
     machine.run_to(MS);
     for policy in POLICIES {
         // Without changing counters no policy would decide anything.
@@ -116,7 +116,7 @@ impl Steps {
 }
 
 /// Steps of a managed_host, as the daemon's control thread takes them. `pass` advances the host's clock.
-fn through_files(name: &str, folder: &Path, options: &Options, policy: &str, pass: impl Fn()) {
+fn through_files(name: &str, folder: &Path, options: &LinuxHostOptions, policy: &str, pass: impl Fn()) {
     let file = life::config(folder, options, policy);
     let config = Config::load(&Inputs { file: Some(file), ..Inputs::default() })
         .unwrap_or_else(|error| panic!("{error}"));

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
-use waykeeper_host::{Applied, Group, Host, HostError, Interval, Inventory, Lines, Plan, Snapshot};
+use waykeeper_host::{Applied, Host, HostError, Interval, Inventory, Lines, Plan, Snapshot, Workload};
 use waykeeper_policy::{Decision, Description, Policy, PolicyError};
 use waykeeper_units::WayMask;
 
@@ -58,8 +58,8 @@ impl<H: Host> Host for MeteredHost<H> {
         self.host.inventory()
     }
 
-    fn groups(&self) -> Vec<Group> {
-        self.host.groups()
+    fn workloads(&self) -> Vec<Workload> {
+        self.host.workloads()
     }
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
@@ -108,11 +108,11 @@ impl Policy for MeteredPolicy {
         self.policy.check(inventory, workloads)
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         self.policy.start(inventory, groups)
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         timed(&self.spent.deciding, || self.policy.step(groups, seen))
     }
 }

@@ -14,10 +14,10 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use waykeeper_linux::ddio::{self, Experiment, Step, Survey, Verdict};
+use waykeeper_linux::ddio::{self, DdioExperiment, EffectVerdict, RegisterChange, Survey};
 use waykeeper_linux::journal::Journal;
 use waykeeper_linux::registers::RegisterFiles;
-use waykeeper_linux::restore::Outcome;
+use waykeeper_linux::restore::RestoreOutcome;
 use waykeeper_linux::root::Root;
 
 /// Interval of checks for signals and for the command's end.
@@ -71,7 +71,7 @@ impl Printer {
 }
 
 /// Makes the change, holds it, restores the old values.
-pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Result<(), Failure> {
+pub fn hold(root: &Root, survey: &Survey, steps: &[RegisterChange], args: &HoldArgs) -> Result<(), Failure> {
     let printer = Printer { json: args.json };
     let path = restore::journal_at(root, args.journal.as_ref());
     // The lock of the journal finds another manager of this host before anything is printed.
@@ -106,16 +106,16 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Re
     }
     let effect = done.verdict.as_ref().map(ToString::to_string);
     let seen = done.verdict.as_ref().map(|verdict| match verdict {
-        Verdict::Seen(_) => "seen",
-        Verdict::NotSeen(_) => "not-seen",
-        Verdict::NotJudged(_) => "not-judged",
+        EffectVerdict::Seen(_) => "seen",
+        EffectVerdict::NotSeen(_) => "not-seen",
+        EffectVerdict::NotJudged(_) => "not-judged",
     });
     print_json(
         args,
         &json!({ "steps": steps, "devices": devices, "dry_run": false, "effect": seen, "about_effect": effect, "kept": keep, "restored": back }),
     )?;
     match (done.verdict, done.status) {
-        (Some(Verdict::NotSeen(what)), _) => Err(Failure::new(
+        (Some(EffectVerdict::NotSeen(what)), _) => Err(Failure::new(
             exit::NO_EFFECT,
             format!("the knob reads back as written but shows no effect: {what}"),
         )),
@@ -124,7 +124,7 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[Step], args: &HoldArgs) -> Re
     }
 }
 
-fn devices(survey: &Survey, steps: &[Step]) -> Vec<Value> {
+fn devices(survey: &Survey, steps: &[RegisterChange]) -> Vec<Value> {
     ddio::ports_of(survey, steps)
         .iter()
         .map(|port| json!({ "port": port.address, "devices": port.devices }))
@@ -137,7 +137,7 @@ fn print_json(args: &HoldArgs, value: &Value) -> Result<(), Failure> {
 
 /// Result of the time in which a change was in force.
 struct Done {
-    verdict: Option<Verdict>,
+    verdict: Option<EffectVerdict>,
     status: Option<ExitStatus>,
     /// False if a signal came before the knob was set.
     turned: bool,
@@ -145,7 +145,7 @@ struct Done {
 
 impl Done {
     fn good(&self) -> bool {
-        self.turned && !matches!(self.verdict, Some(Verdict::NotSeen(_)))
+        self.turned && !matches!(self.verdict, Some(EffectVerdict::NotSeen(_)))
     }
 }
 
@@ -165,7 +165,7 @@ impl ChangedKnobs<'_> {
         let mut report = restore::restore_journal(self.root, self.journal, restore::What::Passing)?;
         self.owed = false;
         // Counters that were programmed for the check and are unchanged are left out of the report.
-        report.knobs.retain(|(_, outcome)| *outcome != Outcome::AsItWas);
+        report.knobs.retain(|(_, outcome)| *outcome != RestoreOutcome::AsItWas);
         printer.say(restore::lines(&path, &report).trim_end())?;
         match report.failures().next() {
             None => Ok(report
@@ -187,18 +187,18 @@ impl ChangedKnobs<'_> {
 fn run_changed(
     changed: &mut ChangedKnobs<'_>,
     survey: &Survey,
-    steps: &[Step],
+    steps: &[RegisterChange],
     args: &HoldArgs,
     asked: &AtomicBool,
     printer: &Printer,
 ) -> Result<Done, Failure> {
-    let needed = steps.iter().any(Step::is_needed);
+    let needed = steps.iter().any(RegisterChange::is_needed);
     changed.owed = needed;
     let mut experiment = None;
     if needed && args.verify > 0.0 {
         printer.say(&format!("watching the counters for {} s, before and after", args.verify))?;
         let span = Duration::from_secs_f64(args.verify);
-        experiment = Some(Experiment::begin(changed.root, survey, steps, span, changed.journal, asked));
+        experiment = Some(DdioExperiment::begin(changed.root, survey, steps, span, changed.journal, asked));
         if asked.load(Ordering::Relaxed) {
             printer.say("interrupted before any knob was changed")?;
             return Ok(Done { verdict: None, status: None, turned: false });
@@ -216,7 +216,7 @@ fn run_changed(
     }
     if let Some(verdict) = &verdict {
         printer.say(&verdict.to_string())?;
-        if matches!(verdict, Verdict::NotSeen(_)) {
+        if matches!(verdict, EffectVerdict::NotSeen(_)) {
             return Ok(Done { verdict: Some(verdict.clone()), status: None, turned: true });
         }
     }
@@ -231,7 +231,7 @@ fn run_changed(
     }
     if args.keep {
         let needed = steps.iter().filter(|step| step.is_needed());
-        changed.journal.keep_all(&needed.map(Step::original).collect::<Vec<_>>())?;
+        changed.journal.keep_all(&needed.map(RegisterChange::original).collect::<Vec<_>>())?;
     }
     Ok(Done { verdict, status, turned: true })
 }

@@ -6,12 +6,12 @@
 use waykeeper_host::{DmaCounters, Lines, Reading};
 use waykeeper_linux::host::{DeviceWatch, Near};
 use waykeeper_linux::root::Root;
-use waykeeper_load::{Counter, Counters, Package};
-use waykeeper_memload::Plan;
+use waykeeper_load::{Counters, EventCount, Package};
+use waykeeper_memload::LoadPlan;
 use waykeeper_units::CoreId;
 
 /// Counters of a machine during a load.
-pub enum Watch {
+pub enum CounterWatch {
     /// The counters run.
     Runs {
         /// The reader of the counters.
@@ -25,11 +25,11 @@ pub enum Watch {
     Not(String),
 }
 
-impl Watch {
+impl CounterWatch {
     /// Starts counting on the package to which the device is attached, because it allocates only in that LLC (DDIO); if
     /// that is unknown, on the package of the buffer's node, or of the first CPU that sends. It only reads: the kernel
     /// counts, no register is written, and a daemon that manages the host is not disturbed.
-    pub fn start(device_node: Option<u32>, plan: &Plan) -> Watch {
+    pub fn start(device_node: Option<u32>, plan: &LoadPlan) -> CounterWatch {
         let cpu = plan.cpus.first().and_then(|cpu| u16::try_from(*cpu).ok());
         let (near, because): (Vec<Near>, Vec<String>) = [
             device_node.map(|node| (Near::Node(node), format!("the device is attached to NUMA node {node}"))),
@@ -40,13 +40,13 @@ impl Watch {
         .flatten()
         .unzip();
         match DeviceWatch::open(&Root::at("/"), &near, None) {
-            Err(why) => Watch::Not(why.to_string()),
+            Err(why) => CounterWatch::Not(why.to_string()),
             Ok(mut watch) => {
                 let (number, found) = watch.package();
                 let because = found.and_then(|found| because.get(found).cloned());
                 let because = because.unwrap_or_else(|| "it has the lowest CPU number".to_owned());
                 let (before, _) = watch.read();
-                Watch::Runs { watch, before, package: Package { number, because } }
+                CounterWatch::Runs { watch, before, package: Package { number, because } }
             }
         }
     }
@@ -54,8 +54,8 @@ impl Watch {
     /// Stops counting.
     pub fn stop(self) -> Counted {
         match self {
-            Watch::Not(why) => Counted(Err(why)),
-            Watch::Runs { mut watch, before, package } => {
+            CounterWatch::Not(why) => Counted(Err(why)),
+            CounterWatch::Runs { mut watch, before, package } => {
                 let (now, problems) = watch.read();
                 let notes: Vec<&str> = watch.notes().iter().chain(&problems).map(String::as_str).collect();
                 Counted(Ok((now.since(&before), notes.join("; "), package)))
@@ -82,7 +82,7 @@ impl Counted {
 
 /// Adds the counts to the expected values; `notes` are the host's notes on missing counters.
 pub fn put(counters: &mut Counters, seen: &DmaCounters, notes: &str) {
-    let one = |counter: &mut Counter, lines: Lines| {
+    let one = |counter: &mut EventCount, lines: Lines| {
         let expected = counter.clone();
         *counter = match (lines.hits, lines.misses) {
             (Reading::Value(hits), Reading::Value(misses)) => expected.counted(hits, misses),

@@ -85,16 +85,16 @@ mod tests {
 
     #[test]
     fn who_shares_a_core_with_the_load_is_not_the_commands() {
-        let told = |mine: &[u32], asked: &[u32], cores: &[Vec<u32>]| {
+        let reported = |mine: &[u32], asked: &[u32], cores: &[Vec<u32>]| {
             parted(mine, asked, cores).map(|(cpus, shared)| (cpus.load, cpus.command, shared))
         };
         let cores = [vec![0, 4], vec![1, 5], vec![2, 6], vec![3, 7]];
         let mine: Vec<u32> = (0..8).collect();
-        assert_eq!(told(&mine, &[], &cores), Some((vec![7], vec![0, 1, 2, 4, 5, 6], false)));
-        assert_eq!(told(&mine, &[0, 5], &cores), Some((vec![0, 5], vec![2, 3, 6, 7], false)));
+        assert_eq!(reported(&mine, &[], &cores), Some((vec![7], vec![0, 1, 2, 4, 5, 6], false)));
+        assert_eq!(reported(&mine, &[0, 5], &cores), Some((vec![0, 5], vec![2, 3, 6, 7], false)));
         // One core for both, and no known topology.
-        assert_eq!(told(&[0, 1], &[], &[vec![0, 1]]), Some((vec![1], vec![0], true)));
-        assert_eq!(told(&[0, 1], &[], &[]), Some((vec![1], vec![0], false)));
-        assert_eq!(told(&[3], &[], &[]), None);
+        assert_eq!(reported(&[0, 1], &[], &[vec![0, 1]]), Some((vec![1], vec![0], true)));
+        assert_eq!(reported(&[0, 1], &[], &[]), Some((vec![1], vec![0], false)));
+        assert_eq!(reported(&[3], &[], &[]), None);
     }
 }

@@ -16,8 +16,8 @@ use serde::Serialize;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use waykeeper_load::{MemoryDirection, Moved, Pattern, bandwidth};
-use waykeeper_memload::{Consent, End, Plan, PrepareError, Ready, Running, System, Target, Touch};
+use waykeeper_load::{CompletedWork, MemoryDirection, Pattern, bandwidth};
+use waykeeper_memload::{Consent, End, KernelMounts, LoadPlan, PrepareError, Ready, Running, Target, Touch};
 use waykeeper_probe::interfere::{Arm, CONFIDENCE, Cycle, LEAST_CYCLES, Sense, Slowdown, order, slowdowns};
 use waykeeper_units::CoreList;
 
@@ -125,7 +125,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
     let plan = usable(args)?;
     let metric = args.metric.as_deref().map(expression).transpose()?;
     let cpus = cpus::share(&plan.cpus)?;
-    let plan = Plan { cpus: cpus.load.clone(), ..plan };
+    let plan = LoadPlan { cpus: cpus.load.clone(), ..plan };
     refuse_contradictory_consent(&consent(&args.place), plan.writes())?;
     let command_cpus = cpus.command_list();
     let interrupts = CommandInterrupts::install()?;
@@ -165,14 +165,14 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
         done.push((arms, cycle));
     }
     let whole = done.len();
-    let told = stand.report(args, cpus, &done);
-    for doubt in told.iter().flat_map(|report| doubts(report, args.metric.is_none())) {
+    let reported = stand.report(args, cpus, &done);
+    for doubt in reported.iter().flat_map(|report| doubts(report, args.metric.is_none())) {
         exit::eprint_line(&doubt);
     }
-    if let Some(report) = &told {
+    if let Some(report) = &reported {
         if args.json { out::json(report)? } else { out::text(&table(args, report))? }
     }
-    match (broken, told) {
+    match (broken, reported) {
         (Some(when), Some(_)) => Err(Failure::new(
             exit::INTERRUPTED,
             format!("interrupted {when}; whole cycles in the result: {whole}"),
@@ -190,7 +190,7 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
 }
 
 /// The plan of the load; options without meaning beside a command are refused.
-fn usable(args: &InterfereArgs) -> Result<Plan, Failure> {
+fn usable(args: &InterfereArgs) -> Result<LoadPlan, Failure> {
     if args.target.starts_with(simulated::PREFIX) {
         let why = format!(
             "{}: a virtual server runs in simulated time, and a command cannot run beside it",
@@ -259,10 +259,10 @@ fn measure(
 
 /// The load, which can be started repeatedly.
 struct Stand {
-    plan: Plan,
+    plan: LoadPlan,
     consent: Consent,
     target: String,
-    system: System,
+    system: KernelMounts,
     engine: &'static str,
     block_bytes: u64,
     loaded: [Loaded; 3],
@@ -272,7 +272,7 @@ impl Stand {
     /// Checks the target with both patterns before the first measurement; `None` if the user interrupted.
     fn new(
         args: &InterfereArgs,
-        plan: Plan,
+        plan: LoadPlan,
         interrupts: &CommandInterrupts,
     ) -> Result<Option<Stand>, Failure> {
         let consent = consent(&args.place);
@@ -280,7 +280,7 @@ impl Stand {
             plan,
             consent,
             target: args.target.clone(),
-            system: System::default(),
+            system: KernelMounts::default(),
             engine: "",
             block_bytes: 0,
             loaded: [Loaded::default(); 3],
@@ -304,7 +304,7 @@ impl Stand {
         let target = Target::inspect(Path::new(&self.target), &self.system)?;
         let plan = match pattern {
             // Limits and touches have no meaning without commands.
-            Pattern::Noop => Plan {
+            Pattern::Noop => LoadPlan {
                 pattern,
                 touch: Touch::Never,
                 limit_bytes: None,
@@ -315,8 +315,8 @@ impl Stand {
                 ..self.plan.clone()
             },
             // `single` has commands of one block, however large those of the other pattern are.
-            Pattern::Single => Plan { pattern, max_blocks: None, ..self.plan.clone() },
-            _ => Plan { pattern, ..self.plan.clone() },
+            Pattern::Single => LoadPlan { pattern, max_blocks: None, ..self.plan.clone() },
+            _ => LoadPlan { pattern, ..self.plan.clone() },
         };
         let stop = || interrupts.came();
         match Ready::new(target, plan, &self.consent, &self.system, &stop) {
@@ -373,7 +373,11 @@ impl Stand {
             let Loaded { commands, blocks, seconds, .. } = self.loaded[slowdown.pattern as usize];
             let load = Loaded {
                 iops: if seconds > 0.0 { commands as f64 / seconds } else { 0.0 },
-                bandwidth_bytes_per_s: bandwidth(Moved { commands, blocks }, self.block_bytes, seconds),
+                bandwidth_bytes_per_s: bandwidth(
+                    CompletedWork { commands, blocks },
+                    self.block_bytes,
+                    seconds,
+                ),
                 commands,
                 blocks,
                 seconds,

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_ends_what_goes_and_the_second_everything() {
+    fn the_first_signal_ends_the_load_and_the_second_the_program() {
         let mut state = State { stage: RunStage::BeforeLoad, came: false };
         assert_eq!(state.on_signal(), SignalEffect::Leave("interrupted before the load began"));
         assert!(!state.came(), "it is said once");

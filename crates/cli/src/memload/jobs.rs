@@ -6,9 +6,9 @@
 use crate::exit::Failure;
 use std::path::Path;
 use std::time::Duration;
-use waykeeper_load::jobs::{Engine, Job, JobError, JobFile};
+use waykeeper_load::jobs::{Job, JobEngine, JobError, JobFile};
 use waykeeper_load::{MemoryDirection, Pattern};
-use waykeeper_memload::{EngineKind, Plan};
+use waykeeper_memload::{EngineKind, LoadPlan};
 
 /// Options that a job sets itself, and one for a single run only.
 pub const NOT_BESIDE_JOBS: [&str; 18] = [
@@ -36,17 +36,17 @@ const SLOTS: u32 = 1000;
 
 /// A job as a plan, without its target.
 #[derive(Debug)]
-pub struct Planned {
+pub struct PlannedJob {
     /// Its name.
     pub name: String,
     /// Its target, if it names one.
     pub target: Option<String>,
     /// The plan.
-    pub plan: Plan,
+    pub plan: LoadPlan,
 }
 
 /// The jobs of a file, or the one of that name. What a job does not set is as in `base`.
-pub fn read(path: &Path, only: Option<&str>, base: &Plan) -> Result<Vec<Planned>, Failure> {
+pub fn read(path: &Path, only: Option<&str>, base: &LoadPlan) -> Result<Vec<PlannedJob>, Failure> {
     let file = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|why| Failure::bad_input(format!("{file}: cannot read the job file: {why}")))?;
@@ -57,13 +57,13 @@ pub fn read(path: &Path, only: Option<&str>, base: &Plan) -> Result<Vec<Planned>
     };
     let planned = chosen.into_iter().map(|job| {
         let plan = plan(&file, &job, base).map_err(Failure::bad_input)?;
-        Ok(Planned { name: job.name, target: job.file, plan })
+        Ok(PlannedJob { name: job.name, target: job.file, plan })
     });
     planned.collect()
 }
 
 /// A copy of a job is a worker; each command in flight has its own part of the buffer, in order, as in fio.
-fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
+fn plan(file: &str, job: &Job, base: &LoadPlan) -> Result<LoadPlan, JobError> {
     let refuse = |key: &str, value: &str, wanted: &str| JobError::Value {
         file: file.to_owned(),
         line: job.line,
@@ -86,10 +86,10 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
         .map_err(|_| refuse("bs", &job.block_bytes.to_string(), "below 4 GiB"))?;
     let slots = u64::from(job.depth) * copies;
     let has_rate = job.bytes_per_s.or(job.commands_per_s).is_some();
-    Ok(Plan {
+    Ok(LoadPlan {
         pattern: Pattern::Single,
         op,
-        mixed: job.access.goes_both_ways().then_some(writes),
+        mixed: job.access.reads_and_writes().then_some(writes),
         workers: job.copies,
         depth: job.depth,
         block_bytes: Some(block_bytes),
@@ -103,8 +103,8 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
         blocks: None,
         commands,
         engine: job.engine.map(|engine| match engine {
-            Engine::IoUring => EngineKind::Uring,
-            Engine::IoUringCmd => EngineKind::NvmeUring,
+            JobEngine::IoUring => EngineKind::Uring,
+            JobEngine::IoUringCmd => EngineKind::NvmeUring,
         }),
         cpus: match &job.cores {
             Some(cores) => cores.cores().iter().map(|core| core.0.into()).collect(),
@@ -118,11 +118,11 @@ fn plan(file: &str, job: &Job, base: &Plan) -> Result<Plan, JobError> {
 mod tests {
     use super::*;
 
-    fn read_text(text: &str) -> Result<Vec<Planned>, String> {
+    fn read_text(text: &str) -> Result<Vec<PlannedJob>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("j.fio");
         std::fs::write(&path, text).unwrap();
-        read(&path, None, &Plan::default()).map_err(|failure| failure.line().to_owned())
+        read(&path, None, &LoadPlan::default()).map_err(|failure| failure.line().to_owned())
     }
 
     #[test]
@@ -135,7 +135,7 @@ mod tests {
         .unwrap();
         let [a, b, c, d] = jobs.as_slice() else { panic!("{jobs:?}") };
         // 1 MiB in blocks of 64 KiB, twice: 32. Sixteen commands in flight need 1 MiB of buffer.
-        let wanted = Plan {
+        let wanted = LoadPlan {
             pattern: Pattern::Single,
             op: MemoryDirection::Read,
             workers: 2,
@@ -148,7 +148,7 @@ mod tests {
             commands: Some(32),
             engine: Some(EngineKind::Uring),
             cpus: vec![1, 3],
-            ..Plan::default()
+            ..LoadPlan::default()
         };
         assert_eq!((a.name.as_str(), a.target.as_deref(), &a.plan), ("a", Some("/tmp/x"), &wanted));
         assert_eq!(
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_goes_both_ways_where_it_says_so() {
+    fn a_job_reads_and_writes_where_its_file_asks_for_both() {
         for (says, mixed, writes) in [
             ("rw=randrw", Some(0.5), true),
             ("rw=rw\nrwmixwrite=25", Some(0.25), true),
@@ -174,10 +174,11 @@ mod tests {
 
     #[test]
     fn a_job_that_never_ends_is_refused() {
-        let told = |text: &str| read_text(text).unwrap_err();
+        let reported = |text: &str| read_text(text).unwrap_err();
         assert!(
-            told("\n[a]\nrw=read\n").contains("j.fio:2: `a.size` is absent; it must be given, or `runtime`")
+            reported("\n[a]\nrw=read\n")
+                .contains("j.fio:2: `a.size` is absent; it must be given, or `runtime`")
         );
-        assert!(told("[a]\nbs=x\n").contains("j.fio:2: `bs` is `x`"));
+        assert!(reported("[a]\nbs=x\n").contains("j.fio:2: `bs` is `x`"));
     }
 }

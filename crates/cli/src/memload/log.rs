@@ -11,13 +11,13 @@ use waykeeper_memload::{Logged, give_name};
 
 /// A log file that can be written after the run. It is checked before the run, so that no run is lost.
 #[derive(Debug)]
-pub struct Log {
+pub struct LogFile {
     path: PathBuf,
 }
 
-impl Log {
+impl LogFile {
     /// At this path, which must not be the target's.
-    pub fn new(path: &Path, target: &Path) -> Result<Log, Failure> {
+    pub fn new(path: &Path, target: &Path) -> Result<LogFile, Failure> {
         let refuse = |why: &str| Err(Failure::bad_input(format!("--log {}: {why}", path.display())));
         let Ok(real) = place(path) else {
             return refuse("its directory does not exist");
@@ -41,7 +41,7 @@ impl Log {
         let folder = real.parent().unwrap_or(Path::new("/"));
         accessat(CWD, folder, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)
             .map_err(|why| Failure::io(format!("--log {}: its directory", path.display()), &why.into()))?;
-        Ok(Log { path: real })
+        Ok(LogFile { path: real })
     }
 
     /// Writes the log, complete or not at all.
@@ -105,7 +105,7 @@ mod tests {
     fn what_has_come_meanwhile_stays_and_so_does_what_is_whole() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let log = || Log::new(&at("log"), &at("target")).unwrap();
+        let log = || LogFile::new(&at("log"), &at("target")).unwrap();
         let text = |name: &str| fs::read_to_string(at(name)).unwrap();
         let head = "sent_ns,took_ns,op,buffer_byte,device_byte,bytes\n";
         let first = log();

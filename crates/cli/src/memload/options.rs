@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 use waykeeper_load::{MemoryDirection, Pattern};
-use waykeeper_memload::{Consent, EngineKind, Pages, Plan, Touch};
+use waykeeper_memload::{Consent, EngineKind, LoadPlan, PageSize, Touch};
 use waykeeper_units::{CoreList, parse_size};
 
 /// Help heading of the options about the result.
@@ -202,7 +202,7 @@ fn time(text: &str) -> Result<Duration, String> {
 }
 
 /// The plan of a run on this machine.
-pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
+pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<LoadPlan, String> {
     let block_bytes = match load.block_size.map(u32::try_from) {
         None => None,
         Some(Ok(bytes)) => Some(bytes),
@@ -213,7 +213,7 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
             ));
         }
     };
-    Ok(Plan {
+    Ok(LoadPlan {
         pattern: match load.pattern {
             PatternWord::Random => Pattern::Random,
             PatternWord::Single => Pattern::Single,
@@ -249,9 +249,9 @@ pub fn plan(load: &LoadArgs, place: &PlaceArgs) -> Result<Plan, String> {
         cpus: place.cpus.iter().flat_map(|list| list.cores()).map(|core| core.0.into()).collect(),
         numa: place.numa,
         pages: match place.huge_pages {
-            None => Pages::Base,
-            Some(PagesWord::M2) => Pages::Huge2M,
-            Some(PagesWord::G1) => Pages::Huge1G,
+            None => PageSize::Base,
+            Some(PagesWord::M2) => PageSize::Huge2M,
+            Some(PagesWord::G1) => PageSize::Huge1G,
         },
         seed: load.seed,
         engine: place.engine.map(|engine| match engine {

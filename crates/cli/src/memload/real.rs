@@ -3,19 +3,19 @@
 //! Must not know how load is made, which is in `waykeeper_memload`.
 
 use super::RunOutcome;
-use super::counters::Watch;
+use super::counters::CounterWatch;
 use super::cpus;
 use super::interrupts::Interrupts;
-use super::log::Log;
+use super::log::LogFile;
 use crate::exit::{self, Failure};
 use crate::progress::LoadLine;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use waykeeper_load::Summary;
+use waykeeper_load::LoadSummary;
 use waykeeper_memload::{
-    BufferError, Consent, End, Fault, Kind, Outcome, Plan, PlanError, PrepareError, Progress, Ready, Refusal,
-    Running, System, Target, TargetError, Unverified, Verified,
+    BufferError, CommandError, Consent, End, KernelMounts, LoadOutcome, LoadPlan, LoadProgress, PlanError,
+    PrepareError, Ready, Running, Target, TargetError, TargetKind, TargetRefusal, Unverified, Verified,
 };
 
 /// A size that takes seconds to write, so that a note is printed first.
@@ -24,15 +24,15 @@ const MUCH: u64 = 1 << 30;
 /// Runs the load. A file that it creates is then part of the consent.
 pub fn run(
     target: &str,
-    plan: Plan,
+    plan: LoadPlan,
     consent: &mut Consent,
     log: Option<&Path>,
     interrupts: &Interrupts,
     load_line: &LoadLine,
 ) -> Result<RunOutcome, Failure> {
     fits(&plan)?;
-    let log = log.map(|log| Log::new(log, Path::new(target))).transpose()?;
-    let system = System::default();
+    let log = log.map(|log| LogFile::new(log, Path::new(target))).transpose()?;
+    let system = KernelMounts::default();
     let target = Target::inspect(Path::new(target), &system)?;
     announce_wait(&target, &plan, consent);
     let ready = Arc::new(Ready::new(target, plan, consent, &system, &|| interrupts.came())?);
@@ -46,11 +46,11 @@ pub fn run(
     if interrupts.came() {
         return Err(PrepareError::Stopped.into());
     }
-    let watch = Watch::start(ready.node(), ready.plan());
+    let watch = CounterWatch::start(ready.node(), ready.plan());
     let running = Running::start(&ready)?;
     interrupts.enter_loading(running.stopper());
     let block_bytes = ready.block_bytes();
-    let show = |progress: Progress| {
+    let show = |progress: LoadProgress| {
         load_line.show(progress.elapsed, progress.commands, progress.blocks * u64::from(block_bytes));
     };
     // The reads of --verify are not counted as load.
@@ -61,7 +61,7 @@ pub fn run(
     let block_bytes = u64::from(block_bytes);
     let plan = ready.plan();
     let mut summary =
-        Summary::new(ready.engine().name(), plan.pattern, plan.op, block_bytes, &outcome.totals);
+        LoadSummary::new(ready.engine().name(), plan.pattern, plan.op, block_bytes, &outcome.totals);
     if plan.mixed.is_some() {
         summary = summary.both_ways(&outcome.totals);
     }
@@ -85,8 +85,8 @@ pub fn run(
 }
 
 /// Prints a note if a step before the first command will take seconds.
-pub fn announce_wait(target: &Target, plan: &Plan, consent: &Consent) {
-    let made = consent.create.filter(|_| target.kind == Kind::Absent);
+pub fn announce_wait(target: &Target, plan: &LoadPlan, consent: &Consent) {
+    let made = consent.create.filter(|_| target.kind == TargetKind::Absent);
     for (what, bytes) in [("creating the file", made), ("filling the buffer", plan.buffer_bytes)] {
         if let Some(bytes) = bytes.filter(|bytes| *bytes >= MUCH) {
             exit::eprint_line(&format!("{what} first, {:.1} GiB", bytes as f64 / f64::from(1 << 30)));
@@ -95,20 +95,20 @@ pub fn announce_wait(target: &Target, plan: &Plan, consent: &Consent) {
 }
 
 /// Checks a plan on a target before its turn.
-pub fn check_target(target: &str, plan: &Plan, consent: &Consent) -> Result<(), Failure> {
+pub fn check_target(target: &str, plan: &LoadPlan, consent: &Consent) -> Result<(), Failure> {
     fits(plan)?;
-    let system = System::default();
+    let system = KernelMounts::default();
     let target = Target::inspect(Path::new(target), &system)?;
     Ok(waykeeper_memload::look(target, plan, consent, &system)?)
 }
 
 /// Checks a plan without its target.
-fn fits(plan: &Plan) -> Result<(), Failure> {
+fn fits(plan: &LoadPlan) -> Result<(), Failure> {
     waykeeper_memload::check(plan)?;
     cpus::there(&plan.cpus)
 }
 
-fn endless(plan: &Plan) -> bool {
+fn endless(plan: &LoadPlan) -> bool {
     plan.time.is_none() && plan.blocks.is_none() && plan.commands.is_none()
 }
 
@@ -116,7 +116,7 @@ fn endless(plan: &Plan) -> bool {
 const LACK: f64 = 0.01;
 
 /// A note on a limit that was not reached; the table alone does not show that.
-fn missed(plan: &Plan, summary: &Summary) -> Option<String> {
+fn missed(plan: &LoadPlan, summary: &LoadSummary) -> Option<String> {
     // In a run below one second the slots are too few to judge.
     if summary.runtime_s < 1.0 {
         return None;
@@ -150,7 +150,7 @@ fn missed(plan: &Plan, summary: &Summary) -> Option<String> {
 }
 
 /// The exit code and message of a run's end.
-fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
+fn ended(ready: &Ready, outcome: &LoadOutcome) -> Result<(), Failure> {
     let path = ready.target().path.display();
     match outcome.end {
         End::Complete => {}
@@ -198,10 +198,10 @@ fn ended(ready: &Ready, outcome: &Outcome) -> Result<(), Failure> {
     }
 }
 
-fn fault_code(fault: Fault) -> u8 {
+fn fault_code(fault: CommandError) -> u8 {
     match fault {
-        Fault::Errno(errno) => exit::io_code(&io::Error::from_raw_os_error(errno)),
-        Fault::Nvme(_) | Fault::Short(_) => exit::FAILED,
+        CommandError::Errno(errno) => exit::io_code(&io::Error::from_raw_os_error(errno)),
+        CommandError::Nvme(_) | CommandError::Short(_) => exit::FAILED,
     }
 }
 
@@ -233,17 +233,17 @@ impl From<PrepareError> for Failure {
             PrepareError::Buffer(_) => exit::CONFLICT,
             PrepareError::Open { why, .. } | PrepareError::Worker(why) => exit::io_code(why),
             PrepareError::Refused(refusal) => match refusal {
-                Refusal::Mounted { .. }
-                | Refusal::Held { .. }
-                | Refusal::Opened { .. }
-                | Refusal::Swap { .. }
-                | Refusal::Busy { .. } => exit::CONFLICT,
-                Refusal::Io { why, .. } => exit::io_code(why),
+                TargetRefusal::Mounted { .. }
+                | TargetRefusal::Held { .. }
+                | TargetRefusal::Opened { .. }
+                | TargetRefusal::Swap { .. }
+                | TargetRefusal::Busy { .. } => exit::CONFLICT,
+                TargetRefusal::Io { why, .. } => exit::io_code(why),
                 _ => exit::BAD_INPUT,
             },
         };
         match error {
-            PrepareError::Refused(Refusal::Target(error)) => error.into(),
+            PrepareError::Refused(TargetRefusal::Target(error)) => error.into(),
             other => Failure::new(code, other),
         }
     }
@@ -258,42 +258,47 @@ fn target_code(why: &io::Error) -> u8 {
 mod tests {
     use super::*;
     use std::time::Duration;
-    use waykeeper_load::{MemoryDirection, Pattern, Totals};
+    use waykeeper_load::{LoadTotals, MemoryDirection, Pattern};
 
     #[test]
     fn a_limit_that_was_not_reached_is_said() {
-        let told = |plan: Plan, commands: u64, ms: u64| {
+        let reported = |plan: LoadPlan, commands: u64, ms: u64| {
             let runtime = Duration::from_millis(ms);
-            let totals = Totals { commands, blocks: commands, moved: commands, runtime, ..Totals::default() };
-            let summary = Summary::new("uring", Pattern::Single, MemoryDirection::Write, 4096, &totals);
+            let totals =
+                LoadTotals { commands, blocks: commands, moved: commands, runtime, ..LoadTotals::default() };
+            let summary = LoadSummary::new("uring", Pattern::Single, MemoryDirection::Write, 4096, &totals);
             missed(&plan, &summary)
         };
-        let of = |commands, bytes| Plan { limit_commands: commands, limit_bytes: bytes, ..Plan::default() };
-        let said = told(of(Some(1000.0), None), 2256, 3000).unwrap();
+        let of = |commands, bytes| LoadPlan {
+            limit_commands: commands,
+            limit_bytes: bytes,
+            ..LoadPlan::default()
+        };
+        let said = reported(of(Some(1000.0), None), 2256, 3000).unwrap();
         assert!(
             said.starts_with("--limit-commands 1000 was not reached, the rate was 752.0: slots were missed"),
             "{said}"
         );
         assert!(said.contains("--catch-up"), "{said}");
-        let said = told(Plan { catch_up: true, ..of(Some(1000.0), None) }, 2256, 3000).unwrap();
+        let said = reported(LoadPlan { catch_up: true, ..of(Some(1000.0), None) }, 2256, 3000).unwrap();
         assert!(said.ends_with("the load ended before it caught up"), "{said}");
         // Within one per cent, too short to judge, no limit, or limited by the other one.
-        assert_eq!(told(of(Some(1000.0), None), 2971, 3000), None);
-        assert_eq!(told(of(Some(1000.0), None), 1, 999), None);
-        assert_eq!(told(of(None, None), 1, 3000), None);
-        assert_eq!(told(of(Some(1e6), Some(4096.0 * 100.0)), 300, 3000), None);
-        assert!(told(of(Some(1e6), Some(4096.0 * 200.0)), 300, 3000).is_some());
+        assert_eq!(reported(of(Some(1000.0), None), 2971, 3000), None);
+        assert_eq!(reported(of(Some(1000.0), None), 1, 999), None);
+        assert_eq!(reported(of(None, None), 1, 3000), None);
+        assert_eq!(reported(of(Some(1e6), Some(4096.0 * 100.0)), 300, 3000), None);
+        assert!(reported(of(Some(1e6), Some(4096.0 * 200.0)), 300, 3000).is_some());
         // A slot has whole commands: of 10.5 commands 105 slots have 10. Slots after the end of the run, or that have
         // just begun, have none.
-        let in_slots = |commands, slots, time| Plan { slots, time, ..of(Some(commands), None) };
+        let in_slots = |commands, slots, time| LoadPlan { slots, time, ..of(Some(commands), None) };
         let ms = |ms| Some(Duration::from_millis(ms));
-        assert_eq!(told(in_slots(10.0, 100, ms(1050)), 10, 1050), None);
-        assert!(told(in_slots(10.0, 100, ms(1050)), 9, 1050).is_some());
-        assert_eq!(told(in_slots(10.5, 1, ms(1000)), 10, 1000), None);
-        assert_eq!(told(in_slots(1000.0, 1, ms(2000)), 2000, 3100), None);
-        assert_eq!(told(in_slots(1000.0, 1, None), 1500, 1001), None);
-        assert_eq!(told(of(None, Some(4096.0 * 1.9)), 1, 1900), None);
-        let said = told(of(Some(1e300), None), 5, 1000).unwrap();
+        assert_eq!(reported(in_slots(10.0, 100, ms(1050)), 10, 1050), None);
+        assert!(reported(in_slots(10.0, 100, ms(1050)), 9, 1050).is_some());
+        assert_eq!(reported(in_slots(10.5, 1, ms(1000)), 10, 1000), None);
+        assert_eq!(reported(in_slots(1000.0, 1, ms(2000)), 2000, 3100), None);
+        assert_eq!(reported(in_slots(1000.0, 1, None), 1500, 1001), None);
+        assert_eq!(reported(of(None, Some(4096.0 * 1.9)), 1, 1900), None);
+        let said = reported(of(Some(1e300), None), 5, 1000).unwrap();
         assert!(said.starts_with("--limit-commands 1e300 was not reached, the rate was 5.0"), "{said}");
     }
 }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use toml::{Table, Value};
 use waykeeper_host::{DmaCounters, HostError};
 use waykeeper_lab::registry;
-use waykeeper_load::{MemoryDirection, Pattern, Summary, Totals};
+use waykeeper_load::{LoadSummary, LoadTotals, MemoryDirection, Pattern};
 use waykeeper_machine::{LoadServer, RunOptions, ScenarioError};
-use waykeeper_memload::{Consent, Pages, Plan, Touch, check};
+use waykeeper_memload::{Consent, LoadPlan, PageSize, Touch, check};
 use waykeeper_silicon::Sampling;
 
 /// Prefix of a target that is a scenario.
@@ -31,7 +31,7 @@ const STEP: Duration = Duration::from_micros(200);
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// An option for real machines only: its name, whether it was given, and why it has no meaning here.
-type Absent = (&'static str, fn(&Plan, &Consent) -> bool, &'static str);
+type Absent = (&'static str, fn(&LoadPlan, &Consent) -> bool, &'static str);
 
 const ABSENT: [Absent; 8] = [
     ("--engine", |plan, _| plan.engine.is_some(), "the model moves the data itself"),
@@ -45,7 +45,7 @@ const ABSENT: [Absent; 8] = [
 ];
 
 /// An option, the workload's key for it, and the key's value; without a value the scenario's own is kept.
-type Word = (&'static str, &'static str, fn(&Plan) -> Option<Value>);
+type Word = (&'static str, &'static str, fn(&LoadPlan) -> Option<Value>);
 
 const WORDS: [Word; 19] = [
     ("--pattern", "pattern", |plan| text(plan.pattern.name())),
@@ -62,7 +62,7 @@ const WORDS: [Word; 19] = [
     ("--depth", "depth", |plan| count(plan.depth.into())),
     ("--block-size", "block", |plan| count(block(plan))),
     ("--buffer", "buffer_blocks", |plan| count(plan.buffer_bytes? / block(plan))),
-    ("--huge-pages", "huge_pages", |plan| (plan.pages == Pages::Huge2M).then_some(Value::Boolean(true))),
+    ("--huge-pages", "huge_pages", |plan| (plan.pages == PageSize::Huge2M).then_some(Value::Boolean(true))),
     ("--max-blocks", "max_blocks", |plan| count(plan.max_blocks?.into())),
     ("--stride", "slot_blocks", |plan| count(plan.stride.into())),
     ("--limit-bytes", "blocks_per_s", |plan| Some(Value::Float(plan.limit_bytes? / block(plan) as f64))),
@@ -87,12 +87,12 @@ fn count(count: u64) -> Option<Value> {
 }
 
 /// Bytes of a block, at least 1.
-fn block(plan: &Plan) -> u64 {
+fn block(plan: &LoadPlan) -> u64 {
     plan.block_bytes.map_or(PAGE, u64::from).max(1)
 }
 
 /// The time limit. A load without data or without commands never reaches a limit of blocks.
-fn end(plan: &Plan) -> Option<Duration> {
+fn end(plan: &LoadPlan) -> Option<Duration> {
     let endless = plan.commands.is_none() && (plan.blocks.is_none() || !plan.pattern.moves());
     plan.time.or((endless || plan.pattern == Pattern::Noop).then_some(USUAL))
 }
@@ -100,7 +100,7 @@ fn end(plan: &Plan) -> Option<Duration> {
 /// Runs the load until its end or Ctrl-C.
 pub fn run(
     scenario: &str,
-    plan: &Plan,
+    plan: &LoadPlan,
     consent: &Consent,
     load_line: &LoadLine,
 ) -> Result<RunOutcome, Failure> {
@@ -125,13 +125,13 @@ pub fn run(
         load.advance(STEP).map_err(failed)?;
         if reported_at.elapsed() >= REPORT_EVERY {
             reported_at = Instant::now();
-            let Totals { commands, blocks, runtime, .. } = load.totals();
+            let LoadTotals { commands, blocks, runtime, .. } = load.totals();
             load_line.show_simulated(runtime, commands, blocks * block_bytes);
         }
     }
     load_line.clear();
     let seen = DmaCounters::read(load.host()).map_err(failed)?.since(&before);
-    let mut summary = Summary::new("virtual", plan.pattern, plan.op, block_bytes, &load.totals());
+    let mut summary = LoadSummary::new("virtual", plan.pattern, plan.op, block_bytes, &load.totals());
     counters::put(&mut summary.counters, &seen, "");
     summary.counters.pcie_rdcur.page_lists = Some(load.list_lines());
     let end = match (load.is_over(), load.outstanding()) {
@@ -148,20 +148,20 @@ pub fn run(
 }
 
 /// Checks a plan without its scenario.
-pub fn fits(plan: &Plan, consent: &Consent) -> Result<(), Failure> {
+pub fn fits(plan: &LoadPlan, consent: &Consent) -> Result<(), Failure> {
     settings(plan, consent).map(drop)
 }
 
 /// A job's plan on a virtual server. It ignores the job's engine, and its buffers have at least [`LEAST_BLOCKS`], where
 /// a job with one command in flight needs only one.
-pub fn of_job(plan: &Plan) -> Plan {
+pub fn of_job(plan: &LoadPlan) -> LoadPlan {
     let least = LEAST_BLOCKS * block(plan);
-    Plan { engine: None, buffer_bytes: plan.buffer_bytes.map(|bytes| bytes.max(least)), ..plan.clone() }
+    LoadPlan { engine: None, buffer_bytes: plan.buffer_bytes.map(|bytes| bytes.max(least)), ..plan.clone() }
 }
 
 /// The plan as keys of the workload. It is checked like plans for real targets; options for real devices are refused,
 /// not ignored.
-fn settings(plan: &Plan, consent: &Consent) -> Result<Table, Failure> {
+fn settings(plan: &LoadPlan, consent: &Consent) -> Result<Table, Failure> {
     let refuse =
         |option: &str, why: &str| Err(Failure::bad_input(format!("{option} on a virtual server: {why}")));
     if let Some((option, _, why)) = ABSENT.iter().find(|(_, is_said, _)| is_said(plan, consent)) {
@@ -174,7 +174,7 @@ fn settings(plan: &Plan, consent: &Consent) -> Result<Table, Failure> {
         );
     }
     check(plan)?;
-    if plan.pages == Pages::Huge1G {
+    if plan.pages == PageSize::Huge1G {
         return refuse("--huge-pages", "its huge pages are of 2 MiB; write 2M, or leave the option out");
     }
     let block_bytes = plan.block_bytes.map_or(PAGE, u64::from);

@@ -4,10 +4,10 @@
 
 use super::counters;
 use crate::listing;
-use waykeeper_load::{Op, Summary};
+use waykeeper_load::{LoadSummary, Op};
 
 /// The table.
-pub fn table(summary: &Summary) -> String {
+pub fn table(summary: &LoadSummary) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let mut row = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
     // `op` is seen from memory, as in the thesis; the text in parentheses names the drive's side.

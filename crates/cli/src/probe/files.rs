@@ -4,16 +4,16 @@ use crate::exit::Failure;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use waykeeper_lab::files::write_probe;
-use waykeeper_linux::profile::{self, Identity, KnobState, Port, Profile, Writes};
+use waykeeper_linux::profile::{self, KnobState, MachineIdentity, MachineProfile, ProfiledPort, Writes};
 use waykeeper_linux::text_file::TextFileError;
 use waykeeper_probe::findings::Findings;
 use waykeeper_probe::ports::{PortVerdict, Reach, Switch};
-use waykeeper_probe::register::{Register, RegisterVerdict};
+use waykeeper_probe::register::{RegisterEffect, RegisterVerdict};
 
 /// Writes the requested files; returns their names.
 pub fn write(
     findings: &Findings,
-    identity: Identity,
+    identity: MachineIdentity,
     folder: Option<&Path>,
     saved: Option<&Path>,
 ) -> Result<Vec<String>, Failure> {
@@ -31,14 +31,14 @@ pub fn write(
 }
 
 /// The machine profile made from findings.
-fn profile(findings: &Findings, host: Identity) -> Profile {
+fn profile(findings: &Findings, host: MachineIdentity) -> MachineProfile {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let evidence = findings.rows().into_iter().map(|row| {
         let confidence =
             if row.confidence.is_empty() { String::new() } else { format!(" ({})", row.confidence) };
         format!("{}: {}{confidence}; {}", row.question, row.answer, row.evidence.join("; "))
     });
-    Profile {
+    MachineProfile {
         version: profile::VERSION,
         made_unix_s: since.as_secs(),
         made_by: env!("CARGO_PKG_VERSION").to_owned(),
@@ -57,13 +57,13 @@ fn profile(findings: &Findings, host: Identity) -> Profile {
     }
 }
 
-fn register(verdict: &RegisterVerdict) -> profile::Register {
+fn register(verdict: &RegisterVerdict) -> profile::DcaWaysRegister {
     let floor = verdict.floor.value();
-    profile::Register {
+    profile::DcaWaysRegister {
         state: match verdict.acts.value() {
-            Some(Register::Acts) => KnobState::Acts,
-            Some(Register::NoEffect) => KnobState::NoEffect,
-            Some(Register::Absent) => KnobState::Absent,
+            Some(RegisterEffect::Acts) => KnobState::Acts,
+            Some(RegisterEffect::NoEffect) => KnobState::NoEffect,
+            Some(RegisterEffect::Absent) => KnobState::Absent,
             None => KnobState::CannotTell,
         },
         kept: floor.map(|floor| floor.kept),
@@ -73,8 +73,8 @@ fn register(verdict: &RegisterVerdict) -> profile::Register {
     }
 }
 
-fn port(verdict: &PortVerdict) -> Port {
-    Port {
+fn port(verdict: &PortVerdict) -> ProfiledPort {
+    ProfiledPort {
         address: verdict.address.clone(),
         switch: match verdict.switch.value() {
             Some(Switch::Acts) => KnobState::Acts,

@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use waykeeper_host::{Host, Priority, WorkloadKind};
 use waykeeper_lab::registry;
-use waykeeper_linux::host::{LinuxHost, OpenError, Options};
+use waykeeper_linux::host::{LinuxHost, LinuxHostOptions, OpenError};
 use waykeeper_linux::pci::PciAddress;
 use waykeeper_linux::profile;
-use waykeeper_linux::resctrl::Kind;
+use waykeeper_linux::resctrl::ResctrlErrorKind;
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::{self, Census, DeviceName, Tenant, TenantSpec};
 use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_probe::experiment::ProbeError;
-use waykeeper_probe::sweep::{Load, SweptParameter};
+use waykeeper_probe::sweep::{AdjustableLoad, SweptParameter};
 use waykeeper_units::CoreList;
 
 /// The probed host, with its load.
-pub struct Source {
+pub struct ProbedHost {
     host: Opened,
     load: Option<ScenarioLoad>,
     load_command: Option<LoadCommand>,
@@ -34,9 +34,9 @@ enum Opened {
     Linux(Box<LinuxHost>, Root),
 }
 
-impl Source {
+impl ProbedHost {
     /// Opens the host that the arguments name.
-    pub fn open(args: &RunArgs) -> Result<Source, Failure> {
+    pub fn open(args: &RunArgs) -> Result<ProbedHost, Failure> {
         match &args.root {
             None => scenario(args),
             Some(root) => linux(root, args),
@@ -104,7 +104,7 @@ impl Source {
     }
 }
 
-fn scenario(args: &RunArgs) -> Result<Source, Failure> {
+fn scenario(args: &RunArgs) -> Result<ProbedHost, Failure> {
     let mut source = registry::open(&args.scenario)?;
     for (key, value) in &args.set {
         change(&mut source, key, value)?;
@@ -113,7 +113,7 @@ fn scenario(args: &RunArgs) -> Result<Source, Failure> {
     let server = server(&source, options)?;
     let nics = source.read()?.nics.iter().map(|nic| nic.name.clone()).collect();
     let load = Some(ScenarioLoad { source, nics, options });
-    Ok(Source { host: Opened::Virtual(Box::new(server)), load, load_command: None })
+    Ok(ProbedHost { host: Opened::Virtual(Box::new(server)), load, load_command: None })
 }
 
 fn server(source: &ScenarioSource, options: RunOptions) -> Result<FaultyServer, Failure> {
@@ -127,7 +127,7 @@ pub struct ScenarioLoad {
     options: RunOptions,
 }
 
-impl Load for ScenarioLoad {
+impl AdjustableLoad for ScenarioLoad {
     fn parameters(&self) -> Vec<SweptParameter> {
         if self.nics.is_empty() {
             Vec::new()
@@ -158,7 +158,7 @@ impl Load for ScenarioLoad {
     }
 }
 
-fn linux(prefix: &Path, args: &RunArgs) -> Result<Source, Failure> {
+fn linux(prefix: &Path, args: &RunArgs) -> Result<ProbedHost, Failure> {
     let root = root_at(prefix)?;
     let mut tenants = match &args.tenants {
         Some(file) => declared(&root, file)?,
@@ -181,11 +181,11 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<Source, Failure> {
         return Err(Failure::bad_input(why));
     }
     let journal = journal_at(&root, args.journal.as_ref());
-    let host = LinuxHost::open(Options::new(root.clone(), tenants, journal)).map_err(refused)?;
+    let host = LinuxHost::open(LinuxHostOptions::new(root.clone(), tenants, journal)).map_err(refused)?;
     for note in host.notes() {
         exit::eprint_line(&format!("note: {note}"));
     }
-    Ok(Source { host: Opened::Linux(Box::new(host), root), load: None, load_command })
+    Ok(ProbedHost { host: Opened::Linux(Box::new(host), root), load: None, load_command })
 }
 
 /// The tenants of a file that are present now.
@@ -287,9 +287,9 @@ fn refused(error: OpenError) -> Failure {
             exit::BAD_INPUT
         }
         OpenError::Resctrl(error) => match error.kind {
-            Kind::Denied => exit::NOT_PERMITTED,
-            Kind::NotMounted => exit::UNSUPPORTED,
-            Kind::Busy | Kind::Exhausted | Kind::Locked => exit::CONFLICT,
+            ResctrlErrorKind::Denied => exit::NOT_PERMITTED,
+            ResctrlErrorKind::NotMounted => exit::UNSUPPORTED,
+            ResctrlErrorKind::Busy | ResctrlErrorKind::Exhausted | ResctrlErrorKind::Locked => exit::CONFLICT,
             _ => exit::FAILED,
         },
         _ => exit::FAILED,

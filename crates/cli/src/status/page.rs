@@ -5,8 +5,10 @@
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use std::fmt::Write;
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_service::protocol::{CauseValue, LoggedEvent, Port, Status, Tenant, Totals};
-use waykeeper_service::{Mode, Pause, printable};
+use waykeeper_service::protocol::{
+    CauseValue, DaemonStatus, DaemonTotals, LoggedEvent, PortStatus, TenantStatus,
+};
+use waykeeper_service::{DaemonMode, Pause, printable};
 
 const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
@@ -19,7 +21,7 @@ const RECENT: usize = 10;
 const LATE: f64 = 3.0;
 
 /// The whole page.
-pub fn status(status: &Status) -> String {
+pub fn status(status: &DaemonStatus) -> String {
     let mut out = heading(status);
     if !status.tenants.is_empty() {
         let _ = write!(out, "\n{}", tenants(&status.tenants));
@@ -30,7 +32,7 @@ pub fn status(status: &Status) -> String {
     if !status.recent.is_empty() {
         out.push_str("\nlast decisions\n");
         let from = status.recent.len().saturating_sub(RECENT);
-        status.recent[from..].iter().for_each(|told| out.push_str(&decision(told)));
+        status.recent[from..].iter().for_each(|reported| out.push_str(&decision(reported)));
     }
     if !status.active_problems.is_empty() {
         out.push_str("\nproblems\n");
@@ -42,11 +44,11 @@ pub fn status(status: &Status) -> String {
     out
 }
 
-fn heading(status: &Status) -> String {
+fn heading(status: &DaemonStatus) -> String {
     let mode = match status.mode {
-        Mode::Manage => "manages",
-        Mode::DryRun => "decides but turns no knob (dry run)",
-        Mode::Observe => "observes",
+        DaemonMode::Manage => "manages",
+        DaemonMode::DryRun => "decides but turns no knob (dry run)",
+        DaemonMode::Observe => "observes",
     };
     let paused = match status.paused {
         None => "",
@@ -90,7 +92,7 @@ fn heading(status: &Status) -> String {
 }
 
 /// The tenants.
-pub fn tenants(tenants: &[Tenant]) -> String {
+pub fn tenants(tenants: &[TenantStatus]) -> String {
     let mut rows = Vec::new();
     for tenant in tenants {
         let priority = match tenant.priority {
@@ -132,8 +134,8 @@ pub fn tenants(tenants: &[Tenant]) -> String {
     table(&columns, &[5, 6, 7, 8], rows)
 }
 
-fn ports(ports: &[Port]) -> String {
-    let row = |port: &Port| {
+fn ports(ports: &[PortStatus]) -> String {
+    let row = |port: &PortStatus| {
         vec![
             printable(&port.address),
             listed(&port.devices),
@@ -167,7 +169,7 @@ fn cause(cause: &CauseValue) -> String {
     format!("{} {}{limit}", printable(&cause.what), number(cause.value))
 }
 
-fn totals(totals: &Totals) -> String {
+fn totals(totals: &DaemonTotals) -> String {
     let actions: u64 = totals.actions.values().flat_map(|actions| actions.values()).sum();
     let dropped: u64 = totals.samples_dropped.values().sum();
     format!(

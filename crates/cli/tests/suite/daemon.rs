@@ -6,20 +6,20 @@ use daemon::{Daemon, Setup};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::process::Command;
-use waykeeper_testbed::faults::{Calls, Fault, Rule};
-use waykeeper_testbed::{Machine, assert_same_state};
+use waykeeper_testbed::faults::{Calls, FaultRule, FileFault};
+use waykeeper_testbed::{MountedHost, assert_same_state};
 
 const FIXED: &str =
     "[policy]\nname = \"fixed\"\n[policy.settings]\nmasks = { l2fwd = \"0x600\", scan = \"0x003\" }";
 
 /// Masks of three CPUs, as resctrl shows them.
-fn masks(machine: &Machine) -> [String; 3] {
+fn masks(machine: &MountedHost) -> [String; 3] {
     [0, 2, 3].map(|cpu| machine.mask_of(cpu))
 }
 
 #[test]
 fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_was() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let before = masks(&machine);
     let setup = Setup::plain(&machine, FIXED);
@@ -68,7 +68,7 @@ fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_
 
 #[test]
 fn status_finds_the_daemon_of_a_root_and_says_who_shares_a_class() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let args = ["--set", "socket.path=usual", "--set", "limits.classes=2"];
     let mut daemon = Setup::plain(&machine, "[policy]\nname = \"none\"").start_with(&args);
     let status = || {
@@ -88,8 +88,9 @@ fn status_finds_the_daemon_of_a_root_and_says_who_shares_a_class() {
     for tenant in &grouped {
         let why = tenant["grouped_why"].as_str().unwrap();
         assert!(why.contains("all 2 classes of service") || why.contains("have only 2 classes"), "{why}");
-        let told = |one: &&Value| one["text"].as_str().unwrap().contains(tenant["name"].as_str().unwrap());
-        let standing = status["standing"].as_array().unwrap().iter().find(told).unwrap();
+        let reported =
+            |one: &&Value| one["text"].as_str().unwrap().contains(tenant["name"].as_str().unwrap());
+        let standing = status["standing"].as_array().unwrap().iter().find(reported).unwrap();
         assert_eq!(standing["kind"], "grouping", "{status}");
     }
     daemon.ends_by(Signal::TERM);
@@ -97,7 +98,7 @@ fn status_finds_the_daemon_of_a_root_and_says_who_shares_a_class() {
 
 #[test]
 fn a_second_daemon_is_refused_and_the_first_does_not_notice() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let before = masks(&machine);
     let setup = Setup::plain(&machine, FIXED);
@@ -106,9 +107,9 @@ fn a_second_daemon_is_refused_and_the_first_does_not_notice() {
     let fixed = masks(&machine);
     let elsewhere = format!("socket.path={}", machine.folder().join("second").display());
     let second = setup.command().args(["--set", &elsewhere]).output().unwrap();
-    let told = String::from_utf8_lossy(&second.stderr).into_owned();
-    assert_eq!(second.status.code(), Some(5), "{told}");
-    assert!(told.contains("another waykeeper") && told.lines().count() == 1, "{told}");
+    let reported = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(5), "{reported}");
+    assert!(reported.contains("another waykeeper") && reported.lines().count() == 1, "{reported}");
     assert_eq!(masks(&machine), fixed);
     first.ends_by(Signal::INT);
     assert_same_state(&machine.state(), &found, "after SIGINT");
@@ -116,12 +117,12 @@ fn a_second_daemon_is_refused_and_the_first_does_not_notice() {
 
 #[test]
 fn a_dry_run_and_an_observer_write_nothing() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
-    for (mode, told) in [("--dry-run", "would: mask 0x600 of l2fwd"), ("--observe", "daemon started")] {
+    for (mode, reported) in [("--dry-run", "would: mask 0x600 of l2fwd"), ("--observe", "daemon started")] {
         let setup = Setup::plain(&machine, FIXED);
         let mut daemon = setup.start_with(&[mode]);
-        daemon.tells(told);
+        daemon.tells(reported);
         let status = daemon.answer(json!({"do": "status"}));
         assert_eq!(status["ok"]["mode"], mode.trim_start_matches('-'), "{status}");
         let step = status["ok"]["step"].as_u64().unwrap();
@@ -135,7 +136,7 @@ fn a_dry_run_and_an_observer_write_nothing() {
 
 #[test]
 fn a_killed_daemon_is_cleaned_up_after_by_the_next() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let before = masks(&machine);
     let setup = Setup::plain(&machine, FIXED);
@@ -155,33 +156,33 @@ fn a_killed_daemon_is_cleaned_up_after_by_the_next() {
 }
 
 #[test]
-fn what_cannot_be_is_told_in_one_line_and_nothing_is_touched() {
-    let machine = Machine::new("gold-6140");
+fn bad_input_is_refused_in_one_line_and_nothing_is_touched() {
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let setup = Setup::plain(&machine, "");
-    let told = |more: &str, args: &[&str]| {
+    let reported = |more: &str, args: &[&str]| {
         setup.write(&machine, more);
         let output = setup.command().args(args).output().unwrap();
         let line = String::from_utf8_lossy(&output.stderr).into_owned();
         let last = line.lines().last().unwrap_or_default();
         (output.status.code(), last.replace(&*setup.config.to_string_lossy(), "FILE"))
     };
-    let (code, line) = told("[policy]\nname = \"a44\"", &[]);
+    let (code, line) = reported("[policy]\nname = \"a44\"", &[]);
     assert_eq!(
         (code, line.starts_with("error: FILE:8: unknown policy `a44`; did you mean `a4`?")),
         (Some(2), true),
         "{line}"
     );
-    let (code, line) = told("", &["--set", "daemon.perid_s=1"]);
+    let (code, line) = reported("", &["--set", "daemon.perid_s=1"]);
     assert_eq!(
         (code, &*line),
         (Some(2), "error: --set: unknown key `daemon.perid_s`; did you mean `daemon.period_s`?")
     );
     // Only the host knows the workloads.
-    let (code, line) = told("[policy]\nname = \"fixed\"\nsettings.masks = { lfwd = \"0x3\" }", &[]);
+    let (code, line) = reported("[policy]\nname = \"fixed\"\nsettings.masks = { lfwd = \"0x3\" }", &[]);
     let wanted = "FILE:9: fixed: unknown workload `lfwd`; did you mean `l2fwd`?";
     assert_eq!((code, line.contains(wanted)), (Some(2), true), "{line}");
-    let (code, line) = told("group = \"no-such-group\"", &[]);
+    let (code, line) = reported("group = \"no-such-group\"", &[]);
     assert_eq!((code, line.contains("group `no-such-group` does not exist")), (Some(2), true), "{line}");
     assert_same_state(&machine.state(), &found, "after refusals");
     let output = setup.command().args(["--root", "/", "--root", "/"]).output();
@@ -190,15 +191,18 @@ fn what_cannot_be_is_told_in_one_line_and_nothing_is_touched() {
 
 #[test]
 fn check_prints_what_is_in_force_and_where_it_was_said() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let setup = Setup::plain(&machine, FIXED);
     let mut check = setup.command();
     check.args(["--check", "--set", "socket.path=/x"]).env("WAYKEEPER_LIMITS_CLASSES", "4");
     let output = check.output().unwrap();
     assert!(output.status.success());
-    let told = String::from_utf8(output.stdout).unwrap();
+    let reported = String::from_utf8(output.stdout).unwrap();
     let line = |key: &str| {
-        let line = told.lines().find(|line| line.starts_with(key)).unwrap_or_else(|| panic!("{key}: {told}"));
+        let line = reported
+            .lines()
+            .find(|line| line.starts_with(key))
+            .unwrap_or_else(|| panic!("{key}: {reported}"));
         line.split_whitespace()
             .collect::<Vec<_>>()
             .join(" ")
@@ -214,7 +218,7 @@ fn check_prints_what_is_in_force_and_where_it_was_said() {
 /// A daemon's configuration suffices to restore the knobs that a killed daemon left, wherever its journal is.
 #[test]
 fn what_a_killed_daemon_left_is_found_by_its_configuration() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let before = masks(&machine);
     let mut setup = Setup::plain(&machine, FIXED);
@@ -238,14 +242,14 @@ fn what_a_killed_daemon_left_is_found_by_its_configuration() {
     // The usual journal of that host has no entries, and no configuration names another.
     let none = machine.folder().join("none.toml").display().to_string();
     std::fs::write(&none, "").unwrap();
-    let (code, told) = restore(&["--root", &root], &none);
+    let (code, reported) = restore(&["--root", &root], &none);
     assert!(
-        code == Some(0) && told.starts_with("nothing to restore: there is no journal at /run/"),
-        "{told}"
+        code == Some(0) && reported.starts_with("nothing to restore: there is no journal at /run/"),
+        "{reported}"
     );
     assert_ne!(masks(&machine), before);
-    let (code, told) = restore(&["--passing"], &config);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, reported) = restore(&["--passing"], &config);
+    assert_eq!(code, Some(0), "{reported}");
     assert_same_state(&machine.state(), &found, "after restore by the environment");
     assert!(!setup.journal.exists());
 
@@ -254,8 +258,8 @@ fn what_a_killed_daemon_left_is_found_by_its_configuration() {
     setup.write(&machine, FIXED);
     die(&setup);
     setup.write(&machine, "[polcy]");
-    let (code, told) = restore(&["--root", &root, "--config", &config], "");
-    assert!(code == Some(2) && told.contains("unknown section [polcy]"), "{told}");
+    let (code, reported) = restore(&["--root", &root, "--config", &config], "");
+    assert!(code == Some(2) && reported.contains("unknown section [polcy]"), "{reported}");
     assert_same_state(&machine.state(), &found, "after restore beside a spoiled configuration");
     let _ = std::fs::remove_file(setup.journal.with_extension("lock"));
 }
@@ -271,8 +275,8 @@ fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
 }
 
 #[test]
-fn a_log_that_nobody_reads_holds_neither_the_loop_nor_the_end() {
-    let machine = Machine::new("gold-6140");
+fn a_log_without_a_reader_delays_neither_the_loop_nor_the_end() {
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let before = masks(&machine);
     let setup = Setup::plain(&machine, FIXED);
@@ -293,11 +297,11 @@ fn a_log_that_nobody_reads_holds_neither_the_loop_nor_the_end() {
     command.args(["--set", "daemon.blind_steps=5"]).stderr(writes);
     let mut daemon = Daemon::of(command, &setup);
     daemon.comes("fixed masks", |_| masks(&machine) != before);
-    machine.faults.inject(Rule {
+    machine.faults.inject(FaultRule {
         path: "*".to_owned(),
         operation: None,
         calls: Calls::All,
-        fault: Fault::Refuse(rustix::io::Errno::IO),
+        fault: FileFault::Refuse(rustix::io::Errno::IO),
     });
     let (status, _) = daemon.end();
     assert_eq!(status.code(), Some(1));

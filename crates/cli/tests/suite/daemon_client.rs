@@ -13,7 +13,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use waykeeper_service::Limits;
+use waykeeper_service::SocketLimits;
 
 fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_waykeeper")
@@ -26,7 +26,7 @@ fn at<'a>(arguments: &[&'a str], socket: &'a str) -> Vec<&'a str> {
 
 #[test]
 fn a_status_is_a_page_for_people_and_json_for_programs() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     stage.moves_on(2);
     let socket = stage.socket().display().to_string();
     let page = output(&at(&["status"], &socket));
@@ -62,7 +62,7 @@ fn a_status_is_a_page_for_people_and_json_for_programs() {
 
 #[test]
 fn a_watch_prints_a_line_a_step_until_its_reader_has_seen_enough() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     let mut child = Command::new(binary())
         .args(["status", "--watch", "--json", "--socket"])
         .arg(stage.socket())
@@ -82,7 +82,7 @@ fn a_watch_prints_a_line_a_step_until_its_reader_has_seen_enough() {
 
 #[test]
 fn orders_say_what_came_of_them_and_end_as_they_should() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     let socket = stage.socket().display().to_string();
     assert_eq!(output(&at(&["pause"], &socket)), "done: Pause(Hold)\n");
     assert_eq!(output(&at(&["pause", "--release"], &socket)), "done: Pause(Release)\n");
@@ -93,14 +93,14 @@ fn orders_say_what_came_of_them_and_end_as_they_should() {
     refused(&at(&["policy", "set", "a5"], &socket), 2, &["unknown policy `a5`"]);
     refused(&at(&["policy", "set", "a4", "--set", "x"], &socket), 2, &["write KEY=VALUE"]);
     refused(&at(&["policy", "set", "a4", "--set", "x=1", "--set", "x=2"], &socket), 2, &["given twice"]);
-    let busy = Stage::new(Limits { orders: 0, ..Limits::default() }, None);
+    let busy = Stage::new(SocketLimits { orders: 0, ..SocketLimits::default() }, None);
     refused(&at(&["resume"], &busy.socket().display().to_string()), 5, &["orders are waiting already"]);
     refused(&at(&["status"], "/nonexistent/s"), 3, &["no daemon at /nonexistent/s", "--socket"]);
 }
 
 #[test]
-fn another_user_may_read_if_in_the_group_and_is_told_what_is_not_permitted() {
-    let stage = Stage::new(Limits::default(), Some(READERS.0));
+fn another_user_may_read_if_in_the_group_and_gets_errors_that_name_what_is_not_permitted() {
+    let stage = Stage::new(SocketLimits::default(), Some(READERS.0));
     // Other users may lack access to the build folder.
     let program = stage.folder.path().join("waykeeper");
     // Another process copies it: a file that this process opened for writing cannot be run while a child of another

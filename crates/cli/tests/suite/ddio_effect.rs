@@ -70,7 +70,7 @@ fn a_kept_change_keeps_no_counters() {
 
 /// Another program sets the switch back, as firmware may: it read back as wanted, but the counters show no effect.
 #[test]
-fn a_switch_that_does_nothing_is_told_and_left_as_it_was() {
+fn a_switch_that_does_nothing_is_reported_and_left_as_it_was() {
     let host = Host::start(&[]);
     let (path, stop) = (host.path(PORT), Arc::new(AtomicBool::new(false)));
     let rival = std::thread::spawn({

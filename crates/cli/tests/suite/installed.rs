@@ -27,8 +27,11 @@ fn shells_accept_their_completions() {
         assert!(output(&["completions", shell]).contains("find-zero-loss"), "{shell}");
     }
     let refused = waykeeper().args(["completions", "tcsh"]).assert().code(2);
-    let told = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
-    assert!(told.contains("'tcsh'") && told.contains("bash, elvish, fish, powershell, zsh"), "{told}");
+    let reported = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
+    assert!(
+        reported.contains("'tcsh'") && reported.contains("bash, elvish, fish, powershell, zsh"),
+        "{reported}"
+    );
 }
 
 #[test]
@@ -93,8 +96,8 @@ fn every_subcommand_has_a_page_that_groff_accepts() {
         match Command::new("groff").args(["-man", "-ww", "-z", "-Tutf8"]).arg(&path).output() {
             Err(why) if why.kind() == std::io::ErrorKind::NotFound => {}
             done => {
-                let told = String::from_utf8(done.unwrap().stderr).unwrap();
-                assert_eq!(told, "", "{name}");
+                let reported = String::from_utf8(done.unwrap().stderr).unwrap();
+                assert_eq!(reported, "", "{name}");
             }
         }
     }
@@ -111,13 +114,13 @@ fn make_install_puts_them_where_shells_and_man_look() {
         .output()
         .unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let told = String::from_utf8(done.stdout).unwrap();
+    let reported = String::from_utf8(done.stdout).unwrap();
     for place in [
         "man --out /dest/usr/share/man/man1",
         "completions bash > /dest/usr/share/bash-completion/completions/waykeeper",
         "completions zsh > /dest/usr/share/zsh/site-functions/_waykeeper",
         "completions fish > /dest/usr/share/fish/vendor_completions.d/waykeeper.fish",
     ] {
-        assert!(told.contains(place), "{place}: {told}");
+        assert!(reported.contains(place), "{place}: {reported}");
     }
 }

@@ -39,7 +39,7 @@ fn a_scenario_with_inputs_can_be_shown_kept_elsewhere_and_run() {
 }
 
 #[test]
-fn check_goes_on_after_a_bad_file() {
+fn check_continues_after_a_bad_file() {
     let folder = tempfile::tempdir().unwrap();
     let paths = ["good.toml", "bad.toml"].map(|name| folder.path().join(name).display().to_string());
     std::fs::write(&paths[0], TINY).unwrap();
@@ -55,12 +55,12 @@ fn check_goes_on_after_a_bad_file() {
         bad.contains("`hihg`") && bad.contains("did you mean `high`") && bad.lines().count() == 1,
         "{bad}"
     );
-    let told: Value = serde_json::from_str(&check(&["--json"]).0).unwrap();
+    let reported: Value = serde_json::from_str(&check(&["--json"]).0).unwrap();
     assert_eq!(
-        (&told[0]["ok"], &told[1]["ok"], &told[1]["simulations"]),
+        (&reported[0]["ok"], &reported[1]["ok"], &reported[1]["simulations"]),
         (&false.into(), &true.into(), &2.into())
     );
-    assert!(told[0]["error"].as_str().unwrap().contains("hihg"));
+    assert!(reported[0]["error"].as_str().unwrap().contains("hihg"));
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod installed;
 mod killed;
 mod listings;
 mod memload;
+mod names;
 mod probe;
 mod real_host;
 mod recording;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use waykeeper_linux::profile::{KnobState, Profile, Writes};
+use waykeeper_linux::profile::{KnobState, MachineProfile, Writes};
 use waykeeper_machine::ScenarioSource;
-use waykeeper_testbed::{Machine, wall_clock};
+use waykeeper_testbed::{MountedHost, wall_clock};
 
 #[test]
 fn the_procedures_are_listed() {
@@ -21,7 +21,7 @@ fn the_procedures_are_listed() {
 }
 
 #[test]
-fn ports_and_the_register_are_told_and_written_down() {
+fn ports_and_the_register_are_reported_and_written_down() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let mut command = waykeeper();
@@ -37,9 +37,9 @@ fn ports_and_the_register_are_told_and_written_down() {
         "--out",
     ]);
     let done = command.arg(&out).assert().success();
-    let told: Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
+    let reported: Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
     let answers: Vec<&str> =
-        told["rows"].as_array().unwrap().iter().map(|row| row["answer"].as_str().unwrap()).collect();
+        reported["rows"].as_array().unwrap().iter().map(|row| row["answer"].as_str().unwrap()).collect();
     let expected = [
         "acts",
         "2 to 11 ways, from 0x600 on, keeps 0x600",
@@ -49,7 +49,7 @@ fn ports_and_the_register_are_told_and_written_down() {
         "past this LLC: remote",
     ];
     assert_eq!(answers, expected);
-    let profile = Profile::read(&out.join("profile.toml")).unwrap().unwrap();
+    let profile = MachineProfile::read(&out.join("profile.toml")).unwrap().unwrap();
     assert_eq!(profile.register.map(|register| register.state), Some(KnobState::Acts));
     let ports: Vec<_> = profile.port.iter().map(|port| (port.switch, port.writes)).collect();
     assert_eq!(ports, [(KnobState::Acts, Writes::ThisLlc), (KnobState::Absent, Writes::Past)]);
@@ -83,7 +83,7 @@ fn curves_are_drawn_and_sweeps_are_tables() {
 }
 
 #[test]
-fn what_cannot_be_told_is_said_and_is_no_success() {
+fn an_unknown_result_is_reported_as_unknown_and_is_no_success() {
     let idle = ["--set", "nic.nic0.offered_gbps=0.01", "--set", "nic.nic1.offered_gbps=0.01"];
     let arguments = [&["probe", "run", "dca-ways", "--quick", "--sets", "1/64"][..], &idle].concat();
     let done = waykeeper().args(&arguments).assert().code(3);
@@ -130,10 +130,10 @@ fn ctrl_c_ends_it_with_130() {
 }
 
 /// The scenario `probe` as a mounted host in wall-clock time, and a file that declares its first forwarder as a tenant.
-fn bench() -> (Machine, PathBuf) {
+fn bench() -> (MountedHost, PathBuf) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/probe.toml");
     let scenario = ScenarioSource::open(&path).unwrap().read().unwrap_or_else(|error| panic!("{error}"));
-    let machine = Machine::with(Arc::new(scenario), wall_clock(64));
+    let machine = MountedHost::with(Arc::new(scenario), wall_clock(64));
     let tenants = machine.folder().join("tenants.toml");
     let device = machine.tenants[0].devices[0];
     let text = format!(
@@ -145,7 +145,7 @@ fn bench() -> (Machine, PathBuf) {
 }
 
 /// `waykeeper probe run ports` on that host, with more words.
-fn ports(machine: &Machine, tenants: &Path, more: &[&str]) -> assert_cmd::assert::Assert {
+fn ports(machine: &MountedHost, tenants: &Path, more: &[&str]) -> assert_cmd::assert::Assert {
     let mut command = waykeeper();
     command.args(["probe", "run", "ports", "--quick", "--json", "--root"]).arg(machine.root().prefix());
     command.arg("--tenants").arg(tenants).arg("--journal").arg(machine.journal()).args(more).assert()
@@ -159,11 +159,12 @@ fn memload_brings_load_to_a_host_and_its_profile_is_put_where_it_is_looked_for()
     let before = machine.state();
     let done = ports(&machine, &tenants, &["--save", "--cores", "0", "--memload", target.to_str().unwrap()]);
     let place = waykeeper_linux::profile::usual_path(&machine.root());
-    let profile = Profile::read(&place).unwrap();
+    let profile = MachineProfile::read(&place).unwrap();
     let _ = std::fs::remove_file(&place);
     let done = done.success();
-    let told: Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
-    let answers: Vec<_> = told["rows"].as_array().unwrap().iter().map(|row| row["answer"].clone()).collect();
+    let reported: Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
+    let answers: Vec<_> =
+        reported["rows"].as_array().unwrap().iter().map(|row| row["answer"].clone()).collect();
     assert_eq!(answers, ["acts", "into this LLC", "acts", "into this LLC"]);
     assert_eq!(profile.expect("--save wrote it").port.len(), 2);
     waykeeper_testbed::assert_same_state(&machine.state(), &before, "after a probe");

@@ -33,7 +33,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Runs it; returns standard output with the tree's path replaced.
-fn told(tree: &Tree, mut command: assert_cmd::Command, code: i32) -> String {
+fn reported(tree: &Tree, mut command: assert_cmd::Command, code: i32) -> String {
     let done = command.assert().code(code);
     text(&done.get_output().stdout).replace(&root(tree), "ROOT")
 }
@@ -114,7 +114,7 @@ fn ways_stand_while_a_command_runs_and_go_back() {
     let tree = Tree::skylake();
     // CPU 2 is the first of socket 1; the command sees the register through its file.
     let look = format!("od -An -tx4 -j {DDIO_WAYS} -N 4 {}/dev/cpu/2/msr", root(&tree));
-    let out = told(&tree, ddio(&tree, &["set", "4", "--", "sh", "-c", &look]), 0);
+    let out = reported(&tree, ddio(&tree, &["set", "4", "--", "sh", "-c", &look]), 0);
     insta::assert_snapshot!("ddio-set", out);
     assert!(out.contains(" 00000780\n"), "{out}");
     assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
@@ -129,9 +129,9 @@ fn ways_stand_while_a_command_runs_and_go_back() {
 fn a_dry_run_writes_nothing() {
     let tree = Tree::skylake();
     let before = tree.files();
-    let out = told(&tree, ddio(&tree, &["set", "11", "--dry-run"]), 0);
+    let out = reported(&tree, ddio(&tree, &["set", "11", "--dry-run"]), 0);
     assert!(out.contains("0x600 (2) -> 0x7ff (11)") && out.contains("nothing was written"), "{out}");
-    let out = told(&tree, ddio(&tree, &["off", "nvme0", "--dry-run", "--json"]), 0);
+    let out = reported(&tree, ddio(&tree, &["off", "nvme0", "--dry-run", "--json"]), 0);
     let plan: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(plan["steps"][0]["address"], SSD_PORT);
     assert_eq!(plan["devices"][0]["devices"][0]["names"][0], "nvme0");
@@ -139,9 +139,9 @@ fn a_dry_run_writes_nothing() {
 }
 
 #[test]
-fn a_port_goes_off_with_all_behind_it_and_only_its_bit_changes() {
+fn turning_a_port_off_changes_only_its_bit_for_all_behind_it() {
     let tree = Tree::skylake();
-    let out = told(&tree, ddio(&tree, &["off", "ens1f1", "3b:00.0", "--keep"]), 0);
+    let out = reported(&tree, ddio(&tree, &["off", "ens1f1", "3b:00.0", "--keep"]), 0);
     insta::assert_snapshot!("ddio-off", out);
     // Bit 7 is cleared, bit 2 is unchanged.
     assert_eq!((tree.config(NIC_PORT, 0x180), tree.config(SSD_PORT, 0x180)), (0x04, 0x84));
@@ -158,9 +158,9 @@ fn a_port_goes_off_with_all_behind_it_and_only_its_bit_changes() {
 #[test]
 fn what_is_kept_outlives_the_changes_after_it() {
     let tree = Tree::skylake();
-    told(&tree, ddio(&tree, &["off", "ens1f1", "--keep"]), 0);
-    told(&tree, ddio(&tree, &["set", "4", "--keep"]), 0);
-    let out = told(&tree, ddio(&tree, &["set", "6", "--for", "0"]), 0);
+    reported(&tree, ddio(&tree, &["off", "ens1f1", "--keep"]), 0);
+    reported(&tree, ddio(&tree, &["set", "4", "--keep"]), 0);
+    let out = reported(&tree, ddio(&tree, &["set", "6", "--for", "0"]), 0);
     assert!(out.contains(": restored") && !out.contains("PCI"), "{out}");
     // Four ways were found, so four ways are restored; the port is still off.
     assert_eq!((tree.msr(0, DDIO_WAYS), tree.config(NIC_PORT, 0x180)), (0x780, 0x04));
@@ -285,7 +285,7 @@ fn a_killed_holder_leaves_a_journal_that_doctor_sees_and_restore_clears() {
 }
 
 #[test]
-fn a_damaged_journal_is_told_and_kept() {
+fn a_damaged_journal_is_reported_and_kept() {
     let tree = Tree::skylake();
     tree.write("journal", "00000000 {}\n");
     let (root, journal) = (root(&tree), journal(&tree));

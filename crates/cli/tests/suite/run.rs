@@ -62,9 +62,9 @@ fn a_run_fits_a_screen_and_ends_with_the_verdict() {
     let lines: Vec<&str> = verdict.lines().skip(1).collect();
     assert!((2..=4).contains(&lines.len()) && lines.iter().all(|line| line.starts_with("  ")), "{verdict}");
     let json: Value = serde_json::from_str(&output(&["run", path, "--seeds", "2", "--json"])).unwrap();
-    let told: Vec<&str> =
+    let reported: Vec<&str> =
         json["verdict"]["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
-    assert!(text.ends_with(&(told.join("\n  ") + "\n")), "{text}");
+    assert!(text.ends_with(&(reported.join("\n  ") + "\n")), "{text}");
     // One policy alone has no comparison: its numbers, and no verdict.
     let alone = output(&["run", path, "--policy", "a4"]);
     assert!(alone.contains("throughput") && !alone.contains("verdict"), "{alone}");

@@ -59,9 +59,9 @@ fn mounted(path: &Path) -> bool {
 fn a_command_inside_finds_the_server_and_a_signal_ends_it_cleanly() {
     let mut server = Server::start(&["--scenario", "a4-fig5", "--set", "chip=gold-5320", "--kernel", "6.1"]);
     let path = server.path().display().to_string();
-    let mut told = String::new();
-    server.lines.read_line(&mut told).unwrap();
-    assert!(told.contains(&format!("waykeeper vhost enter {path} -- COMMAND")), "{told}");
+    let mut reported = String::new();
+    server.lines.read_line(&mut reported).unwrap();
+    assert!(reported.contains(&format!("waykeeper vhost enter {path} -- COMMAND")), "{reported}");
 
     let inside = |line: &str| waykeeper(&["vhost", "enter", &path, "--", "sh", "-c", line]);
     let seen = inside("grep -c processor /proc/cpuinfo; cat /sys/fs/resctrl/info/L3/cbm_mask; exit 7");
@@ -75,7 +75,7 @@ fn a_command_inside_finds_the_server_and_a_signal_ends_it_cleanly() {
 }
 
 #[test]
-fn the_machine_moves_and_a_tree_that_is_not_there_is_told() {
+fn the_machine_moves_and_a_tree_that_is_not_there_is_reported() {
     let server = Server::start(&[]);
     let clock = || {
         let text = std::fs::read_to_string(server.path().join("waykeeper/clock")).unwrap();

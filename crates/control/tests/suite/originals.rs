@@ -4,10 +4,10 @@ use crate::common;
 
 use common::*;
 use waykeeper_control::{ControlConfig, Loop, Problem};
-use waykeeper_host::{Group, Host, Plan};
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_host::{Host, Plan, Workload};
+use waykeeper_units::{WayMask, WorkloadId};
 
-const TENANT: GroupId = GroupId(1);
+const TENANT: WorkloadId = WorkloadId(1);
 
 fn leaves_to_others() -> ControlConfig {
     ControlConfig { take_back: 0, ..seconds(99) }
@@ -28,8 +28,8 @@ fn plans_with_mask(host: &FakeHost) -> usize {
 #[test]
 fn a_restored_knob_of_a_replaced_policy_is_left_to_a_program_that_changes_it() {
     let mut host = fake();
-    let mut first = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
-    let mut second = Wants(|_: &[Group]| Plan::default());
+    let mut first = Wants(|_: &[Workload]| masks(&[(1, 0x00c)]));
+    let mut second = Wants(|_: &[Workload]| Plan::default());
     let mut looping = Loop::start(&mut host, Box::new(&mut first), leaves_to_others()).unwrap();
     looping.replace(Box::new(&mut second));
     assert_eq!(mask(looping.host()), 0x7ff);
@@ -48,7 +48,7 @@ fn a_restored_knob_of_a_replaced_policy_is_left_to_a_program_that_changes_it() {
 fn a_knob_that_is_left_and_wanted_anew_in_one_step_returns_to_the_value_of_the_other_program() {
     let mut host = fake();
     let mut step = 0;
-    let mut policy = Wants(move |_: &[Group]| {
+    let mut policy = Wants(move |_: &[Workload]| {
         step += 1;
         masks(&[(1, if step <= 2 { 0x00c } else { 0x01c })])
     });
@@ -66,7 +66,7 @@ fn a_host_without_a_first_reading_keeps_its_knobs_until_their_values_are_known()
     let mut host = fake();
     host.blind = [0].into();
     sets(&mut host, 0x3ff);
-    let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
+    let mut policy = Wants(|_: &[Workload]| masks(&[(1, 0x00c)]));
     let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(9)).unwrap();
     assert_eq!((plans_with_mask(looping.host()), looping.record().state.as_str()), (0, "Started"));
     assert_eq!(looping.record().wanted.mask(TENANT).unwrap().bits(), 0x00c);
@@ -80,8 +80,8 @@ fn a_host_without_a_first_reading_keeps_its_knobs_until_their_values_are_known()
 fn a_change_since_the_last_step_survives_the_end_and_is_reported() {
     for replaced in [false, true] {
         let mut host = fake();
-        let mut first = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
-        let mut second = Wants(|_: &[Group]| Plan::default());
+        let mut first = Wants(|_: &[Workload]| masks(&[(1, 0x00c)]));
+        let mut second = Wants(|_: &[Workload]| Plan::default());
         let mut looping = Loop::start(&mut host, Box::new(&mut first), leaves_to_others()).unwrap();
         looping.step().unwrap();
         sets(looping.host(), 0x600);
@@ -102,7 +102,7 @@ fn a_change_since_the_last_step_survives_the_end_and_is_reported() {
 fn a_value_that_another_program_sets_before_the_first_write_succeeds_is_the_original_one() {
     let mut host = fake();
     host.busy = 1;
-    let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
+    let mut policy = Wants(|_: &[Workload]| masks(&[(1, 0x00c)]));
     let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(9)).unwrap();
     sets(looping.host(), 0x600);
     (0..3).for_each(|_| assert!(looping.step().unwrap()));
@@ -115,7 +115,7 @@ fn a_value_that_another_program_sets_before_the_first_write_succeeds_is_the_orig
 fn a_refused_knob_is_not_restored_over_another_program() {
     let mut host = fake();
     host.refused_masks.insert(WayMask::from_bits(0x00c));
-    let mut policy = Wants(|_: &[Group]| masks(&[(1, 0x00c)]));
+    let mut policy = Wants(|_: &[Workload]| masks(&[(1, 0x00c)]));
     let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(9)).unwrap();
     looping.step().unwrap();
     sets(looping.host(), 0x600);
@@ -128,7 +128,7 @@ fn a_busy_machine_is_asked_at_growing_distances_also_by_a_policy_that_changes_it
     let mut host = fake();
     host.busy = 99;
     let mut step = 0;
-    let mut policy = Wants(move |_: &[Group]| {
+    let mut policy = Wants(move |_: &[Workload]| {
         step += 1;
         masks(&[(1, if step % 2 == 0 { 0x00c } else { 0x01c })])
     });
@@ -146,7 +146,7 @@ fn a_busy_machine_is_asked_at_growing_distances_also_by_a_policy_that_changes_it
 fn an_unreadable_end_of_a_step_does_not_hide_the_next_external_change() {
     let mut host = fake();
     let mut step = 0;
-    let mut policy = Wants(move |_: &[Group]| {
+    let mut policy = Wants(move |_: &[Workload]| {
         step += 1;
         masks(&[(0, if step <= 2 { 0x3ff } else { 0x0ff }), (1, 0x00c)])
     });
@@ -170,10 +170,10 @@ fn an_unreadable_end_of_a_step_does_not_hide_the_next_external_change() {
 fn too_many_classes_for_the_originals_are_reported_by_the_last_try_too() {
     let mut host = fake();
     for (id, bits) in [(0, 0x0ff), (1, 0x700), (2, 0x00f)] {
-        host.knobs.insert(waykeeper_host::Knob::Mask(GroupId(id)), WayMask::from_bits(bits));
+        host.knobs.insert(waykeeper_host::Knob::Mask(WorkloadId(id)), WayMask::from_bits(bits));
     }
     host.lives = [(0, vec![group(0), group(1), group(2)])].into();
-    let mut policy = Wants(|_: &[Group]| masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff)]));
+    let mut policy = Wants(|_: &[Workload]| masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff)]));
     let mut looping = Loop::start(&mut host, Box::new(&mut policy), seconds(9)).unwrap();
     looping.step().unwrap();
     looping.host().inventory.llc.clos_count = 2;
@@ -183,5 +183,5 @@ fn too_many_classes_for_the_originals_are_reported_by_the_last_try_too() {
         "{:?}",
         looping.record().problems
     );
-    assert_eq!(looping.host().groups().len(), 3);
+    assert_eq!(looping.host().workloads().len(), 3);
 }

@@ -31,7 +31,7 @@ fn place(out: &mut String, pmu: &Pmu) {
     }
 }
 
-fn told(generation: &Generation) -> String {
+fn reported(generation: &Generation) -> String {
     let mut out = String::new();
     let core = &generation.core;
     writeln!(out, "{}: {}", generation.id, generation.name).unwrap();
@@ -110,6 +110,6 @@ fn told(generation: &Generation) -> String {
 #[test]
 fn encodings_of_every_generation() {
     for generation in Generation::all() {
-        insta::assert_snapshot!(generation.id.clone(), told(generation));
+        insta::assert_snapshot!(generation.id.clone(), reported(generation));
     }
 }

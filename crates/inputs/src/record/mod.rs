@@ -45,7 +45,7 @@ impl Default for RecordOptions {
 
 /// Progress of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
+pub struct RecordingProgress {
     /// Instructions executed, those of the skipped part included.
     pub instructions: u64,
     /// Records written.
@@ -154,7 +154,7 @@ pub fn record(
     command: &[OsString],
     output: &Path,
     options: &RecordOptions,
-    progress: &mut dyn FnMut(&Progress) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(&RecordingProgress) -> ControlFlow<()>,
 ) -> Result<Recording, RecordError> {
     if command.is_empty() {
         return Err(RecordError::NoCommand);
@@ -180,7 +180,7 @@ pub fn record(
         if converter.is_full() {
             break Some(Ended::Full);
         }
-        let so_far = Progress {
+        let so_far = RecordingProgress {
             instructions: converter.builder.instructions(),
             records: converter.pipeline.records(),
         };

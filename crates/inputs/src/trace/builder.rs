@@ -2,7 +2,7 @@
 //!
 //! The readers of all foreign formats use it, so that they merge alike. Must not know any format.
 
-use super::{Kind, LINE_BYTES, Record};
+use super::{LINE_BYTES, TouchKind, TraceRecord};
 use std::collections::VecDeque;
 
 /// Most touches in one record, so that a program that spins on one line still produces records and reaches the limit of
@@ -14,8 +14,8 @@ pub(crate) struct RecordBuilder {
     instructions: u64,
     /// [`RecordBuilder::instructions`] at the first touch of the newest record.
     counted: u64,
-    pending: Option<Record>,
-    ready: VecDeque<Record>,
+    pending: Option<TraceRecord>,
+    ready: VecDeque<TraceRecord>,
 }
 
 impl RecordBuilder {
@@ -25,7 +25,7 @@ impl RecordBuilder {
     }
 
     /// Bytes are touched; the caller has checked that they lie within the address space.
-    pub(crate) fn access(&mut self, address: u64, bytes: u64, kind: Kind) {
+    pub(crate) fn access(&mut self, address: u64, bytes: u64, kind: TouchKind) {
         let last = address + (bytes.max(1) - 1);
         for line in address / LINE_BYTES..=last / LINE_BYTES {
             self.touch(line, kind);
@@ -33,7 +33,7 @@ impl RecordBuilder {
     }
 
     /// A line is touched.
-    pub(crate) fn touch(&mut self, line: u64, kind: Kind) {
+    pub(crate) fn touch(&mut self, line: u64, kind: TouchKind) {
         if let Some(pending) = &mut self.pending
             && (pending.line, pending.kind) == (line, kind)
             && pending.touches < MAX_TOUCHES
@@ -41,13 +41,13 @@ impl RecordBuilder {
             pending.touches += 1;
             return;
         }
-        let record = Record { line, instructions: self.instructions - self.counted, touches: 1, kind };
+        let record = TraceRecord { line, instructions: self.instructions - self.counted, touches: 1, kind };
         self.counted = self.instructions;
         self.ready.extend(self.pending.replace(record));
     }
 
     /// The oldest finished record.
-    pub(crate) fn pop(&mut self) -> Option<Record> {
+    pub(crate) fn pop(&mut self) -> Option<TraceRecord> {
         self.ready.pop_front()
     }
 
@@ -77,25 +77,25 @@ mod tests {
     fn merges_splits_and_counts() {
         let mut builder = RecordBuilder::default();
         builder.instruction();
-        builder.access(64, 8, Kind::Load);
+        builder.access(64, 8, TouchKind::Load);
         builder.instruction();
-        builder.access(127, 1, Kind::Load);
+        builder.access(127, 1, TouchKind::Load);
         builder.instruction();
-        builder.access(124, 8, Kind::Store);
+        builder.access(124, 8, TouchKind::Store);
         for _ in 0..3 {
             builder.instruction();
         }
-        builder.access(128, 4, Kind::Load);
+        builder.access(128, 4, TouchKind::Load);
         builder.instruction();
         builder.finish();
-        let record = |line, instructions, touches, kind| Record { line, instructions, touches, kind };
+        let record = |line, instructions, touches, kind| TraceRecord { line, instructions, touches, kind };
         assert_eq!(
             std::iter::from_fn(|| builder.pop()).collect::<Vec<_>>(),
             [
-                record(1, 1, 2, Kind::Load),
-                record(1, 2, 1, Kind::Store),
-                record(2, 0, 1, Kind::Store),
-                record(2, 3, 1, Kind::Load),
+                record(1, 1, 2, TouchKind::Load),
+                record(1, 2, 1, TouchKind::Store),
+                record(2, 0, 1, TouchKind::Store),
+                record(2, 3, 1, TouchKind::Load),
             ]
         );
         assert_eq!((builder.instructions(), builder.tail_instructions()), (7, 1));

@@ -10,7 +10,7 @@
 //! its destinations; a line that is both is one store, as lackey's modify is. CloudSuite's wider records (four
 //! destinations) are not read.
 
-use super::{Kind, LINE_BYTES, Record, RecordBuilder};
+use super::{LINE_BYTES, RecordBuilder, TouchKind, TraceRecord};
 use crate::error::InputError;
 use crate::source::Source;
 
@@ -40,7 +40,7 @@ impl ChampSimReader {
     }
 
     /// The next record; none after the last.
-    pub(super) fn next(&mut self) -> Result<Option<Record>, InputError> {
+    pub(super) fn next(&mut self) -> Result<Option<TraceRecord>, InputError> {
         loop {
             if let Some(record) = self.builder.pop() {
                 return Ok(Some(record));
@@ -99,10 +99,10 @@ fn take(record: &[u8], into: &mut RecordBuilder) {
             .map(|address| address / LINE_BYTES)
     };
     for line in lines(SOURCES).filter(|line| !lines(DESTINATIONS).any(|written| written == *line)) {
-        into.touch(line, Kind::Load);
+        into.touch(line, TouchKind::Load);
     }
     for line in lines(DESTINATIONS) {
-        into.touch(line, Kind::Store);
+        into.touch(line, TouchKind::Store);
     }
 }
 
@@ -125,14 +125,14 @@ mod tests {
         take(&instruction([0, 0], [0; 4]), &mut builder);
         take(&instruction([0x1000, 0x2000], [0x3000, 0x1010, 0, 0x4000]), &mut builder);
         builder.finish();
-        let record = |line, instructions, kind| Record { line, instructions, touches: 1, kind };
+        let record = |line, instructions, kind| TraceRecord { line, instructions, touches: 1, kind };
         assert_eq!(
             std::iter::from_fn(|| builder.pop()).collect::<Vec<_>>(),
             [
-                record(0xc0, 2, Kind::Load),
-                record(0x100, 0, Kind::Load),
-                record(0x40, 0, Kind::Store),
-                record(0x80, 0, Kind::Store),
+                record(0xc0, 2, TouchKind::Load),
+                record(0x100, 0, TouchKind::Load),
+                record(0x40, 0, TouchKind::Store),
+                record(0x80, 0, TouchKind::Store),
             ]
         );
     }

@@ -2,7 +2,7 @@
 
 use super::info::Footprint;
 use super::window::WindowFilter;
-use super::{L1Filter, Record, TraceFormat, TraceInfo, TraceReader, TraceWriter, Window};
+use super::{L1Filter, TraceFormat, TraceInfo, TraceReader, TraceRecord, TraceWriter, Window};
 use crate::error::InputError;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -79,7 +79,7 @@ impl Pipeline {
     }
 
     /// Adds a record.
-    pub(crate) fn push(&mut self, record: Record) -> Result<(), InputError> {
+    pub(crate) fn push(&mut self, record: TraceRecord) -> Result<(), InputError> {
         let record = match &mut self.filter {
             Some(filter) => filter.push(record),
             None => Some(record),

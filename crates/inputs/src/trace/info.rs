@@ -1,6 +1,6 @@
 //! A summary of a trace.
 
-use super::{Kind, LINE_BYTES, Record, TraceFormat, TraceReader};
+use super::{LINE_BYTES, TouchKind, TraceFormat, TraceReader, TraceRecord};
 use crate::error::InputError;
 use serde::Serialize;
 use std::collections::HashSet;
@@ -21,12 +21,12 @@ pub struct TraceSummary {
 
 impl TraceSummary {
     /// Counts a record; none if 64 bits overflow, which only a damaged file can do.
-    pub(super) fn count(&mut self, record: &Record) -> Option<()> {
+    pub(super) fn count(&mut self, record: &TraceRecord) -> Option<()> {
         self.records += 1;
         self.instructions = self.instructions.checked_add(record.instructions)?;
         let touches = match record.kind {
-            Kind::Load => &mut self.loads,
-            Kind::Store => &mut self.stores,
+            TouchKind::Load => &mut self.loads,
+            TouchKind::Store => &mut self.stores,
         };
         *touches = touches.checked_add(u64::from(record.touches))?;
         Some(())
@@ -86,10 +86,10 @@ pub(super) struct Footprint {
 
 impl Footprint {
     /// Adds a record.
-    pub(super) fn count(&mut self, record: &Record) {
+    pub(super) fn count(&mut self, record: &TraceRecord) {
         match record.kind {
-            Kind::Load => self.read.insert(record.line),
-            Kind::Store => self.written.insert(record.line),
+            TouchKind::Load => self.read.insert(record.line),
+            TouchKind::Store => self.written.insert(record.line),
         };
     }
 

@@ -17,7 +17,7 @@
 //! *Guaranteed.* The instructions of the output plus [`L1Filter::carried_instructions`] equal those of the input. Same
 //! input, same output. No allocation after construction.
 
-use super::{Kind, Record};
+use super::{TouchKind, TraceRecord};
 
 /// Sets: 32 KiB of 64-byte lines in 8 ways.
 pub const L1_SETS: usize = 64;
@@ -49,10 +49,10 @@ impl L1Filter {
 
     /// Processes a touch (or merged touches); returns the record that reaches the MLC, if any. Its instructions are
     /// those since the previous returned record.
-    pub fn push(&mut self, record: Record) -> Option<Record> {
+    pub fn push(&mut self, record: TraceRecord) -> Option<TraceRecord> {
         self.carried = self.carried.saturating_add(record.instructions);
         let ways = &mut self.sets[record.line as usize % L1_SETS];
-        let store = u64::from(record.kind == Kind::Store);
+        let store = u64::from(record.kind == TouchKind::Store);
         let (way, entry) = match ways.iter().position(|entry| entry >> 1 == record.line) {
             Some(way) => (way, ways[way]),
             None => (L1_WAYS - 1, EMPTY),
@@ -66,7 +66,7 @@ impl L1Filter {
             return None;
         }
         let instructions = std::mem::take(&mut self.carried);
-        Some(Record { instructions, touches: 1, ..record })
+        Some(TraceRecord { instructions, touches: 1, ..record })
     }
 
     /// Instructions since the last returned record: the tail of the filtered trace.
@@ -90,12 +90,12 @@ impl<I> L1Filtered<I> {
 }
 
 /// Filters the records of a reader through an empty L1; errors pass through.
-pub fn l1_filter<E, I: Iterator<Item = Result<Record, E>>>(records: I) -> L1Filtered<I> {
+pub fn l1_filter<E, I: Iterator<Item = Result<TraceRecord, E>>>(records: I) -> L1Filtered<I> {
     L1Filtered { records, filter: L1Filter::new() }
 }
 
-impl<E, I: Iterator<Item = Result<Record, E>>> Iterator for L1Filtered<I> {
-    type Item = Result<Record, E>;
+impl<E, I: Iterator<Item = Result<TraceRecord, E>>> Iterator for L1Filtered<I> {
+    type Item = Result<TraceRecord, E>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let L1Filtered { records, filter } = self;
@@ -108,15 +108,15 @@ impl<E, I: Iterator<Item = Result<Record, E>>> Iterator for L1Filtered<I> {
 
 #[cfg(test)]
 mod tests {
-    use super::Kind::{Load, Store};
+    use super::TouchKind::{Load, Store};
     use super::*;
     use proptest::prelude::*;
 
-    fn touch(line: u64, kind: Kind) -> Record {
-        Record { line, instructions: 10, touches: 3, kind }
+    fn touch(line: u64, kind: TouchKind) -> TraceRecord {
+        TraceRecord { line, instructions: 10, touches: 3, kind }
     }
 
-    fn run(touches: &[(u64, Kind)]) -> (Vec<(u64, u64, Kind)>, u64) {
+    fn run(touches: &[(u64, TouchKind)]) -> (Vec<(u64, u64, TouchKind)>, u64) {
         let mut filter = L1Filter::new();
         let out = touches.iter().filter_map(|(line, kind)| filter.push(touch(*line, *kind)));
         (out.map(|r| (r.line, r.instructions, r.kind)).collect(), filter.carried_instructions())
@@ -164,7 +164,7 @@ mod tests {
             for (line, store, instructions) in touches {
                 given += instructions;
                 let kind = if store { Store } else { Load };
-                if let Some(out) = filter.push(Record { line, instructions, touches: 1, kind }) {
+                if let Some(out) = filter.push(TraceRecord { line, instructions, touches: 1, kind }) {
                     prop_assert_eq!((out.line, out.kind), (line, kind));
                     taken += out.instructions;
                 }

@@ -7,7 +7,7 @@
 //!
 //! Lackey does not name threads: their accesses are interleaved as valgrind runs them. Must not know caches.
 
-use super::{Kind, Record, RecordBuilder};
+use super::{RecordBuilder, TouchKind, TraceRecord};
 use crate::error::InputError;
 use crate::source::Source;
 
@@ -20,8 +20,8 @@ const MAX_ACCESS_BYTES: u64 = 4096;
 pub(crate) fn decode(line: &[u8], into: &mut RecordBuilder) -> bool {
     let (kind, place) = match line {
         [b'I', b' ', b' ', ..] => (None, &line[3..]),
-        [b' ', b'L', b' ', ..] => (Some(Kind::Load), &line[3..]),
-        [b' ', b'S' | b'M', b' ', ..] => (Some(Kind::Store), &line[3..]),
+        [b' ', b'L', b' ', ..] => (Some(TouchKind::Load), &line[3..]),
+        [b' ', b'S' | b'M', b' ', ..] => (Some(TouchKind::Store), &line[3..]),
         [b'=', b'=', ..] | [b'-', b'-', ..] | [b'*', b'*', ..] | [b'S', b'B', b' ', ..] => return true,
         _ => return false,
     };
@@ -72,7 +72,7 @@ impl LackeyReader {
     }
 
     /// The next record; none after the last.
-    pub(super) fn next(&mut self) -> Result<Option<Record>, InputError> {
+    pub(super) fn next(&mut self) -> Result<Option<TraceRecord>, InputError> {
         loop {
             if let Some(record) = self.builder.pop() {
                 return Ok(Some(record));
@@ -146,14 +146,14 @@ mod tests {
         builder.finish();
         let records: Vec<_> = std::iter::from_fn(|| builder.pop()).collect();
         // 0x1fff000668 / 64 = 0x7ffc0019. The load of 8 bytes at ..67c ends at ..683: lines 19 and 1a.
-        let record = |line, instructions, kind| Record { line, instructions, touches: 1, kind };
+        let record = |line, instructions, kind| TraceRecord { line, instructions, touches: 1, kind };
         assert_eq!(
             records,
             [
-                record(0x7ffc_0019, 1, Kind::Store),
-                record(0x7ffc_0019, 0, Kind::Load),
-                record(0x7ffc_001a, 0, Kind::Load),
-                record(0x7ffc_001a, 1, Kind::Store),
+                record(0x7ffc_0019, 1, TouchKind::Store),
+                record(0x7ffc_0019, 0, TouchKind::Load),
+                record(0x7ffc_001a, 0, TouchKind::Load),
+                record(0x7ffc_001a, 1, TouchKind::Store),
             ]
         );
     }

@@ -1,7 +1,7 @@
 //! Memory traces: the cache lines that a program touches, load or store, and the instructions between touches.
 //!
 //! Three formats are read ([`TraceReader`] detects which), one is written (`.wkt`, [`TraceWriter`]). All become the
-//! same [`Record`]s. Must not know caches, except for the filter in `l1`, or the cost of an access.
+//! same [`TraceRecord`]s. Must not know caches, except for the filter in `l1`, or the cost of an access.
 
 mod builder;
 mod champsim;
@@ -36,7 +36,7 @@ pub(crate) const LINE_LIMIT: u64 = 1 << 58;
 /// How a line is touched.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum TouchKind {
     /// Read.
     Load,
     /// Written, or read and written by one instruction.
@@ -45,7 +45,7 @@ pub enum Kind {
 
 /// One or more touches in a row of one cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Record {
+pub struct TraceRecord {
     /// The line: virtual address divided by [`LINE_BYTES`], below 2^58.
     pub line: u64,
     /// Instructions executed from the previous record's first touch (or the trace's start) to this one's
@@ -55,5 +55,5 @@ pub struct Record {
     /// Touches in a row of this kind to this line, merged into this record; at least 1.
     pub touches: u32,
     /// How it is touched.
-    pub kind: Kind,
+    pub kind: TouchKind,
 }

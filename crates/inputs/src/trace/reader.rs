@@ -6,7 +6,7 @@
 use super::champsim::ChampSimReader;
 use super::lackey::LackeyReader;
 use super::wkt_reader::WktReader;
-use super::{L1Filter, Record, TraceSummary, WKT_MAGIC, Window, window};
+use super::{L1Filter, TraceRecord, TraceSummary, WKT_MAGIC, Window, window};
 use crate::error::InputError;
 use crate::source::{Source, name_of};
 use serde::Serialize;
@@ -97,7 +97,7 @@ impl TraceReader {
         self.tail_instructions
     }
 
-    fn read(&mut self) -> Result<Option<Record>, InputError> {
+    fn read(&mut self) -> Result<Option<TraceRecord>, InputError> {
         let (record, tail) = match &mut self.reader {
             Reader::Wkt(reader) => (reader.next()?, reader.tail_instructions()),
             Reader::Lackey(reader) => (reader.next()?, reader.tail_instructions()),
@@ -121,7 +121,7 @@ impl TraceReader {
 }
 
 impl Iterator for TraceReader {
-    type Item = Result<Record, InputError>;
+    type Item = Result<TraceRecord, InputError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.ended {
@@ -139,7 +139,7 @@ pub struct Trace {
     /// The file's description of the program.
     pub source: String,
     /// The records.
-    pub records: Vec<Record>,
+    pub records: Vec<TraceRecord>,
     /// Instructions after the last record.
     pub tail_instructions: u64,
     /// True if the records are L1 misses, filtered when the file was made or by [`Trace::through_l1`].

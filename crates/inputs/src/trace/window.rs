@@ -1,6 +1,6 @@
 //! The part of a trace to keep: skips a start, stops after a number of instructions or records.
 
-use super::Record;
+use super::TraceRecord;
 
 /// A part of a trace. The default is all of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,7 +31,7 @@ impl WindowFilter {
     }
 
     /// The record, its instructions counted from the window's start; none if it lies outside.
-    pub(super) fn push(&mut self, record: Record) -> Option<Record> {
+    pub(super) fn push(&mut self, record: TraceRecord) -> Option<TraceRecord> {
         self.position = self.position.saturating_add(record.instructions);
         let skip = self.window.skip_instructions;
         // Touches before the first instruction (position 0) are skipped only if the window skips instructions.
@@ -46,7 +46,7 @@ impl WindowFilter {
         self.kept = self.position;
         self.records += 1;
         self.full = self.window.max_records == Some(self.records);
-        Some(Record { instructions, ..record })
+        Some(TraceRecord { instructions, ..record })
     }
 
     /// True if no further record will be kept.
@@ -76,15 +76,19 @@ impl WindowFilter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
+    use super::super::TouchKind;
     use super::*;
 
     fn run(window: Window) -> (Vec<(u64, u64)>, u64) {
         let mut window_filter = WindowFilter::new(window);
         // Touches at instructions 3, 3, 8, 12; 20 in all.
         let records = [(1, 3), (2, 0), (3, 5), (4, 4)];
-        let records =
-            records.map(|(line, instructions)| Record { line, instructions, touches: 1, kind: Kind::Load });
+        let records = records.map(|(line, instructions)| TraceRecord {
+            line,
+            instructions,
+            touches: 1,
+            kind: TouchKind::Load,
+        });
         let kept = records
             .into_iter()
             .filter_map(|record| window_filter.push(record))

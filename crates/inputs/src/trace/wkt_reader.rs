@@ -7,7 +7,7 @@ use super::wkt::{
     BLOCK_BYTES, END_BYTES, FLAG_L1_FILTERED, HEADER_BYTES, MAGIC, MAX_BLOCK_RECORDS, MAX_PACKED_BYTES,
     MAX_RAW_BYTES, MAX_SOURCE_BYTES, TAG_BLOCK, TAG_END, VERSION, u16_at, u32_at, u64_at,
 };
-use super::{Kind, LINE_BYTES, LINE_LIMIT, Record, TraceSummary, varint};
+use super::{LINE_BYTES, LINE_LIMIT, TouchKind, TraceRecord, TraceSummary, varint};
 use crate::error::InputError;
 use crate::source::Source;
 
@@ -18,7 +18,7 @@ pub(super) struct WktReader {
     pub(super) source: String,
     pub(super) l1_filtered: bool,
     unpacker: zstd::bulk::Decompressor<'static>,
-    block: Vec<Record>,
+    block: Vec<TraceRecord>,
     next: usize,
     summary: TraceSummary,
     tail_instructions: u64,
@@ -78,7 +78,7 @@ impl WktReader {
     }
 
     /// The next record; none after the last.
-    pub(super) fn next(&mut self) -> Result<Option<Record>, InputError> {
+    pub(super) fn next(&mut self) -> Result<Option<TraceRecord>, InputError> {
         while self.next == self.block.len() {
             if self.ended {
                 return Ok(None);
@@ -188,7 +188,7 @@ impl WktReader {
 }
 
 /// Decodes a block; none unless it holds exactly `records` valid records.
-fn decode(mut heads: &[u8], mut lines: &[u8], records: u32, into: &mut Vec<Record>) -> Option<()> {
+fn decode(mut heads: &[u8], mut lines: &[u8], records: u32, into: &mut Vec<TraceRecord>) -> Option<()> {
     into.clear();
     let mut line = 0u64;
     for _ in 0..records {
@@ -198,8 +198,8 @@ fn decode(mut heads: &[u8], mut lines: &[u8], records: u32, into: &mut Vec<Recor
         if line >= LINE_LIMIT || touches == 0 {
             return None;
         }
-        let kind = if head & 1 == 1 { Kind::Store } else { Kind::Load };
-        into.push(Record { line, instructions: head >> 2, touches, kind });
+        let kind = if head & 1 == 1 { TouchKind::Store } else { TouchKind::Load };
+        into.push(TraceRecord { line, instructions: head >> 2, touches, kind });
     }
     (heads.is_empty() && lines.is_empty()).then_some(())
 }

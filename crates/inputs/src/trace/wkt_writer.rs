@@ -6,7 +6,7 @@ use super::wkt::{
     FLAG_L1_FILTERED, INSTRUCTIONS_LIMIT, MAGIC, MAX_BLOCK_RECORDS, MAX_SOURCE_BYTES, TAG_BLOCK, TAG_END,
     VERSION,
 };
-use super::{Kind, LINE_BYTES, LINE_LIMIT, Record, TraceSummary, varint};
+use super::{LINE_BYTES, LINE_LIMIT, TouchKind, TraceRecord, TraceSummary, varint};
 use std::io::{self, Write};
 
 /// zstd's level: what higher ones gain and cost is in `inputs/FORMAT.md`.
@@ -56,12 +56,12 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// Those of the writer; `InvalidInput` for a record that no trace can hold (line from 2^58,
     /// instructions from 2^62, no touches).
-    pub fn push(&mut self, record: Record) -> io::Result<()> {
+    pub fn push(&mut self, record: TraceRecord) -> io::Result<()> {
         if record.line >= LINE_LIMIT || record.instructions >= INSTRUCTIONS_LIMIT || record.touches == 0 {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{record:?} is out of bounds")));
         }
         let merged = u64::from(record.touches > 1);
-        let store = u64::from(record.kind == Kind::Store);
+        let store = u64::from(record.kind == TouchKind::Store);
         varint::put(&mut self.heads, record.instructions << 2 | merged << 1 | store);
         if merged == 1 {
             varint::put(&mut self.heads, u64::from(record.touches));

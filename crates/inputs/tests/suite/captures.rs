@@ -86,7 +86,7 @@ fn other_files_are_called_by_their_names() {
 }
 
 #[test]
-fn a_cut_file_is_told_with_the_offset_and_the_gap() {
+fn a_cut_file_is_reported_with_the_offset_and_the_gap() {
     let whole = pcap(false, true, 1, &packets());
     // Header 24, packet 16 + 42: the second packet starts at 82 and needs 58 bytes.
     assert!(

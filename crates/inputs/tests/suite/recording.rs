@@ -109,7 +109,7 @@ fn a_daemon_left_behind_does_not_hold_the_recording() {
 }
 
 #[test]
-fn what_goes_wrong_is_said_and_leaves_no_file() {
+fn errors_are_reported_and_leave_no_file() {
     let place = Place::new();
     let all = Window::default();
     let refused = |valgrind: &Path, window| {

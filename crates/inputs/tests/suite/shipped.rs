@@ -1,7 +1,7 @@
 //! The shipped inputs have the contents that `inputs/README.md` states.
 
 use std::path::PathBuf;
-use waykeeper_inputs::{Capture, IndirectionTable, Kind, LinkType, Trace, TraceInfo, Window};
+use waykeeper_inputs::{Capture, IndirectionTable, LinkType, TouchKind, Trace, TraceInfo, Window};
 
 fn shipped(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../inputs").join(name)
@@ -28,6 +28,6 @@ fn the_trace_is_25_million_instructions_of_redis() {
     assert_eq!((info.summary.instructions, info.summary.records), (25_000_000, 8_308_393));
     assert_eq!((info.summary.loads, info.summary.stores, info.lines), (6_871_919, 4_275_311, 46_826));
     let filtered = Trace::read(&path, &Window::default()).unwrap().through_l1();
-    let stores = filtered.records.iter().filter(|record| record.kind == Kind::Store).count();
+    let stores = filtered.records.iter().filter(|record| record.kind == TouchKind::Store).count();
     assert_eq!((filtered.records.len(), stores, filtered.instructions()), (761_658, 401_887, 25_000_000));
 }

@@ -6,7 +6,8 @@ use common::{champsim, file, lackey, records, wkt};
 use proptest::prelude::*;
 use std::io::Write;
 use waykeeper_inputs::{
-    ConvertOptions, Kind, LINE_BYTES, Record, Trace, TraceFormat, TraceInfo, TraceReader, Window, convert,
+    ConvertOptions, LINE_BYTES, TouchKind, Trace, TraceFormat, TraceInfo, TraceReader, TraceRecord, Window,
+    convert,
 };
 
 fn refused(bytes: &[u8]) -> String {
@@ -37,7 +38,7 @@ fn wkt_comes_back_across_blocks() {
 /// Checked byte for byte: a change here changes the format and needs a new version.
 #[test]
 fn the_smallest_wkt_file_is_as_documented() {
-    let record = Record { line: 3, instructions: 5, touches: 2, kind: Kind::Store };
+    let record = TraceRecord { line: 3, instructions: 5, touches: 2, kind: TouchKind::Store };
     let bytes = wkt(&[record], 1);
     assert_eq!(bytes[..8], *b"\x89WKT\r\n\x1a\n");
     // Version 1, no flags, 64-byte lines, 6 bytes of source.
@@ -162,7 +163,7 @@ fn bad_lines_and_records_are_named_with_their_place() {
 }
 
 #[test]
-fn a_damaged_wkt_is_told_with_the_offset() {
+fn a_damaged_wkt_is_reported_with_the_offset() {
     let good = wkt(&records(1000), 0);
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();
@@ -189,16 +190,16 @@ fn a_damaged_wkt_is_told_with_the_offset() {
     assert!(refused(&wkt(&[], 5)).contains("holds no memory accesses"));
 }
 
-fn record() -> impl Strategy<Value = Record> {
+fn record() -> impl Strategy<Value = TraceRecord> {
     let number = |bits: u32| {
         (any::<u64>(), 0..bits).prop_map(move |(value, less)| (value & ((1 << bits) - 1)) >> less)
     };
     (number(58), number(50), number(32), any::<bool>()).prop_map(|(line, instructions, touches, store)| {
-        Record {
+        TraceRecord {
             line,
             instructions,
             touches: (touches as u32).max(1),
-            kind: if store { Kind::Store } else { Kind::Load },
+            kind: if store { TouchKind::Store } else { TouchKind::Load },
         }
     })
 }
@@ -215,7 +216,7 @@ proptest! {
     /// Two adjacent windows hold the same records as one window over both.
     #[test]
     fn windows_split_a_trace(records in prop::collection::vec(record(), 1..50), at in 0..10_000u64) {
-        let small: Vec<_> = records.iter().map(|r| Record { instructions: r.instructions % 1000, ..*r }).collect();
+        let small: Vec<_> = records.iter().map(|r| TraceRecord { instructions: r.instructions % 1000, ..*r }).collect();
         let file = file(&wkt(&small, 0));
         let read = |skip_instructions, max_instructions| {
             Trace::read(file.path(), &Window { skip_instructions, max_instructions, max_records: None })

@@ -6,7 +6,7 @@ use super::charts::{Frame, Line, Lines, Surface};
 use super::{Cell, Figure, Grid};
 use askama::Template;
 use waykeeper_probe::findings::{Curve, Findings, Row};
-use waykeeper_probe::sweep::{Point, Sweep};
+use waykeeper_probe::sweep::{LoadSweep, Point};
 
 #[derive(Template)]
 #[template(path = "probe.html")]
@@ -36,7 +36,7 @@ pub(super) fn page(findings: &Findings) -> Result<String, askama::Error> {
     let answers = Grid { head, rows: rows.iter().map(cells).collect() };
     let curves = findings.curves.iter().filter_map(curve);
     let figures = curves.chain(findings.sweeps.iter().filter_map(sweep)).collect();
-    let of_sweep = |sweep: &Sweep| {
+    let of_sweep = |sweep: &LoadSweep| {
         let title = sweep.dial.title();
         sweep.notes.iter().map(move |note| format!("sweep of {title}: {note}")).collect::<Vec<_>>()
     };
@@ -68,7 +68,7 @@ fn curve(curve: &Curve) -> Option<Figure> {
 }
 
 /// A chart of hit rates over the swept value.
-fn sweep(sweep: &Sweep) -> Option<Figure> {
+fn sweep(sweep: &LoadSweep) -> Option<Figure> {
     let line = |label: &str, colour: usize, of: fn(&Point) -> Option<f64>| Line {
         label: label.to_owned(),
         colour,

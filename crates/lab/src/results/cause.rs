@@ -40,7 +40,7 @@ impl MainCause {
 /// Change of a workload's memory time by cause, as parts of its memory time per unit of work under the baseline; above
 /// zero is time saved.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Cause {
+pub struct MemoryTimeCauses {
     /// The largest part that explains the direction of the change; absent if performance is within 2 % of the baseline's,
     /// or no part explains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ pub(super) fn fill(summary: &mut RunSummary) {
     };
     let baseline = summary.baseline.clone();
     for (policy, result) in &mut summary.policies {
-        let causes: Vec<Option<Cause>> = result
+        let causes: Vec<Option<MemoryTimeCauses>> = result
             .workloads
             .iter()
             .map(|(name, workload)| {
@@ -107,7 +107,7 @@ fn used(result: &PolicyResult, workload: &WorkloadResult) -> Option<Use> {
     Some(Use { misses, leaked: (leaked / work).min(misses), latency_ns })
 }
 
-fn cause(base: Use, now: Use, ratio: f64, off: bool) -> Cause {
+fn cause(base: Use, now: Use, ratio: f64, off: bool) -> MemoryTimeCauses {
     let whole = (base.misses * base.latency_ns).max(f64::MIN_POSITIVE);
     let latency_ns = 0.5 * (base.latency_ns + now.latency_ns);
     let leak = (base.leaked - now.leaked) * latency_ns / whole;
@@ -118,7 +118,7 @@ fn cause(base: Use, now: Use, ratio: f64, off: bool) -> Cause {
     let change = ratio - 1.0;
     let largest = parts.into_iter().max_by(|a, b| (a.1 * change).total_cmp(&(b.1 * change)));
     let explains = |(_, part): &(MainCause, f64)| change.abs() > UNCHANGED && part * change > 0.0;
-    Cause { main: largest.filter(explains).map(|(main, _)| main), way_room, leak, bandwidth }
+    MemoryTimeCauses { main: largest.filter(explains).map(|(main, _)| main), way_room, leak, bandwidth }
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
-use waykeeper_host::{Applied, Group, KnobKind, KnobOutcome, KnobSetting, KnobValues, Plan, RootPort};
+use waykeeper_host::{Applied, KnobKind, KnobOutcome, KnobSetting, KnobValues, Plan, RootPort, Workload};
 use waykeeper_policy::{Cause, Decision};
-use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 /// One action of a policy.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -79,13 +79,13 @@ pub struct KnobRecord {
 #[derive(Clone, Copy, Debug)]
 pub struct Names<'a> {
     /// All workloads of the scenario, running or not.
-    pub groups: &'a [Group],
+    pub groups: &'a [Workload],
     /// The root ports.
     pub ports: &'a [RootPort],
 }
 
 impl Names<'_> {
-    fn group(&self, id: GroupId) -> String {
+    fn group(&self, id: WorkloadId) -> String {
         self.groups
             .iter()
             .find(|group| group.id == id)
@@ -219,7 +219,8 @@ mod tests {
 
     #[test]
     fn a_decision_is_written_with_names_causes_and_what_the_host_said() {
-        let plan = Plan::of_masks([(GroupId(7), WayMask::from_bits(0x1c))]).with(Knob::Dca(PortId(0)), false);
+        let plan =
+            Plan::of_masks([(WorkloadId(7), WayMask::from_bits(0x1c))]).with(Knob::Dca(PortId(0)), false);
         let event = Event {
             action: "dca-off".into(),
             group: Some("fio".into()),
@@ -227,7 +228,7 @@ mod tests {
             causes: vec![Cause { what: "leak ratio".into(), value: 0.4, limit: Some(("T3".into(), 0.3)) }],
         };
         let decision = Decision { plan, state: "Expand".into(), events: vec![event.clone(), event] };
-        let applied = Applied::from([(Knob::Mask(GroupId(7)), KnobOutcome::ReadsBack("0x01f".into()))]);
+        let applied = Applied::from([(Knob::Mask(WorkloadId(7)), KnobOutcome::ReadsBack("0x01f".into()))]);
         let records = DecisionRecord::of(3.0, &decision, &applied, Names { groups: &[], ports: &[] });
         assert_eq!(records.len(), 2);
         assert_eq!(records[0].causes[0].limit_name.as_deref(), Some("T3"));
@@ -241,7 +242,7 @@ mod tests {
     #[test]
     fn equal_neighbours_of_the_way_map_are_one_slice() {
         let names = Names { groups: &[], ports: &[] };
-        let knobs = |bits| KnobValues::of_masks([(GroupId(0), WayMask::from_bits(bits))]);
+        let knobs = |bits| KnobValues::of_masks([(WorkloadId(0), WayMask::from_bits(bits))]);
         let mut map = WayMapBuilder::default();
         for (at_s, bits) in [(0.0, 0x7ff), (1.0, 0x7ff), (2.0, 0x003), (2.0, 0x007), (3.0, 0x007)] {
             map.push(at_s, &knobs(bits), names);

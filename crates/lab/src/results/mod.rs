@@ -16,7 +16,7 @@ mod settled;
 mod verdict;
 mod verdict_lines;
 
-pub use cause::{Cause, MainCause};
+pub use cause::{MainCause, MemoryTimeCauses};
 pub use combine::{CombineError, combine};
 pub use curve::{SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue};
 pub use decision::{CauseRecord, DecisionRecord, KnobRecord, Names, WayMapBuilder, WayMapSlice};
@@ -144,7 +144,7 @@ pub struct WorkloadResult {
     pub metrics: WorkloadMetrics,
     /// Why its performance changed; filled by [`combine`]. Absent for the baseline, and where the cause is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cause: Option<Cause>,
+    pub cause: Option<MemoryTimeCauses>,
     /// Standard error of set sampling, per metric, in percentage points.
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub sampling_error: IndexMap<String, f64>,

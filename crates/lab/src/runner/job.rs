@@ -15,7 +15,7 @@ use waykeeper_control::{ControlConfig, ControlError};
 use waykeeper_host::{Inventory, WorkloadKind};
 use waykeeper_machine::{
     Agent, Commands, EvictionRate, Gap, Measured, Opcodes, RunOptions, SamplingErrors, Scenario,
-    ScenarioError, SystemMeasured, Unit, VirtualServer, WorkloadMeasured, WorkloadSpec, WriteBacks,
+    ScenarioError, SystemMeasured, VirtualServer, WorkUnit, WorkloadMeasured, WorkloadSpec, WriteBacks,
 };
 use waykeeper_policy::Policy;
 use waykeeper_silicon::Sampling;
@@ -164,10 +164,10 @@ fn workload(scenario: &Scenario, spec: &WorkloadSpec, measured: &WorkloadMeasure
     let nic = spec.nic.map(|nic| scenario.nics[nic].name.clone());
     let storage = spec.storage.map(|array| scenario.storage[array].name.clone());
     let unit = match spec.program.unit {
-        Unit::Packets => ThroughputUnit::Packets,
-        Unit::Bytes => ThroughputUnit::Bytes,
-        Unit::Operations => ThroughputUnit::Operations,
-        Unit::Instructions => ThroughputUnit::Instructions,
+        WorkUnit::Packets => ThroughputUnit::Packets,
+        WorkUnit::Bytes => ThroughputUnit::Bytes,
+        WorkUnit::Operations => ThroughputUnit::Operations,
+        WorkUnit::Instructions => ThroughputUnit::Instructions,
     };
     WorkloadResult {
         program: spec.program.name.to_owned(),
@@ -176,8 +176,8 @@ fn workload(scenario: &Scenario, spec: &WorkloadSpec, measured: &WorkloadMeasure
         kind: spec.program.kind,
         devices: nic.into_iter().chain(storage).collect(),
         score: match spec.program.score {
-            waykeeper_machine::Score::InverseLatency => Score::InverseLatency,
-            waykeeper_machine::Score::Ipc => Score::Ipc,
+            waykeeper_machine::ScoreKind::InverseLatency => Score::InverseLatency,
+            waykeeper_machine::ScoreKind::Ipc => Score::Ipc,
         },
         throughput_unit: Some(unit),
         metrics: workload_metrics(spec, measured),
@@ -190,8 +190,8 @@ fn workload(scenario: &Scenario, spec: &WorkloadSpec, measured: &WorkloadMeasure
 fn workload_metrics(spec: &WorkloadSpec, measured: &WorkloadMeasured) -> WorkloadMetrics {
     let us = |ns: Option<f64>| ns.map(|ns| ns / 1e3);
     let throughput = match spec.program.unit {
-        Unit::Bytes => measured.bytes_per_s,
-        Unit::Packets | Unit::Operations | Unit::Instructions => measured.operations_per_s,
+        WorkUnit::Bytes => measured.bytes_per_s,
+        WorkUnit::Packets | WorkUnit::Operations | WorkUnit::Instructions => measured.operations_per_s,
     };
     WorkloadMetrics {
         performance_ratio: None,

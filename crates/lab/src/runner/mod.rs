@@ -34,7 +34,7 @@ mod tests;
 
 /// The result: a curve for a scenario that sweeps keys, else a run.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Outcome {
+pub enum ExperimentOutcome {
     /// One set of numbers.
     Run(Box<RunSummary>),
     /// A curve.
@@ -43,7 +43,7 @@ pub enum Outcome {
 
 /// Progress of all simulations together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
+pub struct SimulationProgress {
     /// Simulated nanoseconds done, summed over all simulations.
     pub done_ns: u64,
     /// The part that a simulation took over from an equal one.
@@ -160,12 +160,16 @@ impl Experiment {
     ///
     /// # Errors
     /// [`RunError`] of the first simulation, in the plan's order, that failed.
-    pub fn run(&self, progress: &(dyn Fn(Progress) + Sync)) -> Result<Outcome, RunError> {
+    pub fn run(&self, progress: &(dyn Fn(SimulationProgress) + Sync)) -> Result<ExperimentOutcome, RunError> {
         self.run_together(progress, cohort::most(self.plan.sampling))
     }
 
     /// The same with at most `most` simulations per server; results do not depend on it.
-    fn run_together(&self, progress: &(dyn Fn(Progress) + Sync), most: usize) -> Result<Outcome, RunError> {
+    fn run_together(
+        &self,
+        progress: &(dyn Fn(SimulationProgress) + Sync),
+        most: usize,
+    ) -> Result<ExperimentOutcome, RunError> {
         let started = Instant::now();
         let jobs = self.job_list();
         let total_ns = jobs.iter().map(Job::simulated_ns).sum();
@@ -173,7 +177,7 @@ impl Experiment {
         let tell = |passed: Passed, finished: u64| {
             // Relaxed: the counts are only shown and order nothing.
             let add = |count: &AtomicU64, more: u64| count.fetch_add(more, Ordering::Relaxed) + more;
-            progress(Progress {
+            progress(SimulationProgress {
                 done_ns: add(&done_ns, passed.ns),
                 shared_ns: add(&shared_ns, passed.shared_ns),
                 total_ns,
@@ -306,11 +310,11 @@ impl Experiment {
         }
     }
 
-    fn outcome(&self, mut runs: Vec<RunSummary>, wall_s: f64) -> Outcome {
+    fn outcome(&self, mut runs: Vec<RunSummary>, wall_s: f64) -> ExperimentOutcome {
         if self.keys.is_empty() {
             let mut run = runs.swap_remove(0);
             run.wall_s = Some(wall_s);
-            return Outcome::Run(Box::new(run));
+            return ExperimentOutcome::Run(Box::new(run));
         }
         let scenario = &self.points[0].scenario;
         // The result of a sweep is the curve; verdicts on each point would be too much text.
@@ -318,7 +322,7 @@ impl Experiment {
             at: point.at.clone(),
             run: RunSummary { verdict: None, ..run },
         });
-        Outcome::Sweep(SweepSummary {
+        ExperimentOutcome::Sweep(SweepSummary {
             schema: SWEEP_SCHEMA.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             scenario: scenario.name.clone(),

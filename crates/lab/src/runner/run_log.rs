@@ -7,19 +7,19 @@ use crate::results::{
 };
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use waykeeper_control::{Observer, Record};
+use waykeeper_control::{Observer, StepRecord};
 use waykeeper_host::{
-    Group, GroupCounter, GroupRates, Interval, KnobValues, Plan, PortCounter, Reading, RootPort,
-    SocketCounter,
+    Interval, KnobValues, Plan, PortCounter, Reading, RootPort, SocketCounter, Workload, WorkloadCounter,
+    WorkloadRates,
 };
 use waykeeper_machine::Scenario;
 use waykeeper_policy::Decision;
-use waykeeper_units::GroupId;
+use waykeeper_units::WorkloadId;
 
 /// Records the observations of the loop.
 pub(super) struct RunLog<'a> {
     /// Every workload of the scenario, running or not: an id always means the same one.
-    groups: Vec<Group>,
+    groups: Vec<Workload>,
     ports: Vec<RootPort>,
     with_samples: bool,
     stop: &'a AtomicBool,
@@ -36,8 +36,8 @@ impl<'a> RunLog<'a> {
         with_samples: bool,
         stop: &'a AtomicBool,
     ) -> RunLog<'a> {
-        let groups = scenario.workloads.iter().enumerate().map(|(index, workload)| Group {
-            id: GroupId(index as u32),
+        let groups = scenario.workloads.iter().enumerate().map(|(index, workload)| Workload {
+            id: WorkloadId(index as u32),
             name: workload.name.clone(),
             priority: workload.priority,
             kind: workload.program.kind,
@@ -69,7 +69,7 @@ impl<'a> RunLog<'a> {
         }
     }
 
-    fn sample(&self, record: &Record, seen: &Interval) -> TimeSample {
+    fn sample(&self, record: &StepRecord, seen: &Interval) -> TimeSample {
         let workloads = seen.groups.iter().filter_map(|(id, rates)| {
             let group = self.groups.get(id.index())?;
             Some((group.name.clone(), workload_metrics(rates)))
@@ -84,7 +84,7 @@ impl<'a> RunLog<'a> {
 }
 
 impl Observer for RunLog<'_> {
-    fn observe(&mut self, record: &Record, seen: Option<&Interval>) -> ControlFlow<()> {
+    fn observe(&mut self, record: &StepRecord, seen: Option<&Interval>) -> ControlFlow<()> {
         let at_s = seconds(record.at_ns);
         let names = Names { groups: &self.groups, ports: &self.ports };
         let decision =
@@ -116,19 +116,19 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// The part of the policy's plan that was turned: knobs that read back as wanted already are left out.
-fn turned(record: &Record) -> Plan {
+fn turned(record: &StepRecord) -> Plan {
     let mut plan = record.wanted.clone();
     plan.retain(|knob, _| record.applied.names(knob));
     plan
 }
 
-fn workload_metrics(rates: &GroupRates) -> WorkloadMetrics {
+fn workload_metrics(rates: &WorkloadRates) -> WorkloadMetrics {
     WorkloadMetrics {
         ipc: rates.ipc(),
         llc_hit_ratio: rates.llc_hit_ratio(),
         mlc_hit_ratio: rates.mlc_miss_ratio().map(|ratio| 1.0 - ratio),
-        llc_misses_per_s: rates[GroupCounter::LlcMisses].value(),
-        llc_occupancy_bytes: rates[GroupCounter::OccupancyBytes].value(),
+        llc_misses_per_s: rates[WorkloadCounter::LlcMisses].value(),
+        llc_occupancy_bytes: rates[WorkloadCounter::OccupancyBytes].value(),
         ..WorkloadMetrics::default()
     }
 }

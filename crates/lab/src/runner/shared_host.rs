@@ -4,7 +4,7 @@
 //! the same. At its first different request a loop gets a copy of the server as it was before that request. So each
 //! loop reads exactly what it would read alone. Must not know policies or results.
 
-use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
+use waykeeper_host::{Applied, Host, HostError, Inventory, Lines, Plan, Snapshot, Workload};
 use waykeeper_machine::{FaultyServer, VirtualServer};
 use waykeeper_units::WayMask;
 
@@ -14,7 +14,7 @@ struct HistoryNode {
     /// The server; none once it has advanced to a later node and no other loop can need it here.
     server: Option<FaultyServer>,
     now_ns: u64,
-    groups: Vec<Group>,
+    groups: Vec<Workload>,
     /// The counters, once they were read: a second reading at the same node reads the same and changes nothing.
     sample: Option<Result<Snapshot, HostError>>,
     /// Plans that were applied: the answer and the node after it.
@@ -49,7 +49,7 @@ impl SharedStep {
     fn add(&mut self, server: FaultyServer) -> usize {
         self.nodes.push(HistoryNode {
             now_ns: server.now_ns(),
-            groups: server.groups(),
+            groups: server.workloads(),
             server: Some(server),
             sample: None,
             applied: Vec::new(),
@@ -126,7 +126,7 @@ impl Host for SharedHost {
         self.inventory.as_ref().expect("a loop starts in its first turn")
     }
 
-    fn groups(&self) -> Vec<Group> {
+    fn workloads(&self) -> Vec<Workload> {
         self.step.as_ref().map_or_else(Vec::new, |step| step.nodes[self.at].groups.clone())
     }
 

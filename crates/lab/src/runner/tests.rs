@@ -5,10 +5,10 @@ use super::*;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::atomic::AtomicU64;
-use waykeeper_host::{Group, Interval, Inventory, Plan};
+use waykeeper_host::{Interval, Inventory, Plan, Workload};
 use waykeeper_policy::{Decision, Policy, PolicyError};
 use waykeeper_silicon::Sampling;
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_units::{WayMask, WorkloadId};
 
 const STEPS: usize = 12;
 /// Simulated time of an interval, ns.
@@ -82,16 +82,16 @@ fn plan(seeds: u32, threads: usize) -> RunPlan {
 }
 
 /// The outcome without the time it took, and the simulated time that was shared, ns.
-fn outcome(experiment: &Experiment, most: usize) -> (Outcome, u64) {
+fn outcome(experiment: &Experiment, most: usize) -> (ExperimentOutcome, u64) {
     let (shared_ns, done_ns) = (AtomicU64::new(0), AtomicU64::new(0));
-    let tell = |progress: Progress| {
+    let tell = |progress: SimulationProgress| {
         shared_ns.fetch_max(progress.shared_ns, Ordering::Relaxed);
         done_ns.fetch_max(progress.done_ns, Ordering::Relaxed);
     };
     let mut outcome = experiment.run_together(&tell, most).unwrap();
     match &mut outcome {
-        Outcome::Run(run) => run.wall_s = None,
-        Outcome::Sweep(sweep) => sweep.wall_s = None,
+        ExperimentOutcome::Run(run) => run.wall_s = None,
+        ExperimentOutcome::Sweep(sweep) => sweep.wall_s = None,
     }
     assert!(done_ns.into_inner() <= experiment.simulated_ns(), "more is done than there is to do");
     (outcome, shared_ns.into_inner())
@@ -111,7 +111,7 @@ impl Scripted {
     fn decide(&mut self) -> Decision {
         let bits = self.script[self.at.min(self.script.len() - 1)];
         self.at += 1;
-        let plan = Plan::of_masks([(GroupId(0), WayMask::from_bits(bits))]);
+        let plan = Plan::of_masks([(WorkloadId(0), WayMask::from_bits(bits))]);
         Decision { plan, ..Decision::default() }
     }
 }
@@ -121,11 +121,11 @@ impl Policy for Scripted {
         &self.name
     }
 
-    fn start(&mut self, _: &Inventory, _: &[Group]) -> Decision {
+    fn start(&mut self, _: &Inventory, _: &[Workload]) -> Decision {
         self.decide()
     }
 
-    fn step(&mut self, _: &[Group], _: &Interval) -> Decision {
+    fn step(&mut self, _: &[Workload], _: &Interval) -> Decision {
         self.decide()
     }
 }
@@ -250,7 +250,7 @@ fn an_interrupt_ends_all_simulations_of_a_cohort() {
     let experiment = experiment(SERVER, scripts, plan(2, 2));
     let stop = experiment.stop_flag();
     let done_ns = AtomicU64::new(0);
-    let tell = |progress: Progress| {
+    let tell = |progress: SimulationProgress| {
         stop.store(true, Ordering::Relaxed);
         done_ns.fetch_max(progress.done_ns, Ordering::Relaxed);
     };

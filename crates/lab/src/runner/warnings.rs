@@ -50,12 +50,12 @@ mod tests {
     }
 
     #[test]
-    fn of_several_seeds_the_worst_is_told() {
+    fn of_several_seeds_the_worst_is_reported() {
         let sampling = Sampling::one_in(128).unwrap();
         // Two lines are nominal: four are off by 1, none as well, five by 1.5.
-        let told = of_gaps([gap("fio", 4), gap("fio", 5), gap("fio", 0), gap("nic0", 0)], sampling);
+        let reported = of_gaps([gap("fio", 4), gap("fio", 5), gap("fio", 0), gap("nic0", 0)], sampling);
         assert_eq!(
-            told,
+            reported,
             [
                 "1/128 of the sets has 5 lines instead of 2.0 of 4 regions of 64 lines of fio: hit ratios have its \
                  accesses there with a wrong weight; `--sets 1/32` covers them",

@@ -15,11 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use waykeeper_control::{ControlConfig, Problem, Record};
+use waykeeper_control::{ControlConfig, Problem, StepRecord};
 use waykeeper_host::{Host, Interval, KnobValues};
 use waykeeper_machine::{FaultKind, FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
-use waykeeper_units::GroupId;
+use waykeeper_units::WorkloadId;
 
 const SEEDS: u64 = 240;
 /// All changes happen before 14 s; the last part, in which a settled policy sets few knobs, is long after.
@@ -126,13 +126,13 @@ const POLICIES: [(&str, &str); 10] = [
 ];
 
 /// True if a fault sets this workload's mask externally; if the policy had not set it, the external value stays.
-fn by_others(text: &str, group: GroupId) -> bool {
+fn by_others(text: &str, group: WorkloadId) -> bool {
     text.split("[[fault]]")
         .any(|fault| fault.contains("\"outsider\"") && fault.contains(&format!("\"t{}\"", group.0)))
 }
 
 /// Masks without those of ended workloads.
-type Masks = BTreeMap<GroupId, u32>;
+type Masks = BTreeMap<WorkloadId, u32>;
 
 fn masks(knobs: &KnobValues) -> Masks {
     knobs.masks().map(|(id, mask)| (id, mask.bits())).collect()
@@ -185,10 +185,10 @@ fn run(seed: u64) -> Result<(), String> {
     let mut theirs = BTreeSet::new();
     let mut changes: Vec<Change> = Vec::new();
     let mut last: Option<(Masks, KnobValues)> = None;
-    let told = std::env::var("CHAOS_SEED").is_ok();
-    let mut watch = |record: &Record, _: Option<&Interval>| {
+    let reported = std::env::var("CHAOS_SEED").is_ok();
+    let mut watch = |record: &StepRecord, _: Option<&Interval>| {
         let at_s = record.at_ns / 1_000_000_000;
-        if told {
+        if reported {
             let events = record.events.iter().map(|event| event.text.clone());
             for text in events.chain(record.problems.iter().map(ToString::to_string)) {
                 println!("{at_s:4} s {:<10} {text}", record.state);

@@ -3,12 +3,13 @@
 
 use waykeeper_lab::registry;
 use waykeeper_lab::results::{PolicyResult, WayMapSlice};
-use waykeeper_lab::runner::{Experiment, Outcome, RunPlan};
+use waykeeper_lab::runner::{Experiment, ExperimentOutcome, RunPlan};
 
 fn iat(seed: u64) -> PolicyResult {
     let source = registry::open("iat-fig11").unwrap();
     let plan = RunPlan { policies: vec!["iat".to_owned()], seed, ..RunPlan::default() };
-    let Outcome::Run(summary) = Experiment::prepare(&source, plan).unwrap().run(&|_| ()).unwrap() else {
+    let ExperimentOutcome::Run(summary) = Experiment::prepare(&source, plan).unwrap().run(&|_| ()).unwrap()
+    else {
         panic!("it sweeps nothing");
     };
     summary.policies["iat"].clone()

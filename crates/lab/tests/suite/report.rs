@@ -36,7 +36,7 @@ fn assert_ids(page: &str) {
 }
 
 #[test]
-fn a_runs_report_stands_alone() {
+fn a_runs_report_needs_no_other_file() {
     let summary = common::five_seeds();
     let page = report::run_html(&summary).unwrap();
     keep("lab-report.html", &page);
@@ -57,7 +57,7 @@ fn a_runs_report_stands_alone() {
 }
 
 #[test]
-fn a_sweeps_report_stands_alone() {
+fn a_sweeps_report_needs_no_other_file() {
     for (name, two_keys) in [("lab-report-sweep.html", false), ("lab-report-sweep-2.html", true)] {
         let page = report::sweep_html(&common::sweep(two_keys)).unwrap();
         keep(name, &page);

@@ -1,14 +1,14 @@
 //! A change of DDIO ways or of root ports' DCA as steps: which registers change, what is journaled, and the write
 //! with its read-back.
 //!
-//! Plans from a [`Survey`], writes through [`Registers`]. Must not know files, nor how long a change lasts.
+//! Plans from a [`Survey`], writes through [`RegisterIo`]. Must not know files, nor how long a change lasts.
 
 use super::DdioError;
 use super::survey::{PortDca, SocketWays, Survey};
 use crate::dca_ways::{self, Wanted};
 use crate::journal::{Journal, Original, OriginalBits, OwnershipCheck};
 use crate::pci::PciAddress;
-use crate::registers::{RegisterAddress, Registers};
+use crate::registers::{RegisterAddress, RegisterIo};
 use serde::Serialize;
 use std::fmt;
 use waykeeper_generations::Evidence;
@@ -17,7 +17,7 @@ use waykeeper_units::{CoreId, WayMask};
 /// One register to change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "knob", rename_all = "kebab-case")]
-pub enum Step {
+pub enum RegisterChange {
     /// The way mask of a socket.
     Ways {
         /// The socket.
@@ -46,15 +46,15 @@ pub enum Step {
     },
 }
 
-impl Step {
+impl RegisterChange {
     /// The bits of a register that it changes, with their current value.
     pub fn original(&self) -> Original {
         let (address, package, mask, from) = match self {
-            Step::Ways { socket, cpu, register, from, .. } => {
+            RegisterChange::Ways { socket, cpu, register, from, .. } => {
                 let address = RegisterAddress::Msr { cpu: CoreId(*cpu), address: *register };
                 (address, Some(*socket), u64::MAX, from.bits().into())
             }
-            Step::Port { address, offset, bit, from, .. } => {
+            RegisterChange::Port { address, offset, bit, from, .. } => {
                 let device = address.to_string();
                 let address = RegisterAddress::Pci { device, offset: *offset, bytes: 1 };
                 (address, None, 1 << bit, u64::from(*from) << bit)
@@ -66,21 +66,21 @@ impl Step {
     /// The new value of these bits.
     fn wanted(&self) -> u64 {
         match self {
-            Step::Ways { to, .. } => to.bits().into(),
-            Step::Port { bit, to, .. } => u64::from(*to) << bit,
+            RegisterChange::Ways { to, .. } => to.bits().into(),
+            RegisterChange::Port { bit, to, .. } => u64::from(*to) << bit,
         }
     }
 
     /// Whether it changes the register.
     pub fn is_needed(&self) -> bool {
         match self {
-            Step::Ways { from, to, .. } => from != to,
-            Step::Port { from, to, .. } => from != to,
+            RegisterChange::Ways { from, to, .. } => from != to,
+            RegisterChange::Port { from, to, .. } => from != to,
         }
     }
 
     /// Writes the register and reads it back.
-    fn turn(&self, registers: &dyn Registers) -> Result<(), DdioError> {
+    fn turn(&self, registers: &dyn RegisterIo) -> Result<(), DdioError> {
         let failed = |why| DdioError::Failed { what: self.to_string(), why };
         let original = self.original();
         let Some(OriginalBits { address, mask, .. }) = original.register() else { return Ok(()) };
@@ -92,8 +92,8 @@ impl Step {
             now if now & mask == self.wanted() => Ok(()),
             now => {
                 let now = match self {
-                    Step::Ways { .. } => format!("{now:#x}"),
-                    Step::Port { .. } => format!("{now:#04x}"),
+                    RegisterChange::Ways { .. } => format!("{now:#x}"),
+                    RegisterChange::Port { .. } => format!("{now:#04x}"),
                 };
                 Err(DdioError::ReadsBack { what: self.to_string(), now })
             }
@@ -101,13 +101,13 @@ impl Step {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for RegisterChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Ways { socket, from, to, .. } => {
+            RegisterChange::Ways { socket, from, to, .. } => {
                 write!(f, "socket {socket}: DDIO ways {from} ({}) -> {to} ({})", from.count(), to.count())
             }
-            Step::Port { address, from, to, .. } => {
+            RegisterChange::Port { address, from, to, .. } => {
                 let word = |on: &bool| if *on { "on" } else { "off" };
                 write!(f, "root port {address}: DCA {} -> {}", word(from), word(to))
             }
@@ -119,7 +119,11 @@ impl fmt::Display for Step {
 ///
 /// # Errors
 /// The first reason against the change; nothing has been written then.
-pub fn plan_ways(survey: &Survey, wanted: Wanted, socket: Option<u16>) -> Result<Vec<Step>, DdioError> {
+pub fn plan_ways(
+    survey: &Survey,
+    wanted: Wanted,
+    socket: Option<u16>,
+) -> Result<Vec<RegisterChange>, DdioError> {
     let generation = survey.known_generation("setting the DDIO ways")?;
     let chosen: Vec<&SocketWays> =
         survey.sockets.iter().filter(|own| socket.is_none_or(|socket| own.socket == socket)).collect();
@@ -145,7 +149,7 @@ pub fn plan_ways(survey: &Survey, wanted: Wanted, socket: Option<u16>) -> Result
         };
         let to = dca_ways::plan(generation, llc_ways, from, wanted)?;
         let register = generation.dca.ways.register.as_ref().map_or(0, |register| register.msr);
-        steps.push(Step::Ways { socket: own.socket, cpu: own.cpu, register, from, to });
+        steps.push(RegisterChange::Ways { socket: own.socket, cpu: own.cpu, register, from, to });
     }
     Ok(steps)
 }
@@ -154,11 +158,15 @@ pub fn plan_ways(survey: &Survey, wanted: Wanted, socket: Option<u16>) -> Result
 ///
 /// # Errors
 /// The first reason against the change; nothing has been written then.
-pub fn plan_ports(survey: &Survey, devices: &[PciAddress], on: bool) -> Result<Vec<Step>, DdioError> {
+pub fn plan_ports(
+    survey: &Survey,
+    devices: &[PciAddress],
+    on: bool,
+) -> Result<Vec<RegisterChange>, DdioError> {
     let what = "switching DCA of a root port";
     let generation = survey.known_generation(what)?;
     let switch = &generation.dca.port;
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<RegisterChange> = Vec::new();
     for device in devices {
         let port = survey.port_of(*device)?;
         let Some(place) = switch.allocating.filter(|_| switch.evidence.may_write()) else {
@@ -182,7 +190,13 @@ pub fn plan_ports(survey: &Survey, devices: &[PciAddress], on: bool) -> Result<V
             let why = port.note.clone().unwrap_or_else(|| "its state cannot be read".to_owned());
             return Err(DdioError::unsupported(what, format!("{}: {why}", port.address)));
         };
-        let step = Step::Port { address: port.address, offset: place.offset, bit: place.bit, from, to: on };
+        let step = RegisterChange::Port {
+            address: port.address,
+            offset: place.offset,
+            bit: place.bit,
+            from,
+            to: on,
+        };
         if !steps.contains(&step) {
             steps.push(step);
         }
@@ -194,17 +208,23 @@ pub fn plan_ports(survey: &Survey, devices: &[PciAddress], on: bool) -> Result<V
 ///
 /// # Errors
 /// The first failure. The steps before it have been applied; restoring the journal undoes them and the failed one.
-pub fn turn(steps: &[Step], journal: &mut Journal, registers: &dyn Registers) -> Result<(), DdioError> {
-    let needed: Vec<&Step> = steps.iter().filter(|step| step.is_needed()).collect();
+pub fn turn(
+    steps: &[RegisterChange],
+    journal: &mut Journal,
+    registers: &dyn RegisterIo,
+) -> Result<(), DdioError> {
+    let needed: Vec<&RegisterChange> = steps.iter().filter(|step| step.is_needed()).collect();
     let originals: Vec<Original> = needed.iter().map(|step| step.original()).collect();
     journal.record(&originals).map_err(|error| DdioError::Journal(error.to_string()))?;
     needed.into_iter().try_for_each(|step| step.turn(registers))
 }
 
 /// The ports that the steps change.
-pub fn ports_of<'s>(survey: &'s Survey, steps: &[Step]) -> Vec<&'s PortDca> {
+pub fn ports_of<'s>(survey: &'s Survey, steps: &[RegisterChange]) -> Vec<&'s PortDca> {
     let is_meant = |port: &&PortDca| {
-        steps.iter().any(|step| matches!(step, Step::Port { address, .. } if *address == port.address))
+        steps
+            .iter()
+            .any(|step| matches!(step, RegisterChange::Port { address, .. } if *address == port.address))
     };
     survey.ports.iter().filter(is_meant).collect()
 }

@@ -23,7 +23,7 @@ const MARGIN: f64 = 1.1;
 
 /// The result of an experiment.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Verdict {
+pub enum EffectVerdict {
     /// The counters changed as the knob should change them.
     Seen(String),
     /// There was traffic, and the counters did not change as they should.
@@ -32,12 +32,12 @@ pub enum Verdict {
     NotJudged(String),
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for EffectVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Seen(what) => write!(f, "the effect is seen: {what}"),
-            Verdict::NotSeen(what) => write!(f, "no effect is seen: {what}"),
-            Verdict::NotJudged(why) => write!(f, "the effect cannot be judged: {why}"),
+            EffectVerdict::Seen(what) => write!(f, "the effect is seen: {what}"),
+            EffectVerdict::NotSeen(what) => write!(f, "no effect is seen: {what}"),
+            EffectVerdict::NotJudged(why) => write!(f, "the effect cannot be judged: {why}"),
         }
     }
 }
@@ -76,23 +76,25 @@ fn writes(slice: &Interval) -> Option<f64> {
 }
 
 /// Mean device writes per second, or why nothing can be judged.
-fn load(slices: &[Interval], when: &str) -> Result<f64, Verdict> {
+fn load(slices: &[Interval], when: &str) -> Result<f64, EffectVerdict> {
     let rates: Option<Vec<f64>> = slices.iter().map(writes).collect();
     let Some(rates) = rates.filter(|rates| !rates.is_empty()) else {
-        return Err(Verdict::NotJudged("hits and misses of device writes cannot be counted here".to_owned()));
+        return Err(EffectVerdict::NotJudged(
+            "hits and misses of device writes cannot be counted here".to_owned(),
+        ));
     };
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
     if mean < LOAD_PER_S {
         let why = format!(
             "devices wrote {mean:.0} lines a second {when}, less than {LOAD_PER_S:.0}; put traffic on them"
         );
-        return Err(Verdict::NotJudged(why));
+        return Err(EffectVerdict::NotJudged(why));
     }
     Ok(mean)
 }
 
 /// Judges a change of DCA ways: did the share of device writes that miss change by more than it varies by itself?
-pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
+pub fn of_ways(before: &[Interval], after: &[Interval]) -> EffectVerdict {
     for (slices, when) in [(before, "before the change"), (after, "after the change")] {
         if let Err(verdict) = load(slices, when) {
             return verdict;
@@ -104,7 +106,7 @@ pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
         estimate(&shares)
     };
     let (Some(before), Some(after)) = (shares(before), shares(after)) else {
-        return Verdict::NotJudged(
+        return EffectVerdict::NotJudged(
             "the time was too short to see how much the share of misses varies".to_owned(),
         );
     };
@@ -118,32 +120,32 @@ pub fn of_ways(before: &[Interval], after: &[Interval]) -> Verdict {
         100.0 * needed
     );
     if moved > needed {
-        return Verdict::Seen(what);
+        return EffectVerdict::Seen(what);
     }
     // If nothing misses, or nothing hits, other ways need not change the share: the writes fit before and after, or
     // neither.
     if before.mean <= needed || before.mean >= 1.0 - needed {
-        return Verdict::NotJudged(format!(
+        return EffectVerdict::NotJudged(format!(
             "{what}; a share near 0 or 100 % need not move, whatever the ways"
         ));
     }
-    Verdict::NotSeen(what)
+    EffectVerdict::NotSeen(what)
 }
 
 /// Combines the verdicts of several sockets: no effect on one socket means no effect.
-pub fn together(verdicts: Vec<(u16, Verdict)>) -> Verdict {
+pub fn together(verdicts: Vec<(u16, EffectVerdict)>) -> EffectVerdict {
     if let [(_, only)] = verdicts.as_slice() {
         return only.clone();
     }
     let all = verdicts.iter().map(|(socket, verdict)| format!("socket {socket}: {verdict}"));
     let all = all.collect::<Vec<_>>().join("; ");
-    let any = |is: fn(&Verdict) -> bool| verdicts.iter().any(|(_, verdict)| is(verdict));
-    if any(|verdict| matches!(verdict, Verdict::NotSeen(_))) {
-        Verdict::NotSeen(all)
-    } else if any(|verdict| matches!(verdict, Verdict::Seen(_))) {
-        Verdict::Seen(all)
+    let any = |is: fn(&EffectVerdict) -> bool| verdicts.iter().any(|(_, verdict)| is(verdict));
+    if any(|verdict| matches!(verdict, EffectVerdict::NotSeen(_))) {
+        EffectVerdict::NotSeen(all)
+    } else if any(|verdict| matches!(verdict, EffectVerdict::Seen(_))) {
+        EffectVerdict::Seen(all)
     } else {
-        Verdict::NotJudged(all)
+        EffectVerdict::NotJudged(all)
     }
 }
 
@@ -151,7 +153,7 @@ pub fn together(verdicts: Vec<(u16, Verdict)>) -> Verdict {
 ///
 /// The side on which these ports have DCA, before or after, gives the DCA writes per line that devices write; the
 /// other side is compared with it.
-pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: bool) -> Verdict {
+pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: bool) -> EffectVerdict {
     let (with, without) = if on { (after, before) } else { (before, after) };
     let (when_on, when_off) = if on { ("after", "before") } else { ("before", "after") };
     let lines = |slices: &[Interval], wanted: &dyn Fn(PortId) -> bool| -> Option<f64> {
@@ -170,7 +172,9 @@ pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: b
         (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / rates.len() as f64)
     };
     let (Some(writes_on), Some(writes_off)) = (mean(with), mean(without)) else {
-        return Verdict::NotJudged("hits and misses of device writes cannot be counted here".to_owned());
+        return EffectVerdict::NotJudged(
+            "hits and misses of device writes cannot be counted here".to_owned(),
+        );
     };
     let is_turned = |port: PortId| ports.contains(&port);
     // A port without DCA on a side causes no DCA writes there, so its lines are not expected.
@@ -182,13 +186,13 @@ pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: b
         lines(without, &is_turned),
     );
     let (Some(all_lines), Some(other_lines), Some(own_lines)) = counted else {
-        return Verdict::NotJudged("the bytes of the root ports cannot be counted here".to_owned());
+        return EffectVerdict::NotJudged("the bytes of the root ports cannot be counted here".to_owned());
     };
     if own_lines < LOAD_PER_S || all_lines < LOAD_PER_S {
         let why = format!(
             "devices behind the port wrote {own_lines:.0} lines a second, less than {LOAD_PER_S:.0}; put traffic on them"
         );
-        return Verdict::NotJudged(why);
+        return EffectVerdict::NotJudged(why);
     }
     let ratio = writes_on / all_lines;
     let expected = ratio * other_lines;
@@ -200,9 +204,9 @@ pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: b
     );
     // Losing half of the port's own writes is a clear sign, if it exceeds the other ports' traffic.
     if writes_off <= MARGIN * expected + 0.5 * ratio * own_lines {
-        Verdict::Seen(what)
+        EffectVerdict::Seen(what)
     } else {
-        Verdict::NotSeen(what)
+        EffectVerdict::NotSeen(what)
     }
 }
 
@@ -237,11 +241,11 @@ mod tests {
     #[test]
     fn a_share_that_moves_more_than_by_itself_is_an_effect() {
         let before = shares([0.30, 0.31, 0.29, 0.30]);
-        assert!(matches!(of_ways(&before, &shares([0.20, 0.21, 0.19, 0.20])), Verdict::Seen(_)));
+        assert!(matches!(of_ways(&before, &shares([0.20, 0.21, 0.19, 0.20])), EffectVerdict::Seen(_)));
         // Standard errors are 0.0041 each, 0.0058 together, with 6 degrees of freedom. Student's t is 4.90 there, so
         // chance moves the share by 2.8 points at most, and it moved by 1.
         let same = of_ways(&before, &shares([0.31, 0.32, 0.30, 0.31]));
-        let Verdict::NotSeen(text) = same else { panic!("{same:?}") };
+        let EffectVerdict::NotSeen(text) = same else { panic!("{same:?}") };
         assert_eq!(
             text,
             "30.0 % of device writes missed the LLC before, 31.0 % after (a difference of 2.8 points is \
@@ -249,45 +253,45 @@ mod tests {
         );
         // A load without any variation still has to change by half a point.
         let still = shares([0.3; 4]);
-        assert!(matches!(of_ways(&still, &shares([0.304; 4])), Verdict::NotSeen(_)));
-        assert!(matches!(of_ways(&still, &shares([0.306; 4])), Verdict::Seen(_)));
+        assert!(matches!(of_ways(&still, &shares([0.304; 4])), EffectVerdict::NotSeen(_)));
+        assert!(matches!(of_ways(&still, &shares([0.306; 4])), EffectVerdict::Seen(_)));
     }
 
     #[test]
     fn a_share_that_has_nowhere_to_go_says_nothing() {
         for end in [0.0, 0.003, 0.998, 1.0] {
             let same = of_ways(&shares([end; 4]), &shares([end; 4]));
-            let Verdict::NotJudged(text) = same else { panic!("{end}: {same:?}") };
+            let EffectVerdict::NotJudged(text) = same else { panic!("{end}: {same:?}") };
             assert!(text.contains("a share near 0 or 100 %"), "{text}");
         }
         // Away from 0, or towards the middle, it is judged as usual.
-        assert!(matches!(of_ways(&shares([0.0; 4]), &shares([0.01; 4])), Verdict::Seen(_)));
-        assert!(matches!(of_ways(&shares([0.01; 4]), &shares([0.01; 4])), Verdict::NotSeen(_)));
+        assert!(matches!(of_ways(&shares([0.0; 4]), &shares([0.01; 4])), EffectVerdict::Seen(_)));
+        assert!(matches!(of_ways(&shares([0.01; 4]), &shares([0.01; 4])), EffectVerdict::NotSeen(_)));
     }
 
     #[test]
-    fn a_knob_that_is_dead_on_one_socket_is_told() {
-        let (seen, dead) = (Verdict::Seen("up".into()), Verdict::NotSeen("still".into()));
-        let idle = Verdict::NotJudged("idle".into());
+    fn a_knob_that_is_dead_on_one_socket_is_reported() {
+        let (seen, dead) = (EffectVerdict::Seen("up".into()), EffectVerdict::NotSeen("still".into()));
+        let idle = EffectVerdict::NotJudged("idle".into());
         assert_eq!(together(vec![(1, dead.clone())]), dead);
         let both = together(vec![(0, seen.clone()), (1, dead)]);
         assert!(
-            matches!(&both, Verdict::NotSeen(text) if text.contains("socket 1: no effect is seen: still"))
+            matches!(&both, EffectVerdict::NotSeen(text) if text.contains("socket 1: no effect is seen: still"))
         );
-        assert!(matches!(together(vec![(0, idle.clone()), (1, seen)]), Verdict::Seen(_)));
-        assert!(matches!(together(vec![(0, idle.clone()), (1, idle)]), Verdict::NotJudged(_)));
+        assert!(matches!(together(vec![(0, idle.clone()), (1, seen)]), EffectVerdict::Seen(_)));
+        assert!(matches!(together(vec![(0, idle.clone()), (1, idle)]), EffectVerdict::NotJudged(_)));
     }
 
     #[test]
     fn without_traffic_or_counters_nothing_is_said() {
         let idle = vec![slice(0.01, 0.01, [0.0; 2], [true; 2]); 4];
-        let Verdict::NotJudged(text) = of_ways(&shares([0.3; 4]), &idle) else { panic!() };
+        let EffectVerdict::NotJudged(text) = of_ways(&shares([0.3; 4]), &idle) else { panic!() };
         assert!(text.contains("20000 lines a second after the change"), "{text}");
         let mut blind = shares([0.3; 4]);
         blind[2].socket[SocketCounter::DcaWriteHits] = Reading::Unavailable;
-        assert!(matches!(of_ways(&blind, &shares([0.3; 4])), Verdict::NotJudged(_)));
-        assert!(matches!(of_ways(&[], &[]), Verdict::NotJudged(_)));
-        assert!(matches!(of_ports(&idle, &idle, &[PortId(0)], false), Verdict::NotJudged(_)));
+        assert!(matches!(of_ways(&blind, &shares([0.3; 4])), EffectVerdict::NotJudged(_)));
+        assert!(matches!(of_ways(&[], &[]), EffectVerdict::NotJudged(_)));
+        assert!(matches!(of_ports(&idle, &idle, &[PortId(0)], false), EffectVerdict::NotJudged(_)));
     }
 
     #[test]
@@ -297,14 +301,14 @@ mod tests {
         let off = [false, true];
         let acts = vec![slice(7.0, 3.0, [0.64, 0.64], off)];
         let dead = vec![slice(15.0, 5.0, [0.64, 0.64], off)];
-        assert!(matches!(of_ports(&before, &acts, &[PortId(0)], false), Verdict::Seen(_)));
-        let Verdict::NotSeen(text) = of_ports(&before, &dead, &[PortId(0)], false) else { panic!() };
+        assert!(matches!(of_ports(&before, &acts, &[PortId(0)], false), EffectVerdict::Seen(_)));
+        let EffectVerdict::NotSeen(text) = of_ports(&before, &dead, &[PortId(0)], false) else { panic!() };
         assert_eq!(
             text,
             "20.00 million DCA writes a second with DCA (before), 20.00 without (after); other ports cause 10.00"
         );
         // And switched on again.
-        assert!(matches!(of_ports(&acts, &before, &[PortId(0)], true), Verdict::Seen(_)));
-        assert!(matches!(of_ports(&dead, &before, &[PortId(0)], true), Verdict::NotSeen(_)));
+        assert!(matches!(of_ports(&acts, &before, &[PortId(0)], true), EffectVerdict::Seen(_)));
+        assert!(matches!(of_ports(&dead, &before, &[PortId(0)], true), EffectVerdict::NotSeen(_)));
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Must not know how events are counted or how the change is made.
 
-use super::effect::{self, Verdict};
-use super::{Step, Survey};
-use crate::host::Watch;
+use super::effect::{self, EffectVerdict};
+use super::{RegisterChange, Survey};
+use crate::host::ObservedPackage;
 use crate::journal::{Journal, Original};
 use crate::pci::PciAddress;
 use crate::registers::RegisterFiles;
@@ -21,7 +21,7 @@ const SLICES: u32 = 8;
 
 /// The counters before the change.
 #[derive(Debug)]
-pub struct Experiment {
+pub struct DdioExperiment {
     sockets: Vec<Socket>,
     span: Duration,
     /// The journal's entries for the programmed counters, which are restored when the watch ends.
@@ -33,7 +33,7 @@ pub struct Experiment {
 struct Socket {
     number: u16,
     subject: Subject,
-    watch: Result<Watch, String>,
+    watch: Result<ObservedPackage, String>,
     before: Vec<Interval>,
 }
 
@@ -45,12 +45,12 @@ enum Subject {
 }
 
 /// The sockets on which steps change something, and what. A port of unknown socket counts as on socket 0.
-fn subjects(survey: &Survey, steps: &[Step]) -> BTreeMap<u16, Subject> {
+fn subjects(survey: &Survey, steps: &[RegisterChange]) -> BTreeMap<u16, Subject> {
     let mut subjects = BTreeMap::new();
     for step in steps.iter().filter(|step| step.is_needed()) {
         match step {
-            Step::Ways { socket, .. } => drop(subjects.insert(*socket, Subject::Ways)),
-            Step::Port { address, to, .. } => {
+            RegisterChange::Ways { socket, .. } => drop(subjects.insert(*socket, Subject::Ways)),
+            RegisterChange::Port { address, to, .. } => {
                 let port = survey.ports.iter().find(|port| port.address == *address);
                 let socket = port.and_then(|port| port.socket).unwrap_or(0);
                 let new = Subject::Ports { ports: Vec::new(), on: *to };
@@ -63,21 +63,21 @@ fn subjects(survey: &Survey, steps: &[Step]) -> BTreeMap<u16, Subject> {
     subjects
 }
 
-impl Experiment {
+impl DdioExperiment {
     /// Counts on every socket on which a step changes something, for `span` or until `stop`. Call it before the steps
     /// are applied.
     pub fn begin(
         root: &Root,
         survey: &Survey,
-        steps: &[Step],
+        steps: &[RegisterChange],
         span: Duration,
         journal: &mut Journal,
         stop: &AtomicBool,
-    ) -> Experiment {
+    ) -> DdioExperiment {
         let known = journal.originals().to_vec();
         let mut sockets: Vec<Socket> = Vec::new();
         for (number, subject) in subjects(survey, steps) {
-            let watch = Watch::open(root, number, journal).map_err(|error| error.to_string());
+            let watch = ObservedPackage::open(root, number, journal).map_err(|error| error.to_string());
             sockets.push(Socket { number, subject, watch, before: Vec::new() });
         }
         let programmed = journal.originals().iter().filter(|own| !known.contains(own)).cloned().collect();
@@ -85,17 +85,22 @@ impl Experiment {
         for socket in sockets.iter_mut().filter(|socket| socket.watch.is_ok()) {
             socket.before = before.next().unwrap_or_default();
         }
-        Experiment { sockets, span, programmed }
+        DdioExperiment { sockets, span, programmed }
     }
 
     /// Counts for the same time after the steps were applied, and judges. The second result names counters that
     /// another program has taken over meanwhile, one line each.
-    pub fn end(mut self, root: &Root, journal: &mut Journal, stop: &AtomicBool) -> (Verdict, Vec<String>) {
+    pub fn end(
+        mut self,
+        root: &Root,
+        journal: &mut Journal,
+        stop: &AtomicBool,
+    ) -> (EffectVerdict, Vec<String>) {
         let mut after = look(&mut self.sockets, self.span, stop).into_iter();
         let mut verdicts = Vec::new();
         for socket in self.sockets {
             let verdict = match socket.watch {
-                Err(why) => Verdict::NotJudged(why),
+                Err(why) => EffectVerdict::NotJudged(why),
                 Ok(watch) => {
                     judge(&watch, &socket.subject, &socket.before, &after.next().unwrap_or_default())
                 }
@@ -110,7 +115,7 @@ impl Experiment {
         let left = report.left().collect();
         if stop.load(Ordering::Relaxed) {
             return (
-                Verdict::NotJudged("the experiment was stopped before enough was measured".to_owned()),
+                EffectVerdict::NotJudged("the experiment was stopped before enough was measured".to_owned()),
                 left,
             );
         }
@@ -120,12 +125,17 @@ impl Experiment {
 
 /// The intervals of the sockets that can be watched, in order.
 fn look(sockets: &mut [Socket], span: Duration, stop: &AtomicBool) -> Vec<Vec<Interval>> {
-    let mut watches: Vec<&mut Watch> =
+    let mut watches: Vec<&mut ObservedPackage> =
         sockets.iter_mut().filter_map(|socket| socket.watch.as_mut().ok()).collect();
-    Watch::slices(&mut watches, span, SLICES, stop)
+    ObservedPackage::slices(&mut watches, span, SLICES, stop)
 }
 
-fn judge(watch: &Watch, subject: &Subject, before: &[Interval], after: &[Interval]) -> Verdict {
+fn judge(
+    watch: &ObservedPackage,
+    subject: &Subject,
+    before: &[Interval],
+    after: &[Interval],
+) -> EffectVerdict {
     match subject {
         Subject::Ways => effect::of_ways(before, after),
         Subject::Ports { ports, on } => {
@@ -144,7 +154,7 @@ mod tests {
     fn only_what_changes_is_watched() {
         let folder = tempfile::tempdir().unwrap();
         let survey = super::super::survey(&Root::at(folder.path()));
-        let ways = |socket: u16, from: u32| Step::Ways {
+        let ways = |socket: u16, from: u32| RegisterChange::Ways {
             socket,
             cpu: socket,
             register: 0xc8b,
@@ -154,8 +164,13 @@ mod tests {
         let found = subjects(&survey, &[ways(0, 0x780), ways(1, 0x600), ways(2, 0x700)]);
         assert_eq!(found, BTreeMap::from([(1, Subject::Ways), (2, Subject::Ways)]));
         let [own, off]: [PciAddress; 2] = ["0000:16:00.0", "0000:3a:00.0"].map(|text| text.parse().unwrap());
-        let port =
-            |address: PciAddress, from: bool| Step::Port { address, offset: 0x180, bit: 7, from, to: false };
+        let port = |address: PciAddress, from: bool| RegisterChange::Port {
+            address,
+            offset: 0x180,
+            bit: 7,
+            from,
+            to: false,
+        };
         let found = subjects(&survey, &[port(off, false), port(own, true)]);
         assert_eq!(found, BTreeMap::from([(0, Subject::Ports { ports: vec![own], on: false })]));
     }

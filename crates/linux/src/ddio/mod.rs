@@ -11,9 +11,9 @@ mod names;
 mod ports;
 mod survey;
 
-pub use change::{Step, plan_ports, plan_ways, ports_of, turn};
-pub use effect::{LOAD_PER_S, Verdict, of_ports, of_ways};
-pub use experiment::Experiment;
+pub use change::{RegisterChange, plan_ports, plan_ways, ports_of, turn};
+pub use effect::{EffectVerdict, LOAD_PER_S, of_ports, of_ways};
+pub use experiment::DdioExperiment;
 pub use names::{address_of, names_of};
 pub use survey::{PortDca, PortDevice, SocketWays, Survey, survey};
 

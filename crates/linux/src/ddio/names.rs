@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_device_is_told_apart() {
+    fn what_is_no_device_is_distinguished() {
         let (_keep, root) = tree();
         let why = |name: &str| address_of(&root, name).unwrap_err().to_string();
         assert!(why("0000:3c:00.0").contains("no sys/bus/pci/devices/0000:3c:00.0"));

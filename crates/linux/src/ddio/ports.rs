@@ -5,7 +5,7 @@
 
 use super::names;
 use super::survey::{PortDca, PortDevice};
-use crate::pci::{Config, PciDevice, PciError, PciTree};
+use crate::pci::{PciConfigSpace, PciDevice, PciError, PciTree};
 use crate::root::Root;
 use crate::topology::Topology;
 use waykeeper_generations::{Generation, PortSwitch};
@@ -69,7 +69,7 @@ fn read(root: &Root, port: &PciDevice, generation: Option<&Generation>) -> Resul
     let words = |error: PciError| {
         (error.to_string(), matches!(error, PciError::Cut { .. } | PciError::Forbidden { .. }))
     };
-    let config = Config::open(root, port.address).map_err(words)?;
+    let config = PciConfigSpace::open(root, port.address).map_err(words)?;
     config.check_register(allocating.offset).map_err(words)?;
     let dca = config.bit(allocating).map_err(words)?;
     let extra = |bit: fn(&PortSwitch) -> Option<_>| bit(switch).and_then(|bit| config.bit(bit).ok());

@@ -6,7 +6,7 @@
 
 use super::{DdioError, ports};
 use crate::cpuinfo::CpuIdentity;
-use crate::msr::{Allowed, Msr, MsrError};
+use crate::msr::{Allowed, MsrDevice, MsrError};
 use crate::pci::PciAddress;
 use crate::resctrl::{CacheInfo, Resctrl};
 use crate::root::Root;
@@ -210,7 +210,7 @@ fn sockets(root: &Root, generation: Option<&Generation>, topology: &Topology) ->
 
 /// The register's mask; else why there is none, and whether permission is missing.
 fn read_mask(root: &Root, cpu: u16, register: u32) -> Result<WayMask, (String, bool)> {
-    let msr = Msr::open(root, cpu, Allowed::nothing());
+    let msr = MsrDevice::open(root, cpu, Allowed::nothing());
     let value = msr
         .and_then(|msr| msr.read(register))
         .map_err(|error| (error.with_remedy(), matches!(error, MsrError::Permission { .. })))?;

@@ -5,7 +5,7 @@
 use super::allocation;
 use super::facts::Facts;
 use super::file;
-use super::report::{Check, State, check};
+use super::report::{Check, CheckState, check};
 use crate::msr::MsrError;
 use rustix::io::Errno;
 
@@ -46,39 +46,40 @@ pub(super) fn lockdown_of(text: Result<Option<String>, String>) -> Lockdown {
 
 fn lockdown(facts: &Facts<'_>) -> Check {
     match &facts.lockdown {
-        Lockdown::Unreported => check("lockdown", State::Info, "this kernel reports no lockdown state"),
-        Lockdown::Off => check("lockdown", State::Ok, "none"),
+        Lockdown::Unreported => check("lockdown", CheckState::Info, "this kernel reports no lockdown state"),
+        Lockdown::Off => check("lockdown", CheckState::Ok, "none"),
         Lockdown::On(level) => {
             let value = format!("{level}: the kernel refuses writes to MSRs and to PCI config space");
-            check("lockdown", State::Degraded, value).remedy(
+            check("lockdown", CheckState::Degraded, value).remedy(
                 "switch Secure Boot off in the BIOS, or boot without lockdown=; CAT through resctrl \
                     works under lockdown too",
             )
         }
-        Lockdown::Unparsable(why) => check("lockdown", State::Unknown, why),
+        Lockdown::Unparsable(why) => check("lockdown", CheckState::Unknown, why),
     }
 }
 
 fn cpuid(facts: &Facts<'_>) -> Check {
     match &facts.cpu.cpuid {
-        Ok(_) => check("cpuid", State::Ok, "the cpuid device can be read"),
+        Ok(_) => check("cpuid", CheckState::Ok, "the cpuid device can be read"),
         Err(error) if error.is_absent() => {
-            check("cpuid", State::Missing, "no cpuid device; proc/cpuinfo is used").remedy("modprobe cpuid")
+            check("cpuid", CheckState::Missing, "no cpuid device; proc/cpuinfo is used")
+                .remedy("modprobe cpuid")
         }
         Err(error) if matches!(error.errno(), Some(Errno::ACCESS | Errno::PERM)) => {
-            check("cpuid", State::Missing, error).remedy("run as root")
+            check("cpuid", CheckState::Missing, error).remedy("run as root")
         }
-        Err(error) => check("cpuid", State::Unknown, error),
+        Err(error) => check("cpuid", CheckState::Unknown, error),
     }
 }
 
 fn msr(facts: &Facts<'_>) -> Check {
     match &facts.msr {
-        Ok(()) => check("msr", State::Ok, "the msr device can be read"),
+        Ok(()) => check("msr", CheckState::Ok, "the msr device can be read"),
         Err(error @ (MsrError::NoModule { .. } | MsrError::Permission { .. } | MsrError::Offline { .. })) => {
-            check("msr", State::Missing, error).remedy(error.remedy())
+            check("msr", CheckState::Missing, error).remedy(error.remedy())
         }
-        Err(error) => check("msr", State::Unknown, error),
+        Err(error) => check("msr", CheckState::Unknown, error),
     }
 }
 
@@ -87,19 +88,20 @@ fn msr_writes(facts: &Facts<'_>) -> Check {
     match file::line(facts.root, "sys/module/msr/parameters/allow_writes") {
         // Kernels before 5.9 have no such parameter and allow every write.
         Ok(None) if facts.msr.is_ok() => {
-            check(State::Info, "the msr driver has no parameter allow_writes: writes are allowed")
+            check(CheckState::Info, "the msr driver has no parameter allow_writes: writes are allowed")
         }
-        Ok(None) => check(State::Missing, "no msr driver").remedy("modprobe msr"),
-        Err(why) => check(State::Unknown, &why),
+        Ok(None) => check(CheckState::Missing, "no msr driver").remedy("modprobe msr"),
+        Err(why) => check(CheckState::Unknown, &why),
         Ok(Some(text)) => match text.as_str() {
-            "on" => check(State::Ok, "on: writes are silent"),
-            "default" => check(State::Ok, "default: the first write taints the kernel and is logged"),
-            "off" => check(State::Degraded, "off: every write is refused").remedy(
+            "on" => check(CheckState::Ok, "on: writes are silent"),
+            "default" => check(CheckState::Ok, "default: the first write taints the kernel and is logged"),
+            "off" => check(CheckState::Degraded, "off: every write is refused").remedy(
                 "echo on > /sys/module/msr/parameters/allow_writes, or boot with msr.allow_writes=on",
             ),
-            _ => {
-                check(State::Unknown, "sys/module/msr/parameters/allow_writes holds none of on, off, default")
-            }
+            _ => check(
+                CheckState::Unknown,
+                "sys/module/msr/parameters/allow_writes holds none of on, off, default",
+            ),
         },
     }
 }

@@ -5,8 +5,8 @@
 
 use super::facts::Facts;
 use super::file;
-use super::report::{Check, State, check};
-use crate::resctrl::{Info, IoAlloc, Kind, Resctrl, ResctrlError, Resource};
+use super::report::{Check, CheckState, check};
+use crate::resctrl::{Info, IoAllocState, Resctrl, ResctrlError, ResctrlErrorKind, Resource};
 use waykeeper_generations::{ErratumKind, Vendor};
 
 /// The state of resctrl on this host.
@@ -43,31 +43,32 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
     match &facts.mount {
         Mount::Mounted(resctrl, Ok(info)) => {
             let cdp = if info.has_cdp() { " with CDP" } else { "" };
-            return check(State::Ok, format!("mounted at {}{cdp}", resctrl.mount_point().display()));
+            return check(CheckState::Ok, format!("mounted at {}{cdp}", resctrl.mount_point().display()));
         }
         Mount::Mounted(_, Err(error)) => {
-            return check(State::Unknown, error.to_string());
+            return check(CheckState::Unknown, error.to_string());
         }
-        Mount::No(error) if error.kind != Kind::NotMounted => {
-            return check(State::Unknown, error.to_string()).remedy("run as root");
+        Mount::No(error) if error.kind != ResctrlErrorKind::NotMounted => {
+            return check(CheckState::Unknown, error.to_string()).remedy("run as root");
         }
         Mount::No(_) => {}
     }
     // The kernel registers the file system only if it found RDT or PQoS (resctrl_init).
     match file::text(facts.root, "proc/filesystems") {
         Ok(Some(text)) if text.lines().any(|line| line.split_whitespace().last() == Some("resctrl")) => {
-            check(State::Missing, "the kernel has resctrl, but it is not mounted".to_owned())
+            check(CheckState::Missing, "the kernel has resctrl, but it is not mounted".to_owned())
                 .remedy("mount -t resctrl resctrl /sys/fs/resctrl")
         }
         Ok(Some(_)) if facts.has_flag("rdt_a") || facts.has_flag("cat_l3") => {
-            check(State::Missing, "the CPU has RDT, but this kernel has no resctrl".to_owned())
+            check(CheckState::Missing, "the CPU has RDT, but this kernel has no resctrl".to_owned())
                 .remedy("run a kernel with CONFIG_X86_CPU_RESCTRL=y")
         }
-        Ok(Some(_)) => {
-            check(State::Missing, format!("the CPU reports no RDT or PQoS{}", facts.behind_a_hypervisor()))
-        }
-        Ok(None) => check(State::Missing, "there is no sys/fs/resctrl/info".to_owned()),
-        Err(why) => check(State::Unknown, why),
+        Ok(Some(_)) => check(
+            CheckState::Missing,
+            format!("the CPU reports no RDT or PQoS{}", facts.behind_a_hypervisor()),
+        ),
+        Ok(None) => check(CheckState::Missing, "there is no sys/fs/resctrl/info".to_owned()),
+        Err(why) => check(CheckState::Unknown, why),
     }
 }
 
@@ -76,9 +77,9 @@ fn info<'f>(facts: &'f Facts<'_>, name: &'static str) -> Result<&'f Info, Check>
     match &facts.mount {
         Mount::Mounted(_, Ok(info)) => Ok(info),
         Mount::Mounted(_, Err(_)) => {
-            Err(check(name, State::Unknown, "the files in resctrl's info folder cannot be understood"))
+            Err(check(name, CheckState::Unknown, "the files in resctrl's info folder cannot be understood"))
         }
-        Mount::No(_) => Err(check(name, State::Missing, "needs resctrl")),
+        Mount::No(_) => Err(check(name, CheckState::Missing, "needs resctrl")),
     }
 }
 
@@ -125,11 +126,12 @@ fn cat(facts: &Facts<'_>) -> Check {
     let Some(l3) = info.l3() else {
         if !facts.has_flag("cat_l3") {
             return check(
-                State::Missing,
+                CheckState::Missing,
                 format!("the CPU reports no L3 CAT{}", facts.behind_a_hypervisor()),
             );
         }
-        let check = check(State::Missing, "the CPU has L3 CAT, but the kernel does not offer it".to_owned());
+        let check =
+            check(CheckState::Missing, "the CPU has L3 CAT, but the kernel does not offer it".to_owned());
         return not_driven(facts, check, ErratumKind::CatNeedsBootOption);
     };
     let ways = l3.cbm_mask.count();
@@ -139,27 +141,27 @@ fn cat(facts: &Facts<'_>) -> Check {
     };
     let holes = if l3.sparse_masks == Some(true) { "; masks may have holes" } else { "" };
     let least = l3.min_cbm_bits;
-    check(State::Ok, format!("{ways} ways ({}), at least {least} per mask{shared}{holes}", l3.cbm_mask))
+    check(CheckState::Ok, format!("{ways} ways ({}), at least {least} per mask{shared}{holes}", l3.cbm_mask))
 }
 
 fn classes(facts: &Facts<'_>, info: &Info) -> Check {
     let check = |state, value: String| check("classes", state, value);
     let Mount::Mounted(resctrl, _) = &facts.mount else {
-        return check(State::Missing, "needs resctrl".to_owned());
+        return check(CheckState::Missing, "needs resctrl".to_owned());
     };
     let all = info.limits().closids;
     let groups = match resctrl.control_groups() {
         Ok(groups) => u32::try_from(groups.len()).unwrap_or(u32::MAX),
-        Err(error) => return check(State::Unknown, error.to_string()),
+        Err(error) => return check(CheckState::Unknown, error.to_string()),
     };
     // The default group uses one class; io_alloc uses another while it is enabled (hardware.md 8.1).
-    let devices = u32::from(info.l3().is_some_and(|l3| l3.io_alloc == Some(IoAlloc::Enabled)));
+    let devices = u32::from(info.l3().is_some_and(|l3| l3.io_alloc == Some(IoAllocState::Enabled)));
     let free = all.saturating_sub(1 + groups + devices);
     let value = format!("{all} classes of service, {free} free");
     if free > 0 || all <= 1 {
-        return check(if all > 1 { State::Ok } else { State::Missing }, value);
+        return check(if all > 1 { CheckState::Ok } else { CheckState::Missing }, value);
     }
-    check(State::Degraded, value)
+    check(CheckState::Degraded, value)
         .remedy("remove groups under /sys/fs/resctrl that are no longer used (rmdir)")
 }
 
@@ -170,11 +172,11 @@ fn mba(facts: &Facts<'_>, info: &Info) -> Check {
             true => "the CPU has MBA, but the kernel does not offer it".to_owned(),
             false => format!("the CPU reports no MBA{}", facts.behind_a_hypervisor()),
         };
-        return check(State::Missing, value);
+        return check(CheckState::Missing, value);
     };
     let (low, step) = (bandwidth.min_bandwidth, bandwidth.bandwidth_gran);
     check(
-        State::Ok,
+        CheckState::Ok,
         match facts.vendor() {
             // hardware.md 7.3: units of 1/8 GB/s; 2048 is no limit.
             Some(Vendor::Amd) => {
@@ -188,14 +190,20 @@ fn mba(facts: &Facts<'_>, info: &Info) -> Check {
 fn io_alloc(facts: &Facts<'_>, info: &Info) -> Check {
     let check = |state, value: &str| check("io-alloc", state, value);
     match info.l3().and_then(|l3| l3.io_alloc) {
-        Some(IoAlloc::Enabled) => check(State::Ok, "enabled: devices have ways of their own"),
-        Some(IoAlloc::Disabled) => check(State::Ok, "disabled; devices could have ways of their own"),
-        Some(IoAlloc::NotSupported) => {
-            check(State::Missing, "this CPU cannot give devices L3 ways of their own")
+        Some(IoAllocState::Enabled) => check(CheckState::Ok, "enabled: devices have ways of their own"),
+        Some(IoAllocState::Disabled) => {
+            check(CheckState::Ok, "disabled; devices could have ways of their own")
         }
-        None if facts.vendor() == Some(Vendor::Amd) => check(State::Missing, "this kernel does not offer it")
-            .remedy("run Linux 6.19 or later on a CPU with SDCIAE (Zen 5)"),
-        None => check(State::Missing, "this kernel does not offer it; on Intel the DDIO ways take its place"),
+        Some(IoAllocState::NotSupported) => {
+            check(CheckState::Missing, "this CPU cannot give devices L3 ways of their own")
+        }
+        None if facts.vendor() == Some(Vendor::Amd) => {
+            check(CheckState::Missing, "this kernel does not offer it")
+                .remedy("run Linux 6.19 or later on a CPU with SDCIAE (Zen 5)")
+        }
+        None => {
+            check(CheckState::Missing, "this kernel does not offer it; on Intel the DDIO ways take its place")
+        }
     }
 }
 
@@ -209,12 +217,14 @@ pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
     let Some(monitoring) = &info.monitoring else {
         if !facts.has_flag("cqm_llc") {
             return check(
-                State::Missing,
+                CheckState::Missing,
                 format!("the CPU reports no CMT or MBM{}", facts.behind_a_hypervisor()),
             );
         }
-        let check =
-            check(State::Missing, "the CPU has CMT and MBM, but the kernel does not offer them".to_owned());
+        let check = check(
+            CheckState::Missing,
+            "the CPU has CMT and MBM, but the kernel does not offer them".to_owned(),
+        );
         return not_driven(facts, check, ErratumKind::MonitoringNeedsBootOption);
     };
     let events: Vec<&str> = monitoring.events.iter().map(|event| event.name()).collect();
@@ -222,14 +232,14 @@ pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
         Some(mode) => format!("; counters assigned by {mode}"),
         None => String::new(),
     };
-    check(State::Ok, format!("{}; {} RMIDs{mode}", events.join(", "), monitoring.num_rmids))
+    check(CheckState::Ok, format!("{}; {} RMIDs{mode}", events.join(", "), monitoring.num_rmids))
 }
 
 /// Groups that Waykeeper did not make, and the holder of the lock that tools share.
 pub(super) fn others(facts: &Facts<'_>) -> Vec<Check> {
     let Mount::Mounted(resctrl, _) = &facts.mount else { return Vec::new() };
     let groups = match resctrl.control_groups() {
-        Err(error) => check("groups", State::Unknown, error.to_string()),
+        Err(error) => check("groups", CheckState::Unknown, error.to_string()),
         Ok(groups) => {
             let names = |ours: bool| {
                 let of = groups.iter().filter(|group| resctrl.is_ours(group) == ours);
@@ -237,21 +247,25 @@ pub(super) fn others(facts: &Facts<'_>) -> Vec<Check> {
             };
             let (ours, foreign) = (names(true), names(false));
             match (ours.is_empty(), foreign.is_empty()) {
-                (true, true) => check("groups", State::Ok, "only the default group".to_owned()),
-                (_, true) => check("groups", State::Info, format!("made by Waykeeper: {}", few(&ours))),
-                (_, false) => check("groups", State::Degraded, format!("made by others: {}", few(&foreign)))
-                    .remedy(
-                        "Waykeeper leaves them unchanged; if the tool that made them has ended, remove \
+                (true, true) => check("groups", CheckState::Ok, "only the default group".to_owned()),
+                (_, true) => check("groups", CheckState::Info, format!("made by Waykeeper: {}", few(&ours))),
+                (_, false) => {
+                    check("groups", CheckState::Degraded, format!("made by others: {}", few(&foreign)))
+                        .remedy(
+                            "Waykeeper leaves them unchanged; if the tool that made them has ended, remove \
                         them (pqos -R, rmdir)",
-                    ),
+                        )
+                }
             }
         }
     };
     let lock = match resctrl.lock_shared(std::time::Duration::ZERO) {
-        Ok(_) => check("resctrl-lock", State::Ok, "no process holds it".to_owned()),
-        Err(error) if error.kind == Kind::Locked => check("resctrl-lock", State::Degraded, error.detail)
-            .remedy("let that tool finish; it holds the flock on /sys/fs/resctrl"),
-        Err(error) => check("resctrl-lock", State::Unknown, error.to_string()),
+        Ok(_) => check("resctrl-lock", CheckState::Ok, "no process holds it".to_owned()),
+        Err(error) if error.kind == ResctrlErrorKind::Locked => {
+            check("resctrl-lock", CheckState::Degraded, error.detail)
+                .remedy("let that tool finish; it holds the flock on /sys/fs/resctrl")
+        }
+        Err(error) => check("resctrl-lock", CheckState::Unknown, error.to_string()),
     };
     vec![groups, lock]
 }

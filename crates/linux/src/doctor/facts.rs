@@ -7,7 +7,7 @@ use super::allocation::{self, Mount};
 use super::file;
 use crate::cpuinfo::CpuIdentity;
 use crate::event_source;
-use crate::msr::{Allowed, Msr, MsrError};
+use crate::msr::{Allowed, MsrDevice, MsrError};
 use crate::root::{FileError, Root};
 use crate::topology::Topology;
 use rustix::thread::CapabilitySet;
@@ -55,7 +55,7 @@ impl<'a> Facts<'a> {
             root,
             generation: cpu.generation(),
             is_virtual,
-            msr: Msr::open(root, first, Allowed::nothing()).and_then(|msr| msr.read(TSC)).map(drop),
+            msr: MsrDevice::open(root, first, Allowed::nothing()).and_then(|msr| msr.read(TSC)).map(drop),
             mount: allocation::mount(root),
             lockdown: access::lockdown_of(file::line(root, "sys/kernel/security/lockdown")),
             event_sources: event_source::names(root),
@@ -99,7 +99,7 @@ impl<'a> Facts<'a> {
 
     /// Reads an MSR of a CPU; the error is a text.
     pub fn read_msr(&self, cpu: CoreId, address: u32) -> Result<u64, String> {
-        let msr = Msr::open(self.root, cpu.0, Allowed::nothing());
+        let msr = MsrDevice::open(self.root, cpu.0, Allowed::nothing());
         msr.and_then(|msr| msr.read(address)).map_err(|error| error.to_string())
     }
 }

@@ -4,7 +4,7 @@
 
 use super::facts::Facts;
 use super::file;
-use super::report::{Check, State, check};
+use super::report::{Check, CheckState, check};
 use std::collections::BTreeSet;
 use waykeeper_generations::Generation;
 
@@ -23,7 +23,7 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 
 fn cpu(facts: &Facts<'_>) -> Check {
     if let (Err(error), Err(_)) = (&facts.cpu.cpuinfo, &facts.cpu.cpuid) {
-        let check = |value: &dyn std::fmt::Display| check("cpu", State::Unknown, value);
+        let check = |value: &dyn std::fmt::Display| check("cpu", CheckState::Unknown, value);
         return match error.is_absent() {
             true => {
                 check(&"there is no proc/cpuinfo").remedy("check --root: it is not the file tree of a host")
@@ -33,10 +33,10 @@ fn cpu(facts: &Facts<'_>) -> Check {
     }
     let brand = facts.cpu.brand().unwrap_or("unnamed CPU");
     match facts.signature() {
-        Some(signature) => check("cpu", State::Info, format!("{brand}; {signature}")),
+        Some(signature) => check("cpu", CheckState::Info, format!("{brand}; {signature}")),
         None => check(
             "cpu",
-            State::Unknown,
+            CheckState::Unknown,
             format!("{brand}; the vendor is neither Intel nor AMD, or is not given"),
         ),
     }
@@ -47,7 +47,7 @@ fn generation(facts: &Facts<'_>) -> Check {
     match (facts.generation, facts.signature()) {
         (Some(generation), Some(signature)) => {
             let code = generation.code(&signature).unwrap_or_default();
-            check(name, State::Ok, format!("{} ({code})", generation.name))
+            check(name, CheckState::Ok, format!("{} ({code})", generation.name))
         }
         (_, Some(_)) => {
             let known: Vec<&str> =
@@ -56,9 +56,9 @@ fn generation(facts: &Facts<'_>) -> Check {
                 "none of {}: doctor shows what can be read, and Waykeeper writes no register",
                 known.join(", ")
             );
-            check(name, State::Unknown, value)
+            check(name, CheckState::Unknown, value)
         }
-        (_, None) => check(name, State::Unknown, "the CPU is not known"),
+        (_, None) => check(name, CheckState::Unknown, "the CPU is not known"),
     }
 }
 
@@ -66,7 +66,7 @@ fn topology(facts: &Facts<'_>) -> Check {
     let name = "topology";
     let topology = match &facts.topology {
         Ok(topology) => topology,
-        Err(error) => return check(name, State::Unknown, error),
+        Err(error) => return check(name, CheckState::Unknown, error),
     };
     let sockets = topology.sockets();
     let cores: usize = sockets.iter().map(|socket| topology.cores_of(*socket)).sum();
@@ -80,18 +80,18 @@ fn topology(facts: &Facts<'_>) -> Check {
         counted(online, "CPU")
     );
     match offline {
-        0 => check(name, State::Info, value),
-        _ => check(name, State::Info, format!("{value}, {offline} more offline")),
+        0 => check(name, CheckState::Info, value),
+        _ => check(name, CheckState::Info, format!("{value}, {offline} more offline")),
     }
 }
 
 fn llc(facts: &Facts<'_>) -> Check {
     let topology = match &facts.topology {
         Ok(topology) => topology,
-        Err(_) => return check("llc", State::Unknown, "the topology is not known"),
+        Err(_) => return check("llc", CheckState::Unknown, "the topology is not known"),
     };
     if topology.l3.is_empty() {
-        return check("llc", State::Missing, "no CPU has an L3");
+        return check("llc", CheckState::Missing, "no CPU has an L3");
     }
     let shapes: BTreeSet<(u64, Option<u32>)> = topology.l3.iter().map(|l3| (l3.bytes, l3.ways)).collect();
     let shape = |(bytes, ways): &(u64, Option<u32>)| {
@@ -99,21 +99,21 @@ fn llc(facts: &Facts<'_>) -> Check {
         format!("{} MiB, {ways}", *bytes as f64 / f64::from(1 << 20))
     };
     let shapes: Vec<String> = shapes.iter().map(shape).collect();
-    check("llc", State::Info, format!("{} of {}", topology.l3.len(), shapes.join(" or ")))
+    check("llc", CheckState::Info, format!("{} of {}", topology.l3.len(), shapes.join(" or ")))
 }
 
 fn snc(facts: &Facts<'_>) -> Check {
     let name = "snc";
     let topology = match &facts.topology {
         Ok(topology) => topology,
-        Err(_) => return check(name, State::Unknown, "the topology is not known"),
+        Err(_) => return check(name, CheckState::Unknown, "the topology is not known"),
     };
     match topology.l3.iter().map(|l3| l3.clusters()).max() {
-        None => check(name, State::Info, "no L3 to cluster"),
-        Some(1) => check(name, State::Info, "off: each L3 has one NUMA node"),
+        None => check(name, CheckState::Info, "no L3 to cluster"),
+        Some(1) => check(name, CheckState::Info, "off: each L3 has one NUMA node"),
         Some(nodes) => check(
             name,
-            State::Degraded,
+            CheckState::Degraded,
             format!("on: each L3 has {nodes} NUMA nodes; for each of them a way is {nodes} times smaller"),
         )
         .remedy("switch sub-NUMA clustering off in the BIOS if one tenant needs a whole L3"),
@@ -141,21 +141,21 @@ fn kernel(facts: &Facts<'_>) -> Check {
         Err(why) => Err(why),
     };
     match release {
-        Ok(release) => check("kernel", State::Info, format!("Linux {release}")),
-        Err(why) => check("kernel", State::Unknown, why),
+        Ok(release) => check("kernel", CheckState::Info, format!("Linux {release}")),
+        Err(why) => check("kernel", CheckState::Unknown, why),
     }
 }
 
 fn hypervisor(facts: &Facts<'_>) -> Check {
     let name = "virtual-machine";
     match facts.is_virtual {
-        Some(false) => check(name, State::Ok, "no"),
+        Some(false) => check(name, CheckState::Ok, "no"),
         Some(true) => check(
             name,
-            State::Degraded,
+            CheckState::Degraded,
             "yes: the hypervisor decides which uncore counters, RDT features and MSRs are visible",
         )
         .remedy("run on the machine itself (in a cloud: a `metal` size)"),
-        None => check(name, State::Unknown, "neither CPUID nor proc/cpuinfo can be read"),
+        None => check(name, CheckState::Unknown, "neither CPUID nor proc/cpuinfo can be read"),
     }
 }

@@ -6,7 +6,7 @@
 use super::access::Lockdown;
 use super::allocation;
 use super::facts::Facts;
-use super::report::{Check, State, check};
+use super::report::{Check, CheckState, check};
 use crate::dca_ways;
 use crate::ddio::{self, PortDca, Survey};
 use waykeeper_generations::Evidence;
@@ -22,9 +22,9 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 /// Degrades a check of a readable knob if kernel lockdown forbids setting it.
 fn unless_locked_down(facts: &Facts<'_>, check: Check) -> Check {
     match &facts.lockdown {
-        Lockdown::On(level) if check.state == State::Ok => {
+        Lockdown::On(level) if check.state == CheckState::Ok => {
             let value = format!("{}; cannot be set under lockdown ({level})", check.value);
-            Check { state: State::Degraded, value, ..check }.remedy("see lockdown above")
+            Check { state: CheckState::Degraded, value, ..check }.remedy("see lockdown above")
         }
         _ => check,
     }
@@ -35,19 +35,19 @@ fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
     let Some(generation) = survey.generation else {
         return check(
             name,
-            State::Unknown,
+            CheckState::Unknown,
             "it is not known whether this CPU has such a register; Waykeeper does not write it",
         );
     };
     let standing = generation.dca.ways.evidence;
     if standing == Evidence::Absent {
-        return check(name, State::Missing, format!("{} has no such register", generation.name));
+        return check(name, CheckState::Missing, format!("{} has no such register", generation.name));
     }
     if let Err(error) = &facts.msr {
-        return check(name, State::Missing, error).remedy(error.remedy());
+        return check(name, CheckState::Missing, error).remedy(error.remedy());
     }
     if let Some(why) = survey.sockets.iter().find_map(|socket| socket.note.as_ref()) {
-        return check(name, State::Missing, why);
+        return check(name, CheckState::Missing, why);
     }
     let held: Vec<String> = survey
         .sockets
@@ -58,19 +58,19 @@ fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
         })
         .collect();
     if held.is_empty() {
-        return check(name, State::Unknown, "the sockets are not known");
+        return check(name, CheckState::Unknown, "the sockets are not known");
     }
     let value = format!("{}; the register {}", held.join(", "), dca_ways::words(standing));
     match standing {
-        Evidence::Confirmed => unless_locked_down(facts, check(name, State::Ok, value)),
+        Evidence::Confirmed => unless_locked_down(facts, check(name, CheckState::Ok, value)),
         Evidence::AnswersWithoutEffect => {
-            check(name, State::Degraded, format!("{value}; shown, never written"))
+            check(name, CheckState::Degraded, format!("{value}; shown, never written"))
                 .remedy("give device-heavy tenants and others disjoint CAT masks, or switch DDIO in the BIOS")
         }
         Evidence::Claimed | Evidence::Unknown => {
-            check(name, State::Unknown, format!("{value}; shown, never written"))
+            check(name, CheckState::Unknown, format!("{value}; shown, never written"))
         }
-        Evidence::Absent => check(name, State::Missing, value),
+        Evidence::Absent => check(name, CheckState::Missing, value),
     }
 }
 
@@ -80,27 +80,27 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
     let Some(standing) = survey.port_standing else {
         return check(
             name,
-            State::Unknown,
+            CheckState::Unknown,
             "it is not known whether this CPU has such a switch; Waykeeper does not write it",
         );
     };
     if standing == Evidence::Absent {
-        return check(name, State::Missing, "this CPU has no switch for DCA of a root port")
+        return check(name, CheckState::Missing, "this CPU has no switch for DCA of a root port")
             .remedy("some BIOSes switch DDIO for the whole machine");
     }
     if survey.generation.is_some_and(|generation| generation.dca.port.allocating.is_none()) {
         return check(
             name,
-            State::Unknown,
+            CheckState::Unknown,
             "no public source says whether and where this CPU has such a switch",
         )
         .remedy("some BIOSes switch DDIO for the whole machine");
     }
     if let (Some(why), true) = (&survey.blind, with_devices.is_empty()) {
-        return check(name, State::Unknown, why);
+        return check(name, CheckState::Unknown, why);
     }
     if with_devices.is_empty() {
-        return check(name, State::Missing, "no device is behind a root port");
+        return check(name, CheckState::Missing, "no device is behind a root port");
     }
     let off = with_devices.iter().filter(|port| port.dca == Some(false)).count();
     let on = with_devices.iter().filter(|port| port.dca == Some(true)).count();
@@ -113,7 +113,7 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
     if on + off == 0 {
         let why =
             with_devices.iter().find_map(|port| port.note.as_deref()).unwrap_or("no switch can be read");
-        return check(name, State::Missing, why)
+        return check(name, CheckState::Missing, why)
             .remedy("run as root: the kernel hides most of PCI config space from others");
     }
     let mut value = format!("{value}; the switch {}", dca_ways::words(standing));
@@ -121,9 +121,11 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
         value.push_str(&format!("; {why}"));
     }
     match standing {
-        Evidence::Confirmed if blind > 0 || survey.blind.is_some() => check(name, State::Degraded, value),
-        Evidence::Confirmed => unless_locked_down(facts, check(name, State::Ok, value)),
-        _ => check(name, State::Unknown, format!("{value}; shown, never written")),
+        Evidence::Confirmed if blind > 0 || survey.blind.is_some() => {
+            check(name, CheckState::Degraded, value)
+        }
+        Evidence::Confirmed => unless_locked_down(facts, check(name, CheckState::Ok, value)),
+        _ => check(name, CheckState::Unknown, format!("{value}; shown, never written")),
     }
 }
 
@@ -139,7 +141,7 @@ fn devices(survey: &Survey) -> Check {
         })
         .collect();
     if described.is_empty() {
-        return check(name, State::Info, "none behind root ports");
+        return check(name, CheckState::Info, "none behind root ports");
     }
-    check(name, State::Info, described.join("; "))
+    check(name, CheckState::Info, described.join("; "))
 }

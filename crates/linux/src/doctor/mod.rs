@@ -15,12 +15,12 @@ mod profile;
 mod report;
 mod watch;
 
-pub use report::{Check, Family, Report, State};
+pub use report::{Check, CheckState, DoctorReport, Family};
 
 use crate::root::Root;
 
 /// Examines the host under a root prefix.
-pub fn examine(root: &Root) -> Report {
+pub fn examine(root: &Root) -> DoctorReport {
     let facts = facts::Facts::read(root);
     let families = [
         (Family::Host, host::checks(&facts)),
@@ -33,5 +33,5 @@ pub fn examine(root: &Root) -> Report {
     let of = |(family, checks): (Family, Vec<Check>)| {
         checks.into_iter().map(move |check| Check { family, ..check })
     };
-    Report { checks: families.into_iter().flat_map(of).collect() }
+    DoctorReport { checks: families.into_iter().flat_map(of).collect() }
 }

@@ -5,7 +5,7 @@
 use super::allocation;
 use super::facts::Facts;
 use super::file;
-use super::report::{Check, State, check};
+use super::report::{Check, CheckState, check};
 use crate::journal;
 use crate::resctrl::holder_in;
 use crate::root::Root;
@@ -23,12 +23,12 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 fn pqos(facts: &Facts<'_>) -> Check {
     let name = "pqos-lock";
     let Some(path) = PQOS_LOCKS.iter().map(|path| facts.root.path(path)).find(|path| path.exists()) else {
-        return check(name, State::Ok, "pqos is not running");
+        return check(name, CheckState::Ok, "pqos is not running");
     };
     match held_by(facts.root, &path) {
-        Some(pid) => check(name, State::Degraded, format!("pqos (pid {pid}) holds {}", path.display()))
+        Some(pid) => check(name, CheckState::Degraded, format!("pqos (pid {pid}) holds {}", path.display()))
             .remedy("let it finish or end it: libpqos and Waykeeper must not turn the same knobs"),
-        None => check(name, State::Ok, "pqos ran here and has ended"),
+        None => check(name, CheckState::Ok, "pqos ran here and has ended"),
     }
 }
 
@@ -45,12 +45,12 @@ fn counters_in_use(facts: &Facts<'_>) -> Check {
     let Some(generation) = facts.generation else {
         return check(
             name,
-            State::Unknown,
+            CheckState::Unknown,
             "no built-in table for this CPU says where the counter controls are",
         );
     };
     let (Ok(()), Some(cpu)) = (&facts.msr, facts.first_cpu()) else {
-        return check(name, State::Unknown, "needs MSRs");
+        return check(name, CheckState::Unknown, "needs MSRs");
     };
     let registers = &generation.core.registers;
     let mut on = Vec::new();
@@ -60,18 +60,22 @@ fn counters_in_use(facts: &Facts<'_>) -> Check {
             // SDM vol. 3, IA32_PERFEVTSELx: bit 22 is the enable bit; AMD's PERF_CTLx has it in the same place.
             Ok(value) if value >> 22 & 1 == 1 => on.push(index.to_string()),
             Ok(_) => {}
-            Err(why) => return check(name, State::Unknown, why),
+            Err(why) => return check(name, CheckState::Unknown, why),
         }
     }
     if on.is_empty() {
-        return check(name, State::Ok, format!("no programmable counter of CPU {} runs", cpu.0));
+        return check(name, CheckState::Ok, format!("no programmable counter of CPU {} runs", cpu.0));
     }
     let all = generation.core.counters;
-    check(name, State::Info, format!("programmable counters {} of {all} run on CPU {}", on.join(", "), cpu.0))
-        .remedy(
-            "perf, the NMI watchdog or another tool uses them; end it if Waykeeper has to program \
+    check(
+        name,
+        CheckState::Info,
+        format!("programmable counters {} of {all} run on CPU {}", on.join(", "), cpu.0),
+    )
+    .remedy(
+        "perf, the NMI watchdog or another tool uses them; end it if Waykeeper has to program \
             counters through MSRs",
-        )
+    )
 }
 
 fn journal(facts: &Facts<'_>) -> Check {
@@ -79,22 +83,22 @@ fn journal(facts: &Facts<'_>) -> Check {
     let path = journal::usual_path(facts.root);
     let look = match journal::summarize(&path, facts.root) {
         Ok(Some(look)) => look,
-        Ok(None) => return check(name, State::Ok, "no knob has to be restored"),
-        Err(error) => return check(name, State::Unknown, error),
+        Ok(None) => return check(name, CheckState::Ok, "no knob has to be restored"),
+        Err(error) => return check(name, CheckState::Unknown, error),
     };
     if let Some(holder) = look.held {
         let pid = holder.map_or_else(String::new, |pid| format!(" (pid {pid})"));
         let value = format!("a waykeeper process{pid} is running and holds {} knobs", look.originals);
-        return check(name, State::Info, value);
+        return check(name, CheckState::Info, value);
     }
     if look.stale {
         let value = format!("{} is from an earlier boot", path.display());
-        return check(name, State::Degraded, value).remedy("run `waykeeper restore` to clear it");
+        return check(name, CheckState::Degraded, value).remedy("run `waykeeper restore` to clear it");
     }
     let value = format!(
         "{} holds the original values of {} knobs, and no waykeeper process is running",
         path.display(),
         look.originals
     );
-    check(name, State::Degraded, value).remedy("waykeeper restore")
+    check(name, CheckState::Degraded, value).remedy("waykeeper restore")
 }

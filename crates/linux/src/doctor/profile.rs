@@ -3,9 +3,9 @@
 //! A machine without a profile has no check here. Must not know how a profile is made.
 
 use super::facts::Facts;
-use super::report::{Check, State, check};
+use super::report::{Check, CheckState, check};
 use crate::pci::PciTree;
-use crate::profile::{self, Identity, KnobState, Profile, Writes};
+use crate::profile::{self, KnobState, MachineIdentity, MachineProfile, Writes};
 use std::path::Path;
 
 const NAME: &str = "profile";
@@ -18,15 +18,15 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 
 fn checks_at(facts: &Facts<'_>, path: &Path) -> Vec<Check> {
     let found = |state, value: String| vec![check(NAME, state, value)];
-    let refused = |value: String| vec![check(NAME, State::Degraded, value).remedy(ANEW)];
-    let profile = match Profile::read(path) {
+    let refused = |value: String| vec![check(NAME, CheckState::Degraded, value).remedy(ANEW)];
+    let profile = match MachineProfile::read(path) {
         Ok(None) => return Vec::new(),
         Ok(Some(profile)) => profile,
         Err(error) => return refused(error.to_string()),
     };
     let Some(here) = identity(facts) else {
         return found(
-            State::Unknown,
+            CheckState::Unknown,
             format!(
                 "{}: this machine cannot be identified, so its profile cannot be checked",
                 path.display()
@@ -35,12 +35,12 @@ fn checks_at(facts: &Facts<'_>, path: &Path) -> Vec<Check> {
     };
     match profile.check(path, &here) {
         Err(error) => refused(error.to_string()),
-        Ok(()) => found(State::Ok, words(&profile)),
+        Ok(()) => found(CheckState::Ok, words(&profile)),
     }
 }
 
 /// The identity of this machine, from files.
-fn identity(facts: &Facts<'_>) -> Option<Identity> {
+fn identity(facts: &Facts<'_>) -> Option<MachineIdentity> {
     let ways = facts.topology.as_ref().ok()?.l3.iter().find_map(|l3| l3.ways)?;
     // Only the ports in the profile have to exist, so all PCI devices are passed.
     let devices = PciTree::read(facts.root)
@@ -57,7 +57,7 @@ fn knob(state: KnobState) -> &'static str {
     }
 }
 
-fn words(profile: &Profile) -> String {
+fn words(profile: &MachineProfile) -> String {
     let mut said = Vec::new();
     said.extend(profile.ways.dca.map(|ways| format!("devices fill {ways}")));
     said.extend(profile.ways.inclusive.map(|ways| match ways.is_empty() {
@@ -91,7 +91,7 @@ mod tests {
         assert!(checks_at(&facts, &path).is_empty());
         std::fs::write(&path, "version = 1\nmade = 2\n").unwrap();
         let found = checks_at(&facts, &path);
-        assert_eq!((found.len(), found[0].state), (1, State::Degraded));
+        assert_eq!((found.len(), found[0].state), (1, CheckState::Degraded));
         assert!(
             found[0].value.contains("profile.toml:2: unknown key `made`; nearest is `made_"),
             "{}",

@@ -8,7 +8,7 @@ use std::fmt::Display;
 /// The state of one check.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum State {
+pub enum CheckState {
     /// It exists and can be used.
     Ok,
     /// It does not exist, or cannot be used now; the remedy says how to get it.
@@ -55,7 +55,7 @@ pub struct Check {
     /// Its name; names do not change between versions.
     pub name: &'static str,
     /// Its state.
-    pub state: State,
+    pub state: CheckState,
     /// What was found, for people, with units.
     pub value: String,
     /// What to do about it: a command, a boot option, a setting. None if nothing needs doing or nothing would help.
@@ -73,18 +73,18 @@ impl Check {
 }
 
 /// A check without a remedy. The report sets its family.
-pub(super) fn check(name: &'static str, state: State, value: impl Display) -> Check {
+pub(super) fn check(name: &'static str, state: CheckState, value: impl Display) -> Check {
     Check { name, state, value: value.to_string(), remedy: None, family: Family::Host }
 }
 
 /// All checks, in the order of the report.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Report {
+pub struct DoctorReport {
     /// The checks.
     pub checks: Vec<Check>,
 }
 
-impl Report {
+impl DoctorReport {
     /// The check of that name.
     pub fn check(&self, name: &str) -> Option<&Check> {
         self.checks.iter().find(|check| check.name == name)
@@ -93,11 +93,11 @@ impl Report {
     /// True if a knob can be set: CAT masks, DDIO ways, DCA of a port, or the I/O share of AMD.
     pub fn is_manageable(&self) -> bool {
         let knobs = ["cat", "ddio-ways", "dca-ports", "io-alloc"];
-        knobs.iter().filter_map(|name| self.check(name)).any(|check| check.state == State::Ok)
+        knobs.iter().filter_map(|name| self.check(name)).any(|check| check.state == CheckState::Ok)
     }
 
     /// The number of checks in `state`.
-    pub fn count(&self, state: State) -> usize {
+    pub fn count(&self, state: CheckState) -> usize {
         self.checks.iter().filter(|check| check.state == state).count()
     }
 }

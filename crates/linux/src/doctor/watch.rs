@@ -6,10 +6,10 @@
 use super::allocation;
 use super::facts::Facts;
 use super::file;
-use super::report::{Check, State, check};
+use super::report::{Check, CheckState, check};
 use crate::pci::PciTree;
 use crate::perf;
-use waykeeper_generations::{Pmu, Space, Vendor};
+use waykeeper_generations::{AddressSpace, Pmu, Vendor};
 
 /// All checks of this family.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
@@ -33,16 +33,16 @@ fn core(facts: &Facts<'_>) -> Check {
     let pmu = facts.generation.map_or("cpu", |generation| generation.core.perf.as_str());
     let sources = match &facts.event_sources {
         Ok(sources) => sources,
-        Err(why) => return check(name, State::Unknown, why),
+        Err(why) => return check(name, CheckState::Unknown, why),
     };
     if sources.iter().any(|source| source == pmu) {
-        return check(name, State::Ok, format!("perf ({pmu})"));
+        return check(name, CheckState::Ok, format!("perf ({pmu})"));
     }
     if facts.generation.is_some() && facts.msr.is_ok() {
-        return check(name, State::Ok, "by MSR; perf offers none");
+        return check(name, CheckState::Ok, "by MSR; perf offers none");
     }
     let check =
-        check(name, State::Missing, format!("perf offers no core PMU{}", facts.behind_a_hypervisor()));
+        check(name, CheckState::Missing, format!("perf offers no core PMU{}", facts.behind_a_hypervisor()));
     if facts.is_virtual == Some(true) {
         return check.remedy("have the hypervisor pass the PMU through (QEMU/KVM: -cpu host,pmu=on)");
     }
@@ -52,13 +52,17 @@ fn core(facts: &Facts<'_>) -> Check {
 fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) -> Check {
     let sources = match &facts.event_sources {
         Ok(sources) => sources,
-        Err(why) => return check(name, State::Unknown, why),
+        Err(why) => return check(name, CheckState::Unknown, why),
     };
     let Some(generation) = facts.generation else {
-        return check(name, State::Unknown, "no built-in table for this CPU says which counters show it");
+        return check(
+            name,
+            CheckState::Unknown,
+            "no built-in table for this CPU says which counters show it",
+        );
     };
     let Some(pmu) = pmu else {
-        return check(name, State::Missing, format!("{} has no such counters", generation.name));
+        return check(name, CheckState::Missing, format!("{} has no such counters", generation.name));
     };
     let of_pmu = |source: &&String| {
         source
@@ -68,7 +72,7 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
     };
     let boxes = sources.iter().filter(of_pmu).count() + usize::from(sources.contains(&pmu.perf));
     if boxes > 0 {
-        return check(name, State::Ok, format!("{what}: perf, {}_N units: {boxes}", pmu.perf));
+        return check(name, CheckState::Ok, format!("{what}: perf, {}_N units: {boxes}", pmu.perf));
     }
     let module = match facts.vendor() {
         Some(Vendor::Amd) => "amd_uncore",
@@ -76,7 +80,7 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
     };
     if perf::is_asked(facts.root) && sources.contains(&generation.core.perf) {
         let value = format!("{what}: perf offers no {}_N although it counts the cores", pmu.perf);
-        let check = check(name, State::Missing, value);
+        let check = check(name, CheckState::Missing, value);
         return if facts.is_virtual == Some(true) {
             check
         } else {
@@ -84,20 +88,20 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
         };
     }
     let space = pmu.registers.as_ref().map(|registers| registers.space);
-    if space == Some(Space::Msr) && facts.msr.is_ok() {
-        return check(name, State::Ok, format!("{what}: by MSR; perf offers no {}_N", pmu.perf));
+    if space == Some(AddressSpace::Msr) && facts.msr.is_ok() {
+        return check(name, CheckState::Ok, format!("{what}: by MSR; perf offers no {}_N", pmu.perf));
     }
     let channels = memory_channels(facts);
-    if space == Some(Space::PciConfig) && channels > 0 {
+    if space == Some(AddressSpace::PciConfig) && channels > 0 {
         let value =
             format!("{what}: in the config space of {channels} channels; perf offers no {}_N", pmu.perf);
-        return check(name, State::Ok, value);
+        return check(name, CheckState::Ok, value);
     }
     let value = format!("{what}: perf offers no {}_N{}", pmu.perf, facts.behind_a_hypervisor());
-    let check = check(name, State::Missing, value);
+    let check = check(name, CheckState::Missing, value);
     match facts.is_virtual {
         Some(true) => check,
-        _ if space == Some(Space::Msr) => {
+        _ if space == Some(AddressSpace::Msr) => {
             check.remedy(format!("modprobe {module}, or modprobe msr to count through MSRs"))
         }
         _ => check.remedy(format!("modprobe {module}")),
@@ -119,32 +123,32 @@ fn paranoid(facts: &Facts<'_>) -> Check {
     let text = match file::line(facts.root, PATH) {
         Ok(Some(text)) => text,
         Ok(None) => {
-            return check(name, State::Missing, "this kernel has no perf events")
+            return check(name, CheckState::Missing, "this kernel has no perf events")
                 .remedy("run a kernel with CONFIG_PERF_EVENTS=y");
         }
-        Err(why) => return check(name, State::Unknown, why),
+        Err(why) => return check(name, CheckState::Unknown, why),
     };
     let Ok(level) = text.parse::<i32>() else {
-        return check(name, State::Unknown, file::odd(facts.root, PATH, &text, "a number from -1 to 4"));
+        return check(name, CheckState::Unknown, file::odd(facts.root, PATH, &text, "a number from -1 to 4"));
     };
     // hardware.md 6.2: counters of whole CPUs and of the uncore need level 0 or below, or CAP_PERFMON.
     if level <= 0 {
         return check(
             name,
-            State::Ok,
+            CheckState::Ok,
             format!("perf_event_paranoid {level}: every user may count whole CPUs"),
         );
     }
     if facts.may_perf {
         return check(
             name,
-            State::Ok,
+            CheckState::Ok,
             format!("perf_event_paranoid {level}, and this process has CAP_PERFMON"),
         );
     }
     check(
         name,
-        State::Degraded,
+        CheckState::Degraded,
         format!("perf_event_paranoid {level}: counting whole CPUs and uncore units needs CAP_PERFMON"),
     )
     .remedy("run as root or with CAP_PERFMON, or: sysctl kernel.perf_event_paranoid=0")
@@ -155,12 +159,12 @@ fn watchdog(facts: &Facts<'_>) -> Check {
     let name = "nmi-watchdog";
     match file::line(facts.root, PATH) {
         Ok(Some(text)) => match text.as_str() {
-            "0" => check(name, State::Ok, "off: all core counters are free"),
-            "1" => check(name, State::Degraded, "on: it takes one counter of every core")
+            "0" => check(name, CheckState::Ok, "off: all core counters are free"),
+            "1" => check(name, CheckState::Degraded, "on: it takes one counter of every core")
                 .remedy("sysctl kernel.nmi_watchdog=0 if events have to share counters"),
-            _ => check(name, State::Unknown, file::odd(facts.root, PATH, &text, "0 or 1")),
+            _ => check(name, CheckState::Unknown, file::odd(facts.root, PATH, &text, "0 or 1")),
         },
-        Ok(None) => check(name, State::Info, "this kernel has none"),
-        Err(why) => check(name, State::Unknown, why),
+        Ok(None) => check(name, CheckState::Info, "this kernel has none"),
+        Err(why) => check(name, CheckState::Unknown, why),
     }
 }

@@ -5,7 +5,7 @@
 //! the register is programmed, and removed from the journal when it is restored. Must not know which tenant has a core.
 
 use super::count;
-use crate::counting::{CoreEvents, Counting, Counts, once_a_kind};
+use crate::counting::{CoreEventPlan, Counting, Counts, once_a_kind};
 use crate::journal::{Journal, JournalError, Original};
 use crate::registers::RegisterFiles;
 use crate::restore::{Report, Restorer};
@@ -132,7 +132,7 @@ impl Cores {
     }
 
     /// The events that are counted on each.
-    pub fn events(&self) -> Option<CoreEvents> {
-        self.generation.map(|generation| CoreEvents::of(&generation.core))
+    pub fn events(&self) -> Option<CoreEventPlan> {
+        self.generation.map(|generation| CoreEventPlan::of(&generation.core))
     }
 }

@@ -5,16 +5,18 @@
 
 use super::facts::Facts;
 use crate::cha;
-use crate::counting::{CoreEvents, Counting};
-use crate::event_source::{self, Unit};
+use crate::counting::{CoreEventPlan, Counting};
+use crate::event_source::{self, CounterUnit};
 use crate::iio::{self, StackBus, StackPart};
 use crate::journal::{Journal, Original};
 use crate::msr_pmu::{self, CounterProgram, MsrCounting};
 use crate::perf::{self, IioUnits, PerfCounting, PlannedGroup, UncorePlan};
-use crate::registers::{RegisterAddress, RegisterFiles, Registers};
+use crate::registers::{RegisterAddress, RegisterFiles, RegisterIo};
 use crate::root::Root;
 use crate::topology::Topology;
-use waykeeper_generations::{BoxCount, Cache, Generation, Iio, Memory, Pmu, Space};
+use waykeeper_generations::{
+    AddressSpace, BoxCount, Generation, Iio, LlcCounterTable, MemoryCounterTable, Pmu,
+};
 use waykeeper_units::{CoreId, CoreList};
 
 /// Why a core is not counted.
@@ -44,9 +46,9 @@ pub(super) fn start(
         return Ok((Box::new(nothing), notes));
     };
     if perf::is_asked(root) {
-        let mut told = Vec::new();
-        match by_perf(root, facts, generation, core, &mut told) {
-            Ok(counting) => return Ok((Box::new(counting), told)),
+        let mut reported = Vec::new();
+        match by_perf(root, facts, generation, core, &mut reported) {
+            Ok(counting) => return Ok((Box::new(counting), reported)),
             Err(why) if journal.is_none() => notes.push(format!("perf cannot count here: {why}")),
             Err(why) => {
                 notes.push(format!("perf cannot count here, so Waykeeper programs counter registers: {why}"))
@@ -65,7 +67,7 @@ fn by_perf(
     notes: &mut Vec<String>,
 ) -> Result<PerfCounting, String> {
     let failed = |why: crate::root::FileError| why.to_string();
-    if Unit::read(root, &generation.core.perf).map_err(failed)?.is_none() {
+    if CounterUnit::read(root, &generation.core.perf).map_err(failed)?.is_none() {
         return Err(format!("the kernel has no unit `{}`", generation.core.perf));
     }
     if let Some(core) = core {
@@ -132,12 +134,12 @@ pub(super) fn start_devices(
 fn core_plan(root: &Root, generation: &Generation, core: CoreId) -> Result<Vec<PlannedGroup>, String> {
     let watchdog = root.read_optional("/proc/sys/kernel/nmi_watchdog").map_err(|why| why.to_string())?;
     let watchdog = watchdog.is_some_and(|text| text.trim() == "1");
-    Ok(perf::core_groups(&generation.core, &CoreEvents::of(&generation.core), core, watchdog))
+    Ok(perf::core_groups(&generation.core, &CoreEventPlan::of(&generation.core), core, watchdog))
 }
 
 /// Raises the limit on open files for this many cores.
 pub(super) fn raise_file_limit(generation: &Generation, cores: usize) {
-    perf::raise_file_limit((CoreEvents::of(&generation.core).names().len() * cores) as u64);
+    perf::raise_file_limit((CoreEventPlan::of(&generation.core).names().len() * cores) as u64);
 }
 
 /// Starts counting one core. The second part names its events that have no counter.
@@ -155,7 +157,7 @@ pub(super) fn start_core(
     }
     let journal = journal.ok_or(CoreError::OnlyLooking)?;
     let registers = RegisterFiles::new(root, Some(generation));
-    let events = CoreEvents::of(&generation.core);
+    let events = CoreEventPlan::of(&generation.core);
     let program = msr_pmu::core_program(&generation.core, &events, core, &registers);
     let (program, without_counter) =
         program.map_err(|why| CoreError::Failed(format!("{why}; it is not counted")))?;
@@ -248,7 +250,7 @@ fn no_unit(units: usize, what: &str, pmu: &Pmu) -> Option<String> {
     })
 }
 
-fn split_note(cache: &Cache, slices: usize) -> Option<String> {
+fn split_note(cache: &LlcCounterTable, slices: usize) -> Option<String> {
     cha::is_split(cache, slices).then(|| {
         "each slice of this LLC has one filter: every second slice counts device writes, the others reads, \
          and counts are doubled"
@@ -312,8 +314,9 @@ fn believable(pmu: &Pmu, found: u64) -> Result<u16, String> {
 }
 
 /// The managed package's memory channels whose counters are in configuration space.
-fn channels(facts: &Facts, memory: &Memory) -> Vec<String> {
-    let in_pci = memory.pmu.registers.as_ref().is_some_and(|registers| registers.space == Space::PciConfig);
+fn channels(facts: &Facts, memory: &MemoryCounterTable) -> Vec<String> {
+    let in_pci =
+        memory.pmu.registers.as_ref().is_some_and(|registers| registers.space == AddressSpace::PciConfig);
     let all = memory.pci_devices.iter().filter(|_| in_pci);
     let mut found: Vec<String> =
         all.flat_map(|[vendor, device]| facts.devices_of(*vendor, *device)).collect();
@@ -387,13 +390,13 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_which_the_kernel_drives_no_unit_is_told() {
+    fn a_kind_of_which_the_kernel_drives_no_unit_is_reported() {
         let pmu = &Generation::by_id("skx").and_then(|chip| chip.cache.as_ref()).expect("a cache").pmu;
         assert_eq!(no_unit(1, "requests of devices are", pmu), None);
-        let told = no_unit(0, "requests of devices are", pmu).unwrap_or_default();
+        let reported = no_unit(0, "requests of devices are", pmu).unwrap_or_default();
         assert!(
-            told.starts_with("requests of devices are not counted: perf offers no uncore_cha_N"),
-            "{told}"
+            reported.starts_with("requests of devices are not counted: perf offers no uncore_cha_N"),
+            "{reported}"
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use super::allocation::GroupsError;
 use crate::journal::JournalError;
-use crate::resctrl::{Kind, ResctrlError};
+use crate::resctrl::{ResctrlError, ResctrlErrorKind};
 use crate::root::FileError;
 use crate::text_file::TextFileError;
 use waykeeper_host::HostError;
@@ -109,7 +109,7 @@ impl From<OpenError> for HostError {
         let lacks = match &error {
             OpenError::NoCat | OpenError::NoL3 { .. } => true,
             OpenError::Resctrl(error) | OpenError::Groups(GroupsError::Resctrl(error)) => {
-                error.kind == Kind::NotMounted
+                error.kind == ResctrlErrorKind::NotMounted
             }
             _ => false,
         };

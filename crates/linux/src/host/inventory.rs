@@ -5,8 +5,8 @@ use super::facts::Facts;
 use super::io_knobs::IoKnobs;
 use crate::resctrl::CacheInfo;
 use crate::tenants::Tenant;
-use waykeeper_host::{Device, Dial, Group, Inventory, Knob, LlcGeometry, Platform, RootPort};
-use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
+use waykeeper_host::{Device, Dial, Inventory, Knob, LlcGeometry, Platform, RootPort, Workload};
+use waykeeper_units::{CoreId, CoreList, DeviceId, PortId, WayMask, WorkloadId};
 
 /// Root ports: id, address, and whether the managed package has it. The seam's port ids have 8 bits.
 pub(super) fn ports(facts: &Facts) -> Vec<(PortId, crate::pci::PciAddress, bool)> {
@@ -59,7 +59,12 @@ pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoK
 ///
 /// # Errors
 /// If cores are not on the managed L3, or if a device or the mask does not exist here.
-pub(super) fn group(facts: &Facts, l3: &CacheInfo, id: GroupId, tenant: &Tenant) -> Result<Group, OpenError> {
+pub(super) fn group(
+    facts: &Facts,
+    l3: &CacheInfo,
+    id: WorkloadId,
+    tenant: &Tenant,
+) -> Result<Workload, OpenError> {
     let name = || tenant.name.clone();
     let managed = &facts.l3.cpus;
     let stray = tenant.cores.cores().iter().filter(|core| !managed.cores().contains(core));
@@ -86,7 +91,7 @@ pub(super) fn group(facts: &Facts, l3: &CacheInfo, id: GroupId, tenant: &Tenant)
         mask.check(l3.cbm_mask.count(), l3.min_cbm_bits.max(1)).map_err(|why| why.to_string())
     };
     let mask = tenant.mask.as_ref().map(parse).transpose();
-    Ok(Group {
+    Ok(Workload {
         id,
         name: name(),
         priority: tenant.priority,

@@ -7,8 +7,8 @@
 
 use crate::dca_ways::{self, Wanted};
 use crate::journal::{Journal, Original, OwnershipCheck};
-use crate::pci::{Config, PciAddress, Writable};
-use crate::registers::{RegisterAddress, RegisterFiles, Registers};
+use crate::pci::{PciAddress, PciConfigSpace, Writable};
+use crate::registers::{RegisterAddress, RegisterFiles, RegisterIo};
 use crate::root::Root;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -160,8 +160,8 @@ impl IoKnobs {
         let bit = bit.ok_or_else(unknown)?;
         // Opened for writing only if the generation allows writes.
         let config = match may_write && switch.evidence.may_write() {
-            true => Config::open_write(root, device),
-            false => Config::open(root, device),
+            true => PciConfigSpace::open_write(root, device),
+            false => PciConfigSpace::open(root, device),
         };
         config.and_then(|config| config.check_register(bit.offset)).map_err(|why| why.to_string())?;
         let address = RegisterAddress::Pci { device: device.to_string(), offset: bit.offset, bytes: 1 };

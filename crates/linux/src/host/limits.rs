@@ -5,7 +5,7 @@
 
 use super::facts::Facts;
 use crate::pci::PciAddress;
-use crate::profile::Profile;
+use crate::profile::MachineProfile;
 use crate::tenants::Tenant;
 use std::collections::BTreeMap;
 use waykeeper_host::{Inventory, Knob, Support};
@@ -36,7 +36,7 @@ pub enum DcaLimit {
 
 /// What may be changed; by default everything.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct AllowedChanges {
     /// Way masks of tenants. If false, tenants get monitoring groups but no class of service.
     pub masks: bool,
     /// The DCA ways.
@@ -49,9 +49,9 @@ pub struct Limits {
     pub cpus: Option<CoreList>,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { masks: true, dca_ways: true, dca: DcaLimit::All, max_classes: None, cpus: None }
+impl Default for AllowedChanges {
+    fn default() -> AllowedChanges {
+        AllowedChanges { masks: true, dca_ways: true, dca: DcaLimit::All, max_classes: None, cpus: None }
     }
 }
 
@@ -72,7 +72,7 @@ const NO_EFFECT: &str = "the machine profile says that this knob takes values wi
 const OBSERVED: &str = "Waykeeper only observes this host and sets no knobs";
 
 impl Restrictions {
-    pub fn new(limits: &Limits, access: HostAccess, facts: &Facts) -> Restrictions {
+    pub fn new(limits: &AllowedChanges, access: HostAccess, facts: &Facts) -> Restrictions {
         let may = |index: usize, address: PciAddress| match &limits.dca {
             DcaLimit::All => true,
             DcaLimit::None => false,
@@ -119,7 +119,7 @@ impl Restrictions {
 
     /// Uses a machine profile: a knob that the probe found without effect becomes read-only, and requests for it are
     /// refused.
-    pub fn use_profile(&mut self, profile: &Profile, inventory: &mut Inventory) {
+    pub fn use_profile(&mut self, profile: &MachineProfile, inventory: &mut Inventory) {
         let before = inventory.clone();
         profile.apply_to(inventory);
         if inventory.dca_ways_switch != before.dca_ways_switch {

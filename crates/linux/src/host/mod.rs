@@ -21,20 +21,20 @@ mod watch;
 pub use allocation::{ExternalChange, Grouping, GroupsError};
 pub use devices::{DeviceWatch, Near};
 pub use error::OpenError;
-pub use limits::{DcaLimit, HostAccess, Limits};
-pub use tenant_set::{Changes, Refusal};
-pub use watch::Watch;
+pub use limits::{AllowedChanges, DcaLimit, HostAccess};
+pub use tenant_set::{Changes, TenantRefusal};
+pub use watch::ObservedPackage;
 
 use crate::GROUP_PREFIX;
-use crate::counting::{CoreEvents, Counting, Counts};
+use crate::counting::{CoreEventPlan, Counting, Counts};
 use crate::journal::{Journal, JournalError};
-use crate::profile::{Identity, Profile, microcode};
+use crate::profile::{MachineIdentity, MachineProfile, microcode};
 use crate::registers::RegisterFiles;
 use crate::resctrl::{CacheInfo, Resctrl};
 use crate::restore::{Report, Restorer};
 use crate::root::Root;
 use crate::tenants::Tenant;
-use allocation::{Allocation, Readings};
+use allocation::{Allocation, AllocationReadings};
 use cores::Cores;
 use facts::Facts;
 use io_knobs::IoKnobs;
@@ -45,8 +45,8 @@ use std::time::Duration;
 use tenant_set::TenantSet;
 use waykeeper_generations::Generation;
 use waykeeper_host::{
-    Applied, Group, GroupCounter, GroupCounters, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting,
-    Lines, Plan, PortCounters, Reading, Snapshot, SocketCounter, SocketCounters,
+    Applied, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, Lines, Plan, PortCounters, Reading,
+    Snapshot, SocketCounter, SocketCounters, Workload, WorkloadCounter, WorkloadCounters,
 };
 use waykeeper_units::{CoreId, WayMask};
 
@@ -63,7 +63,7 @@ pub enum Managed {
 
 /// Options of [`LinuxHost::open`].
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct LinuxHostOptions {
     /// The root prefix.
     pub root: Root,
     /// The tenants at the start. [`LinuxHost::set_tenants`] adds and removes others.
@@ -76,24 +76,24 @@ pub struct Options {
     /// Whether the host is managed or only observed.
     pub access: HostAccess,
     /// Knobs and CPUs that may be changed.
-    pub limits: Limits,
+    pub limits: AllowedChanges,
     /// Whether changes by other programs to our resctrl groups are corrected, a few times each. Otherwise they are only
     /// reported. The control loop handles changed masks.
     pub correct: bool,
     /// A machine profile and its file. A profile of other hardware is reported and not used.
-    pub profile: Option<(PathBuf, Profile)>,
+    pub profile: Option<(PathBuf, MachineProfile)>,
 }
 
-impl Options {
+impl LinuxHostOptions {
     /// Options to manage a host, without limits.
-    pub fn new(root: Root, tenants: Vec<Tenant>, journal: PathBuf) -> Options {
-        Options {
+    pub fn new(root: Root, tenants: Vec<Tenant>, journal: PathBuf) -> LinuxHostOptions {
+        LinuxHostOptions {
             root,
             tenants,
             journal,
             managed: None,
             access: HostAccess::Manage,
-            limits: Limits::default(),
+            limits: AllowedChanges::default(),
             correct: false,
             profile: None,
         }
@@ -107,7 +107,7 @@ pub struct LinuxHost {
     facts: Facts,
     l3: CacheInfo,
     inventory: Inventory,
-    groups: Vec<Group>,
+    groups: Vec<Workload>,
     tenant_set: TenantSet,
     allocation: Allocation,
     /// The originals of what is changed; `None` if the host is only observed.
@@ -116,7 +116,7 @@ pub struct LinuxHost {
     knobs: IoKnobs,
     counting: Box<dyn Counting>,
     cores: Cores,
-    events: Option<CoreEvents>,
+    events: Option<CoreEventPlan>,
     /// When it was opened, on the system's clock.
     started: Duration,
     notes: Vec<String>,
@@ -139,8 +139,8 @@ impl LinuxHost {
     ///
     /// # Errors
     /// If something required is missing or in use. What was made until then is undone.
-    pub fn open(options: Options) -> Result<LinuxHost, OpenError> {
-        let Options { root, tenants, journal, managed, access, limits, correct, profile } = options;
+    pub fn open(options: LinuxHostOptions) -> Result<LinuxHost, OpenError> {
+        let LinuxHostOptions { root, tenants, journal, managed, access, limits, correct, profile } = options;
         let first = tenants.iter().flat_map(|tenant| tenant.cores.cores().first()).next();
         let mut facts = Facts::read_managed(&root, managed, first.copied())?;
         let resctrl = Resctrl::open(&root, GROUP_PREFIX)?;
@@ -190,7 +190,7 @@ impl LinuxHost {
         restrictions.show(&mut inventory);
         let mut notes: Vec<String> = left;
         if let Some((file, profile)) = profile {
-            match profile.check(&file, &Identity::of(&inventory, microcode(&root))) {
+            match profile.check(&file, &MachineIdentity::of(&inventory, microcode(&root))) {
                 Ok(()) => {
                     restrictions.use_profile(&profile, &mut inventory);
                     notes.push(format!("using machine profile {}", file.display()));
@@ -297,9 +297,9 @@ fn restore(
 }
 
 /// A core's counts. Cores have no occupancy.
-fn shown(events: Option<&CoreEvents>, counts: &Counts, core: CoreId) -> GroupCounters {
+fn shown(events: Option<&CoreEventPlan>, counts: &Counts, core: CoreId) -> WorkloadCounters {
     let all = events.map(|events| counts.group(events, &[core], Reading::Unsupported));
-    all.unwrap_or(GroupCounters::all(Reading::Unsupported))
+    all.unwrap_or(WorkloadCounters::all(Reading::Unsupported))
 }
 
 /// Whether the free-running counters of the PCIe stacks have fewer than 48 bits.
@@ -325,7 +325,7 @@ impl Host for LinuxHost {
         &self.inventory
     }
 
-    fn groups(&self) -> Vec<Group> {
+    fn workloads(&self) -> Vec<Workload> {
         self.groups.clone()
     }
 
@@ -335,12 +335,13 @@ impl Host for LinuxHost {
         self.cores.count(&mut counts);
         let mut problems = counts.problems().to_vec();
         let mut groups = BTreeMap::new();
-        let Readings { masks, occupancies } = self.allocation.read(self.journal.as_mut(), &mut problems);
+        let AllocationReadings { masks, occupancies } =
+            self.allocation.read(self.journal.as_mut(), &mut problems);
         for group in &self.groups {
             let occupancy = occupancies.get(&group.id).copied().unwrap_or(Reading::Unsupported);
             let mut counters =
                 self.tenant_set.read(group.id, |core| shown(self.events.as_ref(), &counts, core));
-            counters[GroupCounter::OccupancyBytes] = occupancy;
+            counters[WorkloadCounter::OccupancyBytes] = occupancy;
             groups.insert(group.id, counters);
         }
         let socket = counts.socket();
@@ -366,7 +367,7 @@ impl Host for LinuxHost {
         self.complaints.extend(self.allocation.take_notes());
         let blind = !groups.is_empty()
             && knobs.masks().next().is_none()
-            && groups.values().all(|group| group[GroupCounter::Cycles].value().is_none());
+            && groups.values().all(|group| group[WorkloadCounter::Cycles].value().is_none());
         let first = problems.first().cloned();
         self.complain(problems);
         if let (true, Some(why)) = (blind, first) {

@@ -4,14 +4,14 @@
 //! must not know how a core is counted.
 
 use std::collections::BTreeMap;
-use waykeeper_host::{GroupCounter, GroupCounters, HostCounter, Reading};
+use waykeeper_host::{HostCounter, Reading, WorkloadCounter, WorkloadCounters};
 use waykeeper_units::{CoreId, CoreList};
 
 /// A number for each counter of a group. A core has no level: it reads `Unsupported` and so does the sum.
-type PerCounter<T> = [T; GroupCounter::COUNT];
+type PerCounter<T> = [T; WorkloadCounter::COUNT];
 
 /// The readings of a core that was not counted before.
-pub(super) const NOTHING: GroupCounters = GroupCounters::all(Reading::Value(0));
+pub(super) const NOTHING: WorkloadCounters = WorkloadCounters::all(Reading::Value(0));
 
 /// A tenant's sums.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub(super) struct TenantCounters {
 #[derive(Clone, Copy, Debug)]
 struct Share {
     /// Its reading when the tenant got it; `Unavailable` until the first valid reading.
-    base: GroupCounters,
+    base: WorkloadCounters,
     /// The last known increase since `base`.
     moved: PerCounter<u64>,
 }
@@ -41,8 +41,8 @@ impl TenantCounters {
     pub fn follow(
         &mut self,
         cores: &CoreList,
-        last: impl Fn(CoreId) -> GroupCounters,
-        now: impl Fn(CoreId) -> GroupCounters,
+        last: impl Fn(CoreId) -> WorkloadCounters,
+        now: impl Fn(CoreId) -> WorkloadCounters,
     ) {
         let gone: Vec<CoreId> =
             self.cores.keys().filter(|core| !cores.cores().contains(core)).copied().collect();
@@ -59,21 +59,21 @@ impl TenantCounters {
         for core in cores.cores() {
             self.cores
                 .entry(*core)
-                .or_insert_with(|| Share { base: now(*core), moved: [0; GroupCounter::COUNT] });
+                .or_insert_with(|| Share { base: now(*core), moved: [0; WorkloadCounter::COUNT] });
         }
     }
 
     /// Reads the sums, given the present reading of each core.
-    pub fn read(&mut self, now: impl Fn(CoreId) -> GroupCounters) -> GroupCounters {
+    pub fn read(&mut self, now: impl Fn(CoreId) -> WorkloadCounters) -> WorkloadCounters {
         if self.cores.is_empty() {
-            return GroupCounters::all(Reading::Unsupported);
+            return WorkloadCounters::all(Reading::Unsupported);
         }
-        let mut sums = GroupCounters::from_fn(|counter| Reading::Value(self.carried[counter.index()]));
+        let mut sums = WorkloadCounters::from_fn(|counter| Reading::Value(self.carried[counter.index()]));
         for core in self.cores.keys().copied().collect::<Vec<_>>() {
             let part = self.take(core, now(core));
             sums = sums.zip_with(&part, |_, sum, part| sum.zip_with(part, u64::wrapping_add));
         }
-        for counter in GroupCounter::ALL {
+        for counter in WorkloadCounter::ALL {
             let lost = &mut self.lost[counter.index()];
             if let (Reading::Value(_), true) = (sums[counter], std::mem::take(lost)) {
                 sums[counter] = Reading::Unavailable;
@@ -83,7 +83,7 @@ impl TenantCounters {
     }
 
     /// What a core has counted for the tenant, given its reading.
-    fn take(&mut self, core: CoreId, shown: GroupCounters) -> GroupCounters {
+    fn take(&mut self, core: CoreId, shown: WorkloadCounters) -> WorkloadCounters {
         let Some(share) = self.cores.get_mut(&core) else { return shown };
         let mut part = shown;
         for (counter, reading) in shown.iter() {
@@ -108,8 +108,8 @@ impl TenantCounters {
 mod tests {
     use super::*;
 
-    fn all(value: u64) -> GroupCounters {
-        GroupCounters::all(Reading::Value(value))
+    fn all(value: u64) -> WorkloadCounters {
+        WorkloadCounters::all(Reading::Value(value))
     }
 
     fn list(text: &str) -> CoreList {
@@ -133,13 +133,13 @@ mod tests {
         counters.follow(&list("0-1"), |_| all(0), |_| all(0));
         assert_eq!(counters.read(|_| all(100)), all(200));
         // The counts of 1 since the last sample are unknown when it is taken away.
-        counters.follow(&list("0"), |_| GroupCounters::all(Reading::Unavailable), |_| all(0));
-        assert_eq!(counters.read(|_| all(110)), GroupCounters::all(Reading::Unavailable));
+        counters.follow(&list("0"), |_| WorkloadCounters::all(Reading::Unavailable), |_| all(0));
+        assert_eq!(counters.read(|_| all(110)), WorkloadCounters::all(Reading::Unavailable));
         assert_eq!(counters.read(|_| all(120)), all(220));
         // 2 has no valid reading when it is added: its count starts at the first valid one.
-        counters.follow(&list("0,2"), |_| all(0), |_| GroupCounters::all(Reading::Unavailable));
+        counters.follow(&list("0,2"), |_| all(0), |_| WorkloadCounters::all(Reading::Unavailable));
         let late = |core: CoreId| all(if core.0 == 0 { 130 } else { 7777 });
-        assert_eq!(counters.read(late), GroupCounters::all(Reading::Unavailable));
+        assert_eq!(counters.read(late), WorkloadCounters::all(Reading::Unavailable));
         assert_eq!(counters.read(late), all(230));
         // The difference falls slightly.
         assert_eq!(counters.read(|core| all(if core.0 == 0 { 128 } else { 7778 })), all(231));
@@ -148,11 +148,11 @@ mod tests {
     #[test]
     fn without_cores_there_is_nothing_to_count() {
         let mut counters = TenantCounters::default();
-        assert_eq!(counters.read(|_| all(1)), GroupCounters::all(Reading::Unsupported));
-        counters.follow(&list("3"), |_| all(0), |_| GroupCounters::all(Reading::Unsupported));
+        assert_eq!(counters.read(|_| all(1)), WorkloadCounters::all(Reading::Unsupported));
+        counters.follow(&list("3"), |_| all(0), |_| WorkloadCounters::all(Reading::Unsupported));
         assert_eq!(
-            counters.read(|_| GroupCounters::all(Reading::Unsupported)),
-            GroupCounters::all(Reading::Unsupported)
+            counters.read(|_| WorkloadCounters::all(Reading::Unsupported)),
+            WorkloadCounters::all(Reading::Unsupported)
         );
     }
 }

@@ -13,12 +13,12 @@ use crate::resctrl::CacheInfo;
 use crate::tenants::Tenant;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_host::{GroupCounters, Reading};
-use waykeeper_units::{CoreId, GroupId};
+use waykeeper_host::{Reading, WorkloadCounters};
+use waykeeper_units::{CoreId, WorkloadId};
 
 /// A tenant that was refused, or whose change was refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Refusal {
+pub struct TenantRefusal {
     /// The tenant.
     pub tenant: String,
     /// The reason, and what would help.
@@ -29,13 +29,13 @@ pub struct Refusal {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Changes {
     /// Added tenants.
-    pub arrived: Vec<GroupId>,
+    pub arrived: Vec<WorkloadId>,
     /// Removed tenants, with their names.
-    pub left: Vec<(GroupId, String)>,
+    pub left: Vec<(WorkloadId, String)>,
     /// Tenants whose cores, processes, devices or other properties changed.
-    pub changed: Vec<GroupId>,
+    pub changed: Vec<WorkloadId>,
     /// Refused tenants, each once per reason.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<TenantRefusal>,
     /// Why nothing was done; the next call retries.
     pub postponed: Option<String>,
 }
@@ -64,26 +64,26 @@ struct RefusedTenant {
 /// What the host keeps about its tenants besides their places.
 #[derive(Debug, Default)]
 pub(super) struct TenantSet {
-    counters: BTreeMap<GroupId, TenantCounters>,
+    counters: BTreeMap<WorkloadId, TenantCounters>,
     refused: BTreeMap<String, RefusedTenant>,
     calls: u64,
     next: u32,
     /// A tenant without cores was already reported.
-    told_coreless: bool,
+    reported_coreless: bool,
 }
 
 impl TenantSet {
     /// What a tenant's cores have counted.
-    pub fn read(&mut self, id: GroupId, now: impl Fn(CoreId) -> GroupCounters) -> GroupCounters {
+    pub fn read(&mut self, id: WorkloadId, now: impl Fn(CoreId) -> WorkloadCounters) -> WorkloadCounters {
         let counters = self.counters.get_mut(&id);
-        counters.map_or(GroupCounters::all(Reading::Absent), |counters| counters.read(now))
+        counters.map_or(WorkloadCounters::all(Reading::Absent), |counters| counters.read(now))
     }
 
     fn refuse(&mut self, asked: &Tenant, why: String, changes: &mut Changes) {
         let before = self.refused.get(&asked.name).filter(|before| before.asked == *asked);
         let gap = before.map_or(1, |before| (before.gap * 2).min(MOST_CALLS));
         if before.is_none_or(|before| before.why != why) {
-            changes.refused.push(Refusal { tenant: asked.name.clone(), why: why.clone() });
+            changes.refused.push(TenantRefusal { tenant: asked.name.clone(), why: why.clone() });
         }
         let again = self.calls + gap;
         self.refused.insert(asked.name.clone(), RefusedTenant { asked: asked.clone(), why, gap, again });
@@ -101,7 +101,7 @@ impl TenantSet {
 /// # Errors
 /// The first tenant that is not possible.
 pub(super) fn check(facts: &Facts, l3: &CacheInfo, tenants: &[Tenant]) -> Result<(), OpenError> {
-    tenants.iter().try_for_each(|tenant| inventory::group(facts, l3, GroupId(0), tenant).map(|_| ()))
+    tenants.iter().try_for_each(|tenant| inventory::group(facts, l3, WorkloadId(0), tenant).map(|_| ()))
 }
 
 impl LinuxHost {
@@ -139,8 +139,8 @@ impl LinuxHost {
     }
 
     /// The refused tenants, and why.
-    pub fn refused(&self) -> Vec<Refusal> {
-        let refusal = |(name, refused): (&String, &RefusedTenant)| Refusal {
+    pub fn refused(&self) -> Vec<TenantRefusal> {
+        let refusal = |(name, refused): (&String, &RefusedTenant)| TenantRefusal {
             tenant: name.clone(),
             why: refused.why.clone(),
         };
@@ -148,7 +148,7 @@ impl LinuxHost {
     }
 
     /// The classes that have tenants: the name of each resctrl group, and its tenants. Empty on an observed host.
-    pub fn classes(&self) -> Vec<(String, Vec<GroupId>)> {
+    pub fn classes(&self) -> Vec<(String, Vec<WorkloadId>)> {
         self.allocation.classes_with_tenants()
     }
 
@@ -171,7 +171,7 @@ impl LinuxHost {
         if let Some((_, why)) = refused.pop_first() {
             return Err(OpenError::Groups(why));
         }
-        if let Some(Refusal { tenant, why }) = changes.refused.into_iter().next() {
+        if let Some(TenantRefusal { tenant, why }) = changes.refused.into_iter().next() {
             return Err(OpenError::Tenant { tenant, why });
         }
         let free = self.allocation.class_count() - 1;
@@ -193,7 +193,7 @@ impl LinuxHost {
     fn planned(&mut self, tenants: &[Tenant], changes: &mut Changes) -> TenantChanges {
         let mut planned = TenantChanges::default();
         let named = |name: &str| tenants.iter().any(|tenant| tenant.name == name);
-        let present: BTreeMap<String, (GroupId, Tenant)> = self
+        let present: BTreeMap<String, (WorkloadId, Tenant)> = self
             .allocation
             .tenants()
             .map(|(id, tenant)| (tenant.name.clone(), (id, tenant.clone())))
@@ -215,7 +215,7 @@ impl LinuxHost {
         for tenant in old.into_iter().chain(new) {
             if !seen.insert(&tenant.name) {
                 let why = "two tenants have this name; the second one is ignored".to_owned();
-                changes.refused.push(Refusal { tenant: tenant.name.clone(), why });
+                changes.refused.push(TenantRefusal { tenant: tenant.name.clone(), why });
                 continue;
             }
             let own = present.get(&tenant.name);
@@ -231,9 +231,8 @@ impl LinuxHost {
             });
             let checked = match claimed.or_else(|| self.restrictions.tenant(tenant)) {
                 Some(why) => Err(why),
-                None => {
-                    inventory::group(&self.facts, &self.l3, GroupId(0), tenant).map_err(|why| why.to_string())
-                }
+                None => inventory::group(&self.facts, &self.l3, WorkloadId(0), tenant)
+                    .map_err(|why| why.to_string()),
             };
             match (checked, own) {
                 (Ok(_), Some((id, _))) => planned.changed.push((*id, tenant.clone())),
@@ -243,7 +242,7 @@ impl LinuxHost {
                         self.tenant_set.refuse(tenant, why, changes);
                         continue;
                     };
-                    planned.added.push((GroupId(self.tenant_set.next), tenant.clone()));
+                    planned.added.push((WorkloadId(self.tenant_set.next), tenant.clone()));
                     self.tenant_set.next = next;
                 }
                 (Err(why), own) => {
@@ -269,7 +268,7 @@ impl LinuxHost {
         refused: &mut Refused,
         changes: &mut Changes,
     ) -> Result<(), GroupsError> {
-        let has = |host: &LinuxHost, id: &GroupId| host.allocation.tenant(*id).cloned();
+        let has = |host: &LinuxHost, id: &WorkloadId| host.allocation.tenant(*id).cloned();
         let before: Vec<Option<Tenant>> = planned.changed.iter().map(|(id, _)| has(self, id)).collect();
         let done = self.change_places(planned, at_start, refused);
         for id in planned.removed.iter().filter(|id| self.allocation.tenant(**id).is_none()) {
@@ -320,7 +319,7 @@ impl LinuxHost {
     }
 
     /// Publishes the tenant's group in the host's list.
-    fn show(&mut self, id: GroupId) {
+    fn show(&mut self, id: WorkloadId) {
         let Some(tenant) = self.allocation.tenant(id) else { return };
         // It was checked when it was requested.
         let Ok(group) = inventory::group(&self.facts, &self.l3, id, tenant) else { return };
@@ -328,7 +327,7 @@ impl LinuxHost {
             Some(own) => *own = group,
             None => self.groups.push(group),
         }
-        if tenant.cores.is_empty() && !std::mem::replace(&mut self.tenant_set.told_coreless, true) {
+        if tenant.cores.is_empty() && !std::mem::replace(&mut self.tenant_set.reported_coreless, true) {
             self.complaints.push(format!(
                 "tenant {} has no cores of its own, so core counters are not read for it: other processes \
                  run on the same cores",

@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// An observed package.
 #[derive(Debug)]
-pub struct Watch {
+pub struct ObservedPackage {
     counting: Box<dyn Counting>,
     knobs: IoKnobs,
     ports: Vec<(PortId, PciAddress, bool)>,
@@ -35,12 +35,12 @@ pub struct Watch {
     started: Duration,
 }
 
-impl Watch {
+impl ObservedPackage {
     /// Starts counting on a socket.
     ///
     /// # Errors
     /// If something required is missing. No register stays programmed then.
-    pub fn open(root: &Root, socket: u16, journal: &mut Journal) -> Result<Watch, OpenError> {
+    pub fn open(root: &Root, socket: u16, journal: &mut Journal) -> Result<ObservedPackage, OpenError> {
         let topology = crate::topology::Topology::read(root)?;
         let core = topology.reader_of(socket).ok_or(OpenError::NoSocket { socket })?;
         let facts = Facts::read(root, core)?;
@@ -53,7 +53,7 @@ impl Watch {
         let knobs = IoKnobs::open(files, facts.generation, llc, (socket, facts.reader), &ports, root, true);
         let system = root.system().clone();
         let started = system.now();
-        Ok(Watch { counting, knobs, ports, system, started })
+        Ok(ObservedPackage { counting, knobs, ports, system, started })
     }
 
     /// The id of a root port in the samples; `None` if it is not this package's or has no NIC or disk.
@@ -63,7 +63,7 @@ impl Watch {
 
     /// Measures several packages at once for `span`, in `slices` intervals of equal length, or until `stop`.
     pub fn slices(
-        watches: &mut [&mut Watch],
+        watches: &mut [&mut ObservedPackage],
         span: Duration,
         slices: u32,
         stop: &AtomicBool,

@@ -123,11 +123,11 @@ mod tests {
         let same = Root::at(folder.path().join("host/../host"));
         for root in [&root, &same] {
             let why = Journal::open(&path("two"), root).unwrap_err().to_string();
-            let told = format!(
+            let reported = format!(
                 "another waykeeper process (pid {}) manages this host; end it first",
                 std::process::id()
             );
-            assert!(why.contains(&told), "{why}");
+            assert!(why.contains(&reported), "{why}");
         }
         let common = usual_path(&root).with_extension("lock");
         assert!(common.exists());

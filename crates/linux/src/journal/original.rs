@@ -6,7 +6,7 @@
 use crate::content;
 use crate::pci::PciAddress;
 use crate::registers::RegisterAddress;
-use crate::resctrl::{Group, Line, Resource, Schemata};
+use crate::resctrl::{Group, Resource, ResourceSettings, Schemata};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -274,13 +274,13 @@ fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Erro
 /// A line of `schemata`, stored as text.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct SchemataLine(pub Line);
+pub struct SchemataLine(pub ResourceSettings);
 
 impl TryFrom<String> for SchemataLine {
     type Error = String;
 
     fn try_from(text: String) -> Result<SchemataLine, String> {
-        match <[Line; 1]>::try_from(Schemata::parse(&text)?.lines) {
+        match <[ResourceSettings; 1]>::try_from(Schemata::parse(&text)?.lines) {
             Ok([line]) if !line.domains.is_empty() => Ok(SchemataLine(line)),
             _ => Err(format!("expected one line like L3:0=7ff;1=7ff, not `{text}`")),
         }

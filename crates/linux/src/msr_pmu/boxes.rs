@@ -3,13 +3,15 @@
 //! A box with an enabled counter is used by another program (perf, PCM, pqos) and is left alone: freezing it would
 //! stop that program's counters. Must not know how registers are accessed.
 
-use super::counter_program::{BYTES_PER_TICK, CLOCKS_PER_TICK, Counter, CounterProgram, RegisterBits, Write};
+use super::counter_program::{
+    BYTES_PER_TICK, CLOCKS_PER_TICK, CounterProgram, CounterRegister, RegisterBits, Write,
+};
 use crate::cha::SliceEvents;
-use crate::counting::Quantity;
+use crate::counting::SampledQuantity;
 use crate::iio::StackPart;
 use crate::registers::RegisterAddress;
 use crate::uncore::{BoxEvent, memory_events, stack_events};
-use waykeeper_generations::{Cache, FreeRunningSet, Iio, Memory, Pmu, Space};
+use waykeeper_generations::{AddressSpace, FreeRunningSet, Iio, LlcCounterTable, MemoryCounterTable, Pmu};
 use waykeeper_units::CoreId;
 
 /// The counter program of a box with its events, each on its counter. An event counts at most `most_per_tick` times per
@@ -56,7 +58,7 @@ fn program(
         claims.iter_mut().filter(|claim| claim.register == control).for_each(|claim| claim.mask = u64::MAX);
         controls.push(Write::whole(control, words.control));
         let counter = registers.counter_of(number, index).ok_or_else(wrong)?;
-        program.counters.push(Counter {
+        program.counters.push(CounterRegister {
             register: reach(counter, true).ok_or_else(unknown)?,
             bits: pmu.width.into(),
             quantity: event.quantity,
@@ -85,7 +87,7 @@ fn through(cpu: CoreId) -> impl Fn(u32, bool) -> Option<RegisterAddress> {
 }
 
 fn by_msr(pmu: &Pmu) -> bool {
-    pmu.registers.as_ref().is_some_and(|registers| registers.space == Space::Msr)
+    pmu.registers.as_ref().is_some_and(|registers| registers.space == AddressSpace::Msr)
 }
 
 /// Most counts per tick of a counter of bytes.
@@ -99,7 +101,7 @@ fn bytes_per_tick(unit_bytes: u32) -> u64 {
 /// # Errors
 /// The table has no registers for them.
 pub fn slice_programs(
-    cache: &Cache,
+    cache: &LlcCounterTable,
     slices: u16,
     cpu: CoreId,
     of: SliceEvents,
@@ -127,10 +129,10 @@ pub fn stack_programs(
     let (mut programs, mut missing) = (Vec::new(), Vec::new());
     for events in stack_events(iio, parts, running, |_| by_msr(&iio.pmu)) {
         missing.extend(events.missing);
-        let counter = |(address, quantity, stands_for): (u32, Quantity, f64)| {
+        let counter = |(address, quantity, stands_for): (u32, SampledQuantity, f64)| {
             let register = RegisterAddress::Msr { cpu, address };
             let most_per_tick = (BYTES_PER_TICK as f64 / stands_for).ceil() as u64;
-            Counter { register, bits, quantity, stands_for, most_per_tick }
+            CounterRegister { register, bits, quantity, stands_for, most_per_tick }
         };
         if !events.running.is_empty() {
             let counters = events.running.into_iter().map(counter).collect();
@@ -153,9 +155,12 @@ pub fn stack_programs(
 ///
 /// # Errors
 /// The table has no such registers.
-pub fn memory_programs(memory: &Memory, devices: &[String]) -> Result<Vec<CounterProgram>, String> {
+pub fn memory_programs(
+    memory: &MemoryCounterTable,
+    devices: &[String],
+) -> Result<Vec<CounterProgram>, String> {
     let pmu = &memory.pmu;
-    if pmu.registers.as_ref().is_none_or(|registers| registers.space != Space::PciConfig) {
+    if pmu.registers.as_ref().is_none_or(|registers| registers.space != AddressSpace::PciConfig) {
         return Err(format!("{}: the counter registers are not in PCI configuration space", pmu.perf));
     }
     let channel = |(number, device): (u16, &String)| {
@@ -175,7 +180,7 @@ pub fn memory_programs(memory: &Memory, devices: &[String]) -> Result<Vec<Counte
 mod tests {
     use super::*;
     use crate::cha::slice_events;
-    use crate::counting::Direction;
+    use crate::counting::TransferDirection;
     use waykeeper_generations::Generation;
 
     const CPU: CoreId = CoreId(0);
@@ -243,7 +248,7 @@ mod tests {
         assert_eq!(programs.len(), 1);
         assert!(programs[0].writes.is_empty() && programs[0].in_use.is_empty());
         // hardware.md 4.2: 0xb00 + 0x10 a stack, in + part, out + 4 + part; 36 bits of 4 bytes.
-        let read: Vec<(u32, Quantity)> = programs[0]
+        let read: Vec<(u32, SampledQuantity)> = programs[0]
             .counters
             .iter()
             .map(|counter| match counter.register {
@@ -254,10 +259,10 @@ mod tests {
         assert_eq!(
             read,
             [
-                (0xb20, Quantity::Port(0, Direction::Write)),
-                (0xb24, Quantity::Port(0, Direction::Read)),
-                (0xb22, Quantity::Port(1, Direction::Write)),
-                (0xb26, Quantity::Port(1, Direction::Read)),
+                (0xb20, SampledQuantity::Port(0, TransferDirection::Write)),
+                (0xb24, SampledQuantity::Port(0, TransferDirection::Read)),
+                (0xb22, SampledQuantity::Port(1, TransferDirection::Write)),
+                (0xb26, SampledQuantity::Port(1, TransferDirection::Read)),
             ]
         );
         assert!(programs[0].counters.iter().all(|counter| counter.bits == 36 && counter.stands_for == 4.0));

@@ -5,11 +5,11 @@
 //! how registers are accessed.
 
 use super::counter_program::{
-    CLOCKS_PER_TICK, Counter, CounterProgram, EVENTS_PER_CLOCK, Part, RegisterBits, Write,
+    CLOCKS_PER_TICK, CounterProgram, CounterRegister, EVENTS_PER_CLOCK, Part, RegisterBits, Write,
 };
-use crate::counting::{CoreEvents, Quantity};
-use crate::registers::{RegisterAddress, Registers};
-use waykeeper_generations::CoreCounters;
+use crate::counting::{CoreEventPlan, SampledQuantity};
+use crate::registers::{RegisterAddress, RegisterIo};
+use waykeeper_generations::CoreCounterTable;
 use waykeeper_units::CoreId;
 
 /// Counts in all rings: user and kernel, bits 1 and 0 of a fixed counter's four (SDM vol. 4, IA32_FIXED_CTR_CTRL).
@@ -26,10 +26,10 @@ const GLOBAL_FIXED: u32 = 32;
 /// # Errors
 /// A register that cannot be read.
 pub fn core_program(
-    counters: &CoreCounters,
-    events: &CoreEvents,
+    counters: &CoreCounterTable,
+    events: &CoreEventPlan,
     cpu: CoreId,
-    access: &dyn Registers,
+    access: &dyn RegisterIo,
 ) -> Result<(CounterProgram, Vec<String>), String> {
     let msr = |address: u32| RegisterAddress::Msr { cpu, address };
     let registers = &counters.registers;
@@ -56,7 +56,7 @@ pub fn core_program(
         claims: vec![RegisterBits { register, mask }],
     };
     for (index, name) in events.names().iter().enumerate() {
-        let quantity = Quantity::Core(cpu, index as u8);
+        let quantity = SampledQuantity::Core(cpu, index as u8);
         let is_clock = counters.quantities.get("cycles").is_some_and(|cycles| cycles.plus.contains(name));
         let most_per_tick = CLOCKS_PER_TICK * if is_clock { 1 } else { EVENTS_PER_CLOCK };
         let Some(event) = counters.events.get(name) else {
@@ -74,7 +74,13 @@ pub fn core_program(
             global_parts.push(of(GLOBAL_FIXED + u32::from(number), msr(fixed.control), field));
             let register = msr(fixed.counter + u32::from(number));
             let bits = fixed.width.into();
-            program.counters.push(Counter { register, bits, quantity, stands_for: 1.0, most_per_tick });
+            program.counters.push(CounterRegister {
+                register,
+                bits,
+                quantity,
+                stands_for: 1.0,
+                most_per_tick,
+            });
             continue;
         }
         let Some(select) = counters.select(&event.terms) else {
@@ -90,7 +96,7 @@ pub fn core_program(
         program.writes.push(Write::whole(msr(registers.select + offset), select));
         let register = msr(registers.counter + offset);
         let bits = counters.width.into();
-        program.counters.push(Counter { register, bits, quantity, stands_for: 1.0, most_per_tick });
+        program.counters.push(CounterRegister { register, bits, quantity, stands_for: 1.0, most_per_tick });
     }
     let union = |parts: &[Part]| parts.iter().fold(0, |bits, part| bits | part.mask);
     if let Some(fixed) = counters.fixed.filter(|_| !fixed_parts.is_empty()) {
@@ -117,7 +123,7 @@ mod tests {
     #[derive(Debug, Default)]
     struct Map(BTreeMap<RegisterAddress, u64>);
 
-    impl Registers for Map {
+    impl RegisterIo for Map {
         fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
             Ok(self.0.get(register).copied().unwrap_or(0))
         }
@@ -136,7 +142,7 @@ mod tests {
     fn skylake(taken: &[(u32, u64)]) -> (CounterProgram, Vec<String>) {
         let counters = &Generation::by_id("skx").unwrap().core;
         let registers = Map(taken.iter().map(|(address, value)| (at(*address), *value)).collect());
-        core_program(counters, &CoreEvents::of(counters), CPU, &registers).unwrap()
+        core_program(counters, &CoreEventPlan::of(counters), CPU, &registers).unwrap()
     }
 
     fn written(program: &CounterProgram, address: u32) -> Option<&Write> {

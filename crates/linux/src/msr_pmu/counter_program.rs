@@ -3,7 +3,7 @@
 //! Plain data: which registers must be free, which values are written, which registers are counters. Must not know
 //! how a register is accessed.
 
-use crate::counting::Quantity;
+use crate::counting::SampledQuantity;
 use crate::registers::RegisterAddress;
 
 /// Bits that show whether another program uses a register.
@@ -64,13 +64,13 @@ impl Write {
 
 /// A register that counts.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Counter {
+pub struct CounterRegister {
     /// The register.
     pub register: RegisterAddress,
     /// Its width.
     pub bits: u32,
     /// What it counts.
-    pub quantity: Quantity,
+    pub quantity: SampledQuantity,
     /// The factor for its count.
     pub stands_for: f64,
     /// Most counts per tick of the time stamp counter.
@@ -101,5 +101,5 @@ pub struct CounterProgram {
     /// Writes, in this order; restored in the reverse order.
     pub writes: Vec<Write>,
     /// Counters, read at every sample.
-    pub counters: Vec<Counter>,
+    pub counters: Vec<CounterRegister>,
 }

@@ -11,20 +11,20 @@ mod counter_program;
 
 pub use self::core::core_program;
 pub use boxes::{memory_programs, slice_programs, stack_programs};
-pub use counter_program::{Counter, CounterProgram, Part, RegisterBits, Write};
+pub use counter_program::{CounterProgram, CounterRegister, Part, RegisterBits, Write};
 
 use crate::counters::WrappingCounter;
 use crate::counting::{Counting, Counts, once_a_kind};
 use crate::journal::{Claim, Original, OwnershipCheck};
-use crate::registers::{RegisterAddress, Registers};
+use crate::registers::{RegisterAddress, RegisterIo};
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Reading;
 
 /// Programmed registers, read at every sample.
 #[derive(Debug)]
 pub struct MsrCounting {
-    registers: Box<dyn Registers>,
-    counters: Vec<(Counter, WrappingCounter)>,
+    registers: Box<dyn RegisterIo>,
+    counters: Vec<(CounterRegister, WrappingCounter)>,
     /// The register of the time stamp counter, and its last value.
     clock: Option<(RegisterAddress, Option<u64>)>,
     notes: Vec<String>,
@@ -44,7 +44,7 @@ impl MsrCounting {
     /// # Errors
     /// The error of `keep`.
     pub fn start(
-        registers: Box<dyn Registers>,
+        registers: Box<dyn RegisterIo>,
         programs: Vec<CounterProgram>,
         keep: &mut Keep,
     ) -> Result<(MsrCounting, Vec<Original>), String> {
@@ -64,7 +64,7 @@ impl MsrCounting {
         for (program, found) in ready {
             match write_program(registers.as_ref(), &program, &found) {
                 Ok(()) => {
-                    let extended = |counter: Counter| (WrappingCounter::new(counter.bits), counter);
+                    let extended = |counter: CounterRegister| (WrappingCounter::new(counter.bits), counter);
                     let own = program.counters.into_iter().map(extended);
                     counters.extend(own.map(|(extended, counter)| (counter, extended)));
                 }
@@ -78,11 +78,12 @@ impl MsrCounting {
             }
         }
         // The time stamp counter of any CPU bounds what can have been counted.
-        let cpu =
-            counters.iter().find_map(|(counter, _): &(Counter, WrappingCounter)| match counter.register {
-                RegisterAddress::Msr { cpu, .. } => Some(cpu),
-                RegisterAddress::Pci { .. } => None,
-            });
+        let cpu = counters.iter().find_map(|(counter, _): &(CounterRegister, WrappingCounter)| match counter
+            .register
+        {
+            RegisterAddress::Msr { cpu, .. } => Some(cpu),
+            RegisterAddress::Pci { .. } => None,
+        });
         let clock = cpu.map(|cpu| (RegisterAddress::Msr { cpu, address: TSC }, None));
         let mut counting = MsrCounting { registers, counters, clock, notes: once_a_kind(&failures) };
         // Totals start at the first reading.
@@ -104,7 +105,7 @@ struct Found {
 }
 
 /// Reads the registers that a counter program will write; an error if other software uses them.
-fn look(registers: &dyn Registers, program: &CounterProgram) -> Result<Found, String> {
+fn look(registers: &dyn RegisterIo, program: &CounterProgram) -> Result<Found, String> {
     let mut values: BTreeMap<RegisterAddress, u64> = BTreeMap::new();
     let still = |register: &RegisterAddress| {
         registers.read_still(register).map_err(|why| format!("{why}; it is not counted"))
@@ -171,7 +172,7 @@ fn turn(
 
 /// Writes a counter program's registers. An error comes with the registers that may have been written by then.
 fn write_program(
-    registers: &dyn Registers,
+    registers: &dyn RegisterIo,
     program: &CounterProgram,
     found: &Found,
 ) -> Result<(), (String, BTreeSet<RegisterAddress>)> {
@@ -185,7 +186,7 @@ fn write_program(
 }
 
 fn put(
-    registers: &dyn Registers,
+    registers: &dyn RegisterIo,
     write: &Write,
     found: &Found,
     written: &mut BTreeMap<RegisterAddress, u64>,
@@ -222,7 +223,7 @@ fn put(
 
 /// Undoes the writes to `written`, last first. Returns the bits that were not written or are restored.
 fn take_back(
-    registers: &dyn Registers,
+    registers: &dyn RegisterIo,
     turned: &[Original],
     written: &BTreeSet<RegisterAddress>,
 ) -> Vec<Original> {
@@ -291,7 +292,7 @@ impl Counting for MsrCounting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::counting::{Direction, Quantity};
+    use crate::counting::{SampledQuantity, TransferDirection};
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
     use waykeeper_units::CoreId;
@@ -300,7 +301,7 @@ mod tests {
     #[derive(Clone, Debug, Default)]
     struct Shared(Rc<RefCell<BTreeMap<RegisterAddress, u64>>>, Rc<RefCell<Option<RegisterAddress>>>);
 
-    impl Registers for Shared {
+    impl RegisterIo for Shared {
         fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
             self.0.borrow().get(register).copied().ok_or_else(|| format!("no {register}"))
         }
@@ -318,7 +319,7 @@ mod tests {
         RegisterAddress::Msr { cpu: CoreId(0), address }
     }
 
-    const BYTES: Quantity = Quantity::Memory(Direction::Read);
+    const BYTES: SampledQuantity = SampledQuantity::Memory(TransferDirection::Read);
 
     /// Control at 1, shared control at 2, whose bits 0 and 1 are the control's, counter at 3.
     fn one_program() -> CounterProgram {
@@ -332,7 +333,7 @@ mod tests {
                 Write::whole(at(1), 0x40_0304),
                 Write { register: at(2), mask: 3, value: 3, parts: parts.into() },
             ],
-            counters: vec![Counter {
+            counters: vec![CounterRegister {
                 register: at(3),
                 bits: 48,
                 quantity: BYTES,
@@ -348,7 +349,7 @@ mod tests {
     }
 
     /// Starts; also returns what was kept, and what of it was not changed.
-    fn start(registers: impl Registers + 'static) -> (MsrCounting, Vec<Original>, Vec<Original>) {
+    fn start(registers: impl RegisterIo + 'static) -> (MsrCounting, Vec<Original>, Vec<Original>) {
         let mut kept = Vec::new();
         let mut keep = |turned: &[Original]| {
             kept.extend_from_slice(turned);
@@ -377,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_elses_box_is_left_alone_and_named() {
+    fn another_programs_box_is_left_alone_and_named() {
         let registers = registers(&[(1, 0x40_0001), (2, 0), (3, 0)]);
         let (mut counting, kept, _) = start(registers.clone());
         assert!(kept.is_empty());
@@ -408,7 +409,7 @@ mod tests {
     #[derive(Debug)]
     struct Once(Shared, RegisterAddress, Cell<u32>);
 
-    impl Registers for Once {
+    impl RegisterIo for Once {
         fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
             if *register == self.1 {
                 self.2.set(self.2.get().wrapping_sub(1));
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn one_bad_answer_becomes_nobodys_original() {
+    fn one_bad_answer_is_never_taken_for_an_original() {
         // The bits are read twice, then once more before the write and once after it.
         for bad in 1..=4 {
             let registers = registers(&[(1, 0x7), (2, 0x10), (3, 0)]);
@@ -450,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_somebody_sets_is_told_and_goes_on_from_there() {
+    fn a_counter_that_another_program_sets_is_reported_and_continues_from_there() {
         let registers = registers(&[(1, 0), (2, 0), (3, 1000), (TSC, 1_000_000)]);
         let (mut counting, _, _) = start(registers.clone());
         let at_time = |ticks: u64, count: u64| {
@@ -472,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_no_number_and_the_next_reading_goes_on() {
+    fn garbage_is_no_number_and_the_next_reading_continues() {
         let registers = registers(&[(1, 0), (2, 0), (3, 5)]);
         let (mut counting, _, _) = start(registers.clone());
         registers.0.borrow_mut().insert(at(3), u64::MAX);

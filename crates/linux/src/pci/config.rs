@@ -46,38 +46,38 @@ pub struct Capability {
 
 /// Configuration space of one function, kept open.
 #[derive(Debug)]
-pub struct Config {
+pub struct PciConfigSpace {
     device: PciAddress,
     handle: Handle,
     size: u64,
 }
 
-impl Config {
+impl PciConfigSpace {
     /// Opens it for reading only.
     ///
     /// # Errors
     /// [`PciError::NoDevice`], or the kernel's refusal.
-    pub fn open(root: &Root, device: PciAddress) -> Result<Config, PciError> {
-        Config::opened(device, root.open_read(Config::path(device)))
+    pub fn open(root: &Root, device: PciAddress) -> Result<PciConfigSpace, PciError> {
+        PciConfigSpace::opened(device, root.open_read(PciConfigSpace::path(device)))
     }
 
     /// Opens it for reading and writing.
     ///
     /// # Errors
     /// [`PciError::NoDevice`], [`PciError::Forbidden`], or another refusal.
-    pub fn open_write(root: &Root, device: PciAddress) -> Result<Config, PciError> {
-        Config::opened(device, root.open_write(Config::path(device)))
+    pub fn open_write(root: &Root, device: PciAddress) -> Result<PciConfigSpace, PciError> {
+        PciConfigSpace::opened(device, root.open_write(PciConfigSpace::path(device)))
     }
 
     fn path(device: PciAddress) -> String {
         format!("/sys/bus/pci/devices/{device}/config")
     }
 
-    fn opened(device: PciAddress, opened: Result<Handle, FileError>) -> Result<Config, PciError> {
+    fn opened(device: PciAddress, opened: Result<Handle, FileError>) -> Result<PciConfigSpace, PciError> {
         match opened {
             Ok(handle) => {
                 let size = handle.size();
-                Ok(Config { device, handle, size })
+                Ok(PciConfigSpace { device, handle, size })
             }
             Err(error) if error.is_absent() => Err(PciError::NoDevice(device)),
             Err(error) if error.errno() == Some(Errno::PERM) => Err(PciError::Forbidden { device }),
@@ -113,7 +113,7 @@ impl Config {
     /// Two bytes.
     ///
     /// # Errors
-    /// As [`Config::byte`].
+    /// As [`PciConfigSpace::byte`].
     pub fn word(&self, offset: u16) -> Result<u16, PciError> {
         self.read(offset).map(u16::from_le_bytes)
     }
@@ -121,7 +121,7 @@ impl Config {
     /// Four bytes.
     ///
     /// # Errors
-    /// As [`Config::byte`].
+    /// As [`PciConfigSpace::byte`].
     pub fn dword(&self, offset: u16) -> Result<u32, PciError> {
         self.read(offset).map(u32::from_le_bytes)
     }
@@ -129,7 +129,7 @@ impl Config {
     /// First and last bus behind a bridge (secondary and subordinate). `None` if the function is not a bridge.
     ///
     /// # Errors
-    /// As [`Config::byte`].
+    /// As [`PciConfigSpace::byte`].
     pub fn bridge_buses(&self) -> Result<Option<(u8, u8)>, PciError> {
         // Header type 1 is a bridge; bit 7 only says that the device has more functions.
         if self.byte(0x0e)? & 0x7f != 1 {
@@ -141,7 +141,7 @@ impl Config {
     /// Device/port type of the PCI Express capability; 4 is a root port. `None` without that capability.
     ///
     /// # Errors
-    /// As [`Config::byte`], or a chain with a loop.
+    /// As [`PciConfigSpace::byte`], or a chain with a loop.
     pub fn port_type(&self) -> Result<Option<u8>, PciError> {
         // Status bit 4: there is a capability list.
         if self.word(0x06)? & 0x10 == 0 {
@@ -165,7 +165,7 @@ impl Config {
     /// Capabilities in the extended space, in the order of their chain.
     ///
     /// # Errors
-    /// As [`Config::byte`], or a chain with a loop or outside the extended space.
+    /// As [`PciConfigSpace::byte`], or a chain with a loop or outside the extended space.
     pub fn extended_capabilities(&self) -> Result<Vec<Capability>, PciError> {
         let mut found: Vec<Capability> = Vec::new();
         let mut at = EXTENDED;
@@ -202,7 +202,7 @@ impl Config {
     /// Reads a bit.
     ///
     /// # Errors
-    /// As [`Config::byte`].
+    /// As [`PciConfigSpace::byte`].
     pub fn bit(&self, bit: RegisterBit) -> Result<bool, PciError> {
         Ok(bit.of(self.byte(bit.offset)?))
     }
@@ -238,13 +238,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn function(bytes: &[u8]) -> (tempfile::TempDir, Config) {
+    fn function(bytes: &[u8]) -> (tempfile::TempDir, PciConfigSpace) {
         let device: PciAddress = "0000:3a:00.0".parse().unwrap();
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("sys/bus/pci/devices/0000:3a:00.0");
         std::fs::create_dir_all(&place).unwrap();
         std::fs::write(place.join("config"), bytes).unwrap();
-        let config = Config::open_write(&Root::at(folder.path()), device).unwrap();
+        let config = PciConfigSpace::open_write(&Root::at(folder.path()), device).unwrap();
         (folder, config)
     }
 
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_and_small_spaces_are_told_apart() {
+    fn cut_and_small_spaces_are_distinguished() {
         let (_keep, cut) = function(&root_port()[..64]);
         assert!(matches!(cut.port_type(), Err(PciError::Cut { offset: 0x40, shown: 64, .. })));
         assert_eq!(cut.bridge_buses(), Ok(Some((0x3b, 0x3d))), "the first 64 bytes are everybody's");

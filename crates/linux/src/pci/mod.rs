@@ -8,7 +8,7 @@ mod config;
 mod tree;
 
 pub use address::{AddressError, PciAddress, functions_on};
-pub use config::{Capability, Config, Writable};
+pub use config::{Capability, PciConfigSpace, Writable};
 pub use tree::{PciDevice, PciTree};
 
 use crate::root::FileError;

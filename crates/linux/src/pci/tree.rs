@@ -5,7 +5,7 @@
 //! for the devices that could be behind it. Must not know what a device is used for.
 
 use super::config::ROOT_PORT;
-use super::{Config, PciAddress, PciError, functions_on};
+use super::{PciAddress, PciConfigSpace, PciError, functions_on};
 use crate::content::{self, ContentError};
 use crate::root::{FileError, Root};
 use rustix::io::Errno;
@@ -144,7 +144,7 @@ impl PciTree {
             let mut unread = None;
             let same_domain = self.devices().filter(|other| other.address.domain == address.domain);
             for other in same_domain.filter(|other| other.is_bridge() && other.address.bus != bus) {
-                match Config::open(root, other.address).and_then(|config| config.bridge_buses()) {
+                match PciConfigSpace::open(root, other.address).and_then(|config| config.bridge_buses()) {
                     Ok(Some((secondary, _))) if secondary == bus => bridge = Some(other.address),
                     Ok(Some(_)) => {}
                     // Without bus numbers its configuration space was not read properly.
@@ -160,7 +160,7 @@ impl PciTree {
                     chain.push(found);
                     // A root port is the topmost bridge, so bridges that could not be read do not matter.
                     if matches!(
-                        Config::open(root, found).and_then(|config| config.port_type()),
+                        PciConfigSpace::open(root, found).and_then(|config| config.port_type()),
                         Ok(Some(ROOT_PORT))
                     ) {
                         chain.reverse();
@@ -207,7 +207,7 @@ impl PciTree {
                 port.address, port.class
             )));
         }
-        match Config::open(root, port.address)?.port_type()? {
+        match PciConfigSpace::open(root, port.address)?.port_type()? {
             Some(ROOT_PORT) => Ok(port.address),
             Some(other) => {
                 Err(none(format!("{} is a PCIe port of type {other}; a root port has type 4", port.address)))
@@ -222,7 +222,7 @@ impl PciTree {
     /// As [`PciTree::above`] for any device that could be behind it.
     pub fn behind(&self, root: &Root, bridge: PciAddress) -> Result<Vec<&PciDevice>, PciError> {
         // A device of unknown position cannot be behind a bridge whose bus range excludes its bus.
-        let buses = Config::open(root, bridge).and_then(|config| config.bridge_buses());
+        let buses = PciConfigSpace::open(root, bridge).and_then(|config| config.bridge_buses());
         let elsewhere = |bus: u8| matches!(buses, Ok(Some((first, last))) if !(first..=last).contains(&bus));
         let mut found = Vec::new();
         let same_domain = self.devices().filter(|device| device.address.domain == bridge.domain);

@@ -3,22 +3,22 @@
 //! Passes the kernel's numbers; must not know what they count.
 
 use crate::counters::Shown;
-use crate::event_source::Event;
+use crate::event_source::EncodedEvent;
 use perf_event_open_sys::bindings as sys;
 use rustix::io::Errno;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-impl Event {
+impl EncodedEvent {
     /// A raw event of a core's PMU: event select and umask.
-    pub const fn raw(config: u64) -> Event {
-        Event { pmu: sys::PERF_TYPE_RAW, config: [config, 0, 0] }
+    pub const fn raw(config: u64) -> EncodedEvent {
+        EncodedEvent { pmu: sys::PERF_TYPE_RAW, config: [config, 0, 0] }
     }
 }
 
 /// Why an event could not be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("perf event {name} on CPU {cpu}: {why}{}", remedy(*.why))]
-pub struct OpenError {
+pub struct PerfOpenError {
     /// The event, for messages.
     pub name: String,
     /// The CPU.
@@ -44,7 +44,7 @@ fn remedy(why: Errno) -> &'static str {
 
 /// Events on one CPU that are scheduled together and read by one call.
 #[derive(Debug)]
-pub struct Group {
+pub struct PerfGroup {
     /// The first is the group leader.
     files: Vec<OwnedFd>,
     buffer: Vec<u8>,
@@ -53,19 +53,19 @@ pub struct Group {
 /// Words before the values: number of events, time enabled, time running.
 const HEAD: usize = 3;
 
-impl Group {
+impl PerfGroup {
     /// Opens events as one group; `names` are for messages. They count immediately, for all tasks on that CPU.
     ///
     /// # Errors
     /// The first event that the kernel refuses.
-    pub fn open(events: &[(&str, Event)], cpu: u16) -> Result<Group, OpenError> {
+    pub fn open(events: &[(&str, EncodedEvent)], cpu: u16) -> Result<PerfGroup, PerfOpenError> {
         let mut files: Vec<OwnedFd> = Vec::with_capacity(events.len());
         for (name, event) in events {
             let leader = files.first().map_or(-1, std::os::fd::AsRawFd::as_raw_fd);
             let file = open(*event, cpu, leader);
-            files.push(file.map_err(|why| OpenError { name: (*name).to_owned(), cpu, why })?);
+            files.push(file.map_err(|why| PerfOpenError { name: (*name).to_owned(), cpu, why })?);
         }
-        Ok(Group { buffer: vec![0; (HEAD + files.len()) * 8], files })
+        Ok(PerfGroup { buffer: vec![0; (HEAD + files.len()) * 8], files })
     }
 
     /// The current values of all events, in order.
@@ -92,7 +92,7 @@ impl Group {
     }
 }
 
-fn open(event: Event, cpu: u16, leader: i32) -> Result<OwnedFd, Errno> {
+fn open(event: EncodedEvent, cpu: u16, leader: i32) -> Result<OwnedFd, Errno> {
     let mut attr = sys::perf_event_attr::default();
     attr.type_ = event.pmu;
     attr.size = size_of::<sys::perf_event_attr>() as u32;

@@ -10,9 +10,9 @@ mod plan;
 mod reader;
 mod uncore;
 
-pub use crate::event_source::Event;
-pub use call::{Group, OpenError};
-pub use plan::{Planned, PlannedGroup, Where, core_groups};
+pub use crate::event_source::EncodedEvent;
+pub use call::{PerfGroup, PerfOpenError};
+pub use plan::{PlannedEvent, PlannedGroup, Where, core_groups};
 pub use uncore::{IioUnits, UncorePlan, number};
 
 use crate::counters::Scaled;
@@ -28,7 +28,7 @@ use waykeeper_host::Reading;
 pub enum PerfError {
     /// Events of the cores cannot be opened.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(#[from] PerfOpenError),
     /// The thread that reads the uncore cannot be started.
     #[error("the thread that reads uncore counters cannot start: {0}")]
     Thread(std::io::Error),
@@ -38,14 +38,14 @@ pub enum PerfError {
 #[derive(Debug)]
 pub struct PerfCounting {
     /// Events of the cores; reading one from another core interrupts that core.
-    cores: Vec<(Group, Vec<Member>)>,
+    cores: Vec<(PerfGroup, Vec<Member>)>,
     uncore: Option<(PinnedReader, Vec<Vec<Member>>)>,
     notes: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Member {
-    planned: Planned,
+    planned: PlannedEvent,
     scaled: Scaled,
 }
 
@@ -61,9 +61,9 @@ impl PerfCounting {
         let (mut cores, mut uncore, mut notes) = (Vec::new(), Vec::new(), Vec::new());
         let mut reader_cpu = None;
         for group in plan {
-            let events: Vec<(&str, Event)> =
+            let events: Vec<(&str, EncodedEvent)> =
                 group.members.iter().map(|member| (member.name.as_str(), member.event)).collect();
-            let opened = Group::open(&events, group.cpu);
+            let opened = PerfGroup::open(&events, group.cpu);
             let members: Vec<Member> = group
                 .members
                 .into_iter()
@@ -82,7 +82,7 @@ impl PerfCounting {
         let uncore = match reader_cpu {
             None => None,
             Some(cpu) => {
-                let (groups, members): (Vec<Group>, Vec<Vec<Member>>) = uncore.into_iter().unzip();
+                let (groups, members): (Vec<PerfGroup>, Vec<Vec<Member>>) = uncore.into_iter().unzip();
                 let (reader, refused) = PinnedReader::start(groups, cpu).map_err(PerfError::Thread)?;
                 if let Some(why) = refused {
                     notes.push(format!(

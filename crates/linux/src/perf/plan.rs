@@ -3,9 +3,9 @@
 //! A group is read by one call and scheduled as a whole, so it must fit the free counters: a larger group would never
 //! run. Plain data; must not open anything.
 
-use crate::counting::{CoreEvents, Quantity};
-use crate::event_source::Event;
-use waykeeper_generations::CoreCounters;
+use crate::counting::{CoreEventPlan, SampledQuantity};
+use crate::event_source::EncodedEvent;
+use waykeeper_generations::CoreCounterTable;
 use waykeeper_units::CoreId;
 
 /// The part of the package that counts.
@@ -19,13 +19,13 @@ pub enum Where {
 
 /// One event.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Planned {
+pub struct PlannedEvent {
     /// Its name, for messages.
     pub name: String,
     /// In the kernel's form.
-    pub event: Event,
+    pub event: EncodedEvent,
     /// What it counts.
-    pub quantity: Quantity,
+    pub quantity: SampledQuantity,
     /// The factor for its count.
     pub stands_for: f64,
 }
@@ -38,15 +38,15 @@ pub struct PlannedGroup {
     /// The CPU to open them on.
     pub cpu: u16,
     /// The events.
-    pub members: Vec<Planned>,
+    pub members: Vec<PlannedEvent>,
 }
 
 /// The groups of one core: one if its events fit, else two that take turns and are scaled by the kernel's times.
 /// `watchdog` says whether the NMI watchdog runs: it occupies the fixed cycle counter, so cycles need a general
 /// counter. Events without an encoding in the table are left out.
 pub fn core_groups(
-    counters: &CoreCounters,
-    events: &CoreEvents,
+    counters: &CoreCounterTable,
+    events: &CoreEventPlan,
     cpu: CoreId,
     watchdog: bool,
 ) -> Vec<PlannedGroup> {
@@ -60,8 +60,13 @@ pub fn core_groups(
         // Fixed counter 1 counts cycles on every generation that has one (hardware.md 6.1).
         let is_fixed = event.fixed.is_some_and(|fixed| !(watchdog && fixed == 1));
         general += usize::from(!is_fixed);
-        let quantity = Quantity::Core(cpu, index);
-        members.push(Planned { name: name.clone(), event: Event::raw(config), quantity, stands_for: 1.0 });
+        let quantity = SampledQuantity::Core(cpu, index);
+        members.push(PlannedEvent {
+            name: name.clone(),
+            event: EncodedEvent::raw(config),
+            quantity,
+            stands_for: 1.0,
+        });
     }
     let group = |members| PlannedGroup { place: Where::Core, cpu: cpu.0, members };
     if general <= usize::from(counters.counters) {
@@ -79,7 +84,7 @@ mod tests {
 
     fn shape(id: &str, watchdog: bool) -> Vec<Vec<(String, u64)>> {
         let counters = &Generation::by_id(id).unwrap().core;
-        let groups = core_groups(counters, &CoreEvents::of(counters), CoreId(7), watchdog);
+        let groups = core_groups(counters, &CoreEventPlan::of(counters), CoreId(7), watchdog);
         assert!(groups.iter().all(|group| group.cpu == 7 && group.place == Where::Core));
         let members =
             |group: PlannedGroup| group.members.into_iter().map(|m| (m.name, m.event.config[0])).collect();

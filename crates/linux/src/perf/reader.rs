@@ -3,7 +3,7 @@
 //!
 //! Must not know what the events count.
 
-use super::call::Group;
+use super::call::PerfGroup;
 use crate::counters::Shown;
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -25,7 +25,7 @@ pub(super) struct PinnedReader {
 impl PinnedReader {
     /// Starts the thread. The second result says why it could not be pinned; it then runs on any CPU, and each read
     /// costs an interrupt.
-    pub fn start(mut groups: Vec<Group>, cpu: u16) -> std::io::Result<(PinnedReader, Option<Errno>)> {
+    pub fn start(mut groups: Vec<PerfGroup>, cpu: u16) -> std::io::Result<(PinnedReader, Option<Errno>)> {
         let (ask, asked) = channel::<()>();
         let (answer, answers) = channel();
         let (ready, pinned) = channel();

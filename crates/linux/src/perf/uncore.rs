@@ -3,13 +3,13 @@
 //! The kernel's `format/` files give the bits of a term, the generation's table gives the terms. A unit is opened
 //! only on the CPU of the managed package that its `cpumask` names (hardware.md 3.5). Must not open anything.
 
-use super::plan::{Planned, PlannedGroup, Where};
+use super::plan::{PlannedEvent, PlannedGroup, Where};
 use crate::cha::SliceEvents;
-use crate::event_source::Unit;
+use crate::event_source::CounterUnit;
 use crate::iio::StackPart;
 use crate::root::Root;
 use crate::uncore::{BoxEvent, memory_events, stack_events};
-use waykeeper_generations::{Cache, FreeRunningSet, Iio, Memory};
+use waykeeper_generations::{FreeRunningSet, Iio, LlcCounterTable, MemoryCounterTable};
 use waykeeper_units::CoreList;
 
 /// Groups, and what cannot be counted.
@@ -23,7 +23,7 @@ pub struct UncorePlan {
 
 impl UncorePlan {
     /// Adds a unit with its events, as far as the kernel's driver can encode them.
-    fn add(&mut self, unit: &Unit, package: &CoreList, events: Vec<BoxEvent>) {
+    fn add(&mut self, unit: &CounterUnit, package: &CoreList, events: Vec<BoxEvent>) {
         let masks = unit.cpumask.as_ref().map(CoreList::cores).unwrap_or_default();
         let Some(cpu) = masks.iter().find(|cpu| package.cores().contains(cpu)) else {
             self.notes.push(format!("{}: no CPU of the managed socket can read it", unit.name));
@@ -34,7 +34,7 @@ impl UncorePlan {
             match unit.encode(&terms) {
                 Ok(event) => {
                     let name = format!("{}/{terms}/", unit.name);
-                    members.push(Planned { name, event, quantity, stands_for });
+                    members.push(PlannedEvent { name, event, quantity, stands_for });
                 }
                 Err(why) => {
                     // A sum with a missing part is a wrong number, so nothing of this unit is counted.
@@ -50,14 +50,20 @@ impl UncorePlan {
 
     /// Adds device requests at the LLC slices: those of [`cha::slice_events`](crate::cha::slice_events) or
     /// [`cha::device_events`](crate::cha::device_events).
-    pub fn add_slices(&mut self, cache: &Cache, units: &[Unit], package: &CoreList, of: SliceEvents) {
+    pub fn add_slices(
+        &mut self,
+        cache: &LlcCounterTable,
+        units: &[CounterUnit],
+        package: &CoreList,
+        of: SliceEvents,
+    ) {
         for (index, unit) in units.iter().enumerate() {
             self.add(unit, package, of(cache, index, units.len()));
         }
     }
 
     /// Adds bytes at the memory controllers.
-    pub fn add_memory(&mut self, memory: &Memory, units: &[Unit], package: &CoreList) {
+    pub fn add_memory(&mut self, memory: &MemoryCounterTable, units: &[CounterUnit], package: &CoreList) {
         for unit in units {
             self.add(unit, package, memory_events(memory));
         }
@@ -100,17 +106,17 @@ impl UncorePlan {
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct IioUnits {
     /// Units whose counters must be programmed.
-    pub programmed: Vec<Unit>,
+    pub programmed: Vec<CounterUnit>,
     /// Units with free-running counters.
-    pub running: Vec<Unit>,
+    pub running: Vec<CounterUnit>,
 }
 
 /// The N of `uncore_iio_N`.
-pub fn number(unit: &Unit) -> Option<u16> {
+pub fn number(unit: &CounterUnit) -> Option<u16> {
     unit.name.rsplit_once('_')?.1.parse().ok()
 }
 
-fn of_stack(units: &[Unit], stack: u16) -> Option<&Unit> {
+fn of_stack(units: &[CounterUnit], stack: u16) -> Option<&CounterUnit> {
     units.iter().find(|unit| number(unit) == Some(stack))
 }
 
@@ -118,20 +124,20 @@ fn of_stack(units: &[Unit], stack: u16) -> Option<&Unit> {
 mod tests {
     use super::*;
     use crate::cha::slice_events;
-    use crate::counting::{DcaQuantity, Quantity};
-    use crate::event_source::Event;
+    use crate::counting::{DcaQuantity, SampledQuantity};
+    use crate::event_source::EncodedEvent;
     use std::path::Path;
     use waykeeper_generations::{Generation, Pmu};
     use waykeeper_units::CoreId;
 
     /// A unit as a kernel shows it: the formats of the table, CPUs 0 and 18 of two packages.
-    fn unit(pmu: &Pmu, name: &str, kind: u32) -> Unit {
+    fn unit(pmu: &Pmu, name: &str, kind: u32) -> CounterUnit {
         let format = |(term, field): (&String, &waykeeper_generations::Field)| {
-            let format = crate::event_source::Format::parse(Path::new("format"), &field.format).unwrap();
+            let format = crate::event_source::TermFormat::parse(Path::new("format"), &field.format).unwrap();
             (term.clone(), format)
         };
         let cpumask = Some(vec![CoreId(0), CoreId(18)].into());
-        Unit { name: name.to_owned(), kind, cpumask, formats: pmu.fields.iter().map(format).collect() }
+        CounterUnit { name: name.to_owned(), kind, cpumask, formats: pmu.fields.iter().map(format).collect() }
     }
 
     fn second_package() -> CoreList {
@@ -141,7 +147,8 @@ mod tests {
     #[test]
     fn skylakes_slices_are_one_read_each_on_the_packages_own_cpu() {
         let cache = Generation::by_id("skx").unwrap().cache.as_ref().unwrap();
-        let units: Vec<Unit> = (0..4).map(|n| unit(&cache.pmu, &format!("uncore_cha_{n}"), 20 + n)).collect();
+        let units: Vec<CounterUnit> =
+            (0..4).map(|n| unit(&cache.pmu, &format!("uncore_cha_{n}"), 20 + n)).collect();
         let mut plan = UncorePlan::default();
         plan.add_slices(cache, &units, &second_package(), slice_events);
         assert_eq!(plan.notes, [""; 0]);
@@ -149,9 +156,9 @@ mod tests {
         assert!(plan.groups.iter().all(|group| group.cpu == 18 && group.place == Where::Uncore));
         let hit = &plan.groups[0].members[0];
         // hardware.md 3.2: event 0x35, umask 0x14; config1 is Filter1 0x49033 from bit 32.
-        assert_eq!(hit.event, Event { pmu: 20, config: [0x1435, 0x4_9033_0000_0000, 0] });
-        assert_eq!((hit.quantity, hit.stands_for), (Quantity::Dca(DcaQuantity::WriteHits), 2.0));
-        assert_eq!(plan.groups[3].members[1].quantity, Quantity::Dca(DcaQuantity::ReadMisses));
+        assert_eq!(hit.event, EncodedEvent { pmu: 20, config: [0x1435, 0x4_9033_0000_0000, 0] });
+        assert_eq!((hit.quantity, hit.stands_for), (SampledQuantity::Dca(DcaQuantity::WriteHits), 2.0));
+        assert_eq!(plan.groups[3].members[1].quantity, SampledQuantity::Dca(DcaQuantity::ReadMisses));
     }
 
     #[test]
@@ -161,12 +168,12 @@ mod tests {
         plan.add_slices(cache, &[unit(&cache.pmu, "uncore_cha_0", 9)], &second_package(), slice_events);
         // hardware.md 3.2: umask 0xcc43fe04 is raw 0x00CC43FE_00000435.
         let miss = &plan.groups[0].members[1];
-        assert_eq!(miss.event, Event { pmu: 9, config: [0x00cc_43fe_0000_0435, 0, 0] });
+        assert_eq!(miss.event, EncodedEvent { pmu: 9, config: [0x00cc_43fe_0000_0435, 0, 0] });
         assert_eq!(plan.groups[0].members.len(), 4);
     }
 
     #[test]
-    fn memory_and_ports_without_names_are_programmed_and_what_is_missing_is_told() {
+    fn memory_and_ports_without_names_are_programmed_and_what_is_missing_is_reported() {
         let generation = Generation::by_id("skx").unwrap();
         let (memory, iio) = (generation.memory.as_ref().unwrap(), generation.iio.as_ref().unwrap());
         let mut plan = UncorePlan::default();
@@ -187,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_of_another_package_or_of_another_kernel_is_told() {
+    fn a_unit_of_another_package_or_of_another_kernel_is_reported() {
         let cache = Generation::by_id("skx").unwrap().cache.as_ref().unwrap();
         let mut strange = unit(&cache.pmu, "uncore_cha_0", 9);
         strange.formats.remove("filter_nm");

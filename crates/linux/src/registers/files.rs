@@ -5,15 +5,15 @@
 //! (hardware.md 1.4, 2.1). A lack of permission is remembered, because it has its own exit code. Must not know why a
 //! register is written.
 
-use super::{RegisterAddress, Registers};
+use super::{RegisterAddress, RegisterIo};
 use crate::cpuinfo::CpuIdentity;
-use crate::msr::{Allowed, Msr, MsrError};
-use crate::pci::{AddressError, Config, PciAddress, PciError, Writable};
+use crate::msr::{Allowed, MsrDevice, MsrError};
+use crate::pci::{AddressError, PciAddress, PciConfigSpace, PciError, Writable};
 use crate::root::{FileError, Handle, Root};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
 use std::collections::btree_map::{BTreeMap, Entry};
-use waykeeper_generations::{Generation, Memory, Space};
+use waykeeper_generations::{AddressSpace, Generation, MemoryCounterTable};
 use waykeeper_units::CoreId;
 
 /// Register files of one host, opened on first use.
@@ -22,7 +22,7 @@ pub struct RegisterFiles {
     root: Root,
     generation: Option<&'static Generation>,
     allowed: Allowed,
-    msrs: RefCell<BTreeMap<CoreId, Msr>>,
+    msrs: RefCell<BTreeMap<CoreId, MsrDevice>>,
     configs: RefCell<BTreeMap<String, Handle>>,
     denied: Cell<bool>,
 }
@@ -50,12 +50,12 @@ impl RegisterFiles {
         self.denied.get()
     }
 
-    fn told_file(&self, error: &FileError) -> String {
+    fn reported_file(&self, error: &FileError) -> String {
         self.note(is_denial(error));
         error.to_string()
     }
 
-    fn told_pci(&self, error: &PciError) -> String {
+    fn reported_pci(&self, error: &PciError) -> String {
         self.note(match error {
             PciError::File(error) => is_denial(error),
             _ => matches!(error, PciError::Forbidden { .. } | PciError::Cut { .. }),
@@ -68,13 +68,16 @@ impl RegisterFiles {
     }
 
     /// Acts on the msr device of a CPU. The text of an error has its remedy.
-    fn with_msr<T>(&self, cpu: CoreId, act: impl FnOnce(&Msr) -> Result<T, MsrError>) -> Result<T, String> {
+    fn with_msr<T>(
+        &self,
+        cpu: CoreId,
+        act: impl FnOnce(&MsrDevice) -> Result<T, MsrError>,
+    ) -> Result<T, String> {
         let mut msrs = self.msrs.borrow_mut();
         let done = match msrs.entry(cpu) {
             Entry::Occupied(entry) => act(entry.get()),
-            Entry::Vacant(entry) => {
-                Msr::open(&self.root, cpu.0, self.allowed.clone()).and_then(|msr| act(entry.insert(msr)))
-            }
+            Entry::Vacant(entry) => MsrDevice::open(&self.root, cpu.0, self.allowed.clone())
+                .and_then(|msr| act(entry.insert(msr))),
         };
         done.map_err(|error| {
             self.note(matches!(error, MsrError::Permission { .. } | MsrError::Forbidden { .. }));
@@ -104,10 +107,10 @@ impl RegisterFiles {
     }
 
     /// The memory channels of this generation and their registers, if these are in configuration space.
-    fn channels(&self) -> Option<(&'static Memory, &'static waykeeper_generations::Registers)> {
+    fn channels(&self) -> Option<(&'static MemoryCounterTable, &'static waykeeper_generations::RegisterMap)> {
         let memory = self.generation?.memory.as_ref()?;
         let registers = memory.pmu.registers.as_ref()?;
-        (registers.space == Space::PciConfig).then_some((memory, registers))
+        (registers.space == AddressSpace::PciConfig).then_some((memory, registers))
     }
 
     /// Reads 1 to 8 bytes of a device's configuration space, little endian, with one system call.
@@ -126,7 +129,7 @@ impl RegisterFiles {
     /// judged by its whole word.
     fn read_live(&self, device: &str, offset: u16, bytes: u8) -> Result<u64, String> {
         let read = |offset: u16, bytes: u8| {
-            self.read_config(device, offset, bytes).map_err(|error| self.told_file(&error))
+            self.read_config(device, offset, bytes).map_err(|error| self.reported_file(&error))
         };
         let (first, width) = if bytes < 4 { (offset & !3, 4) } else { (offset, bytes) };
         let answer = read(first, width)?;
@@ -160,14 +163,14 @@ impl RegisterFiles {
                 "offset {offset:#x} of {port} is not a switch that Waykeeper may write on this CPU"
             ));
         };
-        let turned = Config::open_write(&self.root, parsed(port)?)
+        let turned = PciConfigSpace::open_write(&self.root, parsed(port)?)
             .and_then(|config| config.turn(switch, switch.bit().of(value)));
-        turned.map(drop).map_err(|error| self.told_pci(&error))
+        turned.map(drop).map_err(|error| self.reported_pci(&error))
     }
 
     /// Writes a control word of a memory channel's counters.
     fn write_channel(&self, device: &str, offset: u16, bytes: u8, value: u64) -> Result<(), String> {
-        let id = self.read_config(device, 0, 4).map_err(|error| self.told_file(&error))?;
+        let id = self.read_config(device, 0, 4).map_err(|error| self.reported_file(&error))?;
         let is_listed = self.channels().is_some_and(|(memory, registers)| {
             memory.pci_devices.contains(&[id as u16, (id >> 16) as u16])
                 && registers.written(0, memory.pmu.counters).contains(&u32::from(offset))
@@ -178,7 +181,7 @@ impl RegisterFiles {
                  CPU"
             ));
         }
-        self.write_config(device, offset, bytes, value).map_err(|error| self.told_file(&error))
+        self.write_config(device, offset, bytes, value).map_err(|error| self.reported_file(&error))
     }
 }
 
@@ -190,7 +193,7 @@ fn parsed(address: &str) -> Result<PciAddress, String> {
     address.parse().map_err(|error: AddressError| error.to_string())
 }
 
-impl Registers for RegisterFiles {
+impl RegisterIo for RegisterFiles {
     fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
         match register {
             RegisterAddress::Msr { cpu, address } => self.with_msr(*cpu, |msr| msr.read(*address)),

@@ -68,7 +68,7 @@ impl fmt::Display for RegisterAddress {
 }
 
 /// Access to registers.
-pub trait Registers: fmt::Debug {
+pub trait RegisterIo: fmt::Debug {
     /// The value of a register.
     ///
     /// # Errors
@@ -85,7 +85,7 @@ pub trait Registers: fmt::Debug {
     /// written back, or decide whether a register is free.
     ///
     /// # Errors
-    /// As [`Registers::read`], and two different values.
+    /// As [`RegisterIo::read`], and two different values.
     fn read_still(&self, register: &RegisterAddress) -> Result<u64, String> {
         match (self.read(register)?, self.read(register)?) {
             (first, second) if first == second => Ok(first),

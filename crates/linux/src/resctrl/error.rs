@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The kind of failure, for the caller's reaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum ResctrlErrorKind {
     /// EBUSY: retry later; RMIDs in limbo, or a second mount.
     Busy,
     /// ENOSPC: no CLOSID, RMID or cache left.
@@ -58,7 +58,7 @@ pub enum Action {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ResctrlError {
     /// The kind of failure.
-    pub kind: Kind,
+    pub kind: ResctrlErrorKind,
     /// The file or directory.
     pub path: PathBuf,
     /// The attempted action.
@@ -89,7 +89,7 @@ impl ResctrlError {
     /// A file's content is malformed.
     pub(super) fn malformed(path: &Path, detail: impl Into<String>) -> ResctrlError {
         ResctrlError {
-            kind: Kind::Malformed,
+            kind: ResctrlErrorKind::Malformed,
             path: path.to_path_buf(),
             action: Action::Read,
             errno: None,
@@ -99,7 +99,12 @@ impl ResctrlError {
     }
 
     /// A refusal of our own, before the kernel is asked.
-    pub(super) fn ours(kind: Kind, path: &Path, action: Action, detail: impl Into<String>) -> ResctrlError {
+    pub(super) fn ours(
+        kind: ResctrlErrorKind,
+        path: &Path,
+        action: Action,
+        detail: impl Into<String>,
+    ) -> ResctrlError {
         ResctrlError {
             kind,
             path: path.to_path_buf(),
@@ -112,7 +117,7 @@ impl ResctrlError {
 
     /// The same failure with the accepted values.
     pub(super) fn expecting(mut self, accepted: impl Into<String>) -> ResctrlError {
-        if self.detail.is_empty() && self.kind == Kind::Refused {
+        if self.detail.is_empty() && self.kind == ResctrlErrorKind::Refused {
             self.detail = format!("accepted: {}", accepted.into());
         }
         self
@@ -120,22 +125,22 @@ impl ResctrlError {
 
     /// True if the file or group no longer exists. Other groups are not affected, and its count is not zero.
     pub fn is_gone(&self) -> bool {
-        self.kind == Kind::Gone
+        self.kind == ResctrlErrorKind::Gone
     }
 }
 
 /// The kind of an error number, from the tables of hardware.md 7.3, 7.4 and 8.1.
-fn kind_of(errno: Option<i32>, action: &Action) -> Kind {
+fn kind_of(errno: Option<i32>, action: &Action) -> ResctrlErrorKind {
     let writes = matches!(action, Action::Write(_));
     match errno {
-        Some(libc::EBUSY) => Kind::Busy,
-        Some(libc::ENOSPC) => Kind::Exhausted,
-        Some(libc::EINVAL | libc::ERANGE | libc::E2BIG | libc::EOPNOTSUPP) => Kind::Refused,
-        Some(libc::ENODEV | libc::ENOENT) => Kind::Gone,
-        Some(libc::ESRCH) if writes => Kind::Gone,
-        Some(libc::EACCES | libc::EPERM | libc::EROFS) => Kind::Denied,
-        Some(libc::EEXIST) => Kind::Exists,
-        _ => Kind::Io,
+        Some(libc::EBUSY) => ResctrlErrorKind::Busy,
+        Some(libc::ENOSPC) => ResctrlErrorKind::Exhausted,
+        Some(libc::EINVAL | libc::ERANGE | libc::E2BIG | libc::EOPNOTSUPP) => ResctrlErrorKind::Refused,
+        Some(libc::ENODEV | libc::ENOENT) => ResctrlErrorKind::Gone,
+        Some(libc::ESRCH) if writes => ResctrlErrorKind::Gone,
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => ResctrlErrorKind::Denied,
+        Some(libc::EEXIST) => ResctrlErrorKind::Exists,
+        _ => ResctrlErrorKind::Io,
     }
 }
 
@@ -203,7 +208,7 @@ mod tests {
         let mut error = ResctrlError::system(path, Action::Write("L3:0=5\n".into()), &error);
         error.status = Some("The mask 5 has non-consecutive 1-bits".into());
         let error = error.expecting("contiguous hex masks up to 7ff");
-        assert_eq!(error.kind, Kind::Refused);
+        assert_eq!(error.kind, ResctrlErrorKind::Refused);
         assert_eq!(
             error.to_string(),
             "/sys/fs/resctrl/g1/schemata: writing `L3:0=5`: Invalid argument (os error 22); the kernel says: The mask \
@@ -222,10 +227,10 @@ mod tests {
         let kind = |errno| {
             ResctrlError::system(Path::new("x"), Action::Make, &io::Error::from_raw_os_error(errno)).kind
         };
-        assert_eq!(kind(libc::EBUSY), Kind::Busy);
-        assert_eq!(kind(libc::ENOSPC), Kind::Exhausted);
-        assert_eq!(kind(libc::ENODEV), Kind::Gone);
-        assert_eq!(kind(libc::EPERM), Kind::Denied);
-        assert_eq!(kind(libc::EIO), Kind::Io);
+        assert_eq!(kind(libc::EBUSY), ResctrlErrorKind::Busy);
+        assert_eq!(kind(libc::ENOSPC), ResctrlErrorKind::Exhausted);
+        assert_eq!(kind(libc::ENODEV), ResctrlErrorKind::Gone);
+        assert_eq!(kind(libc::EPERM), ResctrlErrorKind::Denied);
+        assert_eq!(kind(libc::EIO), ResctrlErrorKind::Io);
     }
 }

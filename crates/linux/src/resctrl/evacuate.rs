@@ -5,7 +5,7 @@
 //! its CPUs are taken from it before and returned after. It must not know why a group is removed, nor how CPUs are
 //! recorded.
 
-use super::error::{Action, Kind, ResctrlError};
+use super::error::{Action, ResctrlError, ResctrlErrorKind};
 use super::{Group, Resctrl};
 use waykeeper_units::{CoreId, CoreList};
 
@@ -32,8 +32,8 @@ impl Resctrl {
     /// place. If it refuses, no CPU is taken and our group keeps its CPUs and tasks.
     ///
     /// # Errors
-    /// As [`Resctrl::remove`]; [`Kind::Foreign`] if the group stays because of a monitoring group. If its monitoring
-    /// groups cannot be listed, nothing is changed.
+    /// As [`Resctrl::remove`]; [`ResctrlErrorKind::Foreign`] if the group stays because of a monitoring group. If its
+    /// monitoring groups cannot be listed, nothing is changed.
     pub fn remove_keeping_monitors(
         &self,
         group: &Group,
@@ -58,7 +58,7 @@ impl Resctrl {
                      ({error}); the group stays, empty, until that one is removed",
                     monitor.name()
                 );
-                ResctrlError::ours(Kind::Foreign, &self.directory(group), Action::Remove, why)
+                ResctrlError::ours(ResctrlErrorKind::Foreign, &self.directory(group), Action::Remove, why)
             })),
         };
         // Its CPUs are in the default group again, so the moved monitoring groups can have theirs back.
@@ -71,7 +71,7 @@ impl Resctrl {
     fn empty(&self, group: &Group, error: &ResctrlError) -> Result<(), ResctrlError> {
         self.only_ours(group, &self.directory(group), Action::Remove)?;
         // A monitoring group whose CPUs could not be recorded keeps them, and so does our group around it.
-        if error.kind == Kind::Unremembered {
+        if error.kind == ResctrlErrorKind::Unremembered {
             return Err(error.clone());
         }
         self.set_cpus(group, &CoreList::default())?;
@@ -98,11 +98,13 @@ impl Resctrl {
         let (path, name) = (self.directory(monitor), monitor.name());
         let moved = Group::DEFAULT
             .monitor(name)
-            .map_err(|why| ResctrlError::ours(Kind::Refused, &path, Action::Remove, why))?;
+            .map_err(|why| ResctrlError::ours(ResctrlErrorKind::Refused, &path, Action::Remove, why))?;
         let cpus = self.cpus(monitor)?;
         if !cpus.is_empty() {
             let kept = remember(&moved, &cpus).and_then(|()| remember(monitor, &cpus));
-            kept.map_err(|why| ResctrlError::ours(Kind::Unremembered, &path, Action::Remove, why))?;
+            kept.map_err(|why| {
+                ResctrlError::ours(ResctrlErrorKind::Unremembered, &path, Action::Remove, why)
+            })?;
             self.set_cpus(monitor, &CoreList::default())?;
         }
         match self.system.rename(&path, &self.directory(&moved)) {

@@ -54,14 +54,14 @@ pub(super) fn command(file: &dyn OpenFile, text: &str) -> io::Result<()> {
 }
 
 /// A file that is read at every interval: a [`Handle`] with resctrl's errors. After its group is removed a read fails
-/// with ENODEV, which is [`super::error::Kind::Gone`].
+/// with ENODEV, which is [`super::error::ResctrlErrorKind::Gone`].
 #[derive(Debug)]
 pub struct HeldFile(Handle);
 
 impl HeldFile {
     /// Opens a file for repeated reads.
     pub(super) fn open(system: &SharedSystem, path: PathBuf) -> Result<HeldFile, ResctrlError> {
-        Root::on(system.clone(), "/").open_read(&path).map(HeldFile).map_err(|error| told(&path, &error))
+        Root::on(system.clone(), "/").open_read(&path).map(HeldFile).map_err(|error| reported(&path, &error))
     }
 
     /// Its path.
@@ -106,28 +106,28 @@ impl HeldFile {
     }
 
     fn pread(&self, buffer: &mut [u8], offset: usize) -> Result<usize, ResctrlError> {
-        self.0.read_at(buffer, offset as u64).map_err(|error| told(self.path(), &error))
+        self.0.read_at(buffer, offset as u64).map_err(|error| reported(self.path(), &error))
     }
 }
 
-fn told(path: &Path, error: &FileError) -> ResctrlError {
+fn reported(path: &Path, error: &FileError) -> ResctrlError {
     let cause = error.errno().map_or_else(|| io::Error::other(error.to_string()), io::Error::from);
     ResctrlError::system(path, Action::Read, &cause)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::Kind;
+    use super::super::error::ResctrlErrorKind;
     use super::*;
     use crate::system;
 
     #[test]
     fn files_without_end_and_without_text_are_reported() {
         let endless = read(&*system::real(), Path::new("/dev/zero"), 64).unwrap_err();
-        assert_eq!(endless.kind, Kind::Malformed);
+        assert_eq!(endless.kind, ResctrlErrorKind::Malformed);
         assert!(endless.to_string().contains("longer than 64 bytes"), "{endless}");
         let held = HeldFile::open(&system::real(), "/dev/zero".into()).unwrap();
-        assert_eq!(held.read_all().unwrap_err().kind, Kind::Malformed);
+        assert_eq!(held.read_all().unwrap_err().kind, ResctrlErrorKind::Malformed);
         assert_eq!(held.read_line(&mut [0; 64]).unwrap(), "\0".repeat(64));
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_file_shows_what_stands_there_now() {
+    fn a_held_file_shows_the_present_content() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x");
         std::fs::write(&path, "1\n").unwrap();

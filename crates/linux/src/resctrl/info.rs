@@ -7,8 +7,8 @@
 use super::Resctrl;
 use super::error::{ResctrlError, shown};
 use super::files;
-use super::io_alloc::IoAlloc;
-use super::monitor::Event;
+use super::io_alloc::IoAllocState;
+use super::monitor::MonitorEvent;
 use super::schemata::{Resource, decimal, hex_mask};
 use crate::system::System;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub struct CacheInfo {
     /// Whether masks may have holes; `None` on kernels before 6.7, which do not report it.
     pub sparse_masks: Option<bool>,
     /// Whether devices have a mask of their own; `None` on kernels without that file.
-    pub io_alloc: Option<IoAlloc>,
+    pub io_alloc: Option<IoAllocState>,
 }
 
 /// A bandwidth that MBA limits.
@@ -53,9 +53,9 @@ pub struct MonitoringInfo {
     /// Groups that can be monitored at the same time, control and monitoring groups together.
     pub num_rmids: u32,
     /// Counted events. Names that end in `_config` are files that configure a counter, and are left out.
-    pub events: Vec<Event>,
+    pub events: Vec<MonitorEvent>,
     /// Counters can be configured (AMD's BMEC): the features whose name ends in `_config`.
-    pub configurable: Vec<Event>,
+    pub configurable: Vec<MonitorEvent>,
     /// How counters are assigned to groups, if the kernel (6.18 and later) reports it: the mode in brackets in
     /// `mbm_assign_mode`.
     pub assign_mode: Option<String>,
@@ -76,7 +76,7 @@ pub struct Info {
 
 /// How many groups the hardware's CLOSIDs and RMIDs allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct GroupLimits {
     /// Most control groups at the same time, including the default one.
     pub closids: u32,
     /// Most control and monitoring groups together at the same time; `None` without monitoring.
@@ -104,12 +104,12 @@ impl Info {
     }
 
     /// Most groups: the minimum over the resources (hardware.md 7.4).
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> GroupLimits {
         let caches = self.caches.values().map(|cache| cache.num_closids);
         let all = caches.chain(self.bandwidths.values().map(|bandwidth| bandwidth.num_closids));
         // Without any resource there is only the default class.
         let closids = all.min().unwrap_or(1).min(MOST_CLOSIDS);
-        Limits { closids, rmids: self.monitoring.as_ref().map(|monitoring| monitoring.num_rmids) }
+        GroupLimits { closids, rmids: self.monitoring.as_ref().map(|monitoring| monitoring.num_rmids) }
     }
 
     /// The accepted settings of this resource, for error messages.
@@ -203,7 +203,7 @@ fn cache(system: &dyn System, directory: &Path) -> Result<CacheInfo, ResctrlErro
         min_cbm_bits: needed(system, &directory.join("min_cbm_bits"), number)?,
         shareable_bits: optional(system, &directory.join("shareable_bits"), hex_mask)?,
         sparse_masks: optional(system, &directory.join("sparse_masks"), sparse)?,
-        io_alloc: optional(system, &directory.join("io_alloc"), IoAlloc::parse)?,
+        io_alloc: optional(system, &directory.join("io_alloc"), IoAllocState::parse)?,
     })
 }
 
@@ -230,7 +230,7 @@ fn monitoring(system: &dyn System, directory: &Path) -> Result<MonitoringInfo, R
     let features = needed(system, &directory.join("mon_features"), parse_features)?;
     let (configurable, events): (Vec<_>, Vec<_>) =
         features.iter().partition(|feature| feature.ends_with("_config"));
-    let event = |name: &&String| Event::from(name.strip_suffix("_config").unwrap_or(name));
+    let event = |name: &&String| MonitorEvent::from(name.strip_suffix("_config").unwrap_or(name));
     Ok(MonitoringInfo {
         num_rmids: needed(system, &directory.join("num_rmids"), at_least_one)?,
         events: events.iter().map(event).collect(),
@@ -344,13 +344,13 @@ mod tests {
             ("last_cmd_status", "ok\n"),
         ]);
         let info = resctrl.info().unwrap();
-        assert_eq!(info.limits(), Limits { closids: 8, rmids: None });
+        assert_eq!(info.limits(), GroupLimits { closids: 8, rmids: None });
         let l3 = info.l3().unwrap();
         assert_eq!((l3.shareable_bits, l3.sparse_masks, l3.io_alloc), (None, None, None));
         assert_eq!(info.unknown, ["NEXT"]);
         assert_eq!(info.l3_resources(), [Resource::L3]);
         assert_eq!(resctrl.bit_usage(&Resource::L3), Ok(None));
-        assert_eq!(Info::default().limits(), Limits { closids: 1, rmids: None });
+        assert_eq!(Info::default().limits(), GroupLimits { closids: 1, rmids: None });
     }
 
     #[test]
@@ -367,7 +367,7 @@ mod tests {
         let monitoring = resctrl.info().unwrap().monitoring.unwrap();
         assert_eq!(
             (monitoring.events, monitoring.configurable),
-            (vec![Event::LlcOccupancy], vec![Event::MbmTotal])
+            (vec![MonitorEvent::LlcOccupancy], vec![MonitorEvent::MbmTotal])
         );
         std::fs::remove_file(path.join("num_rmids")).unwrap();
         assert!(resctrl.info().unwrap_err().is_gone());

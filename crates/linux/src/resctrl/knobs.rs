@@ -4,7 +4,7 @@
 
 use super::error::{ResctrlError, shown};
 use super::files::{self, HeldFile};
-use super::schemata::{Line, Resource, Schemata, decimal};
+use super::schemata::{Resource, ResourceSettings, Schemata, decimal};
 use super::{Group, Resctrl};
 use crate::content;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use waykeeper_units::CoreList;
 
 /// A group's mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum GroupMode {
     /// Other groups' masks may have its ways too.
     Shareable,
     /// No other group's mask may have its ways.
@@ -24,27 +24,28 @@ pub enum Mode {
     PseudoLocked,
 }
 
-impl Mode {
-    const ALL: [Mode; 4] = [Mode::Shareable, Mode::Exclusive, Mode::PseudoLockSetup, Mode::PseudoLocked];
+impl GroupMode {
+    const ALL: [GroupMode; 4] =
+        [GroupMode::Shareable, GroupMode::Exclusive, GroupMode::PseudoLockSetup, GroupMode::PseudoLocked];
 
     /// The kernel's name.
     pub fn name(self) -> &'static str {
         match self {
-            Mode::Shareable => "shareable",
-            Mode::Exclusive => "exclusive",
-            Mode::PseudoLockSetup => "pseudo-locksetup",
-            Mode::PseudoLocked => "pseudo-locked",
+            GroupMode::Shareable => "shareable",
+            GroupMode::Exclusive => "exclusive",
+            GroupMode::PseudoLockSetup => "pseudo-locksetup",
+            GroupMode::PseudoLocked => "pseudo-locked",
         }
     }
 
-    fn parse(text: &str) -> Result<Mode, String> {
-        let found = Mode::ALL.into_iter().find(|mode| mode.name() == text.trim_end_matches('\n'));
-        let names = Mode::ALL.map(Mode::name).join(", ");
+    fn parse(text: &str) -> Result<GroupMode, String> {
+        let found = GroupMode::ALL.into_iter().find(|mode| mode.name() == text.trim_end_matches('\n'));
+        let names = GroupMode::ALL.map(GroupMode::name).join(", ");
         found.ok_or_else(|| format!("expected one of {names}, not `{}`", shown(text)))
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for GroupMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -135,7 +136,7 @@ impl Resctrl {
     ///
     /// # Errors
     /// The kernel's refusal with its reason; nothing has changed then.
-    pub fn set_schemata(&self, group: &Group, lines: &[Line]) -> Result<Schemata, ResctrlError> {
+    pub fn set_schemata(&self, group: &Group, lines: &[ResourceSettings]) -> Result<Schemata, ResctrlError> {
         let path = self.directory(group).join("schemata");
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
         self.write(&path, &text, Resctrl::CLEARS_STATUS, || self.accepted(group, lines))?;
@@ -143,11 +144,11 @@ impl Resctrl {
     }
 
     /// The accepted values of these lines, for an error message.
-    fn accepted(&self, group: &Group, lines: &[Line]) -> String {
+    fn accepted(&self, group: &Group, lines: &[ResourceSettings]) -> String {
         let (Ok(info), Ok(now)) = (self.info(), self.schemata(group)) else {
             return "a line like L3:0=7ff;1=7ff".to_owned();
         };
-        let line = |line: &Line| {
+        let line = |line: &ResourceSettings| {
             let domains = now.line(&line.resource).map(|line| &line.domains[..]).unwrap_or_default();
             let ids: Vec<String> = domains.iter().map(|(id, _)| id.to_string()).collect();
             let place = if ids.is_empty() { String::new() } else { format!(" in domains {}", ids.join(",")) };
@@ -193,17 +194,17 @@ impl Resctrl {
     ///
     /// # Errors
     /// If the group is gone or the file is malformed.
-    pub fn mode(&self, group: &Group) -> Result<Mode, ResctrlError> {
+    pub fn mode(&self, group: &Group) -> Result<GroupMode, ResctrlError> {
         let path = self.directory(group).join("mode");
         let text = files::read(self.system(), &path, files::MOST_BYTES)?;
-        Mode::parse(&text).map_err(|why| ResctrlError::malformed(&path, why))
+        GroupMode::parse(&text).map_err(|why| ResctrlError::malformed(&path, why))
     }
 
     /// Sets the group's mode.
     ///
     /// # Errors
     /// The kernel's refusal, for example of exclusive ways that other groups or devices use.
-    pub fn set_mode(&self, group: &Group, mode: Mode) -> Result<(), ResctrlError> {
+    pub fn set_mode(&self, group: &Group, mode: GroupMode) -> Result<(), ResctrlError> {
         let path = self.directory(group).join("mode");
         self.write(&path, &format!("{mode}\n"), Resctrl::CLEARS_STATUS, || {
             "shareable, or exclusive with masks that touch no other group's and no shareable bits".to_owned()
@@ -253,8 +254,8 @@ mod tests {
         assert_eq!(sizes[&Resource::L3][&0], 4 * (16_777_216 / 11));
         assert!(parse_size("").unwrap_err().contains("it is empty"));
         assert!(parse_size("L3\n").is_err() && parse_size("L3:0=f\n").is_err());
-        assert_eq!(Mode::parse("pseudo-locked\n"), Ok(Mode::PseudoLocked));
-        assert!(Mode::parse("share\n").unwrap_err().contains("not `share`"));
+        assert_eq!(GroupMode::parse("pseudo-locked\n"), Ok(GroupMode::PseudoLocked));
+        assert!(GroupMode::parse("share\n").unwrap_err().contains("not `share`"));
     }
 
     proptest! {
@@ -262,7 +263,7 @@ mod tests {
 
         #[test]
         fn no_text_makes_them_panic(text in "[L3MB:=;0-9 \n\u{0}-\u{ff}]{0,40}") {
-            let _ = (parse_size(&text), Mode::parse(&text));
+            let _ = (parse_size(&text), GroupMode::parse(&text));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! it for any time, so a holder counts only if it may write there. It must not know what is done under the lock.
 
 use super::Resctrl;
-use super::error::{Action, Kind, ResctrlError};
+use super::error::{Action, ResctrlError, ResctrlErrorKind};
 use super::files;
 use crate::system::{Metadata, OpenFile, System};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -53,7 +53,7 @@ impl Resctrl {
     /// Takes the lock for a change of several steps, waiting at most `wait`.
     ///
     /// # Errors
-    /// [`Kind::Locked`] if another tool holds it during the whole time.
+    /// [`ResctrlErrorKind::Locked`] if another tool holds it during the whole time.
     pub fn lock_exclusive(&self, wait: Duration) -> Result<FlockGuard, ResctrlError> {
         self.lock(FlockOperation::NonBlockingLockExclusive, wait)
     }
@@ -61,7 +61,7 @@ impl Resctrl {
     /// Takes the lock for consistent reads, waiting at most `wait`.
     ///
     /// # Errors
-    /// [`Kind::Locked`] if another tool holds it for a change during the whole time.
+    /// [`ResctrlErrorKind::Locked`] if another tool holds it for a change during the whole time.
     pub fn lock_shared(&self, wait: Duration) -> Result<FlockGuard, ResctrlError> {
         self.lock(FlockOperation::NonBlockingLockShared, wait)
     }
@@ -99,7 +99,7 @@ impl Resctrl {
             holder.who.as_deref().unwrap_or("another tool"),
             waited.as_secs_f64()
         );
-        ResctrlError::ours(Kind::Locked, self.mount_point(), Action::Lock, why)
+        ResctrlError::ours(ResctrlErrorKind::Locked, self.mount_point(), Action::Lock, why)
     }
 
     fn open_for_lock(&self) -> Result<Box<dyn OpenFile>, ResctrlError> {
@@ -204,7 +204,7 @@ mod tests {
     use crate::system;
 
     #[test]
-    fn the_holder_stands_in_proc_locks() {
+    fn the_holder_is_in_proc_locks() {
         let dir = tempfile::tempdir().unwrap();
         let file = system::real().metadata(dir.path()).unwrap();
         let (major, minor) = (rustix::fs::major(file.device), rustix::fs::minor(file.device));
@@ -251,12 +251,12 @@ mod tests {
         let reader = resctrl.lock_shared(Duration::ZERO).unwrap();
         let other = resctrl.lock_shared(Duration::ZERO).unwrap();
         let error = resctrl.lock_exclusive(Duration::from_millis(20)).unwrap_err();
-        assert_eq!(error.kind, Kind::Locked);
+        assert_eq!(error.kind, ResctrlErrorKind::Locked);
         let me = format!("(pid {}) holds the lock (waited 0.0 s)", std::process::id());
         assert!(error.to_string().contains(&me), "{error}");
         assert_eq!(resctrl.try_lock().unwrap().unwrap_err().write_access, WriteAccess::Writes, "it is ours");
         drop((reader, other));
         let _writer = resctrl.lock_exclusive(Duration::from_secs(20)).unwrap();
-        assert_eq!(resctrl.lock_shared(Duration::ZERO).unwrap_err().kind, Kind::Locked);
+        assert_eq!(resctrl.lock_shared(Duration::ZERO).unwrap_err().kind, ResctrlErrorKind::Locked);
     }
 }

@@ -17,18 +17,18 @@ mod monitor;
 mod schemata;
 mod tasks;
 
-pub use error::{Action, Kind, ResctrlError};
+pub use error::{Action, ResctrlError, ResctrlErrorKind};
 pub use evacuate::Remember;
 pub use files::HeldFile;
 pub use group::Group;
-pub use info::{BandwidthInfo, CacheInfo, Info, Limits, MonitoringInfo};
-pub use io_alloc::IoAlloc;
-pub use knobs::{HeldCpus, HeldSchemata, Mode};
+pub use info::{BandwidthInfo, CacheInfo, GroupLimits, Info, MonitoringInfo};
+pub use io_alloc::IoAllocState;
+pub use knobs::{GroupMode, HeldCpus, HeldSchemata};
 pub use lock::holder_in;
 pub use lock::{FlockGuard, Holder, WriteAccess};
-pub use monitor::{Count, Event, HeldCount, MonDomain};
-pub use schemata::{Line, Resource, Schemata, Setting};
-pub use tasks::Moved;
+pub use monitor::{Count, HeldCount, MonDomain, MonitorEvent};
+pub use schemata::{DomainSetting, Resource, ResourceSettings, Schemata};
+pub use tasks::MovedTasks;
 
 use crate::root::Root;
 use crate::system::{self, DirEntry, SharedSystem, System};
@@ -66,10 +66,11 @@ impl Resctrl {
     /// Finds the mount under a root prefix. `prefix` begins the names of our groups.
     ///
     /// # Errors
-    /// [`Kind::NotMounted`] with the remedy, if there is none.
+    /// [`ResctrlErrorKind::NotMounted`] with the remedy, if there is none.
     pub fn open(root: &Root, prefix: &str) -> Result<Resctrl, ResctrlError> {
         let mount = root.path("/sys/fs/resctrl");
-        let absent = |why: &str| Err(ResctrlError::ours(Kind::NotMounted, &mount, Action::List, why));
+        let absent =
+            |why: &str| Err(ResctrlError::ours(ResctrlErrorKind::NotMounted, &mount, Action::List, why));
         match root.system().metadata(&mount.join("info")) {
             Ok(_) => Ok(Resctrl::on(root.system().clone(), &mount, Path::new(LOCKS), prefix)),
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -125,10 +126,10 @@ impl Resctrl {
     /// Our control group of this name: the prefix and `name`.
     ///
     /// # Errors
-    /// [`Kind::Refused`] if no group can have that name.
+    /// [`ResctrlErrorKind::Refused`] if no group can have that name.
     pub fn own(&self, name: &str) -> Result<Group, ResctrlError> {
         Group::control(&format!("{}{name}", self.prefix))
-            .map_err(|why| ResctrlError::ours(Kind::Refused, &self.mount, Action::Make, why))
+            .map_err(|why| ResctrlError::ours(ResctrlErrorKind::Refused, &self.mount, Action::Make, why))
     }
 
     /// True if the group's name, or its control group's, begins with our prefix.
@@ -181,8 +182,8 @@ impl Resctrl {
     /// Makes one of our groups. The kernel assigns a CLOSID (to a control group), an RMID and masks.
     ///
     /// # Errors
-    /// [`Kind::Foreign`] for a name without our prefix, [`Kind::Exists`], [`Kind::Exhausted`] (no CLOSID or RMID left),
-    /// [`Kind::Busy`] (all RMIDs in limbo).
+    /// [`ResctrlErrorKind::Foreign`] for a name without our prefix, [`ResctrlErrorKind::Exists`],
+    /// [`ResctrlErrorKind::Exhausted`] (no CLOSID or RMID left), [`ResctrlErrorKind::Busy`] (all RMIDs in limbo).
     pub fn create(&self, group: &Group) -> Result<(), ResctrlError> {
         let path = self.directory(group);
         self.only_ours(group, &path, Action::Make)?;
@@ -196,7 +197,8 @@ impl Resctrl {
     /// Removes one of our groups. Its tasks and CPUs return to its parent at once; its RMID becomes free after a while.
     ///
     /// # Errors
-    /// [`Kind::Foreign`] for a name without our prefix, [`Kind::Gone`] if another program has removed it.
+    /// [`ResctrlErrorKind::Foreign`] for a name without our prefix, [`ResctrlErrorKind::Gone`] if another program has
+    /// removed it.
     pub fn remove(&self, group: &Group) -> Result<(), ResctrlError> {
         let path = self.directory(group);
         self.only_ours(group, &path, Action::Remove)?;
@@ -211,7 +213,7 @@ impl Resctrl {
             "Waykeeper did not make this group: the names of its groups begin with `{}`",
             self.prefix
         );
-        Err(ResctrlError::ours(Kind::Foreign, path, action, why))
+        Err(ResctrlError::ours(ResctrlErrorKind::Foreign, path, action, why))
     }
 
     /// The kernel's message about the last command, by lines. Empty if it cannot be read: it is only read after another
@@ -240,7 +242,7 @@ impl Resctrl {
         result.map_err(|error| {
             let error = ResctrlError::system(path, Action::Write(text.to_owned()), &error);
             let error = self.with_status(error, before);
-            if error.kind == Kind::Refused { error.expecting(accepted()) } else { error }
+            if error.kind == ResctrlErrorKind::Refused { error.expecting(accepted()) } else { error }
         })
     }
 

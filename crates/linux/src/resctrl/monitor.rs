@@ -13,7 +13,7 @@ use waykeeper_host::Reading;
 
 /// A counted event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Event {
+pub enum MonitorEvent {
     /// Bytes of the group's lines in the L3, a snapshot.
     LlcOccupancy,
     /// Bytes between L3 and memory, running total.
@@ -24,25 +24,25 @@ pub enum Event {
     Other(String),
 }
 
-impl Event {
+impl MonitorEvent {
     /// The file's name.
     pub fn name(&self) -> &str {
         match self {
-            Event::LlcOccupancy => "llc_occupancy",
-            Event::MbmTotal => "mbm_total_bytes",
-            Event::MbmLocal => "mbm_local_bytes",
-            Event::Other(name) => name,
+            MonitorEvent::LlcOccupancy => "llc_occupancy",
+            MonitorEvent::MbmTotal => "mbm_total_bytes",
+            MonitorEvent::MbmLocal => "mbm_local_bytes",
+            MonitorEvent::Other(name) => name,
         }
     }
 }
 
-impl From<&str> for Event {
-    fn from(name: &str) -> Event {
+impl From<&str> for MonitorEvent {
+    fn from(name: &str) -> MonitorEvent {
         match name {
-            "llc_occupancy" => Event::LlcOccupancy,
-            "mbm_total_bytes" => Event::MbmTotal,
-            "mbm_local_bytes" => Event::MbmLocal,
-            other => Event::Other(other.to_owned()),
+            "llc_occupancy" => MonitorEvent::LlcOccupancy,
+            "mbm_total_bytes" => MonitorEvent::MbmTotal,
+            "mbm_local_bytes" => MonitorEvent::MbmLocal,
+            other => MonitorEvent::Other(other.to_owned()),
         }
     }
 }
@@ -165,7 +165,7 @@ impl Resctrl {
         &self,
         group: &Group,
         domain: MonDomain,
-        event: &Event,
+        event: &MonitorEvent,
     ) -> Result<Option<Count>, ResctrlError> {
         self.hold_count(group, domain, event)?.map(|held| held.read()).transpose()
     }
@@ -178,7 +178,7 @@ impl Resctrl {
         &self,
         group: &Group,
         domain: MonDomain,
-        event: &Event,
+        event: &MonitorEvent,
     ) -> Result<Option<HeldCount>, ResctrlError> {
         let directory = self.directory(group).join("mon_data").join(domain.to_string());
         match HeldFile::open(&self.system, directory.join(event.name())) {
@@ -267,14 +267,14 @@ mod tests {
         let domains = resctrl.monitor_domains(&Group::DEFAULT).unwrap();
         let named: Vec<String> = domains.iter().map(MonDomain::to_string).collect();
         assert_eq!(named, ["mon_L3_00", "mon_L3_00/mon_sub_L3_00", "mon_L3_00/mon_sub_L3_01", "mon_L3_16"]);
-        let count = |domain| resctrl.count(&Group::DEFAULT, domain, &Event::LlcOccupancy);
+        let count = |domain| resctrl.count(&Group::DEFAULT, domain, &MonitorEvent::LlcOccupancy);
         assert_eq!(count(domains[0]), Ok(Some(Count::Value(300))));
         assert_eq!(count(domains[2]), Ok(Some(Count::Value(200))));
         assert_eq!(count(domains[3]), Ok(Some(Count::Unassigned)));
         // A number without its newline may be truncated.
         let error = count(domains[1]).unwrap_err();
         assert!(error.to_string().contains("expected one line, not `100`"), "{error}");
-        assert_eq!(resctrl.count(&Group::DEFAULT, domains[0], &Event::MbmTotal), Ok(None));
+        assert_eq!(resctrl.count(&Group::DEFAULT, domains[0], &MonitorEvent::MbmTotal), Ok(None));
     }
 
     proptest! {

@@ -98,7 +98,7 @@ impl fmt::Display for Resource {
 
 /// The setting of one domain of a resource.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Setting {
+pub enum DomainSetting {
     /// Ways.
     Mask(WayMask),
     /// Bandwidth, in the resource's own unit.
@@ -107,11 +107,11 @@ pub enum Setting {
     Raw(String),
 }
 
-impl Setting {
+impl DomainSetting {
     /// The mask, if it is one.
     pub fn mask(&self) -> Option<WayMask> {
         match self {
-            Setting::Mask(mask) => Some(*mask),
+            DomainSetting::Mask(mask) => Some(*mask),
             _ => None,
         }
     }
@@ -119,44 +119,44 @@ impl Setting {
     /// The amount, if it is one.
     pub fn amount(&self) -> Option<u64> {
         match self {
-            Setting::Amount(amount) => Some(*amount),
+            DomainSetting::Amount(amount) => Some(*amount),
             _ => None,
         }
     }
 }
 
-impl fmt::Display for Setting {
+impl fmt::Display for DomainSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Setting::Mask(mask) => write!(f, "{:x}", mask.bits()),
-            Setting::Amount(amount) => write!(f, "{amount}"),
-            Setting::Raw(text) => f.write_str(text),
+            DomainSetting::Mask(mask) => write!(f, "{:x}", mask.bits()),
+            DomainSetting::Amount(amount) => write!(f, "{amount}"),
+            DomainSetting::Raw(text) => f.write_str(text),
         }
     }
 }
 
 /// One resource of one group: a setting per domain. Domain ids may have gaps (hardware.md 8.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Line {
+pub struct ResourceSettings {
     /// Which resource.
     pub resource: Resource,
     /// Setting per domain id, in the order of the file; none for a group in pseudo-locksetup mode.
-    pub domains: Vec<(u32, Setting)>,
+    pub domains: Vec<(u32, DomainSetting)>,
 }
 
-impl Line {
+impl ResourceSettings {
     /// A line that sets `resource` in these domains.
-    pub fn new(resource: Resource, domains: Vec<(u32, Setting)>) -> Line {
-        Line { resource, domains }
+    pub fn new(resource: Resource, domains: Vec<(u32, DomainSetting)>) -> ResourceSettings {
+        ResourceSettings { resource, domains }
     }
 
     /// The setting of one domain.
-    pub fn domain(&self, id: u32) -> Option<&Setting> {
+    pub fn domain(&self, id: u32) -> Option<&DomainSetting> {
         self.domains.iter().find(|(domain, _)| *domain == id).map(|(_, setting)| setting)
     }
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for ResourceSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.resource)?;
         for (index, (domain, setting)) in self.domains.iter().enumerate() {
@@ -170,22 +170,22 @@ impl fmt::Display for Line {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Schemata {
     /// Its lines, in the order of the file.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ResourceSettings>,
 }
 
 impl Schemata {
     /// The line of one resource.
-    pub fn line(&self, resource: &Resource) -> Option<&Line> {
+    pub fn line(&self, resource: &Resource) -> Option<&ResourceSettings> {
         self.lines.iter().find(|line| line.resource == *resource)
     }
 
     /// The setting of one domain of one resource.
-    pub fn get(&self, resource: &Resource, domain: u32) -> Option<&Setting> {
+    pub fn get(&self, resource: &Resource, domain: u32) -> Option<&DomainSetting> {
         self.line(resource)?.domain(domain)
     }
 
     /// The settings of `wanted` that read differently here: domain, wanted, found.
-    pub fn differing(&self, wanted: &Line) -> Vec<(u32, Setting, Option<Setting>)> {
+    pub fn differing(&self, wanted: &ResourceSettings) -> Vec<(u32, DomainSetting, Option<DomainSetting>)> {
         let found = self.line(&wanted.resource);
         let pairs =
             wanted.domains.iter().map(|(id, want)| (*id, want, found.and_then(|line| line.domain(*id))));
@@ -200,7 +200,7 @@ impl Schemata {
     /// # Errors
     /// The wrong line (counted from 1), the reason, and what is expected.
     pub fn parse(text: &str) -> Result<Schemata, String> {
-        let mut lines: Vec<Line> = Vec::new();
+        let mut lines: Vec<ResourceSettings> = Vec::new();
         for (index, text) in text.lines().enumerate() {
             let line =
                 parse_line(text).map_err(|why| format!("line {}, `{}`: {why}", index + 1, shown(text)))?;
@@ -222,7 +222,7 @@ impl fmt::Display for Schemata {
     }
 }
 
-fn parse_line(text: &str) -> Result<Line, String> {
+fn parse_line(text: &str) -> Result<ResourceSettings, String> {
     let (name, rest) = text.split_once(':').ok_or("there is no `:`; expected a line like L3:0=7ff;1=7ff")?;
     let name = name.trim();
     if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
@@ -231,9 +231,9 @@ fn parse_line(text: &str) -> Result<Line, String> {
     let resource = Resource::from(name);
     // A group in pseudo-locksetup mode shows this instead of settings (rdtgroup_schemata_show).
     if rest.trim() == "uninitialized" {
-        return Ok(Line::new(resource, Vec::new()));
+        return Ok(ResourceSettings::new(resource, Vec::new()));
     }
-    let mut domains: Vec<(u32, Setting)> = Vec::new();
+    let mut domains: Vec<(u32, DomainSetting)> = Vec::new();
     for part in rest.split(';') {
         let (id, value) =
             part.split_once('=').ok_or_else(|| format!("expected DOMAIN=VALUE, not `{}`", shown(part)))?;
@@ -245,20 +245,20 @@ fn parse_line(text: &str) -> Result<Line, String> {
         }
         domains.push((id, parse_setting(&resource, value.trim())?));
     }
-    Ok(Line::new(resource, domains))
+    Ok(ResourceSettings::new(resource, domains))
 }
 
 /// Parses one value in its resource's format.
-fn parse_setting(resource: &Resource, text: &str) -> Result<Setting, String> {
+fn parse_setting(resource: &Resource, text: &str) -> Result<DomainSetting, String> {
     match resource {
         Resource::Mb | Resource::Smba => decimal(text)
-            .map(Setting::Amount)
+            .map(DomainSetting::Amount)
             .ok_or_else(|| format!("expected a decimal bandwidth, not `{}`", shown(text))),
         Resource::Other(_) if !text.is_empty() && !text.contains(char::is_control) => {
-            Ok(Setting::Raw(text.to_owned()))
+            Ok(DomainSetting::Raw(text.to_owned()))
         }
         Resource::Other(_) => Err(format!("expected a value, not `{}`", shown(text))),
-        _ => hex_mask(text).map(Setting::Mask),
+        _ => hex_mask(text).map(DomainSetting::Mask),
     }
 }
 
@@ -289,7 +289,7 @@ mod tests {
     fn reads_the_kernels_own_layouts() {
         // intel-linux-6.12.txt and amd-linux-6.12.txt, `r g1/schemata`.
         let intel = Schemata::parse("    MB:0= 50;1=100\n    L3:0=007;1=7ff\n").unwrap();
-        assert_eq!(intel.get(&Resource::Mb, 0), Some(&Setting::Amount(50)));
+        assert_eq!(intel.get(&Resource::Mb, 0), Some(&DomainSetting::Amount(50)));
         assert_eq!(intel.get(&Resource::L3, 1).unwrap().mask(), Some(WayMask::full(11)));
         let amd =
             Schemata::parse("  SMBA:0=2048;16=2048\n    MB:0=   5;16=2048\n    L3:0=0000;16=ffff\n").unwrap();
@@ -334,24 +334,30 @@ mod tests {
     #[test]
     fn tells_what_reads_differently() {
         let found = Schemata::parse("MB:0= 60;1=50\n").unwrap();
-        let wanted = Line::new(Resource::Mb, vec![(0, Setting::Amount(51)), (1, Setting::Amount(50))]);
-        assert_eq!(found.differing(&wanted), [(0, Setting::Amount(51), Some(Setting::Amount(60)))]);
-        let absent = Line::new(Resource::L2, vec![(0, Setting::Mask(WayMask::full(3)))]);
-        assert_eq!(found.differing(&absent), [(0, Setting::Mask(WayMask::full(3)), None)]);
+        let wanted = ResourceSettings::new(
+            Resource::Mb,
+            vec![(0, DomainSetting::Amount(51)), (1, DomainSetting::Amount(50))],
+        );
+        assert_eq!(
+            found.differing(&wanted),
+            [(0, DomainSetting::Amount(51), Some(DomainSetting::Amount(60)))]
+        );
+        let absent = ResourceSettings::new(Resource::L2, vec![(0, DomainSetting::Mask(WayMask::full(3)))]);
+        assert_eq!(found.differing(&absent), [(0, DomainSetting::Mask(WayMask::full(3)), None)]);
     }
 
-    fn line() -> impl Strategy<Value = Line> {
+    fn line() -> impl Strategy<Value = ResourceSettings> {
         let ids = proptest::collection::btree_map(0u32..300, any::<u32>(), 1..6);
         let names = prop_oneof![Just("L3"), Just("MB"), Just("L2CODE"), Just("SMBA"), Just("NEXT")];
         (names, ids).prop_map(|(name, ids)| {
             let resource = Resource::from(name);
             let value = |number: u32| match resource {
-                Resource::Mb | Resource::Smba => Setting::Amount(number.into()),
-                Resource::Other(_) => Setting::Raw(format!("v{number}")),
-                _ => Setting::Mask(WayMask::from_bits(number)),
+                Resource::Mb | Resource::Smba => DomainSetting::Amount(number.into()),
+                Resource::Other(_) => DomainSetting::Raw(format!("v{number}")),
+                _ => DomainSetting::Mask(WayMask::from_bits(number)),
             };
             let domains = ids.iter().map(|(id, number)| (*id, value(*number))).collect();
-            Line::new(resource, domains)
+            ResourceSettings::new(resource, domains)
         })
     }
 

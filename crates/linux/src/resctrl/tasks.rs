@@ -10,7 +10,7 @@ use super::{Group, Resctrl};
 
 /// The result of moving tasks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Moved {
+pub struct MovedTasks {
     /// Tasks that are in the group now.
     pub moved: Vec<u32>,
     /// Tasks that no longer exist.
@@ -33,13 +33,13 @@ impl Resctrl {
     ///
     /// # Errors
     /// The first refusal that is not about an ended task; the tasks before it have moved.
-    pub fn assign(&self, group: &Group, pids: &[u32]) -> Result<Moved, ResctrlError> {
+    pub fn assign(&self, group: &Group, pids: &[u32]) -> Result<MovedTasks, ResctrlError> {
         let path = self.directory(group).join("tasks");
         let failed =
             |text: String, error: &std::io::Error| ResctrlError::system(&path, Action::Write(text), error);
         let file =
             files::open_for_commands(self.system(), &path).map_err(|error| failed(String::new(), &error))?;
-        let mut result = Moved::default();
+        let mut result = MovedTasks::default();
         for &pid in pids {
             let text = format!("{pid}\n");
             // The kernel would take 0 as the writing process.

@@ -3,11 +3,11 @@
 //! Another program may have taken over a counter while we counted, or may use other bits of the same register. Its
 //! bits are not changed. Must not know what a register does.
 
-use super::{Outcome, reads_back};
+use super::{RestoreOutcome, reads_back};
 use crate::journal::{Claim, OriginalBits};
-use crate::registers::{RegisterAddress, Registers};
+use crate::registers::{RegisterAddress, RegisterIo};
 
-fn read(registers: &dyn Registers, register: &RegisterAddress) -> Result<u64, String> {
+fn read(registers: &dyn RegisterIo, register: &RegisterAddress) -> Result<u64, String> {
     match (register, registers.read(register)?) {
         // All bits set means that the register does not answer: no register has that value.
         (RegisterAddress::Msr { .. }, u64::MAX) => {
@@ -19,7 +19,7 @@ fn read(registers: &dyn Registers, register: &RegisterAddress) -> Result<u64, St
 
 /// Reads twice. One bad reading must not pass for the original value, which would end the journal, and must not be
 /// written back.
-pub(super) fn read_still(registers: &dyn Registers, register: &RegisterAddress) -> Result<u64, String> {
+pub(super) fn read_still(registers: &dyn RegisterIo, register: &RegisterAddress) -> Result<u64, String> {
     match (read(registers, register)?, read(registers, register)?) {
         (first, second) if first == second => Ok(first),
         (first, second) => Err(format!("the register reads {first:#x} and then {second:#x}")),
@@ -30,25 +30,29 @@ pub(super) fn read_still(registers: &dyn Registers, register: &RegisterAddress) 
 pub(super) fn put_back(
     bits: &OriginalBits<'_>,
     found: u64,
-    registers: &dyn Registers,
-) -> Result<Outcome, String> {
+    registers: &dyn RegisterIo,
+) -> Result<RestoreOutcome, String> {
     let OriginalBits { address, mask, value, .. } = bits;
     // Not written then: a write would disturb a program that counts there now (perf, for one) and taint the kernel.
     if found & mask == value & mask {
-        return Ok(Outcome::AsItWas);
+        return Ok(RestoreOutcome::AsItWas);
     }
     if let Some(taken) = taken(bits, found, registers)? {
-        return Ok(Outcome::Left(taken));
+        return Ok(RestoreOutcome::Left(taken));
     }
     // Bits outside the mask keep their current value.
     registers.write(address, found & !mask | value & mask)?;
     let now = read(registers, address)?;
-    Ok(if now & mask == value & mask { Outcome::Restored } else { reads_back(&format_args!("{now:#x}")) })
+    Ok(if now & mask == value & mask {
+        RestoreOutcome::Restored
+    } else {
+        reads_back(&format_args!("{now:#x}"))
+    })
 }
 
 /// Evidence that another program has changed them: in the bits themselves or in a claim. Bits that are all zero count as
 /// free: the other program has finished.
-fn taken(bits: &OriginalBits<'_>, found: u64, registers: &dyn Registers) -> Result<Option<String>, String> {
+fn taken(bits: &OriginalBits<'_>, found: u64, registers: &dyn RegisterIo) -> Result<Option<String>, String> {
     let held = found & bits.mask;
     if held != 0 && !bits.ownership.ours.is_empty() && !bits.ownership.ours.contains(&held) {
         return Ok(Some(format!("another program wrote it, it is now {found:#x}")));

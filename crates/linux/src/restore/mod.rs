@@ -7,8 +7,8 @@
 mod bits;
 
 use crate::journal::{Journal, JournalError, Original, OriginalBits};
-use crate::registers::{RegisterAddress, Registers};
-use crate::resctrl::{Group, IoAlloc, Kind, LOCKS, Line, Resctrl, ResctrlError};
+use crate::registers::{RegisterAddress, RegisterIo};
+use crate::resctrl::{Group, IoAllocState, LOCKS, Resctrl, ResctrlError, ResctrlErrorKind, ResourceSettings};
 use crate::root::Root;
 use crate::topology::{Presence, Topology};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const STAT_BYTES: usize = 4096;
 
 /// The outcome for one knob.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum RestoreOutcome {
     /// It was restored.
     Restored,
     /// It already had its original value.
@@ -40,15 +40,15 @@ pub enum Outcome {
     Failed(String),
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for RestoreOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Outcome::Restored => f.write_str("restored"),
-            Outcome::AsItWas => f.write_str("already has this value"),
-            Outcome::Gone => f.write_str("no longer exists"),
-            Outcome::Away(why) => write!(f, "to be restored later: {why}"),
-            Outcome::Left(why) => write!(f, "left alone: {why}"),
-            Outcome::Failed(why) => write!(f, "FAILED: {why}"),
+            RestoreOutcome::Restored => f.write_str("restored"),
+            RestoreOutcome::AsItWas => f.write_str("already has this value"),
+            RestoreOutcome::Gone => f.write_str("no longer exists"),
+            RestoreOutcome::Away(why) => write!(f, "to be restored later: {why}"),
+            RestoreOutcome::Left(why) => write!(f, "left alone: {why}"),
+            RestoreOutcome::Failed(why) => write!(f, "FAILED: {why}"),
         }
     }
 }
@@ -57,7 +57,7 @@ impl fmt::Display for Outcome {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// One outcome per knob, in the order of restoring.
-    pub knobs: Vec<(Original, Outcome)>,
+    pub knobs: Vec<(Original, RestoreOutcome)>,
     /// The journal was from an earlier boot: nothing was written, and it has been removed.
     pub stale: bool,
 }
@@ -66,14 +66,14 @@ impl Report {
     /// The knobs that were not restored.
     pub fn failures(&self) -> impl Iterator<Item = (&Original, &str)> {
         self.knobs.iter().filter_map(|(original, outcome)| match outcome {
-            Outcome::Failed(why) => Some((original, why.as_str())),
+            RestoreOutcome::Failed(why) => Some((original, why.as_str())),
             _ => None,
         })
     }
 
     /// The knobs that another program has changed since, one line each.
     pub fn left(&self) -> impl Iterator<Item = String> {
-        let left = self.knobs.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Left(_)));
+        let left = self.knobs.iter().filter(|(_, outcome)| matches!(outcome, RestoreOutcome::Left(_)));
         left.map(|(original, outcome)| format!("{original}: {outcome}"))
     }
 
@@ -81,7 +81,7 @@ impl Report {
     pub fn away(&self) -> impl Iterator<Item = String> {
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         for (_, outcome) in &self.knobs {
-            if let Outcome::Away(why) = outcome {
+            if let RestoreOutcome::Away(why) = outcome {
                 *reasons.entry(why).or_default() += 1;
             }
         }
@@ -91,7 +91,7 @@ impl Report {
 
     /// Knobs that stay in the journal although nothing failed.
     fn to_stay(&self) -> Vec<Original> {
-        let away = self.knobs.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Away(_)));
+        let away = self.knobs.iter().filter(|(_, outcome)| matches!(outcome, RestoreOutcome::Away(_)));
         away.map(|(original, _)| original.clone()).collect()
     }
 
@@ -110,15 +110,17 @@ pub fn mounted(root: &Root, prefix: &str) -> Option<Resctrl> {
     let at = |place: &str| Resctrl::on(root.system().clone(), &root.path(place), Path::new(LOCKS), prefix);
     match Resctrl::open(root, prefix) {
         Ok(resctrl) => Some(resctrl),
-        Err(error) if error.kind == Kind::NotMounted => match root.read_optional("/proc/mounts") {
-            Ok(mounts) => mounts.unwrap_or_default().lines().find_map(|line| {
-                // Device, place, kind of file system (fstab(5)).
-                let mut fields = line.split_whitespace().skip(1);
-                let (place, kind) = (fields.next()?, fields.next()?);
-                (kind == "resctrl").then(|| at(place))
-            }),
-            Err(_) => Some(at("/sys/fs/resctrl")),
-        },
+        Err(error) if error.kind == ResctrlErrorKind::NotMounted => {
+            match root.read_optional("/proc/mounts") {
+                Ok(mounts) => mounts.unwrap_or_default().lines().find_map(|line| {
+                    // Device, place, kind of file system (fstab(5)).
+                    let mut fields = line.split_whitespace().skip(1);
+                    let (place, kind) = (fields.next()?, fields.next()?);
+                    (kind == "resctrl").then(|| at(place))
+                }),
+                Err(_) => Some(at("/sys/fs/resctrl")),
+            }
+        }
         Err(_) => Some(at("/sys/fs/resctrl")),
     }
 }
@@ -130,7 +132,7 @@ pub struct Restorer<'a> {
     /// The mounted resctrl; `None` if it is not mounted (the kernel has then reset everything).
     pub resctrl: Option<&'a Resctrl>,
     /// Access to MSRs and PCI config space.
-    pub registers: &'a dyn Registers,
+    pub registers: &'a dyn RegisterIo,
 }
 
 impl Restorer<'_> {
@@ -192,29 +194,29 @@ impl Restorer<'_> {
                 .rev()
                 .partition(|original| matches!(original, Original::Cpus { group, .. } if group.is_monitor()));
             for original in first.into_iter().chain(late) {
-                let outcome = self.put_back(original, journal).unwrap_or_else(Outcome::Failed);
+                let outcome = self.put_back(original, journal).unwrap_or_else(RestoreOutcome::Failed);
                 report.knobs.push((original.clone(), outcome));
             }
         }
         report
     }
 
-    fn put_back(&mut self, original: &Original, journal: &mut Journal) -> Result<Outcome, String> {
+    fn put_back(&mut self, original: &Original, journal: &mut Journal) -> Result<RestoreOutcome, String> {
         if let Some(bits) = original.register() {
             return self.put_back_register(bits);
         }
         match self.resctrl {
             // Unmounting removes all groups and opens all masks (resctrl_kill_sb).
-            None => Ok(Outcome::Gone),
+            None => Ok(RestoreOutcome::Gone),
             Some(resctrl) => match self.put_back_resctrl(resctrl, original, journal) {
                 // The error alone is no proof: an entry must not be dropped while its group exists.
-                Err(error) if error.is_gone() && !is_there(resctrl, original) => Ok(Outcome::Gone),
+                Err(error) if error.is_gone() && !is_there(resctrl, original) => Ok(RestoreOutcome::Gone),
                 other => other.map_err(|error| error.to_string()),
             },
         }
     }
 
-    fn put_back_register(&self, mut bits: OriginalBits<'_>) -> Result<Outcome, String> {
+    fn put_back_register(&self, mut bits: OriginalBits<'_>) -> Result<RestoreOutcome, String> {
         let found = match (bits::read_still(self.registers, &bits.address), &bits.address) {
             (Ok(found), _) => found,
             (Err(why), RegisterAddress::Pci { .. }) => return Err(why),
@@ -234,47 +236,47 @@ impl Restorer<'_> {
         resctrl: &Resctrl,
         original: &Original,
         journal: &mut Journal,
-    ) -> Result<Outcome, ResctrlError> {
+    ) -> Result<RestoreOutcome, ResctrlError> {
         match original {
             // A kill between making the group and noting that leaves an unused group, which can be removed.
             Original::Planned { group } if resctrl.has(group) && !is_unused(resctrl, group)? => {
-                Ok(Outcome::Left(
+                Ok(RestoreOutcome::Left(
                     "the journal does not prove that Waykeeper made it, and it is in use".to_owned(),
                 ))
             }
             Original::NoGroup { group } | Original::Planned { group } => {
                 remove_group(resctrl, group, journal)?;
-                let still = Outcome::Failed("it was removed but still exists".to_owned());
-                Ok(if resctrl.has(group) { still } else { Outcome::Restored })
+                let still = RestoreOutcome::Failed("it was removed but still exists".to_owned());
+                Ok(if resctrl.has(group) { still } else { RestoreOutcome::Restored })
             }
             Original::Schemata { group, line } => put_back_line(resctrl, group, &line.0),
             Original::Cpus { group, cpus } => put_back_cpus(resctrl, group, cpus),
             Original::Task { group, pid, started } => {
                 if self.start_of(*pid) != Some(*started) {
-                    return Ok(Outcome::Gone);
+                    return Ok(RestoreOutcome::Gone);
                 }
                 let moved = resctrl.assign(group, &[*pid])?;
-                Ok(if moved.vanished.is_empty() { Outcome::Restored } else { Outcome::Gone })
+                Ok(if moved.vanished.is_empty() { RestoreOutcome::Restored } else { RestoreOutcome::Gone })
             }
             Original::IoAlloc { resource, enabled } => {
-                let wanted = if *enabled { IoAlloc::Enabled } else { IoAlloc::Disabled };
+                let wanted = if *enabled { IoAllocState::Enabled } else { IoAllocState::Disabled };
                 if resctrl.io_alloc(resource)? == Some(wanted) {
-                    return Ok(Outcome::AsItWas);
+                    return Ok(RestoreOutcome::AsItWas);
                 }
-                resctrl.set_io_alloc(resource, *enabled).map(|()| Outcome::Restored)
+                resctrl.set_io_alloc(resource, *enabled).map(|()| RestoreOutcome::Restored)
             }
             Original::IoAllocCbm { line } => {
                 if resctrl.io_alloc_cbm(&line.0.resource)?.as_ref() == Some(&line.0) {
-                    return Ok(Outcome::AsItWas);
+                    return Ok(RestoreOutcome::AsItWas);
                 }
                 let now = resctrl.set_io_alloc_cbm(&line.0)?;
                 Ok(match now {
-                    Some(now) if now == line.0 => Outcome::Restored,
+                    Some(now) if now == line.0 => RestoreOutcome::Restored,
                     Some(now) => reads_back(&now),
-                    None => Outcome::Gone,
+                    None => RestoreOutcome::Gone,
                 })
             }
-            Original::Msr { .. } | Original::Pci { .. } => Ok(Outcome::Gone),
+            Original::Msr { .. } | Original::Pci { .. } => Ok(RestoreOutcome::Gone),
         }
     }
 
@@ -288,13 +290,13 @@ impl Restorer<'_> {
 
     /// The outcome for a register whose CPU is not online. It keeps its value while the CPU is offline: switching the
     /// CPU on is an INIT, which leaves counters and their controls as they are (SDM vol. 3, table 9-1).
-    fn out_of_reach(&self, cpu: CoreId) -> Option<Outcome> {
+    fn out_of_reach(&self, cpu: CoreId) -> Option<RestoreOutcome> {
         match Presence::of(self.root, cpu).ok()? {
             Presence::Online => None,
-            Presence::Offline => Some(Outcome::Away(format!("CPU {} is offline", cpu.0))),
+            Presence::Offline => Some(RestoreOutcome::Away(format!("CPU {} is offline", cpu.0))),
             // The list of CPUs alone is no proof: an entry must not be dropped while its CPU can be reached.
             Presence::Absent if self.root.exists(format!("/dev/cpu/{}/msr", cpu.0)) => None,
-            Presence::Absent => Some(Outcome::Gone),
+            Presence::Absent => Some(RestoreOutcome::Gone),
         }
     }
 
@@ -371,12 +373,16 @@ pub fn remove_group(resctrl: &Resctrl, group: &Group, journal: &mut Journal) -> 
 ///
 /// # Errors
 /// The kernel refuses to read or set the CPUs of a group.
-pub fn put_back_cpus(resctrl: &Resctrl, group: &Group, cpus: &CoreList) -> Result<Outcome, ResctrlError> {
+pub fn put_back_cpus(
+    resctrl: &Resctrl,
+    group: &Group,
+    cpus: &CoreList,
+) -> Result<RestoreOutcome, ResctrlError> {
     let now = resctrl.cpus(group)?;
     let mut lacking: Vec<CoreId> =
         cpus.cores().iter().filter(|cpu| !now.cores().contains(cpu)).copied().collect();
     if lacking.is_empty() {
-        return Ok(Outcome::AsItWas);
+        return Ok(RestoreOutcome::AsItWas);
     }
     if group.is_monitor() {
         let there = resctrl.cpus(&group.parent())?;
@@ -386,35 +392,40 @@ pub fn put_back_cpus(resctrl: &Resctrl, group: &Group, cpus: &CoreList) -> Resul
             lacking.retain(|cpu| !theirs.cores().contains(cpu));
         }
         if lacking.is_empty() {
-            return Ok(Outcome::Gone);
+            return Ok(RestoreOutcome::Gone);
         }
     }
     resctrl.set_cpus(group, &CoreList::from([now.cores(), &lacking].concat()))?;
     let now = resctrl.cpus(group)?;
     let whole = lacking.iter().all(|cpu| now.cores().contains(cpu));
-    Ok(if whole { Outcome::Restored } else { reads_back(&now) })
+    Ok(if whole { RestoreOutcome::Restored } else { reads_back(&now) })
 }
 
-fn put_back_line(resctrl: &Resctrl, group: &Group, line: &Line) -> Result<Outcome, ResctrlError> {
+fn put_back_line(
+    resctrl: &Resctrl,
+    group: &Group,
+    line: &ResourceSettings,
+) -> Result<RestoreOutcome, ResctrlError> {
     let now = resctrl.schemata(group)?;
     if now.differing(line).is_empty() {
-        return Ok(Outcome::AsItWas);
+        return Ok(RestoreOutcome::AsItWas);
     }
     // A domain whose CPUs are all offline cannot be set (the kernel would refuse the whole line), so it is left out.
     let present =
         |(id, _): &&(u32, _)| now.line(&line.resource).is_some_and(|line| line.domain(*id).is_some());
-    let there = Line::new(line.resource.clone(), line.domains.iter().filter(present).cloned().collect());
+    let there =
+        ResourceSettings::new(line.resource.clone(), line.domains.iter().filter(present).cloned().collect());
     if there.domains.is_empty() {
-        return Ok(Outcome::Gone);
+        return Ok(RestoreOutcome::Gone);
     }
     let now = resctrl.set_schemata(group, std::slice::from_ref(&there))?;
     Ok(match now.line(&line.resource) {
-        _ if now.differing(&there).is_empty() => Outcome::Restored,
+        _ if now.differing(&there).is_empty() => RestoreOutcome::Restored,
         Some(now) => reads_back(now),
-        None => Outcome::Gone,
+        None => RestoreOutcome::Gone,
     })
 }
 
-fn reads_back(now: &dyn fmt::Display) -> Outcome {
-    Outcome::Failed(format!("it was written but reads back as {now}"))
+fn reads_back(now: &dyn fmt::Display) -> RestoreOutcome {
+    RestoreOutcome::Failed(format!("it was written but reads back as {now}"))
 }

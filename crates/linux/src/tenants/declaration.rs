@@ -47,7 +47,7 @@ pub const OWN_NAME: &str = "{name}";
 /// An error in a tenant's declaration, and its position in the text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{why}")]
-pub struct Refusal {
+pub struct DeclarationError {
     /// Byte range in the text that the entries were read from.
     pub at: Range<usize>,
     /// What is wrong, and what would be accepted.
@@ -73,14 +73,15 @@ const COMMON_LIMIT: usize = 32;
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
-    tenant: Vec<Spanned<Entry>>,
+    tenant: Vec<Spanned<TenantEntry>>,
 }
 
-/// One `[[tenant]]` as written, to be embedded in another file's structure as `tenant: Vec<Spanned<Entry>>`;
+/// One `[[tenant]]` as written, to be embedded in another file's structure as `tenant: Vec<Spanned<TenantEntry>>`;
 /// [`declared`] interprets it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+#[serde(rename = "Entry")]
+pub struct TenantEntry {
     name: Spanned<String>,
     each: Option<Spanned<bool>>,
     #[serde(default = "low")]
@@ -160,7 +161,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<TenantSpec>, TextFileError> 
 ///
 /// # Errors
 /// The first error, with its position.
-pub fn declared(entries: Vec<Spanned<Entry>>) -> Result<Vec<TenantSpec>, Refusal> {
+pub fn declared(entries: Vec<Spanned<TenantEntry>>) -> Result<Vec<TenantSpec>, DeclarationError> {
     let mut names: Vec<Range<usize>> = Vec::new();
     let mut cores: Vec<Range<usize>> = Vec::new();
     let mut specs = Vec::new();
@@ -173,8 +174,8 @@ pub fn declared(entries: Vec<Spanned<Entry>>) -> Result<Vec<TenantSpec>, Refusal
     }
     match clash(&specs) {
         None => Ok(specs),
-        Some((index, Clash::Name, why)) => Err(Refusal { at: names[index].clone(), why }),
-        Some((index, Clash::Core, why)) => Err(Refusal { at: cores[index].clone(), why }),
+        Some((index, Clash::Name, why)) => Err(DeclarationError { at: names[index].clone(), why }),
+        Some((index, Clash::Core, why)) => Err(DeclarationError { at: cores[index].clone(), why }),
     }
 }
 
@@ -208,9 +209,9 @@ pub fn clash(specs: &[TenantSpec]) -> Option<(usize, Clash, String)> {
     None
 }
 
-fn spec(whole: Range<usize>, entry: Entry) -> Result<TenantSpec, Refusal> {
+fn spec(whole: Range<usize>, entry: TenantEntry) -> Result<TenantSpec, DeclarationError> {
     let (at, name) = (entry.name.span(), entry.name.into_inner());
-    let refuse = |at: &Range<usize>, why: String| Err(Refusal { at: at.clone(), why });
+    let refuse = |at: &Range<usize>, why: String| Err(DeclarationError { at: at.clone(), why });
     let each = match &entry.each {
         Some(each) if !*each.get_ref() && name.contains(OWN_NAME) => {
             return refuse(
@@ -222,7 +223,7 @@ fn spec(whole: Range<usize>, entry: Entry) -> Result<TenantSpec, Refusal> {
         None => name.contains(OWN_NAME),
     };
     let name = if each && !name.contains(OWN_NAME) { format!("{name}-{OWN_NAME}") } else { name };
-    check_name(&name, each).map_err(|why| Refusal { at: at.clone(), why })?;
+    check_name(&name, each).map_err(|why| DeclarationError { at: at.clone(), why })?;
     if let Some(zero) = entry.pids.iter().find(|pid| *pid.get_ref() == 0) {
         return refuse(&zero.span(), "0 is not a process; write the numbers that ps shows".to_owned());
     }
@@ -267,10 +268,10 @@ fn has_glob(spec: &TenantSpec) -> bool {
 fn read_all<T>(
     texts: Option<Spanned<Texts>>,
     read: impl Fn(&str) -> Result<T, String>,
-) -> Result<Vec<T>, Refusal> {
+) -> Result<Vec<T>, DeclarationError> {
     let Some(texts) = texts else { return Ok(Vec::new()) };
     let at = texts.span();
-    let read = |text: &String| read(text).map_err(|why| Refusal { at: at.clone(), why });
+    let read = |text: &String| read(text).map_err(|why| DeclarationError { at: at.clone(), why });
     texts.get_ref().0.iter().map(read).collect()
 }
 
@@ -345,7 +346,7 @@ mask = "0x003"
     }
 
     /// The message about the text in which `to` replaces `from`.
-    fn told(text: &str, from: &str, to: &str) -> String {
+    fn reported(text: &str, from: &str, to: &str) -> String {
         parse_text(&text.replacen(from, to, 1)).unwrap_err()
     }
 
@@ -366,11 +367,11 @@ mask = "0x003"
                 "7: `5E:0` is not a PCI address; write domain:bus:device.function like 0000:3a:00.0, or 3a:00.0",
             ),
         ] {
-            assert_eq!(told(GOOD, from, to), format!("tenants.toml:{message}"));
+            assert_eq!(reported(GOOD, from, to), format!("tenants.toml:{message}"));
         }
-        let name = told(GOOD, "\"lbm\"", "\"../x\"");
+        let name = reported(GOOD, "\"lbm\"", "\"../x\"");
         assert!(name.starts_with("tenants.toml:11: `../x` cannot be the name of a tenant"));
-        let priority = told(GOOD, "\"high\"", "\"top\"");
+        let priority = reported(GOOD, "\"high\"", "\"top\"");
         assert!(priority.contains("unknown variant `top`, expected `high` or `low`"));
         assert_eq!(
             parse_text("").unwrap_err(),
@@ -432,7 +433,7 @@ devices = "5e:00.0/vf*"
                 "12: invalid type: integer `7`, expected a text in quotes, or a list of them",
             ),
         ] {
-            assert_eq!(told(ALL, from, to), format!("tenants.toml:{message}"));
+            assert_eq!(reported(ALL, from, to), format!("tenants.toml:{message}"));
         }
         for (from, to, start) in [
             ("\"redis.slice\"", "\"redis\"", "10: `redis` is not a slice"),
@@ -449,13 +450,13 @@ devices = "5e:00.0/vf*"
             ),
             ("cores = \"4-5\"", "pids = [0]", "13: 0 is not a process"),
         ] {
-            let message = told(ALL, from, to);
+            let message = reported(ALL, from, to);
             assert!(message.starts_with(&format!("tenants.toml:{start}")), "{message}");
         }
         for name in ["vm-{nam}", "{name}{name}"] {
-            assert!(told(ALL, "vm-{name}", name).contains("cannot be the name of a tenant"));
+            assert!(reported(ALL, "vm-{name}", name).contains("cannot be the name of a tenant"));
         }
-        assert!(told(ALL, "slice =", "slice = \"b.slice\"\nslice =").contains("duplicate key"));
+        assert!(reported(ALL, "slice =", "slice = \"b.slice\"\nslice =").contains("duplicate key"));
     }
 
     #[test]
@@ -464,7 +465,7 @@ devices = "5e:00.0/vf*"
         #[serde(deny_unknown_fields)]
         struct Daemon {
             policy: String,
-            tenant: Vec<Spanned<Entry>>,
+            tenant: Vec<Spanned<TenantEntry>>,
         }
         let text = format!("policy = \"a4\"\n{}", ALL.replace("redis.slice", "-.slice"));
         let daemon: Daemon = toml::from_str(&text).unwrap();
@@ -473,8 +474,8 @@ devices = "5e:00.0/vf*"
         assert_eq!(text_file::line_of(&text, refusal.at.start), 11);
         assert!(refusal.why.contains("would match all processes"), "{refusal}");
         let error = toml::from_str::<Daemon>(&text.replace("policy =", "polcy =")).unwrap_err();
-        let told = explain_key(error.message(), &["policy", "tenant"]);
-        assert_eq!(told, "unknown key `polcy`; did you mean `policy`?");
+        let reported = explain_key(error.message(), &["policy", "tenant"]);
+        assert_eq!(reported, "unknown key `polcy`; did you mean `policy`?");
     }
 
     #[test]

@@ -96,28 +96,28 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(text: &str) -> String {
+    fn reported(text: &str) -> String {
         text.parse::<DeviceName>().map_or_else(|why| why.to_string(), |name| name.to_string())
     }
 
     #[test]
     fn addresses_interfaces_and_virtual_functions() {
-        assert_eq!(told("5E:00.0"), "0000:5e:00.0");
-        assert_eq!(told("eth0"), "eth0");
-        assert_eq!(told("0000:5e:00.0/vf3"), "0000:5e:00.0/vf3");
-        assert_eq!(told("ens1f0/vf*"), "ens1f0/vf*");
+        assert_eq!(reported("5E:00.0"), "0000:5e:00.0");
+        assert_eq!(reported("eth0"), "eth0");
+        assert_eq!(reported("0000:5e:00.0/vf3"), "0000:5e:00.0/vf3");
+        assert_eq!(reported("ens1f0/vf*"), "ens1f0/vf*");
         assert!("5e:00.0/vf[0-3]".parse::<DeviceName>().unwrap().is_wild());
         assert!(!"5e:00.0/vf3".parse::<DeviceName>().unwrap().is_wild());
     }
 
     #[test]
     fn what_names_no_device_is_refused() {
-        assert!(told("5e:0.0.0").contains("is not a PCI address"));
+        assert!(reported("5e:0.0.0").contains("is not a PCI address"));
         for bad in ["", "..", "a b", "eth0/1", "eth0/vf", "eth0/vfx", "a/vf1/vf2", "eth0/vf-1"] {
             let error = bad.parse::<DeviceName>().unwrap_err().to_string();
             assert!(error.contains("names no device") || error.contains("matches nothing"), "{bad}: {error}");
         }
-        assert!(told("5e:00.0/vf[0").contains("unclosed character class"));
+        assert!(reported("5e:00.0/vf[0").contains("unclosed character class"));
     }
 
     proptest! {

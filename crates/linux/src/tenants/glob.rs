@@ -208,8 +208,8 @@ mod tests {
     #[test]
     fn what_cannot_be_is_refused_with_the_reason() {
         let refused = |selector: Result<CgroupSelector, String>| selector.unwrap_err();
-        let told = refused(CgroupSelector::path("kubepods/[a"));
-        assert_eq!(told, "`kubepods/[a` is not a glob: unclosed character class; missing ']'");
+        let reported = refused(CgroupSelector::path("kubepods/[a"));
+        assert_eq!(reported, "`kubepods/[a` is not a glob: unclosed character class; missing ']'");
         assert!(
             refused(CgroupSelector::path("a/x**/b")).ends_with("`**` must be a whole part between slashes")
         );

@@ -19,7 +19,8 @@ mod search;
 
 pub use census::{Census, MOST_MEMBERS, MOST_READS, MOST_TENANTS};
 pub use declaration::{
-    Clash, Entry, KEYS, OWN_NAME, Refusal, TenantSpec, clash, declared, explain_key, parse, read,
+    Clash, DeclarationError, KEYS, OWN_NAME, TenantEntry, TenantSpec, clash, declared, explain_key, parse,
+    read,
 };
 pub use device::{DeviceName, DeviceNameError};
 pub use glob::{CgroupSelector, Glob};

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_holds_is_told_when_it_begins() {
+    fn what_holds_is_reported_when_it_begins() {
         let mut notes = Notes::default();
         let mut look = |holds: bool| {
             for text in ["4 of them", "5 of them"] {

@@ -2,19 +2,22 @@
 //! held clock. Needs root and /dev/fuse.
 
 use waykeeper_generations::{Generation, RegisterBit};
-use waykeeper_host::{GroupCounter, Host, Knob, KnobOutcome, Plan, Reading, Snapshot, Support};
-use waykeeper_linux::host::{DcaLimit, ExternalChange, HostAccess, Limits, LinuxHost, Options};
-use waykeeper_linux::profile::{
-    Identity, KnobState, Port, Profile, Register, VERSION, Ways, Writes, microcode,
+use waykeeper_host::{Host, Knob, KnobOutcome, Plan, Reading, Snapshot, Support, WorkloadCounter};
+use waykeeper_linux::host::{
+    AllowedChanges, DcaLimit, ExternalChange, HostAccess, LinuxHost, LinuxHostOptions,
 };
-use waykeeper_testbed::{MS, Machine};
-use waykeeper_units::{GroupId, PortId, WayMask};
-use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+use waykeeper_linux::profile::{
+    DcaWaysRegister, KnobState, MachineIdentity, MachineProfile, ProfiledPort, VERSION, Ways, Writes,
+    microcode,
+};
+use waykeeper_testbed::{MS, MountedHost};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
+use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
-const L2FWD: GroupId = GroupId(0);
-const SCAN: GroupId = GroupId(2);
+const L2FWD: WorkloadId = WorkloadId(0);
+const SCAN: WorkloadId = WorkloadId(2);
 
-fn open(machine: &Machine, change: impl FnOnce(&mut Options)) -> LinuxHost {
+fn open(machine: &MountedHost, change: impl FnOnce(&mut LinuxHostOptions)) -> LinuxHost {
     let mut options = machine.options();
     change(&mut options);
     LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"))
@@ -41,7 +44,7 @@ fn refused(outcome: &KnobOutcome, words: &str) {
 
 #[test]
 fn who_only_looks_writes_nothing() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let root = machine.root();
     // Another program has put scan's CPU into a group with a mask.
     root.make_dir("/sys/fs/resctrl/COS1").unwrap();
@@ -60,14 +63,17 @@ fn who_only_looks_writes_nothing() {
     assert_eq!(snapshot.knobs.dca_by_port().count(), 2);
     // Two tenants have groups with exactly their CPUs, the third has none.
     assert!(
-        snapshot.groups[&SCAN][GroupCounter::OccupancyBytes].value().is_some_and(|bytes| bytes > 1 << 20)
+        snapshot.groups[&SCAN][WorkloadCounter::OccupancyBytes].value().is_some_and(|bytes| bytes > 1 << 20)
     );
-    assert!(snapshot.groups[&L2FWD][GroupCounter::OccupancyBytes].value().is_some());
-    assert_eq!(snapshot.groups[&GroupId(1)][GroupCounter::OccupancyBytes], Reading::Unsupported);
-    let told = host.complaints();
-    assert!(told.iter().any(|told| told.starts_with("the LLC occupancy of fio is not known")), "{told:?}");
+    assert!(snapshot.groups[&L2FWD][WorkloadCounter::OccupancyBytes].value().is_some());
+    assert_eq!(snapshot.groups[&WorkloadId(1)][WorkloadCounter::OccupancyBytes], Reading::Unsupported);
+    let reported = host.complaints();
+    assert!(
+        reported.iter().any(|reported| reported.starts_with("the LLC occupancy of fio is not known")),
+        "{reported:?}"
+    );
     // A root other than this machine's has no perf.
-    assert_eq!(snapshot.groups[&L2FWD][GroupCounter::Cycles], Reading::Unsupported);
+    assert_eq!(snapshot.groups[&L2FWD][WorkloadCounter::Cycles], Reading::Unsupported);
     assert!(host.notes().iter().any(|note| note.contains("only observes this host")), "{:?}", host.notes());
     let applied = host.apply(&plan()).unwrap();
     assert_eq!(applied.values().map(|outcome| refused(outcome, "only observes this host")).count(), 5);
@@ -90,12 +96,16 @@ fn who_only_looks_writes_nothing() {
 
 #[test]
 fn limits_show_in_the_inventory_and_hold() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let nic = machine.options().tenants[0].devices[0];
     let mut host = open(&machine, |options| {
-        options.limits =
-            Limits { masks: false, dca_ways: false, dca: DcaLimit::Only(vec![nic]), ..Limits::default() };
+        options.limits = AllowedChanges {
+            masks: false,
+            dca_ways: false,
+            dca: DcaLimit::Only(vec![nic]),
+            ..AllowedChanges::default()
+        };
     });
     let inventory = host.inventory();
     let forbidden = |support: &Support| matches!(support, Support::No(why) if why.starts_with("the configuration forbids"));
@@ -110,7 +120,10 @@ fn limits_show_in_the_inventory_and_hold() {
         !machine.root().list("/sys/fs/resctrl").unwrap().iter().any(|name| name.starts_with("waykeeper-"))
     );
     assert!(
-        sample(&mut host).groups.values().all(|group| group[GroupCounter::OccupancyBytes].value().is_some())
+        sample(&mut host)
+            .groups
+            .values()
+            .all(|group| group[WorkloadCounter::OccupancyBytes].value().is_some())
     );
     let applied = host.apply(&plan()).unwrap();
     refused(&applied[Knob::Mask(SCAN)], "forbids setting masks");
@@ -121,8 +134,11 @@ fn limits_show_in_the_inventory_and_hold() {
     assert_eq!(machine.state(), found);
     // Two classes for three tenants; then one tenant moves to a CPU that the limits exclude.
     let mut host = open(&machine, |options| {
-        options.limits =
-            Limits { max_classes: Some(2), cpus: Some("0-3".parse().unwrap()), ..Limits::default() };
+        options.limits = AllowedChanges {
+            max_classes: Some(2),
+            cpus: Some("0-3".parse().unwrap()),
+            ..AllowedChanges::default()
+        };
     });
     assert_eq!((host.inventory().llc.clos_count, host.groupings().len()), (3, 1));
     let mut tenants = machine.options().tenants;
@@ -133,8 +149,8 @@ fn limits_show_in_the_inventory_and_hold() {
         "the configuration forbids moving CPUs 4-5, it allows only 0-3 (limits)"
     );
     drop(host);
-    let error = LinuxHost::open(Options {
-        limits: Limits { cpus: Some("0-2".parse().unwrap()), ..Limits::default() },
+    let error = LinuxHost::open(LinuxHostOptions {
+        limits: AllowedChanges { cpus: Some("0-2".parse().unwrap()), ..AllowedChanges::default() },
         ..machine.options()
     });
     let error = error.map(|_| ()).unwrap_err().to_string();
@@ -144,13 +160,17 @@ fn limits_show_in_the_inventory_and_hold() {
 
 #[test]
 fn limits_show_to_who_only_looks_too() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let nic = machine.options().tenants[0].devices[0];
-    let look = |limits: Limits| {
+    let look = |limits: AllowedChanges| {
         open(&machine, |options| (options.access, options.limits) = (HostAccess::Observe, limits))
     };
-    let mut host =
-        look(Limits { masks: false, dca_ways: false, dca: DcaLimit::Only(vec![nic]), ..Limits::default() });
+    let mut host = look(AllowedChanges {
+        masks: false,
+        dca_ways: false,
+        dca: DcaLimit::Only(vec![nic]),
+        ..AllowedChanges::default()
+    });
     let inventory = host.inventory();
     let forbidden = |support: &Support| matches!(support, Support::No(why) if why.starts_with("the configuration forbids"));
     assert_eq!(inventory.llc.clos_count, 1);
@@ -158,13 +178,19 @@ fn limits_show_to_who_only_looks_too() {
     assert_eq!(inventory.ports[0].dca_switch, Support::Yes);
     refused(&host.apply(&plan()).unwrap()[Knob::DcaWays], "only observes this host");
     // The limit holds also after tenants are set.
-    let mut host = look(Limits { max_classes: Some(2), ..Limits::default() });
+    let mut host = look(AllowedChanges { max_classes: Some(2), ..AllowedChanges::default() });
     host.set_tenants(machine.options().tenants);
     assert_eq!(host.inventory().llc.clos_count, 3);
-    let all = look(Limits::default()).inventory().llc.clos_count;
+    let all = look(AllowedChanges::default()).inventory().llc.clos_count;
     assert!(all > 3);
-    assert_eq!(look(Limits { max_classes: Some(99), ..Limits::default() }).inventory().llc.clos_count, all);
-    let mut host = look(Limits { cpus: Some("0-3".parse().unwrap()), ..Limits::default() });
+    assert_eq!(
+        look(AllowedChanges { max_classes: Some(99), ..AllowedChanges::default() })
+            .inventory()
+            .llc
+            .clos_count,
+        all
+    );
+    let mut host = look(AllowedChanges { cpus: Some("0-3".parse().unwrap()), ..AllowedChanges::default() });
     let mut tenants = machine.options().tenants;
     tenants[1].cores = "4-5".parse().unwrap();
     assert!(
@@ -173,35 +199,35 @@ fn limits_show_to_who_only_looks_too() {
 }
 
 /// A profile that found the register and the first port's switch without effect.
-fn dead(identity: Identity) -> Profile {
+fn dead(identity: MachineIdentity) -> MachineProfile {
     let address = identity.ports[0].clone();
-    Profile {
+    MachineProfile {
         version: VERSION,
         made_unix_s: 0,
         made_by: "0.1.0".to_owned(),
         evidence: Vec::new(),
         host: identity,
         ways: Ways { dca: None, inclusive: Some(WayMask::from_bits(0x004)) },
-        register: Some(Register {
+        register: Some(DcaWaysRegister {
             state: KnobState::NoEffect,
             kept: None,
             fewest: None,
             most: None,
             least: None,
         }),
-        port: vec![Port { address, switch: KnobState::NoEffect, writes: Writes::ThisLlc }],
+        port: vec![ProfiledPort { address, switch: KnobState::NoEffect, writes: Writes::ThisLlc }],
     }
 }
 
 #[test]
 fn what_a_profile_says_is_dead_is_there_to_be_read_only() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let host = open(&machine, |_| {});
-    let identity = Identity::of(host.inventory(), microcode(&machine.root()));
+    let identity = MachineIdentity::of(host.inventory(), microcode(&machine.root()));
     assert_eq!(host.inventory().dca_ways_switch, Support::Yes);
     drop(host);
-    let with = |identity: Identity| {
+    let with = |identity: MachineIdentity| {
         let profile = Some(("p.toml".into(), dead(identity)));
         open(&machine, |options| options.profile = profile)
     };
@@ -220,11 +246,12 @@ fn what_a_profile_says_is_dead_is_there_to_be_read_only() {
     assert_eq!(sample(&mut host).knobs.dca_ways(), Some(WayMask::from_bits(0x600)));
     drop(host);
     // A profile of other hardware is reported and not used.
-    let host = with(Identity { llc_ways: 12, ..identity });
+    let host = with(MachineIdentity { llc_ways: 12, ..identity });
     assert_eq!(host.inventory().dca_ways_switch, Support::Yes);
-    let told = host.notes().iter().find(|note| note.contains("p.toml: the profile is from another machine"));
+    let reported =
+        host.notes().iter().find(|note| note.contains("p.toml: the profile is from another machine"));
     assert!(
-        told.is_some_and(|note| note.contains("its LLC has 12 ways, this LLC has 11")),
+        reported.is_some_and(|note| note.contains("its LLC has 12 ways, this LLC has 11")),
         "{:?}",
         host.notes()
     );
@@ -233,7 +260,7 @@ fn what_a_profile_says_is_dead_is_there_to_be_read_only() {
 }
 
 /// Another program removes scan's group, takes l2fwd's CPU 1, and adds CPU 9 to fio's group.
-fn disturb(machine: &Machine) {
+fn disturb(machine: &MountedHost) {
     let root = machine.root();
     root.remove_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
     if !root.exists("/sys/fs/resctrl/COS1") {
@@ -244,8 +271,8 @@ fn disturb(machine: &Machine) {
 }
 
 #[test]
-fn what_others_do_to_our_groups_is_told_once_and_left() {
-    let machine = Machine::new("gold-6140");
+fn what_others_do_to_our_groups_is_reported_once_and_left() {
+    let machine = MountedHost::new("gold-6140");
     let mut host = open(&machine, |_| {});
     assert_eq!(sample(&mut host).groups.len(), 3);
     assert_eq!(host.external_changes(), []);
@@ -264,10 +291,10 @@ fn what_others_do_to_our_groups_is_told_once_and_left() {
         },
     ];
     assert_eq!(host.external_changes(), expected);
-    let mut told = host.complaints();
-    told.sort();
+    let mut reported = host.complaints();
+    reported.sort();
     assert_eq!(
-        told,
+        reported,
         [
             "CPUs 1 of l2fwd are no longer in resctrl group waykeeper-l2fwd; they are in COS1",
             "another program put CPUs 9 into resctrl group waykeeper-fio",
@@ -302,7 +329,7 @@ fn what_others_do_to_our_groups_is_told_once_and_left() {
 
 #[test]
 fn what_others_do_is_put_right_three_times_if_that_is_configured() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let mut host = open(&machine, |options| options.correct = true);
     let root = machine.root();
@@ -322,10 +349,10 @@ fn what_others_do_is_put_right_three_times_if_that_is_configured() {
             assert_eq!(host.external_changes().len(), 3);
         }
     }
-    let told = host.complaints();
+    let reported = host.complaints();
     assert!(
-        told.contains(&"resctrl group waykeeper-scan was corrected, 3 of 3 times".to_owned()),
-        "{told:?}"
+        reported.contains(&"resctrl group waykeeper-scan was corrected, 3 of 3 times".to_owned()),
+        "{reported:?}"
     );
     assert!(host.close().expect("closed").is_complete());
     drop(host);
@@ -334,7 +361,7 @@ fn what_others_do_is_put_right_three_times_if_that_is_configured() {
 }
 
 /// Another program sets the DCA ways and switches DCA of a port.
-fn take_dca(machine: &Machine, port: &str, bit: RegisterBit) {
+fn take_dca(machine: &MountedHost, port: &str, bit: RegisterBit) {
     machine.set_msr(0, 0xc8b, 0x7c0);
     let config = machine.config(port);
     let mut byte = [0];
@@ -343,8 +370,8 @@ fn take_dca(machine: &Machine, port: &str, bit: RegisterBit) {
 }
 
 #[test]
-fn what_somebody_made_of_dca_after_us_is_his() {
-    let machine = Machine::new("gold-6140");
+fn a_later_change_of_dca_by_another_program_is_kept() {
+    let machine = MountedHost::new("gold-6140");
     let bit = Generation::by_id("skx").and_then(|chip| chip.dca.port.allocating).expect("a switch");
     let dca = |on: bool| Plan::of_dca([(PortId(0), on), (PortId(1), false)]);
     let turn = |host: &mut LinuxHost, bits: u32, on: bool| {
@@ -405,8 +432,8 @@ fn what_somebody_made_of_dca_after_us_is_his() {
 }
 
 #[test]
-fn a_monitoring_group_that_somebody_made_in_ours_outlives_it() {
-    let machine = Machine::new("gold-6140");
+fn a_monitoring_group_that_another_program_made_in_ours_outlives_it() {
+    let machine = MountedHost::new("gold-6140");
     let root = machine.root();
     let mut host = open(&machine, |_| {});
     let inside = "/sys/fs/resctrl/waykeeper-l2fwd/mon_groups/theirs";
@@ -436,11 +463,12 @@ fn a_monitoring_group_that_somebody_made_in_ours_outlives_it() {
     let mut host = open(&machine, |_| {});
     root.make_dir(inside).unwrap();
     let report = host.close().expect("the journal stays");
-    let told: Vec<String> = report.failures().map(|(_, why)| why.to_owned()).collect();
-    assert_eq!(told.len(), 1, "{told:?}");
+    let reported: Vec<String> = report.failures().map(|(_, why)| why.to_owned()).collect();
+    assert_eq!(reported.len(), 1, "{reported:?}");
     assert!(
-        told[0].contains("the monitoring group theirs in it was made by another program and cannot be moved"),
-        "{told:?}"
+        reported[0]
+            .contains("the monitoring group theirs in it was made by another program and cannot be moved"),
+        "{reported:?}"
     );
     assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-l2fwd/cpus_list").unwrap(), "\n");
     drop(host);
@@ -451,13 +479,13 @@ fn a_monitoring_group_that_somebody_made_in_ours_outlives_it() {
 }
 
 #[test]
-fn what_somebodys_monitoring_group_watches_survives_a_crash_in_the_midst_of_its_move() {
-    let machine = Machine::new("gold-6140");
+fn what_another_programs_monitoring_group_counts_survives_a_crash_during_its_move() {
+    let machine = MountedHost::new("gold-6140");
     let root = machine.root();
     let inside = "sys/fs/resctrl/waykeeper-l2fwd/mon_groups/theirs";
     let refuse = |path: &str, operation: Operation, calls: Calls| {
-        let (operation, fault) = (Some(operation), Fault::Refuse(rustix::io::Errno::IO));
-        machine.faults.inject(Rule { path: path.to_owned(), operation, calls, fault });
+        let (operation, fault) = (Some(operation), FileFault::Refuse(rustix::io::Errno::IO));
+        machine.faults.inject(FaultRule { path: path.to_owned(), operation, calls, fault });
     };
     let mut host = open(&machine, |_| {});
     root.make_dir(inside).unwrap();

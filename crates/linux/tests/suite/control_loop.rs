@@ -7,11 +7,11 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use waykeeper_control::{ControlConfig, Record};
+use waykeeper_control::{ControlConfig, StepRecord};
 use waykeeper_host::{Host, Interval, Priority};
-use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, Score, VirtualServer};
+use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, ScoreKind, VirtualServer};
 use waykeeper_silicon::Sampling;
-use waykeeper_testbed::{Machine, manual_clock};
+use waykeeper_testbed::{MountedHost, manual_clock};
 
 /// One second of the server's clock, ns.
 const SECOND: u64 = 1_000_000_000;
@@ -33,7 +33,7 @@ fn run(host: &mut dyn Host, policy: &str) -> Vec<String> {
     let mut policy =
         waykeeper_policy::build(policy, &toml::Table::new()).unwrap_or_else(|error| panic!("{error}"));
     let mut problems = Vec::new();
-    let mut observe = |record: &Record, _: Option<&Interval>| {
+    let mut observe = |record: &StepRecord, _: Option<&Interval>| {
         problems.extend(record.problems.iter().map(ToString::to_string));
         ControlFlow::Continue(())
     };
@@ -53,7 +53,7 @@ fn in_process(scenario: &Arc<Scenario>, policy: &str, seed: u64) -> Measured {
 }
 
 fn through_files(scenario: &Arc<Scenario>, policy: &str) -> Measured {
-    let machine = Machine::with(scenario.clone(), manual_clock(ONE_IN));
+    let machine = MountedHost::with(scenario.clone(), manual_clock(ONE_IN));
     let found = machine.state();
     let mut host = machine.on_model_clock().measured_from(MEASURED_FROM);
     let problems = run(&mut host, policy);
@@ -73,10 +73,10 @@ fn gain(scenario: &Scenario, run: &Measured, base: &Measured) -> f64 {
             continue;
         }
         let ratio = match spec.program.score {
-            Score::InverseLatency => {
+            ScoreKind::InverseLatency => {
                 base.latency_mean_ns.zip(run.latency_mean_ns).map(|(base, run)| base / run)
             }
-            Score::Ipc => run.ipc.zip(base.ipc).map(|(run, base)| run / base),
+            ScoreKind::Ipc => run.ipc.zip(base.ipc).map(|(run, base)| run / base),
         };
         let weight = spec.cores.len() as f64;
         sum += weight * ratio.expect("a measure of every workload");

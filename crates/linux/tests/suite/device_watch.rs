@@ -3,7 +3,7 @@
 use crate::host::{near, value};
 use waykeeper_linux::host::DeviceWatch;
 use waykeeper_linux::journal::Journal;
-use waykeeper_testbed::{MS, Machine, assert_same_state, manual_clock, scenario};
+use waykeeper_testbed::{MS, MountedHost, assert_same_state, manual_clock, scenario};
 
 /// Haswell's slices count whole writes, reads and partial writes in turn; Sapphire Rapids counts the latter in every
 /// second slice. Either way the three counts match the machine, and the registers are restored.
@@ -14,7 +14,7 @@ fn a_device_watch_counts_completions_too() {
         [[workload]]\nname = \"load\"\nprogram = \"memload\"\ncores = \"0\"\npattern = \"single\"\ndepth = 4\n\
         resident = true\n";
     for chip in ["e5-2630v3", "gold-6430"] {
-        let machine = Machine::with(scenario(chip, LOAD), manual_clock(1));
+        let machine = MountedHost::with(scenario(chip, LOAD), manual_clock(1));
         let found = machine.state();
         let mut journal = Journal::open(&machine.journal(), &machine.root()).unwrap();
         let mut watch = DeviceWatch::open(&machine.root(), &[], Some(&mut journal)).unwrap();

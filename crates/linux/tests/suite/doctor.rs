@@ -2,29 +2,29 @@
 //! and an empty tree.
 
 use crate::plain_tree;
-use crate::told;
+use crate::reported;
 
 use plain_tree::{NIC_PORT, Tree};
+use reported::reported;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-use told::told;
-use waykeeper_linux::doctor::{self, Report, State};
+use waykeeper_linux::doctor::{self, CheckState, DoctorReport};
 use waykeeper_linux::root::Root;
 
-fn examine(root: &Path) -> Report {
+fn examine(root: &Path) -> DoctorReport {
     doctor::examine(&Root::at(root))
 }
 
 /// The names of the checks that changed.
-fn changed(before: &Report, after: &Report) -> Vec<&'static str> {
+fn changed(before: &DoctorReport, after: &DoctorReport) -> Vec<&'static str> {
     assert_eq!(before.checks.len(), after.checks.len());
     let both = before.checks.iter().zip(&after.checks);
     both.filter(|(before, after)| before != after).map(|(before, _)| before.name).collect()
 }
 
 #[track_caller]
-fn state(report: &Report, name: &str, state: State, parts: &[&str]) {
+fn state(report: &DoctorReport, name: &str, state: CheckState, parts: &[&str]) {
     let check = report.check(name).unwrap();
     let text = format!("{} -> {}", check.value, check.remedy.as_deref().unwrap_or_default());
     assert_eq!(check.state, state, "{name}: {text}");
@@ -45,20 +45,20 @@ fn as_root() {
 fn a_skylake_server_that_has_all_there_is() {
     as_root();
     let tree = Tree::skylake();
-    insta::assert_snapshot!("plain-skylake", told(tree.root(), &examine(tree.root())));
+    insta::assert_snapshot!("plain-skylake", reported(tree.root(), &examine(tree.root())));
 }
 
 #[test]
 fn this_kind_of_machine_as_it_was_recorded() {
     as_root();
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/firecracker-genoa"));
-    insta::assert_snapshot!("firecracker-genoa", told(root, &examine(root)));
+    insta::assert_snapshot!("firecracker-genoa", reported(root, &examine(root)));
 }
 
 #[test]
 fn nothing_at_all() {
     let folder = tempfile::tempdir().unwrap();
-    insta::assert_snapshot!("empty", told(folder.path(), &examine(folder.path())));
+    insta::assert_snapshot!("empty", reported(folder.path(), &examine(folder.path())));
 }
 
 #[test]
@@ -69,84 +69,94 @@ fn what_is_missing_has_its_remedy() {
         examine(tree.root())
     };
     let report = without("sys/fs/resctrl/info");
-    state(&report, "resctrl", State::Missing, &["mount -t resctrl resctrl /sys/fs/resctrl"]);
+    state(&report, "resctrl", CheckState::Missing, &["mount -t resctrl resctrl /sys/fs/resctrl"]);
     // This boot will have no CAT on this CPU; doctor says so before the user mounts resctrl in vain (hardware.md 7.2).
-    state(&report, "cat", State::Missing, &["rdt=cmt,mbmtotal,mbmlocal,l3cat"]);
-    state(&without("sys/fs/resctrl/info/L3"), "cat", State::Missing, &["rdt=cmt,mbmtotal,mbmlocal,l3cat"]);
+    state(&report, "cat", CheckState::Missing, &["rdt=cmt,mbmtotal,mbmlocal,l3cat"]);
+    state(
+        &without("sys/fs/resctrl/info/L3"),
+        "cat",
+        CheckState::Missing,
+        &["rdt=cmt,mbmtotal,mbmlocal,l3cat"],
+    );
     state(
         &without("sys/fs/resctrl/info/L3_MON"),
         "monitoring",
-        State::Missing,
+        CheckState::Missing,
         &["rdt=cmt,mbmtotal,mbmlocal"],
     );
     let report = without("dev/cpu");
-    state(&report, "msr", State::Missing, &["modprobe msr"]);
-    state(&report, "ddio-ways", State::Missing, &["modprobe msr"]);
-    state(&without("sys/bus/event_source"), "dca-counters", State::Ok, &["by MSR"]);
+    state(&report, "msr", CheckState::Missing, &["modprobe msr"]);
+    state(&report, "ddio-ways", CheckState::Missing, &["modprobe msr"]);
+    state(&without("sys/bus/event_source"), "dca-counters", CheckState::Ok, &["by MSR"]);
     state(
         &without("proc/sys/kernel/perf_event_paranoid"),
         "perf-access",
-        State::Missing,
+        CheckState::Missing,
         &["CONFIG_PERF_EVENTS"],
     );
 }
 
 #[test]
-fn what_stands_in_the_way_is_named() {
+fn what_prevents_management_is_named() {
     let with = |path: &str, text: &str| {
         let tree = Tree::skylake();
         tree.write(path, text);
         examine(tree.root())
     };
     let report = with("sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
-    state(&report, "lockdown", State::Degraded, &["integrity", "Secure Boot"]);
-    state(&report, "ddio-ways", State::Degraded, &["0x600", "lockdown"]);
-    state(&report, "dca-ports", State::Degraded, &["lockdown"]);
+    state(&report, "lockdown", CheckState::Degraded, &["integrity", "Secure Boot"]);
+    state(&report, "ddio-ways", CheckState::Degraded, &["0x600", "lockdown"]);
+    state(&report, "dca-ports", CheckState::Degraded, &["lockdown"]);
     assert!(report.is_manageable(), "CAT goes through resctrl all the same");
     let report = with("sys/module/msr/parameters/allow_writes", "off\n");
-    state(&report, "msr-writes", State::Degraded, &["msr.allow_writes=on"]);
-    state(&with("sys/fs/resctrl/COS1/tasks", ""), "groups", State::Degraded, &["COS1", "pqos -R"]);
+    state(&report, "msr-writes", CheckState::Degraded, &["msr.allow_writes=on"]);
+    state(&with("sys/fs/resctrl/COS1/tasks", ""), "groups", CheckState::Degraded, &["COS1", "pqos -R"]);
     state(
         &with("sys/fs/resctrl/waykeeper-a/tasks", ""),
         "groups",
-        State::Info,
+        CheckState::Info,
         &["made by Waykeeper: waykeeper-a"],
     );
     let report = with("sys/devices/system/node/node1/cpulist", "2-3,6\n");
-    state(&report, "snc", State::Info, &["off"]);
+    state(&report, "snc", CheckState::Info, &["off"]);
     let tree = Tree::skylake();
     for group in 1..8 {
         tree.write(&format!("sys/fs/resctrl/COS{group}/tasks"), "");
     }
     // MBA's 8 classes limit L3's 16 (hardware.md 7.4), and the default group has one of them.
-    state(&examine(tree.root()), "classes", State::Degraded, &["8 classes of service, 0 free", "rmdir"]);
+    state(&examine(tree.root()), "classes", CheckState::Degraded, &["8 classes of service, 0 free", "rmdir"]);
     tree.write("sys/devices/system/node/node2/cpulist", "1,5\n");
     tree.write("sys/devices/system/node/node0/cpulist", "0,4\n");
-    state(&examine(tree.root()), "snc", State::Degraded, &["2 NUMA nodes", "BIOS"]);
+    state(&examine(tree.root()), "snc", CheckState::Degraded, &["2 NUMA nodes", "BIOS"]);
     // Counter 2 of CPU 0 is running.
     tree.set_msr(0, 0x188, 0x0041_003c);
-    state(&examine(tree.root()), "counters-in-use", State::Info, &["counters 2 of 4"]);
+    state(&examine(tree.root()), "counters-in-use", CheckState::Info, &["counters 2 of 4"]);
 }
 
 #[test]
-fn icelake_shows_its_register_and_nobody_may_manage_by_it() {
+fn icelake_shows_its_register_which_may_not_be_managed() {
     let tree = Tree::of(106, 6, "Intel(R) Xeon(R) Gold 5320 CPU @ 2.20GHz", 12);
     // hardware.md 2.1: an Ice Lake root port has the header of a capability at 0x180.
     let report = examine(tree.root());
-    state(&report, "ddio-ways", State::Degraded, &["0xc00", "takes values without effect", "never written"]);
-    state(&report, "dca-ports", State::Missing, &["no switch"]);
-    state(&report, "cat", State::Ok, &["12 ways"]);
+    state(
+        &report,
+        "ddio-ways",
+        CheckState::Degraded,
+        &["0xc00", "takes values without effect", "never written"],
+    );
+    state(&report, "dca-ports", CheckState::Missing, &["no switch"]);
+    state(&report, "cat", CheckState::Ok, &["12 ways"]);
     tree.remove("sys/fs/resctrl");
     assert!(!examine(tree.root()).is_manageable());
 }
 
 #[test]
-fn a_cpu_that_nobody_described_is_shown() {
+fn a_cpu_without_a_table_is_shown() {
     let tree = Tree::of(222, 1, "Some Xeon", 11);
     let report = examine(tree.root());
-    state(&report, "generation", State::Unknown, &["skx", "writes no register"]);
-    state(&report, "ddio-ways", State::Unknown, &["does not write"]);
-    state(&report, "cat", State::Ok, &[]);
+    state(&report, "generation", CheckState::Unknown, &["skx", "writes no register"]);
+    state(&report, "ddio-ways", CheckState::Unknown, &["does not write"]);
+    state(&report, "cat", CheckState::Ok, &[]);
 }
 
 /// Garbage in any one file is reported by the checks that read it, and changes no other check.
@@ -163,7 +173,7 @@ fn garbage_in_a_file_spoils_its_own_subject_only() {
         let report = examine(tree.root());
         let names = changed(&clean, &report);
         for check in report.checks.iter().filter(|check| names.contains(&check.name)) {
-            assert_ne!(check.state, State::Ok, "{path}: {}: {}", check.name, check.value);
+            assert_ne!(check.state, CheckState::Ok, "{path}: {}: {}", check.name, check.value);
         }
         spoilt.insert(path.clone(), names);
         std::fs::write(tree.path(&path), content).unwrap();
@@ -199,14 +209,14 @@ fn uncore_units_that_the_kernel_does_not_drive_are_counted_through_registers_if_
     assert!(waykeeper_linux::perf::is_asked(&Root::at("/")));
     let report = examine(tree.root());
     for name in ["dca-counters", "io-counters"] {
-        state(&report, name, State::Ok, &["by MSR; perf offers no uncore_"]);
+        state(&report, name, CheckState::Ok, &["by MSR; perf offers no uncore_"]);
     }
     for cpu in 0..4 {
         tree.remove(&format!("dev/cpu/{cpu}/msr"));
     }
     let report = examine(tree.root());
     for name in ["dca-counters", "io-counters"] {
-        state(&report, name, State::Missing, &["modprobe intel_uncore, or modprobe msr"]);
+        state(&report, name, CheckState::Missing, &["modprobe intel_uncore, or modprobe msr"]);
     }
 }
 

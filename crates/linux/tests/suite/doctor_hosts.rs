@@ -2,18 +2,18 @@
 
 #[allow(dead_code, reason = "the recordings are read by other tests too")]
 use crate::hardware::machine;
-use crate::told;
+use crate::reported;
 
 use machine::Machine;
-use told::told;
+use reported::reported;
 use waykeeper_linux::doctor;
 
 fn virtual_host(chip: &str) {
-    let host = waykeeper_testbed::Machine::new(chip);
+    let host = waykeeper_testbed::MountedHost::new(chip);
     let report = doctor::examine(&host.root());
-    let told = told(host.root().prefix(), &report);
+    let reported = reported(host.root().prefix(), &report);
     drop(host);
-    insta::assert_snapshot!(format!("vhost-{chip}"), told);
+    insta::assert_snapshot!(format!("vhost-{chip}"), reported);
 }
 
 #[test]
@@ -46,6 +46,6 @@ fn every_recorded_machine() {
     for name in Machine::names() {
         let machine = Machine::recorded(&name);
         let report = doctor::examine(&machine.root);
-        insta::assert_snapshot!(format!("recorded-{name}"), told(machine.root.prefix(), &report));
+        insta::assert_snapshot!(format!("recorded-{name}"), reported(machine.root.prefix(), &report));
     }
 }

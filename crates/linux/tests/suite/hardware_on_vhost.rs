@@ -6,22 +6,22 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use waykeeper_generations::{Evidence, Generation};
 use waykeeper_linux::cpuinfo::Cpuinfo;
-use waykeeper_linux::msr::{Allowed, Msr, MsrError};
-use waykeeper_linux::pci::{Config, PciError, PciTree, Writable};
+use waykeeper_linux::msr::{Allowed, MsrDevice, MsrError};
+use waykeeper_linux::pci::{PciConfigSpace, PciError, PciTree, Writable};
 use waykeeper_linux::root::Root;
 use waykeeper_linux::topology::Topology;
-use waykeeper_testbed::Machine;
-use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+use waykeeper_testbed::MountedHost;
+use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
 /// A host with a stopped clock.
 struct Host {
-    machine: Machine,
+    machine: MountedHost,
     root: Root,
 }
 
 impl Host {
     fn on(chip: &str) -> Host {
-        let machine = Machine::new(chip);
+        let machine = MountedHost::new(chip);
         Host { root: machine.root(), machine }
     }
 
@@ -30,9 +30,15 @@ impl Host {
         Generation::find(&signature).unwrap_or_else(|| panic!("{signature} is of no generation"))
     }
 
-    fn strike<R>(&self, path: &str, operation: Operation, fault: Fault, look: impl FnOnce(&Root) -> R) -> R {
+    fn strike<R>(
+        &self,
+        path: &str,
+        operation: Operation,
+        fault: FileFault,
+        look: impl FnOnce(&Root) -> R,
+    ) -> R {
         let operation = Some(operation);
-        self.machine.faults.inject(Rule { path: path.to_owned(), operation, calls: Calls::All, fault });
+        self.machine.faults.inject(FaultRule { path: path.to_owned(), operation, calls: Calls::All, fault });
         let found = look(&self.root);
         self.machine.faults.lift();
         found
@@ -74,21 +80,25 @@ fn cpuid_cpuinfo_topology_and_resctrl_tell_of_one_machine() {
 fn the_ways_of_devices_are_turned_where_they_are_known_to_act() {
     let host = Host::on("gold-6140");
     let allowed = Allowed::ddio_ways(host.generation());
-    let msr = Msr::open(&host.root, 0, allowed).unwrap();
+    let msr = MsrDevice::open(&host.root, 0, allowed).unwrap();
     assert_eq!(msr.read(0xc8b), Ok(0x600));
     msr.write(0xc8b, 0x7f0).unwrap();
-    assert_eq!(Msr::open(&host.root, 1, Allowed::nothing()).unwrap().read(0xc8b), Ok(0x7f0), "one a package");
+    assert_eq!(
+        MsrDevice::open(&host.root, 1, Allowed::nothing()).unwrap().read(0xc8b),
+        Ok(0x7f0),
+        "one a package"
+    );
     // hardware.md 1.2: the ways of power-on cannot be cleared. Whether the write fails is not known; the read-back
     // value decides.
     let _ = msr.write(0xc8b, 0x001);
     assert_eq!(msr.read(0xc8b).unwrap() & 0x600, 0x600);
     assert_eq!(msr.write(0xc90, 1), Err(MsrError::NotAllowed { address: 0xc90 }));
-    let error = Msr::open(&host.root, 4000, Allowed::nothing()).unwrap_err();
+    let error = MsrDevice::open(&host.root, 4000, Allowed::nothing()).unwrap_err();
     assert_eq!(error, MsrError::Offline { cpu: 4000 });
 
     let other = Host::on("epyc-9554");
     assert_eq!(other.generation().dca.ways.evidence, Evidence::Absent);
-    let msr = Msr::open(&other.root, 0, Allowed::ddio_ways(other.generation())).unwrap();
+    let msr = MsrDevice::open(&other.root, 0, Allowed::ddio_ways(other.generation())).unwrap();
     assert_eq!(msr.read(0xc8b), Err(MsrError::NotThere { cpu: 0, address: 0xc8b }));
 }
 
@@ -99,7 +109,7 @@ fn the_switch_of_a_root_port_is_found_and_turned() {
     let nic = tree.devices().find(|device| device.is_network()).expect("a NIC");
     let port = tree.root_port(&host.root, nic.address).unwrap();
     assert!(tree.behind(&host.root, port).unwrap().iter().any(|device| device.address == nic.address));
-    let config = Config::open_write(&host.root, port).unwrap();
+    let config = PciConfigSpace::open_write(&host.root, port).unwrap();
     let bit = host.generation().dca.port.allocating.unwrap();
     let switch = Writable::dca_switch(host.generation()).unwrap();
     let before = config.dword(bit.offset).unwrap();
@@ -108,7 +118,7 @@ fn the_switch_of_a_root_port_is_found_and_turned() {
     assert_eq!(config.turn(switch, true), Ok(true));
     assert_eq!(config.dword(bit.offset), Ok(before));
     // The endpoint has no such switch.
-    let endpoint = Config::open_write(&host.root, nic.address).unwrap();
+    let endpoint = PciConfigSpace::open_write(&host.root, nic.address).unwrap();
     assert!(matches!(endpoint.turn(switch, false), Err(PciError::NoRootPort { .. })));
     // Every storage controller is behind a root port other than the NIC's.
     for ssd in tree.devices().filter(|device| device.is_storage()) {
@@ -123,7 +133,7 @@ fn ice_lakes_capability_header_is_left_alone() {
     let tree = PciTree::read(&host.root).unwrap();
     let nic = tree.devices().find(|device| device.is_network()).expect("a NIC");
     let port = tree.root_port(&host.root, nic.address).unwrap();
-    let config = Config::open_write(&host.root, port).unwrap();
+    let config = PciConfigSpace::open_write(&host.root, port).unwrap();
     assert_eq!(config.dword(0x180), Ok(0x1901_000b), "hardware.md 2.1");
     let skylakes = Writable::dca_switch(Generation::by_id("skx").unwrap()).unwrap();
     assert!(matches!(config.turn(skylakes, false), Err(PciError::CapabilityThere { id: 0x000b, .. })));
@@ -131,12 +141,12 @@ fn ice_lakes_capability_header_is_left_alone() {
 }
 
 #[test]
-fn the_msr_devices_refusals_are_told_apart() {
+fn the_msr_devices_refusals_are_distinguished() {
     let host = Host::on("gold-6140");
     let path = "dev/cpu/0/msr";
-    let open = |root: &Root| Msr::open(root, 0, Allowed::nothing());
+    let open = |root: &Root| MsrDevice::open(root, 0, Allowed::nothing());
     let refuse = |operation, errno, look: &dyn Fn(&Root) -> Result<u64, MsrError>| {
-        host.strike(path, operation, Fault::Refuse(errno), |root| look(root).unwrap_err())
+        host.strike(path, operation, FileFault::Refuse(errno), |root| look(root).unwrap_err())
     };
     let read = |root: &Root| open(root)?.read(0xc8b);
     assert!(matches!(refuse(Operation::Open, Errno::ACCESS, &read), MsrError::Permission { .. }));
@@ -146,30 +156,30 @@ fn the_msr_devices_refusals_are_told_apart() {
         let error = refuse(Operation::Read, errno, &read);
         assert!(error.to_string().contains(path), "{error}");
     }
-    let short = host.strike(path, Operation::Read, Fault::ShortRead(5), read).unwrap_err();
+    let short = host.strike(path, Operation::Read, FileFault::ShortRead(5), read).unwrap_err();
     assert!(short.to_string().contains(path), "{short}");
-    let msr = Msr::open(&host.root, 0, Allowed::ddio_ways(host.generation())).unwrap();
+    let msr = MsrDevice::open(&host.root, 0, Allowed::ddio_ways(host.generation())).unwrap();
     let write = |fault| host.strike(path, Operation::Write, fault, |_| msr.write(0xc8b, 0x7f0).unwrap_err());
-    let forbidden = write(Fault::Refuse(Errno::PERM));
+    let forbidden = write(FileFault::Refuse(Errno::PERM));
     assert!(
         matches!(forbidden, MsrError::Forbidden { address: 0xc8b, .. })
             && forbidden.remedy().contains("lockdown")
     );
-    assert!(write(Fault::ShortWrite(4)).to_string().contains("4 of 8 bytes"));
+    assert!(write(FileFault::ShortWrite(4)).to_string().contains("4 of 8 bytes"));
     assert_eq!(msr.read(0xc8b), Ok(0x600), "nothing was written");
 }
 
 /// Reads everything that is read once at the start; returns the first error.
 fn look_at_all(root: &Root) -> Result<(), String> {
-    let told = |error: &dyn std::fmt::Display| error.to_string();
-    Cpuinfo::read(root).map_err(|error| told(&error))?;
-    Topology::read(root).map_err(|error| told(&error))?;
-    Facts::read(root, 0).map_err(|error| told(&error))?;
-    let tree = PciTree::read(root).map_err(|error| told(&error))?;
+    let reported = |error: &dyn std::fmt::Display| error.to_string();
+    Cpuinfo::read(root).map_err(|error| reported(&error))?;
+    Topology::read(root).map_err(|error| reported(&error))?;
+    Facts::read(root, 0).map_err(|error| reported(&error))?;
+    let tree = PciTree::read(root).map_err(|error| reported(&error))?;
     // A device that cannot be read is reported, and the others are listed.
     tree.unreadable().next().map_or(Ok(()), |(_, why)| Err(why))?;
     for device in tree.devices().filter(|device| device.is_network() || device.is_storage()) {
-        tree.root_port(root, device.address).map_err(|error| told(&error))?;
+        tree.root_port(root, device.address).map_err(|error| reported(&error))?;
     }
     Ok(())
 }
@@ -197,12 +207,12 @@ fn a_fault_in_any_kind_of_file_is_an_error_that_names_it() {
     assert!(kinds.len() > 12, "{kinds:?}");
     for path in kinds.values() {
         for errno in [Errno::IO, Errno::NODEV] {
-            let found = host.strike(path, Operation::Read, Fault::Refuse(errno), look_at_all);
+            let found = host.strike(path, Operation::Read, FileFault::Refuse(errno), look_at_all);
             let error = found.expect_err(path);
             assert!(error.contains(&ending(path)), "{error} does not name {path}");
         }
         // Bytes that are neither text nor a number: an error that names the file, or valid (registers hold any bits).
-        let garbage = Fault::Garbage(vec![0xff, 0xfe, b'=', b'\n']);
+        let garbage = FileFault::Garbage(vec![0xff, 0xfe, b'=', b'\n']);
         let named = ending(path);
         if let Err(error) = host.strike(path, Operation::Read, garbage, look_at_all) {
             assert!(error.contains(&named) || path.ends_with("config"), "{error} does not name {path}");

@@ -5,19 +5,19 @@
 
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    GroupCounter, Host, Interval, Knob, KnobKind, KnobOutcome, Plan, PortCounter, Reading, Snapshot,
-    SocketCounter, Support,
+    Host, Interval, Knob, KnobKind, KnobOutcome, Plan, PortCounter, Reading, Snapshot, SocketCounter,
+    Support, WorkloadCounter,
 };
-use waykeeper_linux::host::{LinuxHost, Options};
+use waykeeper_linux::host::{LinuxHost, LinuxHostOptions};
 use waykeeper_linux::pci::PciAddress;
-use waykeeper_testbed::{MS, Machine, SCENARIO, assert_same_state, manual_clock, scenario};
-use waykeeper_units::{GroupId, PortId, WayMask};
-use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+use waykeeper_testbed::{MS, MountedHost, SCENARIO, assert_same_state, manual_clock, scenario};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
+use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 use waykeeper_vhost::machine_clock::ClockSpeed;
 
-const L2FWD: GroupId = GroupId(0);
-const FIO: GroupId = GroupId(1);
-const SCAN: GroupId = GroupId(2);
+const L2FWD: WorkloadId = WorkloadId(0);
+const FIO: WorkloadId = WorkloadId(1);
+const SCAN: WorkloadId = WorkloadId(2);
 const NIC: PortId = PortId(0);
 
 fn mask(bits: u32) -> WayMask {
@@ -33,7 +33,7 @@ pub fn near(found: u64, expected: u64, slack: u64) {
     assert!(found.abs_diff(expected) <= slack, "{found} is not {expected} within {slack}");
 }
 
-fn masks(of: &[(GroupId, u32)]) -> Plan {
+fn masks(of: &[(WorkloadId, u32)]) -> Plan {
     Plan::of_masks(of.iter().map(|(group, bits)| (*group, mask(*bits))))
 }
 
@@ -43,10 +43,10 @@ fn sample(host: &mut LinuxHost) -> Snapshot {
 
 #[test]
 fn the_inventory_of_skylake_is_what_its_files_say() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let host = machine.open();
     insta::assert_json_snapshot!("skylake", host.inventory());
-    let groups = host.groups();
+    let groups = host.workloads();
     let named: Vec<(&str, String, usize)> = groups
         .iter()
         .map(|group| (group.name.as_str(), group.cores.to_string(), group.devices.len()))
@@ -64,7 +64,7 @@ fn the_inventory_of_skylake_is_what_its_files_say() {
 #[test]
 fn other_chips_say_what_they_lack() {
     let support = |chip: &str| {
-        let machine = Machine::new(chip);
+        let machine = MountedHost::new(chip);
         let host = machine.open();
         let inventory = host.inventory();
         (inventory.dca_ways_switch.clone(), inventory.ports[0].dca_switch.clone(), inventory.dca_ways_default)
@@ -80,7 +80,7 @@ fn other_chips_say_what_they_lack() {
 
 #[test]
 fn what_is_sampled_is_what_the_machine_counted() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let mut host = machine.open();
     machine.run_to(10 * MS);
     let truth = || {
@@ -95,11 +95,11 @@ fn what_is_sampled_is_what_the_machine_counted() {
     let [a, b] = [&first, &second].map(|sample| sample.groups[&L2FWD]);
     let of_group = |counter| value(b[counter]) - value(a[counter]);
     // Each core's counts are whole numbers; the machine's sum is rounded once.
-    near(of_group(GroupCounter::Instructions), after.0.instructions - before.0.instructions, 4);
-    near(of_group(GroupCounter::Cycles), after.0.cycles - before.0.cycles, 4);
-    near(of_group(GroupCounter::LlcHits), after.0.llc_hits - before.0.llc_hits, 4);
-    near(of_group(GroupCounter::LlcMisses), after.0.llc_misses - before.0.llc_misses, 4);
-    near(of_group(GroupCounter::MlcMisses), after.0.mlc_misses - before.0.mlc_misses, 4);
+    near(of_group(WorkloadCounter::Instructions), after.0.instructions - before.0.instructions, 4);
+    near(of_group(WorkloadCounter::Cycles), after.0.cycles - before.0.cycles, 4);
+    near(of_group(WorkloadCounter::LlcHits), after.0.llc_hits - before.0.llc_hits, 4);
+    near(of_group(WorkloadCounter::LlcMisses), after.0.llc_misses - before.0.llc_misses, 4);
+    near(of_group(WorkloadCounter::MlcMisses), after.0.mlc_misses - before.0.mlc_misses, 4);
     let of_socket = |counter: SocketCounter| value(second.socket[counter]) - value(first.socket[counter]);
     // Nine slices of 18 count writes; each part is rounded to a line and doubled.
     near(of_socket(SocketCounter::DcaWriteHits), after.1.write_hits - before.1.write_hits, 2 * 18);
@@ -115,7 +115,7 @@ fn what_is_sampled_is_what_the_machine_counted() {
     let (_, rmid) = machine.with_model(|server| server.class(3));
     let occupied = machine.with_model(|server| server.bare().occupancy(rmid));
     // resctrl counts in units of 64 KiB here.
-    near(value(second.groups[&SCAN][GroupCounter::OccupancyBytes]), occupied, 65536);
+    near(value(second.groups[&SCAN][WorkloadCounter::OccupancyBytes]), occupied, 65536);
     assert!(occupied > 1 << 20, "a scan of 24 MiB fills its share");
     assert_eq!(
         second.knobs.masks().collect::<BTreeMap<_, _>>(),
@@ -129,7 +129,7 @@ fn what_is_sampled_is_what_the_machine_counted() {
 
 #[test]
 fn what_is_turned_acts_on_the_machine() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let mut host = machine.open();
     let mut plan = masks(&[(L2FWD, 0x600), (SCAN, 0x003)]);
     plan.insert(Knob::DcaWays, mask(0x700));
@@ -151,16 +151,16 @@ fn what_is_turned_acts_on_the_machine() {
     });
     // Two ways of 11 of 24.75 MiB are 4.5 MiB.
     machine.run_to(300 * MS);
-    let occupied = value(sample(&mut host).groups[&SCAN][GroupCounter::OccupancyBytes]);
+    let occupied = value(sample(&mut host).groups[&SCAN][WorkloadCounter::OccupancyBytes]);
     assert!(occupied <= 9 << 19, "{occupied}");
 }
 
 #[test]
 fn what_cannot_be_is_refused_with_a_reason_and_changes_nothing() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let mut host = machine.open();
     let before = sample(&mut host).knobs;
-    let mut plan = masks(&[(L2FWD, 0x5), (FIO, 0x0), (SCAN, 0x1000), (GroupId(9), 0x3)]);
+    let mut plan = masks(&[(L2FWD, 0x5), (FIO, 0x0), (SCAN, 0x1000), (WorkloadId(9), 0x3)]);
     plan.insert(Knob::DcaWays, mask(0x0f0));
     plan.insert(Knob::Dca(PortId(7)), false);
     plan.insert(Knob::RxRing(NIC), 512);
@@ -172,7 +172,7 @@ fn what_cannot_be_is_refused_with_a_reason_and_changes_nothing() {
     refused(&applied[Knob::Mask(L2FWD)], "The mask 5 has non-consecutive 1-bits");
     refused(&applied[Knob::Mask(FIO)], "Mask out of range");
     refused(&applied[Knob::Mask(SCAN)], "Mask out of range");
-    refused(&applied[Knob::Mask(GroupId(9))], "group 9 does not exist");
+    refused(&applied[Knob::Mask(WorkloadId(9))], "group 9 does not exist");
     refused(&applied[Knob::DcaWays], "0x0f0");
     refused(&applied[Knob::Dca(PortId(7))], "there is no such port");
     refused(&applied[Knob::RxRing(NIC)], "no such knob");
@@ -181,8 +181,8 @@ fn what_cannot_be_is_refused_with_a_reason_and_changes_nothing() {
 
 #[test]
 fn what_others_change_is_seen_at_the_next_sample() {
-    let machine = Machine::new("gold-6140");
-    let options = Options { correct: true, ..machine.options() };
+    let machine = MountedHost::new("gold-6140");
+    let options = LinuxHostOptions { correct: true, ..machine.options() };
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     let root = machine.root();
     root.write_once("/sys/fs/resctrl/waykeeper-fio/schemata", "L3:0=00f\n").unwrap();
@@ -204,13 +204,13 @@ fn what_others_change_is_seen_at_the_next_sample() {
     assert!(host.apply(&masks(&[(SCAN, 0x00c)])).unwrap().is_complete());
     let snapshot = sample(&mut host);
     assert_eq!(snapshot.knobs.mask(SCAN).unwrap(), mask(0x00c));
-    assert!(snapshot.groups[&SCAN][GroupCounter::OccupancyBytes].value().is_some());
+    assert!(snapshot.groups[&SCAN][WorkloadCounter::OccupancyBytes].value().is_some());
     assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-scan/cpus_list").unwrap(), "3\n");
 }
 
 #[test]
 fn a_knob_set_again_after_another_program_returns_to_that_programs_value() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let mut host = machine.open();
     let ways = |bits: u32| Plan::from([(Knob::DcaWays, mask(bits))]);
     assert!(host.apply(&ways(0x700)).unwrap().is_complete());
@@ -226,7 +226,7 @@ fn a_knob_set_again_after_another_program_returns_to_that_programs_value() {
 #[test]
 fn what_was_found_is_what_is_left_to_the_byte() {
     for chip in ["gold-6140", "e5-2630v3", "gold-5320", "gold-6430", "epyc-9554"] {
-        let machine = Machine::new(chip);
+        let machine = MountedHost::new(chip);
         // Unlike on a fresh machine, another program has set the default group's mask and a register that we do not
         // use.
         machine.root().write_once("/sys/fs/resctrl/schemata", "L3:0=3f\n").unwrap();
@@ -235,7 +235,11 @@ fn what_was_found_is_what_is_left_to_the_byte() {
         machine.run_to(5 * MS);
         let before = sample(&mut host);
         assert_eq!(host.root_mask(), mask(0x3f), "{chip}");
-        assert!(before.groups[&L2FWD][GroupCounter::Cycles].value().is_some(), "{chip}: {:?}", host.notes());
+        assert!(
+            before.groups[&L2FWD][WorkloadCounter::Cycles].value().is_some(),
+            "{chip}: {:?}",
+            host.notes()
+        );
         assert_eq!(before.knobs.mask(SCAN).unwrap(), mask(0x3f), "{chip}: taking charge changes no mask");
         let mut plan = masks(&[(L2FWD, 0xf), (FIO, 0x30), (SCAN, 0x30)]);
         plan.insert(Knob::DcaWays, mask(0x7c0));
@@ -253,8 +257,8 @@ fn what_was_found_is_what_is_left_to_the_byte() {
 }
 
 #[test]
-fn processes_go_where_their_tenant_goes_and_come_back() {
-    let machine = Machine::new("gold-6140");
+fn processes_move_with_their_tenant_and_come_back() {
+    let machine = MountedHost::new("gold-6140");
     let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().expect("a process");
     let pid = sleeper.id();
     let mut options = machine.options();
@@ -280,8 +284,8 @@ fn processes_go_where_their_tenant_goes_and_come_back() {
 
 #[test]
 fn with_code_and_data_apart_a_mask_is_that_of_both() {
-    let options = waykeeper_vhost::virtual_host::Options { cdp: true, ..manual_clock(16) };
-    let machine = Machine::with(scenario("gold-6140", SCENARIO), options);
+    let options = waykeeper_vhost::virtual_host::VirtualHostOptions { cdp: true, ..manual_clock(16) };
+    let machine = MountedHost::with(scenario("gold-6140", SCENARIO), options);
     let found = machine.state();
     let mut host = machine.open();
     assert!(host.apply(&masks(&[(SCAN, 0x00f)])).unwrap().is_complete());
@@ -293,9 +297,12 @@ fn with_code_and_data_apart_a_mask_is_that_of_both() {
 }
 
 #[test]
-fn time_is_the_kernels_and_the_server_goes_with_it() {
-    let options = waykeeper_vhost::virtual_host::Options { speed: ClockSpeed::Wall(0.5), ..manual_clock(64) };
-    let machine = Machine::with(scenario("gold-6140", SCENARIO), options);
+fn time_is_the_kernels_and_the_server_follows_it() {
+    let options = waykeeper_vhost::virtual_host::VirtualHostOptions {
+        speed: ClockSpeed::Wall(0.5),
+        ..manual_clock(64)
+    };
+    let machine = MountedHost::with(scenario("gold-6140", SCENARIO), options);
     let mut host = machine.open();
     let mut last = sample(&mut host);
     for deadline in [50 * MS, 100 * MS, 150 * MS] {
@@ -304,17 +311,17 @@ fn time_is_the_kernels_and_the_server_goes_with_it() {
         let next = sample(&mut host);
         let seen = Interval::between(&last, &next).expect("time passed");
         // On a busy machine too, the counters advance if the model does.
-        assert!(seen.groups[&L2FWD][GroupCounter::Cycles].value().is_some_and(|cycles| cycles >= 0.0));
+        assert!(seen.groups[&L2FWD][WorkloadCounter::Cycles].value().is_some_and(|cycles| cycles >= 0.0));
         last = next;
     }
     host.wait_until(0).unwrap();
-    let cycles = value(last.groups[&L2FWD][GroupCounter::Cycles]);
+    let cycles = value(last.groups[&L2FWD][WorkloadCounter::Cycles]);
     assert!(cycles > 0, "the server's clock is at {} ns", machine.now_ns());
 }
 
 #[test]
 fn a_sample_opens_nothing_and_reads_each_register_once() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let mut host = machine.open();
     sample(&mut host);
     machine.faults.forget();
@@ -340,7 +347,7 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
         "{SCENARIO}\n[[workload]]\nname = \"more\"\nprogram = \"x-mem\"\ncores = \"4\"\nworking_set = \"4M\"\n\
          [[workload]]\nname = \"most\"\nprogram = \"x-mem\"\ncores = \"5\"\nworking_set = \"4M\"\n"
     );
-    let machine = Machine::with(scenario("e5-2630v3", &text), manual_clock(16));
+    let machine = MountedHost::with(scenario("e5-2630v3", &text), manual_clock(16));
     let found = machine.state();
     let mut host = machine.open();
     assert!(
@@ -349,14 +356,14 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
         host.notes()
     );
     assert_eq!(host.inventory().llc.clos_count, 4);
-    let (more, most) = (GroupId(3), GroupId(4));
+    let (more, most) = (WorkloadId(3), WorkloadId(4));
     let plan = masks(&[(L2FWD, 0xff000), (FIO, 0x00003), (more, 0x00003), (most, 0xff000)]);
     assert!(host.apply(&plan).unwrap().is_complete());
     let snapshot = sample(&mut host);
     let wanted = [(L2FWD, 0xff000), (FIO, 0x00003), (SCAN, 0xfffff), (more, 0x00003), (most, 0xff000)];
     assert!(snapshot.knobs.masks().eq(masks(&wanted).masks()));
     assert!(
-        snapshot.groups.values().all(|group| group[GroupCounter::OccupancyBytes] != Reading::Unsupported)
+        snapshot.groups.values().all(|group| group[WorkloadCounter::OccupancyBytes] != Reading::Unsupported)
     );
     machine.with_model(|server| {
         assert_eq!(server.class(2).0, server.class(4).0, "fio and more share a class");
@@ -377,7 +384,7 @@ fn with_few_classes_tenants_with_equal_masks_share_one() {
 
 #[test]
 fn counters_of_others_are_left_to_them() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     // perf counts on general counter 0 of CPU 2; pqos holds CHA 4.
     machine.set_msr(2, 0x186, 0x43_003c);
     machine.set_msr(0, 0xe41, 0x40_1435);
@@ -391,16 +398,16 @@ fn counters_of_others_are_left_to_them() {
     );
     machine.run_to(5 * MS);
     let snapshot = sample(&mut host);
-    assert_eq!(snapshot.groups[&FIO][GroupCounter::MlcMisses], Reading::Unsupported);
-    assert!(snapshot.groups[&FIO][GroupCounter::LlcMisses].value().is_some());
+    assert_eq!(snapshot.groups[&FIO][WorkloadCounter::MlcMisses], Reading::Unsupported);
+    assert!(snapshot.groups[&FIO][WorkloadCounter::LlcMisses].value().is_some());
     assert_eq!((machine.msr(2, 0x186), machine.msr(0, 0xe41)), (0x43_003c, 0x40_1435));
     drop(host);
     assert_same_state(&machine.state(), &found, "others' counters");
 }
 
 #[test]
-fn a_tenant_in_somebody_elses_group_is_not_taken() {
-    let machine = Machine::new("gold-6140");
+fn a_tenant_in_another_programs_group_is_not_taken() {
+    let machine = MountedHost::new("gold-6140");
     let root = machine.root();
     root.make_dir("/sys/fs/resctrl/COS1").unwrap();
     root.write_once("/sys/fs/resctrl/COS1/cpus_list", "2,9\n").unwrap();
@@ -415,7 +422,7 @@ fn a_tenant_in_somebody_elses_group_is_not_taken() {
 
 #[test]
 fn a_crash_is_made_good_at_the_next_start() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let mut host = machine.open();
     let mut plan = masks(&[(SCAN, 0x003)]);
@@ -439,16 +446,16 @@ fn a_crash_is_made_good_at_the_next_start() {
 }
 
 #[test]
-fn garbage_is_told_and_never_taken_for_a_value() {
-    let machine = Machine::new("gold-6140");
+fn garbage_is_reported_and_never_taken_for_a_value() {
+    let machine = MountedHost::new("gold-6140");
     let mut host = machine.open();
     sample(&mut host);
     let garble = |path: &str, content: &[u8]| {
-        machine.faults.inject(Rule {
+        machine.faults.inject(FaultRule {
             path: path.to_owned(),
             operation: Some(Operation::Read),
             calls: Calls::All,
-            fault: Fault::Garbage(content.to_vec()),
+            fault: FileFault::Garbage(content.to_vec()),
         });
     };
     garble("sys/fs/resctrl/waykeeper-fio/schemata", b"    L3:0=fffff\n");
@@ -460,8 +467,8 @@ fn garbage_is_told_and_never_taken_for_a_value() {
     let snapshot = sample(&mut host);
     assert!(!snapshot.knobs.names(Knob::Mask(FIO)), "{:?}", snapshot.knobs);
     assert_eq!((snapshot.knobs.dca_ways(), snapshot.knobs.dca(NIC)), (None, None));
-    assert_eq!(snapshot.groups[&SCAN][GroupCounter::OccupancyBytes], Reading::Unavailable);
-    assert_eq!(snapshot.groups[&L2FWD][GroupCounter::Cycles], Reading::Unavailable);
+    assert_eq!(snapshot.groups[&SCAN][WorkloadCounter::OccupancyBytes], Reading::Unavailable);
+    assert_eq!(snapshot.groups[&L2FWD][WorkloadCounter::Cycles], Reading::Unavailable);
     let said = host.complaints().join("\n");
     for words in
         ["waykeeper-fio", "llc_occupancy", "MSR 0xc8b", "does not answer", "does not fit a 48-bit counter"]
@@ -471,24 +478,24 @@ fn garbage_is_told_and_never_taken_for_a_value() {
     machine.faults.lift();
     let snapshot = sample(&mut host);
     assert_eq!((snapshot.knobs.dca_ways(), snapshot.knobs.masks().count()), (Some(mask(0x600)), 3));
-    assert!(snapshot.groups[&L2FWD][GroupCounter::Cycles].value().is_some());
+    assert!(snapshot.groups[&L2FWD][WorkloadCounter::Cycles].value().is_some());
 }
 
 #[test]
 fn on_two_sockets_a_device_that_tells_no_node_is_not_taken_for_ours() {
     let text = SCENARIO.replace("name = \"raid0\"", "name = \"raid0\"\nremote = true");
-    let machine = Machine::with(scenario("gold-6140", &text), manual_clock(16));
+    let machine = MountedHost::with(scenario("gold-6140", &text), manual_clock(16));
     let host = machine.open();
     let sockets =
         |host: &LinuxHost| host.inventory().ports.iter().map(|port| port.socket).collect::<Vec<_>>();
     assert_eq!(sockets(&host), [0, 1]);
     assert!(!host.notes().iter().any(|note| note.contains("numa_node")), "{:?}", host.notes());
     drop(host);
-    machine.faults.inject(Rule {
+    machine.faults.inject(FaultRule {
         path: "*/numa_node".to_owned(),
         operation: Some(Operation::Read),
         calls: Calls::All,
-        fault: Fault::Garbage(b"-1\n".to_vec()),
+        fault: FileFault::Garbage(b"-1\n".to_vec()),
     });
     let mut host = machine.open();
     assert!(!sockets(&host).contains(&0), "{:?}", sockets(&host));
@@ -503,8 +510,8 @@ fn on_two_sockets_a_device_that_tells_no_node_is_not_taken_for_ours() {
 }
 
 #[test]
-fn a_process_in_somebody_elses_monitoring_group_is_not_taken() {
-    let machine = Machine::new("gold-6140");
+fn a_process_in_another_programs_monitoring_group_is_not_taken() {
+    let machine = MountedHost::new("gold-6140");
     let mut sleeper = std::process::Command::new("sleep").arg("600").spawn().expect("a process");
     let root = machine.root();
     root.make_dir("/sys/fs/resctrl/mon_groups/watched").unwrap();
@@ -521,8 +528,8 @@ fn a_process_in_somebody_elses_monitoring_group_is_not_taken() {
 
 #[test]
 fn a_cpu_that_another_tool_took_meanwhile_is_left_to_it() {
-    let machine = Machine::new("gold-6140");
-    let mut host = LinuxHost::open(Options { correct: true, ..machine.options() })
+    let machine = MountedHost::new("gold-6140");
+    let mut host = LinuxHost::open(LinuxHostOptions { correct: true, ..machine.options() })
         .unwrap_or_else(|error| panic!("{error}"));
     let root = machine.root();
     root.remove_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
@@ -538,25 +545,25 @@ fn a_cpu_that_another_tool_took_meanwhile_is_left_to_it() {
 }
 
 #[test]
-fn slices_of_offline_cores_are_told_where_slices_are_counted_by_cores() {
-    let machine = Machine::new("e5-2630v3");
-    let told = |host: &LinuxHost| host.notes().iter().any(|note| note.starts_with("CPUs 7 are offline"));
+fn slices_of_offline_cores_are_reported_where_slices_are_counted_by_cores() {
+    let machine = MountedHost::new("e5-2630v3");
+    let reported = |host: &LinuxHost| host.notes().iter().any(|note| note.starts_with("CPUs 7 are offline"));
     let host = machine.open();
-    assert!(!told(&host), "{:?}", host.notes());
+    assert!(!reported(&host), "{:?}", host.notes());
     drop(host);
-    machine.faults.inject(Rule {
+    machine.faults.inject(FaultRule {
         path: "sys/devices/system/cpu/online".to_owned(),
         operation: Some(Operation::Read),
         calls: Calls::All,
-        fault: Fault::Garbage(b"0-6\n".to_vec()),
+        fault: FileFault::Garbage(b"0-6\n".to_vec()),
     });
     let host = machine.open();
-    assert!(told(&host), "{:?}", host.notes());
+    assert!(reported(&host), "{:?}", host.notes());
 }
 
 #[test]
 fn another_tools_monitoring_group_gets_back_what_was_taken_and_no_more() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let root = machine.root();
     let cpus = "/sys/fs/resctrl/mon_groups/watched/cpus_list";
     root.make_dir("/sys/fs/resctrl/mon_groups/watched").unwrap();

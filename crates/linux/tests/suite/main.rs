@@ -14,7 +14,7 @@ mod journal;
 mod members;
 mod perf;
 mod plain_tree;
+mod reported;
 #[path = "resctrl_suite/mod.rs"]
 mod suite;
 mod suite_on_vhost;
-mod told;

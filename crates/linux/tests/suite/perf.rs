@@ -2,16 +2,16 @@
 //! virtual machine does not have. Needs root or kernel.perf_event_paranoid of 0 or less.
 
 use waykeeper_host::Reading;
-use waykeeper_linux::counting::{Counting, Direction, Quantity};
-use waykeeper_linux::perf::{Event, Group, PerfCounting, Planned, PlannedGroup, Where};
+use waykeeper_linux::counting::{Counting, SampledQuantity, TransferDirection};
+use waykeeper_linux::perf::{EncodedEvent, PerfCounting, PerfGroup, PlannedEvent, PlannedGroup, Where};
 use waykeeper_units::CoreId;
 
 /// PERF_TYPE_SOFTWARE, and of it PERF_COUNT_SW_CPU_CLOCK (ns) and PERF_COUNT_SW_DUMMY (perf_event_open(2)).
-const CLOCK: Event = Event { pmu: 1, config: [0, 0, 0] };
-const DUMMY: Event = Event { pmu: 1, config: [9, 0, 0] };
+const CLOCK: EncodedEvent = EncodedEvent { pmu: 1, config: [0, 0, 0] };
+const DUMMY: EncodedEvent = EncodedEvent { pmu: 1, config: [9, 0, 0] };
 
-fn group(place: Where, events: &[(Event, Quantity, f64)]) -> PlannedGroup {
-    let members = events.iter().map(|(event, quantity, stands_for)| Planned {
+fn group(place: Where, events: &[(EncodedEvent, SampledQuantity, f64)]) -> PlannedGroup {
+    let members = events.iter().map(|(event, quantity, stands_for)| PlannedEvent {
         name: format!("{quantity:?}"),
         event: *event,
         quantity: *quantity,
@@ -20,9 +20,9 @@ fn group(place: Where, events: &[(Event, Quantity, f64)]) -> PlannedGroup {
     PlannedGroup { place, cpu: 0, members: members.collect() }
 }
 
-const CYCLES: Quantity = Quantity::Core(CoreId(0), 0);
-const INSTRUCTIONS: Quantity = Quantity::Core(CoreId(0), 1);
-const MEMORY: Quantity = Quantity::Memory(Direction::Read);
+const CYCLES: SampledQuantity = SampledQuantity::Core(CoreId(0), 0);
+const INSTRUCTIONS: SampledQuantity = SampledQuantity::Core(CoreId(0), 1);
+const MEMORY: SampledQuantity = SampledQuantity::Memory(TransferDirection::Read);
 
 fn value(reading: Reading<u64>) -> u64 {
     reading.value().unwrap_or_else(|| panic!("{reading:?} is no value"))
@@ -57,7 +57,7 @@ fn a_group_is_read_by_one_call_from_here_and_from_the_pinned_thread() {
 #[test]
 fn an_uncore_event_the_kernel_does_not_know_is_noted_and_one_of_a_core_ends_it() {
     // No PMU has this number.
-    let unknown = Event { pmu: 0xffff_fff0, config: [0, 0, 0] };
+    let unknown = EncodedEvent { pmu: 0xffff_fff0, config: [0, 0, 0] };
     let plan =
         |place| vec![group(Where::Core, &[(CLOCK, CYCLES, 1.0)]), group(place, &[(unknown, MEMORY, 64.0)])];
     let mut counting = PerfCounting::open(plan(Where::Uncore))
@@ -75,6 +75,6 @@ fn an_uncore_event_the_kernel_does_not_know_is_noted_and_one_of_a_core_ends_it()
 
 #[test]
 fn an_empty_group_has_no_answer() {
-    let mut empty = Group::open(&[], 0).expect("nothing is opened");
+    let mut empty = PerfGroup::open(&[], 0).expect("nothing is opened");
     assert!(empty.read().is_err());
 }

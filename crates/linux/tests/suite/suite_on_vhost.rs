@@ -13,17 +13,19 @@ use std::time::Duration;
 use suite::manners::NoRegisters;
 use suite::{PREFIX, Trouble};
 use waykeeper_linux::journal::{Journal, Original, SchemataLine};
-use waykeeper_linux::resctrl::{Event, Group, Line, Resctrl, Resource, Schemata, Setting};
+use waykeeper_linux::resctrl::{
+    DomainSetting, Group, MonitorEvent, Resctrl, Resource, ResourceSettings, Schemata,
+};
 use waykeeper_linux::restore::Restorer;
 use waykeeper_linux::root::Root;
 use waykeeper_units::{CoreList, WayMask};
-use waykeeper_vhost::faults::{Calls, Fault, Faults, Operation, Rule};
+use waykeeper_vhost::faults::{Calls, FaultRule, Faults, FileFault, Operation};
 use waykeeper_vhost::host_tasks::HostTasks;
 use waykeeper_vhost::mounted::Mounted;
 use waykeeper_vhost::node::{Node, Tree};
-use waykeeper_vhost::resctrl::Resctrl as Virtual;
+use waykeeper_vhost::resctrl::VirtualResctrl;
 use waykeeper_vhost::resctrl::description::{
-    Bandwidth, Cache, Cdp, Description, Domain, IoAlloc, Kernel, Monitoring,
+    Bandwidth, Cdp, Domain, IoAllocSupport, Kernel, L3Resource, MonitoringResource, ResctrlDescription,
 };
 use waykeeper_vhost::resctrl::hardware::Idle;
 
@@ -36,7 +38,7 @@ struct Host {
 }
 
 impl Host {
-    fn new(description: Description) -> Host {
+    fn new(description: ResctrlDescription) -> Host {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let mount = folder.path().join("host");
         std::fs::create_dir(&mount).expect("made");
@@ -45,7 +47,7 @@ impl Host {
         let tasks = HostTasks::new("/proc");
         tree.add(
             "sys/fs/resctrl",
-            Node::Resctrl(Virtual::new(description, Box::new(Idle), Box::new(tasks)).shared()),
+            Node::Resctrl(VirtualResctrl::new(description, Box::new(Idle), Box::new(tasks)).shared()),
         );
         let faults = Faults::new();
         assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
@@ -60,8 +62,8 @@ impl Host {
     }
 }
 
-fn intel(kernel: Kernel) -> Description {
-    let cache = Cache {
+fn intel(kernel: Kernel) -> ResctrlDescription {
+    let cache = L3Resource {
         cbm_bits: 11,
         shareable: 0x600,
         min_bits: 1,
@@ -69,16 +71,16 @@ fn intel(kernel: Kernel) -> Description {
         closids: 16,
         size_bytes: 16 << 20,
         cdp: Cdp::Off,
-        io_alloc: IoAlloc::Absent,
+        io_alloc: IoAllocSupport::Absent,
     };
-    Description {
+    ResctrlDescription {
         kernel,
         possible_cpus: 4,
         domains: vec![Domain { id: 0, cpus: vec![0, 1] }, Domain { id: 1, cpus: vec![2, 3] }],
         l3: Some(cache),
         mb: Some(Bandwidth::intel(8)),
         smba: None,
-        monitoring: Some(Monitoring {
+        monitoring: Some(MonitoringResource {
             rmids: 144,
             unit_bytes: 90112,
             largest_threshold: 16 << 20,
@@ -91,7 +93,7 @@ fn intel(kernel: Kernel) -> Description {
 }
 
 /// Domain ids with a gap, as on a machine in hardware.md 8.1.
-fn amd(kernel: Kernel) -> Description {
+fn amd(kernel: Kernel) -> ResctrlDescription {
     let mut host = intel(kernel);
     host.possible_cpus = 64;
     host.domains = [0, 1, 16, 17].map(|id| Domain { id, cpus: vec![id, id + 32] }).into();
@@ -103,7 +105,7 @@ fn amd(kernel: Kernel) -> Description {
 }
 
 /// Runs all cases; `lacking` names the cases that this host must skip.
-fn suite_passes(description: Description, lacking: &[&str]) {
+fn suite_passes(description: ResctrlDescription, lacking: &[&str]) {
     let host = Host::new(description);
     let mut skipped = BTreeSet::new();
     let mut failed = Vec::new();
@@ -136,7 +138,7 @@ fn on_amd_with_gaps_between_domains() {
 
 #[test]
 fn on_amd_with_ways_for_devices() {
-    for io_alloc in [IoAlloc::Unsupported, IoAlloc::Supported] {
+    for io_alloc in [IoAllocSupport::Unsupported, IoAllocSupport::Supported] {
         let mut host = amd(Kernel(6, 19));
         host.l3.as_mut().expect("there").io_alloc = io_alloc;
         suite_passes(host, &[CDP]);
@@ -187,14 +189,14 @@ fn state(host: &Host) -> State {
 
 /// A manager's run: reads, journals, sets knobs, samples. Returns an error in one line.
 fn manage(host: &Host) -> Result<(), String> {
-    let told = |error: &dyn std::fmt::Display| error.to_string();
-    let resctrl = Resctrl::open(&host.root, PREFIX).map_err(|error| told(&error))?;
-    let _lock = resctrl.lock_exclusive(Duration::from_secs(10)).map_err(|error| told(&error))?;
-    let info = resctrl.info().map_err(|error| told(&error))?;
+    let reported = |error: &dyn std::fmt::Display| error.to_string();
+    let resctrl = Resctrl::open(&host.root, PREFIX).map_err(|error| reported(&error))?;
+    let _lock = resctrl.lock_exclusive(Duration::from_secs(10)).map_err(|error| reported(&error))?;
+    let info = resctrl.info().map_err(|error| reported(&error))?;
     let ways = info.l3().ok_or("no L3")?.cbm_mask;
-    let default = resctrl.schemata(&Group::DEFAULT).map_err(|error| told(&error))?;
-    let cpus = resctrl.cpus(&Group::DEFAULT).map_err(|error| told(&error))?;
-    let group = resctrl.own("managed").map_err(|error| told(&error))?;
+    let default = resctrl.schemata(&Group::DEFAULT).map_err(|error| reported(&error))?;
+    let cpus = resctrl.cpus(&Group::DEFAULT).map_err(|error| reported(&error))?;
+    let group = resctrl.own("managed").map_err(|error| reported(&error))?;
     let whole = default.line(&Resource::L3).cloned().ok_or("no line")?;
     let mut journal = host.journal()?;
     let originals = [
@@ -202,29 +204,34 @@ fn manage(host: &Host) -> Result<(), String> {
         Original::Cpus { group: Group::DEFAULT, cpus: cpus.clone() },
         Original::Schemata { group: Group::DEFAULT, line: SchemataLine(whole) },
     ];
-    journal.record(&originals).map_err(|error| told(&error))?;
-    resctrl.create(&group).map_err(|error| told(&error))?;
-    let line = |domain, mask: WayMask| Line::new(Resource::L3, vec![(domain, Setting::Mask(mask))]);
+    journal.record(&originals).map_err(|error| reported(&error))?;
+    resctrl.create(&group).map_err(|error| reported(&error))?;
+    let line = |domain, mask: WayMask| {
+        ResourceSettings::new(Resource::L3, vec![(domain, DomainSetting::Mask(mask))])
+    };
     for (group, mask) in [(&group, WayMask::full(2)), (&Group::DEFAULT, ways.minus(WayMask::full(2)))] {
         let wanted = line(0, mask);
-        let now = resctrl.set_schemata(group, std::slice::from_ref(&wanted)).map_err(|error| told(&error))?;
+        let now =
+            resctrl.set_schemata(group, std::slice::from_ref(&wanted)).map_err(|error| reported(&error))?;
         if let Some((domain, wanted, found)) = now.differing(&wanted).pop() {
             return Err(format!("{group}: {domain} reads back as {found:?}, not {wanted:?}"));
         }
     }
     let one = CoreList::from(cpus.cores()[..1].to_vec());
-    resctrl.set_cpus(&group, &one).map_err(|error| told(&error))?;
-    let now = resctrl.cpus(&group).map_err(|error| told(&error))?;
+    resctrl.set_cpus(&group, &one).map_err(|error| reported(&error))?;
+    let now = resctrl.cpus(&group).map_err(|error| reported(&error))?;
     if now != one {
         return Err(format!("{group}: CPUs read back as {now}, not {one}"));
     }
-    resctrl.assign(&group, &[std::process::id()]).map_err(|error| told(&error))?;
-    let held = resctrl.hold_schemata(&group).map_err(|error| told(&error))?;
-    for domain in resctrl.monitor_domains(&group).map_err(|error| told(&error))? {
-        let count = resctrl.hold_count(&group, domain, &Event::LlcOccupancy).map_err(|error| told(&error))?;
-        count.ok_or("no counter")?.read().map_err(|error| told(&error))?;
+    resctrl.assign(&group, &[std::process::id()]).map_err(|error| reported(&error))?;
+    let held = resctrl.hold_schemata(&group).map_err(|error| reported(&error))?;
+    for domain in resctrl.monitor_domains(&group).map_err(|error| reported(&error))? {
+        let count = resctrl
+            .hold_count(&group, domain, &MonitorEvent::LlcOccupancy)
+            .map_err(|error| reported(&error))?;
+        count.ok_or("no counter")?.read().map_err(|error| reported(&error))?;
     }
-    held.read().map_err(|error| told(&error))?;
+    held.read().map_err(|error| reported(&error))?;
     Ok(())
 }
 
@@ -249,21 +256,25 @@ fn a_fault_anywhere_is_one_report_and_loses_no_original() {
     assert_eq!(state(&host), before);
     let seen = host.faults.seen();
     assert!(seen.len() > 40, "a manager does more than {} kinds of operation", seen.len());
-    let refusals = [Errno::IO, Errno::BUSY, Errno::NOSPC, Errno::NODEV, Errno::ACCESS].map(Fault::Refuse);
+    let refusals = [Errno::IO, Errno::BUSY, Errno::NOSPC, Errno::NODEV, Errno::ACCESS].map(FileFault::Refuse);
     let mut reports = 0;
     for (path, operation) in seen.keys() {
         let others = match operation {
             Operation::Read => {
-                vec![Fault::ShortRead(1), Fault::Garbage(b"\xff\x00 no file of a kernel".to_vec())]
+                vec![FileFault::ShortRead(1), FileFault::Garbage(b"\xff\x00 no file of a kernel".to_vec())]
             }
-            Operation::Write => vec![Fault::ShortWrite(1), Fault::ShortWrite(4096)],
+            Operation::Write => vec![FileFault::ShortWrite(1), FileFault::ShortWrite(4096)],
             _ => Vec::new(),
         };
         for fault in refusals.iter().cloned().chain(others) {
             let what = format!("{operation:?} of {path}: {fault:?}");
             let strike = |calls| {
-                let rule =
-                    Rule { path: path.clone(), operation: Some(*operation), calls, fault: fault.clone() };
+                let rule = FaultRule {
+                    path: path.clone(),
+                    operation: Some(*operation),
+                    calls,
+                    fault: fault.clone(),
+                };
                 host.faults.inject(rule);
             };
             strike(Calls::All);
@@ -276,7 +287,7 @@ fn a_fault_anywhere_is_one_report_and_loses_no_original() {
                 assert!(report.lines().all(|line| line.len() < 500), "{what}: {report}");
                 assert!(report.contains('/') || report.contains(" back as "), "{what}: {report}");
             }
-            let silent = matches!(fault, Fault::ShortRead(_)) || path.ends_with("last_cmd_status");
+            let silent = matches!(fault, FileFault::ShortRead(_)) || path.ends_with("last_cmd_status");
             assert!(managed.is_ok() || !silent, "{what}: {managed:?}");
             // In any case nothing is lost: the next start restores everything.
             let again = bring_back(&host);
@@ -297,11 +308,11 @@ fn garbage_in_every_file_names_the_file() {
         ["info/L3/num_closids", "info/L3/cbm_mask", "info/MB/min_bandwidth", "info/L3_MON/mon_features"]
     {
         for bytes in garbage {
-            host.faults.inject(Rule {
+            host.faults.inject(FaultRule {
                 path: format!("sys/fs/resctrl/{file}"),
                 operation: Some(Operation::Read),
                 calls: Calls::All,
-                fault: Fault::Garbage(bytes.to_vec()),
+                fault: FileFault::Garbage(bytes.to_vec()),
             });
             // `garbage` could be the name of a feature of a later kernel.
             let is_name = file.ends_with("mon_features") && bytes == b"garbage\n";

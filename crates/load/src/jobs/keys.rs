@@ -3,7 +3,7 @@
 //! Knows one section and the `[global]` keys before it; must not parse lines of text.
 
 use super::value::{self, Base};
-use super::{Access, Engine, Job, JobError, shown};
+use super::{Job, JobDirection, JobEngine, JobError, shown};
 use crate::{MOST_COMMAND_BYTES, MOST_DEPTH, MOST_WORKERS};
 use waykeeper_units::{CoreList, Likeness, nearest};
 
@@ -79,7 +79,7 @@ const KEYS: &[Key] = &[
         Ok(())
     }),
     key(&["ioengine"], |draft, _, text| {
-        let known = [Engine::IoUring, Engine::IoUringCmd];
+        let known = [JobEngine::IoUring, JobEngine::IoUringCmd];
         let found = known.into_iter().find(|engine| engine.name() == text);
         draft.job.engine = Some(found.ok_or("io_uring or io_uring_cmd")?);
         Ok(())
@@ -138,17 +138,17 @@ fn only(holds: bool, wanted: &str) -> Result<(), String> {
 /// The value of `rw`.
 #[derive(Clone, Copy, Debug)]
 struct Rw {
-    access: Option<Access>,
+    access: Option<JobDirection>,
     random: bool,
 }
 
 impl Rw {
     fn parse(text: &str) -> Result<Rw, String> {
         let (access, random) = match text {
-            "read" => (Some(Access::Read), false),
-            "write" => (Some(Access::Write), false),
-            "randread" => (Some(Access::Read), true),
-            "randwrite" => (Some(Access::Write), true),
+            "read" => (Some(JobDirection::Read), false),
+            "write" => (Some(JobDirection::Write), false),
+            "randread" => (Some(JobDirection::Read), true),
+            "randwrite" => (Some(JobDirection::Write), true),
             "rw" | "readwrite" => (None, false),
             "randrw" => (None, true),
             _ => return Err("one of read, write, randread, randwrite, rw, randrw".to_owned()),
@@ -176,7 +176,7 @@ impl Draft {
             job: Job {
                 name: String::new(),
                 line: 0,
-                access: Access::Read,
+                access: JobDirection::Read,
                 random: false,
                 block_bytes: 4096,
                 depth: 1,
@@ -193,7 +193,7 @@ impl Draft {
                 cores: None,
                 waits: false,
             },
-            rw: Rw { access: Some(Access::Read), random: false },
+            rw: Rw { access: Some(JobDirection::Read), random: false },
             writes: 0.5,
             base: Base::Binary,
             lines: Vec::new(),
@@ -202,7 +202,7 @@ impl Draft {
 
     /// The finished job; or the line that conflicts with other lines of the job, and what it must be.
     fn done(mut self) -> Result<Job, (Line, String)> {
-        self.job.access = self.rw.access.unwrap_or(Access::Mixed { writes: self.writes });
+        self.job.access = self.rw.access.unwrap_or(JobDirection::Mixed { writes: self.writes });
         self.job.random = self.rw.random;
         let job = &self.job;
         // The last line with a key applies.
@@ -217,7 +217,7 @@ impl Draft {
             return Err((late.clone(), wanted));
         }
         // With a rate limit, fio sends equal numbers of reads and writes, whatever `rwmixread` says.
-        if job.access.goes_both_ways()
+        if job.access.reads_and_writes()
             && let Some(rate) = said("rate").or_else(|| said("rate_iops"))
         {
             let wanted = "absent with a mixed `rw`, because fio limits reads and writes separately; with \

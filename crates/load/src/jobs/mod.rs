@@ -12,7 +12,7 @@ use waykeeper_units::CoreList;
 
 /// Direction of a job's data, from the view of the drive (fio's words, not memory's).
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub enum Access {
+pub enum JobDirection {
     /// The drive is read, so memory is written.
     #[default]
     Read,
@@ -25,18 +25,18 @@ pub enum Access {
     },
 }
 
-impl Access {
+impl JobDirection {
     /// Part of the commands that write the drive, 0 to 1.
     pub const fn writes(self) -> f64 {
         match self {
-            Access::Read => 0.0,
-            Access::Write => 1.0,
-            Access::Mixed { writes } => writes,
+            JobDirection::Read => 0.0,
+            JobDirection::Write => 1.0,
+            JobDirection::Mixed { writes } => writes,
         }
     }
 
     /// True if some commands read the drive and some write it.
-    pub const fn goes_both_ways(self) -> bool {
+    pub const fn reads_and_writes(self) -> bool {
         let writes = self.writes();
         writes > 0.0 && writes < 1.0
     }
@@ -44,19 +44,19 @@ impl Access {
 
 /// Interface that sends a job's commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Engine {
+pub enum JobEngine {
     /// Reads and writes of a file or block device through io_uring.
     IoUring,
     /// NVMe commands passed through io_uring.
     IoUringCmd,
 }
 
-impl Engine {
+impl JobEngine {
     /// Fio's name for it.
     pub const fn name(self) -> &'static str {
         match self {
-            Engine::IoUring => "io_uring",
-            Engine::IoUringCmd => "io_uring_cmd",
+            JobEngine::IoUring => "io_uring",
+            JobEngine::IoUringCmd => "io_uring_cmd",
         }
     }
 }
@@ -69,7 +69,7 @@ pub struct Job {
     /// The line of its section header, from 1.
     pub line: u32,
     /// Direction of the data.
-    pub access: Access,
+    pub access: JobDirection,
     /// Random positions on the target; otherwise sequential.
     pub random: bool,
     /// Bytes of a command (`bs`).
@@ -94,7 +94,7 @@ pub struct Job {
     /// Maximum commands per second of each copy (`rate_iops`).
     pub commands_per_s: Option<u64>,
     /// Interface that sends the commands (`ioengine`).
-    pub engine: Option<Engine>,
+    pub engine: Option<JobEngine>,
     /// The target (`filename`).
     pub file: Option<String>,
     /// The cores that it may run on (`cpus_allowed`).

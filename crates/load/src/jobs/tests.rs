@@ -55,27 +55,27 @@ fn a_whole_file_is_read() {
     let file = JobFile::parse("j.fio", WHOLE).unwrap();
     let [readers, mixed, writer] = file.jobs.as_slice() else { panic!("{file:?}") };
     assert_eq!((readers.name.as_str(), readers.line), ("readers", 11));
-    assert_eq!((readers.access, readers.random, readers.block_bytes), (Access::Read, true, 131_072));
+    assert_eq!((readers.access, readers.random, readers.block_bytes), (JobDirection::Read, true, 131_072));
     assert_eq!((readers.depth, readers.copies, readers.size_bytes), (32, 4, Some(1 << 30)));
     assert_eq!((readers.bytes_per_s, readers.commands_per_s), (None, Some(2000)));
     // 100 MiB/s, as fio's m is 1024 x 1024.
     assert_eq!((writer.bytes_per_s, writer.commands_per_s), (Some(104_857_600), None));
     assert_eq!((readers.runtime_us, readers.time_based, readers.waits), (Some(30_000), true, false));
     assert_eq!(readers.ends_after(), None, "time alone ends it");
-    assert_eq!(readers.engine, Some(Engine::IoUring));
+    assert_eq!(readers.engine, Some(JobEngine::IoUring));
     assert_eq!(readers.cores.as_ref().map(CoreList::len), Some(1));
     // A second [global] applies to the sections below it.
-    assert_eq!((mixed.block_bytes, mixed.access), (4096, Access::Mixed { writes: 1.0 - 0.7 }));
+    assert_eq!((mixed.block_bytes, mixed.access), (4096, JobDirection::Mixed { writes: 1.0 - 0.7 }));
     // With a base of 1000 `64m` is 64 million, `4kib` 4 x 1024.
     assert_eq!((mixed.size_bytes, mixed.io_bytes, mixed.commands), (Some(64_000_000), Some(4096), Some(16)));
     assert_eq!((mixed.waits, mixed.time_based, mixed.runtime_us), (true, false, Some(1_500_000)));
     assert_eq!(mixed.ends_after(), Some(1));
-    assert_eq!(mixed.engine, Some(Engine::IoUringCmd));
+    assert_eq!(mixed.engine, Some(JobEngine::IoUringCmd));
     assert_eq!(file.groups().iter().map(|group| group.len()).collect::<Vec<_>>(), [1, 2]);
     assert_eq!(file.job("j.fio", Some("mixed")), Ok(mixed));
-    let told = |name| file.job("j.fio", name).unwrap_err().to_string();
-    assert_eq!(told(None), "j.fio: has 3 jobs; name one of readers, mixed, writer");
-    assert_eq!(told(Some("x")), "j.fio: has no job `x`; it has readers, mixed, writer");
+    let reported = |name| file.job("j.fio", name).unwrap_err().to_string();
+    assert_eq!(reported(None), "j.fio: has 3 jobs; name one of readers, mixed, writer");
+    assert_eq!(reported(Some("x")), "j.fio: has no job `x`; it has readers, mixed, writer");
 }
 
 #[test]
@@ -114,11 +114,13 @@ fn units_are_fios() {
 
 #[test]
 fn what_has_no_meaning_is_refused_with_file_and_line() {
-    let told = |text: &str| JobFile::parse("j.fio", text).unwrap_err().to_string();
-    let unknown = told("[a]\n\nio_depth=4\n");
+    let reported = |text: &str| JobFile::parse("j.fio", text).unwrap_err().to_string();
+    let unknown = reported("[a]\n\nio_depth=4\n");
     assert!(unknown.starts_with("j.fio:3: `io_depth` is not a fio key that is supported here"), "{unknown}");
     assert!(unknown.contains(", did you mean `iodepth`; supported are rw, bs, iodepth,"), "{unknown}");
-    assert!(told("[a]\nverify=crc32c\n").starts_with("j.fio:2: `verify` is not a fio key that is supported"));
+    assert!(
+        reported("[a]\nverify=crc32c\n").starts_with("j.fio:2: `verify` is not a fio key that is supported")
+    );
     let cases = [
         (
             "[a]\nbs=0\n",
@@ -189,8 +191,8 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
         ("", "j.fio: has no job; write a section [NAME] besides [global]"),
     ];
     for (text, begins) in cases {
-        let told = told(text);
-        assert!(told.starts_with(begins) && !told.contains('\n'), "{text:?}: {told}");
+        let reported = reported(text);
+        assert!(reported.starts_with(begins) && !reported.contains('\n'), "{text:?}: {reported}");
     }
 }
 
@@ -206,10 +208,10 @@ fn fio(words: &[&str], text: &str) -> Output {
 /// KiB that each copy of each job moves when fio runs a file, read and written; or fio's error.
 fn moved(text: &str) -> Result<Vec<(u64, u64)>, String> {
     let done = fio(&["--minimal", "--warnings-fatal"], text);
-    let told = String::from_utf8(done.stdout).unwrap();
+    let reported = String::from_utf8(done.stdout).unwrap();
     let kib = |line: &str, field: usize| line.split(';').nth(field).unwrap().parse().unwrap();
     // Fields 6 and 47 of fio's terse lines, version 3.
-    let lines = told.lines().filter(|line| line.starts_with("3;fio-"));
+    let lines = reported.lines().filter(|line| line.starts_with("3;fio-"));
     match done.status.success() {
         true => Ok(lines.map(|line| (kib(line, 5), kib(line, 46))).collect()),
         false => Err(String::from_utf8(done.stderr).unwrap()),
@@ -354,8 +356,8 @@ proptest! {
                 }
             }
             Err(error) => {
-                let told = error.to_string();
-                prop_assert!(told.starts_with("j.fio:") && !told.contains('\n'), "{}", told);
+                let reported = error.to_string();
+                prop_assert!(reported.starts_with("j.fio:") && !reported.contains('\n'), "{}", reported);
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 use std::path::Path;
 use waykeeper_host::{DmaCounters, Reading};
-use waykeeper_load::{MemoryDirection, Moved, Pattern, bandwidth, expected};
+use waykeeper_load::{CompletedWork, MemoryDirection, Pattern, bandwidth, expected};
 use waykeeper_silicon::Sampling;
 
 fn scenario(name: &str) -> ScenarioSource {
@@ -13,7 +13,7 @@ fn scenario(name: &str) -> ScenarioSource {
 
 /// A load that has ended, and what the chip counted from power-on to its end.
 struct Done {
-    totals: Totals,
+    totals: LoadTotals,
     counted: DmaCounters,
     list_lines: u64,
 }
@@ -61,7 +61,7 @@ fn counters_are_the_formulas() {
                         );
                         let done = run("thesis-load-haswell", &keys);
                         is_the_formula(&done, pattern, direction, profile, pages, &keys);
-                        let Totals { commands, blocks, .. } = done.totals;
+                        let LoadTotals { commands, blocks, .. } = done.totals;
                         match (end.split(' ').next().unwrap(), profile) {
                             ("commands", _) => assert_eq!(commands, most, "{keys}"),
                             ("blocks", "true") => assert_eq!(blocks, most, "{keys}"),
@@ -87,7 +87,7 @@ fn is_the_formula(
     pages: u64,
     keys: &str,
 ) {
-    let Totals { commands, blocks, moved, .. } = done.totals;
+    let LoadTotals { commands, blocks, moved, .. } = done.totals;
     let data = 64 * pages * moved;
     let (read, written) = match direction {
         MemoryDirection::Read => (data, 0),
@@ -153,7 +153,7 @@ fn data_are_twice_the_estimate_of_single_with_the_published_program_alone() {
     let factor = |pattern: &str, op: &str, profile: &str| {
         let done = of_profile(pattern, op, profile);
         let [reads, writes, _] = events(&done);
-        let Totals { commands, blocks, .. } = done.totals;
+        let LoadTotals { commands, blocks, .. } = done.totals;
         let data = 64 * blocks;
         if op == "read" { reads as f64 / (data + commands) as f64 } else { writes as f64 / data as f64 }
     };
@@ -194,9 +194,12 @@ fn rates(name: &str, pattern: &str, op: &str, workers: u32) -> (f64, f64) {
     let keys = format!(
         "pattern = \"{pattern}\"\noperation = \"{op}\"\nworkers = {workers}\ntime_s = 0.004\nresident = true"
     );
-    let Totals { commands, blocks, runtime, .. } = run(name, &keys).totals;
+    let LoadTotals { commands, blocks, runtime, .. } = run(name, &keys).totals;
     let seconds = runtime.as_secs_f64();
-    (bandwidth(Moved { commands, blocks }, 4096, seconds) / (1 << 20) as f64, commands as f64 / seconds)
+    (
+        bandwidth(CompletedWork { commands, blocks }, 4096, seconds) / (1 << 20) as f64,
+        commands as f64 / seconds,
+    )
 }
 
 /// The shape of thesis Figs. 5.1 and 5.2, on both machines.
@@ -323,15 +326,15 @@ fn blocks_of_many_pages_are_counted_as_one_and_moved_whole() {
 }
 
 #[test]
-fn what_cannot_be_loaded_is_told_and_a_chip_without_dca_counts_no_device_writes() {
+fn what_cannot_be_loaded_is_reported_and_a_chip_without_dca_counts_no_device_writes() {
     let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::EXACT };
-    let told = |source: &ScenarioSource, settings: &str| {
+    let reported = |source: &ScenarioSource, settings: &str| {
         LoadServer::start(source, &settings.parse().unwrap(), options).unwrap_err().to_string()
     };
     let other = scenario("a4-fig5");
-    let why = told(&other, "");
+    let why = reported(&other, "");
     assert!(why.contains("`workload` is missing") && why.contains("program = \"memload\""), "{why}");
-    let why = told(&scenario("thesis-load-haswell"), "depth = 0");
+    let why = reported(&scenario("thesis-load-haswell"), "depth = 0");
     assert!(why.contains("depth` is 0; it must be a whole number from 1 to 1024"), "{why}");
     // Sandy Bridge E3: writes of devices bypass the LLC, and no LLC counter counts them.
     let done = run("thesis-load-sandy-bridge", "pattern = \"single\"\nprofile = \"true\"\ncommands = 50");

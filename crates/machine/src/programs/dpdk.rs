@@ -3,7 +3,7 @@
 //! Marks: docs/reference/README.md#marks.
 
 use super::poller::{Fate, Latency, PacketWork, Poller, Stall, Touch};
-use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use super::spin::{read_clock_cycles, spinning};
 use crate::nic::MAX_BURST;
 use crate::scenario::{Keys, ScenarioError};
@@ -11,16 +11,16 @@ use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::OutOfMemory;
 
-pub(super) const TOUCH: Kind = Kind {
+pub(super) const TOUCH: ProgramKind = ProgramKind {
     name: "dpdk-t",
     about: "receives packets, reads all of each, drops them (A4 s3.1)",
     kind: WorkloadKind::NetworkIo,
-    score: Score::InverseLatency,
-    unit: Unit::Packets,
+    score: ScoreKind::InverseLatency,
+    unit: WorkUnit::Packets,
     read: |keys| read(keys, Touch::Payload),
 };
 
-pub(super) const NO_TOUCH: Kind = Kind {
+pub(super) const NO_TOUCH: ProgramKind = ProgramKind {
     name: "dpdk-nt",
     about: "receives packets and drops them unread (A4 s3.1)",
     read: |keys| read(keys, Touch::None),

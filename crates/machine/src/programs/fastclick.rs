@@ -3,7 +3,7 @@
 
 use super::dpdk::read_stall;
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
-use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use super::spin::{read_clock_cycles, spinning};
 use crate::nic::MAX_BURST;
 use crate::scenario::{Keys, ScenarioError};
@@ -11,12 +11,12 @@ use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::OutOfMemory;
 
-pub(super) const FASTCLICK: Kind = Kind {
+pub(super) const FASTCLICK: ProgramKind = ProgramKind {
     name: "fastclick",
     about: "reads and modifies each packet and mirrors it back (A4 Table 2)",
     kind: WorkloadKind::NetworkIo,
-    score: Score::InverseLatency,
-    unit: Unit::Packets,
+    score: ScoreKind::InverseLatency,
+    unit: WorkUnit::Packets,
     read,
 };
 

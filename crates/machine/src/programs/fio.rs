@@ -7,25 +7,25 @@
 
 use super::fio_job::{self, Pace, Storage};
 use super::poller::LINE_WORK_NS;
-use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::bus::{Access, Bus};
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
-use crate::ssd::Direction;
+use crate::ssd::BlockDirection;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::{Fill, OutOfMemory};
 
-pub(super) const FIO: Kind = Kind {
+pub(super) const FIO: ProgramKind = ProgramKind {
     name: "fio",
     about: "random reads or writes at a queue depth, every block consumed (A4 s3.2)",
     kind: WorkloadKind::StorageIo,
-    score: Score::InverseLatency,
-    unit: Unit::Bytes,
+    score: ScoreKind::InverseLatency,
+    unit: WorkUnit::Bytes,
     read: |keys| read(keys, Usual { block: 128 << 10, depth: 32, writes: 0.0 }),
 };
 
-pub(super) const FFSB_HEAVY: Kind = Kind {
+pub(super) const FFSB_HEAVY: ProgramKind = ProgramKind {
     name: "ffsb-heavy",
     about: "FFSB with 2-MiB blocks, reads and writes 1:1, regex over each block (A4 Table 2)",
     // 64 threads over the workload's three cores (artifact).
@@ -33,7 +33,7 @@ pub(super) const FFSB_HEAVY: Kind = Kind {
     ..FIO
 };
 
-pub(super) const FFSB_LIGHT: Kind = Kind {
+pub(super) const FFSB_LIGHT: ProgramKind = ProgramKind {
     name: "ffsb-light",
     about: "FFSB with 32-KiB blocks, reads and writes 1:1, regex over each block (A4 Table 2)",
     read: |keys| read(keys, Usual { block: 32 << 10, depth: 32, writes: 0.5 }),
@@ -82,7 +82,7 @@ impl Blueprint for Storage {
         for _ in 0..depth {
             let region = site.memory.ordinary(self.block)?;
             let buffer = array.add_buffer(site.workload, region);
-            slots.push(Slot { buffer, direction: Direction::Read, submitted_ns: 0.0 });
+            slots.push(Slot { buffer, direction: BlockDirection::Read, submitted_ns: 0.0 });
         }
         Ok(Box::new(StorageThread {
             array: index,
@@ -104,7 +104,7 @@ impl Blueprint for Storage {
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     buffer: u32,
-    direction: Direction,
+    direction: BlockDirection,
     submitted_ns: f64,
 }
 
@@ -156,7 +156,7 @@ impl StorageThread {
         let write = self.writes > 0.0 && self.stream.chance(self.writes);
         let entry = &mut self.slots[slot as usize];
         entry.submitted_ns = core.clock_ns;
-        entry.direction = if write { Direction::Write } else { Direction::Read };
+        entry.direction = if write { BlockDirection::Write } else { BlockDirection::Read };
         bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, entry.buffer, entry.direction);
     }
 
@@ -194,7 +194,13 @@ impl Program for StorageThread {
                 // All slots begin with a read so that the queue is deep at once.
                 let entry = &mut self.slots[slot as usize];
                 entry.submitted_ns = core.clock_ns;
-                bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, entry.buffer, Direction::Read);
+                bus.arrays[self.array].submit(
+                    core.clock_ns,
+                    self.queue,
+                    slot,
+                    entry.buffer,
+                    BlockDirection::Read,
+                );
             }
         }
         while core.clock_ns < until_ns {
@@ -215,8 +221,8 @@ impl Program for StorageThread {
             };
             core.work(REQUEST_NS, REQUEST_INSTRUCTIONS);
             match self.slots[done.slot as usize].direction {
-                Direction::Read => self.scan = Some(Scan { slot: done.slot, at: 0 }),
-                Direction::Write => self.completed(bus, core, done.slot),
+                BlockDirection::Read => self.scan = Some(Scan { slot: done.slot, at: 0 }),
+                BlockDirection::Write => self.completed(bus, core, done.slot),
             }
         }
     }

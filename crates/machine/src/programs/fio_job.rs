@@ -6,7 +6,7 @@
 use crate::scenario::{Keys, ScenarioError};
 use std::collections::VecDeque;
 use waykeeper_load::jobs::{Job, JobError, JobFile};
-use waykeeper_load::{Limiter, Limits, Rule};
+use waykeeper_load::{BudgetRule, Limiter, LoadLimits};
 
 /// Slots of a rate per second: fio checks its rates at every request, so a slot is short against the time over which
 /// rates are observed. Assumption: fio has no slots of a fixed length.
@@ -107,13 +107,13 @@ impl JobParameters {
     /// The limits of that thread.
     pub(super) fn pace(&self, thread: usize, threads: usize, start_ns: f64, slots: u32) -> Pace {
         let copies = u64::from(self.copies_of(thread, threads));
-        let limits = Limits {
+        let limits = LoadLimits {
             // Bytes are counted where other loads count blocks.
             blocks: self.bytes_per_s.map(|rate| rate * copies as f64),
             commands: self.commands_per_s.map(|rate| rate * copies as f64),
             slots: SLOTS,
             // fio sends later what it could not send in time.
-            rule: Rule::CatchUp,
+            rule: BudgetRule::CatchUp,
         };
         Pace {
             limiter: Limiter::new(limits, start_ns),
@@ -214,28 +214,30 @@ mod tests {
     }
 
     #[test]
-    fn a_job_file_that_will_not_do_is_told_with_its_line() {
-        let told = |job: &str, keys: &str| read(job, keys).unwrap_err().to_string();
+    fn a_bad_job_file_is_refused_with_its_line() {
+        let reported = |job: &str, keys: &str| read(job, keys).unwrap_err().to_string();
         let named = "fio = \"job.fio\"";
-        let why = told("[a]\nbs=4k\niodepht=3\n", named);
+        let why = reported("[a]\nbs=4k\niodepht=3\n", named);
         assert!(
             why.contains("job.fio:3: `iodepht` is not a fio key") && why.contains("did you mean `iodepth`"),
             "{why}"
         );
-        assert!(told("[a]\n[b]\n", named).ends_with("job.fio: has 2 jobs; name one of a, b"));
+        assert!(reported("[a]\n[b]\n", named).ends_with("job.fio: has 2 jobs; name one of a, b"));
         assert!(read("[a]\n[b]\n", &format!("{named}\nfio_job = \"b\"")).is_ok());
-        let why = told("[a]\nbs=32m\n", named);
+        let why = reported("[a]\nbs=32m\n", named);
         assert!(
             why.ends_with("job.fio:1: `a.bs` is 33554432; it must be at most 16m on the virtual server"),
             "{why}"
         );
-        assert!(told("[a]\niodepth=1000\nnumjobs=5\n", named).contains("iodepth x numjobs is at most 4096"));
-        let why = told("[a]\n", &format!("{named}\ndepth = 3"));
+        assert!(
+            reported("[a]\niodepth=1000\nnumjobs=5\n", named).contains("iodepth x numjobs is at most 4096")
+        );
+        let why = reported("[a]\n", &format!("{named}\ndepth = 3"));
         assert!(
             why.contains("depth` is given together with `fio`; it must be absent: the job file gives it"),
             "{why}"
         );
-        assert!(told("[a]\n", "fio_job = \"a\"").contains("no job file is named"));
-        assert!(told("[a]\n", "fio = \"other.fio\"").contains("other.fio: cannot be read"));
+        assert!(reported("[a]\n", "fio_job = \"a\"").contains("no job file is named"));
+        assert!(reported("[a]\n", "fio = \"other.fio\"").contains("other.fio: cannot be read"));
     }
 }

@@ -3,19 +3,19 @@
 
 use super::dpdk::read_stall;
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
-use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::nic::MAX_BURST;
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::OutOfMemory;
 
-pub(super) const L2FWD: Kind = Kind {
+pub(super) const L2FWD: ProgramKind = ProgramKind {
     name: "l2fwd",
     about: "swaps the MAC addresses of packets and sends them back (ddio-bench s4)",
     kind: WorkloadKind::NetworkIo,
-    score: Score::InverseLatency,
-    unit: Unit::Packets,
+    score: ScoreKind::InverseLatency,
+    unit: WorkUnit::Packets,
     read,
 };
 

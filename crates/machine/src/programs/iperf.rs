@@ -8,7 +8,7 @@
 use super::copy::Copy;
 use super::dpdk::read_stall;
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
-use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use super::socket::{Socket, SocketWork};
 use crate::nic::{MAX_BURST, Recycle};
 use crate::scenario::{Keys, ScenarioError};
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::OutOfMemory;
 
-pub(super) const IPERF: Kind = Kind {
+pub(super) const IPERF: ProgramKind = ProgramKind {
     name: "iperf",
     about: "receives over a socket: copies each packet into its own buffer",
     kind: WorkloadKind::NetworkIo,
-    score: Score::InverseLatency,
-    unit: Unit::Bytes,
+    score: ScoreKind::InverseLatency,
+    unit: WorkUnit::Bytes,
     read,
 };
 

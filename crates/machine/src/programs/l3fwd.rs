@@ -6,7 +6,7 @@
 use super::dpdk::read_stall;
 use super::packet_handler::{PacketHandler, Spent};
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
-use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use super::table::{Lookups, Table};
 use crate::bus::{Access, Memory};
 use crate::nic::{MAX_BURST, Packet, Pool};
@@ -15,12 +15,12 @@ use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::OutOfMemory;
 
-pub(super) const L3FWD: Kind = Kind {
+pub(super) const L3FWD: ProgramKind = ProgramKind {
     name: "l3fwd",
     about: "looks each packet's flow up in a large table and sends it on (IAT s3.A)",
     kind: WorkloadKind::NetworkIo,
-    score: Score::InverseLatency,
-    unit: Unit::Packets,
+    score: ScoreKind::InverseLatency,
+    unit: WorkUnit::Packets,
     read,
 };
 

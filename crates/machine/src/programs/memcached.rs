@@ -8,7 +8,7 @@ use super::class::Class;
 use super::dpdk::read_stall;
 use super::packet_handler::{PacketHandler, Spent};
 use super::poller::{Fate, LINE_WORK_NS, PACKET_LINE_NS, PacketWork, Poller, Stall, Touch};
-use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use super::table::{Lookups, Table};
 use crate::bus::{Access, Memory};
 use crate::nic::{MAX_BURST, Packet, Pool};
@@ -19,12 +19,12 @@ use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::{Level, OutOfMemory, Region};
 use waykeeper_units::LINE_BYTES;
 
-pub(super) const MEMCACHED: Kind = Kind {
+pub(super) const MEMCACHED: ProgramKind = ProgramKind {
     name: "memcached",
     about: "answers get and set requests from the network, keys Zipf-distributed",
     kind: WorkloadKind::NetworkIo,
-    score: Score::InverseLatency,
-    unit: Unit::Operations,
+    score: ScoreKind::InverseLatency,
+    unit: WorkUnit::Operations,
     read,
 };
 

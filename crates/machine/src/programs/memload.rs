@@ -6,29 +6,30 @@
 //! docs/reference/README.md#marks.
 
 use super::fio::{REQUEST_INSTRUCTIONS, REQUEST_NS};
-use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use super::working_set::run_of;
 use crate::bus::{Access, Bus, ClassMean, Costs};
-use crate::meter::Load;
+use crate::meter::BlockCommands;
 use crate::nvme::Rings;
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
-use crate::ssd::Direction;
+use crate::ssd::BlockDirection;
 use crate::team::Team;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_load::{
-    COMMAND_BYTES, COMPLETION_BYTES, Command, Limiter, Limits, MemoryDirection, Pattern, Rule, Shape,
+    BudgetRule, COMMAND_BYTES, COMPLETION_BYTES, Command, Limiter, LoadLimits, MemoryDirection, Pattern,
+    Shape,
 };
 use waykeeper_silicon::{Level, OutOfMemory};
 
-pub(super) const MEMLOAD: Kind = Kind {
+pub(super) const MEMLOAD: ProgramKind = ProgramKind {
     name: "memload",
     about: "DMA load from NVMe commands on one buffer (nvme-memload)",
     kind: WorkloadKind::StorageIo,
-    score: Score::InverseLatency,
-    unit: Unit::Operations,
+    score: ScoreKind::InverseLatency,
+    unit: WorkUnit::Operations,
     read,
 };
 
@@ -61,7 +62,7 @@ struct Memload {
     shape: Shape,
     /// Pages of a block.
     pages: u32,
-    direction: Direction,
+    direction: BlockDirection,
     /// Number of workers on all cores; `None` is one on each core.
     workers: Option<u32>,
     /// Commands that a worker keeps in flight.
@@ -75,7 +76,7 @@ struct Memload {
     filled: bool,
     /// The program as published: a block more than counted, and a buffer that begins inside a page.
     thesis: bool,
-    limits: Limits,
+    limits: LoadLimits,
     end: End,
 }
 
@@ -139,8 +140,8 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         pages,
         // The drive writes data that it reads from memory.
         direction: match direction {
-            MemoryDirection::Read => Direction::Write,
-            MemoryDirection::Write => Direction::Read,
+            MemoryDirection::Read => BlockDirection::Write,
+            MemoryDirection::Write => BlockDirection::Read,
         },
         workers: if keys.has("workers") { Some(keys.count("workers", 1..=64, 1)?) } else { None },
         depth: keys.count("depth", 1..=1024, 1)?,
@@ -153,14 +154,14 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
         huge: keys.flag("huge_pages", false)?,
         filled: keys.flag("filled", false)?,
         thesis,
-        limits: Limits {
+        limits: LoadLimits {
             blocks: keys.optional_number("blocks_per_s", 1.0..=1e9)?,
             commands: keys.optional_number("commands_per_s", 1.0..=1e9)?,
             slots: keys.count("slots_per_s", 1..=1_000_000, 1)?,
             rule: match (thesis, catch_up) {
-                (true, _) => Rule::Thesis,
-                (false, true) => Rule::CatchUp,
-                (false, false) => Rule::Exact,
+                (true, _) => BudgetRule::Thesis,
+                (false, true) => BudgetRule::CatchUp,
+                (false, false) => BudgetRule::Exact,
             },
         },
         end: End {
@@ -221,7 +222,7 @@ impl Blueprint for Memload {
         // A program that counts blocks reports them from the start: no movement is zero blocks.
         let load = site.bus.meters[site.workload].load.get_or_insert_default();
         if leader {
-            *load = Load { blocks: load.blocks, moved: load.moved, ..Load::default() };
+            *load = BlockCommands { blocks: load.blocks, moved: load.moved, ..BlockCommands::default() };
         }
         let streaming = site.bus.streaming;
         let workers = self.workers_of(site.thread, site.threads) * self.depth;

@@ -35,10 +35,10 @@ mod working_set;
 mod xmem;
 
 pub(crate) use program::{Blueprint, Core, Program, Site};
-pub use program::{Kind, Score, Unit};
+pub use program::{ProgramKind, ScoreKind, WorkUnit};
 
 /// Every program there is.
-pub const KINDS: &[Kind] = &[
+pub const KINDS: &[ProgramKind] = &[
     dpdk::TOUCH,
     dpdk::NO_TOUCH,
     forward::L2FWD,
@@ -69,6 +69,6 @@ pub const KINDS: &[Kind] = &[
 ];
 
 /// The kind of that name.
-pub fn kind(name: &str) -> Option<&'static Kind> {
+pub fn kind(name: &str) -> Option<&'static ProgramKind> {
     KINDS.iter().find(|kind| kind.name == name)
 }

@@ -7,7 +7,7 @@
 use super::class::Class;
 use super::packet_handler::{PacketHandler, Spent};
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
-use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::bus::{Access, Bus, Memory};
 use crate::nic::{MAX_BURST, Packet, Pool};
 use crate::scenario::{Keys, ScenarioError};
@@ -36,37 +36,41 @@ struct Function {
     sends: bool,
 }
 
-const fn row(name: &'static str, about: &'static str, read: Read) -> Kind {
-    Kind {
+const fn row(name: &'static str, about: &'static str, read: Read) -> ProgramKind {
+    ProgramKind {
         name,
         about,
         kind: WorkloadKind::NetworkIo,
-        score: Score::InverseLatency,
-        unit: Unit::Packets,
+        score: ScoreKind::InverseLatency,
+        unit: WorkUnit::Packets,
         read,
     }
 }
 
 type Read = fn(&mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError>;
 
-pub(super) const IPF: Kind = row("ipf", "copies a packet, hashes its header, sends it (IDIO s4)", |keys| {
-    read(keys, Function { inspects: false, copies: true, sends: true })
-});
-pub(super) const IPFZ: Kind = row("ipfz", "ipf without the copy (IDIO s4)", |keys| {
+pub(super) const IPF: ProgramKind =
+    row("ipf", "copies a packet, hashes its header, sends it (IDIO s4)", |keys| {
+        read(keys, Function { inspects: false, copies: true, sends: true })
+    });
+pub(super) const IPFZ: ProgramKind = row("ipfz", "ipf without the copy (IDIO s4)", |keys| {
     read(keys, Function { inspects: false, copies: false, sends: true })
 });
-pub(super) const IPFZRX: Kind = row("ipfzrx", "ipfz that drops instead of sending (IDIO s4)", |keys| {
-    read(keys, Function { inspects: false, copies: false, sends: false })
-});
-pub(super) const DPI: Kind = row("dpi", "copies a packet, hashes all of it, sends it (IDIO s4)", |keys| {
-    read(keys, Function { inspects: true, copies: true, sends: true })
-});
-pub(super) const DPIZ: Kind = row("dpiz", "dpi without the copy (IDIO s4)", |keys| {
+pub(super) const IPFZRX: ProgramKind =
+    row("ipfzrx", "ipfz that drops instead of sending (IDIO s4)", |keys| {
+        read(keys, Function { inspects: false, copies: false, sends: false })
+    });
+pub(super) const DPI: ProgramKind =
+    row("dpi", "copies a packet, hashes all of it, sends it (IDIO s4)", |keys| {
+        read(keys, Function { inspects: true, copies: true, sends: true })
+    });
+pub(super) const DPIZ: ProgramKind = row("dpiz", "dpi without the copy (IDIO s4)", |keys| {
     read(keys, Function { inspects: true, copies: false, sends: true })
 });
-pub(super) const DPIZRX: Kind = row("dpizrx", "dpiz that drops instead of sending (IDIO s4)", |keys| {
-    read(keys, Function { inspects: true, copies: false, sends: false })
-});
+pub(super) const DPIZRX: ProgramKind =
+    row("dpizrx", "dpiz that drops instead of sending (IDIO s4)", |keys| {
+        read(keys, Function { inspects: true, copies: false, sends: false })
+    });
 
 #[derive(Debug)]
 struct NetworkFunction {

@@ -7,7 +7,7 @@
 use super::dpdk::read_stall;
 use super::packet_handler::{PacketHandler, Spent};
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
-use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use super::table::{Lookups, Table};
 use crate::bus::{Access, Memory};
 use crate::nic::{MAX_BURST, Packet, Pool};
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::OutOfMemory;
 
-pub(super) const NFV_CHAIN: Kind = Kind {
+pub(super) const NFV_CHAIN: ProgramKind = ProgramKind {
     name: "nfv-chain",
     about: "firewall, NAPT and load balancer: reads rules, reads and writes per-flow state (IAT s6.C)",
     kind: WorkloadKind::NetworkIo,
-    score: Score::InverseLatency,
-    unit: Unit::Packets,
+    score: ScoreKind::InverseLatency,
+    unit: WorkUnit::Packets,
     read,
 };
 

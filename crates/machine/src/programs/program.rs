@@ -53,7 +53,7 @@ dyn_clone::clone_trait_object!(Program);
 
 /// Measure of a workload's performance (A4 s7.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Score {
+pub enum ScoreKind {
     /// Inverse mean latency: multi-threaded I/O programs.
     InverseLatency,
     /// Instructions per cycle: everything else.
@@ -62,7 +62,7 @@ pub enum Score {
 
 /// What a program's throughput counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Unit {
+pub enum WorkUnit {
     /// Packets per second.
     Packets,
     /// Bytes per second.
@@ -131,7 +131,7 @@ impl Site<'_> {
 
 /// A kind of program: the row of the registry.
 #[derive(Clone, Copy, Debug)]
-pub struct Kind {
+pub struct ProgramKind {
     /// The name scenarios use.
     pub name: &'static str,
     /// One line for people.
@@ -139,9 +139,9 @@ pub struct Kind {
     /// Its kind for policies.
     pub kind: WorkloadKind,
     /// Its measure of performance.
-    pub score: Score,
+    pub score: ScoreKind,
     /// What its throughput counts.
-    pub unit: Unit,
+    pub unit: WorkUnit,
     /// Reads its keys from a scenario.
     pub read: fn(&mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError>,
 }

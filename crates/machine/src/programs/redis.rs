@@ -5,7 +5,7 @@
 //! store holds YCSB's default of 1000 records; the client's allocation rate is calibrated on its LLC hit ratio in
 //! A4 Fig. 13b (10 % shared); the rest is assumption (X). Marks: docs/reference/README.md#marks.
 
-use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use super::working_set::{WorkingSet, anywhere, in_turn, message, mix};
 use crate::bus::{Access, Bus, ClassMean, Costs};
 use crate::mailbox::{Message, REQUEST_LINES};
@@ -15,16 +15,16 @@ use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::{Level, OutOfMemory, Region};
 
-pub(super) const SERVER: Kind = Kind {
+pub(super) const SERVER: ProgramKind = ProgramKind {
     name: "redis-server",
     about: "a key-value store answering a redis-client workload (YCSB mixes)",
     kind: WorkloadKind::NonIo,
-    score: Score::Ipc,
-    unit: Unit::Operations,
+    score: ScoreKind::Ipc,
+    unit: WorkUnit::Operations,
     read: read_server,
 };
 
-pub(super) const CLIENT: Kind = Kind {
+pub(super) const CLIENT: ProgramKind = ProgramKind {
     name: "redis-client",
     about: "YCSB: keeps requests to a redis-server in flight",
     read: read_client,

@@ -4,22 +4,22 @@
 //! random frames, as the program's own pages had. Knows records, not file formats.
 //! Marks: docs/reference/README.md#marks.
 
-use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::bus::{Access, Bus, ClassMean, Costs};
 use crate::scenario::{Keys, ScenarioError};
 use std::collections::HashMap;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
-use waykeeper_inputs::{Kind as Touch, Trace, Window};
+use waykeeper_inputs::{TouchKind, Trace, Window};
 use waykeeper_silicon::{FRAME_LINES, Fill, Level, Line, OutOfMemory};
 use waykeeper_units::LINE_BYTES;
 
-pub(super) const REPLAY: Kind = Kind {
+pub(super) const REPLAY: ProgramKind = ProgramKind {
     name: "replay",
     about: "replays the memory trace of a real program (waykeeper trace record)",
     kind: WorkloadKind::NonIo,
-    score: Score::Ipc,
-    unit: Unit::Instructions,
+    score: ScoreKind::Ipc,
+    unit: WorkUnit::Instructions,
     read,
 };
 
@@ -66,7 +66,7 @@ impl Blueprint for Replay {
             skipped.instructions += record.instructions as f64;
             match at[(page * FRAME_LINES + within) as usize] {
                 Some(line) => {
-                    let write = record.kind == Touch::Store;
+                    let write = record.kind == TouchKind::Store;
                     steps.push(Step { line: Some(line), write, ..skipped });
                     skipped = Step::NOTHING;
                 }

@@ -5,7 +5,7 @@
 //! the rest is found in cached blocks. Knows lines and keys, not files: there is no flushing and no compaction.
 //! Marks: docs/reference/README.md#marks.
 
-use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use super::working_set::{WorkingSet, in_turn, mix, run_of};
 use crate::bus::{Access, Bus, ClassMean, Costs, Memory};
 use crate::random::{Stream, Zipf};
@@ -15,12 +15,12 @@ use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::{Level, OutOfMemory, Region};
 use waykeeper_units::LINE_BYTES;
 
-pub(super) const ROCKSDB: Kind = Kind {
+pub(super) const ROCKSDB: ProgramKind = ProgramKind {
     name: "rocksdb",
     about: "a persistent key-value store: memtable and block cache under YCSB mixes (IAT s6.C)",
     kind: WorkloadKind::NonIo,
-    score: Score::Ipc,
-    unit: Unit::Operations,
+    score: ScoreKind::Ipc,
+    unit: WorkUnit::Operations,
     read,
 };
 

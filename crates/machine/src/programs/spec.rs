@@ -6,7 +6,7 @@
 //! (docs/programs.md; `spec/profiles.toml`). Knows lines and their costs; must not know what the program computes.
 //! Marks: docs/reference/README.md#marks.
 
-use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::bus::{Access, Bus, Costs};
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
@@ -17,12 +17,12 @@ use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::{Fill, Level, Line, OutOfMemory, Region};
 use waykeeper_units::LINE_BYTES;
 
-pub(super) const SPEC: Kind = Kind {
+pub(super) const SPEC: ProgramKind = ProgramKind {
     name: "spec",
     about: "a SPEC CPU2017 rate copy: working sets of several sizes, with hardware prefetchers",
     kind: WorkloadKind::NonIo,
-    score: Score::Ipc,
-    unit: Unit::Instructions,
+    score: ScoreKind::Ipc,
+    unit: WorkUnit::Instructions,
     read,
 };
 

@@ -3,19 +3,19 @@
 
 use super::dpdk::read_stall;
 use super::poller::{Fate, PacketWork, Poller, Stall, Touch};
-use super::program::{Blueprint, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::nic::MAX_BURST;
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::OutOfMemory;
 
-pub(super) const TESTPMD: Kind = Kind {
+pub(super) const TESTPMD: ProgramKind = ProgramKind {
     name: "testpmd",
     about: "sends packets back, as they are or with new MAC addresses (IAT s6.B)",
     kind: WorkloadKind::NetworkIo,
-    score: Score::InverseLatency,
-    unit: Unit::Packets,
+    score: ScoreKind::InverseLatency,
+    unit: WorkUnit::Packets,
     read,
 };
 

@@ -13,7 +13,7 @@ use super::poller::{
     COMPLETION_NS, DESCRIPTOR_LINES, EMPTY_POLL_NS, INSTRUCTIONS_PER_CYCLE, LINE_WORK_NS, PACKET_LINE_NS,
     Stall,
 };
-use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::bus::{Access, Bus, Memory};
 use crate::meter::Meter;
 use crate::nic::{MAX_BURST, Nic, Packet, Queue};
@@ -24,12 +24,12 @@ use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::{Gather, Level, OutOfMemory};
 
-pub(super) const VSWITCH: Kind = Kind {
+pub(super) const VSWITCH: ProgramKind = ProgramKind {
     name: "vswitch",
     about: "a virtual switch: looks packets up and copies them to tenants and back (IAT s6.B)",
     kind: WorkloadKind::NetworkIo,
-    score: Score::Ipc,
-    unit: Unit::Packets,
+    score: ScoreKind::Ipc,
+    unit: WorkUnit::Packets,
     read,
 };
 

@@ -5,7 +5,7 @@
 //! small and mostly stay in the caches. Knows the lines of a pair, must not know physics.
 //! Marks: docs/reference/README.md#marks.
 
-use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::bus::{Access, Bus, Costs};
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
@@ -14,12 +14,12 @@ use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::{Fill, Line, OutOfMemory};
 use waykeeper_units::LINE_BYTES;
 
-pub(super) const WATER: Kind = Kind {
+pub(super) const WATER: ProgramKind = ProgramKind {
     name: "water",
     about: "pairs molecules: a small hot working set walked through over and over (ddio-bench s4.1)",
     kind: WorkloadKind::NonIo,
-    score: Score::Ipc,
-    unit: Unit::Operations,
+    score: ScoreKind::Ipc,
+    unit: WorkUnit::Operations,
     read,
 };
 

@@ -5,19 +5,19 @@
 //! the working set is per thread (microarchitecture.md 1, 8). Marks: docs/reference/README.md#marks.
 
 use super::poller::LINE_WORK_NS;
-use super::program::{Blueprint, Core, Kind, Program, Score, Site, Unit};
+use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::bus::{Access, Bus, Costs};
 use crate::scenario::{Keys, ScenarioError};
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::{Fill, Line, OutOfMemory};
 
-pub(super) const XMEM: Kind = Kind {
+pub(super) const XMEM: ProgramKind = ProgramKind {
     name: "x-mem",
     about: "scans or chases through a working set per thread (X-Mem)",
     kind: WorkloadKind::NonIo,
-    score: Score::Ipc,
-    unit: Unit::Bytes,
+    score: ScoreKind::Ipc,
+    unit: WorkUnit::Bytes,
     read,
 };
 

@@ -9,7 +9,7 @@ use crate::nic::{
 };
 use crate::ssd::ArraySpec;
 use waykeeper_inputs::Capture;
-use waykeeper_silicon::{ChipSpec, LlcKind, Placement, Status};
+use waykeeper_silicon::{ChipSpec, LlcKind, PayloadTarget, Placement};
 
 /// Largest packet without jumbo frames; larger packets of a capture are split. IEEE 802.3: 1500 and a header of 14.
 const WIRE_PACKET_BYTES: u32 = 1514;
@@ -257,9 +257,9 @@ fn read_pace(keys: &mut Keys<'_>, before: Pace, line_gbps: f64) -> Result<Pace, 
 /// `placement` and its keys. The names are those of algorithms.md 4.5.
 fn read_steering(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Option<Steering>, ScenarioError> {
     let placement = match keys.choice("placement", &PLACEMENTS, PLACEMENTS[0])?.as_str() {
-        "dram" => Some(Placement::Fixed(Status::Dram)),
-        "llc" => Some(Placement::Fixed(Status::Llc)),
-        "mlc" => Some(Placement::Fixed(Status::Mlc)),
+        "dram" => Some(Placement::Fixed(PayloadTarget::Dram)),
+        "llc" => Some(Placement::Fixed(PayloadTarget::Llc)),
+        "mlc" => Some(Placement::Fixed(PayloadTarget::Mlc)),
         "headers" => Some(Placement::Headers),
         "idio" => Some(Placement::Dynamic),
         _ => None,

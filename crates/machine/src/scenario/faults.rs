@@ -7,7 +7,7 @@ use super::error::ScenarioError;
 use super::keys::Keys;
 use super::workload::WorkloadSpec;
 use waykeeper_silicon::ChipSpec;
-use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 /// One fault.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -26,23 +26,23 @@ pub enum FaultKind {
     /// The sample of all counters fails.
     SampleFails,
     /// A workload's counters read `Unavailable`.
-    Unavailable(GroupId),
+    Unavailable(WorkloadId),
     /// A workload's counters restart at zero, as after a wrap.
-    CounterRestarts(GroupId),
+    CounterRestarts(WorkloadId),
     /// Masks cannot be written: another tool holds resctrl's lock.
     Busy,
     /// A workload's mask accepts writes and reads them back, but has no effect.
-    DeadMask(GroupId),
+    DeadMask(WorkloadId),
     /// The same for the DCA switch of a root port.
     DeadSwitch(PortId),
     /// The same for the register of the DCA ways.
     DeadDcaWays,
     /// A workload exits while a plan is applied.
-    Dies(GroupId),
+    Dies(WorkloadId),
     /// The host's clock jumps by this many seconds, forward or backward.
     ClockJumps(f64),
     /// External change: another program sets a workload's mask.
-    Outsider(GroupId, WayMask),
+    Outsider(WorkloadId, WayMask),
 }
 
 impl FaultKind {
@@ -88,7 +88,8 @@ pub(super) fn read_all(
             let found = names.iter().position(|known| known == name);
             found.ok_or_else(|| inner.refuse(key, &format!("`{name}`"), &wanted))
         };
-        let group = || Ok::<_, ScenarioError>(GroupId(named("workload", workload.as_ref(), &groups)? as u32));
+        let group =
+            || Ok::<_, ScenarioError>(WorkloadId(named("workload", workload.as_ref(), &groups)? as u32));
         let kind = match kind.as_str() {
             "sample-fails" => FaultKind::SampleFails,
             "unavailable" => FaultKind::Unavailable(group()?),

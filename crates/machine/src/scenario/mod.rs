@@ -15,7 +15,7 @@ pub use devices::{NicPhase, NicSpec, StorageSpec};
 pub use error::ScenarioError;
 pub use faults::{Fault, FaultKind};
 pub use keys::Keys;
-pub use sweep::{Sweep, shown};
+pub use sweep::{SweptKey, shown};
 pub use workload::{WorkloadPhase, WorkloadSpec};
 
 use keys::Origin;
@@ -68,7 +68,7 @@ pub struct Scenario {
     /// Workloads.
     pub workloads: Vec<WorkloadSpec>,
     /// Swept keys; empty for a single run.
-    pub sweeps: Vec<Sweep>,
+    pub sweeps: Vec<SweptKey>,
     /// Faults.
     pub faults: Vec<Fault>,
 }
@@ -143,8 +143,8 @@ impl ScenarioSource {
     ///
     /// # Errors
     /// If one was, because the sweep would silently replace its value.
-    pub fn check_sweeps(&self, sweeps: &[Sweep]) -> Result<(), ScenarioError> {
-        let both = |sweep: &&Sweep| self.changed.iter().any(|key| sweep::is_same(key, &sweep.key));
+    pub fn check_sweeps(&self, sweeps: &[SweptKey]) -> Result<(), ScenarioError> {
+        let both = |sweep: &&SweptKey| self.changed.iter().any(|key| sweep::is_same(key, &sweep.key));
         match sweeps.iter().find(both) {
             None => Ok(()),
             Some(sweep) => Err(ScenarioError::Swept {
@@ -340,11 +340,11 @@ fn read_knobs(
     Ok(Knobs { dca_ways, dca_off: off, prefetchers, phases })
 }
 
-fn read_sweeps(keys: &mut Keys<'_>) -> Result<Vec<Sweep>, ScenarioError> {
+fn read_sweeps(keys: &mut Keys<'_>) -> Result<Vec<SweptKey>, ScenarioError> {
     let mut sweeps = Vec::new();
     for (table, line) in keys.tables("sweep")? {
         let mut inner = Keys::new(keys.origin(), table, "sweep", line);
-        sweeps.push(Sweep::read(&mut inner)?);
+        sweeps.push(SweptKey::read(&mut inner)?);
         inner.finish()?;
     }
     if sweeps.len() > 2 {

@@ -9,22 +9,22 @@ use toml::{Table, Value};
 
 /// One swept key.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sweep {
+pub struct SweptKey {
     /// Dotted key, with elements of `[[...]]` by name: `workload.fio.block`.
     pub key: String,
     /// Its values.
     pub values: Vec<Value>,
 }
 
-impl Sweep {
-    pub(crate) fn read(keys: &mut Keys<'_>) -> Result<Sweep, ScenarioError> {
+impl SweptKey {
+    pub(crate) fn read(keys: &mut Keys<'_>) -> Result<SweptKey, ScenarioError> {
         let key = keys.required_text("key", "the dotted key to sweep, like workload.fio.block")?;
         let wanted = "a list of values, like [\"4k\", \"8k\"]";
         let values = keys.list("values")?.ok_or_else(|| keys.missing("values", wanted))?;
         if values.is_empty() {
             return Err(keys.refuse("values", &"[]", wanted));
         }
-        Ok(Sweep { key, values: values.to_vec() })
+        Ok(SweptKey { key, values: values.to_vec() })
     }
 }
 

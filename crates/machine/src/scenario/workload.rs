@@ -4,7 +4,7 @@ use super::cgroup;
 use super::devices::{NicSpec, StorageSpec};
 use super::error::{ScenarioError, hint};
 use super::keys::Keys;
-use crate::programs::{Blueprint, KINDS, Kind, kind};
+use crate::programs::{Blueprint, KINDS, ProgramKind, kind};
 use std::sync::Arc;
 use toml::Table;
 use waykeeper_host::{Priority, WorkloadKind};
@@ -28,7 +28,7 @@ pub struct WorkloadSpec {
     /// Its name.
     pub name: String,
     /// What kind of program it is.
-    pub program: &'static Kind,
+    pub program: &'static ProgramKind,
     /// The program with its parameters.
     pub blueprint: Arc<dyn Blueprint>,
     /// Declared priority.
@@ -246,7 +246,7 @@ fn device(
 fn read_phases(
     keys: &mut Keys<'_>,
     table: &Table,
-    kind: &'static Kind,
+    kind: &'static ProgramKind,
     name: &str,
 ) -> Result<Vec<WorkloadPhase>, ScenarioError> {
     let mut phases = Vec::new();

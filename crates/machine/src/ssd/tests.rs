@@ -16,7 +16,7 @@ fn a_block_is_written_once_and_completes_when_arithmetic_says() {
     let (mut array, mut chip, mut memory) = array(spec);
     let buffer = array.add_buffer(0, memory.ordinary(16 << 10).unwrap());
     let queue = array.open_queue(0);
-    array.submit(1_000.0, queue, 7, buffer, Direction::Read);
+    array.submit(1_000.0, queue, 7, buffer, BlockDirection::Read);
     array.advance(&mut chip, 1e6);
     // 1 us + 65 us of flash + 4 units of 4096 B / 2.69 GB/s + 3 us.
     let ready = array.next_completion_ns(queue).unwrap();
@@ -36,9 +36,9 @@ fn what_a_workload_had_is_used_again_after_it_and_its_commands_end_with_it() {
         let buffers: Vec<u32> =
             (0..4).map(|_| array.add_buffer(0, memory.ordinary(64 << 10).unwrap())).collect();
         for (slot, buffer) in (0..).zip(&buffers) {
-            array.submit(now_ns, queue, slot, *buffer, Direction::Read);
+            array.submit(now_ns, queue, slot, *buffer, BlockDirection::Read);
         }
-        array.submit(now_ns, other.0, 9, other.1, Direction::Read);
+        array.submit(now_ns, other.0, 9, other.1, BlockDirection::Read);
         // Some have ended by then, some have not begun.
         array.advance(&mut chip, now_ns + 8e4);
         array.close(0);
@@ -63,7 +63,7 @@ fn rate_of(workers: u32, spec: ArraySpec, flush: bool) -> f64 {
     let queue = array.open_queue(0);
     let send = |array: &mut Array, now_ns: f64, slot: u32| match flush {
         true => array.submit_flush(now_ns, queue, slot),
-        false => array.submit(now_ns, queue, slot, buffer, Direction::Read),
+        false => array.submit(now_ns, queue, slot, buffer, BlockDirection::Read),
     };
     for slot in 0..workers {
         send(&mut array, 0.0, slot);
@@ -116,7 +116,7 @@ fn a_two_mib_block_is_striped_over_four_drives() {
     let (mut array, mut chip, mut memory) = array(ArraySpec { flash_spread: 0.0, ..ArraySpec::default() });
     let buffer = array.add_buffer(0, memory.ordinary(2 << 20).unwrap());
     let queue = array.open_queue(0);
-    array.submit(0.0, queue, 0, buffer, Direction::Write);
+    array.submit(0.0, queue, 0, buffer, BlockDirection::Write);
     array.advance(&mut chip, 1e7);
     // Each drive moves 512 KiB at its own pace: 524288 / 2.69 ns, then 3 us.
     let ready = array.next_completion_ns(queue).unwrap();

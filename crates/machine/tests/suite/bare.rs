@@ -1,10 +1,10 @@
 //! The bare machine: the same server as behind the seam, with its counters and registers.
 
 use std::sync::Arc;
-use waykeeper_host::{GroupCounter, Host, Knob, Plan, PortCounter, Reading, SocketCounter};
+use waykeeper_host::{Host, Knob, Plan, PortCounter, Reading, SocketCounter, WorkloadCounter};
 use waykeeper_machine::{BareMachine, ClassError, RunOptions, Scenario, VirtualServer};
 use waykeeper_testbed::{SCENARIO, run_options};
-use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 const OPTIONS: fn() -> RunOptions = || run_options(16);
 
@@ -31,7 +31,7 @@ fn registers_and_the_seam_count_the_same_for_the_same_knobs() {
     for (core, workload) in [(0, 0), (1, 0), (2, 1), (3, 2)] {
         assert!(bare.assign(core, workload + 1, workload + 1));
     }
-    let plan = Plan::of_masks(masks.into_iter().map(|(group, bits)| (GroupId(group), mask(bits))));
+    let plan = Plan::of_masks(masks.into_iter().map(|(group, bits)| (WorkloadId(group), mask(bits))));
     assert!(host.apply(&plan).unwrap().is_complete());
     for step in 1..=4_u64 {
         if step == 3 {
@@ -45,14 +45,14 @@ fn registers_and_the_seam_count_the_same_for_the_same_knobs() {
         let seen = host.sample().unwrap();
         assert_eq!(seen.at_ns, bare.now_ns());
         for (workload, cores) in [(0, 0..2), (1, 2..3), (2, 3..4)] {
-            let (group, counts) = (&seen.groups[&GroupId(workload)], bare.cores(cores));
-            assert_eq!(group[GroupCounter::Instructions], Reading::Value(counts.instructions));
-            assert_eq!(group[GroupCounter::Cycles], Reading::Value(counts.cycles));
-            assert_eq!(group[GroupCounter::MlcHits], Reading::Value(counts.mlc_hits));
-            assert_eq!(group[GroupCounter::LlcHits], Reading::Value(counts.llc_hits));
-            assert_eq!(group[GroupCounter::LlcMisses], Reading::Value(counts.llc_misses));
+            let (group, counts) = (&seen.groups[&WorkloadId(workload)], bare.cores(cores));
+            assert_eq!(group[WorkloadCounter::Instructions], Reading::Value(counts.instructions));
+            assert_eq!(group[WorkloadCounter::Cycles], Reading::Value(counts.cycles));
+            assert_eq!(group[WorkloadCounter::MlcHits], Reading::Value(counts.mlc_hits));
+            assert_eq!(group[WorkloadCounter::LlcHits], Reading::Value(counts.llc_hits));
+            assert_eq!(group[WorkloadCounter::LlcMisses], Reading::Value(counts.llc_misses));
             let occupancy = bare.occupancy(workload + 1);
-            assert_eq!(group[GroupCounter::OccupancyBytes], Reading::Value(occupancy));
+            assert_eq!(group[WorkloadCounter::OccupancyBytes], Reading::Value(occupancy));
             assert!(counts.llc_misses > 0 && (workload < 2 || occupancy > 0), "{workload}: {counts:?}");
         }
         let (dca, memory) = (bare.dca(), bare.memory());

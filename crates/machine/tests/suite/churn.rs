@@ -6,7 +6,7 @@ use std::sync::Arc;
 use waykeeper_host::{Host, Knob, KnobOutcome, Plan};
 use waykeeper_machine::{BareMachine, FaultyServer, RunOptions, Scenario, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_units::{WayMask, WorkloadId};
 
 const MS: u64 = 1_000_000;
 
@@ -67,17 +67,17 @@ fn refused(text: &str) -> String {
 #[test]
 fn each_run_is_a_group_of_its_own_and_none_comes_twice() {
     let mut host = VirtualServer::new(scenario(CHURN), OPTIONS()).unwrap();
-    let mut seen: Vec<(u64, GroupId, String)> = Vec::new();
+    let mut seen: Vec<(u64, WorkloadId, String)> = Vec::new();
     let mut met = BTreeSet::new();
     for ms in 0..=110 {
         host.wait_until(ms * MS).unwrap();
-        for group in host.groups() {
+        for group in host.workloads() {
             if met.insert(group.id) {
                 seen.push((ms, group.id, group.name));
             }
         }
-        let counted: BTreeSet<GroupId> = host.sample().unwrap().groups.into_keys().collect();
-        assert_eq!(counted, host.groups().iter().map(|group| group.id).collect());
+        let counted: BTreeSet<WorkloadId> = host.sample().unwrap().groups.into_keys().collect();
+        assert_eq!(counted, host.workloads().iter().map(|group| group.id).collect());
     }
     let names: Vec<(u64, u32, &str)> = seen.iter().map(|(ms, id, name)| (*ms, id.0, name.as_str())).collect();
     // The scan starts at 10, 60, 110 ms, the reader at 5, 25, 45, 65, 85, 105: the first launch has the workload's
@@ -101,15 +101,15 @@ fn each_run_is_a_group_of_its_own_and_none_comes_twice() {
 fn a_run_begins_with_what_the_scenario_gives_and_nothing_of_the_one_before() {
     let mut host = VirtualServer::new(scenario(CHURN), OPTIONS()).unwrap();
     let mask = |bits| WayMask::from_bits(bits);
-    let plan = |group: u32, bits| Plan::of_masks([(GroupId(group), mask(bits))]);
+    let plan = |group: u32, bits| Plan::of_masks([(WorkloadId(group), mask(bits))]);
     host.wait_until(12 * MS).unwrap();
-    assert_eq!(host.sample().unwrap().knobs.mask(GroupId(0)).unwrap(), mask(0x0ff));
+    assert_eq!(host.sample().unwrap().knobs.mask(WorkloadId(0)).unwrap(), mask(0x0ff));
     assert!(host.apply(&plan(0, 0x003)).unwrap().is_complete());
-    assert_eq!(host.sample().unwrap().knobs.mask(GroupId(0)).unwrap(), mask(0x003));
+    assert_eq!(host.sample().unwrap().knobs.mask(WorkloadId(0)).unwrap(), mask(0x003));
     let priority = |host: &VirtualServer, id: u32| {
-        host.groups()
+        host.workloads()
             .iter()
-            .find(|group| group.id == GroupId(id))
+            .find(|group| group.id == WorkloadId(id))
             .map(|group| format!("{:?}", group.priority))
     };
     assert_eq!(priority(&host, 0).as_deref(), Some("Low"));
@@ -118,8 +118,8 @@ fn a_run_begins_with_what_the_scenario_gives_and_nothing_of_the_one_before() {
     host.wait_until(62 * MS).unwrap();
     // 25 and 45: the reader; 60: the scan, as group 5.
     assert_eq!((priority(&host, 0), priority(&host, 5).as_deref()), (None, Some("Low")));
-    assert_eq!(host.sample().unwrap().knobs.mask(GroupId(5)).unwrap(), mask(0x0ff));
-    let outcome = host.apply(&plan(0, 0x003)).unwrap()[Knob::Mask(GroupId(0))].clone();
+    assert_eq!(host.sample().unwrap().knobs.mask(WorkloadId(5)).unwrap(), mask(0x0ff));
+    let outcome = host.apply(&plan(0, 0x003)).unwrap()[Knob::Mask(WorkloadId(0))].clone();
     assert!(matches!(outcome, KnobOutcome::Refused(why) if why.contains("does not exist")));
     assert!(host.apply(&plan(5, 0x00f)).unwrap().is_complete());
     host.wait_until(72 * MS).unwrap();
@@ -131,15 +131,22 @@ fn a_fault_follows_its_workload_from_run_to_run() {
     let text = format!("{CHURN}\n[[fault]]\nkind = \"dead-mask\"\nat_s = 0.055\nworkload = \"scan\"\n");
     let mut host = FaultyServer::new(VirtualServer::new(scenario(&text), OPTIONS()).unwrap());
     host.wait_until(62 * MS).unwrap();
-    let masks = [(GroupId(5), WayMask::from_bits(0x003))];
+    let masks = [(WorkloadId(5), WayMask::from_bits(0x003))];
     assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());
-    assert_eq!(host.sample().unwrap().knobs.mask(GroupId(5)).unwrap(), WayMask::from_bits(0x003), "it says");
+    assert_eq!(
+        host.sample().unwrap().knobs.mask(WorkloadId(5)).unwrap(),
+        WayMask::from_bits(0x003),
+        "it says"
+    );
     host.wait_until(82 * MS).unwrap();
-    assert!(!host.sample().unwrap().knobs.names(Knob::Mask(GroupId(5))), "nothing is said of who has gone");
+    assert!(
+        !host.sample().unwrap().knobs.names(Knob::Mask(WorkloadId(5))),
+        "nothing is said of who has gone"
+    );
 }
 
 #[test]
-fn the_same_seed_gives_the_same_course_whoever_looks_when() {
+fn the_same_seed_gives_the_same_course_whenever_it_is_sampled() {
     let run = |step: u64| {
         let mut bare = BareMachine::new(scenario(CHURN), OPTIONS()).unwrap();
         for clock in (step..=400 * MS).step_by(step as usize) {
@@ -179,8 +186,11 @@ fn what_cannot_come_again_is_refused_by_key() {
     let without = CHURN.replace("stop_s = 0.015\n", "");
     assert!(refused(&without).contains("`workload[reader].stop_s` is missing"), "{}", refused(&without));
     let short = CHURN.replace("every_s = 0.05", "every_s = 0.02");
-    let told = refused(&short);
-    assert!(told.contains("workload[scan].every_s") && told.contains("more than stop_s - start_s"), "{told}");
+    let reported = refused(&short);
+    assert!(
+        reported.contains("workload[scan].every_s") && reported.contains("more than stop_s - start_s"),
+        "{reported}"
+    );
     let late = CHURN.replace("at_s = 0.02", "at_s = 0.04");
     assert!(refused(&late).contains("workload[scan].phase"), "{}", refused(&late));
 }

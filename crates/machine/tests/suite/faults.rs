@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 use waykeeper_host::{
-    GroupCounter, Host, Interval, Knob, KnobOutcome, Lines, Plan, Priority, Reading, Snapshot, SocketCounter,
+    Host, Interval, Knob, KnobOutcome, Lines, Plan, Priority, Reading, Snapshot, SocketCounter,
+    WorkloadCounter,
 };
 use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
-use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 const MS: u64 = 1_000_000;
-const X: GroupId = GroupId(0);
-const Y: GroupId = GroupId(1);
+const X: WorkloadId = WorkloadId(0);
+const Y: WorkloadId = WorkloadId(1);
 
 fn source(faults: &str) -> ScenarioSource {
     let text = format!(
@@ -52,7 +53,7 @@ fn server(faults: &str) -> FaultyServer {
     FaultyServer::new(VirtualServer::new(Arc::new(read), options).unwrap())
 }
 
-fn masks(group: GroupId, bits: u32) -> Plan {
+fn masks(group: WorkloadId, bits: u32) -> Plan {
     Plan::of_masks([(group, WayMask::from_bits(bits))])
 }
 
@@ -92,10 +93,10 @@ fn one_workloads_counters_are_unavailable_and_the_others_are_not() {
         server("[[fault]]\nkind = \"unavailable\"\nat_s = 0.002\nfor_s = 0.001\nworkload = \"x\"");
     let seen = [1, 2, 3].map(|ms| at(&mut server, ms));
     let gone =
-        seen.each_ref().map(|seen| seen.groups[&X][GroupCounter::Instructions] == Reading::Unavailable);
+        seen.each_ref().map(|seen| seen.groups[&X][WorkloadCounter::Instructions] == Reading::Unavailable);
     assert_eq!(gone, [false, true, false]);
-    assert!(seen.iter().all(|seen| seen.groups[&Y][GroupCounter::Instructions].value().is_some()));
-    assert!(seen[1].groups[&X][GroupCounter::OccupancyBytes].value().is_some(), "a level, not a count");
+    assert!(seen.iter().all(|seen| seen.groups[&Y][WorkloadCounter::Instructions].value().is_some()));
+    assert!(seen[1].groups[&X][WorkloadCounter::OccupancyBytes].value().is_some(), "a level, not a count");
     let after = Interval::between(&seen[1], &seen[2]).unwrap();
     assert_eq!(after.groups[&X].ipc(), None, "and no rate is made of half a pair");
 }
@@ -104,7 +105,7 @@ fn one_workloads_counters_are_unavailable_and_the_others_are_not() {
 fn a_counter_that_begins_again_costs_one_interval() {
     let mut server = server("[[fault]]\nkind = \"counter-restarts\"\nat_s = 0.0025\nworkload = \"x\"");
     let seen = [1, 2, 3, 4].map(|ms| at(&mut server, ms));
-    let count = |seen: &Snapshot| seen.groups[&X][GroupCounter::Instructions].value().unwrap();
+    let count = |seen: &Snapshot| seen.groups[&X][WorkloadCounter::Instructions].value().unwrap();
     assert!(count(&seen[2]) < count(&seen[1]) && count(&seen[3]) > count(&seen[2]));
     let ipc: Vec<bool> = seen
         .windows(2)
@@ -143,7 +144,7 @@ fn dead_knobs_read_back_and_do_nothing() {
     let real = server.server().measured();
     assert!(real.system.dca_write_hit_ratio.is_some(), "the array still writes into the LLC");
     let seen = server.sample().unwrap();
-    let occupied = seen.groups[&X][GroupCounter::OccupancyBytes].value().unwrap();
+    let occupied = seen.groups[&X][WorkloadCounter::OccupancyBytes].value().unwrap();
     assert!(occupied > 0 && seen.socket[SocketCounter::DcaWriteMisses].value().unwrap() > 0);
 }
 
@@ -164,7 +165,7 @@ fn a_workload_dies_while_a_plan_is_carried_out() {
     assert!(at(&mut server, 2).groups.contains_key(&Y), "it lives until a plan comes");
     let applied = server.apply(&masks(Y, 0x00f)).unwrap();
     assert!(matches!(&applied[Knob::Mask(Y)], KnobOutcome::Refused(why) if why.contains("does not exist")));
-    assert!(server.groups().iter().all(|group| group.id != Y));
+    assert!(server.workloads().iter().all(|group| group.id != Y));
     assert!(!at(&mut server, 3).knobs.names(Knob::Mask(Y)));
 }
 
@@ -181,7 +182,7 @@ fn the_clock_jumps_ahead_and_back() {
 }
 
 #[test]
-fn somebody_else_sets_a_mask() {
+fn another_program_sets_a_mask() {
     let mut server =
         server("[[fault]]\nkind = \"outsider\"\nat_s = 0.002\nworkload = \"x\"\nmask = \"0x030\"");
     assert_eq!([1, 2, 3].map(|ms| at(&mut server, ms).knobs.mask(X).unwrap().bits()), [0x7ff, 0x030, 0x030]);
@@ -192,7 +193,7 @@ fn an_owner_declares_another_priority_and_the_program_runs_on() {
     let mut server = server("");
     let mut priority = |ms: u64| {
         let before = at(&mut server, ms);
-        (server.groups()[0].priority, before.groups[&X][GroupCounter::Instructions].value().unwrap())
+        (server.workloads()[0].priority, before.groups[&X][WorkloadCounter::Instructions].value().unwrap())
     };
     let (before, after) = (priority(3), priority(5));
     assert_eq!((before.0, after.0), (Priority::High, Priority::Low));

@@ -102,7 +102,7 @@ fn runs_claim_the_error_that_they_have() {
 
 /// A sample with one set in 128 has no line of many 4-KiB buffers; with one in 32 it has two of each.
 #[test]
-fn buffers_without_a_simulated_line_are_told() {
+fn buffers_without_a_simulated_line_are_reported() {
     let gaps = |one_in: u32, sample_seed: u64| {
         let scenario = Arc::new(scenario("a4-fig5", "workload.fio.block=4096;workload.fio.depth=1"));
         let sampling = Sampling::one_in(one_in).expect("a power of two");
@@ -110,8 +110,8 @@ fn buffers_without_a_simulated_line_are_told() {
         VirtualServer::new(scenario, options).expect("it fits").gaps()
     };
     assert!((1..=8).all(|sample| gaps(32, sample).is_empty()));
-    let told = (1..=8).flat_map(|sample| gaps(256, sample));
-    assert!(told.filter(|gap| gap.owner == "fio" && gap.region_lines == 64).count() > 0);
+    let reported = (1..=8).flat_map(|sample| gaps(256, sample));
+    assert!(reported.filter(|gap| gap.owner == "fio" && gap.region_lines == 64).count() > 0);
 }
 
 /// The quantum changes nothing beyond noise (microarchitecture.md 7: 50 to 1000 ns).

@@ -3,10 +3,10 @@
 
 use crate::common::scenario;
 use std::sync::Arc;
-use waykeeper_host::{GroupCounter, Host, Knob, Plan, PortCounter, Reading, SocketCounter};
+use waykeeper_host::{Host, Knob, Plan, PortCounter, Reading, SocketCounter, WorkloadCounter};
 use waykeeper_machine::{RunOptions, Scenario, VirtualServer};
 use waykeeper_silicon::Sampling;
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_units::{WayMask, WorkloadId};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -41,10 +41,10 @@ fn counters(server: &mut VirtualServer) -> Vec<f64> {
     let mut read = Vec::new();
     for group in snapshot.groups.values() {
         read.extend([
-            group[GroupCounter::Instructions],
-            group[GroupCounter::Cycles],
-            group[GroupCounter::LlcHits],
-            group[GroupCounter::LlcMisses],
+            group[WorkloadCounter::Instructions],
+            group[WorkloadCounter::Cycles],
+            group[WorkloadCounter::LlcHits],
+            group[WorkloadCounter::LlcMisses],
         ]);
     }
     for port in snapshot.ports.values() {
@@ -100,7 +100,7 @@ fn a_knob_that_is_turned_is_simulated_until_its_effect_is_steady() {
     let known = wait(&mut server, 9);
     assert!((known - 0.0075).abs() < 1e-9, "three chunks, not {known} s");
     let mut plan = Plan::default();
-    plan.insert(Knob::Mask(GroupId(0)), WayMask::from_bits(0b11));
+    plan.insert(Knob::Mask(WorkloadId(0)), WayMask::from_bits(0b11));
     server.apply(&plan).expect("a mask");
     assert!(wait(&mut server, 10) > 0.024, "ten chunks at least");
     wait(&mut server, 14);
@@ -123,9 +123,9 @@ fn a_change_of_the_scenario_happens_at_its_time() {
     let mut server =
         server(scenario("a4-fig3a", "time_factor=20;duration_s=30;workload.x-mem.stop_s=10.5"), true);
     wait(&mut server, 10);
-    assert_eq!(server.groups().len(), 2);
+    assert_eq!(server.workloads().len(), 2);
     assert!((wait(&mut server, 11) - 0.05).abs() < 1e-9, "an interval with a change is simulated whole");
-    assert_eq!(server.groups().len(), 1);
+    assert_eq!(server.workloads().len(), 1);
     assert!(server.simulated_s() < 0.4);
 }
 

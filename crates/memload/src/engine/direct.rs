@@ -3,7 +3,7 @@
 //! Knows offsets in a file; must not know NVMe.
 
 use super::ring::{RegisteredBuffers, Ring};
-use super::{Done, Engine, EngineParams, Fault, Io, IoOperation};
+use super::{CommandError, CompletedIo, Engine, EngineParams, IoCommand, IoOperation};
 use io_uring::types::{Fixed, FsyncFlags};
 use io_uring::{cqueue, opcode, squeue};
 use std::io;
@@ -14,7 +14,7 @@ pub struct Direct {
     ring: Ring<squeue::Entry, cqueue::Entry>,
     base: *mut u8,
     /// The remaining transfer of each outstanding command, by number.
-    left: Vec<Io>,
+    left: Vec<IoCommand>,
     /// Bytes already transferred of each command.
     gone: Vec<u32>,
     /// Partial transfers: number and bytes moved.
@@ -27,7 +27,7 @@ impl Direct {
     /// # Errors
     /// If the kernel has no io_uring, or forbids it.
     pub fn new(params: &EngineParams<'_>) -> io::Result<Direct> {
-        let nothing = Io { operation: IoOperation::Flush, offset: 0, bytes: 0, place: 0 };
+        let nothing = IoCommand { operation: IoOperation::Flush, offset: 0, bytes: 0, place: 0 };
         let left = vec![nothing; params.depth as usize];
         let ring = Ring::new(params, &[RegisteredBuffers::largest(params)])?;
         let gone = vec![0; left.len()];
@@ -40,7 +40,7 @@ impl Direct {
     }
 
     /// Queues a command, or the rest of one.
-    fn send(&mut self, io: Io, number: u32) {
+    fn send(&mut self, io: IoCommand, number: u32) {
         let memory = self.base.wrapping_add(io.offset);
         let entry = match (io.operation, self.ring.piece(io.offset, io.bytes)) {
             (IoOperation::Flush, _) => opcode::Fsync::new(Fixed(0)).flags(FsyncFlags::DATASYNC).build(),
@@ -66,14 +66,14 @@ impl Direct {
 }
 
 impl Engine for Direct {
-    fn push(&mut self, io: Io, number: u32) {
+    fn push(&mut self, io: IoCommand, number: u32) {
         if let Some(gone) = self.gone.get_mut(number as usize) {
             *gone = 0;
         }
         self.send(io, number);
     }
 
-    fn carry(&mut self, until: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()> {
+    fn carry(&mut self, until: Option<Instant>, done: &mut Vec<CompletedIo>) -> io::Result<()> {
         self.ring.enter(until)?;
         let mut again = std::mem::take(&mut self.again);
         let (left, gone) = (&self.left, &mut self.gone);
@@ -83,12 +83,12 @@ impl Engine for Direct {
                 .get(number as usize)
                 .map_or(0, |io| if io.operation == IoOperation::Flush { 0 } else { io.bytes });
             match u32::try_from(result) {
-                Err(_) => done.push((number, Err(Fault::Errno(-result)))),
+                Err(_) => done.push((number, Err(CommandError::Errno(-result)))),
                 Ok(moved) if moved >= wanted => done.push((number, Ok(()))),
                 // The end of the file, or a file system that reports no error.
                 Ok(0) => {
                     let gone = gone.get(number as usize).copied().unwrap_or(0);
-                    done.push((number, Err(Fault::Short(gone))));
+                    done.push((number, Err(CommandError::Short(gone))));
                 }
                 // A partial transfer. Moving the rest returns the reason, usually a full disk.
                 Ok(moved) => {
@@ -100,9 +100,11 @@ impl Engine for Direct {
             }
         });
         for (number, moved) in again.drain(..) {
-            if let Some(Io { operation, offset, bytes, place }) = self.left.get(number as usize).copied() {
+            if let Some(IoCommand { operation, offset, bytes, place }) =
+                self.left.get(number as usize).copied()
+            {
                 let (offset, place) = (offset + moved as usize, place + u64::from(moved));
-                self.send(Io { operation, offset, bytes: bytes - moved, place }, number);
+                self.send(IoCommand { operation, offset, bytes: bytes - moved, place }, number);
             }
         }
         self.again = again;

@@ -3,8 +3,8 @@
 //!
 //! Knows the command block; must not know files or file systems.
 
-use super::{Done, Engine, EngineParams, Fault, Io, IoOperation};
-use crate::nvme::{IOCTL_IO_CMD, Passthru, READ, Status, WRITE};
+use super::{CommandError, CompletedIo, Engine, EngineParams, IoCommand, IoOperation};
+use crate::nvme::{IOCTL_IO_CMD, NvmeStatus, Passthru, READ, WRITE};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Instant;
@@ -27,7 +27,7 @@ impl Ioctl {
 }
 
 impl Engine for Ioctl {
-    fn push(&mut self, io: Io, number: u32) {
+    fn push(&mut self, io: IoCommand, number: u32) {
         let command = match io.operation {
             IoOperation::Flush => Passthru::flush(self.nsid),
             operation => {
@@ -40,14 +40,14 @@ impl Engine for Ioctl {
         self.waiting = Some((number, command));
     }
 
-    fn carry(&mut self, _: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()> {
+    fn carry(&mut self, _: Option<Instant>, done: &mut Vec<CompletedIo>) -> io::Result<()> {
         let Some((number, mut command)) = self.waiting.take() else { return Ok(()) };
         // SAFETY: the command is the kernel's structure, its memory is the buffer's, and both outlive the call.
         let status = unsafe { libc::ioctl(self.file, libc::Ioctl::from(IOCTL_IO_CMD), &raw mut command) };
         let end = match status {
             0 => Ok(()),
-            status if status > 0 => Err(Fault::Nvme(Status((status & 0x7FFF) as u16))),
-            _ => Err(Fault::Errno(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))),
+            status if status > 0 => Err(CommandError::Nvme(NvmeStatus((status & 0x7FFF) as u16))),
+            _ => Err(CommandError::Errno(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))),
         };
         done.push((number, end));
         Ok(())

@@ -3,8 +3,8 @@
 //! Knows the command block; must not know files or file systems.
 
 use super::ring::{RegisteredBuffers, Ring};
-use super::{Done, Engine, EngineParams, Fault, Io, IoOperation};
-use crate::nvme::{Passthru, READ, Status, URING_CMD_IO, WRITE};
+use super::{CommandError, CompletedIo, Engine, EngineParams, IoCommand, IoOperation};
+use crate::nvme::{NvmeStatus, Passthru, READ, URING_CMD_IO, WRITE};
 use io_uring::types::Fixed;
 use io_uring::{cqueue, opcode, squeue};
 use std::io;
@@ -20,7 +20,7 @@ pub struct Passthrough {
     nsid: u32,
     lba_bytes: u32,
     /// The outstanding commands, by number.
-    sent: Vec<Io>,
+    sent: Vec<IoCommand>,
     /// Commands to be sent again.
     again: Vec<u32>,
 }
@@ -37,7 +37,7 @@ impl Passthrough {
             .chain([RegisteredBuffers::of_segments(params)])
             .collect();
         let ring = Ring::new(params, &wanted)?;
-        let nothing = Io { operation: IoOperation::Flush, offset: 0, bytes: 0, place: 0 };
+        let nothing = IoCommand { operation: IoOperation::Flush, offset: 0, bytes: 0, place: 0 };
         let mut engine = Passthrough {
             ring,
             base: params.buffer.base(),
@@ -64,10 +64,10 @@ impl Passthrough {
                 self.carry(None, &mut done)?;
             }
             match done[0].1 {
-                Err(Fault::Errno(libc::ENOTTY)) | Ok(()) => return Ok(()),
+                Err(CommandError::Errno(libc::ENOTTY)) | Ok(()) => return Ok(()),
                 // Linux 5.19 and 6.0 do not support registered memory here.
-                Err(Fault::Errno(libc::EINVAL)) if fixed.is_some() => self.ring.without_fixed(),
-                Err(Fault::Errno(errno)) => return Err(io::Error::from_raw_os_error(errno)),
+                Err(CommandError::Errno(libc::EINVAL)) if fixed.is_some() => self.ring.without_fixed(),
+                Err(CommandError::Errno(errno)) => return Err(io::Error::from_raw_os_error(errno)),
                 Err(_) => break,
             }
         }
@@ -81,7 +81,7 @@ impl Passthrough {
 }
 
 impl Engine for Passthrough {
-    fn push(&mut self, io: Io, number: u32) {
+    fn push(&mut self, io: IoCommand, number: u32) {
         let command = match io.operation {
             IoOperation::Flush => Passthru::flush(self.nsid),
             operation => {
@@ -104,7 +104,7 @@ impl Engine for Passthrough {
         unsafe { self.ring.push(&entry.build().user_data(data)) };
     }
 
-    fn carry(&mut self, until: Option<Instant>, done: &mut Vec<Done>) -> io::Result<()> {
+    fn carry(&mut self, until: Option<Instant>, done: &mut Vec<CompletedIo>) -> io::Result<()> {
         self.ring.enter(until)?;
         let mut again = std::mem::take(&mut self.again);
         self.ring.fetch_wide(|data, result| {
@@ -115,9 +115,9 @@ impl Engine for Passthrough {
                 errno if errno == -libc::EINVAL && data & FIXED != 0 => again.push(number),
                 // The device's status field.
                 status if status > 0 => {
-                    done.push((number, Err(Fault::Nvme(Status((status & 0x7FFF) as u16)))));
+                    done.push((number, Err(CommandError::Nvme(NvmeStatus((status & 0x7FFF) as u16)))));
                 }
-                errno => done.push((number, Err(Fault::Errno(-errno)))),
+                errno => done.push((number, Err(CommandError::Errno(-errno)))),
             }
         });
         if !again.is_empty() {

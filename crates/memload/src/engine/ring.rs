@@ -4,7 +4,7 @@
 //! barriers.
 
 use super::EngineParams;
-use crate::plan::Pages;
+use crate::plan::PageSize;
 use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{Builder, IoUring, cqueue, squeue};
 use std::io;
@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 /// Bytes of the pages in which the kernel counts memory.
-const PAGE: usize = Pages::Base.bytes();
+const PAGE: usize = PageSize::Base.bytes();
 /// Maximum bytes per registered piece (io_uring_register(2)).
 const MOST_PIECE: usize = 1 << 30;
 /// Maximum number of pieces (IORING_MAX_REG_BUFFERS).
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
     use crate::buffer::Buffer;
     use crate::fit::reach;
-    use crate::plan::Plan;
+    use crate::plan::LoadPlan;
     use io_uring::opcode;
     use std::os::fd::OwnedFd;
     use waykeeper_load::{Pattern, Shape};
@@ -319,7 +319,7 @@ mod tests {
         (longest, step): (u32, u32),
         look: impl FnOnce(&EngineParams<'_>) -> T,
     ) -> T {
-        let buffer = Buffer::new(blocks * BLOCK, Pages::Base, None, 1).unwrap();
+        let buffer = Buffer::new(blocks * BLOCK, PageSize::Base, None, 1).unwrap();
         let file = OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         look(&EngineParams {
             buffer: &buffer,
@@ -339,7 +339,7 @@ mod tests {
         for pattern in [Pattern::Single, Pattern::Random, Pattern::Full, Pattern::Packets] {
             for (blocks, thesis) in [(40, false), (40, true), (62, false), (70, false), (70, true)] {
                 let shape = Shape::new(pattern, blocks, 32, 4, thesis).unwrap();
-                let reach = reach(&shape, 32, &Plan { stride: 4, thesis, ..Plan::default() });
+                let reach = reach(&shape, 32, &LoadPlan { stride: 4, thesis, ..LoadPlan::default() });
                 let bytes = blocks as usize * BLOCK;
                 let pieces = on(blocks as usize, 32, reach, RegisteredBuffers::of_commands).unwrap();
                 let all: Vec<(usize, usize)> = pieces.all(bytes).collect();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_no_piece_as_a_whole_goes_by_address() {
+    fn what_is_in_no_whole_piece_is_found_by_address() {
         let pieces = on(8, 32, (1, 1), RegisteredBuffers::of_commands).unwrap();
         assert_eq!(pieces.holding(7 * BLOCK, 4096), Some(7));
         assert_eq!(pieces.holding(7 * BLOCK + 512, 3584), Some(7), "the rest of a command");
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_register_goes_another_way() {
+    fn what_the_kernel_does_not_register_uses_another_interface() {
         assert!(
             rustix::process::geteuid().is_root(),
             "not run: needs root: others may lock too little memory to register it all"
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_told_and_has_not_gone() {
+    fn what_does_not_fit_is_reported_and_was_not_sent() {
         // A ring belongs to the thread that made it; the kernel refuses submissions of other threads.
         let other =
             || on(8, 1, (0, 1), |params| Ring::<squeue::Entry, cqueue::Entry>::new(params, &[]).unwrap());
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_goes_when_there_is_more() {
+    fn a_part_is_removed_when_there_is_more() {
         let at = |depth, pushed: u32| {
             on(8, 1, (0, 1), |params| {
                 let params = EngineParams { depth, ..*params };
@@ -424,7 +424,7 @@ mod tests {
     fn too_many_pieces_are_made_fewer() {
         let wanted = |blocks: u32, max, pattern| {
             let shape = Shape::new(pattern, blocks, max, 1, false).unwrap();
-            let reach = reach(&shape, max, &Plan::default());
+            let reach = reach(&shape, max, &LoadPlan::default());
             on(blocks as usize, max, reach, |params| {
                 (RegisteredBuffers::of_commands(params), RegisteredBuffers::of_segments(params))
             })

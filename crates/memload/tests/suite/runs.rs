@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use waykeeper_load::{MemoryDirection, Pattern};
 use waykeeper_memload::{
-    Consent, End, EngineKind, IoOperation, Outcome, Plan, PrepareError, Ready, Running, System, Target,
-    Verified, word,
+    Consent, End, EngineKind, IoOperation, KernelMounts, LoadOutcome, LoadPlan, PrepareError, Ready, Running,
+    Target, Verified, word,
 };
 
 const BYTES: usize = 4 << 20;
@@ -19,11 +19,11 @@ fn file() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-fn ready(path: &Path, plan: Plan) -> Arc<Ready> {
-    let target = Target::inspect(path, &System::default()).unwrap();
+fn ready(path: &Path, plan: LoadPlan) -> Arc<Ready> {
+    let target = Target::inspect(path, &KernelMounts::default()).unwrap();
     let consent = Consent { overwrite: true, ..Consent::default() };
     let _forks = crate::FORKS.read();
-    let ready = Ready::new(target, plan, &consent, &System::default(), &|| false).unwrap();
+    let ready = Ready::new(target, plan, &consent, &KernelMounts::default(), &|| false).unwrap();
     assert_eq!(ready.engine(), EngineKind::Uring);
     Arc::new(ready)
 }
@@ -39,7 +39,7 @@ fn started(ready: &Arc<Ready>) -> Running {
     })
 }
 
-fn outcome(path: &Path, plan: Plan) -> Outcome {
+fn outcome(path: &Path, plan: LoadPlan) -> LoadOutcome {
     started(&ready(path, plan)).finish(|_| ())
 }
 
@@ -53,7 +53,7 @@ fn every_pattern_moves_what_it_says_both_ways_at_any_depth() {
                 if pattern == Pattern::Flush && (workers, depth) != (1, 1) {
                     continue;
                 }
-                let plan = Plan {
+                let plan = LoadPlan {
                     pattern,
                     op,
                     workers,
@@ -61,7 +61,7 @@ fn every_pattern_moves_what_it_says_both_ways_at_any_depth() {
                     commands: (pattern != Pattern::Noop).then_some(100),
                     time: (pattern == Pattern::Noop).then(|| Duration::from_millis(1)),
                     verify: moves,
-                    ..Plan::default()
+                    ..LoadPlan::default()
                 };
                 let done = outcome(&path, plan);
                 let commands = if pattern == Pattern::Noop { 0 } else { 100 };
@@ -86,13 +86,13 @@ fn every_pattern_moves_what_it_says_both_ways_at_any_depth() {
 #[test]
 fn a_file_holds_the_blocks_of_the_buffer_and_what_was_there_elsewhere() {
     let (_folder, path) = file();
-    let plan = Plan {
+    let plan = LoadPlan {
         pattern: Pattern::Single,
         op: MemoryDirection::Read,
         commands: Some(3),
         block_bytes: Some(512),
         seed: 9,
-        ..Plan::default()
+        ..LoadPlan::default()
     };
     assert_eq!(outcome(&path, plan).totals.moved, 3);
     let content = std::fs::read(&path).unwrap();
@@ -111,13 +111,13 @@ fn a_file_holds_the_blocks_of_the_buffer_and_what_was_there_elsewhere() {
 fn a_buffer_of_several_registered_pieces_is_one_buffer() {
     // The kernel registers 1 GiB at a time; commands cross the boundary.
     let (_folder, path) = file();
-    let plan = Plan {
+    let plan = LoadPlan {
         pattern: Pattern::Full,
         buffer_bytes: Some((1 << 30) + (64 << 20)),
         depth: 8,
         blocks: Some(((1 << 30) + (64 << 20)) / 4096),
         max_blocks: Some(1024),
-        ..Plan::default()
+        ..LoadPlan::default()
     };
     let done = outcome(&path, plan);
     assert_eq!((done.end, done.totals.moved), (End::Complete, ((1 << 30) + (64 << 20)) / 4096));
@@ -128,7 +128,7 @@ fn a_buffer_of_several_registered_pieces_is_one_buffer() {
 fn a_run_that_is_looked_at_has_content_of_its_own() {
     let (_folder, path) = file();
     let held = |verify: bool| {
-        let plan = Plan { op: MemoryDirection::Read, commands: Some(33), verify, ..Plan::default() };
+        let plan = LoadPlan { op: MemoryDirection::Read, commands: Some(33), verify, ..LoadPlan::default() };
         let done = outcome(&path, plan);
         assert_eq!(done.verified.map(|verified| verified.unwrap().wrong), verify.then_some(0));
         std::fs::read(&path).unwrap()
@@ -140,13 +140,13 @@ fn a_run_that_is_looked_at_has_content_of_its_own() {
 #[test]
 fn commands_go_both_ways_by_lot() {
     let (_folder, path) = file();
-    let plan = |part| Plan {
+    let plan = |part| LoadPlan {
         pattern: Pattern::Single,
         mixed: Some(part),
         depth: 8,
         commands: Some(400),
         log: true,
-        ..Plan::default()
+        ..LoadPlan::default()
     };
     let run = |part| {
         let done = outcome(&path, plan(part));
@@ -169,20 +169,27 @@ fn commands_go_both_ways_by_lot() {
     assert!((65..135).contains(&written), "{written}");
     assert_eq!(run(0.25), written);
     // A load that writes needs consent.
-    let target = Target::inspect(&path, &System::default()).unwrap();
-    let refused = |plan: Plan| {
-        let ready = Ready::new(target.clone(), plan, &Consent::default(), &System::default(), &|| false);
+    let target = Target::inspect(&path, &KernelMounts::default()).unwrap();
+    let refused = |plan: LoadPlan| {
+        let ready =
+            Ready::new(target.clone(), plan, &Consent::default(), &KernelMounts::default(), &|| false);
         ready.map(|_| ()).unwrap_err().to_string()
     };
     assert!(refused(plan(0.01)).contains("add --overwrite"));
-    assert!(refused(Plan { verify: true, ..plan(0.5) }).starts_with("--verify is given with a mixed `rw`; "));
+    assert!(
+        refused(LoadPlan { verify: true, ..plan(0.5) }).starts_with("--verify is given with a mixed `rw`; ")
+    );
 }
 
 #[test]
 fn where_nothing_was_moved_nothing_is_wrong() {
     let (_folder, path) = file();
-    let plan =
-        Plan { op: MemoryDirection::Read, time: Some(Duration::ZERO), verify: true, ..Plan::default() };
+    let plan = LoadPlan {
+        op: MemoryDirection::Read,
+        time: Some(Duration::ZERO),
+        verify: true,
+        ..LoadPlan::default()
+    };
     let done = outcome(&path, plan);
     assert_eq!((done.totals.commands, done.verified), (0, Some(Ok(Verified::default()))));
 }
@@ -192,7 +199,7 @@ fn a_file_takes_blocks_larger_than_its_usual_commands() {
     let (_folder, path) = file();
     let block = 256 << 10;
     for op in [MemoryDirection::Write, MemoryDirection::Read] {
-        let plan = Plan {
+        let plan = LoadPlan {
             pattern: Pattern::Single,
             op,
             block_bytes: Some(block),
@@ -200,14 +207,15 @@ fn a_file_takes_blocks_larger_than_its_usual_commands() {
             commands: Some(10),
             verify: true,
             log: true,
-            ..Plan::default()
+            ..LoadPlan::default()
         };
         let done = outcome(&path, plan);
         assert_eq!((done.totals.commands, done.verified.unwrap().unwrap().wrong), (10, 0));
         assert!(done.log.iter().all(|logged| logged.io.bytes == block));
     }
     // With `max_blocks`, a command may have more than one of them.
-    let plan = Plan { block_bytes: Some(block), max_blocks: Some(3), commands: Some(10), ..Plan::default() };
+    let plan =
+        LoadPlan { block_bytes: Some(block), max_blocks: Some(3), commands: Some(10), ..LoadPlan::default() };
     assert_eq!(outcome(&path, plan).totals.blocks, 20);
 }
 
@@ -215,7 +223,7 @@ fn a_file_takes_blocks_larger_than_its_usual_commands() {
 fn a_file_need_be_no_larger_than_the_longest_command() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = folder.path().join("small");
-    let system = System::default();
+    let system = KernelMounts::default();
     // `random` and `full` move one block less than the maximum of 32; nvme-memload moves one block more than it counts.
     for (pattern, thesis, blocks) in [
         (Pattern::Single, false, 1),
@@ -225,20 +233,20 @@ fn a_file_need_be_no_larger_than_the_longest_command() {
         (Pattern::Full, false, 31),
         (Pattern::Random, true, 32),
     ] {
-        let plan = Plan { pattern, thesis, commands: Some(3), ..Plan::default() };
+        let plan = LoadPlan { pattern, thesis, commands: Some(3), ..LoadPlan::default() };
         let made = |blocks: u64| {
             let target = Target::inspect(&path, &system).unwrap();
             let consent = Consent { create: Some(4096 * blocks), ..Consent::default() };
             Ready::new(target, plan.clone(), &consent, &system, &|| false).map(Arc::new)
         };
         if blocks > 1 {
-            let told = made(blocks - 1).unwrap_err().to_string();
+            let reported = made(blocks - 1).unwrap_err().to_string();
             assert!(
-                told.contains(&format!(
+                reported.contains(&format!(
                     "must have at least {} B, the most that a command moves",
                     4096 * blocks
                 )),
-                "{told}"
+                "{reported}"
             );
         }
         let done = started(&made(blocks).unwrap()).finish(|_| ());
@@ -248,9 +256,9 @@ fn a_file_need_be_no_larger_than_the_longest_command() {
 }
 
 #[test]
-fn what_went_of_a_command_that_failed_is_told_and_it_has_no_latency() {
+fn the_bytes_of_a_failed_command_are_reported_and_it_has_no_latency() {
     let (_folder, path) = file();
-    let ready = ready(&path, Plan::default());
+    let ready = ready(&path, LoadPlan::default());
     std::fs::File::options().write(true).open(&path).unwrap().set_len(65_536).unwrap();
     let outcome = started(&ready).finish(|_| ());
     let End::Failed(failure) = outcome.end else { panic!("{:?}", outcome.end) };
@@ -267,17 +275,18 @@ fn a_buffer_is_as_large_as_its_longest_command_at_least() {
     let (_folder, path) = file();
     let plan = |pattern| {
         let (block_bytes, max_blocks) = (Some(512), Some(2000));
-        Plan { block_bytes, max_blocks, commands: Some(2), pattern, ..Plan::default() }
+        LoadPlan { block_bytes, max_blocks, commands: Some(2), pattern, ..LoadPlan::default() }
     };
     let bytes = [Pattern::Random, Pattern::Full].map(|pattern| ready(&path, plan(pattern)).buffer().bytes());
     assert_eq!(bytes, [2000 * 512, 1000 * 512]);
 }
 
 #[test]
-fn whoever_says_stop_gets_the_totals_until_then() {
+fn a_stop_order_is_answered_with_the_totals_until_then() {
     let (_folder, path) = file();
     for limit in [None, Some(5.0)] {
-        let plan = Plan { workers: 2, depth: 4, limit_commands: limit, verify: true, ..Plan::default() };
+        let plan =
+            LoadPlan { workers: 2, depth: 4, limit_commands: limit, verify: true, ..LoadPlan::default() };
         let running = started(&ready(&path, plan));
         while running.progress().commands == 0 {
             std::thread::yield_now();
@@ -293,10 +302,10 @@ fn whoever_says_stop_gets_the_totals_until_then() {
 }
 
 #[test]
-fn whoever_says_stop_ends_the_look_at_it_too() {
+fn a_stop_order_also_ends_its_own_subscription() {
     let (_folder, path) = file();
     for op in [MemoryDirection::Write, MemoryDirection::Read] {
-        let plan = Plan { op, commands: Some(100), verify: true, ..Plan::default() };
+        let plan = LoadPlan { op, commands: Some(100), verify: true, ..LoadPlan::default() };
         let running = started(&ready(&path, plan));
         let stopper = running.stopper();
         let done = running.finish_and(|_| (), || stopper.stop());
@@ -306,8 +315,8 @@ fn whoever_says_stop_ends_the_look_at_it_too() {
 }
 
 /// Times at which the commands were sent, from the log.
-fn sent_ns(path: &Path, plan: Plan) -> Vec<u64> {
-    let done = outcome(path, Plan { log: true, ..plan });
+fn sent_ns(path: &Path, plan: LoadPlan) -> Vec<u64> {
+    let done = outcome(path, LoadPlan { log: true, ..plan });
     assert_eq!(done.log.len() as u64, done.totals.commands);
     assert!(done.log.iter().all(|logged| logged.io.bytes == 31 * 4096 && logged.took_ns > 0));
     done.log.iter().map(|logged| logged.sent_ns).collect()
@@ -318,26 +327,31 @@ fn a_limit_deals_out_slot_by_slot_whatever_the_depth() {
     // 200 a second in 20 slots are 10 in each 50 ms: command k is sent in slot k / 10 or later. On a busy machine it
     // may be late, never early.
     let (_folder, path) = file();
-    let limited = |plan: Plan| Plan { limit_commands: Some(200.0), slots: 20, ..plan };
+    let limited = |plan: LoadPlan| LoadPlan { limit_commands: Some(200.0), slots: 20, ..plan };
     for (workers, depth) in [(1, 1), (2, 64)] {
-        let sent = sent_ns(&path, limited(Plan { workers, depth, commands: Some(31), ..Plan::default() }));
+        let sent =
+            sent_ns(&path, limited(LoadPlan { workers, depth, commands: Some(31), ..LoadPlan::default() }));
         assert_eq!(sent.len(), 31);
         let early: Vec<usize> = (0..31).filter(|k| sent[*k] < (*k as u64 / 10) * 50_000_000).collect();
         assert!(early.is_empty(), "{early:?} of {sent:?}");
     }
     // 95 ms contain two slots.
-    let plan = limited(Plan { depth: 64, time: Some(Duration::from_millis(95)), ..Plan::default() });
+    let plan = limited(LoadPlan { depth: 64, time: Some(Duration::from_millis(95)), ..LoadPlan::default() });
     let done = outcome(&path, plan);
     assert!(done.totals.commands <= 20 && done.end == End::Complete, "{}", done.totals.commands);
     assert!(done.totals.runtime >= Duration::from_millis(95) && done.log.is_empty());
     // Bytes: 31 blocks of 4096 B a command; 62 blocks a slot are 2 commands.
-    let bytes =
-        Plan { limit_bytes: Some(62.0 * 4096.0 * 20.0), slots: 20, commands: Some(7), ..Plan::default() };
+    let bytes = LoadPlan {
+        limit_bytes: Some(62.0 * 4096.0 * 20.0),
+        slots: 20,
+        commands: Some(7),
+        ..LoadPlan::default()
+    };
     let sent = sent_ns(&path, bytes);
     assert!((0..7).all(|k| sent[k] >= (k as u64 / 2) * 50_000_000), "{sent:?}");
     // nvme-memload admits 201 of 200 in the first slot, and one more than its part in each later slot.
-    let thesis = limited(Plan { thesis: true, depth: 8, commands: Some(213), ..Plan::default() });
-    let done = outcome(&path, Plan { log: true, ..thesis });
+    let thesis = limited(LoadPlan { thesis: true, depth: 8, commands: Some(213), ..LoadPlan::default() });
+    let done = outcome(&path, LoadPlan { log: true, ..thesis });
     let late: Vec<u64> = done.log[201..].iter().map(|logged| logged.sent_ns / 50_000_000).collect();
     assert!(late[..11].iter().all(|slot| *slot >= 1) && late[11] >= 2, "{late:?}");
 }
@@ -346,14 +360,20 @@ fn a_limit_deals_out_slot_by_slot_whatever_the_depth() {
 fn what_the_cpu_reads_changes_nothing_else() {
     let (_folder, path) = file();
     for touch in [waykeeper_memload::Touch::Once, waykeeper_memload::Touch::Always] {
-        let plan =
-            Plan { touch, commands: Some(50), depth: 4, cpus: vec![0], verify: true, ..Plan::default() };
+        let plan = LoadPlan {
+            touch,
+            commands: Some(50),
+            depth: 4,
+            cpus: vec![0],
+            verify: true,
+            ..LoadPlan::default()
+        };
         let done = outcome(&path, plan);
         assert_eq!((done.totals.commands, done.verified.unwrap().unwrap().wrong), (50, 0));
     }
-    let plan = Plan { cpus: vec![1000], ..Plan::default() };
-    let told = Running::start(&ready(&path, plan)).map(|_| ()).unwrap_err().to_string();
-    assert!(told.contains("cannot run on CPU 1000"), "{told}");
+    let plan = LoadPlan { cpus: vec![1000], ..LoadPlan::default() };
+    let reported = Running::start(&ready(&path, plan)).map(|_| ()).unwrap_err().to_string();
+    assert!(reported.contains("cannot run on CPU 1000"), "{reported}");
 }
 
 /// The line of `/proc/self/task/*/status` with this key.
@@ -370,7 +390,7 @@ fn the_kernels_threads_stay_on_the_cpus_of_the_plan() {
     // CPUs; nvme/manners.py tests 6.1.
     let allowed = rustix::thread::sched_getaffinity(None).unwrap();
     let cpu = (0..1024).rev().find(|cpu| allowed.is_set(*cpu)).unwrap();
-    let plan = Plan { pattern: Pattern::Flush, cpus: vec![cpu as u32], ..Plan::default() };
+    let plan = LoadPlan { pattern: Pattern::Flush, cpus: vec![cpu as u32], ..LoadPlan::default() };
     let ready = ready(&path, plan);
     assert!(ready.notes().iter().all(|note| !note.contains("kernel threads")), "{:?}", ready.notes());
     let running = started(&ready);

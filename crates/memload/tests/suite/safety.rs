@@ -3,16 +3,16 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use waykeeper_load::{MemoryDirection, Pattern};
-use waykeeper_memload::{Consent, EngineKind, Kind, Plan, Ready, System, Target};
+use waykeeper_memload::{Consent, EngineKind, KernelMounts, LoadPlan, Ready, Target, TargetKind};
 
-fn prepare(path: &Path, plan: Plan, consent: &Consent, system: &System) -> Result<Ready, String> {
+fn prepare(path: &Path, plan: LoadPlan, consent: &Consent, system: &KernelMounts) -> Result<Ready, String> {
     let target = Target::inspect(path, system).map_err(|error| error.to_string())?;
     let _forks = crate::FORKS.read();
     Ready::new(target, plan, consent, system, &|| false).map_err(|error| error.to_string())
 }
 
-fn refused(path: &Path, plan: Plan, consent: &Consent) -> String {
-    prepare(path, plan, consent, &System::default()).map(|_| ()).unwrap_err()
+fn refused(path: &Path, plan: LoadPlan, consent: &Consent) -> String {
+    prepare(path, plan, consent, &KernelMounts::default()).map(|_| ()).unwrap_err()
 }
 
 fn file(bytes: usize) -> (tempfile::TempDir, PathBuf) {
@@ -22,53 +22,64 @@ fn file(bytes: usize) -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-fn writes() -> Plan {
-    Plan { op: MemoryDirection::Read, ..Plan::default() }
+fn writes() -> LoadPlan {
+    LoadPlan { op: MemoryDirection::Read, ..LoadPlan::default() }
 }
 
 #[test]
 fn a_file_is_written_only_where_asked_and_never_cut() {
     let (_folder, path) = file(1 << 20);
-    let told = refused(&path, writes(), &Consent::default());
-    assert!(told.contains("holds 1048576 B") && told.contains("--overwrite"), "{told}");
+    let reported = refused(&path, writes(), &Consent::default());
+    assert!(reported.contains("holds 1048576 B") && reported.contains("--overwrite"), "{reported}");
     let create = Consent { create: Some(4096), ..Consent::default() };
-    assert!(refused(&path, Plan::default(), &create).contains("it already exists"));
+    assert!(refused(&path, LoadPlan::default(), &create).contains("it already exists"));
     assert_eq!(std::fs::read(&path).unwrap(), vec![0x5A; 1 << 20]);
     // Reads, flushes and `noop` need no consent.
     for pattern in [Pattern::Random, Pattern::Flush, Pattern::Noop] {
-        prepare(&path, Plan { pattern, ..Plan::default() }, &Consent::default(), &System::default()).unwrap();
-    }
-    prepare(&path, Plan { pattern: Pattern::Flush, ..writes() }, &Consent::default(), &System::default())
+        prepare(
+            &path,
+            LoadPlan { pattern, ..LoadPlan::default() },
+            &Consent::default(),
+            &KernelMounts::default(),
+        )
         .unwrap();
+    }
+    prepare(
+        &path,
+        LoadPlan { pattern: Pattern::Flush, ..writes() },
+        &Consent::default(),
+        &KernelMounts::default(),
+    )
+    .unwrap();
 }
 
 #[test]
 fn a_file_that_is_not_there_is_made_only_where_asked() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("new");
-    let told = refused(&path, Plan::default(), &Consent::default());
-    assert!(told.contains("--create SIZE"), "{told}");
+    let reported = refused(&path, LoadPlan::default(), &Consent::default());
+    assert!(reported.contains("--create SIZE"), "{reported}");
     // Invalid sizes are refused before a file is made.
     let create = |bytes| Consent { create: Some(bytes), ..Consent::default() };
-    let depth = Plan { depth: 0, ..Plan::default() };
+    let depth = LoadPlan { depth: 0, ..LoadPlan::default() };
     assert!(refused(&path, depth, &create(1 << 20)).starts_with("--depth is 0; "));
-    let told = refused(&path, Plan::default(), &create(1_000_001));
-    assert_eq!(told, "--create is 1000001; it must be whole blocks of 4096 B");
-    let told = refused(&path, Plan::default(), &create(8192));
+    let reported = refused(&path, LoadPlan::default(), &create(1_000_001));
+    assert_eq!(reported, "--create is 1000001; it must be whole blocks of 4096 B");
+    let reported = refused(&path, LoadPlan::default(), &create(8192));
     let wanted = "must have at least 126976 B, the most that a command moves; give a larger one";
-    assert_eq!(told, format!("--create is 8192; {} {wanted}", path.display()));
+    assert_eq!(reported, format!("--create is 8192; {} {wanted}", path.display()));
     assert!(
-        refused(&path, Plan::default(), &create(0))
+        refused(&path, LoadPlan::default(), &create(0))
             .starts_with("--create is 0; a file of 0 B takes no commands")
     );
     // After a refusal no file remains.
-    let engine = Plan { engine: Some(EngineKind::NvmeIoctl), ..Plan::default() };
-    let told = refused(&path, engine, &create(1 << 20));
-    assert!(told.contains("the engine nvme-ioctl cannot load a file; uring can"), "{told}");
-    let node = Plan { numa: Some(1023), ..Plan::default() };
+    let engine = LoadPlan { engine: Some(EngineKind::NvmeIoctl), ..LoadPlan::default() };
+    let reported = refused(&path, engine, &create(1 << 20));
+    assert!(reported.contains("the engine nvme-ioctl cannot load a file; uring can"), "{reported}");
+    let node = LoadPlan { numa: Some(1023), ..LoadPlan::default() };
     assert!(refused(&path, node, &create(1 << 20)).contains("NUMA node 1023"));
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
-    let ready = prepare(&path, Plan::default(), &create(1 << 20), &System::default()).unwrap();
+    let ready = prepare(&path, LoadPlan::default(), &create(1 << 20), &KernelMounts::default()).unwrap();
     assert!(ready.notes()[1].contains("it stays after the run"), "{:?}", ready.notes());
     let content = std::fs::read(&path).unwrap();
     assert_eq!(content.len(), 1 << 20);
@@ -76,96 +87,100 @@ fn a_file_that_is_not_there_is_made_only_where_asked() {
     assert_eq!(zeros, 0, "every block was written");
     // A dangling symbolic link would create a file elsewhere.
     symlink(folder.path().join("elsewhere"), folder.path().join("link")).unwrap();
-    let told = refused(&folder.path().join("link"), Plan::default(), &create(4096));
-    assert!(told.contains("it is a symbolic link to a file that does not exist"), "{told}");
+    let reported = refused(&folder.path().join("link"), LoadPlan::default(), &create(4096));
+    assert!(reported.contains("it is a symbolic link to a file that does not exist"), "{reported}");
 }
 
 #[test]
-fn sizes_that_do_not_fit_are_told_with_what_would() {
+fn sizes_that_do_not_fit_are_reported_with_what_would() {
     let (_folder, path) = file(1 << 20);
-    let told = |plan| refused(&path, plan, &Consent::default());
-    let odd = told(Plan { block_bytes: Some(1000), ..Plan::default() });
+    let reported = |plan| refused(&path, plan, &Consent::default());
+    let odd = reported(LoadPlan { block_bytes: Some(1000), ..LoadPlan::default() });
     assert!(
         odd.starts_with("--block-size is 1000; ") && odd.contains("it must be a multiple of 512 B"),
         "{odd}"
     );
-    let odd = told(Plan { buffer_bytes: Some(10_000), ..Plan::default() });
+    let odd = reported(LoadPlan { buffer_bytes: Some(10_000), ..LoadPlan::default() });
     assert_eq!(odd, "--buffer is 10000; it must be whole blocks of 4096 B");
-    let small = told(Plan { buffer_bytes: Some(4096), ..Plan::default() });
+    let small = reported(LoadPlan { buffer_bytes: Some(4096), ..LoadPlan::default() });
     assert_eq!(small, "--buffer is 4096; the pattern `random` needs at least 131072 B here");
-    assert!(told(Plan { workers: 0, ..Plan::default() }).starts_with("--workers is 0; "));
-    let all = told(Plan { workers: 8, depth: 65_535, ..Plan::default() });
+    assert!(reported(LoadPlan { workers: 0, ..LoadPlan::default() }).starts_with("--workers is 0; "));
+    let all = reported(LoadPlan { workers: 8, depth: 65_535, ..LoadPlan::default() });
     assert_eq!(
         all,
         "--depth is 65535; with --workers 8 that makes 524280 outstanding commands, and at most 262144 are \
          possible"
     );
-    assert!(told(Plan { slots: 0, ..Plan::default() }).starts_with("--slots is 0; "));
-    assert!(told(Plan { limit_commands: Some(f64::NAN), ..Plan::default() }).contains("--limit-commands"));
-    let many = told(Plan { max_blocks: Some(1 << 20), ..Plan::default() });
+    assert!(reported(LoadPlan { slots: 0, ..LoadPlan::default() }).starts_with("--slots is 0; "));
+    assert!(
+        reported(LoadPlan { limit_commands: Some(f64::NAN), ..LoadPlan::default() })
+            .contains("--limit-commands")
+    );
+    let many = reported(LoadPlan { max_blocks: Some(1 << 20), ..LoadPlan::default() });
     // A file takes at most 512 MiB per command.
     assert!(
         many.starts_with("--max-blocks is 1048576; ") && many.contains("moves 1 to 131072 blocks of 4096 B"),
         "{many}"
     );
-    let long = told(Plan { block_bytes: Some(1 << 30), ..Plan::default() });
+    let long = reported(LoadPlan { block_bytes: Some(1 << 30), ..LoadPlan::default() });
     assert!(long.contains("moves at most 536870912 B"), "{long}");
-    let shared = refused(&path, Plan::default(), &Consent { shared: true, ..Consent::default() });
+    let shared = refused(&path, LoadPlan::default(), &Consent { shared: true, ..Consent::default() });
     assert!(shared.contains("--shared is for devices, but this is a file"), "{shared}");
     for (plan, option) in [
-        (Plan { verify: true, pattern: Pattern::Flush, ..Plan::default() }, "--verify"),
-        (Plan { blocks: Some(1), pattern: Pattern::Flush, ..Plan::default() }, "--blocks"),
-        (Plan { commands: Some(1), pattern: Pattern::Noop, ..Plan::default() }, "--commands"),
-        (Plan { stride: 2, ..Plan::default() }, "--stride"),
-        (Plan { max_blocks: Some(2), pattern: Pattern::Single, ..Plan::default() }, "--max-blocks"),
+        (LoadPlan { verify: true, pattern: Pattern::Flush, ..LoadPlan::default() }, "--verify"),
+        (LoadPlan { blocks: Some(1), pattern: Pattern::Flush, ..LoadPlan::default() }, "--blocks"),
+        (LoadPlan { commands: Some(1), pattern: Pattern::Noop, ..LoadPlan::default() }, "--commands"),
+        (LoadPlan { stride: 2, ..LoadPlan::default() }, "--stride"),
+        (LoadPlan { max_blocks: Some(2), pattern: Pattern::Single, ..LoadPlan::default() }, "--max-blocks"),
     ] {
-        let stray = told(plan);
+        let stray = reported(plan);
         assert!(stray.starts_with(&format!("{option} has no meaning for the pattern ")), "{stray}");
     }
-    let flush = Plan { pattern: Pattern::Flush, ..Plan::default() };
+    let flush = LoadPlan { pattern: Pattern::Flush, ..LoadPlan::default() };
     for (plan, option) in
-        [(Plan { depth: 2, ..flush.clone() }, "--depth"), (Plan { workers: 2, ..flush }, "--workers")]
+        [(LoadPlan { depth: 2, ..flush.clone() }, "--depth"), (LoadPlan { workers: 2, ..flush }, "--workers")]
     {
-        let merged = told(plan);
+        let merged = reported(plan);
         assert!(
             merged.starts_with(&format!("{option} is 2; ")) && merged.contains("the kernel merges flushes"),
             "{merged}"
         );
     }
-    let slots = told(Plan { slots: 10, ..Plan::default() });
+    let slots = reported(LoadPlan { slots: 10, ..LoadPlan::default() });
     assert!(slots.contains("divides --limit-commands or --limit-bytes"), "{slots}");
     // A machine with less memory: mmap would succeed, and the kernel would kill a program when the pages are used.
     let proc = tempfile::tempdir().unwrap();
     std::fs::write(proc.path().join("meminfo"), "MemTotal: 9000 kB\nMemAvailable:    4096 kB\n").unwrap();
-    let few = System { proc: proc.path().to_owned(), ..System::default() };
+    let few = KernelMounts { proc: proc.path().to_owned(), ..KernelMounts::default() };
     let target = Target::inspect(&path, &few).unwrap();
-    let plan = Plan { buffer_bytes: Some((4 << 20) + 4096), ..Plan::default() };
+    let plan = LoadPlan { buffer_bytes: Some((4 << 20) + 4096), ..LoadPlan::default() };
     let large = Ready::new(target, plan, &Consent::default(), &few, &|| false).unwrap_err().to_string();
     assert_eq!(
         large,
         "the buffer needs 4198400 B, and 4194304 B of memory are available; make it smaller with --buffer"
     );
     let short = tempfile::NamedTempFile::new().unwrap();
-    let told = refused(short.path(), Plan::default(), &Consent::default());
+    let reported = refused(short.path(), LoadPlan::default(), &Consent::default());
     let wanted =
         format!("the size of the target is 0; {} must have at least 126976 B", short.path().display());
-    assert!(told.starts_with(&wanted), "{told}");
+    assert!(reported.starts_with(&wanted), "{reported}");
 }
 
 #[test]
 fn what_is_no_target_is_called_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
-    let told = |path: &str| Target::inspect(Path::new(path), &System::default()).unwrap_err().to_string();
-    assert!(told(folder.path().to_str().unwrap()).contains("is a folder"));
-    assert!(told("/dev/null").contains("is a character device of another kind; give an NVMe namespace"));
-    assert!(told("/nowhere/at/all").contains("No such file"));
+    let reported =
+        |path: &str| Target::inspect(Path::new(path), &KernelMounts::default()).unwrap_err().to_string();
+    assert!(reported(folder.path().to_str().unwrap()).contains("is a folder"));
+    assert!(reported("/dev/null").contains("is a character device of another kind; give an NVMe namespace"));
+    assert!(reported("/nowhere/at/all").contains("No such file"));
 }
 
 /// A disk `wk0` with two partitions, and /proc files for mounts and swap, in a tree of its own. The device node is
 /// arbitrary, because the data come from the tree.
 struct Fake {
     _folder: tempfile::TempDir,
-    system: System,
+    system: KernelMounts,
     node: PathBuf,
     target: Target,
 }
@@ -202,7 +217,7 @@ impl Fake {
             .expect("not run: needs root");
         std::fs::create_dir_all(sys.join("dev/block")).unwrap();
         symlink(&disk, sys.join("dev/block/259:1000000")).unwrap();
-        let system = System { sys, proc };
+        let system = KernelMounts { sys, proc };
         let target = Target::inspect(&node, &system).unwrap();
         Fake { _folder: folder, system, node, target }
     }
@@ -213,7 +228,7 @@ impl Fake {
         std::fs::write(path, text).unwrap();
     }
 
-    fn told(&self, plan: Plan, consent: &Consent) -> String {
+    fn reported(&self, plan: LoadPlan, consent: &Consent) -> String {
         prepare(&self.node, plan, consent, &self.system).map(|_| ()).unwrap_err()
     }
 }
@@ -222,37 +237,37 @@ impl Fake {
 fn a_block_device_is_read_out_of_sysfs() {
     let fake = Fake::new();
     let Target { kind, bytes, lba_bytes, max_bytes, .. } = fake.target;
-    assert_eq!((kind, bytes, lba_bytes, max_bytes), (Kind::Block, 4 << 20, 512, 128 << 10));
+    assert_eq!((kind, bytes, lba_bytes, max_bytes), (TargetKind::Block, 4 << 20, 512, 128 << 10));
     assert_eq!(fake.target.serial.as_deref(), Some("WK-1"));
     assert_eq!(fake.target.to_string(), "block device, Model T, serial WK-1, 4194304 B in blocks of 512 B");
     // 32 pages hold 128 KiB only if a command begins with a page.
     fake.put("sys/devices/wk0/queue/max_segments", "32\n");
     for (block, most) in [(4096, 32), (512, 248)] {
-        let plan = Plan { block_bytes: Some(block), max_blocks: Some(most + 1), ..Plan::default() };
-        let told = fake.told(plan, &Consent::default());
-        assert!(told.contains(&format!("moves 1 to {most} blocks of {block} B")), "{told}");
+        let plan = LoadPlan { block_bytes: Some(block), max_blocks: Some(most + 1), ..LoadPlan::default() };
+        let reported = fake.reported(plan, &Consent::default());
+        assert!(reported.contains(&format!("moves 1 to {most} blocks of {block} B")), "{reported}");
     }
 }
 
 #[test]
 fn a_device_is_written_only_by_its_serial_number() {
     let fake = Fake::new();
-    let told = fake.told(writes(), &Consent::default());
-    assert!(told.contains("Model T") && told.contains("add --destroy-data-on WK-1"), "{told}");
+    let reported = fake.reported(writes(), &Consent::default());
+    assert!(reported.contains("Model T") && reported.contains("add --destroy-data-on WK-1"), "{reported}");
     let named = |serial: &str| Consent { destroy_data_on: Some(serial.to_owned()), ..Consent::default() };
-    let told = fake.told(writes(), &named("WK-2"));
+    let reported = fake.reported(writes(), &named("WK-2"));
     assert!(
-        told.contains("names `WK-2`, but the serial number here is `WK-1`; nothing was written"),
-        "{told}"
+        reported.contains("names `WK-2`, but the serial number here is `WK-1`; nothing was written"),
+        "{reported}"
     );
-    let told = fake.told(writes(), &Consent { overwrite: true, ..Consent::default() });
-    assert!(told.contains("--overwrite is for files"), "{told}");
+    let reported = fake.reported(writes(), &Consent { overwrite: true, ..Consent::default() });
+    assert!(reported.contains("--overwrite is for files"), "{reported}");
     // With the correct serial number, only the missing device is left as an error.
-    let told = fake.told(writes(), &named("WK-1"));
-    assert!(told.contains("No such device"), "{told}");
+    let reported = fake.reported(writes(), &named("WK-1"));
+    assert!(reported.contains("No such device"), "{reported}");
     let (_folder, path) = file(1 << 20);
-    let told = refused(&path, writes(), &named("WK-1"));
-    assert!(told.contains("--destroy-data-on is for devices"), "{told}");
+    let reported = refused(&path, writes(), &named("WK-1"));
+    assert!(reported.contains("--destroy-data-on is for devices"), "{reported}");
 }
 
 #[test]
@@ -282,37 +297,41 @@ fn what_another_process_has_open_for_writing_is_not_written() {
     rustix::fs::mknodat(rustix::fs::CWD, &null, block, rustix::fs::Mode::from_raw_mode(0o600), number)
         .unwrap();
     fake.put("proc/77/fdinfo/9", "pos:\t0\nflags:\t02100002\n");
-    let told = fake.told(writes(), &consent);
+    let reported = fake.reported(writes(), &consent);
     assert!(
-        told.contains("process 77 (qemu-system-x86) has it open for writing; end that process first"),
-        "{told}"
+        reported.contains("process 77 (qemu-system-x86) has it open for writing; end that process first"),
+        "{reported}"
     );
-    assert!(fake.told(Plan::default(), &Consent::default()).contains("No such device"), "reading it");
+    assert!(fake.reported(LoadPlan::default(), &Consent::default()).contains("No such device"), "reading it");
     fake.put("proc/77/fdinfo/9", "pos:\t0\nflags:\t02100000\n");
-    assert!(fake.told(writes(), &consent).contains("No such device"), "who only reads is in nobody's way");
+    assert!(
+        fake.reported(writes(), &consent).contains("No such device"),
+        "who only reads is in nobody's way"
+    );
     // A process with invisible descriptors could be a writer.
     std::fs::remove_dir_all(fake.system.proc.join("77/fd")).unwrap();
     fake.put("proc/77/fd", "");
-    let told = fake.told(writes(), &consent);
+    let reported = fake.reported(writes(), &consent);
     assert!(
-        told.contains("another program uses it: only root can see what processes of other users have open"),
-        "{told}"
+        reported
+            .contains("another program uses it: only root can see what processes of other users have open"),
+        "{reported}"
     );
     // A file that another process has open, and not only this one.
     let (_folder, path) = file(1 << 20);
     let open = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     let agreed = Consent { overwrite: true, ..Consent::default() };
-    prepare(&path, writes(), &agreed, &System::default()).unwrap();
+    prepare(&path, writes(), &agreed, &KernelMounts::default()).unwrap();
     let mut other = std::process::Command::new("cat");
     let forks = crate::FORKS.write();
     let mut other = other.stdin(std::process::Stdio::piped()).stdout(open).spawn().unwrap();
     drop(forks);
-    let told = refused(&path, writes(), &agreed);
-    assert!(told.contains(&format!("process {} (", other.id())), "{told}");
-    prepare(&path, Plan::default(), &Consent::default(), &System::default()).unwrap();
+    let reported = refused(&path, writes(), &agreed);
+    assert!(reported.contains(&format!("process {} (", other.id())), "{reported}");
+    prepare(&path, LoadPlan::default(), &Consent::default(), &KernelMounts::default()).unwrap();
     drop(other.stdin.take());
     other.wait().unwrap();
-    prepare(&path, writes(), &agreed, &System::default()).unwrap();
+    prepare(&path, writes(), &agreed, &KernelMounts::default()).unwrap();
 }
 
 #[test]
@@ -321,39 +340,41 @@ fn what_is_set_read_only_is_not_written() {
     for (file, device) in [("ro", "wk0"), ("wk0p2/ro", "wk0p2")] {
         let fake = Fake::new();
         fake.put(&format!("sys/devices/wk0/{file}"), "1\n");
-        let told = fake.told(writes(), &consent);
-        assert!(told.contains(&format!("{device} is set read-only")), "{told}");
-        assert!(fake.told(Plan::default(), &Consent::default()).contains("No such device"));
+        let reported = fake.reported(writes(), &consent);
+        assert!(reported.contains(&format!("{device} is set read-only")), "{reported}");
+        assert!(fake.reported(LoadPlan::default(), &Consent::default()).contains("No such device"));
         fake.put(&format!("sys/devices/wk0/{file}"), "0\n");
-        assert!(fake.told(writes(), &consent).contains("No such device"));
+        assert!(fake.reported(writes(), &consent).contains("No such device"));
     }
 }
 
 #[test]
 fn a_device_in_use_is_refused_and_its_user_named() {
-    let read = Plan::default;
+    let read = LoadPlan::default;
     let none = Consent::default();
     let fake = Fake::new();
     fake.put("proc/self/mountinfo", "30 1 259:2 / /mnt/my\\040data rw shared:1 - xfs /dev/wk0p2 rw\n");
-    let told = fake.told(read(), &none);
+    let reported = fake.reported(read(), &none);
     assert!(
-        told.contains("wk0p2 is mounted on /mnt/my data; unmount it first, or read it while it is mounted"),
-        "{told}"
+        reported
+            .contains("wk0p2 is mounted on /mnt/my data; unmount it first, or read it while it is mounted"),
+        "{reported}"
     );
     // btrfs has device numbers of its own.
     fake.put("proc/self/mountinfo", "30 1 0:55 / /data rw - btrfs /dev/wk0p1 rw\n");
-    assert!(fake.told(read(), &none).contains("wk0p1 is mounted on /data"));
+    assert!(fake.reported(read(), &none).contains("wk0p1 is mounted on /data"));
     let fake = Fake::new();
     fake.put("sys/devices/wk0/wk0p1/holders/dm-0/dev", "253:0\n");
-    assert!(fake.told(read(), &none).contains("wk0p1 is held by dm-0"));
+    assert!(fake.reported(read(), &none).contains("wk0p1 is held by dm-0"));
     let fake = Fake::new();
     fake.put("proc/swaps", "Filename Type Size Used Priority\n/dev/wk0p1 partition 1 0 -2\n");
-    assert!(fake.told(read(), &none).contains("swap space"));
+    assert!(fake.reported(read(), &none).contains("swap space"));
     // With `shared` a device in use may be read; only the open fails here.
-    let told = fake.told(read(), &Consent { shared: true, ..Consent::default() });
-    assert!(told.contains("cannot be opened for reading"), "{told}");
-    let told = fake.told(writes(), &Consent { shared: true, destroy_data_on: Some("WK-1".into()), ..none });
-    assert!(told.contains("swap space"), "{told}");
+    let reported = fake.reported(read(), &Consent { shared: true, ..Consent::default() });
+    assert!(reported.contains("cannot be opened for reading"), "{reported}");
+    let reported =
+        fake.reported(writes(), &Consent { shared: true, destroy_data_on: Some("WK-1".into()), ..none });
+    assert!(reported.contains("swap space"), "{reported}");
 }
 
 /// A tmpfs of its own.
@@ -374,13 +395,13 @@ fn a_file_in_memory_is_no_target_or_said_to_be_none() {
     let path = folder.0.path().join("file");
     let consent = Consent { create: Some(1 << 20), ..Consent::default() };
     // Before Linux 6.6 tmpfs has no O_DIRECT.
-    match prepare(&path, Plan::default(), &consent, &System::default()) {
+    match prepare(&path, LoadPlan::default(), &consent, &KernelMounts::default()) {
         Ok(ready) => {
             let notes = ready.notes().join("\n");
             assert!(notes.contains("the file is in memory (tmpfs)"), "{notes}");
         }
-        Err(told) => {
-            assert!(told.contains("has no O_DIRECT"), "{told}");
+        Err(reported) => {
+            assert!(reported.contains("has no O_DIRECT"), "{reported}");
             assert!(!path.exists(), "nothing can be done with it");
         }
     }

@@ -112,12 +112,12 @@ impl Filesystem for Files {
         _: FileHandle,
         _: IoctlFlags,
         number: u32,
-        told: &[u8],
+        passthrough: &[u8],
         _: u32,
         reply: ReplyIoctl,
     ) {
-        let word = |at: usize| u32::from_ne_bytes(told[at..at + 4].try_into().unwrap());
-        let addr = || u64::from_ne_bytes(told[24..32].try_into().unwrap());
+        let word = |at: usize| u32::from_ne_bytes(passthrough[at..at + 4].try_into().unwrap());
+        let addr = || u64::from_ne_bytes(passthrough[24..32].try_into().unwrap());
         let mut device = self.0.lock().unwrap();
         match number {
             nvme::IOCTL_ID => reply.ioctl(1, &[]),
@@ -134,24 +134,24 @@ impl Filesystem for Files {
                     // 2^5 pages of 4 KiB: 128 KiB, as the SSD of the thesis.
                     answer[77] = 5;
                 }
-                let status = if told[0] == 6 { 0 } else { 1 };
+                let status = if passthrough[0] == 6 { 0 } else { 1 };
                 copy(request.pid(), addr(), &mut answer, true);
-                reply.ioctl(status, told);
+                reply.ioctl(status, passthrough);
             }
             nvme::IOCTL_IO_CMD => {
                 let lba = u64::from(word(40)) | u64::from(word(44)) << 32;
                 let blocks = u64::from(word(48) & 0xFFFF) + 1;
-                let seen = Seen { opcode: told[0], lba, blocks, addr: addr() };
+                let seen = Seen { opcode: passthrough[0], lba, blocks, addr: addr() };
                 if let Some((after, status)) = device.fails
                     && device.seen.len() >= after
                 {
                     return match status {
                         errno if errno < 0 => reply.error(Errno::from_i32(-errno)),
-                        status => reply.ioctl(status, told),
+                        status => reply.ioctl(status, passthrough),
                     };
                 }
                 let (from, bytes) = (lba as usize * LBA, blocks as usize * LBA);
-                let status = match told[0] {
+                let status = match passthrough[0] {
                     nvme::FLUSH => 0,
                     // LBA out of range.
                     _ if from + bytes > device.data.len() => 0x4080,
@@ -164,7 +164,7 @@ impl Filesystem for Files {
                     }
                 };
                 device.seen.push(seen);
-                reply.ioctl(status, told);
+                reply.ioctl(status, passthrough);
             }
             _ => reply.error(Errno::ENOTTY),
         }

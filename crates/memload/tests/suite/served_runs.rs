@@ -4,16 +4,17 @@ use crate::served::{LBA, SERIAL, Seen, Served};
 use std::sync::Arc;
 use waykeeper_load::{MemoryDirection, Pattern};
 use waykeeper_memload::{
-    Consent, End, EngineKind, Fault, Kind, Outcome, Plan, Ready, Running, System, Target, Verified, nvme,
+    CommandError, Consent, End, EngineKind, KernelMounts, LoadOutcome, LoadPlan, Ready, Running, Target,
+    TargetKind, Verified, nvme,
 };
 
-fn ready(served: &Served, plan: Plan) -> Arc<Ready> {
-    let target = Target::inspect(&served.path, &System::default()).unwrap();
+fn ready(served: &Served, plan: LoadPlan) -> Arc<Ready> {
+    let target = Target::inspect(&served.path, &KernelMounts::default()).unwrap();
     let consent = Consent { destroy_data_on: Some(SERIAL.to_owned()), ..Consent::default() };
-    Arc::new(Ready::new(target, plan, &consent, &System::default(), &|| false).unwrap())
+    Arc::new(Ready::new(target, plan, &consent, &KernelMounts::default(), &|| false).unwrap())
 }
 
-fn outcome(served: &Served, plan: Plan) -> (Outcome, Vec<Seen>) {
+fn outcome(served: &Served, plan: LoadPlan) -> (LoadOutcome, Vec<Seen>) {
     let ready = ready(served, plan);
     assert_eq!(ready.engine(), EngineKind::NvmeIoctl);
     let outcome = Running::start(&ready).unwrap().finish(|_| ());
@@ -26,12 +27,12 @@ fn blocks(seen: &[Seen]) -> u64 {
 }
 
 #[test]
-fn it_is_known_for_what_it_is_and_the_way_round_is_told() {
+fn it_is_recognised_and_the_message_names_a_workaround() {
     let served = Served::new(4096);
-    let target = Target::inspect(&served.path, &System::default()).unwrap();
-    assert_eq!((target.kind, target.bytes, target.lba_bytes), (Kind::NvmeFile, 2 << 20, 512));
+    let target = Target::inspect(&served.path, &KernelMounts::default()).unwrap();
+    assert_eq!((target.kind, target.bytes, target.lba_bytes), (TargetKind::NvmeFile, 2 << 20, 512));
     assert_eq!((target.serial.as_deref(), target.max_bytes), (Some(SERIAL), 128 << 10));
-    let ready = ready(&served, Plan { depth: 3, workers: 2, ..Plan::default() });
+    let ready = ready(&served, LoadPlan { depth: 3, workers: 2, ..LoadPlan::default() });
     let notes = ready.notes().join("\n");
     assert!(
         notes.contains("nvme-uring cannot be used: the device takes no commands through io_uring"),
@@ -39,12 +40,12 @@ fn it_is_known_for_what_it_is_and_the_way_round_is_told() {
     );
     assert!(notes.contains("engine: nvme-ioctl"), "{notes}");
     assert!(notes.contains("2 workers of depth 3 are 6 threads"), "{notes}");
-    let ready = self::ready(&served, Plan { depth: 5, workers: 1024, ..Plan::default() });
-    let told = Running::start(&ready).map(|_| ()).unwrap_err().to_string();
+    let ready = self::ready(&served, LoadPlan { depth: 5, workers: 1024, ..LoadPlan::default() });
+    let reported = Running::start(&ready).map(|_| ()).unwrap_err().to_string();
     assert!(
-        told.starts_with("--depth is 5; with nvme-ioctl each of the 1024 workers needs a thread")
-            && told.contains("at most 4096 threads"),
-        "{told}"
+        reported.starts_with("--depth is 5; with nvme-ioctl each of the 1024 workers needs a thread")
+            && reported.contains("at most 4096 threads"),
+        "{reported}"
     );
     assert!(served.device.lock().unwrap().seen.is_empty(), "looking sends no command");
 }
@@ -55,7 +56,7 @@ fn every_pattern_moves_exactly_the_blocks_it_says_both_ways() {
     for op in [MemoryDirection::Write, MemoryDirection::Read] {
         for pattern in Pattern::ALL {
             let moves = pattern.moves();
-            let plan = Plan {
+            let plan = LoadPlan {
                 pattern,
                 op,
                 workers: 3,
@@ -63,7 +64,7 @@ fn every_pattern_moves_exactly_the_blocks_it_says_both_ways() {
                 time: (pattern == Pattern::Noop).then(|| std::time::Duration::from_millis(1)),
                 stride: if pattern == Pattern::Packets { 4 } else { 1 },
                 verify: moves,
-                ..Plan::default()
+                ..LoadPlan::default()
             };
             let (outcome, seen) = outcome(&served, plan);
             assert_eq!(outcome.end, End::Complete, "{pattern:?}");
@@ -97,7 +98,7 @@ fn every_pattern_moves_exactly_the_blocks_it_says_both_ways() {
 #[test]
 fn the_thesis_moves_one_block_more_than_it_counts() {
     let served = Served::new(4096);
-    let plan = Plan { pattern: Pattern::Single, thesis: true, blocks: Some(40), ..Plan::default() };
+    let plan = LoadPlan { pattern: Pattern::Single, thesis: true, blocks: Some(40), ..LoadPlan::default() };
     let (outcome, seen) = outcome(&served, plan);
     assert_eq!((outcome.totals.blocks, outcome.totals.moved), (40, 80));
     assert_eq!(blocks(&seen), 8 * 80);
@@ -109,7 +110,7 @@ fn the_thesis_moves_one_block_more_than_it_counts() {
 fn the_same_seed_sends_the_same_commands() {
     let served = Served::new(4096);
     let run = |seed| {
-        let plan = Plan { op: MemoryDirection::Read, commands: Some(50), seed, ..Plan::default() };
+        let plan = LoadPlan { op: MemoryDirection::Read, commands: Some(50), seed, ..LoadPlan::default() };
         let (_, seen) = outcome(&served, plan);
         let first = seen[0].addr;
         seen.iter().map(|seen| (seen.lba, seen.addr.wrapping_sub(first))).collect::<Vec<_>>()
@@ -121,7 +122,7 @@ fn the_same_seed_sends_the_same_commands() {
 #[test]
 fn blocks_end_a_run_exactly() {
     let served = Served::new(4096);
-    let plan = Plan { workers: 4, blocks: Some(1000), block_bytes: Some(512), ..Plan::default() };
+    let plan = LoadPlan { workers: 4, blocks: Some(1000), block_bytes: Some(512), ..LoadPlan::default() };
     let (outcome, seen) = outcome(&served, plan);
     assert_eq!((outcome.totals.blocks, blocks(&seen)), (1000, 1000));
 }
@@ -130,17 +131,20 @@ fn blocks_end_a_run_exactly() {
 fn what_a_device_says_ends_the_run_and_counts() {
     let served = Served::new(4096);
     for (status, fault, words) in [
-        (0x4281, Fault::Nvme(nvme::Status(0x4281)), "unrecovered read error of the medium"),
-        (-libc::ENODEV, Fault::Errno(libc::ENODEV), "No such device"),
-        (-libc::EACCES, Fault::Errno(libc::EACCES), "Permission denied"),
+        (0x4281, CommandError::Nvme(nvme::NvmeStatus(0x4281)), "unrecovered read error of the medium"),
+        (-libc::ENODEV, CommandError::Errno(libc::ENODEV), "No such device"),
+        (-libc::EACCES, CommandError::Errno(libc::EACCES), "Permission denied"),
     ] {
         served.device.lock().unwrap().fails = Some((7, status));
-        let (outcome, seen) = outcome(&served, Plan::default());
+        let (outcome, seen) = outcome(&served, LoadPlan::default());
         assert_eq!((outcome.totals.commands, outcome.totals.errors, seen.len()), (7, 1, 7));
         let End::Failed(failure) = outcome.end else { panic!("{:?}", outcome.end) };
         assert_eq!(failure.fault(), fault);
-        let told = failure.to_string();
-        assert!(told.starts_with("a read of 126976 B at byte 0 failed: ") && told.contains(words), "{told}");
+        let reported = failure.to_string();
+        assert!(
+            reported.starts_with("a read of 126976 B at byte 0 failed: ") && reported.contains(words),
+            "{reported}"
+        );
     }
 }
 
@@ -149,7 +153,7 @@ fn a_wrong_block_is_found() {
     let served = Served::new(4096);
     let ready = ready(
         &served,
-        Plan { op: MemoryDirection::Read, commands: Some(20), verify: true, ..Plan::default() },
+        LoadPlan { op: MemoryDirection::Read, commands: Some(20), verify: true, ..LoadPlan::default() },
     );
     let running = Running::start(&ready).unwrap();
     // After all commands, but before the verification, stored data is changed.
@@ -177,7 +181,8 @@ fn a_wrong_block_is_found() {
 /// Changes the device or the buffer after a run of reads and before its verification.
 fn looked_at_after(commands: u64, change: impl FnOnce(&mut Vec<u8>, *mut u8)) -> Verified {
     let served = Served::new(4096);
-    let plan = Plan { pattern: Pattern::Single, commands: Some(commands), verify: true, ..Plan::default() };
+    let plan =
+        LoadPlan { pattern: Pattern::Single, commands: Some(commands), verify: true, ..LoadPlan::default() };
     let ready = ready(&served, plan);
     let running = Running::start(&ready).unwrap();
     while !running.wait(std::time::Duration::from_secs(1)) {}

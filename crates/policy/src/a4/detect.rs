@@ -7,7 +7,7 @@ use super::measure::Window;
 use super::workloads::Unit;
 use crate::Cause;
 use std::collections::BTreeSet;
-use waykeeper_units::{GroupId, PortId};
+use waykeeper_units::{PortId, WorkloadId};
 
 /// A ratio as a rounded percentage, for messages.
 pub(super) fn percent(ratio: f64) -> String {
@@ -15,7 +15,7 @@ pub(super) fn percent(ratio: f64) -> String {
 }
 
 /// LLC hit ratio of a workload that is not idle.
-pub(super) fn hit_ratio(config: &Config, window: &Window, id: GroupId) -> Option<f64> {
+pub(super) fn hit_ratio(config: &Config, window: &Window, id: WorkloadId) -> Option<f64> {
     let busy = window.llc_references(id)? >= config.min_llc_refs;
     busy.then(|| window.llc_miss(id).map(|miss| 1.0 - miss)).flatten()
 }
@@ -90,7 +90,7 @@ pub(super) fn leaks(
 }
 
 /// Non-I/O antagonist (A4 s5.5, algorithms.md 3.6): misses almost always, in the MLC and in the LLC.
-pub(super) fn misses_everything(config: &Config, window: &Window, id: GroupId) -> Option<Vec<Cause>> {
+pub(super) fn misses_everything(config: &Config, window: &Window, id: WorkloadId) -> Option<Vec<Cause>> {
     let references = window.llc_references(id)?;
     let (mlc, llc) = (window.mlc_miss(id)?, window.llc_miss(id)?);
     let misses = mlc > config.ant_mlc_miss_thr && llc > config.ant_llc_miss_thr;

@@ -18,8 +18,8 @@ use super::search::TrashBase;
 use super::workloads::{Wiring, Workloads, event};
 use super::zones::Zones;
 use crate::{Decision, Event};
-use waykeeper_host::{Group, Interval, Inventory, LlcGeometry, Plan, WorkloadKind};
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_host::{Interval, Inventory, LlcGeometry, Plan, Workload, WorkloadKind};
+use waykeeper_units::{WayMask, WorkloadId};
 
 /// A sample is kept if at most this share of it lies in the settling time after a change (ours).
 const DIRTY_SHARE_MAX: f64 = 0.25;
@@ -108,7 +108,7 @@ impl Machine {
     }
 
     /// The initial knobs for the workloads alive at the start.
-    pub fn start(&mut self, groups: &[Group]) -> Decision {
+    pub fn start(&mut self, groups: &[Workload]) -> Decision {
         let mut log = Vec::new();
         if self.workloads.update(&self.wiring, groups, &mut log) {
             self.reset(None, &mut log);
@@ -117,7 +117,7 @@ impl Machine {
     }
 
     /// One monitoring interval.
-    pub fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    pub fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let mut log = Vec::new();
         self.since_ns.get_or_insert(seen.from_ns);
         self.changed_ns.get_or_insert(seen.from_ns);
@@ -206,7 +206,7 @@ impl Machine {
     }
 
     /// Logs once per measurement that a counter is missing; the state stays.
-    pub(super) fn wait_for(&mut self, who: &[GroupId], log: &mut Vec<Event>) {
+    pub(super) fn wait_for(&mut self, who: &[WorkloadId], log: &mut Vec<Event>) {
         if !self.waiting_said {
             self.waiting_said = true;
             let names = self.workloads.names(who);
@@ -221,7 +221,7 @@ impl Machine {
     }
 
     /// The mask of one workload.
-    fn mask(&self, zones: &Zones, id: GroupId, kind: WorkloadKind) -> WayMask {
+    fn mask(&self, zones: &Zones, id: WorkloadId, kind: WorkloadKind) -> WayMask {
         if self.workloads.is_antagonist(id) {
             return zones.lp(self.trash_ways);
         }

@@ -4,8 +4,8 @@
 //! read. "Never read" and "read as zero" are different values.
 
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_host::{GroupCounter, Interval, PortCounter, Reading, SocketCounter};
-use waykeeper_units::{GroupId, PortId};
+use waykeeper_host::{Interval, PortCounter, Reading, SocketCounter, WorkloadCounter};
+use waykeeper_units::{PortId, WorkloadId};
 
 /// Two counts whose ratio matters, such as hits and misses.
 #[derive(Clone, Copy, Default, Debug)]
@@ -64,8 +64,8 @@ fn sane(reading: Reading<f64>) -> Option<f64> {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Window {
     seconds: f64,
-    llc: BTreeMap<GroupId, Pair>,
-    mlc: BTreeMap<GroupId, Pair>,
+    llc: BTreeMap<WorkloadId, Pair>,
+    mlc: BTreeMap<WorkloadId, Pair>,
     dca_writes: Pair,
     memory: Sum,
     inbound: BTreeMap<PortId, Sum>,
@@ -85,9 +85,9 @@ impl Window {
         self.seconds += seconds;
         for (id, rates) in &seen.groups {
             let llc = self.llc.entry(*id).or_default();
-            llc.add(rates[GroupCounter::LlcHits], rates[GroupCounter::LlcMisses], seconds);
+            llc.add(rates[WorkloadCounter::LlcHits], rates[WorkloadCounter::LlcMisses], seconds);
             let mlc = self.mlc.entry(*id).or_default();
-            mlc.add(rates[GroupCounter::MlcHits], rates[GroupCounter::MlcMisses], seconds);
+            mlc.add(rates[WorkloadCounter::MlcHits], rates[WorkloadCounter::MlcMisses], seconds);
         }
         let socket = &seen.socket;
         self.dca_writes.add(
@@ -116,27 +116,27 @@ impl Window {
     }
 
     /// True if the LLC counters of the workload were ever read.
-    pub fn has_llc(&self, id: GroupId) -> bool {
+    pub fn has_llc(&self, id: WorkloadId) -> bool {
         self.llc.get(&id).is_some_and(|pair| pair.seconds > 0.0)
     }
 
     /// LLC references per second of one workload.
-    pub fn llc_references(&self, id: GroupId) -> Option<f64> {
+    pub fn llc_references(&self, id: WorkloadId) -> Option<f64> {
         self.llc.get(&id)?.per_second()
     }
 
     /// LLC miss ratio of one workload.
-    pub fn llc_miss(&self, id: GroupId) -> Option<f64> {
+    pub fn llc_miss(&self, id: WorkloadId) -> Option<f64> {
         self.llc.get(&id)?.miss_ratio()
     }
 
     /// MLC miss ratio of one workload.
-    pub fn mlc_miss(&self, id: GroupId) -> Option<f64> {
+    pub fn mlc_miss(&self, id: WorkloadId) -> Option<f64> {
         self.mlc.get(&id)?.miss_ratio()
     }
 
     /// LLC miss ratio over several workloads together; needs a reading of each.
-    pub fn llc_miss_of_all(&self, ids: &[GroupId]) -> Option<f64> {
+    pub fn llc_miss_of_all(&self, ids: &[WorkloadId]) -> Option<f64> {
         let mut all = Pair::default();
         for id in ids {
             let pair = self.llc.get(id).filter(|pair| pair.seconds > 0.0)?;

@@ -22,7 +22,7 @@ use crate::{Decision, Description, Policy, PolicyError};
 use config::Config;
 use machine::Machine;
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory};
+use waykeeper_host::{Interval, Inventory, Workload};
 
 /// Which parts of A4 are active (A4 s7.2, algorithms.md 3.11). Each variant includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -100,14 +100,14 @@ impl Policy for A4 {
         describe::describe(self.name, self.variant, &self.config)
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         let mut machine = Machine::new(inventory, self.variant, self.config.clone());
         let decision = machine.start(groups);
         self.machine = Some(machine);
         decision
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         // Without `start` there is no chip to plan for: the plan is empty.
         self.machine.as_mut().map_or_else(Decision::default, |machine| machine.step(groups, seen))
     }

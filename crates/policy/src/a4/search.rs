@@ -10,14 +10,14 @@ use super::workloads::{Misses, event};
 use crate::{Cause, Event};
 use std::collections::BTreeMap;
 use waykeeper_host::{Interval, WorkloadKind};
-use waykeeper_units::GroupId;
+use waykeeper_units::WorkloadId;
 
 /// Reference values for the stability test of the trash ways (algorithms.md 3.7), measured while they equal the LP
 /// zone.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct TrashBase {
     /// LLC and MLC miss ratio of each non-I/O antagonist, as far as known.
-    misses: BTreeMap<GroupId, Misses>,
+    misses: BTreeMap<WorkloadId, Misses>,
     /// Inbound bytes per second of each flagged storage unit, by its index in `workloads`.
     storage: BTreeMap<usize, f64>,
     /// Inbound bytes per second of all NICs.
@@ -170,7 +170,7 @@ impl Machine {
     }
 
     /// LLC and MLC miss ratio of a workload; `None` where unread or idle.
-    pub(super) fn misses(&self, window: &Window, id: GroupId) -> Misses {
+    pub(super) fn misses(&self, window: &Window, id: WorkloadId) -> Misses {
         let hit = hit_ratio(&self.config, window, id);
         Misses { llc: hit.map(|hit| 1.0 - hit), mlc: hit.and(window.mlc_miss(id)) }
     }
@@ -213,7 +213,7 @@ impl Machine {
     /// (algorithms.md 3.6). True if one of them was an HPW: then the HPW set has changed.
     fn flag_non_io_antagonists(&mut self, only_fresh_high: bool, log: &mut Vec<Event>) -> bool {
         let window = self.window.clone();
-        let ids: Vec<GroupId> = self.workloads.members.keys().copied().collect();
+        let ids: Vec<WorkloadId> = self.workloads.members.keys().copied().collect();
         let mut high_flagged = false;
         for id in ids {
             let high = self.workloads.is_high(id);
@@ -229,7 +229,7 @@ impl Machine {
     }
 
     /// The causes to flag a workload as a non-I/O antagonist, if it is one and is not flagged yet.
-    pub(super) fn non_io_antagonist(&self, window: &Window, id: GroupId) -> Option<Vec<Cause>> {
+    pub(super) fn non_io_antagonist(&self, window: &Window, id: WorkloadId) -> Option<Vec<Cause>> {
         let member = self.workloads.members.get(&id)?;
         let candidate = self.variant.has_bypass()
             && member.group.kind == WorkloadKind::NonIo
@@ -241,7 +241,7 @@ impl Machine {
     pub(super) fn flag_non_io_antagonist(
         &mut self,
         window: &Window,
-        id: GroupId,
+        id: WorkloadId,
         causes: Vec<Cause>,
         log: &mut Vec<Event>,
     ) {
@@ -267,7 +267,7 @@ impl Machine {
 
     /// True if the LLC counters of every HPW were read; otherwise logs which are missing.
     fn high_are_read(&mut self, log: &mut Vec<Event>) -> bool {
-        let unread: Vec<GroupId> =
+        let unread: Vec<WorkloadId> =
             self.workloads.high().into_iter().filter(|id| !self.window.has_llc(*id)).collect();
         if !unread.is_empty() {
             self.wait_for(&unread, log);
@@ -279,7 +279,7 @@ impl Machine {
     fn antagonists_are_read(&mut self, log: &mut Vec<Event>) -> bool {
         let non_io_antagonists =
             self.workloads.members.iter().filter(|(_, member)| member.antagonist.is_some());
-        let mut unread: Vec<GroupId> =
+        let mut unread: Vec<WorkloadId> =
             non_io_antagonists.map(|(id, _)| *id).filter(|id| !self.window.has_llc(*id)).collect();
         for unit in self.workloads.units.iter().filter(|unit| unit.flagged) {
             if self.window.inbound(&unit.ports).is_none() {

@@ -10,7 +10,7 @@ use super::measure::Window;
 use super::workloads::event;
 use crate::{Cause, Event};
 use waykeeper_host::{Interval, Priority};
-use waykeeper_units::GroupId;
+use waykeeper_units::WorkloadId;
 
 impl Machine {
     /// Stable: no knob changes; tests each sample for a reason to search again or to revert.
@@ -64,7 +64,7 @@ impl Machine {
     }
 
     /// Reason and causes if the hit ratio that an HPW could have differs from its present one or from its record.
-    fn attainable_differs(&self, id: GroupId) -> Option<(String, Vec<Cause>)> {
+    fn attainable_differs(&self, id: WorkloadId) -> Option<(String, Vec<Cause>)> {
         let member = self.workloads.members.get(&id)?;
         let name = &member.group.name;
         let attainable = hit_ratio(&self.config, &self.window, id)?;
@@ -146,7 +146,7 @@ impl Machine {
 
     /// Non-I/O antagonists (algorithms.md 3.6). True if any was found.
     fn find_non_io_antagonists(&mut self, sample: &Window, log: &mut Vec<Event>) -> bool {
-        let ids: Vec<GroupId> = self.workloads.members.keys().copied().collect();
+        let ids: Vec<WorkloadId> = self.workloads.members.keys().copied().collect();
         let mut found = false;
         for id in ids {
             let causes = self.non_io_antagonist(sample, id);
@@ -205,7 +205,7 @@ impl Machine {
     /// Non-I/O antagonists whose miss ratios changed lose the flag (algorithms.md 3.9). True if one of them is an HPW
     /// again; an LPW only moves back to the LP zone.
     fn restore_non_io_antagonists(&mut self, sample: &Window, seen: &Interval, log: &mut Vec<Event>) -> bool {
-        let ids: Vec<GroupId> = self.workloads.members.keys().copied().collect();
+        let ids: Vec<WorkloadId> = self.workloads.members.keys().copied().collect();
         let mut high_restored = false;
         for id in ids {
             let now = self.misses(sample, id);
@@ -267,7 +267,7 @@ impl Machine {
     }
 
     /// Event for an HPW that was idle at the initial record: no hit ratio of it was considered in the search.
-    fn woke_up(&self, sample: &Window, id: GroupId, name: &str) -> (String, Vec<Cause>) {
+    fn woke_up(&self, sample: &Window, id: WorkloadId, name: &str) -> (String, Vec<Cause>) {
         let references = sample.llc_references(id).unwrap_or(0.0);
         let cause = self.config.cause(format!("LLC references of {name}"), references, "min_llc_refs");
         (format!("{name} was idle at the initial record and is active now"), vec![cause])

@@ -5,8 +5,8 @@
 
 use crate::Event;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_host::{DeviceKind, Group, Inventory, Priority, Support, WorkloadKind};
-use waykeeper_units::{DeviceId, GroupId, PortId};
+use waykeeper_host::{DeviceKind, Inventory, Priority, Support, Workload, WorkloadKind};
+use waykeeper_units::{DeviceId, PortId, WorkloadId};
 
 /// The devices and ports of a server that A4 uses.
 #[derive(Clone, Default, Debug)]
@@ -66,7 +66,7 @@ pub(super) struct Misses {
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     /// As declared.
-    pub group: Group,
+    pub group: Workload,
     /// Set while it is a non-I/O antagonist: its miss ratios when it was flagged.
     pub antagonist: Option<Misses>,
     /// True until its first measurement after launch.
@@ -86,7 +86,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    fn new(group: &Group) -> Member {
+    fn new(group: &Workload) -> Member {
         Member {
             group: group.clone(),
             antagonist: None,
@@ -105,7 +105,7 @@ impl Member {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unit {
     /// Its workloads, in order.
-    pub members: Vec<GroupId>,
+    pub members: Vec<WorkloadId>,
     /// Its ports; while it is flagged, DCA is off on those that can be switched.
     pub ports: BTreeSet<PortId>,
     /// Set while it is a storage antagonist.
@@ -124,14 +124,14 @@ pub(super) struct Unit {
 #[derive(Clone, Default, Debug)]
 pub(super) struct Workloads {
     /// By id.
-    pub members: BTreeMap<GroupId, Member>,
+    pub members: BTreeMap<WorkloadId, Member>,
     /// Storage units.
     pub units: Vec<Unit>,
 }
 
 impl Workloads {
     /// Updates the workloads; true if one started, ended or changed its declaration.
-    pub fn update(&mut self, wiring: &Wiring, groups: &[Group], log: &mut Vec<Event>) -> bool {
+    pub fn update(&mut self, wiring: &Wiring, groups: &[Workload], log: &mut Vec<Event>) -> bool {
         let same = self.members.len() == groups.len()
             && groups
                 .iter()
@@ -139,7 +139,7 @@ impl Workloads {
         if same {
             return false;
         }
-        let alive: BTreeMap<GroupId, &Group> = groups.iter().map(|group| (group.id, group)).collect();
+        let alive: BTreeMap<WorkloadId, &Workload> = groups.iter().map(|group| (group.id, group)).collect();
         self.members.retain(|id, member| {
             let stays = alive.get(id).is_some_and(|group| **group == member.group);
             if !stays {
@@ -219,13 +219,13 @@ impl Workloads {
     }
 
     /// True if it is an antagonist of either kind.
-    pub fn is_antagonist(&self, id: GroupId) -> bool {
+    pub fn is_antagonist(&self, id: WorkloadId) -> bool {
         self.members.get(&id).is_some_and(|member| member.antagonist.is_some())
             || self.is_storage_antagonist(id)
     }
 
     /// True if it belongs to a flagged storage unit.
-    pub fn is_storage_antagonist(&self, id: GroupId) -> bool {
+    pub fn is_storage_antagonist(&self, id: WorkloadId) -> bool {
         self.units.iter().any(|unit| unit.flagged && unit.members.contains(&id))
     }
 
@@ -235,13 +235,13 @@ impl Workloads {
     }
 
     /// True if it counts as HPW now.
-    pub fn is_high(&self, id: GroupId) -> bool {
+    pub fn is_high(&self, id: WorkloadId) -> bool {
         self.members.get(&id).is_some_and(|member| member.group.priority == Priority::High)
             && !self.is_antagonist(id)
     }
 
     /// Those that count as HPW now.
-    pub fn high(&self) -> Vec<GroupId> {
+    pub fn high(&self) -> Vec<WorkloadId> {
         self.members.keys().copied().filter(|id| self.is_high(*id)).collect()
     }
 
@@ -257,12 +257,12 @@ impl Workloads {
     }
 
     /// Name of a workload; its id if it is gone.
-    pub fn name(&self, id: GroupId) -> String {
+    pub fn name(&self, id: WorkloadId) -> String {
         self.members.get(&id).map_or_else(|| id.to_string(), |member| member.group.name.clone())
     }
 
     /// Names of several workloads.
-    pub fn names(&self, ids: &[GroupId]) -> String {
+    pub fn names(&self, ids: &[WorkloadId]) -> String {
         ids.iter().map(|id| self.name(*id)).collect::<Vec<_>>().join(", ")
     }
 }
@@ -273,7 +273,7 @@ pub(super) fn event(action: &str, group: Option<&str>, text: String) -> Event {
 }
 
 /// Class for messages, for example `HPW, storage I/O`.
-fn class(group: &Group) -> String {
+fn class(group: &Workload) -> String {
     let priority = if group.priority == Priority::High { "HPW" } else { "LPW" };
     let kind = match group.kind {
         WorkloadKind::NonIo => "non-I/O",

@@ -167,12 +167,12 @@ fn put(slots: &mut [Slot], masks: &[WayMask]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use waykeeper_units::GroupId;
+    use waykeeper_units::WorkloadId;
 
     fn slot(id: u32, class: Class, is_io: bool, bits: u32) -> Slot {
         let mask = WayMask::from_bits(bits);
         Slot {
-            members: vec![GroupId(id)],
+            members: vec![WorkloadId(id)],
             name: format!("c{id}"),
             class,
             is_io,

@@ -15,7 +15,7 @@ use super::poll::{Sample, Trend, Trends, relative};
 use super::sizing::Limits;
 use super::tenants::{Class, Tenants, event};
 use crate::{Cause, Decision, Event};
-use waykeeper_host::{Group, Interval, Inventory, Knob, LlcGeometry, Plan, Support};
+use waykeeper_host::{Interval, Inventory, Knob, LlcGeometry, Plan, Support, Workload};
 use waykeeper_units::WayMask;
 
 /// The case of an interval, determined before the state machine (IAT s4.B).
@@ -43,7 +43,7 @@ pub(super) struct Machine {
     can_size_ddio: bool,
     /// Whether IAT has set the DDIO ways; until then its plan does not contain them.
     pub(super) ddio_is_ours: bool,
-    groups: Vec<Group>,
+    groups: Vec<Workload>,
     pub(super) tenants: Tenants,
     pub(super) state: State,
     /// DDIO misses when the state was entered.
@@ -81,14 +81,14 @@ impl Machine {
     }
 
     /// Get Tenant Info and LLC Alloc for the tenants at the start.
-    pub fn start(&mut self, groups: &[Group]) -> Decision {
+    pub fn start(&mut self, groups: &[Workload]) -> Decision {
         let mut log = Vec::new();
         self.form(groups, &mut log);
         self.decision(log)
     }
 
     /// One interval.
-    pub fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    pub fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let mut log = Vec::new();
         self.follow_ddio(seen.knobs.dca_ways(), &mut log);
         self.guard.tick();
@@ -109,7 +109,7 @@ impl Machine {
     }
 
     /// Forms the tenants again. The state and the DDIO ways stay: the traffic did not change.
-    fn form(&mut self, groups: &[Group], log: &mut Vec<Event>) {
+    fn form(&mut self, groups: &[Workload], log: &mut Vec<Event>) {
         self.groups = groups.to_vec();
         self.tenants = Tenants::of(groups, &self.llc, self.ddio, log);
         self.before = None;

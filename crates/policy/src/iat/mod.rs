@@ -25,7 +25,7 @@ use crate::{Decision, Description, Policy, PolicyError};
 use config::Config;
 use machine::Machine;
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory};
+use waykeeper_host::{Interval, Inventory, Workload};
 
 /// One line for the list of policies.
 pub(crate) const IDEA: &str =
@@ -54,14 +54,14 @@ impl Policy for Iat {
         describe::describe(&self.config)
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         let mut machine = Machine::new(inventory, self.config.clone());
         let decision = machine.start(groups);
         self.machine = Some(machine);
         decision
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         // Without `start` there is no chip to plan for: the plan is empty.
         self.machine.as_mut().map_or_else(Decision::default, |machine| machine.step(groups, seen))
     }

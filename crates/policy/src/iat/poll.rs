@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use super::tenants::Slot;
-use waykeeper_host::{GroupCounter, Interval, Reading, SocketCounter};
+use waykeeper_host::{Interval, Reading, SocketCounter, WorkloadCounter};
 
 /// Counters of one slot.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -46,10 +46,11 @@ impl Sample {
     pub fn of(seen: &Interval, slots: &[Slot]) -> Sample {
         let prof = |slot: &Slot| {
             let rates = || slot.members.iter().map(|id| seen.groups.get(id));
-            let sum =
-                |counter: GroupCounter| -> Option<f64> { rates().map(|rates| sane(rates?[counter])).sum() };
-            let (hits, misses) = (sum(GroupCounter::LlcHits), sum(GroupCounter::LlcMisses));
-            let (instructions, cycles) = (sum(GroupCounter::Instructions), sum(GroupCounter::Cycles));
+            let sum = |counter: WorkloadCounter| -> Option<f64> {
+                rates().map(|rates| sane(rates?[counter])).sum()
+            };
+            let (hits, misses) = (sum(WorkloadCounter::LlcHits), sum(WorkloadCounter::LlcMisses));
+            let (instructions, cycles) = (sum(WorkloadCounter::Instructions), sum(WorkloadCounter::Cycles));
             let ipc = instructions.zip(cycles.filter(|cycles| *cycles > 0.0));
             Prof {
                 ipc: ipc.map(|(instructions, cycles)| instructions / cycles),

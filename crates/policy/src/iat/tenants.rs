@@ -6,8 +6,8 @@
 use crate::Event;
 use crate::isolate::shares::{Partition, partition};
 use crate::ways::widest_run;
-use waykeeper_host::{Group, LlcGeometry, Priority, WorkloadKind};
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_host::{LlcGeometry, Priority, Workload, WorkloadKind};
+use waykeeper_units::{WayMask, WorkloadId};
 
 /// Class of a slot, lowest first: `Be` shares with DDIO before `Pc`, and the stack last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -24,7 +24,7 @@ pub(crate) enum Class {
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Slot {
     /// Its tenants, in order.
-    pub members: Vec<GroupId>,
+    pub members: Vec<WorkloadId>,
     /// Their names, for messages.
     pub name: String,
     /// The highest class among them.
@@ -46,10 +46,10 @@ impl Slot {
     }
 
     /// A slot of `members` at `mask`; at least one member.
-    fn new(members: &[&Group], mask: WayMask) -> Slot {
+    fn new(members: &[&Workload], mask: WayMask) -> Slot {
         let names: Vec<&str> = members.iter().map(|group| group.name.as_str()).collect();
         let class = members.iter().map(|group| class(group)).max().unwrap_or(Class::Be);
-        let mut ids: Vec<GroupId> = members.iter().map(|group| group.id).collect();
+        let mut ids: Vec<WorkloadId> = members.iter().map(|group| group.id).collect();
         ids.sort_unstable();
         Slot {
             members: ids,
@@ -63,7 +63,7 @@ impl Slot {
     }
 }
 
-fn class(group: &Group) -> Class {
+fn class(group: &Workload) -> Class {
     match (group.stack, group.priority) {
         (true, _) => Class::Stack,
         (false, Priority::High) => Class::Pc,
@@ -77,7 +77,7 @@ pub(crate) struct Tenants {
     /// Their runs do not overlap.
     pub slots: Vec<Slot>,
     /// Their mask is all ways, as for unmanaged cores.
-    pub unplaced: Vec<GroupId>,
+    pub unplaced: Vec<WorkloadId>,
 }
 
 impl Tenants {
@@ -85,9 +85,9 @@ impl Tenants {
     ///
     /// Declared masks are kept; overlapping ones are joined into one slot. Tenants without one divide the rest, outside
     /// `ddio` where possible, by cores.
-    pub fn of(groups: &[Group], llc: &LlcGeometry, ddio: WayMask, log: &mut Vec<Event>) -> Tenants {
-        let mut runs: Vec<(WayMask, Vec<&Group>)> = Vec::new();
-        let mut rest: Vec<&Group> = Vec::new();
+    pub fn of(groups: &[Workload], llc: &LlcGeometry, ddio: WayMask, log: &mut Vec<Event>) -> Tenants {
+        let mut runs: Vec<(WayMask, Vec<&Workload>)> = Vec::new();
+        let mut rest: Vec<&Workload> = Vec::new();
         for group in groups {
             match group.mask.map(|mask| mask.check(llc.ways, llc.min_ways)) {
                 Some(Ok(mask)) => {
@@ -134,7 +134,7 @@ impl Tenants {
     }
 
     /// The mask of every tenant on a chip of `ways` ways.
-    pub fn masks(&self, ways: u32) -> std::collections::BTreeMap<GroupId, WayMask> {
+    pub fn masks(&self, ways: u32) -> std::collections::BTreeMap<WorkloadId, WayMask> {
         let placed = self.slots.iter().flat_map(|slot| slot.members.iter().map(|id| (*id, slot.mask)));
         placed.chain(self.unplaced.iter().map(|id| (*id, WayMask::full(ways)))).collect()
     }

@@ -2,7 +2,7 @@
 //!
 //! It must not know more of a workload than its id and number of cores.
 
-use waykeeper_host::Group;
+use waykeeper_host::Workload;
 use waykeeper_units::WayMask;
 
 /// One contiguous run of ways and its workloads.
@@ -10,7 +10,7 @@ pub(crate) struct Partition<'a> {
     /// The ways.
     pub mask: WayMask,
     /// Its workloads, in order of id.
-    pub members: Vec<&'a Group>,
+    pub members: Vec<&'a Workload>,
 }
 
 /// Divides `free` (contiguous or empty) among `groups`, at least `min_ways` each, into at most `limit` parts.
@@ -18,7 +18,7 @@ pub(crate) struct Partition<'a> {
 /// Parts get ways from the left, in order of their smallest group id. If there are more groups than possible parts, the
 /// two parts with the fewest cores are merged until they fit. Empty if not even one part fits.
 pub(crate) fn partition<'a>(
-    groups: &[&'a Group],
+    groups: &[&'a Workload],
     free: WayMask,
     min_ways: u32,
     limit: u32,
@@ -27,7 +27,7 @@ pub(crate) fn partition<'a>(
     if groups.is_empty() || parts_max == 0 {
         return Vec::new();
     }
-    let mut parts: Vec<Vec<&Group>> = groups.iter().map(|group| vec![*group]).collect();
+    let mut parts: Vec<Vec<&Workload>> = groups.iter().map(|group| vec![*group]).collect();
     while parts.len() > parts_max {
         merge_lightest(&mut parts);
     }
@@ -46,13 +46,13 @@ pub(crate) fn partition<'a>(
 }
 
 /// Cores of a part.
-fn cores(part: &[&Group]) -> u64 {
+fn cores(part: &[&Workload]) -> u64 {
     part.iter().map(|group| group.cores.len() as u64).sum()
 }
 
 /// Merges the part with the fewest cores into the one with the second fewest; of equals the later one is merged.
-fn merge_lightest(parts: &mut Vec<Vec<&Group>>) {
-    let lightest = |parts: &[Vec<&Group>]| {
+fn merge_lightest(parts: &mut Vec<Vec<&Workload>>) {
+    let lightest = |parts: &[Vec<&Workload>]| {
         let by_weight = parts.iter().enumerate().rev().min_by_key(|(_, part)| cores(part));
         by_weight.map(|(index, _)| index).expect("there are at least two parts")
     };

@@ -2,8 +2,8 @@
 
 use super::config::Config;
 use crate::Cause;
-use waykeeper_host::{DeviceKind, Group, Interval, Inventory, PortCounter, WorkloadKind};
-use waykeeper_units::{GroupId, PortId};
+use waykeeper_host::{DeviceKind, Interval, Inventory, PortCounter, Workload, WorkloadKind};
+use waykeeper_units::{PortId, WorkloadId};
 
 /// Fewest LLC references per second at which a workload's ratios are used. algorithms.md 3.6.
 const REFERENCES_LEAST: f64 = 1e5;
@@ -54,7 +54,7 @@ impl Leak {
 
 /// Storage ports whose blocks leak: A4's three conditions (s5.4), each with its causes.
 pub(super) fn leaking_ports(
-    groups: &[Group],
+    groups: &[Workload],
     seen: &Interval,
     inventory: &Inventory,
     limits: Leak,
@@ -90,7 +90,7 @@ pub(super) fn leaking_ports(
 }
 
 /// Workloads without I/O that gain nothing from MLC or LLC (A4 s5.5), of any priority.
-pub(super) fn antagonists(groups: &[Group], seen: &Interval, config: &Config) -> Vec<Reason<GroupId>> {
+pub(super) fn antagonists(groups: &[Workload], seen: &Interval, config: &Config) -> Vec<Reason<WorkloadId>> {
     let of =
         groups.iter().filter(|group| group.kind == WorkloadKind::NonIo && !group.stack).filter_map(|group| {
             let rates = seen.groups.get(&group.id)?;
@@ -107,7 +107,7 @@ pub(super) fn antagonists(groups: &[Group], seen: &Interval, config: &Config) ->
 }
 
 /// LLC miss ratio of a workload with enough LLC references.
-pub(super) fn llc_miss(group: GroupId, seen: &Interval) -> Option<f64> {
+pub(super) fn llc_miss(group: WorkloadId, seen: &Interval) -> Option<f64> {
     let rates = seen.groups.get(&group)?;
     (rates.llc_references()? >= REFERENCES_LEAST).then(|| rates.llc_miss_ratio()).flatten()
 }

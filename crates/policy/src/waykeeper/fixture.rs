@@ -7,16 +7,16 @@ use super::server::Server;
 use std::collections::BTreeMap;
 use toml::Table;
 use waykeeper_host::{
-    Device, DeviceKind, Dial, Group, GroupCounter, GroupRates, Interval, Inventory, KnobValues, LlcGeometry,
-    Platform, PortCounter, PortRates, Priority, Reading, RootPort, SocketCounter, SocketRates, Support,
-    WorkloadKind,
+    Device, DeviceKind, Dial, Interval, Inventory, KnobValues, LlcGeometry, Platform, PortCounter, PortRates,
+    Priority, Reading, RootPort, SocketCounter, SocketRates, Support, Workload, WorkloadCounter,
+    WorkloadKind, WorkloadRates,
 };
-use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
+use waykeeper_units::{CoreId, CoreList, DeviceId, PortId, WayMask, WorkloadId};
 
 /// Default settings and a chip of 11 ways. Workload 0 is an HPW, the others are LPWs, with one core each.
 pub(super) fn server(workloads: u16) -> Server {
-    let group = |id: u16| Group {
-        id: GroupId(u32::from(id)),
+    let group = |id: u16| Workload {
+        id: WorkloadId(u32::from(id)),
         name: format!("w{id}"),
         priority: if id == 0 { Priority::High } else { Priority::Low },
         kind: WorkloadKind::NonIo,
@@ -58,15 +58,15 @@ pub(super) fn server(workloads: u16) -> Server {
 pub(super) fn interval(ipc: &[f64], nic_bytes: f64) -> Interval {
     let value = Reading::Value;
     let rates = |(id, ipc): (usize, &f64)| {
-        let rates = GroupRates::of([
-            (GroupCounter::Instructions, value(*ipc)),
-            (GroupCounter::Cycles, value(1.0)),
-            (GroupCounter::MlcHits, value(*ipc * 0.01)),
-            (GroupCounter::MlcMisses, value(*ipc * 0.01)),
-            (GroupCounter::LlcHits, value(1e6)),
-            (GroupCounter::LlcMisses, value(1e6)),
+        let rates = WorkloadRates::of([
+            (WorkloadCounter::Instructions, value(*ipc)),
+            (WorkloadCounter::Cycles, value(1.0)),
+            (WorkloadCounter::MlcHits, value(*ipc * 0.01)),
+            (WorkloadCounter::MlcMisses, value(*ipc * 0.01)),
+            (WorkloadCounter::LlcHits, value(1e6)),
+            (WorkloadCounter::LlcMisses, value(1e6)),
         ]);
-        (GroupId(id as u32), rates)
+        (WorkloadId(id as u32), rates)
     };
     Interval {
         from_ns: 0,

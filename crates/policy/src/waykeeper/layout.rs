@@ -3,8 +3,8 @@
 
 use crate::ways::widest_run;
 use std::collections::BTreeSet;
-use waykeeper_host::{Group, Inventory, Knob, Plan, Priority, Support, WorkloadKind};
-use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_host::{Inventory, Knob, Plan, Priority, Support, Workload, WorkloadKind};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 /// One set of values for all knobs that the policy may set.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Layout {
     /// Number of ways in which devices may allocate, from the left (IAT s4.D).
     pub dca_ways: u32,
     /// Workloads that gain nothing from the LLC; their mask is the trash way (A4 s5.5).
-    pub trash: BTreeSet<GroupId>,
+    pub trash: BTreeSet<WorkloadId>,
     /// Ports without DCA (A4 s5.4).
     pub dca_off: BTreeSet<PortId>,
 }
@@ -124,7 +124,7 @@ impl ChipLimits {
     /// The first layout, before any counter was read: zones if both classes exist, with half of the largest LP zone.
     ///
     /// Not the open LLC: rings that fill in it stay full, since their buffers no longer fit the DCA ways (A4 Fig. 6).
-    pub fn first(&self, groups: &[Group]) -> Layout {
+    pub fn first(&self, groups: &[Workload]) -> Layout {
         let any = |priority: Priority| groups.iter().any(|group| group.priority == priority);
         let open = self.open();
         if !any(Priority::High) || !any(Priority::Low) {
@@ -149,7 +149,7 @@ impl ChipLimits {
     }
 
     /// The knobs of a layout.
-    pub fn plan(&self, layout: &Layout, groups: &[Group]) -> Plan {
+    pub fn plan(&self, layout: &Layout, groups: &[Workload]) -> Plan {
         let masks = groups.iter().map(|group| (group.id, self.mask(layout, group)));
         let dca = self.switches.iter().map(|port| (*port, !layout.dca_off.contains(port)));
         let mut plan = Plan::of_dca(dca).with_masks(masks);
@@ -160,7 +160,7 @@ impl ChipLimits {
         plan
     }
 
-    fn mask(&self, layout: &Layout, group: &Group) -> WayMask {
+    fn mask(&self, layout: &Layout, group: &Workload) -> WayMask {
         let all = WayMask::full(self.ways);
         if layout.open {
             return all;
@@ -179,15 +179,15 @@ impl ChipLimits {
 }
 
 /// True if an HPW uses a device.
-pub(super) fn has_io_hpw(groups: &[Group]) -> bool {
+pub(super) fn has_io_hpw(groups: &[Workload]) -> bool {
     groups.iter().any(|group| group.priority == Priority::High && group.kind != WorkloadKind::NonIo)
 }
 
 impl Layout {
     /// The differences from `before`, in words.
-    pub fn changes(&self, before: &Layout, groups: &[Group], inventory: &Inventory) -> String {
+    pub fn changes(&self, before: &Layout, groups: &[Workload], inventory: &Inventory) -> String {
         let mut said = Vec::new();
-        let name = |id: &GroupId| {
+        let name = |id: &WorkloadId| {
             groups
                 .iter()
                 .find(|group| group.id == *id)
@@ -210,7 +210,7 @@ impl Layout {
             let verb = if self.hp_clear { "leave" } else { "may use" };
             said.push(format!("HPWs without I/O {verb} the DCA ways"));
         }
-        let names = |ids: Vec<&GroupId>| ids.into_iter().map(name).collect::<Vec<_>>().join(", ");
+        let names = |ids: Vec<&WorkloadId>| ids.into_iter().map(name).collect::<Vec<_>>().join(", ");
         let (into, out) = (
             names(self.trash.difference(&before.trash).collect()),
             names(before.trash.difference(&self.trash).collect()),

@@ -19,7 +19,7 @@ use super::search::{Search, State};
 use super::server::Server;
 use super::settling::Settling;
 use crate::{Decision, Event};
-use waykeeper_host::{Group, Interval, Inventory};
+use waykeeper_host::{Interval, Inventory, Workload};
 use waykeeper_units::PortId;
 
 /// Steps in a row in which a knob must read back as another value before the policy gives it up. Assumption: a single
@@ -39,7 +39,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub fn new(config: Config, inventory: &Inventory, groups: &[Group]) -> Machine {
+    pub fn new(config: Config, inventory: &Inventory, groups: &[Workload]) -> Machine {
         let limits = ChipLimits::new(inventory);
         let server = Server { config, inventory: inventory.clone(), groups: groups.to_vec(), limits };
         Machine {
@@ -60,7 +60,7 @@ impl Machine {
     }
 
     /// Processes one interval.
-    pub fn step(&mut self, groups: &[Group], seen: &Interval) -> Vec<Event> {
+    pub fn step(&mut self, groups: &[Workload], seen: &Interval) -> Vec<Event> {
         let mut events = Vec::new();
         self.give_up_dead_knobs(seen, &mut events);
         if self.server.groups != groups {
@@ -153,8 +153,8 @@ impl Machine {
 
     /// Workloads started, ended or changed class: the best layout is kept, without trash entries of ended ones.
     /// Remembered phases are forgotten.
-    fn groups_changed(&mut self, groups: &[Group]) -> Event {
-        let names = |all: &[Group], not_in: &[Group]| {
+    fn groups_changed(&mut self, groups: &[Workload]) -> Event {
+        let names = |all: &[Workload], not_in: &[Workload]| {
             let new = all.iter().filter(|group| !not_in.contains(group));
             new.map(|group| group.name.as_str()).collect::<Vec<_>>().join(", ")
         };

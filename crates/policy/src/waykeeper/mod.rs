@@ -26,7 +26,7 @@ use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use config::Config;
 use machine::Machine;
 use toml::Table;
-use waykeeper_host::{Group, Interval, Inventory};
+use waykeeper_host::{Interval, Inventory, Workload};
 
 /// Weight of the newest interval in a running mean. Assumption: the mean of about the last five intervals.
 const NEWEST_WEIGHT: f64 = 0.2;
@@ -54,7 +54,7 @@ impl Policy for Waykeeper {
         describe::describe(&self.config)
     }
 
-    fn start(&mut self, inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         let machine = Machine::new(self.config, inventory, groups);
         let text = "measuring baseline performance".to_owned();
         let decision = machine.decide(vec![event("look", text, Vec::new())]);
@@ -62,7 +62,7 @@ impl Policy for Waykeeper {
         decision
     }
 
-    fn step(&mut self, groups: &[Group], seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let Some(machine) = &mut self.machine else { return Decision::default() };
         let events = machine.step(groups, seen);
         machine.decide(events)

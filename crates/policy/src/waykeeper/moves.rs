@@ -7,7 +7,7 @@ use super::evidence::{Leak, antagonists, dca_miss, leaking_ports, llc_miss};
 use super::layout::{ChipLimits, Layout, has_io_hpw};
 use super::server::ServerView;
 use crate::Cause;
-use waykeeper_host::{Group, Priority, WorkloadKind};
+use waykeeper_host::{Priority, Workload, WorkloadKind};
 
 /// Direction of a step: two steps in one direction differ in length only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -83,8 +83,8 @@ impl ServerView<'_> {
     }
 
     /// LPWs whose ports all have DCA off: their blocks come from memory and return there.
-    fn storage_behind(&self, layout: &Layout) -> Vec<waykeeper_units::GroupId> {
-        let off = |group: &Group| {
+    fn storage_behind(&self, layout: &Layout) -> Vec<waykeeper_units::WorkloadId> {
+        let off = |group: &Workload| {
             let devices = group.devices.iter().filter_map(|id| self.inventory.devices.get(id.index()));
             group.kind == WorkloadKind::StorageIo
                 && devices.flat_map(|device| &device.ports).all(|port| layout.dca_off.contains(port))

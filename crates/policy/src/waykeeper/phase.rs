@@ -7,8 +7,8 @@ use super::server::Server;
 use super::{event, running_mean};
 use crate::{Cause, Event};
 use std::collections::BTreeMap;
-use waykeeper_host::{DeviceKind, Group, GroupCounter, Interval, Inventory, WorkloadKind};
-use waykeeper_units::{GroupId, PortId};
+use waykeeper_host::{DeviceKind, Interval, Inventory, Workload, WorkloadCounter, WorkloadKind};
+use waykeeper_units::{PortId, WorkloadId};
 
 /// Fewest inbound bytes per second that count as traffic. Assumption: the I/O workloads of the papers cause a hundred
 /// times as much.
@@ -31,11 +31,11 @@ const EARLY_PHASE_FACTOR: u32 = 4;
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Signature {
     ports: BTreeMap<PortId, f64>,
-    programs: BTreeMap<GroupId, [f64; 2]>,
+    programs: BTreeMap<WorkloadId, [f64; 2]>,
 }
 
 impl Signature {
-    pub fn of(groups: &[Group], seen: &Interval, inventory: &Inventory) -> Signature {
+    pub fn of(groups: &[Workload], seen: &Interval, inventory: &Inventory) -> Signature {
         // Storage is left out: its throughput depends on its program, which a layout may slow down.
         let network = inventory.devices.iter().filter(|device| device.kind == DeviceKind::Network);
         let ports = network.flat_map(|device| {
@@ -45,16 +45,16 @@ impl Signature {
         let computing = groups.iter().filter(|group| group.kind == WorkloadKind::NonIo);
         let programs = computing.filter_map(|group| {
             let rates = seen.groups.get(&group.id)?;
-            let instructions = rates[GroupCounter::Instructions].value().filter(|count| *count > 0.0)?;
+            let instructions = rates[WorkloadCounter::Instructions].value().filter(|count| *count > 0.0)?;
             let (hits, misses) =
-                (rates[GroupCounter::MlcHits].value()?, rates[GroupCounter::MlcMisses].value()?);
+                (rates[WorkloadCounter::MlcHits].value()?, rates[WorkloadCounter::MlcMisses].value()?);
             Some((group.id, [(hits + misses) / instructions, misses / instructions]))
         });
         Signature { ports: ports.collect(), programs: programs.collect() }
     }
 
     /// The largest relative change among entries that both have, and a name for it.
-    pub fn distance(&self, other: &Signature, groups: &[Group]) -> (f64, String) {
+    pub fn distance(&self, other: &Signature, groups: &[Workload]) -> (f64, String) {
         let change = |a: f64, b: f64, least: f64| {
             let larger = a.max(b);
             if larger < least { 0.0 } else { (a - b).abs() / a.min(b).max(larger * 1e-3) }

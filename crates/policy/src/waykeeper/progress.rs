@@ -7,13 +7,13 @@
 
 use super::config::Config;
 use std::collections::BTreeMap;
-use waykeeper_host::{Group, GroupCounter, Interval, Inventory, PortCounter, Priority, WorkloadKind};
-use waykeeper_units::{DeviceId, GroupId, LINE_BYTES};
+use waykeeper_host::{Interval, Inventory, PortCounter, Priority, Workload, WorkloadCounter, WorkloadKind};
+use waykeeper_units::{DeviceId, LINE_BYTES, WorkloadId};
 
 /// One number per workload, and memory traffic.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(super) struct Progress {
-    of: BTreeMap<GroupId, f64>,
+    of: BTreeMap<WorkloadId, f64>,
     memory_bytes: Option<f64>,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Gain {
 
 impl Progress {
     /// Progress in an interval. Workloads whose counters are missing, or that do nothing, have no number.
-    pub fn of(groups: &[Group], seen: &Interval, inventory: &Inventory, config: &Config) -> Progress {
+    pub fn of(groups: &[Workload], seen: &Interval, inventory: &Inventory, config: &Config) -> Progress {
         let of = groups.iter().filter_map(|group| {
             let value = progress(group, seen, inventory, config)?;
             (value > 0.0 && value.is_finite()).then_some((group.id, value))
@@ -47,7 +47,8 @@ impl Progress {
 
     /// The mean of both; a workload that `other` lacks keeps its value.
     pub fn mixed(&self, other: &Progress) -> Progress {
-        let mean = |(id, a): (&GroupId, &f64)| (*id, other.of.get(id).map_or(*a, |b| f64::midpoint(*a, *b)));
+        let mean =
+            |(id, a): (&WorkloadId, &f64)| (*id, other.of.get(id).map_or(*a, |b| f64::midpoint(*a, *b)));
         let memory = match (self.memory_bytes, other.memory_bytes) {
             (Some(a), Some(b)) => Some(f64::midpoint(a, b)),
             (a, b) => a.or(b),
@@ -56,12 +57,12 @@ impl Progress {
     }
 
     /// One workload's progress against `before`, as a ratio.
-    pub fn ratio(&self, before: &Progress, group: GroupId) -> Option<f64> {
+    pub fn ratio(&self, before: &Progress, group: WorkloadId) -> Option<f64> {
         Some(self.of.get(&group)? / before.of.get(&group)?)
     }
 
     /// How this compares with `before`, over workloads that have a number in both.
-    pub fn gain(&self, before: &Progress, groups: &[Group], config: &Config) -> Gain {
+    pub fn gain(&self, before: &Progress, groups: &[Workload], config: &Config) -> Gain {
         let mean = |priority: Priority| {
             let (mut sum, mut weight) = (0.0, 0.0);
             for group in groups.iter().filter(|group| group.priority == priority) {
@@ -90,7 +91,7 @@ impl Progress {
     }
 }
 
-fn progress(group: &Group, seen: &Interval, inventory: &Inventory, config: &Config) -> Option<f64> {
+fn progress(group: &Workload, seen: &Interval, inventory: &Inventory, config: &Config) -> Option<f64> {
     let rates = seen.groups.get(&group.id)?;
     match group.kind {
         WorkloadKind::NonIo => rates.ipc(),
@@ -99,7 +100,7 @@ fn progress(group: &Group, seen: &Interval, inventory: &Inventory, config: &Conf
             // Behind a virtual switch a workload has no port of its own, and the IPC of a polling loop says nothing.
             let lines = lines(&group.devices, seen, inventory)?;
             let (hits, misses) =
-                (rates[GroupCounter::LlcHits].value()?, rates[GroupCounter::LlcMisses].value()?);
+                (rates[WorkloadCounter::LlcHits].value()?, rates[WorkloadCounter::LlcMisses].value()?);
             let fetching = (config.llc_cost * hits + config.memory_cost * misses) / lines;
             Some(lines / (1.0 + fetching))
         }

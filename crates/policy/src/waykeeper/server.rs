@@ -2,19 +2,19 @@
 
 use super::config::Config;
 use super::layout::ChipLimits;
-use waykeeper_host::{Group, Interval, Inventory};
+use waykeeper_host::{Interval, Inventory, Workload};
 
 /// What stays from one interval to the next, until workloads start or end or a knob turns out to have no effect.
 pub(super) struct Server {
     pub config: Config,
     pub inventory: Inventory,
-    pub groups: Vec<Group>,
+    pub groups: Vec<Workload>,
     pub limits: ChipLimits,
 }
 
 /// Counters, workloads and limits of the server in one interval.
 pub(super) struct ServerView<'a> {
-    pub groups: &'a [Group],
+    pub groups: &'a [Workload],
     pub seen: &'a Interval,
     pub inventory: &'a Inventory,
     pub limits: &'a ChipLimits,

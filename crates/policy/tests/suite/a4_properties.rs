@@ -11,8 +11,8 @@ use crate::common;
 use common::{Bench, SECOND, gold_6140, group};
 use proptest::prelude::*;
 use waykeeper_host::{
-    DeviceKind, Group, GroupCounter, Interval, Inventory, PortCounter, Priority, Priority::High,
-    Priority::Low, Reading, SocketCounter, WorkloadKind, WorkloadKind::*,
+    DeviceKind, Interval, Inventory, PortCounter, Priority, Priority::High, Priority::Low, Reading,
+    SocketCounter, Workload, WorkloadCounter, WorkloadKind, WorkloadKind::*,
 };
 use waykeeper_units::WayMask;
 
@@ -57,10 +57,10 @@ fn interval(bench: &Bench, length_ms: u64, raw: &[Reading<f64>]) -> Interval {
     let mut seen = bench.interval();
     seen.to_ns = seen.from_ns + length_ms * SECOND / 1000;
     for (at, rates) in seen.groups.values_mut().enumerate() {
-        rates[GroupCounter::LlcHits] = raw[at % 5];
-        rates[GroupCounter::LlcMisses] = raw[(at + 1) % 5];
-        rates[GroupCounter::MlcHits] = raw[(at + 2) % 6];
-        rates[GroupCounter::MlcMisses] = raw[(at + 3) % 6];
+        rates[WorkloadCounter::LlcHits] = raw[at % 5];
+        rates[WorkloadCounter::LlcMisses] = raw[(at + 1) % 5];
+        rates[WorkloadCounter::MlcHits] = raw[(at + 2) % 6];
+        rates[WorkloadCounter::MlcMisses] = raw[(at + 3) % 6];
     }
     seen.socket[SocketCounter::DcaWriteHits] = raw[6];
     seen.socket[SocketCounter::DcaWriteMisses] = raw[7];
@@ -118,7 +118,7 @@ proptest! {
         settings in prop_oneof![Just(""), Just("profile = \"artifact\""), Just("min_llc_refs = 0")],
         stretches in proptest::collection::vec(stretch(), 1..12),
     ) {
-        let all: Vec<Group> = workloads
+        let all: Vec<Workload> = workloads
             .iter()
             .enumerate()
             .map(|(id, (priority, kind, device))| group(id as u32, &format!("w{id}"), *priority, *kind, 1, &[*device]))
@@ -147,7 +147,7 @@ proptest! {
         missing in prop_oneof![Just(Reading::Unavailable), Just(Reading::Unsupported)],
     ) {
         prop_assume!(workloads.iter().any(|(priority, ..)| *priority == High));
-        let all: Vec<Group> = workloads
+        let all: Vec<Workload> = workloads
             .iter()
             .enumerate()
             .map(|(id, (priority, kind, device))| group(id as u32, &format!("w{id}"), *priority, *kind, 1, &[*device]))

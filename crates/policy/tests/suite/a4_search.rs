@@ -41,7 +41,7 @@ fn the_artifact_profile_keeps_lpws_off_the_inclusive_ways_always() {
 }
 
 #[test]
-fn growth_goes_one_way_every_two_seconds_up_to_way_2() {
+fn growth_is_one_way_every_two_seconds_up_to_way_2() {
     let mut bench = Bench::new("a4-b", "", micro());
     let mut seen = Vec::new();
     for _ in 0..14 {

@@ -17,7 +17,7 @@ fn states(bench: &mut Bench, seconds: u64) -> Vec<String> {
 }
 
 #[test]
-fn nobody_runs_idle() {
+fn no_workload_runs_idle() {
     let mut bench = Bench::new("a4", "", vec![]);
     assert_eq!(states(&mut bench, 20), ["Idle"]);
     assert!(bench.last.plan.masks().next().is_none() && bench.last.events.is_empty());
@@ -39,7 +39,7 @@ fn init_measure_to_expand_to_stable_without_antagonists() {
 }
 
 #[test]
-fn init_measure_to_stable_when_there_is_nobody_to_give_the_lp_zone_to() {
+fn init_measure_to_stable_when_no_workload_can_use_the_lp_zone() {
     let mut bench = Bench::new("a4", "", vec![group(0, "mcf", High, NonIo, 1, &[])]);
     assert_eq!(states(&mut bench, 5), ["InitMeasure", "Stable"]);
     assert_eq!(bench.mask(0), 0x7ff);
@@ -190,7 +190,7 @@ fn a_workload_declared_anew_counts_as_an_exit_and_a_launch() {
 }
 
 #[test]
-fn the_dca_zone_goes_when_the_last_io_hpw_leaves() {
+fn the_dca_zone_ends_when_the_last_io_hpw_leaves() {
     let mut bench = brought_to("Stable");
     assert_eq!(bench.mask(2), 0x1ff);
     bench.groups.remove(0);

@@ -257,7 +257,7 @@ fn a_storage_antagonist_whose_throughput_moves_is_restored_with_dca_and_held_off
 }
 
 #[test]
-fn an_lpw_antagonist_that_changes_goes_back_to_the_lp_zone_and_nothing_else() {
+fn an_lpw_antagonist_that_changes_returns_to_the_lp_zone_and_nothing_else_changes() {
     let mut bench = Bench::new("a4", "", micro());
     bench.load(4).llc_hit = 0.05;
     bench.load(4).mlc_miss = 0.95;

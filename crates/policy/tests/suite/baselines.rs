@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::{Bench, NIC, SSD, SSD2, gold_6140, group, micro};
-use waykeeper_host::{Group, Priority::Low, Support, WorkloadKind::NonIo};
+use waykeeper_host::{Priority::Low, Support, Workload, WorkloadKind::NonIo};
 use waykeeper_policy::build;
 
 #[test]
@@ -48,7 +48,7 @@ fn isolate_takes_the_papers_micro_masks_and_shares_out_the_rest() {
 #[test]
 fn isolate_lets_the_smallest_share_when_there_are_more_workloads_than_ways() {
     // 12 workloads on 11 ways, cores 2,2,1,1,...: the two lightest (the last two of one core) share.
-    let groups: Vec<Group> =
+    let groups: Vec<Workload> =
         (0..12).map(|id| group(id, &format!("w{id}"), Low, NonIo, if id < 2 { 2 } else { 1 }, &[])).collect();
     let bench = Bench::new("isolate", "", groups);
     assert_eq!(bench.mask(10), bench.mask(11));

@@ -5,8 +5,8 @@ use crate::common;
 use common::{Bench, NIC, SSD, SSD2, gold_6140, group, micro};
 use proptest::prelude::*;
 use waykeeper_host::{
-    Dial, Group, Interval, Inventory, Knob, KnobSetting, KnobValues, Priority::Low, Reading, Setting,
-    SocketCounter, Support, WorkloadKind::NetworkIo,
+    Dial, Interval, Inventory, Knob, KnobSetting, KnobValues, Priority::Low, Reading, Setting, SocketCounter,
+    Support, Workload, WorkloadKind::NetworkIo,
 };
 use waykeeper_policy::{Decision, build, registry};
 use waykeeper_units::{PortId, WayMask};
@@ -186,7 +186,7 @@ fn resq_follows_the_dca_ways_in_force() {
 }
 
 #[test]
-fn resq_without_a_ring_knob_keeps_its_slices_and_says_so() {
+fn resq_without_a_ring_knob_keeps_its_slices_and_reports_it() {
     let mut chip = gold_6140();
     chip.ports[0].rx_ring = Dial::absent("a DPDK program owns it");
     let bench = Bench::on(chip, "resq", "", micro());
@@ -275,7 +275,7 @@ fn chips() -> impl Strategy<Value = Inventory> {
     })
 }
 
-fn crowds() -> impl Strategy<Value = Vec<Group>> {
+fn crowds() -> impl Strategy<Value = Vec<Workload>> {
     proptest::collection::vec((1u16..=4, any::<bool>()), 0..8).prop_map(|crowd| {
         let member = |(id, (cores, on_nic)): (u32, (u16, bool))| {
             group(id, &format!("w{id}"), Low, NetworkIo, cores, if on_nic { &[NIC] } else { &[] })

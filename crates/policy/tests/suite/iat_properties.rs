@@ -12,10 +12,10 @@ use common::{Bench, SECOND, gold_6140, group};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Group, GroupCounter, Interval, Inventory, Knob, Priority::High, Priority::Low, Reading, SocketCounter,
-    WorkloadKind::*,
+    Interval, Inventory, Knob, Priority::High, Priority::Low, Reading, SocketCounter, Workload,
+    WorkloadCounter, WorkloadKind::*,
 };
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_units::{WayMask, WorkloadId};
 
 fn chips() -> impl Strategy<Value = Inventory> {
     (6u32..=20, 0u32..=3, 1u32..=2, 4u32..=16).prop_map(|(ways, ddio, min_ways, clos)| {
@@ -45,7 +45,7 @@ fn rate() -> impl Strategy<Value = Reading<f64>> {
     ]
 }
 
-fn groups_of(tenants: &[(bool, u8, bool, Option<u32>)]) -> Vec<Group> {
+fn groups_of(tenants: &[(bool, u8, bool, Option<u32>)]) -> Vec<Workload> {
     let one = |(index, (high, kind, stack, mask)): (usize, &(bool, u8, bool, Option<u32>))| {
         let kind = [NonIo, NetworkIo, StorageIo][usize::from(*kind)];
         let priority = if *high { High } else { Low };
@@ -63,9 +63,9 @@ fn interval(bench: &Bench, raw: &[Reading<f64>], ddio: Option<WayMask>) -> Inter
     let mut seen = bench.interval();
     seen.to_ns = seen.from_ns + SECOND;
     for (index, rates) in seen.groups.values_mut().enumerate() {
-        rates[GroupCounter::LlcHits] = raw[index % 7];
-        rates[GroupCounter::LlcMisses] = raw[(index + 1) % 7];
-        rates[GroupCounter::Instructions] = raw[(index + 2) % 7];
+        rates[WorkloadCounter::LlcHits] = raw[index % 7];
+        rates[WorkloadCounter::LlcMisses] = raw[(index + 1) % 7];
+        rates[WorkloadCounter::Instructions] = raw[(index + 2) % 7];
     }
     seen.socket[SocketCounter::DcaWriteHits] = raw[7];
     seen.socket[SocketCounter::DcaWriteMisses] = raw[8];
@@ -74,11 +74,11 @@ fn interval(bench: &Bench, raw: &[Reading<f64>], ddio: Option<WayMask>) -> Inter
 }
 
 /// Ways per tenant when it was first placed.
-type Grants = BTreeMap<GroupId, u32>;
+type Grants = BTreeMap<WorkloadId, u32>;
 
 fn check(bench: &Bench, policy: &str, grants: &Grants) -> Result<(), TestCaseError> {
     let llc = &bench.inventory.llc;
-    let masks: BTreeMap<GroupId, WayMask> = bench.last.plan.masks().collect();
+    let masks: BTreeMap<WorkloadId, WayMask> = bench.last.plan.masks().collect();
     prop_assert_eq!(masks.len(), bench.groups.len());
     let mut distinct: Vec<WayMask> = Vec::new();
     for (id, mask) in &masks {
@@ -107,7 +107,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_plan_is_legal_and_nobody_loses_the_grant(
+    fn every_plan_is_legal_and_no_tenant_loses_the_grant(
         chip in chips(),
         tenants in proptest::collection::vec(tenant(), 1..8),
         policy in prop_oneof![3 => Just("iat"), 1 => Just("core-only"), 1 => Just("io-iso"), 1 => Just("baseline")],
@@ -126,7 +126,7 @@ proptest! {
         let mut ddio = chip.dca_ways_default;
         for (raw, repeats, alive) in steps {
             // One step in eight changes the workloads alive.
-            let groups: Vec<Group> = match alive & 7 {
+            let groups: Vec<Workload> = match alive & 7 {
                 0 => all.iter().filter(|group| alive >> (group.id.0 % 5 + 3) & 1 == 1).cloned().collect(),
                 _ => bench.groups.clone(),
             };

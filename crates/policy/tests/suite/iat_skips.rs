@@ -148,7 +148,7 @@ fn skip_3_does_not_hold_the_states_up_twice() {
 }
 
 #[test]
-fn skip_3_without_anything_to_shuffle_goes_on_to_the_states() {
+fn skip_3_without_anything_to_shuffle_continues_with_the_states() {
     // Container 3 changes but still has the fewest references of the BE tenants.
     let mut drive = overlapping();
     *drive.prof(3) = Prof { ipc: 0.8, refs: 6.0, misses: 1.0 };
@@ -156,7 +156,7 @@ fn skip_3_without_anything_to_shuffle_goes_on_to_the_states() {
 }
 
 #[test]
-fn a_stack_whose_tables_grow_is_fed_while_devices_press_nobody() {
+fn a_stack_whose_tables_grow_gets_ways_while_devices_evict_no_tenant() {
     // Fig. 9: OVS looks up more flows, hence fewer packets and fewer DDIO hits; 0.5 M DDIO misses are few.
     let mut drive = Drive::new("iat", "", aggregation());
     *drive.prof(0) = Prof { ipc: 0.8, refs: 12.0, misses: 4.0 };

@@ -59,7 +59,7 @@ fn the_knob_is_not_named_before_iat_turns_it() {
 }
 
 #[test]
-fn core_demand_ends_with_the_idle_pool_and_nobody_goes_below_the_grant() {
+fn core_demand_ends_with_the_idle_pool_and_no_tenant_falls_below_the_grant() {
     // Eight of eleven ways are granted; the switch takes the three others and then no more.
     let mut drive = Drive::new("iat", "", aggregation());
     drive.prof(0).refs = 12.0;
@@ -187,7 +187,7 @@ fn tenants_without_a_declared_mask_divide_what_lies_beside_ddios_ways() {
 }
 
 #[test]
-fn masks_that_cannot_be_used_are_told_and_tenants_without_room_roam() {
+fn masks_that_cannot_be_used_are_reported_and_tenants_without_room_roam() {
     let groups = vec![
         at(group(0, "all", High, NonIo, 1, &[]), 0x7ff),
         at(group(1, "holes", Low, NonIo, 1, &[]), 0x005),

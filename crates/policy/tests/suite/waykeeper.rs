@@ -5,11 +5,11 @@ use crate::common;
 
 use common::{Bench, NIC, SSD, gold_6140, micro, pair};
 use waykeeper_host::{Knob, KnobValues, Plan, Priority, Support};
-use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 /// Ways of a workload under a plan.
 fn ways(plan: &Plan, id: u32) -> u32 {
-    plan.mask(GroupId(id)).unwrap().count()
+    plan.mask(WorkloadId(id)).unwrap().count()
 }
 
 /// True if every workload has all ways.
@@ -18,7 +18,7 @@ fn open(plan: &Plan) -> bool {
 }
 
 /// The masks of a plan.
-fn masks(plan: &Plan) -> Vec<(GroupId, WayMask)> {
+fn masks(plan: &Plan) -> Vec<(WorkloadId, WayMask)> {
     plan.masks().collect()
 }
 
@@ -51,7 +51,7 @@ fn leaking() -> Bench {
 }
 
 #[test]
-fn it_goes_at_once_to_the_layout_the_counters_speak_for() {
+fn it_uses_at_once_the_layout_that_the_counters_suggest() {
     let mut bench = leaking();
     // The first layout has zones, so that no ring fills in an open LLC. No counter was read yet.
     assert_eq!([0, 1, 2, 3, 4].map(|id| bench.mask(id)), [0x7ff, 0x03c, 0x1ff, 0x03c, 0x03c]);
@@ -73,7 +73,7 @@ fn it_goes_at_once_to_the_layout_the_counters_speak_for() {
 }
 
 #[test]
-fn what_gains_stays_and_the_numbers_are_told() {
+fn what_gains_stays_and_the_numbers_are_reported() {
     let mut bench = leaking();
     live(&mut bench, 40, |plan, bench| bench.load(2).ipc = if ways(plan, 3) > 1 { 1.0 } else { 1.2 });
     assert_eq!(bench.last.state, "Stable");
@@ -239,7 +239,7 @@ fn traffic_that_never_rests_is_no_reason_to_search_for_ever() {
 }
 
 #[test]
-fn a_dead_knob_is_given_up_and_the_search_goes_on_without_it() {
+fn a_dead_knob_is_given_up_and_the_search_continues_without_it() {
     let mut bench = leaking();
     for _ in 0..40 {
         let plan = bench.last.plan.clone();
@@ -262,7 +262,7 @@ fn a_dead_knob_is_given_up_and_the_search_goes_on_without_it() {
 }
 
 #[test]
-fn ddio_ways_set_by_hand_are_what_it_goes_on_from() {
+fn ddio_ways_set_by_hand_are_what_it_continues_from() {
     let mut bench = Bench::new("waykeeper", "", pair());
     live(&mut bench, 10, |_, _| {});
     let mut seen = bench.interval();
@@ -287,10 +287,10 @@ fn workloads_that_come_go_or_change_class_begin_a_new_look_and_keep_what_is_know
     bench.groups[4].priority = Priority::High;
     live(&mut bench, 1, world);
     assert_eq!((bench.mask(4), bench.mask(5).count_ones() < 8), (0x1ff, true));
-    bench.groups.retain(|group| group.id != GroupId(3));
+    bench.groups.retain(|group| group.id != WorkloadId(3));
     live(&mut bench, 1, world);
     assert_eq!(bench.text("workloads"), "x-mem2 exited");
-    assert!(!bench.last.plan.names(Knob::Mask(GroupId(3))));
+    assert!(!bench.last.plan.names(Knob::Mask(WorkloadId(3))));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::chips;
 
 use chips::{on_stand, server};
 use waykeeper_probe::ports::{self, PortVerdict, Reach, Switch};
-use waykeeper_probe::register::{self, Register, RegisterVerdict};
+use waykeeper_probe::register::{self, RegisterEffect, RegisterVerdict};
 use waykeeper_units::WayMask;
 
 fn register(chip: &str, chip_changes: &[(&str, &str)], changes: &[(&str, &str)]) -> RegisterVerdict {
@@ -24,7 +24,7 @@ const END: &str = "working_set = \"3 MiB\"";
 #[test]
 fn a_register_that_acts_and_keeps_the_bits_of_power_on() {
     let found = register("gold-6140", &[], &[]);
-    assert_eq!(found.acts.value(), Some(&Register::Acts), "{found:?}");
+    assert_eq!(found.acts.value(), Some(&RegisterEffect::Acts), "{found:?}");
     let floor = found.floor.value().unwrap();
     assert_eq!((floor.kept, floor.fewest, floor.least, floor.most), (mask(0x600), 2, mask(0x600), 11));
     assert!(
@@ -45,26 +45,26 @@ fn a_floor_of_three_ways_and_one_of_a_single_way() {
     let one = [("lowest = \"0x600\"", "lowest = \"0x1\""), ("kept = \"0x600\"", "kept = \"0x400\"")];
     let found = register("gold-6140", &one, &[]);
     let floor = found.floor.value().cloned().unwrap();
-    assert_eq!((floor.kept, floor.fewest, found.acts.value()), (mask(0x400), 1, Some(&Register::Acts)));
+    assert_eq!((floor.kept, floor.fewest, found.acts.value()), (mask(0x400), 1, Some(&RegisterEffect::Acts)));
     // Haswell has no fixed bit and accepts any number of ways from the lowest on (ddio-bench s4.4).
     let rings = [("ring = 2048", "ring = 512")];
     let found = register("e5-2630v3", &[], &rings);
     let floor = found.floor.value().cloned().unwrap();
     assert_eq!((floor.kept, floor.least, floor.fewest), (mask(0), mask(0x60000), 1), "{floor:?}");
-    assert_eq!(found.acts.value(), Some(&Register::Acts), "{found:?}");
+    assert_eq!(found.acts.value(), Some(&RegisterEffect::Acts), "{found:?}");
 }
 
 #[test]
 fn a_register_that_reads_back_and_does_nothing() {
     let icelake = register("gold-5320", &[], &[]);
-    assert_eq!(icelake.acts.value(), Some(&Register::NoEffect), "{icelake:?}");
+    assert_eq!(icelake.acts.value(), Some(&RegisterEffect::NoEffect), "{icelake:?}");
     let fault = format!("{END}\n[[fault]]\nkind = \"dead-dca-ways\"\nat_s = 0");
     let skylake = register("gold-6140", &[], &[(END, &fault)]);
-    assert_eq!(skylake.acts.value(), Some(&Register::NoEffect), "{skylake:?}");
+    assert_eq!(skylake.acts.value(), Some(&RegisterEffect::NoEffect), "{skylake:?}");
 }
 
 #[test]
-fn a_register_without_traffic_or_with_traffic_that_fits_anywhere_cannot_be_told() {
+fn a_registers_effect_is_unknown_without_traffic_or_with_traffic_that_fits_anywhere() {
     let idle = register("gold-6140", &[], &[("offered_gbps = 60", "offered_gbps = 0.01")]);
     assert!(idle.acts.reason().is_some_and(|why| why.contains("put traffic on them")), "{idle:?}");
     let small = register("gold-6140", &[], &[("ring = 2048", "ring = 64")]);
@@ -87,7 +87,7 @@ fn a_register_without_traffic_or_with_traffic_that_fits_anywhere_cannot_be_told(
             ("cores = \"5\"", "cores = \"3\""),
         ],
     );
-    assert_eq!(none.acts.value(), Some(&Register::Absent), "{none:?}");
+    assert_eq!(none.acts.value(), Some(&RegisterEffect::Absent), "{none:?}");
 }
 
 #[test]

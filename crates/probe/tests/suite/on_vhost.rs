@@ -4,20 +4,20 @@ use crate::chips;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use waykeeper_linux::profile::Identity;
+use waykeeper_linux::profile::MachineIdentity;
 use waykeeper_machine::ScenarioSource;
-use waykeeper_probe::experiment::Pace;
+use waykeeper_probe::experiment::MeasurementTimes;
 use waykeeper_probe::findings::Findings;
 use waykeeper_probe::ports::{Reach, Switch};
 use waykeeper_probe::procedures::{self, ProbeOptions, Procedure};
-use waykeeper_probe::register::Register;
+use waykeeper_probe::register::RegisterEffect;
 use waykeeper_probe::roles::Named;
 use waykeeper_silicon::ChipSpec;
-use waykeeper_testbed::{Machine, manual_clock};
+use waykeeper_testbed::{MountedHost, manual_clock};
 use waykeeper_units::WayMask;
 
 /// A machine with a Skylake's identity and other registers.
-fn machine(changes: &[(&str, &str)]) -> Machine {
+fn machine(changes: &[(&str, &str)]) -> MountedHost {
     let folder = tempfile::tempdir().unwrap();
     let spec = ChipSpec::built_in_text("gold-6140").unwrap().to_owned();
     let spec = changes.iter().fold(spec, |spec, (from, to)| {
@@ -28,16 +28,16 @@ fn machine(changes: &[(&str, &str)]) -> Machine {
     let text = format!("chip = \"chip.toml\"\n{}", chips::SCENARIO);
     let source = ScenarioSource::parse("probe", &text, Some(folder.path().to_owned())).unwrap();
     let scenario = source.read().unwrap_or_else(|error| panic!("{error}"));
-    Machine::with(Arc::new(scenario), manual_clock(32))
+    MountedHost::with(Arc::new(scenario), manual_clock(32))
 }
 
 /// Runs procedures; afterwards the machine's state must be unchanged.
-fn probe(machine: &Machine, procedures: &[Procedure]) -> Findings {
+fn probe(machine: &MountedHost, procedures: &[Procedure]) -> Findings {
     let before = machine.state();
     let options = ProbeOptions {
         procedures: procedures.to_vec(),
         named: Named::default(),
-        pace: Pace::QUICK,
+        pace: MeasurementTimes::QUICK,
         quick: true,
     };
     let mut host = machine.on_model_clock();
@@ -63,7 +63,7 @@ fn a_host_of_files_is_found_out_as_a_server_in_process_is() {
     let inclusive = found.inclusive_ways.as_ref().unwrap();
     assert_eq!(inclusive.value(), Some(&Some(WayMask::from_bits(0x003))), "{inclusive:?}");
     let register = found.register.as_ref().unwrap();
-    assert_eq!(register.acts.value(), Some(&Register::Acts), "{register:?}");
+    assert_eq!(register.acts.value(), Some(&RegisterEffect::Acts), "{register:?}");
     // The table of this CPU allows two ways; this register has three fixed ones.
     assert_eq!(
         register.floor.value().map(|floor| floor.kept),
@@ -79,7 +79,7 @@ fn a_host_of_files_is_found_out_as_a_server_in_process_is() {
         );
     }
     let host = machine.open();
-    let identity = Identity::of(
+    let identity = MachineIdentity::of(
         waykeeper_host::Host::inventory(&host),
         waykeeper_linux::profile::microcode(&machine.root()),
     );
@@ -93,5 +93,5 @@ fn a_host_of_files_is_found_out_as_a_server_in_process_is() {
 fn a_register_that_reads_back_and_does_nothing_is_found_out_through_files() {
     let found = probe(&machine(&[("acts = true", "acts = false")]), &[Procedure::Register]);
     let register = found.register.unwrap();
-    assert_eq!(register.acts.value(), Some(&Register::NoEffect), "{register:?}");
+    assert_eq!(register.acts.value(), Some(&RegisterEffect::NoEffect), "{register:?}");
 }

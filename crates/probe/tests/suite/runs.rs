@@ -8,19 +8,19 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use waykeeper_host::{Host, KnobValues};
 use waykeeper_machine::FaultyServer;
-use waykeeper_probe::experiment::{Pace, ProbeError, ProbeExperiment};
+use waykeeper_probe::experiment::{MeasurementTimes, ProbeError, ProbeExperiment};
 use waykeeper_probe::findings::Findings;
 use waykeeper_probe::procedures::{self, ProbeOptions, Procedure};
 use waykeeper_probe::roles::{self, Named};
 use waykeeper_probe::sensitivity::{self, Sensitivity};
-use waykeeper_probe::sweep::{Load, SweptParameter};
+use waykeeper_probe::sweep::{AdjustableLoad, SweptParameter};
 
 fn knobs(host: &mut dyn Host) -> KnobValues {
     host.sample().unwrap().knobs
 }
 
 fn options(procedures: &[Procedure]) -> ProbeOptions {
-    let pace = Pace { settle_ns: 100_000_000, sample_ns: 100_000_000, rounds: 2 };
+    let pace = MeasurementTimes { settle_ns: 100_000_000, sample_ns: 100_000_000, rounds: 2 };
     ProbeOptions { procedures: procedures.to_vec(), named: Named::default(), pace, quick: true }
 }
 
@@ -55,12 +55,12 @@ fn an_interrupt_ends_it_and_brings_everything_back() {
     // Interrupts at the first wait, during a slide, and late.
     for after in [1, 20, 60] {
         let (stop, waits) = (AtomicBool::new(false), AtomicU64::new(0));
-        let told = |_| {
+        let reported = |_| {
             if waits.fetch_add(1, Ordering::Relaxed) + 1 == after {
                 stop.store(true, Ordering::Relaxed);
             }
         };
-        let ended = procedures::run(&mut host, None, &options(&Procedure::ALL), &stop, &told);
+        let ended = procedures::run(&mut host, None, &options(&Procedure::ALL), &stop, &reported);
         assert!(matches!(ended, Err(ProbeError::Interrupted)), "{after}: {ended:?}");
         assert_eq!(knobs(&mut host), before, "{after}");
     }
@@ -72,8 +72,9 @@ fn a_panic_brings_everything_back() {
     let before = knobs(&mut host);
     let stop = AtomicBool::new(false);
     let broken = std::panic::catch_unwind(AssertUnwindSafe(|| {
-        let mut told = |_: u64| {};
-        let mut experiment = ProbeExperiment::new(&mut host, Pace::QUICK, &stop, &mut told).unwrap();
+        let mut reported = |_: u64| {};
+        let mut experiment =
+            ProbeExperiment::new(&mut host, MeasurementTimes::QUICK, &stop, &mut reported).unwrap();
         experiment.set_ways(waykeeper_units::WayMask::from_bits(0x7f0)).unwrap();
         experiment.switch([waykeeper_units::PortId(0)], false).unwrap();
         panic!("on purpose");
@@ -105,7 +106,7 @@ fn counters_that_cannot_be_read_spoil_an_answer_and_not_the_run() {
 fn without_a_co_runner_it_is_said_what_would_help() {
     let mut host = server("gold-6140", &[], &[]);
     let named = Named { io: None, victim: Some("chas".to_owned()) };
-    let error = roles::check(&host.groups(), &named).unwrap_err().to_string();
+    let error = roles::check(&host.workloads(), &named).unwrap_err().to_string();
     assert_eq!(error, "unknown tenant `chas`; known are headers, payloads, scan, chase");
     let cast = on_stand(&mut host, |experiment| {
         roles::cast(experiment, &Named { io: None, victim: Some("chase".into()) })
@@ -141,7 +142,7 @@ fn an_application_that_reads_what_devices_write_feels_dca_and_one_that_reads_hea
 /// A load with an adjustable rate: reads the scenario again for each value.
 struct Rates;
 
-impl Load for Rates {
+impl AdjustableLoad for Rates {
     fn parameters(&self) -> Vec<SweptParameter> {
         vec![SweptParameter::OfferedGbps]
     }
@@ -161,7 +162,7 @@ fn hit_rates_fall_with_load_and_rise_with_ways() {
     // The caches are cold at first.
     host.wait_until(4_000_000_000).unwrap();
     let stop = AtomicBool::new(false);
-    let options = ProbeOptions { pace: Pace::QUICK, ..options(&[Procedure::Sweeps]) };
+    let options = ProbeOptions { pace: MeasurementTimes::QUICK, ..options(&[Procedure::Sweeps]) };
     let found = procedures::run(&mut host, Some(&mut Rates), &options, &stop, &|_| ()).unwrap();
     let ways = &found.sweeps[0];
     let hits: Vec<f64> = ways.points.iter().map(|point| point.write_hit.unwrap()).collect();

@@ -5,12 +5,12 @@ use crate::chips;
 use chips::{on_stand, server};
 use waykeeper_host::Host;
 use waykeeper_machine::FaultyServer;
-use waykeeper_probe::verdict::Verdict;
+use waykeeper_probe::verdict::ProbeVerdict;
 use waykeeper_probe::{roles, slide, ways};
 use waykeeper_units::WayMask;
 
 /// Both answers for a server.
-fn measure(mut host: FaultyServer) -> (Verdict<WayMask>, Verdict<Option<WayMask>>) {
+fn measure(mut host: FaultyServer) -> (ProbeVerdict<WayMask>, ProbeVerdict<Option<WayMask>>) {
     on_stand(&mut host, |experiment| {
         let cast = roles::cast(experiment, &roles::Named::default()).unwrap().unwrap();
         let pressing = slide::slide(experiment, cast.highest_miss_corunner, &cast.io, None).unwrap().unwrap();

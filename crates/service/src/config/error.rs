@@ -1,6 +1,6 @@
 //! Why a configuration was refused: one line with the source and what would be valid. Must not read files.
 
-use super::layers::Source;
+use super::layers::ValueSource;
 use std::io;
 use std::path::PathBuf;
 use waykeeper_policy::PolicyError;
@@ -20,14 +20,14 @@ pub enum ConfigError {
     #[error("{source_of}: {why}")]
     Wrong {
         /// Its source.
-        source_of: Source,
+        source_of: ValueSource,
         /// What is wrong, and what would be valid.
         why: String,
     },
 }
 
 impl ConfigError {
-    pub(crate) fn wrong(source: &Source, why: impl Into<String>) -> ConfigError {
+    pub(crate) fn wrong(source: &ValueSource, why: impl Into<String>) -> ConfigError {
         ConfigError::Wrong { source_of: source.clone(), why: why.into() }
     }
 

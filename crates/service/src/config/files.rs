@@ -5,7 +5,7 @@
 
 use super::error::ConfigError;
 use super::keys::is_section;
-use super::layers::{Layer, Source};
+use super::layers::{Layer, ValueSource};
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 use waykeeper_linux::system::{DirEntry, FileReader, System};
-use waykeeper_linux::tenants::{Entry, declared, explain_key};
+use waykeeper_linux::tenants::{TenantEntry, declared, explain_key};
 use waykeeper_linux::text_file::line_of;
 
 /// Largest file. Assumption: the example with every key has a few KiB.
@@ -78,13 +78,13 @@ pub(super) fn read(system: &dyn System, path: &Path) -> Result<Layer, ConfigErro
 #[derive(Deserialize)]
 struct Tenants {
     #[serde(default)]
-    tenant: Vec<Spanned<Entry>>,
+    tenant: Vec<Spanned<TenantEntry>>,
 }
 
 /// The keys and tenants of a text; `path` is for messages.
 pub(super) fn take_apart(path: &Path, text: &str) -> Result<Layer, ConfigError> {
     let file: Arc<Path> = path.into();
-    let at = |span: Range<usize>| Source::File { path: file.clone(), line: line_of(text, span.start) };
+    let at = |span: Range<usize>| ValueSource::File { path: file.clone(), line: line_of(text, span.start) };
     let syntax = |error: toml::de::Error| {
         let message = explain_key(error.message().trim_end(), &[]).replace('\n', " ");
         ConfigError::wrong(&at(error.span().unwrap_or(0..0)), message)
@@ -121,7 +121,7 @@ pub(super) fn take_apart(path: &Path, text: &str) -> Result<Layer, ConfigError> 
         return Ok(layer);
     }
     let tenants: Tenants = toml::from_str(text).map_err(syntax)?;
-    let places: Vec<Source> = tenants.tenant.iter().map(|entry| at(entry.span())).collect();
+    let places: Vec<ValueSource> = tenants.tenant.iter().map(|entry| at(entry.span())).collect();
     let specs =
         declared(tenants.tenant).map_err(|refusal| ConfigError::wrong(&at(refusal.at), refusal.why))?;
     layer.tenants = specs.into_iter().zip(places).collect();

@@ -4,7 +4,7 @@
 //! comes from.
 
 use super::{Config, ExternalChanges, PathChoice, Ports, SECOND_NS};
-use crate::{Listen, Mode};
+use crate::{DaemonMode, Listen};
 use std::path::{Path, PathBuf};
 use toml::Value;
 
@@ -253,8 +253,8 @@ pub const KEYS: &[Key] = &[
     },
 ];
 
-const MODES: &[(&str, Mode)] =
-    &[("manage", Mode::Manage), ("dry-run", Mode::DryRun), ("observe", Mode::Observe)];
+const MODES: &[(&str, DaemonMode)] =
+    &[("manage", DaemonMode::Manage), ("dry-run", DaemonMode::DryRun), ("observe", DaemonMode::Observe)];
 const EXTERNAL_CHANGES: &[(&str, ExternalChanges)] =
     &[("leave", ExternalChanges::Leave), ("correct", ExternalChanges::Correct)];
 const FORMATS: &[(&str, bool)] = &[("text", false), ("json", true)];

@@ -39,7 +39,7 @@ pub struct Flag {
 
 /// Where a value comes from.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Source {
+pub enum ValueSource {
     /// No source gave it.
     #[default]
     Default,
@@ -56,13 +56,13 @@ pub enum Source {
     Flag(String),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Source::Default => f.write_str("default"),
-            Source::File { path, line } => write!(f, "{}:{line}", path.display()),
-            Source::Environment(name) => write!(f, "environment {name}"),
-            Source::Flag(flag) => f.write_str(flag),
+            ValueSource::Default => f.write_str("default"),
+            ValueSource::File { path, line } => write!(f, "{}:{line}", path.display()),
+            ValueSource::Environment(name) => write!(f, "environment {name}"),
+            ValueSource::Flag(flag) => f.write_str(flag),
         }
     }
 }
@@ -70,25 +70,25 @@ impl fmt::Display for Source {
 /// The source of each value in force.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Sources {
-    keys: BTreeMap<&'static str, Source>,
-    settings: BTreeMap<String, Source>,
-    tenants: Vec<Source>,
+    keys: BTreeMap<&'static str, ValueSource>,
+    settings: BTreeMap<String, ValueSource>,
+    tenants: Vec<ValueSource>,
 }
 
 impl Sources {
     /// Source of a key of `KEYS`.
-    pub fn of(&self, path: &str) -> &Source {
-        const NOWHERE: &Source = &Source::Default;
+    pub fn of(&self, path: &str) -> &ValueSource {
+        const NOWHERE: &ValueSource = &ValueSource::Default;
         self.keys.get(path).unwrap_or(NOWHERE)
     }
 
     /// Source of a setting of the policy, if one gave it.
-    pub fn setting(&self, name: &str) -> Option<&Source> {
+    pub fn setting(&self, name: &str) -> Option<&ValueSource> {
         self.settings.get(name)
     }
 
     /// Source of each tenant, in their order.
-    pub fn tenants(&self) -> &[Source] {
+    pub fn tenants(&self) -> &[ValueSource] {
         &self.tenants
     }
 }
@@ -96,12 +96,12 @@ impl Sources {
 /// The values of one file, of the environment or of the command line.
 #[derive(Debug, Default)]
 pub(super) struct Layer {
-    values: Vec<(String, Value, Source)>,
-    pub tenants: Vec<(TenantSpec, Source)>,
+    values: Vec<(String, Value, ValueSource)>,
+    pub tenants: Vec<(TenantSpec, ValueSource)>,
 }
 
 impl Layer {
-    pub fn push(&mut self, key: String, value: Value, source: Source) {
+    pub fn push(&mut self, key: String, value: Value, source: ValueSource) {
         self.values.push((key, value, source));
     }
 }
@@ -150,7 +150,7 @@ pub(super) fn put(config: &mut Config, layer: Layer) -> Result<(), ConfigError> 
     Ok(())
 }
 
-fn set_key(config: &mut Config, name: &str, value: &Value, source: Source) -> Result<(), ConfigError> {
+fn set_key(config: &mut Config, name: &str, value: &Value, source: ValueSource) -> Result<(), ConfigError> {
     if name == SETTINGS {
         let Value::Table(settings) = value else {
             let why =
@@ -226,7 +226,7 @@ fn environment(variables: &[(String, String)]) -> Result<Layer, ConfigError> {
         KEYS.iter().map(|key| key.path).chain([SETTINGS]).map(|path| (variable(path), path)).collect();
     let mut layer = Layer::default();
     for (name, value) in variables.iter().filter(|(name, _)| name.starts_with(PREFIX)) {
-        let source = Source::Environment(name.clone());
+        let source = ValueSource::Environment(name.clone());
         if let Some((_, path)) = known.iter().find(|(known, _)| known == name) {
             layer.push((*path).to_owned(), typed(path, value), source);
             continue;
@@ -249,7 +249,7 @@ fn environment(variables: &[(String, String)]) -> Result<Layer, ConfigError> {
 fn flags(flags: &[Flag]) -> Layer {
     let mut layer = Layer::default();
     for flag in flags {
-        layer.push(flag.key.clone(), typed(&flag.key, &flag.value), Source::Flag(flag.flag.clone()));
+        layer.push(flag.key.clone(), typed(&flag.key, &flag.value), ValueSource::Flag(flag.flag.clone()));
     }
     layer
 }

@@ -11,10 +11,10 @@ mod show;
 
 pub use error::ConfigError;
 pub use keys::{KEYS, Key};
-pub use layers::{Flag, Inputs, Source, Sources};
+pub use layers::{Flag, Inputs, Sources, ValueSource};
 pub use show::{differences, show};
 
-use crate::{Listen, Mode, ServersConfig};
+use crate::{DaemonMode, Listen, ServersConfig};
 use std::path::{Path, PathBuf};
 use toml::Table;
 use waykeeper_linux::journal::usual_path;
@@ -36,7 +36,7 @@ pub struct Config {
     /// Time between two steps, nanoseconds (A4 and IAT: 1 s).
     pub period_ns: u64,
     /// What the daemon may do.
-    pub mode: Mode,
+    pub mode: DaemonMode,
     /// The root prefix of the host.
     pub root: PathBuf,
     /// The journal's file; with `None` the usual one of that host.
@@ -50,7 +50,7 @@ pub struct Config {
     /// The policy.
     pub policy: PolicyChoice,
     /// Which knobs may be set.
-    pub limits: Limits,
+    pub limits: ConfigLimits,
     /// The control socket.
     pub socket: SocketChoice,
     /// Where metrics are served; with `None` nowhere.
@@ -76,7 +76,7 @@ pub struct PolicyChoice {
 
 /// Which knobs may be set, and how many resources used.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Limits {
+pub struct ConfigLimits {
     /// Way masks of tenants.
     pub masks: bool,
     /// The ways that devices may fill.
@@ -154,14 +154,14 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             period_ns: 1_000_000_000,
-            mode: Mode::Manage,
+            mode: DaemonMode::Manage,
             root: PathBuf::from("/"),
             journal: None,
             profile: PathChoice::Usual,
             domain: None,
             blind_steps: 30,
             policy: PolicyChoice { name: "waykeeper".to_owned(), settings: Table::new() },
-            limits: Limits {
+            limits: ConfigLimits {
                 masks: true,
                 dca_ways: true,
                 dca_ports: Ports::All,

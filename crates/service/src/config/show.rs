@@ -3,7 +3,7 @@
 //! Must not know how a value is read.
 
 use super::keys::KEYS;
-use super::{Config, Source};
+use super::{Config, ValueSource};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ pub fn show(config: &Config) -> String {
     text
 }
 
-fn line(text: &mut String, said: &str, source: &Source) {
+fn line(text: &mut String, said: &str, source: &ValueSource) {
     let _ = writeln!(text, "{said:COLUMN$} # {source}");
 }
 
@@ -62,7 +62,7 @@ pub struct Difference {
     /// What changed, in words.
     pub text: String,
     /// The source of the new value.
-    pub source: Source,
+    pub source: ValueSource,
 }
 
 /// What differs in `new`.

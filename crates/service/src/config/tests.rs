@@ -63,7 +63,7 @@ fn load(text: &str) -> Result<Config, String> {
 #[test]
 fn a_file_is_read() {
     let config = load(GOOD).unwrap();
-    assert_eq!((config.period_ns, config.mode), (500_000_000, Mode::DryRun));
+    assert_eq!((config.period_ns, config.mode), (500_000_000, DaemonMode::DryRun));
     assert_eq!(config.policy.settings["hpw_llc_hit_thr"].as_float(), Some(0.3));
     assert_eq!(config.limits.dca_ports, Ports::Only(vec!["0000:3a:00.0".parse().unwrap()]));
     assert_eq!((config.limits.classes, config.take_back()), (Some(8), 3));
@@ -95,16 +95,16 @@ fn layers_lie_one_over_the_other_and_tenants_add_up() {
             .unwrap();
     let names: Vec<&str> = config.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
     assert_eq!(names, ["redis", "a", "b"]);
-    assert_eq!((config.period_ns, config.mode), (3_000_000_000, Mode::Manage));
+    assert_eq!((config.period_ns, config.mode), (3_000_000_000, DaemonMode::Manage));
     // A bare number in the environment becomes a string where a string is wanted.
     assert_eq!(config.limits.cpus, Some("7".parse().unwrap()));
     let settings: Vec<&str> = config.policy.settings.keys().map(String::as_str).collect();
     assert_eq!(settings, ["hpw_llc_hit_thr", "min_llc_refs", "revert"]);
-    let told = |path: &str| config.sources.of(path).to_string();
-    assert!(told("daemon.period_s").ends_with("conf.d/20-b.toml:1"), "{}", told("daemon.period_s"));
-    assert_eq!(told("daemon.mode"), "--set daemon.mode");
-    assert_eq!(told("limits.cpus"), "environment WAYKEEPER_LIMITS_CPUS");
-    assert_eq!(told("daemon.root"), "default");
+    let reported = |path: &str| config.sources.of(path).to_string();
+    assert!(reported("daemon.period_s").ends_with("conf.d/20-b.toml:1"), "{}", reported("daemon.period_s"));
+    assert_eq!(reported("daemon.mode"), "--set daemon.mode");
+    assert_eq!(reported("limits.cpus"), "environment WAYKEEPER_LIMITS_CPUS");
+    assert_eq!(reported("daemon.root"), "default");
 }
 
 #[test]
@@ -127,37 +127,47 @@ fn what_is_shown_reads_back_as_the_same() {
 
 #[test]
 fn every_mistake_names_its_place_and_what_would_do() {
-    let told = |from: &str, to: &str| load(&GOOD.replacen(from, to, 1)).unwrap_err();
+    let reported = |from: &str, to: &str| load(&GOOD.replacen(from, to, 1)).unwrap_err();
     assert_eq!(
-        told("period_s = 0.5", "period_s = \"fast\""),
+        reported("period_s = 0.5", "period_s = \"fast\""),
         "w.toml:3: daemon.period_s = \"fast\" is not valid; give seconds from 0.005 to 3600"
     );
     assert_eq!(
-        told("period_s", "perid_s"),
+        reported("period_s", "perid_s"),
         "w.toml:3: unknown key `daemon.perid_s`; did you mean `daemon.period_s`?"
     );
-    assert_eq!(told("[daemon]", "[deamon]"), "w.toml:2: unknown section [deamon]; did you mean `daemon`?");
-    assert_eq!(told("[daemon]\n", ""), "w.toml:2: unknown key `period_s`; did you mean `daemon.period_s`?");
     assert_eq!(
-        told("\"dry-run\"", "\"dry\""),
+        reported("[daemon]", "[deamon]"),
+        "w.toml:2: unknown section [deamon]; did you mean `daemon`?"
+    );
+    assert_eq!(
+        reported("[daemon]\n", ""),
+        "w.toml:2: unknown key `period_s`; did you mean `daemon.period_s`?"
+    );
+    assert_eq!(
+        reported("\"dry-run\"", "\"dry\""),
         "w.toml:4: daemon.mode = \"dry\" is not valid; give manage or dry-run or observe"
     );
     assert_eq!(
-        told("8910", "9100").split("; give").next(),
+        reported("8910", "9100").split("; give").next(),
         Some("w.toml:19: metrics.listen = \"127.0.0.1:9100\" is not valid")
     );
     assert!(
-        told("3a:00.0", "eth0")
+        reported("3a:00.0", "eth0")
             .starts_with("w.toml:13: limits.dca_ports = [\"eth0\"] is not valid; give all, none")
     );
     assert_eq!(
-        told("[[tenant]]", "[tenant]"),
+        reported("[[tenant]]", "[tenant]"),
         "w.toml:21: a tenant is written as [[tenant]], with two brackets"
     );
-    assert_eq!(told("priority =", "priorty ="), "w.toml:23: unknown key `priorty`; did you mean `priority`?");
-    assert!(told("[metrics]", "[metrics").starts_with("w.toml:18: "));
+    assert_eq!(
+        reported("priority =", "priorty ="),
+        "w.toml:23: unknown key `priorty`; did you mean `priority`?"
+    );
+    assert!(reported("[metrics]", "[metrics").starts_with("w.toml:18: "));
     assert!(
-        told("\"a4\"", "4").starts_with("w.toml:7: policy.name = 4 is not valid; give the name of a policy")
+        reported("\"a4\"", "4")
+            .starts_with("w.toml:7: policy.name = 4 is not valid; give the name of a policy")
     );
     let twice = [("w.toml", GOOD), ("conf.d/a.toml", "\n[[tenant]]\nname = \"b\"\ncores = \"3\"")];
     assert_eq!(
@@ -182,36 +192,37 @@ fn every_mistake_names_its_place_and_what_would_do() {
 #[test]
 fn what_is_no_file_is_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
-    let told = |file: PathBuf| {
+    let reported = |file: PathBuf| {
         let inputs = Inputs { file: Some(file), ..Inputs::default() };
         Config::load(&inputs).unwrap_err().to_string()
     };
     assert!(
-        told(folder.path().join("none.toml")).ends_with("none.toml: No such file or directory (os error 2)")
+        reported(folder.path().join("none.toml"))
+            .ends_with("none.toml: No such file or directory (os error 2)")
     );
-    assert!(told(folder.path().to_owned()).ends_with("not a regular file"));
-    assert!(told("/dev/zero".into()).ends_with("not a regular file"));
+    assert!(reported(folder.path().to_owned()).ends_with("not a regular file"));
+    assert!(reported("/dev/zero".into()).ends_with("not a regular file"));
     let fifo = folder.path().join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    assert!(told(fifo).ends_with("not a regular file"));
+    assert!(reported(fifo).ends_with("not a regular file"));
     let big = folder.path().join("big.toml");
     fs::write(&big, "#".repeat(2 << 20)).unwrap();
-    assert!(told(big).ends_with("the file has more than 1048576 bytes"));
+    assert!(reported(big).ends_with("the file has more than 1048576 bytes"));
 }
 
 #[test]
-fn a_policys_refusal_is_told_where_it_was_said() {
+fn a_policys_refusal_is_reported_where_it_happened() {
     let config = load(&GOOD.replacen("hpw_llc_hit_thr = 0.3", "hpw_llc_hit_thr = 3", 1)).unwrap();
     let error = waykeeper_policy::build(&config.policy.name, &config.policy.settings).err().unwrap();
-    let told = config.policy_refused(&error).to_string();
-    assert!(told.contains("w.toml:10: a4: `hpw_llc_hit_thr` = 3 is out of range"), "{told}");
+    let reported = config.policy_refused(&error).to_string();
+    assert!(reported.contains("w.toml:10: a4: `hpw_llc_hit_thr` = 3 is out of range"), "{reported}");
     let error = waykeeper_policy::build("a44", &config.policy.settings).err().unwrap();
-    let told = config.policy_refused(&error).to_string();
-    assert!(told.contains("w.toml:7: unknown policy `a44`; did you mean `a4`?"), "{told}");
+    let reported = config.policy_refused(&error).to_string();
+    assert!(reported.contains("w.toml:7: unknown policy `a44`; did you mean `a4`?"), "{reported}");
 }
 
 #[test]
-fn what_changed_between_two_is_told() {
+fn what_changed_between_two_is_reported() {
     let old = load(GOOD).unwrap();
     let text = GOOD.replacen("0.5", "1", 1).replacen("\"dry-run\"", "\"manage\"", 1).replacen(
         "hpw_llc_hit_thr = 0.3",
@@ -220,9 +231,9 @@ fn what_changed_between_two_is_told() {
     );
     let new = load(&format!("{text}[[tenant]]\nname = \"b\"\ncores = \"4\"")).unwrap();
     let found = differences(&old, &new);
-    let told: Vec<(&str, bool)> = found.iter().map(|one| (one.text.as_str(), one.live)).collect();
+    let reported: Vec<(&str, bool)> = found.iter().map(|one| (one.text.as_str(), one.live)).collect();
     assert_eq!(
-        told,
+        reported,
         [
             ("daemon.period_s is 1.0, was 0.5", true),
             ("daemon.mode is \"manage\", was \"dry-run\"", false),
@@ -248,8 +259,8 @@ proptest! {
             let mut config = Config::default();
             let done = files::take_apart(Path::new("w.toml"), &text).and_then(|layer| layers::put(&mut config, layer));
             if let Err(error) = done {
-                let told = error.to_string();
-                prop_assert!(told.starts_with("w.toml:") && !told.contains('\n'), "{told}");
+                let reported = error.to_string();
+                prop_assert!(reported.starts_with("w.toml:") && !reported.contains('\n'), "{reported}");
             }
         }
     }
@@ -270,6 +281,6 @@ fn the_example_names_every_key_with_its_default() {
     let other = differences(&Config::default(), &all);
     assert_eq!(other.iter().map(|one| one.key).collect::<Vec<_>>(), ["tenant"], "{other:?}");
     for key in KEYS {
-        assert_ne!(all.sources.of(key.path), &Source::Default, "{} is not in the example", key.path);
+        assert_ne!(all.sources.of(key.path), &ValueSource::Default, "{} is not in the example", key.path);
     }
 }

@@ -5,8 +5,8 @@
 use crate::ActiveProblem;
 use crate::log::named;
 use std::collections::BTreeSet;
-use waykeeper_control::{Problem, Record};
-use waykeeper_host::{Group, Knob, KnobSetting, KnobValues, Plan};
+use waykeeper_control::{Problem, StepRecord};
+use waykeeper_host::{Knob, KnobSetting, KnobValues, Plan, Workload};
 
 /// Most problems that are shown. Assumption: three for each of 64 tenants.
 const MAX_SHOWN: usize = 200;
@@ -46,7 +46,7 @@ impl ActiveProblem {
 
 impl ActiveProblems {
     /// Updates the list from a step.
-    pub fn note(&mut self, record: &Record, groups: &[Group]) {
+    pub fn note(&mut self, record: &StepRecord, groups: &[Workload]) {
         let alive = |knob: Knob| knob.group().is_none_or(|group| groups.iter().any(|own| own.id == group));
         let is_over = |kind: &str, wanted: KnobSetting| {
             // A knob without effect stays in the list; others end when the value is in force or no longer wanted.
@@ -108,13 +108,13 @@ mod tests {
         let refused = Knob::DcaWays.at(WayMask::from_bits(0x700));
         let left = Knob::Dca(PortId(0)).at(false);
         let found = Knob::Dca(PortId(0)).at(true);
-        let record = Record {
+        let record = StepRecord {
             wanted: Plan::default().with(refused.knob, refused.setting).with(left.knob, left.setting),
             problems: vec![
                 Problem::Refused { knob: refused, why: "no".to_owned(), in_force: None },
                 Problem::ExternalChange { knob: left, found, other_stays: true },
             ],
-            ..Record::default()
+            ..StepRecord::default()
         };
         problems.note(&record, &[]);
         let kinds = |problems: &mut ActiveProblems| -> Vec<String> {

@@ -3,7 +3,7 @@
 //!
 //! A trait, so that tests can use other hosts and a dry run can wrap one. Must not know policies or clients.
 
-use crate::{ActiveProblem, Class};
+use crate::{ActiveProblem, PublishedClass};
 use std::time::Duration;
 use waykeeper_host::Host;
 use waykeeper_linux::host::Grouping;
@@ -25,7 +25,7 @@ pub trait ManagedHost: Host {
     fn groupings(&self) -> Vec<Grouping>;
 
     /// The classes of service with tenants in them, by the names of their groups.
-    fn classes(&self) -> Vec<Class>;
+    fn classes(&self) -> Vec<PublishedClass>;
 
     /// Events since the last call, one line each.
     fn take_events(&mut self) -> Vec<String>;

@@ -16,7 +16,7 @@ pub use host::ManagedHost;
 use crate::config::{Config, ConfigError, Inputs};
 use crate::daemon::Unlogged;
 use crate::order::Orders;
-use crate::published_state::{ActiveProblem, Mode, Pause, Published, PublishedState, Totals};
+use crate::published_state::{ActiveProblem, DaemonMode, Pause, Published, PublishedState, PublishedTotals};
 use crate::step_queue::StepQueue;
 use active_problems::ActiveProblems;
 pub(crate) use active_problems::ProblemChanges;
@@ -25,8 +25,8 @@ use event_sources::{EventSources, SourceEvent};
 use std::sync::Arc;
 use std::time::SystemTime;
 use toml::Table;
-use waykeeper_control::{ControlConfig, ControlError, Loop, Record};
-use waykeeper_host::{GroupCounter, Inventory, Snapshot};
+use waykeeper_control::{ControlConfig, ControlError, Loop, StepRecord};
+use waykeeper_host::{Inventory, Snapshot, WorkloadCounter};
 use waykeeper_linux::system::SharedSystem;
 use waykeeper_policy::Policy;
 
@@ -118,9 +118,9 @@ pub fn first(config: &Config, inventory: &Inventory, now: SystemTime) -> Publish
         classes: Vec::new(),
         snapshot: None,
         seen: None,
-        record: Record::default(),
+        record: StepRecord::default(),
         active_problems: Vec::new(),
-        totals: Totals::default(),
+        totals: PublishedTotals::default(),
     }
 }
 
@@ -156,8 +156,8 @@ struct Engine<'a, H: ManagedHost> {
     /// The policy that starts when the pause ends.
     pending: Option<Built>,
     active_problems: ActiveProblems,
-    log: crate::log::Log,
-    totals: Totals,
+    log: crate::log::DaemonLog,
+    totals: PublishedTotals,
     started: SystemTime,
     step: u64,
     /// Whether the loop has a record that was not published yet.
@@ -171,8 +171,10 @@ struct Engine<'a, H: ManagedHost> {
 /// The policy that a configuration selects; `none` in mode `observe`.
 fn policy_of(config: &Config) -> crate::config::PolicyChoice {
     match config.mode {
-        Mode::Observe => crate::config::PolicyChoice { name: "none".to_owned(), settings: Table::new() },
-        Mode::Manage | Mode::DryRun => config.policy.clone(),
+        DaemonMode::Observe => {
+            crate::config::PolicyChoice { name: "none".to_owned(), settings: Table::new() }
+        }
+        DaemonMode::Manage | DaemonMode::DryRun => config.policy.clone(),
     }
 }
 
@@ -197,7 +199,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
         let control = ControlConfig {
             take_back: config.take_back(),
             // In a dry run no knob is set, so none can have an effect.
-            verify: config.mode == Mode::Manage,
+            verify: config.mode == DaemonMode::Manage,
             ..ControlConfig::every(config.period_ns)
         };
         let inventory = Arc::new(host.inventory().clone());
@@ -216,8 +218,8 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             settings: Arc::new(choice.settings),
             pending: None,
             active_problems: ActiveProblems::default(),
-            log: crate::log::Log::default(),
-            totals: Totals::default(),
+            log: crate::log::DaemonLog::default(),
+            totals: PublishedTotals::default(),
             started,
             step: 0,
             unpublished: true,
@@ -242,7 +244,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             if self.execute_until_due() == NextAction::Stop {
                 return Ok(());
             }
-            if self.paused.is_none() && self.config.mode != Mode::Observe {
+            if self.paused.is_none() && self.config.mode != DaemonMode::Observe {
                 self.looping.step()?;
             } else {
                 self.looping.watch()?;
@@ -284,11 +286,11 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
         let record = self.looping.record();
         let counts = |seen: &waykeeper_host::Interval| {
             seen.groups.is_empty()
-                || seen.groups.values().any(|group| group[GroupCounter::Cycles].value().is_some())
+                || seen.groups.values().any(|group| group[WorkloadCounter::Cycles].value().is_some())
         };
         // In other modes tenants that share a group have no mask of their own, and tenants without cores have no
         // cycles.
-        let has_masks = record.knobs.masks().next().is_some() || self.config.mode != Mode::Manage;
+        let has_masks = record.knobs.masks().next().is_some() || self.config.mode != DaemonMode::Manage;
         let sees = self.looping.seen().is_some_and(|seen| has_masks || counts(seen));
         if sees {
             self.blind = 0;

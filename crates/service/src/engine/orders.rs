@@ -6,7 +6,7 @@ use super::{Built, Engine, LifecycleEvent, ManagedHost};
 use crate::config::{Config, ConfigError, differences};
 use crate::engine::event_sources::{SignalRequest, SourceEvent};
 use crate::order::{Order, OrderError, PendingOrder, Reply};
-use crate::published_state::{ActiveProblem, Mode, Pause};
+use crate::published_state::{ActiveProblem, DaemonMode, Pause};
 use std::sync::Arc;
 use toml::Table;
 use waykeeper_control::ControlError;
@@ -21,7 +21,7 @@ pub(super) fn build<H: Host + ?Sized>(
     settings: &Table,
 ) -> Result<Box<dyn Policy>, PolicyError> {
     let policy = waykeeper_policy::build(name, settings)?;
-    let groups = host.groups();
+    let groups = host.workloads();
     let declared = config.tenants.iter().filter(|tenant| !tenant.each).map(|tenant| tenant.name.as_str());
     let mut names: Vec<&str> = declared.chain(groups.iter().map(|group| group.name.as_str())).collect();
     names.sort_unstable();
@@ -96,7 +96,7 @@ impl<H: ManagedHost> Engine<'_, H> {
     fn execute(&mut self, order: &Order) -> Reply {
         match order {
             Order::SetPolicy { name, settings } => {
-                if self.config.mode == Mode::Observe {
+                if self.config.mode == DaemonMode::Observe {
                     return Err(refused(
                         "this daemon only observes and runs no policy; start it with mode manage or dry-run",
                     ));
@@ -151,7 +151,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         let left = left.settings().map(|knob| knob.to_string());
         let all = left.chain(self.looping.record().problems.iter().map(ToString::to_string));
         let all: Vec<String> = all.collect();
-        let groups = self.looping.host().groups();
+        let groups = self.looping.host().workloads();
         let all: Vec<String> = all.iter().map(|text| crate::log::named(text, &groups)).collect();
         Err(OrderError::Incomplete(format!(
             "the policy is paused, but some knobs could not be restored: {}; `waykeeper pause --release` \
@@ -207,8 +207,8 @@ impl<H: ManagedHost> Engine<'_, H> {
             self.looping.host().declare(new.tenants.clone());
         }
         self.config = new;
-        let mut told: Vec<String> = changes.into_iter().map(|change| change.text).collect();
-        told.extend(next.map(|next| self.replace_policy(next)));
-        Ok(if told.is_empty() { "nothing changed".to_owned() } else { told.join("; ") })
+        let mut reported: Vec<String> = changes.into_iter().map(|change| change.text).collect();
+        reported.extend(next.map(|next| self.replace_policy(next)));
+        Ok(if reported.is_empty() { "nothing changed".to_owned() } else { reported.join("; ") })
     }
 }

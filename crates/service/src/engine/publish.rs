@@ -3,11 +3,11 @@
 //! Must not know the readers.
 
 use super::{Engine, ManagedHost};
-use crate::published_state::{Mode, Published};
+use crate::published_state::{DaemonMode, Published};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use waykeeper_control::{Problem, Record};
-use waykeeper_host::{Group, HostCounter, Interval, Knob, KnobSetting, Reading, Readings, Snapshot};
+use waykeeper_control::{Problem, StepRecord};
+use waykeeper_host::{HostCounter, Interval, Knob, KnobSetting, Reading, Readings, Snapshot, Workload};
 use waykeeper_policy::Event;
 
 impl<H: ManagedHost> Engine<'_, H> {
@@ -15,7 +15,7 @@ impl<H: ManagedHost> Engine<'_, H> {
     pub(super) fn publish(&mut self) {
         self.unpublished = false;
         let record = self.looping.record().clone();
-        let groups = self.looping.host().groups();
+        let groups = self.looping.host().workloads();
         self.active_problems.note(&record, &groups);
         let actions = self.totals.actions.entry(self.looping.policy().name().to_owned()).or_default();
         for event in &record.events {
@@ -44,18 +44,18 @@ impl<H: ManagedHost> Engine<'_, H> {
             return self.publish();
         }
         let record = self.looping.record().clone();
-        let groups = self.looping.host().groups();
+        let groups = self.looping.host().workloads();
         let snapshot = self.looping.snapshot().cloned();
         self.published(record, groups, snapshot);
     }
 
     fn published(
         &mut self,
-        mut record: Record,
-        groups: Vec<Group>,
+        mut record: StepRecord,
+        groups: Vec<Workload>,
         snapshot: Option<Snapshot>,
     ) -> Arc<Published> {
-        if self.config.mode == Mode::DryRun {
+        if self.config.mode == DaemonMode::DryRun {
             for event in &mut record.events {
                 event.text = format!("{}{}", crate::replay::DRY_RUN_PREFIX, event.text);
             }
@@ -94,8 +94,8 @@ impl<H: ManagedHost> Engine<'_, H> {
 }
 
 /// The knobs that a dry run would have set, one event each, since not every policy reports its own.
-fn would_turn(record: &Record, groups: &[Group]) -> Vec<Event> {
-    let event = |group: Option<&Group>, text: String| Event {
+fn would_turn(record: &StepRecord, groups: &[Workload]) -> Vec<Event> {
+    let event = |group: Option<&Workload>, text: String| Event {
         action: "would-turn".to_owned(),
         group: group.map(|group| group.name.clone()),
         text,
@@ -115,7 +115,7 @@ fn would_turn(record: &Record, groups: &[Group]) -> Vec<Event> {
 
 /// Reasons why values of a step could not be used, each once.
 fn dropped(
-    record: &Record,
+    record: &StepRecord,
     seen: Option<&Interval>,
     before: Option<&Snapshot>,
     after: Option<&Snapshot>,

@@ -39,7 +39,7 @@ fn lines(format: LogFormat, steps: impl IntoIterator<Item = Published>) -> Vec<S
     let plain =
         tracing_subscriber::fmt().with_writer(writer).without_time().with_ansi(false).with_target(false);
     let tell = || {
-        let mut log = Log::default();
+        let mut log = DaemonLog::default();
         for (number, mut step) in steps.into_iter().enumerate() {
             step.step = number as u64;
             step.at = SystemTime::UNIX_EPOCH + Duration::from_secs(number as u64);
@@ -75,8 +75,8 @@ fn deciding() -> Published {
     let mut step = published();
     step.policy = "a4".to_owned();
     step.record.events.push(event("storage-antagonist", "fio is an antagonist"));
-    step.record.wanted.insert(Knob::Mask(GroupId(3)), WayMask::from_bits(0x00c));
-    step.record.applied.insert(Knob::Mask(GroupId(3)), KnobOutcome::Applied);
+    step.record.wanted.insert(Knob::Mask(WorkloadId(3)), WayMask::from_bits(0x00c));
+    step.record.applied.insert(Knob::Mask(WorkloadId(3)), KnobOutcome::Applied);
     step.record.wanted.insert(Knob::DcaWays, WayMask::from_bits(0x600));
     step.record.applied.insert(Knob::DcaWays, KnobOutcome::Refused("no".to_owned()));
     step
@@ -104,7 +104,7 @@ fn a_decision_is_one_line_with_its_reasons_and_what_was_turned_another() {
 }
 
 #[test]
-fn what_lasts_is_told_at_its_beginning_and_at_its_end() {
+fn what_lasts_is_reported_at_its_beginning_and_at_its_end() {
     let problem = |on: bool| {
         let mut step = published();
         if on {
@@ -152,9 +152,12 @@ fn a_flood_is_cut_off_and_counted() {
         .iter()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["lines"].as_u64())
         .sum();
-    let told = all.iter().filter(|line| line.contains("\"decision\"")).count() as u64;
+    let reported = all.iter().filter(|line| line.contains("\"decision\"")).count() as u64;
     // The next step reports the number of lines that the last one left out.
-    assert!(left_out > 9000 && left_out + told <= 10_000 && left_out + told >= 9900, "{left_out} {told}");
+    assert!(
+        left_out > 9000 && left_out + reported <= 10_000 && left_out + reported >= 9900,
+        "{left_out} {reported}"
+    );
 }
 
 #[test]
@@ -169,7 +172,7 @@ fn a_name_cannot_forge_a_line() {
 }
 
 #[test]
-fn lost_lines_are_told_when_one_gets_through_again() {
+fn lost_lines_are_reported_when_one_gets_through_again() {
     let lost = |unlogged| {
         let mut step = published();
         step.totals.unlogged = unlogged;
@@ -194,14 +197,14 @@ fn one_policy_following_another_is_the_orders_line() {
 
 #[test]
 fn what_happens_beside_the_steps_has_the_same_budget() {
-    let told = Page::default();
+    let reported = Page::default();
     let writer = {
-        let page = told.clone();
+        let page = reported.clone();
         move || page.clone()
     };
     let plain = tracing_subscriber::fmt().with_writer(writer).with_ansi(false).with_target(false);
     with_default(plain.finish(), || {
-        let mut log = Log::default();
+        let mut log = DaemonLog::default();
         let problem = |kind: &str, number: usize| crate::ActiveProblem::new(kind, format!("one {number}"));
         let changes = ProblemChanges {
             begun: (0..100).map(|number| problem("tenant", number)).collect(),
@@ -211,7 +214,7 @@ fn what_happens_beside_the_steps_has_the_same_budget() {
         log.problem_changes(SystemTime::UNIX_EPOCH, &changes, &happened);
         log.problem_changes(SystemTime::UNIX_EPOCH + Duration::from_secs(1), &ProblemChanges::default(), &[]);
     });
-    let text = String::from_utf8(told.0.lock().unwrap().clone()).unwrap();
+    let text = String::from_utf8(reported.0.lock().unwrap().clone()).unwrap();
     assert_eq!(text.lines().count(), 201, "{text}");
     assert!(
         text.lines().last().unwrap().contains("lines were left out of the log: too many at once lines=100")
@@ -220,8 +223,8 @@ fn what_happens_beside_the_steps_has_the_same_budget() {
 
 #[test]
 fn a_problem_names_the_tenant() {
-    let group = |id: u32, name: &str| waykeeper_host::Group {
-        id: GroupId(id),
+    let group = |id: u32, name: &str| waykeeper_host::Workload {
+        id: WorkloadId(id),
         name: name.to_owned(),
         priority: waykeeper_host::Priority::Low,
         kind: waykeeper_host::WorkloadKind::NonIo,

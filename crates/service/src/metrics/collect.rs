@@ -4,7 +4,7 @@
 //! series. A tenant's counters begin at 0 with each new group of that name, which Prometheus takes for a restart. Must
 //! not know HTTP.
 
-use crate::{Mode, Published, PublishedState};
+use crate::{DaemonMode, Published, PublishedState};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -17,9 +17,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use waykeeper_host::{
-    DeviceKind, GroupCounter, HostCounter, PortCounter, Priority, Reading, SocketCounter, WorkloadKind,
+    DeviceKind, HostCounter, PortCounter, Priority, Reading, SocketCounter, WorkloadCounter, WorkloadKind,
 };
-use waykeeper_units::GroupId;
+use waykeeper_units::WorkloadId;
 
 /// Label names and values of one series.
 type Labels = Vec<(&'static str, String)>;
@@ -91,9 +91,9 @@ impl Page<'_> {
 
     fn policy(&mut self, published: &Published) -> fmt::Result {
         let mode = match published.mode {
-            Mode::Manage => "manage",
-            Mode::DryRun => "dry-run",
-            Mode::Observe => "observe",
+            DaemonMode::Manage => "manage",
+            DaemonMode::DryRun => "dry-run",
+            DaemonMode::Observe => "observe",
         };
         let labels = vec![("mode", mode.to_owned())];
         self.gauge("mode", "Mode of the daemon; 1 for the current one.", None, [(labels, Some(1.0))])?;
@@ -128,7 +128,7 @@ impl Page<'_> {
         });
         self.info("tenant", "Declared properties of a tenant.", infos)?;
         let knobs = &published.record.knobs;
-        let labels = |id: GroupId| vec![("tenant", name_of(&names, id))];
+        let labels = |id: WorkloadId| vec![("tenant", name_of(&names, id))];
         let ways = published.groups.iter().map(|group| {
             let mask = knobs.mask(group.id);
             (labels(group.id), mask.map(|mask| f64::from(mask.count())))
@@ -142,7 +142,7 @@ impl Page<'_> {
         let help = "LLC ways of a class of service with tenants in it, by the name of its group.";
         self.gauge("class_ways", help, None, classes)?;
         // In other modes no tenant has a class of its own.
-        let managed = published.groups.iter().filter(|_| published.mode == Mode::Manage);
+        let managed = published.groups.iter().filter(|_| published.mode == DaemonMode::Manage);
         let grouped = managed.map(|group| {
             let is_grouped = published.groupings.iter().any(|own| own.tenant == group.name);
             (labels(group.id), Some(if is_grouped { 1.0 } else { 0.0 }))
@@ -154,12 +154,12 @@ impl Page<'_> {
             all.filter(|(id, _)| names.contains_key(id))
         };
         let occupied = counters().map(|(id, of)| {
-            let bytes = of[GroupCounter::OccupancyBytes].value();
+            let bytes = of[WorkloadCounter::OccupancyBytes].value();
             (labels(*id), bytes.map(|bytes| bytes as f64))
         });
-        let help = GroupCounter::OccupancyBytes.spec().what;
+        let help = WorkloadCounter::OccupancyBytes.spec().what;
         self.gauge("llc_occupancy", help, Some(Unit::Bytes), occupied)?;
-        use GroupCounter::{Cycles, Instructions, LlcHits, LlcMisses, MlcHits, MlcMisses};
+        use WorkloadCounter::{Cycles, Instructions, LlcHits, LlcMisses, MlcHits, MlcMisses};
         for counter in [Instructions, Cycles, MlcMisses, LlcMisses] {
             let name = format!("tenant_{}", counter.name());
             let counted = counters().map(|(id, of)| (labels(*id), of[counter].value()));
@@ -312,19 +312,19 @@ fn alone<T>(value: Option<T>) -> [(Labels, Option<T>); 1] {
 
 /// The tenants' names as label values. Duplicate labels would make the whole page invalid: tenants with the same name
 /// get their id appended.
-fn tenant_names(published: &Published) -> BTreeMap<GroupId, String> {
+fn tenant_names(published: &Published) -> BTreeMap<WorkloadId, String> {
     let mut met: BTreeMap<&str, usize> = BTreeMap::new();
     for group in &published.groups {
         *met.entry(&group.name).or_default() += 1;
     }
-    let name = |group: &waykeeper_host::Group| match met.get(group.name.as_str()) {
+    let name = |group: &waykeeper_host::Workload| match met.get(group.name.as_str()) {
         Some(1) => group.name.clone(),
         _ => format!("{}#{}", group.name, group.id.0),
     };
     published.groups.iter().map(|group| (group.id, name(group))).collect()
 }
 
-fn name_of(names: &BTreeMap<GroupId, String>, id: GroupId) -> String {
+fn name_of(names: &BTreeMap<WorkloadId, String>, id: WorkloadId) -> String {
     names.get(&id).cloned().unwrap_or_else(|| id.to_string())
 }
 

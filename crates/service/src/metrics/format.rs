@@ -7,16 +7,16 @@ use std::fmt::Write;
 
 /// A text format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Format {
+pub enum MetricsFormat {
     /// OpenMetrics 1.0.
     OpenMetrics,
     /// Prometheus text 0.0.4.
     Text,
 }
 
-impl Format {
+impl MetricsFormat {
     /// The format that an `Accept` header selects: text unless it names OpenMetrics, since every client reads text.
-    pub fn accepted(header: &str) -> Format {
+    pub fn accepted(header: &str) -> MetricsFormat {
         let mut best = [0.0_f64; 2];
         for range in header.split(',') {
             let mut parts = range.split(';').map(str::trim);
@@ -37,22 +37,22 @@ impl Format {
                 _ => {}
             }
         }
-        if best[0] > 0.0 && best[0] >= best[1] { Format::OpenMetrics } else { Format::Text }
+        if best[0] > 0.0 && best[0] >= best[1] { MetricsFormat::OpenMetrics } else { MetricsFormat::Text }
     }
 
     /// Its `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+            MetricsFormat::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            MetricsFormat::Text => "text/plain; version=0.0.4; charset=utf-8",
         }
     }
 
     /// Converts a page of OpenMetrics to this format.
     pub fn write(self, page: String) -> String {
         match self {
-            Format::OpenMetrics => page,
-            Format::Text => text(&page),
+            MetricsFormat::OpenMetrics => page,
+            MetricsFormat::Text => text(&page),
         }
     }
 }
@@ -96,10 +96,10 @@ mod tests {
         // The header that Debian's Prometheus 2.42 sends.
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;\
                           q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-        assert_eq!(Format::accepted(prometheus), Format::OpenMetrics);
+        assert_eq!(MetricsFormat::accepted(prometheus), MetricsFormat::OpenMetrics);
         assert_eq!(
-            Format::accepted("Application/OpenMetrics-Text; version=\"1.0.0\" ; q=0.9"),
-            Format::OpenMetrics
+            MetricsFormat::accepted("Application/OpenMetrics-Text; version=\"1.0.0\" ; q=0.9"),
+            MetricsFormat::OpenMetrics
         );
         for text in [
             "",
@@ -111,7 +111,7 @@ mod tests {
             "application/openmetrics-text;q=much",
             ";;;,,,q==;",
         ] {
-            assert_eq!(Format::accepted(text), Format::Text, "{text}");
+            assert_eq!(MetricsFormat::accepted(text), MetricsFormat::Text, "{text}");
         }
     }
 
@@ -126,6 +126,6 @@ mod tests {
              a_bytes_total{t=\"# TYPE x\"} 5\n# HELP b_info Built.\n# TYPE b_info gauge\nb_info{v=\"1\"} 1\n\
              # HELP c Level.\n# TYPE c gauge\nc 1.5\n"
         );
-        assert_eq!(Format::OpenMetrics.write(page.to_owned()), page);
+        assert_eq!(MetricsFormat::OpenMetrics.write(page.to_owned()), page);
     }
 }

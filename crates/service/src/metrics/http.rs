@@ -4,7 +4,7 @@
 //! connection has one request and time limits for its head and for all of it; a new connection replaces the oldest. The
 //! page is written once per step. Must not know its content.
 
-use super::format::Format;
+use super::format::MetricsFormat;
 use crate::socket::{ACCEPT_ERROR_PAUSE, ACCEPT_PAUSE};
 use crate::{Published, PublishedState};
 use http_body_util::Full;
@@ -52,25 +52,25 @@ const LONGEST_HEAD: usize = 8 * 1024;
 
 /// The page and the step for which it was written.
 #[derive(Debug)]
-pub struct Pages {
+pub struct MetricsPage {
     published_state: Arc<PublishedState>,
     registry: Registry,
     written: Mutex<Option<(Arc<Published>, [Bytes; 2])>>,
 }
 
-impl Pages {
+impl MetricsPage {
     /// The page about this published state.
-    pub fn new(published_state: Arc<PublishedState>) -> Pages {
+    pub fn new(published_state: Arc<PublishedState>) -> MetricsPage {
         let mut registry = Registry::with_prefix("waykeeper");
         registry.register_collector(Box::new(super::collect::Metrics(published_state.clone())));
-        Pages { published_state, registry, written: Mutex::new(None) }
+        MetricsPage { published_state, registry, written: Mutex::new(None) }
     }
 
     /// The page of the latest step.
-    pub fn page(&self, format: Format) -> Bytes {
+    pub fn page(&self, format: MetricsFormat) -> Bytes {
         let now = self.published_state.read();
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let index = usize::from(format == Format::Text);
+        let index = usize::from(format == MetricsFormat::Text);
         if let Some((step, pages)) = written.as_ref()
             && Arc::ptr_eq(step, &now)
         {
@@ -79,7 +79,7 @@ impl Pages {
         let mut page = String::new();
         // Writing into a string does not fail.
         let _ = text::encode(&mut page, &self.registry);
-        let both = [Format::OpenMetrics, Format::Text];
+        let both = [MetricsFormat::OpenMetrics, MetricsFormat::Text];
         let pages = both.map(|format| Bytes::from(format.write(page.clone())));
         let asked = pages[index].clone();
         *written = Some((now, pages));
@@ -98,7 +98,7 @@ pub enum Listener {
 
 /// Serves metrics until it is dropped.
 pub async fn serve(listener: Listener, published_state: Arc<PublishedState>, limits: ScrapeLimits) {
-    let pages = Arc::new(Pages::new(published_state));
+    let pages = Arc::new(MetricsPage::new(published_state));
     let mut inside: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let pages = pages.clone();
@@ -120,7 +120,7 @@ pub async fn serve(listener: Listener, published_state: Arc<PublishedState>, lim
     }
 }
 
-fn spawn<S>(stream: S, pages: Arc<Pages>, limits: ScrapeLimits) -> AbortHandle
+fn spawn<S>(stream: S, pages: Arc<MetricsPage>, limits: ScrapeLimits) -> AbortHandle
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -140,7 +140,7 @@ where
     task.abort_handle()
 }
 
-fn answer(request: &Request<Incoming>, pages: &Pages) -> Response<Full<Bytes>> {
+fn answer(request: &Request<Incoming>, pages: &MetricsPage) -> Response<Full<Bytes>> {
     let plain = |status: StatusCode, text: &'static str| {
         let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
         *response.status_mut() = status;
@@ -156,7 +156,7 @@ fn answer(request: &Request<Incoming>, pages: &Pages) -> Response<Full<Bytes>> {
         return response;
     }
     let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let format = Format::accepted(&accepted.collect::<Vec<_>>().join(","));
+    let format = MetricsFormat::accepted(&accepted.collect::<Vec<_>>().join(","));
     let mut response = Response::new(Full::new(pages.page(format)));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(format.content_type()));
     response

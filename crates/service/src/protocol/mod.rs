@@ -8,7 +8,8 @@ mod status;
 
 pub use request::{COMMANDS, ControlCommand, Id, Request, parse};
 pub use status::{
-    CauseValue, HostInfo, Io, LoggedEvent, PolicyState, Port, Status, Tenant, Tenants, Totals, plain_time,
+    CauseValue, DaemonStatus, DaemonTotals, HostInfo, IoStatus, LoggedEvent, PolicyState, PortStatus,
+    TenantStatus, Tenants, plain_time,
 };
 
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,7 @@ pub const LONGEST_ANSWER: usize = 4 * 1024 * 1024;
 /// Kind of an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum FaultKind {
+pub enum ProtocolErrorKind {
     /// The line is not a request.
     BadRequest,
     /// The version is not supported.
@@ -56,9 +57,9 @@ pub enum FaultKind {
 
 /// An error.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Fault {
+pub struct ProtocolError {
     /// Its kind.
-    pub kind: FaultKind,
+    pub kind: ProtocolErrorKind,
     /// One readable line.
     pub text: String,
     /// The supported versions, if the version is wrong.
@@ -66,10 +67,10 @@ pub struct Fault {
     pub supported: Vec<u64>,
 }
 
-impl Fault {
+impl ProtocolError {
     /// An error of this kind.
-    pub fn new(kind: FaultKind, text: impl Into<String>) -> Fault {
-        Fault { kind, text: text.into(), supported: Vec::new() }
+    pub fn new(kind: ProtocolErrorKind, text: impl Into<String>) -> ProtocolError {
+        ProtocolError { kind, text: text.into(), supported: Vec::new() }
     }
 }
 
@@ -83,28 +84,28 @@ pub struct Answer<T> {
     pub id: Option<Id>,
     /// The result or the error.
     #[serde(flatten)]
-    pub outcome: Outcome<T>,
+    pub outcome: AnswerOutcome<T>,
 }
 
 /// A result or an error.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome<T> {
+pub enum AnswerOutcome<T> {
     /// The result.
     Ok(T),
     /// The error.
-    Error(Fault),
+    Error(ProtocolError),
 }
 
 /// The result of an order.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Done {
+pub struct OrderResult {
     /// A readable line.
     pub text: String,
 }
 
 /// An answer as a line with its newline.
-pub fn line<T: Serialize>(id: Option<&Id>, outcome: Result<&T, &Fault>) -> String {
+pub fn line<T: Serialize>(id: Option<&Id>, outcome: Result<&T, &ProtocolError>) -> String {
     #[derive(Serialize)]
     struct Line<'a, T> {
         version: u64,
@@ -113,14 +114,14 @@ pub fn line<T: Serialize>(id: Option<&Id>, outcome: Result<&T, &Fault>) -> Strin
         #[serde(skip_serializing_if = "Option::is_none")]
         ok: Option<&'a T>,
         #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<&'a Fault>,
+        error: Option<&'a ProtocolError>,
     }
     let line = Line { version: VERSION, id, ok: outcome.ok(), error: outcome.err() };
     // JSON fails only for maps with keys that are not strings, and no answer has one.
     serde_json::to_string(&line).map_or_else(
         |why| {
             let text = format!("the answer cannot be written as JSON: {why}");
-            let fault = Fault::new(FaultKind::Refused, text);
+            let fault = ProtocolError::new(ProtocolErrorKind::Refused, text);
             let fault = Line::<()> { version: VERSION, id, ok: None, error: Some(&fault) };
             serde_json::to_string(&fault).unwrap_or_default() + "\n"
         },
@@ -135,22 +136,22 @@ mod tests {
     #[test]
     fn an_answer_is_one_line_and_reads_back() {
         let id = Id::Number(7);
-        let done = Done { text: "goes on\nnow".to_owned() };
+        let done = OrderResult { text: "goes on\nnow".to_owned() };
         let text = line(Some(&id), Ok(&done));
         assert_eq!(text, "{\"version\":1,\"id\":7,\"ok\":{\"text\":\"goes on\\nnow\"}}\n");
-        let back: Answer<Done> = serde_json::from_str(&text).unwrap();
-        assert_eq!(back, Answer { version: 1, id: Some(id), outcome: Outcome::Ok(done) });
-        let fault = Fault::new(FaultKind::Busy, "later");
-        let text = line::<Done>(None, Err(&fault));
+        let back: Answer<OrderResult> = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, Answer { version: 1, id: Some(id), outcome: AnswerOutcome::Ok(done) });
+        let fault = ProtocolError::new(ProtocolErrorKind::Busy, "later");
+        let text = line::<OrderResult>(None, Err(&fault));
         assert_eq!(text, "{\"version\":1,\"error\":{\"kind\":\"busy\",\"text\":\"later\"}}\n");
-        let back: Answer<Done> = serde_json::from_str(&text).unwrap();
-        assert_eq!(back.outcome, Outcome::Error(fault));
+        let back: Answer<OrderResult> = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.outcome, AnswerOutcome::Error(fault));
     }
 
     #[test]
     fn a_client_understands_that_a_later_daemon_says_no_in_a_new_way() {
         let text = r#"{"version":1,"new":3,"error":{"kind":"novel","text":"no","more":1}}"#;
-        let back: Answer<Done> = serde_json::from_str(text).unwrap();
-        assert_eq!(back.outcome, Outcome::Error(Fault::new(FaultKind::Unknown, "no")));
+        let back: Answer<OrderResult> = serde_json::from_str(text).unwrap();
+        assert_eq!(back.outcome, AnswerOutcome::Error(ProtocolError::new(ProtocolErrorKind::Unknown, "no")));
     }
 }

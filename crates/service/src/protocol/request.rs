@@ -2,7 +2,7 @@
 //!
 //! Every error names the wrong key or value and what would be valid. Must not know the client.
 
-use super::{Fault, FaultKind, SUPPORTED, VERSION};
+use super::{ProtocolError, ProtocolErrorKind, SUPPORTED, VERSION};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use waykeeper_units::{Likeness, nearest};
@@ -101,8 +101,8 @@ impl Request {
 ///
 /// # Errors
 /// What is wrong with it, and what would be valid.
-pub fn parse(line: &[u8]) -> Result<Request, (Option<Id>, Fault)> {
-    let bad = |text: String| Fault::new(FaultKind::BadRequest, text);
+pub fn parse(line: &[u8]) -> Result<Request, (Option<Id>, ProtocolError)> {
+    let bad = |text: String| ProtocolError::new(ProtocolErrorKind::BadRequest, text);
     let example = r#"a request is one JSON object a line, for example {"version":1,"do":"status"}"#;
     let mut words = match serde_json::from_slice::<Value>(line) {
         Ok(Value::Object(words)) => words,
@@ -128,7 +128,7 @@ fn id_of(words: &mut Map<String, Value>) -> Result<Option<Id>, String> {
 }
 
 /// Checked first: another version may have other keys.
-fn version_of(words: &mut Map<String, Value>) -> Result<(), Fault> {
+fn version_of(words: &mut Map<String, Value>) -> Result<(), ProtocolError> {
     let found = match words.remove("version") {
         Some(version) if version.as_u64().is_some_and(|version| SUPPORTED.contains(&version)) => {
             return Ok(());
@@ -138,7 +138,7 @@ fn version_of(words: &mut Map<String, Value>) -> Result<(), Fault> {
         None => "`version` is missing".to_owned(),
     };
     let text = format!("{found}; this daemon supports version {VERSION}");
-    Err(Fault { kind: FaultKind::Version, text, supported: SUPPORTED.to_vec() })
+    Err(ProtocolError { kind: ProtocolErrorKind::Version, text, supported: SUPPORTED.to_vec() })
 }
 
 fn command_of(words: Map<String, Value>) -> Result<ControlCommand, String> {
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn refusal(text: &str) -> (Option<Id>, FaultKind, String) {
+    fn refusal(text: &str) -> (Option<Id>, ProtocolErrorKind, String) {
         let (id, fault) = parse(text.as_bytes()).unwrap_err();
         (id, fault.kind, fault.text)
     }
@@ -214,12 +214,15 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_told_which_one_is_spoken_before_anything_else_is_looked_at() {
+    fn another_version_is_answered_with_ours_before_the_request_is_read() {
         let (id, fault) = parse(br#"{"version":2,"id":5,"ask":"for the moon"}"#).unwrap_err();
-        assert_eq!((id, fault.kind, fault.supported), (Some(Id::Number(5)), FaultKind::Version, vec![1]));
+        assert_eq!(
+            (id, fault.kind, fault.supported),
+            (Some(Id::Number(5)), ProtocolErrorKind::Version, vec![1])
+        );
         assert_eq!(fault.text, "version 2 is not supported; this daemon supports version 1");
         for text in [r#"{"do":"status"}"#, r#"{"version":"1","do":"status"}"#, r#"{"version":1.5}"#] {
-            assert_eq!(refusal(text).1, FaultKind::Version, "{text}");
+            assert_eq!(refusal(text).1, ProtocolErrorKind::Version, "{text}");
         }
     }
 

@@ -2,25 +2,25 @@
 //!
 //! Units are part of the names; an absent key means "not available", never 0. Must not know sockets.
 
-use crate::{ActiveProblem, Mode, Pause, Published};
+use crate::{ActiveProblem, DaemonMode, Pause, Published};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
-use waykeeper_control::Record;
+use waykeeper_control::StepRecord;
 use waykeeper_host::{
-    DeviceKind, Group, GroupCounter, GroupRates, Inventory, PortCounter, Priority, RootPort, SocketCounter,
-    WorkloadKind,
+    DeviceKind, Inventory, PortCounter, Priority, RootPort, SocketCounter, Workload, WorkloadCounter,
+    WorkloadKind, WorkloadRates,
 };
 use waykeeper_policy::{Cause, registry};
 use waykeeper_units::{CoreList, DeviceId, WayMask};
 
 /// The whole status.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct DaemonStatus {
     /// Version of the daemon.
     pub waykeeper: String,
     /// Its mode.
-    pub mode: Mode,
+    pub mode: DaemonMode,
     /// The current policy.
     pub policy: String,
     /// Its state, with the paper's name.
@@ -41,18 +41,18 @@ pub struct Status {
     /// The host.
     pub host: HostInfo,
     /// Traffic of devices and memory.
-    pub io: Io,
+    pub io: IoStatus,
     /// The tenants alive now.
-    pub tenants: Vec<Tenant>,
+    pub tenants: Vec<TenantStatus>,
     /// The root ports.
-    pub ports: Vec<Port>,
+    pub ports: Vec<PortStatus>,
     /// The last decisions and problems, oldest first.
     pub recent: Vec<LoggedEvent>,
     /// Problems that last.
     #[serde(rename = "standing")]
     pub active_problems: Vec<ActiveProblem>,
     /// Counts since the daemon started.
-    pub totals: Totals,
+    pub totals: DaemonTotals,
 }
 
 /// The host.
@@ -75,7 +75,7 @@ pub struct HostInfo {
 
 /// Traffic of devices and memory.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Io {
+pub struct IoStatus {
     /// Ways that devices may allocate in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dca_ways: Option<WayMask>,
@@ -98,7 +98,7 @@ pub struct Io {
 
 /// One tenant.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Tenant {
+pub struct TenantStatus {
     /// Its name.
     pub name: String,
     /// Its id, never reused while the daemon runs.
@@ -144,7 +144,7 @@ pub struct Tenant {
 
 /// One root port.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Port {
+pub struct PortStatus {
     /// PCI address.
     pub address: String,
     /// Devices behind it.
@@ -200,7 +200,7 @@ pub struct CauseValue {
 
 /// Counts since the daemon started.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct Totals {
+pub struct DaemonTotals {
     /// Steps.
     pub steps: u64,
     /// Steps in which nothing could be read.
@@ -226,7 +226,7 @@ pub struct Totals {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Tenants {
     /// The tenants alive now.
-    pub tenants: Vec<Tenant>,
+    pub tenants: Vec<TenantStatus>,
 }
 
 /// The current policy, and the names of all policies.
@@ -245,16 +245,16 @@ pub struct PolicyState {
     pub known: Vec<String>,
 }
 
-impl Status {
+impl DaemonStatus {
     /// The status of `published` at the time `now`, with these `recent` decisions.
     pub fn of(
         published: &Published,
         recent: impl IntoIterator<Item = LoggedEvent>,
         now: SystemTime,
-    ) -> Status {
+    ) -> DaemonStatus {
         let inventory = &published.inventory;
         let since = |then: SystemTime| now.duration_since(then).unwrap_or_default().as_secs_f64();
-        Status {
+        DaemonStatus {
             waykeeper: env!("CARGO_PKG_VERSION").to_owned(),
             mode: published.mode,
             policy: published.policy.clone(),
@@ -266,12 +266,12 @@ impl Status {
             uptime_s: since(published.started),
             period_s: Duration::from_nanos(published.period_ns).as_secs_f64(),
             host: HostInfo::of(inventory),
-            io: Io::of(published),
+            io: IoStatus::of(published),
             tenants: tenants(published),
             ports: ports(published),
             recent: recent.into_iter().collect(),
             active_problems: published.active_problems.clone(),
-            totals: Totals::of(published),
+            totals: DaemonTotals::of(published),
         }
     }
 }
@@ -289,10 +289,10 @@ impl HostInfo {
     }
 }
 
-impl Io {
-    fn of(published: &Published) -> Io {
+impl IoStatus {
+    fn of(published: &Published) -> IoStatus {
         let rates = published.seen.as_ref().map(|seen| &seen.socket);
-        Io {
+        IoStatus {
             dca_ways: published.record.knobs.dca_ways(),
             dca_ways_default: published.inventory.dca_ways_default,
             dca_write_miss_ratio: rates.and_then(|rates| rates.dca_write_miss_ratio()),
@@ -303,10 +303,10 @@ impl Io {
     }
 }
 
-impl Totals {
-    fn of(published: &Published) -> Totals {
+impl DaemonTotals {
+    fn of(published: &Published) -> DaemonTotals {
         let totals = &published.totals;
-        Totals {
+        DaemonTotals {
             steps: totals.summary.steps,
             blind_steps: totals.summary.blind_steps,
             missed_deadlines: totals.summary.missed_deadlines,
@@ -343,8 +343,8 @@ impl PolicyState {
 impl LoggedEvent {
     /// The decisions and problems of one step.
     pub fn all(published: &Published) -> Vec<LoggedEvent> {
-        let Record { events, problems, .. } = &published.record;
-        let told = |action: &str, tenant: Option<String>, text: String, causes: &[Cause]| LoggedEvent {
+        let StepRecord { events, problems, .. } = &published.record;
+        let reported = |action: &str, tenant: Option<String>, text: String, causes: &[Cause]| LoggedEvent {
             step: published.step,
             at: plain_time(published.at),
             policy: published.policy.clone(),
@@ -355,9 +355,9 @@ impl LoggedEvent {
         };
         let done = events
             .iter()
-            .map(|event| told(&event.action, event.group.clone(), event.text.clone(), &event.causes));
+            .map(|event| reported(&event.action, event.group.clone(), event.text.clone(), &event.causes));
         let wrong =
-            problems.iter().map(|problem| told("problem", None, problem.to_string(), &problem.causes()));
+            problems.iter().map(|problem| reported("problem", None, problem.to_string(), &problem.causes()));
         done.chain(wrong).collect()
     }
 }
@@ -379,17 +379,17 @@ pub fn plain_time(at: SystemTime) -> String {
     humantime::format_rfc3339_millis(at).to_string()
 }
 
-fn tenants(published: &Published) -> Vec<Tenant> {
+fn tenants(published: &Published) -> Vec<TenantStatus> {
     let inventory = &published.inventory;
     let knobs = &published.record.knobs;
-    let mask_of = |group: &Group| knobs.mask(group.id);
-    let tenant = |group: &Group| {
+    let mask_of = |group: &Workload| knobs.mask(group.id);
+    let tenant = |group: &Workload| {
         let mask = mask_of(group);
         let rates = published.seen.as_ref().and_then(|seen| seen.groups.get(&group.id));
         let others = published.groups.iter().filter(|other| other.id != group.id);
         let grouping = published.groupings.iter().find(|own| own.tenant == group.name);
         let sharing = others.filter(|other| mask.is_some() && mask_of(other) == mask);
-        Tenant {
+        TenantStatus {
             name: group.name.clone(),
             id: group.id.0,
             priority: group.priority,
@@ -398,11 +398,11 @@ fn tenants(published: &Published) -> Vec<Tenant> {
             devices: group.devices.iter().map(|id| device_name(inventory, *id)).collect(),
             mask,
             ways: mask.map(|mask| mask.count()),
-            ipc: rates.and_then(GroupRates::ipc),
-            llc_hit_ratio: rates.and_then(GroupRates::llc_hit_ratio),
-            llc_references_per_s: rates.and_then(GroupRates::llc_references),
+            ipc: rates.and_then(WorkloadRates::ipc),
+            llc_hit_ratio: rates.and_then(WorkloadRates::llc_hit_ratio),
+            llc_references_per_s: rates.and_then(WorkloadRates::llc_references),
             llc_occupancy_bytes: rates
-                .and_then(|rates| Some(rates[GroupCounter::OccupancyBytes].value()? as u64)),
+                .and_then(|rates| Some(rates[WorkloadCounter::OccupancyBytes].value()? as u64)),
             shares_mask_with: sharing.map(|other| other.name.clone()).collect(),
             grouped_with: grouping.map(|own| own.with.clone()).unwrap_or_default(),
             grouped_why: grouping.map(|own| own.why.clone()),
@@ -415,12 +415,12 @@ fn device_name(inventory: &Inventory, id: DeviceId) -> String {
     inventory.devices.get(id.index()).map_or_else(|| id.to_string(), |device| device.name.clone())
 }
 
-fn ports(published: &Published) -> Vec<Port> {
+fn ports(published: &Published) -> Vec<PortStatus> {
     let devices = &published.inventory.devices;
     let port = |port: &RootPort| {
         let rates = published.seen.as_ref().and_then(|seen| seen.ports.get(&port.id));
         let behind = || devices.iter().filter(|device| device.ports.contains(&port.id));
-        Port {
+        PortStatus {
             address: port.address.clone(),
             devices: behind().map(|device| device.name.clone()).collect(),
             kinds: behind().map(|device| device.kind).collect(),

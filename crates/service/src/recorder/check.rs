@@ -1,9 +1,9 @@
 //! Checks the content of a segment. A recording may come from any source, and policies rely on a host's guarantees: ids
 //! are indices, masks fit, names exist. Must not read files.
 
-use super::format::{Entry, FORMAT, Header, OLDEST, VERSION};
+use super::format::{FORMAT, Header, OLDEST, RecordedStep, VERSION};
 use std::collections::BTreeSet;
-use waykeeper_host::{Group, Inventory, Knob, KnobValues, Plan};
+use waykeeper_host::{Inventory, Knob, KnobValues, Plan, Workload};
 use waykeeper_units::{PortId, WayMask};
 
 /// Most tenants of a step: ten times the RMIDs of any processor.
@@ -68,7 +68,7 @@ fn inventory(inventory: &Inventory) -> Result<(), String> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(crate) fn entry(entry: &Entry<'_>, inventory: &Inventory) -> Result<(), String> {
+pub(crate) fn entry(entry: &RecordedStep<'_>, inventory: &Inventory) -> Result<(), String> {
     if let Some(groups) = &entry.groups {
         tenants(groups, inventory)?;
     }
@@ -90,7 +90,7 @@ pub(crate) fn entry(entry: &Entry<'_>, inventory: &Inventory) -> Result<(), Stri
     events.chain(active_problems).chain([&record.state]).try_for_each(|text| short(text))
 }
 
-fn tenants(groups: &[Group], inventory: &Inventory) -> Result<(), String> {
+fn tenants(groups: &[Workload], inventory: &Inventory) -> Result<(), String> {
     if groups.len() > GROUPS_MOST {
         return Err(format!("{} tenants are more than {GROUPS_MOST}", groups.len()));
     }

@@ -2,16 +2,16 @@
 //!
 //! A segment is a file of JSON lines in zstd frames (`zstdcat SEGMENT | jq` reads it). Each frame holds whole lines and
 //! has a checksum, so it is valid completely or not at all. The first line is the [`Header`], each other one an
-//! [`Entry`]. Must not know the disk.
+//! [`RecordedStep`]. Must not know the disk.
 
-use crate::{ActiveProblem, Mode, Pause, Published};
+use crate::{ActiveProblem, DaemonMode, Pause, Published};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
-use waykeeper_control::Record;
-use waykeeper_host::{Group, Interval, Inventory};
+use waykeeper_control::StepRecord;
+use waykeeper_host::{Interval, Inventory, Workload};
 use waykeeper_linux::host::Grouping;
 use zstd::zstd_safe::CParameter;
 
@@ -49,7 +49,7 @@ pub struct Header {
     #[serde(with = "moment")]
     pub started: SystemTime,
     /// The daemon's mode.
-    pub mode: Mode,
+    pub mode: DaemonMode,
     /// The current policy.
     pub policy: String,
     /// Its settings, as they were given.
@@ -87,7 +87,7 @@ impl Header {
 
 /// One step.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Entry<'a> {
+pub struct RecordedStep<'a> {
     /// Its number, from 0 for the start.
     pub step: u64,
     /// When, as wall-clock time.
@@ -98,7 +98,7 @@ pub struct Entry<'a> {
     pub paused: Option<Pause>,
     /// The tenants; absent if equal to those of the entry before. The first entry of a segment has them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub groups: Option<Cow<'a, [Group]>>,
+    pub groups: Option<Cow<'a, [Workload]>>,
     /// The tenants without a class of service of their own; absent if equal to those of the entry before. The first
     /// entry of a segment has them, except in version 1, where they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -107,18 +107,18 @@ pub struct Entry<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Cow<'a, Interval>>,
     /// The loop's record.
-    pub record: Cow<'a, Record>,
+    pub record: Cow<'a, StepRecord>,
     /// Problems that lasted.
     #[serde(default, rename = "standing", skip_serializing_if = "<[ActiveProblem]>::is_empty")]
     pub active_problems: Cow<'a, [ActiveProblem]>,
 }
 
-impl Entry<'_> {
+impl RecordedStep<'_> {
     /// The entry of a step; `before` is what the segment has last.
-    pub(crate) fn of<'a>(step: &'a Published, before: Option<&WrittenTenants>) -> Entry<'a> {
+    pub(crate) fn of<'a>(step: &'a Published, before: Option<&WrittenTenants>) -> RecordedStep<'a> {
         let groups = before.is_none_or(|before| before.groups != step.groups);
         let groupings = before.is_none_or(|before| before.groupings != step.groupings);
-        Entry {
+        RecordedStep {
             step: step.step,
             at: step.at,
             paused: step.paused,
@@ -134,12 +134,12 @@ impl Entry<'_> {
 /// Values that entries contain only when they change.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct WrittenTenants {
-    pub groups: Vec<Group>,
+    pub groups: Vec<Workload>,
     pub groupings: Vec<Grouping>,
 }
 
 /// The record without causes that have numbers that JSON cannot write (infinities, not-a-number).
-pub fn writable(record: &Record) -> Cow<'_, Record> {
+pub fn writable(record: &StepRecord) -> Cow<'_, StepRecord> {
     let finite = |cause: &waykeeper_policy::Cause| {
         cause.value.is_finite() && cause.limit.as_ref().is_none_or(|(_, limit)| limit.is_finite())
     };
@@ -230,8 +230,8 @@ mod tests {
             text: String::new(),
             causes: vec![cause(f64::INFINITY), cause(0.5), cause(f64::NAN)],
         };
-        let record = Record { events: vec![event], ..Record::default() };
+        let record = StepRecord { events: vec![event], ..StepRecord::default() };
         assert_eq!(writable(&record).events[0].causes, [cause(0.5)]);
-        assert!(matches!(writable(&Record::default()), Cow::Borrowed(_)));
+        assert!(matches!(writable(&StepRecord::default()), Cow::Borrowed(_)));
     }
 }

@@ -8,11 +8,11 @@ mod format;
 mod read;
 mod ring;
 
-pub use format::{Entry, FORMAT, Header, OLDEST, SUFFIX, VERSION, writable};
-pub use read::{Item, ReadError, Reader};
-pub use ring::{RecorderError, Ring};
+pub use format::{FORMAT, Header, OLDEST, RecordedStep, SUFFIX, VERSION, writable};
+pub use read::{Item, ReadError, RecordingReader};
+pub use ring::{RecorderError, RecordingRing};
 
-use crate::{ActiveProblem, Step};
+use crate::{ActiveProblem, PublishedStep};
 use crossbeam_channel::Receiver;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -92,12 +92,12 @@ impl Recorder {
     ///
     /// # Errors
     /// If no thread can be started. Disk failures are not errors here: see [`Recorder::active_problem`].
-    pub fn start(config: RecorderConfig, steps: Receiver<Step>) -> io::Result<Recorder> {
+    pub fn start(config: RecorderConfig, steps: Receiver<PublishedStep>) -> io::Result<Recorder> {
         let status = Arc::new(Mutex::new(RecorderStatus::default()));
         let shown = status.clone();
         let work = move || {
-            let mut ring = Ring::new(system::real(), config);
-            let show = |ring: &Ring| {
+            let mut ring = RecordingRing::new(system::real(), config);
+            let show = |ring: &RecordingRing| {
                 let (files, bytes) = (ring.files() as u64, ring.bytes());
                 let next =
                     RecorderStatus { files, bytes, lost: ring.lost(), active_problem: ring.active_problem() };

@@ -5,13 +5,13 @@
 //! know policies.
 
 use super::check;
-use super::format::{Entry, FRAME_MOST, Header, LINE_MOST, number};
+use super::format::{FRAME_MOST, Header, LINE_MOST, RecordedStep, number};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use waykeeper_host::Group;
+use waykeeper_host::Workload;
 use waykeeper_linux::host::Grouping;
 
 /// Most segments of a directory: four times the recorder's limit.
@@ -62,14 +62,14 @@ pub enum Item {
         header: Box<Header>,
     },
     /// A step, always with its tenants.
-    Entry(Box<Entry<'static>>),
+    Entry(Box<RecordedStep<'static>>),
     /// Something could not be read: what, and what is lost.
     Unreadable(String),
 }
 
 /// A recording that is being read.
 #[derive(Debug)]
-pub struct Reader {
+pub struct RecordingReader {
     files: VecDeque<PathBuf>,
     open: Option<OpenSegment>,
     ready: VecDeque<Item>,
@@ -81,7 +81,7 @@ struct OpenSegment {
     path: PathBuf,
     input: BufReader<File>,
     header: Option<Header>,
-    groups: Option<Vec<Group>>,
+    groups: Option<Vec<Workload>>,
     groupings: Option<Vec<Grouping>>,
 }
 
@@ -92,12 +92,12 @@ enum Frame {
     Bad(String),
 }
 
-impl Reader {
+impl RecordingReader {
     /// Opens a segment, or a directory of them.
     ///
     /// # Errors
     /// If it is missing, empty or cannot be opened.
-    pub fn open(path: &Path) -> Result<Reader, ReadError> {
+    pub fn open(path: &Path) -> Result<RecordingReader, ReadError> {
         let cannot = |source| ReadError::Open { path: path.to_owned(), source };
         let about = fs::metadata(path).map_err(cannot)?;
         let mut files = Vec::new();
@@ -120,7 +120,7 @@ impl Reader {
             return Err(ReadError::Neither { path: path.to_owned() });
         }
         let files = files.into_iter().map(|(_, path)| path).collect();
-        Ok(Reader { files, open: None, ready: VecDeque::new() })
+        Ok(RecordingReader { files, open: None, ready: VecDeque::new() })
     }
 
     /// Reads the next frame of the open segment, or opens the next segment.
@@ -153,7 +153,7 @@ impl Reader {
     }
 }
 
-impl Iterator for Reader {
+impl Iterator for RecordingReader {
     type Item = Item;
 
     fn next(&mut self) -> Option<Item> {
@@ -226,7 +226,7 @@ impl OpenSegment {
                 self.header = Some(header);
                 continue;
             };
-            let mut entry: Entry<'static> = serde_json::from_slice(line)
+            let mut entry: RecordedStep<'static> = serde_json::from_slice(line)
                 .map_err(|why| format!("an entry is damaged: {}", place(&why)))?;
             check::entry(&entry, &header.inventory)
                 .map_err(|why| format!("step {}: {why}; the rest is not read", entry.step))?;

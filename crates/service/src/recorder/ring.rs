@@ -4,7 +4,7 @@
 //! clock, it retries with a new segment. Must not know threads or read the clock.
 
 use super::RecorderConfig;
-use super::format::{Entry, Header, LINE_MOST, WrittenTenants, frame, name, number};
+use super::format::{Header, LINE_MOST, RecordedStep, WrittenTenants, frame, name, number};
 use crate::{ActiveProblem, Published};
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::collections::VecDeque;
@@ -79,7 +79,7 @@ struct Segment {
 
 /// The ring.
 #[derive(Debug)]
-pub struct Ring {
+pub struct RecordingRing {
     system: SharedSystem,
     config: RecorderConfig,
     /// Holds the lock on the directory, so that two daemons do not delete each other's segments.
@@ -94,10 +94,10 @@ pub struct Ring {
     lost: u64,
 }
 
-impl Ring {
+impl RecordingRing {
     /// An empty ring; nothing is read or written before the first step.
-    pub fn new(system: SharedSystem, config: RecorderConfig) -> Ring {
-        Ring {
+    pub fn new(system: SharedSystem, config: RecorderConfig) -> RecordingRing {
+        RecordingRing {
             system,
             config,
             lock: None,
@@ -191,7 +191,7 @@ impl Ring {
             self.open(step)?;
         }
         let Some(segment) = self.segment.as_mut() else { return Ok(()) };
-        let entry = Entry::of(step, segment.written.as_ref());
+        let entry = RecordedStep::of(step, segment.written.as_ref());
         let from = self.lines.len();
         append(&mut self.lines, &entry).map_err(|why| RecorderError::Step { step: step.step, why })?;
         if self.lines.len() - from > LINE_MOST {

@@ -1,6 +1,6 @@
 //! The ring and its reader on real directories. Tests with full disks need root (a small tmpfs).
 
-use super::ring::Ring;
+use super::ring::RecordingRing;
 use super::*;
 use crate::published_state::tests::published;
 use crate::{Published, step_queue};
@@ -11,14 +11,14 @@ use std::path::Path;
 use std::time::SystemTime;
 use tempfile::TempDir;
 use waykeeper_control::Problem;
-use waykeeper_host::{Group, Priority, WorkloadKind};
+use waykeeper_host::{Priority, Workload, WorkloadKind};
 use waykeeper_linux::host::Grouping;
 use waykeeper_linux::system;
-use waykeeper_units::{CoreList, GroupId};
+use waykeeper_units::{CoreList, WorkloadId};
 
-fn group(id: u32) -> Group {
-    Group {
-        id: GroupId(id),
+fn group(id: u32) -> Workload {
+    Workload {
+        id: WorkloadId(id),
         name: format!("tenant-{id}"),
         priority: Priority::Low,
         kind: WorkloadKind::NonIo,
@@ -62,7 +62,7 @@ fn config(directory: &Path, most_bytes: u64) -> RecorderConfig {
 }
 
 fn record(config: &RecorderConfig, steps: impl IntoIterator<Item = u64>, noise: usize) {
-    let mut ring = Ring::new(system::real(), config.clone());
+    let mut ring = RecordingRing::new(system::real(), config.clone());
     steps.into_iter().for_each(|number| ring.record(&step(number, noise)));
     ring.finish();
     assert_eq!(ring.active_problem(), None);
@@ -71,7 +71,7 @@ fn record(config: &RecorderConfig, steps: impl IntoIterator<Item = u64>, noise: 
 /// The steps' numbers, the number of segments, and what was lost.
 fn read(path: &Path) -> (Vec<u64>, usize, Vec<String>) {
     let (mut steps, mut segments, mut lost) = (Vec::new(), 0, Vec::new());
-    for item in Reader::open(path).unwrap() {
+    for item in RecordingReader::open(path).unwrap() {
         match item {
             Item::Segment { .. } => segments += 1,
             Item::Entry(entry) => steps.push(entry.step),
@@ -98,7 +98,7 @@ fn what_was_recorded_reads_back_to_the_last_number() {
     let config = config(directory.path(), 1 << 20);
     record(&config, 0..95, 50);
     let mut seen = 0;
-    for item in Reader::open(directory.path()).unwrap() {
+    for item in RecordingReader::open(directory.path()).unwrap() {
         match item {
             Item::Unreadable(why) => panic!("{why}"),
             Item::Segment { header, .. } => {
@@ -129,10 +129,10 @@ fn a_recording_of_version_1_is_read_and_does_not_tell_who_shares_a_class() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("0000000001-20261122T085500Z.jsonl.zst");
     let mut header = serde_json::to_value(Header::of(&step(0, 1))).unwrap();
-    let entry = |number| serde_json::to_value(Entry::of(&step(number, 1), None)).unwrap();
+    let entry = |number| serde_json::to_value(RecordedStep::of(&step(number, 1), None)).unwrap();
     let mut entries: Vec<_> = (0..3).map(entry).collect();
     let groupings = |path: &Path| {
-        let items: Vec<_> = Reader::open(path).unwrap().collect();
+        let items: Vec<_> = RecordingReader::open(path).unwrap().collect();
         items
             .into_iter()
             .filter_map(|item| match item {
@@ -160,14 +160,14 @@ fn a_recording_of_version_1_is_read_and_does_not_tell_who_shares_a_class() {
     for (version, why) in [(0, "it has version 0; versions 1 to 2 can be read"), (3, "it has version 3")] {
         header["version"] = version.into();
         let lost = all(&header, &entries);
-        assert!(matches!(&lost[..], [Err(told)] if told.contains(why)), "{lost:?}");
+        assert!(matches!(&lost[..], [Err(reported)] if reported.contains(why)), "{lost:?}");
     }
 }
 
 #[test]
 fn a_recorder_that_is_killed_loses_what_waits_and_no_more() {
     let directory = TempDir::new().unwrap();
-    let mut ring = Ring::new(system::real(), config(directory.path(), 1 << 20));
+    let mut ring = RecordingRing::new(system::real(), config(directory.path(), 1 << 20));
     (0..95).for_each(|number| ring.record(&step(number, 50)));
     // Dropped without `finish`, as after a kill -9: the last five steps are only in memory.
     drop(ring);
@@ -175,7 +175,7 @@ fn a_recorder_that_is_killed_loses_what_waits_and_no_more() {
 }
 
 #[test]
-fn a_torn_tail_costs_its_frame_and_is_told() {
+fn a_torn_tail_loses_only_its_frame_and_is_reported() {
     let directory = TempDir::new().unwrap();
     record(&config(directory.path(), 1 << 20), 0..30, 20);
     let file = files(directory.path()).remove(0);
@@ -216,13 +216,13 @@ fn damage_in_one_segment_does_not_cost_another() {
 }
 
 #[test]
-fn the_ring_never_takes_more_than_it_may_also_across_restarts_and_the_oldest_goes_first() {
+fn the_ring_never_exceeds_its_size_also_across_restarts_and_the_oldest_is_removed_first() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("ring");
     let config = config(&path, 1 << 20);
     let mut next = 0;
     for life in 0..12 {
-        let mut ring = Ring::new(system::real(), config.clone());
+        let mut ring = RecordingRing::new(system::real(), config.clone());
         for number in next..next + 150 {
             ring.record(&step(number, 2000));
             assert!(on_disk(&path) <= 1 << 20, "life {life}, step {number}: {} bytes", on_disk(&path));
@@ -244,7 +244,7 @@ fn the_ring_never_takes_more_than_it_may_also_across_restarts_and_the_oldest_goe
 }
 
 #[test]
-fn what_is_older_than_it_may_be_goes() {
+fn what_is_older_than_allowed_is_removed() {
     let directory = TempDir::new().unwrap();
     let keep = Duration::from_secs(1600);
     let config = RecorderConfig { keep, ..config(directory.path(), 1 << 20) };
@@ -282,7 +282,7 @@ fn only_owner_and_group_get_at_it_and_other_files_are_left_alone() {
     assert_eq!(read(&path).0, (0..9).collect::<Vec<_>>());
     // In a directory that all users may write, any user could put a segment or a link.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
-    let mut ring = Ring::new(system::real(), config(&path, 1 << 20));
+    let mut ring = RecordingRing::new(system::real(), config(&path, 1 << 20));
     ring.record(&step(9, 10));
     assert!(ring.active_problem().unwrap().text.contains("every user may write to it"));
 }
@@ -290,9 +290,9 @@ fn only_owner_and_group_get_at_it_and_other_files_are_left_alone() {
 #[test]
 fn two_do_not_record_in_one_directory() {
     let directory = TempDir::new().unwrap();
-    let mut first = Ring::new(system::real(), config(directory.path(), 1 << 20));
+    let mut first = RecordingRing::new(system::real(), config(directory.path(), 1 << 20));
     first.record(&step(0, 10));
-    let mut second = Ring::new(system::real(), config(directory.path(), 1 << 20));
+    let mut second = RecordingRing::new(system::real(), config(directory.path(), 1 << 20));
     second.record(&step(0, 10));
     let problem = second.active_problem().unwrap();
     assert_eq!(problem.kind, "recorder");
@@ -325,10 +325,10 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_stops_the_recording_with_a_word_and_it_goes_on_when_there_is_room() {
+fn a_full_disk_stops_the_recording_with_a_message_until_there_is_space() {
     let disk = SmallDisk::new(64);
     let config = config(&disk.0.path().join("ring"), 1 << 20);
-    let mut ring = Ring::new(system::real(), config.clone());
+    let mut ring = RecordingRing::new(system::real(), config.clone());
     for number in 0..60 {
         ring.record(&step(number, 2000));
         // A failure within the last frame would leave steps waiting.
@@ -351,7 +351,7 @@ fn a_full_disk_stops_the_recording_with_a_word_and_it_goes_on_when_there_is_room
 }
 
 #[test]
-fn a_recorder_on_its_thread_writes_what_the_feed_brings_and_a_bad_place_does_not_stop_anybody() {
+fn a_recorder_on_its_thread_writes_the_feed_and_a_bad_path_stops_no_thread() {
     let directory = TempDir::new().unwrap();
     let (sender, steps) = step_queue(8);
     let recorder = Recorder::start(config(&directory.path().join("a"), 1 << 20), steps).unwrap();

@@ -22,7 +22,7 @@ pub enum Right {
 
 /// Which clients have which right.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Access {
+pub struct ClientRights {
     /// The daemon's own user.
     pub own_uid: u32,
     /// Members of this group may read.
@@ -40,7 +40,7 @@ pub struct Peer {
     pub groups: Vec<u32>,
 }
 
-impl Access {
+impl ClientRights {
     /// The right of `peer`: root and the daemon's own user may give orders, members of the group may read.
     pub fn right_of(&self, peer: &Peer) -> Right {
         // The overflow id may be any user of another user namespace, even if the daemon itself runs as it.
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn root_and_the_daemons_own_user_order_the_group_sees_and_others_nothing() {
-        let access = Access { own_uid: 200, readers_gid: Some(30) };
+        let access = ClientRights { own_uid: 200, readers_gid: Some(30) };
         let right = |uid, gid, groups: &[u32]| access.right_of(&peer(uid, gid, groups));
         assert_eq!(right(0, 0, &[]), Right::Order);
         assert_eq!(right(200, 5, &[]), Right::Order);
@@ -118,13 +118,13 @@ mod tests {
         // Root's group gives no right, nor does a group other than the readers'.
         assert_eq!(right(1000, 0, &[0, 200]), Right::Nothing);
         assert_eq!(right(1000, 1000, &[]), Right::Nothing);
-        let closed = Access { own_uid: 0, readers_gid: None };
+        let closed = ClientRights { own_uid: 0, readers_gid: None };
         assert_eq!(closed.right_of(&peer(1000, 30, &[30])), Right::Nothing);
     }
 
     #[test]
-    fn whom_the_kernel_has_no_name_for_is_nobodys_member() {
-        let access = Access { own_uid: OVERFLOW_ID, readers_gid: Some(OVERFLOW_ID) };
+    fn a_user_without_a_name_is_in_no_group() {
+        let access = ClientRights { own_uid: OVERFLOW_ID, readers_gid: Some(OVERFLOW_ID) };
         assert_eq!(access.right_of(&peer(OVERFLOW_ID, OVERFLOW_ID, &[OVERFLOW_ID])), Right::Nothing);
     }
 
@@ -136,9 +136,9 @@ mod tests {
         assert_eq!(peer.gid, rustix::process::getegid().as_raw());
         let mut groups: Vec<u32> =
             rustix::process::getgroups().unwrap().iter().map(|gid| gid.as_raw()).collect();
-        let mut told = peer.groups;
+        let mut reported = peer.groups;
         groups.sort_unstable();
-        told.sort_unstable();
-        assert_eq!(told, groups);
+        reported.sort_unstable();
+        assert_eq!(reported, groups);
     }
 }

@@ -4,10 +4,11 @@
 //! holds at most one request and one answer in memory. Must not know how connections are accepted.
 
 use super::access::Right;
-use super::limits::{Limits, TokenBucket};
+use super::limits::{SocketLimits, TokenBucket};
 use super::view::View;
 use crate::protocol::{
-    ControlCommand, Done, Fault, FaultKind, LONGEST_REQUEST, PolicyState, Request, Tenants, line, parse,
+    ControlCommand, LONGEST_REQUEST, OrderResult, PolicyState, ProtocolError, ProtocolErrorKind, Request,
+    Tenants, line, parse,
 };
 use crate::{Order, OrderError, Pause, Published, Sender};
 use std::io;
@@ -23,7 +24,7 @@ const MAX_ORDER_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// What all connections share.
 #[derive(Debug)]
-pub struct Shared {
+pub struct SocketState {
     /// The published state with the last decisions.
     pub view: View,
     /// The queue of orders.
@@ -31,7 +32,7 @@ pub struct Shared {
     /// Permits for orders in progress.
     pub orders: Arc<Semaphore>,
     /// The limits.
-    pub limits: Limits,
+    pub limits: SocketLimits,
     /// Every step as it appears in the published state.
     pub steps: watch::Receiver<Arc<Published>>,
 }
@@ -50,13 +51,13 @@ pub struct Connection {
 /// The next input of a client.
 enum Incoming {
     Line(Vec<u8>),
-    Fault(Fault),
+    Fault(ProtocolError),
     End,
 }
 
 fn too_long() -> Incoming {
     let text = format!("a request is at most {LONGEST_REQUEST} bytes long");
-    Incoming::Fault(Fault::new(FaultKind::TooLong, text))
+    Incoming::Fault(ProtocolError::new(ProtocolErrorKind::TooLong, text))
 }
 
 impl Connection {
@@ -66,7 +67,7 @@ impl Connection {
     }
 
     /// Answers until the client disconnects or is too slow. An error affects only this client.
-    pub async fn serve(mut self, shared: &Shared) -> io::Result<()> {
+    pub async fn serve(mut self, shared: &SocketState) -> io::Result<()> {
         let mut bucket = TokenBucket::new(&shared.limits, Instant::now());
         loop {
             let bytes = match self.next(&shared.limits).await? {
@@ -88,7 +89,7 @@ impl Connection {
         }
     }
 
-    async fn next(&mut self, limits: &Limits) -> io::Result<Incoming> {
+    async fn next(&mut self, limits: &SocketLimits) -> io::Result<Incoming> {
         let mut deadline = None;
         let mut searched = 0;
         loop {
@@ -121,13 +122,13 @@ impl Connection {
                 Err(_) => {
                     let waited = if self.buffer.is_empty() { limits.idle } else { limits.line };
                     let text = format!("{what} within {} s", waited.as_secs_f64());
-                    return Ok(Incoming::Fault(Fault::new(FaultKind::TooSlow, text)));
+                    return Ok(Incoming::Fault(ProtocolError::new(ProtocolErrorKind::TooSlow, text)));
                 }
             }
         }
     }
 
-    async fn send(&mut self, text: &str, limits: &Limits) -> io::Result<()> {
+    async fn send(&mut self, text: &str, limits: &SocketLimits) -> io::Result<()> {
         match timeout(limits.write, self.stream.write_all(text.as_bytes())).await {
             Ok(done) => done,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
@@ -135,19 +136,19 @@ impl Connection {
     }
 
     /// Sends a status now and after every step. A slow client skips to the latest step.
-    async fn watch(&mut self, request: &Request, shared: &Shared) -> io::Result<()> {
+    async fn watch(&mut self, request: &Request, shared: &SocketState) -> io::Result<()> {
         let mut steps = shared.steps.clone();
         let mut scrap = [0; 64];
-        let mut told: Option<Arc<Published>> = None;
+        let mut sent: Option<Arc<Published>> = None;
         loop {
             steps.mark_unchanged();
             // The published state may be ahead of `steps`; then this step was sent already.
             let now = shared.view.read();
-            if told.as_ref().is_none_or(|told| !Arc::ptr_eq(told, &now)) {
+            if sent.as_ref().is_none_or(|sent| !Arc::ptr_eq(sent, &now)) {
                 let text = line(request.id.as_ref(), Ok(&shared.view.status(&now)));
                 self.send(&text, &shared.limits).await?;
             }
-            told = Some(now);
+            sent = Some(now);
             loop {
                 tokio::select! {
                     changed = steps.changed() => match changed {
@@ -159,7 +160,7 @@ impl Connection {
                         0 => self.ended = true,
                         _ => {
                             let text = "a connection that watches takes no more requests; open another one";
-                            let fault = Fault::new(FaultKind::BadRequest, text);
+                            let fault = ProtocolError::new(ProtocolErrorKind::BadRequest, text);
                             return self.send(&line::<()>(request.id.as_ref(), Err(&fault)), &shared.limits).await;
                         }
                     },
@@ -170,11 +171,11 @@ impl Connection {
 }
 
 /// The answer to all commands except `watch`.
-async fn answer(request: Request, right: Right, shared: &Shared) -> String {
+async fn answer(request: Request, right: Right, shared: &SocketState) -> String {
     let id = request.id.as_ref();
     if request.command.is_order() && right < Right::Order {
         let text = "only root and the daemon's own user may give orders; other users may read";
-        return line::<()>(id, Err(&Fault::new(FaultKind::NotPermitted, text)));
+        return line::<()>(id, Err(&ProtocolError::new(ProtocolErrorKind::NotPermitted, text)));
     }
     let order = match request.command {
         ControlCommand::Status | ControlCommand::Watch => {
@@ -188,16 +189,16 @@ async fn answer(request: Request, right: Right, shared: &Shared) -> String {
         ControlCommand::Reload => Order::Reload,
     };
     match carry_out(order, shared).await {
-        Ok(text) => line(id, Ok(&Done { text })),
+        Ok(text) => line(id, Ok(&OrderResult { text })),
         Err(fault) => line::<()>(id, Err(&fault)),
     }
 }
 
 /// Sends an order to the control thread, and waits on a separate thread.
-async fn carry_out(order: Order, shared: &Shared) -> Result<String, Fault> {
+async fn carry_out(order: Order, shared: &SocketState) -> Result<String, ProtocolError> {
     let Ok(permit) = shared.orders.clone().try_acquire_owned() else {
         let text = format!("{} orders are waiting already; ask again later", shared.limits.orders);
-        return Err(Fault::new(FaultKind::Busy, text));
+        return Err(ProtocolError::new(ProtocolErrorKind::Busy, text));
     };
     let period = Duration::from_nanos(shared.view.read().period_ns);
     // Assumption: an order takes at most two steps, and a sample of a busy host a few seconds.
@@ -212,16 +213,16 @@ async fn carry_out(order: Order, shared: &Shared) -> Result<String, Fault> {
         Ok(Ok(text)) => return Ok(text),
         Ok(Err(why)) => {
             let kind = match &why {
-                OrderError::Refused(_) => FaultKind::Refused,
-                OrderError::Incomplete(_) => FaultKind::Incomplete,
-                OrderError::Full => FaultKind::Busy,
-                OrderError::Ending => FaultKind::Ending,
-                OrderError::Late(_) => FaultKind::Late,
+                OrderError::Refused(_) => ProtocolErrorKind::Refused,
+                OrderError::Incomplete(_) => ProtocolErrorKind::Incomplete,
+                OrderError::Full => ProtocolErrorKind::Busy,
+                OrderError::Ending => ProtocolErrorKind::Ending,
+                OrderError::Late(_) => ProtocolErrorKind::Late,
             };
-            return Err(Fault::new(kind, why.to_string()));
+            return Err(ProtocolError::new(kind, why.to_string()));
         }
         // The waiting thread is cancelled only when the daemon ends.
-        Err(_) => FaultKind::Ending,
+        Err(_) => ProtocolErrorKind::Ending,
     };
-    Err(Fault::new(kind, OrderError::Ending.to_string()))
+    Err(ProtocolError::new(kind, OrderError::Ending.to_string()))
 }

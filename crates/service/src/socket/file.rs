@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_socket_has_its_mode_and_goes_away_with_its_owner() {
+    fn the_socket_has_its_mode_and_is_removed_with_its_owner() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run/waykeeper.sock");
         let gid = rustix::process::getegid().as_raw();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// The limits. Assumption for all defaults: enough for a dashboard and a few people, too little to hurt.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Limits {
+pub struct SocketLimits {
     /// Connections at a time.
     pub connections: usize,
     /// How many of these are reserved for users who may give orders.
@@ -30,9 +30,9 @@ pub struct Limits {
     pub orders: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for SocketLimits {
+    fn default() -> SocketLimits {
+        SocketLimits {
             connections: 64,
             reserved: 8,
             per_uid: 8,
@@ -62,7 +62,7 @@ impl ConnectionLimiter {
     ///
     /// # Errors
     /// Which limit is reached.
-    pub fn admit(&self, uid: u32, right: Right, limits: &Limits) -> Result<ConnectionSlot, String> {
+    pub fn admit(&self, uid: u32, right: Right, limits: &SocketLimits) -> Result<ConnectionSlot, String> {
         let mut connections = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = connections.values().sum();
         let kept = if right == Right::Order { 0 } else { limits.reserved };
@@ -99,12 +99,12 @@ pub struct TokenBucket {
 
 impl TokenBucket {
     /// A full bucket.
-    pub fn new(limits: &Limits, now: Instant) -> TokenBucket {
+    pub fn new(limits: &SocketLimits, now: Instant) -> TokenBucket {
         TokenBucket { saved: limits.burst, at: now }
     }
 
     /// Takes a token; returns the delay of this request.
-    pub fn next(&mut self, limits: &Limits, now: Instant) -> Duration {
+    pub fn next(&mut self, limits: &SocketLimits, now: Instant) -> Duration {
         let earned = now.saturating_duration_since(self.at).as_secs_f64() * limits.requests_per_s;
         self.saved = (self.saved + earned).min(limits.burst) - 1.0;
         self.at = now;
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn readers_cannot_fill_the_house() {
-        let limits = Limits { connections: 5, reserved: 2, per_uid: 2, ..Limits::default() };
+        let limits = SocketLimits { connections: 5, reserved: 2, per_uid: 2, ..SocketLimits::default() };
         let limiter = ConnectionLimiter::default();
         let admit = |uid, right| limiter.admit(uid, right, &limits);
         let first = admit(1000, Right::Read).unwrap();
@@ -138,14 +138,14 @@ mod tests {
     fn users_that_are_gone_are_forgotten() {
         let limiter = ConnectionLimiter::default();
         for uid in 0..1000 {
-            drop(limiter.admit(uid, Right::Read, &Limits::default()).unwrap());
+            drop(limiter.admit(uid, Right::Read, &SocketLimits::default()).unwrap());
         }
         assert!(limiter.0.lock().unwrap().is_empty());
     }
 
     #[test]
     fn a_burst_passes_and_then_one_waits_in_turn() {
-        let limits = Limits { requests_per_s: 10.0, burst: 2.0, ..Limits::default() };
+        let limits = SocketLimits { requests_per_s: 10.0, burst: 2.0, ..SocketLimits::default() };
         let start = Instant::now();
         let mut bucket = TokenBucket::new(&limits, start);
         let waits: Vec<u128> = (0..4).map(|_| bucket.next(&limits, start).as_millis()).collect();

@@ -9,13 +9,13 @@ mod file;
 mod limits;
 mod view;
 
-pub use access::{Access, OVERFLOW_ID, Peer, Right};
+pub use access::{ClientRights, OVERFLOW_ID, Peer, Right};
 pub use file::{SocketFile, SocketFileError, listen};
-pub use limits::Limits;
+pub use limits::SocketLimits;
 
-use crate::protocol::{Fault, FaultKind, line};
+use crate::protocol::{ProtocolError, ProtocolErrorKind, line};
 use crate::{PublishedState, Sender};
-use connection::{Connection, Shared};
+use connection::{Connection, SocketState};
 use limits::ConnectionLimiter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,20 +32,21 @@ pub(crate) const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 /// Serves the socket until it is dropped.
 pub async fn serve(
     listener: UnixListener,
-    access: Access,
-    limits: Limits,
+    access: ClientRights,
+    limits: SocketLimits,
     published_state: Arc<PublishedState>,
     sender: Sender,
 ) {
     let (steps, seen) = watch::channel(published_state.read());
     let orders = Arc::new(Semaphore::new(limits.orders));
-    let shared = Arc::new(Shared { view: View::new(published_state), sender, orders, limits, steps: seen });
+    let shared =
+        Arc::new(SocketState { view: View::new(published_state), sender, orders, limits, steps: seen });
     let limiter = ConnectionLimiter::default();
     tokio::join!(poll_published_state(&shared, &steps), accept_all(&listener, access, &limiter, &shared));
 }
 
 /// Polls the published state a few times per period.
-async fn poll_published_state(shared: &Shared, steps: &watch::Sender<Arc<crate::Published>>) {
+async fn poll_published_state(shared: &SocketState, steps: &watch::Sender<Arc<crate::Published>>) {
     loop {
         let now = shared.view.read();
         steps.send_if_modified(|last| {
@@ -59,9 +60,9 @@ async fn poll_published_state(shared: &Shared, steps: &watch::Sender<Arc<crate::
 
 async fn accept_all(
     listener: &UnixListener,
-    access: Access,
+    access: ClientRights,
     limiter: &ConnectionLimiter,
-    shared: &Arc<Shared>,
+    shared: &Arc<SocketState>,
 ) {
     loop {
         match listener.accept().await {
@@ -72,15 +73,17 @@ async fn accept_all(
     }
 }
 
-fn accept(stream: UnixStream, access: Access, limiter: &ConnectionLimiter, shared: &Arc<Shared>) {
+fn accept(stream: UnixStream, access: ClientRights, limiter: &ConnectionLimiter, shared: &Arc<SocketState>) {
     let Ok(peer) = Peer::of(&stream) else { return };
     let right = access.right_of(&peer);
     let admitted = match right {
         Right::Nothing => {
             let text = "only root and members of the group in the daemon's configuration may connect";
-            Err(Fault::new(FaultKind::NotPermitted, text))
+            Err(ProtocolError::new(ProtocolErrorKind::NotPermitted, text))
         }
-        _ => limiter.admit(peer.uid, right, &shared.limits).map_err(|text| Fault::new(FaultKind::Busy, text)),
+        _ => limiter
+            .admit(peer.uid, right, &shared.limits)
+            .map_err(|text| ProtocolError::new(ProtocolErrorKind::Busy, text)),
     };
     match admitted {
         Ok(slot) => {

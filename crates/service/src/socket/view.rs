@@ -3,7 +3,7 @@
 //! The published state has only the latest step; this keeps the last few decisions. It reads the published state
 //! several times per period, so it misses a step only if its thread does not run. Must not know clients.
 
-use crate::protocol::{LoggedEvent, Status};
+use crate::protocol::{DaemonStatus, LoggedEvent};
 use crate::{Published, PublishedState};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,9 +49,9 @@ impl View {
     }
 
     /// The status of a step that was read.
-    pub fn status(&self, looked_at: &Published) -> Status {
+    pub fn status(&self, looked_at: &Published) -> DaemonStatus {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        Status::of(looked_at, seen.recent.iter().cloned(), SystemTime::now())
+        DaemonStatus::of(looked_at, seen.recent.iter().cloned(), SystemTime::now())
     }
 
     /// Time until the next look.
@@ -73,7 +73,7 @@ impl Seen {
 mod tests {
     use super::*;
     use crate::published_state::tests::published;
-    use waykeeper_control::{Problem, Record};
+    use waykeeper_control::{Problem, StepRecord};
     use waykeeper_policy::Event;
 
     fn step(step: u64) -> Published {
@@ -83,17 +83,17 @@ mod tests {
             text: format!("step {step}, {n}"),
             causes: Vec::new(),
         };
-        let record = Record {
+        let record = StepRecord {
             at_ns: step,
             events: vec![event(0)],
             problems: vec![Problem::NoTime],
-            ..Record::default()
+            ..StepRecord::default()
         };
         Published { step, record, ..published() }
     }
 
     #[test]
-    fn decisions_are_told_once_and_the_oldest_are_forgotten() {
+    fn decisions_are_reported_once_and_the_oldest_are_forgotten() {
         let published_state = Arc::new(PublishedState::new(step(0)));
         let view = View::new(published_state.clone());
         published_state.replace(step(1));
@@ -102,9 +102,9 @@ mod tests {
         // The same step again, with another active problem.
         published_state.replace(Published { paused: Some(crate::Pause::Hold), ..step(1) });
         let status = view.status(&view.read());
-        let told: Vec<(u64, &str)> =
-            status.recent.iter().map(|told| (told.step, told.action.as_str())).collect();
-        assert_eq!(told, [(0, "grow"), (0, "problem"), (1, "grow"), (1, "problem")]);
+        let reported: Vec<(u64, &str)> =
+            status.recent.iter().map(|reported| (reported.step, reported.action.as_str())).collect();
+        assert_eq!(reported, [(0, "grow"), (0, "problem"), (1, "grow"), (1, "problem")]);
         assert_eq!(status.paused, Some(crate::Pause::Hold));
         for n in 2..1000 {
             published_state.replace(step(n));

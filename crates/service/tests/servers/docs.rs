@@ -2,9 +2,10 @@
 
 use super::stage::{Client, Stage};
 use serde_json::Value;
-use waykeeper_service::Limits;
+use waykeeper_service::SocketLimits;
 use waykeeper_service::protocol::{
-    Answer, COMMANDS, Done, FaultKind, Outcome, PolicyState, Status, Tenants, parse,
+    Answer, AnswerOutcome, COMMANDS, DaemonStatus, OrderResult, PolicyState, ProtocolErrorKind, Tenants,
+    parse,
 };
 
 fn page() -> String {
@@ -49,14 +50,14 @@ fn every_answer_in_the_page_reads_as_one_and_every_kind_of_no_is_explained() {
     assert!(answers.len() >= 8, "{answers:?}");
     for line in &answers {
         let answer: Answer<Value> = serde_json::from_str(line).unwrap_or_else(|why| panic!("{line}: {why}"));
-        let Outcome::Ok(value) = answer.outcome else { continue };
-        let known = serde_json::from_value::<Status>(value.clone()).is_ok()
+        let AnswerOutcome::Ok(value) = answer.outcome else { continue };
+        let known = serde_json::from_value::<DaemonStatus>(value.clone()).is_ok()
             || serde_json::from_value::<Tenants>(value.clone()).is_ok()
             || serde_json::from_value::<PolicyState>(value.clone()).is_ok()
-            || serde_json::from_value::<Done>(value).is_ok();
+            || serde_json::from_value::<OrderResult>(value).is_ok();
         assert!(known, "{line}");
     }
-    use FaultKind::{
+    use ProtocolErrorKind::{
         BadRequest, Busy, Ending, Incomplete, Late, NotPermitted, Refused, TooLong, TooSlow, Version,
     };
     for kind in [BadRequest, Version, TooLong, TooSlow, NotPermitted, Busy, Refused, Incomplete, Ending, Late]
@@ -69,7 +70,7 @@ fn every_answer_in_the_page_reads_as_one_and_every_kind_of_no_is_explained() {
 #[test]
 fn every_key_of_a_status_is_explained() {
     let page = page();
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     let status = Client::at(&stage.socket()).ask(r#"{"version":1,"do":"status"}"#);
     let mut missing = Vec::new();
     let mut all = vec![status["ok"].clone()];

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use waykeeper_service::Limits;
+use waykeeper_service::SocketLimits;
 use waykeeper_service::protocol::LONGEST_REQUEST;
 
 /// A client of another user: takes on user and groups, and sends what is given.
@@ -65,7 +65,7 @@ const ORDERS: [&str; 4] = [
 
 #[test]
 fn another_user_in_the_group_reads_and_orders_nothing() {
-    let stage = Stage::new(Limits::default(), Some(READERS.0));
+    let stage = Stage::new(SocketLimits::default(), Some(READERS.0));
     let what = [&["ask", STATUS][..], &ORDERS].concat();
     // As primary group, and as one of several others.
     for (gid, groups) in [(READERS.1, ""), (12345, "12346,60")] {
@@ -84,7 +84,7 @@ fn another_user_in_the_group_reads_and_orders_nothing() {
 
 #[test]
 fn another_user_is_kept_out_by_the_mode_and_by_what_the_kernel_says_of_it() {
-    let stage = Stage::new(Limits::default(), Some(READERS.0));
+    let stage = Stage::new(SocketLimits::default(), Some(READERS.0));
     let what = [&["ask", STATUS][..], &ORDERS].concat();
     let others = |stage: &Stage| answers(&mut as_other(stage, 12345, "12346", &what));
     assert_eq!(others(&stage), ["PermissionError"; 5]);
@@ -97,7 +97,7 @@ fn another_user_is_kept_out_by_the_mode_and_by_what_the_kernel_says_of_it() {
         );
     }
     // Without a readers' group, no group gives a right.
-    let closed = Stage::new(Limits::default(), None);
+    let closed = Stage::new(SocketLimits::default(), None);
     std::fs::set_permissions(closed.socket(), std::fs::Permissions::from_mode(0o777)).unwrap();
     for answer in answers(&mut as_other(&closed, READERS.1, "0,60", &what)) {
         assert!(answer.contains("not-permitted"), "{answer}");
@@ -117,7 +117,7 @@ impl Drop for Attacker {
 
 #[test]
 fn a_flood_of_readers_leaves_root_its_answers_and_the_board_its_pace() {
-    let limits = Limits { write: Duration::from_millis(500), ..Limits::default() };
+    let limits = SocketLimits { write: Duration::from_millis(500), ..SocketLimits::default() };
     let stage = Stage::new(limits, Some(READERS.0));
     let before = resident_bytes();
     let attackers: Vec<Attacker> = (0..2)
@@ -152,7 +152,7 @@ fn resident_bytes() -> u64 {
 #[test]
 fn who_connects_and_says_nothing_or_half_a_line_is_hung_up_on() {
     let short = Duration::from_millis(100);
-    let stage = Stage::new(Limits { idle: short, line: short, ..Limits::default() }, None);
+    let stage = Stage::new(SocketLimits { idle: short, line: short, ..SocketLimits::default() }, None);
     let mut mute = Client::at(&stage.socket());
     let idle = mute.receive();
     assert!(idle.contains(r#""kind":"too-slow","text":"no request was sent within 0.1 s"#), "{idle}");
@@ -175,7 +175,7 @@ fn who_connects_and_says_nothing_or_half_a_line_is_hung_up_on() {
 
 #[test]
 fn a_line_without_end_is_cut_off() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     let mut client = Client::at(&stage.socket());
     let line = vec![b'x'; 4 * LONGEST_REQUEST];
     // The daemon may close the connection before all is sent.
@@ -191,7 +191,7 @@ fn a_line_without_end_is_cut_off() {
 
 #[test]
 fn garbage_is_answered_line_by_line() {
-    let stage = Stage::new(Limits { burst: 1e6, ..Limits::default() }, None);
+    let stage = Stage::new(SocketLimits { burst: 1e6, ..SocketLimits::default() }, None);
     let mut client = Client::at(&stage.socket());
     let garbage: [&[u8]; 8] = [
         b"\n",
@@ -213,7 +213,7 @@ fn garbage_is_answered_line_by_line() {
 
 #[test]
 fn who_asks_and_never_reads_is_hung_up_on() {
-    let limits = Limits { write: Duration::from_millis(100), burst: 1e6, ..Limits::default() };
+    let limits = SocketLimits { write: Duration::from_millis(100), burst: 1e6, ..SocketLimits::default() };
     let stage = Stage::new(limits, None);
     let mut deaf = UnixStream::connect(stage.socket()).unwrap();
     deaf.set_write_timeout(Some(TIMEOUT)).unwrap();
@@ -228,7 +228,7 @@ fn who_asks_and_never_reads_is_hung_up_on() {
 
 #[test]
 fn two_hundred_half_open_connections_are_a_few_and_give_way() {
-    let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
+    let limits = SocketLimits { idle: Duration::from_millis(300), ..SocketLimits::default() };
     let stage = Stage::new(limits, None);
     let connect = || Client::at(&stage.socket());
     let mut all: Vec<Client> = (0..200)
@@ -257,9 +257,9 @@ fn open_files(folder: &Path) -> usize {
 }
 
 #[test]
-fn one_user_has_a_few_connections_and_is_told_so() {
+fn one_user_has_a_few_connections_and_gets_an_error_for_more() {
     assert!(rustix::process::geteuid().is_root(), "not run: needs root: the user is 0 in the answer");
-    let stage = Stage::new(Limits { per_uid: 2, ..Limits::default() }, None);
+    let stage = Stage::new(SocketLimits { per_uid: 2, ..SocketLimits::default() }, None);
     let mut kept: Vec<Client> = (0..2).map(|_| Client::at(&stage.socket())).collect();
     for client in &mut kept {
         assert!(client.ask(STATUS)["ok"].is_object());

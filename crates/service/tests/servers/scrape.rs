@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use waykeeper_service::{
-    Limits, Listen, Published, PublishedState, ScrapeLimits, Servers, ServersConfig, orders,
+    Listen, Published, PublishedState, ScrapeLimits, Servers, ServersConfig, SocketLimits, orders,
 };
-use waykeeper_units::GroupId;
+use waykeeper_units::WorkloadId;
 
 const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
 
@@ -61,7 +61,7 @@ fn promtool(page: &str) -> (bool, String) {
 
 #[test]
 fn promtool_finds_nothing_to_say() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     let (head, body) = get(stage.metrics(), "/metrics", "*/*");
     assert!(head.contains("content-type: text/plain; version=0.0.4"), "{head}");
     assert_eq!(promtool(&body), (true, String::new()), "{body}");
@@ -125,21 +125,21 @@ fn what_is_shown_has_its_names_labels_and_raw_values() {
 }
 
 #[test]
-fn tenants_that_are_gone_are_gone_and_namesakes_are_told_apart() {
+fn tenants_that_are_gone_are_gone_and_namesakes_are_distinguished() {
     let (published_state, servers) = still(published(10));
     let page = || get(servers.metrics_address().unwrap(), "/metrics", OPEN_METRICS).1;
     assert!(page().contains("tenant=\"fio\"") && page().ends_with("# EOF\n"));
     let mut next = published(11);
-    next.groups.retain(|group| group.id != GroupId(1));
-    next.classes.retain(|class| !class.tenants.contains(&GroupId(1)));
+    next.groups.retain(|group| group.id != WorkloadId(1));
+    next.classes.retain(|class| !class.tenants.contains(&WorkloadId(1)));
     published_state.replace(next);
     assert!(!page().contains("fio"), "{}", page());
     // The tenant restarts as another process: its counters begin at 0, under a new id.
     let mut next = published(12);
-    next.groups[1].id = GroupId(2);
-    let counters = published(1).snapshot.unwrap().groups[&GroupId(1)];
-    next.snapshot.as_mut().unwrap().groups.remove(&GroupId(1));
-    next.snapshot.as_mut().unwrap().groups.insert(GroupId(2), counters);
+    next.groups[1].id = WorkloadId(2);
+    let counters = published(1).snapshot.unwrap().groups[&WorkloadId(1)];
+    next.snapshot.as_mut().unwrap().groups.remove(&WorkloadId(1));
+    next.snapshot.as_mut().unwrap().groups.insert(WorkloadId(2), counters);
     published_state.replace(next.clone());
     assert!(
         page().contains("waykeeper_tenant_instructions_total{tenant=\"fio\"} 3000000000\n"),
@@ -160,7 +160,7 @@ fn tenants_that_are_gone_are_gone_and_namesakes_are_told_apart() {
 
 #[test]
 fn the_format_is_the_one_that_is_asked_for_and_all_else_is_refused() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     let (head, body) = get(stage.metrics(), "/metrics", OPEN_METRICS);
     assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
     assert!(body.ends_with("# EOF\n") && body.contains("# UNIT waykeeper_io_bytes bytes"));
@@ -200,7 +200,7 @@ fn who_does_not_speak_http_does_not_stay() {
 }
 
 #[test]
-fn who_holds_on_to_connections_keeps_nobody_out() {
+fn a_client_that_keeps_its_connections_locks_no_other_client_out() {
     // With time limits that do not expire during the test.
     let (_edge, address) = limited(ScrapeLimits { connections: 4, head: LONG, whole: LONG });
     let mut mute: Vec<TcpStream> = (0..50).map(|_| connect(address)).collect();
@@ -226,7 +226,7 @@ fn metrics_can_be_had_on_a_socket_in_the_file_system() {
 
 #[test]
 fn nothing_but_loopback_is_listened_on() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     let own: Vec<String> = std::fs::read_dir("/proc/self/fd")
         .unwrap()
         .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
@@ -260,7 +260,7 @@ impl Drop for Server {
 
 #[test]
 fn a_prometheus_that_scrapes_knows_the_values() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("prometheus.yml");
     let text = format!(

@@ -10,19 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
-use waykeeper_control::{Record, Summary};
+use waykeeper_control::{LoopSummary, StepRecord};
 use waykeeper_host::{
-    Device, DeviceKind, Dial, Group, GroupCounter, GroupCounters, Interval, Inventory, Knob, KnobValues,
-    LlcGeometry, Platform, PortCounter, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounter,
-    SocketCounters, Support, WorkloadKind,
+    Device, DeviceKind, Dial, Interval, Inventory, Knob, KnobValues, LlcGeometry, Platform, PortCounter,
+    PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounter, SocketCounters, Support, Workload,
+    WorkloadCounter, WorkloadCounters, WorkloadKind,
 };
 use waykeeper_linux::host::Grouping;
 use waykeeper_policy::{Cause, Event};
 use waykeeper_service::{
-    ActiveProblem, Class, Limits, Listen, Mode, Order, OrderError, Published, PublishedState, Servers,
-    ServersConfig, Totals, orders,
+    ActiveProblem, DaemonMode, Listen, Order, OrderError, Published, PublishedClass, PublishedState,
+    PublishedTotals, Servers, ServersConfig, SocketLimits, orders,
 };
-use waykeeper_units::{CoreId, DeviceId, GroupId, PortId, WayMask};
+use waykeeper_units::{CoreId, DeviceId, PortId, WayMask, WorkloadId};
 
 /// Time limit for anything that must happen eventually; the tests do not measure speed.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
@@ -33,8 +33,8 @@ pub const READERS: (&str, u32) = ("games", 60);
 /// Two tenants, a NIC behind a port with DCA, an SSD behind one without; `step` steps of traffic.
 pub fn published(step: u64) -> Published {
     let name = |id: u32| ["dpdk \"rx\"", "fio"][id as usize].to_owned();
-    let group = |id: u32, kind| Group {
-        id: GroupId(id),
+    let group = |id: u32, kind| Workload {
+        id: WorkloadId(id),
         name: name(id),
         priority: if id == 0 { Priority::High } else { Priority::Low },
         kind,
@@ -57,19 +57,19 @@ pub fn published(step: u64) -> Published {
         text: format!("step {step}: fio takes a way"),
         causes: vec![cause],
     };
-    let record = Record {
+    let record = StepRecord {
         at_ns: step * 1_000_000_000,
         state: "steady".to_owned(),
         events: vec![event],
         knobs: after.knobs.clone(),
-        ..Record::default()
+        ..StepRecord::default()
     };
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     Published {
         step,
         at: SystemTime::now(),
         started,
-        mode: Mode::Manage,
+        mode: DaemonMode::Manage,
         paused: None,
         policy: "a4".to_owned(),
         settings: Arc::new("stable_interval_s = 5".parse().unwrap()),
@@ -83,15 +83,15 @@ pub fn published(step: u64) -> Published {
             why: "classes of service are short".to_owned(),
         }],
         classes: vec![
-            Class { name: "waykeeper-fio".to_owned(), tenants: vec![GroupId(1)] },
-            Class { name: "default".to_owned(), tenants: vec![GroupId(0)] },
+            PublishedClass { name: "waykeeper-fio".to_owned(), tenants: vec![WorkloadId(1)] },
+            PublishedClass { name: "default".to_owned(), tenants: vec![WorkloadId(0)] },
         ],
         seen: Interval::between(&before, &after),
         snapshot: Some(after),
         record,
         active_problems: vec![ActiveProblem { kind: "counter".to_owned(), text: "no MBM here".to_owned() }],
-        totals: Totals {
-            summary: Summary { steps: step, blind_steps: 1, missed_deadlines: 2 },
+        totals: PublishedTotals {
+            summary: LoopSummary { steps: step, blind_steps: 1, missed_deadlines: 2 },
             actions: BTreeMap::from([("a4".to_owned(), BTreeMap::from([("lp-zone-grow".to_owned(), step)]))]),
             dropped: BTreeMap::from([("backwards".to_owned(), 3)]),
             unrecorded: 4,
@@ -131,23 +131,23 @@ fn inventory() -> Inventory {
 fn snapshot(step: u64) -> Snapshot {
     let value = |per_s: u64| Reading::Value(step * per_s);
     let counters = |id: u32| {
-        GroupCounters::of([
-            (GroupCounter::Instructions, value(3_000_000_000)),
-            (GroupCounter::Cycles, value(2_000_000_000)),
-            (GroupCounter::MlcHits, value(90_000_000)),
-            (GroupCounter::MlcMisses, value(10_000_000)),
-            (GroupCounter::LlcHits, value(8_000_000)),
-            (GroupCounter::LlcMisses, value(2_000_000)),
+        WorkloadCounters::of([
+            (WorkloadCounter::Instructions, value(3_000_000_000)),
+            (WorkloadCounter::Cycles, value(2_000_000_000)),
+            (WorkloadCounter::MlcHits, value(90_000_000)),
+            (WorkloadCounter::MlcMisses, value(10_000_000)),
+            (WorkloadCounter::LlcHits, value(8_000_000)),
+            (WorkloadCounter::LlcMisses, value(2_000_000)),
             (
-                GroupCounter::OccupancyBytes,
+                WorkloadCounter::OccupancyBytes,
                 if id == 0 { Reading::Value(4_194_304) } else { Reading::Unavailable },
             ),
         ])
     };
-    let masks = [(GroupId(0), WayMask::from_bits(0x7f0)), (GroupId(1), WayMask::from_bits(0x00c))];
+    let masks = [(WorkloadId(0), WayMask::from_bits(0x7f0)), (WorkloadId(1), WayMask::from_bits(0x00c))];
     Snapshot {
         at_ns: step * 1_000_000_000,
-        groups: (0..2).map(|id| (GroupId(id), counters(id))).collect(),
+        groups: (0..2).map(|id| (WorkloadId(id), counters(id))).collect(),
         socket: SocketCounters::of([
             (SocketCounter::DcaWriteHits, value(30_000_000)),
             (SocketCounter::DcaWriteMisses, value(10_000_000)),
@@ -191,7 +191,7 @@ pub struct Stage {
 
 impl Stage {
     /// A daemon with these limits and an optional readers' group. Its published state changes 50 times a second.
-    pub fn new(limits: Limits, group: Option<&str>) -> Stage {
+    pub fn new(limits: SocketLimits, group: Option<&str>) -> Stage {
         let folder = tempfile::tempdir().unwrap();
         // The socket, not the folder, must refuse other users.
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -208,10 +208,10 @@ impl Stage {
         assert!(ours, "not run: needs root: the socket is given to a group");
         let servers = Servers::open(&config, published_state.clone(), sender).unwrap();
         let (steps, ending) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicBool::new(false)));
-        let (shown, counted, told) = (published_state.clone(), steps.clone(), ending.clone());
+        let (shown, counted, reported) = (published_state.clone(), steps.clone(), ending.clone());
         let thread = std::thread::spawn(move || {
             let mut carried_out = Vec::new();
-            while !told.load(Ordering::Relaxed) {
+            while !reported.load(Ordering::Relaxed) {
                 shown.replace(published(counted.fetch_add(1, Ordering::Relaxed) + 1));
                 for asked in waiting.try_iter() {
                     carried_out.push(asked.order.clone());

@@ -5,24 +5,24 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use waykeeper_service::protocol::{Answer, Outcome, Status};
-use waykeeper_service::{Limits, Listen, Order, Pause, Servers, ServersConfig, orders};
+use waykeeper_service::protocol::{Answer, AnswerOutcome, DaemonStatus};
+use waykeeper_service::{Listen, Order, Pause, Servers, ServersConfig, SocketLimits, orders};
 
 #[test]
 fn a_status_has_everything_there_is_to_see() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     stage.moves_on(3);
     let mut client = Client::at(&stage.socket());
     client.send(r#"{"version":1,"id":"first","do":"status"}"#);
     let text = client.receive();
-    let answer: Answer<Status> = serde_json::from_str(&text).unwrap();
-    let Outcome::Ok(status) = answer.outcome else { panic!("{text}") };
+    let answer: Answer<DaemonStatus> = serde_json::from_str(&text).unwrap();
+    let AnswerOutcome::Ok(status) = answer.outcome else { panic!("{text}") };
     assert_eq!((status.policy.as_str(), status.state.as_str()), ("a4", "steady"));
     assert!(status.step > 1 && status.uptime_s > 1e6 && status.age_s >= 0.0);
     assert_eq!(status.host.cores.to_string(), "0-17");
-    let told = status.recent.last().unwrap();
-    assert_eq!((told.action.as_str(), told.tenant.as_deref()), ("lp-zone-grow", Some("fio")));
-    assert_eq!(told.causes[0].limit.as_deref(), Some("dmaleak"));
+    let reported = status.recent.last().unwrap();
+    assert_eq!((reported.action.as_str(), reported.tenant.as_deref()), ("lp-zone-grow", Some("fio")));
+    assert_eq!(reported.causes[0].limit.as_deref(), Some("dmaleak"));
     // 3e9 instructions in 2e9 cycles; 8 of 10 million references hit; 10 of 40 million device writes missed.
     let [dpdk, fio] = &status.tenants[..] else { panic!("{text}") };
     assert_eq!((dpdk.ipc, dpdk.llc_hit_ratio, dpdk.ways), (Some(1.5), Some(0.8), Some(7)));
@@ -40,7 +40,7 @@ fn a_status_has_everything_there_is_to_see() {
 
 #[test]
 fn one_connection_serves_many_requests_and_a_bad_one_spoils_none() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     let mut client = Client::at(&stage.socket());
     let tenants = client.ask(r#"{"version":1,"do":"tenants"}"#);
     assert_eq!(tenants["ok"]["tenants"][1]["mask"], "0x00c");
@@ -65,7 +65,7 @@ fn one_connection_serves_many_requests_and_a_bad_one_spoils_none() {
 
 #[test]
 fn orders_arrive_and_their_answers_come_back() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     let mut client = Client::at(&stage.socket());
     let set = r#"{"version":1,"do":"set-policy","name":"iat","settings":{"period":2,"name":"x"}}"#;
     assert!(client.ask(set)["ok"]["text"].as_str().unwrap().starts_with("done: SetPolicy"));
@@ -85,8 +85,8 @@ fn orders_arrive_and_their_answers_come_back() {
 }
 
 #[test]
-fn a_daemon_that_takes_no_orders_says_so() {
-    let stage = Stage::new(Limits { orders: 0, ..Limits::default() }, None);
+fn a_daemon_that_takes_no_orders_refuses_them_by_name() {
+    let stage = Stage::new(SocketLimits { orders: 0, ..SocketLimits::default() }, None);
     let mut client = Client::at(&stage.socket());
     assert_eq!(client.ask(r#"{"version":1,"do":"reload"}"#)["error"]["kind"], "busy");
     let folder = tempfile::tempdir().unwrap();
@@ -100,7 +100,7 @@ fn a_daemon_that_takes_no_orders_says_so() {
 
 #[test]
 fn a_watch_follows_the_steps_until_the_daemon_ends() {
-    let mut stage = Stage::new(Limits::default(), None);
+    let mut stage = Stage::new(SocketLimits::default(), None);
     let mut client = Client::at(&stage.socket());
     client.send(r#"{"version":1,"id":8,"do":"watch"}"#);
     let mut last = 0;
@@ -123,8 +123,8 @@ fn a_watch_follows_the_steps_until_the_daemon_ends() {
 }
 
 #[test]
-fn the_socket_is_its_groups_and_goes_with_the_daemon() {
-    let mut stage = Stage::new(Limits::default(), Some(READERS.0));
+fn the_socket_belongs_to_its_group_and_is_removed_with_the_daemon() {
+    let mut stage = Stage::new(SocketLimits::default(), Some(READERS.0));
     let meta = std::fs::symlink_metadata(stage.socket()).unwrap();
     assert_eq!((meta.permissions().mode() & 0o7777, meta.gid()), (0o660, READERS.1));
     stage.close();
@@ -133,7 +133,7 @@ fn the_socket_is_its_groups_and_goes_with_the_daemon() {
 
 #[test]
 fn what_cannot_be_opened_leaves_nothing_open() {
-    let stage = Stage::new(Limits::default(), None);
+    let stage = Stage::new(SocketLimits::default(), None);
     let folder = tempfile::tempdir().unwrap();
     let open = |config: ServersConfig| {
         let error =

@@ -25,10 +25,10 @@ use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::daemon::{DaemonError, run_and_restore};
 use waykeeper_service::engine::{self, ManagedHost, ProblemSource, Setup};
 use waykeeper_service::linux::ManagedLinuxHost;
-use waykeeper_service::protocol::Status;
-use waykeeper_service::recorder::{RecorderConfig, Ring};
-use waykeeper_service::{Published, PublishedState, Step, orders, step_queue};
-use waykeeper_testbed::{State, Watched};
+use waykeeper_service::protocol::DaemonStatus;
+use waykeeper_service::recorder::{RecorderConfig, RecordingRing};
+use waykeeper_service::{Published, PublishedState, PublishedStep, orders, step_queue};
+use waykeeper_testbed::{HostState, Watched};
 
 /// Where the configuration is.
 const CONFIG: &str = "/etc/waykeeper/waykeeper.toml";
@@ -207,11 +207,11 @@ fn setup<H: ManagedHost>(
                 flush_steps: 3,
                 ..RecorderConfig::in_directory(directory)
             };
-            let ring = Arc::new(Mutex::new(Ring::new(system.clone(), settings)));
+            let ring = Arc::new(Mutex::new(RecordingRing::new(system.clone(), settings)));
             (Some((ring, steps)), vec![queue])
         }
     };
-    let problem = |ring: Arc<Mutex<Ring>>| -> ProblemSource {
+    let problem = |ring: Arc<Mutex<RecordingRing>>| -> ProblemSource {
         Box::new(move || ring.lock().unwrap_or_else(PoisonError::into_inner).active_problem())
     };
     let own = world.clone();
@@ -249,7 +249,7 @@ struct AfterStep {
     world: World,
     original: Picture,
     published_state: Arc<PublishedState>,
-    recorder: Option<(Arc<Mutex<Ring>>, Receiver<Step>)>,
+    recorder: Option<(Arc<Mutex<RecordingRing>>, Receiver<PublishedStep>)>,
     last: Option<Arc<Published>>,
 }
 
@@ -311,9 +311,9 @@ fn check_published(published: &Published, before: Option<&Published>) -> Vec<Str
         Ok(_) => wrong.push(format!("the published state reads back differently: {json}")),
         Err(why) => wrong.push(format!("the published state does not read back: {why}")),
     }
-    let status = Status::of(published, Vec::new(), published.at);
+    let status = DaemonStatus::of(published, Vec::new(), published.at);
     let json = serde_json::to_string(&status).unwrap_or_else(|why| why.to_string());
-    match serde_json::from_str::<Status>(&json) {
+    match serde_json::from_str::<DaemonStatus>(&json) {
         Ok(back) if back == status => {}
         _ => wrong.push(format!("the status does not read back: {json}")),
     }
@@ -337,7 +337,7 @@ fn restore(world: &World) -> Result<(), String> {
 }
 
 /// The registers that no other program touches here.
-fn other_registers(watched: &Watched, root: &Root) -> State {
+fn other_registers(watched: &Watched, root: &Root) -> HostState {
     let mut registers = watched.state(root);
     let switch = format!(" {:#x}", SWITCH.0);
     registers.retain(|name, _| {
@@ -353,7 +353,14 @@ fn other_registers(watched: &Watched, root: &Root) -> State {
 }
 
 /// Everything is as it was, except what the other program changed last.
-fn compare(world: &World, original: &Picture, registers: &State, watched: &Watched, root: &Root, when: &str) {
+fn compare(
+    world: &World,
+    original: &Picture,
+    registers: &HostState,
+    watched: &Watched,
+    root: &Root,
+    when: &str,
+) {
     let now_registers = other_registers(watched, root);
     let mut state = world.lock();
     let now = picture::take(&state.files, &state.clock);

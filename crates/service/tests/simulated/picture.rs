@@ -5,7 +5,7 @@
 use crate::world::CALLER;
 use std::collections::BTreeMap;
 use waykeeper_vhost::file_tree::{EntryKind, FileTree};
-use waykeeper_vhost::node::Access;
+use waykeeper_vhost::node::OpenAccess;
 
 /// resctrl's mount point in the tree.
 pub const MOUNT: &str = "sys/fs/resctrl";
@@ -36,7 +36,7 @@ pub fn names(files: &FileTree, path: &str) -> Vec<String> {
 /// The bytes of a file; `None` if it cannot be read.
 pub fn bytes(files: &FileTree, path: &str, offset: u64, most: usize) -> Option<Vec<u8>> {
     let number = files.walk(path, true).ok()?;
-    let handle = files.open(number, Access { read: true, write: false }, CALLER).ok()?;
+    let handle = files.open(number, OpenAccess { read: true, write: false }, CALLER).ok()?;
     let mut all = Vec::new();
     while all.len() < most {
         match files.read(number, handle, offset + all.len() as u64, most - all.len(), CALLER) {
@@ -56,7 +56,9 @@ pub fn text(files: &FileTree, path: &str) -> String {
 /// Writes a file, as another program does; false if the kernel refuses.
 pub fn write(files: &FileTree, path: &str, offset: u64, data: &[u8]) -> bool {
     let Ok(number) = files.walk(path, true) else { return false };
-    let Ok(handle) = files.open(number, Access { read: false, write: true }, CALLER) else { return false };
+    let Ok(handle) = files.open(number, OpenAccess { read: false, write: true }, CALLER) else {
+        return false;
+    };
     let done = files.write(number, offset, data, CALLER);
     files.release(handle);
     done.is_ok()

@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 use waykeeper_linux::system::{DirEntry, FileKind, Metadata, OpenFile, System};
-use waykeeper_vhost::faults::{Fault, Operation};
+use waykeeper_vhost::faults::{FileFault, Operation};
 use waykeeper_vhost::file_tree::EntryKind;
-use waykeeper_vhost::node::{Access, slice};
+use waykeeper_vhost::node::{OpenAccess, slice};
 use waykeeper_vhost::resctrl::groups::DirOwner;
 
 /// What a process does after each wait.
@@ -55,7 +55,7 @@ impl Simulated {
         &self,
         operation: Operation,
         path: &Path,
-        act: impl FnOnce(&mut State, &str, Option<Fault>) -> Result<T, Errno>,
+        act: impl FnOnce(&mut State, &str, Option<FileFault>) -> Result<T, Errno>,
     ) -> io::Result<T> {
         let path = path.to_str().ok_or(Errno::INVAL)?;
         Ok(self.world.call(self.process, operation, path, |state, fault| act(state, path, fault))?)
@@ -154,7 +154,7 @@ impl SimulatedFile {
     fn call<T>(
         &self,
         operation: Operation,
-        act: impl FnOnce(&mut State, Target, u64, Option<Fault>) -> Result<T, Errno>,
+        act: impl FnOnce(&mut State, Target, u64, Option<FileFault>) -> Result<T, Errno>,
     ) -> io::Result<T> {
         self.system.call(operation, &self.path, |state, _, fault| {
             let (target, handle) = state.target(self.descriptor)?;
@@ -173,11 +173,11 @@ impl OpenFile for SimulatedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let bytes = self.call(Operation::Read, |state, target, handle, fault| {
             let len = match fault {
-                Some(Fault::Garbage(text)) => {
+                Some(FileFault::Garbage(text)) => {
                     state.mark("fault-garbage");
                     return Ok(slice(&text, offset, buffer.len()));
                 }
-                Some(Fault::ShortRead(most)) => {
+                Some(FileFault::ShortRead(most)) => {
                     state.mark("fault-short-read");
                     buffer.len().min(most)
                 }
@@ -203,7 +203,7 @@ impl OpenFile for SimulatedFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         self.call(Operation::Write, |state, target, _, fault| {
             let most = match fault {
-                Some(Fault::ShortWrite(most)) => {
+                Some(FileFault::ShortWrite(most)) => {
                     state.mark("fault-short-write");
                     most.min(bytes.len())
                 }
@@ -260,7 +260,7 @@ impl OpenFile for SimulatedFile {
 
 impl System for Simulated {
     fn open(&self, path: &Path, flags: OFlags, mode: Mode) -> io::Result<Box<dyn OpenFile>> {
-        let access = Access {
+        let access = OpenAccess {
             read: !flags.contains(OFlags::WRONLY),
             write: flags.intersects(OFlags::WRONLY | OFlags::RDWR),
         };

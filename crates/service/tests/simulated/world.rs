@@ -14,11 +14,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 use waykeeper_machine::Scenario;
-use waykeeper_vhost::faults::{Calls, Fault, Faults, Operation, Rule};
+use waykeeper_vhost::faults::{Calls, FaultRule, Faults, FileFault, Operation};
 use waykeeper_vhost::file_tree::FileTree;
 use waykeeper_vhost::machine_clock::{ClockSpeed, MachineClock, MachineThread};
 use waykeeper_vhost::node::Caller;
-use waykeeper_vhost::virtual_host::{self, Options};
+use waykeeper_vhost::virtual_host::{self, VirtualHostOptions};
 
 /// The daemon and the observer are root; tasks that resctrl moves are named by their pids, never by this one.
 pub const CALLER: Caller = Caller { pid: 1, uid: 0 };
@@ -119,12 +119,12 @@ impl World {
     /// The machine of a history.
     pub fn new(history: History, scenario: Arc<Scenario>) -> World {
         let boot = format!("00000000-0000-4000-8000-{:012x}", history.seed & 0xffff_ffff_ffff);
-        let options = Options {
+        let options = VirtualHostOptions {
             speed: ClockSpeed::Stopped,
             run: waykeeper_testbed::run_options(crate::scenarios::ONE_SET_IN),
             host_proc: None,
             boot_id: Some(boot),
-            ..Options::default()
+            ..VirtualHostOptions::default()
         };
         let cores = scenario.chip.cores as u16;
         let (tree, clock, thread) =
@@ -169,7 +169,7 @@ impl World {
         process: u32,
         operation: Operation,
         path: &str,
-        act: impl FnOnce(&mut State, Option<Fault>) -> Result<T, Errno>,
+        act: impl FnOnce(&mut State, Option<FileFault>) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
         let mut state = self.lock();
         if process == OBSERVER {
@@ -186,7 +186,7 @@ impl World {
         }
         let fault = state.faults.strike(path.trim_start_matches('/'), operation);
         let done = match fault {
-            Some(Fault::Refuse(errno)) => {
+            Some(FileFault::Refuse(errno)) => {
                 state.mark("fault-refuse");
                 Err(errno)
             }
@@ -364,7 +364,7 @@ impl State {
     fn carry_out(&mut self, what: &What) {
         self.mark(what.name());
         self.note(&format!("{what:?}"), 0);
-        let rule = |path: &str, calls: u64, operation: Option<Operation>, fault: Fault| Rule {
+        let rule = |path: &str, calls: u64, operation: Option<Operation>, fault: FileFault| FaultRule {
             path: path.to_owned(),
             operation,
             calls: if calls == 0 { Calls::All } else { Calls::Nth(calls) },
@@ -383,17 +383,17 @@ impl State {
                     "change" => Some(Operation::Change),
                     _ => None,
                 };
-                let fault = Fault::Refuse(Errno::from_raw_os_error(*errno));
+                let fault = FileFault::Refuse(Errno::from_raw_os_error(*errno));
                 self.faults.inject(rule(path, *calls, operation, fault));
             }
             What::ShortRead { path, calls, most } => {
-                self.faults.inject(rule(path, *calls, Some(Operation::Read), Fault::ShortRead(*most)));
+                self.faults.inject(rule(path, *calls, Some(Operation::Read), FileFault::ShortRead(*most)));
             }
             What::ShortWrite { path, calls, most } => {
-                self.faults.inject(rule(path, *calls, Some(Operation::Write), Fault::ShortWrite(*most)));
+                self.faults.inject(rule(path, *calls, Some(Operation::Write), FileFault::ShortWrite(*most)));
             }
             What::Garbage { path, calls, text } => {
-                let fault = Fault::Garbage(text.clone().into_bytes());
+                let fault = FileFault::Garbage(text.clone().into_bytes());
                 self.faults.inject(rule(path, *calls, Some(Operation::Read), fault));
             }
             What::Lift => self.faults.lift(),

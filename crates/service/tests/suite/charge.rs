@@ -3,18 +3,20 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use waykeeper_host::{GroupCounter, Host, Knob, KnobOutcome, Plan, Support};
-use waykeeper_linux::profile::{Identity, KnobState, Profile, Register, VERSION, Ways, microcode};
+use waykeeper_host::{Host, Knob, KnobOutcome, Plan, Support, WorkloadCounter};
+use waykeeper_linux::profile::{
+    DcaWaysRegister, KnobState, MachineIdentity, MachineProfile, VERSION, Ways, microcode,
+};
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::dry_run::DryRun;
 use waykeeper_service::engine::ManagedHost;
 use waykeeper_service::linux::ManagedLinuxHost;
-use waykeeper_testbed::faults::{Calls, Fault, Operation, Rule};
-use waykeeper_testbed::{Machine, assert_same_state};
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_testbed::faults::{Calls, FaultRule, FileFault, Operation};
+use waykeeper_testbed::{MountedHost, assert_same_state};
+use waykeeper_units::{WayMask, WorkloadId};
 
 /// The configuration of a machine's tenants; `daemon` is added to its first section.
-fn config(machine: &Machine, daemon: &str, more: &str) -> Config {
+fn config(machine: &MountedHost, daemon: &str, more: &str) -> Config {
     let file = machine.folder().join("waykeeper.toml");
     let (root, journal) = (machine.root().prefix().to_owned(), machine.journal());
     let mut text = format!("[daemon]\nroot = {root:?}\njournal = {journal:?}\n{daemon}\n{more}\n");
@@ -33,20 +35,21 @@ fn open(config: &Config) -> ManagedLinuxHost {
 
 /// A mask, and the ways of devices.
 fn plan() -> Plan {
-    Plan::of_masks([(GroupId(0), WayMask::from_bits(0x600))]).with(Knob::DcaWays, WayMask::from_bits(0x700))
+    Plan::of_masks([(WorkloadId(0), WayMask::from_bits(0x600))])
+        .with(Knob::DcaWays, WayMask::from_bits(0x700))
 }
 
 /// Writes a profile that says that this machine's register of the DCA ways has no effect.
-fn write_profile(machine: &Machine, file: &Path) {
+fn write_profile(machine: &MountedHost, file: &Path) {
     let host = machine.open();
-    Profile {
+    MachineProfile {
         version: VERSION,
         made_unix_s: 0,
         made_by: "0.1.0".to_owned(),
         evidence: Vec::new(),
-        host: Identity::of(host.inventory(), microcode(&machine.root())),
+        host: MachineIdentity::of(host.inventory(), microcode(&machine.root())),
         ways: Ways::default(),
-        register: Some(Register {
+        register: Some(DcaWaysRegister {
             state: KnobState::NoEffect,
             kept: None,
             fewest: None,
@@ -61,7 +64,7 @@ fn write_profile(machine: &Machine, file: &Path) {
 
 #[test]
 fn a_policy_does_not_turn_what_the_profile_says_is_dead() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let file = machine.folder().join("profile.toml");
     write_profile(&machine, &file);
@@ -78,7 +81,8 @@ fn a_policy_does_not_turn_what_the_profile_says_is_dead() {
         managed_host
             .take_events()
             .iter()
-            .any(|told| told.starts_with("using machine profile ") && told.ends_with("profile.toml"))
+            .any(|reported| reported.starts_with("using machine profile ")
+                && reported.ends_with("profile.toml"))
     );
     let outcome = managed_host.apply(&plan()).unwrap()[Knob::DcaWays].clone();
     assert!(matches!(outcome, KnobOutcome::Refused(why) if why.contains("machine profile")));
@@ -103,30 +107,35 @@ fn a_policy_does_not_turn_what_the_profile_says_is_dead() {
 }
 
 #[test]
-fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
-    let machine = Machine::new("gold-6140");
+fn a_cpu_that_is_offline_for_a_time_is_reported_and_followed() {
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let mut managed_host = open(&config(&machine, "", ""));
     let cores = |managed_host: &ManagedLinuxHost, name: &str| {
-        let groups = managed_host.groups();
+        let groups = managed_host.workloads();
         groups.iter().find(|group| group.name == name).map(|group| group.cores.to_string())
     };
-    let told = |managed_host: &ManagedLinuxHost| {
+    let reported = |managed_host: &ManagedLinuxHost| {
         managed_host.active_problems().into_iter().map(|own| own.text).collect::<Vec<_>>().join("; ")
     };
     let before: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&managed_host, name)).into();
     assert_eq!(before, [Some("0-1".to_owned()), Some("2".to_owned())]);
     managed_host.sample().unwrap();
     // Takes offline CPU 1, one of l2fwd's two, and CPU 2, fio's only one.
-    let online = Fault::Garbage(b"0,3-35\n".to_vec());
+    let online = FileFault::Garbage(b"0,3-35\n".to_vec());
     let path = "sys/devices/system/cpu/online".to_owned();
-    machine.faults.inject(Rule { path, operation: Some(Operation::Read), calls: Calls::All, fault: online });
+    machine.faults.inject(FaultRule {
+        path,
+        operation: Some(Operation::Read),
+        calls: Calls::All,
+        fault: online,
+    });
     managed_host.refresh();
     assert_eq!(cores(&managed_host, "l2fwd").as_deref(), Some("0"));
     assert!(
-        told(&managed_host).contains("not all of its cores 0-1 are online; it has 0"),
+        reported(&managed_host).contains("not all of its cores 0-1 are online; it has 0"),
         "{}",
-        told(&managed_host)
+        reported(&managed_host)
     );
     // fio has no CPU left, which is reported once, with the reason.
     assert!(
@@ -134,12 +143,12 @@ fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
     );
     assert!(!managed_host.take_events().iter().any(|line| line.contains("fio went")));
     let snapshot = managed_host.sample().unwrap();
-    assert!(snapshot.groups.values().any(|group| group[GroupCounter::Cycles].value().is_some()));
+    assert!(snapshot.groups.values().any(|group| group[WorkloadCounter::Cycles].value().is_some()));
     machine.faults.lift();
     managed_host.refresh();
     let after: Vec<_> = ["l2fwd", "fio"].map(|name| cores(&managed_host, name)).into();
     assert_eq!(after, before);
-    assert!(!told(&managed_host).contains("online"), "{}", told(&managed_host));
+    assert!(!reported(&managed_host).contains("online"), "{}", reported(&managed_host));
     assert!(managed_host.take_events().iter().any(|line| line == "tenant fio appeared"));
     managed_host.sample().unwrap();
     managed_host.restore().unwrap_or_else(|why| panic!("{why:?}"));
@@ -147,20 +156,20 @@ fn a_cpu_that_goes_offline_and_comes_back_is_told_and_followed() {
 }
 
 #[test]
-fn a_dry_run_keeps_to_the_limits_and_an_observer_sees_everybody() {
-    let machine = Machine::new("gold-6140");
+fn a_dry_run_keeps_to_the_limits_and_an_observer_sees_every_tenant() {
+    let machine = MountedHost::new("gold-6140");
     let dry = |limits: &str| {
         let config = config(&machine, "mode = \"dry-run\"", limits);
         DryRun::over(open(&config)).apply(&plan()).unwrap()
     };
     let applied = dry("");
     assert_eq!(
-        (&applied[Knob::Mask(GroupId(0))], &applied[Knob::DcaWays]),
+        (&applied[Knob::Mask(WorkloadId(0))], &applied[Knob::DcaWays]),
         (&KnobOutcome::Applied, &KnobOutcome::Applied)
     );
     let applied = dry("[limits]\nmasks = false\ndca_ways = false");
     assert!(
-        matches!(&applied[Knob::Mask(GroupId(0))], KnobOutcome::Refused(why) if why.contains("no class"))
+        matches!(&applied[Knob::Mask(WorkloadId(0))], KnobOutcome::Refused(why) if why.contains("no class"))
     );
     assert!(
         matches!(&applied[Knob::DcaWays], KnobOutcome::Refused(why) if why.starts_with("the configuration forbids "))
@@ -168,7 +177,7 @@ fn a_dry_run_keeps_to_the_limits_and_an_observer_sees_everybody() {
     // fio and scan are on CPUs 2 and 3.
     let seen = |mode: &str| {
         let managed_host = open(&config(&machine, &format!("mode = {mode:?}"), "[limits]\ncpus = \"0-1\""));
-        managed_host.groups().len()
+        managed_host.workloads().len()
     };
     assert_eq!((seen("dry-run"), seen("observe")), (1, 3));
 }

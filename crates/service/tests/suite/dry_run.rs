@@ -6,7 +6,7 @@ use waykeeper_host::{Host, Knob, KnobOutcome, Plan};
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_service::dry_run::DryRun;
 use waykeeper_silicon::Sampling;
-use waykeeper_units::{GroupId, PortId, WayMask};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 const NIC: PortId = PortId(0);
 
@@ -24,7 +24,7 @@ fn each_kind_of_knob_reads_back_as_requested_and_the_server_keeps_its_own_values
     let before = server.sample().unwrap().knobs;
     let (ring, burst) = (before.rx_ring(NIC).unwrap(), before.rx_burst(NIC).unwrap());
     assert!(ring >= 64 && burst >= 2, "the scenario's ring and burst can be halved");
-    let plan = Plan::of_masks([(GroupId(0), WayMask::from_bits(0x00c))])
+    let plan = Plan::of_masks([(WorkloadId(0), WayMask::from_bits(0x00c))])
         .with(Knob::DcaWays, WayMask::from_bits(0x700))
         .with(Knob::Dca(NIC), false)
         .with(Knob::RxRing(NIC), ring / 2)

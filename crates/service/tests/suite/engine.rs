@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
-use waykeeper_host::{Applied, Group, Host, HostError, Inventory, Lines, Plan, Snapshot};
+use waykeeper_host::{Applied, Host, HostError, Inventory, Lines, Plan, Snapshot, Workload};
 use waykeeper_linux::host::Grouping;
 use waykeeper_linux::system;
 use waykeeper_linux::tenants::TenantSpec;
@@ -16,10 +16,10 @@ use waykeeper_service::daemon::{DaemonError, run_and_restore};
 use waykeeper_service::engine::{self, ManagedHost, Setup, SignalRequest};
 use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_service::{
-    ActiveProblem, Class, LifecycleEvent, Order, OrderError, Pause, Published, PublishedState, Sender,
-    orders, step_queue,
+    ActiveProblem, LifecycleEvent, Order, OrderError, Pause, Published, PublishedClass, PublishedState,
+    Sender, orders, step_queue,
 };
-use waykeeper_testbed::{Machine, assert_same_state};
+use waykeeper_testbed::{MountedHost, assert_same_state};
 use waykeeper_units::WayMask;
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,8 +44,8 @@ impl Host for PanickingHost {
         self.managed_host.inventory()
     }
 
-    fn groups(&self) -> Vec<Group> {
-        self.managed_host.groups()
+    fn workloads(&self) -> Vec<Workload> {
+        self.managed_host.workloads()
     }
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
@@ -97,7 +97,7 @@ impl ManagedHost for PanickingHost {
         self.managed_host.groupings()
     }
 
-    fn classes(&self) -> Vec<Class> {
+    fn classes(&self) -> Vec<PublishedClass> {
         self.managed_host.classes()
     }
 
@@ -111,7 +111,7 @@ impl ManagedHost for PanickingHost {
 }
 
 /// The configuration of a machine's tenants under a policy.
-fn config(machine: &Machine, more: &str) -> (Config, Inputs) {
+fn config(machine: &MountedHost, more: &str) -> (Config, Inputs) {
     let path = machine.folder().join("waykeeper.toml");
     let (root, journal) =
         (machine.root().prefix().display().to_string(), machine.journal().display().to_string());
@@ -153,7 +153,7 @@ fn setup(
 
 #[test]
 fn a_panic_in_any_of_the_first_readings_leaves_everything_as_it_was() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     // Before the first knob is set, when it is read back, and in the steps after.
     for at in 1..=6 {
@@ -170,7 +170,7 @@ fn a_panic_in_any_of_the_first_readings_leaves_everything_as_it_was() {
 
 #[test]
 fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let (mut config, inputs) = config(&machine, FIXED);
     // If the engine answered only at the end of a step, that would take an hour.
@@ -178,13 +178,13 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     let (step_queue, steps) = step_queue(4096);
     let (tell, lifecycle_events) = unbounded();
     let (orders, running) = thread::scope(|scope| {
-        let (told, hear) = bounded(1);
+        let (reported, hear) = bounded(1);
         let running = scope.spawn(move || {
             let managed_host = ManagedLinuxHost::open(&config).unwrap_or_else(|error| panic!("{error}"));
             let (mut setup, published_state, signal_request, sender) = setup(config, inputs, &managed_host);
             setup.step_queues.push(step_queue);
             setup.lifecycle_events = tell;
-            told.send((published_state, signal_request, sender)).unwrap();
+            reported.send((published_state, signal_request, sender)).unwrap();
             run_and_restore(managed_host, |host| Ok(engine::run(host, setup)?))
         });
         let (published_state, signal_request, sender): (
@@ -212,15 +212,15 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
         (replies, running.join().unwrap())
     });
     running.unwrap_or_else(|error| panic!("{error}"));
-    let told: Vec<String> =
+    let reported: Vec<String> =
         orders.into_iter().map(|reply| reply.unwrap_or_else(|why| panic!("{why}"))).collect();
-    assert_eq!(told[0], "the policy is paused; the knobs keep their values");
-    assert_eq!(told[1], "policy fixed takes over when the pause ends");
-    assert_eq!(told[2], "policy fixed replaces fixed");
-    assert_eq!(told[3], "the policy is paused; the knobs are restored to their original values");
-    assert_eq!(told[4], "policy fixed replaces fixed");
+    assert_eq!(reported[0], "the policy is paused; the knobs keep their values");
+    assert_eq!(reported[1], "policy fixed takes over when the pause ends");
+    assert_eq!(reported[2], "policy fixed replaces fixed");
+    assert_eq!(reported[3], "the policy is paused; the knobs are restored to their original values");
+    assert_eq!(reported[4], "policy fixed replaces fixed");
     // The test's period differs from the file's.
-    assert_eq!(told[5], "daemon.period_s is 0.02, was 3600.0");
+    assert_eq!(reported[5], "daemon.period_s is 0.02, was 3600.0");
     assert_same_state(&machine.state(), &found, "after a stop");
     // The start, a replaced policy, a release and its end: each once. Changes that set no knob are not sent to the
     // step queue.
@@ -238,17 +238,17 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
 
 #[test]
 fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let (config, inputs) = config(&machine, FIXED);
-    let (told, hear) = bounded(1);
+    let (reported, hear) = bounded(1);
     let running = thread::spawn(move || {
         let host = PanickingHost::over(
             ManagedLinuxHost::open(&config).unwrap_or_else(|error| panic!("{error}")),
             u32::MAX,
         );
         let (setup, _, signal_request, sender) = setup(config, inputs, &host);
-        told.send((host.refused_plans.clone(), signal_request, sender)).unwrap();
+        reported.send((host.refused_plans.clone(), signal_request, sender)).unwrap();
         run_and_restore(host, |host| Ok(engine::run(host, setup)?))
     });
     let (refused_plans, signal_request, sender): (_, crossbeam_channel::Sender<SignalRequest>, Sender) =

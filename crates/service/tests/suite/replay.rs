@@ -9,9 +9,9 @@ use waykeeper_control::{ControlConfig, Loop};
 use waykeeper_host::Host;
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_policy::build;
-use waykeeper_service::recorder::{Item, Reader, Recorder, RecorderConfig};
+use waykeeper_service::recorder::{Item, Recorder, RecorderConfig, RecordingReader};
 use waykeeper_service::replay::{Compared, Replay, differences};
-use waykeeper_service::{Mode, Pause, Published, Totals, step_queue};
+use waykeeper_service::{DaemonMode, Pause, Published, PublishedTotals, step_queue};
 
 const STEPS: u64 = 30;
 
@@ -37,30 +37,30 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
     let recorder = Recorder::start(config, steps).unwrap();
     let policy = build(name, settings).unwrap();
     let mut looping = Loop::start(&mut server, policy, ControlConfig::every(1_000_000_000)).unwrap();
-    let mut told = 0;
+    let mut reported = 0;
     let mut tell = |looping: &mut Loop<'_, VirtualServer>, step: u64, paused: Option<Pause>| {
         let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_337_700);
         let shown = Published {
             step,
             at: started + Duration::from_secs(step),
             started,
-            mode: Mode::Manage,
+            mode: DaemonMode::Manage,
             paused,
             policy: name.to_owned(),
             settings: Arc::new(settings.clone()),
             period_ns: 1_000_000_000,
             inventory: inventory.clone(),
-            groups: looping.host().groups(),
+            groups: looping.host().workloads(),
             groupings: Vec::new(),
             classes: Vec::new(),
             snapshot: looping.snapshot().cloned(),
             seen: looping.seen().cloned(),
             record: looping.record().clone(),
             active_problems: Vec::new(),
-            totals: Totals::default(),
+            totals: PublishedTotals::default(),
         };
         assert!(skip.contains(&step) || offer.offer(Arc::new(shown)));
-        told += 1;
+        reported += 1;
     };
     tell(&mut looping, 0, None);
     for step in 1..=STEPS {
@@ -77,7 +77,7 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
         assert!(if is_paused { looping.watch() } else { looping.step() }.unwrap());
         tell(&mut looping, step, is_paused.then_some(Pause::Release));
     }
-    assert!(told > STEPS);
+    assert!(reported > STEPS);
     drop(looping);
     drop(offer);
     assert_eq!(recorder.join().lost, 0);
@@ -86,7 +86,7 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
 fn replay(directory: &Path, name: &str, settings: &toml::Table) -> Vec<Compared> {
     let mut replay = Replay::new(name, settings.clone()).unwrap();
     let mut all = Vec::new();
-    for item in Reader::open(directory).unwrap() {
+    for item in RecordingReader::open(directory).unwrap() {
         match item {
             Item::Segment { header, .. } => replay.segment(&header),
             Item::Entry(entry) => all.extend(replay.step(&entry).unwrap()),

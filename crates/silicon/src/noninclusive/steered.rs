@@ -8,7 +8,7 @@ use crate::Fill;
 use crate::line::Line;
 use crate::mlc;
 use crate::shared::{DcaMode, Shared};
-use crate::steering::{Status, Tag};
+use crate::steering::{PayloadTarget, Tag};
 use crate::ways::PAYLOAD;
 
 impl NonInclusive {
@@ -21,19 +21,19 @@ impl NonInclusive {
         device: usize,
         line: Line,
         tag: Tag,
-        target: Status,
+        target: PayloadTarget,
     ) -> bool {
         let dca = sh.dca[device] == DcaMode::On && self.dca_ways.is_some();
-        let target = if dca { target } else { Status::Dram };
+        let target = if dca { target } else { PayloadTarget::Dram };
         sh.steering.sent(tag, target);
         let at = self.index(line);
-        if target == Status::Dram {
+        if target == PayloadTarget::Dram {
             // As with DCA off: no allocation, copies are invalidated.
             return self.dma_write_uncached(sh, device, line, at);
         }
         let fresh = if tag.header { FRESH } else { FRESH | PAYLOAD };
         let cached = self.dma_write_cached(sh, device, line, at, fresh);
-        if target == Status::Mlc {
+        if target == PayloadTarget::Mlc {
             self.push(sh, tag.core, line, at);
         }
         cached

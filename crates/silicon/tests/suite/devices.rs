@@ -179,7 +179,7 @@ fn dma_read_of_an_uncached_line_allocates_nothing() {
 }
 
 #[test]
-fn a_copy_pushed_out_of_the_inclusive_ways_leaves_the_mlc_alone_and_its_dirt_goes_to_memory() {
+fn a_copy_evicted_from_the_inclusive_ways_leaves_the_mlc_alone_and_is_written_back_if_dirty() {
     let mut w = world();
     let lines: Vec<_> = (0..3).map(|_| w.line()).collect();
     for (core, line) in lines.iter().enumerate() {

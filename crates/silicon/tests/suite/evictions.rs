@@ -8,7 +8,7 @@ use crate::common;
 use EvictionReason::*;
 use Owner::{Device, Group};
 use common::{World, certain, haswell, skylake};
-use waykeeper_silicon::{ChipSpec, EvictionReason, Line, Owner, Placement, Rules, Status, Tag};
+use waykeeper_silicon::{ChipSpec, EvictionReason, Line, Owner, PayloadTarget, Placement, Rules, Tag};
 
 type Seen = (Owner, Owner, EvictionReason, u64, u64);
 
@@ -150,7 +150,7 @@ fn a_device_that_pushes_lines_into_an_mlc_evicts_what_leaves_it() {
     w.write(0, own);
     let packet: Vec<Line> = (0..2).map(|_| w.line()).collect();
     let tag = Tag { core: 0, header: false, latency_critical: false };
-    w.chip.steered_write_all(1, &packet, false, Placement::Fixed(Status::Mlc), tag);
+    w.chip.steered_write_all(1, &packet, false, Placement::Fixed(PayloadTarget::Mlc), tag);
     // Two lines in a two-way MLC: core 0's dirty line left it and took core 2's way in the LLC.
     assert!(w.llc(own).is_some());
     assert_eq!(evictions(&w), [(Device(1), Group(3), MlcVictim, 1, 0)]);

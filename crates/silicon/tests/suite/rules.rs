@@ -228,7 +228,7 @@ fn mlc_eviction_of_a_line_with_a_copy_is_dma_bloat() {
 }
 
 #[test]
-fn mlc_eviction_of_a_proven_line_goes_to_the_cat_ways_at_age_0() {
+fn mlc_eviction_of_a_proven_line_fills_the_cat_ways_at_age_0() {
     let mut w = World::new(&skylake(), keeping());
     let line = w.line();
     w.read(0, line);
@@ -241,7 +241,7 @@ fn mlc_eviction_of_a_proven_line_goes_to_the_cat_ways_at_age_0() {
 }
 
 #[test]
-fn mlc_eviction_of_a_dirty_unproven_line_goes_to_the_cat_ways_at_age_1() {
+fn mlc_eviction_of_a_dirty_unproven_line_fills_the_cat_ways_at_age_1() {
     let mut w = world();
     let line = w.dirty_in_llc(0, 0x0c0);
     let found = w.llc(line).unwrap();

@@ -5,11 +5,11 @@
 use crate::common;
 
 use common::{World, certain, skylake, spec};
-use waykeeper_silicon::{DcaMode, Level, Line, Placement, Status, SteeringCounters, Tag};
+use waykeeper_silicon::{DcaMode, Level, Line, PayloadTarget, Placement, SteeringCounters, Tag};
 
-const MLC: Placement = Placement::Fixed(Status::Mlc);
-const LLC: Placement = Placement::Fixed(Status::Llc);
-const DRAM: Placement = Placement::Fixed(Status::Dram);
+const MLC: Placement = Placement::Fixed(PayloadTarget::Mlc);
+const LLC: Placement = Placement::Fixed(PayloadTarget::Llc);
+const DRAM: Placement = Placement::Fixed(PayloadTarget::Dram);
 
 /// 16 ways, DCA in the two leftmost; MLCs of 16 sets x 2 ways.
 fn world() -> World {
@@ -34,7 +34,7 @@ fn counters(w: &World) -> SteeringCounters {
 }
 
 #[test]
-fn a_line_for_the_llc_goes_into_the_dca_ways_as_ddio_puts_it() {
+fn a_line_for_the_llc_is_placed_in_the_dca_ways_as_by_ddio() {
     let mut w = world();
     let line = w.line();
     assert_eq!(w.memory(|w| payload(w, LLC, line)), (0, 0));
@@ -83,10 +83,12 @@ fn a_line_for_memory_leaves_no_copy_in_llc_or_mlc() {
 }
 
 #[test]
-fn with_idio_a_header_goes_to_the_mlc_and_payload_where_the_status_says() {
-    for (status, place) in
-        [(Status::Llc, Level::Llc), (Status::Mlc, Level::Mlc), (Status::Dram, Level::Memory)]
-    {
+fn with_idio_a_header_is_written_to_the_mlc_and_payload_where_the_status_says() {
+    for (status, place) in [
+        (PayloadTarget::Llc, Level::Llc),
+        (PayloadTarget::Mlc, Level::Mlc),
+        (PayloadTarget::Dram, Level::Memory),
+    ] {
         let mut w = world();
         let [first, second] = [w.line(), w.line()];
         w.chip.set_steering_status(1, status);
@@ -97,10 +99,10 @@ fn with_idio_a_header_goes_to_the_mlc_and_payload_where_the_status_says() {
 }
 
 #[test]
-fn a_critical_packet_goes_to_the_llc_where_a_batch_packet_goes_to_memory() {
+fn a_critical_packet_is_written_to_the_llc_where_a_batch_packet_is_written_to_memory() {
     let mut w = world();
     let line = w.line();
-    w.chip.set_steering_status(1, Status::Dram);
+    w.chip.set_steering_status(1, PayloadTarget::Dram);
     let tag = Tag { latency_critical: true, ..for_core(1) };
     assert_eq!(w.memory(|w| w.chip.steered_write_all(0, &[line], false, Placement::Dynamic, tag)), (0, 0));
     assert_eq!(w.llc(line).unwrap().way, 15);
@@ -112,8 +114,8 @@ fn the_status_of_a_flooded_core_falls_to_llc_in_the_middle_of_an_epoch() {
     // The MLC has 32 lines: 3 untouched are not more than 10 % (3.2), 4 are. All lines are of one set of two ways,
     // which does not matter: a line that was evicted untouched still counts as untouched.
     let mut w = world();
-    w.chip.set_steering_status(1, Status::Mlc);
-    for expected in [Status::Mlc, Status::Mlc, Status::Mlc, Status::Llc] {
+    w.chip.set_steering_status(1, PayloadTarget::Mlc);
+    for expected in [PayloadTarget::Mlc, PayloadTarget::Mlc, PayloadTarget::Mlc, PayloadTarget::Llc] {
         let line = w.line();
         payload(&mut w, Placement::Dynamic, line);
         assert_eq!(w.chip.steering_status(1), expected);
@@ -218,7 +220,7 @@ fn without_inclusive_ways_a_line_is_in_the_llc_or_in_an_mlc() {
 }
 
 #[test]
-fn whatever_is_steered_a_line_stands_in_one_place_and_the_counts_add_up() {
+fn whatever_is_steered_a_line_is_in_one_place_and_the_counts_add_up() {
     use rand_core::{Rng, SeedableRng};
     let mut rng = rand_xoshiro::Xoshiro128PlusPlus::seed_from_u64(5);
     let mut w = world();
@@ -240,7 +242,10 @@ fn whatever_is_steered_a_line_stands_in_one_place_and_the_counts_add_up() {
             6 => w.chip.steered_read_all(0, &[line], core),
             _ => w.chip.discard_all(&[line]),
         }
-        w.chip.set_steering_status(core, [Status::Llc, Status::Mlc, Status::Dram][step % 3]);
+        w.chip.set_steering_status(
+            core,
+            [PayloadTarget::Llc, PayloadTarget::Mlc, PayloadTarget::Dram][step % 3],
+        );
         if step % 100 == 0 {
             for line in &lines {
                 assert!(w.llc(*line).is_none() || w.holders(*line).is_empty(), "in the LLC and in an MLC");

@@ -54,16 +54,17 @@ impl MachineField {
 
 /// The content of a configuration space at power-on.
 #[derive(Clone, Debug)]
-pub struct Space {
+pub struct ConfigSpaceContent {
     bytes: Vec<u8>,
     writable: Vec<u8>,
     machine_fields: Vec<(usize, MachineField)>,
 }
 
-impl Space {
+impl ConfigSpaceContent {
     /// A device: vendor, device, class (24 bits), revision, header type 0. Command and interrupt line are writable.
-    pub fn new(vendor: u16, device: u16, class: u32, revision: u8) -> Space {
-        let mut space = Space { bytes: vec![0; SIZE], writable: vec![0; SIZE], machine_fields: Vec::new() };
+    pub fn new(vendor: u16, device: u16, class: u32, revision: u8) -> ConfigSpaceContent {
+        let mut space =
+            ConfigSpaceContent { bytes: vec![0; SIZE], writable: vec![0; SIZE], machine_fields: Vec::new() };
         space.put(0x00, &vendor.to_le_bytes());
         space.put(0x02, &device.to_le_bytes());
         // Memory space and bus master are on.
@@ -77,7 +78,7 @@ impl Space {
     }
 
     /// Makes it a bridge with these buses.
-    pub fn bridge(mut self, primary: u8, secondary: u8, subordinate: u8) -> Space {
+    pub fn bridge(mut self, primary: u8, secondary: u8, subordinate: u8) -> ConfigSpaceContent {
         self.put(0x0e, &[1]);
         self.put(0x18, &[primary, secondary, subordinate]);
         // Windows whose base is above their limit are closed: I/O, memory, prefetchable memory.
@@ -89,14 +90,14 @@ impl Space {
     }
 
     /// A device's subsystem (header type 0).
-    pub fn subsystem(mut self, vendor: u16, device: u16) -> Space {
+    pub fn subsystem(mut self, vendor: u16, device: u16) -> ConfigSpaceContent {
         self.put(0x2c, &vendor.to_le_bytes());
         self.put(0x2e, &device.to_le_bytes());
         self
     }
 
     /// Adds the PCI Express capability at `at`: kind of port, link of 8 GT/s times 16.
-    pub fn express(mut self, at: u8, kind: u8) -> Space {
+    pub fn express(mut self, at: u8, kind: u8) -> ConfigSpaceContent {
         self.put(0x06, &0x0010_u16.to_le_bytes());
         self.put(0x34, &[at]);
         let place = usize::from(at);
@@ -113,13 +114,13 @@ impl Space {
     }
 
     /// Sets a dword, read-only.
-    pub fn dword(mut self, at: usize, value: u32) -> Space {
+    pub fn dword(mut self, at: usize, value: u32) -> ConfigSpaceContent {
         self.put(at, &value.to_le_bytes());
         self
     }
 
     /// Adds a field that is a register of the machine.
-    pub fn machine_field(mut self, at: usize, field: MachineField) -> Space {
+    pub fn machine_field(mut self, at: usize, field: MachineField) -> ConfigSpaceContent {
         self.machine_fields.push((at, field));
         self
     }
@@ -142,16 +143,16 @@ impl Space {
 /// The `config` file of a device.
 pub struct ConfigFile {
     clock: MachineClock,
-    space: Mutex<Space>,
+    space: Mutex<ConfigSpaceContent>,
 }
 
 impl ConfigFile {
     /// The file of a space.
-    pub fn new(clock: MachineClock, space: Space) -> ConfigFile {
+    pub fn new(clock: MachineClock, space: ConfigSpaceContent) -> ConfigFile {
         ConfigFile { clock, space: Mutex::new(space) }
     }
 
-    fn touched(space: &Space, start: usize, end: usize) -> Vec<(usize, MachineField)> {
+    fn touched(space: &ConfigSpaceContent, start: usize, end: usize) -> Vec<(usize, MachineField)> {
         let within = |(at, field): &&(usize, MachineField)| *at < end && start < at + field.len();
         space.machine_fields.iter().filter(within).copied().collect()
     }

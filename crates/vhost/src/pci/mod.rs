@@ -10,28 +10,28 @@ use crate::layout::{Address, Layout};
 use crate::machine_clock::MachineClock;
 use crate::node::Tree;
 use crate::topology::{list, map};
-use config::{ConfigFile, Space};
+use config::{ConfigFile, ConfigSpaceContent};
 pub use plan::devices;
 
 /// A device and the devices behind it.
 #[derive(Clone, Debug)]
-pub struct Device {
+pub struct VirtualPciDevice {
     /// Its address.
     pub address: Address,
     /// Package it belongs to.
     pub package: usize,
     /// Its configuration space at power-on.
-    pub space: Space,
+    pub space: ConfigSpaceContent,
     /// Its driver, if it has one.
     pub driver: Option<&'static str>,
     /// Files that its driver adds below its directory, with their content.
     pub extra: Vec<(String, String)>,
     /// Devices behind it.
-    pub behind: Vec<Device>,
+    pub behind: Vec<VirtualPciDevice>,
 }
 
 /// Adds all devices to the tree.
-pub fn add(tree: &mut Tree, devices: Vec<Device>, layout: &Layout, clock: &MachineClock) {
+pub fn add(tree: &mut Tree, devices: Vec<VirtualPciDevice>, layout: &Layout, clock: &MachineClock) {
     tree.directory("sys/bus/pci/devices");
     tree.directory("sys/bus/pci/drivers");
     for device in devices {
@@ -43,13 +43,13 @@ pub fn add(tree: &mut Tree, devices: Vec<Device>, layout: &Layout, clock: &Machi
 /// Adds a device's directory, `depth` directories below `sys/devices`, and those of the devices behind it.
 fn add_device(
     tree: &mut Tree,
-    device: Device,
+    device: VirtualPciDevice,
     folder: &str,
     depth: usize,
     layout: &Layout,
     clock: &MachineClock,
 ) {
-    let Device { address, package, space, driver, extra, behind } = device;
+    let VirtualPciDevice { address, package, space, driver, extra, behind } = device;
     let path = format!("{folder}/{address}");
     let here = format!("sys/devices/{path}");
     let up = "../".repeat(depth + 2);

@@ -4,13 +4,13 @@
 //! Ids are those of linux include/linux/pci_ids.h, arch/x86/events/intel/uncore_snbep.c and the PCI id list; if a chip
 //! has many, one is used for all. It must not know files.
 
-use super::Device;
-use super::config::{MachineField, Space};
-use crate::layout::{Address, Port};
+use super::VirtualPciDevice;
+use super::config::{ConfigSpaceContent, MachineField};
+use crate::layout::{Address, PortLayout};
 use crate::package::{Server, Uncore};
 use crate::pmu::boxes::BoxRegister;
 use std::collections::BTreeSet;
-use waykeeper_generations::{BoxCount, Generation, Pmu, Registers, Space as Where};
+use waykeeper_generations::{AddressSpace, BoxCount, Generation, Pmu, RegisterMap};
 use waykeeper_host::DeviceKind;
 
 const INTEL: u16 = 0x8086;
@@ -31,14 +31,14 @@ const NVME: u32 = 0x01_0802;
 const SYSTEM: u32 = 0x08_8000;
 
 /// All devices of a server; the top level has root ports and register devices.
-pub fn devices(server: &Server) -> Vec<Device> {
+pub fn devices(server: &Server) -> Vec<VirtualPciDevice> {
     let layout = server.layout();
     let mut buses = Buses(layout.ports.iter().map(|port| port.address.bus).collect());
     for package in 0..layout.packages {
         buses.0.insert(layout.uncore_bus(package));
         buses.0.extend(layout.stacks[package].iter().map(|(_, bus)| *bus));
     }
-    let mut all: Vec<Device> = layout
+    let mut all: Vec<VirtualPciDevice> = layout
         .ports
         .iter()
         .enumerate()
@@ -65,8 +65,8 @@ impl Buses {
     }
 }
 
-fn plain(address: Address, package: usize, space: Space) -> Device {
-    Device { address, package, space, driver: None, extra: Vec::new(), behind: Vec::new() }
+fn plain(address: Address, package: usize, space: ConfigSpaceContent) -> VirtualPciDevice {
+    VirtualPciDevice { address, package, space, driver: None, extra: Vec::new(), behind: Vec::new() }
 }
 
 /// Vendor and device id of a root port: part A to D on Skylake and Ice Lake.
@@ -85,7 +85,7 @@ fn root_port_id(generation: Option<&Generation>, part: u8) -> (u16, u16) {
     }
 }
 
-fn root_port(server: &Server, index: usize, port: &Port, buses: &mut Buses) -> Device {
+fn root_port(server: &Server, index: usize, port: &PortLayout, buses: &mut Buses) -> VirtualPciDevice {
     let layout = server.layout();
     let generation = layout.generation;
     let part = port.counted.map_or(0, |(_, part)| part);
@@ -96,7 +96,7 @@ fn root_port(server: &Server, index: usize, port: &Port, buses: &mut Buses) -> D
         DeviceKind::Storage => array(server, index, port, secondary, buses),
     };
     let subordinate = last_bus(&behind).max(secondary);
-    let mut space = Space::new(vendor, id, BRIDGE, 0x04)
+    let mut space = ConfigSpaceContent::new(vendor, id, BRIDGE, 0x04)
         .bridge(port.address.bus, secondary, subordinate)
         .express(0x90, ROOT_PORT);
     space = match generation.map(|generation| generation.id.as_str()) {
@@ -111,26 +111,41 @@ fn root_port(server: &Server, index: usize, port: &Port, buses: &mut Buses) -> D
         space = space.machine_field(PERFCTRLSTS, MachineField::Port(index));
     }
     let driver = Some("pcieport");
-    Device { address: port.address, package: port.package, space, driver, extra: Vec::new(), behind }
+    VirtualPciDevice {
+        address: port.address,
+        package: port.package,
+        space,
+        driver,
+        extra: Vec::new(),
+        behind,
+    }
 }
 
 /// The highest bus below devices.
-fn last_bus(devices: &[Device]) -> u8 {
-    let own = |device: &Device| device.address.bus.max(last_bus(&device.behind));
+fn last_bus(devices: &[VirtualPciDevice]) -> u8 {
+    let own = |device: &VirtualPciDevice| device.address.bus.max(last_bus(&device.behind));
     devices.iter().map(own).max().unwrap_or(0)
 }
 
 /// A ConnectX-5 NIC.
-fn nic(port: &Port, bus: u8) -> Device {
-    let space = Space::new(0x15b3, 0x1017, ETHERNET, 0).subsystem(0x15b3, 0x0008).express(0x60, ENDPOINT);
+fn nic(port: &PortLayout, bus: u8) -> VirtualPciDevice {
+    let space = ConfigSpaceContent::new(0x15b3, 0x1017, ETHERNET, 0)
+        .subsystem(0x15b3, 0x0008)
+        .express(0x60, ENDPOINT);
     let address = Address { bus, device: 0, function: 0, ..port.address };
     let name = &port.device;
     let extra = vec![(format!("net/{name}/uevent"), format!("INTERFACE={name}\n"))];
-    Device { driver: Some("mlx5_core"), extra, ..plain(address, port.package, space) }
+    VirtualPciDevice { driver: Some("mlx5_core"), extra, ..plain(address, port.package, space) }
 }
 
 /// NVMe drives: a single one directly behind the root port, several behind a switch.
-fn array(server: &Server, index: usize, port: &Port, bus: u8, buses: &mut Buses) -> Vec<Device> {
+fn array(
+    server: &Server,
+    index: usize,
+    port: &PortLayout,
+    bus: u8,
+    buses: &mut Buses,
+) -> Vec<VirtualPciDevice> {
     let scenario = server.bare().scenario();
     let first = scenario.nics.len();
     let drives =
@@ -147,29 +162,32 @@ fn array(server: &Server, index: usize, port: &Port, bus: u8, buses: &mut Buses)
         let below = buses.next(inner);
         let address = at(inner, slot as u8);
         // A PEX 9700 switch.
-        let space =
-            Space::new(0x10b5, 0x9765, BRIDGE, 0xaa).bridge(inner, below, below).express(0x68, DOWNSTREAM);
+        let space = ConfigSpaceContent::new(0x10b5, 0x9765, BRIDGE, 0xaa)
+            .bridge(inner, below, below)
+            .express(0x68, DOWNSTREAM);
         let behind = vec![drive(port, at(below, 0), before + slot)];
-        Device { driver: Some("pcieport"), behind, ..plain(address, port.package, space) }
+        VirtualPciDevice { driver: Some("pcieport"), behind, ..plain(address, port.package, space) }
     };
-    let behind: Vec<Device> = (0..drives).map(downstream).collect();
-    let space = Space::new(0x10b5, 0x9765, BRIDGE, 0xaa)
+    let behind: Vec<VirtualPciDevice> = (0..drives).map(downstream).collect();
+    let space = ConfigSpaceContent::new(0x10b5, 0x9765, BRIDGE, 0xaa)
         .bridge(bus, inner, last_bus(&behind))
         .express(0x68, UPSTREAM);
-    vec![Device { driver: Some("pcieport"), behind, ..plain(at(bus, 0), port.package, space) }]
+    vec![VirtualPciDevice { driver: Some("pcieport"), behind, ..plain(at(bus, 0), port.package, space) }]
 }
 
 /// A Samsung 980 PRO drive.
-fn drive(port: &Port, address: Address, number: u32) -> Device {
-    let space = Space::new(0x144d, 0xa80a, NVME, 0).subsystem(0x144d, 0xa801).express(0x70, ENDPOINT);
+fn drive(port: &PortLayout, address: Address, number: u32) -> VirtualPciDevice {
+    let space =
+        ConfigSpaceContent::new(0x144d, 0xa80a, NVME, 0).subsystem(0x144d, 0xa801).express(0x70, ENDPOINT);
     let extra = vec![(format!("nvme/nvme{number}/model"), "Samsung SSD 980 PRO 1TB\n".to_owned())];
-    Device { driver: Some("nvme"), extra, ..plain(address, port.package, space) }
+    VirtualPciDevice { driver: Some("nvme"), extra, ..plain(address, port.package, space) }
 }
 
 /// The devices with the memory channels' counters, on chips that have these in configuration space.
-fn channels(server: &Server, package: usize, generation: &Generation) -> Vec<Device> {
+fn channels(server: &Server, package: usize, generation: &Generation) -> Vec<VirtualPciDevice> {
     let Some(memory) = &generation.memory else { return Vec::new() };
-    let Some(registers) = memory.pmu.registers.as_ref().filter(|map| map.space == Where::PciConfig) else {
+    let Some(registers) = memory.pmu.registers.as_ref().filter(|map| map.space == AddressSpace::PciConfig)
+    else {
         return Vec::new();
     };
     let bus = server.layout().uncore_bus(package);
@@ -178,7 +196,7 @@ fn channels(server: &Server, package: usize, generation: &Generation) -> Vec<Dev
     (0..count)
         .zip(ids)
         .map(|(channel, [vendor, id])| {
-            let space = Space::new(*vendor, *id, SYSTEM, 0x04).express(0x40, 9);
+            let space = ConfigSpaceContent::new(*vendor, *id, SYSTEM, 0x04).express(0x40, 9);
             let space = counters(space, package, channel, &memory.pmu, registers);
             let (device, function) = CHANNELS[channel];
             plain(Address::new(bus, device, function), package, space)
@@ -191,7 +209,13 @@ fn channels(server: &Server, package: usize, generation: &Generation) -> Vec<Dev
 const CHANNELS: [(u8, u8); 8] =
     [(0x0a, 2), (0x0a, 6), (0x0b, 2), (0x0c, 2), (0x0c, 6), (0x0d, 2), (0x0e, 2), (0x0e, 6)];
 
-fn counters(mut space: Space, package: usize, channel: usize, pmu: &Pmu, map: &Registers) -> Space {
+fn counters(
+    mut space: ConfigSpaceContent,
+    package: usize,
+    channel: usize,
+    pmu: &Pmu,
+    map: &RegisterMap,
+) -> ConfigSpaceContent {
     // Offsets are the same in every channel's device.
     let at = |offset: Option<u32>, register| {
         offset.map(|at| (at as usize, MachineField::Channel(package, channel, register)))
@@ -208,7 +232,7 @@ fn counters(mut space: Space, package: usize, channel: usize, pmu: &Pmu, map: &R
 }
 
 /// Devices that report the number of slices and the stack of a root bus (hardware.md 3.4, 4.4).
-fn registers(server: &Server, package: usize, generation: &Generation) -> Vec<Device> {
+fn registers(server: &Server, package: usize, generation: &Generation) -> Vec<VirtualPciDevice> {
     let layout = server.layout();
     let bus = layout.uncore_bus(package);
     let slices = server.boxes(package, Uncore::Cache);
@@ -221,7 +245,7 @@ fn registers(server: &Server, package: usize, generation: &Generation) -> Vec<De
         generation.cache.as_ref().map(|c| &c.pmu.boxes)
     {
         // Bits 7:6 of word 0x94 are the die: 1 is MCC, whose stacks `layout` numbers.
-        let mut space = Space::new(*vendor, *device, SYSTEM, 0).dword(0x94, 1 << 6);
+        let mut space = ConfigSpaceContent::new(*vendor, *device, SYSTEM, 0).dword(0x94, 1 << 6);
         for (word, offset) in offsets.iter().enumerate() {
             space = space.dword(usize::from(*offset), words(slices, word));
         }
@@ -229,7 +253,8 @@ fn registers(server: &Server, package: usize, generation: &Generation) -> Vec<De
     }
     if generation.id == "skx" {
         // CAPID6 (linux uncore_snbep.c: SKX_CAPID6 0x9c).
-        let space = Space::new(INTEL, 0x2083, SYSTEM, 0x04).dword(0x9c, words(slices, 0) & 0x0fff_ffff);
+        let space =
+            ConfigSpaceContent::new(INTEL, 0x2083, SYSTEM, 0x04).dword(0x9c, words(slices, 0) & 0x0fff_ffff);
         all.push(plain(Address::new(bus, 0x1e, 3), package, space));
     }
     if generation.id == "icx" {
@@ -237,7 +262,7 @@ fn registers(server: &Server, package: usize, generation: &Generation) -> Vec<De
             // SAD_CONTROL: the stack's own number in bits 6:4, which differs from the PMU's (linux uncore_snbep.c:
             // SAD_CONTROL_STACK_ID; pcm-iio-topology.cpp: 1 to 5 are PMUs 0 to 4, 0 is PMU 5).
             let own = if *stack == 5 { 0 } else { u32::from(*stack) + 1 };
-            let space = Space::new(INTEL, 0x09a2, SYSTEM, 0x04).dword(0x3f4, own << 4);
+            let space = ConfigSpaceContent::new(INTEL, 0x09a2, SYSTEM, 0x04).dword(0x3f4, own << 4);
             all.push(plain(Address::new(*root, 0, 0), package, space));
         }
     }

@@ -4,7 +4,7 @@
 //! global control are set (Intel SDM vol. 3, 20.2). It must not know what the events mean.
 
 use super::{Counter, most};
-use waykeeper_generations::CoreCounters;
+use waykeeper_generations::CoreCounterTable;
 
 /// Bits of an event select: user, kernel, enable (SDM vol. 3, 20.2.1; the same on AMD).
 const USER: u64 = 1 << 16;
@@ -28,7 +28,7 @@ pub enum CoreRegister {
 
 /// What a counter counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CoreEvent {
+pub enum CountedCoreEvent {
     /// An event select.
     Select(u64),
     /// A fixed counter, by number.
@@ -49,7 +49,7 @@ pub struct CorePmu {
 
 impl CorePmu {
     /// After power-on, with every counter enabled in the global control, as a kernel's perf leaves it.
-    pub fn new(core: &CoreCounters) -> CorePmu {
+    pub fn new(core: &CoreCounterTable) -> CorePmu {
         let counters = usize::from(core.counters_alone);
         let (fixed, width) = core.fixed.map_or((0, 0), |fixed| (usize::from(fixed.counters), fixed.width));
         CorePmu {
@@ -64,17 +64,17 @@ impl CorePmu {
     }
 
     /// The value of a register; `count` returns the present count of an event.
-    pub fn read(&self, register: CoreRegister, count: impl Fn(CoreEvent) -> u64) -> Option<u64> {
+    pub fn read(&self, register: CoreRegister, count: impl Fn(CountedCoreEvent) -> u64) -> Option<u64> {
         match register {
             CoreRegister::Select(index) => self.selects.get(usize::from(index)).copied(),
             CoreRegister::Count(index) => {
                 let counter = self.counters.get(usize::from(index))?;
-                let event = CoreEvent::Select(self.selects[usize::from(index)]);
+                let event = CountedCoreEvent::Select(self.selects[usize::from(index)]);
                 Some(counter.value(|| count(event), self.most))
             }
             CoreRegister::Fixed(index) => {
                 let counter = self.fixed.get(usize::from(index))?;
-                Some(counter.value(|| count(CoreEvent::Fixed(index)), self.fixed_most))
+                Some(counter.value(|| count(CountedCoreEvent::Fixed(index)), self.fixed_most))
             }
             CoreRegister::FixedControl => Some(self.fixed_control),
             CoreRegister::GlobalControl => Some(self.global_control),
@@ -86,7 +86,7 @@ impl CorePmu {
         &mut self,
         register: CoreRegister,
         value: u64,
-        count: impl Fn(CoreEvent) -> u64,
+        count: impl Fn(CountedCoreEvent) -> u64,
     ) -> Option<()> {
         self.each(|counter, event, _| counter.stop(|| count(event)));
         let known = self.set(register, value);
@@ -109,18 +109,18 @@ impl CorePmu {
         Some(())
     }
 
-    fn each(&mut self, mut act: impl FnMut(&mut Counter, CoreEvent, bool)) {
+    fn each(&mut self, mut act: impl FnMut(&mut Counter, CountedCoreEvent, bool)) {
         for (index, counter) in self.counters.iter_mut().enumerate() {
             let select = self.selects[index];
             let enabled = select & ENABLE != 0 && select & (USER | KERNEL) != 0;
             let runs = enabled && self.global_control >> index & 1 == 1;
-            act(counter, CoreEvent::Select(select), runs);
+            act(counter, CountedCoreEvent::Select(select), runs);
         }
         for (index, counter) in self.fixed.iter_mut().enumerate() {
             // Four bits per counter: kernel, user, any thread, interrupt (SDM vol. 3, 20.2.2).
             let enabled = self.fixed_control >> (4 * index) & 0b11 != 0;
             let runs = enabled && self.global_control >> (32 + index) & 1 == 1;
-            act(counter, CoreEvent::Fixed(index as u8), runs);
+            act(counter, CountedCoreEvent::Fixed(index as u8), runs);
         }
     }
 }
@@ -131,14 +131,14 @@ mod tests {
     use waykeeper_generations::Generation;
 
     #[test]
-    fn a_counter_runs_if_everything_says_so() {
+    fn a_counter_runs_if_every_enable_bit_is_set() {
         use CoreRegister::{Count, Fixed, FixedControl, GlobalControl, Select};
         let mut pmu = CorePmu::new(&Generation::by_id("skx").unwrap().core);
         // Programmable events count the time times their number, fixed ones 1000 × (index + 1) × the time.
         let at = |now: u64| {
             move |event| match event {
-                CoreEvent::Select(select) => (select & 0xff) * now,
-                CoreEvent::Fixed(index) => 1000 * (u64::from(index) + 1) * now,
+                CountedCoreEvent::Select(select) => (select & 0xff) * now,
+                CountedCoreEvent::Fixed(index) => 1000 * (u64::from(index) + 1) * now,
             }
         };
         assert_eq!(pmu.read(GlobalControl, at(0)), Some(0x7_0000_00ff));

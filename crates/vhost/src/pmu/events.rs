@@ -3,9 +3,10 @@
 //! An event in no table counts 0, like an event that never happens. It must not know registers' addresses.
 
 use super::boxes::EventSelect;
-use super::core::CoreEvent;
+use super::core::CountedCoreEvent;
 use waykeeper_generations::{
-    Cache, CoreCounters, FieldRegister, Generation, Iio, Memory, Pmu, Role, SharedCache, Terms,
+    CoreCounterTable, FieldRegister, Generation, Iio, LlcCounterTable, MemoryCounterTable, Pmu, Role,
+    SharedCache, Terms,
 };
 use waykeeper_machine::{CoreCounts, DcaCounts, MemoryBytes};
 
@@ -40,20 +41,20 @@ fn of_core(name: &str) -> Option<OfCore> {
 
 /// The events of a core.
 #[derive(Clone, Debug)]
-pub struct CoreEvents {
+pub struct KnownCoreEvents {
     /// Bits of a select register that distinguish events.
     compared: u64,
     known: Vec<(u64, OfCore)>,
     fixed: Vec<(u8, OfCore)>,
 }
 
-impl CoreEvents {
+impl KnownCoreEvents {
     /// The events of a table.
-    pub fn new(core: &CoreCounters) -> CoreEvents {
+    pub fn new(core: &CoreCounterTable) -> KnownCoreEvents {
         let all_ones = |width: u32| if width >= 64 { u64::MAX } else { (1 << width) - 1 };
         let fields = core.fields.values();
         let compared = fields.filter_map(|field| field.place(all_ones(field.width()))).fold(0, |a, b| a | b);
-        let mut events = CoreEvents { compared, known: Vec::new(), fixed: Vec::new() };
+        let mut events = KnownCoreEvents { compared, known: Vec::new(), fixed: Vec::new() };
         for (name, event) in &core.events {
             let Some(of) = of_core(name) else { continue };
             events.known.extend(core.select(&event.terms).map(|word| (word & compared, of)));
@@ -67,12 +68,14 @@ impl CoreEvents {
     }
 
     /// The present count of an event on a core with these counts.
-    pub fn count(&self, event: CoreEvent, counts: &CoreCounts) -> u64 {
+    pub fn count(&self, event: CountedCoreEvent, counts: &CoreCounts) -> u64 {
         let of = match event {
-            CoreEvent::Select(select) => {
+            CountedCoreEvent::Select(select) => {
                 self.known.iter().find(|(word, _)| *word == select & self.compared).map(|(_, of)| of)
             }
-            CoreEvent::Fixed(index) => self.fixed.iter().find(|(known, _)| *known == index).map(|(_, of)| of),
+            CountedCoreEvent::Fixed(index) => {
+                self.fixed.iter().find(|(known, _)| *known == index).map(|(_, of)| of)
+            }
         };
         of.map_or(0, |of| of(counts))
     }
@@ -101,7 +104,7 @@ fn selects(pmu: &Pmu, event: EventSelect, terms: &Terms) -> bool {
 
 /// The events of device requests at the LLC's slices.
 #[derive(Clone, Copy, Debug)]
-pub struct CacheEvents<'a>(pub &'a Cache);
+pub struct CacheEvents<'a>(pub &'a LlcCounterTable);
 
 impl CacheEvents<'_> {
     /// The present count of an event, all slices together.
@@ -158,7 +161,7 @@ impl IioEvents<'_> {
 
 /// The events of a memory channel.
 #[derive(Clone, Copy, Debug)]
-pub struct MemoryEvents<'a>(pub &'a Memory);
+pub struct MemoryEvents<'a>(pub &'a MemoryCounterTable);
 
 impl MemoryEvents<'_> {
     /// The present count of an event, all channels together.
@@ -200,16 +203,16 @@ pub fn share(total: u64, index: usize, count: usize) -> u64 {
 
 /// The generation's events, where its tables have them.
 #[derive(Clone, Debug)]
-pub struct Events {
+pub struct GenerationEvents {
     /// Events of its cores.
-    pub core: CoreEvents,
+    pub core: KnownCoreEvents,
     generation: &'static Generation,
 }
 
-impl Events {
+impl GenerationEvents {
     /// The events of a generation.
-    pub fn new(generation: &'static Generation) -> Events {
-        Events { core: CoreEvents::new(&generation.core), generation }
+    pub fn new(generation: &'static Generation) -> GenerationEvents {
+        GenerationEvents { core: KnownCoreEvents::new(&generation.core), generation }
     }
 
     /// Events of the LLC's slices.
@@ -237,8 +240,8 @@ impl Events {
 mod tests {
     use super::*;
 
-    fn skylake() -> Events {
-        Events::new(Generation::by_id("skx").unwrap())
+    fn skylake() -> GenerationEvents {
+        GenerationEvents::new(Generation::by_id("skx").unwrap())
     }
 
     #[test]
@@ -252,7 +255,7 @@ mod tests {
             llc_misses: 10,
         };
         let events = skylake().core;
-        let select = |word| events.count(CoreEvent::Select(word), &counts);
+        let select = |word| events.count(CountedCoreEvent::Select(word), &counts);
         // hardware.md 6.1 and 6.2, with user, kernel and enable bits.
         assert_eq!((select(0x43_00c0), select(0x43_003c)), (1000, 500));
         assert_eq!((select(0x43_4f2e), select(0x43_412e)), (30, 10));
@@ -260,7 +263,7 @@ mod tests {
         assert_eq!((select(0x41_04d1), select(0x41_20d1)), (20, 10));
         assert_eq!(select(0x0143_412e), 0, "cycles with at least one miss are another event");
         assert_eq!(select(0x43_1234), 0, "nobody knows it");
-        let fixed = |index| events.count(CoreEvent::Fixed(index), &counts);
+        let fixed = |index| events.count(CountedCoreEvent::Fixed(index), &counts);
         assert_eq!((fixed(0), fixed(1), fixed(2), fixed(3)), (1000, 500, 500, 0));
     }
 

@@ -3,8 +3,8 @@
 //! A control group exists as long as a program is in it or below it, as with systemd's services. Source of names and
 //! formats: linux Documentation/admin-guide/cgroup-v2.rst. It must not know how the tree is mounted.
 
-use super::{Program, Programs};
-use crate::dynamic_tree::{DynamicTree, Entry};
+use super::{ProgramProcess, Programs};
+use crate::dynamic_tree::{DirectoryEntry, DynamicTree};
 use crate::topology::list;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -92,14 +92,14 @@ impl Cgroups {
     /// Updates the members, then calls `act` with the groups and all programs.
     fn with_members<R>(
         &self,
-        act: impl FnOnce(&[Group], &[Program]) -> Result<R, Errno>,
+        act: impl FnOnce(&[Group], &[ProgramProcess]) -> Result<R, Errno>,
     ) -> Result<R, Errno> {
         // After a panic elsewhere the members may be stale; they are computed again here.
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let programs = self.programs.list()?;
         for group in groups.iter_mut().skip(1) {
             let below = programs.iter().filter(|program| is_in(program, &group.path));
-            let members: BTreeSet<u64> = below.map(Program::serial).collect();
+            let members: BTreeSet<u64> = below.map(ProgramProcess::serial).collect();
             if group.members.is_disjoint(&members) && !members.is_empty() {
                 group.made += 1;
             }
@@ -115,7 +115,7 @@ impl Cgroups {
         (group.made == made && (place == 0 || !group.members.is_empty())).then_some(place)
     }
 
-    fn content(&self, groups: &[Group], programs: &[Program], place: usize, what: What) -> String {
+    fn content(&self, groups: &[Group], programs: &[ProgramProcess], place: usize, what: What) -> String {
         let group = &groups[place];
         let own = || programs.iter().filter(|program| program.workload().cgroup == group.path);
         let leaf = own().next().is_some();
@@ -125,11 +125,11 @@ impl Cgroups {
             What::SubtreeControl if leaf => "\n".to_owned(),
             What::SubtreeControl => CONTROLLERS.to_owned(),
             What::Procs => own().map(|program| line(program.pid)).collect(),
-            What::Threads => own().flat_map(Program::tids).map(line).collect(),
+            What::Threads => own().flat_map(ProgramProcess::tids).map(line).collect(),
             What::Type => "domain\n".to_owned(),
             What::Events => "populated 1\nfrozen 0\n".to_owned(),
             What::Cpus | What::CpusEffective if leaf => {
-                let cpus: BTreeSet<usize> = own().flat_map(Program::cpus).collect();
+                let cpus: BTreeSet<usize> = own().flat_map(ProgramProcess::cpus).collect();
                 format!("{}\n", list(cpus))
             }
             What::CpusEffective => format!("{}\n", list(0..self.cpus)),
@@ -141,7 +141,7 @@ impl Cgroups {
 }
 
 /// Whether a program is in a control group or below it.
-fn is_in(program: &Program, path: &str) -> bool {
+fn is_in(program: &ProgramProcess, path: &str) -> bool {
     let own = &program.workload().cgroup;
     own.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
@@ -153,19 +153,20 @@ fn files(place: usize) -> impl Iterator<Item = (usize, &'static str, What)> {
 }
 
 impl DynamicTree for Cgroups {
-    fn list(&self, directory: u64) -> Result<Vec<Entry>, Errno> {
+    fn list(&self, directory: u64) -> Result<Vec<DirectoryEntry>, Errno> {
         if !self.is_directory(directory) {
             return Err(Errno::NOTDIR);
         }
         self.with_members(|groups, _| {
             let place = Self::place(groups, directory).ok_or(Errno::NOENT)?;
             let made = groups[place].made;
-            let files = files(place).map(|(file, name, _)| Entry::file(name, number(made, place, file)));
+            let files =
+                files(place).map(|(file, name, _)| DirectoryEntry::file(name, number(made, place, file)));
             let below = groups.iter().enumerate().skip(1);
             let below = below.filter(|(_, group)| group.parent == place && !group.members.is_empty());
             let folders = below.map(|(inner, group)| {
                 let name = group.path.rsplit('/').next().unwrap_or_default();
-                Entry::directory(name, number(group.made, inner, 0))
+                DirectoryEntry::directory(name, number(group.made, inner, 0))
             });
             Ok(files.chain(folders).collect())
         })

@@ -26,14 +26,14 @@ pub fn pid_of(first_thread: u64) -> u32 {
 
 /// A process and its workload.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct ProgramProcess {
     /// Its pid, also the id of its first thread; the other threads have the next ids.
     pub pid: u32,
     process: Process,
     scenario: Arc<Scenario>,
 }
 
-impl Program {
+impl ProgramProcess {
     /// The workload.
     pub fn workload(&self) -> &WorkloadSpec {
         &self.scenario.workloads[self.process.workload]
@@ -97,9 +97,9 @@ impl Programs {
     ///
     /// # Errors
     /// EIO if the model has stopped.
-    pub fn list(&self) -> Result<Vec<Program>, Errno> {
+    pub fn list(&self) -> Result<Vec<ProgramProcess>, Errno> {
         let processes = self.clock.with(|server| server.bare().processes())?;
-        let program = |process: Process| Program {
+        let program = |process: Process| ProgramProcess {
             pid: pid_of(process.first_thread),
             process,
             scenario: self.scenario.clone(),
@@ -111,7 +111,7 @@ impl Programs {
     ///
     /// # Errors
     /// ESRCH if there is none; EIO if the model has stopped.
-    pub fn find(&self, pid: u32) -> Result<Program, Errno> {
+    pub fn find(&self, pid: u32) -> Result<ProgramProcess, Errno> {
         self.list()?.into_iter().find(|program| program.pid == pid).ok_or(Errno::SRCH)
     }
 }

@@ -3,8 +3,8 @@
 //! Only the files that tools read to find a process and its cores and control group: stat, status, comm, cmdline,
 //! cgroup and its threads. It must not know how the tree is mounted.
 
-use super::{Program, Programs};
-use crate::dynamic_tree::{DynamicTree, Entry};
+use super::{ProgramProcess, Programs};
+use crate::dynamic_tree::{DirectoryEntry, DynamicTree};
 use crate::topology::{list, map};
 use rustix::io::Errno;
 use std::fmt::Write;
@@ -102,7 +102,7 @@ impl Processes {
     }
 
     /// The process, if it runs and has this thread; ENOENT if not.
-    fn there(&self, pid: u32, thread: Option<u32>) -> Result<Program, Errno> {
+    fn there(&self, pid: u32, thread: Option<u32>) -> Result<ProgramProcess, Errno> {
         let program = self.programs.find(pid).map_err(|error| match error {
             Errno::SRCH => Errno::NOENT,
             other => other,
@@ -113,7 +113,7 @@ impl Processes {
         }
     }
 
-    fn content(&self, program: &Program, thread: Option<u32>, what: What) -> String {
+    fn content(&self, program: &ProgramProcess, thread: Option<u32>, what: What) -> String {
         match what {
             What::Stat => stat(program, thread),
             What::Status => self.status(program, thread),
@@ -129,7 +129,7 @@ impl Processes {
     }
 
     /// fs/proc/array.c: proc_pid_status of 6.12, without the lines that do not apply to programs of the model.
-    fn status(&self, program: &Program, thread: Option<u32>) -> String {
+    fn status(&self, program: &ProgramProcess, thread: Option<u32>) -> String {
         let tid = program.pid + thread.unwrap_or(0);
         let kib = program.memory_bytes() / 1024;
         let size = |name: &str| format!("{name}:\t{kib:8} kB\n");
@@ -165,14 +165,14 @@ impl Processes {
     }
 }
 
-fn comm(program: &Program) -> &str {
+fn comm(program: &ProgramProcess) -> &str {
     let name = program.workload().program.name;
     name.get(..COMM).unwrap_or(name)
 }
 
 /// fs/proc/array.c: do_task_stat, 52 fields. A program has parent 0 (as a process from outside of a pid namespace),
 /// always runs, and took all its memory at its start.
-fn stat(program: &Program, thread: Option<u32>) -> String {
+fn stat(program: &ProgramProcess, thread: Option<u32>) -> String {
     let (pid, tid) = (program.pid, program.pid + thread.unwrap_or(0));
     let busy = match thread {
         None => program.busy_ns().iter().sum(),
@@ -193,28 +193,29 @@ fn stat(program: &Program, thread: Option<u32>) -> String {
 }
 
 impl DynamicTree for Processes {
-    fn list(&self, directory: u64) -> Result<Vec<Entry>, Errno> {
+    fn list(&self, directory: u64) -> Result<Vec<DirectoryEntry>, Errno> {
         let files = |pid: u32, thread: Option<u32>| {
             let there = move |what: &What| thread.is_some() || *what != What::Children;
             let files = FILES.iter().filter(move |(_, what)| there(what));
-            files.map(move |(name, what)| Entry::file(*name, Node::File(pid, thread, *what).number()))
+            files
+                .map(move |(name, what)| DirectoryEntry::file(*name, Node::File(pid, thread, *what).number()))
         };
         match Node::of(directory).ok_or(Errno::NOENT)? {
             Node::Root => {
                 let programs = self.programs.list()?.into_iter().map(|program| program.pid);
                 Ok(programs
-                    .map(|pid| Entry::directory(pid.to_string(), Node::Process(pid).number()))
+                    .map(|pid| DirectoryEntry::directory(pid.to_string(), Node::Process(pid).number()))
                     .collect())
             }
             Node::Process(pid) => {
                 self.there(pid, None)?;
-                let task = Entry::directory("task", Node::Task(pid).number());
+                let task = DirectoryEntry::directory("task", Node::Task(pid).number());
                 Ok(files(pid, None).chain([task]).collect())
             }
             Node::Task(pid) => {
                 let program = self.there(pid, None)?;
                 let thread = |(place, tid): (u32, u32)| {
-                    Entry::directory(tid.to_string(), Node::Thread(pid, place).number())
+                    DirectoryEntry::directory(tid.to_string(), Node::Thread(pid, place).number())
                 };
                 Ok((0..).zip(program.tids()).map(thread).collect())
             }

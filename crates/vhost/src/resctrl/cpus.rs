@@ -3,7 +3,7 @@
 //! Like linux lib/bitmap.c (`bitmap_parse`, `bitmap_parselist`) and rdtgroup.c (`cpus_ctrl_write`, `cpus_mon_write`).
 //! It must not know tasks and masks of ways.
 
-use super::Resctrl;
+use super::VirtualResctrl;
 use super::groups::GroupId;
 use super::numbers::c_string;
 use rustix::io::Errno;
@@ -139,7 +139,7 @@ fn parse_region(region: &str, last_cpu: u32) -> Result<(u32, u32, u32, u32), Err
     if rest.is_empty() { Ok((first, last, used, group)) } else { Err(Errno::INVAL) }
 }
 
-impl Resctrl {
+impl VirtualResctrl {
     pub(super) fn cpus_show(&self, group: GroupId, list: bool) -> String {
         let cpus = &self.groups[&group].cpus;
         let text = if list { list_text(cpus) } else { mask_text(cpus, self.host.possible_cpus) };

@@ -34,7 +34,7 @@ pub enum Cdp {
 
 /// Ways for devices through a separate class (AMD SDCIAE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoAlloc {
+pub enum IoAllocSupport {
     /// The kernel is too old for the files.
     Absent,
     /// The kernel has the files, the chip lacks the feature: `not supported`.
@@ -45,7 +45,7 @@ pub enum IoAlloc {
 
 /// The L3 as an allocation resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cache {
+pub struct L3Resource {
     /// Bits of a mask = ways. At most 32.
     pub cbm_bits: u32,
     /// `shareable_bits`: ways that devices also write to.
@@ -61,10 +61,10 @@ pub struct Cache {
     /// Whether code and data have separate masks.
     pub cdp: Cdp,
     /// Ways for devices.
-    pub io_alloc: IoAlloc,
+    pub io_alloc: IoAllocSupport,
 }
 
-impl Cache {
+impl L3Resource {
     /// All ways (`cbm_mask`).
     pub fn full(&self) -> u64 {
         (1u64 << self.cbm_bits) - 1
@@ -114,7 +114,7 @@ impl Bandwidth {
 
 /// What can be monitored per RMID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Monitoring {
+pub struct MonitoringResource {
     /// `num_rmids`.
     pub rmids: u32,
     /// Bytes per count of the occupancy register (CPUID 0xF.1 EBX).
@@ -143,7 +143,7 @@ pub struct Domain {
 
 /// A host as its resctrl shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Description {
+pub struct ResctrlDescription {
     /// The kernel release.
     pub kernel: Kernel,
     /// Number of possible CPUs, which are numbered from 0. At least 1.
@@ -151,11 +151,11 @@ pub struct Description {
     /// Domains in rising order of ids. CPUs in none are offline.
     pub domains: Vec<Domain>,
     /// L3 allocation, if any.
-    pub l3: Option<Cache>,
+    pub l3: Option<L3Resource>,
     /// `MB`, if any.
     pub mb: Option<Bandwidth>,
     /// `SMBA` (AMD), if any; shown from [`Kernel::SLOW_MEMORY`] on.
     pub smba: Option<Bandwidth>,
     /// Monitoring, if any.
-    pub monitoring: Option<Monitoring>,
+    pub monitoring: Option<MonitoringResource>,
 }

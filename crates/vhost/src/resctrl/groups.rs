@@ -3,7 +3,7 @@
 //! Like linux rdtgroup.c (`rdtgroup_mkdir`, `rdtgroup_rmdir`, `rdtgroup_rename`). It must not know the files of a
 //! group.
 
-use super::Resctrl;
+use super::VirtualResctrl;
 use super::cpus::Cpus;
 use super::description::Kernel;
 use super::places::Place;
@@ -50,7 +50,7 @@ pub(super) struct Group {
     pub owner: DirOwner,
 }
 
-impl Resctrl {
+impl VirtualResctrl {
     /// A group that must exist.
     pub(super) fn group_mut(&mut self, group: GroupId) -> &mut Group {
         self.groups.get_mut(&group).expect("ids of groups are only kept while the groups are there")

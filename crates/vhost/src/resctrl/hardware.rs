@@ -5,7 +5,7 @@
 
 /// Which lines a mask applies to (Intel's Code and Data Prioritization splits a class in two).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lines {
+pub enum MaskedLines {
     /// CDP is off: one mask for all lines, register 0xC90 + class.
     All,
     /// CDP is on: data, register 0xC90 + 2 × class (Intel SDM vol. 3, hardware.md 7.5).
@@ -16,7 +16,7 @@ pub enum Lines {
 
 /// Which traffic a bandwidth value limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Traffic {
+pub enum LimitedTraffic {
     /// `MB`: to memory; percent on Intel, eighths of GB/s on AMD.
     Memory,
     /// `SMBA` (AMD): to slow memory behind CXL, eighths of GB/s.
@@ -25,7 +25,7 @@ pub enum Traffic {
 
 /// What a monitoring register counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Event {
+pub enum RmidEvent {
     /// `llc_occupancy`: bytes in the L3 now.
     LlcOccupancy,
     /// `mbm_total_bytes`: bytes from and to all memory since the machine started.
@@ -52,10 +52,10 @@ pub enum Monitored {
 /// that another program wrote to the registers stays.
 pub trait Hardware: Send {
     /// A class's mask in one domain. `closid` counts halves of the registers with CDP.
-    fn set_mask(&mut self, domain: u32, closid: u32, lines: Lines, mask: u64);
+    fn set_mask(&mut self, domain: u32, closid: u32, lines: MaskedLines, mask: u64);
 
     /// A class's bandwidth in one domain, in the unit of the schemata file.
-    fn set_bandwidth(&mut self, domain: u32, closid: u32, traffic: Traffic, value: u32);
+    fn set_bandwidth(&mut self, domain: u32, closid: u32, traffic: LimitedTraffic, value: u32);
 
     /// Class and RMID of tasks without a class of their own on this CPU (IA32_PQR_ASSOC, 0xC8F).
     fn set_cpu(&mut self, cpu: u32, closid: u32, rmid: u32);
@@ -67,11 +67,11 @@ pub trait Hardware: Send {
     fn set_io_alloc(&mut self, closid: Option<u32>);
 
     /// Which kinds of traffic an MBM event counts in one domain (AMD BMEC; MSR 0xC0000400 + event).
-    fn set_event_kinds(&mut self, domain: u32, event: Event, kinds: u32);
+    fn set_event_kinds(&mut self, domain: u32, event: RmidEvent, kinds: u32);
 
     /// The register's value for one RMID in one domain. resctrl never resets it: it subtracts the count from before a
     /// group got its RMID.
-    fn monitor(&mut self, domain: u32, rmid: u32, event: Event) -> Monitored;
+    fn monitor(&mut self, domain: u32, rmid: u32, event: RmidEvent) -> Monitored;
 }
 
 /// A machine on which nothing runs: all counters are 0 and settings have no effect, as in the recordings.
@@ -79,9 +79,9 @@ pub trait Hardware: Send {
 pub struct Idle;
 
 impl Hardware for Idle {
-    fn set_mask(&mut self, _: u32, _: u32, _: Lines, _: u64) {}
+    fn set_mask(&mut self, _: u32, _: u32, _: MaskedLines, _: u64) {}
 
-    fn set_bandwidth(&mut self, _: u32, _: u32, _: Traffic, _: u32) {}
+    fn set_bandwidth(&mut self, _: u32, _: u32, _: LimitedTraffic, _: u32) {}
 
     fn set_cpu(&mut self, _: u32, _: u32, _: u32) {}
 
@@ -89,9 +89,9 @@ impl Hardware for Idle {
 
     fn set_io_alloc(&mut self, _: Option<u32>) {}
 
-    fn set_event_kinds(&mut self, _: u32, _: Event, _: u32) {}
+    fn set_event_kinds(&mut self, _: u32, _: RmidEvent, _: u32) {}
 
-    fn monitor(&mut self, _: u32, _: u32, _: Event) -> Monitored {
+    fn monitor(&mut self, _: u32, _: u32, _: RmidEvent) -> Monitored {
         Monitored::Value(0)
     }
 }

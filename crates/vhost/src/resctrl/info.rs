@@ -3,16 +3,16 @@
 //! Like linux rdtgroup.c and, from 6.19, ctrlmondata.c (`resctrl_io_alloc_*`; hardware.md 8.1). It must not know how
 //! masks are checked.
 
-use super::Resctrl;
+use super::VirtualResctrl;
 use super::description::ThrottleMode;
 use super::groups::Mode;
-use super::hardware::{Event, Lines, Traffic};
+use super::hardware::{LimitedTraffic, MaskedLines, RmidEvent};
 use super::numbers::{c_string, kstrtobool};
 use super::places::{Folder, InfoFile};
 use super::schemata::{Staged, line};
 use rustix::io::Errno;
 
-impl Resctrl {
+impl VirtualResctrl {
     pub(super) fn info_show(&mut self, folder: Folder, file: InfoFile) -> Result<String, Errno> {
         match folder {
             Folder::Monitoring => Ok(self.monitoring_show(file)),
@@ -26,8 +26,8 @@ impl Resctrl {
             (Folder::Cache(lines), InfoFile::IoAlloc) => self.io_alloc_write(lines, data),
             (Folder::Cache(lines), InfoFile::IoAllocCbm) => self.io_alloc_cbm_write(lines, data),
             (_, InfoFile::MaxThresholdOccupancy) => self.threshold_write(data),
-            (_, InfoFile::MbmTotalBytesConfig) => self.event_kinds_write(Event::MbmTotalBytes, data),
-            (_, InfoFile::MbmLocalBytesConfig) => self.event_kinds_write(Event::MbmLocalBytes, data),
+            (_, InfoFile::MbmTotalBytesConfig) => self.event_kinds_write(RmidEvent::MbmTotalBytes, data),
+            (_, InfoFile::MbmLocalBytesConfig) => self.event_kinds_write(RmidEvent::MbmLocalBytes, data),
             _ => Err(Errno::ACCESS),
         }
     }
@@ -37,7 +37,7 @@ impl Resctrl {
         found.expect("info has a directory for each schema and no other")
     }
 
-    fn bandwidth_show(&self, traffic: Traffic, file: InfoFile) -> String {
+    fn bandwidth_show(&self, traffic: LimitedTraffic, file: InfoFile) -> String {
         let Some(bandwidth) = self.bandwidth(traffic) else { return String::new() };
         let value = match file {
             InfoFile::BandwidthGran => bandwidth.gran,
@@ -52,7 +52,7 @@ impl Resctrl {
         format!("{value}\n")
     }
 
-    fn cache_show(&mut self, lines: Lines, file: InfoFile) -> Result<String, Errno> {
+    fn cache_show(&mut self, lines: MaskedLines, file: InfoFile) -> Result<String, Errno> {
         let cache = self.cache();
         let schema = self.schema_of(Folder::Cache(lines));
         Ok(match file {
@@ -105,7 +105,7 @@ impl Resctrl {
 
     /// The class of devices' writes: the highest that the hardware has.
     fn io_alloc_closid(&self) -> u32 {
-        let lines = if self.cdp() { Lines::Data } else { Lines::All };
+        let lines = if self.cdp() { MaskedLines::Data } else { MaskedLines::All };
         self.schemas[self.schema_of(Folder::Cache(lines))].closids - 1
     }
 
@@ -114,7 +114,7 @@ impl Resctrl {
         (0..self.schemas.len()).filter(|it| matches!(self.schemas[*it].folder, Folder::Cache(_))).collect()
     }
 
-    fn io_alloc_must_be_supported(&mut self, lines: Lines) -> Result<(), Errno> {
+    fn io_alloc_must_be_supported(&mut self, lines: MaskedLines) -> Result<(), Errno> {
         if self.has_io_alloc() {
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl Resctrl {
         Err(Errno::NODEV)
     }
 
-    fn io_alloc_must_be_on(&mut self, lines: Lines) -> Result<(), Errno> {
+    fn io_alloc_must_be_on(&mut self, lines: MaskedLines) -> Result<(), Errno> {
         self.io_alloc_must_be_supported(lines)?;
         if self.io_alloc {
             return Ok(());
@@ -131,7 +131,7 @@ impl Resctrl {
         Err(Errno::INVAL)
     }
 
-    fn io_alloc_write(&mut self, lines: Lines, data: &[u8]) -> Result<(), Errno> {
+    fn io_alloc_write(&mut self, lines: MaskedLines, data: &[u8]) -> Result<(), Errno> {
         let on = kstrtobool(&c_string(data))?;
         self.status.clear();
         self.io_alloc_must_be_supported(lines)?;
@@ -168,7 +168,7 @@ impl Resctrl {
         Ok(())
     }
 
-    fn io_alloc_cbm_write(&mut self, lines: Lines, data: &[u8]) -> Result<(), Errno> {
+    fn io_alloc_cbm_write(&mut self, lines: MaskedLines, data: &[u8]) -> Result<(), Errno> {
         let values = line(data)?;
         self.status.clear();
         self.io_alloc_must_be_on(lines)?;

@@ -18,9 +18,9 @@ mod status;
 
 use crate::node::Caller;
 use cpus::Cpus;
-use description::Description;
+use description::ResctrlDescription;
 use groups::{DirOwner, Group, GroupId, Mode};
-use hardware::{Event, Hardware};
+use hardware::{Hardware, RmidEvent};
 use monitoring::Rmids;
 use places::{Change, Folder, GroupFile, Place};
 use rustix::io::Errno;
@@ -37,11 +37,11 @@ const PAGE: usize = 4096;
 const MOST_CLASSES: u32 = 32;
 
 /// A resctrl shared by the mount, the machine and the tests.
-pub type Shared = Arc<Mutex<Resctrl>>;
+pub type SharedResctrl = Arc<Mutex<VirtualResctrl>>;
 
 /// One host's resctrl, mounted.
-pub struct Resctrl {
-    host: Description,
+pub struct VirtualResctrl {
+    host: ResctrlDescription,
     hardware: Box<dyn Hardware>,
     tasks: TaskTable,
     status: Status,
@@ -55,15 +55,15 @@ pub struct Resctrl {
     rmids: Rmids,
     /// `max_threshold_occupancy` in bytes.
     threshold: u32,
-    counted_before: HashMap<(u32, u32, Event), u64>,
-    event_kinds: HashMap<(u32, Event), u32>,
+    counted_before: HashMap<(u32, u32, RmidEvent), u64>,
+    event_kinds: HashMap<(u32, RmidEvent), u32>,
     io_alloc: bool,
     changes: HashMap<Place, Change>,
 }
 
-impl Resctrl {
+impl VirtualResctrl {
     /// Mounts resctrl on a host: one group with all ways and all bandwidth, nothing of an earlier mount.
-    pub fn new(host: Description, hardware: Box<dyn Hardware>, tasks: Box<dyn Tasks>) -> Self {
+    pub fn new(host: ResctrlDescription, hardware: Box<dyn Hardware>, tasks: Box<dyn Tasks>) -> Self {
         let schemas = schemata::schemas(&host);
         let classes = schemas.iter().map(|schema| schema.closids).fold(MOST_CLASSES, u32::min);
         let mut classes = vec![false; classes.max(1) as usize];
@@ -79,7 +79,7 @@ impl Resctrl {
             owner: DirOwner { mode: 0o555, uid: 0, gid: 0 },
         };
         let rmids = Rmids::new(host.monitoring.map_or(0, |monitoring| monitoring.rmids));
-        let mut resctrl = Resctrl {
+        let mut resctrl = VirtualResctrl {
             hardware,
             tasks: TaskTable::new(tasks),
             status: Status::default(),
@@ -104,7 +104,7 @@ impl Resctrl {
     }
 
     /// Makes it shareable by the mount and the machine.
-    pub fn shared(self) -> Shared {
+    pub fn shared(self) -> SharedResctrl {
         Arc::new(Mutex::new(self))
     }
 

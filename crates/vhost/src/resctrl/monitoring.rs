@@ -3,10 +3,10 @@
 //! Like linux monitor.c. The kernel checks once a second which quarantined RMIDs have few enough lines left in the
 //! cache; here this is checked when one is needed. It must not know what makes the counters change.
 
-use super::Resctrl;
+use super::VirtualResctrl;
 use super::description::Kernel;
 use super::groups::GroupId;
-use super::hardware::{Event, Monitored};
+use super::hardware::{Monitored, RmidEvent};
 use super::numbers::{c_string, kstrtou32, kstrtoull, strim};
 use super::places::InfoFile;
 use rustix::io::Errno;
@@ -34,14 +34,14 @@ impl Rmids {
     }
 }
 
-impl Resctrl {
+impl VirtualResctrl {
     /// The events that have files.
-    pub(super) fn events(&self) -> Vec<Event> {
+    pub(super) fn events(&self) -> Vec<RmidEvent> {
         let Some(monitoring) = self.host.monitoring else { return Vec::new() };
         [
-            (monitoring.llc_occupancy, Event::LlcOccupancy),
-            (monitoring.mbm_total, Event::MbmTotalBytes),
-            (monitoring.mbm_local, Event::MbmLocalBytes),
+            (monitoring.llc_occupancy, RmidEvent::LlcOccupancy),
+            (monitoring.mbm_total, RmidEvent::MbmTotalBytes),
+            (monitoring.mbm_local, RmidEvent::MbmLocalBytes),
         ]
         .into_iter()
         .filter_map(|(there, event)| there.then_some(event))
@@ -76,7 +76,7 @@ impl Resctrl {
         for rmid in std::mem::take(&mut self.rmids.limbo) {
             let dirty = counts_occupancy
                 && self.host.domains.iter().any(|domain| {
-                    match self.hardware.monitor(domain.id, rmid, Event::LlcOccupancy) {
+                    match self.hardware.monitor(domain.id, rmid, RmidEvent::LlcOccupancy) {
                         Monitored::Value(bytes) => bytes > u64::from(self.threshold),
                         Monitored::Unavailable | Monitored::Error => true,
                     }
@@ -87,7 +87,7 @@ impl Resctrl {
 
     /// Counts a new group's traffic from now on (`resctrl_arch_reset_rmid`).
     pub(super) fn count_from_here(&mut self, rmid: u32) {
-        for event in self.events().into_iter().filter(|event| *event != Event::LlcOccupancy) {
+        for event in self.events().into_iter().filter(|event| *event != RmidEvent::LlcOccupancy) {
             for domain in &self.host.domains {
                 let before = match self.hardware.monitor(domain.id, rmid, event) {
                     Monitored::Value(bytes) => bytes,
@@ -99,7 +99,7 @@ impl Resctrl {
     }
 
     /// A counter's file: a control group includes its monitoring groups; one value that can be read is enough.
-    pub(super) fn counter_show(&mut self, group: GroupId, domain: u32, event: Event) -> String {
+    pub(super) fn counter_show(&mut self, group: GroupId, domain: u32, event: RmidEvent) -> String {
         let members = [group].into_iter().chain(self.children(group));
         let rmids: Vec<u32> = members.map(|member| self.groups[&member].rmid).collect();
         let unit = self.host.monitoring.map_or(1, |it| u64::from(it.unit_bytes.max(1)));
@@ -141,12 +141,12 @@ impl Resctrl {
         match file {
             InfoFile::NumRmids => format!("{}\n", monitoring.rmids),
             InfoFile::MaxThresholdOccupancy => format!("{}\n", self.threshold),
-            InfoFile::MbmTotalBytesConfig => self.event_kinds_show(Event::MbmTotalBytes),
-            InfoFile::MbmLocalBytesConfig => self.event_kinds_show(Event::MbmLocalBytes),
+            InfoFile::MbmTotalBytesConfig => self.event_kinds_show(RmidEvent::MbmTotalBytes),
+            InfoFile::MbmLocalBytesConfig => self.event_kinds_show(RmidEvent::MbmLocalBytes),
             _ => {
                 let configurable = self.events_are_configurable();
-                let line = |event: Event| {
-                    let config = configurable && event != Event::LlcOccupancy;
+                let line = |event: RmidEvent| {
+                    let config = configurable && event != RmidEvent::LlcOccupancy;
                     let second = if config { format!("{}_config\n", event.name()) } else { String::new() };
                     format!("{}\n{second}", event.name())
                 };
@@ -155,18 +155,18 @@ impl Resctrl {
         }
     }
 
-    fn event_kinds(&self, domain: u32, event: Event) -> u32 {
-        let first = if event == Event::MbmTotalBytes { EVENT_KINDS } else { LOCAL_KINDS };
+    fn event_kinds(&self, domain: u32, event: RmidEvent) -> u32 {
+        let first = if event == RmidEvent::MbmTotalBytes { EVENT_KINDS } else { LOCAL_KINDS };
         self.event_kinds.get(&(domain, event)).copied().unwrap_or(first)
     }
 
-    fn event_kinds_show(&self, event: Event) -> String {
+    fn event_kinds_show(&self, event: RmidEvent) -> String {
         let domain = |id: u32| format!("{id}=0x{:02x}", self.event_kinds(id, event));
         self.host.domains.iter().map(|it| domain(it.id)).collect::<Vec<_>>().join(";") + "\n"
     }
 
     /// `mbm_*_bytes_config`: `0=0x33;1=0x15`. Each domain takes effect when it is parsed; changed events restart at 0.
-    pub(super) fn event_kinds_write(&mut self, event: Event, data: &[u8]) -> Result<(), Errno> {
+    pub(super) fn event_kinds_write(&mut self, event: RmidEvent, data: &[u8]) -> Result<(), Errno> {
         let line = super::schemata::line(data)?;
         self.status.clear();
         for part in line.split(';') {

@@ -3,11 +3,11 @@
 //! Group ids are not reused, so a place never means something else later. Its number encodes it, so no table is kept
 //! for removed groups. It must not know contents.
 
-use super::Resctrl;
-use super::description::{Cdp, IoAlloc, Kernel};
+use super::VirtualResctrl;
+use super::description::{Cdp, IoAllocSupport, Kernel};
 use super::groups::GroupId;
-use super::hardware::{Event, Lines, Traffic};
-use crate::node::Access;
+use super::hardware::{LimitedTraffic, MaskedLines, RmidEvent};
+use crate::node::OpenAccess;
 use rustix::io::Errno;
 
 /// A directory or file of resctrl.
@@ -24,7 +24,7 @@ pub enum Place {
     /// `mon_data/mon_L3_NN`.
     MonDomain(GroupId, u32),
     /// A counter file in that directory.
-    Counter(GroupId, u32, Event),
+    Counter(GroupId, u32, RmidEvent),
     /// `info`.
     Info,
     /// `info/last_cmd_status`.
@@ -39,9 +39,9 @@ pub enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Folder {
     /// `L3`, `L3CODE`, `L3DATA`.
-    Cache(Lines),
+    Cache(MaskedLines),
     /// `MB`, `SMBA`.
-    Bandwidth(Traffic),
+    Bandwidth(LimitedTraffic),
     /// `L3_MON`.
     Monitoring,
 }
@@ -158,36 +158,36 @@ impl GroupFile {
 
 impl Folder {
     const ALL: [Folder; 6] = [
-        Folder::Cache(Lines::All),
-        Folder::Cache(Lines::Code),
-        Folder::Cache(Lines::Data),
-        Folder::Bandwidth(Traffic::Memory),
-        Folder::Bandwidth(Traffic::SlowMemory),
+        Folder::Cache(MaskedLines::All),
+        Folder::Cache(MaskedLines::Code),
+        Folder::Cache(MaskedLines::Data),
+        Folder::Bandwidth(LimitedTraffic::Memory),
+        Folder::Bandwidth(LimitedTraffic::SlowMemory),
         Folder::Monitoring,
     ];
 
     /// The directory's name, which is also the resource's name in schemata (except L3_MON).
     pub fn name(self) -> &'static str {
         match self {
-            Folder::Cache(Lines::All) => "L3",
-            Folder::Cache(Lines::Code) => "L3CODE",
-            Folder::Cache(Lines::Data) => "L3DATA",
-            Folder::Bandwidth(Traffic::Memory) => "MB",
-            Folder::Bandwidth(Traffic::SlowMemory) => "SMBA",
+            Folder::Cache(MaskedLines::All) => "L3",
+            Folder::Cache(MaskedLines::Code) => "L3CODE",
+            Folder::Cache(MaskedLines::Data) => "L3DATA",
+            Folder::Bandwidth(LimitedTraffic::Memory) => "MB",
+            Folder::Bandwidth(LimitedTraffic::SlowMemory) => "SMBA",
             Folder::Monitoring => "L3_MON",
         }
     }
 }
 
-impl Event {
-    const ALL: [Event; 3] = [Event::LlcOccupancy, Event::MbmTotalBytes, Event::MbmLocalBytes];
+impl RmidEvent {
+    const ALL: [RmidEvent; 3] = [RmidEvent::LlcOccupancy, RmidEvent::MbmTotalBytes, RmidEvent::MbmLocalBytes];
 
     /// The counter's file.
     pub fn name(self) -> &'static str {
         match self {
-            Event::LlcOccupancy => "llc_occupancy",
-            Event::MbmTotalBytes => "mbm_total_bytes",
-            Event::MbmLocalBytes => "mbm_local_bytes",
+            RmidEvent::LlcOccupancy => "llc_occupancy",
+            RmidEvent::MbmTotalBytes => "mbm_total_bytes",
+            RmidEvent::MbmLocalBytes => "mbm_local_bytes",
         }
     }
 }
@@ -257,7 +257,7 @@ impl Place {
         match number >> INDEX_BITS & ((1 << LIST_BITS) - 1) {
             DOMAINS => Some(Place::MonDomain(group, domain(index)?)),
             COUNTERS => {
-                let event = nth(&Event::ALL, index & ((1 << EVENT_BITS) - 1))?;
+                let event = nth(&RmidEvent::ALL, index & ((1 << EVENT_BITS) - 1))?;
                 Some(Place::Counter(group, domain(index >> EVENT_BITS)?, event))
             }
             NAMED => match index {
@@ -323,7 +323,7 @@ pub(super) struct Change {
     gid: Option<u32>,
 }
 
-impl Resctrl {
+impl VirtualResctrl {
     /// ENODEV for a file of a removed group (linux fs/kernfs: no active reference).
     pub fn present(&self, place: Place) -> Result<(), Errno> {
         match place.group() {
@@ -348,7 +348,7 @@ impl Resctrl {
                 self.host.domains.iter().map(|domain| named(domain.id)).collect()
             }
             Place::MonDomain(id, domain) => {
-                let named = |event: Event| (event.name().to_owned(), Place::Counter(id, domain, event));
+                let named = |event: RmidEvent| (event.name().to_owned(), Place::Counter(id, domain, event));
                 self.events().into_iter().map(named).collect()
             }
             Place::Info => {
@@ -412,7 +412,11 @@ impl Resctrl {
             Folder::Cache(_) => {
                 let mut files = vec![BitUsage, CbmMask, MinCbmBits, NumClosids, ShareableBits];
                 files.extend((kernel >= Kernel::SPARSE_MASKS).then_some(SparseMasks));
-                if self.host.l3.is_some_and(|cache| cache.io_alloc != super::description::IoAlloc::Absent) {
+                if self
+                    .host
+                    .l3
+                    .is_some_and(|cache| cache.io_alloc != super::description::IoAllocSupport::Absent)
+                {
                     files.extend([IoAlloc, IoAllocCbm]);
                 }
                 files
@@ -427,8 +431,8 @@ impl Resctrl {
                 let mut files = vec![MaxThresholdOccupancy, MonFeatures, NumRmids];
                 let events = self.events();
                 if self.events_are_configurable() {
-                    files.extend(events.contains(&Event::MbmTotalBytes).then_some(MbmTotalBytesConfig));
-                    files.extend(events.contains(&Event::MbmLocalBytes).then_some(MbmLocalBytesConfig));
+                    files.extend(events.contains(&RmidEvent::MbmTotalBytes).then_some(MbmTotalBytesConfig));
+                    files.extend(events.contains(&RmidEvent::MbmLocalBytes).then_some(MbmLocalBytesConfig));
                 }
                 files
             }
@@ -517,14 +521,14 @@ impl Resctrl {
 
     /// Whether the chip has ways for devices.
     pub(super) fn has_io_alloc(&self) -> bool {
-        self.host.l3.is_some_and(|cache| cache.io_alloc == IoAlloc::Supported)
+        self.host.l3.is_some_and(|cache| cache.io_alloc == IoAllocSupport::Supported)
     }
 }
 
-impl Resctrl {
+impl VirtualResctrl {
     /// open(2): a file without a read or write bit cannot be opened that way, not even by root (linux
     /// fs/kernfs/file.c).
-    pub fn open(&self, place: Place, access: Access) -> Result<(), Errno> {
+    pub fn open(&self, place: Place, access: OpenAccess) -> Result<(), Errno> {
         let mode = self.attributes(place)?.mode;
         let refused = access.write && mode & 0o222 == 0 || access.read && mode & 0o444 == 0;
         if refused { Err(Errno::ACCESS) } else { Ok(()) }
@@ -557,7 +561,7 @@ mod tests {
             all.extend(GroupFile::ALL.map(|file| Place::GroupFile(group, file)));
             for domain in [0, 1, 3, 0x7ffff] {
                 all.push(Place::MonDomain(group, domain));
-                all.extend(Event::ALL.map(|event| Place::Counter(group, domain, event)));
+                all.extend(RmidEvent::ALL.map(|event| Place::Counter(group, domain, event)));
             }
         }
         for folder in Folder::ALL {

@@ -3,10 +3,10 @@
 //! Like linux ctrlmondata.c (`rdtgroup_schemata_write`, `parse_cbm`, `parse_bw`) and rdtgroup.c
 //! (`rdtgroup_cbm_overlaps`, `__init_one_rdt_domain`). It must not know tasks, CPUs and counters.
 
-use super::Resctrl;
-use super::description::{Bandwidth, Cache, Cdp, Description, Kernel};
+use super::VirtualResctrl;
+use super::description::{Bandwidth, Cdp, Kernel, L3Resource, ResctrlDescription};
 use super::groups::{GroupId, Mode};
-use super::hardware::{Lines, Traffic};
+use super::hardware::{LimitedTraffic, MaskedLines};
 use super::numbers::{c_string, kstrtou32, kstrtoull, strim};
 use super::places::Folder;
 use rustix::io::Errno;
@@ -33,7 +33,7 @@ pub(super) fn line(data: &[u8]) -> Result<String, Errno> {
 }
 
 /// The resources of a host in the order of schemata.
-pub(super) fn schemas(host: &Description) -> Vec<Schema> {
+pub(super) fn schemas(host: &ResctrlDescription) -> Vec<Schema> {
     let smba = host.smba.filter(|_| host.kernel >= Kernel::SLOW_MEMORY);
     let bandwidth = |traffic, bandwidth: Bandwidth| Schema {
         folder: Folder::Bandwidth(traffic),
@@ -41,12 +41,12 @@ pub(super) fn schemas(host: &Description) -> Vec<Schema> {
         values: vec![vec![u64::from(bandwidth.max); bandwidth.closids as usize]; host.domains.len()],
     };
     let mut schemas = Vec::new();
-    schemas.extend(smba.map(|smba| bandwidth(Traffic::SlowMemory, smba)));
-    schemas.extend(host.mb.map(|mb| bandwidth(Traffic::Memory, mb)));
+    schemas.extend(smba.map(|smba| bandwidth(LimitedTraffic::SlowMemory, smba)));
+    schemas.extend(host.mb.map(|mb| bandwidth(LimitedTraffic::Memory, mb)));
     if let Some(cache) = host.l3 {
-        let (all_lines, closids): (&[Lines], u32) = match cache.cdp {
-            Cdp::On => (&[Lines::Data, Lines::Code], cache.closids / 2),
-            Cdp::Off | Cdp::Absent => (&[Lines::All], cache.closids),
+        let (all_lines, closids): (&[MaskedLines], u32) = match cache.cdp {
+            Cdp::On => (&[MaskedLines::Data, MaskedLines::Code], cache.closids / 2),
+            Cdp::Off | Cdp::Absent => (&[MaskedLines::All], cache.closids),
         };
         let values = vec![vec![cache.full(); closids as usize]; host.domains.len()];
         schemas.extend(all_lines.iter().map(|lines| {
@@ -64,23 +64,23 @@ fn lowest_run(mask: u64) -> u64 {
     mask & (((1 << length) - 1) << first)
 }
 
-impl Resctrl {
-    pub(super) fn cache(&self) -> Cache {
+impl VirtualResctrl {
+    pub(super) fn cache(&self) -> L3Resource {
         self.host.l3.expect("only asked for what the host has a schema for")
     }
 
-    pub(super) fn bandwidth(&self, traffic: Traffic) -> Option<Bandwidth> {
+    pub(super) fn bandwidth(&self, traffic: LimitedTraffic) -> Option<Bandwidth> {
         match traffic {
-            Traffic::Memory => self.host.mb,
-            Traffic::SlowMemory => self.host.smba,
+            LimitedTraffic::Memory => self.host.mb,
+            LimitedTraffic::SlowMemory => self.host.smba,
         }
     }
 
     /// The schema of data for that of code, and the reverse.
     fn peer(&self, schema: usize) -> Option<usize> {
         let other = match self.schemas[schema].folder {
-            Folder::Cache(Lines::Code) => Folder::Cache(Lines::Data),
-            Folder::Cache(Lines::Data) => Folder::Cache(Lines::Code),
+            Folder::Cache(MaskedLines::Code) => Folder::Cache(MaskedLines::Data),
+            Folder::Cache(MaskedLines::Data) => Folder::Cache(MaskedLines::Code),
             _ => return None,
         };
         self.schemas.iter().position(|schema| schema.folder == other)
@@ -93,7 +93,9 @@ impl Resctrl {
     /// Width of names: `L3` is as wide as `L3CODE` if the chip supports CDP.
     fn name_width(&self) -> usize {
         let width = |schema: &Schema| match schema.folder {
-            Folder::Cache(_) if self.cache().cdp != Cdp::Absent => Folder::Cache(Lines::Code).name().len(),
+            Folder::Cache(_) if self.cache().cdp != Cdp::Absent => {
+                Folder::Cache(MaskedLines::Code).name().len()
+            }
             folder => folder.name().len(),
         };
         self.schemas.iter().map(width).max().unwrap_or(0)
@@ -221,7 +223,7 @@ impl Resctrl {
         Ok(())
     }
 
-    fn checked_bandwidth(&mut self, traffic: Traffic, text: &str) -> Result<u64, Errno> {
+    fn checked_bandwidth(&mut self, traffic: LimitedTraffic, text: &str) -> Result<u64, Errno> {
         let bandwidth = self.bandwidth(traffic).ok_or(Errno::INVAL)?;
         let value = kstrtou32(text, 10).map_err(|_| {
             self.status.printf(&format!("Invalid MB value {text}\n"));

@@ -5,7 +5,7 @@
 //! before the check, the child counts as that of the process that adopted it, and so gets the default group. This file
 //! must not know the source of the list of tasks.
 
-use super::Resctrl;
+use super::VirtualResctrl;
 use super::description::Kernel;
 use super::groups::GroupId;
 use super::hardware::Hardware;
@@ -115,7 +115,7 @@ impl TaskTable {
     }
 }
 
-impl Resctrl {
+impl VirtualResctrl {
     pub(super) fn tasks_show(&mut self, group: GroupId) -> String {
         let listed = self.tasks.update(self.hardware.as_mut());
         let group = &self.groups[&group];

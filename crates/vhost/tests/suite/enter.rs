@@ -18,7 +18,7 @@ use waykeeper_vhost::host_tasks::HostTasks;
 use waykeeper_vhost::mounted::Mounted;
 use waykeeper_vhost::node::{Node, Tree};
 use waykeeper_vhost::proc_mounts::ProcMounts;
-use waykeeper_vhost::resctrl::Resctrl;
+use waykeeper_vhost::resctrl::VirtualResctrl;
 use waykeeper_vhost::resctrl::description::Kernel;
 use waykeeper_vhost::resctrl::hardware::Idle;
 
@@ -35,7 +35,8 @@ struct Server {
 fn server() -> Server {
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut tree = Tree::new();
-    let resctrl = Resctrl::new(intel(Kernel(6, 12)), Box::new(Idle), Box::new(HostTasks::new("/proc")));
+    let resctrl =
+        VirtualResctrl::new(intel(Kernel(6, 12)), Box::new(Idle), Box::new(HostTasks::new("/proc")));
     tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
     tree.text("proc/cpuinfo", "flags\t\t: rdt_a cat_l3\n");
     tree.text("proc/filesystems", "nodev\tresctrl\n");
@@ -67,7 +68,7 @@ const SEEN: &str = "    MB:0=100;1=100\n    L3:0=7ff;1=7ff\nresctrl /sys/fs/resc
                     nodev\tresctrl\n6.12.0-virtual\n0123456789abcdef\nfs\n";
 
 #[test]
-fn the_tree_stands_at_its_places_for_the_command_and_for_nobody_else() {
+fn the_tree_is_at_its_paths_for_the_command_and_for_no_other_process() {
     let server = server();
     let before = fs::read_to_string("/proc/self/mounts").unwrap();
     assert_eq!(shell(server.folder.path(), LOOK).unwrap(), (0, SEEN.to_owned()));

@@ -10,11 +10,11 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use transcript::intel;
-use waykeeper_vhost::faults::{Calls, Fault, Faults, Operation, Rule};
+use waykeeper_vhost::faults::{Calls, FaultRule, Faults, FileFault, Operation};
 use waykeeper_vhost::host_tasks::HostTasks;
 use waykeeper_vhost::mounted::Mounted;
 use waykeeper_vhost::node::{Node, Tree};
-use waykeeper_vhost::resctrl::Resctrl;
+use waykeeper_vhost::resctrl::VirtualResctrl;
 use waykeeper_vhost::resctrl::description::Kernel;
 use waykeeper_vhost::resctrl::hardware::Idle;
 
@@ -28,7 +28,8 @@ struct Server {
 impl Server {
     fn new() -> Self {
         let mut tree = Tree::new();
-        let resctrl = Resctrl::new(intel(Kernel(6, 12)), Box::new(Idle), Box::new(HostTasks::new("/proc")));
+        let resctrl =
+            VirtualResctrl::new(intel(Kernel(6, 12)), Box::new(Idle), Box::new(HostTasks::new("/proc")));
         tree.add("resctrl", Node::Resctrl(resctrl.shared()));
         tree.text("online", "0-3\n");
         tree.link("link", "online");
@@ -44,9 +45,14 @@ impl Server {
         self.folder.path().join(path)
     }
 
-    fn inject(&self, path: &str, operation: Operation, fault: Fault) {
+    fn inject(&self, path: &str, operation: Operation, fault: FileFault) {
         self.faults.lift();
-        self.faults.inject(Rule { path: path.into(), operation: Some(operation), calls: Calls::All, fault });
+        self.faults.inject(FaultRule {
+            path: path.into(),
+            operation: Some(operation),
+            calls: Calls::All,
+            fault,
+        });
     }
 }
 
@@ -59,7 +65,7 @@ fn write(path: &Path, text: &str) -> io::Result<usize> {
 }
 
 #[test]
-fn every_operation_fails_as_it_is_told_to_and_changes_nothing() {
+fn every_operation_fails_as_its_rule_demands_and_changes_nothing() {
     let server = Server::new();
     let schemata = server.at("resctrl/g/schemata");
     fs::create_dir(server.at("resctrl/g")).unwrap();
@@ -97,10 +103,10 @@ fn every_operation_fails_as_it_is_told_to_and_changes_nothing() {
     ];
     for (path, operation, act) in &acts {
         for errno in [Errno::IO, Errno::BUSY, Errno::NOSPC, Errno::NODEV, Errno::ACCESS] {
-            server.inject(path, *operation, Fault::Refuse(errno));
+            server.inject(path, *operation, FileFault::Refuse(errno));
             assert_eq!(act(), Some(errno), "{path} {operation:?}");
         }
-        server.inject("elsewhere", *operation, Fault::Refuse(Errno::IO));
+        server.inject("elsewhere", *operation, FileFault::Refuse(Errno::IO));
     }
     server.faults.lift();
     assert_eq!(fs::read_to_string(&schemata).unwrap(), "    MB:0=100;1=100\n    L3:0=7ff;1=7ff\n");
@@ -116,7 +122,7 @@ fn every_operation_fails_as_it_is_told_to_and_changes_nothing() {
 fn reads_are_short_or_garbage_and_writes_are_short() {
     let server = Server::new();
     let schemata = server.at("resctrl/schemata");
-    server.inject("resctrl/*", Operation::Read, Fault::ShortRead(7));
+    server.inject("resctrl/*", Operation::Read, FileFault::ShortRead(7));
     let mut file = File::open(&schemata).unwrap();
     let mut part = [0; 64];
     assert_eq!(file.read(&mut part).unwrap(), 7);
@@ -125,11 +131,11 @@ fn reads_are_short_or_garbage_and_writes_are_short() {
         "    MB:0=100;1=100\n    L3:0=7ff;1=7ff\n",
         "piece by piece"
     );
-    server.inject("resctrl/*", Operation::Read, Fault::Garbage(vec![0xff; 5]));
+    server.inject("resctrl/*", Operation::Read, FileFault::Garbage(vec![0xff; 5]));
     assert_eq!(fs::read(&schemata).unwrap(), [0xff; 5]);
-    server.inject("resctrl/*", Operation::Read, Fault::Garbage(Vec::new()));
+    server.inject("resctrl/*", Operation::Read, FileFault::Garbage(Vec::new()));
     assert_eq!(fs::read(&schemata).unwrap(), b"");
-    server.inject("resctrl/*", Operation::Write, Fault::ShortWrite(3));
+    server.inject("resctrl/*", Operation::Write, FileFault::ShortWrite(3));
     assert_eq!(write(&schemata, "L3:0=1\n").unwrap(), 3);
     server.faults.lift();
     assert_eq!(fs::read_to_string(&schemata).unwrap(), "    MB:0=100;1=100\n    L3:0=7ff;1=7ff\n");
@@ -163,8 +169,9 @@ fn a_test_can_enumerate_what_a_client_does_and_fail_each_in_turn() {
         for nth in 1..=times {
             server.faults.lift();
             server.faults.forget();
-            let fault = Fault::Refuse(Errno::IO);
-            let rule = Rule { path: path.clone(), operation: Some(operation), calls: Calls::Nth(nth), fault };
+            let fault = FileFault::Refuse(Errno::IO);
+            let rule =
+                FaultRule { path: path.clone(), operation: Some(operation), calls: Calls::Nth(nth), fault };
             server.faults.inject(rule);
             assert_eq!(number(client(&server)), Some(Errno::IO), "{path} {operation:?} {nth}");
             assert_eq!(server.faults.struck(), 1);

@@ -10,7 +10,7 @@ use waykeeper_generations::{Generation, Signature, Vendor};
 use waykeeper_silicon::ChipSpec;
 use waykeeper_vhost::machine_clock::ClockSpeed;
 use waykeeper_vhost::resctrl::description::Kernel;
-use waykeeper_vhost::virtual_host::{Options, VirtualHost, VirtualHostError, tree};
+use waykeeper_vhost::virtual_host::{VirtualHost, VirtualHostError, VirtualHostOptions, tree};
 
 const CHIPS: [(&str, &str); 8] = [
     ("gold-6140", "skx"),
@@ -98,7 +98,8 @@ fn resource_control_is_announced_as_each_generation_does() {
         assert!(flags(&skylake).contains(&format!(" {flag} ")), "{flag}");
     }
     assert!(skylake.text("proc/cmdline").contains(" rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,mba\n"));
-    let without = Host::with("gold-6140", SCENARIO, &Options { bandwidth: false, ..manual_clock(16) });
+    let without =
+        Host::with("gold-6140", SCENARIO, &VirtualHostOptions { bandwidth: false, ..manual_clock(16) });
     assert_eq!(without.cpuid(0, 0x10, 0)[1], 0b10);
     assert_eq!(without.read_msr(0, 0xd50), Err(Errno::IO));
     // hardware.md 7.2: Haswell has four classes of at least two ways, and CPUID does not announce them.
@@ -209,7 +210,7 @@ fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
         let host = VirtualHost::mount(
             folder.path(),
             scenario(chip, SCENARIO),
-            Options { kernel, ..manual_clock(16) },
+            VirtualHostOptions { kernel, ..manual_clock(16) },
         );
         let host = host.unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {chip}: {error}"));
         let root = folder.path();
@@ -241,8 +242,8 @@ fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
 }
 
 #[test]
-fn the_wall_clock_drives_the_machine_and_a_lag_is_told() {
-    let options = |speed| Options { speed: ClockSpeed::Wall(speed), ..manual_clock(16) };
+fn the_wall_clock_drives_the_machine_and_a_lag_is_reported() {
+    let options = |speed| VirtualHostOptions { speed: ClockSpeed::Wall(speed), ..manual_clock(16) };
     // Taken before the host is created, since its clock begins during creation.
     let begun = Instant::now();
     let host = Host::with("gold-6140", SCENARIO, &options(0.5));

@@ -17,8 +17,8 @@ use waykeeper_vhost::faults::Faults;
 use waykeeper_vhost::host_tasks::HostTasks;
 use waykeeper_vhost::mounted::{MountError, Mounted};
 use waykeeper_vhost::node::{Caller, Node, Tree};
-use waykeeper_vhost::resctrl::Resctrl;
-use waykeeper_vhost::resctrl::description::{Description, Kernel};
+use waykeeper_vhost::resctrl::VirtualResctrl;
+use waykeeper_vhost::resctrl::description::{Kernel, ResctrlDescription};
 use waykeeper_vhost::resctrl::hardware::Idle;
 
 /// Differences from the recordings of ops.txt: none.
@@ -37,9 +37,9 @@ struct Server {
 }
 
 impl Server {
-    fn new(host: Description) -> Self {
+    fn new(host: ResctrlDescription) -> Self {
         let mut tree = Tree::new();
-        let resctrl = Resctrl::new(host, Box::new(Idle), Box::new(HostTasks::new("/proc")));
+        let resctrl = VirtualResctrl::new(host, Box::new(Idle), Box::new(HostTasks::new("/proc")));
         tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
         tree.text("sys/devices/system/cpu/online", "0-3\n");
         tree.link("sys/bus/cpu/devices/cpu0", "../../../devices/system/cpu");
@@ -80,7 +80,7 @@ impl waykeeper_vhost::node::File for Register {
         }
     }
 
-    fn open(&self, access: waykeeper_vhost::node::Access, _: Caller) -> Result<(), Errno> {
+    fn open(&self, access: waykeeper_vhost::node::OpenAccess, _: Caller) -> Result<(), Errno> {
         if access.read { Ok(()) } else { Err(Errno::NXIO) }
     }
 
@@ -181,12 +181,12 @@ fn edges(server: &Server) -> Vec<String> {
     io(fs::create_dir(server.resctrl("e"))).unwrap();
     let path = server.resctrl("e/schemata");
     let file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
-    for (len, offset, told) in [(4, 0, "0"), (4096, 4, "0x4"), (4096, 100_000, "0x186a0")] {
+    for (len, offset, reported) in [(4, 0, "0"), (4096, 4, "0x4"), (4096, 100_000, "0x186a0")] {
         let read = rustix::io::pread(&file, &mut vec![0; len], offset);
-        lines.push(format!("pread(schemata,{len},{told}) {}", outcome(read)));
+        lines.push(format!("pread(schemata,{len},{reported}) {}", outcome(read)));
     }
     let line = b"L3:0=7ff\n";
-    for (data, offset, told) in [
+    for (data, offset, reported) in [
         (&[b'x'; 4096][..], 0, "0"),
         (&[b'x'; 4097], 0, "0"),
         (line, 0, "0"),
@@ -194,7 +194,7 @@ fn edges(server: &Server) -> Vec<String> {
         (b"", 0, "0"),
     ] {
         let written = rustix::io::pwrite(&file, data, offset);
-        lines.push(format!("pwrite(schemata,{},{told}) {}", data.len(), outcome(written)));
+        lines.push(format!("pwrite(schemata,{},{reported}) {}", data.len(), outcome(written)));
     }
     lines.push(format!("lseek end {}", rustix::fs::seek(&file, rustix::fs::SeekFrom::End(0)).unwrap()));
     lines.push(format!("ftruncate {}", ok(rustix::fs::ftruncate(&file, 0))));
@@ -243,7 +243,7 @@ fn shared_mapping(file: &File) -> Errno {
 }
 
 /// Runs `work` as an ordinary user on a separate thread, since ids are per thread.
-fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+fn as_unprivileged_user<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let (uid, gid) = (Uid::from_raw(65534), Gid::from_raw(65534));
@@ -260,7 +260,7 @@ fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
 fn edge_cases_are_those_of_the_recording() {
     let server = Server::new(intel(Kernel(6, 1)));
     let mut answers = edges(&server);
-    answers.extend(as_nobody(|| {
+    answers.extend(as_unprivileged_user(|| {
         let open = |write: bool, path: &str| {
             ok(io(OpenOptions::new().read(!write).write(write).open(server.at(path))))
         };
@@ -357,7 +357,7 @@ fn a_real_process_and_its_children_belong_to_the_group_it_was_put_into() {
 }
 
 #[test]
-fn a_mount_goes_away_with_its_server_and_bad_places_are_named() {
+fn a_mount_ends_with_its_server_and_bad_mount_points_are_named() {
     let mut server = Server::new(intel(Kernel(6, 1)));
     let folder = server.folder.path().to_owned();
     assert!(
@@ -374,10 +374,10 @@ fn a_mount_goes_away_with_its_server_and_bad_places_are_named() {
 }
 
 #[test]
-fn a_server_ends_when_it_is_told_to_or_unmounted() {
+fn a_server_ends_when_it_is_stopped_or_unmounted() {
     // Registered first, so that no signal of this test ends the process.
-    let told = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGTERM, told).unwrap();
+    let reported = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, reported).unwrap();
     let mut server = Server::new(intel(Kernel(6, 12)));
     let mounted = server.mounted.take().unwrap();
     let serving = std::thread::spawn(move || mounted.serve());

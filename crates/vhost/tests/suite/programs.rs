@@ -10,7 +10,7 @@ use std::io::{Read, Seek};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use tempfile::TempDir;
-use waykeeper_vhost::virtual_host::{Options, VirtualHost};
+use waykeeper_vhost::virtual_host::{VirtualHost, VirtualHostOptions};
 
 const MS: u64 = 1_000_000;
 
@@ -59,7 +59,7 @@ impl Server {
         Server::with(text, manual_clock(16))
     }
 
-    fn with(text: &str, options: Options) -> Server {
+    fn with(text: &str, options: VirtualHostOptions) -> Server {
         let folder = tempfile::tempdir().unwrap();
         assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
         let host = VirtualHost::mount(folder.path(), scenario("gold-6140", text), options)

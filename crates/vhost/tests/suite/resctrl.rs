@@ -5,11 +5,11 @@ use crate::transcript;
 use rustix::io::Errno;
 use std::sync::{Arc, Mutex};
 use transcript::{Answer, Explained, Subject, amd, intel, recorded, replay};
-use waykeeper_vhost::node::{Access, Caller};
-use waykeeper_vhost::resctrl::Resctrl;
-use waykeeper_vhost::resctrl::description::{Cdp, Description, IoAlloc, Kernel};
+use waykeeper_vhost::node::{Caller, OpenAccess};
+use waykeeper_vhost::resctrl::VirtualResctrl;
+use waykeeper_vhost::resctrl::description::{Cdp, IoAllocSupport, Kernel, ResctrlDescription};
 use waykeeper_vhost::resctrl::groups::DirOwner;
-use waykeeper_vhost::resctrl::hardware::{Event, Hardware, Idle, Lines, Monitored, Traffic};
+use waykeeper_vhost::resctrl::hardware::{Hardware, Idle, LimitedTraffic, MaskedLines, Monitored, RmidEvent};
 use waykeeper_vhost::resctrl::places::Place;
 use waykeeper_vhost::resctrl::tasks::{Task, Tasks};
 
@@ -51,17 +51,17 @@ impl Tasks for Processes {
 
 /// Calls the state machine as the mount does.
 struct Nodes {
-    resctrl: Resctrl,
+    resctrl: VirtualResctrl,
     task: u32,
     uid: u32,
 }
 
 impl Nodes {
-    fn new(host: Description, hardware: impl Hardware + 'static, tasks: Processes, task: u32) -> Self {
-        Nodes { resctrl: Resctrl::new(host, Box::new(hardware), Box::new(tasks)), task, uid: 0 }
+    fn new(host: ResctrlDescription, hardware: impl Hardware + 'static, tasks: Processes, task: u32) -> Self {
+        Nodes { resctrl: VirtualResctrl::new(host, Box::new(hardware), Box::new(tasks)), task, uid: 0 }
     }
 
-    fn of(host: Description) -> Self {
+    fn of(host: ResctrlDescription) -> Self {
         Nodes::new(host, Idle, Processes::with(&[(1, 1, 0, 1), (50, 50, 1, 2)]), 50)
     }
 
@@ -109,21 +109,21 @@ impl Subject for Nodes {
 
     fn read(&mut self, path: &str) -> Answer<String> {
         let place = self.place(path).map_err(|errno| ("open", errno))?;
-        self.resctrl.open(place, Access { read: true, write: false }).map_err(|errno| ("open", errno))?;
+        self.resctrl.open(place, OpenAccess { read: true, write: false }).map_err(|errno| ("open", errno))?;
         let content = self.resctrl.read(place).map_err(|errno| ("read", errno))?;
         Ok(String::from_utf8(content).unwrap())
     }
 
     fn write(&mut self, path: &str, data: &str) -> Answer<usize> {
         let place = self.place(path).map_err(|errno| ("open", errno))?;
-        self.resctrl.open(place, Access { read: false, write: true }).map_err(|errno| ("open", errno))?;
+        self.resctrl.open(place, OpenAccess { read: false, write: true }).map_err(|errno| ("open", errno))?;
         let caller = Caller { pid: self.task, uid: self.uid };
         self.resctrl.write(place, data.as_bytes(), caller).map_err(|errno| ("write", errno))
     }
 
     fn open_for_writing(&mut self, path: &str) -> Answer<()> {
         let place = plain(self.place(path))?;
-        plain(self.resctrl.open(place, Access { read: false, write: true }))
+        plain(self.resctrl.open(place, OpenAccess { read: false, write: true }))
     }
 
     fn mkdir(&mut self, path: &str) -> Answer<()> {
@@ -190,11 +190,11 @@ impl Told {
 }
 
 impl Hardware for Told {
-    fn set_mask(&mut self, domain: u32, closid: u32, lines: Lines, mask: u64) {
+    fn set_mask(&mut self, domain: u32, closid: u32, lines: MaskedLines, mask: u64) {
         self.say(format!("mask {domain} {closid} {lines:?} {mask:x}"));
     }
 
-    fn set_bandwidth(&mut self, domain: u32, closid: u32, traffic: Traffic, value: u32) {
+    fn set_bandwidth(&mut self, domain: u32, closid: u32, traffic: LimitedTraffic, value: u32) {
         self.say(format!("bandwidth {domain} {closid} {traffic:?} {value}"));
     }
 
@@ -210,15 +210,15 @@ impl Hardware for Told {
         self.say(format!("io_alloc {closid:?}"));
     }
 
-    fn set_event_kinds(&mut self, domain: u32, event: Event, kinds: u32) {
+    fn set_event_kinds(&mut self, domain: u32, event: RmidEvent, kinds: u32) {
         self.say(format!("kinds {domain} {event:?} {kinds:x}"));
     }
 
-    fn monitor(&mut self, domain: u32, rmid: u32, event: Event) -> Monitored {
+    fn monitor(&mut self, domain: u32, rmid: u32, event: RmidEvent) -> Monitored {
         let state = self.0.lock().unwrap();
         match (state.refuse, event) {
             (Some(refusal), _) if rmid != 0 => refusal,
-            (_, Event::LlcOccupancy) => Monitored::Value(state.occupancy),
+            (_, RmidEvent::LlcOccupancy) => Monitored::Value(state.occupancy),
             _ => Monitored::Value(state.traffic * u64::from(domain + 1)),
         }
     }
@@ -226,38 +226,38 @@ impl Hardware for Told {
 
 #[test]
 fn the_hardware_hears_of_changes_only() {
-    let told = Told::default();
-    let mut nodes = Nodes::new(intel(Kernel(6, 12)), told.clone(), Processes::default(), 50);
-    let start = told.take();
+    let reported = Told::default();
+    let mut nodes = Nodes::new(intel(Kernel(6, 12)), reported.clone(), Processes::default(), 50);
+    let start = reported.take();
     // 2 domains × (16 masks + 8 bandwidths), and 4 CPUs.
     assert_eq!(start.len(), 2 * (16 + 8) + 4);
     assert!(start.contains(&"mask 1 15 All 7ff".to_owned()) && start.contains(&"cpu 3 0 0".to_owned()));
     nodes.mkdir("g1").unwrap();
-    assert_eq!(told.take(), [""; 0], "a new group has what the class had");
+    assert_eq!(reported.take(), [""; 0], "a new group has what the class had");
     nodes.write("g1/schemata", "L3:0=f;1=7ff\nMB:1=55\n").unwrap();
-    assert_eq!(told.take(), ["bandwidth 1 1 Memory 60", "mask 0 1 All f"]);
+    assert_eq!(reported.take(), ["bandwidth 1 1 Memory 60", "mask 0 1 All f"]);
     nodes.write("g1/schemata", "L3:0=f\n").unwrap();
-    assert_eq!(told.take(), [""; 0]);
+    assert_eq!(reported.take(), [""; 0]);
     nodes.write("g1/cpus_list", "2\n").unwrap();
-    assert_eq!(told.take(), ["cpu 2 1 1"]);
+    assert_eq!(reported.take(), ["cpu 2 1 1"]);
     nodes.mkdir("g1/mon_groups/m").unwrap();
     nodes.write("g1/mon_groups/m/cpus_list", "2\n").unwrap();
-    assert_eq!(told.take(), ["cpu 2 1 2"]);
+    assert_eq!(reported.take(), ["cpu 2 1 2"]);
     nodes.rmdir("g1/mon_groups/m").unwrap();
-    assert_eq!(told.take(), ["cpu 2 1 1"]);
+    assert_eq!(reported.take(), ["cpu 2 1 1"]);
     nodes.rmdir("g1").unwrap();
-    assert_eq!(told.take(), ["cpu 2 0 0"]);
+    assert_eq!(reported.take(), ["cpu 2 0 0"]);
 }
 
 #[test]
 fn tasks_take_their_class_along_and_their_children_inherit() {
-    let told = Told::default();
+    let reported = Told::default();
     let tasks = Processes::with(&[(1, 1, 0, 1), (40, 40, 1, 5), (41, 40, 1, 6)]);
-    let mut nodes = Nodes::new(intel(Kernel(6, 12)), told.clone(), tasks.clone(), 1);
-    told.take();
+    let mut nodes = Nodes::new(intel(Kernel(6, 12)), reported.clone(), tasks.clone(), 1);
+    reported.take();
     nodes.mkdir("g1").unwrap();
     nodes.write("g1/tasks", "40\n").unwrap();
-    assert_eq!(told.take(), ["task 40 1 1"]);
+    assert_eq!(reported.take(), ["task 40 1 1"]);
     assert_eq!(nodes.get("g1/tasks"), "40\n", "the thread that was there stays");
     // Later tasks: a thread, a child process, and an unrelated process.
     tasks.add(42, 40, 1, 7, 0);
@@ -266,7 +266,7 @@ fn tasks_take_their_class_along_and_their_children_inherit() {
     tasks.add(60, 60, 1, 9, 0);
     assert_eq!(nodes.get("g1/tasks"), "40\n42\n50\n51\n");
     assert_eq!(nodes.get("tasks"), "1\n41\n60\n");
-    assert_eq!(told.take(), ["task 42 1 1", "task 50 1 1", "task 51 1 1"]);
+    assert_eq!(reported.take(), ["task 42 1 1", "task 50 1 1", "task 51 1 1"]);
     // The id is reused by another process.
     tasks.end(50);
     tasks.add(50, 50, 1, 99, 0);
@@ -307,26 +307,26 @@ fn a_list_of_tasks_stops_at_the_first_that_fails() {
 
 #[test]
 fn counters_are_a_groups_own_and_refusals_are_texts() {
-    let told = Told::default();
-    let mut nodes = Nodes::new(intel(Kernel(6, 12)), told.clone(), Processes::default(), 1);
-    told.0.lock().unwrap().traffic = 10 * 90112;
+    let reported = Told::default();
+    let mut nodes = Nodes::new(intel(Kernel(6, 12)), reported.clone(), Processes::default(), 1);
+    reported.0.lock().unwrap().traffic = 10 * 90112;
     nodes.mkdir("g1").unwrap();
     assert_eq!(
         nodes.get("g1/mon_data/mon_L3_00/mbm_total_bytes"),
         "0\n",
         "what was before is not the group's"
     );
-    told.0.lock().unwrap().traffic = 12 * 90112 + 5;
+    reported.0.lock().unwrap().traffic = 12 * 90112 + 5;
     // 2 × 90112 and 5 bytes more, in whole counts.
     assert_eq!(nodes.get("g1/mon_data/mon_L3_00/mbm_total_bytes"), "180224\n");
     nodes.mkdir("g1/mon_groups/m").unwrap();
-    told.0.lock().unwrap().traffic += 90112;
+    reported.0.lock().unwrap().traffic += 90112;
     // The second domain has twice as much: 2 × (2 + 1) counts of its own and 2 of its monitoring group.
     assert_eq!(nodes.get("g1/mon_data/mon_L3_01/mbm_local_bytes"), format!("{}\n", 8 * 90112));
-    told.0.lock().unwrap().occupancy = 90112 * 3 + 90111;
+    reported.0.lock().unwrap().occupancy = 90112 * 3 + 90111;
     assert_eq!(nodes.get("g1/mon_groups/m/mon_data/mon_L3_00/llc_occupancy"), "270336\n");
     for (refusal, text) in [(Monitored::Unavailable, "Unavailable\n"), (Monitored::Error, "Error\n")] {
-        told.0.lock().unwrap().refuse = Some(refusal);
+        reported.0.lock().unwrap().refuse = Some(refusal);
         assert_eq!(nodes.get("g1/mon_data/mon_L3_00/llc_occupancy"), text);
         assert_eq!(nodes.get("mon_data/mon_L3_00/llc_occupancy"), "270336\n");
     }
@@ -334,24 +334,24 @@ fn counters_are_a_groups_own_and_refusals_are_texts() {
 
 #[test]
 fn rmids_rest_until_their_lines_are_gone() {
-    let told = Told::default();
+    let reported = Told::default();
     let mut host = intel(Kernel(6, 12));
     host.monitoring.as_mut().unwrap().rmids = 3;
-    let mut nodes = Nodes::new(host, told.clone(), Processes::default(), 1);
+    let mut nodes = Nodes::new(host, reported.clone(), Processes::default(), 1);
     nodes.mkdir("mon_groups/a").unwrap();
     nodes.mkdir("mon_groups/b").unwrap();
     assert_eq!(nodes.mkdir("mon_groups/c"), Err(("", Errno::NOSPC)));
     assert_eq!(nodes.get("info/last_cmd_status"), "Out of RMIDs\n");
-    told.0.lock().unwrap().occupancy = 6 << 20;
+    reported.0.lock().unwrap().occupancy = 6 << 20;
     nodes.rmdir("mon_groups/a").unwrap();
     // 16 MiB / 3 = 5592405, in whole counts of 90112: 62 of them.
     assert_eq!(nodes.get("info/L3_MON/max_threshold_occupancy"), format!("{}\n", 62 * 90112));
     assert_eq!(nodes.mkdir("mon_groups/c"), Err(("", Errno::BUSY)));
     assert_eq!(nodes.mkdir("c"), Err(("", Errno::BUSY)), "its class goes back");
-    told.0.lock().unwrap().occupancy = 62 * 90112;
+    reported.0.lock().unwrap().occupancy = 62 * 90112;
     nodes.mkdir("c").unwrap();
     nodes.write("c/schemata", "L3:0=1\n").unwrap();
-    assert!(told.take().contains(&"mask 0 1 All 1".to_owned()));
+    assert!(reported.take().contains(&"mask 0 1 All 1".to_owned()));
 }
 
 #[test]
@@ -359,8 +359,8 @@ fn code_and_data_apart_halve_the_classes() {
     let mut host = intel(Kernel(6, 1));
     host.l3.as_mut().unwrap().cdp = Cdp::On;
     host.mb = None;
-    let told = Told::default();
-    let mut nodes = Nodes::new(host, told.clone(), Processes::default(), 1);
+    let reported = Told::default();
+    let mut nodes = Nodes::new(host, reported.clone(), Processes::default(), 1);
     assert_eq!(nodes.list("info").unwrap(), ["L3CODE", "L3DATA", "L3_MON", "last_cmd_status"]);
     assert_eq!(nodes.get("info/L3CODE/num_closids"), "8\n");
     assert_eq!(nodes.get("schemata"), "L3DATA:0=7ff;1=7ff\nL3CODE:0=7ff;1=7ff\n");
@@ -368,9 +368,9 @@ fn code_and_data_apart_halve_the_classes() {
         nodes.mkdir(&format!("g{group}")).unwrap();
     }
     assert_eq!(nodes.mkdir("g8"), Err(("", Errno::NOSPC)));
-    told.take();
+    reported.take();
     nodes.write("g1/schemata", "L3CODE:0=3\nL3DATA:0=c\n").unwrap();
-    assert_eq!(told.take(), ["mask 0 1 Data c", "mask 0 1 Code 3"]);
+    assert_eq!(reported.take(), ["mask 0 1 Data c", "mask 0 1 Code 3"]);
     // An exclusive group keeps other groups' code away from its data.
     for group in ["", "g2/", "g3/", "g4/", "g5/", "g6/", "g7/"] {
         nodes.write(&format!("{group}schemata"), "L3CODE:0=f0;1=f0\nL3DATA:0=f0;1=f0\n").unwrap();
@@ -388,25 +388,25 @@ fn devices_get_the_highest_class_where_the_chip_lets_them() {
     let mut host = amd(Kernel(6, 19));
     let mut nodes = Nodes::of(host.clone());
     assert_eq!(nodes.read("info/L3/io_alloc"), Err(("open", Errno::NOENT)));
-    host.l3.as_mut().unwrap().io_alloc = IoAlloc::Unsupported;
+    host.l3.as_mut().unwrap().io_alloc = IoAllocSupport::Unsupported;
     let mut nodes = Nodes::of(host.clone());
     assert_eq!(nodes.get("info/L3/io_alloc"), "not supported\n");
     let (outcome, status) = nodes.put("info/L3/io_alloc", "1\n");
     assert_eq!((outcome, status.as_str()), (Err(Errno::NODEV), "io_alloc is not supported on L3\n"));
     assert_eq!(nodes.read("info/L3/io_alloc_cbm"), Err(("read", Errno::NODEV)));
 
-    host.l3.as_mut().unwrap().io_alloc = IoAlloc::Supported;
-    let told = Told::default();
-    let mut nodes = Nodes::new(host.clone(), told.clone(), Processes::default(), 1);
+    host.l3.as_mut().unwrap().io_alloc = IoAllocSupport::Supported;
+    let reported = Told::default();
+    let mut nodes = Nodes::new(host.clone(), reported.clone(), Processes::default(), 1);
     assert_eq!(nodes.get("info/L3/io_alloc"), "disabled\n");
     let (outcome, status) = nodes.put("info/L3/io_alloc_cbm", "0=f\n");
     assert_eq!((outcome, status.as_str()), (Err(Errno::INVAL), "io_alloc is not enabled on L3\n"));
-    told.take();
+    reported.take();
     nodes.write("info/L3/io_alloc", "on\n").unwrap();
-    assert_eq!(told.take(), ["io_alloc Some(15)"]);
+    assert_eq!(reported.take(), ["io_alloc Some(15)"]);
     assert_eq!(nodes.get("info/L3/io_alloc_cbm"), "0=ffff;1=ffff;2=ffff;3=ffff\n");
     nodes.write("info/L3/io_alloc_cbm", "1=ff\n").unwrap();
-    assert_eq!(told.take(), ["mask 1 15 All ff"]);
+    assert_eq!(reported.take(), ["mask 1 15 All ff"]);
     assert_eq!(nodes.get("info/L3/io_alloc_cbm"), "0=ffff;1=00ff;2=ffff;3=ffff\n");
     nodes.write("schemata", "L3:1=ff00\n").unwrap();
     assert!(nodes.get("info/L3/bit_usage").contains(";1=SSSSSSSSHHHHHHHH;"));
@@ -430,15 +430,15 @@ fn devices_get_the_highest_class_where_the_chip_lets_them() {
 }
 
 #[test]
-fn events_of_amd_can_be_told_what_to_count() {
-    let told = Told::default();
-    let mut nodes = Nodes::new(amd(Kernel(6, 12)), told.clone(), Processes::default(), 1);
+fn events_of_amd_can_be_configured() {
+    let reported = Told::default();
+    let mut nodes = Nodes::new(amd(Kernel(6, 12)), reported.clone(), Processes::default(), 1);
     let file = "info/L3_MON/mbm_local_bytes_config";
     assert_eq!(nodes.get(file), "0=0x15;1=0x15;2=0x15;3=0x15\n");
     assert_eq!(nodes.get("info/L3_MON/mbm_total_bytes_config"), "0=0x7f;1=0x7f;2=0x7f;3=0x7f\n");
-    told.take();
+    reported.take();
     nodes.write(file, "0=0x33;2=1\n").unwrap();
-    assert_eq!(told.take(), ["kinds 0 MbmLocalBytes 33", "kinds 2 MbmLocalBytes 1"]);
+    assert_eq!(reported.take(), ["kinds 0 MbmLocalBytes 33", "kinds 2 MbmLocalBytes 1"]);
     assert_eq!(nodes.get(file), "0=0x33;1=0x15;2=0x01;3=0x15\n");
     for (text, status) in [
         ("0=80\n", "Invalid event configuration: max valid mask is 0x7f\n"),

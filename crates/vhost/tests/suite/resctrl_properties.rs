@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use transcript::{amd, intel};
 use waykeeper_vhost::node::Caller;
-use waykeeper_vhost::resctrl::Resctrl;
-use waykeeper_vhost::resctrl::description::{Cdp, Description, IoAlloc, Kernel};
+use waykeeper_vhost::resctrl::VirtualResctrl;
+use waykeeper_vhost::resctrl::description::{Cdp, IoAllocSupport, Kernel, ResctrlDescription};
 use waykeeper_vhost::resctrl::groups::DirOwner;
-use waykeeper_vhost::resctrl::hardware::{Event, Hardware, Lines, Monitored, Traffic};
+use waykeeper_vhost::resctrl::hardware::{Hardware, LimitedTraffic, MaskedLines, Monitored, RmidEvent};
 use waykeeper_vhost::resctrl::places::Place;
 use waykeeper_vhost::resctrl::tasks::{Task, Tasks};
 
@@ -23,17 +23,17 @@ struct Machine(Arc<Mutex<Registers>>);
 
 #[derive(Default)]
 struct Registers {
-    masks: BTreeMap<(u32, u32, Lines), u64>,
+    masks: BTreeMap<(u32, u32, MaskedLines), u64>,
     cpus: BTreeMap<u32, (u32, u32)>,
     tasks: BTreeMap<u32, (u32, u32)>,
 }
 
 impl Hardware for Machine {
-    fn set_mask(&mut self, domain: u32, closid: u32, lines: Lines, mask: u64) {
+    fn set_mask(&mut self, domain: u32, closid: u32, lines: MaskedLines, mask: u64) {
         self.0.lock().unwrap().masks.insert((domain, closid, lines), mask);
     }
 
-    fn set_bandwidth(&mut self, _: u32, _: u32, _: Traffic, _: u32) {}
+    fn set_bandwidth(&mut self, _: u32, _: u32, _: LimitedTraffic, _: u32) {}
 
     fn set_cpu(&mut self, cpu: u32, closid: u32, rmid: u32) {
         self.0.lock().unwrap().cpus.insert(cpu, (closid, rmid));
@@ -45,9 +45,9 @@ impl Hardware for Machine {
 
     fn set_io_alloc(&mut self, _: Option<u32>) {}
 
-    fn set_event_kinds(&mut self, _: u32, _: Event, _: u32) {}
+    fn set_event_kinds(&mut self, _: u32, _: RmidEvent, _: u32) {}
 
-    fn monitor(&mut self, _: u32, rmid: u32, _: Event) -> Monitored {
+    fn monitor(&mut self, _: u32, rmid: u32, _: RmidEvent) -> Monitored {
         Monitored::Value(u64::from(rmid))
     }
 }
@@ -62,23 +62,23 @@ impl Tasks for Machine {
     }
 }
 
-fn find(resctrl: &Resctrl, path: &str) -> Option<Place> {
+fn find(resctrl: &VirtualResctrl, path: &str) -> Option<Place> {
     path.split('/')
         .filter(|part| !part.is_empty())
         .try_fold(Place::ROOT, |folder, name| resctrl.lookup(folder, name))
 }
 
-fn content(resctrl: &mut Resctrl, place: Place) -> String {
+fn content(resctrl: &mut VirtualResctrl, place: Place) -> String {
     String::from_utf8(resctrl.read(place).unwrap()).unwrap()
 }
 
-fn file(resctrl: &mut Resctrl, group: Place, name: &str) -> String {
+fn file(resctrl: &mut VirtualResctrl, group: Place, name: &str) -> String {
     let place = resctrl.lookup(group, name).unwrap();
     content(resctrl, place)
 }
 
 /// All control groups, the default one first.
-fn control_groups(resctrl: &Resctrl) -> Vec<Place> {
+fn control_groups(resctrl: &VirtualResctrl) -> Vec<Place> {
     let inner = resctrl.list(Place::ROOT).into_iter().map(|(_, place)| place);
     let groups = inner.filter(|place| matches!(place, Place::Group(_)));
     [Place::ROOT].into_iter().chain(groups).collect()
@@ -143,13 +143,13 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn split<'a>(resctrl: &Resctrl, path: &'a str) -> Option<(Place, &'a str)> {
+fn split<'a>(resctrl: &VirtualResctrl, path: &'a str) -> Option<(Place, &'a str)> {
     let path = path.trim_end_matches('/');
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     Some((find(resctrl, folder)?, name))
 }
 
-fn perform(resctrl: &mut Resctrl, act: &Act) {
+fn perform(resctrl: &mut VirtualResctrl, act: &Act) {
     const MAKER: DirOwner = DirOwner { mode: 0o755, uid: 0, gid: 0 };
     match act {
         Act::Make(path) => {
@@ -199,7 +199,7 @@ fn masks(schemata: &str) -> BTreeMap<(String, u32), u64> {
     masks
 }
 
-fn check(resctrl: &mut Resctrl, machine: &Machine, shareable: u64) {
+fn check(resctrl: &mut VirtualResctrl, machine: &Machine, shareable: u64) {
     let groups = control_groups(resctrl);
     let mut cpus = Vec::new();
     let mut tasks = Vec::new();
@@ -243,9 +243,9 @@ fn check(resctrl: &mut Resctrl, machine: &Machine, shareable: u64) {
         let same = |closid: u32| {
             own.iter().all(|((name, domain), mask)| {
                 let lines = match name.as_str() {
-                    "L3CODE" => Lines::Code,
-                    "L3DATA" => Lines::Data,
-                    _ => Lines::All,
+                    "L3CODE" => MaskedLines::Code,
+                    "L3DATA" => MaskedLines::Data,
+                    _ => MaskedLines::All,
                 };
                 registers.masks[&(*domain, closid, lines)] == *mask
             })
@@ -255,8 +255,8 @@ fn check(resctrl: &mut Resctrl, machine: &Machine, shareable: u64) {
     assert!(registers.cpus.len() == 4 && registers.tasks.len() <= 4);
 }
 
-fn hosts() -> Vec<(Description, u64)> {
-    let few = |mut host: Description| {
+fn hosts() -> Vec<(ResctrlDescription, u64)> {
+    let few = |mut host: ResctrlDescription| {
         host.monitoring.as_mut().unwrap().rmids = 5;
         host.mb.as_mut().unwrap().closids = 4;
         host
@@ -264,7 +264,7 @@ fn hosts() -> Vec<(Description, u64)> {
     let mut split = few(intel(Kernel(6, 12)));
     split.l3.as_mut().unwrap().cdp = Cdp::On;
     let mut devices = few(amd(Kernel(6, 19)));
-    devices.l3.as_mut().unwrap().io_alloc = IoAlloc::Supported;
+    devices.l3.as_mut().unwrap().io_alloc = IoAllocSupport::Supported;
     devices.l3.as_mut().unwrap().closids = 4;
     vec![(few(intel(Kernel(6, 1))), 0x600), (few(intel(Kernel(6, 12))), 0x600), (split, 0x600), (devices, 0)]
 }
@@ -276,7 +276,7 @@ proptest! {
     fn whatever_is_done_the_rules_hold(acts in proptest::collection::vec(act(), 1..60)) {
         for (host, shareable) in hosts() {
             let machine = Machine::default();
-            let mut resctrl = Resctrl::new(host, Box::new(machine.clone()), Box::new(machine.clone()));
+            let mut resctrl = VirtualResctrl::new(host, Box::new(machine.clone()), Box::new(machine.clone()));
             for act in &acts {
                 perform(&mut resctrl, act);
             }

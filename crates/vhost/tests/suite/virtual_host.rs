@@ -7,7 +7,7 @@ use crate::common;
 use common::{Host, SCENARIO};
 use rustix::io::Errno;
 use waykeeper_vhost::rdt::Driver;
-use waykeeper_vhost::resctrl::hardware::{Event, Hardware, Lines, Monitored};
+use waykeeper_vhost::resctrl::hardware::{Hardware, MaskedLines, Monitored, RmidEvent};
 
 /// ms of the server's clock.
 const MS: u64 = 1_000_000;
@@ -102,16 +102,16 @@ fn masks_are_the_same_in_resctrl_and_in_registers_and_act() {
     let host = Host::new("gold-6140");
     let mut driver = Driver::new(host.clock.clone());
     driver.set_cpu(3, 2, 5);
-    driver.set_mask(0, 2, Lines::All, 0x003);
+    driver.set_mask(0, 2, MaskedLines::All, 0x003);
     assert_eq!(host.read_msr(0, 0xc92), Ok(0x003));
     assert_eq!(host.read_msr(3, 0xc8f), Ok(2 << 32 | 5));
     host.run_to(60 * MS);
-    let Monitored::Value(narrow) = driver.monitor(0, 5, Event::LlcOccupancy) else { panic!("no value") };
+    let Monitored::Value(narrow) = driver.monitor(0, 5, RmidEvent::LlcOccupancy) else { panic!("no value") };
     // Two of 11 ways of 24.75 MiB are 4.5 MiB; the scan has 24 MiB.
     assert!((2 << 20..=9 << 19).contains(&narrow), "{narrow}");
     host.write_msr(17, 0xc92, 0x0ff).unwrap();
     host.run_to(160 * MS);
-    let Monitored::Value(wide) = driver.monitor(0, 5, Event::LlcOccupancy) else { panic!("no value") };
+    let Monitored::Value(wide) = driver.monitor(0, 5, RmidEvent::LlcOccupancy) else { panic!("no value") };
     assert!(wide > 2 * narrow, "{narrow} to {wide}");
     // The same through IA32_QM_EVTSEL and IA32_QM_CTR, in units of 64 KiB.
     host.write_msr(9, 0xc8d, 5 << 32 | 1).unwrap();
@@ -130,8 +130,8 @@ fn code_and_data_masks_stand_side_by_side() {
     let host = Host::new("gold-6140");
     let mut driver = Driver::new(host.clock.clone());
     driver.set_cpu(3, 1, 1);
-    driver.set_mask(0, 1, Lines::Data, 0x003);
-    driver.set_mask(0, 1, Lines::Code, 0x7f0);
+    driver.set_mask(0, 1, MaskedLines::Data, 0x003);
+    driver.set_mask(0, 1, MaskedLines::Code, 0x7f0);
     assert_eq!([0xc81, 0xc92, 0xc93].map(|address| host.read_msr(0, address).unwrap()), [1, 0x003, 0x7f0]);
     host.run_to(60 * MS);
     let occupied = host.machine(|server| server.occupancy(0, 1));

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_testbed::Machine;
+use waykeeper_testbed::MountedHost;
 
 /// Timeout of every step, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,13 +27,13 @@ pub struct Setup {
 
 impl Setup {
     /// A policy that sets masks and DCA ways. The journal is in `state`.
-    pub fn new(machine: &Machine, state: &Path) -> Setup {
+    pub fn new(machine: &MountedHost, state: &Path) -> Setup {
         let socket = machine.folder().join("socket");
         Setup::with(machine, state.join("journal"), socket, "[metrics]\nlisten = \"off\"\n")
     }
 
     /// The same with given paths, and `more` at the end of the section of the socket.
-    pub fn with(machine: &Machine, journal: PathBuf, socket: PathBuf, more: &str) -> Setup {
+    pub fn with(machine: &MountedHost, journal: PathBuf, socket: PathBuf, more: &str) -> Setup {
         let mut text = format!(
             "{more}[policy]\nname = \"fixed\"\n[policy.settings]\ndca_ways = \"0x700\"\n\
              [policy.settings.masks]"
@@ -47,7 +47,7 @@ impl Setup {
     }
 
     /// The machine's own journal, and `more` from line 7 on.
-    pub fn plain(machine: &Machine, more: &str) -> Setup {
+    pub fn plain(machine: &MountedHost, more: &str) -> Setup {
         let [config, socket] = ["waykeeper.toml", "socket"].map(|name| machine.folder().join(name));
         let setup = Setup { config, journal: machine.journal(), socket };
         setup.write(machine, more);
@@ -55,13 +55,13 @@ impl Setup {
     }
 
     /// Writes another configuration for the same host.
-    pub fn write(&self, machine: &Machine, more: &str) {
+    pub fn write(&self, machine: &MountedHost, more: &str) {
         std::fs::write(&self.config, self.text(machine, more)).expect("a file beside the tree");
     }
 
     /// The text of a configuration: the host's paths, `more` after the section of the socket, then the machine's
     /// tenants.
-    pub fn text(&self, machine: &Machine, more: &str) -> String {
+    pub fn text(&self, machine: &MountedHost, more: &str) -> String {
         let mut text = format!(
             "[daemon]\nperiod_s = 0.05\nroot = {:?}\njournal = {:?}\n[socket]\npath = {:?}\n{more}\n",
             machine.root().prefix(),
@@ -119,9 +119,9 @@ impl Setup {
     }
 
     /// Starts it under strace with these arguments. The daemon is the child, strace the grandchild.
-    pub fn start_traced(&self, told: &[&str]) -> Daemon {
+    pub fn start_traced(&self, arguments: &[&str]) -> Daemon {
         let mut words: Vec<String> = ["strace", "-D", "-f", "-qq"].map(ToOwned::to_owned).to_vec();
-        words.extend(told.iter().map(|word| (*word).to_owned()));
+        words.extend(arguments.iter().map(|word| (*word).to_owned()));
         words.push("--".to_owned());
         words.extend(self.words());
         self.spawn(&words, &[])

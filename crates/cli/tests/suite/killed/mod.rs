@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
-use waykeeper_testbed::{Machine, State, assert_same_state};
+use waykeeper_testbed::{HostState, MountedHost, assert_same_state};
 
 /// Calls that change a file, a directory or the disk.
 const CHANGING: [&str; 12] = [
@@ -41,14 +41,14 @@ struct Point {
 
 /// A host, and its state before any daemon.
 struct Field {
-    machine: Machine,
+    machine: MountedHost,
     setup: Setup,
-    found: State,
+    found: HostState,
 }
 
 impl Field {
     fn new() -> Field {
-        let machine = Machine::new("gold-6140");
+        let machine = MountedHost::new("gold-6140");
         let state = machine.folder().join("state");
         std::fs::create_dir_all(&state).expect("a folder beside the tree");
         let setup = Setup::new(&machine, &state);
@@ -73,8 +73,8 @@ impl Field {
     fn points(&self) -> Vec<Point> {
         let log = self.machine.folder().join("strace.log");
         let trace = format!("trace={}", CHANGING.join(","));
-        let told = ["-y", "-o", log.to_str().expect("ASCII"), "-e", &trace];
-        let (status, said) = self.live(self.setup.start_traced(&told));
+        let strace_arguments = ["-y", "-o", log.to_str().expect("ASCII"), "-e", &trace];
+        let (status, said) = self.live(self.setup.start_traced(&strace_arguments));
         assert!(status.success(), "{said}");
         let text = std::fs::read_to_string(&log).expect("strace wrote it");
         let folder = self.machine.folder().to_str().expect("ASCII").to_owned();
@@ -217,7 +217,7 @@ impl Drop for SmallDisk {
 fn a_full_disk_under_the_journal_turns_nothing_that_does_not_come_back() {
     let mut ends = Vec::new();
     for kib in [4, 8, 16, 32] {
-        let machine = Machine::new("gold-6140");
+        let machine = MountedHost::new("gold-6140");
         let state = machine.folder().join("small");
         std::fs::create_dir_all(&state).expect("a folder beside the tree");
         let disk = SmallDisk::mount(&state, kib);

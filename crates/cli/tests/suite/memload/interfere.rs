@@ -137,9 +137,9 @@ fn an_interrupt_while_the_file_is_made_leaves_nothing_of_it() {
     // So large that it takes seconds.
     let words = ["interfere", file.to_str().unwrap(), "--create", "4GiB", "--", "true"];
     let run = under_way(&words, "creating the file first, 4.0 GiB");
-    let (code, told, said) = ended(run, Some("TERM"));
+    let (code, reported, said) = ended(run, Some("TERM"));
     let wanted = "error: interrupted before the first cycle; nothing was measured\n";
-    assert_eq!((code, told.len(), said.as_str()), (Some(130), 0, wanted));
+    assert_eq!((code, reported.len(), said.as_str()), (Some(130), 0, wanted));
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 

@@ -164,7 +164,7 @@ impl Drop for Mounted {
 }
 
 #[test]
-fn a_full_disk_is_told_before_the_run_or_ends_it() {
+fn a_full_disk_is_reported_before_the_run_or_ends_it() {
     let full = Mounted::new("size=2m");
     let path = full.file();
     refused(&["memload", text(&path), "--create", "4MiB"], 1, &["no room for 4194304 B on this disk"]);
@@ -172,9 +172,9 @@ fn a_full_disk_is_told_before_the_run_or_ends_it() {
     // A file with holes is larger than the free space.
     std::fs::File::create(&path).unwrap().set_len(64 << 20).unwrap();
     let (code, summary, said) = run(&[text(&path), "--op", "read", "--overwrite", "--seed", "3"]);
-    let told = errors(&said);
-    assert_eq!((code, told.len()), (1, 1), "{said}");
-    assert!(told[0].contains("a write of ") && told[0].contains("No space left on device"), "{said}");
+    let reported = errors(&said);
+    assert_eq!((code, reported.len()), (1, 1), "{said}");
+    assert!(reported[0].contains("a write of ") && reported[0].contains("No space left on device"), "{said}");
     let commands = summary["commands"].as_u64().unwrap();
     // 2 MiB are 16 commands of 124 KiB.
     assert!((1..=17).contains(&commands) && summary["blocks"] == 31 * commands, "{summary}");
@@ -242,16 +242,19 @@ fn a_signal_ends_a_run_with_the_totals_until_then() {
 
 /// As on a full disk: neither a command nor the log can be written, and the run's result is still reported.
 #[test]
-fn a_run_that_failed_is_told_of_also_where_its_log_cannot_be_written() {
+fn a_failed_run_is_reported_also_where_its_log_cannot_be_written() {
     let (folder, path) = file();
     let log = folder.path().join("log");
     let run = under_way(&[text(&path), "--json", "--log", text(&log)], "1 s: ");
     std::fs::write(folder.path().join("log.partial"), "theirs").unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
     let (code, summary, said) = ended(run, None);
-    let told = errors(&said);
-    assert_eq!((code, told.len()), (Some(1), 1), "{said}");
-    assert!(told[0].contains("a read of 126976 B at byte ") && told[0].contains(" failed: "), "{said}");
+    let reported = errors(&said);
+    assert_eq!((code, reported.len()), (Some(1), 1), "{said}");
+    assert!(
+        reported[0].contains("a read of 126976 B at byte ") && reported[0].contains(" failed: "),
+        "{said}"
+    );
     assert!(said.contains("\nthe log was not written: --log ") || said.starts_with("the log was"), "{said}");
     let summary: Value = serde_json::from_slice(&summary).unwrap();
     assert_eq!(summary["errors"], 1);

@@ -61,7 +61,7 @@ fn virtual_runs_have_the_shape_of_the_thesis() {
 
 /// Results have one form on a file and on a virtual server; a load on a file has counts or the reason why it has none.
 #[test]
-fn a_file_and_a_virtual_server_are_told_in_one_form() {
+fn a_file_and_a_virtual_server_have_the_same_form_of_result() {
     let folder = folder();
     let file = folder.path().join("load.img");
     let file = file.to_str().unwrap();
@@ -94,13 +94,13 @@ fn a_job_file_says_what_to_send() {
     let heads: Vec<&str> = said.lines().filter(|line| line.starts_with("job ")).collect();
     assert_eq!(heads, which);
     let runs: Value = serde_json::from_slice(&done.stdout).unwrap();
-    let told = |index: usize| {
+    let reported = |index: usize| {
         let of = |key: &str| runs[index][key].clone();
         (of("job"), of("commands"), of("blocks"), of("block_bytes"))
     };
     // 256 KiB in blocks of 16 KiB are 16 commands in each of two copies.
-    assert_eq!(told(0), ("first".into(), 32.into(), 32.into(), 16384.into()));
-    assert_eq!(told(1), ("second".into(), 9.into(), 9.into(), 4096.into()));
+    assert_eq!(reported(0), ("first".into(), 32.into(), 32.into(), 16384.into()));
+    assert_eq!(reported(1), ("second".into(), 9.into(), 9.into(), 4096.into()));
     let runs = json(&["memload", HASWELL, "--jobs", jobs, "--job", "first"]);
     assert_eq!((&runs[0]["engine"], &runs[0]["commands"]), (&"virtual".into(), &32.into()));
     assert_eq!(runs[0]["counters"]["ItoM"]["ratio"], 1.0);
@@ -155,15 +155,19 @@ fn jobs_share_the_file_that_is_made() {
     let (file, jobs) = (file.to_str().unwrap(), jobs.to_str().unwrap());
     let text = "[read]\nsize=64k\n[write]\nrw=write\nsize=32k\n";
     std::fs::write(jobs, text).unwrap();
-    let told = json(&["memload", file, "--create", "1MiB", "--jobs", jobs]);
-    let counts: Vec<_> =
-        told.as_array().unwrap().iter().map(|job| (job["job"].as_str(), job["blocks"].as_u64())).collect();
+    let reported = json(&["memload", file, "--create", "1MiB", "--jobs", jobs]);
+    let counts: Vec<_> = reported
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|job| (job["job"].as_str(), job["blocks"].as_u64()))
+        .collect();
     assert_eq!(counts, [(Some("read"), Some(16)), (Some("write"), Some(8))]);
 }
 
 /// Targets, consent and engines are checked too, because an early job may run for hours.
 #[test]
-fn what_is_wrong_with_a_late_job_is_told_before_the_first() {
+fn what_is_wrong_with_a_late_job_is_reported_before_the_first() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (file, other, jobs) = (at("load.img"), at("other.img"), at("j.fio"));
@@ -205,12 +209,12 @@ fn what_takes_the_place_of_the_file_that_was_made_is_not_written() {
     let words = [&file, "--json", "--create", "1MiB", "--jobs", &jobs];
     let run = under_way(&words, "created for this run; it stays");
     std::fs::rename(&theirs, &file).unwrap();
-    let (code, told, said) = ended(run, None);
+    let (code, reported, said) = ended(run, None);
     assert_eq!(code, Some(2), "{said}");
     let last = said.lines().last().unwrap();
     assert!(last.starts_with("error: job `writes`: ") && last.contains("it already exists"), "{said}");
-    let told: Value = serde_json::from_slice(&told).unwrap();
-    assert_eq!((told.as_array().unwrap().len(), &told[0]["job"]), (1, &"reads".into()));
+    let reported: Value = serde_json::from_slice(&reported).unwrap();
+    assert_eq!((reported.as_array().unwrap().len(), &reported[0]["job"]), (1, &"reads".into()));
     assert!(std::fs::read(&file).unwrap() == [7; 1 << 20], "it is as it was");
 }
 
@@ -225,14 +229,14 @@ fn an_interrupt_while_a_later_job_is_made_ready_is_heeded_at_once() {
     let text = "[first]\nnumber_ios=5\n[large]\nbs=4m\niodepth=1024\nruntime=600\ntime_based\n[last]\nnumber_ios=1\n";
     std::fs::write(&jobs, text).unwrap();
     let run = under_way(&[&file, "--json", "--jobs", &jobs], "filling the buffer first");
-    let (code, told, said) = ended(run, Some("TERM"));
+    let (code, reported, said) = ended(run, Some("TERM"));
     assert_eq!((code, said.as_str()), (Some(130), "error: job `large`: interrupted before the load began\n"));
-    let told: Value = serde_json::from_slice(&told).unwrap();
-    assert_eq!((told.as_array().unwrap().len(), &told[0]["job"]), (1, &"first".into()));
+    let reported: Value = serde_json::from_slice(&reported).unwrap();
+    assert_eq!((reported.as_array().unwrap().len(), &reported[0]["job"]), (1, &"first".into()));
 }
 
 #[test]
-fn a_word_of_fio_is_told_its_name_here() {
+fn a_word_of_fio_is_answered_with_its_name_here() {
     for (words, parts) in [
         (&["--rw=randread"][..], &["'--op'", "`--op write` is fio's rw=read"][..]),
         (&["--bs", "4k"], &["'--block-size'"]),
@@ -242,10 +246,10 @@ fn a_word_of_fio_is_told_its_name_here() {
         (&["--filename=x"], &["the target is a plain argument"]),
     ] {
         let done = waykeeper().args(["memload", HASWELL]).args(words).assert().code(2);
-        let told = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+        let reported = String::from_utf8(done.get_output().stderr.clone()).unwrap();
         assert!(
-            told.contains("unexpected argument") && parts.iter().all(|part| told.contains(part)),
-            "{told}"
+            reported.contains("unexpected argument") && parts.iter().all(|part| reported.contains(part)),
+            "{reported}"
         );
     }
 }

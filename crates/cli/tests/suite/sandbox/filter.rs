@@ -106,9 +106,9 @@ pub fn under(unit: &Unit, folder: &Path) -> Vec<String> {
     let own = std::env::current_exe().expect("a test has a program");
     let (_, module) = module_path!().split_once("::").expect("it is a module");
     let name = format!("{module}::becomes_a_command_under_a_filter");
-    let told = format!("{FILTERS}={}", file.display());
+    let variable = format!("{FILTERS}={}", file.display());
     let own = own.to_str().expect("ASCII").to_owned();
-    ["env".to_owned(), told, own]
+    ["env".to_owned(), variable, own]
         .into_iter()
         .chain(["--exact", &name, "--ignored", "--nocapture", "--"].map(str::to_owned))
         .collect()

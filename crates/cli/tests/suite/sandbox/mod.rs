@@ -21,24 +21,24 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
 use unit::{Places, Unit, enter};
-use waykeeper_testbed::{Machine, State, assert_same_state};
+use waykeeper_testbed::{HostState, MountedHost, assert_same_state};
 
 /// A host, systemd's directories beside it, and its state before any daemon.
 struct Field {
     unit: Unit,
-    machine: Machine,
+    machine: MountedHost,
     places: Places,
     setup: Setup,
     group: (String, u32),
     metrics: SocketAddrV4,
     systemd: (PathBuf, UnixDatagram),
-    found: State,
+    found: HostState,
 }
 
 impl Field {
     fn new() -> Field {
         let unit = Unit::shipped();
-        let machine = Machine::new("gold-6140");
+        let machine = MountedHost::new("gold-6140");
         // Other users need access to the socket.
         let open = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(machine.folder(), open).expect("the folder is ours");
@@ -150,9 +150,9 @@ impl Field {
         let folder = self.places.state.join("recorder");
         let replay = Command::new(env!("CARGO_BIN_EXE_waykeeper")).arg("replay").arg(&folder).output();
         let replay = replay.expect("the program is built");
-        let told = String::from_utf8_lossy(&replay.stdout).into_owned();
+        let reported = String::from_utf8_lossy(&replay.stdout).into_owned();
         assert!(replay.status.success(), "{}", String::from_utf8_lossy(&replay.stderr));
-        assert!(told.contains("policy-replaced") && told.contains("restored"), "{told}");
+        assert!(reported.contains("policy-replaced") && reported.contains("restored"), "{reported}");
         std::fs::remove_dir_all(&folder).expect("it is there");
     }
 
@@ -176,11 +176,13 @@ fn a_group() -> (String, u32) {
 #[test]
 fn the_sandbox_is_one() {
     let field = Field::new();
-    let told = field.within(&["cat", "/proc/self/status"]);
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let reported = field.within(&["cat", "/proc/self/status"]);
+    let reported = String::from_utf8_lossy(&reported.stdout).into_owned();
     let line = |key: &str| {
-        let line =
-            told.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_else(|| panic!("{key}: {told}"));
+        let line = reported
+            .lines()
+            .find_map(|line| line.strip_prefix(key))
+            .unwrap_or_else(|| panic!("{key}: {reported}"));
         line.trim().to_owned()
     };
     // CAP_DAC_OVERRIDE 1, CAP_SYS_RAWIO 17, CAP_SYS_PTRACE 19, CAP_SYS_ADMIN 21, CAP_PERFMON 38 (linux/capability.h).
@@ -263,7 +265,7 @@ fn a_group_that_the_daemon_is_not_in_is_refused_with_what_it_takes() {
 }
 
 #[test]
-fn without_passing_over_modes_there_are_no_groups_and_that_is_told() {
+fn without_skipping_modes_there_are_no_groups_and_that_is_reported() {
     let field = Field::new();
     let capabilities = field.unit.capabilities();
     let left: Vec<String> = capabilities.iter().filter(|name| *name != "dac_override").cloned().collect();
@@ -292,9 +294,9 @@ fn a_whole_life_under_the_filter_of_system_calls() {
         done.unwrap_or_else(|error| panic!("{}: {error}", words[0]))
     };
     // Proof that the filters work: two are listed, and calls that root could otherwise make kill the process.
-    let told = under(&["cat", "/proc/self/status"]);
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    assert!(told.contains("Seccomp:\t2\n") && told.contains("Seccomp_filters:\t2\n"), "{told}");
+    let reported = under(&["cat", "/proc/self/status"]);
+    let reported = String::from_utf8_lossy(&reported.stdout).into_owned();
+    assert!(reported.contains("Seccomp:\t2\n") && reported.contains("Seccomp_filters:\t2\n"), "{reported}");
     let place = field.places.runtime.to_str().expect("ASCII");
     for forbidden in [&["mount", "-t", "tmpfs", "x", place][..], &["unshare", "--net", "true"]] {
         let killed = under(forbidden).status;

@@ -106,12 +106,12 @@ impl Unit {
 
     /// Every allowed system call, with groups expanded as systemd does.
     pub fn calls(&self) -> BTreeSet<String> {
-        let told = Command::new("systemd-analyze").args(["--no-pager", "syscall-filter"]).output();
-        let told = told.unwrap_or_else(|error| panic!("not run: needs systemd-analyze: {error}"));
-        assert!(told.status.success(), "{}", String::from_utf8_lossy(&told.stderr));
+        let reported = Command::new("systemd-analyze").args(["--no-pager", "syscall-filter"]).output();
+        let reported = reported.unwrap_or_else(|error| panic!("not run: needs systemd-analyze: {error}"));
+        assert!(reported.status.success(), "{}", String::from_utf8_lossy(&reported.stderr));
         let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let mut group = String::new();
-        for line in String::from_utf8_lossy(&told.stdout).lines() {
+        for line in String::from_utf8_lossy(&reported.stdout).lines() {
             match (line.strip_prefix("    "), line.trim_start()) {
                 (_, comment) if comment.is_empty() || comment.starts_with('#') => {}
                 (None, name) => group = name.to_owned(),

@@ -51,7 +51,7 @@ fn it_finds_the_filesystem_and_its_classes() {
 }
 
 #[test]
-fn it_makes_the_partitions_that_it_is_told() {
+fn it_makes_the_partitions_of_its_settings() {
     let host = Host::start(&[]);
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), CONFIG).unwrap();

@@ -75,9 +75,9 @@ impl Host {
     /// Standard output and standard error of a tool that must succeed.
     pub fn good(&self, tool: &[&str]) -> String {
         let done = self.run(tool);
-        let told = told(&done);
-        assert!(done.status.success(), "{tool:?}: {}\n{told}", done.status);
-        told
+        let reported = reported(&done);
+        assert!(done.status.success(), "{tool:?}: {}\n{reported}", done.status);
+        reported
     }
 }
 
@@ -99,7 +99,7 @@ impl Drop for Host {
 }
 
 /// All output of a program.
-pub fn told(done: &Output) -> String {
+pub fn reported(done: &Output) -> String {
     String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr)
 }
 

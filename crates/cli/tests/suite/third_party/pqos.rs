@@ -14,7 +14,7 @@ fn pqos(arguments: &[&str]) -> Vec<String> {
 
 /// Its output, without the emulator's warnings.
 #[track_caller]
-fn told(host: &Host, arguments: &[&str]) -> String {
+fn reported(host: &Host, arguments: &[&str]) -> String {
     let tool = pqos(arguments);
     let said = host.good(&tool.iter().map(String::as_str).collect::<Vec<_>>());
     said.lines()
@@ -26,7 +26,7 @@ fn told(host: &Host, arguments: &[&str]) -> String {
 #[test]
 fn it_sees_what_the_host_has() {
     let host = Host::start(&[]);
-    let said = told(&host, &["-I", "-d"]);
+    let said = reported(&host, &["-I", "-d"]);
     has(
         &said,
         &[
@@ -36,7 +36,7 @@ fn it_sees_what_the_host_has() {
             "Memory Bandwidth Allocation",
         ],
     );
-    let said = told(&host, &["-I", "-D"]);
+    let said = reported(&host, &["-I", "-D"]);
     // Its values about the cache come from the emulated CPUID, not from the host.
     has(&said, &["max rmid: 128", "Num COS: 8", "Ways contention bit-mask: 0x600", "Max CBM bits: 11"]);
 }
@@ -44,15 +44,18 @@ fn it_sees_what_the_host_has() {
 #[test]
 fn it_shows_and_sets_masks_and_classes() {
     let host = Host::start(&[]);
-    has(&told(&host, &["-I", "-s"]), &["L3CA COS0 => MASK 0x7ff", "MBA COS7 => 100% available", "Core 17, "]);
-    has(&told(&host, &["-I", "-e", "llc:1=0x0f;mba:2=50"]), &["Allocation configuration altered"]);
-    has(&told(&host, &["-I", "-a", "llc:1=3"]), &["Allocation configuration altered"]);
+    has(
+        &reported(&host, &["-I", "-s"]),
+        &["L3CA COS0 => MASK 0x7ff", "MBA COS7 => 100% available", "Core 17, "],
+    );
+    has(&reported(&host, &["-I", "-e", "llc:1=0x0f;mba:2=50"]), &["Allocation configuration altered"]);
+    has(&reported(&host, &["-I", "-a", "llc:1=3"]), &["Allocation configuration altered"]);
     has(&host.read("sys/fs/resctrl/COS1/schemata"), &["L3:0=00f"]);
     has(&host.read("sys/fs/resctrl/COS2/schemata"), &["MB:0= 50"]);
     assert_eq!(host.read("sys/fs/resctrl/COS1/cpus_list"), "3");
-    let said = told(&host, &["-I", "-s"]);
+    let said = reported(&host, &["-I", "-s"]);
     has(&said, &["L3CA COS1 => MASK 0xf", "MBA COS2 => 50% available", "Core 3, L2ID 3, L3ID 0 => COS1"]);
-    has(&told(&host, &["-I", "-R"]), &["Allocation reset successful"]);
+    has(&reported(&host, &["-I", "-R"]), &["Allocation reset successful"]);
     has(&host.read("sys/fs/resctrl/COS1/schemata"), &["L3:0=7ff"]);
     assert_eq!(host.read("sys/fs/resctrl/COS1/cpus_list"), "");
 }
@@ -62,7 +65,7 @@ fn a_mask_that_the_kernel_refuses_is_refused_to_it() {
     let host = Host::start(&[]);
     let tool = pqos(&["-I", "-e", "llc:1=0x5"]);
     let done = host.run(&tool.iter().map(String::as_str).collect::<Vec<_>>());
-    assert!(!done.status.success(), "{}", crate::third_party::host::told(&done));
+    assert!(!done.status.success(), "{}", crate::third_party::host::reported(&done));
     assert_eq!(host.read("sys/fs/resctrl/schemata").lines().last().unwrap().trim(), "L3:0=7ff");
 }
 
@@ -71,7 +74,7 @@ fn it_monitors_cores() {
     let host = Host::start(&[]);
     // No perf events on a virtual host: the two columns that need them are turned off.
     let events = ["--disable-mon-ipc", "--disable-mon-llc_miss"];
-    let said = told(&host, &[&["-I"], &events[..], &["-m", "all:0-3", "-t", "2", "-i", "5"]].concat());
+    let said = reported(&host, &[&["-I"], &events[..], &["-m", "all:0-3", "-t", "2", "-i", "5"]].concat());
     has(&said, &["CORE", "LLC[KB]", "MBL[MB/s]", "MBR[MB/s]"]);
     let numbers =
         |line: &str| -> Vec<f64> { line.split_whitespace().map_while(|word| word.parse().ok()).collect() };
@@ -85,8 +88,8 @@ fn it_monitors_cores() {
 #[test]
 fn through_msrs_it_sets_the_same_masks() {
     let host = Host::start(&[]);
-    has(&told(&host, &["--iface=msr", "-s"]), &["L3CA COS0 => MASK 0x7ff", "L3CA COS15 => MASK 0x7ff"]);
-    has(&told(&host, &["--iface=msr", "-e", "llc:1=0x0f"]), &["SOCKET 0 L3CA COS1 => MASK 0xf"]);
+    has(&reported(&host, &["--iface=msr", "-s"]), &["L3CA COS0 => MASK 0x7ff", "L3CA COS15 => MASK 0x7ff"]);
+    has(&reported(&host, &["--iface=msr", "-e", "llc:1=0x0f"]), &["SOCKET 0 L3CA COS1 => MASK 0xf"]);
     let rdmsr = needed("rdmsr", "msr-tools");
     assert_eq!(host.good(&[&rdmsr, "-p", "5", "0xc91"]).trim(), "f");
     // The class has no group; a real kernel would not know it either.

@@ -1,6 +1,6 @@
 //! rdmsr and wrmsr (msr-tools), and cpuid: the devices of the kernel's msr and cpuid modules.
 
-use crate::third_party::host::{Host, has, needed, told};
+use crate::third_party::host::{Host, has, needed, reported};
 
 fn rdmsr() -> String {
     needed("rdmsr", "msr-tools")
@@ -29,13 +29,13 @@ fn what_the_cpu_has_not_is_refused() {
     let host = Host::start(&[]);
     let done = host.run(&[&rdmsr(), "-p", "0", "0x9999"]);
     assert_eq!(done.status.code(), Some(4));
-    has(&told(&done), &["CPU 0 cannot read MSR 0x00009999"]);
+    has(&reported(&done), &["CPU 0 cannot read MSR 0x00009999"]);
     let done = host.run(&[&needed("wrmsr", "msr-tools"), "-p", "0", "0xc90", "0x5"]);
-    assert_eq!(done.status.code(), Some(4), "a mask with holes: {}", told(&done));
-    has(&told(&done), &["CPU 0 cannot set MSR 0x00000c90"]);
+    assert_eq!(done.status.code(), Some(4), "a mask with holes: {}", reported(&done));
+    has(&reported(&done), &["CPU 0 cannot set MSR 0x00000c90"]);
     let done = host.run(&[&rdmsr(), "-p", "18", "0xc8b"]);
     assert!(!done.status.success(), "there is no CPU 18");
-    has(&told(&done), &["No such file or directory"]);
+    has(&reported(&done), &["No such file or directory"]);
 }
 
 #[test]

@@ -4,14 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use waykeeper_control::{ControlConfig, Record, Summary, run};
+use waykeeper_control::{ControlConfig, LoopSummary, StepRecord, run};
 use waykeeper_host::{
-    Applied, Dial, Group, GroupCounter, GroupCounters, Host, HostError, Interval, Inventory, Knob,
-    KnobOutcome, KnobValues, Lines, LlcGeometry, Plan, Platform, PortCounter, PortCounters, Priority,
-    Reading, RootPort, Snapshot, SocketCounter, SocketCounters, Support, WorkloadKind,
+    Applied, Dial, Host, HostError, Interval, Inventory, Knob, KnobOutcome, KnobValues, Lines, LlcGeometry,
+    Plan, Platform, PortCounter, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounter,
+    SocketCounters, Support, Workload, WorkloadCounter, WorkloadCounters, WorkloadKind,
 };
 use waykeeper_policy::{Decision, Policy};
-use waykeeper_units::{CoreId, CoreList, GroupId, PortId, WayMask};
+use waykeeper_units::{CoreId, CoreList, PortId, WayMask, WorkloadId};
 
 pub const SECOND: u64 = 1_000_000_000;
 
@@ -20,7 +20,7 @@ pub struct FakeHost {
     pub inventory: Inventory,
     pub now_ns: u64,
     /// The groups alive from the given second on.
-    pub lives: BTreeMap<u64, Vec<Group>>,
+    pub lives: BTreeMap<u64, Vec<Workload>>,
     pub knobs: KnobValues,
     /// Masks that it refuses, and ports whose switch does nothing.
     /// Mask of the root class.
@@ -34,16 +34,16 @@ pub struct FakeHost {
     /// The number of mask writes, from now on, that fail as busy.
     pub busy: u32,
     /// Per second: the mask that another program sets.
-    pub outsiders: BTreeMap<u64, (GroupId, WayMask)>,
+    pub outsiders: BTreeMap<u64, (WorkloadId, WayMask)>,
     /// When the clock reaches the first time, it jumps to the second.
     pub jump: Option<(u64, u64)>,
     /// Every plan that it received, with the time.
     pub plans: Vec<(u64, Plan)>,
 }
 
-pub fn group(id: u32) -> Group {
-    Group {
-        id: GroupId(id),
+pub fn group(id: u32) -> Workload {
+    Workload {
+        id: WorkloadId(id),
         name: format!("w{id}"),
         priority: if id == 0 { Priority::High } else { Priority::Low },
         kind: WorkloadKind::NonIo,
@@ -102,7 +102,7 @@ impl Host for FakeHost {
         &self.inventory
     }
 
-    fn groups(&self) -> Vec<Group> {
+    fn workloads(&self) -> Vec<Workload> {
         let alive = self.lives.range(..=self.now_ns / SECOND).next_back();
         alive.map(|(_, groups)| groups.clone()).unwrap_or_default()
     }
@@ -113,18 +113,18 @@ impl Host for FakeHost {
         }
         // A million hits and as many misses a second.
         let count = Reading::Value(self.now_ns / 1000);
-        let group = |group: &Group| {
-            let counters = GroupCounters::of([
-                (GroupCounter::Instructions, count),
-                (GroupCounter::Cycles, count),
-                (GroupCounter::MlcHits, count),
-                (GroupCounter::MlcMisses, count),
-                (GroupCounter::LlcHits, count),
-                (GroupCounter::LlcMisses, count),
+        let group = |group: &Workload| {
+            let counters = WorkloadCounters::of([
+                (WorkloadCounter::Instructions, count),
+                (WorkloadCounter::Cycles, count),
+                (WorkloadCounter::MlcHits, count),
+                (WorkloadCounter::MlcMisses, count),
+                (WorkloadCounter::LlcHits, count),
+                (WorkloadCounter::LlcMisses, count),
             ]);
             (group.id, counters)
         };
-        let alive = self.groups();
+        let alive = self.workloads();
         let mut knobs = self.knobs.clone();
         let is_alive = |id| alive.iter().any(|group| group.id == id);
         knobs.retain(|knob, _| knob.group().is_none_or(is_alive));
@@ -220,22 +220,22 @@ impl Host for FakeHost {
 /// A policy whose wanted values are a function of the groups alive.
 pub struct Wants<F>(pub F);
 
-impl<F: FnMut(&[Group]) -> Plan + Send> Policy for Wants<F> {
+impl<F: FnMut(&[Workload]) -> Plan + Send> Policy for Wants<F> {
     fn name(&self) -> &str {
         "wants"
     }
 
-    fn start(&mut self, _inventory: &Inventory, groups: &[Group]) -> Decision {
+    fn start(&mut self, _inventory: &Inventory, groups: &[Workload]) -> Decision {
         Decision { plan: (self.0)(groups), state: "Started".to_owned(), events: Vec::new() }
     }
 
-    fn step(&mut self, groups: &[Group], _seen: &Interval) -> Decision {
+    fn step(&mut self, groups: &[Workload], _seen: &Interval) -> Decision {
         Decision { plan: (self.0)(groups), state: "Stepped".to_owned(), events: Vec::new() }
     }
 }
 
 pub fn masks(pairs: &[(u32, u32)]) -> Plan {
-    let masks = pairs.iter().map(|(id, bits)| (GroupId(*id), WayMask::from_bits(*bits)));
+    let masks = pairs.iter().map(|(id, bits)| (WorkloadId(*id), WayMask::from_bits(*bits)));
     Plan::of_masks(masks)
 }
 
@@ -244,12 +244,16 @@ pub fn seconds(count: u64) -> ControlConfig {
 }
 
 /// A record and the interval that the policy saw.
-pub type Seen = (Record, Option<(u64, u64)>);
+pub type Seen = (StepRecord, Option<(u64, u64)>);
 
 /// Runs to the end and returns all records.
-pub fn records(host: &mut FakeHost, policy: &mut dyn Policy, config: ControlConfig) -> (Vec<Seen>, Summary) {
+pub fn records(
+    host: &mut FakeHost,
+    policy: &mut dyn Policy,
+    config: ControlConfig,
+) -> (Vec<Seen>, LoopSummary) {
     let mut all = Vec::new();
-    let mut keep = |record: &Record, seen: Option<&Interval>| {
+    let mut keep = |record: &StepRecord, seen: Option<&Interval>| {
         all.push((record.clone(), seen.map(|seen| (seen.from_ns, seen.to_ns))));
         ControlFlow::Continue(())
     };

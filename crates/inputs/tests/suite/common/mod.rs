@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 use std::io::Write;
-use waykeeper_inputs::{Kind, Record, TraceWriter};
+use waykeeper_inputs::{TouchKind, TraceRecord, TraceWriter};
 
 /// A file with these bytes.
 pub fn file(bytes: &[u8]) -> tempfile::NamedTempFile {
@@ -108,20 +108,20 @@ pub fn packets() -> Vec<TestPacket> {
 }
 
 /// Records in some variety.
-pub fn records(count: u64) -> Vec<Record> {
+pub fn records(count: u64) -> Vec<TraceRecord> {
     let scatter = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..count)
-        .map(|i| Record {
+        .map(|i| TraceRecord {
             line: if i % 7 == 0 { scatter(i) >> 6 } else { 0x40_0000 + i % 100 },
             instructions: scatter(i) >> 60,
             touches: if i % 5 == 0 { 1 + (i % 300) as u32 } else { 1 },
-            kind: if i % 3 == 0 { Kind::Store } else { Kind::Load },
+            kind: if i % 3 == 0 { TouchKind::Store } else { TouchKind::Load },
         })
         .collect()
 }
 
 /// A .wkt file.
-pub fn wkt(records: &[Record], tail: u64) -> Vec<u8> {
+pub fn wkt(records: &[TraceRecord], tail: u64) -> Vec<u8> {
     let mut writer = TraceWriter::new(Vec::new(), "a test", false).unwrap();
     for record in records {
         writer.push(*record).unwrap();

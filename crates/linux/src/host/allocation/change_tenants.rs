@@ -5,14 +5,14 @@
 
 use super::execute::Failure;
 use super::placement::Slot;
-use super::state::Step;
-use super::tasks::Process;
+use super::state::AllocationStep;
+use super::tasks::TenantProcess;
 use super::{Allocation, Class, GroupsError, Member, Pass, RanOut};
-use crate::resctrl::{Action, Group, Kind, ResctrlError};
+use crate::resctrl::{Action, Group, ResctrlError, ResctrlErrorKind};
 use crate::tenants::Tenant;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Priority;
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_units::{WayMask, WorkloadId};
 
 /// After this many changes of tenants we check again whether more classes are free. Assumption: this is rare enough to
 /// cost nothing, and other tools release classes now and then.
@@ -22,11 +22,11 @@ const ROUNDS: u32 = 16;
 #[derive(Debug, Default)]
 pub struct TenantChanges {
     /// Tenants to remove.
-    pub removed: Vec<GroupId>,
+    pub removed: Vec<WorkloadId>,
     /// Present tenants with a new description.
-    pub changed: Vec<(GroupId, Tenant)>,
+    pub changed: Vec<(WorkloadId, Tenant)>,
     /// Tenants to add, in the order in which they get free classes.
-    pub added: Vec<(GroupId, Tenant)>,
+    pub added: Vec<(WorkloadId, Tenant)>,
 }
 
 impl TenantChanges {
@@ -37,7 +37,7 @@ impl TenantChanges {
 
 /// The refused tenants. A refused new tenant is not added; a refused change has given up what it no longer lists and
 /// got nothing new.
-pub type Refused = BTreeMap<GroupId, GroupsError>;
+pub type Refused = BTreeMap<WorkloadId, GroupsError>;
 
 impl Allocation {
     /// Makes the changes without any step: the host is only observed.
@@ -97,7 +97,7 @@ impl Allocation {
 
     fn member(&self, tenant: &Tenant) -> Member {
         Member {
-            processes: tenant.pids.iter().map(|pid| Process::find(&self.root, *pid)).collect(),
+            processes: tenant.pids.iter().map(|pid| TenantProcess::find(&self.root, *pid)).collect(),
             tenant: tenant.clone(),
             missing: BTreeSet::new(),
             unwatched: None,
@@ -106,7 +106,7 @@ impl Allocation {
     }
 
     /// Adds a tenant, in a class of its own if one is free.
-    fn arrive(&mut self, id: GroupId, tenant: &Tenant, pass: &mut Pass) -> Result<(), GroupsError> {
+    fn arrive(&mut self, id: WorkloadId, tenant: &Tenant, pass: &mut Pass) -> Result<(), GroupsError> {
         self.members.insert(id, self.member(tenant));
         let mut placed = self.check_not_foreign(&[id]);
         if placed.is_ok() {
@@ -127,13 +127,13 @@ impl Allocation {
         placed
     }
 
-    fn enter_default(&mut self, id: GroupId, pass: &mut Pass) -> Result<(), GroupsError> {
+    fn enter_default(&mut self, id: WorkloadId, pass: &mut Pass) -> Result<(), GroupsError> {
         self.place(id, Slot::Default);
         self.settle(pass).map_err(|(_, why)| why)
     }
 
     /// Makes a class for a tenant and moves it in. Being alone, the tenant has the class's own RMID.
-    fn found(&mut self, id: GroupId, class: usize, pass: &mut Pass) -> Result<(), GroupsError> {
+    fn found(&mut self, id: WorkloadId, class: usize, pass: &mut Pass) -> Result<(), GroupsError> {
         let group = self.name_for(id)?;
         self.place(id, Slot::Class(class));
         self.classes.insert(class, Class { group, leader: Some(id) });
@@ -149,7 +149,7 @@ impl Allocation {
         self.placement.set_limit(had);
     }
 
-    fn remove_member(&mut self, id: GroupId) -> Option<Member> {
+    fn remove_member(&mut self, id: WorkloadId) -> Option<Member> {
         self.place(id, Slot::Default);
         self.placement.leave(id);
         self.drop_empty_classes();
@@ -157,11 +157,11 @@ impl Allocation {
     }
 
     /// Removes a tenant: its groups are removed, which returns its CPUs and tasks to the default group.
-    fn leave(&mut self, id: GroupId, pass: &mut Pass) {
+    fn leave(&mut self, id: WorkloadId, pass: &mut Pass) {
         let Some(member) = self.remove_member(id) else { return };
         while let Err((step, why)) = self.settle(pass) {
             match step {
-                Some(Step::Remove(_)) => self.note_leftover(&why),
+                Some(AllocationStep::Remove(_)) => self.note_leftover(&why),
                 _ => self.notes.push(format!(
                     "the CPUs and tasks of tenant {} could not be moved back: {why}",
                     member.tenant.name
@@ -174,7 +174,7 @@ impl Allocation {
     }
 
     /// Takes from a tenant the CPUs and processes that it no longer has.
-    fn shrink(&mut self, id: GroupId, tenant: &Tenant, pass: &mut Pass) -> Result<(), GroupsError> {
+    fn shrink(&mut self, id: WorkloadId, tenant: &Tenant, pass: &mut Pass) -> Result<(), GroupsError> {
         let (_, gone) = self.look_at(id, &tenant.pids);
         let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
         member.tenant = common_part(&member.tenant, tenant);
@@ -187,7 +187,7 @@ impl Allocation {
     }
 
     /// Gives a tenant its new CPUs and processes.
-    fn grow(&mut self, id: GroupId, tenant: &Tenant, pass: &mut Pass) -> Result<(), GroupsError> {
+    fn grow(&mut self, id: WorkloadId, tenant: &Tenant, pass: &mut Pass) -> Result<(), GroupsError> {
         let (come, _) = self.look_at(id, &tenant.pids);
         let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
         let before = std::mem::replace(&mut member.tenant, tenant.clone());
@@ -216,7 +216,7 @@ impl Allocation {
         if waiting.is_empty() {
             return;
         }
-        let is_low = |id: &GroupId| self.tenant(*id).is_none_or(|own| own.priority != Priority::High);
+        let is_low = |id: &WorkloadId| self.tenant(*id).is_none_or(|own| own.priority != Priority::High);
         waiting.sort_by_key(|id| (is_low(id), *id));
         let masks = self.masks(&mut Vec::new());
         for tenant in waiting {
@@ -234,7 +234,7 @@ impl Allocation {
     }
 
     /// The tenants that wait for a class, if one is free; not those whose removed group is left removed.
-    fn waiting(&self) -> Vec<GroupId> {
+    fn waiting(&self) -> Vec<WorkloadId> {
         if self.placement.free().is_none() {
             return Vec::new();
         }
@@ -244,7 +244,7 @@ impl Allocation {
 
     fn promote_one(
         &mut self,
-        tenant: GroupId,
+        tenant: WorkloadId,
         class: usize,
         mask: WayMask,
         pass: &mut Pass,
@@ -268,7 +268,7 @@ impl Allocation {
         let Some((number, class)) = self.classes.iter_mut().find(|(_, class)| class.group == *group) else {
             return Ok(());
         };
-        let occupants: Vec<GroupId> = self.placement.tenants_in(Slot::Class(*number)).collect();
+        let occupants: Vec<WorkloadId> = self.placement.tenants_in(Slot::Class(*number)).collect();
         pass.barred.remove(group);
         // The class's own RMID is for the tenant that had it, else for the first.
         class.leader = class.leader.or(occupants.first().copied());
@@ -289,7 +289,7 @@ impl Allocation {
     }
 
     /// Whether a tenant's processes are others than at the last call. Writes nothing.
-    pub fn has_other_processes(&self, id: GroupId, pids: &[u32]) -> bool {
+    pub fn has_other_processes(&self, id: WorkloadId, pids: &[u32]) -> bool {
         let (come, gone) = self.look_at(id, pids);
         !self.only_observes() && (!come.is_empty() || !gone.is_empty())
     }
@@ -306,5 +306,5 @@ pub fn common_part(has: &Tenant, asked: &Tenant) -> Tenant {
 /// True if the kernel has no class left for a new group (io_alloc and pseudo-locked regions take some). ENOSPC of a
 /// write is a different error.
 fn is_out_of_classes(error: &ResctrlError) -> bool {
-    error.kind == Kind::Exhausted && error.action == Action::Make
+    error.kind == ResctrlErrorKind::Exhausted && error.action == Action::Make
 }

@@ -4,18 +4,18 @@
 //! CPUs that another program took from a group, or added to it, stay where they are unless the group is corrected.
 //! Must not know how the groups came to be, nor which steps make them.
 
-use super::state::State;
-use super::tasks::Process;
+use super::state::AllocationState;
+use super::tasks::TenantProcess;
 use crate::resctrl::Group;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_units::{CoreList, GroupId, WayMask};
+use waykeeper_units::{CoreList, WayMask, WorkloadId};
 
 /// A tenant, as far as its groups depend on it.
 #[derive(Clone, Debug)]
 pub struct Occupant {
-    pub id: GroupId,
+    pub id: WorkloadId,
     pub cpus: CoreList,
-    pub processes: Vec<Process>,
+    pub processes: Vec<TenantProcess>,
     /// Its control group: a class or the default group.
     pub class: Group,
     /// Its monitoring group; `None` if it has the class's own RMID, or cannot be monitored.
@@ -24,7 +24,7 @@ pub struct Occupant {
 
 /// The decisions about external changes to one group's CPUs.
 #[derive(Clone, Debug, Default)]
-pub struct Decision {
+pub struct CpuDecision {
     /// All CPUs of its tenants are taken back, and added ones are returned.
     pub corrects: bool,
     /// CPUs that another program took out of it and that stay there.
@@ -41,7 +41,7 @@ pub struct Wishes {
     pub masks: BTreeMap<Group, WayMask>,
     /// Classes that stay, if they exist, although no tenant is in them.
     pub kept: BTreeSet<Group>,
-    pub decisions: BTreeMap<Group, Decision>,
+    pub decisions: BTreeMap<Group, CpuDecision>,
 }
 
 /// The groups that there should be.
@@ -53,11 +53,11 @@ pub struct Desired {
     pub default: CoreList,
     pub masks: BTreeMap<Group, WayMask>,
     /// The tenants' processes by group. All others are in the default group.
-    pub processes: BTreeMap<(Group, GroupId), Vec<Process>>,
+    pub processes: BTreeMap<(Group, WorkloadId), Vec<TenantProcess>>,
 }
 
 /// The groups for these wishes, given the present groups.
-pub fn desired(wishes: &Wishes, state: &State) -> Desired {
+pub fn desired(wishes: &Wishes, state: &AllocationState) -> Desired {
     let mut desired = Desired { masks: wishes.masks.clone(), ..Desired::default() };
     let others = state.others_cpus();
     let kept = wishes.kept.iter().filter(|group| state.has_ours(group));

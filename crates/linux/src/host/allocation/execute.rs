@@ -3,17 +3,19 @@
 //! A failed step ends the plan. In the same pass it is not tried again, so that the other tenants' steps follow; in the
 //! next pass the groups still differ, and the plan has it again. Must not know which groups are wanted, nor why.
 
-use super::desired::{Decision, Occupant, Wishes, desired};
+use super::desired::{CpuDecision, Occupant, Wishes, desired};
 use super::placement::Slot;
-use super::plan::{Plan, plan};
-use super::state::{Known, Maker, Step};
-use super::tasks::Process;
+use super::plan::{AllocationPlan, plan};
+use super::state::{AllocationStep, Known, Maker};
+use super::tasks::TenantProcess;
 use super::{Allocation, GroupsError, Held, ResctrlLock};
 use crate::journal::{Journal, Original};
-use crate::resctrl::{Action, Group, Kind, Line, ResctrlError, Resource, Setting};
+use crate::resctrl::{
+    Action, DomainSetting, Group, ResctrlError, ResctrlErrorKind, Resource, ResourceSettings,
+};
 use crate::restore::remove_group;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_units::{CoreList, GroupId, WayMask};
+use waykeeper_units::{CoreList, WayMask, WorkloadId};
 
 /// The changes of one step of the host, under resctrl's lock.
 #[derive(Debug)]
@@ -31,24 +33,27 @@ pub struct Pass<'a> {
     pub(super) corrected: BTreeSet<Group>,
     /// Groups that must not be made in this pass.
     pub(super) barred: BTreeSet<Group>,
-    failed: Vec<Step>,
+    failed: Vec<AllocationStep>,
 }
 
 impl Pass<'_> {
     /// Drops the steps that failed in this pass, and the steps in groups that could not be made.
-    fn permits(&self, step: &Step) -> bool {
+    fn permits(&self, step: &AllocationStep) -> bool {
         let group = step.group();
         let unmade = |group: &Group| {
             self.barred.contains(group)
-                || self.failed.iter().any(|failed| matches!(failed, Step::Make(other) if other == group))
+                || self
+                    .failed
+                    .iter()
+                    .any(|failed| matches!(failed, AllocationStep::Make(other) if other == group))
         };
-        let is_removal = matches!(step, Step::Remove(_));
+        let is_removal = matches!(step, AllocationStep::Remove(_));
         !self.failed.contains(step) && (is_removal || !(unmade(group) || unmade(&group.parent())))
     }
 }
 
 /// A step that failed, and why. No step: what precedes the plan failed.
-pub(super) type Failure = (Option<Step>, GroupsError);
+pub(super) type Failure = (Option<AllocationStep>, GroupsError);
 
 impl Allocation {
     /// Begins a pass under a lock. A class whose group is gone is made again only by a correction.
@@ -83,7 +88,7 @@ impl Allocation {
         let classes = self.classes.values().map(|class| &class.group);
         for group in classes.chain(std::iter::once(&Group::DEFAULT)) {
             let (lost, added) = self.left_alone(group);
-            let decision = Decision { corrects: corrected.contains(group), lost, added };
+            let decision = CpuDecision { corrects: corrected.contains(group), lost, added };
             wishes.decisions.insert(group.clone(), decision);
         }
         wishes
@@ -92,7 +97,7 @@ impl Allocation {
     /// True if resctrl is as it should be, as far as is known. Reads nothing.
     pub fn is_settled(&self) -> bool {
         let corrected = self.wrong().into_keys().collect();
-        plan(&self.state, &desired(&self.wishes(&corrected), &self.state)) == Plan::default()
+        plan(&self.state, &desired(&self.wishes(&corrected), &self.state)) == AllocationPlan::default()
     }
 
     /// Plans and carries out what differs from the desired groups, up to the first step that fails.
@@ -103,7 +108,7 @@ impl Allocation {
             let mut plan = plan(&self.state, &desired(&wishes, &self.state));
             plan.releases.retain(|step| pass.permits(step));
             plan.fills.retain(|step| pass.permits(step));
-            let only_masks = plan.steps().all(|step| matches!(step, Step::Mask(..)));
+            let only_masks = plan.steps().all(|step| matches!(step, AllocationStep::Mask(..)));
             if !only_masks && !pass.is_observed {
                 self.observe(pass).map_err(|why| (None, why))?;
                 continue;
@@ -123,13 +128,13 @@ impl Allocation {
     /// The same for what an earlier failure left. A failed step does not keep others from being tried.
     pub(super) fn tidy(&mut self, pass: &mut Pass) {
         while let Err((step, why)) = self.settle(pass) {
-            if let Some(Step::Remove(_)) = step {
+            if let Some(AllocationStep::Remove(_)) = step {
                 self.note_leftover(&why);
             } else if step.is_none() {
                 return self.notes.push(why.to_string());
             }
         }
-        if !pass.failed.iter().any(|step| matches!(step, Step::Remove(_))) {
+        if !pass.failed.iter().any(|step| matches!(step, AllocationStep::Remove(_))) {
             self.reported.clear();
         }
     }
@@ -143,10 +148,15 @@ impl Allocation {
 
     /// A new monitoring group that fails leaves its tenant's occupancy unknown, which the next sample reports. Masks
     /// can still be set.
-    fn gives_up_watching(&mut self, step: &Step, why: &ResctrlError, plan: &Plan) -> bool {
+    fn gives_up_watching(
+        &mut self,
+        step: &AllocationStep,
+        why: &ResctrlError,
+        plan: &AllocationPlan,
+    ) -> bool {
         let group = step.group();
         let tenant = self.members.keys().copied().find(|id| self.monitor_of(*id).as_ref() == Some(group));
-        let is_new = plan.fills.contains(&Step::Make(group.clone()));
+        let is_new = plan.fills.contains(&AllocationStep::Make(group.clone()));
         let Some(member) = tenant.filter(|_| is_new).and_then(|id| self.members.get_mut(&id)) else {
             return false;
         };
@@ -154,7 +164,7 @@ impl Allocation {
         true
     }
 
-    fn take_steps(&mut self, steps: &[Step], pass: &mut Pass) -> Result<(), Failure> {
+    fn take_steps(&mut self, steps: &[AllocationStep], pass: &mut Pass) -> Result<(), Failure> {
         for step in steps {
             match self.take_step(step, pass.journal) {
                 Ok(ended) => {
@@ -172,13 +182,13 @@ impl Allocation {
     }
 
     /// After a failed step what it writes is unknown.
-    fn doubt(&mut self, step: &Step) {
+    fn doubt(&mut self, step: &AllocationStep) {
         let known = self.state.groups.get_mut(step.group());
         match (step, known) {
-            (Step::Cpus(group, _), Some(known)) if !group.is_default() => known.cpus = None,
-            (Step::Mask(..), Some(known)) => known.mask = None,
-            (Step::Remove(_) | Step::Make(_), Some(known)) => known.is_whole = false,
-            (Step::Move(_, _, processes), _) => {
+            (AllocationStep::Cpus(group, _), Some(known)) if !group.is_default() => known.cpus = None,
+            (AllocationStep::Mask(..), Some(known)) => known.mask = None,
+            (AllocationStep::Remove(_) | AllocationStep::Make(_), Some(known)) => known.is_whole = false,
+            (AllocationStep::Move(_, _, processes), _) => {
                 self.state.processes.extend(processes.iter().map(|process| (*process, None)));
             }
             _ => {}
@@ -186,13 +196,17 @@ impl Allocation {
     }
 
     /// Returns the processes that turned out to have ended.
-    fn take_step(&mut self, step: &Step, journal: &mut Journal) -> Result<Vec<Process>, GroupsError> {
+    fn take_step(
+        &mut self,
+        step: &AllocationStep,
+        journal: &mut Journal,
+    ) -> Result<Vec<TenantProcess>, GroupsError> {
         match step {
-            Step::Remove(group) => self.remove(group, journal)?,
-            Step::Make(group) => self.make(group, journal)?,
-            Step::Mask(group, mask) => self.write_mask(group, *mask)?,
-            Step::Cpus(group, cpus) => self.resctrl.set_cpus(group, cpus)?,
-            Step::Move(group, tenant, processes) => return self.assign(*tenant, processes, group),
+            AllocationStep::Remove(group) => self.remove(group, journal)?,
+            AllocationStep::Make(group) => self.make(group, journal)?,
+            AllocationStep::Mask(group, mask) => self.write_mask(group, *mask)?,
+            AllocationStep::Cpus(group, cpus) => self.resctrl.set_cpus(group, cpus)?,
+            AllocationStep::Move(group, tenant, processes) => return self.assign(*tenant, processes, group),
         }
         Ok(Vec::new())
     }
@@ -237,8 +251,8 @@ impl Allocation {
         if !group.is_monitor() {
             let default = self.resctrl.schemata(&Group::DEFAULT)?;
             let fresh = self.resctrl.schemata(group)?;
-            let other = |line: &&Line| !fresh.differing(line).is_empty();
-            let lines: Vec<Line> = default.lines.iter().filter(other).cloned().collect();
+            let other = |line: &&ResourceSettings| !fresh.differing(line).is_empty();
+            let lines: Vec<ResourceSettings> = default.lines.iter().filter(other).cloned().collect();
             if !lines.is_empty() {
                 self.resctrl.set_schemata(group, &lines)?;
             }
@@ -258,7 +272,7 @@ impl Allocation {
         journal.record(std::slice::from_ref(&planned))?;
         if let Err(error) = self.resctrl.create(group) {
             // The group may exist despite the error; then the journal must keep the entry.
-            if error.kind == Kind::Exists || !self.resctrl.has(group) {
+            if error.kind == ResctrlErrorKind::Exists || !self.resctrl.has(group) {
                 journal.forget(&planned)?;
             }
             return Err(error.into());
@@ -276,9 +290,10 @@ impl Allocation {
 
     /// Writes a mask, in both halves with CDP, and reads it back.
     fn write_mask(&mut self, group: &Group, mask: WayMask) -> Result<(), GroupsError> {
-        let setting =
-            |resource: &Resource| Line::new(resource.clone(), vec![(self.chip.domain, Setting::Mask(mask))]);
-        let lines: Vec<Line> = self.chip.resources.iter().map(setting).collect();
+        let setting = |resource: &Resource| {
+            ResourceSettings::new(resource.clone(), vec![(self.chip.domain, DomainSetting::Mask(mask))])
+        };
+        let lines: Vec<ResourceSettings> = self.chip.resources.iter().map(setting).collect();
         let found = self.resctrl.set_schemata(group, &lines).map_err(|error| match error.action {
             // The write succeeded, but the value now in force could not be read.
             Action::Read if !error.is_gone() => GroupsError::ReadsBack(error.to_string()),
@@ -310,7 +325,7 @@ impl Allocation {
 
     /// The name of a new class for a tenant: the tenant's name, with a number if an earlier group of that name still
     /// has other tenants.
-    pub(super) fn name_for(&self, tenant: GroupId) -> Result<Group, ResctrlError> {
+    pub(super) fn name_for(&self, tenant: WorkloadId) -> Result<Group, ResctrlError> {
         let name = self.name(tenant);
         let taken = |group: &Group| self.classes.values().any(|class| class.group == *group);
         let mut group = self.resctrl.own(name)?;
@@ -324,7 +339,7 @@ impl Allocation {
     }
 
     /// Records a tenant in another slot. There it may be monitored again.
-    pub(super) fn place(&mut self, tenant: GroupId, slot: Slot) {
+    pub(super) fn place(&mut self, tenant: WorkloadId, slot: Slot) {
         if let Some(class) = self.classes.values_mut().find(|class| class.leader == Some(tenant)) {
             class.leader = None;
         }
@@ -335,7 +350,7 @@ impl Allocation {
     }
 
     /// The same back to a class whose RMID the tenant may have had.
-    pub(super) fn place_back(&mut self, tenant: GroupId, slot: Slot, leads: bool) {
+    pub(super) fn place_back(&mut self, tenant: WorkloadId, slot: Slot, leads: bool) {
         self.place(tenant, slot);
         if let (Slot::Class(class), true) = (slot, leads)
             && let Some(class) = self.classes.get_mut(&class)

@@ -11,7 +11,7 @@ use crate::journal::Journal;
 use crate::resctrl::{Group, ResctrlError};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use waykeeper_units::{CoreList, GroupId};
+use waykeeper_units::{CoreList, WorkloadId};
 
 /// An external change to one of our groups, or to a tenant's CPUs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -115,7 +115,7 @@ impl Allocation {
         let mut lost = Vec::new();
         for class in self.placement.in_use() {
             let Some(group) = self.classes.get(&class).map(|class| class.group.clone()) else { continue };
-            let occupants: Vec<GroupId> = self.placement.tenants_in(Slot::Class(class)).collect();
+            let occupants: Vec<WorkloadId> = self.placement.tenants_in(Slot::Class(class)).collect();
             match self.held.get(&group).and_then(|held| held.cpus.as_ref()).map(|held| held.read()) {
                 Some(Err(error)) => problems.push(error.to_string()),
                 Some(Ok(Some(there))) => lost.extend(self.compare(&group, occupants, there)),
@@ -153,17 +153,17 @@ impl Allocation {
             self.external.monitors = self.monitors_inside();
         }
         self.external.samples = self.external.samples.wrapping_add(1);
-        let told = self.external_changes().filter(|own| !matches!(own, ExternalChange::GroupGone { .. }));
-        problems.extend(told.map(ToString::to_string).collect::<Vec<_>>());
+        let reported = self.external_changes().filter(|own| !matches!(own, ExternalChange::GroupGone { .. }));
+        problems.extend(reported.map(ToString::to_string).collect::<Vec<_>>());
     }
 
     /// Compares a group's CPUs with its tenants'. Returns the lost ones.
     fn compare(
         &mut self,
         group: &Group,
-        tenants: Vec<GroupId>,
+        tenants: Vec<WorkloadId>,
         there: CoreList,
-    ) -> Option<(Group, Vec<GroupId>, CoreList)> {
+    ) -> Option<(Group, Vec<WorkloadId>, CoreList)> {
         let own = self.cpus_of(&tenants);
         let (gone, added) = (own.without(&there), there.without(&own));
         if let Some(known) = self.state.groups.get_mut(group) {
@@ -176,13 +176,13 @@ impl Allocation {
     }
 
     /// Tenants of the default group, except those whose removed group is not made again.
-    fn rooted(&self) -> Vec<GroupId> {
+    fn rooted(&self) -> Vec<WorkloadId> {
         let all = self.placement.tenants_in(Slot::Default);
         all.filter(|tenant| self.removed_group(*tenant).is_none()).collect()
     }
 
     /// A tenant's group that was removed and is not made again.
-    pub(super) fn removed_group(&self, tenant: GroupId) -> Option<&Group> {
+    pub(super) fn removed_group(&self, tenant: WorkloadId) -> Option<&Group> {
         self.members.get(&tenant)?.left.as_ref()
     }
 
@@ -194,16 +194,16 @@ impl Allocation {
                 gone.entry(group).or_default().push(member.tenant.name.clone());
             }
         }
-        let told =
+        let reported =
             |(group, tenants): (&Group, _)| ExternalChange::GroupGone { group: group.to_string(), tenants };
-        gone.into_iter().map(told).collect()
+        gone.into_iter().map(reported).collect()
     }
 
     /// The group of a class is gone. Unless it may be made again, its tenants move to the default group, and a later
     /// group of its name belongs to the program that makes it.
     fn class_is_gone(&mut self, class: usize, journal: &mut Journal) {
         let Some(group) = self.classes.get(&class).map(|class| class.group.clone()) else { return };
-        let occupants: Vec<GroupId> = self.placement.tenants_in(Slot::Class(class)).collect();
+        let occupants: Vec<WorkloadId> = self.placement.tenants_in(Slot::Class(class)).collect();
         let name = group.to_string();
         if self.external.may_correct(&name) || self.state.has_ours(&group) {
             let tenants = self.names(&occupants, None);
@@ -261,7 +261,7 @@ impl Allocation {
     }
 
     /// The names of tenants; with `cpus`, only of tenants that have some of them.
-    fn names(&self, tenants: &[GroupId], cpus: Option<&CoreList>) -> Vec<String> {
+    fn names(&self, tenants: &[WorkloadId], cpus: Option<&CoreList>) -> Vec<String> {
         let own = tenants.iter().filter_map(|tenant| self.tenant(*tenant));
         let own = own.filter(|own| cpus.is_none_or(|cpus| !own.cores.common(cpus).is_empty()));
         own.map(|own| own.name.clone()).collect()

@@ -5,7 +5,7 @@
 //! unidentifiable holder is honoured for 2 s. Must not know what is done under the lock.
 
 use super::Allocation;
-use crate::resctrl::{FlockGuard, Kind, ResctrlError, WriteAccess};
+use crate::resctrl::{FlockGuard, ResctrlError, ResctrlErrorKind, WriteAccess};
 use std::time::Duration;
 
 /// How long an unidentifiable lock holder is honoured. Tools hold the lock for single changes; this is two steps of 1 s
@@ -35,7 +35,7 @@ impl Allocation {
     /// Takes the lock if it is free or its holder may be ignored; never waits. Call it once per step.
     ///
     /// # Errors
-    /// [`Kind::Locked`] with the holder: retry at the next step.
+    /// [`ResctrlErrorKind::Locked`] with the holder: retry at the next step.
     pub fn take_lock(&mut self) -> Result<ResctrlLock, ResctrlError> {
         let holder = match self.resctrl.try_lock()? {
             Ok(lock) => {
@@ -79,7 +79,8 @@ impl Allocation {
         loop {
             match self.take_lock() {
                 Err(error)
-                    if error.kind == Kind::Locked && system.now().saturating_sub(start) < START_WAIT =>
+                    if error.kind == ResctrlErrorKind::Locked
+                        && system.now().saturating_sub(start) < START_WAIT =>
                 {
                     system.sleep(START_WAIT / 50);
                 }

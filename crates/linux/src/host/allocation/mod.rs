@@ -29,24 +29,24 @@ pub use change_tenants::{Refused, TenantChanges, common_part};
 pub use execute::Pass;
 pub use external::ExternalChange;
 use lock::ResctrlLock;
-pub use reading::Readings;
+pub use reading::AllocationReadings;
 
 use super::limits::HostAccess;
 use crate::journal::JournalError;
 use crate::resctrl::{
-    Event, Group, HeldCount, HeldCpus, HeldSchemata, MonDomain, Resctrl, ResctrlError, Resource,
+    Group, HeldCount, HeldCpus, HeldSchemata, MonDomain, MonitorEvent, Resctrl, ResctrlError, Resource,
 };
 use crate::root::{FileError, Root};
 use crate::tenants::Tenant;
 use external::ExternalChanges;
 use lock::LockState;
-use placement::{Placement, Slot};
+use placement::{ClassPlacement, Slot};
 use serde::{Deserialize, Serialize};
-use state::State;
+use state::AllocationState;
 use std::collections::{BTreeMap, BTreeSet};
-use tasks::Process;
+use tasks::TenantProcess;
 use traffic::Traffic;
-use waykeeper_units::{CoreList, GroupId, WayMask};
+use waykeeper_units::{CoreList, WayMask, WorkloadId};
 
 /// Why the tenants' groups could not be made or changed.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +112,7 @@ struct Chip {
 #[derive(Debug)]
 struct Member {
     tenant: Tenant,
-    processes: Vec<Process>,
+    processes: Vec<TenantProcess>,
     /// Pids for which no process was found.
     missing: BTreeSet<u32>,
     /// Why it has no monitoring group although it needs one.
@@ -126,7 +126,7 @@ struct Member {
 struct Class {
     group: Group,
     /// The tenant that has the class's own RMID. The others have monitoring groups.
-    leader: Option<GroupId>,
+    leader: Option<WorkloadId>,
 }
 
 /// A group's files that are read at every interval.
@@ -160,10 +160,10 @@ pub struct Allocation {
     most: usize,
     /// The kernel refused a class before the limit was reached.
     ran_out: Option<RanOut>,
-    members: BTreeMap<GroupId, Member>,
-    placement: Placement,
+    members: BTreeMap<WorkloadId, Member>,
+    placement: ClassPlacement,
     classes: BTreeMap<usize, Class>,
-    state: State,
+    state: AllocationState,
     held: BTreeMap<Group, Held>,
     external: ExternalChanges,
     traffic: Traffic,
@@ -187,14 +187,15 @@ impl Allocation {
         corrects: bool,
     ) -> Result<Allocation, GroupsError> {
         let info = resctrl.info()?;
-        let counted = |event: &Event| info.monitoring.as_ref().is_some_and(|all| all.events.contains(event));
+        let counted =
+            |event: &MonitorEvent| info.monitoring.as_ref().is_some_and(|all| all.events.contains(event));
         let chip = Chip {
             domain,
             resources: info.l3_resources(),
             ways: info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
             closids: (info.limits().closids as usize).saturating_sub(1),
-            counts_occupancy: counted(&Event::LlcOccupancy),
-            counts_traffic: counted(&Event::MbmTotal),
+            counts_occupancy: counted(&MonitorEvent::LlcOccupancy),
+            counts_traffic: counted(&MonitorEvent::MbmTotal),
         };
         let mut allocation = Allocation {
             root: root.clone(),
@@ -203,9 +204,9 @@ impl Allocation {
             most: max_classes.map_or(usize::MAX, |most| most as usize),
             ran_out: None,
             members: BTreeMap::new(),
-            placement: Placement::new(0),
+            placement: ClassPlacement::new(0),
             classes: BTreeMap::new(),
-            state: State::default(),
+            state: AllocationState::default(),
             held: BTreeMap::new(),
             external: ExternalChanges::new(corrects),
             traffic: Traffic::default(),
@@ -220,12 +221,12 @@ impl Allocation {
             return Ok(allocation);
         }
         if let (false, Some(monitoring)) = (allocation.chip.counts_occupancy, &info.monitoring) {
-            let events: Vec<&str> = monitoring.events.iter().map(Event::name).collect();
+            let events: Vec<&str> = monitoring.events.iter().map(MonitorEvent::name).collect();
             allocation.notes.push(format!(
                 "LLC occupancy is not known for any tenant: {} lists {}, but not {}",
                 allocation.resctrl.mount_point().join("info/L3_MON/mon_features").display(),
                 events.join(", "),
-                Event::LlcOccupancy.name()
+                MonitorEvent::LlcOccupancy.name()
             ));
         }
         let held = Held {
@@ -260,18 +261,18 @@ impl Allocation {
     }
 
     /// The present tenants, as they are in force.
-    pub fn tenants(&self) -> impl Iterator<Item = (GroupId, &Tenant)> {
+    pub fn tenants(&self) -> impl Iterator<Item = (WorkloadId, &Tenant)> {
         self.members.iter().map(|(id, member)| (*id, &member.tenant))
     }
 
     /// A present tenant.
-    pub fn tenant(&self, id: GroupId) -> Option<&Tenant> {
+    pub fn tenant(&self, id: WorkloadId) -> Option<&Tenant> {
         self.members.get(&id).map(|member| &member.tenant)
     }
 
     /// The groups that have tenants, by name, with their tenants. The default group is named as resctrl's tools name
     /// it.
-    pub fn classes_with_tenants(&self) -> Vec<(String, Vec<GroupId>)> {
+    pub fn classes_with_tenants(&self) -> Vec<(String, Vec<WorkloadId>)> {
         let own = self.classes.iter().map(|(number, class)| (Slot::Class(*number), &class.group));
         let all = std::iter::once((Slot::Default, &Group::DEFAULT)).chain(own);
         let occupants = all.map(|(slot, group)| {
@@ -284,7 +285,7 @@ impl Allocation {
     /// The tenants without a class of their own: which tenants share it, and why.
     pub fn groupings(&self) -> Vec<Grouping> {
         let limit = self.placement.limit();
-        let shares = |tenant: GroupId| {
+        let shares = |tenant: WorkloadId| {
             let slot = self.placement.slot(tenant);
             let others = self.placement.tenants_in(slot).filter(|other| *other != tenant);
             let with: Vec<String> = others.map(|other| self.name(other).to_owned()).collect();
@@ -307,7 +308,7 @@ impl Allocation {
         self.placement.slots().filter_map(|(tenant, _)| shares(tenant)).collect()
     }
 
-    fn name(&self, tenant: GroupId) -> &str {
+    fn name(&self, tenant: WorkloadId) -> &str {
         self.members.get(&tenant).map_or("", |member| &member.tenant.name)
     }
 
@@ -320,19 +321,19 @@ impl Allocation {
     }
 
     /// The monitoring group that a tenant has or would have in its control group; `None` if it has the class's RMID.
-    fn monitor_of(&self, tenant: GroupId) -> Option<Group> {
+    fn monitor_of(&self, tenant: WorkloadId) -> Option<Group> {
         let name = format!("{}{}", self.resctrl.prefix(), self.name(tenant));
         let class = self.group_of(self.placement.slot(tenant)).filter(|_| !self.leads(tenant))?;
         class.monitor(&name).ok()
     }
 
     /// True if the tenant has the class's own RMID.
-    fn leads(&self, tenant: GroupId) -> bool {
+    fn leads(&self, tenant: WorkloadId) -> bool {
         self.classes.values().any(|class| class.leader == Some(tenant))
     }
 
     /// All CPUs of these tenants.
-    fn cpus_of(&self, tenants: &[GroupId]) -> CoreList {
+    fn cpus_of(&self, tenants: &[WorkloadId]) -> CoreList {
         let own = tenants.iter().filter_map(|tenant| self.tenant(*tenant));
         own.fold(CoreList::default(), |all, own| all.with(&own.cores))
     }
@@ -352,17 +353,17 @@ impl Allocation {
     }
 
     fn hold_occupancy(&self, group: &Group) -> Result<Option<HeldCount>, ResctrlError> {
-        self.hold(group, &Event::LlcOccupancy, self.chip.counts_occupancy)
+        self.hold(group, &MonitorEvent::LlcOccupancy, self.chip.counts_occupancy)
     }
 
     fn hold_traffic(&self, group: &Group) -> Result<Option<HeldCount>, ResctrlError> {
-        self.hold(group, &Event::MbmTotal, self.chip.counts_traffic)
+        self.hold(group, &MonitorEvent::MbmTotal, self.chip.counts_traffic)
     }
 
     fn hold(
         &self,
         group: &Group,
-        event: &Event,
+        event: &MonitorEvent,
         is_counted: bool,
     ) -> Result<Option<HeldCount>, ResctrlError> {
         if !is_counted {

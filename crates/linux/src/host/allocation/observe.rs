@@ -2,19 +2,19 @@
 //! plan depends on. Groups of ours that another program removed are dropped from the record. Must not write to resctrl.
 
 use super::state::{Known, Maker};
-use super::{Allocation, GroupsError, Pass, Readings};
+use super::{Allocation, AllocationReadings, GroupsError, Pass};
 use crate::journal::Journal;
 use crate::resctrl::{Group, ResctrlError};
 use std::collections::BTreeMap;
 
 impl Allocation {
     /// Masks and occupancies now, and external changes since the last step. They are added to `problems`.
-    pub fn read(&mut self, journal: Option<&mut Journal>, problems: &mut Vec<String>) -> Readings {
+    pub fn read(&mut self, journal: Option<&mut Journal>, problems: &mut Vec<String>) -> AllocationReadings {
         let Some(journal) = journal else { return self.read_others(problems) };
         let occupancies = self.occupancies(problems);
         let masks = self.masks(problems);
         self.detect_external_changes(journal, problems);
-        Readings { masks, occupancies }
+        AllocationReadings { masks, occupancies }
     }
 
     /// Reads all groups that matter to a plan: control groups, our monitoring groups, and the default group's others.

@@ -3,7 +3,7 @@
 //! A tenant has the mask of the control group that all its CPUs are in. Its occupancy is known if a group has exactly
 //! its CPUs. Groups are listed anew at each sample, since other programs add and remove them. Must not know counters.
 
-use super::{Allocation, Readings};
+use super::{Allocation, AllocationReadings};
 use crate::resctrl::{Group, ResctrlError};
 use std::collections::BTreeMap;
 use waykeeper_host::Reading;
@@ -11,15 +11,15 @@ use waykeeper_units::{CoreList, WayMask};
 
 impl Allocation {
     /// Mask and occupancy of every tenant now.
-    pub(super) fn read_others(&mut self, problems: &mut Vec<String>) -> Readings {
+    pub(super) fn read_others(&mut self, problems: &mut Vec<String>) -> AllocationReadings {
         let groups = match self.all_groups() {
             Ok(groups) => groups,
             Err(error) => {
                 problems.push(error.to_string());
-                return Readings::default();
+                return AllocationReadings::default();
             }
         };
-        let mut readings = Readings::default();
+        let mut readings = AllocationReadings::default();
         let mut known: BTreeMap<&Group, Option<WayMask>> = BTreeMap::new();
         let mut unknown = Vec::new();
         for (id, tenant) in self.tenants() {

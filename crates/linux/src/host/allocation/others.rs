@@ -9,7 +9,7 @@ use crate::journal::{Journal, Original};
 use crate::resctrl::{Group, ResctrlError};
 use crate::restore::put_back_cpus;
 use std::collections::BTreeSet;
-use waykeeper_units::{CoreList, GroupId};
+use waykeeper_units::{CoreList, WorkloadId};
 
 impl Allocation {
     /// Other programs' control groups, then their monitoring groups of the default group.
@@ -23,7 +23,7 @@ impl Allocation {
     /// Checks that no CPU or thread of these tenants is in another program's control group, and no thread in another
     /// program's monitoring group of the default group, which a move would take it out of. Call it after an
     /// observation, before tenants move.
-    pub(super) fn check_not_foreign(&self, tenants: &[GroupId]) -> Result<(), GroupsError> {
+    pub(super) fn check_not_foreign(&self, tenants: &[WorkloadId]) -> Result<(), GroupsError> {
         let mut asked = Vec::new();
         for tenant in tenants {
             let Some(member) = self.members.get(tenant) else { continue };

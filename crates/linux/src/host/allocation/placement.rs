@@ -17,7 +17,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::own_class_masks;
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_units::{WayMask, WorkloadId};
 
 /// The resctrl group of a tenant's CPUs and tasks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -29,18 +29,18 @@ pub enum Slot {
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Placement {
-    slots: BTreeMap<GroupId, Slot>,
+pub struct ClassPlacement {
+    slots: BTreeMap<WorkloadId, Slot>,
     /// Most classes that may be used.
     limit: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum PlacementStep {
     /// Write a class's mask.
     Mask(usize, WayMask),
     /// Move a tenant.
-    Move(GroupId, Slot),
+    Move(WorkloadId, Slot),
 }
 
 /// There are more distinct masks than classes.
@@ -60,13 +60,13 @@ pub struct TooMany {
 #[derive(Default)]
 struct Planned {
     mask: Option<WayMask>,
-    tenants: Vec<GroupId>,
+    tenants: Vec<WorkloadId>,
 }
 
-impl Placement {
+impl ClassPlacement {
     /// No tenants yet, and at most `limit` classes.
-    pub fn new(limit: usize) -> Placement {
-        Placement { limit, ..Placement::default() }
+    pub fn new(limit: usize) -> ClassPlacement {
+        ClassPlacement { limit, ..ClassPlacement::default() }
     }
 
     /// Most classes that may be used.
@@ -79,16 +79,16 @@ impl Placement {
         self.limit = limit;
     }
 
-    pub fn slot(&self, tenant: GroupId) -> Slot {
+    pub fn slot(&self, tenant: WorkloadId) -> Slot {
         self.slots.get(&tenant).copied().unwrap_or(Slot::Default)
     }
 
-    pub fn slots(&self) -> impl Iterator<Item = (GroupId, Slot)> {
+    pub fn slots(&self) -> impl Iterator<Item = (WorkloadId, Slot)> {
         self.slots.iter().map(|(tenant, slot)| (*tenant, *slot))
     }
 
     /// The tenants of a class, in order of arrival.
-    pub fn tenants_in(&self, slot: Slot) -> impl Iterator<Item = GroupId> {
+    pub fn tenants_in(&self, slot: Slot) -> impl Iterator<Item = WorkloadId> {
         self.slots().filter(move |(_, own)| *own == slot).map(|(tenant, _)| tenant)
     }
 
@@ -108,7 +108,7 @@ impl Placement {
     }
 
     /// Tenants without a class of their own: in the default group, or in a class that an earlier tenant has.
-    pub fn waiting(&self) -> Vec<GroupId> {
+    pub fn waiting(&self) -> Vec<WorkloadId> {
         let mut taken = BTreeSet::new();
         self.slots()
             .filter(|(_, slot)| *slot == Slot::Default || !taken.insert(*slot))
@@ -117,35 +117,35 @@ impl Placement {
     }
 
     /// Puts a tenant into a slot, or moves it there.
-    pub fn arrive(&mut self, tenant: GroupId, slot: Slot) {
+    pub fn arrive(&mut self, tenant: WorkloadId, slot: Slot) {
         self.slots.insert(tenant, slot);
     }
 
-    pub fn leave(&mut self, tenant: GroupId) {
+    pub fn leave(&mut self, tenant: WorkloadId) {
         self.slots.remove(&tenant);
     }
 
     /// The steps after which tenants have the masks of `wanted`. `present` has their present masks;
-    /// `default_mask` is the default group's mask. Nothing changes until [`Placement::arrive`] is called.
+    /// `default_mask` is the default group's mask. Nothing changes until [`ClassPlacement::arrive`] is called.
     ///
     /// # Errors
     /// If more classes are needed than there are; then no step is to be done.
     pub fn change(
         &self,
-        wanted: &BTreeMap<GroupId, WayMask>,
-        present: &BTreeMap<GroupId, WayMask>,
+        wanted: &BTreeMap<WorkloadId, WayMask>,
+        present: &BTreeMap<WorkloadId, WayMask>,
         default_mask: Option<WayMask>,
-    ) -> Result<Vec<Step>, TooMany> {
-        let target = |tenant: &GroupId| wanted.get(tenant).or_else(|| present.get(tenant)).copied();
+    ) -> Result<Vec<PlacementStep>, TooMany> {
+        let target = |tenant: &WorkloadId| wanted.get(tenant).or_else(|| present.get(tenant)).copied();
         let mut classes: BTreeMap<usize, Planned> = BTreeMap::new();
-        let mut unplaced: Vec<(WayMask, Vec<GroupId>)> = Vec::new();
+        let mut unplaced: Vec<(WayMask, Vec<WorkloadId>)> = Vec::new();
         let mut to_default = Vec::new();
         let mut leave = |mask: WayMask, tenant| match unplaced.iter_mut().find(|own| own.0 == mask) {
             Some(own) => own.1.push(tenant),
             None => unplaced.push((mask, vec![tenant])),
         };
         for class in self.in_use() {
-            let tenants: Vec<GroupId> = self.tenants_in(Slot::Class(class)).collect();
+            let tenants: Vec<WorkloadId> = self.tenants_in(Slot::Class(class)).collect();
             // The class takes the mask that most of its tenants want; among equals the mask that it has, then that of
             // its first tenant.
             let has = |mask: &WayMask| tenants.iter().any(|tenant| present.get(tenant) == Some(mask));
@@ -189,7 +189,7 @@ impl Placement {
         }
         let mut masks = BTreeMap::new();
         let mut moves = BTreeMap::new();
-        let mut place = |tenant: GroupId, slot: Slot| {
+        let mut place = |tenant: WorkloadId, slot: Slot| {
             if self.slot(tenant) != slot {
                 moves.insert(tenant, slot);
             }
@@ -206,8 +206,8 @@ impl Placement {
 
     fn too_many(
         &self,
-        wanted: &BTreeMap<GroupId, WayMask>,
-        present: &BTreeMap<GroupId, WayMask>,
+        wanted: &BTreeMap<WorkloadId, WayMask>,
+        present: &BTreeMap<WorkloadId, WayMask>,
         default_mask: Option<WayMask>,
     ) -> TooMany {
         let targets =
@@ -219,7 +219,11 @@ impl Placement {
     /// Orders the steps so that no tenant is in a class with another tenant's mask: a class gets its mask after the
     /// tenants that leave it have left, and a tenant moves after its new class has its mask. Where tenants swap classes
     /// both are impossible; then a mask is written first.
-    fn in_order(&self, mut masks: BTreeMap<usize, WayMask>, mut moves: BTreeMap<GroupId, Slot>) -> Vec<Step> {
+    fn in_order(
+        &self,
+        mut masks: BTreeMap<usize, WayMask>,
+        mut moves: BTreeMap<WorkloadId, Slot>,
+    ) -> Vec<PlacementStep> {
         let mut steps = Vec::new();
         while !(masks.is_empty() && moves.is_empty()) {
             let left = |class: &usize| !moves.keys().any(|tenant| self.slot(*tenant) == Slot::Class(*class));
@@ -229,10 +233,14 @@ impl Placement {
             match (mask, next) {
                 (None, Some((tenant, slot))) => {
                     moves.remove(&tenant);
-                    steps.push(Step::Move(tenant, slot));
+                    steps.push(PlacementStep::Move(tenant, slot));
                 }
-                (Some(class), _) => steps.extend(masks.remove(&class).map(|mask| Step::Mask(class, mask))),
-                (None, None) => steps.extend(masks.pop_first().map(|(class, mask)| Step::Mask(class, mask))),
+                (Some(class), _) => {
+                    steps.extend(masks.remove(&class).map(|mask| PlacementStep::Mask(class, mask)))
+                }
+                (None, None) => {
+                    steps.extend(masks.pop_first().map(|(class, mask)| PlacementStep::Mask(class, mask)))
+                }
             }
         }
         steps
@@ -242,7 +250,7 @@ impl Placement {
 /// Gives up the class that costs the fewest moves: one with the default group's mask, or one of two with equal masks.
 fn vacate(
     classes: &mut BTreeMap<usize, Planned>,
-    to_default: &mut Vec<GroupId>,
+    to_default: &mut Vec<WorkloadId>,
     default_mask: Option<WayMask>,
 ) -> Option<usize> {
     let mut best: Option<(usize, Reverse<usize>, Option<usize>)> = None;
@@ -277,36 +285,36 @@ mod tests {
 
     const FULL: WayMask = WayMask::full(11);
 
-    fn masks(of: &[(u32, u32)]) -> BTreeMap<GroupId, WayMask> {
-        of.iter().map(|(tenant, bits)| (GroupId(*tenant), WayMask::from_bits(*bits))).collect()
+    fn masks(of: &[(u32, u32)]) -> BTreeMap<WorkloadId, WayMask> {
+        of.iter().map(|(tenant, bits)| (WorkloadId(*tenant), WayMask::from_bits(*bits))).collect()
     }
 
-    fn mask(class: usize, bits: u32) -> Step {
-        Step::Mask(class, WayMask::from_bits(bits))
+    fn mask(class: usize, bits: u32) -> PlacementStep {
+        PlacementStep::Mask(class, WayMask::from_bits(bits))
     }
 
     /// Tenants 0 to `tenants` - 1, added in this order.
-    fn placed(tenants: u32, limit: usize) -> Placement {
-        let mut placement = Placement::new(limit);
-        (0..tenants).for_each(|tenant| arrive(&mut placement, GroupId(tenant)));
+    fn placed(tenants: u32, limit: usize) -> ClassPlacement {
+        let mut placement = ClassPlacement::new(limit);
+        (0..tenants).for_each(|tenant| arrive(&mut placement, WorkloadId(tenant)));
         placement
     }
 
-    fn arrive(placement: &mut Placement, tenant: GroupId) {
+    fn arrive(placement: &mut ClassPlacement, tenant: WorkloadId) {
         let slot = placement.free().map_or(Slot::Default, Slot::Class);
         placement.arrive(tenant, slot);
     }
 
-    fn done(placement: &mut Placement, steps: &[Step]) {
+    fn done(placement: &mut ClassPlacement, steps: &[PlacementStep]) {
         for step in steps {
-            if let Step::Move(tenant, slot) = step {
+            if let PlacementStep::Move(tenant, slot) = step {
                 placement.arrive(*tenant, *slot);
             }
         }
     }
 
     #[test]
-    fn with_a_class_for_everybody_nobody_ever_moves() {
+    fn with_a_class_for_each_tenant_no_tenant_ever_moves() {
         let placement = placed(3, 3);
         let present = masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff)]);
         let steps = placement.change(&masks(&[(0, 0x600), (2, 0x600)]), &present, Some(FULL)).unwrap();
@@ -317,17 +325,17 @@ mod tests {
     fn with_few_classes_those_who_came_first_keep_theirs_and_the_others_share() {
         // 0 and 1 have classes, 2 and 3 are in the default group.
         let mut placement = placed(4, 2);
-        assert_eq!(placement.waiting(), [GroupId(2), GroupId(3)]);
+        assert_eq!(placement.waiting(), [WorkloadId(2), WorkloadId(3)]);
         let present = masks(&[(0, 0x7ff), (1, 0x7ff), (2, 0x7ff), (3, 0x7ff)]);
         let wanted = masks(&[(0, 0x600), (2, 0x00f), (3, 0x600)]);
         let steps = placement.change(&wanted, &present, Some(FULL)).unwrap();
         // 3 joins 0. No class is free for 2's mask. Tenant 1 wants the default group's mask, so its class is given up.
         let expected = [
             mask(0, 0x600),
-            Step::Move(GroupId(1), Slot::Default),
+            PlacementStep::Move(WorkloadId(1), Slot::Default),
             mask(1, 0x00f),
-            Step::Move(GroupId(2), Slot::Class(1)),
-            Step::Move(GroupId(3), Slot::Class(0)),
+            PlacementStep::Move(WorkloadId(2), Slot::Class(1)),
+            PlacementStep::Move(WorkloadId(3), Slot::Class(0)),
         ];
         assert_eq!(steps, expected);
         done(&mut placement, &steps);
@@ -338,12 +346,12 @@ mod tests {
         // 0 joins 2. Only 0 moves; 3 stays.
         let present = masks(&[(0, 0x600), (1, 0x7ff), (2, 0x01f), (3, 0x600)]);
         let steps = placement.change(&masks(&[(0, 0x01f)]), &present, Some(FULL)).unwrap();
-        assert_eq!(steps, [mask(1, 0x01f), Step::Move(GroupId(0), Slot::Class(1))]);
+        assert_eq!(steps, [mask(1, 0x01f), PlacementStep::Move(WorkloadId(0), Slot::Class(1))]);
         done(&mut placement, &steps);
         // All ways for 2: it shares a class, so it moves to the default group.
         let present = masks(&[(0, 0x01f), (1, 0x7ff), (2, 0x01f), (3, 0x600)]);
         let steps = placement.change(&masks(&[(2, 0x7ff)]), &present, Some(FULL)).unwrap();
-        assert_eq!(steps, [Step::Move(GroupId(2), Slot::Default)]);
+        assert_eq!(steps, [PlacementStep::Move(WorkloadId(2), Slot::Default)]);
     }
 
     #[test]
@@ -351,8 +359,11 @@ mod tests {
         let placement = placed(4, 3);
         let present = masks(&[(0, 0x600), (1, 0x600), (2, 0x00f), (3, 0x7ff)]);
         let steps = placement.change(&masks(&[(3, 0x0f0)]), &present, Some(FULL)).unwrap();
-        let expected =
-            [Step::Move(GroupId(1), Slot::Class(0)), mask(1, 0x0f0), Step::Move(GroupId(3), Slot::Class(1))];
+        let expected = [
+            PlacementStep::Move(WorkloadId(1), Slot::Class(0)),
+            mask(1, 0x0f0),
+            PlacementStep::Move(WorkloadId(3), Slot::Class(1)),
+        ];
         assert_eq!(steps, expected);
     }
 
@@ -360,17 +371,17 @@ mod tests {
     fn tenants_who_change_places_do_so_in_one_go() {
         // 0 and 2 share a class, 1 and 3 the other; 2 and 3 want each other's mask.
         let mut placement = placed(2, 2);
-        placement.arrive(GroupId(2), Slot::Class(0));
-        placement.arrive(GroupId(3), Slot::Class(1));
+        placement.arrive(WorkloadId(2), Slot::Class(0));
+        placement.arrive(WorkloadId(3), Slot::Class(1));
         let present = masks(&[(0, 0x600), (2, 0x600), (1, 0x00f), (3, 0x00f)]);
         let steps = placement.change(&masks(&[(2, 0x00f), (3, 0x600)]), &present, Some(FULL)).unwrap();
         done(&mut placement, &steps);
-        assert_eq!(placement.tenants_in(Slot::Class(0)).collect::<Vec<_>>(), [GroupId(0), GroupId(3)]);
-        assert_eq!(placement.tenants_in(Slot::Class(1)).collect::<Vec<_>>(), [GroupId(1), GroupId(2)]);
+        assert_eq!(placement.tenants_in(Slot::Class(0)).collect::<Vec<_>>(), [WorkloadId(0), WorkloadId(3)]);
+        assert_eq!(placement.tenants_in(Slot::Class(1)).collect::<Vec<_>>(), [WorkloadId(1), WorkloadId(2)]);
     }
 
     #[test]
-    fn too_many_masks_change_nothing_and_say_so() {
+    fn too_many_masks_change_nothing_and_are_reported() {
         let placement = placed(4, 2);
         let error =
             placement.change(&masks(&[(0, 1), (1, 2), (2, 4)]), &BTreeMap::new(), Some(FULL)).unwrap_err();
@@ -402,13 +413,13 @@ mod tests {
         /// After any arrivals, departures and requests each tenant has its requested mask, and no tenant moves when
         /// others arrive or leave.
         #[test]
-        fn everybody_ends_with_the_mask_it_was_to_have(
+        fn every_tenant_ends_with_the_mask_that_was_wanted(
             tenants in 0u32..7,
             limit in 0usize..7,
             events in prop::collection::vec(event(), 1..16),
         ) {
             let mut placement = placed(tenants, limit);
-            let mut present: BTreeMap<GroupId, WayMask> = (0..tenants).map(|id| (GroupId(id), FULL)).collect();
+            let mut present: BTreeMap<WorkloadId, WayMask> = (0..tenants).map(|id| (WorkloadId(id), FULL)).collect();
             // The masks of the classes: a new class has the default group's.
             let mut held: BTreeMap<usize, WayMask> = BTreeMap::new();
             let mut next = tenants;
@@ -416,8 +427,8 @@ mod tests {
                 let before: Vec<_> = placement.slots().collect();
                 match event {
                     Event::Arrive => {
-                        arrive(&mut placement, GroupId(next));
-                        present.insert(GroupId(next), FULL);
+                        arrive(&mut placement, WorkloadId(next));
+                        present.insert(WorkloadId(next), FULL);
                         next += 1;
                         prop_assert!(before.iter().all(|(tenant, slot)| placement.slot(*tenant) == *slot));
                     }
@@ -429,9 +440,9 @@ mod tests {
                     }
                     Event::Limit(limit) => placement.set_limit(limit),
                     Event::Wish(wish) => {
-                        let alive = |tenant: &u32| present.contains_key(&GroupId(*tenant));
-                        let wanted: BTreeMap<GroupId, WayMask> = wish.into_iter().filter(|(tenant, _)| alive(tenant))
-                            .map(|(tenant, kind)| (GroupId(tenant), if kind == 5 { FULL } else { WayMask::from_bits(kind) }))
+                        let alive = |tenant: &u32| present.contains_key(&WorkloadId(*tenant));
+                        let wanted: BTreeMap<WorkloadId, WayMask> = wish.into_iter().filter(|(tenant, _)| alive(tenant))
+                            .map(|(tenant, kind)| (WorkloadId(tenant), if kind == 5 { FULL } else { WayMask::from_bits(kind) }))
                             .collect();
                         let mut after = present.clone();
                         after.extend(&wanted);
@@ -451,8 +462,8 @@ mod tests {
                             Ok(steps) => {
                                 for step in &steps {
                                     match step {
-                                        Step::Mask(class, mask) => { held.insert(*class, *mask); }
-                                        Step::Move(tenant, slot) => placement.arrive(*tenant, *slot),
+                                        PlacementStep::Mask(class, mask) => { held.insert(*class, *mask); }
+                                        PlacementStep::Move(tenant, slot) => placement.arrive(*tenant, *slot),
                                     }
                                 }
                                 present = after;

@@ -8,8 +8,8 @@
 //! Must not know tenants, files or errors.
 
 use super::desired::Desired;
-use super::state::{Known, State, Step};
-use super::tasks::Process;
+use super::state::{AllocationState, AllocationStep, Known};
+use super::tasks::TenantProcess;
 use crate::resctrl::Group;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_units::CoreList;
@@ -19,21 +19,21 @@ mod tests;
 
 /// The steps, in order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Plan {
+pub struct AllocationPlan {
     /// Steps that give up groups, CPUs and processes.
-    pub releases: Vec<Step>,
+    pub releases: Vec<AllocationStep>,
     /// Steps that make groups and fill them.
-    pub fills: Vec<Step>,
+    pub fills: Vec<AllocationStep>,
 }
 
-impl Plan {
-    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+impl AllocationPlan {
+    pub fn steps(&self) -> impl Iterator<Item = &AllocationStep> {
         self.releases.iter().chain(&self.fills)
     }
 }
 
 /// The steps from `state` to `desired`.
-pub fn plan(state: &State, desired: &Desired) -> Plan {
+pub fn plan(state: &AllocationState, desired: &Desired) -> AllocationPlan {
     let mut planner = Planner { state: state.clone(), desired, steps: Vec::new() };
     planner.remove_groups();
     planner.release_processes();
@@ -42,18 +42,18 @@ pub fn plan(state: &State, desired: &Desired) -> Plan {
     planner.fill_default();
     planner.fill_classes();
     planner.fill_monitors();
-    Plan { releases, fills: planner.steps }
+    AllocationPlan { releases, fills: planner.steps }
 }
 
 struct Planner<'a> {
     /// The state after the steps so far.
-    state: State,
+    state: AllocationState,
     desired: &'a Desired,
-    steps: Vec<Step>,
+    steps: Vec<AllocationStep>,
 }
 
 impl Planner<'_> {
-    fn step(&mut self, step: Step) {
+    fn step(&mut self, step: AllocationStep) {
         self.state.advance(&step);
         self.steps.push(step);
     }
@@ -65,16 +65,16 @@ impl Planner<'_> {
         let extra: Vec<Group> =
             self.state.groups.iter().filter(is_extra).map(|(group, _)| group.clone()).collect();
         let (monitors, classes): (Vec<Group>, Vec<Group>) = extra.into_iter().partition(Group::is_monitor);
-        monitors.into_iter().chain(classes).for_each(|group| self.step(Step::Remove(group)));
+        monitors.into_iter().chain(classes).for_each(|group| self.step(AllocationStep::Remove(group)));
     }
 
     /// Processes that no tenant has in a group of ours return to the default group.
     fn release_processes(&mut self) {
-        let wanted: BTreeSet<&Process> = self.desired.processes.values().flatten().collect();
-        let free: Vec<Process> =
+        let wanted: BTreeSet<&TenantProcess> = self.desired.processes.values().flatten().collect();
+        let free: Vec<TenantProcess> =
             self.state.processes.keys().filter(|process| !wanted.contains(process)).copied().collect();
         if !free.is_empty() {
-            self.step(Step::Move(Group::DEFAULT, None, free));
+            self.step(AllocationStep::Move(Group::DEFAULT, None, free));
         }
     }
 
@@ -85,7 +85,7 @@ impl Planner<'_> {
             let there = self.state.cpus(&group);
             let stay = there.common(&wanted);
             if self.state.has_ours(&group) && stay != there {
-                self.step(Step::Cpus(group, stay));
+                self.step(AllocationStep::Cpus(group, stay));
             }
         }
     }
@@ -100,7 +100,7 @@ impl Planner<'_> {
         let there = self.state.cpus(&Group::DEFAULT);
         let all = there.with(&self.desired.default);
         if all != there {
-            self.step(Step::Cpus(Group::DEFAULT, all));
+            self.step(AllocationStep::Cpus(Group::DEFAULT, all));
         }
         self.move_into(&Group::DEFAULT);
     }
@@ -134,20 +134,20 @@ impl Planner<'_> {
 
     fn make(&mut self, group: &Group) {
         if !self.state.groups.get(group).is_some_and(|known| known.is_ours() && known.is_whole) {
-            self.step(Step::Make(group.clone()));
+            self.step(AllocationStep::Make(group.clone()));
         }
     }
 
     fn mask(&mut self, group: &Group) {
         if let Some(mask) = self.desired.masks.get(group) {
-            self.step(Step::Mask(group.clone(), *mask));
+            self.step(AllocationStep::Mask(group.clone(), *mask));
         }
     }
 
     /// True if the class has no CPU and no process of a tenant that should be in another group.
     fn has_left(&self, class: &Group) -> bool {
         let wanted = self.desired.groups.get(class).cloned().unwrap_or_default();
-        let leaves = |process: &Process| {
+        let leaves = |process: &TenantProcess| {
             let place = self.state.place(process);
             let home = self.home(process);
             place.is_some_and(|place| place.parent() == *class)
@@ -157,7 +157,7 @@ impl Planner<'_> {
     }
 
     /// The group that a process should be in, if it is one of ours.
-    fn home(&self, process: &Process) -> Option<&Group> {
+    fn home(&self, process: &TenantProcess) -> Option<&Group> {
         let mut all = self.desired.processes.iter();
         all.find(|(_, processes)| processes.contains(process)).map(|((group, _), _)| group)
     }
@@ -178,13 +178,13 @@ impl Planner<'_> {
             if group.parent() != *class {
                 continue;
             }
-            let is_out = |process: &&Process| match self.state.place(process) {
+            let is_out = |process: &&TenantProcess| match self.state.place(process) {
                 Some(place) if group.is_monitor() => place.parent() != *class,
                 place => place.as_ref() != Some(class),
             };
-            let come: Vec<Process> = processes.iter().filter(is_out).copied().collect();
+            let come: Vec<TenantProcess> = processes.iter().filter(is_out).copied().collect();
             if !come.is_empty() {
-                self.step(Step::Move(class.clone(), Some(*tenant), come));
+                self.step(AllocationStep::Move(class.clone(), Some(*tenant), come));
             }
         }
     }
@@ -192,7 +192,7 @@ impl Planner<'_> {
     fn set_cpus(&mut self, group: &Group, cpus: CoreList) {
         let there = self.state.groups.get(group).and_then(|known| known.cpus.as_ref());
         if there != Some(&cpus) {
-            self.step(Step::Cpus(group.clone(), cpus));
+            self.step(AllocationStep::Cpus(group.clone(), cpus));
         }
     }
 
@@ -206,10 +206,10 @@ impl Planner<'_> {
             self.make(group);
             self.set_cpus(group, cpus.clone());
             for (tenant, processes) in inside.remove(group).unwrap_or_default() {
-                let is_out = |process: &&Process| self.state.place(process).as_ref() != Some(group);
-                let come: Vec<Process> = processes.iter().filter(is_out).copied().collect();
+                let is_out = |process: &&TenantProcess| self.state.place(process).as_ref() != Some(group);
+                let come: Vec<TenantProcess> = processes.iter().filter(is_out).copied().collect();
                 if !come.is_empty() {
-                    self.step(Step::Move(group.clone(), Some(tenant), come));
+                    self.step(AllocationStep::Move(group.clone(), Some(tenant), come));
                 }
             }
         }

@@ -2,18 +2,18 @@
 
 use super::Allocation;
 use super::placement::Slot;
-use crate::resctrl::{Group, HeldCount, Resource, Schemata, Setting};
+use crate::resctrl::{DomainSetting, Group, HeldCount, Resource, Schemata};
 use std::collections::BTreeMap;
 use waykeeper_host::Reading;
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_units::{WayMask, WorkloadId};
 
 /// The readings of one sample.
 #[derive(Debug, Default)]
-pub struct Readings {
+pub struct AllocationReadings {
     /// The mask of every tenant that has a known one.
-    pub masks: BTreeMap<GroupId, WayMask>,
+    pub masks: BTreeMap<WorkloadId, WayMask>,
     /// Bytes of the LLC that every tenant's lines occupy.
-    pub occupancies: BTreeMap<GroupId, Reading<u64>>,
+    pub occupancies: BTreeMap<WorkloadId, Reading<u64>>,
 }
 
 impl Allocation {
@@ -40,7 +40,7 @@ impl Allocation {
     }
 
     /// Every tenant's mask. One that cannot be read is reported in `problems` instead.
-    pub(super) fn masks(&self, problems: &mut Vec<String>) -> BTreeMap<GroupId, WayMask> {
+    pub(super) fn masks(&self, problems: &mut Vec<String>) -> BTreeMap<WorkloadId, WayMask> {
         let mut known: BTreeMap<Slot, Option<WayMask>> = BTreeMap::new();
         let mut masks = BTreeMap::new();
         for (tenant, slot) in self.placement.slots() {
@@ -56,7 +56,7 @@ impl Allocation {
     }
 
     /// Every tenant's occupancy in bytes. A class's own count includes its monitoring groups, which are subtracted.
-    pub(super) fn occupancies(&self, problems: &mut Vec<String>) -> BTreeMap<GroupId, Reading<u64>> {
+    pub(super) fn occupancies(&self, problems: &mut Vec<String>) -> BTreeMap<WorkloadId, Reading<u64>> {
         let mut all = BTreeMap::new();
         for (tenant, member) in &self.members {
             problems.extend(member.unwatched.clone());
@@ -80,7 +80,7 @@ impl Allocation {
     }
 
     /// The counter of a tenant's occupancy: its monitoring group's or its class's.
-    fn occupancy_of(&self, tenant: GroupId) -> Option<&HeldCount> {
+    fn occupancy_of(&self, tenant: WorkloadId) -> Option<&HeldCount> {
         if self.removed_group(tenant).is_some() {
             return None;
         }
@@ -112,7 +112,7 @@ fn mask_in(
     ways: WayMask,
 ) -> Result<WayMask, String> {
     let resource = resources.last().ok_or("resctrl offers no L3 allocation here")?;
-    let mask = schemata.get(resource, domain).and_then(Setting::mask);
+    let mask = schemata.get(resource, domain).and_then(DomainSetting::mask);
     let mask = mask.ok_or_else(|| format!("its schemata has no mask for {resource} in domain {domain}"))?;
     if mask.minus(ways).is_empty() {
         return Ok(mask);

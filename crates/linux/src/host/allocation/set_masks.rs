@@ -1,20 +1,20 @@
 //! Sets tenants' masks: the classes that the placement gives them, and the plan that follows. Each mask is read back.
 //! Must not know why a mask is wanted.
 
-use super::placement::{Slot, Step};
+use super::placement::{PlacementStep, Slot};
 use super::wording;
 use super::{Allocation, Class, GroupsError, Pass};
 use crate::journal::Journal;
 use std::collections::BTreeMap;
 use waykeeper_host::KnobOutcome;
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_units::{WayMask, WorkloadId};
 
 /// The outcome for each tenant.
-type Outcomes = BTreeMap<GroupId, KnobOutcome>;
+type Outcomes = BTreeMap<WorkloadId, KnobOutcome>;
 
 impl Allocation {
     /// Sets tenants' masks, and returns the outcome for each.
-    pub fn apply(&mut self, wanted: &BTreeMap<GroupId, WayMask>, journal: &mut Journal) -> Outcomes {
+    pub fn apply(&mut self, wanted: &BTreeMap<WorkloadId, WayMask>, journal: &mut Journal) -> Outcomes {
         let all = |outcome: KnobOutcome| wanted.keys().map(|tenant| (*tenant, outcome.clone())).collect();
         let lock = match self.take_lock() {
             Err(error) => return all(wording::refusal(&error)),
@@ -46,26 +46,26 @@ impl Allocation {
         self.carry_out(&steps, &mut stuck, &mut pass);
         self.drop_empty_classes();
         let outcome =
-            |tenant: &GroupId| (*tenant, stuck.get(tenant).cloned().unwrap_or(KnobOutcome::Applied));
+            |tenant: &WorkloadId| (*tenant, stuck.get(tenant).cloned().unwrap_or(KnobOutcome::Applied));
         wanted.keys().map(outcome).collect()
     }
 
     /// Does the steps in order. Adds the tenants that do not get their mask.
-    fn carry_out(&mut self, steps: &[Step], stuck: &mut Outcomes, pass: &mut Pass) {
+    fn carry_out(&mut self, steps: &[PlacementStep], stuck: &mut Outcomes, pass: &mut Pass) {
         let mut failed: BTreeMap<usize, KnobOutcome> = BTreeMap::new();
-        let mut moves: BTreeMap<GroupId, Slot> = BTreeMap::new();
+        let mut moves: BTreeMap<WorkloadId, Slot> = BTreeMap::new();
         self.tidy(pass);
         for step in steps {
             match step {
-                Step::Move(tenant, slot) => drop(moves.insert(*tenant, *slot)),
-                Step::Mask(class, _) => {
+                PlacementStep::Move(tenant, slot) => drop(moves.insert(*tenant, *slot)),
+                PlacementStep::Mask(class, _) => {
                     pass.kept.extend(self.classes.get(class).map(|class| class.group.clone()));
                 }
             }
         }
         for step in steps {
             match *step {
-                Step::Mask(class, mask) => {
+                PlacementStep::Mask(class, mask) => {
                     // A tenant that could not leave the class would get the mask too.
                     let held = self.placement.tenants_in(Slot::Class(class)).find_map(|own| stuck.get(&own));
                     let result = held.cloned().map_or_else(|| self.set(class, mask, pass), Err);
@@ -76,7 +76,7 @@ impl Allocation {
                         failed.insert(class, why);
                     }
                 }
-                Step::Move(tenant, slot) => {
+                PlacementStep::Move(tenant, slot) => {
                     let target = match slot {
                         Slot::Class(class) => failed.get(&class).cloned(),
                         Slot::Default => None,
@@ -129,14 +129,14 @@ impl Allocation {
     }
 
     /// Moves a tenant to another class. Its lines keep the old RMID, so its occupancy starts anew.
-    fn relocate(&mut self, tenant: GroupId, slot: Slot, pass: &mut Pass) -> Result<(), GroupsError> {
+    fn relocate(&mut self, tenant: WorkloadId, slot: Slot, pass: &mut Pass) -> Result<(), GroupsError> {
         if !pass.is_observed {
             self.observe(pass)?;
         }
         self.check_not_gone(slot, pass)?;
         let (old, leads) = (self.placement.slot(tenant), self.leads(tenant));
         let beside = [old, slot].into_iter().flat_map(|slot| self.placement.tenants_in(slot));
-        self.check_not_foreign(&beside.collect::<Vec<GroupId>>())?;
+        self.check_not_foreign(&beside.collect::<Vec<WorkloadId>>())?;
         self.place(tenant, slot);
         let moved = self.settle(pass).map_err(|(_, why)| why);
         if moved.is_err() {

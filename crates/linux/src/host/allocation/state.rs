@@ -1,12 +1,12 @@
 //! A state of resctrl as far as allocation needs it: groups with their CPUs and masks, and the groups of tenants'
-//! processes. A [`Step`] changes it as the kernel changes its groups.
+//! processes. A [`AllocationStep`] changes it as the kernel changes its groups.
 //!
 //! Values only. Must not know tenants, nor why a step is taken.
 
-use super::tasks::Process;
+use super::tasks::TenantProcess;
 use crate::resctrl::Group;
 use std::collections::BTreeMap;
-use waykeeper_units::{CoreList, GroupId, WayMask};
+use waykeeper_units::{CoreList, WayMask, WorkloadId};
 
 /// Which program made a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +43,7 @@ impl Known {
 
 /// One change of resctrl.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum AllocationStep {
     /// Removes one of our groups. Its CPUs and tasks return to its parent.
     Remove(Group),
     /// Makes a group, empty, with the default group's shares.
@@ -53,38 +53,38 @@ pub enum Step {
     /// Writes a group's CPUs.
     Cpus(Group, CoreList),
     /// Moves processes, with the tenant that has them.
-    Move(Group, Option<GroupId>, Vec<Process>),
+    Move(Group, Option<WorkloadId>, Vec<TenantProcess>),
 }
 
-impl Step {
+impl AllocationStep {
     pub fn group(&self) -> &Group {
         match self {
-            Step::Remove(group)
-            | Step::Make(group)
-            | Step::Mask(group, _)
-            | Step::Cpus(group, _)
-            | Step::Move(group, ..) => group,
+            AllocationStep::Remove(group)
+            | AllocationStep::Make(group)
+            | AllocationStep::Mask(group, _)
+            | AllocationStep::Cpus(group, _)
+            | AllocationStep::Move(group, ..) => group,
         }
     }
 }
 
 /// The groups, and the processes that were moved into them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct State {
+pub struct AllocationState {
     /// All control groups, the default one included, our monitoring groups, and the default group's others.
     pub groups: BTreeMap<Group, Known>,
     /// `None` if a move failed half-way. A process that is not listed is in the default group.
-    pub processes: BTreeMap<Process, Option<Group>>,
+    pub processes: BTreeMap<TenantProcess, Option<Group>>,
 }
 
-impl State {
+impl AllocationState {
     /// A group's CPUs; empty if they are unknown or it does not exist.
     pub fn cpus(&self, group: &Group) -> CoreList {
         self.groups.get(group).and_then(|known| known.cpus.clone()).unwrap_or_default()
     }
 
     /// The group of a process; `None` if a move failed half-way.
-    pub fn place(&self, process: &Process) -> Option<Group> {
+    pub fn place(&self, process: &TenantProcess) -> Option<Group> {
         self.processes.get(process).map_or(Some(Group::DEFAULT), Clone::clone)
     }
 
@@ -102,20 +102,20 @@ impl State {
     }
 
     /// The state after a successful step.
-    pub fn advance(&mut self, step: &Step) {
+    pub fn advance(&mut self, step: &AllocationStep) {
         match step {
-            Step::Remove(group) => self.remove(group),
-            Step::Make(group) => {
+            AllocationStep::Remove(group) => self.remove(group),
+            AllocationStep::Make(group) => {
                 let maker = self.groups.get(group).map_or(Maker::Waykeeper(None), |known| known.maker);
                 self.groups.insert(group.clone(), Known::read(maker, CoreList::default()));
             }
-            Step::Mask(group, mask) => {
+            AllocationStep::Mask(group, mask) => {
                 if let Some(known) = self.groups.get_mut(group) {
                     known.mask = Some(*mask);
                 }
             }
-            Step::Cpus(group, cpus) => self.set_cpus(group, cpus),
-            Step::Move(group, _, processes) => {
+            AllocationStep::Cpus(group, cpus) => self.set_cpus(group, cpus),
+            AllocationStep::Move(group, _, processes) => {
                 for process in processes {
                     match group.is_default() {
                         true => drop(self.processes.remove(process)),

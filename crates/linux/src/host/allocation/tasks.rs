@@ -8,7 +8,7 @@ use crate::restore::start_in_stat;
 use crate::root::{FileError, Root};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use waykeeper_units::GroupId;
+use waykeeper_units::WorkloadId;
 
 /// A stat line has 52 fields of at most 20 digits (proc(5)).
 const STAT_BYTES: usize = 4096;
@@ -19,22 +19,22 @@ const ROUNDS: usize = 8;
 
 /// A process of a tenant, as it was found.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Process {
+pub struct TenantProcess {
     pub pid: u32,
     /// Start time in clock ticks since boot; `None` if no such process was visible.
     started: Option<u64>,
 }
 
-impl Process {
+impl TenantProcess {
     /// The process that has this pid now.
-    pub fn find(root: &Root, pid: u32) -> Process {
-        Process { pid, started: start(root, pid) }
+    pub fn find(root: &Root, pid: u32) -> TenantProcess {
+        TenantProcess { pid, started: start(root, pid) }
     }
 
     /// A process that was found at this time.
     #[cfg(test)]
-    pub fn at(pid: u32, started: u64) -> Process {
-        Process { pid, started: Some(started) }
+    pub fn at(pid: u32, started: u64) -> TenantProcess {
+        TenantProcess { pid, started: Some(started) }
     }
 
     /// Whether the pid still belongs to this process.
@@ -80,12 +80,12 @@ fn until_none_is_new<E>(
 
 impl Allocation {
     /// The present threads of a tenant's processes. A process that got the pid of an ended one is not the tenant's.
-    pub(super) fn threads(&self, tenant: GroupId) -> Result<Vec<u32>, FileError> {
+    pub(super) fn threads(&self, tenant: WorkloadId) -> Result<Vec<u32>, FileError> {
         let processes = self.members.get(&tenant).map(|member| member.processes.as_slice());
         self.threads_of(processes.unwrap_or_default())
     }
 
-    fn threads_of(&self, processes: &[Process]) -> Result<Vec<u32>, FileError> {
+    fn threads_of(&self, processes: &[TenantProcess]) -> Result<Vec<u32>, FileError> {
         let mut all = Vec::new();
         for process in processes.iter().filter(|process| process.is_same(&self.root)) {
             all.extend(process.threads(&self.root)?);
@@ -96,10 +96,10 @@ impl Allocation {
     /// Moves the threads of processes. Returns the processes that have ended; they are dropped from their tenant's list.
     pub(super) fn assign(
         &mut self,
-        tenant: Option<GroupId>,
-        processes: &[Process],
+        tenant: Option<WorkloadId>,
+        processes: &[TenantProcess],
         group: &Group,
-    ) -> Result<Vec<Process>, GroupsError> {
+    ) -> Result<Vec<TenantProcess>, GroupsError> {
         let (ended, fresh) = self.move_processes(processes, group)?;
         let Some(member) = tenant.and_then(|tenant| self.members.get_mut(&tenant)) else { return Ok(ended) };
         if fresh > 0 {
@@ -125,9 +125,9 @@ impl Allocation {
     /// programs' groups stay there.
     fn move_processes(
         &mut self,
-        processes: &[Process],
+        processes: &[TenantProcess],
         group: &Group,
-    ) -> Result<(Vec<Process>, usize), GroupsError> {
+    ) -> Result<(Vec<TenantProcess>, usize), GroupsError> {
         let mut gone = BTreeSet::new();
         let mut moved = BTreeSet::new();
         let mut theirs: Vec<u32> = Vec::new();
@@ -150,11 +150,12 @@ impl Allocation {
             let text = format!("tasks {theirs:?} are now in groups of another tool and stay there");
             self.notes.push(text);
         }
-        let ended = |process: &&Process| gone.contains(&process.pid) || !process.is_same(&self.root);
-        let ended: Vec<Process> = processes.iter().filter(ended).copied().collect();
+        let ended = |process: &&TenantProcess| gone.contains(&process.pid) || !process.is_same(&self.root);
+        let ended: Vec<TenantProcess> = processes.iter().filter(ended).copied().collect();
         // Between the check and the write the pid may have been reused, and the new process is now in our group.
-        let taken =
-            |process: &&Process| moved.contains(&process.pid) && start(&self.root, process.pid).is_some();
+        let taken = |process: &&TenantProcess| {
+            moved.contains(&process.pid) && start(&self.root, process.pid).is_some()
+        };
         let taken: Vec<u32> = ended.iter().filter(taken).map(|process| process.pid).collect();
         if !taken.is_empty() {
             self.resctrl.assign(&Group::DEFAULT, &taken)?;
@@ -167,15 +168,19 @@ impl Allocation {
     }
 
     /// The added and removed processes of a tenant, given its present pids. Moves nothing.
-    pub(super) fn look_at(&self, tenant: GroupId, pids: &[u32]) -> (Vec<Process>, Vec<Process>) {
+    pub(super) fn look_at(
+        &self,
+        tenant: WorkloadId,
+        pids: &[u32],
+    ) -> (Vec<TenantProcess>, Vec<TenantProcess>) {
         let Some(Member { processes: known, missing, .. }) = self.members.get(&tenant) else {
             return (Vec::new(), Vec::new());
         };
-        let now = pids.iter().map(|pid| Process::find(&self.root, *pid));
+        let now = pids.iter().map(|pid| TenantProcess::find(&self.root, *pid));
         // A missing pid is not reported again until it has a process.
-        let new = |process: &Process| process.started.is_some() || !missing.contains(&process.pid);
+        let new = |process: &TenantProcess| process.started.is_some() || !missing.contains(&process.pid);
         let come = now.filter(|process| new(process) && !known.contains(process)).collect();
-        let named = |process: &&Process| pids.contains(&process.pid) && process.is_same(&self.root);
+        let named = |process: &&TenantProcess| pids.contains(&process.pid) && process.is_same(&self.root);
         (come, known.iter().filter(|process| !named(process)).copied().collect())
     }
 }
@@ -197,8 +202,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::at(folder.path());
         stat(folder.path(), 42, 1000);
-        let process = Process::find(&root, 42);
-        assert_eq!(process, Process { pid: 42, started: Some(1000) });
+        let process = TenantProcess::find(&root, 42);
+        assert_eq!(process, TenantProcess { pid: 42, started: Some(1000) });
         std::fs::create_dir(folder.path().join("proc/42/task/57")).unwrap();
         assert!(process.is_same(&root));
         assert_eq!(process.threads(&root), Ok(vec![42, 57]));
@@ -207,7 +212,7 @@ mod tests {
         std::fs::remove_dir_all(folder.path().join("proc/42")).unwrap();
         assert!(!process.is_same(&root), "it ended");
         // A pid without a process is not the process that gets it later.
-        let nobody = Process::find(&root, 43);
+        let nobody = TenantProcess::find(&root, 43);
         assert!(nobody.is_same(&root));
         stat(folder.path(), 43, 3000);
         assert!(!nobody.is_same(&root));

@@ -1,15 +1,15 @@
 //! Turns errors of the kernel into the seam's outcomes of a knob. Must not know knobs.
 
 use super::GroupsError;
-use crate::resctrl::{Kind, ResctrlError};
+use crate::resctrl::{ResctrlError, ResctrlErrorKind};
 use waykeeper_host::KnobOutcome;
 
 /// The outcome of a resctrl error: `Busy` if a retry may help, `Refused` if only another value may.
 pub(super) fn refusal(error: &ResctrlError) -> KnobOutcome {
     let why = error.to_string();
     match error.kind {
-        Kind::Busy | Kind::Locked | Kind::Io => KnobOutcome::Busy(why),
-        Kind::Malformed => KnobOutcome::ReadsBack(why),
+        ResctrlErrorKind::Busy | ResctrlErrorKind::Locked | ResctrlErrorKind::Io => KnobOutcome::Busy(why),
+        ResctrlErrorKind::Malformed => KnobOutcome::ReadsBack(why),
         _ => KnobOutcome::Refused(why),
     }
 }

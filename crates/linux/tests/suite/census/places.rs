@@ -44,7 +44,7 @@ fn a_unit_is_found_in_whatever_slice_it_is_and_nowhere_else() {
 }
 
 #[test]
-fn each_pod_is_a_tenant_of_its_own_that_comes_and_goes() {
+fn each_pod_is_a_tenant_of_its_own_that_starts_and_ends() {
     let mut machine = Machine::new(
         "[[tenant]]\nname = \"pod\"\neach = true\npriority = \"high\"\ncgroup = \"kubepods.slice/**/cri-*.scope\"\n",
     );
@@ -94,7 +94,7 @@ fn version_one_has_cpus_in_one_tree_and_units_in_another() {
 }
 
 #[test]
-fn what_nobody_can_read_of_a_cgroup_is_left_out_and_told() {
+fn unreadable_parts_of_a_cgroup_are_left_out_and_reported() {
     let mut machine = Machine::new("[[tenant]]\nname = \"a\"\ncgroup = \"a\"\n");
     machine.process(&Process::new(40, "x"));
     // Words, a zero, a pid beyond 32 bits, an ended process, and one that is listed twice.

@@ -98,15 +98,15 @@ fn a_new_owner_of_a_pid_shows_in_the_start() {
 }
 
 #[test]
-fn what_makes_no_sense_is_left_out_and_told_once() {
+fn what_makes_no_sense_is_left_out_and_reported_once() {
     let mut machine = Machine::new("[[tenant]]\nname = \"a\"\nprocess = \"x\"\n");
     machine.process(&Process::new(80, "x"));
     machine.tree.write("proc/81/stat", "81 (x) S what\n");
     std::fs::create_dir_all(machine.tree.path("proc/82")).unwrap();
     let (shown, notes) = machine.look();
     assert_eq!(shown, ["a [] [80]"]);
-    let told = notes.iter().filter(|note| note.contains("52 fields")).count();
-    assert_eq!((told, machine.look().1.len()), (1, 0), "{notes:?}");
+    let reported = notes.iter().filter(|note| note.contains("52 fields")).count();
+    assert_eq!((reported, machine.look().1.len()), (1, 0), "{notes:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::census::machine::{Machine, Process};
 
 #[test]
-fn who_is_declared_first_has_a_process_and_the_other_is_told_once() {
+fn the_tenant_declared_first_has_a_process_and_the_other_is_reported_once() {
     let mut machine = Machine::new(
         "[[tenant]]\nname = \"a\"\nprocess = \"x\"\n[[tenant]]\nname = \"b\"\ncgroup = \"g\"\n[[tenant]]\nname = \"c\"\npids = [11]\n",
     );
@@ -24,7 +24,7 @@ fn who_is_declared_first_has_a_process_and_the_other_is_told_once() {
 }
 
 #[test]
-fn a_pool_that_two_may_use_is_nobodys() {
+fn a_pool_that_two_may_use_has_no_owner() {
     let mut machine = Machine::new(
         "[[tenant]]\nname = \"p\"\neach = true\ncgroup = \"p*\"\n[[tenant]]\nname = \"own\"\ncores = \"0\"\n",
     );
@@ -61,10 +61,10 @@ fn cores_are_those_of_all_threads_and_part_of_one_socket() {
     let mut looks = (0..12).map(|_| machine.look().0[0].clone());
     assert!(looks.any(|shown| shown == "a [0,4-5] [30]"));
     machine.thread(30, 33, "2");
-    let told: Vec<String> = (0..12).flat_map(|_| machine.look().1).collect();
+    let reported: Vec<String> = (0..12).flat_map(|_| machine.look().1).collect();
     assert_eq!(machine.look().0, ["a [] [30]"]);
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("may run on 0,2,4-5, which is not a part of one socket"), "{told:?}");
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(reported[0].contains("may run on 0,2,4-5, which is not a part of one socket"), "{reported:?}");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn what_is_declared_of_cores_is_believed_as_far_as_they_are_online() {
 }
 
 #[test]
-fn a_machine_whose_cpus_cannot_be_told_gives_nobody_cores() {
+fn on_a_machine_whose_cpus_are_unknown_no_tenant_gets_cores() {
     let mut machine =
         Machine::new("[[tenant]]\nname = \"a\"\nprocess = \"x\"\n[[tenant]]\nname = \"b\"\ncores = \"3\"\n");
     machine.process(&Process { cpus: "0", ..Process::new(60, "x") });

@@ -2,10 +2,10 @@
 
 use rustix::io::Errno;
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_linux::host::{LinuxHost, Options};
+use waykeeper_linux::host::{LinuxHost, LinuxHostOptions};
 use waykeeper_linux::tenants::Tenant;
-use waykeeper_testbed::{Machine, assert_same_state};
-use waykeeper_vhost::faults::{Calls, Fault, Rule};
+use waykeeper_testbed::{MountedHost, assert_same_state};
+use waykeeper_vhost::faults::{Calls, FaultRule, FileFault};
 
 fn tenant(name: &str, cores: &str) -> Tenant {
     Tenant {
@@ -24,11 +24,11 @@ fn tenant(name: &str, cores: &str) -> Tenant {
 const EVENT_SELECT: u32 = 0x186;
 
 #[test]
-fn who_changes_beside_somebody_who_cannot_come_is_counted_where_it_is() {
-    let machine = Machine::new("gold-6140");
+fn a_tenant_that_changes_beside_one_that_cannot_start_is_counted_where_it_is() {
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let unused = machine.msr(1, EVENT_SELECT);
-    let options = Options::new(machine.root(), Vec::new(), machine.journal());
+    let options = LinuxHostOptions::new(machine.root(), Vec::new(), machine.journal());
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     let before = vec![tenant("a", "0-1")];
     let after = vec![tenant("a", "0"), tenant("b", "2")];
@@ -37,8 +37,8 @@ fn who_changes_beside_somebody_who_cannot_come_is_counted_where_it_is() {
     let mut cases = 0;
     for nth in 1..=60 {
         let path = "sys/fs/resctrl*".to_owned();
-        let fault = Fault::Refuse(Errno::IO);
-        machine.faults.inject(Rule { path, operation: None, calls: Calls::Nth(nth), fault });
+        let fault = FileFault::Refuse(Errno::IO);
+        machine.faults.inject(FaultRule { path, operation: None, calls: Calls::Nth(nth), fault });
         let changes = host.set_tenants(after.clone());
         machine.faults.lift();
         if changes.postponed.is_some() && !changes.changed.is_empty() {

@@ -11,9 +11,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use waykeeper_host::{Host, Knob, KnobKind, KnobOutcome, Setting};
-use waykeeper_linux::host::{LinuxHost, Options};
-use waykeeper_testbed::{MS, Machine, state_difference};
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_linux::host::{LinuxHost, LinuxHostOptions};
+use waykeeper_testbed::{MS, MountedHost, state_difference};
+use waykeeper_units::{WayMask, WorkloadId};
 use waykeeper_vhost::faults::Operation;
 
 /// A full file system of a few pages.
@@ -53,7 +53,7 @@ fn with_a_full_disk_under_the_journal_nothing_is_touched() {
     let before = machine.state();
     let disk = Full::new();
     let journal = disk.0.join("journal");
-    let options = || Options { journal: journal.clone(), ..machine.options() };
+    let options = || LinuxHostOptions { journal: journal.clone(), ..machine.options() };
     machine.faults.forget();
     let error = LinuxHost::open(options()).expect_err("the disk is full").to_string();
     let start = format!("{}: cannot journal the original values: No space left on device", journal.display());
@@ -74,7 +74,7 @@ fn with_a_full_disk_under_the_journal_nothing_is_touched() {
 }
 
 #[test]
-fn another_tools_lock_is_waited_for_and_told() {
+fn another_tools_lock_is_waited_for_and_reported() {
     let machine = machine();
     machine.run(MS);
     let before = machine.state();
@@ -108,7 +108,7 @@ fn another_tools_lock_is_waited_for_and_told() {
 struct Nobody(Child);
 
 impl Nobody {
-    fn locks(machine: &Machine) -> Nobody {
+    fn locks(machine: &MountedHost) -> Nobody {
         let holds = "flock(STDIN, 2) or die $!; $| = 1; print \"locked\n\"; sleep 600";
         let mut child = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "perl", "-e", holds])
@@ -132,7 +132,7 @@ impl Drop for Nobody {
 }
 
 #[test]
-fn the_lock_of_who_cannot_write_there_stops_and_delays_nobody() {
+fn a_lock_of_a_user_without_write_permission_stops_and_delays_nothing() {
     let machine = machine();
     machine.run(MS);
     let before = machine.state();
@@ -144,12 +144,12 @@ fn the_lock_of_who_cannot_write_there_stops_and_delays_nobody() {
     let fewer = tenants[1..].to_vec();
     assert_eq!(host.set_tenants(fewer).left.len(), 1);
     assert_eq!(host.set_tenants(tenants).arrived.len(), 1);
-    let told = [host.notes().to_vec(), host.complaints()].concat();
+    let reported = [host.notes().to_vec(), host.complaints()].concat();
     let pid = nobody.0.id();
-    let lock: Vec<&String> = told.iter().filter(|told| told.contains("the lock on ")).collect();
+    let lock: Vec<&String> = reported.iter().filter(|reported| reported.contains("the lock on ")).collect();
     assert!(
         matches!(lock[..], [one] if one.contains(&format!("perl (pid {pid}), which cannot write there"))),
-        "{told:?}"
+        "{reported:?}"
     );
     assert!(host.close().expect("closed").is_complete());
     drop(host);
@@ -160,7 +160,8 @@ fn the_lock_of_who_cannot_write_there_stops_and_delays_nobody() {
     let lock = File::open(machine.root().path("/sys/fs/resctrl")).expect("there");
     let taken = Command::new("flock").args(["-x", "0"]).stdin(lock.try_clone().expect("cloned")).status();
     assert!(taken.expect("flock (util-linux)").success());
-    let mut host = LinuxHost::open(Options { tenants: Vec::new(), ..machine.options() }).expect("a host");
+    let mut host =
+        LinuxHost::open(LinuxHostOptions { tenants: Vec::new(), ..machine.options() }).expect("a host");
     assert!(host.set_tenants(machine.options().tenants).postponed.is_some());
     let arrived = (0..100).find(|_| {
         std::thread::sleep(Duration::from_millis(50));
@@ -180,7 +181,7 @@ fn another_tools_groups_take_the_last_classes() {
         machine.make_foreign_group(&format!("theirs{group}"));
     }
     // Groups that other programs remove are made again.
-    let options = Options { correct: true, ..machine.options() };
+    let options = LinuxHostOptions { correct: true, ..machine.options() };
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(host.inventory().llc.clos_count, 3);
     // Another program removes fio's group and takes its class.
@@ -199,7 +200,7 @@ fn another_tools_groups_take_the_last_classes() {
     }
     std::fs::remove_dir(&last).expect("removed");
     assert!(host.apply(&masks).is_ok_and(|applied| applied.is_complete()));
-    assert_eq!(knobs(&mut host).mask(GroupId(2)).unwrap().bits(), 0x0f0);
+    assert_eq!(knobs(&mut host).mask(WorkloadId(2)).unwrap().bits(), 0x0f0);
     assert!(host.close().expect("closed").is_complete());
     drop(host);
     // No class at all: every tenant keeps the default group's mask, and another mask is refused with the reason.

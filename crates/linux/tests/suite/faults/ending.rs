@@ -8,11 +8,11 @@ use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Host;
 use waykeeper_linux::host::LinuxHost;
-use waykeeper_testbed::{MS, Machine, State};
-use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+use waykeeper_testbed::{HostState, MS, MountedHost};
+use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
 /// A host on which every knob is changed.
-fn turned(machine: &Machine) -> LinuxHost {
+fn turned(machine: &MountedHost) -> LinuxHost {
     let mut host = machine.open();
     let plan = plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false);
     let applied = host.apply(&plan).unwrap_or_else(|error| panic!("{error}"));
@@ -30,7 +30,7 @@ fn reasons(failures: impl Iterator<Item = (String, String)>) -> BTreeSet<String>
 }
 
 /// Restores what is left, by hand and by the next start in turn.
-fn next(machine: &Machine, case: &Case, turn: usize, verdicts: &mut Verdicts) {
+fn next(machine: &MountedHost, case: &Case, turn: usize, verdicts: &mut Verdicts) {
     match turn % 2 {
         0 => verdicts.wrong(case, &machine.restore_failures()),
         _ => match machine.try_open() {
@@ -40,12 +40,12 @@ fn next(machine: &Machine, case: &Case, turn: usize, verdicts: &mut Verdicts) {
     }
 }
 
-fn left(machine: &Machine, before: &State) -> &'static str {
+fn left(machine: &MountedHost, before: &HostState) -> &'static str {
     if machine.state() == *before { "" } else { "not all is as it was" }
 }
 
 #[test]
-fn what_cannot_be_given_back_is_told_and_comes_back_later() {
+fn what_cannot_be_given_back_is_reported_and_comes_back_later() {
     let machine = machine();
     machine.run(MS);
     let before = machine.state();
@@ -83,11 +83,11 @@ fn what_cannot_be_given_back_is_told_and_comes_back_later() {
 }
 
 /// A manager that crashes: none of its final writes reach the machine.
-fn crashed(machine: &Machine) {
+fn crashed(machine: &MountedHost) {
     let host = turned(machine);
     for operation in [Operation::Write, Operation::RemoveDirectory] {
-        let fault = Fault::Refuse(Errno::IO);
-        machine.faults.inject(Rule {
+        let fault = FileFault::Refuse(Errno::IO);
+        machine.faults.inject(FaultRule {
             path: "*".into(),
             operation: Some(operation),
             calls: Calls::All,

@@ -7,9 +7,9 @@ use crate::faults::turning::plan;
 use std::process::{Child, Command};
 use std::time::Duration;
 use waykeeper_host::Host;
-use waykeeper_linux::host::{LinuxHost, Options};
+use waykeeper_linux::host::{LinuxHost, LinuxHostOptions};
 use waykeeper_linux::root::Root;
-use waykeeper_testbed::{MS, Machine, state_difference};
+use waykeeper_testbed::{MS, MountedHost, state_difference};
 use waykeeper_vhost::faults::Operation;
 
 /// Set for the child: root and journal.
@@ -19,7 +19,7 @@ const JOURNAL: &str = "WAYKEEPER_FAULTS_JOURNAL";
 /// Changes knobs back and forth until it is killed. The bound ends it if the parent is gone.
 fn live(root: &Root) {
     let journal = std::env::var_os(JOURNAL).expect("both are set").into();
-    let options = Options::new(root.clone(), tenants(root), journal);
+    let options = LinuxHostOptions::new(root.clone(), tenants(root), journal);
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     let plans =
         [plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false), plan(&host, [0x7ff; 4], 0x700, true)];
@@ -39,7 +39,7 @@ impl Drop for Manager {
     }
 }
 
-fn turns(machine: &Machine) -> u64 {
+fn turns(machine: &MountedHost) -> u64 {
     let turning = |operation: &Operation| matches!(operation, Operation::Write | Operation::MakeDirectory);
     let seen = machine.faults.seen();
     seen.iter().filter(|((_, operation), _)| turning(operation)).map(|(_, count)| count).sum()

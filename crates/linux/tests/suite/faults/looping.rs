@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 use waykeeper_host::{Host, Reading, Snapshot};
 use waykeeper_linux::host::LinuxHost;
 use waykeeper_testbed::MS;
-use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
 /// Transient faults per interval: the number of the call within the interval, and the fault.
-fn faults() -> Vec<Vec<(u64, Fault)>> {
-    let refused = |errno| Fault::Refuse(errno);
+fn faults() -> Vec<Vec<(u64, FileFault)>> {
+    let refused = |errno| FileFault::Refuse(errno);
     vec![
         vec![(3, refused(Errno::IO))],
-        vec![(17, Fault::Garbage(vec![0; 0x2000])), (40, refused(Errno::BUSY))],
+        vec![(17, FileFault::Garbage(vec![0; 0x2000])), (40, refused(Errno::BUSY))],
         vec![],
-        vec![(1, refused(Errno::NODEV)), (60, Fault::ShortRead(1)), (90, refused(Errno::ACCESS))],
-        vec![(75, Fault::Garbage(vec![0xff; 0x2000])), (130, refused(Errno::NOSPC))],
-        vec![(25, Fault::Garbage(b"garbage\n".to_vec())), (26, Fault::Garbage(vec![0; 0x2000]))],
-        vec![(140, refused(Errno::IO)), (141, refused(Errno::IO)), (142, Fault::ShortWrite(1))],
+        vec![(1, refused(Errno::NODEV)), (60, FileFault::ShortRead(1)), (90, refused(Errno::ACCESS))],
+        vec![(75, FileFault::Garbage(vec![0xff; 0x2000])), (130, refused(Errno::NOSPC))],
+        vec![(25, FileFault::Garbage(b"garbage\n".to_vec())), (26, FileFault::Garbage(vec![0; 0x2000]))],
+        vec![(140, refused(Errno::IO)), (141, refused(Errno::IO)), (142, FileFault::ShortWrite(1))],
         vec![],
     ]
 }
@@ -40,7 +40,7 @@ fn rises(before: &Snapshot, after: &Snapshot) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_loop_goes_on_through_passing_faults() {
+fn a_loop_continues_through_passing_faults() {
     let machine = machine();
     let before = machine.state();
     let mut host: LinuxHost = machine.open();
@@ -59,22 +59,22 @@ fn a_loop_goes_on_through_passing_faults() {
         last = now;
     }
     let struck = machine.faults.struck();
-    let (mut told, mut gaps) = (0, 0);
+    let (mut reported, mut gaps) = (0, 0);
     for (faults, plan) in faults().into_iter().cycle().zip(plans.iter().cycle()).take(24) {
         machine.run(2 * MS);
         for (nth, fault) in faults {
             let operation = match fault {
-                Fault::ShortWrite(_) => Some(Operation::Write),
-                Fault::Garbage(_) | Fault::ShortRead(_) => Some(Operation::Read),
-                Fault::Refuse(_) => None,
+                FileFault::ShortWrite(_) => Some(Operation::Write),
+                FileFault::Garbage(_) | FileFault::ShortRead(_) => Some(Operation::Read),
+                FileFault::Refuse(_) => None,
             };
-            machine.faults.inject(Rule { path: "*".into(), operation, calls: Calls::Nth(nth), fault });
+            machine.faults.inject(FaultRule { path: "*".into(), operation, calls: Calls::Nth(nth), fault });
         }
         let sampled = host.sample();
         let applied = host.apply(plan).unwrap_or_else(|error| panic!("{error}"));
         machine.faults.lift();
         let complaints = host.complaints();
-        told += complaints.len() + usize::from(!applied.is_complete()) + usize::from(sampled.is_err());
+        reported += complaints.len() + usize::from(!applied.is_complete()) + usize::from(sampled.is_err());
         assert!(
             complaints.iter().all(|complaint| !complaint.contains('\n') && complaint.len() < 600),
             "{complaints:#?}"
@@ -97,7 +97,7 @@ fn a_loop_goes_on_through_passing_faults() {
             }
         }
     }
-    assert!(machine.faults.struck() - struck > 30 && told > 15, "{told} reports");
+    assert!(machine.faults.struck() - struck > 30 && reported > 15, "{reported} reports");
     let [plan, _] = plans;
     assert!(host.apply(&plan).is_ok_and(|applied| applied.is_complete()));
     host.sample().unwrap_or_else(|error| panic!("{error}"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use waykeeper_linux::root::Root;
 use waykeeper_linux::tenants::Tenant;
 use waykeeper_machine::Scenario;
-use waykeeper_testbed::{Machine, SCENARIO, manual_clock};
+use waykeeper_testbed::{MountedHost, SCENARIO, manual_clock};
 
 /// A fourth tenant: another scan, on core 4. With two scans that fit into the LLC and half the packets, no count
 /// differs much from one interval to the next.
@@ -26,8 +26,8 @@ fn scenario() -> Arc<Scenario> {
 
 /// Mounts it. Other tools left values in stopped registers: event numbers without the enable bit, and a third DCA way.
 /// So a restore that writes zeros would be detected.
-pub fn machine() -> Machine {
-    let machine = Machine::with(scenario(), manual_clock(16));
+pub fn machine() -> MountedHost {
+    let machine = MountedHost::with(scenario(), manual_clock(16));
     for cpu in [0, 1, 2, 3, 4, 17] {
         machine.set_msr(cpu, 0x187, 0x0003_412e);
     }

@@ -6,8 +6,8 @@ use rustix::io::Errno;
 use std::collections::BTreeSet;
 use waykeeper_host::{Host, Inventory, Reading, Snapshot};
 use waykeeper_linux::host::LinuxHost;
-use waykeeper_testbed::{MS, Machine};
-use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+use waykeeper_testbed::{MS, MountedHost};
+use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
 /// What a fault could have changed without a report: the inventory, and which readings have values.
 struct Undisturbed {
@@ -51,7 +51,7 @@ fn kinds(sample: &Snapshot) -> Vec<Reading<()>> {
 }
 
 #[test]
-fn a_host_is_taken_whole_or_with_what_is_missing_told() {
+fn a_host_is_opened_whole_or_with_what_is_missing_reported() {
     let machine = machine();
     machine.run(2 * MS);
     let before = machine.state();
@@ -70,7 +70,7 @@ fn a_host_is_taken_whole_or_with_what_is_missing_told() {
     verdicts.end(150);
 }
 
-fn opened(machine: &Machine, case: &Case, undisturbed: &Undisturbed, verdicts: &mut Verdicts) {
+fn opened(machine: &MountedHost, case: &Case, undisturbed: &Undisturbed, verdicts: &mut Verdicts) {
     let (result, struck) = Verdicts::strike(machine, case, || machine.try_open());
     let (reports, whole) = match result {
         Err(error) => (BTreeSet::from([error.to_string()]), String::new()),
@@ -96,15 +96,15 @@ fn opened(machine: &Machine, case: &Case, undisturbed: &Undisturbed, verdicts: &
 
 /// If an operation that every register needs fails, each kind of counter is reported once, not each box.
 #[test]
-fn a_device_that_refuses_everything_is_not_told_of_a_hundred_times() {
+fn a_device_that_refuses_everything_is_not_reported_a_hundred_times() {
     let machine = machine();
     let before = machine.state();
     for (operation, errno) in
         [(Operation::Open, Errno::ACCESS), (Operation::Read, Errno::IO), (Operation::Write, Errno::PERM)]
     {
-        let fault = Fault::Refuse(errno);
+        let fault = FileFault::Refuse(errno);
         let rule =
-            Rule { path: "dev/cpu/*/msr".into(), operation: Some(operation), calls: Calls::All, fault };
+            FaultRule { path: "dev/cpu/*/msr".into(), operation: Some(operation), calls: Calls::All, fault };
         machine.faults.inject(rule);
         let mut host = machine.open();
         let notes = host.notes().to_vec();

@@ -45,7 +45,7 @@ fn missing(truth: &Snapshot, sample: &Snapshot) -> String {
 }
 
 #[test]
-fn a_number_is_true_or_missing_and_told() {
+fn a_number_is_true_or_missing_and_reported() {
     let machine = machine();
     let before = machine.state();
     let mut host = machine.open();

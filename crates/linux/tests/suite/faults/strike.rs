@@ -10,8 +10,8 @@
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_linux::GROUP_PREFIX;
-use waykeeper_testbed::{Machine, State, state_difference};
-use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+use waykeeper_testbed::{HostState, MountedHost, state_difference};
+use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
 /// One fault at one place.
 #[derive(Clone, Debug)]
@@ -19,13 +19,13 @@ pub struct Case {
     pub path: String,
     pub operation: Operation,
     pub calls: Calls,
-    pub fault: Fault,
+    pub fault: FileFault,
 }
 
 impl std::fmt::Display for Case {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let fault = match &self.fault {
-            Fault::Garbage(bytes) => {
+            FileFault::Garbage(bytes) => {
                 format!("garbage {:?}", String::from_utf8_lossy(&bytes[..bytes.len().min(8)]))
             }
             other => format!("{other:?}"),
@@ -43,20 +43,20 @@ fn is_binary(path: &str) -> bool {
 }
 
 /// False results of a read. The last MSR is below 0x2000.
-fn lies(path: &str) -> Vec<Fault> {
+fn lies(path: &str) -> Vec<FileFault> {
     match is_binary(path) {
         true => vec![
-            Fault::Garbage(vec![0xff; 0x2000]),
-            Fault::ShortRead(1),
-            Fault::Garbage(vec![0; 0x2000]),
-            Fault::ShortRead(0),
+            FileFault::Garbage(vec![0xff; 0x2000]),
+            FileFault::ShortRead(1),
+            FileFault::Garbage(vec![0; 0x2000]),
+            FileFault::ShortRead(0),
         ],
         false => vec![
-            Fault::Garbage(b"\xff\x00 no file of a kernel".to_vec()),
-            Fault::ShortRead(1),
-            Fault::Garbage(Vec::new()),
-            Fault::Garbage(b"99999999999999999999\n".to_vec()),
-            Fault::Garbage(b"-2\n".to_vec()),
+            FileFault::Garbage(b"\xff\x00 no file of a kernel".to_vec()),
+            FileFault::ShortRead(1),
+            FileFault::Garbage(Vec::new()),
+            FileFault::Garbage(b"99999999999999999999\n".to_vec()),
+            FileFault::Garbage(b"-2\n".to_vec()),
         ],
     }
 }
@@ -74,7 +74,7 @@ impl Rotation {
     }
 
     /// The cases for the operations that were seen.
-    pub fn cases(&mut self, machine: &Machine, seen: &BTreeMap<(String, Operation), u64>) -> Vec<Case> {
+    pub fn cases(&mut self, machine: &MountedHost, seen: &BTreeMap<(String, Operation), u64>) -> Vec<Case> {
         let mut kinds: BTreeMap<(String, Operation), Vec<(&String, u64)>> = BTreeMap::new();
         for ((path, operation), count) in seen {
             let kind = (kind(machine, path), *operation);
@@ -87,10 +87,10 @@ impl Rotation {
             let strikes = if calls >= 40 { 10 } else { 2 };
             for strike in 0..strikes {
                 let (path, count) = self.of(&places);
-                let refusal = Fault::Refuse(self.of(&REFUSALS));
+                let refusal = FileFault::Refuse(self.of(&REFUSALS));
                 let fault = match operation {
                     Operation::Read if strike % 2 == 1 => self.of(&lies(path)),
-                    Operation::Write if strike % 2 == 1 => Fault::ShortWrite(1),
+                    Operation::Write if strike % 2 == 1 => FileFault::ShortWrite(1),
                     _ => refusal,
                 };
                 let nth = Calls::Nth(1 + (count * strike / strikes + strike) % count);
@@ -103,7 +103,7 @@ impl Rotation {
 }
 
 /// The kind of a path: files with the same kind replace each other.
-fn kind(machine: &Machine, path: &str) -> String {
+fn kind(machine: &MountedHost, path: &str) -> String {
     let mut kind = Vec::new();
     for part in path.split('/') {
         if let Some(class) = machine.classes().get(part) {
@@ -131,10 +131,10 @@ pub struct Verdicts {
 
 impl Verdicts {
     /// Injects the fault, runs `act`, lifts the fault. The second value is how often the fault was hit.
-    pub fn strike<R>(machine: &Machine, case: &Case, act: impl FnOnce() -> R) -> (R, u64) {
+    pub fn strike<R>(machine: &MountedHost, case: &Case, act: impl FnOnce() -> R) -> (R, u64) {
         let Case { path, operation, calls, fault } = case.clone();
         let struck = machine.faults.struck();
-        machine.faults.inject(Rule { path, operation: Some(operation), calls, fault });
+        machine.faults.inject(FaultRule { path, operation: Some(operation), calls, fault });
         let result = act();
         machine.faults.lift();
         (result, machine.faults.struck() - struck)
@@ -143,7 +143,7 @@ impl Verdicts {
     /// Checks the reports. `whole` is why a report was needed, or empty if it was not.
     pub fn judge(
         &mut self,
-        machine: &Machine,
+        machine: &MountedHost,
         case: &Case,
         struck: u64,
         reports: &BTreeSet<String>,
@@ -186,7 +186,7 @@ impl Verdicts {
     }
 
     /// Checks that the state is as before the phase, and panics if not: later cases would mean nothing.
-    pub fn same(&mut self, machine: &Machine, case: &Case, before: &State) {
+    pub fn same(&mut self, machine: &MountedHost, case: &Case, before: &HostState) {
         let after = machine.state();
         if after != *before {
             self.wrong(case, &format!("left behind:\n{}", state_difference(before, &after)));
@@ -214,7 +214,7 @@ impl Verdicts {
 }
 
 /// Whether a report names the place: the file, or its CPU, device or group.
-fn names(machine: &Machine, report: &str, path: &str) -> bool {
+fn names(machine: &MountedHost, report: &str, path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     if report.contains(&machine.root().path(path).display().to_string()) {
         return true;

@@ -4,10 +4,10 @@
 use crate::faults::machine::machine;
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use waykeeper_host::{GroupCounter, Host};
-use waykeeper_linux::host::{LinuxHost, Options};
-use waykeeper_testbed::{MS, Machine, State, state_difference};
-use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+use waykeeper_host::{Host, WorkloadCounter};
+use waykeeper_linux::host::{LinuxHost, LinuxHostOptions};
+use waykeeper_testbed::{HostState, MS, MountedHost, state_difference};
+use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
 /// IA32_FIXED_CTR_CTRL, IA32_PERF_GLOBAL_CTRL, IA32_PERFEVTSEL1, IA32_PMC1 (SDM vol. 4).
 const FIXED_CONTROL: u32 = 0x38d;
@@ -24,7 +24,7 @@ fn key(cpu: u16, address: u32) -> String {
 }
 
 /// Before we start, global control enables no counter on CPUs 2 and 3, as on a kernel whose perf was never used.
-fn idle() -> Machine {
+fn idle() -> MountedHost {
     let machine = machine();
     machine.set_msr(2, GLOBAL_CONTROL, 0);
     machine.set_msr(3, GLOBAL_CONTROL, 0);
@@ -33,7 +33,7 @@ fn idle() -> Machine {
 }
 
 /// The other tools' changes. Returns the state that must be left, given the state that was found.
-fn others(machine: &Machine, found: &State) -> State {
+fn others(machine: &MountedHost, found: &HostState) -> HostState {
     let mut expected = found.clone();
     let mut set = |cpu: u16, address: u32, value: u64, left: u64| {
         machine.set_msr(cpu, address, value);
@@ -72,15 +72,15 @@ fn taken() -> BTreeSet<String> {
 }
 
 /// A crash: none of a manager's final writes reach the machine.
-fn crash(machine: &Machine, host: LinuxHost) {
-    let (operation, fault) = (Some(Operation::Write), Fault::Refuse(Errno::IO));
-    machine.faults.inject(Rule { path: "*".into(), operation, calls: Calls::All, fault });
+fn crash(machine: &MountedHost, host: LinuxHost) {
+    let (operation, fault) = (Some(Operation::Write), FileFault::Refuse(Errno::IO));
+    machine.faults.inject(FaultRule { path: "*".into(), operation, calls: Calls::All, fault });
     drop(host);
     machine.faults.lift();
     assert!(machine.journal().exists());
 }
 
-fn same(machine: &Machine, expected: &State) {
+fn same(machine: &MountedHost, expected: &HostState) {
     let now = machine.state();
     assert!(now == *expected, "{}", state_difference(expected, &now));
     assert!(!machine.journal().exists());
@@ -124,8 +124,8 @@ fn the_next_start_tells_what_others_took_and_counts_around_it() {
     let mut host = machine.open();
     let notes = host.notes().join("\n");
     for register in taken() {
-        let told = host.notes().iter().filter(|note| note.starts_with(&register)).count();
-        assert_eq!(told, 1, "{register}: {notes}");
+        let reported = host.notes().iter().filter(|note| note.starts_with(&register)).count();
+        assert_eq!(reported, 1, "{register}: {notes}");
     }
     assert!(notes.contains("uncore_cha 4: another program counts there"), "{notes}");
     let report = host.close().expect("closed");
@@ -134,18 +134,18 @@ fn the_next_start_tells_what_others_took_and_counts_around_it() {
 }
 
 /// CPU 3 is offline: its registers cannot be reached.
-fn switch_off(machine: &Machine) {
-    let nxio = Fault::Refuse(Errno::NXIO);
+fn switch_off(machine: &MountedHost) {
+    let nxio = FileFault::Refuse(Errno::NXIO);
     for (path, operation, fault) in [
         ("dev/cpu/3/msr", None, nxio),
-        ("sys/devices/system/cpu/online", Some(Operation::Read), Fault::Garbage(b"0-2,4-17\n".to_vec())),
+        ("sys/devices/system/cpu/online", Some(Operation::Read), FileFault::Garbage(b"0-2,4-17\n".to_vec())),
     ] {
-        machine.faults.inject(Rule { path: path.into(), operation, calls: Calls::All, fault });
+        machine.faults.inject(FaultRule { path: path.into(), operation, calls: Calls::All, fault });
     }
 }
 
 #[test]
-fn registers_of_a_cpu_that_is_switched_off_are_in_nobodys_way_and_go_back_with_it() {
+fn registers_of_an_offline_cpu_stop_nothing_and_are_restored_with_it() {
     let machine = machine();
     machine.run(MS);
     let found = machine.state();
@@ -155,13 +155,13 @@ fn registers_of_a_cpu_that_is_switched_off_are_in_nobodys_way_and_go_back_with_i
     // The other CPUs' registers are restored; those of CPU 3 stay in the journal.
     assert!(machine.journal().exists());
     let others: Vec<_> = machine.options().tenants.into_iter().filter(|own| own.name != "scan").collect();
-    let open = |tenants| LinuxHost::open(Options { tenants, ..machine.options() });
+    let open = |tenants| LinuxHost::open(LinuxHostOptions { tenants, ..machine.options() });
     for _ in 0..2 {
         let host = open(others.clone()).unwrap_or_else(|error| panic!("{error}"));
-        let told = |note: &&String| {
+        let reported = |note: &&String| {
             note.contains(" registers are restored later: ") && note.ends_with("CPU 3 is offline")
         };
-        assert_eq!(host.notes().iter().filter(told).count(), 1, "{:?}", host.notes());
+        assert_eq!(host.notes().iter().filter(reported).count(), 1, "{:?}", host.notes());
     }
     // `waykeeper restore` reports no error either.
     assert_eq!(machine.restore_failures(), "");
@@ -172,8 +172,8 @@ fn registers_of_a_cpu_that_is_switched_off_are_in_nobodys_way_and_go_back_with_i
     let changes = host.set_tenants(machine.options().tenants);
     assert_eq!((changes.arrived.len(), changes.refused), (1, vec![]));
     let sample = host.sample().unwrap_or_else(|error| panic!("{error}"));
-    let scan = host.groups().into_iter().find(|group| group.name == "scan").expect("scan");
-    assert!(sample.groups[&scan.id][GroupCounter::Cycles].value().is_some(), "{:?}", host.complaints());
+    let scan = host.workloads().into_iter().find(|group| group.name == "scan").expect("scan");
+    assert!(sample.groups[&scan.id][WorkloadCounter::Cycles].value().is_some(), "{:?}", host.complaints());
     assert!(host.close().expect("closed").is_complete());
     drop(host);
     let after = machine.state();

@@ -5,12 +5,12 @@ use crate::faults::strike::{Case, Rotation, Verdicts};
 use std::collections::BTreeSet;
 use waykeeper_host::{Applied, Host, Knob, KnobOutcome, KnobValues, Plan};
 use waykeeper_linux::host::LinuxHost;
-use waykeeper_testbed::{MS, Machine, state_difference};
-use waykeeper_units::{GroupId, WayMask};
+use waykeeper_testbed::{MS, MountedHost, state_difference};
+use waykeeper_units::{WayMask, WorkloadId};
 
 /// Masks of the tenants in order, DCA ways, and DCA of all ports.
 pub fn plan(host: &LinuxHost, masks: [u32; 4], ways: u32, dca: bool) -> Plan {
-    let masks = (0..).zip(masks).map(|(group, bits)| (GroupId(group), WayMask::from_bits(bits)));
+    let masks = (0..).zip(masks).map(|(group, bits)| (WorkloadId(group), WayMask::from_bits(bits)));
     Plan::of_dca(host.inventory().ports.iter().map(|port| (port.id, dca)))
         .with_masks(masks)
         .with(Knob::DcaWays, WayMask::from_bits(ways))
@@ -50,12 +50,12 @@ fn text(outcome: &KnobOutcome) -> Option<&str> {
 }
 
 /// The values that the knobs read back, checked against the machine.
-fn now(machine: &Machine, host: &mut LinuxHost, case: &Case, verdicts: &mut Verdicts) -> KnobValues {
+fn now(machine: &MountedHost, host: &mut LinuxHost, case: &Case, verdicts: &mut Verdicts) -> KnobValues {
     let sample = host.sample().unwrap_or_else(|error| panic!("{error}"));
     // A tenant that moved and has no monitoring group any more is reported here.
-    let told = host.complaints().iter().all(|complaint| complaint.contains("the LLC occupancy of"));
-    verdicts.wrong(case, if told { "" } else { "complaints after it" });
-    for (group, mask) in (0..).zip(&machine.tenants).map(|(id, tenant)| (GroupId(id), tenant)) {
+    let reported = host.complaints().iter().all(|complaint| complaint.contains("the LLC occupancy of"));
+    verdicts.wrong(case, if reported { "" } else { "complaints after it" });
+    for (group, mask) in (0..).zip(&machine.tenants).map(|(id, tenant)| (WorkloadId(id), tenant)) {
         let truth = machine.mask_of(mask.cores.cores()[0].0);
         let shown = sample.knobs.mask(group).map(|mask| format!("{:x}", mask.bits()));
         if shown.as_deref().is_some_and(|shown| shown != truth) {
@@ -65,7 +65,7 @@ fn now(machine: &Machine, host: &mut LinuxHost, case: &Case, verdicts: &mut Verd
     sample.knobs
 }
 
-fn turned(machine: &Machine, masks: [u32; 4], verdicts: &mut Verdicts) {
+fn turned(machine: &MountedHost, masks: [u32; 4], verdicts: &mut Verdicts) {
     let open = || machine.open();
     let mut host = open();
     machine.run(MS);

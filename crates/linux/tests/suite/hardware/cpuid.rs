@@ -6,7 +6,7 @@
 
 use proptest::prelude::*;
 use waykeeper_generations::{Signature, Vendor};
-use waykeeper_linux::cpuid::{self, Leaf, Leaves, Reader};
+use waykeeper_linux::cpuid::{self, CpuidDevice, Leaf, Leaves};
 use waykeeper_linux::root::{FileError, Root};
 
 /// Leaves that are decoded here, and the number of their subleaves.
@@ -110,7 +110,7 @@ pub struct Facts {
 impl Facts {
     /// Reads and decodes the leaves of one CPU.
     pub fn read(root: &Root, cpu: u16) -> Result<Facts, FileError> {
-        let reader = Reader::open(root, cpu)?;
+        let reader = CpuidDevice::open(root, cpu)?;
         let mut leaves = reader.leaves()?;
         for (leaf, subleaves) in LOOKED_AT {
             let there = if cpuid::has(&leaves, leaf) { subleaves } else { 0 };

@@ -10,15 +10,15 @@ use machine::Machine;
 use std::fmt::Write;
 use waykeeper_generations::{Generation, Pmu, Terms};
 use waykeeper_linux::cpuinfo::Cpuinfo;
-use waykeeper_linux::event_source::{self, Unit};
-use waykeeper_linux::pci::{Config, PciTree, Writable};
+use waykeeper_linux::event_source::{self, CounterUnit};
+use waykeeper_linux::pci::{PciConfigSpace, PciTree, Writable};
 use waykeeper_linux::topology::Topology;
 
 fn generation(machine: &Machine) -> Option<&'static Generation> {
     Generation::find(&Cpuinfo::read(&machine.root).unwrap().signature?)
 }
 
-fn told(machine: &Machine) -> String {
+fn reported(machine: &Machine) -> String {
     let mut out = String::new();
     let root = &machine.root;
     writeln!(out, "{}", machine.fixture.about).unwrap();
@@ -54,7 +54,7 @@ fn told(machine: &Machine) -> String {
     }
     pci(&mut out, machine, generation);
     for name in event_source::names(root).unwrap() {
-        let unit = Unit::read(root, &name).unwrap().unwrap();
+        let unit = CounterUnit::read(root, &name).unwrap().unwrap();
         let mask = unit.cpumask.as_ref().map(ToString::to_string);
         writeln!(
             out,
@@ -98,7 +98,7 @@ fn pci(out: &mut String, machine: &Machine, generation: Option<&Generation>) {
                 Ok(behind) => behind.iter().map(|device| device.address.to_string()).collect(),
                 Err(error) => vec![error.to_string()],
             };
-            let config = Config::open(root, device.address).unwrap();
+            let config = PciConfigSpace::open(root, device.address).unwrap();
             let register = match config.check_register(0x180) {
                 Ok(()) => format!("0x180 is a register: {:#x}", config.dword(0x180).unwrap()),
                 Err(error) => error.to_string(),
@@ -122,7 +122,7 @@ fn recorded_machines() {
         assert_eq!(found, machine.fixture.generation, "{name}");
         cpuid_and_the_kernel_agree(&name, &machine);
         compared += format_files_and_tables_make_the_same_words(&name, &machine);
-        insta::assert_snapshot!(name.clone(), told(&machine));
+        insta::assert_snapshot!(name.clone(), reported(&machine));
     }
     assert!(compared > 100, "only {compared} events were compared");
 }
@@ -153,7 +153,7 @@ fn format_files_and_tables_make_the_same_words(name: &str, machine: &Machine) ->
     let Some(generation) = generation(machine) else { return 0 };
     let mut events: Vec<(&Pmu, Terms)> = Vec::new();
     if let Some(cache) = &generation.cache {
-        let terms = |request: &waykeeper_generations::Request| {
+        let terms = |request: &waykeeper_generations::IoRequestEvent| {
             [request.all.clone(), request.hit.clone(), Some(request.miss.clone())]
         };
         events.extend(cache.requests.iter().flat_map(terms).flatten().map(|event| (&cache.pmu, event)));
@@ -202,7 +202,8 @@ fn a_stack_is_the_bus_that_its_devices_are_on() {
     let port = tree.root_port(&machine.root, nic.address).unwrap();
     assert_eq!(port.to_string(), "0000:3a:00.0");
     let stacks = event_source::units(&machine.root, "uncore_iio").unwrap();
-    let on_its_bus = |unit: &&Unit| unit.die_buses(&machine.root).unwrap().get(&0) == Some(&(0, port.bus));
+    let on_its_bus =
+        |unit: &&CounterUnit| unit.die_buses(&machine.root).unwrap().get(&0) == Some(&(0, port.bus));
     // 3a is the third root bus of the first socket: stack 2.
     assert_eq!(stacks.iter().find(on_its_bus).unwrap().name, "uncore_iio_2");
     let iio = generation(&machine).unwrap().iio.as_ref().unwrap();

@@ -60,11 +60,11 @@ fn nonsense_in_pci_and_counter_units_names_the_file() {
         machine.with(&format!("{nic}/{file}"), content, |root| {
             // That device is reported and left out; all others are listed.
             let tree = PciTree::read(root).unwrap();
-            let told: Vec<_> = tree.unreadable().collect();
+            let reported: Vec<_> = tree.unreadable().collect();
             let address: PciAddress = "0000:3b:00.0".parse().unwrap();
             assert!(
-                matches!(&told[..], [(own, why)] if *own == address && why.contains(&format!("0000:3b:00.0/{file}"))),
-                "{told:?}"
+                matches!(&reported[..], [(own, why)] if *own == address && why.contains(&format!("0000:3b:00.0/{file}"))),
+                "{reported:?}"
             );
             let whole: Vec<_> = whole.devices().filter(|device| device.address != address).collect();
             assert_eq!(tree.devices().collect::<Vec<_>>(), whole);
@@ -146,7 +146,7 @@ fn a_bridge_that_cannot_be_read_blinds_only_what_might_be_behind_it() {
 }
 
 #[test]
-fn an_ordinary_user_is_told_that_the_space_is_cut() {
+fn an_ordinary_user_gets_an_error_that_the_space_is_cut() {
     let machine = Machine::recorded("skx");
     let config = machine.place("sys/devices/pci0000:3a/0000:3a:00.0/config");
     let bytes = fs::read(&config).unwrap();

@@ -53,7 +53,7 @@ fn a_knob_that_was_kept_and_turned_again_has_both_its_values_in_the_short_one() 
 }
 
 #[test]
-fn where_no_second_file_can_be_written_the_long_one_goes_on() {
+fn where_no_second_file_can_be_written_the_long_one_continues() {
     let host = Host::new();
     let mut journal = host.open().unwrap();
     // A directory blocks the new file's name.

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use waykeeper_linux::journal::{Claim, Journal, JournalError, Original, OwnershipCheck, SchemataLine};
-use waykeeper_linux::registers::{RegisterAddress, Registers};
+use waykeeper_linux::registers::{RegisterAddress, RegisterIo};
 use waykeeper_linux::resctrl::Group;
-use waykeeper_linux::restore::{Outcome, Restorer, mounted, start_in_stat};
+use waykeeper_linux::restore::{RestoreOutcome, Restorer, mounted, start_in_stat};
 use waykeeper_linux::root::Root;
 use waykeeper_units::CoreId;
 
@@ -150,7 +150,7 @@ fn a_power_failure_at_any_byte_leaves_the_lines_before_it() {
 }
 
 #[test]
-fn damage_is_told_by_line() {
+fn damage_is_reported_with_its_line() {
     let host = Host::new();
     let mut journal = host.open().unwrap();
     journal.record(&[msr(0, 0x600), msr(1, 0x600), msr(2, 0x600)]).unwrap();
@@ -230,7 +230,7 @@ fn two_managers_exclude_each_other() {
 
 /// `doctor` briefly tries the lock to see whether a manager is running; that must not prevent a manager from starting.
 #[test]
-fn whoever_only_looks_keeps_no_manager_out() {
+fn a_reader_keeps_no_manager_out() {
     let host = Host::new();
     host.open().unwrap().record(&[msr(0, 1)]).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -247,7 +247,7 @@ fn whoever_only_looks_keeps_no_manager_out() {
 }
 
 #[test]
-fn a_full_disk_is_told_before_a_knob_is_touched_and_leaves_the_journal_whole() {
+fn a_full_disk_is_reported_before_a_knob_is_touched_and_leaves_the_journal_whole() {
     let host = Host::new();
     let state = host.path.parent().unwrap();
     fs::create_dir_all(state).unwrap();
@@ -330,7 +330,7 @@ fn a_journal_that_others_could_have_written_is_not_believed() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_told() {
+fn a_directory_that_cannot_be_made_is_reported() {
     let host = Host::new();
     fs::write(host.path.parent().unwrap(), "a file").unwrap();
     let error = host.open().unwrap_err();

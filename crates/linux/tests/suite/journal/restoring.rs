@@ -34,7 +34,7 @@ impl TableCell {
     }
 }
 
-impl Registers for TableCell {
+impl RegisterIo for TableCell {
     fn read(&self, register: &RegisterAddress) -> Result<u64, String> {
         match register {
             RegisterAddress::Msr { cpu, address } => {
@@ -67,7 +67,7 @@ impl Registers for TableCell {
 }
 
 #[test]
-fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
+fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_reported() {
     let host = Host::new();
     let mut journal = host.open().unwrap();
     let port = port_switch();
@@ -82,19 +82,19 @@ fn all_that_can_be_brought_back_is_last_first_and_the_rest_is_told() {
     table.borrow_mut().pci.insert(("0000:3a:00.0".into(), 0x180), 0x08);
     let report =
         Restorer { root: &host.root, resctrl: None, registers: &table }.restore(&mut journal).unwrap();
-    let outcomes: Vec<(&Original, &Outcome)> =
+    let outcomes: Vec<(&Original, &RestoreOutcome)> =
         report.knobs.iter().map(|(knob, outcome)| (knob, outcome)).collect();
-    let deaf = Outcome::Failed("it was written but reads back as 0x5".into());
+    let deaf = RestoreOutcome::Failed("it was written but reads back as 0x5".into());
     assert_eq!(
         outcomes,
         [
-            (&knobs[6], &Outcome::Gone),
-            (&port, &Outcome::Restored),
-            (&msr(9, 1), &Outcome::Failed("no such register".into())),
+            (&knobs[6], &RestoreOutcome::Gone),
+            (&port, &RestoreOutcome::Restored),
+            (&msr(9, 1), &RestoreOutcome::Failed("no such register".into())),
             (&msr(DEAF, 1), &deaf),
-            (&msr(LOCKED, 1), &Outcome::Failed("not permitted".into())),
-            (&msr(1, 1), &Outcome::AsItWas),
-            (&msr(0, 1), &Outcome::Restored),
+            (&msr(LOCKED, 1), &RestoreOutcome::Failed("not permitted".into())),
+            (&msr(1, 1), &RestoreOutcome::AsItWas),
+            (&msr(0, 1), &RestoreOutcome::Restored),
         ]
     );
     assert_eq!(table.borrow().pci[&("0000:3a:00.0".to_owned(), 0x180)], 0x88);
@@ -218,11 +218,11 @@ fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() 
     let report = restorer.restore(&mut journal).unwrap();
     assert_eq!(
         report.knobs,
-        [(own.clone(), Outcome::Away("CPU 0 is offline".into())), (ways, Outcome::Restored)],
+        [(own.clone(), RestoreOutcome::Away("CPU 0 is offline".into())), (ways, RestoreOutcome::Restored)],
         "that of one CPU has to wait for it"
     );
-    let told = ["1 registers are restored later: CPU 0 is offline"];
-    assert!(report.is_complete() && report.away().eq(told));
+    let reported = ["1 registers are restored later: CPU 0 is offline"];
+    assert!(report.is_complete() && report.away().eq(reported));
     drop(journal);
     let mut journal = host.open().unwrap();
     assert_eq!(journal.originals(), std::slice::from_ref(&own), "nothing else is left to do");
@@ -230,7 +230,7 @@ fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() 
     fs::write(cpus.join("present"), "1-3\n").unwrap();
     let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &table };
     let report = restorer.restore(&mut journal).unwrap();
-    assert_eq!(report.knobs, [(own, Outcome::Gone)]);
+    assert_eq!(report.knobs, [(own, RestoreOutcome::Gone)]);
     assert!(!host.path.exists());
     assert_eq!((table.borrow().msrs[&(1, 0xc8b)], table.borrow().msrs[&(2, 0xc8b)]), (0x7f0, 0x600));
 }
@@ -283,12 +283,12 @@ fn only_a_resctrl_that_is_not_mounted_has_been_reset() {
     fs::write(host.root.path("/proc/mounts"), "proc /proc proc rw 0 0\nresctrl /mnt/rdt resctrl rw 0 0\n")
         .unwrap();
     let report = restored(&mut journal);
-    assert_eq!(report.knobs, [(ours.clone(), Outcome::Restored)]);
+    assert_eq!(report.knobs, [(ours.clone(), RestoreOutcome::Restored)]);
     assert!(!host.root.path("/mnt/rdt/wk-a").exists() && !host.path.exists());
     // Not mounted: unmounting has reset everything.
     fs::write(host.root.path("/proc/mounts"), "proc /proc proc rw 0 0\n").unwrap();
     journal.record(std::slice::from_ref(&ours)).unwrap();
-    assert_eq!(restored(&mut journal).knobs, [(ours, Outcome::Gone)]);
+    assert_eq!(restored(&mut journal).knobs, [(ours, RestoreOutcome::Gone)]);
     assert!(!host.path.exists());
 }
 
@@ -310,7 +310,7 @@ fn what_is_kept_comes_back_only_when_all_is_asked_for() {
     table.borrow_mut().msrs.insert((1, 0xc8b), 9);
     let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &table };
     let report = restorer.restore_passing(&mut journal).unwrap();
-    assert_eq!(report.knobs, [(msr(0, 5), Outcome::Restored), (msr(1, 1), Outcome::Restored)]);
+    assert_eq!(report.knobs, [(msr(0, 5), RestoreOutcome::Restored), (msr(1, 1), RestoreOutcome::Restored)]);
     drop(journal);
     let mut journal = host.open().unwrap();
     assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[][..]));
@@ -322,7 +322,7 @@ fn what_is_kept_comes_back_only_when_all_is_asked_for() {
     assert_eq!(journal.kept(), [msr(0, 1)]);
     assert_eq!(table.borrow().msrs[&(0, 0xc8b)], 5);
     let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &table };
-    assert_eq!(restorer.restore(&mut journal).unwrap().knobs, [(msr(0, 1), Outcome::Restored)]);
+    assert_eq!(restorer.restore(&mut journal).unwrap().knobs, [(msr(0, 1), RestoreOutcome::Restored)]);
     assert!(table.borrow().msrs[&(0, 0xc8b)] == 1 && !host.path.exists());
 }
 

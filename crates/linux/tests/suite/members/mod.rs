@@ -6,13 +6,13 @@ mod processes;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::{
-    GroupCounter, Host, Interval, Knob, KnobOutcome, Plan, Priority, Snapshot, WorkloadKind,
+    Host, Interval, Knob, KnobOutcome, Plan, Priority, Snapshot, WorkloadCounter, WorkloadKind,
 };
-use waykeeper_linux::host::{LinuxHost, Managed, Options};
+use waykeeper_linux::host::{LinuxHost, LinuxHostOptions, Managed};
 use waykeeper_linux::tenants::Tenant;
-use waykeeper_testbed::{MS, Machine, SCENARIO, State, assert_same_state, manual_clock, scenario};
-use waykeeper_units::{GroupId, WayMask};
-use waykeeper_vhost::faults::{Calls, Fault, Operation, Rule};
+use waykeeper_testbed::{HostState, MS, MountedHost, SCENARIO, assert_same_state, manual_clock, scenario};
+use waykeeper_units::{WayMask, WorkloadId};
+use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
 const FULL: u32 = 0x7ff;
 
@@ -30,8 +30,8 @@ fn tenant(name: &str, cores: &str) -> Tenant {
 }
 
 /// A host without tenants.
-fn empty(machine: &Machine) -> LinuxHost {
-    let options = Options::new(machine.root(), Vec::new(), machine.journal());
+fn empty(machine: &MountedHost) -> LinuxHost {
+    let options = LinuxHostOptions::new(machine.root(), Vec::new(), machine.journal());
     LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -39,11 +39,11 @@ fn sample(host: &mut LinuxHost) -> Snapshot {
     host.sample().unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn id(host: &LinuxHost, name: &str) -> GroupId {
-    host.groups().into_iter().find(|group| group.name == name).unwrap_or_else(|| panic!("no {name}")).id
+fn id(host: &LinuxHost, name: &str) -> WorkloadId {
+    host.workloads().into_iter().find(|group| group.name == name).unwrap_or_else(|| panic!("no {name}")).id
 }
 
-fn ends(machine: &Machine, mut host: LinuxHost, found: &State) {
+fn ends(machine: &MountedHost, mut host: LinuxHost, found: &HostState) {
     let report = host.close().expect("closed");
     assert!(report.is_complete(), "{report:?}");
     drop(host);
@@ -52,11 +52,11 @@ fn ends(machine: &Machine, mut host: LinuxHost, found: &State) {
 }
 
 #[test]
-fn a_host_begins_with_nobody_and_a_name_that_returns_gets_another_number() {
-    let machine = Machine::new("gold-6140");
+fn a_host_begins_without_tenants_and_a_name_that_returns_gets_another_number() {
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let mut host = empty(&machine);
-    assert_eq!(host.groups(), []);
+    assert_eq!(host.workloads(), []);
     sample(&mut host);
     let (a, b) = (tenant("a", "0-1"), tenant("b", "2"));
     let changes = host.set_tenants(vec![a.clone(), b.clone()]);
@@ -79,10 +79,11 @@ fn a_host_begins_with_nobody_and_a_name_that_returns_gets_another_number() {
 
 #[test]
 fn the_managed_l3_is_the_named_one() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let open = |managed| {
-        let options = Options::new(machine.root(), Vec::new(), machine.journal());
-        LinuxHost::open(Options { managed: Some(managed), ..options }).map(|host| host.inventory().cores[0])
+        let options = LinuxHostOptions::new(machine.root(), Vec::new(), machine.journal());
+        LinuxHost::open(LinuxHostOptions { managed: Some(managed), ..options })
+            .map(|host| host.inventory().cores[0])
     };
     assert_eq!(open(Managed::Socket(0)).unwrap().0, 0);
     assert_eq!(open(Managed::Domain(0)).unwrap().0, 0);
@@ -99,7 +100,7 @@ fn the_managed_l3_is_the_named_one() {
 
 #[test]
 fn cores_that_come_and_go_leave_every_rate_right_or_missing_once() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let mut host = empty(&machine);
     let (wide, scan) = (tenant("l2fwd", "0-1"), tenant("scan", "3"));
@@ -125,7 +126,7 @@ fn cores_that_come_and_go_leave_every_rate_right_or_missing_once() {
         for (group, cores) in [(forward, ours), (other, theirs)] {
             let cores: waykeeper_units::CoreList = cores.parse().unwrap();
             let moved: u64 = cores.cores().iter().map(|core| now[core.index()] - at[core.index()]).sum();
-            let rate = seen.groups[&group][GroupCounter::Cycles]
+            let rate = seen.groups[&group][WorkloadCounter::Cycles]
                 .value()
                 .unwrap_or_else(|| panic!("{group} at {time}"));
             // Each core's counts are whole numbers.
@@ -150,7 +151,7 @@ impl Dice {
 }
 
 /// The mask in force on a CPU.
-fn mask_of(machine: &Machine, cpu: usize) -> u32 {
+fn mask_of(machine: &MountedHost, cpu: usize) -> u32 {
     machine.with_model(|server| {
         let class = server.class(cpu).0 as usize;
         server.mask(0, class).expect("a mask") as u32
@@ -159,11 +160,11 @@ fn mask_of(machine: &Machine, cpu: usize) -> u32 {
 
 #[test]
 fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let mut host = empty(&machine);
     let mut dice = Dice(1);
-    let mut wished: BTreeMap<GroupId, u32> = BTreeMap::new();
+    let mut wished: BTreeMap<WorkloadId, u32> = BTreeMap::new();
     let mut ids = BTreeSet::new();
     let (mut grouped, mut last) = (0, sample(&mut host));
     for round in 0..40u64 {
@@ -178,7 +179,7 @@ fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
         let changes = host.set_tenants(alive.clone());
         assert_eq!((changes.refused, changes.postponed), (Vec::new(), None), "round {round}");
         assert!(changes.arrived.iter().all(|id| ids.insert(*id)), "a number comes twice");
-        let groups = host.groups();
+        let groups = host.workloads();
         assert_eq!(groups.len(), alive.len());
         wished.retain(|id, _| groups.iter().any(|group| group.id == *id));
         grouped += host.groupings().len();
@@ -191,7 +192,7 @@ fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
                 group.name
             );
         }
-        let plan: BTreeMap<GroupId, u32> = groups
+        let plan: BTreeMap<WorkloadId, u32> = groups
             .iter()
             .filter_map(|group| match dice.below(3) {
                 0 => Some((group.id, [FULL, 0x3, 0xc, 0x30, 0x600][dice.below(5) as usize])),
@@ -214,7 +215,7 @@ fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
                 group.name
             );
             assert!(
-                next.groups[&group.id][GroupCounter::Cycles].value().is_some(),
+                next.groups[&group.id][WorkloadCounter::Cycles].value().is_some(),
                 "{} in round {round}",
                 group.name
             );
@@ -222,8 +223,9 @@ fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
         // A tenant's sums never fall.
         for (id, now) in &next.groups {
             if let Some(before) = last.groups.get(id) {
-                let pair =
-                    before[GroupCounter::Instructions].value().zip(now[GroupCounter::Instructions].value());
+                let pair = before[WorkloadCounter::Instructions]
+                    .value()
+                    .zip(now[WorkloadCounter::Instructions].value());
                 assert!(pair.is_none_or(|(before, now)| before <= now), "{id} in round {round}");
             }
         }
@@ -241,7 +243,7 @@ fn dozens_of_tenants_on_eight_classes_have_what_they_were_given() {
 
 #[test]
 fn who_waits_for_a_class_gets_the_next_that_is_free() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let mut host = empty(&machine);
     let all: Vec<Tenant> = (0..9).map(|core| tenant(&format!("t{core}"), &core.to_string())).collect();
     let changes = host.set_tenants(all.clone());
@@ -260,7 +262,10 @@ fn who_waits_for_a_class_gets_the_next_that_is_free() {
         host.groupings()
     );
     assert!(
-        sample(&mut host).groups.values().all(|group| group[GroupCounter::OccupancyBytes].value().is_some())
+        sample(&mut host)
+            .groups
+            .values()
+            .all(|group| group[WorkloadCounter::OccupancyBytes].value().is_some())
     );
     // The high-priority tenant gets the class first, although it came later.
     let mut rest = all[1..].to_vec();
@@ -270,13 +275,16 @@ fn who_waits_for_a_class_gets_the_next_that_is_free() {
     assert!(machine.root().exists("/sys/fs/resctrl/waykeeper-t8"));
     assert!(!machine.root().exists("/sys/fs/resctrl/mon_groups/waykeeper-t8"));
     assert!(
-        sample(&mut host).groups.values().all(|group| group[GroupCounter::OccupancyBytes].value().is_some())
+        sample(&mut host)
+            .groups
+            .values()
+            .all(|group| group[WorkloadCounter::OccupancyBytes].value().is_some())
     );
 }
 
 #[test]
-fn a_refused_tenant_is_told_once_and_the_others_go_on() {
-    let machine = Machine::new("gold-6140");
+fn a_refused_tenant_is_reported_once_and_the_others_continue() {
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let root = machine.root();
     root.make_dir("/sys/fs/resctrl/COS1").unwrap();
@@ -288,11 +296,11 @@ fn a_refused_tenant_is_told_once_and_the_others_go_on() {
     };
     let changes = host.set_tenants(all());
     assert_eq!(changes.arrived, [id(&host, "d")]);
-    let told: BTreeMap<String, String> =
+    let reported: BTreeMap<String, String> =
         changes.refused.into_iter().map(|own| (own.tenant, own.why)).collect();
-    assert_eq!(told["b"], "core 1 belongs to tenant a; a core has one tenant");
-    assert!(told["c"].starts_with("CPUs 9 of tenant c are in resctrl group COS1"), "{told:?}");
-    assert!(told["e"].starts_with("cores 400 of tenant e are not on the managed L3"), "{told:?}");
+    assert_eq!(reported["b"], "core 1 belongs to tenant a; a core has one tenant");
+    assert!(reported["c"].starts_with("CPUs 9 of tenant c are in resctrl group COS1"), "{reported:?}");
+    assert!(reported["e"].starts_with("cores 400 of tenant e are not on the managed L3"), "{reported:?}");
     for _ in 0..20 {
         assert!(host.set_tenants(all()).is_empty());
     }
@@ -314,14 +322,14 @@ fn a_refused_tenant_is_told_once_and_the_others_go_on() {
     ends(&machine, host, &found);
 }
 
-fn refuse(machine: &Machine, path: &str, operation: Operation, errno: Errno) {
+fn refuse(machine: &MountedHost, path: &str, operation: Operation, errno: Errno) {
     let (path, operation) = (path.to_owned(), Some(operation));
-    machine.faults.inject(Rule { path, operation, calls: Calls::All, fault: Fault::Refuse(errno) });
+    machine.faults.inject(FaultRule { path, operation, calls: Calls::All, fault: FileFault::Refuse(errno) });
 }
 
 #[test]
-fn faults_of_arrivals_and_departures_are_told_and_made_good() {
-    let machine = Machine::new("gold-6140");
+fn faults_of_arrivals_and_departures_are_reported_and_made_good() {
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let mut host = empty(&machine);
     let (a, b) = (tenant("a", "0"), tenant("b", "1"));
@@ -329,7 +337,7 @@ fn faults_of_arrivals_and_departures_are_told_and_made_good() {
     refuse(&machine, "sys/fs/resctrl/waykeeper-?", Operation::MakeDirectory, Errno::NOSPC);
     assert_eq!(host.set_tenants(vec![a.clone()]).arrived.len(), 1);
     assert!(host.groupings()[0].in_default, "{:?}", host.groupings());
-    assert!(host.complaints().iter().any(|told| told.contains("making the group: No space left")));
+    assert!(host.complaints().iter().any(|reported| reported.contains("making the group: No space left")));
     assert_eq!(host.inventory().llc.clos_count, 1);
     machine.faults.lift();
     // It is retried after some changes.
@@ -348,7 +356,7 @@ fn faults_of_arrivals_and_departures_are_told_and_made_good() {
         let changes = host.set_tenants(vec![b.clone()]);
         assert_eq!((changes.arrived.len(), changes.refused.len()), (0, 1), "{path}: {changes:?}");
         assert!(changes.refused[0].why.contains("waykeeper-b"), "{changes:?}");
-        assert_eq!(host.groups(), []);
+        assert_eq!(host.workloads(), []);
         machine.faults.lift();
         assert!(!machine.root().exists("/sys/fs/resctrl/waykeeper-b"), "{path}");
         let arrived: usize = (0..4).map(|_| host.set_tenants(vec![b.clone()]).arrived.len()).sum();
@@ -363,7 +371,7 @@ fn faults_of_arrivals_and_departures_are_told_and_made_good() {
     assert!(
         host.complaints()
             .iter()
-            .any(|told| told.contains("could not be removed") && told.contains("waykeeper-a"))
+            .any(|reported| reported.contains("could not be removed") && reported.contains("waykeeper-a"))
     );
     assert_eq!(machine.root().read_text("/sys/fs/resctrl/waykeeper-c/cpus_list").unwrap(), "0\n");
     machine.faults.lift();
@@ -373,8 +381,8 @@ fn faults_of_arrivals_and_departures_are_told_and_made_good() {
 }
 
 #[test]
-fn another_tools_monitoring_group_has_its_cpus_back_when_the_tenant_goes() {
-    let machine = Machine::new("gold-6140");
+fn another_tools_monitoring_group_has_its_cpus_back_when_the_tenant_leaves() {
+    let machine = MountedHost::new("gold-6140");
     let root = machine.root();
     let cpus = "/sys/fs/resctrl/mon_groups/watched/cpus_list";
     root.make_dir("/sys/fs/resctrl/mon_groups/watched").unwrap();
@@ -395,7 +403,7 @@ fn another_tools_monitoring_group_has_its_cpus_back_when_the_tenant_goes() {
 #[test]
 fn another_tools_lock_postpones_and_a_plan_for_one_who_left_is_refused() {
     use rustix::fs::{FlockOperation, flock};
-    let machine = Machine::with(scenario("gold-6140", SCENARIO), manual_clock(16));
+    let machine = MountedHost::with(scenario("gold-6140", SCENARIO), manual_clock(16));
     let mut host = empty(&machine);
     host.set_tenants(vec![tenant("a", "0")]);
     let gone = id(&host, "a");
@@ -403,7 +411,7 @@ fn another_tools_lock_postpones_and_a_plan_for_one_who_left_is_refused() {
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     let changes = host.set_tenants(vec![tenant("b", "1")]);
     assert!(changes.postponed.is_some_and(|why| why.contains("holds the lock")));
-    assert_eq!(host.groups().len(), 1);
+    assert_eq!(host.workloads().len(), 1);
     flock(&lock, FlockOperation::Unlock).unwrap();
     assert_eq!(host.set_tenants(vec![tenant("b", "1")]).left, [(gone, "a".to_owned())]);
     let masks = BTreeMap::from([(gone, WayMask::from_bits(0xf))]);

@@ -4,12 +4,12 @@ use super::{empty, ends, id, refuse, sample, tenant};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::{Child, Command, Stdio};
-use waykeeper_host::{GroupCounter, Host, Plan, Reading, SocketCounter};
-use waykeeper_linux::host::{Limits, LinuxHost, Options};
+use waykeeper_host::{Host, Plan, Reading, SocketCounter, WorkloadCounter};
+use waykeeper_linux::host::{AllowedChanges, LinuxHost, LinuxHostOptions};
 use waykeeper_linux::journal::{Journal, Original};
 use waykeeper_linux::resctrl::Group;
 use waykeeper_linux::tenants::Tenant;
-use waykeeper_testbed::{MS, Machine, assert_same_state};
+use waykeeper_testbed::{MS, MountedHost, assert_same_state};
 use waykeeper_units::WayMask;
 use waykeeper_vhost::faults::Operation;
 
@@ -54,14 +54,17 @@ impl Drop for Family {
 
 #[test]
 fn a_tenant_without_cores_is_its_processes_and_their_children() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let mut family = Family::new();
     let mut host = empty(&machine);
     let of = |pids: Vec<u32>| Tenant { pids, ..tenant("loose", "") };
     let parent = family.0.id();
     host.set_tenants(vec![of(vec![parent]), tenant("scan", "3")]);
-    assert_eq!(host.complaints().iter().filter(|told| told.contains("has no cores of its own")).count(), 1);
+    assert_eq!(
+        host.complaints().iter().filter(|reported| reported.contains("has no cores of its own")).count(),
+        1
+    );
     family.say();
     let child = family.child();
     let tasks = |group: &str| {
@@ -78,8 +81,8 @@ fn a_tenant_without_cores_is_its_processes_and_their_children() {
     assert!(host.apply(&Plan::of_masks(masks)).expect("a report").is_complete());
     let snapshot = sample(&mut host);
     assert_eq!(snapshot.knobs.mask(loose).unwrap().bits(), 0xf);
-    assert_eq!(snapshot.groups[&loose][GroupCounter::Cycles], Reading::Unsupported);
-    assert!(snapshot.groups[&loose][GroupCounter::OccupancyBytes].value().is_some());
+    assert_eq!(snapshot.groups[&loose][WorkloadCounter::Cycles], Reading::Unsupported);
+    assert!(snapshot.groups[&loose][WorkloadCounter::OccupancyBytes].value().is_some());
     // A process that is no longer listed returns to the default group.
     host.set_tenants(vec![of(vec![parent]), tenant("scan", "3")]);
     assert!(tasks(own).contains(&parent) && !tasks(own).contains(&child));
@@ -87,8 +90,8 @@ fn a_tenant_without_cores_is_its_processes_and_their_children() {
 }
 
 #[test]
-fn a_process_that_comes_moves_nobody_else() {
-    let machine = Machine::new("gold-6140");
+fn a_new_process_moves_no_other_process() {
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let (old, new) = (Family::new(), Family::new());
     let pids = [&old, &new].map(|family| family.0.id());
@@ -116,15 +119,16 @@ fn a_process_that_comes_moves_nobody_else() {
 }
 
 #[test]
-fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
-    let machine = Machine::new("gold-6140");
+fn what_another_manager_took_is_not_taken_back_when_a_tenant_leaves() {
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let root = machine.root();
     let family = Family::new();
     let pid = family.0.id();
     // One class for both: b joins a's class.
-    let limits = Limits { max_classes: Some(1), ..Limits::default() };
-    let options = Options { limits, ..Options::new(root.clone(), Vec::new(), machine.journal()) };
+    let limits = AllowedChanges { max_classes: Some(1), ..AllowedChanges::default() };
+    let options =
+        LinuxHostOptions { limits, ..LinuxHostOptions::new(root.clone(), Vec::new(), machine.journal()) };
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     let (a, b) = (Tenant { pids: vec![pid], ..tenant("a", "0") }, tenant("b", "1-2"));
     host.set_tenants(vec![a, b.clone()]);
@@ -141,9 +145,9 @@ fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
     assert_eq!(host.set_tenants(vec![b]).left.len(), 1);
     assert_eq!((read("waykeeper-a/cpus_list"), read("theirs/cpus_list")), ("1\n".into(), "2\n".into()));
     assert!(read("theirs/tasks").lines().any(|line| line == pid.to_string()));
-    let told = format!("tasks [{pid}] are now in groups of another tool and stay there");
+    let reported = format!("tasks [{pid}] are now in groups of another tool and stay there");
     let complaints = host.complaints();
-    assert!(complaints.contains(&told), "{complaints:?}");
+    assert!(complaints.contains(&reported), "{complaints:?}");
     assert!(host.close().expect("closed").is_complete());
     drop(host);
     assert!(read("theirs/tasks").lines().any(|line| line == pid.to_string()));
@@ -153,13 +157,14 @@ fn what_another_manager_took_is_not_taken_back_when_a_tenant_goes() {
 
 #[test]
 fn a_process_of_a_tenant_that_shares_a_class_enters_through_the_class() {
-    let machine = Machine::new("gold-6140");
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let (old, new) = (Family::new(), Family::new());
     let pids = [&old, &new].map(|family| family.0.id());
     // One class for both: b is in a's class, with a monitoring group.
-    let limits = Limits { max_classes: Some(1), ..Limits::default() };
-    let options = Options { limits, ..Options::new(machine.root(), Vec::new(), machine.journal()) };
+    let limits = AllowedChanges { max_classes: Some(1), ..AllowedChanges::default() };
+    let options =
+        LinuxHostOptions { limits, ..LinuxHostOptions::new(machine.root(), Vec::new(), machine.journal()) };
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     let of = |pids: &[u32]| vec![tenant("a", "0"), Tenant { pids: pids.to_vec(), ..tenant("b", "1") }];
     host.set_tenants(of(&pids[..1]));
@@ -177,10 +182,11 @@ fn a_process_of_a_tenant_that_shares_a_class_enters_through_the_class() {
 /// Where only resctrl counts memory traffic (MBM), each group has a count of its own.
 #[test]
 fn memory_traffic_is_whole_while_tenants_move_between_groups() {
-    let machine = Machine::new("epyc-9554");
+    let machine = MountedHost::new("epyc-9554");
     // Two classes for three tenants: c is in the default group, with a monitoring group.
-    let limits = Limits { max_classes: Some(2), ..Limits::default() };
-    let options = Options { limits, ..Options::new(machine.root(), Vec::new(), machine.journal()) };
+    let limits = AllowedChanges { max_classes: Some(2), ..AllowedChanges::default() };
+    let options =
+        LinuxHostOptions { limits, ..LinuxHostOptions::new(machine.root(), Vec::new(), machine.journal()) };
     let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
     let (a, b, c) = (tenant("a", "0-1"), tenant("b", "2"), tenant("c", "3"));
     host.set_tenants(vec![a.clone(), b.clone(), c.clone()]);
@@ -197,9 +203,9 @@ fn memory_traffic_is_whole_while_tenants_move_between_groups() {
             .value()
             .unwrap_or_else(|| panic!("{what}: unknown"));
         let now = (truth(), read);
-        let (moved, told) = (now.0 - before.0, now.1 - before.1);
+        let (moved, reported) = (now.0 - before.0, now.1 - before.1);
         // Each of at most eight counts has units of 64 KiB.
-        assert!(moved > 8 << 20 && told.abs_diff(moved) < 8 << 16, "{what}: {told} of {moved} bytes");
+        assert!(moved > 8 << 20 && reported.abs_diff(moved) < 8 << 16, "{what}: {reported} of {moved} bytes");
         before = now;
     };
     let give = |host: &mut LinuxHost, wanted: &[(&str, u32)]| {
@@ -216,8 +222,8 @@ fn memory_traffic_is_whole_while_tenants_move_between_groups() {
 }
 
 #[test]
-fn a_group_of_our_name_that_somebody_else_made_is_his() {
-    let machine = Machine::new("gold-6140");
+fn a_group_of_our_name_that_another_program_made_is_left_alone() {
+    let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let root = machine.root();
     let theirs = "/sys/fs/resctrl/waykeeper-a";

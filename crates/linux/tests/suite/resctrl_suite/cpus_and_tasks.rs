@@ -4,7 +4,7 @@ use super::{Bench, Case, Result, check, lacking, list, refused, same};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
-use waykeeper_linux::resctrl::{Group, Kind, Moved};
+use waykeeper_linux::resctrl::{Group, MovedTasks, ResctrlErrorKind};
 use waykeeper_units::{CoreId, CoreList};
 
 pub const CASES: &[Case] = list![
@@ -63,7 +63,8 @@ fn cpus_that_are_not_there(bench: &Bench) -> Result {
     let wrong = CoreList::from(vec![NO_CPU]);
     for _ in 0..2 {
         // cpus appends to the status (virtual-host.md 3.4); an error has only its own part.
-        let error = refused(bench.resctrl.set_cpus(&group, &wrong), Kind::Refused, "Bad CPU list/mask")?;
+        let error =
+            refused(bench.resctrl.set_cpus(&group, &wrong), ResctrlErrorKind::Refused, "Bad CPU list/mask")?;
         same!(error.status.as_deref(), Some("Bad CPU list/mask"));
         check!(error.to_string().contains("CPUs that are online"), "{error}");
     }
@@ -75,7 +76,7 @@ fn the_default_group_keeps_its_cpus(bench: &Bench) -> Result {
     let all = bench.resctrl.cpus(&Group::DEFAULT)?;
     let fewer = CoreList::from(all.cores()[1..].to_vec());
     let words = "Can't drop CPUs from default group";
-    refused(bench.resctrl.set_cpus(&Group::DEFAULT, &fewer), Kind::Refused, words)?;
+    refused(bench.resctrl.set_cpus(&Group::DEFAULT, &fewer), ResctrlErrorKind::Refused, words)?;
     same!(bench.resctrl.cpus(&Group::DEFAULT)?, all);
     bench.resctrl.set_cpus(&Group::DEFAULT, &all)?;
     Ok(())
@@ -91,13 +92,13 @@ struct Waiting {
 impl Waiting {
     fn start() -> Result<Waiting> {
         let (end, ended) = mpsc::channel::<()>();
-        let (tell, told) = mpsc::channel();
+        let (tell, reported) = mpsc::channel();
         let thread = thread::spawn(move || {
             let tid = rustix::thread::gettid().as_raw_nonzero().get();
             let _ = tell.send(tid);
             let _ = ended.recv();
         });
-        let tid = told.recv().map_err(|error| error.to_string())?;
+        let tid = reported.recv().map_err(|error| error.to_string())?;
         Ok(Waiting { tid: tid.unsigned_abs(), _end: end, thread: Some(thread) })
     }
 
@@ -116,12 +117,12 @@ fn tasks_move(bench: &Bench) -> Result {
     let task = Waiting::start()?;
     check!(resctrl.tasks(&Group::DEFAULT)?.contains(&task.tid), "the default group lacks {}", task.tid);
     let moved = resctrl.assign(&group, &[task.tid])?;
-    same!(moved, Moved { moved: vec![task.tid], vanished: vec![] });
+    same!(moved, MovedTasks { moved: vec![task.tid], vanished: vec![] });
     same!(resctrl.tasks(&group)?, vec![task.tid]);
     check!(!resctrl.tasks(&Group::DEFAULT)?.contains(&task.tid), "it is in two groups");
     resctrl.assign(&Group::DEFAULT, &[task.tid])?;
     check!(resctrl.tasks(&group)?.is_empty(), "it is still in the group");
-    refused(resctrl.assign(&group, &[0]), Kind::Refused, "")?;
+    refused(resctrl.assign(&group, &[0]), ResctrlErrorKind::Refused, "")?;
     task.finish()?;
     Ok(())
 }
@@ -131,7 +132,7 @@ fn a_vanished_task(bench: &Bench) -> Result {
     let group = bench.group("tasks")?;
     let (first, second) = (Waiting::start()?, Waiting::start()?);
     let moved = resctrl.assign(&group, &[first.tid, NO_PID, second.tid])?;
-    same!(moved, Moved { moved: vec![first.tid, second.tid], vanished: vec![NO_PID] });
+    same!(moved, MovedTasks { moved: vec![first.tid, second.tid], vanished: vec![NO_PID] });
     let mut inside = resctrl.tasks(&group)?;
     inside.sort_unstable();
     let mut wanted = vec![first.tid, second.tid];

@@ -2,18 +2,18 @@
 
 use super::{Bench, Case, PREFIX, Result, check, lacking, list, refused, same};
 use std::fs;
-use waykeeper_linux::resctrl::{Group, Kind, Mode, Resctrl};
+use waykeeper_linux::resctrl::{Group, GroupMode, Resctrl, ResctrlErrorKind};
 use waykeeper_linux::root::Root;
 
 pub const CASES: &[Case] = list![
     "info makes sense" => info_makes_sense,
     "the default group has all there is" => the_default_group_has_all,
-    "a group comes and goes" => a_group_comes_and_goes,
+    "a group comes and goes" => a_group_is_made_and_removed,
     "a second group of a name is refused" => a_second_group_of_a_name_is_refused,
     "foreign groups are seen and left alone" => foreign_groups_are_left_alone,
     "names with blanks and long names are names" => odd_names,
     "what is done to a removed group is gone" => a_removed_group_is_gone,
-    "no resctrl is told with the remedy" => no_resctrl_is_told,
+    "no resctrl is told with the remedy" => no_resctrl_is_reported,
     "classes run out with a reason" => classes_run_out,
     "a freed class can be taken again" => a_freed_class_can_be_taken_again,
 ];
@@ -62,18 +62,18 @@ fn the_default_group_has_all(bench: &Bench) -> Result {
     let by_list = bench.resctrl.cpus(&Group::DEFAULT)?;
     same!(by_list, bench.resctrl.cpus_by_mask(&Group::DEFAULT)?);
     check!(!by_list.is_empty(), "the default group has no CPUs");
-    same!(bench.resctrl.mode(&Group::DEFAULT)?, Mode::Shareable);
+    same!(bench.resctrl.mode(&Group::DEFAULT)?, GroupMode::Shareable);
     check!(!bench.resctrl.tasks(&Group::DEFAULT)?.is_empty(), "the default group has no tasks");
     Ok(())
 }
 
-fn a_group_comes_and_goes(bench: &Bench) -> Result {
+fn a_group_is_made_and_removed(bench: &Bench) -> Result {
     let resctrl = &bench.resctrl;
     let group = bench.group("one")?;
     same!(group.name(), format!("{PREFIX}one"));
     check!(resctrl.is_ours(&group), "{group} is ours");
     check!(resctrl.control_groups()?.contains(&group), "{group} is not listed");
-    same!(resctrl.mode(&group)?, Mode::Shareable);
+    same!(resctrl.mode(&group)?, GroupMode::Shareable);
     check!(resctrl.tasks(&group)?.is_empty(), "a new group has tasks");
     check!(resctrl.cpus(&group)?.is_empty(), "a new group has CPUs");
     check!(resctrl.cpus_by_mask(&group)?.is_empty(), "a new group has CPUs");
@@ -93,9 +93,9 @@ fn a_group_comes_and_goes(bench: &Bench) -> Result {
 
 fn a_second_group_of_a_name_is_refused(bench: &Bench) -> Result {
     let group = bench.group("twin")?;
-    refused(bench.resctrl.create(&group), Kind::Exists, "")?;
+    refused(bench.resctrl.create(&group), ResctrlErrorKind::Exists, "")?;
     bench.resctrl.remove(&group)?;
-    refused(bench.resctrl.remove(&group), Kind::Gone, "")?;
+    refused(bench.resctrl.remove(&group), ResctrlErrorKind::Gone, "")?;
     Ok(())
 }
 
@@ -107,9 +107,9 @@ fn foreign_groups_are_left_alone(bench: &Bench) -> Result {
     let looked = || -> Result {
         check!(resctrl.control_groups()?.contains(&foreign), "it is not listed");
         check!(!resctrl.is_ours(&foreign), "it is not ours");
-        refused(resctrl.remove(&foreign), Kind::Foreign, "")?;
-        refused(resctrl.create(&Group::control("COS2")?), Kind::Foreign, "")?;
-        refused(resctrl.remove(&Group::DEFAULT), Kind::Foreign, "")?;
+        refused(resctrl.remove(&foreign), ResctrlErrorKind::Foreign, "")?;
+        refused(resctrl.create(&Group::control("COS2")?), ResctrlErrorKind::Foreign, "")?;
+        refused(resctrl.remove(&Group::DEFAULT), ResctrlErrorKind::Foreign, "")?;
         check!(directory.is_dir(), "it is gone");
         Ok(())
     };
@@ -124,8 +124,8 @@ fn odd_names(bench: &Bench) -> Result {
     let listed = bench.resctrl.control_groups()?;
     check!(listed.contains(&blank) && listed.contains(&long), "{listed:?}");
     bench.resctrl.schemata(&long)?;
-    refused(bench.resctrl.own("a\nb"), Kind::Refused, "")?;
-    refused(bench.resctrl.own("../x"), Kind::Refused, "")?;
+    refused(bench.resctrl.own("a\nb"), ResctrlErrorKind::Refused, "")?;
+    refused(bench.resctrl.own("../x"), ResctrlErrorKind::Refused, "")?;
     Ok(())
 }
 
@@ -136,26 +136,26 @@ fn a_removed_group_is_gone(bench: &Bench) -> Result {
     check!(held.read()?.is_some(), "it is there");
     resctrl.remove(&group)?;
     check!(held.read()?.is_none(), "a held file of a removed group still reads");
-    refused(resctrl.schemata(&group), Kind::Gone, "")?;
-    refused(resctrl.cpus(&group), Kind::Gone, "")?;
-    refused(resctrl.tasks(&group), Kind::Gone, "")?;
-    refused(resctrl.mode(&group), Kind::Gone, "")?;
-    refused(resctrl.set_mode(&group, Mode::Shareable), Kind::Gone, "")?;
-    refused(resctrl.assign(&group, &[std::process::id()]), Kind::Gone, "")?;
-    refused(resctrl.monitor_groups(&group), Kind::Gone, "")?;
+    refused(resctrl.schemata(&group), ResctrlErrorKind::Gone, "")?;
+    refused(resctrl.cpus(&group), ResctrlErrorKind::Gone, "")?;
+    refused(resctrl.tasks(&group), ResctrlErrorKind::Gone, "")?;
+    refused(resctrl.mode(&group), ResctrlErrorKind::Gone, "")?;
+    refused(resctrl.set_mode(&group, GroupMode::Shareable), ResctrlErrorKind::Gone, "")?;
+    refused(resctrl.assign(&group, &[std::process::id()]), ResctrlErrorKind::Gone, "")?;
+    refused(resctrl.monitor_groups(&group), ResctrlErrorKind::Gone, "")?;
     Ok(())
 }
 
-fn no_resctrl_is_told(bench: &Bench) -> Result {
+fn no_resctrl_is_reported(bench: &Bench) -> Result {
     let empty = super::place("empty");
     let made = fs::create_dir_all(empty.join("sys/fs/resctrl"));
     made.map_err(|error| format!("{}: {error}", empty.display()))?;
     let open = Resctrl::open(&Root::at(&empty), PREFIX).map(drop);
     let absent = Resctrl::open(&Root::at(empty.join("none")), PREFIX).map(drop);
     let _ = fs::remove_dir_all(&empty);
-    let error = refused(open, Kind::NotMounted, "")?;
+    let error = refused(open, ResctrlErrorKind::NotMounted, "")?;
     check!(error.to_string().contains("mount -t resctrl"), "{error}");
-    let error = refused(absent, Kind::NotMounted, "")?;
+    let error = refused(absent, ResctrlErrorKind::NotMounted, "")?;
     check!(error.to_string().contains("no resctrl here"), "{error}");
     Resctrl::open(&bench.root, PREFIX)?;
     Ok(())
@@ -166,11 +166,11 @@ fn classes_run_out(bench: &Bench) -> Result {
     for index in 0..room {
         bench.group(&format!("n{index}"))?;
     }
-    let error = refused(bench.group_error("more"), Kind::Exhausted, "Out of ")?;
+    let error = refused(bench.group_error("more"), ResctrlErrorKind::Exhausted, "Out of ")?;
     let status = error.status.unwrap_or_default();
     check!(status == "Out of CLOSIDs" || status == "Out of RMIDs", "{status}");
     // mkdir appends to the status; an error has only its own part.
-    let error = refused(bench.group_error("more"), Kind::Exhausted, "Out of ")?;
+    let error = refused(bench.group_error("more"), ResctrlErrorKind::Exhausted, "Out of ")?;
     same!(error.status.unwrap_or_default(), status);
     Ok(())
 }

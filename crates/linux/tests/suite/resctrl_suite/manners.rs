@@ -3,9 +3,9 @@
 use super::{Bench, Case, Result, check, line, list, refused, same};
 use std::time::Duration;
 use waykeeper_linux::journal::{Journal, Original, SchemataLine};
-use waykeeper_linux::registers::{RegisterAddress, Registers};
-use waykeeper_linux::resctrl::{Group, IoAlloc, Kind, Setting};
-use waykeeper_linux::restore::{Outcome, Restorer};
+use waykeeper_linux::registers::{RegisterAddress, RegisterIo};
+use waykeeper_linux::resctrl::{DomainSetting, Group, IoAllocState, ResctrlErrorKind};
+use waykeeper_linux::restore::{RestoreOutcome, Restorer};
 use waykeeper_units::{CoreList, WayMask};
 
 pub const CASES: &[Case] = list![
@@ -18,13 +18,14 @@ pub const CASES: &[Case] = list![
 fn the_lock(bench: &Bench) -> Result {
     let resctrl = &bench.resctrl;
     let own = resctrl.lock_exclusive(Duration::from_secs(10))?;
-    let error = refused(resctrl.lock_exclusive(Duration::from_millis(5)).map(drop), Kind::Locked, "")?;
+    let error =
+        refused(resctrl.lock_exclusive(Duration::from_millis(5)).map(drop), ResctrlErrorKind::Locked, "")?;
     check!(error.to_string().contains("holds the lock (waited"), "{error}");
-    refused(resctrl.lock_shared(Duration::ZERO).map(drop), Kind::Locked, "")?;
+    refused(resctrl.lock_shared(Duration::ZERO).map(drop), ResctrlErrorKind::Locked, "")?;
     drop(own);
     let _one = resctrl.lock_shared(Duration::from_secs(10))?;
     let _two = resctrl.lock_shared(Duration::ZERO)?;
-    refused(resctrl.lock_exclusive(Duration::ZERO).map(drop), Kind::Locked, "")?;
+    refused(resctrl.lock_exclusive(Duration::ZERO).map(drop), ResctrlErrorKind::Locked, "")?;
     Ok(())
 }
 
@@ -34,21 +35,22 @@ fn io_alloc(bench: &Bench) -> Result {
     same!(state, bench.info.caches[&resource].io_alloc);
     match state {
         None => same!(bench.resctrl.io_alloc_cbm(&resource)?, None),
-        Some(IoAlloc::NotSupported) => {
+        Some(IoAllocState::NotSupported) => {
             let Err(error) = bench.resctrl.set_io_alloc(&resource, true) else {
                 return Err("io_alloc was taken where it is not supported".to_owned().into());
             };
-            same!(error.kind, Kind::Refused);
+            same!(error.kind, ResctrlErrorKind::Refused);
             check!(error.to_string().contains("not supported"), "{error}");
         }
         Some(before) => {
             bench.resctrl.set_io_alloc(&resource, true)?;
             let domain = bench.domains(&resource)?[0];
-            let wanted = line(resource.clone(), domain, Setting::Mask(WayMask::from_bits(ways.bits() & 0x3)));
+            let wanted =
+                line(resource.clone(), domain, DomainSetting::Mask(WayMask::from_bits(ways.bits() & 0x3)));
             let now = bench.resctrl.set_io_alloc_cbm(&wanted)?;
             let now = now.and_then(|line| line.domain(domain).cloned());
             same!(now, wanted.domain(domain).cloned());
-            bench.resctrl.set_io_alloc(&resource, before == IoAlloc::Enabled)?;
+            bench.resctrl.set_io_alloc(&resource, before == IoAllocState::Enabled)?;
         }
     }
     Ok(())
@@ -57,7 +59,7 @@ fn io_alloc(bench: &Bench) -> Result {
 #[derive(Debug)]
 pub struct NoRegisters;
 
-impl Registers for NoRegisters {
+impl RegisterIo for NoRegisters {
     fn read(&self, _: &RegisterAddress) -> Result<u64, String> {
         Err("no registers here".to_owned())
     }
@@ -126,9 +128,9 @@ fn all_comes_back(bench: &Bench) -> Result {
     let mut journal = state.open(bench)?;
     let mut restorer = Restorer { root: &bench.root, resctrl: Some(resctrl), registers: &NoRegisters };
     let report = restorer.restore(&mut journal).map_err(|error| error.to_string())?;
-    let outcomes: Vec<&Outcome> = report.knobs.iter().map(|(_, outcome)| outcome).collect();
+    let outcomes: Vec<&RestoreOutcome> = report.knobs.iter().map(|(_, outcome)| outcome).collect();
     // Last first: the share, the CPUs (which takes the CPU from the group), the group.
-    same!(outcomes, [&Outcome::Restored, &Outcome::Restored, &Outcome::Restored]);
+    same!(outcomes, [&RestoreOutcome::Restored, &RestoreOutcome::Restored, &RestoreOutcome::Restored]);
     same!(look()?, before);
     check!(journal.originals().is_empty(), "the journal is not empty");
     Ok(())
@@ -141,7 +143,7 @@ fn removed_by_others(bench: &Bench) -> Result {
     bench.resctrl.remove(&group)?;
     let mut restorer = Restorer { root: &bench.root, resctrl: Some(&bench.resctrl), registers: &NoRegisters };
     let report = restorer.restore(&mut journal).map_err(|error| error.to_string())?;
-    let outcomes: Vec<&Outcome> = report.knobs.iter().map(|(_, outcome)| outcome).collect();
-    same!(outcomes, [&Outcome::Restored, &Outcome::AsItWas, &Outcome::Gone]);
+    let outcomes: Vec<&RestoreOutcome> = report.knobs.iter().map(|(_, outcome)| outcome).collect();
+    same!(outcomes, [&RestoreOutcome::Restored, &RestoreOutcome::AsItWas, &RestoreOutcome::Gone]);
     Ok(())
 }

@@ -13,7 +13,9 @@ mod shares;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use waykeeper_linux::resctrl::{Group, Info, Kind, Line, Resctrl, ResctrlError, Resource, Schemata, Setting};
+use waykeeper_linux::resctrl::{
+    DomainSetting, Group, Info, Resctrl, ResctrlError, ResctrlErrorKind, Resource, ResourceSettings, Schemata,
+};
 use waykeeper_linux::root::Root;
 use waykeeper_units::WayMask;
 
@@ -145,8 +147,8 @@ impl Bench {
     }
 
     /// One mask in one domain of the L3.
-    pub fn l3_line(&self, domain: u32, bits: u32) -> Result<Line> {
-        Ok(line(self.l3()?.0, domain, Setting::Mask(WayMask::from_bits(bits))))
+    pub fn l3_line(&self, domain: u32, bits: u32) -> Result<ResourceSettings> {
+        Ok(line(self.l3()?.0, domain, DomainSetting::Mask(WayMask::from_bits(bits))))
     }
 
     /// The smallest legal non-empty mask that starts at bit 0.
@@ -172,7 +174,7 @@ impl Bench {
     fn open_default(&self) -> Result {
         let now = self.resctrl.schemata(&Group::DEFAULT)?;
         let changed = self.before.lines.iter().filter(|line| !now.differing(line).is_empty());
-        let changed: Vec<Line> = changed.cloned().collect();
+        let changed: Vec<ResourceSettings> = changed.cloned().collect();
         if !changed.is_empty() {
             let now = self.resctrl.set_schemata(&Group::DEFAULT, &changed)?;
             same!(now, self.before);
@@ -197,8 +199,8 @@ pub fn place(name: &str) -> PathBuf {
 }
 
 /// One setting of one domain as a line.
-pub fn line(resource: Resource, domain: u32, setting: Setting) -> Line {
-    Line::new(resource, vec![(domain, setting)])
+pub fn line(resource: Resource, domain: u32, setting: DomainSetting) -> ResourceSettings {
+    ResourceSettings::new(resource, vec![(domain, setting)])
 }
 
 /// The host lacks a feature.
@@ -209,7 +211,7 @@ pub fn lacking(what: &str) -> Trouble {
 /// Checks for a refusal of this kind, whose kernel message contains these words (no message, if they are empty).
 pub fn refused<T: std::fmt::Debug>(
     result: Result<T, ResctrlError>,
-    kind: Kind,
+    kind: ResctrlErrorKind,
     words: &str,
 ) -> Result<ResctrlError> {
     let error = match result {

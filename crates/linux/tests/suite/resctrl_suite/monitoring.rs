@@ -1,7 +1,7 @@
 //! Cases about monitoring groups and counters.
 
 use super::{Bench, Case, Result, check, lacking, list, refused, same};
-use waykeeper_linux::resctrl::{Count, Event, Group, Kind, MonDomain};
+use waykeeper_linux::resctrl::{Count, Group, MonDomain, MonitorEvent, ResctrlErrorKind};
 use waykeeper_units::CoreList;
 
 pub const CASES: &[Case] = list![
@@ -14,7 +14,7 @@ pub const CASES: &[Case] = list![
     "the occupancy threshold is rounded down" => the_threshold,
 ];
 
-fn monitored(bench: &Bench) -> Result<Vec<Event>> {
+fn monitored(bench: &Bench) -> Result<Vec<MonitorEvent>> {
     Ok(bench.info.monitoring.as_ref().ok_or_else(|| lacking("monitoring"))?.events.clone())
 }
 
@@ -33,7 +33,7 @@ fn every_event_reads(bench: &Bench) -> Result {
                 // Running totals do not fall.
                 let second = held.read()?;
                 if let (Count::Value(first), Count::Value(second), true) =
-                    (first, second, *event != Event::LlcOccupancy)
+                    (first, second, *event != MonitorEvent::LlcOccupancy)
                 {
                     check!(second >= first, "{group} {domain} {}: {first} then {second}", event.name());
                 }
@@ -50,18 +50,22 @@ fn a_counter_of_a_removed_group(bench: &Bench) -> Result {
     let held = bench.resctrl.hold_count(&group, domain, &events[0])?.ok_or_else(|| lacking("counter"))?;
     bench.resctrl.remove(&group)?;
     same!(held.read()?, Count::Gone);
-    refused(bench.resctrl.hold_count(&group, domain, &events[0]).map(drop), Kind::Gone, "")?;
-    refused(bench.resctrl.monitor_domains(&group), Kind::Gone, "")?;
+    refused(bench.resctrl.hold_count(&group, domain, &events[0]).map(drop), ResctrlErrorKind::Gone, "")?;
+    refused(bench.resctrl.monitor_domains(&group), ResctrlErrorKind::Gone, "")?;
     Ok(())
 }
 
 fn an_event_that_is_not_counted(bench: &Bench) -> Result {
     monitored(bench)?;
     let domain = bench.resctrl.monitor_domains(&Group::DEFAULT)?[0];
-    let none = bench.resctrl.count(&Group::DEFAULT, domain, &Event::from("no_such_event"))?;
+    let none = bench.resctrl.count(&Group::DEFAULT, domain, &MonitorEvent::from("no_such_event"))?;
     same!(none, None);
     let beyond = MonDomain { l3: 99, node: None };
-    refused(bench.resctrl.count(&Group::DEFAULT, beyond, &Event::LlcOccupancy), Kind::Gone, "")?;
+    refused(
+        bench.resctrl.count(&Group::DEFAULT, beyond, &MonitorEvent::LlcOccupancy),
+        ResctrlErrorKind::Gone,
+        "",
+    )?;
     Ok(())
 }
 
@@ -76,8 +80,8 @@ fn monitoring_groups(bench: &Bench) -> Result {
         check!(resctrl.monitor_groups(parent)?.contains(&group), "{group} is not listed");
         same!(resctrl.monitor_domains(&group)?, resctrl.monitor_domains(parent)?);
         check!(resctrl.cpus(&group)?.is_empty() && resctrl.tasks(&group)?.is_empty(), "{group} is not empty");
-        refused(resctrl.schemata(&group), Kind::Gone, "")?;
-        refused(resctrl.create(&group), Kind::Exists, "")?;
+        refused(resctrl.schemata(&group), ResctrlErrorKind::Gone, "")?;
+        refused(resctrl.create(&group), ResctrlErrorKind::Exists, "")?;
         resctrl.remove(&group)?;
         check!(!resctrl.monitor_groups(parent)?.contains(&group), "{group} is still listed");
     }
@@ -92,7 +96,7 @@ fn tasks_of_the_parent_only(bench: &Bench) -> Result {
     resctrl.create(&group)?;
     let own = std::process::id();
     let words = "Can't move task to different control group";
-    refused(resctrl.assign(&group, &[own]), Kind::Refused, words)?;
+    refused(resctrl.assign(&group, &[own]), ResctrlErrorKind::Refused, words)?;
     resctrl.assign(&parent, &[own])?;
     let moved = resctrl.assign(&group, &[own]);
     let (inside, above) = (resctrl.tasks(&group)?, resctrl.tasks(&parent)?);
@@ -111,7 +115,7 @@ fn cpus_of_the_parent_only(bench: &Bench) -> Result {
     let all = resctrl.cpus(&Group::DEFAULT)?;
     let one = CoreList::from(all.cores()[..1].to_vec());
     let words = "Can only add CPUs to mongroup that belong to parent";
-    let error = refused(resctrl.set_cpus(&group, &one), Kind::Refused, words)?;
+    let error = refused(resctrl.set_cpus(&group, &one), ResctrlErrorKind::Refused, words)?;
     check!(error.to_string().contains("CPUs of its control group"), "{error}");
     resctrl.set_cpus(&parent, &one)?;
     resctrl.set_cpus(&group, &one)?;
@@ -133,6 +137,6 @@ fn the_threshold(bench: &Bench) -> Result {
     let Err(error) = resctrl.set_max_threshold_occupancy(99_999_999_999) else {
         return Err("a threshold beyond any cache was taken".to_owned().into());
     };
-    same!(error.kind, Kind::Refused);
+    same!(error.kind, ResctrlErrorKind::Refused);
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! Cases about schemata, modes and sizes: accepted values, values read back, refusals and their reasons.
 
 use super::{Bench, Case, Result, check, lacking, line, list, refused, same};
-use waykeeper_linux::resctrl::{Group, Kind, Line, Mode, Resource, Setting};
+use waykeeper_linux::resctrl::{
+    DomainSetting, Group, GroupMode, ResctrlErrorKind, Resource, ResourceSettings,
+};
 use waykeeper_units::WayMask;
 
 pub const CASES: &[Case] = list![
@@ -39,7 +41,7 @@ fn one_domain_is_set(bench: &Bench) -> Result {
     }
     check!(bench.resctrl.last_status().is_empty(), "{:?}", bench.resctrl.last_status());
     let default = bench.resctrl.schemata(&Group::DEFAULT)?;
-    same!(default.get(&resource, domains[0]), Some(&Setting::Mask(ways)));
+    same!(default.get(&resource, domains[0]), Some(&DomainSetting::Mask(ways)));
     Ok(())
 }
 
@@ -49,12 +51,18 @@ fn all_in_one_write(bench: &Bench) -> Result {
     let mut lines = Vec::new();
     for resource in bench.info.l3_resources() {
         let domains = bench.domains(&resource)?;
-        lines.push(Line::new(resource, domains.into_iter().map(|id| (id, Setting::Mask(bits))).collect()));
+        lines.push(ResourceSettings::new(
+            resource,
+            domains.into_iter().map(|id| (id, DomainSetting::Mask(bits))).collect(),
+        ));
     }
     for (resource, bandwidth) in &bench.info.bandwidths {
-        let amount = Setting::Amount(bandwidth.min_bandwidth + bandwidth.bandwidth_gran);
+        let amount = DomainSetting::Amount(bandwidth.min_bandwidth + bandwidth.bandwidth_gran);
         let domains = bench.domains(resource)?;
-        lines.push(Line::new(resource.clone(), domains.into_iter().map(|id| (id, amount.clone())).collect()));
+        lines.push(ResourceSettings::new(
+            resource.clone(),
+            domains.into_iter().map(|id| (id, amount.clone())).collect(),
+        ));
     }
     let now = bench.resctrl.set_schemata(&group, &lines)?;
     for line in &lines {
@@ -108,7 +116,7 @@ fn refused_masks(bench: &Bench) -> Result {
     for (bits, words) in wrong {
         let error = refused(
             bench.resctrl.set_schemata(&group, &[bench.l3_line(domain, bits)?]),
-            Kind::Refused,
+            ResctrlErrorKind::Refused,
             words,
         )?;
         let text = error.to_string();
@@ -116,9 +124,9 @@ fn refused_masks(bench: &Bench) -> Result {
         check!(text.contains("in domains "), "{text}");
         same!(bench.resctrl.schemata(&group)?, before);
     }
-    let twice = vec![(domain, Setting::Mask(ways)), (domain, Setting::Mask(ways))];
-    let result = bench.resctrl.set_schemata(&group, &[Line::new(resource, twice)]);
-    refused(result, Kind::Refused, &format!("Duplicate domain {domain}"))?;
+    let twice = vec![(domain, DomainSetting::Mask(ways)), (domain, DomainSetting::Mask(ways))];
+    let result = bench.resctrl.set_schemata(&group, &[ResourceSettings::new(resource, twice)]);
+    refused(result, ResctrlErrorKind::Refused, &format!("Duplicate domain {domain}"))?;
     Ok(())
 }
 
@@ -135,12 +143,12 @@ fn holes(bench: &Bench) -> Result {
     let result = bench.resctrl.set_schemata(&group, std::slice::from_ref(&wanted));
     match cache.sparse_masks {
         Some(true) => check!(result?.differing(&wanted).is_empty(), "{wanted} reads back as something else"),
-        Some(false) => drop(refused(result, Kind::Refused, "non-consecutive 1-bits")?),
+        Some(false) => drop(refused(result, ResctrlErrorKind::Refused, "non-consecutive 1-bits")?),
         // Kernels before 6.7 do not report it; they must do one of the two.
         None if result.is_ok() => {
             check!(result?.differing(&wanted).is_empty(), "{wanted} reads back as something else")
         }
-        None => drop(refused(result, Kind::Refused, "non-consecutive 1-bits")?),
+        None => drop(refused(result, ResctrlErrorKind::Refused, "non-consecutive 1-bits")?),
     }
     Ok(())
 }
@@ -150,9 +158,9 @@ fn all_or_nothing(bench: &Bench) -> Result {
     let domain = bench.domains(&bench.l3()?.0)?[0];
     let before = bench.resctrl.schemata(&group)?;
     let good = bench.l3_line(domain, bench.least_bits()?)?;
-    let bad = line(Resource::from("NOSUCH"), 0, Setting::Raw("1".to_owned()));
+    let bad = line(Resource::from("NOSUCH"), 0, DomainSetting::Raw("1".to_owned()));
     let words = "Unknown or unsupported resource name 'NOSUCH'";
-    let error = refused(bench.resctrl.set_schemata(&group, &[good, bad]), Kind::Refused, words)?;
+    let error = refused(bench.resctrl.set_schemata(&group, &[good, bad]), ResctrlErrorKind::Refused, words)?;
     check!(error.to_string().contains("one of the resources "), "{error}");
     same!(bench.resctrl.schemata(&group)?, before);
     Ok(())
@@ -165,22 +173,22 @@ fn unknown_resources_and_domains(bench: &Bench) -> Result {
     // Kernels before 7.1 give no reason for an unknown domain (hardware.md 7.3); our error lists the known ones.
     let result = bench.resctrl.set_schemata(&group, &[bench.l3_line(beyond, ways.bits())?]);
     let Err(error) = result else { return Err("an unknown domain was taken".to_owned().into()) };
-    same!(error.kind, Kind::Refused);
+    same!(error.kind, ResctrlErrorKind::Refused);
     check!(error.to_string().contains("in domains "), "{error}");
     if !bench.info.caches.contains_key(&Resource::L2) {
-        let result = bench.resctrl.set_schemata(&group, &[line(Resource::L2, 0, Setting::Mask(ways))]);
-        refused(result, Kind::Refused, "Unknown or unsupported resource name 'L2'")?;
+        let result = bench.resctrl.set_schemata(&group, &[line(Resource::L2, 0, DomainSetting::Mask(ways))]);
+        refused(result, ResctrlErrorKind::Refused, "Unknown or unsupported resource name 'L2'")?;
     }
     Ok(())
 }
 
 fn a_command_beyond_a_page(bench: &Bench) -> Result {
     let group = bench.group("long")?;
-    let long = line(Resource::Other("X".repeat(5000)), 0, Setting::Raw("1".to_owned()));
+    let long = line(Resource::Other("X".repeat(5000)), 0, DomainSetting::Raw("1".to_owned()));
     let Err(error) = bench.resctrl.set_schemata(&group, &[long]) else {
         return Err("5000 bytes were taken as one command".to_owned().into());
     };
-    same!(error.kind, Kind::Refused);
+    same!(error.kind, ResctrlErrorKind::Refused);
     same!(error.errno, Some(rustix::io::Errno::TOOBIG.raw_os_error()));
     check!(error.to_string().len() < 500, "an error of {} bytes", error.to_string().len());
     Ok(())
@@ -191,10 +199,10 @@ fn bandwidth_is_rounded(bench: &Bench) -> Result {
     let group = bench.group("mb")?;
     let domain = bench.domains(resource)?[0];
     let step = info.bandwidth_gran;
-    let wanted = line(resource.clone(), domain, Setting::Amount(info.min_bandwidth + 1));
+    let wanted = line(resource.clone(), domain, DomainSetting::Amount(info.min_bandwidth + 1));
     let now = bench.resctrl.set_schemata(&group, std::slice::from_ref(&wanted))?;
     let up = (info.min_bandwidth + 1).div_ceil(step) * step;
-    same!(now.get(resource, domain), Some(&Setting::Amount(up)));
+    same!(now.get(resource, domain), Some(&DomainSetting::Amount(up)));
     same!(now.differing(&wanted).is_empty(), (step == 1));
     Ok(())
 }
@@ -204,12 +212,16 @@ fn bandwidth_out_of_range(bench: &Bench) -> Result {
     let group = bench.group("mb")?;
     let domain = bench.domains(resource)?[0];
     let before = bench.resctrl.schemata(&group)?;
-    let most = before.get(resource, domain).and_then(Setting::amount).unwrap_or_default();
+    let most = before.get(resource, domain).and_then(DomainSetting::amount).unwrap_or_default();
     let mut wrong = vec![most + 1];
     wrong.extend(info.min_bandwidth.checked_sub(1));
     for amount in wrong {
-        let wanted = line(resource.clone(), domain, Setting::Amount(amount));
-        let error = refused(bench.resctrl.set_schemata(&group, &[wanted]), Kind::Refused, "out of range")?;
+        let wanted = line(resource.clone(), domain, DomainSetting::Amount(amount));
+        let error = refused(
+            bench.resctrl.set_schemata(&group, &[wanted]),
+            ResctrlErrorKind::Refused,
+            "out of range",
+        )?;
         check!(error.to_string().contains("in steps of"), "{error}");
         same!(bench.resctrl.schemata(&group)?, before);
     }
@@ -224,9 +236,9 @@ fn code_and_data(bench: &Bench) -> Result {
     let domain = bench.domains(&Resource::L3Code)?[0];
     let least = WayMask::from_bits(bench.least_bits()?);
     let before = bench.resctrl.schemata(&group)?;
-    let code = line(Resource::L3Code, domain, Setting::Mask(least));
+    let code = line(Resource::L3Code, domain, DomainSetting::Mask(least));
     let now = bench.resctrl.set_schemata(&group, &[code])?;
-    same!(now.get(&Resource::L3Code, domain), Some(&Setting::Mask(least)));
+    same!(now.get(&Resource::L3Code, domain), Some(&DomainSetting::Mask(least)));
     same!(now.line(&Resource::L3Data), before.line(&Resource::L3Data));
     Ok(())
 }
@@ -241,44 +253,47 @@ fn exclusive_ways(bench: &Bench) -> Result {
     if low.overlaps(shared) {
         return Err(lacking("way that devices leave alone at bit 0"));
     }
-    let everywhere = |mask: WayMask| -> Result<Vec<Line>> {
+    let everywhere = |mask: WayMask| -> Result<Vec<ResourceSettings>> {
         let mut lines = Vec::new();
         for resource in bench.info.l3_resources() {
             let domains = bench.domains(&resource)?;
-            lines
-                .push(Line::new(resource, domains.into_iter().map(|id| (id, Setting::Mask(mask))).collect()));
+            lines.push(ResourceSettings::new(
+                resource,
+                domains.into_iter().map(|id| (id, DomainSetting::Mask(mask))).collect(),
+            ));
         }
         Ok(lines)
     };
     bench.resctrl.set_schemata(&group, &everywhere(low)?)?;
-    refused(bench.resctrl.set_mode(&group, Mode::Exclusive), Kind::Refused, "overlap")?;
+    refused(bench.resctrl.set_mode(&group, GroupMode::Exclusive), ResctrlErrorKind::Refused, "overlap")?;
     bench.resctrl.set_schemata(&Group::DEFAULT, &everywhere(ways.minus(low))?)?;
     bench.resctrl.set_schemata(&other, &everywhere(ways.minus(low))?)?;
-    bench.resctrl.set_mode(&group, Mode::Exclusive)?;
-    same!(bench.resctrl.mode(&group)?, Mode::Exclusive);
+    bench.resctrl.set_mode(&group, GroupMode::Exclusive)?;
+    same!(bench.resctrl.mode(&group)?, GroupMode::Exclusive);
     let usage = bench.resctrl.bit_usage(&resource)?.unwrap_or_default();
     for (domain, letters) in usage {
         let ours = &letters[letters.len() - low.count() as usize..];
         check!(ours.bytes().all(|letter| letter == b'E'), "bit_usage of {domain}: {letters}");
     }
     let result = bench.resctrl.set_schemata(&other, &everywhere(ways)?);
-    refused(result, Kind::Refused, "Overlaps with exclusive group")?;
+    refused(result, ResctrlErrorKind::Refused, "Overlaps with exclusive group")?;
     let result = bench.resctrl.set_schemata(&group, &everywhere(ways)?);
-    refused(result, Kind::Refused, "Overlaps with other group")?;
-    bench.resctrl.set_mode(&group, Mode::Shareable)?;
-    same!(bench.resctrl.mode(&group)?, Mode::Shareable);
+    refused(result, ResctrlErrorKind::Refused, "Overlaps with other group")?;
+    bench.resctrl.set_mode(&group, GroupMode::Shareable)?;
+    same!(bench.resctrl.mode(&group)?, GroupMode::Shareable);
     Ok(())
 }
 
 fn a_mode_that_cannot_be(bench: &Bench) -> Result {
     let group = bench.group("mode")?;
     // All ways overlap with the default group's ways.
-    let error = refused(bench.resctrl.set_mode(&group, Mode::Exclusive), Kind::Refused, "overlap")?;
+    let error =
+        refused(bench.resctrl.set_mode(&group, GroupMode::Exclusive), ResctrlErrorKind::Refused, "overlap")?;
     check!(error.to_string().contains("shareable, or exclusive with masks"), "{error}");
-    same!(bench.resctrl.mode(&group)?, Mode::Shareable);
-    let Err(error) = bench.resctrl.set_mode(&group, Mode::PseudoLocked) else {
+    same!(bench.resctrl.mode(&group)?, GroupMode::Shareable);
+    let Err(error) = bench.resctrl.set_mode(&group, GroupMode::PseudoLocked) else {
         return Err("pseudo-locked was taken from outside".to_owned().into());
     };
-    same!(error.kind, Kind::Refused);
+    same!(error.kind, ResctrlErrorKind::Refused);
     Ok(())
 }

@@ -12,14 +12,14 @@ fn workers_are_dealt_to_the_cores_in_turn() {
     let on = |workers, cores| -> Vec<u32> {
         let spec = Memload {
             shape: Shape::new(Pattern::Random, 1000, 32, 1, true).unwrap(),
-            direction: Direction::Read,
+            direction: BlockDirection::Read,
             workers,
             touch: Touch::None,
             resident: false,
             huge: false,
             filled: false,
             thesis: true,
-            limits: Limits::NONE,
+            limits: LoadLimits::NONE,
             pages: 1,
             depth: 1,
             end: End::default(),

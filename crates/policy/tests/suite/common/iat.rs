@@ -3,7 +3,7 @@
 use super::{Bench, group};
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Group, GroupCounter, Interval, Knob, Priority::High, Priority::Low, Reading, SocketCounter,
+    Interval, Knob, Priority::High, Priority::Low, Reading, SocketCounter, Workload, WorkloadCounter,
     WorkloadKind::*,
 };
 use waykeeper_policy::Event;
@@ -33,7 +33,7 @@ pub struct Drive {
 impl Drive {
     /// `policy` on the Gold 6140 after its first reading: 100 M hits, 0.5 M misses, every tenant at 1 IPC, 10 M
     /// references and 1 M misses a second.
-    pub fn new(policy: &str, settings: &str, groups: Vec<Group>) -> Drive {
+    pub fn new(policy: &str, settings: &str, groups: Vec<Workload>) -> Drive {
         let prof = Prof { ipc: 1.0, refs: 10.0, misses: 1.0 };
         let profs = groups.iter().map(|group| (group.id.0, prof)).collect();
         let bench = Bench::new(policy, settings, groups);
@@ -53,10 +53,10 @@ impl Drive {
         seen.socket[SocketCounter::DcaWriteMisses] = Reading::Value(self.misses * 1e6);
         for (id, rates) in &mut seen.groups {
             let prof = self.profs[&id.0];
-            rates[GroupCounter::Instructions] = Reading::Value(prof.ipc * 1e9);
-            rates[GroupCounter::Cycles] = Reading::Value(1e9);
-            rates[GroupCounter::LlcHits] = Reading::Value((prof.refs - prof.misses) * 1e6);
-            rates[GroupCounter::LlcMisses] = Reading::Value(prof.misses * 1e6);
+            rates[WorkloadCounter::Instructions] = Reading::Value(prof.ipc * 1e9);
+            rates[WorkloadCounter::Cycles] = Reading::Value(1e9);
+            rates[WorkloadCounter::LlcHits] = Reading::Value((prof.refs - prof.misses) * 1e6);
+            rates[WorkloadCounter::LlcMisses] = Reading::Value(prof.misses * 1e6);
         }
         seen.knobs.insert(Knob::DcaWays, WayMask::from_bits(self.ddio));
         seen
@@ -109,14 +109,14 @@ pub fn actions(events: &[Event]) -> Vec<&str> {
 }
 
 /// With a declared mask.
-pub fn at(mut group: Group, mask: u32) -> Group {
+pub fn at(mut group: Workload, mask: u32) -> Workload {
     group.mask = Some(WayMask::from_bits(mask));
     group
 }
 
 /// Aggregation (Fig. 7a): a switch 0 with two ways, a PC tenant 1 and two BE tenants 2 and 3 behind it.
 /// Way 8 is idle beside DDIO's 9 and 10.
-pub fn aggregation() -> Vec<Group> {
+pub fn aggregation() -> Vec<Workload> {
     let mut switch = at(group(0, "ovs", High, NetworkIo, 2, &[0]), 0x003);
     switch.stack = true;
     vec![
@@ -128,7 +128,7 @@ pub fn aggregation() -> Vec<Group> {
 }
 
 /// Slicing: two I/O tenants, 0 PC and 1 BE, and a BE tenant 2 without I/O. Ways 6 to 8 are idle.
-pub fn slicing() -> Vec<Group> {
+pub fn slicing() -> Vec<Workload> {
     vec![
         at(group(0, "nf0", High, NetworkIo, 1, &[0]), 0x003),
         at(group(1, "nf1", Low, NetworkIo, 1, &[0]), 0x00c),
@@ -137,7 +137,7 @@ pub fn slicing() -> Vec<Group> {
 }
 
 /// s6.B, Fig. 10: containers 0 and 1 (PC, I/O) share three ways, 2 and 3 are BE, 4 is PC; nine ways in all.
-pub fn containers() -> Vec<Group> {
+pub fn containers() -> Vec<Workload> {
     vec![
         at(group(0, "c0", High, NetworkIo, 1, &[0]), 0x007),
         at(group(1, "c1", High, NetworkIo, 1, &[0]), 0x007),

@@ -6,12 +6,12 @@ pub mod iat;
 
 use std::collections::BTreeMap;
 use waykeeper_host::{
-    Device, DeviceKind, Dial, Group, GroupCounter, GroupRates, Interval, Inventory, KnobValues, LlcGeometry,
-    Platform, PortCounter, PortRates, Priority, Reading, RootPort, SocketCounter, SocketRates, Support,
-    WorkloadKind,
+    Device, DeviceKind, Dial, Interval, Inventory, KnobValues, LlcGeometry, Platform, PortCounter, PortRates,
+    Priority, Reading, RootPort, SocketCounter, SocketRates, Support, Workload, WorkloadCounter,
+    WorkloadKind, WorkloadRates,
 };
 use waykeeper_policy::{Decision, Event, Policy};
-use waykeeper_units::{CoreId, CoreList, DeviceId, GroupId, PortId, WayMask};
+use waykeeper_units::{CoreId, CoreList, DeviceId, PortId, WayMask, WorkloadId};
 
 /// Port and device of the NIC, and of two storage arrays.
 pub const NIC: u8 = 0;
@@ -67,9 +67,9 @@ pub fn group(
     kind: WorkloadKind,
     cores: u16,
     devices: &[u8],
-) -> Group {
-    Group {
-        id: GroupId(id),
+) -> Workload {
+    Workload {
+        id: WorkloadId(id),
         name: name.to_owned(),
         priority,
         kind,
@@ -105,7 +105,7 @@ impl Default for Load {
 pub struct Bench {
     pub policy: Box<dyn Policy>,
     pub inventory: Inventory,
-    pub groups: Vec<Group>,
+    pub groups: Vec<Workload>,
     pub loads: BTreeMap<u32, Load>,
     /// Chip-wide DCA write miss ratio; `None` makes it unavailable.
     pub dca_miss: Option<f64>,
@@ -127,7 +127,7 @@ pub const SECOND: u64 = 1_000_000_000;
 
 impl Bench {
     /// Starts `policy` with TOML `settings` on `inventory`.
-    pub fn on(inventory: Inventory, policy: &str, settings: &str, groups: Vec<Group>) -> Bench {
+    pub fn on(inventory: Inventory, policy: &str, settings: &str, groups: Vec<Workload>) -> Bench {
         let mut policy = waykeeper_policy::build(policy, &settings.parse().unwrap()).unwrap();
         let last = policy.start(&inventory, &groups);
         let log = last.events.iter().map(|event| (0, event.clone())).collect();
@@ -148,7 +148,7 @@ impl Bench {
     }
 
     /// Starts `policy` on the paper's chip.
-    pub fn new(policy: &str, settings: &str, groups: Vec<Group>) -> Bench {
+    pub fn new(policy: &str, settings: &str, groups: Vec<Workload>) -> Bench {
         Bench::on(gold_6140(), policy, settings, groups)
     }
 
@@ -192,7 +192,7 @@ impl Bench {
 
     /// The mask planned for a workload.
     pub fn mask(&self, id: u32) -> u32 {
-        self.last.plan.mask(GroupId(id)).unwrap().bits()
+        self.last.plan.mask(WorkloadId(id)).unwrap().bits()
     }
 
     /// The switch planned for a port.
@@ -232,17 +232,17 @@ impl Bench {
     /// The present counters as an interval.
     pub fn interval(&self) -> Interval {
         let value = |known: Option<f64>| known.map_or(Reading::Unavailable, Reading::Value);
-        let rates = |group: &Group| {
+        let rates = |group: &Workload| {
             let load = self.loads.get(&group.id.0).copied().unwrap_or_default();
             let llc = |ratio: f64| value(load.llc_readable.then_some(ratio * load.references));
             let mlc_all = if load.mlc_miss > 0.0 { load.references / load.mlc_miss } else { 1e9 };
-            let rates = GroupRates::of([
-                (GroupCounter::Instructions, Reading::Value(1e9)),
-                (GroupCounter::Cycles, Reading::Value(1e9 / load.ipc)),
-                (GroupCounter::MlcHits, Reading::Value(mlc_all * (1.0 - load.mlc_miss))),
-                (GroupCounter::MlcMisses, Reading::Value(mlc_all * load.mlc_miss)),
-                (GroupCounter::LlcHits, llc(load.llc_hit)),
-                (GroupCounter::LlcMisses, llc(1.0 - load.llc_hit)),
+            let rates = WorkloadRates::of([
+                (WorkloadCounter::Instructions, Reading::Value(1e9)),
+                (WorkloadCounter::Cycles, Reading::Value(1e9 / load.ipc)),
+                (WorkloadCounter::MlcHits, Reading::Value(mlc_all * (1.0 - load.mlc_miss))),
+                (WorkloadCounter::MlcMisses, Reading::Value(mlc_all * load.mlc_miss)),
+                (WorkloadCounter::LlcHits, llc(load.llc_hit)),
+                (WorkloadCounter::LlcMisses, llc(1.0 - load.llc_hit)),
             ]);
             (group.id, rates)
         };
@@ -272,7 +272,7 @@ impl Bench {
 }
 
 /// The micro runs of A4 s7.1: DPDK-T 0 (HPW), FIO 1 (LPW), X-Mem 2 (HPW), 3 and 4 (LPW).
-pub fn micro() -> Vec<Group> {
+pub fn micro() -> Vec<Workload> {
     use Priority::{High, Low};
     use WorkloadKind::{NetworkIo, NonIo, StorageIo};
     vec![
@@ -285,7 +285,7 @@ pub fn micro() -> Vec<Group> {
 }
 
 /// Two programs without I/O: 0 is an HPW, 1 an LPW.
-pub fn pair() -> Vec<Group> {
+pub fn pair() -> Vec<Workload> {
     use Priority::{High, Low};
     let kind = WorkloadKind::NonIo;
     vec![group(0, "mcf", High, kind, 1, &[]), group(1, "lbm", Low, kind, 1, &[])]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use waykeeper_host::Host;
 use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer};
-use waykeeper_probe::experiment::{Pace, ProbeExperiment};
+use waykeeper_probe::experiment::{MeasurementTimes, ProbeExperiment};
 use waykeeper_silicon::{ChipSpec, Sampling};
 
 /// Two forwarders, one that reads headers only and one that reads payloads; a co-runner that scans and one that chases
@@ -41,8 +41,8 @@ pub fn scenario_server(text: &str, folder: Option<&Path>) -> FaultyServer {
 /// Measures `host` on a test bench, and restores it.
 pub fn on_stand<R>(host: &mut dyn Host, sample: impl FnOnce(&mut ProbeExperiment<'_>) -> R) -> R {
     let stop = AtomicBool::new(false);
-    let mut told = |_: u64| {};
-    let mut experiment = ProbeExperiment::new(host, Pace::QUICK, &stop, &mut told).unwrap();
+    let mut reported = |_: u64| {};
+    let mut experiment = ProbeExperiment::new(host, MeasurementTimes::QUICK, &stop, &mut reported).unwrap();
     let seen = sample(&mut experiment);
     experiment.restore().unwrap();
     seen

@@ -8,7 +8,7 @@ pub use waykeeper_testbed::{SCENARIO, manual_clock, scenario};
 use waykeeper_vhost::machine_clock::{MachineClock, MachineThread};
 use waykeeper_vhost::node::{Caller, File, Node, Tree};
 use waykeeper_vhost::package::Server;
-use waykeeper_vhost::virtual_host::{Options, tree};
+use waykeeper_vhost::virtual_host::{VirtualHostOptions, tree};
 
 /// A privileged reader.
 pub const ROOT: Caller = Caller { pid: 1, uid: 0 };
@@ -36,7 +36,7 @@ impl Host {
     }
 
     /// The same with other options.
-    pub fn with(chip: &str, text: &str, options: &Options) -> Host {
+    pub fn with(chip: &str, text: &str, options: &VirtualHostOptions) -> Host {
         let (tree, clock, thread) =
             tree(scenario(chip, text), options).unwrap_or_else(|error| panic!("{error}"));
         Host { clock, tree, _running: thread }

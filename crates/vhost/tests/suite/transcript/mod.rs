@@ -8,7 +8,7 @@
 use rustix::io::Errno;
 use std::fmt::Write;
 use waykeeper_vhost::resctrl::description::{
-    Bandwidth, Cache, Cdp, Description, Domain, IoAlloc, Kernel, Monitoring,
+    Bandwidth, Cdp, Domain, IoAllocSupport, Kernel, L3Resource, MonitoringResource, ResctrlDescription,
 };
 
 /// The answer of a call: the outcome, or the step that failed (`open`, `write`, nothing) and why.
@@ -41,7 +41,7 @@ pub struct Recorded {
     pub name: &'static str,
     pub text: &'static str,
     pub own_task: u32,
-    pub host: Description,
+    pub host: ResctrlDescription,
 }
 
 /// A known difference, and why it is not our error.
@@ -90,12 +90,12 @@ pub fn recorded() -> Vec<Recorded> {
 
 /// The recorded Intel host: 11 ways, 16 MiB, 16 classes of masks and 8 of bandwidth, 144 RMIDs. The unit of counts
 /// follows from its threshold: 100000 is rounded to 90112, and so is 16 MiB / 144 = 116508.
-pub fn intel(kernel: Kernel) -> Description {
-    Description {
+pub fn intel(kernel: Kernel) -> ResctrlDescription {
+    ResctrlDescription {
         kernel,
         possible_cpus: 4,
         domains: vec![Domain { id: 0, cpus: vec![0, 1] }, Domain { id: 1, cpus: vec![2, 3] }],
-        l3: Some(Cache {
+        l3: Some(L3Resource {
             cbm_bits: 11,
             shareable: 0x600,
             min_bits: 1,
@@ -103,11 +103,11 @@ pub fn intel(kernel: Kernel) -> Description {
             closids: 16,
             size_bytes: 16 << 20,
             cdp: Cdp::Off,
-            io_alloc: IoAlloc::Absent,
+            io_alloc: IoAllocSupport::Absent,
         }),
         mb: Some(Bandwidth::intel(8)),
         smba: None,
-        monitoring: Some(Monitoring {
+        monitoring: Some(MonitoringResource {
             rmids: 144,
             unit_bytes: 90112,
             largest_threshold: 16 << 20,
@@ -121,12 +121,12 @@ pub fn intel(kernel: Kernel) -> Description {
 
 /// The recorded AMD host: four caches of 32 MiB and 16 ways, 256 RMIDs; the kernel uses the L2's 512 KiB as the size of
 /// its cache (2048 bytes per RMID).
-pub fn amd(kernel: Kernel) -> Description {
-    Description {
+pub fn amd(kernel: Kernel) -> ResctrlDescription {
+    ResctrlDescription {
         kernel,
         possible_cpus: 4,
         domains: (0..4).map(|id| Domain { id, cpus: vec![id] }).collect(),
-        l3: Some(Cache {
+        l3: Some(L3Resource {
             cbm_bits: 16,
             shareable: 0,
             min_bits: 0,
@@ -134,11 +134,11 @@ pub fn amd(kernel: Kernel) -> Description {
             closids: 16,
             size_bytes: 32 << 20,
             cdp: Cdp::Off,
-            io_alloc: IoAlloc::Absent,
+            io_alloc: IoAllocSupport::Absent,
         }),
         mb: Some(Bandwidth::amd(16)),
         smba: Some(Bandwidth::amd(16)),
-        monitoring: Some(Monitoring {
+        monitoring: Some(MonitoringResource {
             rmids: 256,
             unit_bytes: 64,
             largest_threshold: 512 << 10,

@@ -57,7 +57,7 @@ class Path(Figure):
         why="the model keeps descriptors and completions in the caches with DDIO off, so a packet of few lines causes "
         "fewer memory accesses",
     )
-    def classic_dma_goes_to_memory_twice(self, runs):
+    def classic_dma_is_written_to_memory_twice(self, runs):
         return checks(
             {
                 f"a packet of n = {lines} lines causes 2n + 5 memory accesses, within 25 %": (

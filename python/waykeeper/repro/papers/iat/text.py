@@ -75,7 +75,7 @@ class Text(Figure):
         WEAK,
         "the model's hash spreads lines evenly by definition; it tests our own sampling of 1/32 of the sets",
     )
-    def a_slice_stands_for_all(self, runs):
+    def one_slice_counts_for_all(self, runs):
         hits = [runs[name].system.dca_write_hit_ratio for name in ("sampled", "all")]
         misses = [1 - hit for hit in hits]
         return checks(

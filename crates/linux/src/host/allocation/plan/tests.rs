@@ -1,12 +1,12 @@
 //! Plans against a small resctrl: every step is legal, all steps reach the desired groups, and after a failed step the
 //! next plan does. Must not know files.
 
-use super::super::desired::{Decision, Occupant, Wishes, desired};
+use super::super::desired::{CpuDecision, Occupant, Wishes, desired};
 use super::super::state::Maker;
 use super::*;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use waykeeper_units::{CoreId, GroupId, WayMask};
+use waykeeper_units::{CoreId, WayMask, WorkloadId};
 
 /// CPUs of the machine; tenant n has CPUs 2n and 2n + 1, or one of them.
 const CPUS: u16 = 12;
@@ -35,11 +35,11 @@ struct Kernel {
     cpus: BTreeMap<Group, CoreList>,
     masks: BTreeMap<Group, WayMask>,
     /// The group of each task.
-    tasks: BTreeMap<Process, Group>,
+    tasks: BTreeMap<TenantProcess, Group>,
 }
 
 impl Kernel {
-    fn new(tasks: impl Iterator<Item = Process>) -> Kernel {
+    fn new(tasks: impl Iterator<Item = TenantProcess>) -> Kernel {
         let cpus =
             [(Group::DEFAULT, list(0..CPUS)), (watched(), list([1, 11])), (theirs(), CoreList::default())];
         let mut kernel = Kernel {
@@ -101,9 +101,9 @@ impl Kernel {
         Ok(())
     }
 
-    fn run(&mut self, step: &Step) -> Result<(), String> {
+    fn run(&mut self, step: &AllocationStep) -> Result<(), String> {
         match step {
-            Step::Make(group) => {
+            AllocationStep::Make(group) => {
                 let classes = self.cpus.keys().filter(|own| !own.is_monitor() && !own.is_default()).count();
                 if self.cpus.contains_key(group) {
                     return Err("it exists".to_owned());
@@ -116,13 +116,13 @@ impl Kernel {
                 }
                 self.cpus.insert(group.clone(), CoreList::default());
             }
-            Step::Remove(group) => self.remove(group)?,
-            Step::Mask(group, mask) => {
+            AllocationStep::Remove(group) => self.remove(group)?,
+            AllocationStep::Mask(group, mask) => {
                 self.cpus.get(group).ok_or("there is no such group")?;
                 self.masks.insert(group.clone(), *mask);
             }
-            Step::Cpus(group, cpus) => self.set_cpus(group, cpus)?,
-            Step::Move(group, _, tasks) => {
+            AllocationStep::Cpus(group, cpus) => self.set_cpus(group, cpus)?,
+            AllocationStep::Move(group, _, tasks) => {
                 self.cpus.get(group).ok_or("there is no such group")?;
                 for task in tasks {
                     if group.is_monitor() && self.tasks[task].parent() != group.parent() {
@@ -154,7 +154,7 @@ impl Kernel {
     }
 
     /// What an observation reads. The groups of tasks are known from `record` only.
-    fn observed(&self, record: &State) -> State {
+    fn observed(&self, record: &AllocationState) -> AllocationState {
         let known = |(group, cpus): (&Group, &CoreList)| {
             let maker = match group {
                 own if own.is_default() => Maker::Unknown,
@@ -166,7 +166,7 @@ impl Kernel {
                 Known { mask: self.masks.get(group).copied(), ..Known::read(maker, cpus.clone()) },
             )
         };
-        State { groups: self.cpus.iter().map(known).collect(), processes: record.processes.clone() }
+        AllocationState { groups: self.cpus.iter().map(known).collect(), processes: record.processes.clone() }
     }
 }
 
@@ -181,7 +181,7 @@ fn wishes(drawn: &[Option<Drawn>], masks: &[u32], corrects: bool) -> Wishes {
         let leads =
             *leads && !class.is_default() && wishes.occupants.iter().all(|other| other.class != class);
         wishes.occupants.push(Occupant {
-            id: GroupId(id.into()),
+            id: WorkloadId(id.into()),
             cpus: list((0..2).filter(|bit| cpus & 1 << bit != 0).map(|bit| 2 * id + bit)),
             processes: (0..*processes).map(|own| process(id, own)).collect(),
             monitor: (!leads).then(|| class.monitor(&format!("wk-{id}")).unwrap()),
@@ -193,18 +193,18 @@ fn wishes(drawn: &[Option<Drawn>], masks: &[u32], corrects: bool) -> Wishes {
     }
     if corrects {
         for own in &wishes.occupants {
-            let decision = Decision { corrects, ..Decision::default() };
+            let decision = CpuDecision { corrects, ..CpuDecision::default() };
             wishes.decisions.insert(own.class.clone(), decision);
         }
     }
     wishes
 }
 
-fn process(tenant: u16, number: u8) -> Process {
-    Process::at(u32::from(100 + 10 * tenant) + u32::from(number), 1)
+fn process(tenant: u16, number: u8) -> TenantProcess {
+    TenantProcess::at(u32::from(100 + 10 * tenant) + u32::from(number), 1)
 }
 
-fn all_processes() -> impl Iterator<Item = Process> {
+fn all_processes() -> impl Iterator<Item = TenantProcess> {
     (0..CPUS / 2).flat_map(|tenant| (0..2).map(move |own| process(tenant, own)))
 }
 
@@ -233,7 +233,7 @@ fn disturbance() -> impl Strategy<Value = Disturbance> {
     ]
 }
 
-fn disturb(kernel: &mut Kernel, record: &mut State, disturbance: &Disturbance) {
+fn disturb(kernel: &mut Kernel, record: &mut AllocationState, disturbance: &Disturbance) {
     let own: Vec<Group> = kernel.cpus.keys().filter(|own| own.name().starts_with("wk-")).cloned().collect();
     match disturbance {
         Disturbance::Takes(cpu) => {
@@ -255,13 +255,15 @@ fn disturb(kernel: &mut Kernel, record: &mut State, disturbance: &Disturbance) {
 }
 
 /// Takes the steps of a plan, all legal. With `fails_at`, that step fails, half done.
-fn take(kernel: &mut Kernel, record: &mut State, wishes: &Wishes, fails_at: Option<usize>) {
+fn take(kernel: &mut Kernel, record: &mut AllocationState, wishes: &Wishes, fails_at: Option<usize>) {
     let mut state = kernel.observed(record);
     let plan = plan(&state, &desired(wishes, &state));
     for (number, step) in plan.steps().enumerate() {
         if fails_at == Some(number) {
-            if let Step::Move(group, tenant, tasks) = step {
-                kernel.run(&Step::Move(group.clone(), *tenant, tasks[..tasks.len() / 2].to_vec())).unwrap();
+            if let AllocationStep::Move(group, tenant, tasks) = step {
+                kernel
+                    .run(&AllocationStep::Move(group.clone(), *tenant, tasks[..tasks.len() / 2].to_vec()))
+                    .unwrap();
                 state.processes.extend(tasks.iter().map(|task| (*task, None)));
             }
             break;
@@ -275,10 +277,10 @@ fn take(kernel: &mut Kernel, record: &mut State, wishes: &Wishes, fails_at: Opti
 }
 
 /// The groups are as wished, and no step is left.
-fn reached(kernel: &Kernel, record: &State, wishes: &Wishes) {
+fn reached(kernel: &Kernel, record: &AllocationState, wishes: &Wishes) {
     let state = kernel.observed(record);
     let desired = desired(wishes, &state);
-    assert_eq!(plan(&state, &desired), Plan::default());
+    assert_eq!(plan(&state, &desired), AllocationPlan::default());
     for (group, cpus) in &desired.groups {
         assert_eq!(kernel.cpus.get(group), Some(cpus), "{group}");
     }
@@ -287,7 +289,7 @@ fn reached(kernel: &Kernel, record: &State, wishes: &Wishes) {
     }
     let expected = kernel.cpus.keys().filter(|own| own.name().starts_with("wk-"));
     assert!(expected.eq(desired.groups.keys()));
-    let home = |task: &Process| {
+    let home = |task: &TenantProcess| {
         let mut all = desired.processes.iter();
         all.find(|(_, tasks)| tasks.contains(task)).map_or(Group::DEFAULT, |((group, _), _)| group.clone())
     };
@@ -308,7 +310,7 @@ proptest! {
         ),
     ) {
         let mut kernel = Kernel::new(all_processes());
-        let mut record = State::default();
+        let mut record = AllocationState::default();
         for (drawn, masks, corrects, disturbances, fails_at) in rounds {
             let wishes = wishes(&drawn, &masks, corrects);
             if fails_at.is_some() {
@@ -324,7 +326,7 @@ proptest! {
     #[test]
     fn tenants_change_classes_directly(a in drawn(), b in drawn(), masks in masks()) {
         let mut kernel = Kernel::new(all_processes());
-        let mut record = State::default();
+        let mut record = AllocationState::default();
         // All three classes exist before and after, so none is removed.
         let with_all = |drawn: &[Option<Drawn>]| {
             let wishes = wishes(drawn, &masks, true);
@@ -332,7 +334,7 @@ proptest! {
             Wishes { kept, ..wishes }
         };
         for class in 0..3 {
-            let step = Step::Make(ours(&class.to_string()));
+            let step = AllocationStep::Make(ours(&class.to_string()));
             kernel.run(&step).unwrap();
         }
         take(&mut kernel, &mut record, &with_all(&a), None);
@@ -354,7 +356,7 @@ proptest! {
 fn a_class_has_its_mask_before_a_tenant_enters_and_after_the_others_left() {
     let (first, second) = (ours("0"), ours("1"));
     let tenant = |id: u32, class: &Group| Occupant {
-        id: GroupId(id),
+        id: WorkloadId(id),
         cpus: list([id as u16]),
         processes: Vec::new(),
         class: class.clone(),
@@ -363,7 +365,7 @@ fn a_class_has_its_mask_before_a_tenant_enters_and_after_the_others_left() {
     let mask = WayMask::from_bits;
     let before = Wishes { occupants: vec![tenant(0, &first), tenant(1, &second)], ..Wishes::default() };
     let mut kernel = Kernel::new(std::iter::empty());
-    let mut record = State::default();
+    let mut record = AllocationState::default();
     take(&mut kernel, &mut record, &before, None);
     // Tenant 0 joins 1, and tenant 2 gets the first class.
     let after = Wishes {
@@ -374,10 +376,10 @@ fn a_class_has_its_mask_before_a_tenant_enters_and_after_the_others_left() {
     let state = kernel.observed(&record);
     let plan = plan(&state, &desired(&after, &state));
     let steps = [
-        Step::Mask(second.clone(), mask(0x00f)),
-        Step::Cpus(second, list([0, 1])),
-        Step::Mask(first.clone(), mask(0x0f0)),
-        Step::Cpus(first, list([2])),
+        AllocationStep::Mask(second.clone(), mask(0x00f)),
+        AllocationStep::Cpus(second, list([0, 1])),
+        AllocationStep::Mask(first.clone(), mask(0x0f0)),
+        AllocationStep::Cpus(first, list([2])),
     ];
     assert_eq!((plan.releases, plan.fills), (vec![], steps.to_vec()));
 }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 use std::path::Path;
-use waykeeper_linux::doctor::Report;
+use waykeeper_linux::doctor::DoctorReport;
 
 /// One line per check, without the tree's own path.
-pub fn told(root: &Path, report: &Report) -> String {
+pub fn reported(root: &Path, report: &DoctorReport) -> String {
     let mut out = String::new();
     for check in &report.checks {
         let _ =
