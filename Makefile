@@ -70,7 +70,7 @@ test-rust:
 test-python:
 	$(PYTHON) scripts/make_test.py --only-python
 
-## The resctrl of real kernels, in QEMU guests, judges crates/linux; downloads Debian's kernels once (oracle/README.md).
+## The resctrl of real kernels, in QEMU guests, judges crates/kernel; downloads Debian's kernels once (oracle/README.md).
 test-oracle:
 	$(PYTHON) -m unittest discover -s guests/tests -t .
 	$(PYTHON) -m unittest discover -s oracle/tests -t .
@@ -115,7 +115,7 @@ lint:
 bench:
 	$(CARGO) bench --locked -p waykeeper-machine --bench summary
 	$(CARGO) bench --locked -p waykeeper-policy --bench decision
-	$(CARGO) bench --locked -p waykeeper-linux --bench cost
+	$(CARGO) bench --locked -p waykeeper-linux-host --bench cost
 	$(CARGO) bench --locked -p waykeeper-cli --bench interval
 
 ## Renews the curves of docs/programs.md and their picture: SPEC's profiles and the shipped traces.

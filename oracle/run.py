@@ -1,4 +1,4 @@
-"""Tests the code of crates/linux against a real kernel's resctrl in four guests. `make test-oracle` runs it.
+"""Tests the code of crates/kernel against a real kernel's resctrl in four guests. `make test-oracle` runs it.
 
 This module lists the guests, the steps in them and the expected results. Exit status: 0 all passed, 1 a test failed or could not
 run, 2 wrong arguments.
@@ -197,7 +197,7 @@ def interrupt(*_: object) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python3 -m oracle.run", description="Test crates/linux against a real kernel's resctrl in QEMU guests."
+        prog="python3 -m oracle.run", description="Test crates/kernel against a real kernel's resctrl in QEMU guests."
     )
     names = [one.name for one in GUESTS]
     parser.add_argument(

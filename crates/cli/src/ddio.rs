@@ -1,5 +1,5 @@
 //! `waykeeper ddio`: the LLC ways that devices may fill, and DCA on or off for a device's root port. Must not know
-//! registers (`linux`).
+//! registers (`operator`).
 
 mod hold;
 mod show;
@@ -11,8 +11,8 @@ use crate::restore::root_at;
 use clap::{Args, Subcommand};
 use hold::HoldArgs;
 use std::path::PathBuf;
-use waykeeper_linux::dca_ways::{Wanted, WaysError};
-use waykeeper_linux::ddio::{self, DdioError};
+use waykeeper_kernel::dca_ways::{Wanted, WaysError};
+use waykeeper_operator::ddio::{self, DdioError};
 
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\

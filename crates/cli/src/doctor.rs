@@ -7,7 +7,7 @@ use crate::restore::root_at;
 use clap::Args;
 use std::fmt::Write;
 use std::path::PathBuf;
-use waykeeper_linux::doctor::{self, CheckState, DoctorReport, Family};
+use waykeeper_operator::doctor::{self, CheckState, DoctorReport, Family};
 
 /// Examples of the subcommand.
 pub const EXAMPLES: &str = "\

@@ -17,13 +17,13 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use waykeeper_linux::tenants::DeviceName;
 use waykeeper_probe::experiment::{MeasurementTimes, ProbeError};
 use waykeeper_probe::findings::{Findings, Row};
 use waykeeper_probe::procedures::{self, ProbeOptions, Procedure};
 use waykeeper_probe::roles::{self, Named, RoleError};
 use waykeeper_probe::sweep::{AdjustableLoad, LoadSweep};
 use waykeeper_silicon::Sampling;
+use waykeeper_tenants::DeviceName;
 use waykeeper_units::CoreList;
 
 /// Examples of the whole subcommand.
@@ -186,7 +186,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     bar.clear();
     // All knobs are restored before the result is printed.
     let microcode = source.microcode();
-    let identity = waykeeper_linux::profile::MachineIdentity::of(source.host().inventory(), microcode);
+    let identity = waykeeper_linux_host::profile::MachineIdentity::of(source.host().inventory(), microcode);
     let place = source.profile_path();
     source.close()?;
     load_command.into_inner().into_iter().for_each(LoadCommand::end);

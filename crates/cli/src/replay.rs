@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::SystemTime;
-use waykeeper_linux::host::Grouping;
+use waykeeper_linux_host::Grouping;
 use waykeeper_service::log::turned_of;
 use waykeeper_service::recorder::{Header, Item, ReadError, RecordedStep, RecordingReader};
 use waykeeper_service::replay::{Compared, Replay, differences, within};

@@ -1,5 +1,5 @@
 //! `waykeeper restore`: restores the values of a journal, the last changed first. Must not know how a knob is written
-//! (`linux`).
+//! (`kernel`).
 
 use crate::daemon::environment;
 use crate::exit::{self, Failure};
@@ -8,11 +8,11 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use waykeeper_linux::GROUP_PREFIX;
-use waykeeper_linux::journal::{Journal, usual_path};
-use waykeeper_linux::registers::RegisterFiles;
-use waykeeper_linux::restore::{Report, RestoreOutcome, Restorer, mounted};
-use waykeeper_linux::root::Root;
+use waykeeper_kernel::journal::{Journal, usual_path};
+use waykeeper_kernel::registers::RegisterFiles;
+use waykeeper_kernel::resctrl::GROUP_PREFIX;
+use waykeeper_kernel::restore::{Report, RestoreOutcome, Restorer, mounted};
+use waykeeper_kernel::root::Root;
 use waykeeper_service::config::{Config, ConfigError, Flag, Inputs};
 
 const EXAMPLES: &str = "\

@@ -1,7 +1,7 @@
 //! Effect of each root port's DCA switch, and whether its devices' writes reach this LLC (hardware.md 2; ddio-bench
 //! s4.3).
 //!
-//! The switch is set to on and off alternately; `ddio` of the room `linux` judges its effect. If a port's switch has no
+//! The switch is set to on and off alternately; `ddio` of the crate `operator` judges its effect. If a port's switch has no
 //! effect, the other switches are set to off: the device writes that the LLC still counts are from ports without an
 //! effective switch. Must not know sliding masks.
 
@@ -10,7 +10,7 @@ use crate::stats;
 use crate::verdict::{Confidence, ProbeVerdict};
 use serde::{Deserialize, Serialize};
 use waykeeper_host::{Interval, Knob, KnobOutcome, PortCounter};
-use waykeeper_linux::ddio::{self, LOAD_PER_S};
+use waykeeper_operator::ddio::{self, LOAD_PER_S};
 use waykeeper_units::{LINE_BYTES, PortId};
 
 /// If the writes bypass this LLC, it may count at most this share of them. Assumption: completions and descriptors are

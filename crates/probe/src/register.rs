@@ -2,7 +2,7 @@
 //! (hardware.md 1.2 and 1.4; the way sweep of ddio-bench s4.4).
 //!
 //! Each value is tried. The effect is the change of the devices' misses when the accepted values with the fewest and
-//! the most ways are set alternately; `ddio` of the room `linux` judges it. Must not know sliding masks.
+//! the most ways are set alternately; `ddio` of the crate `operator` judges it. Must not know sliding masks.
 
 use crate::experiment::{ProbeError, ProbeExperiment};
 use crate::stats;
@@ -10,7 +10,7 @@ use crate::verdict::{Confidence, ProbeVerdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use waykeeper_host::{Interval, Knob, KnobOutcome, Support};
-use waykeeper_linux::ddio;
+use waykeeper_operator::ddio;
 use waykeeper_units::WayMask;
 
 /// Largest standard error of the miss share at which "no effect" is reported. Assumption: nine ways more or less change

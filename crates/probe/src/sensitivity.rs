@@ -8,7 +8,7 @@ use crate::verdict::{Confidence, ProbeVerdict};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use waykeeper_host::{Interval, Knob, KnobOutcome, PortCounter, Workload, WorkloadCounter};
-use waykeeper_linux::ddio::LOAD_PER_S;
+use waykeeper_operator::ddio::LOAD_PER_S;
 use waykeeper_units::{PortId, WorkloadId};
 
 /// The largest change that is `Low` (ddio-bench s7: at most 5 %).

@@ -7,7 +7,7 @@
 use crate::slide::{Slide, SlideSample};
 use crate::stats::{self, Deviation, Placed, PositionClass};
 use crate::verdict::{Confidence, ProbeVerdict};
-use waykeeper_linux::ddio::LOAD_PER_S;
+use waykeeper_operator::ddio::LOAD_PER_S;
 use waykeeper_units::WayMask;
 
 /// Minimum increase of the miss share of device writes. Assumption: four times the threshold of `ddio`, because many

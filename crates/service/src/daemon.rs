@@ -21,8 +21,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
-use waykeeper_linux::host::OpenError;
-use waykeeper_linux::system;
+use waykeeper_kernel::system;
+use waykeeper_linux_host::OpenError;
 
 /// Capacity of the channel for signals; a second one of a kind adds nothing. Assumption: one of each kind that is
 /// handled.

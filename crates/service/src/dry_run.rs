@@ -10,8 +10,8 @@ use waykeeper_host::{
     Applied, Dial, Host, HostError, Inventory, Knob, KnobOutcome, KnobSetting, KnobValues, Lines, Plan,
     RootPort, Setting, Snapshot, Support, Workload,
 };
-use waykeeper_linux::host::Grouping;
-use waykeeper_linux::tenants::TenantSpec;
+use waykeeper_linux_host::Grouping;
+use waykeeper_tenants::TenantSpec;
 use waykeeper_units::{PortId, WayMask};
 
 /// A host with the values that would be set.

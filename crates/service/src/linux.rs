@@ -9,14 +9,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use waykeeper_host::{Applied, Host, HostError, Inventory, Lines, Plan, Snapshot, Workload};
-use waykeeper_linux::host::{
+use waykeeper_kernel::root::Root;
+use waykeeper_kernel::system::{self, SharedSystem};
+use waykeeper_kernel::text_file::TextFileError;
+use waykeeper_linux_host::profile::{MachineProfile, usual_path};
+use waykeeper_linux_host::{
     AllowedChanges, DcaLimit, Grouping, HostAccess, LinuxHost, LinuxHostOptions, Managed, OpenError,
 };
-use waykeeper_linux::profile::{MachineProfile, usual_path};
-use waykeeper_linux::root::Root;
-use waykeeper_linux::system::{self, SharedSystem};
-use waykeeper_linux::tenants::{About, Census, Note, TenantSpec};
-use waykeeper_linux::text_file::TextFileError;
+use waykeeper_tenants::{About, Census, Note, TenantSpec};
 use waykeeper_units::WayMask;
 
 /// A Linux host with its declared tenants.

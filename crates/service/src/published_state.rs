@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use waykeeper_control::{LoopSummary, StepRecord};
 use waykeeper_host::{Interval, Inventory, Snapshot, Workload};
-use waykeeper_linux::host::Grouping;
+use waykeeper_linux_host::Grouping;
 use waykeeper_units::WorkloadId;
 
 /// How much the daemon may change on the host.

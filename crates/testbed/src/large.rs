@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tempfile::TempDir;
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_linux::host::LinuxHostOptions;
-use waykeeper_linux::root::Root;
-use waykeeper_linux::tenants::Tenant;
+use waykeeper_kernel::root::Root;
+use waykeeper_linux_host::LinuxHostOptions;
+use waykeeper_tenants::Tenant;
 use waykeeper_units::CoreId;
 use waykeeper_vhost::faults::Faults;
 use waykeeper_vhost::host_tasks::HostTasks;
@@ -107,7 +107,7 @@ impl LargeServer {
         self.folder.path().to_owned()
     }
 
-    /// Options for a [`waykeeper_linux::host::LinuxHost`]: every tenant has two cores of its own and no devices.
+    /// Options for a [`waykeeper_linux_host::LinuxHost`]: every tenant has two cores of its own and no devices.
     pub fn options(&self) -> LinuxHostOptions {
         let tenant = |index: u16| Tenant {
             name: format!("t{index}"),

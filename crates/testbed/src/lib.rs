@@ -31,6 +31,8 @@ mod machine;
 #[cfg(feature = "host")]
 mod model_clock;
 #[cfg(feature = "host")]
+pub mod plain_tree;
+#[cfg(feature = "host")]
 mod state;
 #[cfg(feature = "synthetic")]
 mod synthetic;

@@ -4,7 +4,7 @@
 
 use crate::MountedHost;
 use waykeeper_host::{Applied, Host, HostError, Inventory, Lines, Plan, Snapshot, Workload};
-use waykeeper_linux::host::LinuxHost;
+use waykeeper_linux_host::LinuxHost;
 use waykeeper_units::WayMask;
 
 /// A [`LinuxHost`] on the clock of the server that it manages, which must be held.

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_generations::{Generation, Pmu};
-use waykeeper_linux::pci::PciTree;
-use waykeeper_linux::root::{Handle, Root};
+use waykeeper_kernel::pci::PciTree;
+use waykeeper_kernel::root::{Handle, Root};
 
 /// All values, by name: `CPU 3 MSR 0x186`, `/sys/fs/resctrl/schemata`, `PCI 0000:16:00.0 0x180`.
 pub type HostState = BTreeMap<String, String>;

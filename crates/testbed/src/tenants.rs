@@ -2,10 +2,10 @@
 //!
 //! Read from the mounted files, as an operator would. Must not know the model.
 
-use waykeeper_linux::pci::{PciAddress, PciTree};
-use waykeeper_linux::root::Root;
-use waykeeper_linux::tenants::Tenant;
+use waykeeper_kernel::pci::{PciAddress, PciTree};
+use waykeeper_kernel::root::Root;
 use waykeeper_machine::Scenario;
+use waykeeper_tenants::Tenant;
 
 /// Upper byte of a PCI class code (PCI code and ID assignment specification, 1.1).
 const STORAGE: u32 = 0x01;

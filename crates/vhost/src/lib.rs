@@ -1,7 +1,7 @@
 //! The virtual server as a file tree: the files of a Linux kernel, with the kernel's behaviour.
 //!
 //! This crate knows the kernel's side of the file interfaces and the machine behind them. It must not know the reader:
-//! every tool, our own crate `linux` included, is served alike.
+//! every tool, our own crate `kernel` included, is served alike.
 
 pub mod cpuid;
 pub mod dynamic_tree;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use waykeeper_host::Priority;
-use waykeeper_linux::host::LinuxHostOptions;
+use waykeeper_linux_host::LinuxHostOptions;
 
 /// Settling time of a daemon, and the measured time after it.
 const SETTLING: Duration = Duration::from_secs(5);

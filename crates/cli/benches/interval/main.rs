@@ -4,7 +4,7 @@
 //!
 //! Through files no simulation runs during the measurement: the clock of the virtual server is stopped, that of the
 //! large one is a table. CPU time is the daemon's own, because on a real host the kernel serves the files. One of the
-//! four parts is the policy's time alone; the bench of `waykeeper-linux` counts the reads of a sample.
+//! four parts is the policy's time alone; the bench of `waykeeper-linux-host` counts the reads of a sample.
 
 // The figures are the output of this program.
 #![allow(clippy::print_stdout)]
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use waykeeper_control::{ControlConfig, Loop};
 use waykeeper_host::Host;
-use waykeeper_linux::host::LinuxHostOptions;
+use waykeeper_linux_host::LinuxHostOptions;
 use waykeeper_machine::{RunOptions, Scenario, ScenarioSource, VirtualServer};
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::engine::ManagedHost;

@@ -14,11 +14,11 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use waykeeper_linux::ddio::{self, DdioExperiment, EffectVerdict, RegisterChange, Survey};
-use waykeeper_linux::journal::Journal;
-use waykeeper_linux::registers::RegisterFiles;
-use waykeeper_linux::restore::RestoreOutcome;
-use waykeeper_linux::root::Root;
+use waykeeper_kernel::journal::Journal;
+use waykeeper_kernel::registers::RegisterFiles;
+use waykeeper_kernel::restore::RestoreOutcome;
+use waykeeper_kernel::root::Root;
+use waykeeper_operator::ddio::{self, DdioExperiment, EffectVerdict, RegisterChange, Survey};
 
 /// Interval of checks for signals and for the command's end.
 const TICK: Duration = Duration::from_millis(50);
@@ -297,9 +297,9 @@ fn ended_badly(status: ExitStatus) -> Failure {
     Failure::new(code.unwrap_or(exit::FAILED), format!("the command ended with {status}"))
 }
 
-impl From<waykeeper_linux::journal::JournalError> for Failure {
-    fn from(error: waykeeper_linux::journal::JournalError) -> Failure {
-        use waykeeper_linux::journal::JournalError as E;
+impl From<waykeeper_kernel::journal::JournalError> for Failure {
+    fn from(error: waykeeper_kernel::journal::JournalError) -> Failure {
+        use waykeeper_kernel::journal::JournalError as E;
         let code = match &error {
             E::Held { .. } => exit::CONFLICT,
             E::Read { source, .. } | E::Write { source, .. } => exit::io_code(source),

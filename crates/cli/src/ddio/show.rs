@@ -3,8 +3,8 @@
 use crate::exit::Failure;
 use crate::{listing, out};
 use std::fmt::Write;
-use waykeeper_linux::dca_ways::words;
-use waykeeper_linux::ddio::{PortDca, PortDevice, SocketWays, Survey};
+use waykeeper_kernel::dca_ways::words;
+use waykeeper_operator::ddio::{PortDca, PortDevice, SocketWays, Survey};
 use waykeeper_units::WayMask;
 
 /// Prints all tables, or JSON.

@@ -4,8 +4,8 @@
 //! a real and a virtual host. Must not know how commands were sent.
 
 use waykeeper_host::{DmaCounters, Lines, Reading};
-use waykeeper_linux::host::{DeviceWatch, Near};
-use waykeeper_linux::root::Root;
+use waykeeper_kernel::root::Root;
+use waykeeper_linux_host::{DeviceWatch, Near};
 use waykeeper_load::{Counters, EventCount, Package};
 use waykeeper_memload::LoadPlan;
 use waykeeper_units::CoreId;

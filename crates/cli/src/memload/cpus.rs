@@ -6,8 +6,8 @@ use crate::exit::{self, Failure};
 use crate::pinned;
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::Serialize;
-use waykeeper_linux::root::Root;
-use waykeeper_linux::topology::Topology;
+use waykeeper_kernel::root::Root;
+use waykeeper_kernel::topology::Topology;
 use waykeeper_units::{CoreId, CoreList};
 
 /// The CPUs of both.

@@ -3,9 +3,9 @@
 use crate::exit::Failure;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
+use waykeeper_kernel::text_file::TextFileError;
 use waykeeper_lab::files::write_probe;
-use waykeeper_linux::profile::{self, KnobState, MachineIdentity, MachineProfile, ProfiledPort, Writes};
-use waykeeper_linux::text_file::TextFileError;
+use waykeeper_linux_host::profile::{self, KnobState, MachineIdentity, MachineProfile, ProfiledPort, Writes};
 use waykeeper_probe::findings::Findings;
 use waykeeper_probe::ports::{PortVerdict, Reach, Switch};
 use waykeeper_probe::register::{RegisterEffect, RegisterVerdict};

@@ -10,16 +10,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use waykeeper_host::{Host, Priority, WorkloadKind};
+use waykeeper_kernel::pci::PciAddress;
+use waykeeper_kernel::resctrl::ResctrlErrorKind;
+use waykeeper_kernel::root::Root;
 use waykeeper_lab::registry;
-use waykeeper_linux::host::{LinuxHost, LinuxHostOptions, OpenError};
-use waykeeper_linux::pci::PciAddress;
-use waykeeper_linux::profile;
-use waykeeper_linux::resctrl::ResctrlErrorKind;
-use waykeeper_linux::root::Root;
-use waykeeper_linux::tenants::{self, Census, DeviceName, Tenant, TenantSpec};
+use waykeeper_linux_host::profile;
+use waykeeper_linux_host::{LinuxHost, LinuxHostOptions, OpenError};
 use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_probe::experiment::ProbeError;
 use waykeeper_probe::sweep::{AdjustableLoad, SweptParameter};
+use waykeeper_tenants::{Census, DeviceName, Tenant, TenantSpec};
 use waykeeper_units::CoreList;
 
 /// The probed host, with its load.
@@ -190,7 +190,7 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<ProbedHost, Failure> {
 
 /// The tenants of a file that are present now.
 fn declared(root: &Root, file: &Path) -> Result<Vec<Tenant>, Failure> {
-    let specs = tenants::read(file).map_err(Failure::bad_input)?;
+    let specs = waykeeper_tenants::read(file).map_err(Failure::bad_input)?;
     let roster = Census::new(specs).take(root);
     for absent in &roster.absent {
         exit::eprint_line(&format!("note: tenant {} was not found: {}", absent.name, absent.why));

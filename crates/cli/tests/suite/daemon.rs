@@ -254,7 +254,7 @@ fn what_a_killed_daemon_left_is_found_by_its_configuration() {
     assert!(!setup.journal.exists());
 
     // With a configuration that became invalid, the default journal is still found.
-    setup.journal = waykeeper_linux::journal::usual_path(&machine.root());
+    setup.journal = waykeeper_kernel::journal::usual_path(&machine.root());
     setup.write(&machine, FIXED);
     die(&setup);
     setup.write(&machine, "[polcy]");

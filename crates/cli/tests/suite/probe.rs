@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use waykeeper_linux::profile::{KnobState, MachineProfile, Writes};
+use waykeeper_linux_host::profile::{KnobState, MachineProfile, Writes};
 use waykeeper_machine::ScenarioSource;
 use waykeeper_testbed::{MountedHost, wall_clock};
 
@@ -158,7 +158,7 @@ fn memload_brings_load_to_a_host_and_its_profile_is_put_where_it_is_looked_for()
     std::fs::write(&target, vec![0; 1 << 20]).unwrap();
     let before = machine.state();
     let done = ports(&machine, &tenants, &["--save", "--cores", "0", "--memload", target.to_str().unwrap()]);
-    let place = waykeeper_linux::profile::usual_path(&machine.root());
+    let place = waykeeper_linux_host::profile::usual_path(&machine.root());
     let profile = MachineProfile::read(&place).unwrap();
     let _ = std::fs::remove_file(&place);
     let done = done.success();

@@ -1,26 +1,24 @@
 //! `doctor`, `ddio` and `restore` as a user calls them: on a tree of plain files, and doctor on this machine.
 
 use crate::common;
-#[path = "../../../linux/tests/suite/plain_tree/mod.rs"]
-mod plain_tree;
 
 use common::{refused, waykeeper};
-use plain_tree::{DDIO_WAYS, NIC_PORT, SSD_PORT, Tree};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use waykeeper_testbed::plain_tree::{CPUS, DDIO_WAYS, NIC_PORT, PlainTree, SSD_PORT};
 
 /// The path of a test's journal: beside its tree, never in /run.
-fn journal(tree: &Tree) -> String {
+fn journal(tree: &PlainTree) -> String {
     tree.path("journal").display().to_string()
 }
 
-fn root(tree: &Tree) -> String {
+fn root(tree: &PlainTree) -> String {
     tree.root().display().to_string()
 }
 
 /// `waykeeper ddio ...` on a tree, with its journal and without the check of the counters.
-fn ddio(tree: &Tree, arguments: &[&str]) -> assert_cmd::Command {
+fn ddio(tree: &PlainTree, arguments: &[&str]) -> assert_cmd::Command {
     let mut command = waykeeper();
     let (root, journal) = (root(tree), journal(tree));
     command.arg("ddio").arg(arguments[0]).args(["--root", &root, "--journal", &journal, "--verify", "0"]);
@@ -33,12 +31,12 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Runs it; returns standard output with the tree's path replaced.
-fn reported(tree: &Tree, mut command: assert_cmd::Command, code: i32) -> String {
+fn reported(tree: &PlainTree, mut command: assert_cmd::Command, code: i32) -> String {
     let done = command.assert().code(code);
     text(&done.get_output().stdout).replace(&root(tree), "ROOT")
 }
 
-fn refused_by(tree: &Tree, arguments: &[&str], code: i32, parts: &[&str]) {
+fn refused_by(tree: &PlainTree, arguments: &[&str], code: i32, parts: &[&str]) {
     let (root, journal) = (root(tree), journal(tree));
     let fixed = ["ddio", arguments[0], "--root", &root, "--journal", &journal, "--verify", "0"];
     refused(&[&fixed[..], &arguments[1..]].concat(), code, parts);
@@ -50,7 +48,7 @@ fn doctor_tells_a_table_and_json() {
         rustix::process::geteuid().is_root(),
         "not run: needs root: doctor tells whether it has CAP_PERFMON"
     );
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     let root = root(&tree);
     let done = waykeeper().args(["doctor", "--root", &root]).assert().success();
     insta::assert_snapshot!("doctor", text(&done.get_output().stdout).replace(&root, "ROOT"));
@@ -96,7 +94,7 @@ fn doctor_says_3_where_nothing_can_be_turned_and_2_where_there_is_no_tree() {
 
 #[test]
 fn show_names_ways_ports_and_every_device() {
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     tree.set_config(SSD_PORT, 0x180, 0x04);
     let done = waykeeper().args(["ddio", "show", "--root", &root(&tree)]).assert().success();
     insta::assert_snapshot!("ddio-show", text(&done.get_output().stdout));
@@ -111,7 +109,7 @@ fn show_names_ways_ports_and_every_device() {
 
 #[test]
 fn ways_stand_while_a_command_runs_and_go_back() {
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     // CPU 2 is the first of socket 1; the command sees the register through its file.
     let look = format!("od -An -tx4 -j {DDIO_WAYS} -N 4 {}/dev/cpu/2/msr", root(&tree));
     let out = reported(&tree, ddio(&tree, &["set", "4", "--", "sh", "-c", &look]), 0);
@@ -127,7 +125,7 @@ fn ways_stand_while_a_command_runs_and_go_back() {
 
 #[test]
 fn a_dry_run_writes_nothing() {
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     let before = tree.files();
     let out = reported(&tree, ddio(&tree, &["set", "11", "--dry-run"]), 0);
     assert!(out.contains("0x600 (2) -> 0x7ff (11)") && out.contains("nothing was written"), "{out}");
@@ -140,7 +138,7 @@ fn a_dry_run_writes_nothing() {
 
 #[test]
 fn turning_a_port_off_changes_only_its_bit_for_all_behind_it() {
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     let out = reported(&tree, ddio(&tree, &["off", "ens1f1", "3b:00.0", "--keep"]), 0);
     insta::assert_snapshot!("ddio-off", out);
     // Bit 7 is cleared, bit 2 is unchanged.
@@ -157,7 +155,7 @@ fn turning_a_port_off_changes_only_its_bit_for_all_behind_it() {
 
 #[test]
 fn what_is_kept_outlives_the_changes_after_it() {
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     reported(&tree, ddio(&tree, &["off", "ens1f1", "--keep"]), 0);
     reported(&tree, ddio(&tree, &["set", "4", "--keep"]), 0);
     let out = reported(&tree, ddio(&tree, &["set", "6", "--for", "0"]), 0);
@@ -173,7 +171,7 @@ fn what_is_kept_outlives_the_changes_after_it() {
 
 #[test]
 fn what_must_not_be_written_is_refused_with_the_reason() {
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     refused_by(&tree, &["set", "0x680"], 2, &["0x680", "holes", "contiguous masks"]);
     refused_by(&tree, &["set", "0x3c0"], 2, &["lacks ways of 0x600"]);
     refused_by(&tree, &["set", "1"], 2, &["2 to 11 ways"]);
@@ -181,14 +179,14 @@ fn what_must_not_be_written_is_refused_with_the_reason() {
     refused_by(&tree, &["set", "4", "--socket", "5"], 2, &["no socket 5", "0, 1"]);
     refused_by(&tree, &["off", "eth9"], 2, &["`eth9`", "sys/class/net/eth9"]);
     refused_by(&tree, &["set", "4", "--for", "minute"], 2, &["`minute`", "seconds"]);
-    let icelake = Tree::of(106, 6, "Intel(R) Xeon(R) Gold 5320 CPU @ 2.20GHz", 12);
+    let icelake = PlainTree::of(106, 6, "Intel(R) Xeon(R) Gold 5320 CPU @ 2.20GHz", 12);
     refused_by(&icelake, &["set", "4"], 3, &["Ice Lake", "takes values without effect", "only read"]);
     refused_by(&icelake, &["off", "ens1f0"], 3, &["Ice Lake"]);
     assert_eq!((icelake.msr(0, DDIO_WAYS), icelake.config(NIC_PORT, 0x180)), (0xc00, 0x84));
-    let unknown = Tree::of(222, 1, "Some Xeon", 11);
+    let unknown = PlainTree::of(222, 1, "Some Xeon", 11);
     refused_by(&unknown, &["set", "4"], 3, &["Some Xeon", "no built-in table describes this CPU"]);
-    let guest = Tree::skylake();
-    for cpu in 0..plain_tree::CPUS {
+    let guest = PlainTree::skylake();
+    for cpu in 0..CPUS {
         guest.set_msr(cpu, DDIO_WAYS, 0);
     }
     refused_by(&guest, &["set", "4"], 3, &["0xc8b", "reads 0x0"]);
@@ -198,7 +196,7 @@ fn what_must_not_be_written_is_refused_with_the_reason() {
 
 #[test]
 fn a_header_where_the_switch_should_be_is_not_written() {
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     // The chain of capabilities leads to 0x180: the register there is not perfctrlsts (hardware.md 2.1).
     tree.set_config(NIC_PORT, 0x103, 0x18);
     refused_by(&tree, &["off", "ens1f0"], 3, &["header of capability"]);
@@ -209,7 +207,7 @@ fn a_header_where_the_switch_should_be_is_not_written() {
 struct Holder(Child);
 
 impl Holder {
-    fn start(tree: &Tree) -> Holder {
+    fn start(tree: &PlainTree) -> Holder {
         let (root, journal) = (root(tree), journal(tree));
         let program = assert_cmd::cargo::cargo_bin("waykeeper");
         let mut command = Command::new(program);
@@ -233,7 +231,7 @@ impl Drop for Holder {
 
 #[test]
 fn a_signal_ends_the_holding_and_brings_the_mask_back() {
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     let mut holder = Holder::start(&tree);
     // Another manager is refused meanwhile.
     refused_by(&tree, &["set", "4"], 5, &["another waykeeper", &holder.0.id().to_string()]);
@@ -246,7 +244,7 @@ fn a_signal_ends_the_holding_and_brings_the_mask_back() {
 /// The mask is restored even if the command ignores SIGTERM.
 #[test]
 fn a_second_signal_ends_a_command_that_ignores_the_first() {
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     let look = "trap '' TERM; touch \"$0\"; while :; do sleep 0.05; done";
     let begun = tree.path("begun").display().to_string();
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("waykeeper"));
@@ -274,7 +272,7 @@ fn a_second_signal_ends_a_command_that_ignores_the_first() {
 
 #[test]
 fn a_killed_holder_leaves_a_journal_that_doctor_sees_and_restore_clears() {
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     drop(Holder::start(&tree));
     let arguments = ["restore", "--root", &root(&tree), "--journal", &journal(&tree), "--json"];
     let done: Value = serde_json::from_str(&common::output(&arguments)).unwrap();
@@ -286,7 +284,7 @@ fn a_killed_holder_leaves_a_journal_that_doctor_sees_and_restore_clears() {
 
 #[test]
 fn a_damaged_journal_is_reported_and_kept() {
-    let tree = Tree::skylake();
+    let tree = PlainTree::skylake();
     tree.write("journal", "00000000 {}\n");
     let (root, journal) = (root(&tree), journal(&tree));
     refused(&["restore", "--root", &root, "--journal", &journal], 1, &["journal: line 1 is damaged"]);

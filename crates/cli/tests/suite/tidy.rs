@@ -23,11 +23,14 @@ const CRATES: &[(&str, &[&str])] = &[
     ("generations", &["units"]),
     ("machine", &["units", "host", "silicon", "inputs", "load"]),
     ("vhost", &["units", "host", "silicon", "machine", "generations"]),
-    ("linux", &["units", "host", "generations"]),
-    ("probe", &["units", "host", "linux"]),
+    ("kernel", &["units", "host", "generations"]),
+    ("tenants", &["units", "host", "kernel"]),
+    ("linux-host", &["units", "host", "generations", "kernel", "tenants"]),
+    ("operator", &["units", "host", "generations", "kernel", "linux-host"]),
+    ("probe", &["units", "host", "kernel", "linux-host", "operator"]),
     ("policy", &["units", "host"]),
     ("control", &["units", "host", "policy"]),
-    ("service", &["units", "host", "linux", "policy", "control"]),
+    ("service", &["units", "host", "kernel", "tenants", "linux-host", "policy", "control"]),
     ("lab", &["units", "host", "silicon", "inputs", "machine", "policy", "control", "probe"]),
     (
         "cli",
@@ -41,7 +44,10 @@ const CRATES: &[(&str, &[&str])] = &[
             "control",
             "lab",
             "generations",
-            "linux",
+            "kernel",
+            "tenants",
+            "linux-host",
+            "operator",
             "vhost",
             "probe",
             "service",
@@ -50,7 +56,10 @@ const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     // The fixture of tests; a crate depends on it only for its tests.
-    ("testbed", &["units", "host", "silicon", "machine", "generations", "vhost", "linux"]),
+    (
+        "testbed",
+        &["units", "host", "silicon", "machine", "generations", "vhost", "kernel", "tenants", "linux-host"],
+    ),
 ];
 
 fn sources(folder: &Path, into: &mut Vec<PathBuf>) {

@@ -1,10 +1,10 @@
-//! The same procedures on a virtual host, through `linux`: they must not differ from the server in process.
+//! The same procedures on a virtual host, through `linux-host`: they must not differ from the server in process.
 
 use crate::chips;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use waykeeper_linux::profile::MachineIdentity;
+use waykeeper_linux_host::profile::MachineIdentity;
 use waykeeper_machine::ScenarioSource;
 use waykeeper_probe::experiment::MeasurementTimes;
 use waykeeper_probe::findings::Findings;
@@ -81,7 +81,7 @@ fn a_host_of_files_is_found_out_as_a_server_in_process_is() {
     let host = machine.open();
     let identity = MachineIdentity::of(
         waykeeper_host::Host::inventory(&host),
-        waykeeper_linux::profile::microcode(&machine.root()),
+        waykeeper_linux_host::profile::microcode(&machine.root()),
     );
     assert!(
         identity.cpu.contains("6140") && identity.microcode.is_some() && identity.ports.len() == 2,

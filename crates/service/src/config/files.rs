@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
-use waykeeper_linux::system::{DirEntry, FileReader, System};
-use waykeeper_linux::tenants::{TenantEntry, declared, explain_key};
-use waykeeper_linux::text_file::line_of;
+use waykeeper_kernel::system::{DirEntry, FileReader, System};
+use waykeeper_kernel::text_file::line_of;
+use waykeeper_tenants::{TenantEntry, declared, explain_key};
 
 /// Largest file. Assumption: the example with every key has a few KiB.
 const FILE_LIMIT: u64 = 1 << 20;

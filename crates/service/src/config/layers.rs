@@ -11,8 +11,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Value;
-use waykeeper_linux::system::System;
-use waykeeper_linux::tenants::{TenantSpec, clash};
+use waykeeper_kernel::system::System;
+use waykeeper_tenants::{TenantSpec, clash};
 use waykeeper_units::{Likeness, most_alike, nearest};
 
 /// The sources of a configuration, besides its defaults.

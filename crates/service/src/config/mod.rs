@@ -17,11 +17,11 @@ pub use show::{differences, show};
 use crate::{DaemonMode, Listen, ServersConfig};
 use std::path::{Path, PathBuf};
 use toml::Table;
-use waykeeper_linux::journal::usual_path;
-use waykeeper_linux::pci::PciAddress;
-use waykeeper_linux::root::Root;
-use waykeeper_linux::system::{RealSystem, System};
-use waykeeper_linux::tenants::TenantSpec;
+use waykeeper_kernel::journal::usual_path;
+use waykeeper_kernel::pci::PciAddress;
+use waykeeper_kernel::root::Root;
+use waykeeper_kernel::system::{RealSystem, System};
+use waykeeper_tenants::TenantSpec;
 use waykeeper_units::CoreList;
 
 /// The usual configuration file; `conf.d/*.toml` beside it are read after it.

@@ -6,7 +6,7 @@ use crate::config::{Config, ConfigError, Inputs};
 use crate::order::{Orders, PendingOrder};
 use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use std::time::Duration;
-use waykeeper_linux::system::SharedSystem;
+use waykeeper_kernel::system::SharedSystem;
 
 /// A request from a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,8 +6,8 @@
 use crate::{ActiveProblem, PublishedClass};
 use std::time::Duration;
 use waykeeper_host::Host;
-use waykeeper_linux::host::Grouping;
-use waykeeper_linux::tenants::TenantSpec;
+use waykeeper_linux_host::Grouping;
+use waykeeper_tenants::TenantSpec;
 
 /// A host that the engine manages.
 pub trait ManagedHost: Host {

@@ -27,7 +27,7 @@ use std::time::SystemTime;
 use toml::Table;
 use waykeeper_control::{ControlConfig, ControlError, Loop, StepRecord};
 use waykeeper_host::{Inventory, Snapshot, WorkloadCounter};
-use waykeeper_linux::system::SharedSystem;
+use waykeeper_kernel::system::SharedSystem;
 use waykeeper_policy::Policy;
 
 /// Returns a lasting problem of a part outside the engine, for example the recorder.

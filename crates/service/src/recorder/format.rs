@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use waykeeper_control::StepRecord;
 use waykeeper_host::{Interval, Inventory, Workload};
-use waykeeper_linux::host::Grouping;
+use waykeeper_linux_host::Grouping;
 use zstd::zstd_safe::CParameter;
 
 /// The value of [`Header::format`].

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use waykeeper_linux::system;
+use waykeeper_kernel::system;
 
 /// What is recorded, and how much of it is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]

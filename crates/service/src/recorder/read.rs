@@ -12,7 +12,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use waykeeper_host::Workload;
-use waykeeper_linux::host::Grouping;
+use waykeeper_linux_host::Grouping;
 
 /// Most segments of a directory: four times the recorder's limit.
 const FILES_MOST: usize = 4096;

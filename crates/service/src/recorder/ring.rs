@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
-use waykeeper_linux::system::{DirEntry, FileWriter, OpenFile, SharedSystem};
+use waykeeper_kernel::system::{DirEntry, FileWriter, OpenFile, SharedSystem};
 
 /// Segments per recording: the part deleted at once (assumption: a sixteenth is little).
 const SEGMENTS: u32 = 16;

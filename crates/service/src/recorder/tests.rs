@@ -12,8 +12,8 @@ use std::time::SystemTime;
 use tempfile::TempDir;
 use waykeeper_control::Problem;
 use waykeeper_host::{Priority, Workload, WorkloadKind};
-use waykeeper_linux::host::Grouping;
-use waykeeper_linux::system;
+use waykeeper_kernel::system;
+use waykeeper_linux_host::Grouping;
 use waykeeper_units::{CoreList, WorkloadId};
 
 fn group(id: u32) -> Workload {

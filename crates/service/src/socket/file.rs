@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use waykeeper_linux::system::{Metadata, RealSystem};
-use waykeeper_linux::trust::{self, TrustError};
+use waykeeper_kernel::system::{Metadata, RealSystem};
+use waykeeper_kernel::trust::{self, TrustError};
 
 /// Connections that may wait for `accept`. Assumption: the usual listen(2) backlog of servers.
 const BACKLOG: i32 = 128;

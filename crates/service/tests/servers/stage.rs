@@ -16,7 +16,7 @@ use waykeeper_host::{
     PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounter, SocketCounters, Support, Workload,
     WorkloadCounter, WorkloadCounters, WorkloadKind,
 };
-use waykeeper_linux::host::Grouping;
+use waykeeper_linux_host::Grouping;
 use waykeeper_policy::{Cause, Event};
 use waykeeper_service::{
     ActiveProblem, DaemonMode, Listen, Order, OrderError, Published, PublishedClass, PublishedState,

@@ -4,9 +4,9 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use waykeeper_linux::GROUP_PREFIX;
-use waykeeper_linux::journal::Original;
-use waykeeper_linux::resctrl::Group;
+use waykeeper_kernel::journal::Original;
+use waykeeper_kernel::resctrl::GROUP_PREFIX;
+use waykeeper_kernel::resctrl::Group;
 
 /// The originals in a journal.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
-use waykeeper_linux::system::{DirEntry, FileKind, Metadata, OpenFile, System};
+use waykeeper_kernel::system::{DirEntry, FileKind, Metadata, OpenFile, System};
 use waykeeper_vhost::faults::{FileFault, Operation};
 use waykeeper_vhost::file_tree::EntryKind;
 use waykeeper_vhost::node::{OpenAccess, slice};

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::Path;
 use waykeeper_host::{Host, Knob, KnobOutcome, Plan, Support, WorkloadCounter};
-use waykeeper_linux::profile::{
+use waykeeper_linux_host::profile::{
     DcaWaysRegister, KnobState, MachineIdentity, MachineProfile, VERSION, Ways, microcode,
 };
 use waykeeper_service::config::{Config, Inputs};

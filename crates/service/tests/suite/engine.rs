@@ -8,9 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use waykeeper_host::{Applied, Host, HostError, Inventory, Lines, Plan, Snapshot, Workload};
-use waykeeper_linux::host::Grouping;
-use waykeeper_linux::system;
-use waykeeper_linux::tenants::TenantSpec;
+use waykeeper_kernel::system;
+use waykeeper_linux_host::Grouping;
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::daemon::{DaemonError, run_and_restore};
 use waykeeper_service::engine::{self, ManagedHost, Setup, SignalRequest};
@@ -19,6 +18,7 @@ use waykeeper_service::{
     ActiveProblem, LifecycleEvent, Order, OrderError, Pause, Published, PublishedClass, PublishedState,
     Sender, orders, step_queue,
 };
+use waykeeper_tenants::TenantSpec;
 use waykeeper_testbed::{MountedHost, assert_same_state};
 use waykeeper_units::WayMask;
 

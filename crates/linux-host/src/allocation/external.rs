@@ -1,0 +1,325 @@
+//! External changes to our groups: removed groups, CPUs taken out or added, monitoring groups made in them.
+//!
+//! They are detected at each sample and left as they are. If configured they are corrected, but only a few times: two
+//! managers would undo each other's changes. A removed group that is not corrected is not made again: its tenants are
+//! in the default group until they are removed. The control loop checks masks, since it knows the requested ones. Must
+//! not know policies.
+
+use super::placement::Slot;
+use super::{Allocation, Pass};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use waykeeper_kernel::journal::Journal;
+use waykeeper_kernel::resctrl::{Group, ResctrlError};
+use waykeeper_units::{CoreList, WorkloadId};
+
+/// An external change to one of our groups, or to a tenant's CPUs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "what", rename_all = "kebab-case")]
+pub enum ExternalChange {
+    /// A group was removed.
+    GroupGone {
+        /// The group.
+        group: String,
+        /// Its tenants.
+        tenants: Vec<String>,
+    },
+    /// CPUs of tenants are not in their group.
+    CpusLost {
+        /// The group that should have them; the default group is `(default)`.
+        group: String,
+        /// The tenants that have these CPUs.
+        tenants: Vec<String>,
+        /// The CPUs.
+        cpus: CoreList,
+        /// The group that has the first of them, if known.
+        by: Option<String>,
+    },
+    /// CPUs that no tenant has were added to our group.
+    CpusAdded {
+        /// The group.
+        group: String,
+        /// The CPUs.
+        cpus: CoreList,
+    },
+    /// Another program made a monitoring group in our group. It stays, and moves to the default group when ours is
+    /// removed.
+    MonitorInside {
+        /// Our group.
+        group: String,
+        /// The other program's group.
+        monitor: String,
+    },
+}
+
+impl std::fmt::Display for ExternalChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ExternalChange::GroupGone { group, .. } => {
+                write!(f, "resctrl group {group} is gone: another program removed it")
+            }
+            ExternalChange::CpusLost { group, tenants, cpus, by } => {
+                let by = by.as_ref().map_or_else(String::new, |by| format!("; they are in {by}"));
+                write!(f, "CPUs {cpus} of {} are no longer in resctrl group {group}{by}", tenants.join(", "))
+            }
+            ExternalChange::CpusAdded { group, cpus } => {
+                write!(f, "another program put CPUs {cpus} into resctrl group {group}")
+            }
+            ExternalChange::MonitorInside { group, monitor } => {
+                write!(f, "another program made the monitoring group {monitor} in resctrl group {group}")
+            }
+        }
+    }
+}
+
+/// Corrections per group before it is left as it is. Assumption: an operator who changes it a fourth time intends it.
+const CORRECTIONS: u32 = 3;
+/// Other programs' monitoring groups are searched at every 16th sample: each search lists a directory of every group.
+const MONITORS_EVERY: u32 = 16;
+
+/// External changes, and what was done about them.
+#[derive(Debug)]
+pub(super) struct ExternalChanges {
+    /// Whether they are corrected, a few times each.
+    corrects: bool,
+    present: Vec<ExternalChange>,
+    monitors: Vec<ExternalChange>,
+    samples: u32,
+    /// Number of corrections per group.
+    corrected: BTreeMap<String, u32>,
+}
+
+impl ExternalChanges {
+    pub fn new(corrects: bool) -> ExternalChanges {
+        let (present, monitors) = (Vec::new(), Vec::new());
+        ExternalChanges { corrects, present, monitors, samples: 0, corrected: BTreeMap::new() }
+    }
+
+    /// Whether a group of this name may be corrected once more.
+    fn may_correct(&self, group: &str) -> bool {
+        let tried = self.corrected.get(group).copied().unwrap_or_default();
+        self.corrects && tried < CORRECTIONS
+    }
+}
+
+impl Allocation {
+    /// External changes as of the last sample.
+    pub fn external_changes(&self) -> impl Iterator<Item = &ExternalChange> {
+        self.external.present.iter().chain(&self.external.monitors)
+    }
+
+    /// Looks for external changes. They are added to `problems`, except for removed groups, which
+    /// [`Allocation::masks`] reports.
+    pub(super) fn detect_external_changes(&mut self, journal: &mut Journal, problems: &mut Vec<String>) {
+        self.external.present.clear();
+        let mut lost = Vec::new();
+        for class in self.placement.in_use() {
+            let Some(group) = self.classes.get(&class).map(|class| class.group.clone()) else { continue };
+            let occupants: Vec<WorkloadId> = self.placement.tenants_in(Slot::Class(class)).collect();
+            match self.held.get(&group).and_then(|held| held.cpus.as_ref()).map(|held| held.read()) {
+                Some(Err(error)) => problems.push(error.to_string()),
+                Some(Ok(Some(there))) => lost.extend(self.compare(&group, occupants, there)),
+                Some(Ok(None)) | None => {
+                    if self.was_replaced(&group) || !self.resctrl.has(&group) {
+                        self.lose(&group, journal);
+                    }
+                    self.class_is_gone(class, journal);
+                }
+            }
+        }
+        let gone = self.groups_gone();
+        self.external.present.extend(gone);
+        let rooted = self.rooted();
+        if !self.cpus_of(&rooted).is_empty() {
+            match self.held.get(&Group::DEFAULT).and_then(|held| held.cpus.as_ref()).map(|held| held.read()) {
+                Some(Err(error)) => problems.push(error.to_string()),
+                there => {
+                    let there = there.and_then(Result::ok).flatten().unwrap_or_default();
+                    lost.extend(self.compare(&Group::DEFAULT, rooted, there));
+                }
+            }
+        }
+        if !lost.is_empty() {
+            let owners = self.owners().unwrap_or_default();
+            for (group, tenants, cpus) in lost {
+                let by = owners.iter().find(|(_, theirs)| !theirs.common(&cpus).is_empty());
+                let by = by.map(|(group, _)| group.to_string());
+                let tenants = self.names(&tenants, Some(&cpus));
+                let group = group.to_string();
+                self.external.present.push(ExternalChange::CpusLost { group, tenants, cpus, by });
+            }
+        }
+        if self.external.samples.is_multiple_of(MONITORS_EVERY) {
+            self.external.monitors = self.monitors_inside();
+        }
+        self.external.samples = self.external.samples.wrapping_add(1);
+        let reported = self.external_changes().filter(|own| !matches!(own, ExternalChange::GroupGone { .. }));
+        problems.extend(reported.map(ToString::to_string).collect::<Vec<_>>());
+    }
+
+    /// Compares a group's CPUs with its tenants'. Returns the lost ones.
+    fn compare(
+        &mut self,
+        group: &Group,
+        tenants: Vec<WorkloadId>,
+        there: CoreList,
+    ) -> Option<(Group, Vec<WorkloadId>, CoreList)> {
+        let own = self.cpus_of(&tenants);
+        let (gone, added) = (own.without(&there), there.without(&own));
+        if let Some(known) = self.state.groups.get_mut(group) {
+            known.cpus = Some(there);
+        }
+        if !added.is_empty() && !group.is_default() {
+            self.external.present.push(ExternalChange::CpusAdded { group: group.to_string(), cpus: added });
+        }
+        (!gone.is_empty()).then(|| (group.clone(), tenants, gone))
+    }
+
+    /// Tenants of the default group, except those whose removed group is not made again.
+    fn rooted(&self) -> Vec<WorkloadId> {
+        let all = self.placement.tenants_in(Slot::Default);
+        all.filter(|tenant| self.removed_group(*tenant).is_none()).collect()
+    }
+
+    /// A tenant's group that was removed and is not made again.
+    pub(super) fn removed_group(&self, tenant: WorkloadId) -> Option<&Group> {
+        self.members.get(&tenant)?.left.as_ref()
+    }
+
+    /// An external change for each of those groups that still has tenants.
+    fn groups_gone(&self) -> Vec<ExternalChange> {
+        let mut gone: BTreeMap<&Group, Vec<String>> = BTreeMap::new();
+        for member in self.members.values() {
+            if let Some(group) = &member.left {
+                gone.entry(group).or_default().push(member.tenant.name.clone());
+            }
+        }
+        let reported =
+            |(group, tenants): (&Group, _)| ExternalChange::GroupGone { group: group.to_string(), tenants };
+        gone.into_iter().map(reported).collect()
+    }
+
+    /// The group of a class is gone. Unless it may be made again, its tenants move to the default group, and a later
+    /// group of its name belongs to the program that makes it.
+    fn class_is_gone(&mut self, class: usize, journal: &mut Journal) {
+        let Some(group) = self.classes.get(&class).map(|class| class.group.clone()) else { return };
+        let occupants: Vec<WorkloadId> = self.placement.tenants_in(Slot::Class(class)).collect();
+        let name = group.to_string();
+        if self.external.may_correct(&name) || self.state.has_ours(&group) {
+            let tenants = self.names(&occupants, None);
+            let change = ExternalChange::GroupGone { group: name, tenants };
+            if !occupants.is_empty() && !self.external.present.contains(&change) {
+                self.external.present.push(change);
+            }
+            return;
+        }
+        for tenant in occupants {
+            self.place(tenant, Slot::Default);
+            if let Some(member) = self.members.get_mut(&tenant) {
+                member.left = Some(group.clone());
+            }
+        }
+        self.classes.remove(&class);
+        self.held.retain(|own, _| *own != group && own.parent() != group);
+        self.lose(&group, journal);
+    }
+
+    /// CPUs that another program took out of a group or added to it, and that stay as they are.
+    pub(super) fn left_alone(&self, group: &Group) -> (CoreList, CoreList) {
+        let name = group.to_string();
+        let (mut lost, mut added) = (CoreList::default(), CoreList::default());
+        if self.external.may_correct(&name) {
+            return (lost, added);
+        }
+        for change in &self.external.present {
+            match change {
+                ExternalChange::CpusLost { group, cpus, .. } if *group == name => lost = cpus.clone(),
+                ExternalChange::CpusAdded { group, cpus } if *group == name => added = cpus.clone(),
+                _ => {}
+            }
+        }
+        let tenants = self.members.keys().copied().collect::<Vec<_>>();
+        // A CPU that a tenant has got since belongs there.
+        (lost, added.without(&self.cpus_of(&tenants)))
+    }
+
+    fn monitors_inside(&self) -> Vec<ExternalChange> {
+        let mut found = Vec::new();
+        for class in self.classes.values() {
+            // If a group cannot be listed, reading its files reports that.
+            for monitor in self.resctrl.others_monitors(&class.group).unwrap_or_default() {
+                let (group, monitor) = (class.group.to_string(), monitor.name().to_owned());
+                found.push(ExternalChange::MonitorInside { group, monitor });
+            }
+        }
+        found
+    }
+
+    fn owners(&self) -> Result<Vec<(Group, CoreList)>, ResctrlError> {
+        let groups = self.resctrl.control_groups()?;
+        groups.into_iter().map(|group| Ok((group.clone(), self.resctrl.cpus(&group)?))).collect()
+    }
+
+    /// The names of tenants; with `cpus`, only of tenants that have some of them.
+    fn names(&self, tenants: &[WorkloadId], cpus: Option<&CoreList>) -> Vec<String> {
+        let own = tenants.iter().filter_map(|tenant| self.tenant(*tenant));
+        let own = own.filter(|own| cpus.is_none_or(|cpus| !own.cores.common(cpus).is_empty()));
+        own.map(|own| own.name.clone()).collect()
+    }
+
+    /// Our groups with external changes that may be corrected; true if the group was removed.
+    pub(super) fn wrong(&self) -> BTreeMap<Group, bool> {
+        let mut wrong: BTreeMap<Group, bool> = BTreeMap::new();
+        for group in self.classes.values().map(|class| &class.group).chain([&Group::DEFAULT]) {
+            let name = group.to_string();
+            for change in self.external.present.iter().filter(|_| self.external.may_correct(&name)) {
+                match change {
+                    ExternalChange::GroupGone { group: own, .. } if *own == name => {
+                        wrong.insert(group.clone(), true);
+                    }
+                    ExternalChange::CpusLost { group: own, .. }
+                    | ExternalChange::CpusAdded { group: own, .. }
+                        if *own == name =>
+                    {
+                        wrong.entry(group.clone()).or_default();
+                    }
+                    _ => {}
+                }
+            }
+        }
+        wrong
+    }
+
+    /// Corrects our groups, each a few times at most, and adds the results to the notes.
+    pub(super) fn correct(&mut self, pass: &mut Pass) {
+        for (group, is_gone) in self.wrong() {
+            let tries = self.count_correction(&group);
+            let result = match is_gone {
+                true => self.remake(&group, pass),
+                false => {
+                    pass.corrected.insert(group.clone());
+                    self.settle(pass).map_err(|(_, why)| why)
+                }
+            };
+            self.notes.push(match result {
+                Ok(()) => format!("resctrl group {group} was corrected, {tries} of {CORRECTIONS} times"),
+                Err(why) => format!("resctrl group {group} could not be corrected: {why}"),
+            });
+        }
+    }
+
+    /// Whether a removed group may be made again; counts as a correction.
+    pub(super) fn may_remake(&mut self, group: &Group) -> bool {
+        let may = self.external.may_correct(&group.to_string());
+        if may {
+            self.count_correction(group);
+        }
+        may
+    }
+
+    fn count_correction(&mut self, group: &Group) -> u32 {
+        let tries = self.external.corrected.entry(group.to_string()).or_default();
+        *tries += 1;
+        *tries
+    }
+}

@@ -1,0 +1,374 @@
+//! Allocation: the tenants' classes of service, CPUs and tasks in resctrl, as a reconciler.
+//!
+//! `observe` reads the groups there are, [`desired`] says which there should be, [`plan`] is their difference, and
+//! `execute` carries it out under resctrl's lock. A step that fails needs no memory: the groups still differ, so the
+//! next plan has it again. An external change is a difference that no step of ours made.
+//!
+//! Each group is journaled before it is made. Removing it returns its CPUs and tasks to the default group, so the
+//! journal only needs to record that it did not exist. On an observed host no step is taken, and other programs' groups
+//! are read instead. Must not know policies, nor any knob but masks.
+
+mod change_tenants;
+mod desired;
+mod execute;
+mod external;
+mod lock;
+mod observe;
+mod observed_host;
+mod others;
+mod placement;
+mod plan;
+mod reading;
+mod set_masks;
+mod state;
+mod tasks;
+mod traffic;
+mod wording;
+
+pub use change_tenants::{Refused, TenantChanges, common_part};
+pub use execute::Pass;
+pub use external::ExternalChange;
+use lock::ResctrlLock;
+pub use reading::AllocationReadings;
+
+use super::limits::HostAccess;
+use external::ExternalChanges;
+use lock::LockState;
+use placement::{ClassPlacement, Slot};
+use serde::{Deserialize, Serialize};
+use state::AllocationState;
+use std::collections::{BTreeMap, BTreeSet};
+use tasks::TenantProcess;
+use traffic::Traffic;
+use waykeeper_kernel::journal::JournalError;
+use waykeeper_kernel::resctrl::{
+    Group, HeldCount, HeldCpus, HeldSchemata, MonDomain, MonitorEvent, Resctrl, ResctrlError, Resource,
+};
+use waykeeper_kernel::root::{FileError, Root};
+use waykeeper_tenants::Tenant;
+use waykeeper_units::{CoreList, WayMask, WorkloadId};
+
+/// Why the tenants' groups could not be made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupsError {
+    /// A file of resctrl.
+    #[error(transparent)]
+    Resctrl(#[from] ResctrlError),
+    /// A file of a tenant's processes.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The journal.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// A mask was written, and this is in force.
+    #[error("{0}")]
+    ReadsBack(String),
+    /// Another program removed the group, and the next sample decides about it.
+    #[error("resctrl group {0} is gone: another program removed it")]
+    Gone(Group),
+    /// A tenant's CPUs or tasks are in another program's group.
+    #[error(
+        "{what} of tenant {tenant} are in resctrl group {group}, which another program made; end that \
+         program or stop it from managing the tenant"
+    )]
+    Foreign {
+        /// The tenant.
+        tenant: String,
+        /// `CPUs 0-3` or `tasks 17`.
+        what: String,
+        /// The group.
+        group: String,
+    },
+}
+
+/// A tenant that has no class of service of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Grouping {
+    /// The tenant.
+    pub tenant: String,
+    /// Other tenants of the same class. If empty, the tenant is in the default group, with no other tenant.
+    pub with: Vec<String>,
+    /// It is in the default group.
+    pub in_default: bool,
+    /// Why it has no class of its own.
+    pub why: String,
+}
+
+/// The managed L3, as resctrl describes it.
+#[derive(Debug)]
+struct Chip {
+    /// Id of the L3.
+    domain: u32,
+    /// The L3, or its code and data halves with CDP.
+    resources: Vec<Resource>,
+    ways: WayMask,
+    /// Classes besides the default group's.
+    closids: usize,
+    counts_occupancy: bool,
+    counts_traffic: bool,
+}
+
+/// A tenant as it is in force, and what cannot be derived from it.
+#[derive(Debug)]
+struct Member {
+    tenant: Tenant,
+    processes: Vec<TenantProcess>,
+    /// Pids for which no process was found.
+    missing: BTreeSet<u32>,
+    /// Why it has no monitoring group although it needs one.
+    unwatched: Option<String>,
+    /// Its group, which another program removed. It is not made again; the tenant is in the default group.
+    left: Option<Group>,
+}
+
+/// A class of service that has tenants.
+#[derive(Debug)]
+struct Class {
+    group: Group,
+    /// The tenant that has the class's own RMID. The others have monitoring groups.
+    leader: Option<WorkloadId>,
+}
+
+/// A group's files that are read at every interval.
+#[derive(Debug, Default)]
+struct Held {
+    schemata: Option<HeldSchemata>,
+    cpus: Option<HeldCpus>,
+    traffic: Option<HeldCount>,
+    occupancy: Option<HeldCount>,
+}
+
+/// The state when the kernel refused a new class although the limit allowed one.
+#[derive(Debug)]
+struct RanOut {
+    /// Classes that we had.
+    had: usize,
+    /// Classes that other programs had.
+    beside: usize,
+    /// Number of tenant changes until we retry.
+    rounds: u32,
+}
+
+/// The tenants, their places, and what is known of resctrl.
+#[derive(Debug)]
+pub struct Allocation {
+    resctrl: Resctrl,
+    root: Root,
+    access: HostAccess,
+    chip: Chip,
+    /// Most classes that the operator allows.
+    most: usize,
+    /// The kernel refused a class before the limit was reached.
+    ran_out: Option<RanOut>,
+    members: BTreeMap<WorkloadId, Member>,
+    placement: ClassPlacement,
+    classes: BTreeMap<usize, Class>,
+    state: AllocationState,
+    held: BTreeMap<Group, Held>,
+    external: ExternalChanges,
+    traffic: Traffic,
+    lock_state: LockState,
+    /// Lasting notes that were already reported.
+    reported: BTreeSet<String>,
+    notes: Vec<String>,
+}
+
+impl Allocation {
+    /// Opens resctrl, without tenants. With `corrects`, external changes are corrected, a few times for each group.
+    ///
+    /// # Errors
+    /// If resctrl refuses to be read.
+    pub fn open(
+        resctrl: Resctrl,
+        root: &Root,
+        access: HostAccess,
+        domain: u32,
+        max_classes: Option<u32>,
+        corrects: bool,
+    ) -> Result<Allocation, GroupsError> {
+        let info = resctrl.info()?;
+        let counted =
+            |event: &MonitorEvent| info.monitoring.as_ref().is_some_and(|all| all.events.contains(event));
+        let chip = Chip {
+            domain,
+            resources: info.l3_resources(),
+            ways: info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
+            closids: (info.limits().closids as usize).saturating_sub(1),
+            counts_occupancy: counted(&MonitorEvent::LlcOccupancy),
+            counts_traffic: counted(&MonitorEvent::MbmTotal),
+        };
+        let mut allocation = Allocation {
+            root: root.clone(),
+            access,
+            chip,
+            most: max_classes.map_or(usize::MAX, |most| most as usize),
+            ran_out: None,
+            members: BTreeMap::new(),
+            placement: ClassPlacement::new(0),
+            classes: BTreeMap::new(),
+            state: AllocationState::default(),
+            held: BTreeMap::new(),
+            external: ExternalChanges::new(corrects),
+            traffic: Traffic::default(),
+            lock_state: LockState::default(),
+            reported: BTreeSet::new(),
+            notes: Vec::new(),
+            resctrl,
+        };
+        if access == HostAccess::Observe {
+            // Other programs' groups are no limit to what could be set.
+            allocation.placement.set_limit(allocation.chip.closids.min(allocation.most));
+            return Ok(allocation);
+        }
+        if let (false, Some(monitoring)) = (allocation.chip.counts_occupancy, &info.monitoring) {
+            let events: Vec<&str> = monitoring.events.iter().map(MonitorEvent::name).collect();
+            allocation.notes.push(format!(
+                "LLC occupancy is not known for any tenant: {} lists {}, but not {}",
+                allocation.resctrl.mount_point().join("info/L3_MON/mon_features").display(),
+                events.join(", "),
+                MonitorEvent::LlcOccupancy.name()
+            ));
+        }
+        let held = Held {
+            schemata: Some(allocation.resctrl.hold_schemata(&Group::DEFAULT)?),
+            cpus: Some(allocation.resctrl.hold_cpus(&Group::DEFAULT)?),
+            traffic: allocation.hold_traffic(&Group::DEFAULT)?,
+            occupancy: None,
+        };
+        allocation.held.insert(Group::DEFAULT, held);
+        let others = allocation.resctrl.control_groups()?.len();
+        allocation.limit_classes(others);
+        Ok(allocation)
+    }
+
+    /// Notes for the user since the last call.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
+    }
+
+    pub fn resctrl(&self) -> &Resctrl {
+        &self.resctrl
+    }
+
+    /// True if the host is only observed.
+    pub fn only_observes(&self) -> bool {
+        self.access == HostAccess::Observe
+    }
+
+    /// Number of classes for masks, including the default group's and unused ones.
+    pub fn class_count(&self) -> u32 {
+        u32::try_from(self.placement.limit() + 1).unwrap_or(u32::MAX)
+    }
+
+    /// The present tenants, as they are in force.
+    pub fn tenants(&self) -> impl Iterator<Item = (WorkloadId, &Tenant)> {
+        self.members.iter().map(|(id, member)| (*id, &member.tenant))
+    }
+
+    /// A present tenant.
+    pub fn tenant(&self, id: WorkloadId) -> Option<&Tenant> {
+        self.members.get(&id).map(|member| &member.tenant)
+    }
+
+    /// The groups that have tenants, by name, with their tenants. The default group is named as resctrl's tools name
+    /// it.
+    pub fn classes_with_tenants(&self) -> Vec<(String, Vec<WorkloadId>)> {
+        let own = self.classes.iter().map(|(number, class)| (Slot::Class(*number), &class.group));
+        let all = std::iter::once((Slot::Default, &Group::DEFAULT)).chain(own);
+        let occupants = all.map(|(slot, group)| {
+            let name = if group.is_default() { "default" } else { group.name() };
+            (name.to_owned(), self.placement.tenants_in(slot).collect::<Vec<_>>())
+        });
+        occupants.filter(|(_, tenants)| !tenants.is_empty()).collect()
+    }
+
+    /// The tenants without a class of their own: which tenants share it, and why.
+    pub fn groupings(&self) -> Vec<Grouping> {
+        let limit = self.placement.limit();
+        let shares = |tenant: WorkloadId| {
+            let slot = self.placement.slot(tenant);
+            let others = self.placement.tenants_in(slot).filter(|other| *other != tenant);
+            let with: Vec<String> = others.map(|other| self.name(other).to_owned()).collect();
+            let in_default = slot == Slot::Default;
+            let why = match (in_default, with.is_empty()) {
+                (false, true) => return None,
+                (false, false) => {
+                    format!(
+                        "they have the same mask, and all tenants together have only {limit} classes of service"
+                    )
+                }
+                (true, _) if self.removed_group(tenant).is_some() => {
+                    "another program removed its class, and limits.outsiders says to leave it removed"
+                        .to_owned()
+                }
+                (true, _) => format!("all {limit} classes of service for tenants are in use"),
+            };
+            Some(Grouping { tenant: self.name(tenant).to_owned(), with, in_default, why })
+        };
+        self.placement.slots().filter_map(|(tenant, _)| shares(tenant)).collect()
+    }
+
+    fn name(&self, tenant: WorkloadId) -> &str {
+        self.members.get(&tenant).map_or("", |member| &member.tenant.name)
+    }
+
+    /// The control group of a slot.
+    fn group_of(&self, slot: Slot) -> Option<&Group> {
+        match slot {
+            Slot::Default => Some(&Group::DEFAULT),
+            Slot::Class(class) => self.classes.get(&class).map(|class| &class.group),
+        }
+    }
+
+    /// The monitoring group that a tenant has or would have in its control group; `None` if it has the class's RMID.
+    fn monitor_of(&self, tenant: WorkloadId) -> Option<Group> {
+        let name = format!("{}{}", self.resctrl.prefix(), self.name(tenant));
+        let class = self.group_of(self.placement.slot(tenant)).filter(|_| !self.leads(tenant))?;
+        class.monitor(&name).ok()
+    }
+
+    /// True if the tenant has the class's own RMID.
+    fn leads(&self, tenant: WorkloadId) -> bool {
+        self.classes.values().any(|class| class.leader == Some(tenant))
+    }
+
+    /// All CPUs of these tenants.
+    fn cpus_of(&self, tenants: &[WorkloadId]) -> CoreList {
+        let own = tenants.iter().filter_map(|tenant| self.tenant(*tenant));
+        own.fold(CoreList::default(), |all, own| all.with(&own.cores))
+    }
+
+    /// Sets the limit, given the classes of other programs: the chip's remaining classes besides the default group's.
+    fn limit_classes(&mut self, others: usize) {
+        let mut limit = self.chip.closids.saturating_sub(others);
+        // io_alloc and pseudo-locked regions take some classes, so there may be fewer than reported.
+        if let Some(ran_out) = &mut self.ran_out {
+            ran_out.rounds -= 1;
+            match others >= ran_out.beside && ran_out.rounds > 0 {
+                true => limit = limit.min(ran_out.had),
+                false => self.ran_out = None,
+            }
+        }
+        self.placement.set_limit(limit.min(self.most));
+    }
+
+    fn hold_occupancy(&self, group: &Group) -> Result<Option<HeldCount>, ResctrlError> {
+        self.hold(group, &MonitorEvent::LlcOccupancy, self.chip.counts_occupancy)
+    }
+
+    fn hold_traffic(&self, group: &Group) -> Result<Option<HeldCount>, ResctrlError> {
+        self.hold(group, &MonitorEvent::MbmTotal, self.chip.counts_traffic)
+    }
+
+    fn hold(
+        &self,
+        group: &Group,
+        event: &MonitorEvent,
+        is_counted: bool,
+    ) -> Result<Option<HeldCount>, ResctrlError> {
+        if !is_counted {
+            return Ok(None);
+        }
+        self.resctrl.hold_count(group, MonDomain { l3: self.chip.domain, node: None }, event)
+    }
+}

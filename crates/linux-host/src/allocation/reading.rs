@@ -1,0 +1,131 @@
+//! Reads the tenants' masks, occupancy and traffic from resctrl, and rejects impossible masks. Must not write.
+
+use super::Allocation;
+use super::placement::Slot;
+use std::collections::BTreeMap;
+use waykeeper_host::Reading;
+use waykeeper_kernel::resctrl::{DomainSetting, Group, HeldCount, Resource, Schemata};
+use waykeeper_units::{WayMask, WorkloadId};
+
+/// The readings of one sample.
+#[derive(Debug, Default)]
+pub struct AllocationReadings {
+    /// The mask of every tenant that has a known one.
+    pub masks: BTreeMap<WorkloadId, WayMask>,
+    /// Bytes of the LLC that every tenant's lines occupy.
+    pub occupancies: BTreeMap<WorkloadId, Reading<u64>>,
+}
+
+impl Allocation {
+    /// The default group's mask; `None` if it cannot be read, or if the host is only observed.
+    pub fn root_mask(&self) -> Option<WayMask> {
+        self.mask(&Group::DEFAULT).ok()
+    }
+
+    /// The present mask of a group; an impossible mask is an error.
+    fn mask(&self, group: &Group) -> Result<WayMask, String> {
+        let place = || format!("resctrl group {group}");
+        let held = self.held.get(group).and_then(|held| held.schemata.as_ref());
+        let schemata = match held.map(|held| held.read()).transpose() {
+            Err(error) => return Err(error.to_string()),
+            Ok(schemata) => schemata.flatten(),
+        };
+        let schemata = schemata.ok_or_else(|| format!("{} is gone: another program removed it", place()))?;
+        self.mask_in(&schemata).map_err(|why| format!("{}: {why}", place()))
+    }
+
+    /// The mask of the managed L3 in a group's schemata.
+    pub(super) fn mask_in(&self, schemata: &Schemata) -> Result<WayMask, String> {
+        mask_in(schemata, &self.chip.resources, self.chip.domain, self.chip.ways)
+    }
+
+    /// Every tenant's mask. One that cannot be read is reported in `problems` instead.
+    pub(super) fn masks(&self, problems: &mut Vec<String>) -> BTreeMap<WorkloadId, WayMask> {
+        let mut known: BTreeMap<Slot, Option<WayMask>> = BTreeMap::new();
+        let mut masks = BTreeMap::new();
+        for (tenant, slot) in self.placement.slots() {
+            let mask = *known.entry(slot).or_insert_with(|| {
+                let mask = self.mask(self.group_of(slot)?);
+                mask.map_err(|why| problems.push(why)).ok()
+            });
+            if let Some(mask) = mask {
+                masks.insert(tenant, mask);
+            }
+        }
+        masks
+    }
+
+    /// Every tenant's occupancy in bytes. A class's own count includes its monitoring groups, which are subtracted.
+    pub(super) fn occupancies(&self, problems: &mut Vec<String>) -> BTreeMap<WorkloadId, Reading<u64>> {
+        let mut all = BTreeMap::new();
+        for (tenant, member) in &self.members {
+            problems.extend(member.unwatched.clone());
+            let reading = match self.occupancy_of(*tenant) {
+                Some(held) => read(held, problems),
+                None if self.chip.counts_occupancy => Reading::Unavailable,
+                None => Reading::Unsupported,
+            };
+            all.insert(*tenant, reading);
+        }
+        for (number, class) in &self.classes {
+            let Some(leader) = class.leader else { continue };
+            let others = self.placement.tenants_in(Slot::Class(*number)).filter(|other| *other != leader);
+            let guests = others.filter_map(|other| all.get(&other).copied());
+            let guests = guests.fold(Reading::Value(0), |sum, own| sum.zip_with(own, u64::saturating_add));
+            if let Some(own) = all.get_mut(&leader) {
+                *own = own.zip_with(guests, u64::saturating_sub);
+            }
+        }
+        all
+    }
+
+    /// The counter of a tenant's occupancy: its monitoring group's or its class's.
+    fn occupancy_of(&self, tenant: WorkloadId) -> Option<&HeldCount> {
+        if self.removed_group(tenant).is_some() {
+            return None;
+        }
+        let monitor = self.monitor_of(tenant);
+        let group = monitor.as_ref().or_else(|| self.group_of(self.placement.slot(tenant)))?;
+        self.held.get(group)?.occupancy.as_ref()
+    }
+
+    /// Bytes between L3 and memory of all classes, if MBM counts them, without devices' traffic.
+    pub fn traffic(&mut self, problems: &mut Vec<String>) -> Reading<u64> {
+        let counts =
+            self.held.iter().filter_map(|(group, held)| Some((group.clone(), held.traffic.as_ref()?)));
+        let counts = counts.map(|(group, held)| (group, read(held, problems))).collect();
+        self.traffic.advance(counts)
+    }
+
+    /// A group's present byte count, if it can be read.
+    pub(super) fn shown(&self, group: &Group) -> Option<u64> {
+        let held = self.hold_traffic(group).ok().flatten()?;
+        held.read().ok().and_then(|count| count.reading().value())
+    }
+}
+
+/// A domain's mask. With CDP it is the data half's: what devices and their readers share is data.
+fn mask_in(
+    schemata: &Schemata,
+    resources: &[Resource],
+    domain: u32,
+    ways: WayMask,
+) -> Result<WayMask, String> {
+    let resource = resources.last().ok_or("resctrl offers no L3 allocation here")?;
+    let mask = schemata.get(resource, domain).and_then(DomainSetting::mask);
+    let mask = mask.ok_or_else(|| format!("its schemata has no mask for {resource} in domain {domain}"))?;
+    if mask.minus(ways).is_empty() {
+        return Ok(mask);
+    }
+    Err(format!("the mask {mask} has ways beyond those of the cache ({ways})"))
+}
+
+fn read(held: &HeldCount, problems: &mut Vec<String>) -> Reading<u64> {
+    match held.read() {
+        Ok(count) => count.reading(),
+        Err(error) => {
+            problems.push(error.to_string());
+            Reading::Unavailable
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! A tenant's processes, their threads, and moving all of them into a group.
+//!
+//! The kernel reuses pids, so a process is identified by its pid and start time. Must not know masks.
+
+use super::{Allocation, GroupsError, Member};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use waykeeper_kernel::resctrl::Group;
+use waykeeper_kernel::restore::start_in_stat;
+use waykeeper_kernel::root::{FileError, Root};
+use waykeeper_units::WorkloadId;
+
+/// A stat line has 52 fields of at most 20 digits (proc(5)).
+const STAT_BYTES: usize = 4096;
+
+/// How often threads are listed while new ones appear. A thread starts in its parent's group, so only threads of
+/// parents not yet moved can be missing, and each round leaves fewer.
+const ROUNDS: usize = 8;
+
+/// A process of a tenant, as it was found.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct TenantProcess {
+    pub pid: u32,
+    /// Start time in clock ticks since boot; `None` if no such process was visible.
+    started: Option<u64>,
+}
+
+impl TenantProcess {
+    /// The process that has this pid now.
+    pub fn find(root: &Root, pid: u32) -> TenantProcess {
+        TenantProcess { pid, started: start(root, pid) }
+    }
+
+    /// A process that was found at this time.
+    #[cfg(test)]
+    pub fn at(pid: u32, started: u64) -> TenantProcess {
+        TenantProcess { pid, started: Some(started) }
+    }
+
+    /// Whether the pid still belongs to this process.
+    fn is_same(&self, root: &Root) -> bool {
+        start(root, self.pid) == self.started
+    }
+
+    /// Its threads now, itself included.
+    fn threads(&self, root: &Root) -> Result<Vec<u32>, FileError> {
+        let threads = match root.list(format!("/proc/{}/task", self.pid)) {
+            Err(error) if error.is_absent() || error.errno() == Some(Errno::SRCH) => Vec::new(),
+            threads => threads?,
+        };
+        let threads: Vec<u32> = threads.iter().filter_map(|thread| thread.parse().ok()).collect();
+        // Without a list, the process itself; resctrl reports if it does not exist.
+        Ok(if threads.is_empty() { vec![self.pid] } else { threads })
+    }
+}
+
+fn start(root: &Root, pid: u32) -> Option<u64> {
+    let stat = root.read_bytes(format!("/proc/{pid}/stat"), STAT_BYTES).ok()?;
+    start_in_stat(&String::from_utf8_lossy(&stat))
+}
+
+/// Lists and moves threads until a list has no new one, or for [`ROUNDS`] rounds. Returns the number of new threads in
+/// the last list.
+fn until_none_is_new<E>(
+    mut list: impl FnMut() -> Result<Vec<u32>, E>,
+    mut assign: impl FnMut(&[u32]) -> Result<(), E>,
+) -> Result<usize, E> {
+    let mut known = BTreeSet::new();
+    let mut fresh = 0;
+    for _ in 0..ROUNDS {
+        let threads: Vec<u32> = list()?.into_iter().filter(|thread| known.insert(*thread)).collect();
+        fresh = threads.len();
+        if fresh == 0 {
+            break;
+        }
+        assign(&threads)?;
+    }
+    Ok(fresh)
+}
+
+impl Allocation {
+    /// The present threads of a tenant's processes. A process that got the pid of an ended one is not the tenant's.
+    pub(super) fn threads(&self, tenant: WorkloadId) -> Result<Vec<u32>, FileError> {
+        let processes = self.members.get(&tenant).map(|member| member.processes.as_slice());
+        self.threads_of(processes.unwrap_or_default())
+    }
+
+    fn threads_of(&self, processes: &[TenantProcess]) -> Result<Vec<u32>, FileError> {
+        let mut all = Vec::new();
+        for process in processes.iter().filter(|process| process.is_same(&self.root)) {
+            all.extend(process.threads(&self.root)?);
+        }
+        Ok(all)
+    }
+
+    /// Moves the threads of processes. Returns the processes that have ended; they are dropped from their tenant's list.
+    pub(super) fn assign(
+        &mut self,
+        tenant: Option<WorkloadId>,
+        processes: &[TenantProcess],
+        group: &Group,
+    ) -> Result<Vec<TenantProcess>, GroupsError> {
+        let (ended, fresh) = self.move_processes(processes, group)?;
+        let Some(member) = tenant.and_then(|tenant| self.members.get_mut(&tenant)) else { return Ok(ended) };
+        if fresh > 0 {
+            self.notes.push(format!(
+                "tenant {} starts threads faster than they are moved; some of the last {fresh} may be in \
+                 another group",
+                member.tenant.name
+            ));
+        }
+        if !ended.is_empty() {
+            let pids: Vec<u32> = ended.iter().map(|process| process.pid).collect();
+            self.notes.push(format!(
+                "tenant {} does not have, or no longer has, the processes {pids:?}",
+                member.tenant.name
+            ));
+            member.missing.extend(pids);
+            member.processes.retain(|process| !ended.contains(process));
+        }
+        Ok(ended)
+    }
+
+    /// Moves processes. Returns those that have ended, and the number of new threads in the last list. Tasks in other
+    /// programs' groups stay there.
+    fn move_processes(
+        &mut self,
+        processes: &[TenantProcess],
+        group: &Group,
+    ) -> Result<(Vec<TenantProcess>, usize), GroupsError> {
+        let mut gone = BTreeSet::new();
+        let mut moved = BTreeSet::new();
+        let mut theirs: Vec<u32> = Vec::new();
+        let fresh = until_none_is_new(
+            || Ok::<_, GroupsError>(self.threads_of(processes)?),
+            |threads| {
+                // Read just before the move: a program that waits for the end of our step will have moved its tasks by
+                // then.
+                let others = self.others_tasks()?;
+                let (stay, go): (Vec<u32>, Vec<u32>) =
+                    threads.iter().partition(|thread| others.contains(thread));
+                theirs.extend(stay);
+                let result = self.resctrl.assign(group, &go)?;
+                gone.extend(result.vanished);
+                moved.extend(result.moved);
+                Ok(())
+            },
+        )?;
+        if !theirs.is_empty() {
+            let text = format!("tasks {theirs:?} are now in groups of another tool and stay there");
+            self.notes.push(text);
+        }
+        let ended = |process: &&TenantProcess| gone.contains(&process.pid) || !process.is_same(&self.root);
+        let ended: Vec<TenantProcess> = processes.iter().filter(ended).copied().collect();
+        // Between the check and the write the pid may have been reused, and the new process is now in our group.
+        let taken = |process: &&TenantProcess| {
+            moved.contains(&process.pid) && start(&self.root, process.pid).is_some()
+        };
+        let taken: Vec<u32> = ended.iter().filter(taken).map(|process| process.pid).collect();
+        if !taken.is_empty() {
+            self.resctrl.assign(&Group::DEFAULT, &taken)?;
+            self.notes.push(format!(
+                "processes {taken:?} ended and other processes got their pids: these are moved \
+                    back to the default group"
+            ));
+        }
+        Ok((ended, fresh))
+    }
+
+    /// The added and removed processes of a tenant, given its present pids. Moves nothing.
+    pub(super) fn look_at(
+        &self,
+        tenant: WorkloadId,
+        pids: &[u32],
+    ) -> (Vec<TenantProcess>, Vec<TenantProcess>) {
+        let Some(Member { processes: known, missing, .. }) = self.members.get(&tenant) else {
+            return (Vec::new(), Vec::new());
+        };
+        let now = pids.iter().map(|pid| TenantProcess::find(&self.root, *pid));
+        // A missing pid is not reported again until it has a process.
+        let new = |process: &TenantProcess| process.started.is_some() || !missing.contains(&process.pid);
+        let come = now.filter(|process| new(process) && !known.contains(process)).collect();
+        let named = |process: &&TenantProcess| pids.contains(&process.pid) && process.is_same(&self.root);
+        (come, known.iter().filter(|process| !named(process)).copied().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stat(folder: &std::path::Path, pid: u32, started: u64) {
+        let process = folder.join(format!("proc/{pid}"));
+        std::fs::create_dir_all(process.join(format!("task/{pid}"))).unwrap();
+        // Fields 3 to 21, then the start.
+        let text = format!("{pid} (a) b) S {}{started} 0\n", "1 ".repeat(18));
+        std::fs::write(process.join("stat"), text).unwrap();
+    }
+
+    #[test]
+    fn a_pid_that_went_to_another_process_is_not_taken_for_the_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        stat(folder.path(), 42, 1000);
+        let process = TenantProcess::find(&root, 42);
+        assert_eq!(process, TenantProcess { pid: 42, started: Some(1000) });
+        std::fs::create_dir(folder.path().join("proc/42/task/57")).unwrap();
+        assert!(process.is_same(&root));
+        assert_eq!(process.threads(&root), Ok(vec![42, 57]));
+        stat(folder.path(), 42, 2000);
+        assert!(!process.is_same(&root));
+        std::fs::remove_dir_all(folder.path().join("proc/42")).unwrap();
+        assert!(!process.is_same(&root), "it ended");
+        // A pid without a process is not the process that gets it later.
+        let nobody = TenantProcess::find(&root, 43);
+        assert!(nobody.is_same(&root));
+        stat(folder.path(), 43, 3000);
+        assert!(!nobody.is_same(&root));
+    }
+
+    #[test]
+    fn threads_are_listed_until_none_is_new() {
+        // 11 was started by 10 before 10 moved, 12 by 11 likewise.
+        let lists = [vec![10], vec![10, 11], vec![10, 11, 12], vec![10, 11, 12]];
+        let mut next = lists.into_iter();
+        let mut moved = Vec::new();
+        let list = || next.next().ok_or("listed once more than needed");
+        let assign = |threads: &[u32]| {
+            moved.extend_from_slice(threads);
+            Ok(())
+        };
+        assert_eq!(until_none_is_new(list, assign), Ok(0));
+        assert_eq!(moved, [10, 11, 12]);
+        let mut number = 0;
+        let endless = || {
+            number += 1;
+            Ok::<_, &str>(vec![number])
+        };
+        assert_eq!(until_none_is_new(endless, |_| Ok(())), Ok(1), "it gives up");
+    }
+}

@@ -1,0 +1,275 @@
+//! Tenants that are processes, and other programs' changes to processes and groups meanwhile.
+
+use super::{empty, ends, id, refuse, sample, tenant};
+use rustix::io::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Child, Command, Stdio};
+use waykeeper_host::{Host, Plan, Reading, SocketCounter, WorkloadCounter};
+use waykeeper_kernel::journal::{Journal, Original};
+use waykeeper_kernel::resctrl::Group;
+use waykeeper_linux_host::{AllowedChanges, LinuxHost, LinuxHostOptions};
+use waykeeper_tenants::Tenant;
+use waykeeper_testbed::{MS, MountedHost, assert_same_state};
+use waykeeper_units::WayMask;
+use waykeeper_vhost::faults::Operation;
+
+/// A process with a child, both ended when dropped.
+struct Family(Child);
+
+impl Family {
+    fn new() -> Family {
+        let mut command = Command::new("sh");
+        // The child is started when a line is written.
+        command.args(["-c", "read line; sleep 600 & read line"]).stdin(Stdio::piped());
+        Family(command.spawn().expect("sh"))
+    }
+
+    fn say(&mut self) {
+        use std::io::Write;
+        writeln!(self.0.stdin.as_mut().expect("a pipe"), "go").expect("written");
+    }
+
+    fn child(&self) -> u32 {
+        let path = format!("/proc/{0}/task/{0}/children", self.0.id());
+        loop {
+            let children = std::fs::read_to_string(&path).expect("a kernel with CONFIG_PROC_CHILDREN");
+            if let Some(child) = children.split_whitespace().next() {
+                return child.parse().expect("a pid");
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.0.id()));
+        for child in children.unwrap_or_default().split_whitespace() {
+            let _ = Command::new("kill").arg(child).status();
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_tenant_without_cores_is_its_processes_and_their_children() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let mut family = Family::new();
+    let mut host = empty(&machine);
+    let of = |pids: Vec<u32>| Tenant { pids, ..tenant("loose", "") };
+    let parent = family.0.id();
+    host.set_tenants(vec![of(vec![parent]), tenant("scan", "3")]);
+    assert_eq!(
+        host.complaints().iter().filter(|reported| reported.contains("has no cores of its own")).count(),
+        1
+    );
+    family.say();
+    let child = family.child();
+    let tasks = |group: &str| {
+        let text = machine.root().read_text(format!("/sys/fs/resctrl/{group}/tasks")).unwrap();
+        text.lines().filter_map(|line| line.parse().ok()).collect::<BTreeSet<u32>>()
+    };
+    let (own, pair) = ("waykeeper-loose", [parent, child]);
+    assert!(pair.iter().all(|pid| tasks(own).contains(pid)), "the child was born there: {:?}", tasks(own));
+    // The selector lists the child too: no task needs to move.
+    host.set_tenants(vec![of(pair.to_vec()), tenant("scan", "3")]);
+    assert!(pair.iter().all(|pid| tasks(own).contains(pid)));
+    let loose = id(&host, "loose");
+    let masks = BTreeMap::from([(loose, WayMask::from_bits(0xf))]);
+    assert!(host.apply(&Plan::of_masks(masks)).expect("a report").is_complete());
+    let snapshot = sample(&mut host);
+    assert_eq!(snapshot.knobs.mask(loose).unwrap().bits(), 0xf);
+    assert_eq!(snapshot.groups[&loose][WorkloadCounter::Cycles], Reading::Unsupported);
+    assert!(snapshot.groups[&loose][WorkloadCounter::OccupancyBytes].value().is_some());
+    // A process that is no longer listed returns to the default group.
+    host.set_tenants(vec![of(vec![parent]), tenant("scan", "3")]);
+    assert!(tasks(own).contains(&parent) && !tasks(own).contains(&child));
+    ends(&machine, host, &found);
+}
+
+#[test]
+fn a_new_process_moves_no_other_process() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let (old, new) = (Family::new(), Family::new());
+    let pids = [&old, &new].map(|family| family.0.id());
+    let mut host = empty(&machine);
+    let of = |pids: &[u32]| Tenant { pids: pids.to_vec(), ..tenant("loose", "") };
+    host.set_tenants(vec![of(&pids[..1])]);
+    machine.faults.forget();
+    host.set_tenants(vec![of(&pids)]);
+    let tasks = "sys/fs/resctrl/waykeeper-loose/tasks";
+    let writes = machine.faults.seen().get(&(tasks.to_owned(), Operation::Write)).copied();
+    assert_eq!(writes, Some(1), "one thread came");
+    let text = machine.root().read_text(format!("/{tasks}")).unwrap();
+    assert!(pids.iter().all(|pid| text.lines().any(|line| line == pid.to_string())), "{text}");
+    // A failed move is retried at the next call.
+    let third = Family::new();
+    let all = [pids[0], pids[1], third.0.id()];
+    refuse(&machine, tasks, Operation::Write, Errno::IO);
+    assert_eq!(host.set_tenants(vec![of(&all)]).refused.len(), 1);
+    machine.faults.lift();
+    (0..3).for_each(|_| drop(host.set_tenants(vec![of(&all)])));
+    assert_eq!(host.refused(), [], "what is in force is not refused any more");
+    let text = machine.root().read_text(format!("/{tasks}")).unwrap();
+    assert!(all.iter().all(|pid| text.lines().any(|line| line == pid.to_string())), "{text}");
+    ends(&machine, host, &found);
+}
+
+#[test]
+fn what_another_manager_took_is_not_taken_back_when_a_tenant_leaves() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let root = machine.root();
+    let family = Family::new();
+    let pid = family.0.id();
+    // One class for both: b joins a's class.
+    let limits = AllowedChanges { max_classes: Some(1), ..AllowedChanges::default() };
+    let options =
+        LinuxHostOptions { limits, ..LinuxHostOptions::new(root.clone(), Vec::new(), machine.journal()) };
+    let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
+    let (a, b) = (Tenant { pids: vec![pid], ..tenant("a", "0") }, tenant("b", "1-2"));
+    host.set_tenants(vec![a, b.clone()]);
+    let mask = WayMask::from_bits(0xf);
+    let masks = BTreeMap::from([(id(&host, "a"), mask), (id(&host, "b"), mask)]);
+    assert!(host.apply(&Plan::of_masks(masks)).expect("a report").is_complete());
+    let read = |file: &str| root.read_text(format!("/sys/fs/resctrl/{file}")).unwrap();
+    assert_eq!(read("waykeeper-a/cpus_list"), "0-2\n");
+    // Another manager takes b's CPU 2 and a's process; then a is removed.
+    let theirs = machine.make_foreign_group("theirs");
+    std::fs::write(theirs.join("cpus_list"), "2\n").unwrap();
+    std::fs::write(theirs.join("tasks"), format!("{pid}\n")).unwrap();
+    host.complaints();
+    assert_eq!(host.set_tenants(vec![b]).left.len(), 1);
+    assert_eq!((read("waykeeper-a/cpus_list"), read("theirs/cpus_list")), ("1\n".into(), "2\n".into()));
+    assert!(read("theirs/tasks").lines().any(|line| line == pid.to_string()));
+    let reported = format!("tasks [{pid}] are now in groups of another tool and stay there");
+    let complaints = host.complaints();
+    assert!(complaints.contains(&reported), "{complaints:?}");
+    assert!(host.close().expect("closed").is_complete());
+    drop(host);
+    assert!(read("theirs/tasks").lines().any(|line| line == pid.to_string()));
+    std::fs::remove_dir(theirs).unwrap();
+    assert_same_state(&machine.state(), &found, "at the end");
+}
+
+#[test]
+fn a_process_of_a_tenant_that_shares_a_class_enters_through_the_class() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let (old, new) = (Family::new(), Family::new());
+    let pids = [&old, &new].map(|family| family.0.id());
+    // One class for both: b is in a's class, with a monitoring group.
+    let limits = AllowedChanges { max_classes: Some(1), ..AllowedChanges::default() };
+    let options =
+        LinuxHostOptions { limits, ..LinuxHostOptions::new(machine.root(), Vec::new(), machine.journal()) };
+    let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
+    let of = |pids: &[u32]| vec![tenant("a", "0"), Tenant { pids: pids.to_vec(), ..tenant("b", "1") }];
+    host.set_tenants(of(&pids[..1]));
+    let mask = WayMask::from_bits(0xf);
+    let masks = BTreeMap::from([(id(&host, "a"), mask), (id(&host, "b"), mask)]);
+    assert!(host.apply(&Plan::of_masks(masks)).expect("a report").is_complete());
+    // The kernel refuses a task of another control group to a monitoring group.
+    let changes = host.set_tenants(of(&pids));
+    assert_eq!((changes.refused, host.refused()), (vec![], vec![]));
+    let tasks = machine.root().read_text("/sys/fs/resctrl/waykeeper-a/mon_groups/waykeeper-b/tasks").unwrap();
+    assert!(pids.iter().all(|pid| tasks.lines().any(|line| line == pid.to_string())), "{tasks}");
+    ends(&machine, host, &found);
+}
+
+/// Where only resctrl counts memory traffic (MBM), each group has a count of its own.
+#[test]
+fn memory_traffic_is_whole_while_tenants_move_between_groups() {
+    let machine = MountedHost::new("epyc-9554");
+    // Two classes for three tenants: c is in the default group, with a monitoring group.
+    let limits = AllowedChanges { max_classes: Some(2), ..AllowedChanges::default() };
+    let options =
+        LinuxHostOptions { limits, ..LinuxHostOptions::new(machine.root(), Vec::new(), machine.journal()) };
+    let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
+    let (a, b, c) = (tenant("a", "0-1"), tenant("b", "2"), tenant("c", "3"));
+    host.set_tenants(vec![a.clone(), b.clone(), c.clone()]);
+    let truth =
+        || machine.with_model(|server| (0..server.rmids()).map(|rmid| server.traffic(0, rmid)).sum::<u64>());
+    let mut before =
+        (truth(), sample(&mut host).socket[SocketCounter::MemoryReadBytes].value().expect("MBM"));
+    let groups = || machine.root().list("/sys/fs/resctrl/waykeeper-a/mon_groups").unwrap_or_default();
+    let mut step = |what: &str, host: &mut LinuxHost, change: &dyn Fn(&mut LinuxHost)| {
+        machine.run(10 * MS);
+        change(host);
+        machine.run(10 * MS);
+        let read = sample(host).socket[SocketCounter::MemoryReadBytes]
+            .value()
+            .unwrap_or_else(|| panic!("{what}: unknown"));
+        let now = (truth(), read);
+        let (moved, reported) = (now.0 - before.0, now.1 - before.1);
+        // Each of at most eight counts has units of 64 KiB.
+        assert!(moved > 8 << 20 && reported.abs_diff(moved) < 8 << 16, "{what}: {reported} of {moved} bytes");
+        before = now;
+    };
+    let give = |host: &mut LinuxHost, wanted: &[(&str, u32)]| {
+        let masks = wanted.iter().map(|(name, bits)| (id(host, name), WayMask::from_bits(*bits)));
+        assert!(host.apply(&Plan::of_masks(masks)).expect("a report").is_complete());
+    };
+    step("c joins a", &mut host, &|host| give(host, &[("a", 0xff), ("b", 0xff), ("c", 0xff)]));
+    assert_eq!(groups(), ["waykeeper-c"]);
+    step("b joins a, and c has its class", &mut host, &|host| give(host, &[("c", 0x0f)]));
+    assert_eq!(groups(), ["waykeeper-b"]);
+    step("b goes", &mut host, &|host| drop(host.set_tenants(vec![a.clone(), c.clone()])));
+    step("a goes, and its group", &mut host, &|host| drop(host.set_tenants(vec![c.clone()])));
+    step("both come", &mut host, &|host| drop(host.set_tenants(vec![c.clone(), b.clone(), a.clone()])));
+}
+
+#[test]
+fn a_group_of_our_name_that_another_program_made_is_left_alone() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let root = machine.root();
+    let theirs = "/sys/fs/resctrl/waykeeper-a";
+    // Killed after the journal entry and before the group; then another program makes and uses a group of that name.
+    let planned = Original::Planned { group: Group::control("waykeeper-a").expect("a name") };
+    let kill = || {
+        let mut journal = Journal::open(&machine.journal(), &root).expect("a journal");
+        journal.record(std::slice::from_ref(&planned)).expect("recorded");
+    };
+    kill();
+    root.make_dir(theirs).unwrap();
+    root.write_once(format!("{theirs}/cpus_list"), "5\n").unwrap();
+    assert_eq!(machine.restore_failures(), "");
+    assert!(root.exists(theirs) && !machine.journal().exists());
+    // The next start does not take it over either.
+    let mut host = empty(&machine);
+    let changes = host.set_tenants(vec![tenant("a", "0")]);
+    assert!(changes.refused[0].why.contains("File exists"), "{changes:?}");
+    drop(host);
+    assert_eq!(root.read_text(format!("{theirs}/cpus_list")).unwrap(), "5\n");
+    root.remove_dir(theirs).unwrap();
+    // Killed after the group was made and before the journal recorded that: the group is empty.
+    kill();
+    root.make_dir(theirs).unwrap();
+    assert_eq!(machine.restore_failures(), "");
+    assert_same_state(&machine.state(), &found, "after a kill");
+    // While we are running, another program removes our group and makes one of that name.
+    let mut host = empty(&machine);
+    host.set_tenants(vec![tenant("a", "0")]);
+    root.remove_dir(theirs).unwrap();
+    root.make_dir(theirs).unwrap();
+    root.write_once(format!("{theirs}/cpus_list"), "5\n").unwrap();
+    host.set_tenants(Vec::new());
+    assert!(host.close().expect("closed").is_complete());
+    assert_eq!(root.read_text(format!("{theirs}/cpus_list")).unwrap(), "5\n");
+    root.remove_dir(theirs).unwrap();
+    drop(host);
+    // The same just before we close.
+    let mut host = empty(&machine);
+    host.set_tenants(vec![tenant("a", "0")]);
+    root.remove_dir(theirs).unwrap();
+    root.make_dir(theirs).unwrap();
+    root.write_once(format!("{theirs}/cpus_list"), "5\n").unwrap();
+    assert!(host.close().expect("closed").is_complete());
+    drop(host);
+    assert_eq!(root.read_text(format!("{theirs}/cpus_list")).unwrap(), "5\n");
+    root.remove_dir(theirs).unwrap();
+    assert_same_state(&machine.state(), &found, "at the end");
+}

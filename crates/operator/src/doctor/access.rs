@@ -1,0 +1,107 @@
+//! Access to the hardware: the kernel's msr and cpuid devices, lockdown, and what a hypervisor hides.
+//!
+//! Checks a device by reading one value from it. Must not know what the values mean.
+
+use super::allocation;
+use super::facts::Facts;
+use super::file;
+use super::report::{Check, CheckState, check};
+use rustix::io::Errno;
+use waykeeper_kernel::msr::MsrError;
+
+/// All checks of this family.
+pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
+    vec![allocation::access(facts), cpuid(facts), msr(facts), msr_writes(facts), lockdown(facts)]
+}
+
+/// Lockdown (hardware.md 10): the file has the form `[none] integrity confidentiality`, with the active level in
+/// brackets.
+pub(super) enum Lockdown {
+    /// The kernel knows no lockdown, or securityfs is not mounted.
+    Unreported,
+    /// `none`.
+    Off,
+    /// `integrity` or `confidentiality`: writes to MSRs and PCI config space are refused.
+    On(String),
+    /// The file says something else.
+    Unparsable(String),
+}
+
+/// What `sys/kernel/security/lockdown` says.
+pub(super) fn lockdown_of(text: Result<Option<String>, String>) -> Lockdown {
+    let text = match text {
+        Ok(Some(text)) => text,
+        Ok(None) => return Lockdown::Unreported,
+        Err(why) => return Lockdown::Unparsable(why),
+    };
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen);
+    match chosen {
+        Some("none") => Lockdown::Off,
+        Some(level @ ("integrity" | "confidentiality")) => Lockdown::On(level.to_owned()),
+        _ => Lockdown::Unparsable(
+            "sys/kernel/security/lockdown names none of [none], [integrity], [confidentiality]".to_owned(),
+        ),
+    }
+}
+
+fn lockdown(facts: &Facts<'_>) -> Check {
+    match &facts.lockdown {
+        Lockdown::Unreported => check("lockdown", CheckState::Info, "this kernel reports no lockdown state"),
+        Lockdown::Off => check("lockdown", CheckState::Ok, "none"),
+        Lockdown::On(level) => {
+            let value = format!("{level}: the kernel refuses writes to MSRs and to PCI config space");
+            check("lockdown", CheckState::Degraded, value).remedy(
+                "switch Secure Boot off in the BIOS, or boot without lockdown=; CAT through resctrl \
+                    works under lockdown too",
+            )
+        }
+        Lockdown::Unparsable(why) => check("lockdown", CheckState::Unknown, why),
+    }
+}
+
+fn cpuid(facts: &Facts<'_>) -> Check {
+    match &facts.cpu.cpuid {
+        Ok(_) => check("cpuid", CheckState::Ok, "the cpuid device can be read"),
+        Err(error) if error.is_absent() => {
+            check("cpuid", CheckState::Missing, "no cpuid device; proc/cpuinfo is used")
+                .remedy("modprobe cpuid")
+        }
+        Err(error) if matches!(error.errno(), Some(Errno::ACCESS | Errno::PERM)) => {
+            check("cpuid", CheckState::Missing, error).remedy("run as root")
+        }
+        Err(error) => check("cpuid", CheckState::Unknown, error),
+    }
+}
+
+fn msr(facts: &Facts<'_>) -> Check {
+    match &facts.msr {
+        Ok(()) => check("msr", CheckState::Ok, "the msr device can be read"),
+        Err(error @ (MsrError::NoModule { .. } | MsrError::Permission { .. } | MsrError::Offline { .. })) => {
+            check("msr", CheckState::Missing, error).remedy(error.remedy())
+        }
+        Err(error) => check("msr", CheckState::Unknown, error),
+    }
+}
+
+fn msr_writes(facts: &Facts<'_>) -> Check {
+    let check = |state, value: &str| check("msr-writes", state, value);
+    match file::line(facts.root, "sys/module/msr/parameters/allow_writes") {
+        // Kernels before 5.9 have no such parameter and allow every write.
+        Ok(None) if facts.msr.is_ok() => {
+            check(CheckState::Info, "the msr driver has no parameter allow_writes: writes are allowed")
+        }
+        Ok(None) => check(CheckState::Missing, "no msr driver").remedy("modprobe msr"),
+        Err(why) => check(CheckState::Unknown, &why),
+        Ok(Some(text)) => match text.as_str() {
+            "on" => check(CheckState::Ok, "on: writes are silent"),
+            "default" => check(CheckState::Ok, "default: the first write taints the kernel and is logged"),
+            "off" => check(CheckState::Degraded, "off: every write is refused").remedy(
+                "echo on > /sys/module/msr/parameters/allow_writes, or boot with msr.allow_writes=on",
+            ),
+            _ => check(
+                CheckState::Unknown,
+                "sys/module/msr/parameters/allow_writes holds none of on, off, default",
+            ),
+        },
+    }
+}

@@ -1,0 +1,278 @@
+//! resctrl: whether it is mounted, what it allocates and monitors, how many classes are free, and if it is missing,
+//! why (hardware.md 7.1, 7.2, 8.1).
+//!
+//! Must not know devices or MSRs. Widths and masks are read, never looked up by model.
+
+use super::facts::Facts;
+use super::file;
+use super::report::{Check, CheckState, check};
+use waykeeper_generations::{ErratumKind, Vendor};
+use waykeeper_kernel::resctrl::{Info, IoAllocState, Resctrl, ResctrlError, ResctrlErrorKind, Resource};
+
+/// The state of resctrl on this host.
+pub(super) enum Mount {
+    /// Mounted; its `info`, or why that cannot be parsed.
+    Mounted(Resctrl, Result<Info, ResctrlError>),
+    /// Not mounted or not supported, with the error of the attempt.
+    No(ResctrlError),
+}
+
+/// Opens the mount.
+pub(super) fn mount(root: &waykeeper_kernel::root::Root) -> Mount {
+    match Resctrl::open(root, waykeeper_kernel::resctrl::GROUP_PREFIX) {
+        Ok(resctrl) => {
+            let info = resctrl.info();
+            Mount::Mounted(resctrl, info)
+        }
+        Err(error) => Mount::No(error),
+    }
+}
+
+/// The checks of its knobs.
+pub(super) fn steered(facts: &Facts<'_>) -> Vec<Check> {
+    let judged = |name, judge: fn(&Facts<'_>, &Info) -> Check| match info(facts, name) {
+        Ok(info) => judge(facts, info),
+        Err(check) => check,
+    };
+    vec![cat(facts), judged("classes", classes), judged("mba", mba), judged("io-alloc", io_alloc)]
+}
+
+/// The check of the file system itself.
+pub(super) fn access(facts: &Facts<'_>) -> Check {
+    let check = |state, value: String| check("resctrl", state, value);
+    match &facts.mount {
+        Mount::Mounted(resctrl, Ok(info)) => {
+            let cdp = if info.has_cdp() { " with CDP" } else { "" };
+            return check(CheckState::Ok, format!("mounted at {}{cdp}", resctrl.mount_point().display()));
+        }
+        Mount::Mounted(_, Err(error)) => {
+            return check(CheckState::Unknown, error.to_string());
+        }
+        Mount::No(error) if error.kind != ResctrlErrorKind::NotMounted => {
+            return check(CheckState::Unknown, error.to_string()).remedy("run as root");
+        }
+        Mount::No(_) => {}
+    }
+    // The kernel registers the file system only if it found RDT or PQoS (resctrl_init).
+    match file::text(facts.root, "proc/filesystems") {
+        Ok(Some(text)) if text.lines().any(|line| line.split_whitespace().last() == Some("resctrl")) => {
+            check(CheckState::Missing, "the kernel has resctrl, but it is not mounted".to_owned())
+                .remedy("mount -t resctrl resctrl /sys/fs/resctrl")
+        }
+        Ok(Some(_)) if facts.has_flag("rdt_a") || facts.has_flag("cat_l3") => {
+            check(CheckState::Missing, "the CPU has RDT, but this kernel has no resctrl".to_owned())
+                .remedy("run a kernel with CONFIG_X86_CPU_RESCTRL=y")
+        }
+        Ok(Some(_)) => check(
+            CheckState::Missing,
+            format!("the CPU reports no RDT or PQoS{}", facts.behind_a_hypervisor()),
+        ),
+        Ok(None) => check(CheckState::Missing, "there is no sys/fs/resctrl/info".to_owned()),
+        Err(why) => check(CheckState::Unknown, why),
+    }
+}
+
+/// `info` if it could be read; else the check that says why not.
+fn info<'f>(facts: &'f Facts<'_>, name: &'static str) -> Result<&'f Info, Check> {
+    match &facts.mount {
+        Mount::Mounted(_, Ok(info)) => Ok(info),
+        Mount::Mounted(_, Err(_)) => {
+            Err(check(name, CheckState::Unknown, "the files in resctrl's info folder cannot be understood"))
+        }
+        Mount::No(_) => Err(check(name, CheckState::Missing, "needs resctrl")),
+    }
+}
+
+/// The boot option that enables what the kernel disables on Skylake servers (hardware.md 7.2).
+const RDT_BOOT_OPTION: &str =
+    "boot with rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,mba on the kernel's command line";
+
+/// Adds the remedy for a feature that the CPU reports and the kernel does not offer.
+fn not_driven(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check {
+    match facts.erratum(kind) {
+        Some(_) => check.remedy(RDT_BOOT_OPTION),
+        None => check.remedy(
+            "look for rdt=! on the kernel's command line (/proc/cmdline) and for an erratum in its log",
+        ),
+    }
+}
+
+/// Without a mount it is unknown what the kernel offers, except for features that it is known to disable.
+fn before_mounting(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check {
+    let cmdline = file::line(facts.root, "proc/cmdline");
+    let asked_for =
+        matches!(&cmdline, Ok(Some(text)) if text.split_whitespace().any(|word| word.starts_with("rdt=")));
+    match facts.erratum(kind) {
+        Some(_) if !asked_for => {
+            let value = format!(
+                "{}; after mounting, the kernel offers it on this CPU only with a boot option",
+                check.value
+            );
+            Check { value, ..check }.remedy(RDT_BOOT_OPTION)
+        }
+        _ => check,
+    }
+}
+
+fn cat(facts: &Facts<'_>) -> Check {
+    let check = |state, value: String| check("cat", state, value);
+    let info = match info(facts, "cat") {
+        Ok(info) => info,
+        Err(check) if facts.has_flag("cat_l3") => {
+            return before_mounting(facts, check, ErratumKind::CatNeedsBootOption);
+        }
+        Err(check) => return check,
+    };
+    let Some(l3) = info.l3() else {
+        if !facts.has_flag("cat_l3") {
+            return check(
+                CheckState::Missing,
+                format!("the CPU reports no L3 CAT{}", facts.behind_a_hypervisor()),
+            );
+        }
+        let check =
+            check(CheckState::Missing, "the CPU has L3 CAT, but the kernel does not offer it".to_owned());
+        return not_driven(facts, check, ErratumKind::CatNeedsBootOption);
+    };
+    let ways = l3.cbm_mask.count();
+    let shared = match l3.shareable_bits {
+        Some(bits) if !bits.is_empty() => format!("; {bits} is shared with devices"),
+        _ => String::new(),
+    };
+    let holes = if l3.sparse_masks == Some(true) { "; masks may have holes" } else { "" };
+    let least = l3.min_cbm_bits;
+    check(CheckState::Ok, format!("{ways} ways ({}), at least {least} per mask{shared}{holes}", l3.cbm_mask))
+}
+
+fn classes(facts: &Facts<'_>, info: &Info) -> Check {
+    let check = |state, value: String| check("classes", state, value);
+    let Mount::Mounted(resctrl, _) = &facts.mount else {
+        return check(CheckState::Missing, "needs resctrl".to_owned());
+    };
+    let all = info.limits().closids;
+    let groups = match resctrl.control_groups() {
+        Ok(groups) => u32::try_from(groups.len()).unwrap_or(u32::MAX),
+        Err(error) => return check(CheckState::Unknown, error.to_string()),
+    };
+    // The default group uses one class; io_alloc uses another while it is enabled (hardware.md 8.1).
+    let devices = u32::from(info.l3().is_some_and(|l3| l3.io_alloc == Some(IoAllocState::Enabled)));
+    let free = all.saturating_sub(1 + groups + devices);
+    let value = format!("{all} classes of service, {free} free");
+    if free > 0 || all <= 1 {
+        return check(if all > 1 { CheckState::Ok } else { CheckState::Missing }, value);
+    }
+    check(CheckState::Degraded, value)
+        .remedy("remove groups under /sys/fs/resctrl that are no longer used (rmdir)")
+}
+
+fn mba(facts: &Facts<'_>, info: &Info) -> Check {
+    let check = |state, value: String| check("mba", state, value);
+    let Some(bandwidth) = info.bandwidths.get(&Resource::Mb) else {
+        let value = match facts.has_flag("mba") {
+            true => "the CPU has MBA, but the kernel does not offer it".to_owned(),
+            false => format!("the CPU reports no MBA{}", facts.behind_a_hypervisor()),
+        };
+        return check(CheckState::Missing, value);
+    };
+    let (low, step) = (bandwidth.min_bandwidth, bandwidth.bandwidth_gran);
+    check(
+        CheckState::Ok,
+        match facts.vendor() {
+            // hardware.md 7.3: units of 1/8 GB/s; 2048 is no limit.
+            Some(Vendor::Amd) => {
+                format!("from {low} in steps of {step} eighths of a GB/s; 2048 means no limit")
+            }
+            _ => format!("from {low} % in steps of {step} %"),
+        },
+    )
+}
+
+fn io_alloc(facts: &Facts<'_>, info: &Info) -> Check {
+    let check = |state, value: &str| check("io-alloc", state, value);
+    match info.l3().and_then(|l3| l3.io_alloc) {
+        Some(IoAllocState::Enabled) => check(CheckState::Ok, "enabled: devices have ways of their own"),
+        Some(IoAllocState::Disabled) => {
+            check(CheckState::Ok, "disabled; devices could have ways of their own")
+        }
+        Some(IoAllocState::NotSupported) => {
+            check(CheckState::Missing, "this CPU cannot give devices L3 ways of their own")
+        }
+        None if facts.vendor() == Some(Vendor::Amd) => {
+            check(CheckState::Missing, "this kernel does not offer it")
+                .remedy("run Linux 6.19 or later on a CPU with SDCIAE (Zen 5)")
+        }
+        None => {
+            check(CheckState::Missing, "this kernel does not offer it; on Intel the DDIO ways take its place")
+        }
+    }
+}
+
+/// The check of monitoring.
+pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
+    let check = |state, value: String| check("monitoring", state, value);
+    let info = match info(facts, "monitoring") {
+        Ok(info) => info,
+        Err(check) => return check,
+    };
+    let Some(monitoring) = &info.monitoring else {
+        if !facts.has_flag("cqm_llc") {
+            return check(
+                CheckState::Missing,
+                format!("the CPU reports no CMT or MBM{}", facts.behind_a_hypervisor()),
+            );
+        }
+        let check = check(
+            CheckState::Missing,
+            "the CPU has CMT and MBM, but the kernel does not offer them".to_owned(),
+        );
+        return not_driven(facts, check, ErratumKind::MonitoringNeedsBootOption);
+    };
+    let events: Vec<&str> = monitoring.events.iter().map(|event| event.name()).collect();
+    let mode = match monitoring.assign_mode.as_deref() {
+        Some(mode) => format!("; counters assigned by {mode}"),
+        None => String::new(),
+    };
+    check(CheckState::Ok, format!("{}; {} RMIDs{mode}", events.join(", "), monitoring.num_rmids))
+}
+
+/// Groups that Waykeeper did not make, and the holder of the lock that tools share.
+pub(super) fn others(facts: &Facts<'_>) -> Vec<Check> {
+    let Mount::Mounted(resctrl, _) = &facts.mount else { return Vec::new() };
+    let groups = match resctrl.control_groups() {
+        Err(error) => check("groups", CheckState::Unknown, error.to_string()),
+        Ok(groups) => {
+            let names = |ours: bool| {
+                let of = groups.iter().filter(|group| resctrl.is_ours(group) == ours);
+                of.map(|group| group.name().to_owned()).collect::<Vec<_>>()
+            };
+            let (ours, foreign) = (names(true), names(false));
+            match (ours.is_empty(), foreign.is_empty()) {
+                (true, true) => check("groups", CheckState::Ok, "only the default group".to_owned()),
+                (_, true) => check("groups", CheckState::Info, format!("made by Waykeeper: {}", few(&ours))),
+                (_, false) => {
+                    check("groups", CheckState::Degraded, format!("made by others: {}", few(&foreign)))
+                        .remedy(
+                            "Waykeeper leaves them unchanged; if the tool that made them has ended, remove \
+                        them (pqos -R, rmdir)",
+                        )
+                }
+            }
+        }
+    };
+    let lock = match resctrl.lock_shared(std::time::Duration::ZERO) {
+        Ok(_) => check("resctrl-lock", CheckState::Ok, "no process holds it".to_owned()),
+        Err(error) if error.kind == ResctrlErrorKind::Locked => {
+            check("resctrl-lock", CheckState::Degraded, error.detail)
+                .remedy("let that tool finish; it holds the flock on /sys/fs/resctrl")
+        }
+        Err(error) => check("resctrl-lock", CheckState::Unknown, error.to_string()),
+    };
+    vec![groups, lock]
+}
+
+/// The first few of many names.
+fn few(names: &[String]) -> String {
+    const MOST: usize = 6;
+    let shown = names[..names.len().min(MOST)].join(", ");
+    if names.len() > MOST { format!("{shown} and {} more", names.len() - MOST) } else { shown }
+}

@@ -1,0 +1,105 @@
+//! Facts that all checks need: CPU, topology, and what the kernel offers. Read once.
+//!
+//! Facts are independent: one that cannot be read does not affect the others. Must not know how they are judged.
+
+use super::access::{self, Lockdown};
+use super::allocation::{self, Mount};
+use super::file;
+use rustix::thread::CapabilitySet;
+use waykeeper_generations::{Erratum, ErratumKind, Generation, Signature, Vendor};
+use waykeeper_kernel::cpuinfo::CpuIdentity;
+use waykeeper_kernel::event_source;
+use waykeeper_kernel::msr::{Allowed, MsrDevice, MsrError};
+use waykeeper_kernel::root::{FileError, Root};
+use waykeeper_kernel::topology::Topology;
+use waykeeper_units::CoreId;
+
+/// IA32_TIME_STAMP_COUNTER (SDM vol. 4): every x86 CPU has it, and reading it has no effect.
+const TSC: u32 = 0x10;
+
+/// The facts.
+pub(super) struct Facts<'a> {
+    /// The root of the host's files.
+    pub root: &'a Root,
+    /// Both sources of the CPU's identity.
+    pub cpu: CpuIdentity,
+    /// Sockets, cores, caches.
+    pub topology: Result<Topology, FileError>,
+    /// The generation, if a table describes it.
+    pub generation: Option<&'static Generation>,
+    /// Whether the host is a virtual machine; `None` if neither CPUID nor cpuinfo reports it.
+    pub is_virtual: Option<bool>,
+    /// Whether MSRs can be read.
+    pub msr: Result<(), MsrError>,
+    /// The mount of resctrl.
+    pub mount: Mount,
+    /// The state of kernel lockdown.
+    pub lockdown: Lockdown,
+    /// Names of perf's event sources.
+    pub event_sources: Result<Vec<String>, FileError>,
+    /// Whether this process may count whole CPUs regardless of perf_event_paranoid.
+    pub may_perf: bool,
+}
+
+impl<'a> Facts<'a> {
+    /// Reads all facts.
+    pub fn read(root: &'a Root) -> Facts<'a> {
+        let topology = Topology::read(root);
+        let first =
+            topology.as_ref().ok().and_then(|topology| topology.online().next()).map_or(0, |(id, _)| id.0);
+        let cpu = CpuIdentity::read(root, first);
+        let listed = cpu.cpuinfo.as_ref().ok().filter(|cpuinfo| !cpuinfo.flags.is_empty());
+        let shown = listed.map(|cpuinfo| cpuinfo.has("hypervisor"));
+        let is_virtual = cpu.cpuid.as_ref().ok().map(|cpuid| cpuid.hypervisor).or(shown);
+        Facts {
+            root,
+            generation: cpu.generation(),
+            is_virtual,
+            msr: MsrDevice::open(root, first, Allowed::nothing()).and_then(|msr| msr.read(TSC)).map(drop),
+            mount: allocation::mount(root),
+            lockdown: access::lockdown_of(file::line(root, "sys/kernel/security/lockdown")),
+            event_sources: event_source::names(root),
+            may_perf: rustix::thread::capabilities(None).is_ok_and(|sets| {
+                sets.effective.intersects(CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN)
+            }),
+            cpu,
+            topology,
+        }
+    }
+
+    /// Vendor, family, model, stepping.
+    pub fn signature(&self) -> Option<Signature> {
+        self.cpu.signature()
+    }
+
+    /// The CPU's vendor.
+    pub fn vendor(&self) -> Option<Vendor> {
+        self.signature().map(|signature| signature.vendor)
+    }
+
+    /// Whether `/proc/cpuinfo` lists a feature.
+    pub fn has_flag(&self, flag: &str) -> bool {
+        self.cpu.cpuinfo.as_ref().is_ok_and(|cpu| cpu.has(flag))
+    }
+
+    /// A known deviation of this CPU from the manual.
+    pub fn erratum(&self, kind: ErratumKind) -> Option<&'static Erratum> {
+        self.generation?.erratum(kind, &self.signature()?)
+    }
+
+    /// Words to add where a hypervisor may hide something.
+    pub fn behind_a_hypervisor(&self) -> &'static str {
+        if self.is_virtual == Some(true) { " (hidden by the hypervisor, or not there)" } else { "" }
+    }
+
+    /// The first online CPU.
+    pub fn first_cpu(&self) -> Option<CoreId> {
+        self.topology.as_ref().ok()?.online().next().map(|(id, _)| id)
+    }
+
+    /// Reads an MSR of a CPU; the error is a text.
+    pub fn read_msr(&self, cpu: CoreId, address: u32) -> Result<u64, String> {
+        let msr = MsrDevice::open(self.root, cpu.0, Allowed::nothing());
+        msr.and_then(|msr| msr.read(address)).map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,147 @@
+//! Knobs: masks of the LLC and limits of bandwidth, the DCA ways, DCA of each root port, and the devices behind them
+//! (hardware.md 1 and 2).
+//!
+//! Must not know the registers: [`crate::ddio`] does.
+
+use super::access::Lockdown;
+use super::allocation;
+use super::facts::Facts;
+use super::report::{Check, CheckState, check};
+use crate::ddio::{self, PortDca, Survey};
+use waykeeper_generations::Evidence;
+use waykeeper_kernel::dca_ways;
+
+/// All checks of this family.
+pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
+    let survey = ddio::survey(facts.root);
+    let mut checks = allocation::steered(facts);
+    checks.extend([ways(facts, &survey), ports(facts, &survey), devices(&survey)]);
+    checks
+}
+
+/// Degrades a check of a readable knob if kernel lockdown forbids setting it.
+fn unless_locked_down(facts: &Facts<'_>, check: Check) -> Check {
+    match &facts.lockdown {
+        Lockdown::On(level) if check.state == CheckState::Ok => {
+            let value = format!("{}; cannot be set under lockdown ({level})", check.value);
+            Check { state: CheckState::Degraded, value, ..check }.remedy("see lockdown above")
+        }
+        _ => check,
+    }
+}
+
+fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
+    let name = "ddio-ways";
+    let Some(generation) = survey.generation else {
+        return check(
+            name,
+            CheckState::Unknown,
+            "it is not known whether this CPU has such a register; Waykeeper does not write it",
+        );
+    };
+    let standing = generation.dca.ways.evidence;
+    if standing == Evidence::Absent {
+        return check(name, CheckState::Missing, format!("{} has no such register", generation.name));
+    }
+    if let Err(error) = &facts.msr {
+        return check(name, CheckState::Missing, error).remedy(error.remedy());
+    }
+    if let Some(why) = survey.sockets.iter().find_map(|socket| socket.note.as_ref()) {
+        return check(name, CheckState::Missing, why);
+    }
+    let held: Vec<String> = survey
+        .sockets
+        .iter()
+        .map(|socket| match socket.mask {
+            Some(mask) => format!("socket {}: {mask} ({} ways)", socket.socket, mask.count()),
+            None => format!("socket {}: not known", socket.socket),
+        })
+        .collect();
+    if held.is_empty() {
+        return check(name, CheckState::Unknown, "the sockets are not known");
+    }
+    let value = format!("{}; the register {}", held.join(", "), dca_ways::words(standing));
+    match standing {
+        Evidence::Confirmed => unless_locked_down(facts, check(name, CheckState::Ok, value)),
+        Evidence::AnswersWithoutEffect => {
+            check(name, CheckState::Degraded, format!("{value}; shown, never written"))
+                .remedy("give device-heavy tenants and others disjoint CAT masks, or switch DDIO in the BIOS")
+        }
+        Evidence::Claimed | Evidence::Unknown => {
+            check(name, CheckState::Unknown, format!("{value}; shown, never written"))
+        }
+        Evidence::Absent => check(name, CheckState::Missing, value),
+    }
+}
+
+fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
+    let name = "dca-ports";
+    let with_devices: Vec<&PortDca> = survey.ports.iter().filter(|port| !port.devices.is_empty()).collect();
+    let Some(standing) = survey.port_standing else {
+        return check(
+            name,
+            CheckState::Unknown,
+            "it is not known whether this CPU has such a switch; Waykeeper does not write it",
+        );
+    };
+    if standing == Evidence::Absent {
+        return check(name, CheckState::Missing, "this CPU has no switch for DCA of a root port")
+            .remedy("some BIOSes switch DDIO for the whole machine");
+    }
+    if survey.generation.is_some_and(|generation| generation.dca.port.allocating.is_none()) {
+        return check(
+            name,
+            CheckState::Unknown,
+            "no public source says whether and where this CPU has such a switch",
+        )
+        .remedy("some BIOSes switch DDIO for the whole machine");
+    }
+    if let (Some(why), true) = (&survey.blind, with_devices.is_empty()) {
+        return check(name, CheckState::Unknown, why);
+    }
+    if with_devices.is_empty() {
+        return check(name, CheckState::Missing, "no device is behind a root port");
+    }
+    let off = with_devices.iter().filter(|port| port.dca == Some(false)).count();
+    let on = with_devices.iter().filter(|port| port.dca == Some(true)).count();
+    let blind = with_devices.len() - on - off;
+    let mut value = format!("{on} root ports with devices have DCA on, {off} off");
+    if blind > 0 {
+        let why = with_devices.iter().find_map(|port| port.note.as_deref()).unwrap_or_default();
+        value.push_str(&format!(", {blind} cannot be read ({why})"));
+    }
+    if on + off == 0 {
+        let why =
+            with_devices.iter().find_map(|port| port.note.as_deref()).unwrap_or("no switch can be read");
+        return check(name, CheckState::Missing, why)
+            .remedy("run as root: the kernel hides most of PCI config space from others");
+    }
+    let mut value = format!("{value}; the switch {}", dca_ways::words(standing));
+    if let Some(why) = &survey.blind {
+        value.push_str(&format!("; {why}"));
+    }
+    match standing {
+        Evidence::Confirmed if blind > 0 || survey.blind.is_some() => {
+            check(name, CheckState::Degraded, value)
+        }
+        Evidence::Confirmed => unless_locked_down(facts, check(name, CheckState::Ok, value)),
+        _ => check(name, CheckState::Unknown, format!("{value}; shown, never written")),
+    }
+}
+
+fn devices(survey: &Survey) -> Check {
+    let name = "devices";
+    let described: Vec<String> = survey
+        .ports
+        .iter()
+        .filter(|port| !port.devices.is_empty())
+        .map(|port| {
+            let devices: Vec<String> = port.devices.iter().map(ToString::to_string).collect();
+            format!("{} <- {}", port.address, devices.join(", "))
+        })
+        .collect();
+    if described.is_empty() {
+        return check(name, CheckState::Info, "none behind root ports");
+    }
+    check(name, CheckState::Info, described.join("; "))
+}

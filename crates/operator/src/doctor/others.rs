@@ -1,0 +1,104 @@
+//! Other programs that use the same knobs or counters, and leftovers of an earlier run of Waykeeper.
+//!
+//! Reads lock files, counter controls and our journal. Must not know how a result is used.
+
+use super::allocation;
+use super::facts::Facts;
+use super::file;
+use super::report::{Check, CheckState, check};
+use waykeeper_kernel::journal;
+use waykeeper_kernel::resctrl::holder_in;
+use waykeeper_kernel::root::Root;
+
+/// Paths of libpqos's lock file: `/var/lock` is a link to `/run/lock` on most distributions (cmt-cat:lib/api.c).
+const PQOS_LOCKS: [&str; 2] = ["run/lock/libpqos", "var/lock/libpqos"];
+
+/// All checks of this family.
+pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
+    let mut checks = allocation::others(facts);
+    checks.extend([pqos(facts), counters_in_use(facts), journal(facts)]);
+    checks
+}
+
+fn pqos(facts: &Facts<'_>) -> Check {
+    let name = "pqos-lock";
+    let Some(path) = PQOS_LOCKS.iter().map(|path| facts.root.path(path)).find(|path| path.exists()) else {
+        return check(name, CheckState::Ok, "pqos is not running");
+    };
+    match held_by(facts.root, &path) {
+        Some(pid) => check(name, CheckState::Degraded, format!("pqos (pid {pid}) holds {}", path.display()))
+            .remedy("let it finish or end it: libpqos and Waykeeper must not turn the same knobs"),
+        None => check(name, CheckState::Ok, "pqos ran here and has ended"),
+    }
+}
+
+/// The process that holds a lock of any kind on a file.
+fn held_by(root: &Root, path: &std::path::Path) -> Option<u32> {
+    let Ok(Some(locks)) = file::text(root, "proc/locks") else { return None };
+    holder_in(&locks, &root.system().metadata(path).ok()?, &["POSIX", "FLOCK", "OFDLCK"])
+}
+
+/// Whether counter controls of the first CPU are enabled. Those of the kernel itself (NMI watchdog, perf) count too:
+/// an MSR does not show its writer.
+fn counters_in_use(facts: &Facts<'_>) -> Check {
+    let name = "counters-in-use";
+    let Some(generation) = facts.generation else {
+        return check(
+            name,
+            CheckState::Unknown,
+            "no built-in table for this CPU says where the counter controls are",
+        );
+    };
+    let (Ok(()), Some(cpu)) = (&facts.msr, facts.first_cpu()) else {
+        return check(name, CheckState::Unknown, "needs MSRs");
+    };
+    let registers = &generation.core.registers;
+    let mut on = Vec::new();
+    for index in 0..generation.core.counters {
+        let address = registers.select + u32::from(index) * registers.step;
+        match facts.read_msr(cpu, address) {
+            // SDM vol. 3, IA32_PERFEVTSELx: bit 22 is the enable bit; AMD's PERF_CTLx has it in the same place.
+            Ok(value) if value >> 22 & 1 == 1 => on.push(index.to_string()),
+            Ok(_) => {}
+            Err(why) => return check(name, CheckState::Unknown, why),
+        }
+    }
+    if on.is_empty() {
+        return check(name, CheckState::Ok, format!("no programmable counter of CPU {} runs", cpu.0));
+    }
+    let all = generation.core.counters;
+    check(
+        name,
+        CheckState::Info,
+        format!("programmable counters {} of {all} run on CPU {}", on.join(", "), cpu.0),
+    )
+    .remedy(
+        "perf, the NMI watchdog or another tool uses them; end it if Waykeeper has to program \
+            counters through MSRs",
+    )
+}
+
+fn journal(facts: &Facts<'_>) -> Check {
+    let name = "journal";
+    let path = journal::usual_path(facts.root);
+    let look = match journal::summarize(&path, facts.root) {
+        Ok(Some(look)) => look,
+        Ok(None) => return check(name, CheckState::Ok, "no knob has to be restored"),
+        Err(error) => return check(name, CheckState::Unknown, error),
+    };
+    if let Some(holder) = look.held {
+        let pid = holder.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+        let value = format!("a waykeeper process{pid} is running and holds {} knobs", look.originals);
+        return check(name, CheckState::Info, value);
+    }
+    if look.stale {
+        let value = format!("{} is from an earlier boot", path.display());
+        return check(name, CheckState::Degraded, value).remedy("run `waykeeper restore` to clear it");
+    }
+    let value = format!(
+        "{} holds the original values of {} knobs, and no waykeeper process is running",
+        path.display(),
+        look.originals
+    );
+    check(name, CheckState::Degraded, value).remedy("waykeeper restore")
+}

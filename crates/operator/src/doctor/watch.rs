@@ -1,0 +1,170 @@
+//! Counters: which ones the kernel offers through perf, which ones could be programmed through MSRs, and whether this
+//! process may use them (hardware.md 3 to 6).
+//!
+//! Counts directories and reads settings; opens no event. Must not know how the counts are used.
+
+use super::allocation;
+use super::facts::Facts;
+use super::file;
+use super::report::{Check, CheckState, check};
+use waykeeper_generations::{AddressSpace, Pmu, Vendor};
+use waykeeper_kernel::pci::PciTree;
+use waykeeper_kernel::perf;
+
+/// All checks of this family.
+pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
+    let cache = facts.generation.and_then(|generation| generation.cache.as_ref()).map(|cache| &cache.pmu);
+    let iio = facts.generation.and_then(|generation| generation.iio.as_ref()).map(|iio| &iio.pmu);
+    let memory = facts.generation.and_then(|generation| generation.memory.as_ref()).map(|memory| &memory.pmu);
+    vec![
+        allocation::monitoring(facts),
+        core(facts),
+        uncore(facts, "dca-counters", "device writes and reads that hit or miss the LLC", cache),
+        uncore(facts, "io-counters", "bytes of each root port", iio),
+        uncore(facts, "memory-counters", "bytes of the memory controllers", memory),
+        paranoid(facts),
+        watchdog(facts),
+    ]
+}
+
+fn core(facts: &Facts<'_>) -> Check {
+    let name = "core-counters";
+    // Hybrid and newer AMD cores use other names, which the tables contain; `cpu` is the default.
+    let pmu = facts.generation.map_or("cpu", |generation| generation.core.perf.as_str());
+    let sources = match &facts.event_sources {
+        Ok(sources) => sources,
+        Err(why) => return check(name, CheckState::Unknown, why),
+    };
+    if sources.iter().any(|source| source == pmu) {
+        return check(name, CheckState::Ok, format!("perf ({pmu})"));
+    }
+    if facts.generation.is_some() && facts.msr.is_ok() {
+        return check(name, CheckState::Ok, "by MSR; perf offers none");
+    }
+    let check =
+        check(name, CheckState::Missing, format!("perf offers no core PMU{}", facts.behind_a_hypervisor()));
+    if facts.is_virtual == Some(true) {
+        return check.remedy("have the hypervisor pass the PMU through (QEMU/KVM: -cpu host,pmu=on)");
+    }
+    check
+}
+
+fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) -> Check {
+    let sources = match &facts.event_sources {
+        Ok(sources) => sources,
+        Err(why) => return check(name, CheckState::Unknown, why),
+    };
+    let Some(generation) = facts.generation else {
+        return check(
+            name,
+            CheckState::Unknown,
+            "no built-in table for this CPU says which counters show it",
+        );
+    };
+    let Some(pmu) = pmu else {
+        return check(name, CheckState::Missing, format!("{} has no such counters", generation.name));
+    };
+    let of_pmu = |source: &&String| {
+        source
+            .strip_prefix(pmu.perf.as_str())
+            .and_then(|rest| rest.strip_prefix('_'))
+            .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let boxes = sources.iter().filter(of_pmu).count() + usize::from(sources.contains(&pmu.perf));
+    if boxes > 0 {
+        return check(name, CheckState::Ok, format!("{what}: perf, {}_N units: {boxes}", pmu.perf));
+    }
+    let module = match facts.vendor() {
+        Some(Vendor::Amd) => "amd_uncore",
+        _ => "intel_uncore",
+    };
+    if perf::is_asked(facts.root) && sources.contains(&generation.core.perf) {
+        let value = format!("{what}: perf offers no {}_N although it counts the cores", pmu.perf);
+        let check = check(name, CheckState::Missing, value);
+        return if facts.is_virtual == Some(true) {
+            check
+        } else {
+            check.remedy(format!("modprobe {module}"))
+        };
+    }
+    let space = pmu.registers.as_ref().map(|registers| registers.space);
+    if space == Some(AddressSpace::Msr) && facts.msr.is_ok() {
+        return check(name, CheckState::Ok, format!("{what}: by MSR; perf offers no {}_N", pmu.perf));
+    }
+    let channels = memory_channels(facts);
+    if space == Some(AddressSpace::PciConfig) && channels > 0 {
+        let value =
+            format!("{what}: in the config space of {channels} channels; perf offers no {}_N", pmu.perf);
+        return check(name, CheckState::Ok, value);
+    }
+    let value = format!("{what}: perf offers no {}_N{}", pmu.perf, facts.behind_a_hypervisor());
+    let check = check(name, CheckState::Missing, value);
+    match facts.is_virtual {
+        Some(true) => check,
+        _ if space == Some(AddressSpace::Msr) => {
+            check.remedy(format!("modprobe {module}, or modprobe msr to count through MSRs"))
+        }
+        _ => check.remedy(format!("modprobe {module}")),
+    }
+}
+
+/// The number of PCI devices that contain counters of memory channels.
+fn memory_channels(facts: &Facts<'_>) -> usize {
+    let memory = facts.generation.and_then(|generation| generation.memory.as_ref());
+    let Some(known) = memory.map(|memory| &memory.pci_devices) else { return 0 };
+    // The check of the root ports reports errors of the PCI tree.
+    let tree = PciTree::read(facts.root).unwrap_or_default();
+    tree.devices().filter(|device| known.contains(&[device.vendor, device.device])).count()
+}
+
+fn paranoid(facts: &Facts<'_>) -> Check {
+    const PATH: &str = "proc/sys/kernel/perf_event_paranoid";
+    let name = "perf-access";
+    let text = match file::line(facts.root, PATH) {
+        Ok(Some(text)) => text,
+        Ok(None) => {
+            return check(name, CheckState::Missing, "this kernel has no perf events")
+                .remedy("run a kernel with CONFIG_PERF_EVENTS=y");
+        }
+        Err(why) => return check(name, CheckState::Unknown, why),
+    };
+    let Ok(level) = text.parse::<i32>() else {
+        return check(name, CheckState::Unknown, file::odd(facts.root, PATH, &text, "a number from -1 to 4"));
+    };
+    // hardware.md 6.2: counters of whole CPUs and of the uncore need level 0 or below, or CAP_PERFMON.
+    if level <= 0 {
+        return check(
+            name,
+            CheckState::Ok,
+            format!("perf_event_paranoid {level}: every user may count whole CPUs"),
+        );
+    }
+    if facts.may_perf {
+        return check(
+            name,
+            CheckState::Ok,
+            format!("perf_event_paranoid {level}, and this process has CAP_PERFMON"),
+        );
+    }
+    check(
+        name,
+        CheckState::Degraded,
+        format!("perf_event_paranoid {level}: counting whole CPUs and uncore units needs CAP_PERFMON"),
+    )
+    .remedy("run as root or with CAP_PERFMON, or: sysctl kernel.perf_event_paranoid=0")
+}
+
+fn watchdog(facts: &Facts<'_>) -> Check {
+    const PATH: &str = "proc/sys/kernel/nmi_watchdog";
+    let name = "nmi-watchdog";
+    match file::line(facts.root, PATH) {
+        Ok(Some(text)) => match text.as_str() {
+            "0" => check(name, CheckState::Ok, "off: all core counters are free"),
+            "1" => check(name, CheckState::Degraded, "on: it takes one counter of every core")
+                .remedy("sysctl kernel.nmi_watchdog=0 if events have to share counters"),
+            _ => check(name, CheckState::Unknown, file::odd(facts.root, PATH, &text, "0 or 1")),
+        },
+        Ok(None) => check(name, CheckState::Info, "this kernel has none"),
+        Err(why) => check(name, CheckState::Unknown, why),
+    }
+}

@@ -1,0 +1,229 @@
+//! `doctor` on trees of plain files: a complete server, the same without single files, recorded files of this machine,
+//! and an empty tree.
+
+use crate::reported;
+
+use reported::reported;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use waykeeper_kernel::root::Root;
+use waykeeper_operator::doctor::{self, CheckState, DoctorReport};
+use waykeeper_testbed::plain_tree::{NIC_PORT, PlainTree};
+
+fn examine(root: &Path) -> DoctorReport {
+    doctor::examine(&Root::at(root))
+}
+
+/// The names of the checks that changed.
+fn changed(before: &DoctorReport, after: &DoctorReport) -> Vec<&'static str> {
+    assert_eq!(before.checks.len(), after.checks.len());
+    let both = before.checks.iter().zip(&after.checks);
+    both.filter(|(before, after)| before != after).map(|(before, _)| before.name).collect()
+}
+
+#[track_caller]
+fn state(report: &DoctorReport, name: &str, state: CheckState, parts: &[&str]) {
+    let check = report.check(name).unwrap();
+    let text = format!("{} -> {}", check.value, check.remedy.as_deref().unwrap_or_default());
+    assert_eq!(check.state, state, "{name}: {text}");
+    for part in parts {
+        assert!(text.contains(part), "{name}: `{part}` is not in: {text}");
+    }
+}
+
+/// The recorded report about this process's rights was made as root.
+fn as_root() {
+    assert!(
+        rustix::process::geteuid().is_root(),
+        "not run: needs root: doctor tells whether it has CAP_PERFMON"
+    );
+}
+
+#[test]
+fn a_skylake_server_that_has_all_there_is() {
+    as_root();
+    let tree = PlainTree::skylake();
+    insta::assert_snapshot!("plain-skylake", reported(tree.root(), &examine(tree.root())));
+}
+
+#[test]
+fn this_kind_of_machine_as_it_was_recorded() {
+    as_root();
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/firecracker-genoa"));
+    insta::assert_snapshot!("firecracker-genoa", reported(root, &examine(root)));
+}
+
+#[test]
+fn nothing_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    insta::assert_snapshot!("empty", reported(folder.path(), &examine(folder.path())));
+}
+
+#[test]
+fn what_is_missing_has_its_remedy() {
+    let without = |path: &str| {
+        let tree = PlainTree::skylake();
+        tree.remove(path);
+        examine(tree.root())
+    };
+    let report = without("sys/fs/resctrl/info");
+    state(&report, "resctrl", CheckState::Missing, &["mount -t resctrl resctrl /sys/fs/resctrl"]);
+    // This boot will have no CAT on this CPU; doctor says so before the user mounts resctrl in vain (hardware.md 7.2).
+    state(&report, "cat", CheckState::Missing, &["rdt=cmt,mbmtotal,mbmlocal,l3cat"]);
+    state(
+        &without("sys/fs/resctrl/info/L3"),
+        "cat",
+        CheckState::Missing,
+        &["rdt=cmt,mbmtotal,mbmlocal,l3cat"],
+    );
+    state(
+        &without("sys/fs/resctrl/info/L3_MON"),
+        "monitoring",
+        CheckState::Missing,
+        &["rdt=cmt,mbmtotal,mbmlocal"],
+    );
+    let report = without("dev/cpu");
+    state(&report, "msr", CheckState::Missing, &["modprobe msr"]);
+    state(&report, "ddio-ways", CheckState::Missing, &["modprobe msr"]);
+    state(&without("sys/bus/event_source"), "dca-counters", CheckState::Ok, &["by MSR"]);
+    state(
+        &without("proc/sys/kernel/perf_event_paranoid"),
+        "perf-access",
+        CheckState::Missing,
+        &["CONFIG_PERF_EVENTS"],
+    );
+}
+
+#[test]
+fn what_prevents_management_is_named() {
+    let with = |path: &str, text: &str| {
+        let tree = PlainTree::skylake();
+        tree.write(path, text);
+        examine(tree.root())
+    };
+    let report = with("sys/kernel/security/lockdown", "none [integrity] confidentiality\n");
+    state(&report, "lockdown", CheckState::Degraded, &["integrity", "Secure Boot"]);
+    state(&report, "ddio-ways", CheckState::Degraded, &["0x600", "lockdown"]);
+    state(&report, "dca-ports", CheckState::Degraded, &["lockdown"]);
+    assert!(report.is_manageable(), "CAT goes through resctrl all the same");
+    let report = with("sys/module/msr/parameters/allow_writes", "off\n");
+    state(&report, "msr-writes", CheckState::Degraded, &["msr.allow_writes=on"]);
+    state(&with("sys/fs/resctrl/COS1/tasks", ""), "groups", CheckState::Degraded, &["COS1", "pqos -R"]);
+    state(
+        &with("sys/fs/resctrl/waykeeper-a/tasks", ""),
+        "groups",
+        CheckState::Info,
+        &["made by Waykeeper: waykeeper-a"],
+    );
+    let report = with("sys/devices/system/node/node1/cpulist", "2-3,6\n");
+    state(&report, "snc", CheckState::Info, &["off"]);
+    let tree = PlainTree::skylake();
+    for group in 1..8 {
+        tree.write(&format!("sys/fs/resctrl/COS{group}/tasks"), "");
+    }
+    // MBA's 8 classes limit L3's 16 (hardware.md 7.4), and the default group has one of them.
+    state(&examine(tree.root()), "classes", CheckState::Degraded, &["8 classes of service, 0 free", "rmdir"]);
+    tree.write("sys/devices/system/node/node2/cpulist", "1,5\n");
+    tree.write("sys/devices/system/node/node0/cpulist", "0,4\n");
+    state(&examine(tree.root()), "snc", CheckState::Degraded, &["2 NUMA nodes", "BIOS"]);
+    // Counter 2 of CPU 0 is running.
+    tree.set_msr(0, 0x188, 0x0041_003c);
+    state(&examine(tree.root()), "counters-in-use", CheckState::Info, &["counters 2 of 4"]);
+}
+
+#[test]
+fn icelake_shows_its_register_which_may_not_be_managed() {
+    let tree = PlainTree::of(106, 6, "Intel(R) Xeon(R) Gold 5320 CPU @ 2.20GHz", 12);
+    // hardware.md 2.1: an Ice Lake root port has the header of a capability at 0x180.
+    let report = examine(tree.root());
+    state(
+        &report,
+        "ddio-ways",
+        CheckState::Degraded,
+        &["0xc00", "takes values without effect", "never written"],
+    );
+    state(&report, "dca-ports", CheckState::Missing, &["no switch"]);
+    state(&report, "cat", CheckState::Ok, &["12 ways"]);
+    tree.remove("sys/fs/resctrl");
+    assert!(!examine(tree.root()).is_manageable());
+}
+
+#[test]
+fn a_cpu_without_a_table_is_shown() {
+    let tree = PlainTree::of(222, 1, "Some Xeon", 11);
+    let report = examine(tree.root());
+    state(&report, "generation", CheckState::Unknown, &["skx", "writes no register"]);
+    state(&report, "ddio-ways", CheckState::Unknown, &["does not write"]);
+    state(&report, "cat", CheckState::Ok, &[]);
+}
+
+/// Garbage in any one file is reported by the checks that read it, and changes no other check.
+#[test]
+fn garbage_in_a_file_spoils_its_own_subject_only() {
+    let tree = PlainTree::skylake();
+    let clean = examine(tree.root());
+    let mut spoilt: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (path, content) in tree.files() {
+        // Plain sparse files represent devices: for them zeros are garbage, and other bytes are values.
+        let garbage: &[u8] =
+            if path.ends_with("msr") || path.ends_with("config") { b"" } else { b"\xff\x00 garbage {}\n" };
+        std::fs::write(tree.path(&path), garbage).unwrap();
+        let report = examine(tree.root());
+        let names = changed(&clean, &report);
+        for check in report.checks.iter().filter(|check| names.contains(&check.name)) {
+            assert_ne!(check.state, CheckState::Ok, "{path}: {}: {}", check.name, check.value);
+        }
+        spoilt.insert(path.clone(), names);
+        std::fs::write(tree.path(&path), content).unwrap();
+    }
+    assert_eq!(examine(tree.root()), clean, "the files are as they were");
+    assert_eq!(spoilt["proc/sys/kernel/osrelease"], ["kernel"]);
+    assert_eq!(spoilt["proc/sys/kernel/nmi_watchdog"], ["nmi-watchdog"]);
+    assert_eq!(spoilt["proc/sys/kernel/perf_event_paranoid"], ["perf-access"]);
+    assert_eq!(spoilt["sys/kernel/security/lockdown"], ["lockdown"]);
+    assert_eq!(spoilt["sys/module/msr/parameters/allow_writes"], ["msr-writes"]);
+    assert_eq!(
+        spoilt["sys/devices/system/node/node0/cpulist"],
+        ["topology", "llc", "snc", "ddio-ways", "counters-in-use"]
+    );
+    assert_eq!(spoilt["dev/cpu/2/msr"], ["ddio-ways"]);
+    assert_eq!(spoilt[&format!("sys/devices/pci0000:3a/{NIC_PORT}/config")], ["dca-ports"]);
+    let mut lines = String::new();
+    for (path, names) in spoilt.iter().filter(|(_, names)| !names.is_empty()) {
+        let _ = writeln!(lines, "{path}: {}", names.join(", "));
+    }
+    insta::assert_snapshot!("garbage", lines);
+}
+
+/// Where perf is used (under `/`, see `perf::is_asked`), units that perf lacks are not counted. Elsewhere registers
+/// count, whatever the tree says about perf.
+#[test]
+fn uncore_units_that_the_kernel_does_not_drive_are_counted_through_registers_if_perf_is_not_asked() {
+    let tree = PlainTree::skylake();
+    for unit in ["cha_0", "cha_1", "iio_0", "imc_0"] {
+        tree.remove(&format!("sys/bus/event_source/devices/uncore_{unit}"));
+    }
+    assert!(!waykeeper_kernel::perf::is_asked(&Root::at(tree.root())));
+    assert!(waykeeper_kernel::perf::is_asked(&Root::at("/")));
+    let report = examine(tree.root());
+    for name in ["dca-counters", "io-counters"] {
+        state(&report, name, CheckState::Ok, &["by MSR; perf offers no uncore_"]);
+    }
+    for cpu in 0..4 {
+        tree.remove(&format!("dev/cpu/{cpu}/msr"));
+    }
+    let report = examine(tree.root());
+    for name in ["dca-counters", "io-counters"] {
+        state(&report, name, CheckState::Missing, &["modprobe intel_uncore, or modprobe msr"]);
+    }
+}
+
+/// Nothing is opened for writing, so a read-only tree gives the same report.
+#[test]
+fn nothing_is_changed() {
+    let tree = PlainTree::skylake();
+    let before = tree.files();
+    examine(tree.root());
+    assert_eq!(tree.files(), before);
+}
