@@ -185,7 +185,8 @@ impl Knobs {
     /// could be read: then only the report counts.
     ///
     /// If a host reports a knob as applied and another setting reads back, this is a problem: otherwise the knob would
-    /// be turned at every step without a message.
+    /// be turned at every step without a message. The write was lost, or another program turned the knob after it: what
+    /// reads back is not the loop's, and is its original setting from then on.
     pub fn note(
         &mut self,
         plan: &Plan,
@@ -203,6 +204,9 @@ impl Knobs {
                     continue;
                 }
                 Some(KnobOutcome::Applied) => {
+                    if let Some(found) = in_force {
+                        (record.owner, record.original) = (Owner::Others, Some(found.setting));
+                    }
                     let found =
                         in_force.map_or_else(|| "nothing".to_owned(), |found| found.setting.to_string());
                     Problem::ReadsBack { knob, found, in_force }
@@ -349,6 +353,22 @@ mod tests {
         answer.insert(MASK, KnobOutcome::Applied);
         assert_eq!(knobs.note(&wanted, &answer, None, 80), []);
         assert!(knobs.due(&wanted, &nothing, 81).names(MASK));
+    }
+
+    #[test]
+    fn a_knob_that_another_program_turns_between_the_write_and_the_reading_is_left_to_it() {
+        let mut knobs = knobs();
+        knobs.observe(&plan(0x7ff, true));
+        let wanted = knobs.want(&plan(0x00c, false));
+        knobs.turning(&wanted);
+        let applied = Applied::from([(MASK, KnobOutcome::Applied), (DCA, KnobOutcome::Applied)]);
+        let read = plan(0x600, false);
+        let problems = knobs.note(&wanted, &applied, Some(&read), 1);
+        assert!(matches!(problems[..], [Problem::ReadsBack { .. }]), "{problems:?}");
+        knobs.confirm(&read);
+        // At the end only DCA returns, which the loop has turned.
+        assert_eq!(knobs.hand_over(), 1);
+        assert_eq!(knobs.want(&Plan::default()), Plan::from([(DCA, true)]));
     }
 
     #[test]

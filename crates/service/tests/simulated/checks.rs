@@ -24,6 +24,7 @@ pub fn before_write(state: &mut State, number: u64, offset: u64, bytes: &[u8]) {
     } else if let Some(cpu) = path.strip_prefix("dev/cpu/").and_then(|rest| rest.strip_suffix("/msr")) {
         if offset == picture::WAYS {
             overwrite(state, picture::WAYS_NAME.to_owned());
+            state.touched.own.insert((picture::WAYS_NAME.to_owned(), format!("{bytes:x?}")));
         }
         of_register(state, number, cpu.parse().unwrap_or(0), offset as u32, bytes)
     } else if let Some(device) = path.strip_suffix("/config").and_then(|path| path.rsplit('/').next()) {

@@ -413,6 +413,15 @@ fn compare(
             Some(touched) if found == touched.as_ref() => kept += 1,
             // What the other program did to one of Waykeeper's groups ended with the group.
             Some(Some(group)) if name.starts_with("CPU ") && is_ours(group) && found == before => {}
+            // A killed daemon's journal lists its own values of a register. Where another program sets one of these, the
+            // register does not say who wrote it, and the next start restores the original.
+            Some(Some(touched))
+                if state.marks.contains_key("killed")
+                    && found == before
+                    && state.touched.own.contains(&(name.clone(), touched.clone())) =>
+            {
+                reverted += 1;
+            }
             // The daemon wrote it later, and restored what it had found before its first write: the first value, or an
             // earlier one of the other program.
             Some(_) if written(name) && (found == before || was_left(name, found)) => reverted += 1,
