@@ -52,7 +52,7 @@ impl Knob {
     pub fn group(self) -> Option<WorkloadId> {
         match self {
             Knob::Mask(group) => Some(group),
-            _ => None,
+            Knob::DcaWays | Knob::Dca(_) | Knob::RxRing(_) | Knob::RxBurst(_) => None,
         }
     }
 

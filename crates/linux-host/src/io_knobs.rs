@@ -305,7 +305,8 @@ impl IoKnobs {
 fn setting(knob: Knob, bits: u64) -> Setting {
     match knob {
         Knob::Dca(_) => Setting::Switch(bits != 0),
-        _ => Setting::Ways(WayMask::from_bits(bits as u32)),
+        Knob::Mask(_) | Knob::DcaWays => Setting::Ways(WayMask::from_bits(bits as u32)),
+        Knob::RxRing(_) | Knob::RxBurst(_) => Setting::Count(bits as u32),
     }
 }
 

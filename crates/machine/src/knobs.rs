@@ -22,7 +22,9 @@ impl VirtualServer {
             (Knob::Dca(port), Setting::Switch(on)) => self.set_dca(port, on),
             (Knob::RxRing(port), Setting::Count(ring)) => self.set_rx_ring(port, ring),
             (Knob::RxBurst(port), Setting::Count(burst)) => self.set_rx_burst(port, burst),
-            _ => KnobOutcome::Refused(format!("{knob:?} does not take {setting}")),
+            (Knob::Mask(_) | Knob::DcaWays | Knob::Dca(_) | Knob::RxRing(_) | Knob::RxBurst(_), _) => {
+                KnobOutcome::Refused(format!("{knob:?} does not take {setting}"))
+            }
         }
     }
 
