@@ -122,7 +122,8 @@ impl Effects {
     ) -> Vec<Problem> {
         let mut problems = Vec::new();
         self.masks.retain(|group, _| seen.groups.contains_key(group));
-        self.no_effect.retain(|knob| knob.group().is_none_or(|group| seen.groups.contains_key(&group)));
+        self.no_effect
+            .retain(|knob| knob.workload().is_none_or(|workload| seen.groups.contains_key(&workload)));
         for (group, rates) in &seen.groups {
             let (Some(mask), Some(bytes)) =
                 (seen.knobs.mask(*group), rates[WorkloadCounter::OccupancyBytes].value())

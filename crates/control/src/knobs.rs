@@ -286,7 +286,7 @@ impl Knobs {
 
     /// Forgets knobs of groups that have ended.
     pub fn keep_groups(&mut self, alive: impl Fn(WorkloadId) -> bool) {
-        self.records.retain(|knob, _| knob.group().is_none_or(&alive));
+        self.records.retain(|knob, _| knob.workload().is_none_or(&alive));
     }
 }
 

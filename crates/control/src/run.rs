@@ -421,7 +421,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.keep_groups(alive);
         let wanted = self.knobs.want(&decision.plan);
         let mut possible = wanted.clone();
-        possible.retain(|knob, _| knob.group().is_none_or(is_alive));
+        possible.retain(|knob, _| knob.workload().is_none_or(is_alive));
         self.check_classes(&mut possible, alive);
         self.record.wanted = wanted;
         let step = self.summary.steps;
@@ -460,7 +460,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         match classes(&masks, self.host.root_mask(), llc.clos_count) {
             Ok(_) => self.reported_classes_error = None,
             Err(error) => {
-                wanted.retain(|knob, _| knob.group().is_none());
+                wanted.retain(|knob, _| knob.workload().is_none());
                 let text = error.to_string();
                 if self.reported_classes_error.as_ref() != Some(&text) {
                     self.record.problems.push(Problem::Classes(text.clone()));

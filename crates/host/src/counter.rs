@@ -91,7 +91,7 @@ macro_rules! counters {
 }
 
 counters! {
-    /// A counter of a group, which is a tenant: the sum over its cores.
+    /// A counter of a workload: the sum over its cores.
     WorkloadCounter("GroupCounters", "GroupRates")
     Instructions: "instructions", Count, "instructions", "Instructions retired on a tenant's cores.";
     Cycles: "cycles", Count, "cycles", "Unhalted cycles of a tenant's cores.";

@@ -10,7 +10,7 @@ use waykeeper_units::{PortId, WayMask, WorkloadId};
 /// A knob, whatever its setting.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Knob {
-    /// Allocation mask of a group (CAT).
+    /// Allocation mask of a workload (CAT).
     Mask(WorkloadId),
     /// Ways devices may allocate in (IIO_LLC_WAYS).
     DcaWays,
@@ -48,15 +48,15 @@ impl Knob {
         KnobSetting { knob: self, setting: setting.into() }
     }
 
-    /// The group whose knob it is; `None` for knobs of devices and of the socket.
-    pub fn group(self) -> Option<WorkloadId> {
+    /// The workload whose knob it is; `None` for knobs of devices and of the socket.
+    pub fn workload(self) -> Option<WorkloadId> {
         match self {
-            Knob::Mask(group) => Some(group),
+            Knob::Mask(workload) => Some(workload),
             Knob::DcaWays | Knob::Dca(_) | Knob::RxRing(_) | Knob::RxBurst(_) => None,
         }
     }
 
-    /// The root port whose knob it is; `None` for knobs of groups and of the socket.
+    /// The root port whose knob it is; `None` for knobs of workloads and of the socket.
     pub fn port(self) -> Option<PortId> {
         match self {
             Knob::Dca(port) | Knob::RxRing(port) | Knob::RxBurst(port) => Some(port),

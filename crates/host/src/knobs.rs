@@ -133,14 +133,14 @@ impl Knobs<Setting> {
         self.iter().map(|(knob, setting)| knob.at(*setting))
     }
 
-    /// Allocation mask of a group.
-    pub fn mask(&self, group: WorkloadId) -> Option<WayMask> {
-        self.get(Knob::Mask(group))?.ways()
+    /// Allocation mask of a workload.
+    pub fn mask(&self, workload: WorkloadId) -> Option<WayMask> {
+        self.get(Knob::Mask(workload))?.ways()
     }
 
-    /// Allocation masks, by group.
+    /// Allocation masks, by workload.
     pub fn masks(&self) -> impl Iterator<Item = (WorkloadId, WayMask)> + '_ {
-        self.iter().filter_map(|(knob, setting)| Some((knob.group()?, setting.ways()?)))
+        self.iter().filter_map(|(knob, setting)| Some((knob.workload()?, setting.ways()?)))
     }
 
     /// Ways devices may allocate in.

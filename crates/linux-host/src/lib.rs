@@ -404,7 +404,8 @@ impl Host for LinuxHost {
             applied.extend(outcomes.map(|(id, outcome)| (Knob::Mask(id), outcome)));
             self.complaints.extend(self.allocation.take_notes());
         }
-        for KnobSetting { knob, setting } in plan.settings().filter(|wanted| wanted.knob.group().is_none()) {
+        for KnobSetting { knob, setting } in plan.settings().filter(|wanted| wanted.knob.workload().is_none())
+        {
             let refused = |why: &str| KnobOutcome::Refused(why.to_owned());
             let outcome = match (self.restrictions.refusal(knob), &mut self.journal, knob, setting) {
                 (Some(why), ..) => refused(why),

@@ -114,7 +114,7 @@ impl FaultyServer {
                 continue;
             };
             if kind == FaultKind::Busy {
-                let masks: Vec<Knob> = plan.knobs().filter(|knob| knob.group().is_some()).collect();
+                let masks: Vec<Knob> = plan.knobs().filter(|knob| knob.workload().is_some()).collect();
                 for mask in masks {
                     plan.remove(mask);
                     applied.insert(mask, KnobOutcome::Busy("device or resource busy".to_owned()));
@@ -155,7 +155,7 @@ impl Host for FaultyServer {
         }
         let mut sham = std::mem::take(&mut self.sham);
         sham.retain(|knob, _| {
-            let is_alive = knob.group().is_none_or(|group| snapshot.groups.contains_key(&group));
+            let is_alive = knob.workload().is_none_or(|workload| snapshot.groups.contains_key(&workload));
             is_alive && self.is(|kind| Self::dead_knob(kind) == Some(knob))
         });
         self.sham = sham;

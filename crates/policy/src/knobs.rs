@@ -63,7 +63,7 @@ impl RefusedKnobs {
     /// not compared: the control loop restores them.
     pub fn drop_mismatches(&mut self, plan: &mut Plan, knobs: &KnobValues) -> Vec<Event> {
         let mut events = Vec::new();
-        for wanted in plan.settings().filter(|wanted| wanted.knob.group().is_none()) {
+        for wanted in plan.settings().filter(|wanted| wanted.knob.workload().is_none()) {
             let Some(found) = knobs.setting(wanted.knob).filter(|found| *found != wanted) else { continue };
             if self.0.insert(wanted.knob) {
                 events.push(mismatch_event(wanted, found));

@@ -202,7 +202,7 @@ impl<'h> ProbeExperiment<'h> {
         let alive: Vec<_> = self.host.workloads().iter().map(|group| group.id).collect();
         // After an error the next call tries again.
         let mut plan = self.to_restore.clone();
-        plan.retain(|knob, _| knob.group().is_none_or(|group| alive.contains(&group)));
+        plan.retain(|knob, _| knob.workload().is_none_or(|workload| alive.contains(&workload)));
         self.host.apply(&plan)?;
         let now = self.host.sample()?.knobs;
         let wrong = plan.settings().filter(|wanted| now.get(wanted.knob) != Some(&wanted.setting));

@@ -93,7 +93,7 @@ impl<H: Host> Host for DryRun<H> {
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
         let alive: Vec<_> = self.host.workloads().iter().map(|group| group.id).collect();
-        self.pretended.retain(|knob, _| knob.group().is_none_or(|group| alive.contains(&group)));
+        self.pretended.retain(|knob, _| knob.workload().is_none_or(|workload| alive.contains(&workload)));
         let mut snapshot = self.host.sample()?;
         self.lay_over(&mut snapshot.knobs);
         Ok(snapshot)

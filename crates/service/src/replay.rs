@@ -188,7 +188,7 @@ pub(crate) const DRY_RUN_PREFIX: &str = "would: ";
 
 /// Adds a plan to the wanted values and removes tenants that ended, as the loop does.
 fn want(wanted: &mut Plan, plan: Plan, groups: &[Workload]) {
-    wanted.retain(|knob, _| knob.group().is_none_or(|id| groups.iter().any(|group| group.id == id)));
+    wanted.retain(|knob, _| knob.workload().is_none_or(|id| groups.iter().any(|group| group.id == id)));
     wanted.extend(plan);
 }
 

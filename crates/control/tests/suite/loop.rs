@@ -132,7 +132,7 @@ fn a_policy_is_replaced_while_running_and_the_knobs_it_leaves_are_restored() {
     assert_eq!(record.events[0].causes[0].value, 5.0);
     // Group 1 keeps its mask without a write; everything else has its original value.
     assert_eq!(
-        record.applied.knobs().filter(|knob| knob.group().is_some()).collect::<Vec<_>>(),
+        record.applied.knobs().filter(|knob| knob.workload().is_some()).collect::<Vec<_>>(),
         [Knob::Mask(WorkloadId(0))]
     );
     let knobs = &record.knobs;

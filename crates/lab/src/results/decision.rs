@@ -135,7 +135,7 @@ impl DecisionRecord {
 fn knob_records(plan: &Plan, applied: &Applied, names: Names<'_>) -> Vec<KnobRecord> {
     let record = |KnobSetting { knob, setting }: KnobSetting| KnobRecord {
         knob: knob.kind(),
-        target: knob.group().map(|id| names.group(id)).or_else(|| knob.port().map(|id| names.port(id))),
+        target: knob.workload().map(|id| names.group(id)).or_else(|| knob.port().map(|id| names.port(id))),
         value: setting.to_string(),
         outcome: applied.get(knob).map(outcome),
     };

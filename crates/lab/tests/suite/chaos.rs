@@ -206,7 +206,7 @@ fn run(seed: u64) -> Result<(), String> {
         }
         for problem in &record.problems {
             if let Problem::ExternalChange { knob, other_stays: true, .. } = problem {
-                theirs.extend(knob.knob.group());
+                theirs.extend(knob.knob.workload());
             }
         }
         let now = (masks(&record.knobs), record.knobs.clone());
@@ -232,7 +232,7 @@ fn run(seed: u64) -> Result<(), String> {
     }
     let others = |knobs: &KnobValues| {
         let mut others = knobs.clone();
-        others.retain(|knob, _| knob.group().is_none());
+        others.retain(|knob, _| knob.workload().is_none());
         others
     };
     if others(&after) != others(&before) {

@@ -47,7 +47,7 @@ impl ActiveProblem {
 impl ActiveProblems {
     /// Updates the list from a step.
     pub fn note(&mut self, record: &StepRecord, groups: &[Workload]) {
-        let alive = |knob: Knob| knob.group().is_none_or(|group| groups.iter().any(|own| own.id == group));
+        let alive = |knob: Knob| knob.workload().is_none_or(|group| groups.iter().any(|own| own.id == group));
         let is_over = |kind: &str, wanted: KnobSetting| {
             // A knob without effect stays in the list; others end when the value is in force or no longer wanted.
             let is = |knobs: &KnobValues| knobs.setting(wanted.knob) == Some(wanted);

@@ -127,7 +127,7 @@ impl Host for FakeHost {
         let alive = self.workloads();
         let mut knobs = self.knobs.clone();
         let is_alive = |id| alive.iter().any(|group| group.id == id);
-        knobs.retain(|knob, _| knob.group().is_none_or(is_alive));
+        knobs.retain(|knob, _| knob.workload().is_none_or(is_alive));
         for group in alive.iter().filter(|group| self.knobs.mask(group.id).is_none()) {
             knobs.insert(Knob::Mask(group.id), WayMask::full(11));
         }
