@@ -94,8 +94,11 @@ impl Allocation {
         wishes
     }
 
-    /// True if resctrl is as it should be, as far as is known. Reads nothing.
+    /// True if resctrl is as it should be, as far as is known, or may not be changed. Reads nothing.
     pub fn is_settled(&self) -> bool {
+        if self.only_observes() {
+            return true;
+        }
         let corrected = self.wrong().into_keys().collect();
         plan(&self.state, &desired(&self.wishes(&corrected), &self.state)) == AllocationPlan::default()
     }
@@ -326,7 +329,11 @@ impl Allocation {
     /// The name of a new class for a tenant: the tenant's name, with a number if an earlier group of that name still
     /// has other tenants.
     pub(super) fn name_for(&self, tenant: WorkloadId) -> Result<Group, ResctrlError> {
-        let name = self.name(tenant);
+        self.free_name(self.name(tenant))
+    }
+
+    /// A name that no class of ours has: this one, or with a number.
+    pub(super) fn free_name(&self, name: &str) -> Result<Group, ResctrlError> {
         let taken = |group: &Group| self.classes.values().any(|class| class.group == *group);
         let mut group = self.resctrl.own(name)?;
         for number in 2.. {

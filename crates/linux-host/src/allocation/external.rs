@@ -220,7 +220,6 @@ impl Allocation {
             }
         }
         self.classes.remove(&class);
-        self.held.retain(|own, _| *own != group && own.parent() != group);
         self.lose(&group, journal);
     }
 

@@ -74,6 +74,7 @@ impl Allocation {
             self.traffic.ends(group, None);
         }
         self.state.remove(group);
+        self.held.retain(|own, _| own != group && own.parent() != *group);
     }
 }
 

@@ -98,7 +98,7 @@ impl Allocation {
             Some(class) => class.group.clone(),
             None => {
                 // Several tenants may move in, so it is not named after one.
-                let own = self.resctrl.own(&format!("class{class}"));
+                let own = self.free_name(&format!("class{class}"));
                 let group = own.map_err(|why| wording::refusal(&why))?;
                 self.classes.insert(class, Class { group: group.clone(), leader: None });
                 group

@@ -162,7 +162,11 @@ impl AllocationState {
                 .filter(|other| *other != group && other.parent() == *group)
                 .cloned()
                 .collect();
-            inside.iter().for_each(|monitor| self.take(monitor, &lost));
+            // The kernel empties them at each write, also of CPUs that stay (linux rdtgroup.c, cpus_ctrl_write).
+            for monitor in inside {
+                let all = self.cpus(&monitor);
+                self.take(&monitor, &all);
+            }
             self.give(&Group::DEFAULT, &lost);
         }
         if let Some(known) = self.groups.get_mut(group) {

@@ -95,6 +95,18 @@ fn who_only_looks_writes_nothing() {
 }
 
 #[test]
+fn an_observed_host_whose_tenants_stay_reads_nothing_of_resctrl() {
+    let machine = MountedHost::new("gold-6140");
+    let mut host = open(&machine, |options| options.access = HostAccess::Observe);
+    sample(&mut host);
+    host.complaints();
+    machine.faults.forget();
+    assert!(host.set_tenants(machine.options().tenants).is_empty());
+    assert!(machine.faults.seen().is_empty(), "{:?}", machine.faults.seen());
+    assert_eq!(host.complaints(), [""; 0]);
+}
+
+#[test]
 fn limits_show_in_the_inventory_and_hold() {
     let machine = MountedHost::new("gold-6140");
     let found = machine.state();

@@ -19,6 +19,7 @@ pub fn before_write(state: &mut State, number: u64, offset: u64, bytes: &[u8]) {
         return;
     }
     let path = state.files.path(number);
+    note_races(state, &path, bytes);
     let wrong = if let Some((group, file)) = group_and_file(&path) {
         of_resctrl(state, group, file, bytes)
     } else if let Some(cpu) = path.strip_prefix("dev/cpu/").and_then(|rest| rest.strip_suffix("/msr")) {
@@ -42,6 +43,21 @@ pub fn before_write(state: &mut State, number: u64, offset: u64, bytes: &[u8]) {
             String::from_utf8_lossy(bytes)
         ));
     }
+}
+
+/// Notes the CPUs in a write that another program took into its own group after the daemon's last look.
+fn note_races(state: &mut State, path: &str, bytes: &[u8]) {
+    if !path.ends_with("/cpus_list") {
+        return;
+    }
+    let wanted = picture::cpus(&String::from_utf8_lossy(bytes));
+    let names = wanted.iter().map(|cpu| format!("CPU {cpu}"));
+    let is_taken = |name: &String| {
+        let left = state.touched.values.get(name).and_then(Option::as_ref);
+        state.is_unseen(name) && left.is_some_and(|group| !group.is_empty() && !is_ours(group))
+    };
+    let raced: Vec<String> = names.filter(is_taken).collect();
+    state.touched.raced.extend(raced);
 }
 
 /// The policy of a running daemon writes a knob. A restore does not count: it must leave another program's value.

@@ -18,6 +18,8 @@ pub struct Touched {
     pub ever: BTreeSet<(String, String)>,
     /// What the daemon has written since: its original is restored, as for any knob that the daemon wrote last.
     pub overwritten: BTreeSet<String>,
+    /// CPUs that it took while the daemon was about to write them, and that the daemon then took without seeing that.
+    pub raced: BTreeSet<String>,
     /// Values of registers that the daemon has written at any time.
     pub own: BTreeSet<(String, String)>,
     /// What it changed since the daemon's last wait, during a step.

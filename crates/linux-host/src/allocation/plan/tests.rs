@@ -75,9 +75,9 @@ impl Kernel {
                 let left = self.cpus[&other].without(cpus);
                 self.cpus.insert(other, left);
             }
+            // As the kernel does at each write (linux rdtgroup.c, cpus_ctrl_write).
             for child in self.children(group) {
-                let left = self.cpus[&child].common(cpus);
-                self.cpus.insert(child, left);
+                self.cpus.insert(child, CoreList::default());
             }
             let default = self.cpus[&Group::DEFAULT].with(&lost);
             self.cpus.insert(Group::DEFAULT, default);
