@@ -174,7 +174,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             // The first interval starts after the initial knobs are set.
             self.sample();
         } else {
-            // A knob whose present value is not known could not be restored: the first step that reads it sets it.
+            // A knob whose present value is not known could not be restored. It is set in the first step with an interval.
             (self.record.state, self.record.events) = (decision.state, decision.events);
             self.record.wanted = self.knobs.want(&decision.plan);
         }

@@ -32,7 +32,9 @@ impl Allocation {
         let any_thread = asked.iter().any(|(_, threads)| !threads.is_empty());
         for group in self.others() {
             let theirs = if group.is_monitor() { CoreList::default() } else { self.state.cpus(group) };
-            let tasks = if any_thread { self.resctrl.tasks(group)? } else { Vec::new() };
+            // A group that its owner has removed since the observation has no tasks.
+            let tasks = if any_thread { unless_gone(self.resctrl.tasks(group))? } else { None };
+            let tasks = tasks.unwrap_or_default();
             for (tenant, threads) in &asked {
                 let cpus = tenant.cores.common(&theirs);
                 let what = match (cpus.is_empty(), threads.iter().find(|thread| tasks.contains(thread))) {
