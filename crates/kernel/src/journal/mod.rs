@@ -113,7 +113,7 @@ pub enum JournalError {
 enum Entry {
     /// The first line: the host that the originals belong to.
     Host { version: u32, root: String, boot: Option<String> },
-    /// The original value of a knob that is about to be set.
+    /// The original value of a knob that is about to be set. It takes the place of an earlier line about the knob.
     Original(Original),
     /// The knob was not set after all, or restored: earlier lines about it no longer apply.
     Forget(Original),
@@ -283,9 +283,8 @@ impl Journal {
         if self.is_stale() {
             return Err(JournalError::Stale { path: self.path.clone() });
         }
-        let known = self.knobs.originals.iter().any(|own| own.is_same_knob(original));
-        let forget = known.then(|| Entry::Forget(original.clone()));
-        self.append(forget.into_iter().chain(std::iter::once(Entry::Original(original.clone()))))?;
+        // One line, so that a write that is cut off leaves the value before it.
+        self.append([Entry::Original(original.clone())])?;
         self.knobs.forget(original);
         self.knobs.originals.push(original.clone());
         Ok(())
@@ -414,7 +413,10 @@ impl Journal {
             }
             _ if number == 1 => return Err(damaged("its first line does not name the host".to_owned())),
             Entry::Host { .. } => return Err(damaged("a second first line".to_owned())),
-            Entry::Original(original) => self.knobs.originals.push(original),
+            Entry::Original(original) => {
+                self.knobs.forget(&original);
+                self.knobs.originals.push(original);
+            }
             Entry::Forget(original) => self.knobs.forget(&original),
             Entry::Keep(original) => self.knobs.keep(&original),
         }

@@ -357,3 +357,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_replaced_original_survives_a_power_failure_at_every_byte() {
+    let host = Host::new();
+    let mut journal = host.open().expect("opened");
+    journal.record(&[msr(0, 0x600)]).expect("recorded");
+    let before = host.bytes().len();
+    journal.replace(&msr(0, 0x700)).expect("replaced");
+    drop(journal);
+    let whole = host.bytes();
+    for length in before..=whole.len() {
+        fs::write(&host.path, &whole[..length]).expect("written");
+        let journal = host.open().expect("a journal that was cut off can be read");
+        let expected = if length == whole.len() { 0x700 } else { 0x600 };
+        assert_eq!(journal.originals(), [msr(0, expected)], "{length} of {} bytes", whole.len());
+    }
+}
