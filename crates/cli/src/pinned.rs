@@ -316,7 +316,7 @@ mod tests {
             let begun = Instant::now();
             let ended = command.end(Some(hurry.as_fd())).unwrap();
             assert!(leader || ended.code() == Some(5), "{ended}");
-            assert!(begun.elapsed() < GRACE, "nobody has waited for it");
+            assert!(begun.elapsed() < GRACE, "the parent has not waited for it");
             assert!(alone(command.group), "no child of it is left");
             assert_eq!(command.end(None), Some(ended), "it has ended once and for all");
         }

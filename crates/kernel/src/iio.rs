@@ -63,7 +63,7 @@ mod tests {
         let parts = PartMap { first: 0, last: 3 };
         assert_eq!(stack_part(0, 0x64, 2, &buses, parts), Some(StackPart { stack: 2, part: 2 }));
         assert_eq!(stack_part(0, 0x64, 4, &buses, parts), None, "a stack has four parts");
-        assert_eq!(stack_part(0, 0x65, 0, &buses, parts), None, "nobody's bus");
+        assert_eq!(stack_part(0, 0x65, 0, &buses, parts), None, "no stack has this bus");
         assert_eq!(stack_part(1, 0x64, 0, &buses, parts), None, "another segment");
         assert!(buses_of_register(value & (u64::MAX >> 1), 63, 6).is_empty(), "not valid");
     }

@@ -22,7 +22,7 @@ pub(crate) enum WayClass {
     /// Some low-priority workloads and not all: a zone of their own, such as A4's trash ways.
     SomeLow,
     /// No device and no workload.
-    Nobody,
+    Unused,
 }
 
 impl WayClass {
@@ -34,7 +34,7 @@ impl WayClass {
         WayClass::High,
         WayClass::Low,
         WayClass::SomeLow,
-        WayClass::Nobody,
+        WayClass::Unused,
     ];
 
     /// Its letter in a text way map.
@@ -46,7 +46,7 @@ impl WayClass {
             WayClass::High => '.',
             WayClass::Low => 'L',
             WayClass::SomeLow => 'l',
-            WayClass::Nobody => '_',
+            WayClass::Unused => '_',
         }
     }
 
@@ -59,7 +59,7 @@ impl WayClass {
             WayClass::High => "HPWs only",
             WayClass::Low => "all LPWs (HPWs may too)",
             WayClass::SomeLow => "some LPWs (HPWs may too)",
-            WayClass::Nobody => "unused",
+            WayClass::Unused => "unused",
         }
     }
 }
@@ -84,7 +84,7 @@ pub(crate) fn class_of(slice: &WayMapSlice, way: u32, policy: &PolicyResult) -> 
         (true, 0) => WayClass::Dca,
         (true, _) => WayClass::DcaShared,
         (false, 0) if high => WayClass::High,
-        (false, 0) => WayClass::Nobody,
+        (false, 0) => WayClass::Unused,
         (false, low) if low == low_total => WayClass::Low,
         (false, _) => WayClass::SomeLow,
     }

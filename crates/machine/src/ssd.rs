@@ -78,7 +78,7 @@ pub enum BlockDirection {
 }
 
 /// The owner of free entries.
-const NOBODY: usize = usize::MAX;
+const NO_OWNER: usize = usize::MAX;
 
 /// A finished request.
 #[derive(Clone, Copy, Debug)]
@@ -274,12 +274,12 @@ impl Array {
         debug_assert!(aborted.iter().all(|id| queues[requests[*id as usize].queue as usize].owner == owner));
         self.free_requests.append(&mut aborted);
         for (id, queue) in self.queues.iter_mut().enumerate().filter(|(_, queue)| queue.owner == owner) {
-            *queue = IoQueue { owner: NOBODY, completions: VecDeque::new() };
+            *queue = IoQueue { owner: NO_OWNER, completions: VecDeque::new() };
             self.free_queues.push(id as u32);
         }
         for (id, buffer) in self.buffers.iter_mut().enumerate().filter(|(_, buffer)| buffer.owner == owner) {
             *buffer =
-                Buffer { owner: NOBODY, region: Region::default(), unit_start: Vec::new(), last_lines: 0 };
+                Buffer { owner: NO_OWNER, region: Region::default(), unit_start: Vec::new(), last_lines: 0 };
             self.free_buffers.push(id as u32);
         }
     }

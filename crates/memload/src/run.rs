@@ -564,7 +564,7 @@ mod tests {
         });
         assert!(std::panic::catch_unwind(fails).is_err());
         assert!(matches!(end(&shared, Duration::ZERO), End::Failed(LoadFailure::Way(_))));
-        assert_eq!(shared.gate().ended, 1, "and nobody waits for it");
+        assert_eq!(shared.gate().ended, 1, "and no worker waits for it");
     }
 
     #[test]

@@ -259,7 +259,7 @@ pub fn permit(
             Some(Seen::Open(opener)) => return Err(TargetRefusal::Opened { path, opener }),
             // A file usually belongs to one user, whose processes can be checked.
             Some(Seen::NotAll) => return Ok(ExclusiveAccess { unseen: true, ..ExclusiveAccess::default() }),
-            Some(Seen::Nobody) | None => {}
+            Some(Seen::NoWriter) | None => {}
         }
     }
     Ok(ExclusiveAccess::default())
@@ -331,7 +331,7 @@ fn unused(target: &Target, writes: bool, system: &KernelMounts) -> Result<Exclus
                 let why = "only root can see what processes of other users have open".to_owned();
                 return Err(TargetRefusal::Unseen { path, why });
             }
-            Seen::Nobody => {}
+            Seen::NoWriter => {}
         }
     }
     // The generic device has no exclusive open; its block device has one, and other programs would mount that.

@@ -221,6 +221,6 @@ mod tests {
         assert_eq!(shared.workers[0].results().totals.commands, 0);
         // Five were taken, and the device has two of them.
         assert_eq!(shared.workers[0].outstanding.load(Relaxed), 2);
-        assert!(shared.is_over(0), "nobody sends more");
+        assert!(shared.is_over(0), "no worker sends more");
     }
 }

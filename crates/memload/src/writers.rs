@@ -32,7 +32,7 @@ pub enum Seen {
     /// This process has it open.
     Open(WriterProcess),
     /// No process has it open, and all processes of this container were checked.
-    Nobody,
+    NoWriter,
     /// No checked process has it open, but some could not be checked.
     NotAll,
 }
@@ -76,7 +76,7 @@ impl KernelMounts {
                 Err(_) => all = false,
             }
         }
-        Ok(if all { Seen::Nobody } else { Seen::NotAll })
+        Ok(if all { Seen::NoWriter } else { Seen::NotAll })
     }
 }
 
@@ -133,7 +133,7 @@ mod tests {
         process(&system, 1, "init", Path::new("/dev/null"), "0100002");
         process(&system, 20, "reader", &file, "0100000");
         process(&system, 30, "writer of another", folder.path(), "02");
-        assert_eq!(system.find_writer(&search_target).unwrap(), Seen::Nobody);
+        assert_eq!(system.find_writer(&search_target).unwrap(), Seen::NoWriter);
         process(&system, 100, "qemu-system-x86", &link, "02140002");
         let found = WriterProcess { pid: 100, comm: "qemu-system-x86".to_owned() };
         assert_eq!(system.find_writer(&search_target).unwrap(), Seen::Open(found));
@@ -167,7 +167,7 @@ mod tests {
         let names = system.names(&at("nvme0n1"), &[at("nvme0n1"), at("nvme0n1/nvme0n1p1")]);
         assert_eq!(names, SearchTarget::Devices(vec![(259, 0), (259, 1)], vec![(1, 3), (21, 0)]));
         process(&system, 1, "init", Path::new("/dev/zero"), "02");
-        assert_eq!(system.find_writer(&names).unwrap(), Seen::Nobody);
+        assert_eq!(system.find_writer(&names).unwrap(), Seen::NoWriter);
         process(&system, 7, "fio", Path::new("/dev/null"), "02");
         assert_eq!(
             system.find_writer(&names).unwrap(),

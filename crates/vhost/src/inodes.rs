@@ -178,9 +178,9 @@ mod tests {
     use crate::resctrl::hardware::Idle;
     use crate::resctrl::tasks::{Task, Tasks};
 
-    struct Nobody;
+    struct NoTasks;
 
-    impl Tasks for Nobody {
+    impl Tasks for NoTasks {
         fn list(&mut self) -> Vec<Task> {
             Vec::new()
         }
@@ -207,7 +207,7 @@ mod tests {
             smba: None,
             monitoring: None,
         };
-        let shared = VirtualResctrl::new(host, Box::new(Idle), Box::new(Nobody)).shared();
+        let shared = VirtualResctrl::new(host, Box::new(Idle), Box::new(NoTasks)).shared();
         let old = inodes(&shared);
         let root = old.resctrls[0].0;
         let owner = DirOwner { mode: 0o755, uid: 0, gid: 0 };

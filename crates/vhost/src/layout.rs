@@ -16,7 +16,7 @@ pub enum LayoutError {
         "the chip `{chip}` has no table [identity], so no file can say which CPU this is; add one to the chip's file \
          (`waykeeper chip show gold-6140` has it), or take another chip"
     )]
-    Nobody {
+    NoIdentity {
         /// The chip.
         chip: String,
     },
@@ -139,7 +139,7 @@ impl Layout {
     pub fn new(scenario: &Scenario) -> Result<Layout, LayoutError> {
         let chip = &scenario.chip;
         let identity =
-            chip.identity.clone().ok_or_else(|| LayoutError::Nobody { chip: chip.name.clone() })?;
+            chip.identity.clone().ok_or_else(|| LayoutError::NoIdentity { chip: chip.name.clone() })?;
         let generation = match &identity.generation {
             None => None,
             Some(id) => {

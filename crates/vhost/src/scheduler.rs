@@ -75,7 +75,7 @@ mod tests {
         // A monitoring group below the default group: the RMID is the task's, the class the CPU's.
         assert_eq!(scheduler.set_thread(11, (0, 9)), Some(1));
         assert_eq!(scheduler.class(1), (2, 9));
-        assert_eq!(scheduler.set_thread(12, (1, 1)), None, "nobody");
+        assert_eq!(scheduler.set_thread(12, (1, 1)), None, "no such thread");
         // The thread exits: the CPU gets its own class back, and the thread's class is forgotten.
         assert_eq!(scheduler.switch([(0, 10)].into_iter()), [1]);
         assert_eq!((scheduler.class(1), scheduler.threads.len()), ((2, 7), 0));

@@ -134,7 +134,7 @@ mod tests {
         let other = Root::at(folder.path());
         drop(Journal::open(&path("two"), &other).expect("another host is another matter"));
         drop(first);
-        assert!(!common.exists(), "nobody needs it any more");
+        assert!(!common.exists(), "the last host is gone");
         // With the default journal the host's lock is the journal's own lock.
         let usual = Journal::open(&usual_path(&root), &root).unwrap();
         assert!(matches!(Journal::open(&path("one"), &root), Err(JournalError::Held { .. })));

@@ -325,7 +325,7 @@ mod tests {
     fn cut_and_small_spaces_are_distinguished() {
         let (_keep, cut) = function(&root_port()[..64]);
         assert!(matches!(cut.port_type(), Err(PciError::Cut { offset: 0x40, shown: 64, .. })));
-        assert_eq!(cut.bridge_buses(), Ok(Some((0x3b, 0x3d))), "the first 64 bytes are everybody's");
+        assert_eq!(cut.bridge_buses(), Ok(Some((0x3b, 0x3d))), "every user can read the first 64 bytes");
         let (_keep, small) = function(&root_port()[..256]);
         assert!(matches!(
             small.turn(writable("skx").unwrap(), false),

@@ -88,7 +88,7 @@ pub(super) fn style(class: WayClass) -> &'static str {
         WayClass::High => "w-high",
         WayClass::Low => "w-low",
         WayClass::SomeLow => "w-some-low",
-        WayClass::Nobody => "w-unused",
+        WayClass::Unused => "w-unused",
     }
 }
 

@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(settled("Aaaa"), None, "four intervals are no rest");
         assert_eq!(settled("aBCDdddd"), Some(3.0));
         assert_eq!(settled("ABbbbbbCcc"), Some(1.0), "what came too late to stand does not undo it");
-        assert_eq!(settled("Abbbbbb"), None, "somebody else turned it");
+        assert_eq!(settled("Abbbbbb"), None, "another program turned it");
     }
 
     #[test]

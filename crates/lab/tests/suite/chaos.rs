@@ -96,15 +96,15 @@ fn scenario(seed: u64) -> String {
     for _ in 0..dice.below(4) {
         let kind = dice.one_of(&FaultKind::NAMES);
         writeln!(text, "[[fault]]\nkind = \"{kind}\"\nat_s = {}", 1 + dice.below(9)).unwrap();
-        let whom = dice.below(tenants);
+        let tenant = dice.below(tenants);
         match kind {
-            "unavailable" => writeln!(text, "workload = \"t{whom}\"\nfor_s = {}", 1 + dice.below(4)),
+            "unavailable" => writeln!(text, "workload = \"t{tenant}\"\nfor_s = {}", 1 + dice.below(4)),
             "sample-fails" | "busy" => writeln!(text, "for_s = {}", 1 + dice.below(4)),
             "dead-switch" => writeln!(text, "device = \"raid0\""),
             "clock-jumps" => writeln!(text, "by_s = {}", dice.one_of(&["3.5", "-2.5"])),
-            "outsider" => writeln!(text, "workload = \"t{whom}\"\nmask = \"0x00c\""),
+            "outsider" => writeln!(text, "workload = \"t{tenant}\"\nmask = \"0x00c\""),
             "dead-dca-ways" => Ok(()),
-            _ => writeln!(text, "workload = \"t{whom}\""),
+            _ => writeln!(text, "workload = \"t{tenant}\""),
         }
         .unwrap();
     }

@@ -212,10 +212,10 @@ mod tests {
         std::fs::remove_dir_all(folder.path().join("proc/42")).unwrap();
         assert!(!process.is_same(&root), "it ended");
         // A pid without a process is not the process that gets it later.
-        let nobody = TenantProcess::find(&root, 43);
-        assert!(nobody.is_same(&root));
+        let missing = TenantProcess::find(&root, 43);
+        assert!(missing.is_same(&root));
         stat(folder.path(), 43, 3000);
-        assert!(!nobody.is_same(&root));
+        assert!(!missing.is_same(&root));
     }
 
     #[test]

@@ -440,7 +440,7 @@ fn a_crash_is_made_good_at_the_next_start() {
     let mut host = machine.open();
     let knobs = sample(&mut host).knobs;
     assert_eq!((knobs.dca_ways(), knobs.mask(SCAN).unwrap()), (Some(mask(0x600)), mask(0x7ff)));
-    assert_eq!(host.notes().len(), 1, "nobody's counters were in the way: {:?}", host.notes());
+    assert_eq!(host.notes().len(), 1, "no other tool's counters were in use: {:?}", host.notes());
     drop(host);
     assert_same_state(&machine.state(), &found, "after a crash");
 }

@@ -83,7 +83,7 @@ fn memory_traffic_stays_with_the_rmid_that_caused_it() {
     assert!(scan > 0);
     assert!(bare.assign(3, 0, 8));
     bare.run_until(80_000_000).unwrap();
-    assert_eq!(bare.memory_of(7), scan, "nobody has RMID 7 any more");
+    assert_eq!(bare.memory_of(7), scan, "no workload has RMID 7 any more");
     assert_eq!(bare.memory_of(7) + bare.memory_of(8), bare.cores(3..4).llc_misses * 64);
     assert!(!bare.assign(3, 0, 128) && !bare.assign(3, 16, 0), "16 classes, 128 RMIDs");
     assert_eq!((bare.memory_of(500), bare.occupancy(500)), (0, 0));
@@ -116,7 +116,7 @@ fn a_mask_confines_the_cores_of_its_class_and_those_that_join_it() {
 #[test]
 fn each_generation_has_the_registers_it_has() {
     let mut haswell = bare("e5-2667v3");
-    assert_eq!(haswell.dca_register(), Some(0x60000), "what it reads until somebody writes it");
+    assert_eq!(haswell.dca_register(), Some(0x60000), "what it reads until its first write");
     haswell.write_dca_register(0xc0000).unwrap();
     assert_eq!(haswell.dca_register(), Some(0xc0000));
     assert!(haswell.write_dca_register(1 << 40).is_err());

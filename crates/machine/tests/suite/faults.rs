@@ -205,8 +205,11 @@ fn a_fault_that_cannot_be_is_refused_with_its_key() {
     let error = |text: &str| source(text).read().unwrap_err().to_string();
     let unknown = error("[[fault]]\nkind = \"dead-masks\"\nat_s = 0");
     assert!(unknown.contains("fault.kind") && unknown.contains("did you mean `dead-mask`"), "{unknown}");
-    let nobody = error("[[fault]]\nkind = \"dies\"\nat_s = 0\nworkload = \"z\"");
-    assert!(nobody.contains("`fault.workload` is `z`; it must be one of x, y"), "{nobody}");
+    let unknown_workload = error("[[fault]]\nkind = \"dies\"\nat_s = 0\nworkload = \"z\"");
+    assert!(
+        unknown_workload.contains("`fault.workload` is `z`; it must be one of x, y"),
+        "{unknown_workload}"
+    );
     let when = error("[[fault]]\nkind = \"busy\"");
     assert!(when.contains("`fault.at_s` is missing"), "{when}");
     let how = error("[[fault]]\nkind = \"clock-jumps\"\nat_s = 0");

@@ -306,7 +306,7 @@ fn what_another_process_has_open_for_writing_is_not_written() {
     fake.put("proc/77/fdinfo/9", "pos:\t0\nflags:\t02100000\n");
     assert!(
         fake.reported(writes(), &consent).contains("No such device"),
-        "who only reads is in nobody's way"
+        "a process that only reads does not refuse a run"
     );
     // A process with invisible descriptors could be a writer.
     std::fs::remove_dir_all(fake.system.proc.join("77/fd")).unwrap();

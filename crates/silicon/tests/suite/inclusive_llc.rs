@@ -117,7 +117,7 @@ fn sharing_cleans_and_writing_invalidates() {
     assert_eq!(w.memory(|w| assert_eq!(w.read(1, line), Level::Peer)), (0, 0));
     assert!(w.llc(line).unwrap().dirty, "the modified copy was written back");
     assert!(!w.mlc(0, line).unwrap().dirty && !w.mlc(1, line).unwrap().dirty);
-    assert_eq!(w.read(2, line), Level::Llc, "nobody holds it modified any more");
+    assert_eq!(w.read(2, line), Level::Llc, "no core holds it modified any more");
     assert_eq!(w.write(0, line), Level::Mlc);
     assert_eq!(w.holders(line), vec![0]);
     assert_eq!(w.write(3, line), Level::Peer);

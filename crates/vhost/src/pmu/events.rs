@@ -262,7 +262,7 @@ mod tests {
         assert_eq!((select(0x43_ff24), select(0x43_3f24)), (100, 30));
         assert_eq!((select(0x41_04d1), select(0x41_20d1)), (20, 10));
         assert_eq!(select(0x0143_412e), 0, "cycles with at least one miss are another event");
-        assert_eq!(select(0x43_1234), 0, "nobody knows it");
+        assert_eq!(select(0x43_1234), 0, "no generation has this event");
         let fixed = |index| events.count(CountedCoreEvent::Fixed(index), &counts);
         assert_eq!((fixed(0), fixed(1), fixed(2), fixed(3)), (1000, 500, 500, 0));
     }

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{Host, NOBODY, ROOT, SCENARIO, manual_clock, scenario};
+use common::{Host, ROOT, SCENARIO, UNPRIVILEGED, manual_clock, scenario};
 use rustix::io::Errno;
 use std::fs;
 use std::time::{Duration, Instant};
@@ -151,8 +151,8 @@ fn configuration_space_has_the_kernels_manners() {
     assert_eq!(config.read(0, 8192, ROOT).unwrap().len(), 4096);
     assert_eq!(config.read(4090, 16, ROOT).unwrap().len(), 6);
     assert!(config.read(4096, 16, ROOT).unwrap().is_empty());
-    assert_eq!(config.read(0, 4096, NOBODY).unwrap().len(), 64);
-    assert!(config.read(0x180, 4, NOBODY).unwrap().is_empty());
+    assert_eq!(config.read(0, 4096, UNPRIVILEGED).unwrap().len(), 64);
+    assert!(config.read(0x180, 4, UNPRIVILEGED).unwrap().is_empty());
     assert_eq!(config.write(4096, &[0], ROOT), Err(Errno::FBIG));
     assert_eq!(config.write(4094, &[0; 4], ROOT), Ok(2));
     assert_eq!(config.write(0, &[0; 4], ROOT), Ok(4));

@@ -36,7 +36,7 @@ fn core_counters_through_msrs_equal_what_the_machine_counts() {
     host.run_to(21 * MS);
     let more = host.machine(|server| server.bare().cores(3..4)).instructions - counts.instructions;
     assert_eq!(read(0xc1), more - 1);
-    assert_eq!(host.read_msr(4, 0xc1).unwrap(), 0, "nobody told core 4 to count");
+    assert_eq!(host.read_msr(4, 0xc1).unwrap(), 0, "no counter of core 4 was programmed");
 }
 
 #[test]

@@ -144,7 +144,7 @@ impl Setup {
         // Read to the end, so that no process blocks on a full pipe.
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                lines.lock().expect("nobody panics with it").push_str(&(line + "\n"));
+                lines.lock().expect("no thread panics with it").push_str(&(line + "\n"));
             }
         });
         Daemon { child, log, reader: Some(reader), socket: self.socket.clone() }
@@ -178,7 +178,7 @@ impl Daemon {
 
     /// Its log so far.
     pub fn log(&self) -> String {
-        self.log.lock().expect("nobody panics with it").clone()
+        self.log.lock().expect("no thread panics with it").clone()
     }
 
     /// Sends a request to its socket; `None` if it does not serve.

@@ -205,8 +205,8 @@ fn a_file_that_may_not_be_written_is_left_alone() {
     for (path, mode) in [(folder.path(), 0o755), (&path, 0o600)] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
-    let mut nobody = Command::new("setpriv");
-    nobody.args([
+    let mut unprivileged = Command::new("setpriv");
+    unprivileged.args([
         "--reuid",
         "65534",
         "--clear-groups",
@@ -214,7 +214,7 @@ fn a_file_that_may_not_be_written_is_left_alone() {
         "memload",
         text(&path),
     ]);
-    let done = nobody.output().expect("not run: needs setpriv");
+    let done = unprivileged.output().expect("not run: needs setpriv");
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("Permission denied") && errors(&said).len() == 1, "{said}");
     assert_eq!(done.status.code(), Some(4), "{said}");

@@ -129,7 +129,7 @@ fn becomes_a_command_under_a_filter() {
     let mut next = Command::new(&command[0]);
     next.args(&command[1..]).env_remove(FILTERS);
     for (_, filter) in &filters {
-        apply_filter(filter).expect("no new privileges, so anybody may");
+        apply_filter(filter).expect("without new privileges any process may");
     }
     // A process inherits the filters of the thread that started it.
     panic!("{}: {}", command[0], next.exec());

@@ -141,7 +141,7 @@ fn bits_of_others_and_taken_counters_stay_as_they_are() {
         let report = restorer.restore(&mut journal).unwrap();
         assert!(
             report.is_complete() && !host.path.exists(),
-            "what is somebody else's is no failure: {report:?}"
+            "what another program owns is no failure: {report:?}"
         );
         let left: Vec<String> = report.left().collect();
         (

@@ -81,7 +81,7 @@ fn another_tools_lock_is_waited_for_and_reported() {
     let lock = File::open(machine.root().path("/sys/fs/resctrl")).expect("there");
     let held = |operation| flock(&lock, operation).expect("locked");
     held(FlockOperation::LockExclusive);
-    let error = machine.try_open().expect_err("somebody holds the lock").to_string();
+    let error = machine.try_open().expect_err("another process holds the lock").to_string();
     assert!(error.contains("/sys/fs/resctrl: locking: ") && error.contains("holds the lock"), "{error}");
     assert_eq!(machine.state(), before);
     held(FlockOperation::Unlock);
@@ -105,10 +105,10 @@ fn another_tools_lock_is_waited_for_and_reported() {
 }
 
 /// A process of an unprivileged user that holds the lock.
-struct Nobody(Child);
+struct UnprivilegedLockHolder(Child);
 
-impl Nobody {
-    fn locks(machine: &MountedHost) -> Nobody {
+impl UnprivilegedLockHolder {
+    fn locks(machine: &MountedHost) -> UnprivilegedLockHolder {
         let holds = "flock(STDIN, 2) or die $!; $| = 1; print \"locked\n\"; sleep 600";
         let mut child = Command::new("setpriv")
             .args(["--reuid=65534", "--regid=65534", "--clear-groups", "perl", "-e", holds])
@@ -120,11 +120,11 @@ impl Nobody {
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it speaks");
         assert_eq!(line, "locked\n");
-        Nobody(child)
+        UnprivilegedLockHolder(child)
     }
 }
 
-impl Drop for Nobody {
+impl Drop for UnprivilegedLockHolder {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -136,7 +136,7 @@ fn a_lock_of_a_user_without_write_permission_stops_and_delays_nothing() {
     let machine = machine();
     machine.run(MS);
     let before = machine.state();
-    let nobody = Nobody::locks(&machine);
+    let lock_holder = UnprivilegedLockHolder::locks(&machine);
     let mut host = machine.open();
     let plan = plan(&host, [0x00f, 0x030, 0x0c0, 0x700], 0x7c0, false);
     assert!(host.apply(&plan).is_ok_and(|applied| applied.is_complete()));
@@ -145,7 +145,7 @@ fn a_lock_of_a_user_without_write_permission_stops_and_delays_nothing() {
     assert_eq!(host.set_tenants(fewer).left.len(), 1);
     assert_eq!(host.set_tenants(tenants).arrived.len(), 1);
     let reported = [host.notes().to_vec(), host.complaints()].concat();
-    let pid = nobody.0.id();
+    let pid = lock_holder.0.id();
     let lock: Vec<&String> = reported.iter().filter(|reported| reported.contains("the lock on ")).collect();
     assert!(
         matches!(lock[..], [one] if one.contains(&format!("perl (pid {pid}), which cannot write there"))),
@@ -156,7 +156,7 @@ fn a_lock_of_a_user_without_write_permission_stops_and_delays_nothing() {
     assert_eq!(machine.state(), before);
     // The process that took the lock may have ended while an unidentifiable one still holds it: that is honoured for 2
     // s.
-    drop(nobody);
+    drop(lock_holder);
     let lock = File::open(machine.root().path("/sys/fs/resctrl")).expect("there");
     let taken = Command::new("flock").args(["-x", "0"]).stdin(lock.try_clone().expect("cloned")).status();
     assert!(taken.expect("flock (util-linux)").success());

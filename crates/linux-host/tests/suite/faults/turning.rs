@@ -108,7 +108,9 @@ fn turned(machine: &MountedHost, masks: [u32; 4], verdicts: &mut Verdicts) {
                 KnobOutcome::Refused(_) if !is_back => {
                     verdicts.wrong(case, &format!("{outcome:?} and turned: {now:?}"));
                 }
-                _ if !is_there && !is_back => verdicts.wrong(case, &format!("nobody wanted this: {now:?}")),
+                _ if !is_there && !is_back => {
+                    verdicts.wrong(case, &format!("no plan asked for this: {now:?}"))
+                }
                 _ => {}
             }
         }

@@ -14,7 +14,7 @@ use waykeeper_vhost::virtual_host::{VirtualHostOptions, tree};
 pub const ROOT: Caller = Caller { pid: 1, uid: 0 };
 
 /// An unprivileged user, also if that user runs the test.
-pub const NOBODY: Caller = Caller { pid: 1, uid: 65534 };
+pub const UNPRIVILEGED: Caller = Caller { pid: 1, uid: 65534 };
 
 /// A host and its files.
 pub struct Host {
