@@ -16,7 +16,7 @@ WHEELS = target/wheels
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: install run test test-rust test-python test-oracle test-nvme bench bench-nvme fidelity curves lint build python repro
+.PHONY: install run test test-rust test-python test-oracle test-nvme bench bench-nvme fidelity curves lint deny build python repro
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
 # optimise the policies: that does not make a run faster. If the full program is in target/release already, `make run` keeps it
@@ -109,6 +109,14 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p waykeeper-cli --no-default-features --locked -- -D warnings
 	$(VENV)/bin/ruff format --check python && $(VENV)/bin/ruff check python
+	$(MAKE) deny
+
+## The crates that the build uses (deny.toml): licences, duplicates, sources; known vulnerabilities where their database can be had.
+deny:
+	PATH="$(VENV)/bin:$$PATH" $(CARGO) deny --locked check --hide-inclusion-graph licenses bans sources
+	@if PATH="$(VENV)/bin:$$PATH" $(CARGO) deny fetch db 2> /dev/null; \
+	then PATH="$(VENV)/bin:$$PATH" $(CARGO) deny --locked check --hide-inclusion-graph advisories; \
+	else echo "advisories not checked: https://github.com/RustSec/advisory-db cannot be reached"; fi
 
 ## How fast the model is: medians, on this machine; BENCH_BASELINE=old.json compares. And what a sample of a host costs.
 ## Other simulators on the same traces, after scripts/install_peers.py; two builds in turn: scripts/bench_ab.py.
