@@ -173,22 +173,8 @@ impl Inodes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resctrl::description::{Bandwidth, Domain, Kernel, ResctrlDescription};
+    use crate::resctrl::fixture::resctrl;
     use crate::resctrl::groups::DirOwner;
-    use crate::resctrl::hardware::Idle;
-    use crate::resctrl::tasks::{Task, Tasks};
-
-    struct NoTasks;
-
-    impl Tasks for NoTasks {
-        fn list(&mut self) -> Vec<Task> {
-            Vec::new()
-        }
-
-        fn owner(&mut self, _: u32) -> Option<u32> {
-            None
-        }
-    }
 
     fn inodes(shared: &SharedResctrl) -> Inodes {
         let mut tree = Tree::new();
@@ -198,16 +184,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_ten_thousand_groups_that_are_gone() {
-        let host = ResctrlDescription {
-            kernel: Kernel(6, 12),
-            possible_cpus: 1,
-            domains: vec![Domain { id: 0, cpus: vec![0] }],
-            l3: None,
-            mb: Some(Bandwidth::intel(8)),
-            smba: None,
-            monitoring: None,
-        };
-        let shared = VirtualResctrl::new(host, Box::new(Idle), Box::new(NoTasks)).shared();
+        let shared = resctrl();
         let old = inodes(&shared);
         let root = old.resctrls[0].0;
         let owner = DirOwner { mode: 0o755, uid: 0, gid: 0 };

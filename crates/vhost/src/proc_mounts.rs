@@ -2,7 +2,9 @@
 //!
 //! Tools look there for a file system before they look for its files. This file must not know the rest of the tree.
 
+use crate::inodes::locked;
 use crate::node::{Caller, File, slice};
+use crate::resctrl::SharedResctrl;
 use rustix::io::Errno;
 use std::fs;
 use std::path::PathBuf;
@@ -15,21 +17,16 @@ const CGROUP: &str = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nodev,noexec,rela
 
 /// The file. Each read returns the mounts of the reading task, or the server's where those cannot be read; without a
 /// procfs only those of the tree.
-#[derive(Clone, Debug)]
 pub struct ProcMounts {
     proc: Option<PathBuf>,
-    resctrl: &'static str,
+    resctrl: Option<SharedResctrl>,
 }
 
 impl ProcMounts {
-    /// With the mounts of the procfs at `proc`, usually `/proc`.
-    pub fn new(proc: Option<PathBuf>) -> Self {
-        ProcMounts { proc, resctrl: RESCTRL }
-    }
-
-    /// The same for a chip without resctrl.
-    pub fn without_resctrl(proc: Option<PathBuf>) -> Self {
-        ProcMounts { proc, resctrl: "" }
+    /// With the mounts of the procfs at `proc`, usually `/proc`, and resctrl while it is mounted; `None` for a chip
+    /// without resctrl.
+    pub fn new(proc: Option<PathBuf>, resctrl: Option<SharedResctrl>) -> Self {
+        ProcMounts { proc, resctrl }
     }
 
     /// The mounts of the reading task.
@@ -46,7 +43,9 @@ impl File for ProcMounts {
     fn read(&self, offset: u64, len: usize, caller: Caller) -> Result<Vec<u8>, Errno> {
         let mut content = self.own(caller)?;
         content.extend(CGROUP.as_bytes());
-        content.extend(self.resctrl.as_bytes());
+        if self.resctrl.as_ref().is_some_and(|resctrl| locked(resctrl).is_mounted()) {
+            content.extend(RESCTRL.as_bytes());
+        }
         Ok(slice(&content, offset, len))
     }
 }
@@ -54,26 +53,30 @@ impl File for ProcMounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resctrl::fixture::resctrl;
 
     #[test]
-    fn resctrl_is_the_last_of_the_readers_mounts() {
+    fn resctrl_is_the_last_of_the_readers_mounts_while_it_is_mounted() {
         let folder = tempfile::tempdir().unwrap();
         for (task, text) in [("7", "a /a ext4 rw 0 0\n"), ("self", "b /b ext4 rw 0 0\n")] {
             fs::create_dir(folder.path().join(task)).unwrap();
             fs::write(folder.path().join(task).join("mounts"), text).unwrap();
         }
-        let file = ProcMounts::new(Some(folder.path().into()));
+        let shared = resctrl();
+        let file = ProcMounts::new(Some(folder.path().into()), Some(shared.clone()));
         let read = |pid, offset| {
             String::from_utf8(file.read(offset, 4096, Caller { pid, uid: 0 }).unwrap()).unwrap()
         };
         assert_eq!(read(7, 0), format!("a /a ext4 rw 0 0\n{CGROUP}{RESCTRL}"));
         assert_eq!(read(8, 0), format!("b /b ext4 rw 0 0\n{CGROUP}{RESCTRL}"));
         assert_eq!(read(7, 17), format!("{CGROUP}{RESCTRL}"));
-        let none = ProcMounts::without_resctrl(Some(folder.path().into()));
+        shared.lock().unwrap().unmount().unwrap();
+        assert_eq!(read(7, 17), CGROUP);
+        let none = ProcMounts::new(Some(folder.path().into()), None);
         let none = none.read(0, 4096, Caller { pid: 7, uid: 0 }).unwrap();
         assert_eq!(String::from_utf8(none).unwrap(), format!("a /a ext4 rw 0 0\n{CGROUP}"));
         assert_eq!(
-            ProcMounts::new(Some("/nonexistent".into())).read(0, 1, Caller { pid: 1, uid: 0 }),
+            ProcMounts::new(Some("/nonexistent".into()), None).read(0, 1, Caller { pid: 1, uid: 0 }),
             Err(Errno::NOENT)
         );
     }

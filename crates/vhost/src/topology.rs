@@ -6,11 +6,9 @@
 use crate::cpuid::{CacheLevel, caches, core_bits, highest};
 use crate::layout::Layout;
 use crate::node::Tree;
-use crate::proc_mounts::ProcMounts;
 use crate::rdt::Features;
 use crate::resctrl::description::Kernel;
 use std::fmt::Write;
-use std::path::PathBuf;
 use waykeeper_silicon::ChipSpec;
 
 /// CPUs as the kernel lists them: `0-3,8`.
@@ -50,8 +48,6 @@ pub struct Boot {
     pub command_line: String,
     /// The id of this boot, as `proc/sys/kernel/random/boot_id` prints it.
     pub id: String,
-    /// The procfs of the machine that serves the tree, if its mounts are shown.
-    pub host_proc: Option<PathBuf>,
 }
 
 /// Adds all files of CPUs, caches and nodes.
@@ -251,9 +247,6 @@ fn kernel(tree: &mut Tree, features: Features, boot: &Boot) {
     tree.text("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
     tree.directory("sys/module/msr");
     tree.directory("sys/module/cpuid");
-    let proc = boot.host_proc.clone();
-    let mounts = if features.any() { ProcMounts::new(proc) } else { ProcMounts::without_resctrl(proc) };
-    tree.file("proc/mounts", mounts);
 }
 
 #[cfg(test)]

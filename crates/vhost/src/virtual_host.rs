@@ -5,6 +5,7 @@
 use crate::cpuid::{Cpuid, CpuidFile};
 use crate::faults::Faults;
 use crate::host_tasks::HostTasks;
+use crate::inodes::locked;
 use crate::layout::{Layout, LayoutError};
 use crate::machine_clock::{ClockSpeed, MachineClock, MachineThread};
 use crate::mounted::{MountError, Mounted};
@@ -12,13 +13,14 @@ use crate::msr::{MsrMap, VirtualMsr};
 use crate::node::{Caller, File, Node, Tree, slice};
 use crate::package::Server;
 use crate::pci;
+use crate::proc_mounts::ProcMounts;
 use crate::programs::Programs;
 use crate::programs::cgroups::Cgroups;
 use crate::programs::processes::Processes;
 use crate::programs::tasks::AllTasks;
 use crate::rdt::{Driver, Features};
-use crate::resctrl::VirtualResctrl;
 use crate::resctrl::description::{Cdp, Kernel};
+use crate::resctrl::{SharedResctrl, VirtualResctrl};
 use crate::topology::{self, Boot};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -157,7 +159,6 @@ pub fn tree(
         kernel: options.kernel,
         command_line: command_line(&layout, features),
         id: options.boot_id.clone().unwrap_or_else(boot_id),
-        host_proc: options.host_proc.clone(),
     };
     topology::add(&mut tree, &layout, &spec, features, &boot);
     for cpu in 0..layout.cpus() {
@@ -168,12 +169,16 @@ pub fn tree(
     let programs = Programs::new(clock.clone(), scenario);
     tree.add_dynamic("proc", Processes::new(programs.clone(), layout.cpus(), layout.packages));
     tree.add_dynamic("sys/fs/cgroup", Cgroups::new(programs.clone(), layout.cpus(), layout.packages));
-    if features.any() {
+    let resctrl = features.any().then(|| {
         let tasks = AllTasks::new(options.host_proc.clone().map(HostTasks::new), programs);
         let driver = Box::new(Driver::new(clock.clone()));
-        let resctrl = VirtualResctrl::new(description, driver, Box::new(tasks));
-        tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
+        VirtualResctrl::new(description, driver, Box::new(tasks)).shared()
+    });
+    if let Some(shared) = &resctrl {
+        tree.add("sys/fs/resctrl", Node::Resctrl(shared.clone()));
+        tree.file("waykeeper/resctrl", MountSwitch(shared.clone()));
     }
+    tree.file("proc/mounts", ProcMounts::new(options.host_proc.clone(), resctrl));
     tree.file("waykeeper/clock", Clock(clock.clone()));
     Ok((tree, clock, thread))
 }
@@ -209,5 +214,32 @@ impl File for Clock {
         let stopped = self.0.failure().map_or_else(String::new, |why| format!("stopped {why}\n"));
         let text = format!("clock_ns {}\nlag_ns {}\n{stopped}", self.0.now_ns(), self.0.lag_ns());
         Ok(slice(text.as_bytes(), offset, len))
+    }
+}
+
+/// `waykeeper/resctrl`: `mounted` or `unmounted`; `mount` and `umount` can be written to it. No kernel has this file: it
+/// takes the place of two system calls that do not reach a file system which is mounted elsewhere.
+struct MountSwitch(SharedResctrl);
+
+impl File for MountSwitch {
+    fn read(&self, offset: u64, len: usize, _: Caller) -> Result<Vec<u8>, Errno> {
+        let text = if locked(&self.0).is_mounted() { "mounted\n" } else { "unmounted\n" };
+        Ok(slice(text.as_bytes(), offset, len))
+    }
+
+    fn write(&self, _: u64, data: &[u8], caller: Caller) -> Result<usize, Errno> {
+        if !caller.is_privileged() {
+            return Err(Errno::PERM);
+        }
+        match data.trim_ascii() {
+            b"mount" => locked(&self.0).mount()?,
+            b"umount" => locked(&self.0).unmount()?,
+            _ => return Err(Errno::INVAL),
+        }
+        Ok(data.len())
+    }
+
+    fn mode(&self) -> u32 {
+        0o644
     }
 }

@@ -79,6 +79,7 @@ impl VirtualResctrl {
             return Err(Errno::INVAL);
         }
         let group = match folder {
+            _ if !self.mounted => return Err(Errno::PERM),
             Place::Group(GroupId::DEFAULT) if self.can_allocate() => {
                 let (closid, rmid) = self.take_class_and_rmid()?;
                 if let Err(error) = self.new_class(closid) {
@@ -135,7 +136,7 @@ impl VirtualResctrl {
         }
     }
 
-    fn remove(&mut self, id: GroupId) {
+    pub(super) fn remove(&mut self, id: GroupId) {
         let children = self.children(id);
         let group = &self.groups[&id];
         let (closid, rmid, parent, cpus) = (group.closid, group.rmid, group.parent, group.cpus.clone());

@@ -10,8 +10,11 @@ pub mod places;
 pub mod tasks;
 
 mod cpus;
+#[cfg(test)]
+pub(crate) mod fixture;
 mod info;
 mod monitoring;
+mod mounting;
 mod numbers;
 mod schemata;
 mod status;
@@ -39,8 +42,9 @@ const MOST_CLASSES: u32 = 32;
 /// A resctrl shared by the mount, the machine and the tests.
 pub type SharedResctrl = Arc<Mutex<VirtualResctrl>>;
 
-/// One host's resctrl, mounted.
+/// One host's resctrl.
 pub struct VirtualResctrl {
+    mounted: bool,
     host: ResctrlDescription,
     hardware: Box<dyn Hardware>,
     tasks: TaskTable,
@@ -80,6 +84,7 @@ impl VirtualResctrl {
         };
         let rmids = Rmids::new(host.monitoring.map_or(0, |monitoring| monitoring.rmids));
         let mut resctrl = VirtualResctrl {
+            mounted: true,
             hardware,
             tasks: TaskTable::new(tasks),
             status: Status::default(),

@@ -324,9 +324,11 @@ pub(super) struct Change {
 }
 
 impl VirtualResctrl {
-    /// ENODEV for a file of a removed group (linux fs/kernfs: no active reference).
+    /// ENODEV for a file of a removed group (linux fs/kernfs: no active reference), and for all but the mount point
+    /// while resctrl is not mounted.
     pub fn present(&self, place: Place) -> Result<(), Errno> {
         match place.group() {
+            _ if !self.mounted && place != Place::ROOT => Err(Errno::NODEV),
             Some(group) if !self.groups.contains_key(&group) => Err(Errno::NODEV),
             _ => Ok(()),
         }
@@ -377,6 +379,9 @@ impl VirtualResctrl {
     }
 
     fn entries_of_group(&self, id: GroupId) -> Vec<(String, Place)> {
+        if !self.mounted {
+            return Vec::new();
+        }
         let controls = self.groups[&id].parent.is_none();
         let mut files = vec![GroupFile::Cpus, GroupFile::CpusList, GroupFile::Tasks];
         if controls && self.can_allocate() {

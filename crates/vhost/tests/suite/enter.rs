@@ -36,13 +36,13 @@ fn server() -> Server {
     let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut tree = Tree::new();
     let resctrl =
-        VirtualResctrl::new(intel(Kernel(6, 12)), Box::new(Idle), Box::new(HostTasks::new("/proc")));
-    tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.shared()));
+        VirtualResctrl::new(intel(Kernel(6, 12)), Box::new(Idle), Box::new(HostTasks::new("/proc"))).shared();
+    tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.clone()));
     tree.text("proc/cpuinfo", "flags\t\t: rdt_a cat_l3\n");
     tree.text("proc/filesystems", "nodev\tresctrl\n");
     tree.text("proc/sys/kernel/osrelease", "6.12.0-virtual\n");
     tree.text("proc/not-on-the-host", "");
-    tree.file("proc/mounts", ProcMounts::new(Some("/proc".into())));
+    tree.file("proc/mounts", ProcMounts::new(Some("/proc".into()), Some(resctrl)));
     tree.text("dev/cpu/0/cpuid", "0123456789abcdef");
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -239,3 +239,22 @@ fn a_device_on_another_socket_brings_a_second_package() {
     let array = host.machine(|server| server.bare().port(1));
     assert_eq!(host.read_msr(0, 0xb10), Ok(array.inbound / 4), "stack 1 of package 0 is raid0's now");
 }
+
+#[test]
+fn resctrl_is_unmounted_and_mounted_by_a_file_of_the_tree() {
+    let host = Host::new("gold-6140");
+    let switch = host.file("waykeeper/resctrl");
+    let caller = |uid| waykeeper_vhost::node::Caller { pid: 1, uid };
+    let mounted = || host.text("proc/mounts").lines().any(|line| line.starts_with("resctrl "));
+    assert_eq!((host.text("waykeeper/resctrl").as_str(), mounted()), ("mounted\n", true));
+    assert_eq!(switch.write(0, b"mount\n", caller(0)), Err(Errno::BUSY));
+    assert_eq!(switch.write(0, b"umount\n", caller(1000)), Err(Errno::PERM));
+    assert_eq!(switch.write(0, b"remount\n", caller(0)), Err(Errno::INVAL));
+    // A mask that a tool wrote past resctrl.
+    host.write_msr(0, 0xc90, 0x3).unwrap();
+    assert_eq!(switch.write(0, b"umount\n", caller(0)), Ok(7));
+    assert_eq!((host.text("waykeeper/resctrl").as_str(), mounted()), ("unmounted\n", false));
+    assert_eq!(host.read_msr(0, 0xc90), Ok(0x7ff));
+    assert_eq!(switch.write(0, b"mount", caller(0)), Ok(5));
+    assert!(mounted());
+}
