@@ -8,6 +8,7 @@ use crate::journaled::is_ours;
 use crate::picture::{self, Picture, SWITCH};
 use crate::scenarios;
 use crate::system::Simulated;
+use crate::usage::Usage;
 use crate::world::{JOURNAL, PREFIX, World};
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,9 +34,6 @@ use waykeeper_testbed::{HostState, Watched};
 /// Where the configuration is.
 const CONFIG: &str = "/etc/waykeeper/waykeeper.toml";
 
-/// Most starts of the daemon in a history; a host that cannot be opened would otherwise never end.
-const MOST_STARTS: u32 = 8;
-
 /// Time between the end of a process and the next start, ns.
 const PAUSE_NS: u64 = 20_000_000;
 
@@ -47,6 +45,10 @@ pub struct Outcome {
     pub marks: BTreeMap<&'static str, u64>,
     /// Hash of all calls, events and outcomes, and the number of calls.
     pub trace: (u64, u64),
+    /// What was in use, once an hour.
+    pub usage: Vec<Usage>,
+    /// Files that are open after the last process ended.
+    pub left_open: usize,
 }
 
 /// How a process ended.
@@ -81,7 +83,7 @@ pub fn run(history: &History) -> Outcome {
     let registers = other_registers(&watched, &root);
 
     let mut last = End::Stopped;
-    for start in 0..MOST_STARTS {
+    for start in 0..history.most_starts {
         last = process(&world, &original);
         if start > 0 {
             world.lock().mark("restart");
@@ -112,7 +114,13 @@ pub fn run(history: &History) -> Outcome {
         compare(&world, &original, &registers, &watched, &root, "in the end");
     }
     let state = world.lock();
-    Outcome { violations: state.violations.clone(), marks: state.marks.clone(), trace: state.trace() }
+    Outcome {
+        violations: state.violations.clone(),
+        marks: state.marks.clone(),
+        trace: state.trace(),
+        usage: state.usage.clone(),
+        left_open: state.open_descriptors(),
+    }
 }
 
 /// The last word on a quiet machine: `waykeeper restore`, or a start and a stop.
@@ -137,7 +145,7 @@ fn finish(world: &World, history: &History, original: &Picture) {
 fn write_config(world: &World, list: u64) {
     let mut state = world.lock();
     let history = &state.history;
-    let text = scenarios::config(&history.policy, &history.outsiders, list, history.recorder);
+    let text = scenarios::config(history, list);
     let found = state.disk.find(CONFIG);
     let number = found.or_else(|_| state.disk.make_file(CONFIG, 0o644));
     let written = number.and_then(|number| {
@@ -267,6 +275,7 @@ impl AfterStep {
         }
         let mut state = self.world.lock();
         state.mark("step");
+        state.note_usage();
         check_published(&published, before.as_deref()).into_iter().for_each(|wrong| state.violation(wrong));
         checks::masks(&mut state);
         state.check_foreign(&self.original);

@@ -4,7 +4,7 @@
 //! Must not know what files contain.
 
 use rustix::io::Errno;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of the disk's root directory.
 const ROOT: u64 = 1;
@@ -49,6 +49,32 @@ impl Disk {
             }
         }
         Ok(at)
+    }
+
+    /// Bytes of all files that have a name.
+    pub fn bytes(&self) -> usize {
+        let named = self.named();
+        let files = self.inodes.iter().filter(|(number, _)| named.contains(number));
+        files.map(|(_, inode)| if let Inode::File { content, .. } = inode { content.len() } else { 0 }).sum()
+    }
+
+    /// Drops what was removed. No file may be open.
+    pub fn drop_removed(&mut self) {
+        let named = self.named();
+        self.inodes.retain(|number, _| named.contains(number));
+    }
+
+    /// The inodes with a name that programs see or that is durable.
+    fn named(&self) -> BTreeSet<u64> {
+        let mut named = BTreeSet::from([ROOT]);
+        let mut waiting = vec![ROOT];
+        while let Some(number) = waiting.pop() {
+            if let Some(Inode::Directory { entries, durable }) = self.inodes.get(&number) {
+                let all = entries.values().chain(durable.values());
+                waiting.extend(all.copied().filter(|inner| named.insert(*inner)));
+            }
+        }
+        named
     }
 
     /// What an inode is. A removed file lives on while it is open.

@@ -2,6 +2,7 @@
 //!
 //! Must not know how an event is carried out.
 
+use crate::scenarios::DAY;
 use serde::{Deserialize, Serialize};
 
 /// A small generator of numbers (splitmix64): the same on every machine and in every version.
@@ -90,6 +91,31 @@ pub enum What {
 }
 
 impl What {
+    /// Whether it is a fault of files, which lasts until it is lifted.
+    pub fn is_fault(&self) -> bool {
+        matches!(
+            self,
+            What::Refuse { .. } | What::ShortRead { .. } | What::ShortWrite { .. } | What::Garbage { .. }
+        )
+    }
+
+    /// Whether another program does it.
+    pub fn is_of_another_program(&self) -> bool {
+        matches!(
+            self,
+            What::MakeGroup { .. }
+                | What::MakeMonitor { .. }
+                | What::RemoveGroup { .. }
+                | What::RemoveOurs { .. }
+                | What::WriteMask { .. }
+                | What::TakeCpu { .. }
+                | What::MoveTask { .. }
+                | What::SetWays { .. }
+                | What::SwitchPort { .. }
+                | What::HoldLock { .. }
+        )
+    }
+
     /// Its name, for the count of what happened.
     pub fn name(&self) -> &'static str {
         match self {
@@ -175,8 +201,22 @@ pub struct History {
     pub ends_with_restore: bool,
     /// When the last process is told to end, ms.
     pub end_ms: u64,
+    /// The daemon's period, ms.
+    #[serde(default = "short_period")]
+    pub period_ms: u64,
+    /// Most starts of the daemon; a host that cannot be opened would otherwise never end.
+    #[serde(default = "few_starts")]
+    pub most_starts: u32,
     /// The events, in order.
     pub events: Vec<Event>,
+}
+
+fn short_period() -> u64 {
+    50
+}
+
+fn few_starts() -> u32 {
+    8
 }
 
 /// Lists of tenants.
@@ -234,10 +274,7 @@ impl History {
             let at_ms = dice.below(end_ms);
             let calls = if dice.once_in(3) { 0 } else { dice.below(400) };
             let what = one(&mut dice, faults);
-            let lasts = matches!(
-                what,
-                What::Refuse { .. } | What::ShortRead { .. } | What::ShortWrite { .. } | What::Garbage { .. }
-            );
+            let lasts = what.is_fault();
             events.push(Event { at_ms, calls, what });
             if lasts {
                 let at_ms = at_ms + dice.below(400);
@@ -254,6 +291,45 @@ impl History {
             recorder: dice.once_in(4),
             ends_with_restore: dice.once_in(2),
             end_ms,
+            period_ms: short_period(),
+            most_starts: few_starts(),
+            events,
+        }
+    }
+
+    /// A day of a seed: tenants that come and go, policies, pauses, kills and faults of files, about one event in 20 s,
+    /// and no other program: what then differs in the end has no excuse.
+    pub fn day(seed: u64, hours: u64) -> History {
+        let mut dice = Dice::new(seed);
+        let end_ms = hours * 3_600_000;
+        let mut events: Vec<Event> = Vec::new();
+        let mut at_ms = 0;
+        while at_ms < end_ms {
+            at_ms += 1 + dice.below(40_000);
+            let what = loop {
+                let what = one(&mut dice, true);
+                if !what.is_of_another_program() && what != What::Stop {
+                    break what;
+                }
+            };
+            let lasts = what.is_fault();
+            events.push(Event { at_ms, calls: dice.below(400), what });
+            if lasts {
+                at_ms += dice.below(10_000);
+                events.push(Event { at_ms, calls: 0, what: What::Lift });
+            }
+        }
+        History {
+            seed,
+            scenario: DAY,
+            policy: (*dice.pick(&POLICIES)).to_owned(),
+            outsiders: "leave".to_owned(),
+            tenants: 1,
+            recorder: true,
+            ends_with_restore: false,
+            end_ms,
+            period_ms: 1000,
+            most_starts: u32::MAX,
             events,
         }
     }

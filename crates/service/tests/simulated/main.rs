@@ -18,6 +18,7 @@ mod picture;
 mod scenarios;
 mod system;
 mod touched;
+mod usage;
 mod world;
 
 use history::{History, What};
@@ -135,6 +136,39 @@ fn what_was_found_once_stays_mended() {
         assert!(outcome.violations.is_empty(), "{}: {}", file.display(), outcome.violations.join("\n"));
     }
 }
+
+/// Hours of the long run without a request; `WAYKEEPER_HOURS=24` runs a day.
+const HOURS: u64 = 1;
+
+#[test]
+fn a_long_run_uses_no_more_at_its_end_than_at_its_begin() {
+    let hours = number("WAYKEEPER_HOURS").unwrap_or(HOURS);
+    let history = History::day(number("WAYKEEPER_SEED").unwrap_or(1), hours);
+    let outcome = daemon::run(&history);
+    #[expect(clippy::print_stdout, reason = "what happened, and what was in use, is the result of a run")]
+    let () = println!("{:?}\n{:#?}", outcome.marks, outcome.usage);
+    assert!(outcome.violations.is_empty(), "{}", report(&history, &outcome.violations));
+    for mark in ["fault-refuse", "kill", "declare", "set-policy", "pause", "stopped"] {
+        assert!(outcome.marks.contains_key(mark), "never happened: {mark}");
+    }
+    assert_eq!(outcome.left_open, 0, "files of processes that have ended");
+    let most = |of: fn(&usage::Usage) -> usize| outcome.usage.iter().map(of).max().unwrap_or(0);
+    assert!(most(|usage| usage.descriptors) <= MOST_DESCRIPTORS, "{:?}", outcome.usage);
+    assert!(most(|usage| usage.disk_bytes) <= MOST_DISK_BYTES, "{:?}", outcome.usage);
+    if let [_, settled, .., last] = &outcome.usage[..] {
+        let growth = last.resident_bytes.saturating_sub(settled.resident_bytes);
+        assert!(growth <= MOST_GROWTH_BYTES, "{growth} bytes: {:?}", outcome.usage);
+    }
+}
+
+/// Files that a daemon on this machine may have open: a counter or register file per CPU and port, and its own.
+const MOST_DESCRIPTORS: usize = 100;
+
+/// The recorder keeps 1 MiB and the file that it writes; the rest is the journal.
+const MOST_DISK_BYTES: usize = 3 << 20;
+
+/// What the allocator of the test's process may keep from hour to hour.
+const MOST_GROWTH_BYTES: usize = 16 << 20;
 
 fn join(all: &[&String]) -> String {
     all.iter().map(|text| text.as_str()).collect::<Vec<_>>().join("\n")

@@ -3,6 +3,7 @@
 //!
 //! Must not know what happens on them.
 
+use crate::history::History;
 use std::sync::{Arc, OnceLock};
 use waykeeper_machine::{Scenario, ScenarioSource};
 
@@ -10,7 +11,10 @@ use waykeeper_machine::{Scenario, ScenarioSource};
 pub const ONE_SET_IN: u32 = 64;
 
 /// Number of scenarios.
-pub const NUMBER: usize = 3;
+pub const NUMBER: usize = 4;
+
+/// The scenario of a whole day: programs come and go once in minutes.
+pub const DAY: u64 = 3;
 
 const HEAD: &str = r#"
 chip = "gold-6134"
@@ -44,6 +48,10 @@ const TAILS: [&str; NUMBER] = [
     "[[workload]]\nname = \"scan\"\nprogram = \"x-mem\"\ncores = \"1\"\nworking_set = \"1M\"\nstart_s = 0.1\n\
      stop_s = 0.25\nevery_s = 0.3\n\
      [[workload]]\nname = \"late\"\nprogram = \"x-mem\"\ncores = \"2-3\"\nworking_set = \"1M\"\n",
+    "[[workload]]\nname = \"scan\"\nprogram = \"x-mem\"\ncores = \"1\"\nworking_set = \"1M\"\nstart_s = 10\n\
+     stop_s = 60\nevery_s = 97\n\
+     [[workload]]\nname = \"late\"\nprogram = \"x-mem\"\ncores = \"2-3\"\nworking_set = \"1M\"\nstart_s = 100\n\
+     stop_s = 300\nevery_s = 411\n",
 ];
 
 /// A scenario. It is read once, and shared by all seeds.
@@ -89,19 +97,21 @@ pub fn tenants(list: u64) -> &'static str {
 }
 
 /// The text of a configuration file.
-pub fn config(policy: &str, outsiders: &str, list: u64, recorder: bool) -> String {
+pub fn config(history: &History, list: u64) -> String {
+    let History { policy, outsiders, recorder, period_ms, .. } = history;
     // A policy refuses settings of a tenant that is not declared.
     let masks = [("a", "0x600"), ("b", "0x003")];
     let declared = |name: &str| tenants(list).contains(&format!("name = \"{name}\""));
     let masks = masks.into_iter().filter(|(name, _)| declared(name));
     let masks: Vec<String> = masks.map(|(name, mask)| format!("{name} = \"{mask}\"")).collect();
-    let settings = match policy {
+    let settings = match policy.as_str() {
         "fixed" => format!("settings.masks = {{ {} }}\n", masks.join(", ")),
         _ => String::new(),
     };
-    let recorder = if recorder { "[recorder]\ndir = \"/var/log/waykeeper\"\n" } else { "" };
+    let recorder = if *recorder { "[recorder]\ndir = \"/var/log/waykeeper\"\n" } else { "" };
+    let period_s = *period_ms as f64 / 1000.0;
     format!(
-        "[daemon]\nperiod_s = 0.05\nroot = \"/host\"\nprofile = \"off\"\nblind_steps = 5\n\
+        "[daemon]\nperiod_s = {period_s}\nroot = \"/host\"\nprofile = \"off\"\nblind_steps = 5\n\
          [policy]\nname = \"{policy}\"\n{settings}[limits]\noutsiders = \"{outsiders}\"\n\
          [socket]\npath = \"off\"\n{recorder}{}",
         tenants(list)

@@ -8,6 +8,7 @@ use crate::history::{Event, History, What};
 use crate::journaled::Journaled;
 use crate::mailbox::Mailbox;
 use crate::touched::Touched;
+use crate::usage::Usage;
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
@@ -93,6 +94,8 @@ pub struct State {
     pub violations: Vec<String>,
     journaled: Journaled,
     pub touched: Touched,
+    /// What was in use, once an hour.
+    pub usage: Vec<Usage>,
     /// CPUs of a package.
     pub cores: u16,
     verbose: bool,
@@ -153,6 +156,7 @@ impl World {
             violations: Vec::new(),
             journaled: Journaled::default(),
             touched: Touched::default(),
+            usage: Vec::new(),
             cores,
             verbose: std::env::var_os("WAYKEEPER_TRACE").is_some(),
         })))
@@ -287,6 +291,9 @@ impl State {
         let own = self.descriptors.iter().filter(|(_, own)| own.process == process);
         let own: Vec<u64> = own.map(|(descriptor, _)| *descriptor).collect();
         own.into_iter().for_each(|descriptor| self.close(descriptor));
+        if self.open_descriptors() == 0 {
+            self.disk.drop_removed();
+        }
         self.mailbox = Mailbox::default();
     }
 
@@ -470,6 +477,11 @@ impl State {
     pub fn target(&self, descriptor: u64) -> Result<(Target, u64), Errno> {
         let open = self.descriptors.get(&descriptor).ok_or(Errno::BADF)?;
         Ok((open.target.clone(), open.handle))
+    }
+
+    /// Number of open files of all processes of the daemon.
+    pub fn open_descriptors(&self) -> usize {
+        self.descriptors.values().filter(|open| open.process != OBSERVER).count()
     }
 
     /// Closes a descriptor.
