@@ -406,6 +406,11 @@ impl FileTree {
         }
     }
 
+    /// The names that unmounts of resctrl have removed, each with its directory, once.
+    pub fn take_unlisted(&self) -> Vec<(u64, String)> {
+        self.inodes.take_unlisted()
+    }
+
     /// The entries of a directory, `.` and `..` first, with their numbers.
     ///
     /// # Errors

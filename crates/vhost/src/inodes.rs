@@ -144,6 +144,15 @@ impl Inodes {
         (resctrl < self.resctrls.len()).then_some((resctrl, place))
     }
 
+    /// The names that unmounts of resctrls have removed, each with its directory, once.
+    pub fn take_unlisted(&self) -> Vec<(u64, String)> {
+        let of = |(root, shared): &(u64, SharedResctrl)| {
+            let root = *root;
+            locked::<VirtualResctrl>(shared).take_unlisted().into_iter().map(move |name| (root, name))
+        };
+        self.resctrls.iter().flat_map(of).collect()
+    }
+
     /// Whether this is a directory.
     pub fn is_directory(&self, number: u64) -> bool {
         match self.target(number) {

@@ -10,12 +10,13 @@ use crate::node::{Caller, OpenAccess, Tree};
 use crate::resctrl::groups::DirOwner;
 use fuser::{
     BsdFileFlags, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
+    KernelConfig, LockOwner, Notifier, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// How long the kernel may cache attributes of fixed nodes.
@@ -31,6 +32,8 @@ const DYNAMIC_TTL: Duration = Duration::ZERO;
 /// A tree served through FUSE.
 pub(crate) struct Served {
     files: FileTree,
+    /// The way to the kernel's cache of names, once the tree is mounted.
+    notifier: Arc<OnceLock<Notifier>>,
     mounted: SystemTime,
     uid: u32,
     gid: u32,
@@ -39,7 +42,13 @@ pub(crate) struct Served {
 impl Served {
     pub fn new(tree: Tree, faults: Faults) -> Self {
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        Served { files: FileTree::new(tree, faults, uid, gid), mounted: SystemTime::now(), uid, gid }
+        let files = FileTree::new(tree, faults, uid, gid);
+        Served { files, notifier: Arc::default(), mounted: SystemTime::now(), uid, gid }
+    }
+
+    /// Where to put the notifier of the mount.
+    pub fn notifier(&self) -> Arc<OnceLock<Notifier>> {
+        self.notifier.clone()
     }
 
     /// The user that runs the server is root on the virtual server.
@@ -276,7 +285,20 @@ impl Filesystem for Served {
         reply: ReplyWrite,
     ) {
         let outcome = self.files.write(number.0, offset, data, self.caller(request));
-        answer!(reply, outcome, taken => reply.written(taken as u32));
+        let unlisted = self.files.take_unlisted();
+        let (Some(notifier), false) = (self.notifier.get().cloned(), unlisted.is_empty()) else {
+            answer!(reply, outcome, taken => reply.written(taken as u32));
+            return;
+        };
+        // From a thread of its own: the kernel waits here for callers that hold the directory, and they wait for this
+        // thread's answers.
+        std::thread::spawn(move || {
+            for (directory, name) in unlisted {
+                // Fails for a name that the kernel has not cached.
+                let _ = notifier.inval_entry(INodeNo(directory), OsStr::new(&name));
+            }
+            answer!(reply, outcome, taken => reply.written(taken as u32));
+        });
     }
 
     fn release(

@@ -69,8 +69,11 @@ impl Mounted {
         ];
         // Only root may give other users access.
         config.acl = if rustix::process::geteuid().is_root() { SessionACL::All } else { SessionACL::Owner };
-        let session = fuser::spawn_mount(Served::new(tree, faults), &path, &config)
+        let served = Served::new(tree, faults);
+        let notifier = served.notifier();
+        let session = fuser::spawn_mount(served, &path, &config)
             .map_err(|error| MountError::Refused(path.clone(), error))?;
+        let _ = notifier.set(session.notifier());
         Ok(Mounted { path, session: Some(session) })
     }
 

@@ -5,12 +5,16 @@
 use crate::inodes::locked;
 use crate::node::{Caller, File, slice};
 use crate::resctrl::SharedResctrl;
+use crate::resctrl::mounting::MountOptions;
 use rustix::io::Errno;
 use std::fs;
 use std::path::PathBuf;
 
-/// How the kernel shows a mounted resctrl (virtual-host.md 1).
-const RESCTRL: &str = "resctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n";
+/// How the kernel shows a mounted resctrl (virtual-host.md 1; options: linux rdtgroup.c, `rdtgroup_show_options`).
+fn resctrl_line(options: MountOptions) -> String {
+    let options = if options.cdp { ",cdp" } else { "" };
+    format!("resctrl /sys/fs/resctrl resctrl rw,relatime{options} 0 0\n")
+}
 
 /// How systemd mounts cgroup v2.
 const CGROUP: &str = "cgroup2 /sys/fs/cgroup cgroup2 rw,nosuid,nodev,noexec,relatime,nsdelegate 0 0\n";
@@ -43,8 +47,10 @@ impl File for ProcMounts {
     fn read(&self, offset: u64, len: usize, caller: Caller) -> Result<Vec<u8>, Errno> {
         let mut content = self.own(caller)?;
         content.extend(CGROUP.as_bytes());
-        if self.resctrl.as_ref().is_some_and(|resctrl| locked(resctrl).is_mounted()) {
-            content.extend(RESCTRL.as_bytes());
+        if let Some(resctrl) =
+            self.resctrl.as_ref().map(|it| locked(it)).filter(|resctrl| resctrl.is_mounted())
+        {
+            content.extend(resctrl_line(resctrl.mount_options()).as_bytes());
         }
         Ok(slice(&content, offset, len))
     }
@@ -67,9 +73,11 @@ mod tests {
         let read = |pid, offset| {
             String::from_utf8(file.read(offset, 4096, Caller { pid, uid: 0 }).unwrap()).unwrap()
         };
-        assert_eq!(read(7, 0), format!("a /a ext4 rw 0 0\n{CGROUP}{RESCTRL}"));
-        assert_eq!(read(8, 0), format!("b /b ext4 rw 0 0\n{CGROUP}{RESCTRL}"));
-        assert_eq!(read(7, 17), format!("{CGROUP}{RESCTRL}"));
+        let resctrl = "resctrl /sys/fs/resctrl resctrl rw,relatime 0 0\n";
+        assert_eq!(resctrl_line(MountOptions { cdp: true }), resctrl.replace("relatime", "relatime,cdp"));
+        assert_eq!(read(7, 0), format!("a /a ext4 rw 0 0\n{CGROUP}{resctrl}"));
+        assert_eq!(read(8, 0), format!("b /b ext4 rw 0 0\n{CGROUP}{resctrl}"));
+        assert_eq!(read(7, 17), format!("{CGROUP}{resctrl}"));
         shared.lock().unwrap().unmount().unwrap();
         assert_eq!(read(7, 17), CGROUP);
         let none = ProcMounts::new(Some(folder.path().into()), None);

@@ -217,8 +217,8 @@ impl File for Clock {
     }
 }
 
-/// `waykeeper/resctrl`: `mounted` or `unmounted`; `mount` and `umount` can be written to it. No kernel has this file: it
-/// takes the place of two system calls that do not reach a file system which is mounted elsewhere.
+/// `waykeeper/resctrl`: `mounted` or `unmounted`; `mount`, `mount OPTIONS` and `umount` can be written to it. No kernel has
+/// this file: it takes the place of two system calls that do not reach a file system which is mounted elsewhere.
 struct MountSwitch(SharedResctrl);
 
 impl File for MountSwitch {
@@ -231,9 +231,10 @@ impl File for MountSwitch {
         if !caller.is_privileged() {
             return Err(Errno::PERM);
         }
-        match data.trim_ascii() {
-            b"mount" => locked(&self.0).mount()?,
-            b"umount" => locked(&self.0).unmount()?,
+        let text = std::str::from_utf8(data).map_err(|_| Errno::INVAL)?.trim();
+        match text.split_once(' ').unwrap_or((text, "")) {
+            ("mount", options) => locked(&self.0).mount(options.parse()?)?,
+            ("umount", "") => locked(&self.0).unmount()?,
             _ => return Err(Errno::INVAL),
         }
         Ok(data.len())

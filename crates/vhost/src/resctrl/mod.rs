@@ -6,6 +6,7 @@
 pub mod description;
 pub mod groups;
 pub mod hardware;
+pub mod mounting;
 pub mod places;
 pub mod tasks;
 
@@ -14,7 +15,6 @@ mod cpus;
 pub(crate) mod fixture;
 mod info;
 mod monitoring;
-mod mounting;
 mod numbers;
 mod schemata;
 mod status;
@@ -36,15 +36,14 @@ use tasks::{TaskTable, Tasks};
 /// Longest write: a page (linux fs/kernfs/file.c, `atomic_write_len`).
 const PAGE: usize = 4096;
 
-/// Most classes of any host (linux rdtgroup.c: `closid_free_map` is 32 bits wide).
-const MOST_CLASSES: u32 = 32;
-
 /// A resctrl shared by the mount, the machine and the tests.
 pub type SharedResctrl = Arc<Mutex<VirtualResctrl>>;
 
 /// One host's resctrl.
 pub struct VirtualResctrl {
     mounted: bool,
+    /// Names that an unmount removed from the root directory and that a cache of names may still have.
+    unlisted: Vec<String>,
     host: ResctrlDescription,
     hardware: Box<dyn Hardware>,
     tasks: TaskTable,
@@ -69,9 +68,7 @@ impl VirtualResctrl {
     /// Mounts resctrl on a host: one group with all ways and all bandwidth, nothing of an earlier mount.
     pub fn new(host: ResctrlDescription, hardware: Box<dyn Hardware>, tasks: Box<dyn Tasks>) -> Self {
         let schemas = schemata::schemas(&host);
-        let classes = schemas.iter().map(|schema| schema.closids).fold(MOST_CLASSES, u32::min);
-        let mut classes = vec![false; classes.max(1) as usize];
-        classes[0] = true;
+        let classes = schemata::classes(&schemas);
         let online: BTreeSet<u32> = host.domains.iter().flat_map(|domain| domain.cpus.clone()).collect();
         let root = Group {
             name: String::new(),
@@ -85,6 +82,7 @@ impl VirtualResctrl {
         let rmids = Rmids::new(host.monitoring.map_or(0, |monitoring| monitoring.rmids));
         let mut resctrl = VirtualResctrl {
             mounted: true,
+            unlisted: Vec::new(),
             hardware,
             tasks: TaskTable::new(tasks),
             status: Status::default(),

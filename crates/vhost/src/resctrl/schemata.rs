@@ -57,6 +57,15 @@ pub(super) fn schemas(host: &ResctrlDescription) -> Vec<Schema> {
     schemas
 }
 
+/// Most classes of any host (linux rdtgroup.c: `closid_free_map` is 32 bits wide).
+const MOST_CLASSES: u32 = 32;
+
+/// Which classes are taken where there is only the default group: as many as the smallest resource has.
+pub(super) fn classes(schemas: &[Schema]) -> Vec<bool> {
+    let count = schemas.iter().map(|schema| schema.closids).fold(MOST_CLASSES, u32::min).max(1);
+    (0..count).map(|class| class == 0).collect()
+}
+
 /// The lowest run of ones in a mask.
 fn lowest_run(mask: u64) -> u64 {
     let first = mask.trailing_zeros().min(63);

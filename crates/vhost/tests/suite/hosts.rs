@@ -242,6 +242,35 @@ fn every_host_mounts_and_a_mask_written_through_resctrl_is_seen_in_occupancy() {
 }
 
 #[test]
+fn names_that_an_unmount_removes_are_gone_at_once_and_a_mount_with_cdp_brings_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let host = VirtualHost::mount(folder.path(), scenario("gold-6140", SCENARIO), manual_clock(16));
+    let host = host.unwrap_or_else(|error| panic!("not run: needs root and /dev/fuse: {error}"));
+    let resctrl = folder.path().join("sys/fs/resctrl");
+    let turn = |text: &str| fs::write(folder.path().join("waykeeper/resctrl"), text);
+    let is = |name: &str| resctrl.join(name).exists();
+    let names = ["a/schemata", "schemata", "mon_groups", "info/L3/cbm_mask", "info/L3CODE/cbm_mask"];
+    fs::create_dir(resctrl.join("a")).unwrap();
+    // The kernel caches what it has found here.
+    assert_eq!(names.map(is), [true, true, true, true, false]);
+    turn("umount\n").unwrap();
+    assert_eq!(names.map(is), [false; 5]);
+    assert_eq!(turn("mount cdpl2\n").unwrap_err().raw_os_error(), Some(Errno::INVAL.raw_os_error()));
+    turn("mount cdp\n").unwrap();
+    assert_eq!(names.map(is), [false, true, true, false, true]);
+    let text = |name: &str| fs::read_to_string(resctrl.join(name)).unwrap();
+    assert!(text("schemata").contains("L3CODE:0=7ff\n"), "{}", text("schemata"));
+    // 16 classes in halves, and 8 of memory bandwidth.
+    assert_eq!(text("info/L3DATA/num_closids"), "8\n");
+    host.clock().with(|server| assert!(server.cdp(0))).unwrap();
+    turn("umount\n").unwrap();
+    host.clock().with(|server| assert!(!server.cdp(0))).unwrap();
+    turn("mount\n").unwrap();
+    assert_eq!(names.map(is), [false, true, true, true, false]);
+    assert!(text("schemata").contains("L3:0=7ff\n"), "{}", text("schemata"));
+}
+
+#[test]
 fn the_wall_clock_drives_the_machine_and_a_lag_is_reported() {
     let options = |speed| VirtualHostOptions { speed: ClockSpeed::Wall(speed), ..manual_clock(16) };
     // Taken before the host is created, since its clock begins during creation.
