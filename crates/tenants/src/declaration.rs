@@ -69,6 +69,15 @@ pub(super) const NAME_LIMIT: usize = 64;
 /// Longest part of a name that all matches share: at least as many bytes are left for a match's own name.
 const COMMON_LIMIT: usize = 32;
 
+/// Most tenants of a declaration. Assumption: a family (`each`) declares more than a host has classes and monitors.
+const TENANTS_MOST: usize = 1000;
+
+/// Most globs with a wildcard of a declaration: compiled, one with a thousand `?` takes 150 KiB.
+const GLOBS_MOST: usize = 1000;
+
+/// Most values of a list. Assumption: a glob says what a longer list would.
+const VALUES_MOST: usize = 256;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -165,17 +174,48 @@ pub fn declared(entries: Vec<Spanned<TenantEntry>>) -> Result<Vec<TenantSpec>, D
     let mut names: Vec<Range<usize>> = Vec::new();
     let mut cores: Vec<Range<usize>> = Vec::new();
     let mut specs = Vec::new();
+    let mut size = DeclaredSize::default();
     for entry in entries {
         let whole = entry.span();
         let entry = entry.into_inner();
         names.push(entry.name.span());
         cores.push(entry.cores.as_ref().map_or(whole.clone(), Spanned::span));
-        specs.push(spec(whole, entry)?);
+        let spec = spec(whole.clone(), entry)?;
+        size.add(&spec).map_err(|why| DeclarationError { at: whole, why })?;
+        specs.push(spec);
     }
     match clash(&specs) {
         None => Ok(specs),
         Some((index, Clash::Name, why)) => Err(DeclarationError { at: names[index].clone(), why }),
         Some((index, Clash::Core, why)) => Err(DeclarationError { at: cores[index].clone(), why }),
+    }
+}
+
+/// Counts of a declaration that have bounds, also for lists from several files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeclaredSize {
+    tenants: usize,
+    globs: usize,
+}
+
+impl DeclaredSize {
+    /// Counts a tenant.
+    ///
+    /// # Errors
+    /// The bound that it is beyond.
+    pub fn add(&mut self, spec: &TenantSpec) -> Result<(), String> {
+        let globs = spec.selectors.iter().map(CgroupSelector::glob).chain(&spec.programs);
+        self.tenants += 1;
+        self.globs += globs.filter(|glob| glob.is_wild()).count()
+            + spec.devices.iter().filter(|device| device.is_wild()).count();
+        for (count, most, what) in
+            [(self.tenants, TENANTS_MOST, "tenants"), (self.globs, GLOBS_MOST, "globs with a wildcard")]
+        {
+            if count > most {
+                return Err(format!("`{}` is beyond the {most} {what} that may be declared", spec.name));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -227,9 +267,9 @@ fn spec(whole: Range<usize>, entry: TenantEntry) -> Result<TenantSpec, Declarati
     if let Some(zero) = entry.pids.iter().find(|pid| *pid.get_ref() == 0) {
         return refuse(&zero.span(), "0 is not a process; write the numbers that ps shows".to_owned());
     }
-    let mut selectors = read_all(entry.cgroup, CgroupSelector::path)?;
-    selectors.extend(read_all(entry.slice, CgroupSelector::slice)?);
-    selectors.extend(read_all(entry.unit, CgroupSelector::unit)?);
+    let mut selectors = read_all("cgroup", entry.cgroup, CgroupSelector::path)?;
+    selectors.extend(read_all("slice", entry.slice, CgroupSelector::slice)?);
+    selectors.extend(read_all("unit", entry.unit, CgroupSelector::unit)?);
     let spec = TenantSpec {
         each,
         priority: entry.priority,
@@ -237,8 +277,10 @@ fn spec(whole: Range<usize>, entry: TenantEntry) -> Result<TenantSpec, Declarati
         cores: entry.cores.map(Spanned::into_inner).unwrap_or_default(),
         pids: entry.pids.into_iter().map(Spanned::into_inner).collect(),
         selectors,
-        programs: read_all(entry.process, program)?,
-        devices: read_all(entry.devices, |text| text.parse::<DeviceName>().map_err(|why| why.to_string()))?,
+        programs: read_all("process", entry.process, program)?,
+        devices: read_all("devices", entry.devices, |text| {
+            text.parse::<DeviceName>().map_err(|why| why.to_string())
+        })?,
         stack: entry.stack,
         mask: entry.mask,
         name,
@@ -266,12 +308,20 @@ fn has_glob(spec: &TenantSpec) -> bool {
 }
 
 fn read_all<T>(
+    key: &str,
     texts: Option<Spanned<Texts>>,
     read: impl Fn(&str) -> Result<T, String>,
 ) -> Result<Vec<T>, DeclarationError> {
     let Some(texts) = texts else { return Ok(Vec::new()) };
     let at = texts.span();
-    let read = |text: &String| read(text).map_err(|why| DeclarationError { at: at.clone(), why });
+    let count = texts.get_ref().0.len();
+    if count > VALUES_MOST {
+        let why = format!("{key}: a list of {count} values; at most {VALUES_MOST} are accepted");
+        return Err(DeclarationError { at, why });
+    }
+    let read = |text: &String| {
+        read(text).map_err(|why| DeclarationError { at: at.clone(), why: format!("{key}: {why}") })
+    };
     texts.get_ref().0.iter().map(read).collect()
 }
 
@@ -364,7 +414,7 @@ mask = "0x003"
             (
                 "5E:00.0",
                 "5E:0",
-                "7: `5E:0` is not a PCI address; write domain:bus:device.function like 0000:3a:00.0, or 3a:00.0",
+                "7: devices: `5E:0` is not a PCI address; write domain:bus:device.function like 0000:3a:00.0, or 3a:00.0",
             ),
         ] {
             assert_eq!(reported(GOOD, from, to), format!("tenants.toml:{message}"));
@@ -424,7 +474,7 @@ devices = "5e:00.0/vf*"
             (
                 "kubepods.slice/**/cri-*.scope",
                 "kubepods/{a",
-                "5: `kubepods/{a` is not a glob: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
+                "5: cgroup: `kubepods/{a` is not a glob: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)",
             ),
             ("cgroup =", "cgroups =", "5: unknown key `cgroups`; did you mean `cgroup`?"),
             (
@@ -436,7 +486,7 @@ devices = "5e:00.0/vf*"
             assert_eq!(reported(ALL, from, to), format!("tenants.toml:{message}"));
         }
         for (from, to, start) in [
-            ("\"redis.slice\"", "\"redis\"", "10: `redis` is not a slice"),
+            ("\"redis.slice\"", "\"redis\"", "10: slice: `redis` is not a slice"),
             (
                 "each = true\ncgroup",
                 "each = true\ncores = \"0\"\ncgroup",
@@ -457,6 +507,41 @@ devices = "5e:00.0/vf*"
             assert!(reported(ALL, "vm-{name}", name).contains("cannot be the name of a tenant"));
         }
         assert!(reported(ALL, "slice =", "slice = \"b.slice\"\nslice =").contains("duplicate key"));
+        let nested = format!("{}b{}", "{a,".repeat(130), "}".repeat(130));
+        for (from, line, key) in
+            [("\"redis-server\"", 12, "process"), ("\"kubepods.slice/**/cri-*.scope\"", 5, "cgroup")]
+        {
+            let message = reported(ALL, from, &format!("\"{nested}\""));
+            assert!(message.starts_with(&format!("tenants.toml:{line}: {key}: `{{a,{{a,")), "{message}");
+            assert!(message.ends_with("…` has 130 opening braces; a glob has at most 16"), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_declaration_has_bounded_counts() {
+        let tenants = |count: usize, line: &dyn Fn(usize) -> String| {
+            let text = |at| format!("[[tenant]]\nname = \"t{at}\"\n{}\n", line(at));
+            parse_text(&(0..count).map(text).collect::<String>())
+        };
+        let pid = |at| format!("pids = [{}]", at + 1);
+        // Three lines a tenant: the first beyond 1000 is on line 3001.
+        assert_eq!(tenants(1000, &pid).unwrap().len(), 1000);
+        assert_eq!(
+            tenants(1001, &pid).unwrap_err(),
+            "tenants.toml:3001: `t1000` is beyond the 1000 tenants that may be declared"
+        );
+        // A hundred globs a tenant: the eleventh tenant's are beyond 1000.
+        let globs = |at| format!("process = [{}]", format!("\"p{at}*\", \"p\", ").repeat(100));
+        assert_eq!(tenants(10, &globs).unwrap().len(), 10);
+        assert_eq!(
+            tenants(11, &globs).unwrap_err(),
+            "tenants.toml:31: `t10` is beyond the 1000 globs with a wildcard that may be declared"
+        );
+        let values = |_| format!("unit = [{}]", "\"a.service\", ".repeat(257));
+        assert_eq!(
+            tenants(1, &values).unwrap_err(),
+            "tenants.toml:3: unit: a list of 257 values; at most 256 are accepted"
+        );
     }
 
     #[test]

@@ -5,8 +5,14 @@
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// Longest glob; no path of a cgroup is longer (PATH_MAX).
+/// Longest glob, bytes; no path of a cgroup is longer (PATH_MAX).
 const LONGEST: usize = 4096;
+/// Most groups `{a,b}` of a glob, which also bounds how deep they nest: globset panics where the regular expression of a
+/// glob nests deeper than 250 (`regex_syntax`'s default), two levels for each group. Assumption: a glob in use has one
+/// or two.
+const GROUPS_MOST: usize = 16;
+/// Most commas of a glob, each of which adds a choice to a group. Assumption: a longer list is several globs.
+const CHOICES_MOST: usize = 256;
 
 /// Kinds of units that run processes (systemd.unit(5)). Slices have a key of their own.
 const UNIT_KINDS: [&str; 5] = [".service", ".scope", ".socket", ".mount", ".swap"];
@@ -15,7 +21,8 @@ const UNIT_KINDS: [&str; 5] = [".service", ".scope", ".socket", ".mount", ".swap
 #[derive(Clone, Debug)]
 pub struct Glob {
     text: String,
-    matcher: GlobMatcher,
+    /// None for a plain name, which is compared as text.
+    matcher: Option<GlobMatcher>,
 }
 
 impl PartialEq for Glob {
@@ -58,9 +65,16 @@ impl Glob {
         if text.chars().any(char::is_control) {
             return Err(format!("{} contains a control character", shown(text)));
         }
+        // A brace or comma in a class counts too, so that the count is never below the parser's.
+        for (letter, most, what) in [('{', GROUPS_MOST, "opening braces"), (',', CHOICES_MOST, "commas")] {
+            let count = text.matches(letter).count();
+            if count > most {
+                return Err(format!("{} has {count} {what}; a glob has at most {most}", shown(text)));
+            }
+        }
         let built = GlobBuilder::new(text).literal_separator(true).backslash_escape(false).build();
         let glob = built.map_err(|why| format!("{} is not a glob: {}", shown(text), why.kind()))?;
-        Ok(Glob { text: text.to_owned(), matcher: glob.compile_matcher() })
+        Ok(Glob { text: text.to_owned(), matcher: is_wild(text).then(|| glob.compile_matcher()) })
     }
 
     /// The text as written.
@@ -70,12 +84,12 @@ impl Glob {
 
     /// Whether it matches `name` as a whole.
     pub fn matches(&self, name: &str) -> bool {
-        if self.is_wild() { self.matcher.is_match(name) } else { self.text == name }
+        self.matcher.as_ref().map_or(self.text == name, |matcher| matcher.is_match(name))
     }
 
     /// Whether it may match more than one name.
     pub fn is_wild(&self) -> bool {
-        is_wild(&self.text)
+        self.matcher.is_some()
     }
 }
 
@@ -224,10 +238,31 @@ mod tests {
         assert!(Glob::new(&"a".repeat(5000)).unwrap_err().contains("longer than 4096 bytes"));
     }
 
+    #[test]
+    fn a_glob_at_its_bounds_matches_and_one_beyond_them_is_refused() {
+        // Sixteen groups, one inside the other: `{a,{a,...{a,b}...}}` is `a` or `b`.
+        let nested = |deep: usize| format!("{}b{}", "{a,".repeat(deep), "}".repeat(deep));
+        let deepest = Glob::new(&nested(16)).unwrap();
+        assert!(deepest.matches("a") && deepest.matches("b") && !deepest.matches("ab"));
+        assert_eq!(
+            Glob::new(&nested(130)).unwrap_err(),
+            "`{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{a,{…` has 130 opening braces; a glob has at most 16"
+        );
+        assert!(Glob::new(&"{".repeat(4096)).unwrap_err().contains("4096 opening braces"));
+        let choices = |many: usize| format!("{{{}x}}", "a,".repeat(many));
+        assert!(Glob::new(&choices(256)).unwrap().matches("x"));
+        assert!(Glob::new(&choices(257)).unwrap_err().ends_with("has 257 commas; a glob has at most 256"));
+        // The longest globs of each kind compile: their regular expressions grow with the text alone.
+        for part in ["?", "*a", "[a-z]", "[!/]", "**/"] {
+            let longest = part.repeat(4096 / part.len());
+            assert_eq!(Glob::new(&longest).map(|glob| glob.matches("a")), Ok(part == "**/"), "{part}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
         #[test]
-        fn no_glob_and_no_name_makes_it_panic(text in "\\PC{0,40}|[a*?\\[\\]{},!/\\\\-]{0,20}", name in "\\PC{0,40}|[a/]{0,20}") {
+        fn no_glob_and_no_name_makes_it_panic(text in "\\PC{0,40}|[a*?\\[\\]{},!/\\\\-]{0,20}|[a,*{}\\[\\]]{0,600}", name in "\\PC{0,40}|[a/]{0,20}") {
             for glob in [Glob::new(&text), program(&text)].into_iter().flatten() {
                 let _ = glob.matches(&name);
             }

@@ -19,8 +19,8 @@ mod search;
 
 pub use census::{Census, MOST_MEMBERS, MOST_READS, MOST_TENANTS};
 pub use declaration::{
-    Clash, DeclarationError, KEYS, OWN_NAME, TenantEntry, TenantSpec, clash, declared, explain_key, parse,
-    read,
+    Clash, DeclarationError, DeclaredSize, KEYS, OWN_NAME, TenantEntry, TenantSpec, clash, declared,
+    explain_key, parse, read,
 };
 pub use device::{DeviceName, DeviceNameError};
 pub use glob::{CgroupSelector, Glob};

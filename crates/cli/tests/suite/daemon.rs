@@ -33,6 +33,14 @@ fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_
     daemon.signal(Signal::HUP);
     daemon.tells("unknown section [polcy]; did you mean `policy`?");
     assert_eq!(masks(&machine), fixed);
+    // A glob that is too deep for its compiler, by signal and through the socket.
+    let nested = format!("{}b{}", "{a,".repeat(130), "}".repeat(130));
+    setup.write(&machine, &format!("{FIXED}\n[[tenant]]\nname = \"deep\"\nprocess = \"{nested}\""));
+    daemon.signal(Signal::HUP);
+    daemon.tells("has 130 opening braces; a glob has at most 16");
+    let refused = daemon.answer(json!({"do": "reload"}));
+    assert!(refused["error"]["text"].as_str().unwrap().contains("process: `{a,{a,{a,"), "{refused}");
+    assert_eq!(masks(&machine), fixed);
     let moved = setup.text(&machine, FIXED).replace("[daemon]", "[daemon]\nmode = \"observe\"");
     std::fs::write(&setup.config, moved).unwrap();
     daemon.signal(Signal::HUP);

@@ -21,6 +21,8 @@ use waykeeper_tenants::{TenantEntry, declared, explain_key};
 
 /// Largest file. Assumption: the example with every key has a few KiB.
 const FILE_LIMIT: u64 = 1 << 20;
+/// Most bytes of all files together, from the same assumption.
+pub(super) const ALL_LIMIT: u64 = 4 << 20;
 /// Most files in a folder. Assumption: one per tenant stays below.
 const FILES_LIMIT: usize = 1000;
 
@@ -57,8 +59,8 @@ pub(super) fn find(
     Ok(files)
 }
 
-/// Reads and parses a file.
-pub(super) fn read(system: &dyn System, path: &Path) -> Result<Layer, ConfigError> {
+/// Reads and parses a file of at most `left` bytes, and counts its bytes down from `left`.
+pub(super) fn read(system: &dyn System, path: &Path, left: &mut u64) -> Result<Layer, ConfigError> {
     let failed = |why| ConfigError::Read { path: path.to_owned(), why };
     let flags = OFlags::RDONLY | OFlags::NONBLOCK;
     let file = system.open(path, flags, Mode::empty()).map_err(failed)?;
@@ -70,6 +72,10 @@ pub(super) fn read(system: &dyn System, path: &Path) -> Result<Layer, ConfigErro
     if bytes.len() as u64 > FILE_LIMIT {
         return Err(failed(io::Error::other(format!("the file has more than {FILE_LIMIT} bytes"))));
     }
+    *left = left.checked_sub(bytes.len() as u64).ok_or_else(|| {
+        let why = format!("with this file the configuration has more than {ALL_LIMIT} bytes");
+        failed(io::Error::other(why))
+    })?;
     let text = String::from_utf8(bytes).map_err(|_| failed(io::Error::other("not UTF-8 text")))?;
     take_apart(path, &text)
 }

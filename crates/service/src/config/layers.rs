@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Value;
 use waykeeper_kernel::system::System;
-use waykeeper_tenants::{TenantSpec, clash};
+use waykeeper_tenants::{DeclaredSize, TenantSpec, clash};
 use waykeeper_units::{Likeness, most_alike, nearest};
 
 /// The sources of a configuration, besides its defaults.
@@ -113,8 +113,13 @@ const SETTINGS: &str = "policy.settings";
 
 pub(super) fn load(system: &dyn System, inputs: &Inputs) -> Result<Config, ConfigError> {
     let mut config = Config::default();
+    let (mut size, mut left) = (DeclaredSize::default(), files::ALL_LIMIT);
     for file in files::find(system, inputs.file.as_deref(), Path::new(USUAL_FILE))? {
-        put(&mut config, files::read(system, &file)?)?;
+        let layer = files::read(system, &file, &mut left)?;
+        for (spec, source) in &layer.tenants {
+            size.add(spec).map_err(|why| ConfigError::wrong(source, why))?;
+        }
+        put(&mut config, layer)?;
     }
     put(&mut config, environment(&inputs.environment)?)?;
     put(&mut config, flags(&inputs.flags))?;

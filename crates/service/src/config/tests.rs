@@ -211,6 +211,28 @@ fn what_is_no_file_is_not_waited_for() {
 }
 
 #[test]
+fn all_files_together_have_bounds() {
+    // The main file and three others of 1 MiB are as long as all files may be.
+    let whole = "#".repeat(1 << 20);
+    let names = ["w.toml", "conf.d/a.toml", "conf.d/b.toml", "conf.d/c.toml"];
+    let mut files: Vec<(&str, &str)> = names.iter().map(|name| (*name, whole.as_str())).collect();
+    assert!(load_with(&files, &[], &[]).is_ok());
+    files.push(("conf.d/d.toml", "#"));
+    let why = "conf.d/d.toml: with this file the configuration has more than 4194304 bytes";
+    assert_eq!(load_with(&files, &[], &[]).unwrap_err(), why);
+    // 600 globs in each of two files: each is within the bound for one.
+    let globs = |name: &str| {
+        let tenant =
+            |at| format!("[[tenant]]\nname = \"{name}{at}\"\nprocess = [{}]\n", "\"p*\", ".repeat(100));
+        (0..6).map(tenant).collect::<String>()
+    };
+    let [first, second] = ["a", "b"].map(globs);
+    assert!(load(&first).is_ok());
+    let why = "conf.d/b.toml:13: `b4` is beyond the 1000 globs with a wildcard that may be declared";
+    assert_eq!(load_with(&[("w.toml", &first), ("conf.d/b.toml", &second)], &[], &[]).unwrap_err(), why);
+}
+
+#[test]
 fn a_policys_refusal_is_reported_where_it_happened() {
     let config = load(&GOOD.replacen("hpw_llc_hit_thr = 0.3", "hpw_llc_hit_thr = 3", 1)).unwrap();
     let error = waykeeper_policy::build(&config.policy.name, &config.policy.settings).err().unwrap();
