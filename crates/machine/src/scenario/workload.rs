@@ -192,11 +192,14 @@ fn read_one(
 
 fn read_cgroup(keys: &mut Keys<'_>, name: &str) -> Result<String, ScenarioError> {
     let path = keys.optional_text("cgroup")?.unwrap_or_else(|| cgroup::usual(name));
-    if cgroup::legal(&path) {
-        return Ok(path);
+    let refuse = |wanted: &str| Err(keys.refuse("cgroup", &format!("`{}`", path.escape_debug()), wanted));
+    if !cgroup::legal(&path) {
+        return refuse("a path below the root of cgroup v2, like system.slice/redis.service");
     }
-    let wanted = "a path below the root of cgroup v2, like system.slice/redis.service";
-    Err(keys.refuse("cgroup", &format!("`{}`", path.escape_debug()), wanted))
+    if let Some((slice, outer)) = cgroup::misplaced_slice(&path) {
+        return refuse(&format!("the path that systemd makes: {slice} is in {outer}"));
+    }
+    Ok(path)
 }
 
 /// Checks that only leaf control groups contain processes.
