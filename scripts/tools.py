@@ -168,6 +168,8 @@ NEEDS = [
           zypper="pciutils"),
     _tool("setpci", "cli third_party: PCI of the virtual host", apt_get="pciutils", dnf="pciutils", pacman="pciutils",
           zypper="pciutils"),
+    _tool("lsblk", "cli third_party: disks of the virtual host", apt_get="util-linux", dnf="util-linux",
+          pacman="util-linux", zypper="util-linux"),
     Need("rdt", "cli third_party: goresctrl on the virtual host", rdt_is_here,
          {"apt-get": ("golang-go",), "dnf": ("golang",), "pacman": ("go",), "zypper": ("go",)}),
     _tool("fio", "load jobs: the same job files in fio", apt_get="fio", dnf="fio", pacman="fio", zypper="fio"),

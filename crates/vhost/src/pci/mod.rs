@@ -4,8 +4,10 @@
 //! It must not know a register's effect ([`config`] reaches the machine), nor how ports' addresses were chosen.
 
 pub mod config;
+mod drivers;
 mod plan;
 
+use crate::class::ClassDevice;
 use crate::layout::{Address, Layout};
 use crate::machine_clock::MachineClock;
 use crate::node::Tree;
@@ -24,8 +26,14 @@ pub struct VirtualPciDevice {
     pub space: ConfigSpaceContent,
     /// Its driver, if it has one.
     pub driver: Option<&'static str>,
-    /// Files that its driver adds below its directory, with their content.
-    pub extra: Vec<(String, String)>,
+    /// Files of its SR-IOV capability, with their content.
+    pub files: Vec<(&'static str, String)>,
+    /// Links of its SR-IOV capability to other functions of its bus.
+    pub functions: Vec<(String, Address)>,
+    /// Devices that its driver registers with a class.
+    pub classes: Vec<ClassDevice>,
+    /// The number of its drive, if it is one.
+    pub drive: Option<u32>,
     /// Devices behind it.
     pub behind: Vec<VirtualPciDevice>,
 }
@@ -34,6 +42,10 @@ pub struct VirtualPciDevice {
 pub fn add(tree: &mut Tree, devices: Vec<VirtualPciDevice>, layout: &Layout, clock: &MachineClock) {
     tree.directory("sys/bus/pci/devices");
     tree.directory("sys/bus/pci/drivers");
+    drivers::loopback().add_virtual(tree);
+    // The kernel registers the class before it finds a disk.
+    tree.directory("sys/block");
+    tree.directory("sys/class/block");
     for device in devices {
         let Address { domain, bus, .. } = device.address;
         add_device(tree, device, &format!("pci{domain:04x}:{bus:02x}"), 1, layout, clock);
@@ -49,7 +61,8 @@ fn add_device(
     layout: &Layout,
     clock: &MachineClock,
 ) {
-    let VirtualPciDevice { address, package, space, driver, extra, behind } = device;
+    let VirtualPciDevice { address, package, space, driver, files, functions, classes, drive, behind } =
+        device;
     let path = format!("{folder}/{address}");
     let here = format!("sys/devices/{path}");
     let up = "../".repeat(depth + 2);
@@ -58,7 +71,7 @@ fn add_device(
     let bridge = space.word(0x0e) & 0x7f == 1;
     let (subvendor, subdevice) = if bridge { (0, 0) } else { (space.word(0x2c), space.word(0x2e)) };
     let cpus = layout.cpus_of(package);
-    let mut files = vec![
+    let mut all = vec![
         ("vendor", format!("{vendor:#06x}")),
         ("device", format!("{number:#06x}")),
         ("class", format!("{class:#08x}")),
@@ -84,10 +97,10 @@ fn add_device(
     ];
     if bridge {
         let [_, secondary, subordinate, _] = space.dword_at(0x18).to_le_bytes();
-        files.push(("secondary_bus_number", secondary.to_string()));
-        files.push(("subordinate_bus_number", subordinate.to_string()));
+        all.push(("secondary_bus_number", secondary.to_string()));
+        all.push(("subordinate_bus_number", subordinate.to_string()));
     }
-    for (name, text) in files {
+    for (name, text) in all.into_iter().chain(files) {
         tree.text(&format!("{here}/{name}"), format!("{text}\n"));
     }
     tree.file(&format!("{here}/config"), ConfigFile::new(clock.clone(), space));
@@ -97,8 +110,14 @@ fn add_device(
         tree.link(&format!("{here}/driver"), format!("{up}bus/pci/drivers/{driver}"));
         tree.link(&format!("sys/bus/pci/drivers/{driver}/{address}"), format!("../../../../devices/{path}"));
     }
-    for (name, text) in extra {
-        tree.text(&format!("{here}/{name}"), text);
+    for (name, other) in functions {
+        tree.link(&format!("{here}/{name}"), format!("../{other}"));
+    }
+    for class in classes {
+        class.add_to(tree, &path);
+    }
+    if let Some(number) = drive {
+        drivers::add_subsystem(tree, number, &path);
     }
     for inner in behind {
         add_device(tree, inner, &path, depth + 1, layout, clock);

@@ -6,6 +6,7 @@
 
 use super::VirtualPciDevice;
 use super::config::{ConfigSpaceContent, MachineField};
+use super::drivers::{self, Interface};
 use crate::layout::{Address, PortLayout};
 use crate::package::{Server, Uncore};
 use crate::pmu::boxes::BoxRegister;
@@ -66,7 +67,17 @@ impl Buses {
 }
 
 fn plain(address: Address, package: usize, space: ConfigSpaceContent) -> VirtualPciDevice {
-    VirtualPciDevice { address, package, space, driver: None, extra: Vec::new(), behind: Vec::new() }
+    VirtualPciDevice {
+        address,
+        package,
+        space,
+        driver: None,
+        files: Vec::new(),
+        functions: Vec::new(),
+        classes: Vec::new(),
+        drive: None,
+        behind: Vec::new(),
+    }
 }
 
 /// Vendor and device id of a root port: part A to D on Skylake and Ice Lake.
@@ -92,7 +103,7 @@ fn root_port(server: &Server, index: usize, port: &PortLayout, buses: &mut Buses
     let (vendor, id) = root_port_id(generation, part);
     let secondary = buses.next(port.address.bus);
     let behind = match port.kind {
-        DeviceKind::Network => vec![nic(port, secondary)],
+        DeviceKind::Network => nic(server, index, port, secondary),
         DeviceKind::Storage => array(server, index, port, secondary, buses),
     };
     let subordinate = last_bus(&behind).max(secondary);
@@ -110,15 +121,7 @@ fn root_port(server: &Server, index: usize, port: &PortLayout, buses: &mut Buses
     if server.has_port_registers() {
         space = space.machine_field(PERFCTRLSTS, MachineField::Port(index));
     }
-    let driver = Some("pcieport");
-    VirtualPciDevice {
-        address: port.address,
-        package: port.package,
-        space,
-        driver,
-        extra: Vec::new(),
-        behind,
-    }
+    VirtualPciDevice { driver: Some("pcieport"), behind, ..plain(port.address, port.package, space) }
 }
 
 /// The highest bus below devices.
@@ -127,15 +130,45 @@ fn last_bus(devices: &[VirtualPciDevice]) -> u8 {
     devices.iter().map(own).max().unwrap_or(0)
 }
 
-/// A ConnectX-5 NIC.
-fn nic(port: &PortLayout, bus: u8) -> VirtualPciDevice {
-    let space = ConfigSpaceContent::new(0x15b3, 0x1017, ETHERNET, 0)
-        .subsystem(0x15b3, 0x0008)
-        .express(0x60, ENDPOINT);
-    let address = Address { bus, device: 0, function: 0, ..port.address };
-    let name = &port.device;
-    let extra = vec![(format!("net/{name}/uevent"), format!("INTERFACE={name}\n"))];
-    VirtualPciDevice { driver: Some("mlx5_core"), extra, ..plain(address, port.package, space) }
+/// Most virtual functions of a ConnectX-5 (mlx5_core reports them as sriov_totalvfs).
+const MOST_FUNCTIONS: usize = 127;
+
+/// Virtual functions of a NIC: one per workload on it, if one of them has a share of its traffic.
+fn functions(server: &Server, nic: usize) -> usize {
+    let own = || server.bare().scenario().workloads.iter().filter(|workload| workload.nic == Some(nic));
+    if own().any(|workload| workload.share.is_some()) { own().count().min(MOST_FUNCTIONS) } else { 0 }
+}
+
+/// A ConnectX-5 NIC and its virtual functions.
+fn nic(server: &Server, index: usize, port: &PortLayout, bus: u8) -> Vec<VirtualPciDevice> {
+    let before: usize = (0..index).map(|nic| 1 + functions(server, nic)).sum();
+    let count = functions(server, index);
+    let gbps = server.bare().scenario().nics[index].gbps;
+    // The first virtual function follows the physical one, and each the one before (First VF Offset, VF Stride).
+    let at = |number: usize| Address {
+        bus,
+        device: (number / 8) as u8,
+        function: (number % 8) as u8,
+        ..port.address
+    };
+    let function = |number: usize, id: u16| {
+        // systemd.net-naming-scheme(7): `v` and the number of the virtual function.
+        let name = if number == 0 { port.device.clone() } else { format!("{}v{}", port.device, number - 1) };
+        let interface = Interface { name: &name, number: before + number, address: at(number), gbps };
+        let space = ConfigSpaceContent::new(0x15b3, id, ETHERNET, 0)
+            .subsystem(0x15b3, 0x0008)
+            .express(0x60, ENDPOINT);
+        let classes = vec![interface.net(), interface.infiniband()];
+        VirtualPciDevice { driver: Some("mlx5_core"), classes, ..plain(at(number), port.package, space) }
+    };
+    let mut all = vec![function(0, 0x1017)];
+    all[0].files = vec![("sriov_totalvfs", MOST_FUNCTIONS.to_string()), ("sriov_numvfs", count.to_string())];
+    all[0].functions = (0..count).map(|number| (format!("virtfn{number}"), at(1 + number))).collect();
+    for number in 1..=count {
+        let physical = vec![("physfn".to_owned(), at(0))];
+        all.push(VirtualPciDevice { functions: physical, ..function(number, 0x1018) });
+    }
+    all
 }
 
 /// NVMe drives: a single one directly behind the root port, several behind a switch.
@@ -179,8 +212,13 @@ fn array(
 fn drive(port: &PortLayout, address: Address, number: u32) -> VirtualPciDevice {
     let space =
         ConfigSpaceContent::new(0x144d, 0xa80a, NVME, 0).subsystem(0x144d, 0xa801).express(0x70, ENDPOINT);
-    let extra = vec![(format!("nvme/nvme{number}/model"), "Samsung SSD 980 PRO 1TB\n".to_owned())];
-    VirtualPciDevice { driver: Some("nvme"), extra, ..plain(address, port.package, space) }
+    let classes = vec![drivers::controller(number, address, port.package)];
+    VirtualPciDevice {
+        driver: Some("nvme"),
+        classes,
+        drive: Some(number),
+        ..plain(address, port.package, space)
+    }
 }
 
 /// The devices with the memory channels' counters, on chips that have these in configuration space.

@@ -1,5 +1,6 @@
 //! The tests of `waykeeper-vhost`, one program: linking is most of what a test program costs to build.
 
+mod classes;
 mod common;
 mod enter;
 mod faults;

@@ -3,6 +3,7 @@
 //!
 //! None is skipped: a test whose tool is missing fails with the name of the package (`.ci/run` installs them all).
 
+mod disks;
 mod goresctrl;
 pub mod host;
 mod pci;
