@@ -101,7 +101,10 @@ impl FileTree {
     }
 
     fn target(&self, number: u64) -> Result<Target<'_>, Errno> {
-        self.inodes.target(number).ok_or(Errno::STALE)
+        match self.inodes.gone(number) {
+            Some(errno) => Err(errno),
+            None => self.inodes.target(number).ok_or(Errno::STALE),
+        }
     }
 
     fn keep(&self, handle: Handle) -> u64 {
@@ -200,12 +203,20 @@ impl FileTree {
                 EntryAttributes { number, kind, mode, uid, gid, links, size: 0, lifetime }
             }
             Target::Fixed(fixed) => {
+                let mut moves = self.inodes.comes_and_goes(number);
                 let (kind, mode, links, size) = match fixed {
-                    Fixed::File(file) => (EntryKind::File, file.mode(), 1, file.size()),
+                    Fixed::File(file) => {
+                        moves |= file.changes();
+                        (EntryKind::File, file.mode(), 1, file.size())
+                    }
                     Fixed::Link(target) => (EntryKind::Link, 0o777, 1, target.len() as u64),
                     Fixed::Directory(entries, dynamic) => {
-                        let inner =
-                            entries.values().filter(|entry| self.inodes.is_directory(**entry)).count();
+                        moves |= dynamic.is_some()
+                            || entries.values().any(|entry| self.inodes.comes_and_goes(*entry));
+                        let is_there = |entry: &&u64| {
+                            self.inodes.is_directory(**entry) && self.inodes.entry(**entry).is_some()
+                        };
+                        let inner = entries.values().filter(is_there).count();
                         let moving =
                             dynamic.map_or(Ok(0), |dynamic| directories(self.inodes.dynamic(dynamic), 0))?;
                         (EntryKind::Directory, 0o555, 2 + inner as u32 + moving, 0)
@@ -213,7 +224,6 @@ impl FileTree {
                     Fixed::Resctrl(_) => (EntryKind::Directory, 0o555, 2, 0),
                 };
                 let change = locked(&self.changes).get(&number).copied().unwrap_or_default();
-                let moves = matches!(fixed, Fixed::Directory(_, Some(_)));
                 EntryAttributes {
                     number,
                     kind,
@@ -235,7 +245,7 @@ impl FileTree {
     pub fn find(&self, parent: u64, name: &str) -> Result<u64, Errno> {
         match self.target(parent)? {
             Target::Fixed(Fixed::Directory(entries, dynamic)) => match (entries.get(name), dynamic) {
-                (Some(entry), _) => Ok(*entry),
+                (Some(entry), _) => self.inodes.entry(*entry).ok_or(Errno::NOENT),
                 (None, Some(dynamic)) => {
                     let found = self.inodes.dynamic(*dynamic).lookup(0, name)?;
                     Ok(self.inodes.dynamic_number(parent, found.number))
@@ -420,7 +430,8 @@ impl FileTree {
         let mut entries = vec![(".".to_owned(), number), ("..".to_owned(), number)];
         match self.target(number)? {
             Target::Fixed(Fixed::Directory(inner, dynamic)) => {
-                entries.extend(inner.iter().map(|(name, entry)| (name.clone(), *entry)));
+                let there = |(name, entry): (&String, &u64)| Some((name.clone(), self.inodes.entry(*entry)?));
+                entries.extend(inner.iter().filter_map(there));
                 if let Some(dynamic) = dynamic {
                     entries.extend(self.moving(self.inodes.dynamic(*dynamic), number, 0)?);
                 }

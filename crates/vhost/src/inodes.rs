@@ -1,20 +1,30 @@
 //! Inode numbers: a stable number for every node of the tree and every place of resctrl.
 //!
 //! Numbers are not reused while the tree is mounted. The number of a process, a control group or a place of resctrl
-//! encodes what it is, so no table is kept for them. This file must not know FUSE.
+//! encodes what it is, so no table is kept for them. The number of a node in a directory that comes and goes has how often
+//! that had come. This file must not know FUSE.
 
 use crate::dynamic_tree::{self, DynamicTree};
-use crate::node::{File, Node, Tree};
+use crate::node::{Appearance, File, Node, Tree, TreeParts};
 use crate::resctrl::places::Place;
 use crate::resctrl::{SharedResctrl, VirtualResctrl};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The root's number (linux fs/fuse: FUSE_ROOT_ID).
 pub(crate) const ROOT: u64 = 1;
 
-/// Numbers of resctrl's places start here; no tree has as many fixed nodes.
+/// Bits of a fixed node's number for the node; the bits above have how often it had come. No tree has as many nodes.
+const NODE_BITS: u32 = 24;
+
+/// Numbers of resctrl's places start here.
 const FIRST_PLACE: u64 = 1 << 40;
+
+/// The index of a fixed node's number.
+fn index_of(number: u64) -> Option<usize> {
+    usize::try_from((number & ((1 << NODE_BITS) - 1)).checked_sub(ROOT)?).ok()
+}
 
 /// A fixed node.
 pub(crate) enum Fixed {
@@ -38,6 +48,9 @@ pub(crate) enum Target<'a> {
 pub(crate) struct Inodes {
     fixed: Vec<Fixed>,
     paths: Vec<String>,
+    /// For each fixed node the index of its appearance, if it comes and goes.
+    appearing: Vec<Option<usize>>,
+    appearances: Vec<Arc<dyn Appearance>>,
     resctrls: Vec<(u64, SharedResctrl)>,
     /// Dynamic subtrees, with the numbers of their directories.
     dynamic_trees: Vec<(u64, Arc<dyn DynamicTree>)>,
@@ -50,19 +63,28 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Inodes {
     pub fn new(tree: Tree) -> Self {
-        let (root, mut dynamic_trees) = tree.into_parts();
-        let mut inodes =
-            Inodes { fixed: Vec::new(), paths: Vec::new(), resctrls: Vec::new(), dynamic_trees: Vec::new() };
-        inodes.add("", Node::Directory(root), &mut dynamic_trees);
+        let mut parts = tree.into_parts();
+        let mut inodes = Inodes {
+            fixed: Vec::new(),
+            paths: Vec::new(),
+            appearing: Vec::new(),
+            appearances: Vec::new(),
+            resctrls: Vec::new(),
+            dynamic_trees: Vec::new(),
+        };
+        let root = std::mem::take(&mut parts.root);
+        inodes.add("", Node::Directory(root), None, &mut parts);
+        assert!(inodes.fixed.len() < 1 << NODE_BITS, "too many nodes for their numbers");
         inodes
     }
 
-    fn add(
-        &mut self,
-        path: &str,
-        node: Node,
-        dynamic_trees: &mut BTreeMap<String, Arc<dyn DynamicTree>>,
-    ) -> u64 {
+    fn add(&mut self, path: &str, node: Node, above: Option<usize>, parts: &mut TreeParts) -> u64 {
+        let own = parts.appearances.remove(path).map(|appearance| {
+            self.appearances.push(appearance);
+            self.appearances.len() - 1
+        });
+        let appearing = own.or(above);
+        self.appearing.push(appearing);
         let place = self.fixed.len();
         let number = place as u64 + ROOT;
         self.fixed.push(Fixed::Link(String::new()));
@@ -72,9 +94,9 @@ impl Inodes {
                 let mut numbers = BTreeMap::new();
                 for (name, entry) in entries {
                     let path = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
-                    numbers.insert(name, self.add(&path, entry, dynamic_trees));
+                    numbers.insert(name, self.add(&path, entry, appearing, parts));
                 }
-                let dynamic = dynamic_trees.remove(path).map(|dynamic| {
+                let dynamic = parts.dynamic_trees.remove(path).map(|dynamic| {
                     self.dynamic_trees.push((number, dynamic));
                     self.dynamic_trees.len() - 1
                 });
@@ -99,10 +121,36 @@ impl Inodes {
             let (resctrl, place) = self.place_of(number)?;
             return Some(Target::Place(&self.resctrls[resctrl].1, place));
         }
-        match self.fixed.get(usize::try_from(number.checked_sub(ROOT)?).ok()?)? {
+        match self.fixed.get(index_of(number)?)? {
             Fixed::Resctrl(resctrl) => Some(Target::Place(&self.resctrls[*resctrl].1, Place::ROOT)),
             fixed => Some(Target::Fixed(fixed)),
         }
+    }
+
+    /// The appearance of a fixed node.
+    fn appearance(&self, number: u64) -> Option<&dyn Appearance> {
+        let appearing = (*self.appearing.get(index_of(number).filter(|_| number < FIRST_PLACE)?)?)?;
+        Some(self.appearances[appearing].as_ref())
+    }
+
+    /// Whether a node comes and goes.
+    pub fn comes_and_goes(&self, number: u64) -> bool {
+        self.appearance(number).is_some()
+    }
+
+    /// The present number of an entry of a fixed directory; `None` while it is not there.
+    pub fn entry(&self, entry: u64) -> Option<u64> {
+        match self.appearance(entry) {
+            None => Some(entry),
+            Some(appearance) => Some(entry | (appearance.now()? & 0xffff) << NODE_BITS),
+        }
+    }
+
+    /// The error for a node that is not there any more.
+    pub fn gone(&self, number: u64) -> Option<Errno> {
+        let appearance = self.appearance(number)?;
+        let is_there = appearance.now().is_some_and(|now| now & 0xffff == number >> NODE_BITS);
+        (!is_there).then(|| appearance.gone())
     }
 
     /// The dynamic subtree with this index.
@@ -170,7 +218,7 @@ impl Inodes {
             return format!("{}/{}", self.paths[(directory - ROOT) as usize], dynamic.path(inner));
         }
         if number < FIRST_PLACE {
-            return self.paths.get((number - ROOT) as usize).cloned().unwrap_or_default();
+            return index_of(number).and_then(|index| self.paths.get(index)).cloned().unwrap_or_default();
         }
         let Some((resctrl, place)) = self.place_of(number) else { return String::new() };
         let (root, shared) = &self.resctrls[resctrl];

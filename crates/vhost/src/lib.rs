@@ -4,6 +4,7 @@
 //! every tool, our own crate `kernel` included, is served alike.
 
 pub mod class;
+pub mod cpu_switches;
 pub mod cpuid;
 pub mod dynamic_tree;
 pub mod enter;

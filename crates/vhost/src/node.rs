@@ -60,6 +60,21 @@ pub trait File: Send + Sync {
     fn mode(&self) -> u32 {
         0o444
     }
+
+    /// Whether its size changes.
+    fn changes(&self) -> bool {
+        false
+    }
+}
+
+/// A part of the tree that comes and goes: a directory with its entries.
+pub trait Appearance: Send + Sync {
+    /// How often it had come before, modulo 2¹⁶; `None` while it is not there. With another number its entries are other
+    /// entries, with other inodes.
+    fn now(&self) -> Option<u64>;
+
+    /// The error for an open file of it while it is not there, or after it came anew.
+    fn gone(&self) -> Errno;
 }
 
 /// Several paths can share a file.
@@ -82,6 +97,10 @@ impl<F: File + ?Sized> File for Arc<F> {
 
     fn mode(&self) -> u32 {
         (**self).mode()
+    }
+
+    fn changes(&self) -> bool {
+        (**self).changes()
     }
 }
 
@@ -131,12 +150,20 @@ pub enum Node {
     Resctrl(SharedResctrl),
 }
 
-/// The files of one virtual server by path. The tree is fixed once mounted, except for resctrl's directories and
-/// [`DynamicTree`] subtrees.
+/// The files of one virtual server by path. The tree is fixed once mounted, except for resctrl's directories,
+/// [`DynamicTree`] subtrees and directories with an [`Appearance`].
 #[derive(Default)]
 pub struct Tree {
     root: BTreeMap<String, Node>,
     dynamic_trees: BTreeMap<String, Arc<dyn DynamicTree>>,
+    appearances: BTreeMap<String, Arc<dyn Appearance>>,
+}
+
+/// The top entries of a tree, and by path what changes in it.
+pub(crate) struct TreeParts {
+    pub root: BTreeMap<String, Node>,
+    pub dynamic_trees: BTreeMap<String, Arc<dyn DynamicTree>>,
+    pub appearances: BTreeMap<String, Arc<dyn Appearance>>,
 }
 
 impl Tree {
@@ -183,6 +210,12 @@ impl Tree {
         self.dynamic_trees.insert(path.to_owned(), Arc::new(dynamic));
     }
 
+    /// The directory at `path` is there only while `appearance` says so.
+    pub fn appears(&mut self, path: &str, appearance: impl Appearance + 'static) {
+        self.folder(path);
+        self.appearances.insert(path.to_owned(), Arc::new(appearance));
+    }
+
     /// The node at `path`; does not go into resctrl or follow links.
     pub fn get(&self, path: &str) -> Option<&Node> {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -199,9 +232,9 @@ impl Tree {
         &self.dynamic_trees
     }
 
-    /// The top entries and [`Tree::dynamic_trees`].
-    pub fn into_parts(self) -> (BTreeMap<String, Node>, BTreeMap<String, Arc<dyn DynamicTree>>) {
-        (self.root, self.dynamic_trees)
+    /// Its parts.
+    pub(crate) fn into_parts(self) -> TreeParts {
+        TreeParts { root: self.root, dynamic_trees: self.dynamic_trees, appearances: self.appearances }
     }
 
     fn folder(&mut self, path: &str) -> &mut BTreeMap<String, Node> {

@@ -1,14 +1,17 @@
 //! CPUs, caches and nodes in sysfs and procfs, and the kernel's version and command line.
 //!
 //! Source: linux Documentation/ABI/stable/sysfs-devices-system-cpu, arch/x86/kernel/cpu/proc.c. Everything here is
-//! fixed at start. It must not know the running machine.
+//! fixed at start, except which CPUs are online. It must not know the running machine.
 
+use crate::cpu_switches::{CpuSwitches, CpuText, OnlineCpus, OnlineDirectory, OnlineFile};
 use crate::cpuid::{CacheLevel, caches, core_bits, highest};
 use crate::layout::Layout;
 use crate::node::Tree;
 use crate::rdt::Features;
 use crate::resctrl::description::Kernel;
 use std::fmt::Write;
+use std::ops::Range;
+use std::sync::Arc;
 use waykeeper_silicon::ChipSpec;
 
 /// CPUs as the kernel lists them: `0-3,8`.
@@ -51,14 +54,25 @@ pub struct Boot {
 }
 
 /// Adds all files of CPUs, caches and nodes.
-pub fn add(tree: &mut Tree, layout: &Layout, spec: &ChipSpec, features: Features, boot: &Boot) {
+pub fn add(
+    tree: &mut Tree,
+    layout: &Layout,
+    spec: &ChipSpec,
+    features: Features,
+    boot: &Boot,
+    switches: &Arc<CpuSwitches>,
+) {
     let cpus = layout.cpus();
     let all = format!("{}\n", list(0..cpus));
     let root = "sys/devices/system/cpu";
-    for name in ["possible", "present", "online"] {
+    for name in ["possible", "present"] {
         tree.text(&format!("{root}/{name}"), all.as_str());
     }
-    tree.text(&format!("{root}/offline"), "\n");
+    let online = |online: &OnlineCpus| format!("{}\n", list(online.iter().copied()));
+    tree.file(&format!("{root}/online"), CpuText::new(switches, online));
+    let offline =
+        move |online: &OnlineCpus| format!("{}\n", list((0..cpus).filter(|cpu| !online.contains(cpu))));
+    tree.file(&format!("{root}/offline"), CpuText::new(switches, offline));
     tree.text(&format!("{root}/kernel_max"), "8191\n");
     tree.text(&format!("{root}/smt/active"), "0\n");
     tree.text(&format!("{root}/smt/control"), "notsupported\n");
@@ -66,8 +80,13 @@ pub fn add(tree: &mut Tree, layout: &Layout, spec: &ChipSpec, features: Features
         let package = layout.package_of(cpu);
         let siblings = layout.cpus_of(package);
         let here = format!("{root}/cpu{cpu}");
+        if cpu > 0 {
+            tree.file(&format!("{here}/online"), OnlineFile::new(switches.clone(), cpu));
+            for name in ["topology", "cache"] {
+                tree.appears(&format!("{here}/{name}"), OnlineDirectory(switches.clone(), cpu));
+            }
+        }
         let mut file = |name: &str, text: String| tree.text(&format!("{here}/{name}"), format!("{text}\n"));
-        file("online", "1".to_owned());
         file("topology/physical_package_id", package.to_string());
         file("topology/core_id", (cpu % layout.cores).to_string());
         file("topology/die_id", "0".to_owned());
@@ -77,25 +96,43 @@ pub fn add(tree: &mut Tree, layout: &Layout, spec: &ChipSpec, features: Features
         for name in ["thread_siblings", "core_cpus"] {
             file(&format!("topology/{name}"), map([cpu], cpus));
         }
-        for name in ["core_siblings_list", "package_cpus_list", "die_cpus_list"] {
-            file(&format!("topology/{name}"), list(siblings.clone()));
-        }
-        for name in ["core_siblings", "package_cpus", "die_cpus"] {
-            file(&format!("topology/{name}"), map(siblings.clone(), cpus));
-        }
         for (index, cache) in caches(spec).into_iter().enumerate() {
-            let sharers: Vec<usize> = if cache.shared { siblings.clone().collect() } else { vec![cpu] };
-            for (name, text) in cache_files(cache, index, cpu, package, layout.cores, &sharers, cpus) {
+            for (name, text) in cache_files(cache, index, cpu, package, layout.cores) {
                 file(&format!("cache/index{index}/{name}"), text);
             }
+        }
+        for name in ["core_siblings", "package_cpus", "die_cpus"] {
+            let path = format!("{here}/topology/{name}");
+            cpu_sets(tree, switches, [format!("{path}_list"), path], siblings.clone(), cpus);
+        }
+        for (index, cache) in caches(spec).into_iter().enumerate() {
+            let path = format!("{here}/cache/index{index}/shared_cpu");
+            let sharers = if cache.shared { siblings.clone() } else { cpu..cpu + 1 };
+            cpu_sets(tree, switches, [format!("{path}_list"), format!("{path}_map")], sharers, cpus);
         }
         tree.link(&format!("{here}/node{package}"), format!("../../node/node{package}"));
         tree.link(&format!("{here}/subsystem"), "../../../../bus/cpu");
         tree.link(&format!("sys/bus/cpu/devices/cpu{cpu}"), format!("../../../devices/system/cpu/cpu{cpu}"));
     }
-    nodes(tree, layout);
-    processor(tree, layout, spec, features);
+    nodes(tree, layout, switches);
+    let cpuinfo = CpuInfo { layout: layout.clone(), spec: spec.clone(), features };
+    tree.file("proc/cpuinfo", CpuText::new(switches, move |online| cpuinfo.text(online)));
     kernel(tree, features, boot);
+}
+
+/// Adds the two files of a set of CPUs, of which those that are online count: as a list and as a mask of `possible` CPUs.
+fn cpu_sets(
+    tree: &mut Tree,
+    switches: &Arc<CpuSwitches>,
+    [list_path, map_path]: [String; 2],
+    cpus: Range<usize>,
+    possible: usize,
+) {
+    let set = cpus.clone();
+    let text = move |online: &OnlineCpus| format!("{}\n", list(online.range(set.clone()).copied()));
+    tree.file(&list_path, CpuText::new(switches, text));
+    let text = move |online: &OnlineCpus| format!("{}\n", map(online.range(cpus.clone()).copied(), possible));
+    tree.file(&map_path, CpuText::new(switches, text));
 }
 
 fn cache_files(
@@ -104,9 +141,7 @@ fn cache_files(
     cpu: usize,
     package: usize,
     cores: usize,
-    sharers: &[usize],
-    cpus: usize,
-) -> [(&'static str, String); 10] {
+) -> [(&'static str, String); 8] {
     let kind = ["Data", "Instruction", "Unified"][cache.kind as usize - 1];
     // The kernel numbers caches by the APIC ids that share them (arch/x86/kernel/cpu/cacheinfo.c: get_cache_id).
     let apic = package << core_bits(cores) | (cpu % cores);
@@ -121,22 +156,26 @@ fn cache_files(
         ("number_of_sets", cache.sets.to_string()),
         ("coherency_line_size", "64".to_owned()),
         ("physical_line_partition", "1".to_owned()),
-        ("shared_cpu_list", list(sharers.iter().copied())),
-        ("shared_cpu_map", map(sharers.iter().copied(), cpus)),
     ]
 }
 
-fn nodes(tree: &mut Tree, layout: &Layout) {
+fn nodes(tree: &mut Tree, layout: &Layout, switches: &Arc<CpuSwitches>) {
     let root = "sys/devices/system/node";
     let all = format!("{}\n", list(0..layout.packages));
-    for name in ["possible", "online", "has_cpu", "has_memory", "has_normal_memory"] {
+    for name in ["possible", "online", "has_memory", "has_normal_memory"] {
         tree.text(&format!("{root}/{name}"), all.as_str());
     }
+    let (cores, packages) = (layout.cores, layout.packages);
+    let has_cpu = move |online: &OnlineCpus| {
+        let has = |node: &usize| online.range(node * cores..(node + 1) * cores).next().is_some();
+        format!("{}\n", list((0..packages).filter(has)))
+    };
+    tree.file(&format!("{root}/has_cpu"), CpuText::new(switches, has_cpu));
     for node in 0..layout.packages {
         let here = format!("{root}/node{node}");
         let cpus = layout.cpus_of(node);
-        tree.text(&format!("{here}/cpulist"), format!("{}\n", list(cpus.clone())));
-        tree.text(&format!("{here}/cpumap"), format!("{}\n", map(cpus.clone(), layout.cpus())));
+        let paths = ["cpulist", "cpumap"].map(|name| format!("{here}/{name}"));
+        cpu_sets(tree, switches, paths, cpus.clone(), layout.cpus());
         // Local 10, remote 21, as two-socket Xeons report (ACPI SLIT).
         let distance = |other| if other == node { "10" } else { "21" };
         let distances: Vec<&str> = (0..layout.packages).map(distance).collect();
@@ -173,60 +212,72 @@ fn resource_flags(features: Features) -> Vec<&'static str> {
     flags
 }
 
-fn processor(tree: &mut Tree, layout: &Layout, spec: &ChipSpec, features: Features) {
-    let identity = &layout.identity;
-    let mut flags = vec![FLAGS];
-    if !layout.is_amd() {
-        flags.push("arch_perfmon");
-    }
-    if layout.generation.is_some() {
-        flags.push("fma movbe f16c rdrand abm avx2 bmi1 bmi2"); // since Haswell
-    }
-    flags.extend(resource_flags(features));
-    let flags = flags.join(" ");
-    let mhz = spec.ghz * 1000.0;
-    let mut text = String::new();
-    for cpu in 0..layout.cpus() {
-        let package = layout.package_of(cpu);
-        let core = cpu % layout.cores;
-        let apic = package << core_bits(layout.cores) | core;
-        let lines = [
-            ("processor", cpu.to_string()),
-            ("vendor_id", identity.vendor.clone()),
-            ("cpu family", identity.family.to_string()),
-            ("model", identity.model.to_string()),
-            ("model name", identity.brand.clone()),
-            ("stepping", identity.stepping.to_string()),
-            ("microcode", "0x2006e05".to_owned()),
-            ("cpu MHz", format!("{mhz:.3}")),
-            ("cache size", format!("{} KB", spec.llc_bytes() / 1024)),
-            ("physical id", package.to_string()),
-            ("siblings", layout.cores.to_string()),
-            ("core id", core.to_string()),
-            ("cpu cores", layout.cores.to_string()),
-            ("apicid", apic.to_string()),
-            ("initial apicid", apic.to_string()),
-            ("fpu", "yes".to_owned()),
-            ("fpu_exception", "yes".to_owned()),
-            ("cpuid level", highest(layout).to_string()),
-            ("wp", "yes".to_owned()),
-            ("flags", flags.clone()),
-            ("bugs", String::new()),
-            ("bogomips", format!("{:.2}", 2.0 * mhz)),
-            ("clflush size", "64".to_owned()),
-            ("cache_alignment", "64".to_owned()),
-            ("address sizes", "46 bits physical, 48 bits virtual".to_owned()),
-            ("power management", String::new()),
-        ];
-        for (key, value) in lines {
-            // Keys are padded with tabs to two tab stops, as arch/x86/kernel/cpu/proc.c writes them.
-            let tabs = if key.len() < 8 { "\t\t" } else { "\t" };
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{key}{tabs}: {value}");
+/// `proc/cpuinfo`: a paragraph for each online CPU.
+struct CpuInfo {
+    layout: Layout,
+    spec: ChipSpec,
+    features: Features,
+}
+
+impl CpuInfo {
+    fn text(&self, online: &OnlineCpus) -> String {
+        let CpuInfo { layout, spec, features } = self;
+        let identity = &layout.identity;
+        let mut flags = vec![FLAGS];
+        if !layout.is_amd() {
+            flags.push("arch_perfmon");
         }
-        text.push('\n');
+        if layout.generation.is_some() {
+            flags.push("fma movbe f16c rdrand abm avx2 bmi1 bmi2"); // since Haswell
+        }
+        flags.extend(resource_flags(*features));
+        let flags = flags.join(" ");
+        let mhz = spec.ghz * 1000.0;
+        let mut text = String::new();
+        for cpu in online.iter().copied() {
+            let package = layout.package_of(cpu);
+            let core = cpu % layout.cores;
+            let apic = package << core_bits(layout.cores) | core;
+            // Cores here have one thread each.
+            let siblings = online.range(layout.cpus_of(package)).count();
+            let lines = [
+                ("processor", cpu.to_string()),
+                ("vendor_id", identity.vendor.clone()),
+                ("cpu family", identity.family.to_string()),
+                ("model", identity.model.to_string()),
+                ("model name", identity.brand.clone()),
+                ("stepping", identity.stepping.to_string()),
+                ("microcode", "0x2006e05".to_owned()),
+                ("cpu MHz", format!("{mhz:.3}")),
+                ("cache size", format!("{} KB", spec.llc_bytes() / 1024)),
+                ("physical id", package.to_string()),
+                ("siblings", siblings.to_string()),
+                ("core id", core.to_string()),
+                ("cpu cores", siblings.to_string()),
+                ("apicid", apic.to_string()),
+                ("initial apicid", apic.to_string()),
+                ("fpu", "yes".to_owned()),
+                ("fpu_exception", "yes".to_owned()),
+                ("cpuid level", highest(layout).to_string()),
+                ("wp", "yes".to_owned()),
+                ("flags", flags.clone()),
+                ("bugs", String::new()),
+                ("bogomips", format!("{:.2}", 2.0 * mhz)),
+                ("clflush size", "64".to_owned()),
+                ("cache_alignment", "64".to_owned()),
+                ("address sizes", "46 bits physical, 48 bits virtual".to_owned()),
+                ("power management", String::new()),
+            ];
+            for (key, value) in lines {
+                // Keys are padded with tabs to two tab stops, as arch/x86/kernel/cpu/proc.c writes them.
+                let tabs = if key.len() < 8 { "\t\t" } else { "\t" };
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "{key}{tabs}: {value}");
+            }
+            text.push('\n');
+        }
+        text
     }
-    tree.text("proc/cpuinfo", text);
 }
 
 fn kernel(tree: &mut Tree, features: Features, boot: &Boot) {

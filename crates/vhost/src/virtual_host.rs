@@ -2,6 +2,7 @@
 //!
 //! It must not know the meaning of a file, only its path.
 
+use crate::cpu_switches::{CpuSwitches, OnlineDevices};
 use crate::cpuid::{Cpuid, CpuidFile};
 use crate::faults::Faults;
 use crate::host_tasks::HostTasks;
@@ -160,13 +161,17 @@ pub fn tree(
         command_line: command_line(&layout, features),
         id: options.boot_id.clone().unwrap_or_else(boot_id),
     };
-    topology::add(&mut tree, &layout, &spec, features, &boot);
+    let switches = CpuSwitches::new(layout.cpus());
+    topology::add(&mut tree, &layout, &spec, features, &boot, &switches);
     for cpu in 0..layout.cpus() {
+        if cpu > 0 {
+            tree.appears(&format!("dev/cpu/{cpu}"), OnlineDevices(switches.clone(), cpu));
+        }
         tree.file(&format!("dev/cpu/{cpu}/msr"), VirtualMsr::new(clock.clone(), map.clone(), cpu));
         tree.file(&format!("dev/cpu/{cpu}/cpuid"), CpuidFile::new(cpuid.clone(), cpu));
     }
     pci::add(&mut tree, devices, &layout, &clock);
-    let programs = Programs::new(clock.clone(), scenario);
+    let programs = Programs::new(clock.clone(), scenario, switches.clone());
     tree.add_dynamic("proc", Processes::new(programs.clone(), layout.cpus(), layout.packages));
     tree.add_dynamic("sys/fs/cgroup", Cgroups::new(programs.clone(), layout.cpus(), layout.packages));
     let resctrl = features.any().then(|| {
@@ -175,6 +180,7 @@ pub fn tree(
         VirtualResctrl::new(description, driver, Box::new(tasks)).shared()
     });
     if let Some(shared) = &resctrl {
+        switches.connect(shared.clone());
         tree.add("sys/fs/resctrl", Node::Resctrl(shared.clone()));
         tree.file("waykeeper/resctrl", MountSwitch(shared.clone()));
     }

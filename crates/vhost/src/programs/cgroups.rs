@@ -130,9 +130,12 @@ impl Cgroups {
             What::Events => "populated 1\nfrozen 0\n".to_owned(),
             What::Cpus | What::CpusEffective if leaf => {
                 let cpus: BTreeSet<usize> = own().flat_map(ProgramProcess::cpus).collect();
-                format!("{}\n", list(cpus))
+                match what {
+                    What::Cpus => format!("{}\n", list(cpus)),
+                    _ => format!("{}\n", list(self.programs.effective(cpus))),
+                }
             }
-            What::CpusEffective => format!("{}\n", list(0..self.cpus)),
+            What::CpusEffective => format!("{}\n", list(self.programs.effective(0..self.cpus))),
             What::MemsEffective => format!("{}\n", list(0..self.nodes)),
             // Not set here: inherited from the group above.
             What::Cpus | What::Mems => "\n".to_owned(),

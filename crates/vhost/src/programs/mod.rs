@@ -7,6 +7,7 @@ pub mod cgroups;
 pub mod processes;
 pub mod tasks;
 
+use crate::cpu_switches::CpuSwitches;
 use crate::machine_clock::MachineClock;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -80,12 +81,21 @@ impl ProgramProcess {
 pub struct Programs {
     clock: MachineClock,
     scenario: Arc<Scenario>,
+    switches: Arc<CpuSwitches>,
 }
 
 impl Programs {
     /// The programs of a server.
-    pub fn new(clock: MachineClock, scenario: Arc<Scenario>) -> Programs {
-        Programs { clock, scenario }
+    pub fn new(clock: MachineClock, scenario: Arc<Scenario>, switches: Arc<CpuSwitches>) -> Programs {
+        Programs { clock, scenario, switches }
+    }
+
+    /// Those of these CPUs on which the kernel lets programs run: the online ones; if none is, all online CPUs, as in the
+    /// control group above (linux kernel/cgroup/cpuset.c, `compute_effective_cpumask`).
+    pub fn effective(&self, cpus: impl IntoIterator<Item = usize>) -> Vec<usize> {
+        let online = self.switches.online();
+        let own: Vec<usize> = cpus.into_iter().filter(|cpu| online.contains(cpu)).collect();
+        if own.is_empty() { online.into_iter().collect() } else { own }
     }
 
     /// The scenario.

@@ -149,7 +149,7 @@ impl Processes {
         for name in ["VmHWM", "VmRSS", "RssAnon"] {
             text.push_str(&size(name));
         }
-        let cpus = || program.cpus();
+        let cpus = || self.programs.effective(program.cpus());
         // Writing to a String cannot fail.
         let _ = write!(
             text,

@@ -13,9 +13,10 @@ pub mod tasks;
 mod cpus;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod hotplug;
 mod info;
 mod monitoring;
-mod numbers;
+pub(crate) mod numbers;
 mod schemata;
 mod status;
 

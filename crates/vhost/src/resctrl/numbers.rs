@@ -16,7 +16,7 @@ pub(super) fn strim(text: &str) -> &str {
 }
 
 /// The bytes of a write as C sees them: up to the first NUL.
-pub(super) fn c_string(data: &[u8]) -> String {
+pub(crate) fn c_string(data: &[u8]) -> String {
     let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     String::from_utf8_lossy(&data[..end]).into_owned()
 }
@@ -58,7 +58,7 @@ pub(super) fn kstrtoint(text: &str, base: u32) -> Result<i32, Errno> {
 }
 
 /// `kstrtobool`: checks the first letter, and after an `o` the second.
-pub(super) fn kstrtobool(text: &str) -> Result<bool, Errno> {
+pub(crate) fn kstrtobool(text: &str) -> Result<bool, Errno> {
     let mut letters = text.bytes().map(|letter| letter.to_ascii_lowercase());
     match letters.next() {
         Some(b'y' | b't' | b'1') => Ok(true),

@@ -5,6 +5,7 @@ mod common;
 mod enter;
 mod faults;
 mod hosts;
+mod hotplug;
 mod mounted;
 mod programs;
 mod resctrl;
