@@ -2,13 +2,15 @@
 
 use super::GroupsError;
 use waykeeper_host::KnobOutcome;
-use waykeeper_kernel::resctrl::{ResctrlError, ResctrlErrorKind};
+use waykeeper_kernel::resctrl::{Action, ResctrlError, ResctrlErrorKind};
 
 /// The outcome of a resctrl error: `Busy` if a retry may help, `Refused` if only another value may.
 pub(super) fn refusal(error: &ResctrlError) -> KnobOutcome {
     let why = error.to_string();
     match error.kind {
         ResctrlErrorKind::Busy | ResctrlErrorKind::Locked | ResctrlErrorKind::Io => KnobOutcome::Busy(why),
+        // Another program may give up a class or an RMID.
+        ResctrlErrorKind::Exhausted if error.action == Action::Make => KnobOutcome::Busy(why),
         ResctrlErrorKind::Malformed => KnobOutcome::ReadsBack(why),
         _ => KnobOutcome::Refused(why),
     }
