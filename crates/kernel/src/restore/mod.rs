@@ -5,6 +5,9 @@
 //! alone and reported. Must not know which part of Waykeeper set the knobs.
 
 mod bits;
+mod kept_cpus;
+
+pub use kept_cpus::{keep_cpus, kept_cpus};
 
 use crate::journal::{Journal, JournalError, Original, OriginalBits};
 use crate::registers::{RegisterAddress, RegisterIo};
@@ -329,9 +332,11 @@ fn of_resctrl(original: &Original) -> bool {
     original.register().is_none()
 }
 
-/// True if it has no CPU, no task and no monitoring group.
+/// True if it has no CPU, no task and no monitoring group of ours. One that another program made in it since moves to the
+/// default group when it is removed.
 fn is_unused(resctrl: &Resctrl, group: &Group) -> Result<bool, ResctrlError> {
-    let alone = group.is_monitor() || resctrl.monitor_groups(group)?.is_empty();
+    let inside = if group.is_monitor() { Vec::new() } else { resctrl.monitor_groups(group)? };
+    let alone = inside.len() == resctrl.others_monitors(group)?.len();
     Ok(alone && resctrl.cpus(group)?.is_empty() && resctrl.tasks(group)?.is_empty())
 }
 
@@ -342,10 +347,13 @@ fn is_unused(resctrl: &Resctrl, group: &Group) -> Result<bool, ResctrlError> {
 /// The group cannot be removed, or the journal cannot record those CPUs.
 pub fn remove_group(resctrl: &Resctrl, group: &Group, journal: &mut Journal) -> Result<(), ResctrlError> {
     let mut kept = Vec::new();
+    // What the journal has of them already is CPUs that they lost earlier, and that are not to be had yet.
+    let mut before: BTreeMap<Group, CoreList> = BTreeMap::new();
     let mut remember = |group: &Group, cpus: &CoreList| {
-        let original = Original::Cpus { group: group.clone(), cpus: cpus.clone() };
-        journal.record(std::slice::from_ref(&original)).map_err(|why| why.to_string())?;
-        kept.push(original);
+        let earlier = kept_cpus(journal, group);
+        keep_cpus(journal, group, &earlier.with(cpus)).map_err(|why| why.to_string())?;
+        before.insert(group.clone(), earlier);
+        kept.push(Original::Cpus { group: group.clone(), cpus: cpus.clone() });
         Ok(())
     };
     let removed = resctrl.remove_keeping_monitors(group, &mut remember);
@@ -363,8 +371,16 @@ pub fn remove_group(resctrl: &Resctrl, group: &Group, journal: &mut Journal) -> 
     };
     let all = std::mem::take(&mut kept);
     kept.extend(all.chunks(2).filter(|pair| removed.is_ok() || done(pair)).flatten().cloned());
+    let (partly, wholly): (Vec<Original>, Vec<Original>) = kept.into_iter().partition(|original| {
+        matches!(original, Original::Cpus { group, .. } if before.get(group).is_some_and(|own| !own.is_empty()))
+    });
     // An entry that could not be removed is restored again later, without effect.
-    let _ = journal.forget_all(&kept);
+    let _ = journal.forget_all(&wholly);
+    for original in &partly {
+        if let Original::Cpus { group, .. } = original {
+            let _ = keep_cpus(journal, group, &before[group]);
+        }
+    }
     removed
 }
 

@@ -208,7 +208,7 @@ impl Allocation {
             AllocationStep::Remove(group) => self.remove(group, journal)?,
             AllocationStep::Make(group) => self.make(group, journal)?,
             AllocationStep::Mask(group, mask) => self.write_mask(group, *mask)?,
-            AllocationStep::Cpus(group, cpus) => self.resctrl.set_cpus(group, cpus)?,
+            AllocationStep::Cpus(group, cpus) => self.write_cpus(group, cpus, journal)?,
             AllocationStep::Move(group, tenant, processes) => return self.assign(*tenant, processes, group),
         }
         Ok(Vec::new())
