@@ -1,4 +1,5 @@
-//! Facts about this host, read once: CPU, topology, the managed L3, root ports and the devices behind them.
+//! Facts about this host, read once: CPU, topology, the managed L3, root ports and the devices behind them. Only CPUs that
+//! go online later are added.
 //!
 //! [`super::inventory`] and [`super::count`] decide from them. Must not know tenants beyond the cores that select the
 //! managed L3.
@@ -105,6 +106,15 @@ impl Facts {
             }
         };
         Facts::of(root, topology, core.unwrap_or(CoreId(0)))
+    }
+
+    /// Adds CPUs of the managed L3 that are online now and were not at the start. CPUs that are offline now stay: they may
+    /// return.
+    pub fn add_online_cpus(&mut self, root: &Root) {
+        // Without a readable topology nothing is known of new CPUs; tenants with them are refused with that reason.
+        let Ok(topology) = Topology::read(root) else { return };
+        let own = topology.l3.iter().find(|l3| (l3.id, l3.socket) == (self.l3.id, self.l3.socket));
+        self.l3.cpus = own.map_or_else(|| self.l3.cpus.clone(), |own| self.l3.cpus.with(&own.cpus));
     }
 
     fn of(root: &Root, topology: Topology, core: CoreId) -> Result<Facts, OpenError> {

@@ -6,6 +6,7 @@
 //! whether a kernel or the virtual host serves the files.
 
 mod allocation;
+mod backoff;
 mod cores;
 mod count;
 mod devices;

@@ -5,6 +5,7 @@
 //! requested. Must not know how a tenant is found, nor how its groups are built.
 
 use super::allocation::{Grouping, GroupsError, Refused, TenantChanges, common_part};
+use super::backoff::Backoff;
 use super::error::OpenError;
 use super::facts::Facts;
 use super::tenant_counters::TenantCounters;
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::{Reading, WorkloadCounters};
 use waykeeper_kernel::resctrl::CacheInfo;
 use waykeeper_tenants::Tenant;
-use waykeeper_units::{CoreId, WorkloadId};
+use waykeeper_units::{CoreId, CoreList, WorkloadId};
 
 /// A tenant that was refused, or whose change was refused.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -47,18 +48,12 @@ impl Changes {
     }
 }
 
-/// Longest backoff of a refused tenant, in calls: about a minute at intervals of 1 s.
-const MOST_CALLS: u64 = 64;
-
 /// A tenant that was refused.
 #[derive(Debug)]
 struct RefusedTenant {
     asked: Tenant,
     why: String,
-    /// Calls between the last try and the next.
-    gap: u64,
-    /// The call that retries it.
-    again: u64,
+    backoff: Backoff,
 }
 
 /// What the host keeps about its tenants besides their places.
@@ -66,7 +61,8 @@ struct RefusedTenant {
 pub(super) struct TenantSet {
     counters: BTreeMap<WorkloadId, TenantCounters>,
     refused: BTreeMap<String, RefusedTenant>,
-    calls: u64,
+    /// Number of calls of [`LinuxHost::set_tenants`].
+    round: u64,
     next: u32,
     /// A tenant without cores was already reported.
     reported_coreless: bool,
@@ -81,18 +77,17 @@ impl TenantSet {
 
     fn refuse(&mut self, asked: &Tenant, why: String, changes: &mut Changes) {
         let before = self.refused.get(&asked.name).filter(|before| before.asked == *asked);
-        let gap = before.map_or(1, |before| (before.gap * 2).min(MOST_CALLS));
+        let backoff = Backoff::after(before.map(|before| before.backoff), self.round);
         if before.is_none_or(|before| before.why != why) {
             changes.refused.push(TenantRefusal { tenant: asked.name.clone(), why: why.clone() });
         }
-        let again = self.calls + gap;
-        self.refused.insert(asked.name.clone(), RefusedTenant { asked: asked.clone(), why, gap, again });
+        self.refused.insert(asked.name.clone(), RefusedTenant { asked: asked.clone(), why, backoff });
     }
 
     /// Whether the same request was refused and its backoff has not passed.
     fn has_to_wait(&self, asked: &Tenant) -> bool {
         let refused = self.refused.get(&asked.name);
-        refused.is_some_and(|refused| refused.asked == *asked && self.calls < refused.again)
+        refused.is_some_and(|refused| refused.asked == *asked && refused.backoff.waits(self.round))
     }
 }
 
@@ -111,8 +106,9 @@ impl LinuxHost {
     /// A new tenant gets a new id, even if it had the same name before. A refused tenant (another tenant's core,
     /// another tool's group, an unknown device) is listed in the answer; the others are not affected.
     pub fn set_tenants(&mut self, tenants: Vec<Tenant>) -> Changes {
-        self.tenant_set.calls += 1;
+        self.begin_round();
         let mut changes = Changes::default();
+        self.count_returned_cores();
         let planned = self.planned(&tenants, &mut changes);
         self.tenant_set.refused.retain(|name, _| tenants.iter().any(|tenant| tenant.name == *name));
         if planned.is_empty() && self.allocation.is_settled() {
@@ -159,7 +155,7 @@ impl LinuxHost {
 
     /// Adds the tenants of the start. If one is refused, opening the host fails.
     pub(super) fn add_first_tenants(&mut self, tenants: Vec<Tenant>) -> Result<(), OpenError> {
-        self.tenant_set.calls += 1;
+        self.begin_round();
         let mut changes = Changes::default();
         let planned = self.planned(&tenants, &mut changes);
         if planned.added.is_empty() && changes.refused.is_empty() {
@@ -189,9 +185,22 @@ impl LinuxHost {
         Ok(())
     }
 
+    /// A round begins: what failed in an earlier one is tried again when its pause is over.
+    fn begin_round(&mut self) {
+        self.tenant_set.round += 1;
+        self.allocation.begin_round(self.tenant_set.round);
+    }
+
     /// Plans the changes, and refuses what can be refused without reading the machine.
     fn planned(&mut self, tenants: &[Tenant], changes: &mut Changes) -> TenantChanges {
         let mut planned = TenantChanges::default();
+        let is_new = |tenant: &&Tenant| {
+            !tenant.cores.without(&self.facts.l3.cpus).is_empty() && !self.tenant_set.has_to_wait(tenant)
+        };
+        if tenants.iter().any(|tenant| is_new(&tenant)) {
+            self.facts.add_online_cpus(&self.root);
+            self.inventory.cores = self.facts.l3.cpus.cores().to_vec();
+        }
         let named = |name: &str| tenants.iter().any(|tenant| tenant.name == name);
         let present: BTreeMap<String, (WorkloadId, Tenant)> = self
             .allocation
@@ -336,15 +345,31 @@ impl LinuxHost {
         }
     }
 
+    /// What counts on a core stops when the core goes offline (perf's events end), so it is started again on a core that
+    /// is back.
+    fn count_returned_cores(&mut self) {
+        let returned = self.allocation.take_returned();
+        if !returned.is_empty() {
+            let refused = self.follow_cores_except(&returned).or_else(|| self.follow_cores());
+            self.complaints.extend(refused);
+        }
+    }
+
     /// Counts the tenants' present cores. Returns why the journal refused, if it did.
     fn follow_cores(&mut self) -> Option<String> {
+        self.follow_cores_except(&CoreList::default())
+    }
+
+    /// The same without some cores.
+    fn follow_cores_except(&mut self, except: &CoreList) -> Option<String> {
         let mut wanted = BTreeSet::new();
         let (mut gone, mut come) = (BTreeSet::new(), BTreeSet::new());
         for (id, tenant) in self.allocation.tenants() {
             let before = self.tenant_set.counters.get(&id).map(TenantCounters::cores).unwrap_or_default();
-            wanted.extend(tenant.cores.cores().iter().copied());
-            gone.extend(before.without(&tenant.cores).cores().iter().copied());
-            come.extend(tenant.cores.without(&before).cores().iter().copied());
+            let cores = tenant.cores.without(except);
+            wanted.extend(cores.cores().iter().copied());
+            gone.extend(before.without(&cores).cores().iter().copied());
+            come.extend(cores.without(&before).cores().iter().copied());
         }
         let last = self.cores.count_some(&gone);
         // A core that changes its tenant is counted already; a new core starts from 0.
@@ -360,7 +385,7 @@ impl LinuxHost {
         };
         for (id, tenant) in self.allocation.tenants() {
             if let Some(counters) = self.tenant_set.counters.get_mut(&id) {
-                counters.follow(&tenant.cores, |core| shown(events, &last, core), base);
+                counters.follow(&tenant.cores.without(except), |core| shown(events, &last, core), base);
             }
         }
         refused

@@ -92,6 +92,8 @@ impl Allocation {
                 refused.insert(*id, why);
             }
         }
+        // From now on a CPU of theirs that is away for a moment is noticed.
+        self.look_at_cpus();
         Ok(())
     }
 
@@ -160,15 +162,13 @@ impl Allocation {
     fn leave(&mut self, id: WorkloadId, pass: &mut Pass) {
         let Some(member) = self.remove_member(id) else { return };
         while let Err((step, why)) = self.settle(pass) {
-            match step {
-                Some(AllocationStep::Remove(_)) => self.note_leftover(&why),
-                _ => self.notes.push(format!(
-                    "the CPUs and tasks of tenant {} could not be moved back: {why}",
-                    member.tenant.name
-                )),
+            if !matches!(step, Some(AllocationStep::Remove(_))) {
+                let name = &member.tenant.name;
+                self.note_once(format!("the CPUs and tasks of tenant {name} could not be moved back: {why}"));
             }
-            if step.is_none() {
-                return;
+            match step {
+                Some(step) => self.note_failure(&step, &why),
+                None => return,
             }
         }
     }

@@ -5,9 +5,10 @@
 
 use super::desired::{CpuDecision, Occupant, Wishes, desired};
 use super::placement::Slot;
-use super::plan::{AllocationPlan, plan};
+use super::plan::plan;
+use super::retries::permits;
 use super::state::{AllocationStep, Known, Maker};
-use super::tasks::TenantProcess;
+use super::tasks::Moved;
 use super::{Allocation, GroupsError, Held, ResctrlLock};
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_kernel::journal::{Journal, Original};
@@ -33,23 +34,8 @@ pub struct Pass<'a> {
     pub(super) corrected: BTreeSet<Group>,
     /// Groups that must not be made in this pass.
     pub(super) barred: BTreeSet<Group>,
-    failed: Vec<AllocationStep>,
-}
-
-impl Pass<'_> {
-    /// Drops the steps that failed in this pass, and the steps in groups that could not be made.
-    fn permits(&self, step: &AllocationStep) -> bool {
-        let group = step.group();
-        let unmade = |group: &Group| {
-            self.barred.contains(group)
-                || self
-                    .failed
-                    .iter()
-                    .any(|failed| matches!(failed, AllocationStep::Make(other) if other == group))
-        };
-        let is_removal = matches!(step, AllocationStep::Remove(_));
-        !self.failed.contains(step) && (is_removal || !(unmade(group) || unmade(&group.parent())))
-    }
+    /// Steps that failed in this pass, or in an earlier one and are not due again.
+    pub(super) failed: Vec<AllocationStep>,
 }
 
 /// A step that failed, and why. No step: what precedes the plan failed.
@@ -67,7 +53,7 @@ impl Allocation {
             kept: BTreeSet::new(),
             corrected: BTreeSet::new(),
             barred: gone.map(|class| class.group.clone()).collect(),
-            failed: Vec::new(),
+            failed: self.failed_steps.waiting(self.round),
         }
     }
 
@@ -76,10 +62,12 @@ impl Allocation {
         let mut wishes = Wishes::default();
         for (id, member) in self.members.iter().filter(|(_, member)| member.left.is_none()) {
             let Some(class) = self.group_of(self.placement.slot(*id)) else { continue };
-            let is_watched = self.chip.counts_occupancy && member.unwatched.is_none();
+            let unwatched = member.unwatched.as_ref();
+            let is_watched = self.chip.counts_occupancy && unwatched.is_none_or(|own| own.is_due(self.round));
             wishes.occupants.push(Occupant {
                 id: *id,
-                cpus: member.tenant.cores.clone(),
+                // The kernel refuses a list with an offline CPU.
+                cpus: member.tenant.cores.without(self.presence.offline()),
                 processes: member.processes.clone(),
                 class: class.clone(),
                 monitor: self.monitor_of(*id).filter(|_| is_watched),
@@ -94,13 +82,17 @@ impl Allocation {
         wishes
     }
 
-    /// True if resctrl is as it should be, as far as is known, or may not be changed. Reads nothing.
-    pub fn is_settled(&self) -> bool {
+    /// True if resctrl is as it should be, as far as is known, or if nothing may be changed now: the host is observed, or
+    /// the steps that are left failed and are not due again. Reads nothing.
+    pub fn is_settled(&mut self) -> bool {
         if self.only_observes() {
             return true;
         }
         let corrected = self.wrong().into_keys().collect();
-        plan(&self.state, &desired(&self.wishes(&corrected), &self.state)) == AllocationPlan::default()
+        let plan = plan(&self.state, &desired(&self.wishes(&corrected), &self.state));
+        self.failed_steps.keep_planned(&plan);
+        let waiting = self.failed_steps.waiting(self.round);
+        !plan.steps().any(|step| permits(&waiting, step))
     }
 
     /// Plans and carries out what differs from the desired groups, up to the first step that fails.
@@ -109,8 +101,8 @@ impl Allocation {
             let mut wishes = self.wishes(&pass.corrected);
             (wishes.masks, wishes.kept) = (pass.masks.clone(), pass.kept.clone());
             let mut plan = plan(&self.state, &desired(&wishes, &self.state));
-            plan.releases.retain(|step| pass.permits(step));
-            plan.fills.retain(|step| pass.permits(step));
+            plan.releases.retain(|step| self.permits(pass, step));
+            plan.fills.retain(|step| self.permits(pass, step));
             let only_masks = plan.steps().all(|step| matches!(step, AllocationStep::Mask(..)));
             if !only_masks && !pass.is_observed {
                 self.observe(pass).map_err(|why| (None, why))?;
@@ -123,7 +115,11 @@ impl Allocation {
             match self.take_steps(&plan.fills, pass) {
                 Err((Some(step), GroupsError::Resctrl(why)))
                     if self.gives_up_watching(&step, &why, &plan) => {}
-                other => return other,
+                Ok(()) => {
+                    self.watches_again();
+                    return Ok(());
+                }
+                failed => return failed,
             }
         }
     }
@@ -131,48 +127,31 @@ impl Allocation {
     /// The same for what an earlier failure left. A failed step does not keep others from being tried.
     pub(super) fn tidy(&mut self, pass: &mut Pass) {
         while let Err((step, why)) = self.settle(pass) {
-            if let Some(AllocationStep::Remove(_)) = step {
-                self.note_leftover(&why);
-            } else if step.is_none() {
-                return self.notes.push(why.to_string());
+            match step {
+                Some(step) => self.note_failure(&step, &why),
+                None => return self.notes.push(why.to_string()),
             }
         }
-        if !pass.failed.iter().any(|step| matches!(step, AllocationStep::Remove(_))) {
+        if pass.failed.is_empty() {
             self.reported.clear();
         }
-    }
-
-    pub(super) fn note_leftover(&mut self, why: &GroupsError) {
-        let note = format!("a group that is no longer needed could not be removed: {why}");
-        if self.reported.insert(note.clone()) {
-            self.notes.push(note);
-        }
-    }
-
-    /// A new monitoring group that fails leaves its tenant's occupancy unknown, which the next sample reports. Masks
-    /// can still be set.
-    fn gives_up_watching(
-        &mut self,
-        step: &AllocationStep,
-        why: &ResctrlError,
-        plan: &AllocationPlan,
-    ) -> bool {
-        let group = step.group();
-        let tenant = self.members.keys().copied().find(|id| self.monitor_of(*id).as_ref() == Some(group));
-        let is_new = plan.fills.contains(&AllocationStep::Make(group.clone()));
-        let Some(member) = tenant.filter(|_| is_new).and_then(|id| self.members.get_mut(&id)) else {
-            return false;
-        };
-        member.unwatched = Some(format!("the LLC occupancy of {} is not known: {why}", member.tenant.name));
-        true
     }
 
     fn take_steps(&mut self, steps: &[AllocationStep], pass: &mut Pass) -> Result<(), Failure> {
         for step in steps {
             match self.take_step(step, pass.journal) {
-                Ok(ended) => {
+                Ok(Moved { ended, elsewhere }) => {
                     self.state.advance(step);
                     self.state.processes.retain(|process, _| !ended.contains(process));
+                    if let (AllocationStep::Move(group, Some(tenant), _), false) =
+                        (step, elsewhere.is_empty())
+                    {
+                        // They are not placed: they are moved once their threads are in no other program's group.
+                        self.state.processes.extend(elsewhere.iter().map(|process| (*process, None)));
+                        let rest = AllocationStep::Move(group.clone(), Some(*tenant), elsewhere);
+                        self.failed_steps.note(&rest, self.round);
+                        pass.failed.push(rest);
+                    }
                 }
                 Err(why) => {
                     self.doubt(step);
@@ -198,12 +177,12 @@ impl Allocation {
         }
     }
 
-    /// Returns the processes that turned out to have ended.
-    fn take_step(
-        &mut self,
-        step: &AllocationStep,
-        journal: &mut Journal,
-    ) -> Result<Vec<TenantProcess>, GroupsError> {
+    /// Returns the processes that turned out to have ended or to be elsewhere.
+    fn take_step(&mut self, step: &AllocationStep, journal: &mut Journal) -> Result<Moved, GroupsError> {
+        // The steps name groups by their paths, and another program may have made a group at this path since.
+        if !matches!(step, AllocationStep::Make(_)) && self.was_replaced(step.group()) {
+            return Err(GroupsError::Gone(step.group().clone()));
+        }
         match step {
             AllocationStep::Remove(group) => self.remove(group, journal)?,
             AllocationStep::Make(group) => self.make(group, journal)?,
@@ -211,7 +190,7 @@ impl Allocation {
             AllocationStep::Cpus(group, cpus) => self.write_cpus(group, cpus, journal)?,
             AllocationStep::Move(group, tenant, processes) => return self.assign(*tenant, processes, group),
         }
-        Ok(Vec::new())
+        Ok(Moved::default())
     }
 
     fn remove(&mut self, group: &Group, journal: &mut Journal) -> Result<(), GroupsError> {

@@ -6,6 +6,7 @@
 //! not know policies.
 
 use super::placement::Slot;
+use super::state::Maker;
 use super::{Allocation, Pass};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -112,13 +113,16 @@ impl Allocation {
     /// [`Allocation::masks`] reports.
     pub(super) fn detect_external_changes(&mut self, journal: &mut Journal, problems: &mut Vec<String>) {
         self.external.present.clear();
+        let returned = self.look_at_cpus();
+        self.doubt_monitors(&returned);
+        let away = returned.with(self.presence.offline());
         let mut lost = Vec::new();
         for class in self.placement.in_use() {
             let Some(group) = self.classes.get(&class).map(|class| class.group.clone()) else { continue };
             let occupants: Vec<WorkloadId> = self.placement.tenants_in(Slot::Class(class)).collect();
             match self.held.get(&group).and_then(|held| held.cpus.as_ref()).map(|held| held.read()) {
                 Some(Err(error)) => problems.push(error.to_string()),
-                Some(Ok(Some(there))) => lost.extend(self.compare(&group, occupants, there)),
+                Some(Ok(Some(there))) => lost.extend(self.compare(&group, occupants, there, &away)),
                 Some(Ok(None)) | None => {
                     if self.was_replaced(&group) || !self.resctrl.has(&group) {
                         self.lose(&group, journal);
@@ -135,7 +139,7 @@ impl Allocation {
                 Some(Err(error)) => problems.push(error.to_string()),
                 there => {
                     let there = there.and_then(Result::ok).flatten().unwrap_or_default();
-                    lost.extend(self.compare(&Group::DEFAULT, rooted, there));
+                    lost.extend(self.compare(&Group::DEFAULT, rooted, there, &away));
                 }
             }
         }
@@ -157,15 +161,24 @@ impl Allocation {
         problems.extend(reported.map(ToString::to_string).collect::<Vec<_>>());
     }
 
-    /// Compares a group's CPUs with its tenants'. Returns the lost ones.
+    /// The kernel has taken CPUs that were offline from our monitoring groups too, which are not read at each sample.
+    fn doubt_monitors(&mut self, returned: &CoreList) {
+        for (_, known) in self.state.groups.iter_mut().filter(|(group, _)| group.is_monitor()) {
+            known.cpus.take_if(|cpus| known.maker != Maker::Other && !cpus.common(returned).is_empty());
+        }
+    }
+
+    /// Compares a group's CPUs with its tenants'. Returns the lost ones, without those that are or were offline: these are
+    /// put back.
     fn compare(
         &mut self,
         group: &Group,
         tenants: Vec<WorkloadId>,
         there: CoreList,
+        away: &CoreList,
     ) -> Option<(Group, Vec<WorkloadId>, CoreList)> {
         let own = self.cpus_of(&tenants);
-        let (gone, added) = (own.without(&there), there.without(&own));
+        let (gone, added) = (own.without(&there).without(away), there.without(&own));
         if let Some(known) = self.state.groups.get_mut(group) {
             known.cpus = Some(there);
         }

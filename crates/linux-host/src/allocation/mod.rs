@@ -18,7 +18,9 @@ mod observed_host;
 mod others;
 mod placement;
 mod plan;
+mod presence;
 mod reading;
+mod retries;
 mod set_masks;
 mod state;
 mod tasks;
@@ -35,6 +37,8 @@ use super::limits::HostAccess;
 use external::ExternalChanges;
 use lock::LockState;
 use placement::{ClassPlacement, Slot};
+use presence::CpuPresence;
+use retries::{FailedSteps, Unwatched};
 use serde::{Deserialize, Serialize};
 use state::AllocationState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,7 +120,7 @@ struct Member {
     /// Pids for which no process was found.
     missing: BTreeSet<u32>,
     /// Why it has no monitoring group although it needs one.
-    unwatched: Option<String>,
+    unwatched: Option<Unwatched>,
     /// Its group, which another program removed. It is not made again; the tenant is in the default group.
     left: Option<Group>,
 }
@@ -164,6 +168,12 @@ pub struct Allocation {
     placement: ClassPlacement,
     classes: BTreeMap<usize, Class>,
     state: AllocationState,
+    /// The number of the present round.
+    round: u64,
+    failed_steps: FailedSteps,
+    presence: CpuPresence,
+    /// CPUs of tenants that were offline and are online again, since they were last asked for.
+    returned: CoreList,
     held: BTreeMap<Group, Held>,
     external: ExternalChanges,
     traffic: Traffic,
@@ -207,6 +217,10 @@ impl Allocation {
             placement: ClassPlacement::new(0),
             classes: BTreeMap::new(),
             state: AllocationState::default(),
+            round: 0,
+            failed_steps: FailedSteps::default(),
+            presence: CpuPresence::default(),
+            returned: CoreList::default(),
             held: BTreeMap::new(),
             external: ExternalChanges::new(corrects),
             traffic: Traffic::default(),
@@ -306,6 +320,19 @@ impl Allocation {
             Some(Grouping { tenant: self.name(tenant).to_owned(), with, in_default, why })
         };
         self.placement.slots().filter_map(|(tenant, _)| shares(tenant)).collect()
+    }
+
+    /// CPUs of tenants that were offline and are online again, since the last call. What counted on them may have stopped.
+    pub fn take_returned(&mut self) -> CoreList {
+        std::mem::take(&mut self.returned)
+    }
+
+    /// Looks at the tenants' CPUs: which are offline, and which are back. Returns those that are back.
+    fn look_at_cpus(&mut self) -> CoreList {
+        let all: Vec<WorkloadId> = self.members.keys().copied().collect();
+        let returned = self.presence.look(&self.root, &self.cpus_of(&all));
+        self.returned = self.returned.with(&returned);
+        returned
     }
 
     fn name(&self, tenant: WorkloadId) -> &str {

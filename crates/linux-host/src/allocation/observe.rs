@@ -20,6 +20,7 @@ impl Allocation {
     /// Reads all groups that matter to a plan: control groups, our monitoring groups, and the default group's others.
     /// Our groups that another program removed are not made again before a sample has reported it.
     pub(super) fn observe(&mut self, pass: &mut Pass) -> Result<(), GroupsError> {
+        self.look_at_cpus();
         let mut groups = BTreeMap::new();
         groups.insert(Group::DEFAULT, Known::read(Maker::Unknown, self.resctrl.cpus(&Group::DEFAULT)?));
         let control = self.resctrl.control_groups()?;

@@ -59,7 +59,7 @@ impl Allocation {
     pub(super) fn occupancies(&self, problems: &mut Vec<String>) -> BTreeMap<WorkloadId, Reading<u64>> {
         let mut all = BTreeMap::new();
         for (tenant, member) in &self.members {
-            problems.extend(member.unwatched.clone());
+            problems.extend(member.unwatched.as_ref().map(|unwatched| unwatched.why.clone()));
             let reading = match self.occupancy_of(*tenant) {
                 Some(held) => read(held, problems),
                 None if self.chip.counts_occupancy => Reading::Unavailable,

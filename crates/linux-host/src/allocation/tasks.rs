@@ -54,6 +54,16 @@ impl TenantProcess {
     }
 }
 
+/// The result of moving processes.
+#[derive(Debug, Default)]
+pub(super) struct Moved {
+    /// Processes that have ended.
+    pub ended: Vec<TenantProcess>,
+    /// Processes with threads that are not in the group: other programs' groups have them, or new threads appear faster
+    /// than they are moved.
+    pub elsewhere: Vec<TenantProcess>,
+}
+
 fn start(root: &Root, pid: u32) -> Option<u64> {
     let stat = root.read_bytes(format!("/proc/{pid}/stat"), STAT_BYTES).ok()?;
     start_in_stat(&String::from_utf8_lossy(&stat))
@@ -93,21 +103,25 @@ impl Allocation {
         Ok(all)
     }
 
-    /// Moves the threads of processes. Returns the processes that have ended; they are dropped from their tenant's list.
+    /// Moves the threads of processes. Those that have ended are dropped from their tenant's list.
     pub(super) fn assign(
         &mut self,
         tenant: Option<WorkloadId>,
         processes: &[TenantProcess],
         group: &Group,
-    ) -> Result<Vec<TenantProcess>, GroupsError> {
-        let (ended, fresh) = self.move_processes(processes, group)?;
-        let Some(member) = tenant.and_then(|tenant| self.members.get_mut(&tenant)) else { return Ok(ended) };
+    ) -> Result<Moved, GroupsError> {
+        let (mut moved, fresh) = self.move_processes(processes, group)?;
+        let Some(member) = tenant.and_then(|tenant| self.members.get_mut(&tenant)) else { return Ok(moved) };
+        let ended = &moved.ended;
         if fresh > 0 {
-            self.notes.push(format!(
-                "tenant {} starts threads faster than they are moved; some of the last {fresh} may be in \
-                 another group",
+            moved.elsewhere = processes.iter().filter(|process| !ended.contains(process)).copied().collect();
+            let note = format!(
+                "tenant {} starts threads faster than they are moved; some may be in another group",
                 member.tenant.name
-            ));
+            );
+            if self.reported.insert(note.clone()) {
+                self.notes.push(note);
+            }
         }
         if !ended.is_empty() {
             let pids: Vec<u32> = ended.iter().map(|process| process.pid).collect();
@@ -118,19 +132,19 @@ impl Allocation {
             member.missing.extend(pids);
             member.processes.retain(|process| !ended.contains(process));
         }
-        Ok(ended)
+        Ok(moved)
     }
 
-    /// Moves processes. Returns those that have ended, and the number of new threads in the last list. Tasks in other
-    /// programs' groups stay there.
+    /// Moves processes. Also returns the number of new threads in the last list. Tasks in other programs' groups stay
+    /// there.
     fn move_processes(
         &mut self,
         processes: &[TenantProcess],
         group: &Group,
-    ) -> Result<(Vec<TenantProcess>, usize), GroupsError> {
+    ) -> Result<(Moved, usize), GroupsError> {
         let mut gone = BTreeSet::new();
         let mut moved = BTreeSet::new();
-        let mut theirs: Vec<u32> = Vec::new();
+        let mut theirs: BTreeSet<u32> = BTreeSet::new();
         let fresh = until_none_is_new(
             || Ok::<_, GroupsError>(self.threads_of(processes)?),
             |threads| {
@@ -146,9 +160,15 @@ impl Allocation {
                 Ok(())
             },
         )?;
+        let mut elsewhere = Vec::new();
         if !theirs.is_empty() {
-            let text = format!("tasks {theirs:?} are now in groups of another tool and stay there");
-            self.notes.push(text);
+            let tasks: Vec<u32> = theirs.iter().copied().collect();
+            self.note_once(format!("tasks {tasks:?} are now in groups of another tool and stay there"));
+            for process in processes {
+                if process.threads(&self.root)?.iter().any(|thread| theirs.contains(thread)) {
+                    elsewhere.push(*process);
+                }
+            }
         }
         let ended = |process: &&TenantProcess| gone.contains(&process.pid) || !process.is_same(&self.root);
         let ended: Vec<TenantProcess> = processes.iter().filter(ended).copied().collect();
@@ -164,7 +184,8 @@ impl Allocation {
                     back to the default group"
             ));
         }
-        Ok((ended, fresh))
+        elsewhere.retain(|process| !ended.contains(process));
+        Ok((Moved { ended, elsewhere }, fresh))
     }
 
     /// The added and removed processes of a tenant, given its present pids. Moves nothing.

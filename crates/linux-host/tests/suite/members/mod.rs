@@ -1,6 +1,8 @@
 //! Tenants that are added, removed, fork and change under LinuxHost on the virtual host: other tenants are not
 //! affected, and the end state equals the start. The clock is held. Needs root and /dev/fuse.
 
+mod again;
+mod hotplug;
 mod processes;
 
 use rustix::io::Errno;

@@ -179,6 +179,48 @@ fn a_process_of_a_tenant_that_shares_a_class_enters_through_the_class() {
     ends(&machine, host, &found);
 }
 
+#[test]
+fn a_process_that_another_tool_held_is_moved_when_it_is_free() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let root = machine.root();
+    let family = Family::new();
+    let pid = family.0.id();
+    // One class for both: b is in a's class, with a monitoring group.
+    let limits = AllowedChanges { max_classes: Some(1), ..AllowedChanges::default() };
+    let options =
+        LinuxHostOptions { limits, ..LinuxHostOptions::new(root.clone(), Vec::new(), machine.journal()) };
+    let mut host = LinuxHost::open(options).unwrap_or_else(|error| panic!("{error}"));
+    let all = || vec![tenant("a", "0"), Tenant { pids: vec![pid], ..tenant("b", "1") }];
+    host.set_tenants(all());
+    let mask = WayMask::from_bits(0xf);
+    let masks = BTreeMap::from([(id(&host, "a"), mask), (id(&host, "b"), mask)]);
+    assert!(host.apply(&Plan::of_masks(masks)).expect("a report").is_complete());
+    let monitor = root.path("/sys/fs/resctrl/waykeeper-a/mon_groups/waykeeper-b");
+    let has = |group: &std::path::Path| {
+        let tasks = std::fs::read_to_string(group.join("tasks")).unwrap();
+        tasks.lines().any(|line| line == pid.to_string())
+    };
+    assert!(has(&monitor));
+    // Another manager removes the monitoring group, and takes the process.
+    std::fs::remove_dir(&monitor).unwrap();
+    let theirs = machine.make_foreign_group("theirs");
+    std::fs::write(theirs.join("tasks"), format!("{pid}\n")).unwrap();
+    host.complaints();
+    // A tenant that arrives makes the host read the groups.
+    let with_c = || [all(), vec![tenant("c", "2")]].concat();
+    (0..10).for_each(|_| drop(host.set_tenants(with_c())));
+    assert!(has(&theirs) && !has(&monitor));
+    let reported = format!("tasks [{pid}] are now in groups of another tool and stay there");
+    let complaints = host.complaints();
+    assert_eq!(complaints.iter().filter(|complaint| **complaint == reported).count(), 1, "{complaints:?}");
+    // The other manager ends: the process is in the default group, and its tenant gets it back within the backoff.
+    std::fs::remove_dir(theirs).unwrap();
+    (0..20).for_each(|_| drop(host.set_tenants(with_c())));
+    assert!(has(&monitor));
+    ends(&machine, host, &found);
+}
+
 /// Where only resctrl counts memory traffic (MBM), each group has a count of its own.
 #[test]
 fn memory_traffic_is_whole_while_tenants_move_between_groups() {

@@ -1,0 +1,91 @@
+//! Tenants' CPUs that are switched off and on while the host is managed.
+//!
+//! The kernel takes an offline CPU from its groups, and a CPU that returns is in the default group (linux rdtgroup.c,
+//! resctrl_offline_cpu and resctrl_online_cpu). No other program took it, so it belongs to its tenant again. Must not
+//! know groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+use waykeeper_kernel::root::Root;
+use waykeeper_kernel::topology::Presence;
+use waykeeper_units::{CoreId, CoreList};
+
+/// The tenants' CPUs as they were seen last.
+#[derive(Debug, Default)]
+pub(super) struct CpuPresence {
+    /// Identities of those that were online.
+    seen: BTreeMap<CoreId, u64>,
+    offline: CoreList,
+}
+
+impl CpuPresence {
+    /// Looks at these CPUs and forgets others. Returns those that were offline since the last look and are online again,
+    /// however short that was.
+    pub fn look(&mut self, root: &Root, cpus: &CoreList) -> CoreList {
+        let (mut returned, mut offline) = (Vec::new(), Vec::new());
+        for cpu in cpus.cores() {
+            match identity(root, *cpu) {
+                Some(now) => {
+                    let before = self.seen.insert(*cpu, now);
+                    if before.is_some_and(|before| before != now) {
+                        returned.push(*cpu);
+                    }
+                }
+                None if matches!(Presence::of(root, *cpu), Ok(Presence::Offline)) => offline.push(*cpu),
+                None => {}
+            }
+        }
+        let wanted: BTreeSet<&CoreId> = cpus.cores().iter().collect();
+        self.seen.retain(|cpu, _| wanted.contains(cpu));
+        self.offline = offline.into();
+        returned.into()
+    }
+
+    /// Those that were offline at the last look.
+    pub fn offline(&self) -> &CoreList {
+        &self.offline
+    }
+}
+
+/// The inode of the directory with a CPU's place in the machine. The kernel makes the directory when the CPU goes online
+/// and removes it when it goes offline (linux drivers/base/topology.c, topology_add_dev), and an inode of sysfs is not
+/// used again soon (fs/kernfs/dir.c, __kernfs_new_node). `None` if there is none.
+fn identity(root: &Root, cpu: CoreId) -> Option<u64> {
+    let path = root.path(format!("/sys/devices/system/cpu/cpu{}/topology", cpu.0));
+    root.system().metadata(&path).ok().map(|found| found.inode)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_cpu_that_was_away_is_known_even_if_no_look_saw_it_offline() {
+        let folder = tempfile::tempdir().unwrap();
+        let cpus = folder.path().join("sys/devices/system/cpu");
+        let topology = |cpu: u16| cpus.join(format!("cpu{cpu}/topology"));
+        (0..3).for_each(|cpu| fs::create_dir_all(topology(cpu)).unwrap());
+        fs::write(cpus.join("present"), "0-2\n").unwrap();
+        fs::write(cpus.join("online"), "0-2\n").unwrap();
+        let root = Root::at(folder.path());
+        let list = |text: &str| text.parse::<CoreList>().unwrap();
+        let mut presence = CpuPresence::default();
+        assert_eq!(presence.look(&root, &list("1-2")), CoreList::default());
+        assert_eq!(presence.look(&root, &list("1-2")), CoreList::default());
+        // CPU 1 goes; another directory takes the inode that a file system of a disk would use again.
+        fs::remove_dir(topology(1)).unwrap();
+        fs::create_dir(cpus.join("between")).unwrap();
+        fs::write(cpus.join("online"), "0,2\n").unwrap();
+        assert_eq!(presence.look(&root, &list("1-2")), CoreList::default());
+        assert_eq!(*presence.offline(), list("1"));
+        // It returns, and CPU 2 goes and returns between two looks.
+        fs::create_dir(topology(1)).unwrap();
+        fs::write(cpus.join("online"), "0-2\n").unwrap();
+        fs::create_dir(cpus.join("new")).unwrap();
+        fs::remove_dir(topology(2)).unwrap();
+        fs::rename(cpus.join("new"), topology(2)).unwrap();
+        assert_eq!(presence.look(&root, &list("1-2")), list("1-2"));
+        assert_eq!(*presence.offline(), CoreList::default());
+        assert_eq!(presence.look(&root, &list("1-2")), CoreList::default());
+    }
+}
