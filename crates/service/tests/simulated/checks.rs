@@ -20,6 +20,7 @@ pub fn before_write(state: &mut State, number: u64, offset: u64, bytes: &[u8]) {
     }
     let path = state.files.path(number);
     note_races(state, &path, bytes);
+    let unwatched = unwatched_cpus(state, &path, bytes);
     let wrong = if let Some((group, file)) = group_and_file(&path) {
         of_resctrl(state, group, file, bytes)
     } else if let Some(cpu) = path.strip_prefix("dev/cpu/").and_then(|rest| rest.strip_suffix("/msr")) {
@@ -31,13 +32,15 @@ pub fn before_write(state: &mut State, number: u64, offset: u64, bytes: &[u8]) {
     } else if let Some(device) = path.strip_suffix("/config").and_then(|path| path.rsplit('/').next()) {
         if offset == picture::SWITCH.0 {
             let name = picture::port_name(device);
-            overwrite(state, name);
+            overwrite(state, name.clone());
+            // The picture has the first byte.
+            state.touched.own.insert((name, format!("{:x?}", &bytes[..bytes.len().min(1)])));
         }
         of_device(state, number, device, offset, bytes)
     } else {
         Some("no such file may be written".to_owned())
     };
-    if let Some(wrong) = wrong {
+    if let Some(wrong) = wrong.or(unwatched) {
         state.violation(format!(
             "write of {:?} to {path} at {offset:#x}: {wrong}",
             String::from_utf8_lossy(bytes)
@@ -118,6 +121,34 @@ fn of_resctrl(state: &State, group: &str, file: &str, bytes: &[u8]) -> Option<St
         "mode" | "last_cmd_status" | "max_threshold_occupancy" => Some("the daemon never sets it".to_owned()),
         _ => None,
     }
+}
+
+/// CPUs that a write takes from another program's monitoring group must be in the journal: all CPUs of those in the
+/// written control group (the kernel empties them), and each written CPU of those beside a monitoring group.
+fn unwatched_cpus(state: &State, path: &str, bytes: &[u8]) -> Option<String> {
+    let (group, file) = group_and_file(path)?;
+    if file != "cpus_list" && file != "cpus" {
+        return None;
+    }
+    let wanted = picture::cpus(&String::from_utf8_lossy(bytes));
+    let (above, own) = match group.split_once("mon_groups/") {
+        Some((above, own)) => (above.trim_end_matches('/'), Some(own)),
+        None => (group, None),
+    };
+    let monitors = picture::names(&state.files, &picture::in_group(above, "mon_groups"));
+    for name in monitors.iter().filter(|name| !is_ours(name) && own != Some(name)) {
+        let place = if above.is_empty() { String::new() } else { format!("{above}/") };
+        let place = format!("{place}mon_groups/{name}");
+        let shown = if above.is_empty() { "default" } else { above };
+        let theirs = picture::cpus(&picture::text(&state.files, &picture::in_group(&place, "cpus_list")));
+        let mut known = state.journaled().cpus(&place);
+        known.extend(state.journaled().cpus(&format!("mon_groups/{name}")));
+        let taken = theirs.iter().find(|cpu| (own.is_none() || wanted.contains(cpu)) && !known.contains(cpu));
+        if let Some(cpu) = taken.filter(|_| !state.is_unseen(&format!("monitor {name} of {shown}"))) {
+            return Some(format!("CPU {cpu} of the monitoring group {place} is not in the journal"));
+        }
+    }
+    None
 }
 
 /// CPUs that another program's group loses must be recorded as that group's.

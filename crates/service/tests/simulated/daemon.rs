@@ -108,8 +108,9 @@ pub fn run(history: &History) -> Outcome {
         }
         state.advance(now + PAUSE_NS);
     }
-    world.lock().calm();
-    if last != End::Stopped && world.lock().violations.is_empty() {
+    let some_were_off = world.lock().calm();
+    // The registers of a CPU that was off at a stop are still in the journal.
+    if (last != End::Stopped || some_were_off) && world.lock().violations.is_empty() {
         finish(&world, history, &original);
         compare(&world, &original, &registers, &watched, &root, "in the end");
     }
@@ -370,8 +371,15 @@ fn compare(
     root: &Root,
     when: &str,
 ) {
-    let now_registers = other_registers(watched, root);
+    let (mut registers, mut now_registers) = (registers.clone(), other_registers(watched, root));
     let mut state = world.lock();
+    let online = picture::online(&state.files);
+    let is_on = |name: &str| {
+        let cpu = name.strip_prefix("CPU ").and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
+        cpu.is_none_or(|cpu| online.contains(&cpu))
+    };
+    // Those of a CPU that is off stay in the journal.
+    [&mut registers, &mut now_registers].into_iter().for_each(|all| all.retain(|name, _| is_on(name)));
     let now = picture::take(&state.files, &state.clock);
     let mut wrong = Vec::new();
     // A register that reads a wrong value of eight bytes at every reading cannot be told from one that another program
@@ -379,12 +387,12 @@ fn compare(
     let is_misread = state.history.events.iter().any(|event| {
         matches!(&event.what, What::Garbage { path, calls: 0, text } if path.ends_with("msr") && text.len() >= 8)
     });
-    if now_registers != *registers && !is_misread {
-        wrong.push(waykeeper_testbed::state_difference(registers, &now_registers));
+    if now_registers != registers && !is_misread {
+        wrong.push(waykeeper_testbed::state_difference(&registers, &now_registers));
     }
     let names: BTreeSet<&String> =
         original.keys().chain(now.keys()).chain(state.touched.values.keys()).collect();
-    let (mut kept, mut reverted) = (0, 0);
+    let (mut kept, mut reverted, mut unproved) = (0, 0, false);
     let corrects = state.history.outsiders == "correct";
     // With `outsiders = "correct"` another program's value is undone, at the latest by the restore at the end. Otherwise
     // a register must have been written by a policy since.
@@ -407,12 +415,26 @@ fn compare(
             continue;
         }
         if name.contains(GROUP_PREFIX) {
+            // Waykeeper was killed between making the group and noting that, and another program put a task into it before
+            // the next start. The journal does not prove that it is Waykeeper's, so it stays.
+            let is_unproved = |group: &String| {
+                let tasks = picture::text(&state.files, &picture::in_group(group, "tasks"));
+                name.split(' ').any(|word| word == group) && !tasks.is_empty()
+            };
+            if state.touched.unproved.iter().any(is_unproved) {
+                unproved = true;
+                continue;
+            }
             if found.is_some() {
                 wrong.push(format!("{name} is there: {found:?}"));
             }
             continue;
         }
-        let before = original.get(name);
+        let before = original.get(name).filter(|_| is_on(name));
+        // Which CPUs it has then is checked below.
+        if name.starts_with("monitor ") && name.ends_with(" of default") && found.is_some() {
+            continue;
+        }
         // The daemon moves another program's monitoring group out of its own before it removes that.
         let moved =
             name.strip_suffix("default").filter(|rest| rest.starts_with("monitor ")).is_some_and(|rest| {
@@ -430,7 +452,8 @@ fn compare(
             // The other program took the CPU between the daemon's reading and its write, without resctrl's lock.
             Some(Some(_)) if found == before && state.touched.raced.contains(name) => reverted += 1,
             // Where another program sets a value that the daemon wrote too, the register does not say who wrote it: it
-            // counts as the daemon's, after a kill also for the next start.
+            // counts as the daemon's, after a kill also for the next start. So does a value that changed and is back: it
+            // may have been misread meanwhile.
             Some(Some(touched))
                 if found == before && state.touched.own.contains(&(name.clone(), touched.clone())) =>
             {
@@ -446,11 +469,24 @@ fn compare(
             }
         }
     }
+    for (monitor, cpus) in &state.touched.watched {
+        let has = |name: &String| name.starts_with(&format!("monitor {monitor} of "));
+        let Some((name, list)) = now.iter().find(|(name, _)| has(name)) else {
+            wrong.push(format!("the monitoring group {monitor} is gone, and its owner did not remove it"));
+            continue;
+        };
+        let list = picture::cpus(list);
+        let lost = cpus.iter().find(|cpu| !list.iter().any(|own| **cpu == format!("CPU {own}")));
+        wrong.extend(lost.map(|cpu| format!("{name} has lost {cpu}, which no other program took")));
+    }
     if kept > 0 {
         state.mark("kept");
     }
     if reverted > 0 {
         state.mark("reverted");
+    }
+    if unproved {
+        state.mark("unproved");
     }
     wrong.into_iter().for_each(|text| state.violation(format!("{when}: {text}")));
 }

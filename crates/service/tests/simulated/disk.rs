@@ -131,6 +131,14 @@ impl Disk {
         entries.remove(name).map(drop).ok_or(Errno::NOENT)
     }
 
+    /// Removes all entries of a directory, durably. It may be missing.
+    pub fn remove_files(&mut self, path: &str) {
+        let inode = self.find(path).and_then(|number| self.inode_mut(number));
+        if let Ok(Inode::Directory { entries, durable }) = inode {
+            (*entries, *durable) = (BTreeMap::new(), BTreeMap::new());
+        }
+    }
+
     /// Renames an entry over another.
     pub fn rename(&mut self, from: &str, to: &str) -> Result<(), Errno> {
         let number = self.find(from)?;

@@ -66,6 +66,8 @@ pub enum What {
     MakeGroup { name: String },
     /// Another program makes a monitoring group in the nth control group.
     MakeMonitor { group: u64, name: String },
+    /// Another program's monitoring group in the nth control group gets one more CPU of that group.
+    WatchCpu { group: u64, cpu: u64 },
     /// Another program removes its own group.
     RemoveGroup { name: String },
     /// Another program removes the nth of Waykeeper's groups.
@@ -82,10 +84,15 @@ pub enum What {
     SwitchPort { port: u64 },
     /// Another program holds resctrl's lock for a time. Its rights are root's, another user's, or unknown.
     HoldLock { ms: u64, rights: u64 },
+    /// A person switches the nth CPU off, or on again. CPU 0 stays on.
+    SwitchCpu { cpu: u64 },
     /// The wall clock jumps.
     Jump { seconds: i64 },
     /// The process is killed. With `lose`, what was not synced is lost; of an appended tail `torn` 256ths survive.
     Kill { lose: bool, torn: u8 },
+    /// The machine reboots: registers and resctrl are as after power-on, and what was not synced is lost. /run is lost
+    /// too, unless it is on a disk.
+    Reboot { keeps_run: bool },
     /// The process is told to end.
     Stop,
 }
@@ -99,12 +106,13 @@ impl What {
         )
     }
 
-    /// Whether another program does it.
+    /// Whether another program or person does it.
     pub fn is_of_another_program(&self) -> bool {
         matches!(
             self,
             What::MakeGroup { .. }
                 | What::MakeMonitor { .. }
+                | What::WatchCpu { .. }
                 | What::RemoveGroup { .. }
                 | What::RemoveOurs { .. }
                 | What::WriteMask { .. }
@@ -113,6 +121,8 @@ impl What {
                 | What::SetWays { .. }
                 | What::SwitchPort { .. }
                 | What::HoldLock { .. }
+                | What::SwitchCpu { .. }
+                | What::Reboot { .. }
         )
     }
 
@@ -130,6 +140,7 @@ impl What {
             What::Resume => "resume",
             What::MakeGroup { .. } => "make-group",
             What::MakeMonitor { .. } => "make-monitor",
+            What::WatchCpu { .. } => "watch-cpu",
             What::RemoveGroup { .. } => "remove-group",
             What::RemoveOurs { .. } => "remove-ours",
             What::WriteMask { .. } => "write-mask",
@@ -138,14 +149,16 @@ impl What {
             What::SetWays { .. } => "set-ways",
             What::SwitchPort { .. } => "switch-port",
             What::HoldLock { .. } => "hold-lock",
+            What::SwitchCpu { .. } => "hotplug",
             What::Jump { .. } => "jump",
             What::Kill { .. } => "kill",
+            What::Reboot { .. } => "reboot",
             What::Stop => "stop",
         }
     }
 
     /// All names.
-    pub const NAMES: [&str; 22] = [
+    pub const NAMES: [&str; 25] = [
         "refuse",
         "short-read",
         "short-write",
@@ -157,6 +170,7 @@ impl What {
         "resume",
         "make-group",
         "make-monitor",
+        "watch-cpu",
         "remove-group",
         "remove-ours",
         "write-mask",
@@ -165,8 +179,10 @@ impl What {
         "set-ways",
         "switch-port",
         "hold-lock",
+        "hotplug",
         "jump",
         "kill",
+        "reboot",
         "stop",
     ];
 }
@@ -336,7 +352,7 @@ impl History {
 }
 
 fn one(dice: &mut Dice, faults: bool) -> What {
-    let kind = if faults && dice.once_in(2) { dice.below(6) } else { 6 + dice.below(24) };
+    let kind = if faults && dice.once_in(2) { dice.below(6) } else { 6 + dice.below(29) };
     let calls = if dice.once_in(3) { 0 } else { 1 + dice.below(6) };
     match kind {
         0..=2 => What::Refuse {
@@ -368,6 +384,9 @@ fn one(dice: &mut Dice, faults: bool) -> What {
         24 => What::HoldLock { ms: dice.below(600), rights: dice.below(3) },
         25 => What::Jump { seconds: *dice.pick(&[-7200, -1, 1, 3600, 90_000]) },
         26..=28 => What::Kill { lose: dice.once_in(2), torn: dice.next() as u8 },
+        29 | 30 => What::SwitchCpu { cpu: dice.below(3) },
+        31 | 32 => What::WatchCpu { group: dice.below(6), cpu: dice.below(4) },
+        33 => What::Reboot { keeps_run: dice.once_in(2) },
         _ => What::Stop,
     }
 }

@@ -34,7 +34,7 @@ const SEEDS: u64 = 300;
 const ENOUGH: u64 = 300;
 
 /// Marks that every run of enough seeds must have, besides the names of events.
-const MARKS: [&str; 14] = [
+const MARKS: [&str; 16] = [
     "fault-refuse",
     "fault-short-read",
     "fault-short-write",
@@ -43,6 +43,8 @@ const MARKS: [&str; 14] = [
     "lock-busy",
     "outsider-acted",
     "kept",
+    "hotplug-seen",
+    "watched",
     "recorded",
     "killed",
     "stopped",

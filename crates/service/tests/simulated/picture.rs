@@ -64,6 +64,18 @@ pub fn write(files: &FileTree, path: &str, offset: u64, data: &[u8]) -> bool {
     done.is_ok()
 }
 
+/// Switches a CPU on or off, or to the other state; false if the kernel refuses.
+pub fn switch_cpu(files: &FileTree, cpu: u16, on: Option<bool>) -> bool {
+    let path = format!("sys/devices/system/cpu/cpu{cpu}/online");
+    let on = on.unwrap_or_else(|| text(files, &path) == "0\n");
+    write(files, &path, 0, if on { b"1\n" } else { b"0\n" })
+}
+
+/// The online CPUs.
+pub fn online(files: &FileTree) -> Vec<u16> {
+    cpus(&text(files, "sys/devices/system/cpu/online"))
+}
+
 /// The control groups, by their directories below the mount; the first is the default group, "".
 pub fn control_groups(files: &FileTree) -> Vec<String> {
     let is_group = |name: &String| {

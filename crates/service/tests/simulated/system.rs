@@ -26,6 +26,8 @@ pub type AfterWait = Box<dyn FnMut() + Send>;
 pub struct Simulated {
     world: World,
     process: u32,
+    /// When the machine booted on which it runs: a process that a reboot ends sees no clock that goes back.
+    booted_ns: u64,
     after_wait: Arc<Mutex<Option<AfterWait>>>,
 }
 
@@ -38,7 +40,8 @@ impl std::fmt::Debug for Simulated {
 impl Simulated {
     /// The system of a process.
     pub fn new(world: &World, process: u32) -> Simulated {
-        Simulated { world: world.clone(), process, after_wait: Arc::default() }
+        let booted_ns = world.lock().booted_ns;
+        Simulated { world: world.clone(), process, booted_ns, after_wait: Arc::default() }
     }
 
     /// The system of the observer.
@@ -394,7 +397,7 @@ impl System for Simulated {
     }
 
     fn now(&self) -> Duration {
-        Duration::from_nanos(self.world.lock().uptime_ns())
+        Duration::from_nanos(self.world.lock().uptime_ns(self.booted_ns))
     }
 
     fn wall_clock(&self) -> SystemTime {

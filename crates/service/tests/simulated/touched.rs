@@ -24,10 +24,20 @@ pub struct Touched {
     pub own: BTreeSet<(String, String)>,
     /// What it changed since the daemon's last wait, during a step.
     pub unseen: BTreeSet<String>,
+    /// Groups that a killed daemon had made and not noted yet.
+    pub unproved: BTreeSet<String>,
+    /// The CPUs that it gave to its monitoring groups, by the group's name, and that it did not take from them since: when
+    /// the daemon is gone they must be watched again.
+    pub watched: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// The name of another program's monitoring group in an entry of a picture.
+fn monitor_of(entry: &str) -> Option<&str> {
+    entry.strip_prefix("monitor ")?.split(' ').next().filter(|name| !is_ours(name))
 }
 
 impl Touched {
-    fn note(&mut self, before: &Picture, after: &Picture) {
+    pub fn note(&mut self, before: &Picture, after: &Picture) {
         for (name, value) in after {
             if before.get(name) != Some(value) {
                 self.unseen.insert(name.clone());
@@ -38,6 +48,26 @@ impl Touched {
         }
         for name in before.keys().filter(|name| !after.contains_key(*name)) {
             self.values.insert(name.clone(), None);
+        }
+        self.note_watched(before, after);
+    }
+
+    fn note_watched(&mut self, before: &Picture, after: &Picture) {
+        let names = before.keys().chain(after.keys());
+        let moved: BTreeSet<&String> =
+            names.filter(|name| name.starts_with("CPU ") && before.get(*name) != after.get(*name)).collect();
+        self.watched.retain(|monitor, cpus| {
+            cpus.retain(|cpu| !moved.contains(cpu));
+            after.keys().any(|name| monitor_of(name) == Some(monitor))
+        });
+        for (name, list) in after.iter().filter(|(name, list)| before.get(*name) != Some(list)) {
+            let Some(monitor) = monitor_of(name) else { continue };
+            let now = picture::cpus(list).into_iter().map(|cpu| format!("CPU {cpu}"));
+            let had = before.get(name).map(|list| picture::cpus(list)).unwrap_or_default();
+            for cpu in now.filter(|cpu| !had.iter().any(|had| *cpu == format!("CPU {had}"))) {
+                self.watched.values_mut().for_each(|cpus| drop(cpus.remove(&cpu)));
+                self.watched.entry(monitor.to_owned()).or_default().insert(cpu);
+            }
         }
     }
 }
@@ -53,6 +83,11 @@ impl State {
             return;
         }
         self.mark("outsider-acted");
+        match what {
+            What::WatchCpu { .. } => self.mark("watched"),
+            What::SwitchCpu { .. } if self.mailbox.is_running() => self.mark("hotplug-seen"),
+            _ => {}
+        }
         let after = picture::take(&self.files, &self.clock);
         self.touched.note(&before, &after);
     }
@@ -83,6 +118,22 @@ impl State {
                 let path = picture::in_group(&nth(*group), "mon_groups");
                 let above = files.walk(&path, true).ok()?;
                 Some(files.make_directory(above, name, OWNER).is_ok())
+            }
+            What::WatchCpu { group, cpu } => {
+                let above = nth(*group);
+                let monitors = picture::names(files, &picture::in_group(&above, "mon_groups"));
+                let name = monitors.into_iter().find(|name| !is_ours(name))?;
+                let all = picture::cpus(&picture::text(files, &picture::in_group(&above, "cpus_list")));
+                let more = all.get((*cpu % all.len().max(1) as u64) as usize)?;
+                let path = picture::in_group(&above, &format!("mon_groups/{name}/cpus_list"));
+                let mut cpus = picture::cpus(&picture::text(files, &path));
+                cpus.push(*more);
+                let list: Vec<String> = cpus.iter().map(u16::to_string).collect();
+                Some(picture::write(files, &path, 0, format!("{}\n", list.join(",")).as_bytes()))
+            }
+            What::SwitchCpu { cpu } => {
+                let number = 1 + cpu % u64::from(self.cores - 1);
+                Some(picture::switch_cpu(files, number as u16, None))
             }
             What::RemoveGroup { name } => Some(files.remove_directory(mount, name).is_ok()),
             What::RemoveOurs { group } => {

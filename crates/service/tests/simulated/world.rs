@@ -7,6 +7,7 @@ use crate::disk::{Disk, Inode};
 use crate::history::{Event, History, What};
 use crate::journaled::Journaled;
 use crate::mailbox::Mailbox;
+use crate::picture;
 use crate::touched::Touched;
 use crate::usage::Usage;
 use rustix::fs::FlockOperation;
@@ -70,9 +71,12 @@ struct Held {
 pub struct State {
     pub files: FileTree,
     pub clock: MachineClock,
-    _thread: MachineThread,
+    thread: MachineThread,
     pub disk: Disk,
     pub now_ns: u64,
+    /// When the machine booted.
+    pub booted_ns: u64,
+    scenario: Arc<Scenario>,
     pub wall_offset_ns: i64,
     pub history: History,
     events: VecDeque<Event>,
@@ -121,23 +125,16 @@ impl std::fmt::Debug for World {
 impl World {
     /// The machine of a history.
     pub fn new(history: History, scenario: Arc<Scenario>) -> World {
-        let boot = format!("00000000-0000-4000-8000-{:012x}", history.seed & 0xffff_ffff_ffff);
-        let options = VirtualHostOptions {
-            speed: ClockSpeed::Stopped,
-            run: waykeeper_testbed::run_options(crate::scenarios::ONE_SET_IN),
-            host_proc: None,
-            boot_id: Some(boot),
-            ..VirtualHostOptions::default()
-        };
         let cores = scenario.chip.cores as u16;
-        let (tree, clock, thread) =
-            virtual_host::tree(scenario, &options).unwrap_or_else(|why| panic!("the scenario: {why}"));
+        let (files, clock, thread) = power_on(&scenario, history.seed, 0);
         World(Arc::new(Mutex::new(State {
-            files: FileTree::new(tree, Faults::new(), 0, 0),
+            files,
             clock,
-            _thread: thread,
+            thread,
             disk: Disk::new(),
             now_ns: 0,
+            booted_ns: 0,
+            scenario,
             wall_offset_ns: 1_795_000_000_000_000_000,
             events: history.events.iter().cloned().collect(),
             history,
@@ -206,7 +203,7 @@ impl World {
     /// A process waits.
     pub fn wait(&self, process: u32, uptime_ns: u64) -> Result<(), Errno> {
         let mut state = self.lock();
-        let until = State::clock_of(uptime_ns);
+        let until = state.clock_of(uptime_ns);
         if process == OBSERVER {
             state.advance(until);
             return Ok(());
@@ -334,7 +331,7 @@ impl State {
         while self.now_ns < until_ns {
             let at = self.next_event_ns().map_or(until_ns, |at| at.min(until_ns));
             self.now_ns = at;
-            if let Err(why) = self.clock.run_until(at) {
+            if let Err(why) = self.clock.run_until(at - self.booted_ns) {
                 self.violation(format!("the model stopped: {why}"));
                 return;
             }
@@ -351,21 +348,43 @@ impl State {
         }
     }
 
-    /// Time since boot.
-    pub fn uptime_ns(&self) -> u64 {
-        UPTIME_NS + self.now_ns
+    /// Time since a boot.
+    pub fn uptime_ns(&self, booted_ns: u64) -> u64 {
+        UPTIME_NS + self.now_ns - booted_ns
     }
 
     /// The clock's time for a time since boot.
-    pub fn clock_of(uptime_ns: u64) -> u64 {
-        uptime_ns.saturating_sub(UPTIME_NS)
+    pub fn clock_of(&self, uptime_ns: u64) -> u64 {
+        uptime_ns.saturating_sub(UPTIME_NS) + self.booted_ns
     }
 
-    /// Drops all events: the machine is quiet from now on.
-    pub fn calm(&mut self) {
+    /// Drops all events: the machine is quiet from now on, and all its CPUs are on. True if some were off.
+    pub fn calm(&mut self) -> bool {
         self.events.clear();
         self.faults.lift();
         self.foreign_lock = None;
+        let online = picture::online(&self.files);
+        let off: Vec<u16> = (0..self.cores).filter(|cpu| !online.contains(cpu)).collect();
+        let before = picture::take(&self.files, &self.clock);
+        off.iter().for_each(|cpu| assert!(picture::switch_cpu(&self.files, *cpu, Some(true))));
+        let after = picture::take(&self.files, &self.clock);
+        self.touched.note(&before, &after);
+        !off.is_empty()
+    }
+
+    /// Power fails and returns.
+    fn reboot(&mut self, keeps_run: bool) {
+        self.end_process();
+        self.disk.lose(0);
+        if !keeps_run {
+            self.disk.remove_files("/run/waykeeper");
+        }
+        self.note_journal();
+        self.booted_ns = self.now_ns;
+        let (files, clock, thread) = power_on(&self.scenario, self.history.seed, self.now_ns);
+        (self.files, self.clock, self.thread) = (files, clock, thread);
+        // No group of another program is left, nor a value that it wrote.
+        (self.touched, self.foreign_lock) = (Touched::default(), None);
     }
 
     fn carry_out(&mut self, what: &What) {
@@ -411,7 +430,11 @@ impl State {
                     self.disk.lose(*torn);
                 }
                 self.note_journal();
+                let groups = picture::control_groups(&self.files);
+                let made = self.journaled.planned().filter(|group| groups.contains(group));
+                self.touched.unproved.extend(made);
             }
+            What::Reboot { keeps_run } => self.reboot(*keeps_run),
             What::Jump { seconds } => {
                 self.wall_offset_ns = self.wall_offset_ns.saturating_add(seconds * 1_000_000_000);
             }
@@ -533,6 +556,21 @@ impl State {
     pub fn is_disk_directory(&self, number: u64) -> bool {
         matches!(self.disk.inode(number), Ok(Inode::Directory { .. }))
     }
+}
+
+/// The files of a machine that has just booted, its clock and the clock's thread.
+fn power_on(scenario: &Arc<Scenario>, seed: u64, now_ns: u64) -> (FileTree, MachineClock, MachineThread) {
+    let boot = format!("00000000-0000-4000-{:04x}-{:012x}", now_ns >> 16 & 0xffff, seed & 0xffff_ffff_ffff);
+    let options = VirtualHostOptions {
+        speed: ClockSpeed::Stopped,
+        run: waykeeper_testbed::run_options(crate::scenarios::ONE_SET_IN),
+        host_proc: None,
+        boot_id: Some(boot),
+        ..VirtualHostOptions::default()
+    };
+    let (tree, clock, thread) =
+        virtual_host::tree(scenario.clone(), &options).unwrap_or_else(|why| panic!("the scenario: {why}"));
+    (FileTree::new(tree, Faults::new(), 0, 0), clock, thread)
 }
 
 /// The number of the tree's device.
