@@ -7,6 +7,7 @@ mod daemon;
 mod daemon_client;
 mod ddio_effect;
 mod help;
+mod hotplug;
 mod installed;
 mod killed;
 mod listings;
