@@ -143,6 +143,13 @@ fn mount(dir: &Path, args: VhostArgs) -> Result<(), Failure> {
          Ctrl-C unmounts it.\n",
         1000.0 / factor
     ))?;
+    let forks = std::fs::read_to_string(host.path().join("waykeeper/forks")).unwrap_or_default();
+    if let Some(why) = forks.trim().strip_prefix("listed ") {
+        exit::eprint_line(&format!(
+            "note: forks of this machine's processes are not recorded ({why}): a process whose parent has ended before \
+             `tasks` is read or written is in the default group; root or CAP_PERFMON helps"
+        ));
+    }
     let clock = host.clock().clone();
     std::thread::spawn(move || watch(&clock));
     Ok(host.serve()?)

@@ -2,20 +2,34 @@
 //!
 //! Real processes can be moved between the groups of a virtual server as on a real one. This file must not know groups.
 
+use crate::fork_records::{ForkRecords, Forks, FullRings};
 use crate::resctrl::tasks::{Task, Tasks};
+use rustix::io::Errno;
 use std::fs;
 use std::path::PathBuf;
 
 /// The tasks below a procfs.
-#[derive(Clone, Debug)]
 pub struct HostTasks {
     proc: PathBuf,
+    forks: Option<ForkRecords>,
 }
 
 impl HostTasks {
     /// The tasks of the procfs at `proc`, usually `/proc`.
     pub fn new(proc: impl Into<PathBuf>) -> Self {
-        HostTasks { proc: proc.into() }
+        HostTasks { proc: proc.into(), forks: None }
+    }
+
+    /// Lets the kernel record the forks of these tasks, from now on. The answer waits for full rings, which must be
+    /// read in time.
+    ///
+    /// # Errors
+    /// As [`ForkRecords::open`]. Then a new task is only noticed when the tasks are listed.
+    pub fn record_forks(&mut self) -> Result<FullRings, Errno> {
+        let mut records = ForkRecords::open()?;
+        let waiter = records.waiter()?;
+        self.forks = Some(records);
+        Ok(waiter)
     }
 
     fn ids(folder: PathBuf) -> Vec<u32> {
@@ -59,6 +73,10 @@ impl Tasks for HostTasks {
             }
         }
         tasks
+    }
+
+    fn forks(&mut self) -> Forks {
+        self.forks.as_mut().map_or_else(Forks::default, ForkRecords::take)
     }
 
     fn owner(&mut self, task: u32) -> Option<u32> {

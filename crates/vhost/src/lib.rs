@@ -10,6 +10,7 @@ pub mod dynamic_tree;
 pub mod enter;
 pub mod faults;
 pub mod file_tree;
+pub mod fork_records;
 pub mod host_tasks;
 mod inodes;
 pub mod layout;

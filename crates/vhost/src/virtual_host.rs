@@ -5,6 +5,7 @@
 use crate::cpu_switches::{CpuSwitches, OnlineDevices};
 use crate::cpuid::{Cpuid, CpuidFile};
 use crate::faults::Faults;
+use crate::fork_records::FullRings;
 use crate::host_tasks::HostTasks;
 use crate::inodes::locked;
 use crate::layout::{Layout, LayoutError};
@@ -175,9 +176,18 @@ pub fn tree(
     tree.add_dynamic("proc", Processes::new(programs.clone(), layout.cpus(), layout.packages));
     tree.add_dynamic("sys/fs/cgroup", Cgroups::new(programs.clone(), layout.cpus(), layout.packages));
     let resctrl = features.any().then(|| {
-        let tasks = AllTasks::new(options.host_proc.clone().map(HostTasks::new), programs);
+        let mut host = options.host_proc.clone().map(HostTasks::new);
+        let forks = host.as_mut().map(HostTasks::record_forks);
         let driver = Box::new(Driver::new(clock.clone()));
-        VirtualResctrl::new(description, driver, Box::new(tasks)).shared()
+        let tasks = Box::new(AllTasks::new(host, programs));
+        let shared = VirtualResctrl::new(description, driver, tasks).shared();
+        if let Some(forks) = forks {
+            tree.text("waykeeper/forks", forks_followed(forks.as_ref().err().copied()));
+            if let Ok(rings) = forks {
+                read_full_rings(rings, &shared);
+            }
+        }
+        shared
     });
     if let Some(shared) = &resctrl {
         switches.connect(shared.clone());
@@ -210,6 +220,22 @@ fn boot_id() -> String {
     // Without procfs: the time, since the id only has to differ between starts.
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     format!("00000000-0000-4000-8000-{:012x}", now.as_nanos() & 0xffff_ffff_ffff)
+}
+
+/// `waykeeper/forks`: whether the forks of this machine's processes are recorded. No kernel has this file.
+fn forks_followed(refused: Option<Errno>) -> String {
+    refused.map_or_else(|| "recorded\n".to_owned(), |why| format!("listed perf_event_open: {why}\n"))
+}
+
+/// Starts a thread that reads the records of forks when their rings fill. It ends with the resctrl.
+fn read_full_rings(mut rings: FullRings, resctrl: &SharedResctrl) {
+    let resctrl = Arc::downgrade(resctrl);
+    std::thread::spawn(move || {
+        while rings.wait() {
+            let Some(resctrl) = resctrl.upgrade() else { return };
+            locked(&resctrl).follow_forks();
+        }
+    });
 }
 
 /// `waykeeper/clock`: the server's clock and the model's lag, both in ns. No kernel has this file.

@@ -3,6 +3,7 @@
 //! It must not know groups.
 
 use super::{FIRST_PID, Programs};
+use crate::fork_records::Forks;
 use crate::host_tasks::HostTasks;
 use crate::resctrl::tasks::{Task, Tasks};
 
@@ -30,6 +31,11 @@ impl Tasks for AllTasks {
             tasks.extend(program.tids().map(|id| Task { id, process, parent: 0, started }));
         }
         tasks
+    }
+
+    /// A program starts no other.
+    fn forks(&mut self) -> Forks {
+        self.host.as_mut().map_or_else(Forks::default, Tasks::forks)
     }
 
     /// Programs belong to root.

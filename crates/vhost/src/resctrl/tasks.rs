@@ -1,18 +1,19 @@
 //! Tasks and their classes: which group a task belongs to, and what a new task inherits.
 //!
-//! The kernel keeps class and RMID in each task and copies both at fork. From outside a fork is only detected later: a
-//! task that is new since the last check gets what its parent (a thread: its process) has now. If the parent ended
-//! before the check, the child counts as that of the process that adopted it, and so gets the default group. This file
-//! must not know the source of the list of tasks.
+//! The kernel keeps class and RMID in each task and copies both at fork. Here a record of each fork says whose class
+//! a new task has, in the order of the forks. A task without a record (none are kept, or a ring was full) is noticed
+//! when the tasks are listed: it gets what its parent (a thread: its process) has then. If the parent ended before that,
+//! the child counts as that of the process that adopted it. This file must not know where tasks and records come from.
 
 use super::VirtualResctrl;
 use super::description::Kernel;
 use super::groups::GroupId;
 use super::hardware::Hardware;
 use super::numbers::{c_string, kstrtoint, strim};
+use crate::fork_records::Forks;
 use crate::node::Caller;
 use rustix::io::Errno;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// One task of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,11 @@ pub trait Tasks: Send {
     /// All tasks: processes by rising id, each followed by its other threads.
     fn list(&mut self) -> Vec<Task>;
 
+    /// The forks since the last call. Without records none, and not complete.
+    fn forks(&mut self) -> Forks {
+        Forks::default()
+    }
+
     /// User id of a task; `None` if it is gone.
     fn owner(&mut self, task: u32) -> Option<u32>;
 }
@@ -39,44 +45,85 @@ pub trait Tasks: Send {
 /// A task's class and RMID as resctrl knows them.
 #[derive(Clone, Copy)]
 struct Known {
-    started: u64,
+    /// `None` until the task is listed.
+    started: Option<u64>,
     belongs: (u32, u32),
 }
+
+/// How many tasks may be known beyond twice the number that was listed last, before ended ones are dropped.
+const UNLISTED: usize = 4096;
 
 /// Class and RMID of every task.
 pub(super) struct TaskTable {
     source: Box<dyn Tasks>,
     known: HashMap<u32, Known>,
+    /// How many tasks were listed last.
+    listed: usize,
 }
 
 impl TaskTable {
     pub fn new(source: Box<dyn Tasks>) -> Self {
-        TaskTable { source, known: HashMap::new() }
+        TaskTable { source, known: HashMap::new(), listed: 0 }
+    }
+
+    /// Lets new tasks inherit, in the order of their forks. Returns the new tasks, and whether no fork is missing.
+    fn inherit(&mut self, hardware: &mut dyn Hardware) -> (HashSet<u32>, bool) {
+        let forks = self.source.forks();
+        for fork in &forks.seen {
+            let belongs = self.known.get(&fork.from).map_or((0, 0), |known| known.belongs);
+            let before = self.known.insert(fork.task, Known { started: None, belongs });
+            // An earlier task with this id may have had a class.
+            if belongs != before.map_or((0, 0), |known| known.belongs) {
+                hardware.set_task(fork.task, belongs.0, belongs.1);
+            }
+        }
+        (forks.seen.iter().map(|fork| fork.task).collect(), forks.complete)
+    }
+
+    /// Reads the records of forks, so that they need no more room. Ended tasks are dropped when they are many.
+    pub fn follow(&mut self, hardware: &mut dyn Hardware) {
+        self.inherit(hardware);
+        if self.known.len() > 2 * self.listed + UNLISTED {
+            self.update(hardware);
+        }
     }
 
     /// Updates the tasks; new ones inherit. The list is in the kernel's order.
     pub fn update(&mut self, hardware: &mut dyn Hardware) -> Vec<Task> {
         let listed = self.source.list();
+        // After the list, so that a listed task has its record. One whose fork(2) has not returned may be listed
+        // before its record is written: the second look finds it.
+        let (mut forked, complete) = self.inherit(hardware);
+        if complete && listed.iter().any(|task| !self.knows(task)) {
+            forked.extend(self.inherit(hardware).0);
+        }
         let mut oldest_first = listed.clone();
         oldest_first.sort_by_key(|task| (task.started, task.id));
-        let mut now: HashMap<u32, Known> = HashMap::with_capacity(listed.len());
         for task in &oldest_first {
-            let belongs = match self.known.get(&task.id) {
-                Some(known) if known.started == task.started => known.belongs,
-                _ => {
-                    let from = if task.id == task.process { task.parent } else { task.process };
-                    let belongs =
-                        now.get(&from).or(self.known.get(&from)).map_or((0, 0), |known| known.belongs);
-                    if belongs != (0, 0) {
-                        hardware.set_task(task.id, belongs.0, belongs.1);
-                    }
-                    belongs
-                }
+            let asked = if self.knows(task) {
+                task.id
+            } else if task.id == task.process {
+                task.parent
+            } else {
+                task.process
             };
-            now.insert(task.id, Known { started: task.started, belongs });
+            let belongs = self.known.get(&asked).map_or((0, 0), |known| known.belongs);
+            if asked != task.id && belongs != (0, 0) {
+                hardware.set_task(task.id, belongs.0, belongs.1);
+            }
+            self.known.insert(task.id, Known { started: Some(task.started), belongs });
         }
-        self.known = now;
+        // A task that was recorded after the list is not in it.
+        forked.extend(listed.iter().map(|task| task.id));
+        self.known.retain(|task, _| forked.contains(task));
+        self.listed = listed.len();
         listed
+    }
+
+    /// Whether this task is known, and not an earlier one with its id.
+    fn knows(&self, task: &Task) -> bool {
+        let same = |known: &Known| known.started.is_none_or(|started| started == task.started);
+        self.known.get(&task.id).is_some_and(same)
     }
 
     /// Class and RMID of a task at the last update.
@@ -116,6 +163,11 @@ impl TaskTable {
 }
 
 impl VirtualResctrl {
+    /// Reads the records of forks. It must be called before they need more room than they have.
+    pub fn follow_forks(&mut self) {
+        self.tasks.follow(self.hardware.as_mut());
+    }
+
     pub(super) fn tasks_show(&mut self, group: GroupId) -> String {
         let listed = self.tasks.update(self.hardware.as_mut());
         let group = &self.groups[&group];

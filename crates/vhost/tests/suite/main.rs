@@ -6,6 +6,7 @@ mod enter;
 mod faults;
 mod hosts;
 mod hotplug;
+mod inheritance;
 mod mounted;
 mod programs;
 mod resctrl;
