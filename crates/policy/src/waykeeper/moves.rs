@@ -44,6 +44,12 @@ impl Steps<'_> {
     }
 }
 
+/// The mean of some values; `None` of no value.
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
 fn number(what: &str, value: f64) -> Cause {
     Cause { what: what.to_owned(), value, limit: None }
 }
@@ -165,25 +171,38 @@ impl ServerView<'_> {
 
     fn other_zones(&self, steps: &mut Steps<'_>) {
         let best = steps.best;
+        // Workloads in the trash way are left out, because no zone concerns them, and so are those with too few references.
         let starving = |priority: Priority| {
             let all = self.groups.iter().filter(|g| g.priority == priority && !best.trash.contains(&g.id));
-            let misses: Vec<f64> = all.filter_map(|g| llc_miss(g.id, self.seen)).collect();
-            misses.iter().sum::<f64>() / misses.len().max(1) as f64
+            mean(all.filter_map(|g| llc_miss(g.id, self.seen)))
         };
-        let (high, low) = (starving(Priority::High), starving(Priority::Low));
-        let causes =
-            || vec![number("mean LLC miss ratio of HPWs", high), number("mean LLC miss ratio of LPWs", low)];
+        let means = [("HPWs", starving(Priority::High)), ("LPWs", starving(Priority::Low))];
+        let causes = || {
+            let known = means.iter().filter_map(|(kind, mean)| Some((kind, (*mean)?)));
+            known
+                .map(|(kind, mean)| number(&format!("mean LLC miss ratio of {kind} in zones"), mean))
+                .collect()
+        };
+        let unknown = |why: &str| {
+            let without = means.iter().filter(|(_, mean)| mean.is_none()).map(|(kind, _)| *kind);
+            match without.collect::<Vec<_>>().join(" and ") {
+                none if none.is_empty() => why.to_owned(),
+                some => format!("{why}; mean LLC miss ratio of {some} in zones: not available"),
+            }
+        };
+        let low_misses = means[1].1.is_some_and(|low| low > 0.0);
         if has_io_hpw(self.groups) && self.has(Priority::High, false) {
             let why = "HPWs without I/O may gain more from devices' ways than devices lose";
             steps.add(Direction::Other, why, Vec::new(), |l| l.hp_clear = !l.hp_clear);
         }
         // HPWs first: steps that take ways from LPWs come before steps that give them any.
         for by in [2, 1].into_iter().filter(|by| best.lp_ways >= self.limits.lp_least() + by) {
-            steps.add(Direction::LpSmaller, "HPWs may need the room", causes(), |l| l.lp_ways -= by);
+            steps
+                .add(Direction::LpSmaller, &unknown("HPWs may need the room"), causes(), |l| l.lp_ways -= by);
         }
         let most = self.limits.lp_most(best.dca_ways);
-        for by in [2, 1].into_iter().filter(|by| low > 0.0 && best.lp_ways + by <= most) {
-            steps.add(Direction::LpLarger, "LPWs may need the room", causes(), |l| l.lp_ways += by);
+        for by in [2, 1].into_iter().filter(|by| low_misses && best.lp_ways + by <= most) {
+            steps.add(Direction::LpLarger, &unknown("LPWs may need the room"), causes(), |l| l.lp_ways += by);
         }
     }
 
@@ -207,5 +226,55 @@ impl ServerView<'_> {
             steps.add(Direction::Other, "zones may not be needed any more", Vec::new(), |l| l.open = true);
         }
         steps.moves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::{interval, server};
+    use super::*;
+    use waykeeper_host::Reading::Value;
+    use waykeeper_host::WorkloadCounter;
+    use waykeeper_units::WorkloadId;
+
+    /// The steps to another size of the LP zone: reason and numbers.
+    fn zone_steps(trash: &[u32], llc: &[(f64, f64)]) -> Vec<(Direction, String, Vec<(String, f64)>)> {
+        let server = server(3);
+        let mut seen = interval(&[1.0; 3], 1e9);
+        for (rates, (hits, misses)) in seen.groups.values_mut().zip(llc) {
+            rates[WorkloadCounter::LlcHits] = Value(*hits);
+            rates[WorkloadCounter::LlcMisses] = Value(*misses);
+        }
+        let trash = trash.iter().map(|id| WorkloadId(*id)).collect();
+        let best = Layout { open: false, lp_ways: 3, trash, ..server.limits.open() };
+        let steps = server.view(&seen).steps(&best).into_iter();
+        let zones = steps.filter(|step| matches!(step.direction, Direction::LpSmaller | Direction::LpLarger));
+        let causes = |step: &Move| step.causes.iter().map(|own| (own.what.clone(), own.value)).collect();
+        let mut all: Vec<_> = zones.map(|step| (step.direction, step.why.clone(), causes(&step))).collect();
+        all.dedup();
+        all
+    }
+
+    #[test]
+    fn the_mean_of_no_workload_is_not_available_and_no_number() {
+        let number = |kind: &str, value| (format!("mean LLC miss ratio of {kind} in zones"), value);
+        // HPW 0 misses 1 of 4 references; LPWs 1 and 2 miss 1 of 2 and all: their mean is 0.75.
+        let llc = [(3e6, 1e6), (1e6, 1e6), (0.0, 2e6)];
+        let both = vec![number("HPWs", 0.25), number("LPWs", 0.75)];
+        let steps = zone_steps(&[], &llc);
+        assert_eq!(
+            steps,
+            [
+                (Direction::LpSmaller, "HPWs may need the room".to_owned(), both.clone()),
+                (Direction::LpLarger, "LPWs may need the room".to_owned(), both),
+            ]
+        );
+        // Both LPWs in the trash way, or with fewer references than count: no LPW is left for a mean.
+        let few = [llc[0], (1.0, 1.0), (0.0, 2.0)];
+        for steps in [zone_steps(&[1, 2], &llc), zone_steps(&[], &few)] {
+            let why =
+                "HPWs may need the room; mean LLC miss ratio of LPWs in zones: not available".to_owned();
+            assert_eq!(steps, [(Direction::LpSmaller, why, vec![number("HPWs", 0.25)])]);
+        }
     }
 }
