@@ -6,6 +6,7 @@ mod show;
 
 pub use hold::listen;
 
+use crate::devices::addresses;
 use crate::exit::{self, Failure};
 use crate::restore::root_at;
 use clap::{Args, Subcommand};
@@ -13,6 +14,7 @@ use hold::HoldArgs;
 use std::path::PathBuf;
 use waykeeper_kernel::dca_ways::{Wanted, WaysError};
 use waykeeper_operator::ddio::{self, DdioError};
+use waykeeper_tenants::DeviceName;
 
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
@@ -91,9 +93,9 @@ pub struct SetArgs {
 /// Arguments of `waykeeper ddio on` and `off`.
 #[derive(Args, Debug)]
 pub struct SwitchArgs {
-    /// Device: PCI address, network interface, NVMe controller or disk
+    /// Device: PCI address, interface, NVMe controller, disk, or virtual functions such as ens1f0/vf*
     #[arg(required = true, value_name = "DEVICE")]
-    devices: Vec<String>,
+    devices: Vec<DeviceName>,
     #[command(flatten)]
     hold: HoldArgs,
 }
@@ -116,8 +118,7 @@ pub fn ddio(command: DdioCommand) -> Result<(), Failure> {
 fn switch(args: &SwitchArgs, on: bool) -> Result<(), Failure> {
     let root = root_at(&args.hold.root)?;
     let survey = ddio::survey(&root);
-    let addresses = args.devices.iter().map(|name| ddio::address_of(&root, name));
-    let addresses = addresses.collect::<Result<Vec<_>, DdioError>>()?;
+    let addresses = addresses(&root, &args.devices)?;
     let steps = ddio::plan_ports(&survey, &addresses, on)?;
     hold::hold(&root, &survey, &steps, &args.hold)
 }
@@ -125,7 +126,7 @@ fn switch(args: &SwitchArgs, on: bool) -> Result<(), Failure> {
 impl From<DdioError> for Failure {
     fn from(error: DdioError) -> Failure {
         let code = match &error {
-            DdioError::NoSuchDevice { .. }
+            DdioError::NoRootPort { .. }
             | DdioError::NoSuchSocket { .. }
             | DdioError::Ways(WaysError::BadMask { .. }) => exit::BAD_INPUT,
             DdioError::Unsupported { .. } | DdioError::Ways(WaysError::Unsupported(_)) => exit::UNSUPPORTED,

@@ -32,6 +32,8 @@ mod daemon_client;
 #[cfg(feature = "full")]
 mod ddio;
 #[cfg(feature = "full")]
+mod devices;
+#[cfg(feature = "full")]
 mod doctor;
 #[cfg_attr(not(feature = "full"), path = "absent.rs")]
 mod full;

@@ -25,11 +25,12 @@ pub const MOST_MEMBERS: usize = 1 << 12;
 /// Most tenants: more than any chip has RMIDs to monitor (hardware.md 9).
 pub const MOST_TENANTS: usize = 1 << 10;
 
-/// Most files read and directories listed at one look. Not included: four for each declared device, two for each
-/// virtual function of a glob, one for each component of a declared path, and the CPUs' files when CPUs go online or
-/// offline. Each cgroup takes three reads (directory, processes, CPUs), each process two (stat, program), and
-/// [`Processes`] limits the reads for the CPUs of threads. Measured: a slice that does not exist takes 6; two programs
-/// with 12 of 119 processes, 220; 500 containers with a process each, 2506 (100 ms unoptimised over plain files).
+/// Most files read and directories listed at one look. Not included: seven for each declared device, six once if it is
+/// not there, two for each device behind a declared root port and for each virtual function of a glob, two for each
+/// component of a declared path, and the CPUs' files when CPUs go online or offline. Each cgroup takes three reads
+/// (directory, processes, CPUs), each process two (stat, program), and [`Processes`] limits the reads for the CPUs of
+/// threads. Measured: a slice that does not exist takes 7; two programs with 12 of 119 processes, 220; 500 containers
+/// with a process each, 2506 (100 ms unoptimised over plain files).
 pub const MOST_READS: usize = 3 * MOST_FOLDERS + 2 * (MOST_NEW + AGAIN + MOST_MEMBERS) + MOST_ALLOWED;
 
 /// Repeatedly finds the present tenants.
@@ -148,7 +149,7 @@ impl Census {
             }
             if drafts.len() == before {
                 let name = declared.spec.name.clone();
-                let why = why_absent(&declared.spec);
+                let why = why_absent(&declared.spec, &mut context);
                 context.notes.tell(Some(&name), About::Absent, "", || format!("it is not present: {why}"));
                 absent.push(Absent { name, why });
             }
@@ -168,12 +169,15 @@ impl Census {
     }
 }
 
-fn why_absent(spec: &TenantSpec) -> String {
+fn why_absent(spec: &TenantSpec, context: &mut SearchContext) -> String {
     let selectors = spec.selectors.iter().map(|selector| selector.glob().to_string());
     let programs = spec.programs.iter().map(ToString::to_string);
     let wanted: Vec<String> = selectors.chain(programs).collect();
     if !wanted.is_empty() {
-        return format!("no process in {} belongs to this tenant", wanted.join(", "));
+        let SearchContext { reader, cgroups, notes, .. } = context;
+        let near = spec.selectors.iter().find_map(|selector| cgroups.nearest(reader, selector, notes));
+        let hint = near.map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+        return format!("no process in {} belongs to this tenant{hint}", wanted.join(", "));
     }
     let devices = spec.devices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (spec.pids.is_empty(), spec.cores.is_empty()) {
@@ -228,7 +232,8 @@ impl Claims {
                 None => loose.push(pid),
             }
         }
-        let free = |device: &devices::Found, notes: &mut Notes| match self.devices.get(&device.address) {
+        let free = |device: &devices::FoundDevice, notes: &mut Notes| match self.devices.get(&device.address)
+        {
             Some(owner) if *owner != name => {
                 let address = device.address.to_string();
                 notes.tell(Some(&name), About::Taken, &address, || {
@@ -238,7 +243,7 @@ impl Claims {
             }
             _ => true,
         };
-        let mut devices: Vec<devices::Found> = Vec::new();
+        let mut devices: Vec<devices::FoundDevice> = Vec::new();
         for device in found.devices {
             let twice = devices.iter().any(|other| other.address == device.address);
             if !twice && free(&device, context.notes) {

@@ -4,7 +4,7 @@
 //! for slices and units. Cgroups may appear and disappear during a look. Must not know tenants.
 
 use super::cores::Cores;
-use super::glob::{CgroupSelector, Glob};
+use super::glob::{CgroupSelector, Glob, UNIT_KINDS};
 use super::reader::Reader;
 use super::roster::{About, Notes};
 use rustix::io::Errno;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use waykeeper_kernel::content;
 use waykeeper_kernel::root::FileError;
-use waykeeper_units::CoreList;
+use waykeeper_units::{CoreList, Likeness, nearest};
 
 const MOUNT: &str = "/sys/fs/cgroup";
 
@@ -96,14 +96,11 @@ impl Cgroups {
         let glob = selector.glob();
         let mut found = Vec::new();
         match selector {
-            CgroupSelector::Path(_) | CgroupSelector::Slice(_) if !glob.is_wild() => {
-                let path = match selector {
-                    CgroupSelector::Slice(_) => slice_path(glob.text()),
-                    _ => glob.text().to_owned(),
-                };
-                let is_there = reader.exists(&format!("{}/{path}", tree.folder));
-                found.extend(is_there.then_some(path));
+            CgroupSelector::Path(_) if !glob.is_wild() => {
+                let is_there = reader.exists(&format!("{}/{}", tree.folder, glob.text()));
+                found.extend(is_there.then(|| glob.text().to_owned()));
             }
+            CgroupSelector::Slice(_) if !glob.is_wild() => found.extend(place_of(reader, tree, glob.text())),
             CgroupSelector::Path(_) => {
                 let parts: Vec<&str> = glob.text().split('/').collect();
                 let plain = parts.iter().take_while(|part| !part.contains(['*', '?', '[', '{'])).count();
@@ -121,6 +118,44 @@ impl Cgroups {
         found
     }
 
+    /// The unit, slice or path that is most like a declared one; `None` if that exists, or none is like it.
+    pub fn nearest(
+        &mut self,
+        reader: &mut Reader,
+        selector: &CgroupSelector,
+        notes: &mut Notes,
+    ) -> Option<String> {
+        let tree = self.tree(selector)?;
+        let wanted = selector.glob();
+        let path = match selector {
+            _ if wanted.is_wild() => return None,
+            CgroupSelector::Unit(_) => {
+                // The search for it has listed all slices.
+                let own = self.listed.iter().filter(|(folder, _)| folder.starts_with(tree.folder));
+                let names = || own.clone().flat_map(|(_, names)| names.iter()).map(|name| unit_name(name));
+                let is_there = names().any(|name| name == wanted.text());
+                let units = names().filter(|name| is_unit(name));
+                let near = nearest(wanted.text(), units, Likeness::Edits).filter(|_| !is_there);
+                return near.map(str::to_owned);
+            }
+            CgroupSelector::Slice(_) => slice_path(wanted.text()),
+            CgroupSelector::Path(_) => wanted.text().to_owned(),
+        };
+        let mut folder = String::new();
+        for part in path.split('/') {
+            let names = self.list(reader, tree, &folder, notes)?;
+            let Some(name) = names.iter().find(|name| *name == part || unit_name(name) == part) else {
+                let near = nearest(part, names.iter().map(String::as_str), Likeness::Edits)?;
+                return Some(match selector {
+                    CgroupSelector::Path(_) => join(&folder, near),
+                    _ => unit_name(near).to_owned(),
+                });
+            };
+            folder = join(&folder, name);
+        }
+        None
+    }
+
     fn descend(
         &mut self,
         reader: &mut Reader,
@@ -133,10 +168,10 @@ impl Cgroups {
         let mut left = vec![(start.to_owned(), 0)];
         while let Some((folder, depth)) = left.pop() {
             for name in self.list(reader, tree, &folder, notes).iter().flat_map(|names| names.iter()) {
-                let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+                let path = join(&folder, name);
                 let (is_match, leads_on) = match way {
                     Way::Depth(glob, most) => (glob.matches(&path), depth + 1 < most),
-                    Way::Slices(glob) => (glob.matches(name), name.ends_with(".slice")),
+                    Way::Slices(glob) => (glob.matches(unit_name(name)), name.ends_with(".slice")),
                 };
                 if is_match {
                     found.push(path);
@@ -245,6 +280,31 @@ fn unreadable(notes: &mut Notes, error: &FileError) {
     notes.tell(None, About::Unreadable, "cgroup", || {
         format!("{error}; cgroups that cannot be read are ignored")
     });
+}
+
+fn join(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+}
+
+/// The unit of a cgroup. systemd puts `_` before a name that could be that of a file, such as `io.service` with the
+/// controller io (systemd:src/basic/cgroup-util.c, cg_escape).
+pub(super) fn unit_name(folder: &str) -> &str {
+    folder.strip_prefix('_').unwrap_or(folder)
+}
+
+/// Whether a name is that of a unit that has processes.
+fn is_unit(name: &str) -> bool {
+    UNIT_KINDS.iter().any(|kind| name.ends_with(kind))
+}
+
+/// The path of a slice, if it exists.
+fn place_of(reader: &mut Reader, tree: Tree, slice: &str) -> Option<String> {
+    let mut path = String::new();
+    for part in slice_path(slice).split('/') {
+        let ways = [join(&path, part), join(&path, &format!("_{part}"))];
+        path = ways.into_iter().find(|way| reader.exists(&format!("{}/{way}", tree.folder)))?;
+    }
+    Some(path)
 }
 
 /// `a-b.slice` is `a.slice/a-b.slice` (systemd.slice(5)).

@@ -70,7 +70,11 @@ impl FromStr for DeviceName {
         let Some((physical, function)) = text.split_once('/') else {
             return single(text);
         };
-        let physical = Box::new(single(physical)?);
+        let whole = |why| match why {
+            DeviceNameError::Name(_) => DeviceNameError::Name(text.to_owned()),
+            other => other,
+        };
+        let physical = Box::new(single(physical).map_err(whole)?);
         let numbers = function.strip_prefix("vf").ok_or_else(|| DeviceNameError::Name(text.to_owned()))?;
         let numbers = Glob::new(numbers).map_err(DeviceNameError::Functions)?;
         // A text that is neither digits nor a glob would match no number.
@@ -117,6 +121,7 @@ mod tests {
             let error = bad.parse::<DeviceName>().unwrap_err().to_string();
             assert!(error.contains("names no device") || error.contains("matches nothing"), "{bad}: {error}");
         }
+        assert!(reported("../vf1").starts_with("`../vf1` names no device"));
         assert!(reported("5e:00.0/vf[0").contains("unclosed character class"));
     }
 

@@ -15,7 +15,7 @@ const GROUPS_MOST: usize = 16;
 const CHOICES_MOST: usize = 256;
 
 /// Kinds of units that run processes (systemd.unit(5)). Slices have a key of their own.
-const UNIT_KINDS: [&str; 5] = [".service", ".scope", ".socket", ".mount", ".swap"];
+pub(super) const UNIT_KINDS: [&str; 5] = [".service", ".scope", ".socket", ".mount", ".swap"];
 
 /// One glob, compiled.
 #[derive(Clone, Debug)]

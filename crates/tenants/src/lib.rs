@@ -1,8 +1,9 @@
 //! The tenants of this machine: what the operator declares, and which of them are present.
 //!
-//! A4 s5.1 asks for a record per workload (cores, priority, what it does, which devices). [`parse`] and [`declared`]
+//! A4 s5.1 asks for a record per workload (cores, priority, what it does, which devices). [`declared`] and [`parse`]
 //! read such records, which may name processes, cgroups and devices that start, end, appear and disappear. A [`Census`]
-//! repeatedly finds the tenants that are present. Must not know how tenants are measured or controlled.
+//! repeatedly finds the tenants that are present, and [`find_devices`] the devices that a name means. Must not know how
+//! tenants are measured or controlled.
 
 mod census;
 mod cgroups;
@@ -23,6 +24,7 @@ pub use declaration::{
     explain_key, parse, read,
 };
 pub use device::{DeviceName, DeviceNameError};
+pub use devices::{FoundDevice, NoDevice, find_devices};
 pub use glob::{CgroupSelector, Glob};
 pub use roster::{About, Absent, Note, Roster};
 

@@ -4,6 +4,7 @@
 //! glob ends in. Invalid characters become `_`. If a replaced character, a cut or another path could lead to an equal
 //! name, the CRC-32 of the whole path is appended. Must not know what is matched.
 
+use super::cgroups::unit_name;
 use super::declaration::{NAME_LIMIT, OWN_NAME, is_plain};
 use super::glob::CgroupSelector;
 
@@ -18,6 +19,7 @@ pub(super) fn named(template: &str, own: &str) -> String {
 /// A cgroup's own name.
 pub(super) fn of_cgroup(template: &str, selector: &CgroupSelector, path: &str) -> String {
     let last = path.rsplit('/').next().unwrap_or(path);
+    let last = if matches!(selector, CgroupSelector::Path(_)) { last } else { unit_name(last) };
     let kind = KINDS.iter().find(|kind| selector.glob().text().ends_with(**kind));
     let stem = kind.and_then(|kind| last.strip_suffix(kind)).filter(|stem| !stem.is_empty()).unwrap_or(last);
     own(template, stem, path, selector.may_repeat_names())

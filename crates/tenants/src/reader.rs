@@ -58,6 +58,12 @@ impl<'r> Reader<'r> {
         unless_gone(self.root.folders(path, most))
     }
 
+    /// Names in a directory, sorted; none if it cannot be listed.
+    pub fn names(&mut self, path: &str) -> Vec<String> {
+        self.reads += 1;
+        self.root.list(path).unwrap_or_default()
+    }
+
     pub fn link(&mut self, path: &str) -> Result<Option<PathBuf>, FileError> {
         self.reads += 1;
         unless_gone(self.root.read_link(path))

@@ -6,7 +6,8 @@
 use super::cgroups::{CgroupProcess, Cgroups};
 use super::cores::Cores;
 use super::declaration::TenantSpec;
-use super::devices;
+use super::device::DeviceName;
+use super::devices::{self, NoDevice};
 use super::naming;
 use super::processes::{Id, Process, Processes};
 use super::reader::Reader;
@@ -40,7 +41,7 @@ pub(super) struct Match {
     pub name: String,
     /// By pid, each once.
     pub candidates: Vec<Candidate>,
-    pub devices: Vec<devices::Found>,
+    pub devices: Vec<devices::FoundDevice>,
 }
 
 /// A declaration and its memory.
@@ -98,14 +99,10 @@ impl DeclarationState {
         self.follow(context);
         found.candidates.extend(self.family.iter().map(|id| of(*id)));
         for name in &self.spec.devices {
-            let devices = devices::find(context.reader, name);
-            if devices.is_empty() {
-                let shown = name.to_string();
-                context.notes.tell(Some(&self.spec.name), About::Missing, &shown, || {
-                    format!("there is no device {shown}")
-                });
+            match devices::find(context.reader, name) {
+                Ok(devices) => found.devices.extend(devices),
+                Err(why) => tell_missing(context, &self.spec.name, name, why),
             }
-            found.devices.extend(devices);
         }
         vec![tidy(found)]
     }
@@ -124,9 +121,14 @@ impl DeclarationState {
             }
         }
         for name in &self.spec.devices {
-            for device in devices::find(context.reader, name) {
-                let name = naming::named(template, &device.own_name);
-                all.push(Match { name, devices: vec![device], ..Match::default() });
+            match devices::find(context.reader, name) {
+                Ok(devices) => all.extend(devices.into_iter().map(|device| {
+                    let name = naming::named(template, &device.own_name);
+                    Match { name, devices: vec![device], ..Match::default() }
+                })),
+                // Virtual functions come and go.
+                Err(NoDevice::NoFunction { .. }) => {}
+                Err(why) => tell_missing(context, template, name, why),
             }
         }
         if !self.spec.programs.is_empty() {
@@ -173,6 +175,11 @@ impl DeclarationState {
             }
         }
     }
+}
+
+fn tell_missing(context: &mut SearchContext, tenant: &str, name: &DeviceName, why: NoDevice) {
+    let SearchContext { reader, notes, .. } = context;
+    notes.tell(Some(tenant), About::Missing, &name.to_string(), || why.with_hint(reader).to_string());
 }
 
 /// Groups the processes of its programs: the leader is the topmost ancestor that is reached through matching processes

@@ -7,11 +7,13 @@ use super::counters::CounterWatch;
 use super::cpus;
 use super::interrupts::Interrupts;
 use super::log::LogFile;
+use crate::devices;
 use crate::exit::{self, Failure};
 use crate::progress::LoadLine;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use waykeeper_kernel::root::Root;
 use waykeeper_load::LoadSummary;
 use waykeeper_memload::{
     BufferError, CommandError, Consent, End, KernelMounts, LoadOutcome, LoadPlan, LoadProgress, PlanError,
@@ -244,6 +246,12 @@ impl From<PrepareError> for Failure {
         };
         match error {
             PrepareError::Refused(TargetRefusal::Target(error)) => error.into(),
+            PrepareError::Refused(
+                TargetRefusal::NoDevice { ref path } | TargetRefusal::Missing { ref path },
+            ) => {
+                let hint = devices::hint(&Root::at("/"), path).unwrap_or_default();
+                Failure::new(code, format!("{error}{hint}"))
+            }
             other => Failure::new(code, other),
         }
     }

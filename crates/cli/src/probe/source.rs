@@ -3,6 +3,7 @@
 
 use super::RunArgs;
 use super::load_command::LoadCommand;
+use crate::devices::{addresses, of_device_file};
 use crate::exit::{self, Failure};
 use crate::restore::{journal_at, root_at};
 use crate::run::change;
@@ -19,7 +20,7 @@ use waykeeper_linux_host::{LinuxHost, LinuxHostOptions, OpenError};
 use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_probe::experiment::ProbeError;
 use waykeeper_probe::sweep::{AdjustableLoad, SweptParameter};
-use waykeeper_tenants::{Census, DeviceName, Tenant, TenantSpec};
+use waykeeper_tenants::{Census, DeviceName, Tenant};
 use waykeeper_units::CoreList;
 
 /// The probed host, with its load.
@@ -169,13 +170,17 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<ProbedHost, Failure> {
         Some(beside) => {
             let wanted = "--cores LIST says on which CPUs it runs, for example --cores 8-9";
             let cores = args.cores.clone().ok_or_else(|| Failure::bad_input(wanted))?;
-            let devices = addresses(&root, &cores, &beside.devices)?;
+            let devices = addresses(&root, &beside.devices)?;
             let load_command =
                 LoadCommand::start(&beside.command, &cores, args.memload.as_ref().map(|_| beside.name))?;
             tenants.push(tenant_of(&load_command, beside, cores, devices));
             Some(load_command)
         }
     };
+    if let (true, Some(file)) = (tenants.is_empty(), &args.tenants) {
+        let why = format!("{}: none of its tenants is present on that host", file.display());
+        return Err(Failure::bad_input(why));
+    }
     if tenants.is_empty() {
         let why = "no tenants are given; give --tenants FILE, --memload TARGET, or a command after `--`";
         return Err(Failure::bad_input(why));
@@ -192,8 +197,8 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<ProbedHost, Failure> {
 fn declared(root: &Root, file: &Path) -> Result<Vec<Tenant>, Failure> {
     let specs = waykeeper_tenants::read(file).map_err(Failure::bad_input)?;
     let roster = Census::new(specs).take(root);
-    for absent in &roster.absent {
-        exit::eprint_line(&format!("note: tenant {} was not found: {}", absent.name, absent.why));
+    for note in &roster.notes {
+        exit::eprint_line(&format!("note: {note}"));
     }
     Ok(roster.tenants)
 }
@@ -215,7 +220,7 @@ fn beside(args: &RunArgs) -> Result<Option<Beside>, Failure> {
         let words = ["memload", "--op", "write", "--pattern", "random", "--depth", "32"].map(OsString::from);
         let command =
             [program.into_os_string()].into_iter().chain(words).chain([target.clone().into()]).collect();
-        let devices = namespace(target).into_iter().collect();
+        let devices = of_device_file(target).into_iter().collect();
         return Ok(Some(Beside { name: "memload", command, does_io: true, devices }));
     }
     if args.command.is_empty() {
@@ -223,42 +228,6 @@ fn beside(args: &RunArgs) -> Result<Option<Beside>, Failure> {
     }
     let command = args.command.iter().map(OsString::from).collect();
     Ok(Some(Beside { name: "command", command, does_io: args.as_io, devices: args.device.clone() }))
-}
-
-/// The namespace's name in sysfs, to find the root port of its controller; a file has none.
-fn namespace(target: &Path) -> Option<DeviceName> {
-    let name = target.strip_prefix("/dev").ok()?.to_str()?;
-    let name = name.strip_prefix("ng").map_or_else(|| name.to_owned(), |rest| format!("nvme{rest}"));
-    name.parse().ok()
-}
-
-/// PCI addresses of these devices on the host.
-fn addresses(root: &Root, cores: &CoreList, devices: &[DeviceName]) -> Result<Vec<PciAddress>, Failure> {
-    let spec = |device: &DeviceName| TenantSpec {
-        name: "device".to_owned(),
-        each: false,
-        priority: Priority::Low,
-        kind: Some(WorkloadKind::StorageIo),
-        cores: cores.clone(),
-        pids: Vec::new(),
-        selectors: Vec::new(),
-        programs: Vec::new(),
-        devices: vec![device.clone()],
-        stack: false,
-        mask: None,
-    };
-    let mut all = Vec::new();
-    for device in devices {
-        let found = Census::new(vec![spec(device)]).take(root).tenants;
-        let addresses: Vec<PciAddress> = found.into_iter().flat_map(|tenant| tenant.devices).collect();
-        if addresses.is_empty() {
-            return Err(Failure::bad_input(format!(
-                "device {device}: there is no such PCI device on that host"
-            )));
-        }
-        all.extend(addresses);
-    }
-    Ok(all)
 }
 
 fn tenant_of(

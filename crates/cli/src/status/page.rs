@@ -37,7 +37,11 @@ pub fn status(status: &DaemonStatus) -> String {
     if !status.active_problems.is_empty() {
         out.push_str("\nproblems\n");
         for problem in &status.active_problems {
-            let _ = writeln!(out, "  {}: {}", printable(&problem.kind), printable(&problem.text));
+            // A text about a tenant begins with the word of its kind.
+            let is_said =
+                problem.text.strip_prefix(problem.kind.as_str()).is_some_and(|rest| rest.starts_with(' '));
+            let kind = if is_said { String::new() } else { format!("{}: ", printable(&problem.kind)) };
+            let _ = writeln!(out, "  {kind}{}", printable(&problem.text));
         }
     }
     let _ = writeln!(out, "\n{}", totals(&status.totals));

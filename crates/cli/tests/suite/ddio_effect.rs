@@ -40,7 +40,10 @@ fn the_counters_show_that_dca_is_off() {
     let host = Host::start(&[]);
     let (code, out, error) = off(&host);
     assert_eq!(code, 0, "{out}{error}");
-    assert!(out.contains("the effect is seen: ") && out.contains("0000:17:00.0 (Ethernet nic0)"), "{out}");
+    assert!(
+        out.contains("the effect is seen: ") && out.contains("0000:17:00.0 (Ethernet nic0 mlx5_0)"),
+        "{out}"
+    );
     assert!(out.contains("bits 0x80: 0x80: restored"), "{out}");
     assert_eq!(switch(&host.path(PORT)), 0x80);
 }

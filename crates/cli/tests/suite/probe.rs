@@ -192,5 +192,8 @@ fn a_command_that_does_not_last_ends_the_probe_and_nothing_stays_turned() {
     let done =
         ports(&machine, &tenants, &["--cores", "0", "--as-io", "--device", "eth77", "--", "sleep", "9"]);
     let error = String::from_utf8(done.get_output().stderr.clone()).unwrap();
-    assert!(done.get_output().status.code() == Some(2) && error.contains("device eth77"), "{error}");
+    assert!(
+        done.get_output().status.code() == Some(2) && error.contains("there is no device `eth77`"),
+        "{error}"
+    );
 }

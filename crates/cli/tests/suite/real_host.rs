@@ -177,7 +177,9 @@ fn what_must_not_be_written_is_refused_with_the_reason() {
     refused_by(&tree, &["set", "1"], 2, &["2 to 11 ways"]);
     refused_by(&tree, &["set", "many"], 2, &["`many`", "like 4", "like 0x780"]);
     refused_by(&tree, &["set", "4", "--socket", "5"], 2, &["no socket 5", "0, 1"]);
-    refused_by(&tree, &["off", "eth9"], 2, &["`eth9`", "sys/class/net/eth9"]);
+    refused_by(&tree, &["off", "ens1f9"], 2, &["there is no device `ens1f9`; did you mean `ens1f1`?"]);
+    refused_by(&tree, &["off", "ens1f0/vf0"], 2, &["`ens1f0` has no virtual function `0`; it has none"]);
+    refused_by(&tree, &["off", "../x"], 2, &["`../x` names no device", "0000:3a:00.0"]);
     refused_by(&tree, &["set", "4", "--for", "minute"], 2, &["`minute`", "seconds"]);
     let icelake = PlainTree::of(106, 6, "Intel(R) Xeon(R) Gold 5320 CPU @ 2.20GHz", 12);
     refused_by(&icelake, &["set", "4"], 3, &["Ice Lake", "takes values without effect", "only read"]);

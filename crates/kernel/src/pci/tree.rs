@@ -29,7 +29,7 @@ pub struct PciDevice {
     pub node: Option<u16>,
     /// Its driver.
     pub driver: Option<String>,
-    /// Names of its interfaces: `eth0`, `nvme0`.
+    /// Names of the devices that its driver made of it: `eth0`, `nvme0`, `vda`, `mlx5_0`; interfaces come first.
     pub names: Vec<String>,
     /// The physical function, if this is a virtual one (SR-IOV).
     pub physical: Option<PciAddress>,
@@ -119,12 +119,6 @@ impl PciTree {
             None => PciError::NoDevice(address),
         };
         self.devices.get(&address).ok_or_else(missing)
-    }
-
-    /// A device by its address or the name of an interface.
-    pub fn named(&self, name: &str) -> Option<&PciDevice> {
-        let address = name.parse().ok().and_then(|address: PciAddress| self.devices.get(&address));
-        address.or_else(|| self.devices().find(|device| device.names.iter().any(|own| own == name)))
     }
 
     /// Bridges above a device, from the root bus down.
@@ -258,21 +252,36 @@ fn read_device(root: &Root, name: &str, address: PciAddress) -> Result<PciDevice
         };
         Ok(target.file_name().and_then(|name| name.to_str()).map(str::to_owned))
     };
-    let mut names = Vec::new();
-    for kind in ["net", "nvme"] {
-        names.extend(root.list_existing(&format!("{folder}/{kind}"))?);
-    }
+    let driver = last("driver")?;
     Ok(PciDevice {
         address,
         vendor: hex("vendor", 0xffff)? as u16,
         device: hex("device", 0xffff)? as u16,
         class: hex("class", 0xff_ffff)? as u32,
         node: root.parsed_optional(&format!("{folder}/numa_node"), node)?.flatten(),
-        driver: last("driver")?,
-        names,
+        names: names(root, &folder, driver.as_deref())?,
+        driver,
         physical: last("physfn")?.and_then(|name| name.parse().ok()),
         above: above(root, &folder)?,
     })
+}
+
+/// Names of its devices in the classes that have PCI functions.
+fn names(root: &Root, folder: &str, driver: Option<&str>) -> Result<Vec<String>, FileError> {
+    let mut parents = vec![folder.to_owned()];
+    if driver == Some("virtio-pci") {
+        // virtio adds a level between the function and its interface or disk.
+        let inner = root.list_existing(folder)?;
+        let inner = inner.into_iter().filter(|name| name.starts_with("virtio"));
+        parents.extend(inner.map(|name| format!("{folder}/{name}")));
+    }
+    let mut names = Vec::new();
+    for kind in ["net", "nvme", "block", "infiniband"] {
+        for parent in &parents {
+            names.extend(root.list_existing(&format!("{parent}/{kind}"))?);
+        }
+    }
+    Ok(names)
 }
 
 /// The functions on the path that an entry links to, without the device itself; `None` if the entry is not a link.

@@ -7,27 +7,26 @@
 mod change;
 mod effect;
 mod experiment;
-mod names;
 mod ports;
 mod survey;
 
 pub use change::{RegisterChange, plan_ports, plan_ways, ports_of, turn};
 pub use effect::{EffectVerdict, LOAD_PER_S, of_ports, of_ways};
 pub use experiment::DdioExperiment;
-pub use names::{address_of, names_of};
 pub use survey::{PortDca, PortDevice, SocketWays, Survey, survey};
 
 use waykeeper_kernel::dca_ways::WaysError;
+use waykeeper_kernel::pci::PciAddress;
 
 /// Why a knob was not set, or how setting it failed.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum DdioError {
-    /// No such device, or the device has no root port.
-    #[error("no device `{name}`: {why}")]
-    NoSuchDevice {
-        /// The name given.
-        name: String,
-        /// Why it was not found.
+    /// The device has no root port.
+    #[error("device {address} has no switch for DCA: {why}")]
+    NoRootPort {
+        /// Its address.
+        address: PciAddress,
+        /// Why.
         why: String,
     },
     /// No such socket.

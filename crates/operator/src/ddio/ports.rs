@@ -3,7 +3,6 @@
 //! Only reads, and only at offsets where the generation's table has a register and the port has no capability header
 //! (hardware.md 2.1). Must not know why a port is read.
 
-use super::names;
 use super::survey::{PortDca, PortDevice};
 use waykeeper_generations::{Generation, PortSwitch};
 use waykeeper_kernel::pci::{PciConfigSpace, PciDevice, PciError, PciTree};
@@ -43,7 +42,7 @@ pub(super) fn all(
             hints_off: state.hints_off,
             note,
             denied,
-            devices: behind.into_iter().map(|device| described(root, device)).collect(),
+            devices: behind.into_iter().map(|device| described(device)).collect(),
         });
     }
     blind.dedup();
@@ -85,11 +84,11 @@ fn socket_of(topology: &Topology, port: &PciDevice) -> Option<u16> {
     topology.online().find(|(_, place)| place.node == Some(node)).map(|(_, place)| place.socket)
 }
 
-fn described(root: &Root, device: &PciDevice) -> PortDevice {
+fn described(device: &PciDevice) -> PortDevice {
     PortDevice {
         address: device.address,
         class: device.class,
         id: format!("{:04x}:{:04x}", device.vendor, device.device),
-        names: names::names_of(root, device.address),
+        names: device.names.clone(),
     }
 }

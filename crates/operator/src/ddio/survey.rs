@@ -145,7 +145,7 @@ impl Survey {
                 .to_owned(),
         };
         let port = self.ports.iter().find(is_above);
-        port.ok_or_else(|| DdioError::NoSuchDevice { name: address.to_string(), why: why() })
+        port.ok_or_else(|| DdioError::NoRootPort { address, why: why() })
     }
 }
 

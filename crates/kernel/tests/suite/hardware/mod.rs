@@ -198,7 +198,7 @@ fn format_files_and_tables_make_the_same_words(name: &str, machine: &Machine) ->
 fn a_stack_is_the_bus_that_its_devices_are_on() {
     let machine = Machine::recorded("skx");
     let tree = PciTree::read(&machine.root).unwrap();
-    let nic = tree.named("ens1f0").unwrap();
+    let nic = tree.devices().find(|device| device.names == ["ens1f0"]).unwrap();
     let port = tree.root_port(&machine.root, nic.address).unwrap();
     assert_eq!(port.to_string(), "0000:3a:00.0");
     let stacks = event_source::units(&machine.root, "uncore_iio").unwrap();

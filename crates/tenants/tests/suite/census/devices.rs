@@ -34,7 +34,7 @@ fn devices_go_by_address_interface_and_number_of_function() {
     assert_eq!(
         notes,
         [
-            "tenant x: there is no device eth7",
+            "tenant x: there is no device `eth7`; `waykeeper ddio show` lists the devices behind root ports",
             "tenant x: device 0000:3b:00.1 belongs to nfv, which is declared earlier"
         ]
     );
@@ -78,5 +78,14 @@ fn links_that_lead_nowhere_sensible_are_no_devices() {
     symlink("../../devices/virtual/net/ens9", machine.tree.path("sys/class/net/ens9")).unwrap();
     symlink("..", machine.tree.path("sys/bus/pci/devices/0000:3b:00.0/virtfn0")).unwrap();
     let (shown, notes) = machine.look();
-    assert_eq!((shown, notes.len()), (vec!["a [0] []".to_owned()], 3));
+    assert_eq!(shown, ["a [0] []"]);
+    assert_eq!(
+        notes,
+        [
+            "tenant a: device `ens9` is not part of a PCI device (/sys/class/net/ens9 links to \
+             ../../devices/virtual/net/ens9)",
+            "tenant a: device `0000:3b:00.0` has no virtual function `0`; it has none",
+            "tenant a: device `0000:3b:00.0` has no virtual function `*`; it has none",
+        ]
+    );
 }
