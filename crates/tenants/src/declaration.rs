@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_kernel::text_file::{self, TextFileError};
+use waykeeper_kernel::text_file::TextFileError;
 use waykeeper_units::{CoreId, CoreList, Likeness, nearest};
 
 /// One tenant as declared, or with `each` a family of tenants.
@@ -62,6 +62,10 @@ pub const KEYS: [&str; 13] = [
 
 /// Keys of which each tenant needs at least one.
 const SELECTORS: &str = "cores, pids, cgroup, slice, unit, process, devices";
+
+/// The error of a list without a tenant.
+pub const NO_TENANT: &str = "no tenant; write one as [[tenant]] with a name and at least one of cores, pids, cgroup, slice, \
+                             unit, process, devices";
 
 /// Longest name: it is part of the name of a resctrl group, a directory, whose name has at most 255 bytes.
 pub(super) const NAME_LIMIT: usize = 64;
@@ -141,15 +145,7 @@ impl<'de> Deserialize<'de> for Texts {
     }
 }
 
-/// Reads a file of tenants.
-///
-/// # Errors
-/// If the file cannot be read, or the first error in it.
-pub fn read(file: &Path) -> Result<Vec<TenantSpec>, TextFileError> {
-    parse(file, &text_file::read(file, "a list of tenants")?)
-}
-
-/// Reads the text of such a file; `file` is for messages.
+/// Reads a text that has tenants and nothing else; `file` is for messages.
 ///
 /// # Errors
 /// The first error in it.
@@ -160,8 +156,7 @@ pub fn parse(file: &Path, text: &str) -> Result<Vec<TenantSpec>, TextFileError> 
     let parsed: File = toml::from_str(text)
         .map_err(|error| wrong(error.span(), explain_key(error.message(), &["tenant"])))?;
     if parsed.tenant.is_empty() {
-        let why = format!("no tenant; write one as [[tenant]] with a name and at least one of {SELECTORS}");
-        return Err(wrong(None, why));
+        return Err(wrong(None, NO_TENANT.to_owned()));
     }
     declared(parsed.tenant).map_err(|refusal| wrong(Some(refusal.at), refusal.why))
 }
@@ -556,7 +551,7 @@ devices = "5e:00.0/vf*"
         let daemon: Daemon = toml::from_str(&text).unwrap();
         assert_eq!(daemon.policy, "a4");
         let refusal = declared(daemon.tenant).unwrap_err();
-        assert_eq!(text_file::line_of(&text, refusal.at.start), 11);
+        assert_eq!(waykeeper_kernel::text_file::line_of(&text, refusal.at.start), 11);
         assert!(refusal.why.contains("would match all processes"), "{refusal}");
         let error = toml::from_str::<Daemon>(&text.replace("policy =", "polcy =")).unwrap_err();
         let reported = explain_key(error.message(), &["policy", "tenant"]);
@@ -570,25 +565,6 @@ devices = "5e:00.0/vf*"
         let (index, what, why) = clash(&all).unwrap();
         assert_eq!((index, what), (3, Clash::Core));
         assert_eq!(why, "cores of `redis`: core 4 already belongs to `lbm`; a core has one tenant");
-    }
-
-    #[test]
-    fn a_file_that_is_not_there_is_named() {
-        let error = read(Path::new("/nowhere/tenants.toml")).unwrap_err().to_string();
-        assert!(error.starts_with("/nowhere/tenants.toml: No such file"), "{error}");
-    }
-
-    #[test]
-    fn a_file_that_never_ends_is_refused() {
-        let error = read(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert_eq!(error, "/dev/zero:1: a list of tenants has at most 1048576 bytes, this file has more");
-        // A file without a size is read like any other.
-        assert!(
-            read(Path::new("/proc/self/status"))
-                .unwrap_err()
-                .to_string()
-                .starts_with("/proc/self/status:1: ")
-        );
     }
 
     proptest! {

@@ -20,8 +20,8 @@ mod search;
 
 pub use census::{Census, MOST_MEMBERS, MOST_READS, MOST_TENANTS};
 pub use declaration::{
-    Clash, DeclarationError, DeclaredSize, KEYS, OWN_NAME, TenantEntry, TenantSpec, clash, declared,
-    explain_key, parse, read,
+    Clash, DeclarationError, DeclaredSize, KEYS, NO_TENANT, OWN_NAME, TenantEntry, TenantSpec, clash,
+    declared, explain_key, parse,
 };
 pub use device::{DeviceName, DeviceNameError};
 pub use devices::{FoundDevice, NoDevice, find_devices};

@@ -14,12 +14,14 @@ use waykeeper_host::{Host, Priority, WorkloadKind};
 use waykeeper_kernel::pci::PciAddress;
 use waykeeper_kernel::resctrl::ResctrlErrorKind;
 use waykeeper_kernel::root::Root;
+use waykeeper_kernel::text_file;
 use waykeeper_lab::registry;
 use waykeeper_linux_host::profile;
 use waykeeper_linux_host::{LinuxHost, LinuxHostOptions, OpenError};
 use waykeeper_machine::{FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_probe::experiment::ProbeError;
 use waykeeper_probe::sweep::{AdjustableLoad, SweptParameter};
+use waykeeper_service::config::tenants_in;
 use waykeeper_tenants::{Census, DeviceName, Tenant};
 use waykeeper_units::CoreList;
 
@@ -195,7 +197,8 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<ProbedHost, Failure> {
 
 /// The tenants of a file that are present now.
 fn declared(root: &Root, file: &Path) -> Result<Vec<Tenant>, Failure> {
-    let specs = waykeeper_tenants::read(file).map_err(Failure::bad_input)?;
+    let text = text_file::read(file, "a list of tenants").map_err(Failure::bad_input)?;
+    let specs = tenants_in(file, &text).map_err(Failure::bad_input)?;
     let roster = Census::new(specs).take(root);
     for note in &roster.notes {
         exit::eprint_line(&format!("note: {note}"));

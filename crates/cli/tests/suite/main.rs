@@ -6,6 +6,7 @@ mod common;
 mod daemon;
 mod daemon_client;
 mod ddio_effect;
+mod devices;
 mod help;
 mod hotplug;
 mod installed;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::Value;
 use waykeeper_kernel::system::System;
-use waykeeper_tenants::{DeclaredSize, TenantSpec, clash};
+use waykeeper_tenants::{DeclaredSize, NO_TENANT, TenantSpec, clash};
 use waykeeper_units::{Likeness, most_alike, nearest};
 
 /// The sources of a configuration, besides its defaults.
@@ -130,6 +130,21 @@ pub(super) fn load(system: &dyn System, inputs: &Inputs) -> Result<Config, Confi
             Err(ConfigError::wrong(&source, why))
         }
     }
+}
+
+/// The tenants of one file for a reader that needs nothing else of it: a list of tenants, or a configuration of the
+/// daemon, whose other keys are checked as the daemon checks them and then ignored. `file` is for messages.
+///
+/// # Errors
+/// The first error found, or that there is no tenant.
+pub fn tenants_in(file: &Path, text: &str) -> Result<Vec<TenantSpec>, ConfigError> {
+    let mut config = Config::default();
+    put(&mut config, files::take_apart(file, text)?)?;
+    if config.tenants.is_empty() {
+        let source = ValueSource::File { path: file.into(), line: 1 };
+        return Err(ConfigError::wrong(&source, NO_TENANT));
+    }
+    Ok(config.tenants)
 }
 
 /// Merges a layer into the configuration.
@@ -269,5 +284,36 @@ fn typed(path: &str, text: &str) -> Value {
             if !takes(&value) && takes(&plain) { plain } else { value }
         }
         None => value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenants_are_taken_from_a_list_and_from_a_configuration_alike() {
+        let list = "[[tenant]]\nname = \"db\"\nmask = \"0x3\"\nstack = true\nunit = \"db.service\"\n";
+        let daemon =
+            format!("[daemon]\nperiod_s = 2\n[policy]\nname = \"a4\"\n[policy.settings]\nx = 1\n{list}");
+        let read = |text: &str| tenants_in(Path::new("t.toml"), text).map_err(|error| error.to_string());
+        assert_eq!(read(list).unwrap()[0].name, "db");
+        assert_eq!(read(&daemon), read(list));
+        for (from, to, why) in [
+            (
+                "period_s = 2",
+                "period = 2",
+                "t.toml:2: unknown key `daemon.period`; did you mean `daemon.period_s`?",
+            ),
+            ("period_s = 2", "period_s = 0", "t.toml:2: daemon.period_s = 0 is not valid; give "),
+            ("[[tenant]]", "[[tennant]]", "t.toml:7: unknown key `tennant`"),
+            ("unit =", "units =", "t.toml:11: unknown key `units`; did you mean `unit`?"),
+        ] {
+            let said = read(&daemon.replace(from, to)).unwrap_err();
+            assert!(said.starts_with(why), "{said}");
+        }
+        for text in ["", "[daemon]\nperiod_s = 2\n"] {
+            assert!(read(text).unwrap_err().starts_with("t.toml:1: no tenant; write one as [[tenant]]"));
+        }
     }
 }

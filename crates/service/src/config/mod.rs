@@ -11,7 +11,7 @@ mod show;
 
 pub use error::ConfigError;
 pub use keys::{KEYS, Key};
-pub use layers::{Flag, Inputs, Sources, ValueSource};
+pub use layers::{Flag, Inputs, Sources, ValueSource, tenants_in};
 pub use show::{differences, show};
 
 use crate::{DaemonMode, Listen, ServersConfig};
