@@ -42,7 +42,7 @@ pub(super) fn all(
             hints_off: state.hints_off,
             note,
             denied,
-            devices: behind.into_iter().map(|device| described(device)).collect(),
+            devices: behind.into_iter().map(described).collect(),
         });
     }
     blind.dedup();
