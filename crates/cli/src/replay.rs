@@ -9,7 +9,9 @@ use serde_json::json;
 use std::path::PathBuf;
 use std::time::SystemTime;
 use waykeeper_linux_host::Grouping;
+use waykeeper_service::DaemonMode;
 use waykeeper_service::log::turned_of;
+use waykeeper_service::naming::Names;
 use waykeeper_service::recorder::{Header, Item, ReadError, RecordedStep, RecordingReader};
 use waykeeper_service::replay::{Compared, Replay, differences, within};
 
@@ -141,11 +143,13 @@ impl ReplayPrinter {
 
     fn recorded(&mut self, entry: &RecordedStep<'_>, as_json: bool) -> Result<(), Failure> {
         let policy = self.header.as_ref().map(|header| header.policy.clone()).unwrap_or_default();
-        let groups = entry.groups.as_deref().unwrap_or_default();
+        let names = Names::recorded(self.header.as_deref(), entry.groups.as_deref().unwrap_or_default());
         let record = &entry.record;
-        let turned = turned_of(&record.wanted, &record.applied, groups);
+        let mode = self.header.as_ref().map_or(DaemonMode::Manage, |header| header.mode);
+        let turned = turned_of(mode, &record.wanted, &record.applied, &names);
+        let problems: Vec<String> =
+            record.problems.iter().map(|problem| names.text(&problem.to_string())).collect();
         if as_json {
-            let problems: Vec<_> = record.problems.iter().map(ToString::to_string).collect();
             return line(&json!({
                 "at": time(entry.at), "step": entry.step, "policy": policy, "paused": entry.paused,
                 "state": record.state, "events": record.events, "turned": turned, "problems": problems,
@@ -154,14 +158,14 @@ impl ReplayPrinter {
         }
         let mut what = Vec::new();
         let reasons = |event: &waykeeper_policy::Event| {
-            let causes = waykeeper_service::log::causes(&event.causes);
+            let causes = waykeeper_service::log::causes(&event.causes, &names);
             let group = event.group.as_ref().map(|group| format!("{group}: ")).unwrap_or_default();
             let reasons = if causes.is_empty() { causes } else { format!(" ({causes})") };
-            (event.action.clone(), format!("{group}{}{reasons}", event.text))
+            (event.action.clone(), format!("{group}{}{reasons}", names.text(&event.text)))
         };
         what.extend(record.events.iter().map(reasons));
         what.extend(turned.into_iter().map(|text| ("turned".to_owned(), text)));
-        what.extend(record.problems.iter().map(|problem| ("problem".to_owned(), problem.to_string())));
+        what.extend(problems.into_iter().map(|text| ("problem".to_owned(), text)));
         let shared = entry.groupings.as_deref().unwrap_or_default();
         if shared != self.shared {
             what.extend(shared.iter().filter(|own| !self.shared.contains(own)).map(|own| {
@@ -207,8 +211,8 @@ impl ReplayPrinter {
         if compared.agrees() {
             return Ok(());
         }
-        let groups = entry.groups.as_deref().unwrap_or_default();
-        let differ = differences(&compared.recorded.wanted, &compared.replayed.wanted, groups);
+        let names = Names::recorded(self.header.as_deref(), entry.groups.as_deref().unwrap_or_default());
+        let differ = differences(&compared.recorded.wanted, &compared.replayed.wanted, &names);
         let mut rows = Vec::new();
         let (ours, theirs) = (&compared.recorded, &compared.replayed);
         if ours.state != theirs.state {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use waykeeper_host::{Applied, Interval, KnobSetting, KnobValues, Plan};
 use waykeeper_policy::{Cause, Event};
+use waykeeper_units::four_digits;
 
 /// Something that went wrong in a step; the run continues.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, thiserror::Error)]
@@ -64,7 +65,9 @@ pub enum Problem {
     },
     /// A knob reads back the wanted value but has no effect, as counters show. Reported once.
     #[error(
-        "{knob} reads back but has no effect: {what} is {measured}; with an effect it would be at most {expected}"
+        "{knob} reads back but has no effect: {what} is {}; with an effect it would be at most {}",
+        four_digits(*measured as f64),
+        four_digits(*expected as f64)
     )]
     NoEffect {
         /// The knob and its value.
@@ -77,7 +80,7 @@ pub enum Problem {
         measured: u64,
     },
     /// The host's clock went backwards; the deadlines are counted from its present time.
-    #[error("the host's clock went back by {by_ns} ns")]
+    #[error("the host's clock went back by {} ns", four_digits(*by_ns as f64))]
     ClockBack {
         /// How far.
         by_ns: u64,

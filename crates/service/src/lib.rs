@@ -13,6 +13,7 @@ pub mod engine;
 pub mod linux;
 pub mod log;
 mod metrics;
+pub mod naming;
 mod notify;
 mod order;
 pub mod protocol;

@@ -5,16 +5,17 @@
 //! lines are written, only that writing does not block.
 
 use crate::engine::ProblemChanges;
-use crate::{Published, PublishedStep};
+use crate::naming::Names;
+use crate::{DaemonMode, Published, PublishedStep};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::SystemTime;
 use tracing::{info, warn};
 use waykeeper_control::Problem;
-use waykeeper_host::{Applied, Knob, KnobOutcome, KnobSetting, Workload};
+use waykeeper_host::{Applied, Knob, KnobOutcome, KnobSetting};
 use waykeeper_policy::{Cause, Event};
-use waykeeper_units::WorkloadId;
+use waykeeper_units::four_digits;
 
 /// Most lines at once. Assumption: a start with 64 tenants has about that many.
 const BURST: f64 = 200.0;
@@ -92,13 +93,14 @@ impl DaemonLog {
             warn!(lines = lost, "lines of the log were lost since the start, because its reader is too slow");
         }
         let policy = step.policy.as_str();
+        let names = Names::of(&step);
         let known = before.map_or(&[][..], |before| &before.record.events);
         // The order or configuration that replaced the policy has its own line.
         let is_news =
             |event: &&Event| !known.contains(event) && event.action != crate::replay::POLICY_REPLACED;
         for event in step.record.events.iter().filter(is_news) {
             if budget.spend() {
-                reported_event(policy, event);
+                reported_event(policy, event, &names);
             }
         }
         let turned = turned(&step);
@@ -118,7 +120,7 @@ impl DaemonLog {
             before.map_or(&[][..], |before| &before.record.problems).iter().map(kind).collect();
         for problem in step.record.problems.iter().filter(|problem| !known.contains(&kind(problem))) {
             if budget.spend() {
-                let (text, causes) = (named(&problem.to_string(), &step.groups), causes(&problem.causes()));
+                let (text, causes) = (names.text(&problem.to_string()), causes(&problem.causes(), &names));
                 warn!(policy, step = step.step, kind = kind(problem).0, text, causes, "problem");
             }
         }
@@ -132,19 +134,20 @@ impl DaemonLog {
     }
 }
 
-fn reported_event(policy: &str, event: &Event) {
+fn reported_event(policy: &str, event: &Event, names: &Names<'_>) {
     let Event { action, group, text, causes: numbers } = event;
-    info!(policy, action, tenant = group.as_deref(), text, causes = causes(numbers), "decision");
+    let (text, causes) = (names.text(text), causes(numbers, names));
+    info!(policy, action, tenant = group.as_deref(), text, causes, "decision");
 }
 
 /// `DCA write miss ratio=0.41 limit dmalk_miss_thr=0.3; ...`
-pub fn causes(causes: &[Cause]) -> String {
+pub fn causes(causes: &[Cause], names: &Names<'_>) -> String {
     let mut out = String::new();
     for Cause { what, value, limit } in causes {
         let between = if out.is_empty() { "" } else { "; " };
-        let _ = write!(out, "{between}{what}={value}");
+        let _ = write!(out, "{between}{}={}", names.text(what), four_digits(*value));
         if let Some((name, limit)) = limit {
-            let _ = write!(out, " limit {name}={limit}");
+            let _ = write!(out, " limit {name}={}", four_digits(*limit));
         }
     }
     out
@@ -167,13 +170,21 @@ fn kind(problem: &Problem) -> (&'static str, Option<KnobSetting>) {
     }
 }
 
-/// Every knob that was set, with its outcome.
+/// Every knob that was set, with its outcome. A dry run sets none: its decisions name what it would set.
 pub fn turned(step: &Published) -> Vec<String> {
-    turned_of(&step.record.wanted, &step.record.applied, &step.groups)
+    turned_of(step.mode, &step.record.wanted, &step.record.applied, &Names::of(step))
 }
 
 /// The same, from wanted values and outcomes.
-pub fn turned_of(wanted: &waykeeper_host::Plan, applied: &Applied, groups: &[Workload]) -> Vec<String> {
+pub fn turned_of(
+    mode: DaemonMode,
+    wanted: &waykeeper_host::Plan,
+    applied: &Applied,
+    names: &Names<'_>,
+) -> Vec<String> {
+    if mode == DaemonMode::DryRun {
+        return Vec::new();
+    }
     let came = |outcome: &KnobOutcome| match outcome {
         KnobOutcome::Applied => "applied".to_owned(),
         KnobOutcome::Refused(why) => format!("refused ({why})"),
@@ -183,31 +194,15 @@ pub fn turned_of(wanted: &waykeeper_host::Plan, applied: &Applied, groups: &[Wor
     let text = |(knob, outcome): (Knob, &KnobOutcome)| {
         let setting = wanted.get(knob).map_or_else(|| "?".to_owned(), ToString::to_string);
         let what = match knob {
-            Knob::Mask(id) => format!("mask {setting} of {}", name_of(id, groups)),
+            Knob::Mask(id) => format!("mask {setting} of {}", names.workload(id)),
             Knob::DcaWays => format!("DCA ways {setting}"),
-            Knob::Dca(port) => format!("DCA {setting} on {port}"),
-            Knob::RxRing(port) => format!("RX ring of {setting} on {port}"),
-            Knob::RxBurst(port) => format!("RX burst of {setting} on {port}"),
+            Knob::Dca(port) => format!("DCA {setting} on {}", names.port(port)),
+            Knob::RxRing(port) => format!("RX ring of {setting} on {}", names.port(port)),
+            Knob::RxBurst(port) => format!("RX burst of {setting} on {}", names.port(port)),
         };
         format!("{what} {}", came(outcome))
     };
     applied.iter().map(text).collect()
-}
-
-/// A group's name, or its id after it ended.
-pub(crate) fn name_of(id: WorkloadId, groups: &[Workload]) -> String {
-    let group = groups.iter().find(|group| group.id == id);
-    group.map_or_else(|| id.to_string(), |group| group.name.clone())
-}
-
-/// A problem's text with the tenant's name added to `group 3`, since the loop knows only ids.
-pub(crate) fn named(text: &str, groups: &[Workload]) -> String {
-    let called = groups.iter().find_map(|group| {
-        let (before, after) = text.split_once(&group.id.to_string())?;
-        let whole = !after.starts_with(|next: char| next.is_ascii_digit());
-        whole.then(|| format!("{before}{} ({}){after}", group.id, group.name))
-    });
-    called.unwrap_or_else(|| text.to_owned())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! power-on value) where only the recorded policy named them. So the same policy with the same settings decides the
 //! same at every step. Must not know where the recording is or how results are shown.
 
+use crate::naming::Names;
 use crate::recorder::{Header, RecordedStep, writable};
 use crate::{DaemonMode, Pause};
 use serde::Serialize;
@@ -193,15 +194,15 @@ fn want(wanted: &mut Plan, plan: Plan, groups: &[Workload]) {
 }
 
 /// The differences of two sets of wanted values: knob, first value, second value.
-pub fn differences(recorded: &Plan, replayed: &Plan, groups: &[Workload]) -> Vec<[String; 3]> {
+pub fn differences(recorded: &Plan, replayed: &Plan, names: &Names<'_>) -> Vec<[String; 3]> {
     let knobs: BTreeSet<Knob> = recorded.knobs().chain(replayed.knobs()).collect();
     let differing = knobs.into_iter().filter(|knob| recorded.get(*knob) != replayed.get(*knob));
     let row = |knob: Knob| {
         let place = match knob {
-            Knob::Mask(id) => format!("mask of {}", crate::log::name_of(id, groups)),
+            Knob::Mask(id) => format!("mask of {}", names.workload(id)),
             Knob::DcaWays => "DCA ways".to_owned(),
             Knob::Dca(port) | Knob::RxRing(port) | Knob::RxBurst(port) => {
-                format!("{} of {port}", knob.kind())
+                format!("{} of {}", knob.kind(), names.port(port))
             }
         };
         let text = |plan: &Plan| plan.get(knob).map_or_else(|| "-".to_owned(), ToString::to_string);

@@ -1,16 +1,19 @@
-//! Types that every crate uses: way masks, ids, core lists, sizes; and the known word most like a mistyped one.
+//! Types that every crate uses: way masks, ids, core lists, sizes; the known word most like a mistyped one; numbers in
+//! messages.
 //!
 //! It must not know chips, hosts or policies. Each type prevents mixing numbers of different meaning, and refuses bad
 //! input with a message that names what is accepted.
 
 mod alike;
 mod cores;
+mod digits;
 mod ids;
 mod mask;
 mod size;
 
 pub use alike::{Likeness, most_alike, nearest};
 pub use cores::{CoreList, CoreListError};
+pub use digits::four_digits;
 pub use ids::{ClosId, CoreId, DeviceId, PortId, WorkloadId};
 pub use mask::{MaskError, WayMask};
 pub use size::{SizeError, parse_size};

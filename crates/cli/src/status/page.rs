@@ -9,6 +9,7 @@ use waykeeper_service::protocol::{
     CauseValue, DaemonStatus, DaemonTotals, LoggedEvent, PortStatus, TenantStatus,
 };
 use waykeeper_service::{DaemonMode, Pause, printable};
+use waykeeper_units::four_digits;
 
 const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
@@ -165,7 +166,7 @@ fn decision(event: &LoggedEvent) -> String {
 }
 
 fn cause(cause: &CauseValue) -> String {
-    let number = |value: Option<f64>| dash(value.map(|value| format!("{value:.4}")));
+    let number = |value: Option<f64>| dash(value.map(four_digits));
     let limit = cause.limit.as_ref();
     let limit = limit
         .map(|limit| format!(", {} {}", printable(limit), number(cause.limit_value)))

@@ -3,10 +3,10 @@
 //! Must not know causes of problems.
 
 use crate::ActiveProblem;
-use crate::log::named;
+use crate::naming::Names;
 use std::collections::BTreeSet;
 use waykeeper_control::{Problem, StepRecord};
-use waykeeper_host::{Knob, KnobSetting, KnobValues, Plan, Workload};
+use waykeeper_host::{Inventory, Knob, KnobSetting, KnobValues, Plan, Workload};
 
 /// Most problems that are shown. Assumption: three for each of 64 tenants.
 const MAX_SHOWN: usize = 200;
@@ -46,7 +46,8 @@ impl ActiveProblem {
 
 impl ActiveProblems {
     /// Updates the list from a step.
-    pub fn note(&mut self, record: &StepRecord, groups: &[Workload]) {
+    pub fn note(&mut self, record: &StepRecord, groups: &[Workload], inventory: &Inventory) {
+        let names = Names::new(groups, inventory);
         let alive = |knob: Knob| knob.workload().is_none_or(|group| groups.iter().any(|own| own.id == group));
         let is_over = |kind: &str, wanted: KnobSetting| {
             // A knob without effect stays in the list; others end when the value is in force or no longer wanted.
@@ -65,7 +66,7 @@ impl ActiveProblems {
                 _ => continue,
             };
             self.knobs.retain(|(own, _)| own.knob != knob.knob);
-            self.knobs.push((knob, ActiveProblem::new(kind, named(&problem.to_string(), groups))));
+            self.knobs.push((knob, ActiveProblem::new(kind, names.text(&problem.to_string()))));
         }
     }
 
@@ -116,7 +117,7 @@ mod tests {
             ],
             ..StepRecord::default()
         };
-        problems.note(&record, &[]);
+        problems.note(&record, &[], &crate::published_state::tests::published().inventory);
         let kinds = |problems: &mut ActiveProblems| -> Vec<String> {
             problems.list(Vec::new()).0.into_iter().map(|problem| problem.kind).collect()
         };

@@ -16,7 +16,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         self.unpublished = false;
         let record = self.looping.record().clone();
         let groups = self.looping.host().workloads();
-        self.active_problems.note(&record, &groups);
+        self.active_problems.note(&record, &groups, self.looping.host().inventory());
         let actions = self.totals.actions.entry(self.looping.policy().name().to_owned()).or_default();
         for event in &record.events {
             *actions.entry(event.action.clone()).or_default() += 1;
@@ -108,6 +108,7 @@ fn would_turn(record: &StepRecord, groups: &[Workload]) -> Vec<Event> {
             let name = group.map_or_else(|| id.to_string(), |group| group.name.clone());
             event(group, format!("would: mask {} of {name}", wanted.setting))
         }
+        // Where the text is shown, it gets the names of the devices.
         _ => event(None, format!("would: {wanted}")),
     };
     wanted.map(would).collect()

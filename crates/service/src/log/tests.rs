@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Mutex;
 use std::time::Duration;
 use tracing::subscriber::with_default;
-use waykeeper_units::WayMask;
+use waykeeper_units::{DeviceId, PortId, WayMask, WorkloadId};
 
 /// Format of the lines.
 #[derive(Clone, Copy)]
@@ -222,21 +222,47 @@ fn what_happens_beside_the_steps_has_the_same_budget() {
 }
 
 #[test]
-fn a_problem_names_the_tenant() {
-    let group = |id: u32, name: &str| waykeeper_host::Workload {
-        id: WorkloadId(id),
-        name: name.to_owned(),
-        priority: waykeeper_host::Priority::Low,
-        kind: waykeeper_host::WorkloadKind::NonIo,
-        cores: Default::default(),
-        devices: Vec::new(),
-        stack: false,
-        mask: None,
+fn a_line_names_the_device_behind_a_port_and_has_short_numbers() {
+    let mut step = published();
+    let device = waykeeper_host::Device {
+        id: DeviceId(0),
+        name: "nic0".to_owned(),
+        kind: waykeeper_host::DeviceKind::Network,
+        ports: vec![PortId(0)],
     };
-    let groups = [group(1, "lbm"), group(12, "redis")];
+    let inventory = waykeeper_host::Inventory { devices: vec![device], ..(*step.inventory).clone() };
+    step.inventory = Arc::new(inventory);
+    let cause = Cause {
+        what: "relative change of bytes of port 0".to_owned(),
+        value: 0.674_451_390_065_111,
+        limit: Some(("phase_change".to_owned(), 0.573_134_342_024)),
+    };
+    let text = "new phase: bytes of port 0 changed".to_owned();
+    step.record.events = vec![Event { action: "phase".to_owned(), group: None, text, causes: vec![cause] }];
+    let off = Knob::Dca(PortId(0)).at(false);
+    step.record.wanted.insert(off.knob, off.setting);
+    step.record.applied.insert(off.knob, KnobOutcome::Applied);
+    step.record.problems = vec![Problem::NoEffect {
+        knob: off,
+        what: "DCA writes of the socket per second".to_owned(),
+        expected: 11_234_567,
+        measured: 33_765_432,
+    }];
     assert_eq!(
-        named("mask 0x3 of group 12 was refused", &groups),
-        "mask 0x3 of group 12 (redis) was refused"
+        lines(LogFormat::Human, [step]),
+        [
+            " INFO decision policy=\"default\" action=\"phase\" text=\"new phase: bytes of port 0 (nic0) changed\" \
+             causes=\"relative change of bytes of port 0 (nic0)=0.6745 limit phase_change=0.5731\"",
+            " INFO knobs turned policy=\"default\" step=0 count=1 knobs=\"DCA off on port 0 (nic0) applied\"",
+            " WARN problem policy=\"default\" step=0 kind=\"no-effect\" text=\"DCA off on port 0 (nic0) reads back but has \
+             no effect: DCA writes of the socket per second is 33770000; with an effect it would be at most 11230000\" \
+             causes=\"DCA writes of the socket per second=33770000 limit at most, with an effect=11230000\"",
+        ]
     );
-    assert_eq!(named("mask 0x3 of group 5 was refused", &groups), "mask 0x3 of group 5 was refused");
+}
+
+#[test]
+fn a_dry_run_turns_no_knob_and_says_of_none_that_it_was_applied() {
+    let all = lines(LogFormat::Human, [Published { mode: DaemonMode::DryRun, ..deciding() }]);
+    assert!(all.len() == 1 && all[0].contains("fio is an antagonist"), "{all:?}");
 }

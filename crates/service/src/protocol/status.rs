@@ -2,6 +2,7 @@
 //!
 //! Units are part of the names; an absent key means "not available", never 0. Must not know sockets.
 
+use crate::naming::Names;
 use crate::{ActiveProblem, DaemonMode, Pause, Published};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -344,29 +345,30 @@ impl LoggedEvent {
     /// The decisions and problems of one step.
     pub fn all(published: &Published) -> Vec<LoggedEvent> {
         let StepRecord { events, problems, .. } = &published.record;
-        let reported = |action: &str, tenant: Option<String>, text: String, causes: &[Cause]| LoggedEvent {
+        let names = Names::of(published);
+        let reported = |action: &str, tenant: Option<String>, text: &str, causes: &[Cause]| LoggedEvent {
             step: published.step,
             at: plain_time(published.at),
             policy: published.policy.clone(),
             action: action.to_owned(),
             tenant,
-            text,
-            causes: causes.iter().map(CauseValue::of).collect(),
+            text: names.text(text),
+            causes: causes.iter().map(|cause| CauseValue::of(cause, &names)).collect(),
         };
         let done = events
             .iter()
-            .map(|event| reported(&event.action, event.group.clone(), event.text.clone(), &event.causes));
+            .map(|event| reported(&event.action, event.group.clone(), &event.text, &event.causes));
         let wrong =
-            problems.iter().map(|problem| reported("problem", None, problem.to_string(), &problem.causes()));
+            problems.iter().map(|problem| reported("problem", None, &problem.to_string(), &problem.causes()));
         done.chain(wrong).collect()
     }
 }
 
 impl CauseValue {
-    fn of(cause: &Cause) -> CauseValue {
+    fn of(cause: &Cause, names: &Names<'_>) -> CauseValue {
         let finite = |value: f64| value.is_finite().then_some(value);
         CauseValue {
-            what: cause.what.clone(),
+            what: names.text(&cause.what),
             value: finite(cause.value),
             limit: cause.limit.as_ref().map(|(name, _)| name.clone()),
             limit_value: cause.limit.as_ref().and_then(|(_, value)| finite(*value)),

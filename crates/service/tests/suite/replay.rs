@@ -9,6 +9,7 @@ use waykeeper_control::{ControlConfig, Loop};
 use waykeeper_host::Host;
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_policy::build;
+use waykeeper_service::naming::Names;
 use waykeeper_service::recorder::{Item, Recorder, RecorderConfig, RecordingReader};
 use waykeeper_service::replay::{Compared, Replay, differences};
 use waykeeper_service::{DaemonMode, Pause, Published, PublishedTotals, step_queue};
@@ -137,9 +138,10 @@ fn another_policy_is_shown_where_it_differs_and_twice_the_same() {
     assert_eq!(first, replay(directory.path(), "waykeeper", &none));
     assert!(first.iter().any(|compared| !compared.agrees()));
     let last = first.last().unwrap();
-    let differ = differences(&last.recorded.wanted, &last.replayed.wanted, &[]);
+    let names = Names::recorded(None, &[]);
+    let differ = differences(&last.recorded.wanted, &last.replayed.wanted, &names);
     assert!(!differ.is_empty() && differ.iter().all(|[_, ours, theirs]| ours != theirs));
-    assert!(differences(&last.recorded.wanted, &last.recorded.wanted, &[]).is_empty());
+    assert!(differences(&last.recorded.wanted, &last.recorded.wanted, &names).is_empty());
     // The policy names nothing: knobs that a4 set read their original values.
     let nothing = replay(directory.path(), "none", &none);
     assert!(nothing.iter().all(|compared| compared.replayed.wanted.is_empty()));
