@@ -12,6 +12,7 @@ use waykeeper_linux_host::Grouping;
 use waykeeper_service::DaemonMode;
 use waykeeper_service::log::turned_of;
 use waykeeper_service::naming::Names;
+use waykeeper_service::protocol::plain_time;
 use waykeeper_service::recorder::{Header, Item, ReadError, RecordedStep, RecordingReader};
 use waykeeper_service::replay::{Compared, Replay, differences, within};
 
@@ -118,7 +119,7 @@ impl ReplayPrinter {
     fn segment(&mut self, header: Header) {
         let again = self.header.as_ref().is_some_and(|before| before.started != header.started);
         if again {
-            self.notes.push(format!("the daemon restarted at {}", time(header.started)));
+            self.notes.push(format!("the daemon restarted at {}", plain_time(header.started)));
             self.last_step = None;
         }
         self.header = Some(Box::new(header));
@@ -128,10 +129,10 @@ impl ReplayPrinter {
     fn count(&mut self, entry: &RecordedStep<'_>) {
         let missing = self.last_step.map_or(0, |last| entry.step.saturating_sub(last.saturating_add(1)));
         if missing > 0 {
-            self.notes.push(format!("{missing} steps are missing before {}", time(entry.at)));
+            self.notes.push(format!("{missing} steps are missing before {}", plain_time(entry.at)));
         }
         if self.last_step.is_none() && entry.step > 0 {
-            let at = time(entry.at);
+            let at = plain_time(entry.at);
             self.notes.push(format!(
                 "the recording begins at {at} with step {}, after the daemon's start",
                 entry.step
@@ -151,7 +152,7 @@ impl ReplayPrinter {
             record.problems.iter().map(|problem| names.text(&problem.to_string())).collect();
         if as_json {
             return line(&json!({
-                "at": time(entry.at), "step": entry.step, "policy": policy, "paused": entry.paused,
+                "at": plain_time(entry.at), "step": entry.step, "policy": policy, "paused": entry.paused,
                 "state": record.state, "events": record.events, "turned": turned, "problems": problems,
                 "wish": record.wanted, "standing": entry.active_problems, "groupings": entry.groupings,
             }));
@@ -188,7 +189,7 @@ impl ReplayPrinter {
         for (number, (event, text)) in what.into_iter().enumerate() {
             let first = number == 0;
             let head = |text: &str| if first { shown(text) } else { String::new() };
-            let row = [head(&time(entry.at)), head(policy), head(state), shown(&event), shown(&text)];
+            let row = [head(&plain_time(entry.at)), head(policy), head(state), shown(&event), shown(&text)];
             self.rows.push(row.to_vec());
         }
         Ok(())
@@ -204,7 +205,7 @@ impl ReplayPrinter {
         self.differ += u64::from(!compared.agrees());
         if as_json {
             return line(&json!({
-                "at": time(entry.at), "step": compared.step, "agrees": compared.agrees(),
+                "at": plain_time(entry.at), "step": compared.step, "agrees": compared.agrees(),
                 "recorded": compared.recorded, "replayed": compared.replayed,
             }));
         }
@@ -232,7 +233,7 @@ impl ReplayPrinter {
             rows.push(["events".to_owned(), listing::or_dash(&said(ours)), listing::or_dash(&said(theirs))]);
         }
         for (number, row) in rows.into_iter().enumerate() {
-            let at = if number == 0 { time(entry.at) } else { String::new() };
+            let at = if number == 0 { plain_time(entry.at) } else { String::new() };
             self.rows.push(std::iter::once(at).chain(row.iter().map(|cell| shown(cell))).collect());
         }
         Ok(())
@@ -271,10 +272,6 @@ impl ReplayPrinter {
         }
         out::text(&format!("{summary}\n"))
     }
-}
-
-fn time(at: SystemTime) -> String {
-    humantime::format_rfc3339_millis(at).to_string()
 }
 
 fn line(value: &serde_json::Value) -> Result<(), Failure> {

@@ -231,7 +231,7 @@ impl Control {
         } = self;
         let system = system::real();
         let published_state =
-            Arc::new(PublishedState::new(engine::first(&config, host.inventory(), system.wall_clock())));
+            Arc::new(PublishedState::new(engine::first(&config, host.inventory(), system.as_ref())));
         // Socket or metrics could not be opened: set no knob.
         if ready.send(published_state.clone()).is_err() {
             return Ok(());
@@ -278,7 +278,7 @@ pub fn run_and_restore<H: ManagedHost>(
 }
 
 /// The message of a panic.
-fn panic_message(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or(panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("no message").to_owned()

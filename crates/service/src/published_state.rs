@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use waykeeper_control::{LoopSummary, StepRecord};
 use waykeeper_host::{Interval, Inventory, Snapshot, Workload};
 use waykeeper_linux_host::Grouping;
@@ -80,6 +80,12 @@ pub struct Published {
     pub at: SystemTime,
     /// When the daemon started.
     pub started: SystemTime,
+    /// The time of `at` on the monotonic clock, which does not jump.
+    #[serde(default)]
+    pub at_clock: Duration,
+    /// The time of `started` on that clock.
+    #[serde(default)]
+    pub started_clock: Duration,
     /// The mode.
     pub mode: DaemonMode,
     /// Whether and how the policy is paused.
@@ -163,6 +169,8 @@ pub(crate) mod tests {
             step: 0,
             at: SystemTime::UNIX_EPOCH,
             started: SystemTime::UNIX_EPOCH,
+            at_clock: Duration::ZERO,
+            started_clock: Duration::ZERO,
             mode: DaemonMode::Manage,
             paused: None,
             policy: "default".to_owned(),

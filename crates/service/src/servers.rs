@@ -1,22 +1,33 @@
 //! The thread that serves the control socket and the metrics.
 //!
 //! Uses tokio because hundreds of idle connections must cost nothing and each needs its own deadlines; one thread of
-//! lower priority, so that it takes no time from the control thread. Must not know the protocols.
+//! lower priority, so that it takes no time from the control thread. After a panic the runtime starts again. Must not
+//! know the protocols.
 
+use crate::daemon::panic_message;
 use crate::metrics::{Listen, ScrapeLimits, http};
 use crate::socket::{self, ClientRights, OVERFLOW_ID, SocketFile, SocketFileError, SocketLimits, listen};
 use crate::{PublishedState, Sender};
 use std::io;
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 use tokio::runtime;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
+use waykeeper_kernel::system::{self, SharedSystem};
 
 /// Nice value of the thread. Assumption: enough that the control thread runs first.
 const NICE: i32 = 5;
+
+/// Pause before the runtime starts again after a first panic. Assumption: most clients retry for longer.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause. Assumption: one line per minute in the log is bearable, and a person waits no longer for a status.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How often a pause checks whether the daemon ends.
+const STOP_CHECK: Duration = Duration::from_millis(50);
 
 /// What is served, and where.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -68,7 +79,8 @@ pub enum ServersError {
 /// The running thread; dropping it closes everything.
 #[derive(Debug)]
 pub struct Servers {
-    stop: Option<oneshot::Sender<()>>,
+    /// Dropping it stops the thread.
+    stop: Option<watch::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     /// Removed after the thread has ended.
     socket_files: Vec<SocketFile>,
@@ -81,6 +93,19 @@ impl Servers {
     /// # Errors
     /// If one of them cannot be opened; then none is.
     pub fn open(
+        config: &ServersConfig,
+        published_state: Arc<PublishedState>,
+        sender: Sender,
+    ) -> Result<Servers, ServersError> {
+        Servers::open_on(system::real(), config, published_state, sender)
+    }
+
+    /// The same with the clock of a system.
+    ///
+    /// # Errors
+    /// As [`Servers::open`].
+    pub fn open_on(
+        system: SharedSystem,
         config: &ServersConfig,
         published_state: Arc<PublishedState>,
         sender: Sender,
@@ -106,36 +131,18 @@ impl Servers {
             Some(Bound::Tcp(listener)) => Some(listener.local_addr()?),
             _ => None,
         };
-        let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
-        // The runtime registers the listeners; that can fail, so it is done before the thread starts.
-        let (control, metrics) = {
-            let _inside = runtime.enter();
-            let control = control.map(tokio::net::UnixListener::from_std).transpose()?;
-            (control, metrics.map(Bound::into_runtime).transpose()?)
-        };
+        let (stop, stopped) = watch::channel(());
         let (limits, scrapes) = (config.limits, config.scrapes);
-        let (stop, stopped) = oneshot::channel();
+        let served = Served { system, control, metrics, access, limits, scrapes, published_state, sender };
+        // Opening a runtime can fail, so it is done before the thread starts.
+        let mut first = Some(served.open()?);
         let thread = std::thread::Builder::new().name("waykeeper-edge".to_owned()).spawn(move || {
             // Without permission the priority stays as it is.
             let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-            runtime.block_on(async {
-                let socket = async {
-                    if let Some(listener) = control {
-                        socket::serve(listener, access, limits, published_state.clone(), sender).await;
-                    }
-                };
-                let pages = async {
-                    if let Some(listener) = metrics {
-                        http::serve(listener, published_state.clone(), scrapes).await;
-                    }
-                };
-                tokio::select! {
-                    _ = stopped => {}
-                    _ = async { tokio::join!(socket, pages) } => {}
-                }
+            keep_running(&stopped, FIRST_PAUSE, || {
+                let open = first.take().map_or_else(|| served.open(), Ok)?;
+                Ok(served.run(open, stopped.clone()))
             });
-            // Threads may still wait for the answer to an order: the control thread answers or ends.
-            runtime.shutdown_timeout(Duration::from_secs(1));
         })?;
         Ok(Servers { stop: Some(stop), thread: Some(thread), socket_files, address })
     }
@@ -148,9 +155,7 @@ impl Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
-            let _ = stop.send(());
-        }
+        self.stop.take();
         if let Some(thread) = self.thread.take() {
             // A panic has been reported already.
             let _ = thread.join();
@@ -159,17 +164,121 @@ impl Drop for Servers {
     }
 }
 
-/// A listener before the runtime registers it.
+/// What the thread serves. The listeners stay open when a runtime ends, so that clients wait instead of being refused.
+struct Served {
+    system: SharedSystem,
+    control: Option<std::os::unix::net::UnixListener>,
+    metrics: Option<Bound>,
+    access: ClientRights,
+    limits: SocketLimits,
+    scrapes: ScrapeLimits,
+    published_state: Arc<PublishedState>,
+    sender: Sender,
+}
+
+/// A runtime with the listeners that it has registered.
+struct Open {
+    runtime: runtime::Runtime,
+    control: Option<tokio::net::UnixListener>,
+    metrics: Option<http::Listener>,
+}
+
+impl Served {
+    fn open(&self) -> io::Result<Open> {
+        let runtime = runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let inside = runtime.enter();
+        let control = self.control.as_ref().map(std::os::unix::net::UnixListener::try_clone).transpose()?;
+        let control = control.map(tokio::net::UnixListener::from_std).transpose()?;
+        let metrics = self.metrics.as_ref().map(Bound::for_runtime).transpose()?;
+        drop(inside);
+        Ok(Open { runtime, control, metrics })
+    }
+
+    /// Serves until it is stopped. A panic is returned.
+    fn run(&self, open: Open, mut stopped: watch::Receiver<()>) -> thread::Result<()> {
+        let Open { runtime, control, metrics } = open;
+        let state = &self.published_state;
+        // Sound: what a panic interrupts is dropped with the runtime.
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            runtime.block_on(async {
+                let socket = async {
+                    if let Some(listener) = control {
+                        let (system, sender) = (self.system.clone(), self.sender.clone());
+                        socket::serve(system, listener, self.access, self.limits, state.clone(), sender)
+                            .await;
+                    }
+                };
+                let pages = async {
+                    if let Some(listener) = metrics {
+                        http::serve(listener, state.clone(), self.scrapes).await;
+                    }
+                };
+                tokio::select! {
+                    _ = stopped.changed() => {}
+                    _ = async { tokio::join!(socket, pages) } => {}
+                }
+            });
+        }));
+        // Threads may still wait for the answer to an order: the control thread answers or ends.
+        runtime.shutdown_timeout(Duration::from_secs(1));
+        done
+    }
+}
+
+/// Runs `work` until it returns or the sender of `stopped` is dropped. After a panic or an error it waits and runs it
+/// again; the pause starts with `first`, doubles up to [`LONGEST_PAUSE`], and is short again after work that lasted.
+///
+/// The control thread manages the host in the meantime. A daemon that ended instead would give up its knobs because of
+/// a mistake in the part that only shows them.
+fn keep_running(
+    stopped: &watch::Receiver<()>,
+    first: Duration,
+    mut work: impl FnMut() -> io::Result<thread::Result<()>>,
+) {
+    let mut pause = first;
+    loop {
+        let begun = Instant::now();
+        let why = match work() {
+            Ok(Ok(())) => return,
+            Ok(Err(panic)) => format!("bug in waykeeper: {}", panic_message(&*panic)),
+            Err(why) => why.to_string(),
+        };
+        if begun.elapsed() >= LONGEST_PAUSE {
+            pause = first;
+        }
+        tracing::error!(
+            "socket and metrics stopped ({why}); all connections are closed, and they start again in {} s. The knobs \
+             are managed as before",
+            pause.as_secs_f64()
+        );
+        let until = Instant::now() + pause;
+        while Instant::now() < until {
+            if stopped.has_changed().is_err() {
+                return;
+            }
+            std::thread::sleep(STOP_CHECK.min(pause));
+        }
+        pause = (2 * pause).min(LONGEST_PAUSE);
+    }
+}
+
+/// A listener outside of a runtime.
+#[derive(Debug)]
 enum Bound {
     Tcp(std::net::TcpListener),
     Unix(std::os::unix::net::UnixListener),
 }
 
 impl Bound {
-    fn into_runtime(self) -> io::Result<http::Listener> {
+    /// The same listener, registered by the current runtime.
+    fn for_runtime(&self) -> io::Result<http::Listener> {
         Ok(match self {
-            Bound::Tcp(listener) => http::Listener::Tcp(tokio::net::TcpListener::from_std(listener)?),
-            Bound::Unix(listener) => http::Listener::Unix(tokio::net::UnixListener::from_std(listener)?),
+            Bound::Tcp(listener) => {
+                http::Listener::Tcp(tokio::net::TcpListener::from_std(listener.try_clone()?)?)
+            }
+            Bound::Unix(listener) => {
+                http::Listener::Unix(tokio::net::UnixListener::from_std(listener.try_clone()?)?)
+            }
         })
     }
 }
@@ -180,5 +289,84 @@ fn group_id(name: &str) -> Result<u32, ServersError> {
     match found.ok_or_else(unknown)?.gid.as_raw() {
         OVERFLOW_ID => Err(ServersError::OverflowId(name.to_owned())),
         gid => Ok(gid),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_that_panics_or_fails_runs_again_until_it_returns() {
+        let (_stop, stopped) = watch::channel(());
+        let mut runs = 0;
+        keep_running(&stopped, Duration::from_millis(1), || {
+            runs += 1;
+            match runs {
+                1 => Err(io::ErrorKind::OutOfMemory.into()),
+                2 => Ok(catch_unwind(|| panic!("a mistake of the test"))),
+                _ => Ok(Ok(())),
+            }
+        });
+        assert_eq!(runs, 3);
+    }
+
+    #[test]
+    fn a_stop_ends_the_pause() {
+        let (stop, stopped) = watch::channel(());
+        let mut stop = Some(stop);
+        let mut runs = 0;
+        keep_running(&stopped, Duration::from_secs(3600), || {
+            runs += 1;
+            stop.take();
+            Err(io::ErrorKind::OutOfMemory.into())
+        });
+        assert_eq!(runs, 1);
+    }
+
+    #[test]
+    fn the_socket_answers_again_after_a_panic_of_its_runtime() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let config = ServersConfig { socket: Some(path.clone()), ..ServersConfig::default() };
+        let state = Arc::new(PublishedState::new(crate::published_state::tests::published()));
+        let (sender, _orders) = crate::orders();
+        let (listener, _file) = listen(&path, None).unwrap();
+        let access = ClientRights { own_uid: rustix::process::geteuid().as_raw(), readers_gid: None };
+        let served = Served {
+            system: system::real(),
+            control: Some(listener),
+            metrics: None,
+            access,
+            limits: config.limits,
+            scrapes: config.scrapes,
+            published_state: state,
+            sender,
+        };
+        let (stop, stopped) = watch::channel(());
+        let thread = std::thread::spawn(move || {
+            let mut runs = 0;
+            keep_running(&stopped, Duration::from_millis(1), || {
+                runs += 1;
+                let open = served.open()?;
+                if runs < 3 {
+                    // The runtime has registered the listener, accepted nothing, and is gone.
+                    let Open { runtime, .. } = open;
+                    return Ok(catch_unwind(AssertUnwindSafe(|| {
+                        runtime.block_on(async { panic!("a mistake of the test") })
+                    })));
+                }
+                Ok(served.run(open, stopped.clone()))
+            });
+            runs
+        });
+        use std::io::{BufRead, BufReader, Write};
+        let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        stream.write_all(b"{\"version\":1,\"do\":\"policy\"}\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        assert!(line.contains("\"policy\":\"default\""), "{line}");
+        drop(stop);
+        assert_eq!(thread.join().unwrap(), 3);
     }
 }

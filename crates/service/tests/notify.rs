@@ -23,6 +23,8 @@ fn shown(step: u64) -> Published {
         step,
         at: SystemTime::UNIX_EPOCH,
         started: SystemTime::UNIX_EPOCH,
+        at_clock: Duration::ZERO,
+        started_clock: Duration::ZERO,
         mode: DaemonMode::Manage,
         paused: None,
         policy: "a4".to_owned(),

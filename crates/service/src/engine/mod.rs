@@ -23,11 +23,11 @@ pub(crate) use active_problems::ProblemChanges;
 use crossbeam_channel::{Receiver, Sender};
 use event_sources::{EventSources, SourceEvent};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use toml::Table;
 use waykeeper_control::{ControlConfig, ControlError, Loop, StepRecord};
 use waykeeper_host::{Inventory, Snapshot, WorkloadCounter};
-use waykeeper_kernel::system::SharedSystem;
+use waykeeper_kernel::system::{SharedSystem, System};
 use waykeeper_policy::Policy;
 
 /// Returns a lasting problem of a part outside the engine, for example the recorder.
@@ -101,12 +101,15 @@ pub fn run<H: ManagedHost>(host: &mut H, setup: Setup) -> Result<(), EngineError
     done
 }
 
-/// The published content before the first step, at `now`.
-pub fn first(config: &Config, inventory: &Inventory, now: SystemTime) -> Published {
+/// The published content before the first step, at the present time of `system`.
+pub fn first(config: &Config, inventory: &Inventory, system: &dyn System) -> Published {
+    let (now, clock) = (system.wall_clock(), system.now());
     Published {
         step: 0,
         at: now,
         started: now,
+        at_clock: clock,
+        started_clock: clock,
         mode: config.mode,
         paused: None,
         policy: policy_of(config).name,
@@ -158,7 +161,8 @@ struct Engine<'a, H: ManagedHost> {
     active_problems: ActiveProblems,
     log: crate::log::DaemonLog,
     totals: PublishedTotals,
-    started: SystemTime,
+    /// When the daemon started, on the wall clock and on the monotonic clock.
+    started: (SystemTime, Duration),
     step: u64,
     /// Whether the loop has a record that was not published yet.
     unpublished: bool,
@@ -204,7 +208,8 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
         };
         let inventory = Arc::new(host.inventory().clone());
         let looping = Loop::start(host, policy, control)?;
-        let started = published_state.read().started;
+        let first = published_state.read();
+        let started = (first.started, first.started_clock);
         let mut engine = Engine {
             looping,
             published_state,

@@ -73,7 +73,9 @@ impl<H: ManagedHost> Engine<'_, H> {
         let next = Published {
             step: self.step,
             at,
-            started: self.started,
+            started: self.started.0,
+            at_clock: self.system.now(),
+            started_clock: self.started.1,
             mode: self.config.mode,
             paused: self.paused,
             policy: self.looping.policy().name().to_owned(),

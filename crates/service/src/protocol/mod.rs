@@ -5,12 +5,14 @@
 
 mod request;
 mod status;
+mod time;
 
 pub use request::{COMMANDS, ControlCommand, Id, Request, parse};
 pub use status::{
     CauseValue, DaemonStatus, DaemonTotals, HostInfo, IoStatus, LoggedEvent, PolicyState, PortStatus,
-    TenantStatus, Tenants, plain_time,
+    TenantStatus, Tenants,
 };
+pub use time::plain_time;
 
 use serde::{Deserialize, Serialize};
 

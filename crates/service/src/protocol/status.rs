@@ -2,11 +2,12 @@
 //!
 //! Units are part of the names; an absent key means "not available", never 0. Must not know sockets.
 
+use super::plain_time;
 use crate::naming::Names;
 use crate::{ActiveProblem, DaemonMode, Pause, Published};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use waykeeper_control::StepRecord;
 use waykeeper_host::{
     DeviceKind, Inventory, PortCounter, Priority, RootPort, SocketCounter, Workload, WorkloadCounter,
@@ -35,7 +36,7 @@ pub struct DaemonStatus {
     pub at: String,
     /// Seconds since that step. More than a few periods: the control thread hangs.
     pub age_s: f64,
-    /// Time since the daemon started.
+    /// Time since the daemon started. It does not follow jumps of the wall clock.
     pub uptime_s: f64,
     /// Time between two steps.
     pub period_s: f64,
@@ -247,14 +248,14 @@ pub struct PolicyState {
 }
 
 impl DaemonStatus {
-    /// The status of `published` at the time `now`, with these `recent` decisions.
+    /// The status of `published` at the time `now` of the monotonic clock, with these `recent` decisions.
     pub fn of(
         published: &Published,
         recent: impl IntoIterator<Item = LoggedEvent>,
-        now: SystemTime,
+        now: Duration,
     ) -> DaemonStatus {
         let inventory = &published.inventory;
-        let since = |then: SystemTime| now.duration_since(then).unwrap_or_default().as_secs_f64();
+        let since = |then: Duration| now.saturating_sub(then).as_secs_f64();
         DaemonStatus {
             waykeeper: env!("CARGO_PKG_VERSION").to_owned(),
             mode: published.mode,
@@ -263,8 +264,8 @@ impl DaemonStatus {
             paused: published.paused,
             step: published.step,
             at: plain_time(published.at),
-            age_s: since(published.at),
-            uptime_s: since(published.started),
+            age_s: since(published.at_clock),
+            uptime_s: since(published.started_clock),
             period_s: Duration::from_nanos(published.period_ns).as_secs_f64(),
             host: HostInfo::of(inventory),
             io: IoStatus::of(published),
@@ -374,11 +375,6 @@ impl CauseValue {
             limit_value: cause.limit.as_ref().and_then(|(_, value)| finite(*value)),
         }
     }
-}
-
-/// A time in RFC 3339 (UTC), to the millisecond.
-pub fn plain_time(at: SystemTime) -> String {
-    humantime::format_rfc3339_millis(at).to_string()
 }
 
 fn tenants(published: &Published) -> Vec<TenantStatus> {

@@ -22,6 +22,7 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
 use view::View;
+use waykeeper_kernel::system::SharedSystem;
 
 /// Pause after each accepted connection: a client that connects in a loop takes a few percent of one CPU.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(1);
@@ -31,6 +32,7 @@ pub(crate) const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the socket until it is dropped.
 pub async fn serve(
+    system: SharedSystem,
     listener: UnixListener,
     access: ClientRights,
     limits: SocketLimits,
@@ -39,8 +41,13 @@ pub async fn serve(
 ) {
     let (steps, seen) = watch::channel(published_state.read());
     let orders = Arc::new(Semaphore::new(limits.orders));
-    let shared =
-        Arc::new(SocketState { view: View::new(published_state), sender, orders, limits, steps: seen });
+    let shared = Arc::new(SocketState {
+        view: View::new(system, published_state),
+        sender,
+        orders,
+        limits,
+        steps: seen,
+    });
     let limiter = ConnectionLimiter::default();
     tokio::join!(poll_published_state(&shared, &steps), accept_all(&listener, access, &limiter, &shared));
 }

@@ -7,7 +7,8 @@ use crate::protocol::{DaemonStatus, LoggedEvent};
 use crate::{Published, PublishedState};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
+use waykeeper_kernel::system::SharedSystem;
 
 /// Decisions and problems that are kept: a minute of a policy that decides at every step (1 s).
 const KEPT: usize = 64;
@@ -15,6 +16,7 @@ const KEPT: usize = 64;
 /// The published state and the last decisions.
 #[derive(Debug)]
 pub struct View {
+    system: SharedSystem,
     published_state: Arc<PublishedState>,
     seen: Mutex<Seen>,
 }
@@ -27,11 +29,11 @@ struct Seen {
 
 impl View {
     /// Starts with the present content.
-    pub fn new(published_state: Arc<PublishedState>) -> View {
+    pub fn new(system: SharedSystem, published_state: Arc<PublishedState>) -> View {
         let last = published_state.read();
         let mut seen = Seen { recent: VecDeque::new(), last: last.clone() };
         seen.keep(&last);
-        View { published_state, seen: Mutex::new(seen) }
+        View { system, published_state, seen: Mutex::new(seen) }
     }
 
     /// Reads the published state and keeps new decisions.
@@ -51,7 +53,7 @@ impl View {
     /// The status of a step that was read.
     pub fn status(&self, looked_at: &Published) -> DaemonStatus {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        DaemonStatus::of(looked_at, seen.recent.iter().cloned(), SystemTime::now())
+        DaemonStatus::of(looked_at, seen.recent.iter().cloned(), self.system.now())
     }
 
     /// Time until the next look.
@@ -95,7 +97,7 @@ mod tests {
     #[test]
     fn decisions_are_reported_once_and_the_oldest_are_forgotten() {
         let published_state = Arc::new(PublishedState::new(step(0)));
-        let view = View::new(published_state.clone());
+        let view = View::new(waykeeper_kernel::system::real(), published_state.clone());
         published_state.replace(step(1));
         view.read();
         view.read();

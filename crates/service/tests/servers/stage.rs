@@ -16,6 +16,7 @@ use waykeeper_host::{
     PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounter, SocketCounters, Support, Workload,
     WorkloadCounter, WorkloadCounters, WorkloadKind,
 };
+use waykeeper_kernel::system::real;
 use waykeeper_linux_host::Grouping;
 use waykeeper_policy::{Cause, Event};
 use waykeeper_service::{
@@ -69,6 +70,8 @@ pub fn published(step: u64) -> Published {
         step,
         at: SystemTime::now(),
         started,
+        at_clock: real().now(),
+        started_clock: Duration::ZERO,
         mode: DaemonMode::Manage,
         paused: None,
         policy: "a4".to_owned(),

@@ -202,7 +202,7 @@ fn setup<H: ManagedHost>(
     host: &mut H,
 ) -> Setup {
     let system: SharedSystem = Arc::new(simulated.clone());
-    let first = engine::first(&config, host.inventory(), system.wall_clock());
+    let first = engine::first(&config, host.inventory(), system.as_ref());
     let published_state = Arc::new(PublishedState::new(first));
     let (sender, taken) = orders();
     let (signals, signal_requests) = bounded(4);
@@ -321,7 +321,7 @@ fn check_published(published: &Published, before: Option<&Published>) -> Vec<Str
         Ok(_) => wrong.push(format!("the published state reads back differently: {json}")),
         Err(why) => wrong.push(format!("the published state does not read back: {why}")),
     }
-    let status = DaemonStatus::of(published, Vec::new(), published.at);
+    let status = DaemonStatus::of(published, Vec::new(), published.at_clock);
     let json = serde_json::to_string(&status).unwrap_or_else(|why| why.to_string());
     match serde_json::from_str::<DaemonStatus>(&json) {
         Ok(back) if back == status => {}

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use waykeeper_host::{Applied, Host, HostError, Inventory, Lines, Plan, Snapshot, Workload};
 use waykeeper_kernel::system;
 use waykeeper_linux_host::Grouping;
@@ -133,7 +133,7 @@ fn setup(
     host: &impl Host,
 ) -> (Setup, Arc<PublishedState>, crossbeam_channel::Sender<SignalRequest>, Sender) {
     let published_state =
-        Arc::new(PublishedState::new(engine::first(&config, host.inventory(), SystemTime::now())));
+        Arc::new(PublishedState::new(engine::first(&config, host.inventory(), &system::RealSystem)));
     let (signal_request, signal_requests) = bounded(4);
     let (sender, taken) = orders();
     let setup = Setup {

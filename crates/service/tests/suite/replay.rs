@@ -45,6 +45,8 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
             step,
             at: started + Duration::from_secs(step),
             started,
+            at_clock: Duration::ZERO,
+            started_clock: Duration::ZERO,
             mode: DaemonMode::Manage,
             paused,
             policy: name.to_owned(),
