@@ -12,7 +12,7 @@ use waykeeper_kernel::journal::{Journal, usual_path};
 use waykeeper_kernel::registers::RegisterFiles;
 use waykeeper_kernel::resctrl::GROUP_PREFIX;
 use waykeeper_kernel::restore::{Report, RestoreOutcome, Restorer, mounted};
-use waykeeper_kernel::root::Root;
+use waykeeper_kernel::root::{DEAD_MOUNT, Root};
 use waykeeper_service::config::{Config, ConfigError, Flag, Inputs};
 
 const EXAMPLES: &str = "\
@@ -55,10 +55,13 @@ pub fn root_at(prefix: &Path) -> Result<Root, Failure> {
     let real = prefix
         .canonicalize()
         .map_err(|why| Failure::bad_input(format!("--root {}: {why}", prefix.display())))?;
-    if real.is_dir() {
-        return Ok(Root::at(real));
-    }
-    Err(Failure::bad_input(format!("--root {}: not a directory", prefix.display())))
+    let why = match real.metadata() {
+        Ok(found) if found.is_dir() => return Ok(Root::at(real)),
+        Ok(_) => "not a directory".to_owned(),
+        Err(why) if why.kind() == std::io::ErrorKind::NotConnected => format!("{why}; {DEAD_MOUNT}"),
+        Err(why) => why.to_string(),
+    };
+    Err(Failure::bad_input(format!("--root {}: {why}", prefix.display())))
 }
 
 /// The journal to use.

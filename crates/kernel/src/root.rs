@@ -86,8 +86,14 @@ pub enum FileError {
     Content(#[from] ContentError),
 }
 
+/// What ENOTCONN of a file means, and what to do: the file is on a FUSE mount, such as a virtual host's, without its
+/// program.
+pub const DEAD_MOUNT: &str =
+    "the program that served this mount has ended; remove the mount with `umount -l`, then mount it again";
+
 fn described(errno: Errno) -> String {
-    std::io::Error::from_raw_os_error(errno.raw_os_error()).to_string()
+    let text = std::io::Error::from_raw_os_error(errno.raw_os_error()).to_string();
+    if errno == Errno::NOTCONN { format!("{text}; {DEAD_MOUNT}") } else { text }
 }
 
 impl FileError {

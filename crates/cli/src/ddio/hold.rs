@@ -9,12 +9,12 @@ use crate::{out, restore};
 use clap::Args;
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use waykeeper_kernel::journal::Journal;
+use waykeeper_kernel::journal::{Journal, usual_path};
 use waykeeper_kernel::registers::RegisterFiles;
 use waykeeper_kernel::restore::RestoreOutcome;
 use waykeeper_kernel::root::Root;
@@ -75,7 +75,7 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[RegisterChange], args: &HoldA
     let printer = Printer { json: args.json };
     let path = restore::journal_at(root, args.journal.as_ref());
     // The lock of the journal finds another manager of this host before anything is printed.
-    let journal = if args.dry_run { None } else { Some(Journal::open(&path, root)?) };
+    let journal = if args.dry_run { None } else { Some(open_journal(&path, root)?) };
     for port in ddio::ports_of(survey, steps) {
         printer.say(&format!("behind root port {}:", port.address))?;
         for device in &port.devices {
@@ -121,6 +121,30 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[RegisterChange], args: &HoldA
         )),
         (_, Some(status)) if !status.success() => Err(ended_badly(status)),
         _ => Ok(()),
+    }
+}
+
+/// Opens the journal. One that holds the values of a process that ended is refused: at its end this command restores the
+/// whole journal, and knobs of that process are no part of what it was asked for.
+fn open_journal(path: &Path, root: &Root) -> Result<Journal, Failure> {
+    let journal = Journal::open(path, root)?;
+    match journal.originals().len() {
+        0 => Ok(journal),
+        // A journal of an earlier boot has its own error, when the first value is recorded.
+        _ if journal.is_stale() => Ok(journal),
+        count => Err(Failure::new(
+            exit::CONFLICT,
+            format!(
+                "{}: a waykeeper process ended without restoring {count} values that it had changed; run `waykeeper \
+                 restore{}` first, then this command again; nothing was changed",
+                path.display(),
+                if path == usual_path(root) {
+                    String::new()
+                } else {
+                    format!(" --journal {}", path.display())
+                },
+            ),
+        )),
     }
 }
 

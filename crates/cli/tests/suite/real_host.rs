@@ -285,6 +285,26 @@ fn a_killed_holder_leaves_a_journal_that_doctor_sees_and_restore_clears() {
 }
 
 #[test]
+fn what_an_ended_process_left_changed_is_restored_only_on_request() {
+    let tree = PlainTree::skylake();
+    drop(Holder::start(&tree));
+    let before = tree.files();
+    let restore = format!("run `waykeeper restore --journal {}` first", journal(&tree));
+    let parts = ["without restoring 2 values", restore.as_str(), "nothing was changed"];
+    refused_by(&tree, &["off", "nvme0", "--for", "0"], 5, &parts);
+    // The lock's file, which has the number of the process that used it last, is all that differs.
+    let without_lock = |mut files: Vec<(String, Vec<u8>)>| {
+        files.retain(|(name, _)| !name.ends_with(".lock"));
+        files
+    };
+    assert_eq!(without_lock(tree.files()), without_lock(before));
+    common::output(&["restore", "--root", &root(&tree), "--journal", &journal(&tree)]);
+    assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x600, 0x600));
+    let out = reported(&tree, ddio(&tree, &["off", "nvme0", "--for", "0"]), 0);
+    assert!(out.contains(": restored"), "{out}");
+}
+
+#[test]
 fn a_damaged_journal_is_reported_and_kept() {
     let tree = PlainTree::skylake();
     tree.write("journal", "00000000 {}\n");

@@ -95,6 +95,38 @@ fn the_machine_moves_and_a_tree_that_is_not_there_is_reported() {
 }
 
 #[test]
+fn a_mount_whose_program_was_killed_is_named_as_such() {
+    let mut server = Server::start(&[]);
+    let path = server.path().display().to_string();
+    // The files of a mount may be elsewhere, as inside `vhost enter`.
+    let tree = tempfile::tempdir().unwrap();
+    let resctrl = tree.path().join("sys/fs/resctrl");
+    std::fs::create_dir_all(&resctrl).unwrap();
+    let bind =
+        Command::new("mount").arg("--bind").arg(server.path().join("sys/fs/resctrl")).arg(&resctrl).status();
+    assert!(bind.unwrap().success());
+    server.child.kill().unwrap();
+    server.child.wait().unwrap();
+    let report = waykeeper(&["doctor", "--root", &tree.path().display().to_string()]);
+    assert!(Command::new("umount").arg("-l").arg(&resctrl).status().unwrap().success());
+    let report = String::from_utf8_lossy(&report.stdout).into_owned();
+    let remedy = report
+        .lines()
+        .skip_while(|line| !line.trim_start().starts_with("resctrl "))
+        .nth(1)
+        .unwrap_or_default();
+    assert!(remedy.contains("umount -l") && !remedy.contains("root"), "{report}");
+    for words in [&["doctor"][..], &["ddio", "show"], &["restore"], &["daemon"]] {
+        let out = waykeeper(&[words, &["--root", &path]].concat());
+        let error = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(2), "{words:?}: {error}");
+        let wanted = "the program that served this mount has ended; remove the mount with `umount -l`";
+        assert!(error.contains(wanted) && error.lines().count() == 1, "{words:?}: {error}");
+    }
+    assert!(Command::new("umount").args(["-l", &path]).status().unwrap().success());
+}
+
+#[test]
 fn what_is_wrong_is_one_line_and_the_right_exit_code() {
     let empty = tempfile::tempdir().unwrap();
     let here = empty.path().to_str().unwrap();

@@ -6,8 +6,10 @@
 use super::facts::Facts;
 use super::file;
 use super::report::{Check, CheckState, check};
+use rustix::io::Errno;
 use waykeeper_generations::{ErratumKind, Vendor};
 use waykeeper_kernel::resctrl::{Info, IoAllocState, Resctrl, ResctrlError, ResctrlErrorKind, Resource};
+use waykeeper_kernel::root::DEAD_MOUNT;
 
 /// The state of resctrl on this host.
 pub(super) enum Mount {
@@ -49,7 +51,12 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
             return check(CheckState::Unknown, error.to_string());
         }
         Mount::No(error) if error.kind != ResctrlErrorKind::NotMounted => {
-            return check(CheckState::Unknown, error.to_string()).remedy("run as root");
+            let check = check(CheckState::Unknown, error.to_string());
+            return match error.errno.map(Errno::from_raw_os_error) {
+                Some(Errno::ACCESS | Errno::PERM) => check.remedy("run as root"),
+                Some(Errno::NOTCONN) => check.remedy(DEAD_MOUNT),
+                _ => check,
+            };
         }
         Mount::No(_) => {}
     }
