@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use waykeeper_kernel::resctrl::{ResctrlError, ResctrlErrorKind};
+use waykeeper_kernel::system;
 use waykeeper_kernel::text_file::TextFileError;
 use waykeeper_linux_host::{GroupsError, OpenError};
 use waykeeper_service::config::{self, Config, ConfigError, Flag, Inputs, USUAL_FILE};
@@ -109,6 +110,7 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
     let config = Config::load(&inputs)?;
     check_policy(&config)?;
     if args.check {
+        config.check_places(system::real().as_ref())?;
         return out::text(&config::show(&config));
     }
     if config.tenants.is_empty() {

@@ -1,9 +1,10 @@
-//! Checks that other users cannot change a path: what root writes there and reads back was not written, and cannot be
-//! replaced, by another user.
+//! Checks that other users cannot change a path: what a daemon of root reads there, or writes and reads back, was not
+//! written, and cannot be replaced, by another user.
 //!
-//! A folder is trusted if every folder on the path to it belongs to root or to our user and cannot be written by
-//! others. A folder before the last may be writable if it has the sticky bit, like /tmp: there a user cannot rename
-//! or remove another user's files. Must not know what the files contain.
+//! A folder or file is trusted if it and every folder on the path to it belong to root or to our user and cannot be
+//! written by others. A folder before the last may be writable if it has the sticky bit, like /tmp: there a user
+//! cannot rename or remove another user's files. Links are followed, and belong to root or to our user too. sudo and
+//! sshd check alike (sudoers(5), `StrictModes` of sshd_config(5)). Must not know what the files contain.
 
 use crate::system::{FileKind, Metadata, OpenFile, System};
 use rustix::fs::{Mode, OFlags};
@@ -14,12 +15,17 @@ use std::path::{Component, Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
     /// The owner is neither root nor our user.
-    #[error("{} belongs to user {uid}, not to root; give it to root (chown root), or use another path", path.display())]
+    #[error("{} belongs to user {uid}, not to root{} (mode {mode:04o}); give it to root (chown root), or use another \
+        path", path.display(), or_user(*user))]
     Owner {
         /// The file or folder.
         path: PathBuf,
         /// The owner's user id.
         uid: u32,
+        /// Its mode.
+        mode: u32,
+        /// Our user id.
+        user: u32,
     },
     /// Other users may write to it.
     #[error("{} can be written by other users (mode {mode:04o}); remove that permission (chmod go-w), or \
@@ -48,7 +54,17 @@ pub enum TrustError {
     },
 }
 
+/// The second accepted owner, in words.
+fn or_user(user: u32) -> String {
+    if user == 0 { String::new() } else { format!(" or user {user}") }
+}
+
 impl TrustError {
+    /// True if the path, or a folder on the way to it, does not exist. What exists of the way is trusted then.
+    pub fn is_absent(&self) -> bool {
+        self.io().is_some_and(|why| why.kind() == io::ErrorKind::NotFound)
+    }
+
     /// The system's error, if it is one.
     pub fn io(&self) -> Option<&io::Error> {
         match self {
@@ -66,12 +82,24 @@ const LINKS_MOST: u32 = 40;
 /// # Errors
 /// The first part of the path that other users could change.
 pub fn folder(system: &dyn System, path: &Path) -> Result<(), TrustError> {
-    let path = std::path::absolute(path).map_err(|why| TrustError::Io { path: path.to_owned(), why })?;
-    let mut links = 0;
-    let end = way(system, &path, &mut links)?;
+    let end = resolved(system, path)?;
     let found = look(system, &end)?;
     belongs(system, &end, &found)?;
     writable_by_others(&end, &found)
+}
+
+/// Opens an existing file for reading, through links, after a check of the file and of the path to it.
+///
+/// # Errors
+/// The first part of the path that other users could change; a path that is not a regular file; the system's error.
+pub fn read(system: &dyn System, path: &Path) -> Result<Box<dyn OpenFile>, TrustError> {
+    open(system, &resolved(system, path)?, OFlags::RDONLY)
+}
+
+/// The path without links, each part of the way to it checked.
+fn resolved(system: &dyn System, path: &Path) -> Result<PathBuf, TrustError> {
+    let path = std::path::absolute(path).map_err(|why| TrustError::Io { path: path.to_owned(), why })?;
+    way(system, &path, &mut 0)
 }
 
 /// Follows a path and its links, checks each part, and returns the path without links.
@@ -141,12 +169,13 @@ pub fn belongs(system: &dyn System, path: &Path, found: &Metadata) -> Result<(),
     if uid == 0 || uid == system.user() {
         return Ok(());
     }
-    Err(TrustError::Owner { path: path.to_owned(), uid })
+    Err(TrustError::Owner { path: path.to_owned(), uid, mode: found.mode, user: system.user() })
 }
 
 fn writable_by_others(path: &Path, found: &Metadata) -> Result<(), TrustError> {
-    // Write permission of root's group is allowed: its members count as root.
-    let others = if found.gid == 0 { 0o002 } else { 0o022 };
+    // Write permission of root's group is allowed: its members count as root. The same holds for a user's private
+    // group, which has the number of its user (USERGROUPS_ENAB of login.defs(5)) and no other member.
+    let others = if found.gid == 0 || found.gid == found.uid { 0o002 } else { 0o022 };
     if found.mode & others == 0 {
         return Ok(());
     }
@@ -226,6 +255,59 @@ mod tests {
         assert!(read().is_err_and(|why| why.io().is_none()));
     }
 
+    #[test]
+    fn a_file_is_read_through_links_that_only_its_owner_can_change() {
+        let top = tempfile::tempdir().unwrap();
+        let (own, shared) = (top.path().join("own"), top.path().join("shared"));
+        for folder in [&own, &shared] {
+            std::fs::create_dir(folder).unwrap();
+        }
+        std::fs::write(own.join("f"), "text").unwrap();
+        symlink("../own/f", shared.join("link")).unwrap();
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        let opened = |path: &Path| {
+            let mut text = [0; 8];
+            read(&*system::real(), path).map(|file| file.read(&mut text).unwrap())
+        };
+        assert_eq!(opened(&shared.join("link")).unwrap(), 4);
+        // In a folder with the sticky bit, a link of ours stays ours; without it, another user could replace the link.
+        mode(&shared, 0o1777);
+        assert_eq!(opened(&shared.join("link")).unwrap(), 4);
+        mode(&shared, 0o777);
+        assert!(
+            said(opened(&shared.join("link"))).contains("/shared can be written by other users (mode 0777)")
+        );
+        mode(&shared, 0o755);
+        mode(&own.join("f"), 0o602);
+        assert!(
+            said(opened(&shared.join("link"))).contains("/own/f can be written by other users (mode 0602)")
+        );
+        assert!(
+            said(opened(&own))
+                .ends_with("/own is a folder, not a file; it is left unchanged, use another path")
+        );
+        assert!(opened(&own.join("none/f")).unwrap_err().is_absent());
+        mode(&own, 0o777);
+        assert!(
+            !opened(&own.join("none/f")).unwrap_err().is_absent(),
+            "the way that exists is checked first"
+        );
+    }
+
+    /// Needs root: chown does.
+    #[test]
+    fn the_private_group_of_the_owner_may_write_and_another_group_may_not() {
+        let top = tempfile::tempdir().unwrap();
+        let path = top.path().join("f");
+        std::fs::write(&path, "").unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o664)).unwrap();
+        open(&*system::real(), &path, OFlags::RDONLY).unwrap();
+        chown(&path, None, Some(1234)).expect("not run: needs root");
+        assert!(said(open(&*system::real(), &path, OFlags::RDONLY)).contains("(mode 0664)"));
+        let private = Metadata::from(&path.metadata().unwrap());
+        writable_by_others(&path, &Metadata { uid: 1234, ..private }).unwrap();
+    }
+
     /// Needs root: chown does.
     #[test]
     fn what_belongs_to_another_user_is_not_trusted() {
@@ -234,7 +316,10 @@ mod tests {
         std::fs::write(&path, "").unwrap();
         chown(&path, Some(1234), None).expect("not run: needs root");
         let why = said(open(&*system::real(), &path, OFlags::RDONLY));
-        assert!(why.contains("/f belongs to user 1234, not to root; give it to root"), "{why}");
+        let wanted = "/f belongs to user 1234, not to root (mode 0644); give it to root (chown root), or use another path";
+        assert!(why.ends_with(wanted), "{why}");
+        let user = TrustError::Owner { path: "/f".into(), uid: 7, mode: 0o600, user: 1000 };
+        assert!(user.to_string().starts_with("/f belongs to user 7, not to root or user 1000 (mode 0600)"));
         chown(top.path(), Some(1234), None).expect("not run: needs root");
         assert!(said(folder(&*system::real(), top.path())).contains("belongs to user 1234"));
     }

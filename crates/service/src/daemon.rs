@@ -77,6 +77,7 @@ pub type Unlogged = Box<dyn Fn() -> u64 + Send>;
 /// # Errors
 /// Why it could not start or continue.
 pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), DaemonError> {
+    config.check_places(system::real().as_ref())?;
     let system = |what| move |why| DaemonError::System { what, why };
     // Before the host is opened, so that no signal ends the process without restoring the knobs.
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system("listening to signals"))?;

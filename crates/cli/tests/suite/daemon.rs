@@ -5,6 +5,8 @@ use crate::common::daemon;
 use daemon::{Daemon, Setup};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use waykeeper_testbed::faults::{Calls, FaultRule, FileFault};
 use waykeeper_testbed::{MountedHost, assert_same_state};
@@ -137,7 +139,8 @@ fn a_dry_run_and_an_observer_write_nothing() {
         while daemon.answer(json!({"do": "status"}))["ok"]["step"].as_u64().unwrap() < step + 3 {}
         assert_same_state(&machine.state(), &found, mode);
         assert!(!setup.journal.exists(), "{mode} journals");
-        daemon.ends_by(Signal::TERM);
+        let log = daemon.ends_by(Signal::TERM);
+        assert!(!log.contains("applied"), "{mode}: {log}");
         assert_same_state(&machine.state(), &found, mode);
     }
 }
@@ -195,6 +198,64 @@ fn bad_input_is_refused_in_one_line_and_nothing_is_touched() {
     assert_same_state(&machine.state(), &found, "after refusals");
     let output = setup.command().args(["--root", "/", "--root", "/"]).output();
     assert_eq!(output.unwrap().status.code(), Some(2), "a flag given twice");
+}
+
+/// Needs root: it gives files to another user.
+#[test]
+fn a_configuration_that_another_user_could_change_is_refused_before_anything_is_changed() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let setup = Setup::plain(&machine, FIXED);
+    let reported = |args: &[&str]| {
+        let output = setup.command().args(args).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let own = |uid| std::os::unix::fs::chown(&setup.config, Some(uid), None).expect("not run: needs root");
+    own(1234);
+    let file = setup.config.display();
+    let wanted =
+        format!("error: the configuration is not read: {file} belongs to user 1234, not to root (mode 0644)");
+    for args in [&[][..], &["--check"]] {
+        let (code, line) = reported(args);
+        assert!(code == Some(2) && line.starts_with(&wanted) && line.lines().count() == 1, "{code:?} {line}");
+    }
+    own(0);
+    let open = machine.folder().join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    for key in ["recorder.dir", "daemon.journal", "socket.path"] {
+        let value = format!("{key}={}/new", open.display());
+        let (code, line) = reported(&["--set", &value]);
+        let wanted = format!("is not used: {} can be written by other users (mode 0777)", open.display());
+        assert!(code == Some(2) && line.contains(&wanted) && line.lines().count() == 1, "{code:?} {line}");
+    }
+    assert_eq!(std::fs::read_dir(&open).unwrap().count(), 0);
+    assert!(!setup.journal.exists() && !setup.socket.exists());
+    assert_same_state(&machine.state(), &found, "after refusals");
+}
+
+/// Needs root: it runs the program as another user.
+#[test]
+fn a_user_without_privileges_reads_a_configuration_of_its_own_private_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("w.toml");
+    std::fs::write(&config, "[[tenant]]\nname = \"a\"\ncores = \"0\"").unwrap();
+    std::os::unix::fs::chown(folder.path(), Some(1234), Some(1234)).expect("not run: needs root");
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o775)).unwrap();
+    let check = |owner, group, mode| {
+        std::os::unix::fs::chown(&config, Some(owner), Some(group)).unwrap();
+        std::fs::set_permissions(&config, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_waykeeper"));
+        command.args(["daemon", "--check", "--config"]).arg(&config).uid(1234).gid(1234).env_clear();
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // What useradd and a umask of 002 make, and a file of root.
+    assert_eq!(check(1234, 1234, 0o664), (Some(0), String::new()));
+    assert_eq!(check(0, 0, 0o644), (Some(0), String::new()));
+    let (code, line) = check(1235, 1234, 0o644);
+    assert!(code == Some(2) && line.contains("not to root or user 1234 (mode 0644)"), "{line}");
+    assert_eq!(check(1234, 100, 0o664).0, Some(2));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use super::layers::ValueSource;
 use std::io;
 use std::path::PathBuf;
+use waykeeper_kernel::trust::TrustError;
 use waykeeper_policy::PolicyError;
 
 /// Why a configuration was refused. Nothing changed.
@@ -16,6 +17,9 @@ pub enum ConfigError {
         /// The system's message.
         why: io::Error,
     },
+    /// Another user could have written a file, or could replace it.
+    #[error("the configuration is not read: {0}")]
+    Untrusted(TrustError),
     /// A value is wrong.
     #[error("{source_of}: {why}")]
     Wrong {

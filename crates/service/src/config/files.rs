@@ -1,12 +1,11 @@
 //! Finds configuration files, reads them with a size limit, and splits them into keys with line numbers.
 //!
-//! A FIFO, a device or an endless file is refused without waiting: a reload happens beside a running loop. Must not
-//! know what keys mean.
+//! A FIFO, a device or an endless file is refused without waiting: a reload happens beside a running loop. So is a file
+//! that another user could have written. Must not know what keys mean.
 
 use super::error::ConfigError;
 use super::keys::is_section;
 use super::layers::{Layer, ValueSource};
-use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -17,6 +16,7 @@ use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 use waykeeper_kernel::system::{DirEntry, FileReader, System};
 use waykeeper_kernel::text_file::line_of;
+use waykeeper_kernel::trust::{self, TrustError};
 use waykeeper_tenants::{TenantEntry, declared, explain_key};
 
 /// Largest file. Assumption: the example with every key has a few KiB.
@@ -47,10 +47,11 @@ pub(super) fn find(
         more.extend(is_ours.then(|| folder.join(entry.name)));
         if more.len() > FILES_LIMIT { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    match system.list(&folder, &mut visit) {
-        Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(files),
-        listed => listed.map_err(failed)?,
+    match trust::folder(system, &folder) {
+        Err(why) if why.is_absent() => return Ok(files),
+        trusted => trusted.map_err(|why| untrusted(&folder, why))?,
     }
+    system.list(&folder, &mut visit).map_err(failed)?;
     if more.len() > FILES_LIMIT {
         return Err(failed(io::Error::other(format!("the directory has more than {FILES_LIMIT} files"))));
     }
@@ -62,11 +63,7 @@ pub(super) fn find(
 /// Reads and parses a file of at most `left` bytes, and counts its bytes down from `left`.
 pub(super) fn read(system: &dyn System, path: &Path, left: &mut u64) -> Result<Layer, ConfigError> {
     let failed = |why| ConfigError::Read { path: path.to_owned(), why };
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK;
-    let file = system.open(path, flags, Mode::empty()).map_err(failed)?;
-    if !file.metadata().map_err(failed)?.is_file() {
-        return Err(failed(io::Error::other("not a regular file")));
-    }
+    let file = trust::read(system, path).map_err(|why| untrusted(path, why))?;
     let mut bytes = Vec::new();
     FileReader(file.as_ref()).take(FILE_LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > FILE_LIMIT {
@@ -78,6 +75,13 @@ pub(super) fn read(system: &dyn System, path: &Path, left: &mut u64) -> Result<L
     })?;
     let text = String::from_utf8(bytes).map_err(|_| failed(io::Error::other("not UTF-8 text")))?;
     take_apart(path, &text)
+}
+
+fn untrusted(path: &Path, why: TrustError) -> ConfigError {
+    match why {
+        TrustError::Io { why, .. } => ConfigError::Read { path: path.to_owned(), why },
+        why => ConfigError::Untrusted(why),
+    }
 }
 
 /// Only the tenants; `take_apart` reads the other keys separately.

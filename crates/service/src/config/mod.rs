@@ -7,6 +7,7 @@ mod error;
 mod files;
 mod keys;
 mod layers;
+mod places;
 mod show;
 
 pub use error::ConfigError;

@@ -3,6 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
 
 const GOOD: &str = r#"
 [daemon]
@@ -200,14 +201,96 @@ fn what_is_no_file_is_not_waited_for() {
         reported(folder.path().join("none.toml"))
             .ends_with("none.toml: No such file or directory (os error 2)")
     );
-    assert!(reported(folder.path().to_owned()).ends_with("not a regular file"));
-    assert!(reported("/dev/zero".into()).ends_with("not a regular file"));
+    let wanted = |kind: &str| format!("is {kind}, not a file; it is left unchanged, use another path");
+    assert!(reported(folder.path().to_owned()).ends_with(&wanted("a folder")));
+    assert!(reported("/dev/zero".into()).ends_with(&wanted("a pipe or a device")));
     let fifo = folder.path().join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    assert!(reported(fifo).ends_with("not a regular file"));
+    assert!(reported(fifo).ends_with(&wanted("a pipe or a device")));
     let big = folder.path().join("big.toml");
     fs::write(&big, "#".repeat(2 << 20)).unwrap();
     assert!(reported(big).ends_with("the file has more than 1048576 bytes"));
+}
+
+/// Needs root: it gives files to another user.
+#[test]
+fn a_configuration_that_another_user_could_have_written_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let (main, more) = (folder.path().join("w.toml"), folder.path().join("conf.d"));
+    let part = more.join("a.toml");
+    fs::create_dir(&more).unwrap();
+    fs::write(&main, GOOD).unwrap();
+    fs::write(&part, "[recorder]\ndir = \"/tmp/evil\"").unwrap();
+    let inputs = Inputs { file: Some(main.clone()), ..Inputs::default() };
+    let here = folder.path().display().to_string();
+    let reported =
+        || Config::load(&inputs).map_or_else(|why| why.to_string().replace(&here, ""), |_| String::new());
+    let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    assert_eq!(reported(), "");
+    for (path, name, usual) in
+        [(&main, "/w.toml", 0o644), (&part, "/conf.d/a.toml", 0o644), (&more, "/conf.d", 0o755)]
+    {
+        chown(path, Some(1234), None).expect("not run: needs root");
+        let wanted = format!(
+            "the configuration is not read: {name} belongs to user 1234, not to root (mode {usual:04o}); give it to root \
+             (chown root), or use another path"
+        );
+        assert_eq!(reported(), wanted);
+        chown(path, Some(0), None).unwrap();
+        mode(path, usual | 0o002);
+        let wanted = format!(
+            "the configuration is not read: {name} can be written by other users (mode {:04o}); remove that permission \
+             (chmod go-w), or use another path",
+            usual | 0o002
+        );
+        assert_eq!(reported(), wanted);
+        mode(path, usual);
+    }
+    // Other users may add files to a folder with the sticky bit, but cannot change the file itself.
+    mode(folder.path(), 0o1777);
+    assert_eq!(reported(), "");
+    mode(folder.path(), 0o777);
+    assert!(reported().contains("can be written by other users (mode 0777)"));
+}
+
+#[test]
+fn a_place_that_another_user_could_change_is_refused_with_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = folder.path().join("open");
+    fs::create_dir(&open).unwrap();
+    fs::write(open.join("profile.toml"), "").unwrap();
+    let here = folder.path().display().to_string();
+    let reported = |key: &str, value: &str| {
+        let own = [("daemon.journal", "j"), ("socket.path", "s"), ("daemon.profile", "off")];
+        let own = own
+            .map(|(key, name)| (key, if name == "off" { name.to_owned() } else { format!("{here}/{name}") }));
+        let flags = own.iter().map(|(key, value)| (*key, value.as_str())).chain([(key, value)]);
+        let config = load_with(&[("w.toml", GOOD)], &[], &flags.collect::<Vec<_>>()).unwrap();
+        let config = Config { mode: DaemonMode::Manage, ..config };
+        config
+            .check_places(&RealSystem)
+            .map_or_else(|why| why.to_string().replace(&here, ""), |()| String::new())
+    };
+    let places = [
+        ("daemon.profile", "profile.toml"),
+        ("daemon.journal", "journal"),
+        ("socket.path", "socket"),
+        ("metrics.listen", "metrics"),
+        ("recorder.dir", "recorder"),
+        ("recorder.dir", ""),
+    ];
+    for mode in [0o755, 0o777] {
+        fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+        for (key, name) in places {
+            let path = format!("{here}/open/{name}");
+            let value = if key == "metrics.listen" { format!("unix:{path}") } else { path };
+            let wanted = format!(
+                "--set {key}: {key} = \"/open/{name}\" is not used: /open can be written by other users (mode 0777); \
+                 remove that permission (chmod go-w), or use another path"
+            );
+            assert_eq!(reported(key, &value), if mode == 0o755 { "" } else { &wanted });
+        }
+    }
 }
 
 #[test]

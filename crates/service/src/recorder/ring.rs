@@ -13,6 +13,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 use waykeeper_kernel::system::{DirEntry, FileWriter, OpenFile, SharedSystem};
+use waykeeper_kernel::trust;
 
 /// Segments per recording: the part deleted at once (assumption: a sixteenth is little).
 const SEGMENTS: u32 = 16;
@@ -242,17 +243,20 @@ impl RecordingRing {
         let system = self.system.clone();
         let opened = || system.open(&path, OFlags::RDONLY, Mode::empty());
         if !system.exists(&path) {
+            // Nothing is made in a folder in which another user could replace it.
+            match trust::folder(system.as_ref(), &path) {
+                Err(why) if !why.is_absent() => return Err(refuse(why.to_string())),
+                _ => {}
+            }
             let made = system.make_dirs(&path, Mode::from_raw_mode(0o750));
             made.and_then(|()| opened()?.set_mode(0o750))
                 .map_err(|why| refuse(format!("cannot create the directory: {why}")))?;
         }
+        trust::folder(system.as_ref(), &path).map_err(|why| refuse(why.to_string()))?;
         let directory = opened().map_err(|why| refuse(why.to_string()))?;
         let about = directory.metadata().map_err(|why| refuse(why.to_string()))?;
         if !about.is_dir() {
             return Err(refuse("not a directory".to_owned()));
-        }
-        if about.mode & 0o002 != 0 {
-            return Err(refuse("every user may write to it; remove that permission (chmod o-w)".to_owned()));
         }
         directory.lock(FlockOperation::NonBlockingLockExclusive).map_err(|why| match why.kind() {
             io::ErrorKind::WouldBlock => refuse("another waykeeper records into it".to_owned()),

@@ -284,7 +284,14 @@ fn only_owner_and_group_get_at_it_and_other_files_are_left_alone() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
     let mut ring = RecordingRing::new(system::real(), config(&path, 1 << 20));
     ring.record(&step(9, 10));
-    assert!(ring.active_problem().unwrap().text.contains("every user may write to it"));
+    let problem = ring.active_problem().unwrap().text;
+    assert!(problem.contains("/recorder can be written by other users (mode 0777)"), "{problem}");
+    // Nothing is made in such a directory either.
+    let mut ring = RecordingRing::new(system::real(), config(&path.join("new"), 1 << 20));
+    ring.record(&step(9, 10));
+    let problem = ring.active_problem().unwrap().text;
+    assert!(problem.contains("/recorder can be written by other users (mode 0777)"), "{problem}");
+    assert!(!path.join("new").exists());
 }
 
 #[test]

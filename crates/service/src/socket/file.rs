@@ -281,7 +281,10 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         std::os::unix::fs::chown(&path, Some(1234), None).expect("not run: needs root");
         let why = listen(&path, None).unwrap_err().to_string();
-        assert!(why.contains("/s belongs to user 1234, not to root; give it to root (chown root)"), "{why}");
+        assert!(
+            why.contains("/s belongs to user 1234, not to root (mode 0755); give it to root (chown root)"),
+            "{why}"
+        );
         assert!(path.exists());
         std::fs::remove_file(&path).unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();

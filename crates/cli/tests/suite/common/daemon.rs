@@ -239,11 +239,12 @@ impl Daemon {
         answer.unwrap_or_default()
     }
 
-    /// Ends it by a signal; it must exit with success.
-    pub fn ends_by(self, signal: rustix::process::Signal) {
+    /// Ends it by a signal; it must exit with success. Returns its log.
+    pub fn ends_by(self, signal: rustix::process::Signal) -> String {
         self.signal(signal);
         let (status, said) = self.end();
         assert!(status.success(), "{status}\n{said}");
+        said
     }
 
     /// Waits until a condition holds, or it has ended; true for the former.
