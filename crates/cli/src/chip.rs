@@ -3,6 +3,7 @@
 use crate::exit::Failure;
 use crate::{listing, out};
 use clap::Subcommand;
+use waykeeper_machine::ChipFile;
 use waykeeper_silicon::{ChipSpec, SpecError};
 
 const LIST_EXAMPLES: &str = "\
@@ -14,6 +15,7 @@ const SHOW_EXAMPLES: &str = "\
 Examples:
   waykeeper chip show gold-6140                  print the file
   waykeeper chip show gold-6140 > mine.toml      copy it, to change the copy
+  waykeeper chip show mine.toml --json           check the copy, and print it for programs
 
 A scenario uses the copy with: chip = \"mine.toml\".";
 
@@ -36,7 +38,7 @@ pub enum ChipCommand {
     /// Print a chip's file, with the source of every constant
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
-        /// Name of the chip
+        /// Built-in chip, or path of a chip file (*.toml)
         name: String,
         /// Print JSON instead of the file
         #[arg(long)]
@@ -48,10 +50,9 @@ pub enum ChipCommand {
 pub fn chip(command: ChipCommand) -> Result<(), Failure> {
     match command {
         ChipCommand::List { json } => list(json),
-        ChipCommand::Show { name, json: true } => out::json(&ChipSpec::built_in(&name)?),
-        ChipCommand::Show { name, json: false } => {
-            ChipSpec::built_in(&name)?;
-            out::text(ChipSpec::built_in_text(&name).unwrap_or_default())
+        ChipCommand::Show { name, json } => {
+            let chip = ChipFile::open(&name, None)?;
+            if json { out::json(&chip.spec) } else { out::text(&chip.text) }
         }
     }
 }

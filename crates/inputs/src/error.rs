@@ -32,6 +32,16 @@ pub enum InputError {
         /// The error of the kernel or the decompressor.
         source: io::Error,
     },
+    /// The file, or what it unpacks to, is longer than is read.
+    #[error(
+        "{path} has more than {most} bytes, packed or unpacked, which are the most that are read; cut it"
+    )]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The most bytes.
+        most: u64,
+    },
     /// The file cannot be written.
     #[error("cannot write {path}: {source}; check the folder and the space left")]
     Write {
@@ -137,6 +147,7 @@ impl InputError {
         match self {
             InputError::Open { path, .. }
             | InputError::Read { path, .. }
+            | InputError::TooLong { path, .. }
             | InputError::Write { path, .. }
             | InputError::Empty { path, .. }
             | InputError::NoRecords { path, .. }

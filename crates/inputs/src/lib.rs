@@ -16,12 +16,15 @@ mod rss;
 mod source;
 mod trace;
 
-pub use capture::{Capture, CaptureFormat, CaptureInfo, FlowKey, LinkType, MAX_PACKETS, Packet};
+pub use capture::{
+    Capture, CaptureFormat, CaptureInfo, CaptureRest, FlowKey, LinkType, MAX_FLOWS, MAX_PACKETS, Packet,
+    each_packet,
+};
 pub use error::InputError;
 pub use record::{Ended, RecordError, RecordOptions, Recording, RecordingProgress, record};
 pub use rss::{IndirectionTable, MICROSOFT_KEY, RSS_TABLE_ENTRIES, toeplitz};
 pub use source::Packing;
 pub use trace::{
-    ConvertOptions, L1_SETS, L1_WAYS, L1Filter, L1Filtered, LINE_BYTES, TouchKind, Trace, TraceFormat,
-    TraceInfo, TraceReader, TraceRecord, TraceSummary, TraceWriter, Window, convert, l1_filter,
+    ConvertOptions, L1_SETS, L1_WAYS, L1Filter, L1Filtered, LINE_BYTES, MAX_RECORDS, TouchKind, Trace,
+    TraceFormat, TraceInfo, TraceReader, TraceRecord, TraceSummary, TraceWriter, Window, convert, l1_filter,
 };

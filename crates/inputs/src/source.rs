@@ -4,19 +4,22 @@
 //! know what the bytes mean, except for the names of a few formats that users pass by mistake.
 //!
 //! Memory is bounded: the look-ahead buffer grows only to what a caller requests, callers check lengths first, and the
-//! decompressors have a limit on their window.
+//! decompressors have a limit on their window. So are the bytes that are read and unpacked.
 
 use crate::error::InputError;
 use serde::Serialize;
 use std::fmt;
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
+use waykeeper_bounded_read::UpTo;
 
 /// Smallest read from the decompressor. At 64 KiB the cost of the call is negligible.
 const CHUNK_BYTES: usize = 64 * 1024;
+/// Bytes of a file, packed and unpacked: 64 GiB, a ChampSim trace of 10^9 instructions. Assumption: longer ones are cut
+/// before they are simulated.
+const BYTES_MOST: u64 = 64 << 30;
 /// Memory that an xz stream may ask for. `xz -9` needs 65 MiB to unpack; a hostile header may say 4 GiB.
-const XZ_MEMORY_BYTES: u64 = 256 << 20;
+const XZ_MEMORY_BYTES: u64 = 128 << 20;
 /// Largest zstd window, as a power of two: 128 MiB, what `zstd --ultra -22` uses.
 const ZSTD_WINDOW_LOG: u32 = 27;
 
@@ -49,7 +52,7 @@ impl fmt::Display for Packing {
 pub(crate) struct Source {
     path: PathBuf,
     packing: Packing,
-    reader: Box<dyn Read + Send>,
+    reader: UpTo<Box<dyn Read + Send>>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -60,7 +63,11 @@ impl Source {
     /// Opens a file, with decompression if it is packed.
     pub(crate) fn open(path: &Path) -> Result<Source, InputError> {
         let cannot = |source| InputError::Open { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(cannot)?;
+        let file = waykeeper_bounded_read::open(path).map_err(cannot)?;
+        if file.is_device() {
+            return Err(cannot(io::Error::other("it is a device and may have no end")));
+        }
+        let mut file = UpTo::new(file, BYTES_MOST);
         let mut magic = [0; 6];
         let present = read_full(&mut file, &mut magic).map_err(cannot)?;
         let packing = packing_of(&magic[..present]);
@@ -85,7 +92,7 @@ impl Source {
         Ok(Source {
             path: path.to_owned(),
             packing,
-            reader,
+            reader: UpTo::new(reader, BYTES_MOST),
             buffer: Vec::new(),
             start: 0,
             end: 0,
@@ -117,6 +124,9 @@ impl Source {
             }
             let read = read_full(&mut self.reader, &mut self.buffer[self.end..]).map_err(|source| {
                 let offset = self.consumed + (self.end - self.start) as u64;
+                if source.kind() == io::ErrorKind::FileTooLarge {
+                    return InputError::TooLong { path: self.path.clone(), most: BYTES_MOST };
+                }
                 InputError::Read { path: self.path.clone(), packing: self.packing, offset, source }
             })?;
             if read == 0 {

@@ -5,13 +5,10 @@
 
 use rustix::fs::OFlags;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-/// Longest file that is read, bytes: declarations of a thousand tenants and profiles with many ports are far below
-/// (assumption).
-pub const LONGEST: u64 = 1 << 20;
+use waykeeper_bounded_read as bounded_read;
 
 /// Why a file was refused.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +45,9 @@ impl TextFileError {
     }
 }
 
-/// The text of a file; `what` names the kind of file in the message about one that is too long. Opening a pipe or a
-/// device does not block.
+/// The text of a file of at most [`bounded_read::TEXT_MOST`] bytes; `what` names the kind of file in the message about
+/// one that is too long. Neither opening nor reading waits for the writer of a pipe: the daemon's control thread reads
+/// files too.
 ///
 /// # Errors
 /// A file that cannot be read, is too long or is not UTF-8 text.
@@ -57,14 +55,8 @@ pub fn read(file: &Path, what: &str) -> Result<String, TextFileError> {
     let failed = |why| TextFileError::io(file, why);
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let opened = File::options().read(true).custom_flags(flags).open(file).map_err(failed)?;
-    let mut bytes = Vec::new();
-    // The file's reported size is not a limit: it is 0 for a device or a pipe.
-    opened.take(LONGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > LONGEST {
-        let why = format!("{what} has at most {LONGEST} bytes, this file has more");
-        return Err(TextFileError::wrong(file, "", 0, why));
-    }
-    String::from_utf8(bytes).map_err(|_| failed(io::Error::other("not UTF-8 text")))
+    let bytes = bounded_read::bytes(opened, what, bounded_read::TEXT_MOST);
+    bytes.and_then(bounded_read::utf8).map_err(failed)
 }
 
 /// The line, from 1, of byte `at` of a text.
@@ -82,12 +74,12 @@ mod tests {
         let file = folder.path().join("f");
         let said = || read(&file, "a list").unwrap_err().to_string();
         assert!(said().ends_with("/f: No such file or directory (os error 2)"));
-        std::fs::write(&file, vec![b'\n'; LONGEST as usize]).unwrap();
-        assert_eq!(read(&file, "a list").unwrap().len() as u64, LONGEST);
-        std::fs::write(&file, vec![b'\n'; LONGEST as usize + 1]).unwrap();
-        assert!(said().ends_with("/f:1: a list has at most 1048576 bytes, this file has more"));
+        std::fs::write(&file, vec![b'\n'; (1 << 20) + 1]).unwrap();
+        assert!(said().ends_with("/f: a list has at most 1048576 bytes, this file has more"));
         std::fs::write(&file, [0xff]).unwrap();
-        assert!(said().ends_with("/f: not UTF-8 text"));
+        assert!(said().ends_with("/f: not UTF-8 text from byte 0 on"));
+        std::fs::write(&file, "text").unwrap();
+        assert_eq!(read(&file, "a list").unwrap(), "text");
         let wrong = TextFileError::wrong(Path::new("p"), "a\nb\nc", 2, "no b");
         assert_eq!(wrong.to_string(), "p:2: no b");
         assert_eq!(line_of("a\n", 99), 2);

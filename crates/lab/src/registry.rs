@@ -129,11 +129,7 @@ pub fn text(name: &str) -> Result<String, RegistryError> {
     if let Some(scenario) = BUILT_IN.iter().find(|scenario| scenario.name == name) {
         return Ok(rooted(scenario.text, repository().as_deref()));
     }
-    // Opened first for its error messages: only a valid scenario is returned.
-    open(name)?;
-    let why = |why| ScenarioError::Unreadable { path: name.into(), why };
-    let text = std::fs::read_to_string(name).map_err(why)?;
-    Ok(rooted(&text, Path::new(name).parent()))
+    Ok(rooted(open(name)?.text(), Path::new(name).parent()))
 }
 
 /// Keys whose values are paths.

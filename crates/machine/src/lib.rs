@@ -48,7 +48,7 @@ pub use opcodes::{Commands, OpcodeRates, Opcodes};
 pub use programs::{KINDS, ProgramKind, ScoreKind, WorkUnit};
 pub use sampling_error::{HitErrors, SamplingErrors};
 pub use scenario::{
-    Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource,
+    ChipFile, Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource,
     StorageSpec, SweptKey, WorkloadPhase, WorkloadSpec, shown,
 };
 pub use server::{Machine, RunOptions};

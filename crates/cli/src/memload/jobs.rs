@@ -48,7 +48,7 @@ pub struct PlannedJob {
 /// The jobs of a file, or the one of that name. What a job does not set is as in `base`.
 pub fn read(path: &Path, only: Option<&str>, base: &LoadPlan) -> Result<Vec<PlannedJob>, Failure> {
     let file = path.display().to_string();
-    let text = std::fs::read_to_string(path)
+    let text = waykeeper_bounded_read::text(path, "a job file")
         .map_err(|why| Failure::bad_input(format!("{file}: cannot read the job file: {why}")))?;
     let jobs = JobFile::parse(&file, &text).map_err(Failure::bad_input)?;
     let chosen = match only {

@@ -1,7 +1,7 @@
 //! Packet captures as input of a NIC: arrival time, length and flow of each packet.
 //!
 //! Must not know NICs or queues: it computes the RSS hash, [`crate::IndirectionTable`] the queue. Payloads are not
-//! kept; a packet takes 32 bytes of memory, a flow is stored once.
+//! kept; a packet takes 32 bytes of memory where it is kept, a flow is stored once.
 
 mod headers;
 mod pcap;
@@ -10,16 +10,21 @@ mod pcapng;
 use crate::error::InputError;
 use crate::rss::{MICROSOFT_KEY, toeplitz};
 use crate::source::Source;
+use hashbrown::HashTable;
 use headers::Headers;
 pub use headers::LinkType;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::path::Path;
 
-/// Packets that one capture may hold: 2^26, 2 GiB of records. A guess at what a run can use. Without the bound a
-/// compressed file of zeros could fill memory.
-pub const MAX_PACKETS: usize = 1 << 26;
+/// Packets that one capture may hold: 2^23, 256 MiB of records. A guess at what a run can use: a run simulates seconds,
+/// and 10 Gb/s of 1000-byte packets are 2^23 packets in 6.7 s. Without the bound a compressed file of zeros could fill
+/// memory.
+pub const MAX_PACKETS: usize = 1 << 23;
+/// Flows that one capture may hold: 2^20, 60 MiB with their table. As many as a synthetic NIC may have.
+pub const MAX_FLOWS: usize = 1 << 20;
 /// The longest accepted packet. Linux's BIG TCP builds 512 KiB on loopback; 16 MiB leaves room.
 const MAX_PACKET_BYTES: u32 = 16 << 20;
 /// Longest accepted time between first and last packet: 2^62 ns, 146 years. Beyond it sums overflow.
@@ -146,24 +151,18 @@ impl Capture {
     /// One [`InputError`] if the file cannot be read, is of another kind, is cut short, holds no packet, or holds an
     /// impossible length, time or link type.
     pub fn read(path: &Path) -> Result<Capture, InputError> {
-        let mut source = Source::open(path)?;
-        let first = source.peek(4)?;
-        let format = match first.get(..4) {
-            Some([0x0a, 0x0d, 0x0d, 0x0a]) => CaptureFormat::Pcapng,
-            Some(magic) if pcap::is_magic(magic) => CaptureFormat::Pcap,
-            _ => return Err(source.wrong_format(WANTED)),
-        };
-        let mut collector = Collector::new(format);
-        match format {
-            CaptureFormat::Pcap => pcap::read(&mut source, &mut collector)?,
-            CaptureFormat::Pcapng => pcapng::read(&mut source, &mut collector)?,
-        }
-        let capture = collector.capture;
-        if capture.packets.is_empty() {
-            let (path, what) = (path.to_owned(), "packets");
-            return Err(InputError::NoRecords { path, what, remedy: "capture some traffic into it" });
-        }
-        Ok(capture)
+        let mut packets = Vec::new();
+        let rest = each_packet(path, &mut |packet| {
+            packets.push(packet);
+            ControlFlow::Continue(())
+        })?;
+        Ok(Capture {
+            packets,
+            flows: rest.flows,
+            format: rest.format,
+            links: rest.links,
+            reordered: rest.reordered,
+        })
     }
 
     /// The summary.
@@ -193,22 +192,92 @@ impl Capture {
     }
 }
 
+/// A capture without its packets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CaptureRest {
+    /// The flows in order of first appearance.
+    pub flows: Vec<FlowKey>,
+    /// The file format.
+    pub format: CaptureFormat,
+    /// Link types of the interfaces that packets came from, each once.
+    pub links: Vec<LinkType>,
+    /// Packets whose time stamp was before that of their predecessor and was raised to it.
+    pub reordered: u64,
+}
+
+/// Reads a capture and passes each packet on without keeping it. A caller that breaks ends the reading early.
+///
+/// # Errors
+/// As [`Capture::read`].
+pub fn each_packet(
+    path: &Path,
+    on: &mut dyn FnMut(Packet) -> ControlFlow<()>,
+) -> Result<CaptureRest, InputError> {
+    let mut source = Source::open(path)?;
+    let first = source.peek(4)?;
+    let format = match first.get(..4) {
+        Some([0x0a, 0x0d, 0x0d, 0x0a]) => CaptureFormat::Pcapng,
+        Some(magic) if pcap::is_magic(magic) => CaptureFormat::Pcap,
+        _ => return Err(source.wrong_format(WANTED)),
+    };
+    let mut collector = Collector::new(format, on);
+    match format {
+        CaptureFormat::Pcap => pcap::read(&mut source, &mut collector)?,
+        CaptureFormat::Pcapng => pcapng::read(&mut source, &mut collector)?,
+    }
+    if collector.packets == 0 {
+        let (path, what) = (path.to_owned(), "packets");
+        return Err(InputError::NoRecords { path, what, remedy: "capture some traffic into it" });
+    }
+    Ok(collector.rest)
+}
+
 /// Collects what the two readers find.
-struct Collector {
-    capture: Capture,
-    /// Flow to its index and hash, so that a flow is hashed once.
-    known: HashMap<FlowKey, (u32, u32)>,
+struct Collector<'a> {
+    rest: CaptureRest,
+    on: &'a mut dyn FnMut(Packet) -> ControlFlow<()>,
+    /// Indices of flows by the flow's hash in this table.
+    known: HashTable<u32>,
+    hasher: RandomState,
+    /// RSS hash of each flow, so that a flow is hashed once.
+    hashes: Vec<u32>,
+    packets: usize,
+    last_ns: u64,
     first_ns: Option<i128>,
 }
 
-impl Collector {
-    fn new(format: CaptureFormat) -> Collector {
-        let capture =
-            Capture { packets: Vec::new(), flows: Vec::new(), format, links: Vec::new(), reordered: 0 };
-        Collector { capture, known: HashMap::new(), first_ns: None }
+impl<'a> Collector<'a> {
+    fn new(format: CaptureFormat, on: &'a mut dyn FnMut(Packet) -> ControlFlow<()>) -> Collector<'a> {
+        Collector {
+            rest: CaptureRest { flows: Vec::new(), format, links: Vec::new(), reordered: 0 },
+            on,
+            known: HashTable::new(),
+            hasher: RandomState::new(),
+            hashes: Vec::new(),
+            packets: 0,
+            last_ns: 0,
+            first_ns: None,
+        }
     }
 
-    /// Adds a packet; `source` is positioned at its start and builds the error if it is refused.
+    /// Index and RSS hash of a flow; none if it is one too many.
+    fn flow(&mut self, key: FlowKey) -> Option<(u32, u32)> {
+        let flows = &mut self.rest.flows;
+        let hash = self.hasher.hash_one(key);
+        if let Some(index) = self.known.find(hash, |index| flows[*index as usize] == key) {
+            return Some((*index, self.hashes[*index as usize]));
+        }
+        if flows.len() == MAX_FLOWS {
+            return None;
+        }
+        let index = flows.len() as u32;
+        flows.push(key);
+        self.hashes.push(key.rss_hash(&MICROSOFT_KEY));
+        self.known.insert_unique(hash, index, |index| self.hasher.hash_one(flows[*index as usize]));
+        Some((index, self.hashes[index as usize]))
+    }
+
+    /// Passes a packet on; `source` is positioned at its start and builds the error if it is refused.
     fn packet(
         &mut self,
         source: &Source,
@@ -216,9 +285,9 @@ impl Collector {
         stamp_ns: i128,
         bytes: u32,
         headers: Headers,
-    ) -> Result<(), InputError> {
+    ) -> Result<ControlFlow<()>, InputError> {
         let offset = source.offset();
-        if self.capture.packets.len() == MAX_PACKETS {
+        if self.packets == MAX_PACKETS {
             let wanted = format!("at most {MAX_PACKETS}; cut the capture with editcap -c");
             return Err(source.value(offset, "number of packets", "larger", wanted));
         }
@@ -235,27 +304,25 @@ impl Collector {
         }
         // Bounded by MAX_SPAN_NS above and by zero here.
         let since = since.max(0) as u64;
-        let last = self.capture.packets.last().map_or(0, |packet| packet.at_ns);
-        if stamp_ns - first < i128::from(last) {
-            self.capture.reordered += 1;
+        if stamp_ns - first < i128::from(self.last_ns) {
+            self.rest.reordered += 1;
         }
-        if !self.capture.links.contains(&link) {
-            self.capture.links.push(link);
+        if !self.rest.links.contains(&link) {
+            self.rest.links.push(link);
         }
         let (flow, hash) = match headers.flow {
             None => (None, 0),
             Some(key) => {
-                let flows = &mut self.capture.flows;
-                let (index, hash) = *self.known.entry(key).or_insert_with(|| {
-                    flows.push(key);
-                    // Flows are at most as many as packets, which are bounded by MAX_PACKETS.
-                    ((flows.len() - 1) as u32, key.rss_hash(&MICROSOFT_KEY))
-                });
+                let Some((index, hash)) = self.flow(key) else {
+                    let wanted = format!("at most {MAX_FLOWS}; cut the capture with editcap -c");
+                    return Err(source.value(offset, "number of flows", "larger", wanted));
+                };
                 (Some(index), hash)
             }
         };
-        self.capture.packets.push(Packet { at_ns: since.max(last), bytes, hash, flow, dscp: headers.dscp });
-        Ok(())
+        self.packets += 1;
+        self.last_ns = self.last_ns.max(since);
+        Ok((self.on)(Packet { at_ns: self.last_ns, bytes, hash, flow, dscp: headers.dscp }))
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn is_magic(magic: &[u8]) -> bool {
 }
 
 /// Reads all packets of a file that starts with one of the magics.
-pub(super) fn read(source: &mut Source, into: &mut Collector) -> Result<(), InputError> {
+pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), InputError> {
     let parsed = parse_pcap_header(source.need(HEADER_BYTES, "file header")?).ok();
     let Some((_, header)) = parsed else {
         return Err(source.value(0, "file header", "unreadable", "a pcap header; capture again"));
@@ -68,7 +68,9 @@ pub(super) fn read(source: &mut Source, into: &mut Collector) -> Result<(), Inpu
         }
         let nanos = i128::from(fraction) * i128::from(1_000_000_000 / fractions_per_s);
         let stamp_ns = i128::from(seconds) * 1_000_000_000 + nanos;
-        into.packet(source, link, stamp_ns, word(original), headers)?;
+        if into.packet(source, link, stamp_ns, word(original), headers)?.is_break() {
+            break;
+        }
         source.consume(whole);
     }
     Ok(())

@@ -15,6 +15,7 @@ use pcap_parser::pcapng::{
 };
 use pcap_parser::traits::PcapNGPacketBlock as _;
 use pcap_parser::{OptionCode, PcapNGOption};
+use std::ops::ControlFlow;
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -39,7 +40,7 @@ struct Interface {
 }
 
 /// Reads all packets of a file that starts with a section header.
-pub(super) fn read(source: &mut Source, into: &mut Collector) -> Result<(), InputError> {
+pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), InputError> {
     let mut big_endian = false;
     let mut interfaces: Vec<Interface> = Vec::new();
     while !source.peek(1)?.is_empty() {
@@ -82,7 +83,11 @@ pub(super) fn read(source: &mut Source, into: &mut Collector) -> Result<(), Inpu
                 }
                 interfaces.push(interface);
             }
-            ENHANCED_PACKET => packet(source, whole, big_endian, &interfaces, into)?,
+            ENHANCED_PACKET => {
+                if packet(source, whole, big_endian, &interfaces, into)?.is_break() {
+                    break;
+                }
+            }
             SIMPLE_PACKET | OBSOLETE_PACKET => {
                 let (found, wanted) = match kind {
                     SIMPLE_PACKET => {
@@ -151,8 +156,8 @@ fn packet(
     whole: usize,
     big_endian: bool,
     interfaces: &[Interface],
-    into: &mut Collector,
-) -> Result<(), InputError> {
+    into: &mut Collector<'_>,
+) -> Result<ControlFlow<()>, InputError> {
     let at = source.offset();
     let bytes = source.need(whole, "block")?;
     let parsed =

@@ -85,7 +85,7 @@ impl Pipeline {
             None => Some(record),
         };
         if let Some(record) = record.and_then(|record| self.window_filter.push(record)) {
-            self.footprint.count(&record);
+            self.footprint.count(&record, &self.file.output)?;
             self.writer.push(record).map_err(|error| self.file.cannot(error))?;
             self.records += 1;
         }

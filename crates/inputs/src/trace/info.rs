@@ -3,7 +3,8 @@
 use super::{LINE_BYTES, TouchKind, TraceFormat, TraceReader, TraceRecord};
 use crate::error::InputError;
 use serde::Serialize;
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::path::Path;
 
 /// Counts that are updated with every record.
@@ -58,15 +59,15 @@ pub struct TraceInfo {
 }
 
 impl TraceInfo {
-    /// Reads a whole trace for its summary. Memory: some 40 bytes per distinct line.
+    /// Reads a whole trace for its summary. Memory: some 50 bytes for each page of 4 KiB.
     ///
     /// # Errors
-    /// Those of [`TraceReader`].
+    /// Those of [`TraceReader`]; also if the trace touches more than 2^21 pages.
     pub fn read(path: &Path) -> Result<TraceInfo, InputError> {
         let mut reader = TraceReader::open(path)?;
         let mut footprint = Footprint::default();
         for record in reader.by_ref() {
-            footprint.count(&record?);
+            footprint.count(&record?, path)?;
         }
         Ok(footprint.info(
             reader.format(),
@@ -77,20 +78,43 @@ impl TraceInfo {
     }
 }
 
+/// Lines of a page, 4 KiB: those of a page share a bit mask.
+const PAGE_LINES: u64 = 64;
+/// Pages that a trace may touch: 2^21, 8 GiB, which take 150 MiB here. Simulated memory has 2 GiB.
+const MAX_PAGES: usize = 1 << 21;
+
 /// Distinct lines of the records so far.
 #[derive(Default)]
 pub(super) struct Footprint {
-    read: HashSet<u64>,
-    written: HashSet<u64>,
+    /// Per page a bit for each line that is touched, and for each that is written.
+    pages: HashMap<u64, [u64; 2]>,
 }
 
 impl Footprint {
-    /// Adds a record.
-    pub(super) fn count(&mut self, record: &TraceRecord) {
-        match record.kind {
-            TouchKind::Load => self.read.insert(record.line),
-            TouchKind::Store => self.written.insert(record.line),
+    /// Adds a record; `path` is the trace, for the error that it touches too many pages.
+    pub(super) fn count(&mut self, record: &TraceRecord, path: &Path) -> Result<(), InputError> {
+        let (page, bit) = (record.line / PAGE_LINES, 1 << (record.line % PAGE_LINES));
+        let full = self.pages.len() == MAX_PAGES;
+        let mask = match self.pages.entry(page) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(_) if full => {
+                return Err(InputError::Value {
+                    path: path.to_owned(),
+                    offset: 0,
+                    field: "number of 4 KiB pages touched",
+                    found: "larger".to_owned(),
+                    wanted: format!(
+                        "at most {MAX_PAGES}, which are 8 GiB; take a shorter part of the program"
+                    ),
+                });
+            }
+            Entry::Vacant(entry) => entry.insert([0; 2]),
         };
+        mask[0] |= bit;
+        if record.kind == TouchKind::Store {
+            mask[1] |= bit;
+        }
+        Ok(())
     }
 
     /// The summary at the end of the trace.
@@ -101,7 +125,8 @@ impl Footprint {
         l1_filtered: bool,
         summary: TraceSummary,
     ) -> TraceInfo {
-        let lines = self.read.union(&self.written).count() as u64;
+        let count = |which: usize| self.pages.values().map(|mask| u64::from(mask[which].count_ones())).sum();
+        let (lines, lines_written): (u64, u64) = (count(0), count(1));
         let per = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         TraceInfo {
             format,
@@ -110,7 +135,7 @@ impl Footprint {
             summary,
             lines,
             footprint_bytes: lines * LINE_BYTES,
-            lines_written: self.written.len() as u64,
+            lines_written,
             records_per_kilo_instruction: 1000.0 * per(summary.records, summary.instructions),
             store_ratio: per(summary.stores, summary.loads.saturating_add(summary.stores)),
         }

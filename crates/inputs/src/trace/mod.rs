@@ -22,7 +22,7 @@ pub use convert::{ConvertOptions, convert};
 pub use info::{TraceInfo, TraceSummary};
 pub use l1::{L1_SETS, L1_WAYS, L1Filter, L1Filtered, l1_filter};
 pub(crate) use lackey::{decode as decode_lackey, printable};
-pub use reader::{Trace, TraceFormat, TraceReader};
+pub use reader::{MAX_RECORDS, Trace, TraceFormat, TraceReader};
 use serde::Serialize;
 pub use window::Window;
 pub(crate) use wkt::MAGIC as WKT_MAGIC;

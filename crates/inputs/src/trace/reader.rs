@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 
 const WANTED: &str = "a memory trace: .wkt, valgrind lackey text (--trace-mem=yes) or ChampSim, \
                       plain, gzip, xz or zstd";
-/// Records that [`Trace::read`] holds at most: 2^27, 3 GiB. A guess at what a run can use.
-const MAX_RECORDS: u64 = 1 << 27;
+/// Records of a [`Trace`] in memory at most: 2^23, 192 MiB. A guess at what a run can use: behind the L1 filter some 20
+/// records per 1000 instructions are left, so 2^23 are 400 million instructions.
+pub const MAX_RECORDS: usize = 1 << 23;
 
 /// The formats that are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -150,22 +151,41 @@ impl Trace {
     /// Reads a trace, or a part of one.
     ///
     /// # Errors
-    /// Those of [`TraceReader`]; also if the window holds no record, or more than 2^27.
+    /// Those of [`TraceReader`]; also if the window holds no record, or more than [`MAX_RECORDS`].
     pub fn read(path: &Path, window: &Window) -> Result<Trace, InputError> {
+        Trace::read_through(path, window, false, MAX_RECORDS)
+    }
+
+    /// As [`Trace::read`] and then [`Trace::through_l1`], but what the L1 holds back is never in memory.
+    ///
+    /// # Errors
+    /// Those of [`TraceReader`]; also if the window holds no record, or more than `most` leave the L1.
+    pub fn read_filtered(path: &Path, window: &Window, most: usize) -> Result<Trace, InputError> {
+        Trace::read_through(path, window, true, most)
+    }
+
+    fn read_through(path: &Path, window: &Window, filtered: bool, most: usize) -> Result<Trace, InputError> {
         let mut reader = TraceReader::open(path)?;
         let mut window_filter = window::WindowFilter::new(*window);
+        let mut l1 = (filtered && !reader.l1_filtered()).then(L1Filter::new);
         let mut records = Vec::new();
+        let mut in_window = false;
         while !window_filter.is_full() {
             let Some(record) = reader.next().transpose()? else { break };
-            records.extend(window_filter.push(record));
-            if records.len() as u64 > MAX_RECORDS {
+            let Some(record) = window_filter.push(record) else { continue };
+            in_window = true;
+            match &mut l1 {
+                None => records.push(record),
+                Some(l1) => records.extend(l1.push(record)),
+            }
+            if records.len() > most {
                 let path = path.to_owned();
-                let (field, found) = ("number of records", format!("over {MAX_RECORDS}"));
+                let (field, found) = ("number of records", format!("over {most}"));
                 let wanted = "less; name a window (skip and limit) of the trace".to_owned();
                 return Err(InputError::Value { path, offset: 0, field, found, wanted });
             }
         }
-        if records.is_empty() {
+        if !in_window {
             let remedy = "skip less of the trace, or take more of it";
             return Err(InputError::NoRecords {
                 path: path.to_owned(),
@@ -174,7 +194,9 @@ impl Trace {
             });
         }
         let tail_instructions = window_filter.tail_instructions(reader.summary().instructions);
-        let (source, l1_filtered) = (reader.source().to_owned(), reader.l1_filtered());
+        let carried = l1.as_ref().map_or(0, L1Filter::carried_instructions);
+        let tail_instructions = tail_instructions.saturating_add(carried);
+        let (source, l1_filtered) = (reader.source().to_owned(), reader.l1_filtered() || l1.is_some());
         Ok(Trace { source, records, tail_instructions, l1_filtered })
     }
 

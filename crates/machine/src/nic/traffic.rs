@@ -6,6 +6,7 @@
 //! RSS spreads those of a function over its queues. Marks: docs/reference/README.md#marks.
 
 use crate::random::Stream;
+use std::sync::Arc;
 
 /// Preamble, gap and checksum around a packet on the wire, bytes. IEEE 802.3: 8, 12 and 4; with them 1 KiB is the
 /// 1048 bytes of microarchitecture.md 7.
@@ -70,7 +71,7 @@ pub enum TrafficSpec {
     /// A capture, played in a loop.
     Capture {
         /// Its packets, in time order.
-        packets: Vec<CapturedPacket>,
+        packets: Arc<Vec<CapturedPacket>>,
         /// Offered load on the wire, Gb/s; `None` keeps the original gaps.
         gbps: Option<f64>,
     },
@@ -185,7 +186,7 @@ pub struct Traffic {
 enum Source {
     Silent,
     Flows { sizes: Sizes, gaps: Gaps, queue_of: Vec<u32>, order: FlowOrder, turn: usize, dscp: u8 },
-    Capture { packets: Vec<CapturedPacket>, gaps_ns: Vec<f64>, turn: usize },
+    Capture { packets: Arc<Vec<CapturedPacket>>, gaps_ns: Arc<[f64]>, turn: usize },
 }
 
 impl Traffic {
@@ -212,7 +213,7 @@ impl Traffic {
             }
             TrafficSpec::Capture { packets, .. } if packets.is_empty() => Source::Silent,
             TrafficSpec::Capture { packets, gbps } => {
-                Source::Capture { packets: packets.clone(), gaps_ns: gaps(packets, *gbps), turn: 0 }
+                Source::Capture { packets: packets.clone(), gaps_ns: gaps(packets, *gbps).into(), turn: 0 }
             }
         };
         self.next_ns = self.next_ns.max(now_ns);
@@ -528,7 +529,8 @@ mod tests {
     fn a_captured_packet_brings_its_dscp() {
         let packets =
             [46, 0].map(|dscp| CapturedPacket { at_ns: f64::from(dscp), bytes: 100, hash: 5, dscp });
-        let spec = TrafficSpec::Capture { packets: packets.into_iter().rev().collect(), gbps: None };
+        let spec =
+            TrafficSpec::Capture { packets: Arc::new(packets.into_iter().rev().collect()), gbps: None };
         let mut traffic = traffic_of(&spec, Spread::Rss(1));
         let seen = std::iter::from_fn(|| traffic.next_before(60.0)).map(|a| a.dscp);
         assert_eq!(seen.collect::<Vec<_>>(), [0, 46]);
@@ -539,7 +541,7 @@ mod tests {
         let packet = |at_ns, bytes| CapturedPacket { at_ns, bytes, hash: 5, dscp: 46 };
         let packets = vec![packet(0.0, 100), packet(10.0, 200), packet(40.0, 300)];
         let arrivals = |gbps, until| {
-            let spec = TrafficSpec::Capture { packets: packets.clone(), gbps };
+            let spec = TrafficSpec::Capture { packets: Arc::new(packets.clone()), gbps };
             let mut traffic = traffic_of(&spec, Spread::Rss(4));
             std::iter::from_fn(move || traffic.next_before(until).map(|a| a.at_ns)).collect::<Vec<_>>()
         };

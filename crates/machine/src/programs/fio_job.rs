@@ -55,7 +55,8 @@ pub(super) fn read(keys: &mut Keys<'_>) -> Result<Option<Storage>, ScenarioError
         }
     }
     let path = keys.required_path("fio")?;
-    let text = std::fs::read_to_string(&path).map_err(|why| ScenarioError::unreadable(&path, why))?;
+    let text = waykeeper_bounded_read::text(&path, "a job file")
+        .map_err(|why| ScenarioError::unreadable(&path, why))?;
     let file = path.display().to_string();
     let jobs = JobFile::parse(&file, &text)?;
     storage(&file, jobs.job(&file, name.as_deref())?).map(Some)

@@ -10,7 +10,7 @@ use crate::scenario::{Keys, ScenarioError};
 use std::collections::HashMap;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
-use waykeeper_inputs::{TouchKind, Trace, Window};
+use waykeeper_inputs::{TouchKind, Trace};
 use waykeeper_silicon::{FRAME_LINES, Fill, Level, Line, OutOfMemory};
 use waykeeper_units::LINE_BYTES;
 
@@ -25,7 +25,7 @@ pub(super) const REPLAY: ProgramKind = ProgramKind {
 
 #[derive(Debug)]
 struct Replay {
-    trace: Trace,
+    trace: Arc<Trace>,
     cpi: f64,
     mlp: f64,
 }
@@ -33,9 +33,7 @@ struct Replay {
 fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     let path = keys.required_path("trace")?;
     let millions = keys.optional_number("max_million_instructions", 0.001..=1e6)?;
-    let window = Window { max_instructions: millions.map(|m| (m * 1e6) as u64), ..Window::default() };
-    let trace = Trace::read(&path, &window).map_err(ScenarioError::input)?;
-    let trace = if trace.l1_filtered { trace } else { trace.through_l1() };
+    let trace = keys.origin().inputs.trace(&path, millions.map(|m| (m * 1e6) as u64))?;
     if trace.records.is_empty() {
         return Err(keys.refuse("trace", &path.display(), "a trace with accesses that leave the L1"));
     }

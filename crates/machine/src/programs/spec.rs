@@ -12,7 +12,7 @@ use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::{Fill, Level, Line, OutOfMemory, Region};
 use waykeeper_units::LINE_BYTES;
@@ -103,14 +103,18 @@ impl Profile {
 const PROFILES: &str = include_str!("spec/profiles.toml");
 
 /// The built-in profiles by the program's name.
-pub fn profiles() -> BTreeMap<String, Profile> {
-    toml::from_str(PROFILES).expect("the built-in profiles are valid; a test reads them")
+pub fn profiles() -> &'static BTreeMap<String, Profile> {
+    static READ: LazyLock<BTreeMap<String, Profile>> = LazyLock::new(|| {
+        toml::from_str(PROFILES).expect("the built-in profiles are valid; a test reads them")
+    });
+    &READ
 }
 
 fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
     if keys.optional_text("profile")?.is_some() {
         let path = keys.required_path("profile")?;
-        let text = std::fs::read_to_string(&path).map_err(|why| ScenarioError::unreadable(&path, why))?;
+        let text = waykeeper_bounded_read::text(&path, "a profile")
+            .map_err(|why| ScenarioError::unreadable(&path, why))?;
         let profile = Profile::parse(&text).map_err(|why| keys.refuse("profile", &path.display(), &why))?;
         return Ok(Arc::new(profile));
     }

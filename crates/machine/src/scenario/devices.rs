@@ -4,15 +4,9 @@
 
 use super::error::ScenarioError;
 use super::keys::Keys;
-use crate::nic::{
-    BUFFER_BYTES, CapturedPacket, FlowOrder, MempoolSpec, OUTSIDE_NS, Pace, Steering, TrafficSpec,
-};
+use crate::nic::{BUFFER_BYTES, FlowOrder, MempoolSpec, OUTSIDE_NS, Pace, Steering, TrafficSpec};
 use crate::ssd::ArraySpec;
-use waykeeper_inputs::Capture;
 use waykeeper_silicon::{ChipSpec, LlcKind, PayloadTarget, Placement};
-
-/// Largest packet without jumbo frames; larger packets of a capture are split. IEEE 802.3: 1500 and a header of 14.
-const WIRE_PACKET_BYTES: u32 = 1514;
 
 /// Placements of packets; the first is that of real servers.
 const PLACEMENTS: [&str; 6] = ["ddio", "dram", "llc", "mlc", "headers", "idio"];
@@ -155,11 +149,7 @@ fn read_traffic(
     };
     if keys.has("capture") {
         let path = keys.required_path("capture")?;
-        let capture = Capture::read(&path).map_err(|why| keys.named(ScenarioError::input(why)))?;
-        let packets: Vec<CapturedPacket> = capture.packets.iter().flat_map(split).collect();
-        if packets.is_empty() {
-            return Err(keys.refuse("capture", &path.display(), "a capture with packets"));
-        }
+        let packets = keys.origin().inputs.capture(&path).map_err(|why| keys.named(why))?;
         return Ok(TrafficSpec::Capture { packets, gbps: offered.filter(|gbps| *gbps > 0.0) });
     }
     let (bytes, rate, number, turns) = match before {
@@ -282,18 +272,6 @@ fn read_steering(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Option<Steering
         return Err(keys.refuse("placement", &format!("`{value}`"), wanted));
     }
     Ok(placement.map(|placement| Steering { placement, critical_dscp }))
-}
-
-/// A captured packet as packets on the wire: packets that segmentation offload merged are split.
-fn split(packet: &waykeeper_inputs::Packet) -> impl Iterator<Item = CapturedPacket> + use<> {
-    let packet = *packet;
-    let parts = packet.bytes.div_ceil(WIRE_PACKET_BYTES).max(1);
-    (0..parts).map(move |part| CapturedPacket {
-        at_ns: packet.at_ns as f64,
-        bytes: (packet.bytes - part * WIRE_PACKET_BYTES).clamp(60, WIRE_PACKET_BYTES),
-        hash: packet.hash,
-        dscp: packet.dscp.unwrap_or(0),
-    })
 }
 
 pub(super) fn read_storage(keys: &mut Keys<'_>) -> Result<Vec<StorageSpec>, ScenarioError> {

@@ -3,6 +3,7 @@
 //! Knows TOML values and error messages; must not know the meaning of any key.
 
 use super::error::{ScenarioError, hint};
+use super::inputs::InputFiles;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -23,6 +24,8 @@ pub(crate) struct Origin<'a> {
     pub text: &'a str,
     /// The folder that paths in the scenario are relative to.
     pub folder: Option<&'a Path>,
+    /// Captures and traces that were read.
+    pub inputs: &'a InputFiles,
 }
 
 /// A table being read.

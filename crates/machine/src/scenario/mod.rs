@@ -4,13 +4,16 @@
 //! refuse, captures and traces. Must not know policies, except names and settings.
 
 mod cgroup;
+mod chip;
 mod devices;
 mod error;
 mod faults;
+mod inputs;
 mod keys;
 mod sweep;
 mod workload;
 
+pub use chip::ChipFile;
 pub use devices::{NicPhase, NicSpec, StorageSpec};
 pub use error::ScenarioError;
 pub use faults::{Fault, FaultKind};
@@ -18,8 +21,10 @@ pub use keys::Keys;
 pub use sweep::{SweptKey, shown};
 pub use workload::{WorkloadPhase, WorkloadSpec};
 
+use inputs::InputFiles;
 use keys::Origin;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use toml::{Table, Value};
 use waykeeper_silicon::{ChipSpec, Rules};
 use waykeeper_units::{CoreId, WayMask};
@@ -86,11 +91,13 @@ pub struct KnobPhase {
 #[derive(Clone, Debug)]
 pub struct ScenarioSource {
     file: String,
-    text: String,
+    text: Arc<str>,
     folder: Option<PathBuf>,
     table: Table,
     /// Keys that were set, in order.
     changed: Vec<String>,
+    /// Captures and traces; each file is read once for all clones that read scenarios at a time.
+    inputs: InputFiles,
 }
 
 impl ScenarioSource {
@@ -99,7 +106,8 @@ impl ScenarioSource {
     /// # Errors
     /// If it cannot be read or is not TOML.
     pub fn open(path: &Path) -> Result<ScenarioSource, ScenarioError> {
-        let text = std::fs::read_to_string(path).map_err(|why| ScenarioError::unreadable(path, why))?;
+        let text = waykeeper_bounded_read::text(path, "a scenario")
+            .map_err(|why| ScenarioError::unreadable(path, why))?;
         let folder = path.parent().map(Path::to_owned);
         ScenarioSource::parse(&path.display().to_string(), &text, folder)
     }
@@ -116,11 +124,17 @@ impl ScenarioSource {
         })?;
         Ok(ScenarioSource {
             file: file.to_owned(),
-            text: text.to_owned(),
+            text: text.into(),
             folder,
             table,
             changed: Vec::new(),
+            inputs: InputFiles::default(),
         })
+    }
+
+    /// The file's text, without the keys that were set.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// The file's name.
@@ -137,6 +151,13 @@ impl ScenarioSource {
         sweep::set(&mut self.table, key, value).map_err(why)?;
         self.changed.push(key.to_owned());
         Ok(())
+    }
+
+    /// The same scenario without its sweep.
+    pub fn without_sweep(&self) -> ScenarioSource {
+        let mut source = self.clone();
+        source.table.remove("sweep");
+        source
     }
 
     /// Checks that no key of `sweeps`, the sweeps of this scenario, was also set.
@@ -163,7 +184,7 @@ impl ScenarioSource {
     }
 
     fn origin(&self) -> Origin<'_> {
-        Origin { file: &self.file, text: &self.text, folder: self.folder.as_deref() }
+        Origin { file: &self.file, text: &self.text, folder: self.folder.as_deref(), inputs: &self.inputs }
     }
 
     /// Reads and checks the scenario.
@@ -256,17 +277,11 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
 
 fn read_chip(keys: &mut Keys<'_>) -> Result<ChipSpec, ScenarioError> {
     let name = keys.optional_text("chip")?.unwrap_or_else(|| "gold-6140".to_owned());
-    if !name.ends_with(".toml") {
-        return ChipSpec::built_in(&name).map_err(|_| {
-            let known = ChipSpec::built_in_names().collect::<Vec<_>>().join(", ");
-            let near = error::hint(&name, ChipSpec::built_in_names());
-            let wanted = format!("one of {known}, or the path of a chip file (*.toml){near}");
-            keys.refuse("chip", &format!("`{name}`"), &wanted)
-        });
-    }
-    let path = keys.required_path("chip")?;
-    let text = std::fs::read_to_string(&path).map_err(|why| ScenarioError::unreadable(&path, why))?;
-    Ok(ChipSpec::parse(&path.display().to_string(), &text)?)
+    let opened = ChipFile::open(&name, keys.origin().folder);
+    opened.map(|chip| chip.spec).map_err(|error| match chip::wanted(&error, &name) {
+        Some(wanted) => keys.refuse("chip", &format!("`{name}`"), &wanted),
+        None => error,
+    })
 }
 
 /// `[model]`: the rule set and the quantum.
@@ -349,6 +364,12 @@ fn read_sweeps(keys: &mut Keys<'_>) -> Result<Vec<SweptKey>, ScenarioError> {
     }
     if sweeps.len() > 2 {
         return Err(keys.refuse("sweep", &format!("{} tables", sweeps.len()), "one or two [[sweep]] tables"));
+    }
+    let points: usize = sweeps.iter().map(|sweep| sweep.values.len()).product();
+    if points > sweep::MOST_POINTS {
+        let counts: Vec<String> = sweeps.iter().map(|sweep| sweep.values.len().to_string()).collect();
+        let found = format!("{points} points ({} values)", counts.join(" x "));
+        return Err(keys.refuse("sweep", &found, &format!("at most {} points", sweep::MOST_POINTS)));
     }
     Ok(sweeps)
 }

@@ -7,6 +7,10 @@ use super::error::{ScenarioError, hint};
 use super::keys::Keys;
 use toml::{Table, Value};
 
+/// Most points of a sweep, that is combinations of its values (ours): a larger number is probably a typing error. A
+/// result of each is held in memory.
+pub(crate) const MOST_POINTS: usize = 10_000;
+
 /// One swept key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweptKey {

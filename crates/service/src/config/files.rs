@@ -8,20 +8,19 @@ use super::keys::is_section;
 use super::layers::{Layer, ValueSource};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::io::{self, Read};
+use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
+use waykeeper_bounded_read::{self as bounded_read, TEXT_MOST};
 use waykeeper_kernel::system::{DirEntry, FileReader, System};
 use waykeeper_kernel::text_file::line_of;
 use waykeeper_kernel::trust::{self, TrustError};
 use waykeeper_tenants::{TenantEntry, declared, explain_key};
 
-/// Largest file. Assumption: the example with every key has a few KiB.
-const FILE_LIMIT: u64 = 1 << 20;
-/// Most bytes of all files together, from the same assumption.
+/// Most bytes of all files together. Assumption: the example with every key has a few KiB.
 pub(super) const ALL_LIMIT: u64 = 4 << 20;
 /// Most files in a folder. Assumption: one per tenant stays below.
 const FILES_LIMIT: usize = 1000;
@@ -64,16 +63,13 @@ pub(super) fn find(
 pub(super) fn read(system: &dyn System, path: &Path, left: &mut u64) -> Result<Layer, ConfigError> {
     let failed = |why| ConfigError::Read { path: path.to_owned(), why };
     let file = trust::read(system, path).map_err(|why| untrusted(path, why))?;
-    let mut bytes = Vec::new();
-    FileReader(file.as_ref()).take(FILE_LIMIT + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > FILE_LIMIT {
-        return Err(failed(io::Error::other(format!("the file has more than {FILE_LIMIT} bytes"))));
-    }
+    let bytes =
+        bounded_read::bytes(FileReader(file.as_ref()), "a configuration file", TEXT_MOST).map_err(failed)?;
     *left = left.checked_sub(bytes.len() as u64).ok_or_else(|| {
         let why = format!("with this file the configuration has more than {ALL_LIMIT} bytes");
         failed(io::Error::other(why))
     })?;
-    let text = String::from_utf8(bytes).map_err(|_| failed(io::Error::other("not UTF-8 text")))?;
+    let text = bounded_read::utf8(bytes).map_err(failed)?;
     take_apart(path, &text)
 }
 

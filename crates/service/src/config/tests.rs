@@ -209,7 +209,7 @@ fn what_is_no_file_is_not_waited_for() {
     assert!(reported(fifo).ends_with(&wanted("a pipe or a device")));
     let big = folder.path().join("big.toml");
     fs::write(&big, "#".repeat(2 << 20)).unwrap();
-    assert!(reported(big).ends_with("the file has more than 1048576 bytes"));
+    assert!(reported(big).ends_with("a configuration file has at most 1048576 bytes, this file has more"));
 }
 
 /// Needs root: it gives files to another user.

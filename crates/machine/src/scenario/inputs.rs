@@ -1,0 +1,93 @@
+//! Captures and traces that a scenario names. Each file is read once and shared by all points of a sweep; together they
+//! have a bound. Must not know which program or NIC uses a file.
+
+use super::error::ScenarioError;
+use crate::nic::CapturedPacket;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use waykeeper_inputs::{MAX_RECORDS, Packet, Trace, Window, each_packet};
+
+/// Packets and records of all captures and traces of a scenario together: what one trace may have, 192 MiB.
+pub(crate) const ENTRIES_MOST: usize = MAX_RECORDS;
+
+/// Largest packet without jumbo frames; larger packets of a capture are split. IEEE 802.3: 1500 and a header of 14.
+const WIRE_PACKET_BYTES: u32 = 1514;
+
+/// The files that are in use, by their paths. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct InputFiles(Arc<Mutex<InUse>>);
+
+#[derive(Debug, Default)]
+struct InUse {
+    captures: BTreeMap<PathBuf, Weak<Vec<CapturedPacket>>>,
+    /// By path and the most instructions.
+    traces: BTreeMap<(PathBuf, Option<u64>), Weak<Trace>>,
+}
+
+impl InputFiles {
+    /// The packets of a capture as they are on the wire.
+    pub fn capture(&self, path: &Path) -> Result<Arc<Vec<CapturedPacket>>, ScenarioError> {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(packets) = files.captures.get(path).and_then(Weak::upgrade) {
+            return Ok(packets);
+        }
+        let left = files.left();
+        let mut packets = Vec::new();
+        let mut is_over = false;
+        let mut take = |packet: Packet| {
+            packets.extend(split(&packet).take(left + 1 - packets.len()));
+            is_over = packets.len() > left;
+            if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        each_packet(path, &mut take).map_err(ScenarioError::input)?;
+        if is_over {
+            return Err(ScenarioError::Input(format!(
+                "{}: with it the scenario's captures and traces have more than {ENTRIES_MOST} packets and records, \
+                 which are the most; cut the capture with editcap -c",
+                path.display()
+            )));
+        }
+        let packets = Arc::new(packets);
+        files.captures.insert(path.to_owned(), Arc::downgrade(&packets));
+        Ok(packets)
+    }
+
+    /// The records of a trace that leave the L1, from the first `most_instructions` instructions.
+    pub fn trace(&self, path: &Path, most_instructions: Option<u64>) -> Result<Arc<Trace>, ScenarioError> {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (path.to_owned(), most_instructions);
+        if let Some(trace) = files.traces.get(&key).and_then(Weak::upgrade) {
+            return Ok(trace);
+        }
+        let window = Window { max_instructions: most_instructions, ..Window::default() };
+        let trace = Trace::read_filtered(path, &window, files.left()).map_err(ScenarioError::input)?;
+        let trace = Arc::new(trace);
+        files.traces.insert(key, Arc::downgrade(&trace));
+        Ok(trace)
+    }
+}
+
+impl InUse {
+    /// Packets and records that may still be read.
+    fn left(&mut self) -> usize {
+        self.captures.retain(|_, packets| packets.strong_count() > 0);
+        self.traces.retain(|_, trace| trace.strong_count() > 0);
+        let packets = self.captures.values().filter_map(Weak::upgrade).map(|packets| packets.len());
+        let records = self.traces.values().filter_map(Weak::upgrade).map(|trace| trace.records.len());
+        ENTRIES_MOST.saturating_sub(packets.chain(records).sum())
+    }
+}
+
+/// A captured packet as packets on the wire: packets that segmentation offload merged are split.
+fn split(packet: &Packet) -> impl Iterator<Item = CapturedPacket> + use<> {
+    let packet = *packet;
+    let parts = packet.bytes.div_ceil(WIRE_PACKET_BYTES).max(1);
+    (0..parts).map(move |part| CapturedPacket {
+        at_ns: packet.at_ns as f64,
+        bytes: (packet.bytes - part * WIRE_PACKET_BYTES).clamp(60, WIRE_PACKET_BYTES),
+        hash: packet.hash,
+        dscp: packet.dscp.unwrap_or(0),
+    })
+}
