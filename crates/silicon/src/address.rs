@@ -33,9 +33,12 @@ impl Sampling {
     /// One set in 32: enough for control runs (microarchitecture.md 9).
     pub const DEFAULT: Sampling = Sampling { one_in: 32 };
 
+    /// The fewest sets: one in 256.
+    pub const COARSEST: Sampling = Sampling { one_in: 256 };
+
     /// One set in `n`; `n` must be a power of two up to 256, so that every chip keeps whole sets.
     pub fn one_in(n: u32) -> Option<Sampling> {
-        (n.is_power_of_two() && n <= 256).then_some(Sampling { one_in: n })
+        (n.is_power_of_two() && n <= Sampling::COARSEST.one_in).then_some(Sampling { one_in: n })
     }
 
     /// The factor that scales sampled counts to whole ones.
@@ -150,8 +153,8 @@ pub struct Handed {
 #[derive(Clone, Debug)]
 pub struct AddressMap {
     sampling: Sampling,
-    /// Dense index per MLC set, `u16::MAX` when the set is not in the sample.
-    dense: Vec<u16>,
+    /// The MLC sets in the sample, in ascending order; a set's dense index is its place here.
+    sampled: Vec<u32>,
     mlc_set_bits: u32,
     slices: u32,
     hash: SliceHash,
@@ -199,10 +202,6 @@ impl AddressMap {
         let width = sets / kept as u32;
         let mut choice = Xoshiro256PlusPlus::seed_from_u64(sample_seed ^ 0x5a5a_0000);
         let sampled = (0..kept as u32).map(|range| range * width + below(&mut choice, width.into()) as u32);
-        let mut dense = vec![u16::MAX; sets as usize];
-        for (index, set) in (0..).zip(sampled) {
-            dense[set as usize] = index;
-        }
         let mlc_set_bits = sets.trailing_zeros();
         // Tags are 16 bits with one value reserved: only whole huge pages below that limit.
         let total_lines = u64::from(NO_TAG) << mlc_set_bits;
@@ -212,7 +211,7 @@ impl AddressMap {
         shuffle(&mut huge_pages, &mut rng);
         AddressMap {
             sampling,
-            dense,
+            sampled: sampled.collect(),
             mlc_set_bits,
             slices: spec.llc.slices,
             hash,
@@ -334,23 +333,25 @@ impl AddressMap {
     }
 
     fn append(&self, region: &mut Region, first: u32, count: u32) {
-        for i in 0..count {
-            if let Some(line) = self.place(first + i) {
-                region.lines.push(line);
-                region.offsets.push(region.total + i);
+        let end = first + count;
+        let mut from = first;
+        // Lines with one tag are in successive sets; only those of sampled sets are visited.
+        while from < end {
+            let tag = from >> self.mlc_set_bits;
+            let set = from - (tag << self.mlc_set_bits);
+            let until = end.min((tag + 1) << self.mlc_set_bits);
+            let earlier = self.sampled.partition_point(|sampled| *sampled < set);
+            for (dense, sampled) in (earlier as u32..).zip(&self.sampled[earlier..]) {
+                let address = (tag << self.mlc_set_bits) + sampled;
+                if address >= until {
+                    break;
+                }
+                region.lines.push(Line::pack(tag as u16, dense, self.slice_of(address)));
+                region.offsets.push(region.total + (address - first));
             }
+            from = until;
         }
         region.total += count;
-    }
-
-    /// The handle of a line address, if its set is in the sample.
-    fn place(&self, address: u32) -> Option<Line> {
-        let set = address & ((1 << self.mlc_set_bits) - 1);
-        let dense = self.dense[set as usize];
-        (dense != u16::MAX).then(|| {
-            let tag = (address >> self.mlc_set_bits) as u16;
-            Line::pack(tag, u32::from(dense), self.slice_of(address))
-        })
     }
 
     fn slice_of(&self, address: u32) -> u32 {
@@ -418,18 +419,38 @@ mod tests {
     }
 
     #[test]
+    fn a_sample_has_the_lines_of_its_sets_and_no_others() {
+        let (mut exact, mut sampled) = (map(1), map(64));
+        let chosen = sampled.sampled.clone();
+        // Ordinary frames, whole pages, and a part of a page whose end is within the sets of one tag.
+        for bytes in [5 << 20, 3 << 20, 100 << 10] {
+            for (all, some) in [
+                (exact.ordinary(bytes).unwrap(), sampled.ordinary(bytes).unwrap()),
+                (exact.huge(bytes).unwrap(), sampled.huge(bytes).unwrap()),
+            ] {
+                assert_eq!(some.total_lines(), all.total_lines());
+                let of_sets = all.lines().iter().zip(all.offsets()).filter_map(|(line, offset)| {
+                    let dense = chosen.iter().position(|set| *set as usize == line.set())?;
+                    Some((line.tag(), dense, line.slice(), *offset))
+                });
+                let some = some.lines().iter().zip(some.offsets());
+                let some = some.map(|(line, offset)| (line.tag(), line.set(), line.slice(), *offset));
+                assert_eq!(some.collect::<Vec<_>>(), of_sets.collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
     fn the_sample_has_one_set_of_every_range() {
         let spec = ChipSpec::built_in("gold-6140").unwrap();
         let sets = |sample_seed| {
             let sampling = Sampling::one_in(64).unwrap();
-            let map = AddressMap::new(&spec, SliceHash::Uniform, sampling, 1, sample_seed);
-            let sampled = map.dense.iter().enumerate().filter(|(_, dense)| **dense != u16::MAX);
-            sampled.map(|(set, _)| set).collect::<Vec<usize>>()
+            AddressMap::new(&spec, SliceHash::Uniform, sampling, 1, sample_seed).sampled
         };
         for seed in 0..20 {
             // 1024 sets, one in 64: sixteen ranges of 64.
-            let ranges: Vec<usize> = sets(seed).iter().map(|set| set / 64).collect();
-            assert_eq!(ranges, (0..16).collect::<Vec<usize>>());
+            let ranges: Vec<u32> = sets(seed).iter().map(|set| set / 64).collect();
+            assert_eq!(ranges, (0..16).collect::<Vec<u32>>());
         }
         assert_ne!(sets(1), sets(2));
     }
