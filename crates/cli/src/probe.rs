@@ -7,7 +7,7 @@ mod source;
 
 use crate::ddio::listen;
 use crate::exit::{self, Failure};
-use crate::progress::ProbeBar;
+use crate::progress::PartBar;
 use crate::run::assignment;
 use crate::{listing, out};
 use clap::{Args, Subcommand};
@@ -168,7 +168,7 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     let mut source = source::ProbedHost::open(args)?;
     roles::check(&source.host().workloads(), &options.named)
         .map_err(|error: RoleError| Failure::bad_input(error))?;
-    let bar = ProbeBar::new();
+    let bar = PartBar::new();
     let mut load = source.take_load();
     let load_command = RefCell::new(source.take_load_command());
     let ended = RefCell::new(None);

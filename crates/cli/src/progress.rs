@@ -50,29 +50,29 @@ impl Bar {
     }
 }
 
-/// A bar for a probe.
-pub struct ProbeBar {
+/// A bar for a probe or a check.
+pub struct PartBar {
     bar: ProgressBar,
     lines: Option<LineTimer>,
 }
 
-impl ProbeBar {
+impl PartBar {
     /// A bar, or plain lines where standard error is no terminal.
-    pub fn new() -> ProbeBar {
+    pub fn new() -> PartBar {
         let bar = ProgressBar::new(0);
         let lines = plain_lines(&bar);
         let style = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}  {eta} left");
         bar.set_style(style.expect("the template is legal"));
         bar.enable_steady_tick(Duration::from_millis(200));
-        ProbeBar { bar, lines }
+        PartBar { bar, lines }
     }
 
-    /// Shows the progress of the probe and its present procedure.
-    pub fn show(&self, done_ns: u64, total_ns: u64, name: &'static str) {
-        self.bar.set_length(total_ns);
-        self.bar.set_position(done_ns);
+    /// Shows how much of the whole is done, in any unit, and the name of what is done now.
+    pub fn show(&self, done: u64, total: u64, name: &'static str) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
         if self.lines.as_ref().is_some_and(|lines| lines.due(self.bar.elapsed())) {
-            let share = 100.0 * done_ns as f64 / total_ns.max(1) as f64;
+            let share = 100.0 * done as f64 / total.max(1) as f64;
             exit::eprint_line(&format!("{share:.0} %, {name}"));
         }
         self.bar.set_message(name);

@@ -1,6 +1,7 @@
 //! `waykeeper scenario`: lists, shows and checks scenarios. Must not know how one is run.
 
 use crate::exit::{self, Failure};
+use crate::progress::PartBar;
 use crate::{listing, out};
 use clap::Subcommand;
 use serde::Serialize;
@@ -135,13 +136,15 @@ fn check(files: &[String], json: bool) -> Result<(), Failure> {
 }
 
 fn check_one(file: &str) -> Checked<'_> {
+    let bar = PartBar::new();
     let read = || -> Result<usize, Failure> {
         let source = registry::open(file)?;
-        let experiment = Experiment::prepare(&source, RunPlan::default())?;
-        experiment.build()?;
-        Ok(experiment.jobs())
+        let check = |done, count| bar.show(done, count, "sweep points checked");
+        Ok(Experiment::check(&source, RunPlan::default(), &check)?)
     };
-    match read() {
+    let checked = read();
+    bar.clear();
+    match checked {
         Ok(simulations) => Checked { file, ok: true, simulations: Some(simulations), error: None },
         Err(failure) => {
             Checked { file, ok: false, simulations: None, error: Some(failure.line().to_owned()) }

@@ -6,7 +6,7 @@
 //! called.
 
 use crate::results::{RunSummary, SweepValue};
-use crate::runner::{At, Experiment, ExperimentOutcome, RunError, RunPlan, SimulationProgress, at_points};
+use crate::runner::{At, Experiment, ExperimentOutcome, Points, RunError, RunPlan, SimulationProgress};
 use indexmap::IndexMap;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -123,7 +123,9 @@ pub fn find(
     // All input errors are found before the first simulation.
     let whole = Experiment::prepare(source, plan.clone())?;
     let mut searches = Vec::new();
-    for (at, source) in at_points(source)? {
+    let points = Points::new(source, &source.read()?.sweeps);
+    for index in 0..points.count() {
+        let (at, source) = points.source(index)?;
         for policy in whole.policies() {
             searches.push(Search { at: at.clone(), source: source.clone(), policy: policy.clone() });
         }

@@ -8,25 +8,26 @@ mod cohort;
 mod error;
 mod job;
 mod plan;
+mod points;
 mod run_log;
 mod shared_host;
 mod warnings;
 
 pub use error::RunError;
 pub use plan::{OwnPolicy, RunPlan};
+pub(crate) use points::{At, Points};
 
-use crate::results::{
-    RUN_SCHEMA, RunSummary, SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, SweepValue, combine,
-};
+use crate::results::{RUN_SCHEMA, RunSummary, SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, combine};
 use cohort::{Callbacks, CohortMember};
 use indexmap::IndexMap;
 use job::{Done, Job};
+use points::Point;
 use shared_host::{Passed, SharedHost};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use waykeeper_machine::{Scenario, ScenarioSource, shown};
+use waykeeper_machine::{Scenario, ScenarioSource};
 use waykeeper_silicon::Sampling;
 
 #[cfg(test)]
@@ -54,13 +55,6 @@ pub struct SimulationProgress {
     pub jobs_done: u64,
     /// Simulations in total.
     pub jobs: u64,
-}
-
-/// One combination of swept values; without a sweep there is one empty combination.
-#[derive(Debug)]
-struct Point {
-    at: IndexMap<String, SweepValue>,
-    scenario: Arc<Scenario>,
 }
 
 /// A scenario and a plan, read and checked, so that running it finds no input error.
@@ -95,6 +89,40 @@ impl Experiment {
         plan: RunPlan,
         own: Vec<OwnPolicy>,
     ) -> Result<Experiment, RunError> {
+        let (mut experiment, points) = Experiment::begin(source, plan, own)?;
+        experiment.points = (0..points.count()).map(|index| points.read(index)).collect::<Result<_, _>>()?;
+        Ok(experiment)
+    }
+
+    /// Reads the scenario at every point of its sweep, and builds every policy and the server of every point once:
+    /// only this finds what does not fit simulated memory. One point is in memory at a time, and the fewest sets are
+    /// simulated, since all memory is laid out with any number of sets. `progress` is called with
+    /// the points done and the points in all. Returns the number of simulations.
+    ///
+    /// # Errors
+    /// [`RunError`] of the first fault.
+    pub fn check(
+        source: &ScenarioSource,
+        plan: RunPlan,
+        progress: &dyn Fn(u64, u64),
+    ) -> Result<usize, RunError> {
+        let plan = RunPlan { sampling: Sampling::COARSEST, ..plan };
+        let (experiment, points) = Experiment::begin(source, plan, Vec::new())?;
+        let count = points.count();
+        for index in 0..count {
+            let point = points.read(index)?;
+            experiment.job(&point, &experiment.policies[0], 0).server()?;
+            progress(index as u64 + 1, count as u64);
+        }
+        Ok(count * experiment.policies.len() * experiment.plan.seeds as usize)
+    }
+
+    /// The experiment without its points, and the points.
+    fn begin(
+        source: &ScenarioSource,
+        plan: RunPlan,
+        own: Vec<OwnPolicy>,
+    ) -> Result<(Experiment, Points), RunError> {
         plan.check()?;
         let mut source = source.clone();
         let base = source.read()?;
@@ -106,18 +134,13 @@ impl Experiment {
         let (policies, named_again) = plan::policies(&plan, &own, &base, &source)?;
         let keys: Vec<SweepKey> =
             base.sweeps.iter().map(|sweep| SweepKey { key: sweep.key.clone(), label: None }).collect();
-        let mut points = Vec::new();
-        for values in combinations(&base) {
-            let mut source = source.clone();
-            for (key, value) in keys.iter().zip(&values) {
-                source.set(&key.key, value)?;
-            }
-            let at = keys.iter().map(|key| key.key.clone()).zip(values.iter().map(sweep_value)).collect();
-            points.push(Point { at, scenario: Arc::new(source.read()?) });
-        }
+        let points = Points::new(&source, &base.sweeps);
+        plan.check_size(points.count(), policies.len())?;
         let file = source.file().to_owned();
         let notes = [changes.notes, named_again].concat();
-        Ok(Experiment { file, plan, own, policies, keys, points, notes, stop: Arc::default() })
+        let experiment =
+            Experiment { file, plan, own, policies, keys, points: Vec::new(), notes, stop: Arc::default() };
+        Ok((experiment, points))
     }
 
     /// A flag: when set, [`Experiment::run`] ends with [`RunError::Interrupted`] at the next control interval of each
@@ -144,16 +167,6 @@ impl Experiment {
     /// Number of simulations.
     pub fn jobs(&self) -> usize {
         self.points.len() * self.policies.len() * self.plan.seeds as usize
-    }
-
-    /// Builds the server once at every sweep point, without running it: only this finds what does not fit simulated
-    /// memory.
-    ///
-    /// # Errors
-    /// [`RunError`] of the first point that cannot be built.
-    pub fn build(&self) -> Result<(), RunError> {
-        let per_point = self.policies.len() * self.plan.seeds as usize;
-        self.job_list().iter().step_by(per_point).try_for_each(|job| job.server().map(drop))
     }
 
     /// Runs all simulations. `progress` is called from many threads, after every control interval.
@@ -236,38 +249,43 @@ impl Experiment {
         let mut jobs = Vec::with_capacity(self.jobs());
         for point in &self.points {
             for policy in &self.policies {
-                for index in 0..self.plan.seeds as usize {
-                    let seed = self.seed(index);
-                    jobs.push(Job {
-                        scenario: &point.scenario,
-                        file: &self.file,
-                        policy,
-                        own: &self.own,
-                        stop: &self.stop,
-                        seed,
-                        sample_seed: self.plan.sample_seed.unwrap_or(seed),
-                        sampling: self.plan.sampling,
-                        extrapolate: self.plan.extrapolate && self.plan.sampling != Sampling::EXACT,
-                        with_samples: index == 0 && self.keys.is_empty(),
-                    });
-                }
+                jobs.extend((0..self.plan.seeds as usize).map(|index| self.job(point, policy, index)));
             }
         }
         jobs
+    }
+
+    /// The simulation of a point under a policy with the seed of this index.
+    fn job<'a>(&'a self, point: &'a Point, policy: &'a str, index: usize) -> Job<'a> {
+        let seed = self.seed(index);
+        Job {
+            scenario: &point.scenario,
+            file: &self.file,
+            policy,
+            own: &self.own,
+            stop: &self.stop,
+            seed,
+            sample_seed: self.plan.sample_seed.unwrap_or(seed),
+            sampling: self.plan.sampling,
+            extrapolate: self.plan.extrapolate && self.plan.sampling != Sampling::EXACT,
+            with_samples: index == 0 && self.keys.is_empty(),
+        }
     }
 
     /// Jobs with equal servers at the start, at most `most` together, by their index in [`Experiment::job_list`].
     fn cohorts(&self, most: usize) -> Vec<Vec<usize>> {
         let (policies, seeds) = (self.policies.len(), self.plan.seeds as usize);
         // The settings of policies are not part of a server.
-        let server_at = |point: &Point| -> Vec<SweepValue> {
+        let server_at = |point: &Point| {
             let values = point.at.iter().filter(|(key, _)| !key.starts_with("policy."));
-            values.map(|(_, value)| value.clone()).collect()
+            // As text, since numbers have no order and no hash.
+            format!("{:?}", values.map(|(_, value)| value).collect::<Vec<_>>())
         };
-        let servers: Vec<Vec<SweepValue>> = self.points.iter().map(server_at).collect();
-        let first = |server| servers.iter().position(|other| other == server);
-        let firsts: Vec<Option<usize>> = servers.iter().map(first).collect();
-        let mut cohorts: BTreeMap<(Option<usize>, usize), Vec<usize>> = BTreeMap::new();
+        // The first point with the same server.
+        let mut known: HashMap<String, usize> = HashMap::new();
+        let first = |(index, point)| *known.entry(server_at(point)).or_insert(index);
+        let firsts: Vec<usize> = self.points.iter().enumerate().map(first).collect();
+        let mut cohorts: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
         for policy in 0..policies {
             for (point, first) in firsts.iter().enumerate() {
                 for seed in 0..seeds {
@@ -341,46 +359,5 @@ fn about(scenario: &Scenario) -> Option<String> {
         (about, "") => Some(about.to_owned()),
         ("", paper) => Some(paper.to_owned()),
         (about, paper) => Some(format!("{about} ({paper})")),
-    }
-}
-
-/// Swept keys and their values.
-pub(crate) type At = IndexMap<String, SweepValue>;
-
-/// The scenario at every point of its sweep, without the sweep: values of the swept keys and the source.
-pub(crate) fn at_points(source: &ScenarioSource) -> Result<Vec<(At, ScenarioSource)>, RunError> {
-    let base = source.read()?;
-    source.check_sweeps(&base.sweeps)?;
-    let mut points = Vec::new();
-    for values in combinations(&base) {
-        let mut source = source.clone();
-        for (sweep, value) in base.sweeps.iter().zip(&values) {
-            source.set(&sweep.key, value)?;
-        }
-        source.set("sweep", &toml::Value::Array(Vec::new()))?;
-        let keys = base.sweeps.iter().map(|sweep| sweep.key.clone());
-        points.push((keys.zip(values.iter().map(sweep_value)).collect(), source));
-    }
-    Ok(points)
-}
-
-fn combinations(scenario: &Scenario) -> Vec<Vec<toml::Value>> {
-    let mut all = vec![Vec::new()];
-    for sweep in &scenario.sweeps {
-        let longer = |values: &Vec<toml::Value>| {
-            let values = values.clone();
-            sweep.values.iter().map(move |value| [values.as_slice(), std::slice::from_ref(value)].concat())
-        };
-        all = all.iter().flat_map(longer).collect();
-    }
-    all
-}
-
-fn sweep_value(value: &toml::Value) -> SweepValue {
-    match value {
-        toml::Value::Boolean(flag) => SweepValue::Flag(*flag),
-        toml::Value::Integer(number) => SweepValue::Integer(*number),
-        toml::Value::Float(number) => SweepValue::Number(*number),
-        other => SweepValue::Text(shown(other)),
     }
 }

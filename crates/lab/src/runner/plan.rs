@@ -11,6 +11,9 @@ use waykeeper_silicon::Sampling;
 /// Most seeds of one run: a larger number is probably a typing error (ours).
 const MOST_SEEDS: u32 = 10_000;
 
+/// Most simulations of one run: 10,000 seeds under ten policies (ours). Each result takes kilobytes.
+const MOST_SIMULATIONS: usize = 100_000;
+
 /// Most threads: a larger number is probably a typing error (ours).
 const MOST_THREADS: usize = 4096;
 
@@ -93,6 +96,22 @@ impl RunPlan {
         }
         if self.threads > MOST_THREADS {
             return refuse("the number of threads", &self.threads, format!("at most {MOST_THREADS}"));
+        }
+        Ok(())
+    }
+
+    /// Checks the number of simulations.
+    pub(super) fn check_size(&self, points: usize, policies: usize) -> Result<(), RunError> {
+        let seeds = self.seeds as usize;
+        let simulations = points.saturating_mul(policies).saturating_mul(seeds);
+        if simulations > MOST_SIMULATIONS {
+            return Err(RunError::Plan {
+                what: "the number of simulations",
+                value: format!(
+                    "{simulations} ({points} sweep points, {policies} policies and {seeds} seeds multiplied)"
+                ),
+                wanted: format!("at most {MOST_SIMULATIONS}"),
+            });
         }
         Ok(())
     }
