@@ -72,7 +72,6 @@ pub enum Item {
 pub struct RecordingReader {
     files: VecDeque<PathBuf>,
     open: Option<OpenSegment>,
-    ready: VecDeque<Item>,
 }
 
 /// A segment that is being read.
@@ -83,11 +82,15 @@ struct OpenSegment {
     header: Option<Header>,
     groups: Option<Vec<Workload>>,
     groupings: Option<Vec<Grouping>>,
+    /// The present frame, and where its next line begins.
+    frame: Vec<u8>,
+    line_at: usize,
 }
 
 /// Result of reading a frame.
 enum Frame {
     Whole(Vec<u8>),
+    /// There is no further frame.
     End,
     Bad(String),
 }
@@ -120,36 +123,7 @@ impl RecordingReader {
             return Err(ReadError::Neither { path: path.to_owned() });
         }
         let files = files.into_iter().map(|(_, path)| path).collect();
-        Ok(RecordingReader { files, open: None, ready: VecDeque::new() })
-    }
-
-    /// Reads the next frame of the open segment, or opens the next segment.
-    fn advance(&mut self) -> bool {
-        let Some(open) = &mut self.open else {
-            let Some(path) = self.files.pop_front() else { return false };
-            match begin(&path) {
-                Ok(open) => self.open = Some(open),
-                Err(why) => self.ready.push_back(Item::Unreadable(format!("{}: {why}", path.display()))),
-            }
-            return true;
-        };
-        let done = match open.frame() {
-            Frame::Whole(lines) => open.take(&lines, &mut self.ready).err(),
-            Frame::Bad(why) => Some(why),
-            Frame::End => {
-                let empty = open.header.is_none();
-                let lost =
-                    empty.then(|| Item::Unreadable(format!("{}: the file is empty", open.path.display())));
-                self.ready.extend(lost);
-                self.open = None;
-                return true;
-            }
-        };
-        if let Some(why) = done {
-            self.ready.push_back(Item::Unreadable(format!("{}: {why}", open.path.display())));
-            self.open = None;
-        }
-        true
+        Ok(RecordingReader { files, open: None })
     }
 }
 
@@ -158,11 +132,24 @@ impl Iterator for RecordingReader {
 
     fn next(&mut self) -> Option<Item> {
         loop {
-            if let Some(item) = self.ready.pop_front() {
-                return Some(item);
-            }
-            if !self.advance() {
-                return None;
+            let Some(open) = &mut self.open else {
+                let path = self.files.pop_front()?;
+                match begin(&path) {
+                    Ok(open) => self.open = Some(open),
+                    Err(why) => return Some(Item::Unreadable(format!("{}: {why}", path.display()))),
+                }
+                continue;
+            };
+            let why = match open.item() {
+                Ok(Some(item)) => return Some(item),
+                Ok(None) if open.header.is_some() => None,
+                Ok(None) => Some("the file is empty".to_owned()),
+                Err(why) => Some(why),
+            };
+            let lost = why.map(|why| Item::Unreadable(format!("{}: {why}", open.path.display())));
+            self.open = None;
+            if lost.is_some() {
+                return lost;
             }
         }
     }
@@ -181,10 +168,30 @@ fn begin(path: &Path) -> io::Result<OpenSegment> {
         header: None,
         groups: None,
         groupings: None,
+        frame: Vec::new(),
+        line_at: 0,
     })
 }
 
 impl OpenSegment {
+    /// The next item; none at the end. Only one is in memory at a time: each lists all tenants, also where its line does
+    /// not.
+    fn item(&mut self) -> Result<Option<Item>, String> {
+        while self.line_at == self.frame.len() {
+            match self.frame() {
+                Frame::Whole(lines) => (self.frame, self.line_at) = (lines, 0),
+                Frame::Bad(why) => return Err(why),
+                Frame::End => return Ok(None),
+            }
+        }
+        let rest = &self.frame[self.line_at..];
+        let end = rest.iter().position(|byte| *byte == b'\n').filter(|end| *end < LINE_MOST);
+        let end = end.ok_or("a line is too long or does not end; the rest is not read")?;
+        let line = rest[..=end].to_vec();
+        self.line_at += line.len();
+        self.take(&line).map(Some)
+    }
+
     /// The next frame, decompressed, with its checksum verified.
     fn frame(&mut self) -> Frame {
         match self.input.fill_buf() {
@@ -211,46 +218,37 @@ impl OpenSegment {
         }
     }
 
-    /// Parses the lines of a frame. Entries before a bad line are kept.
-    fn take(&mut self, lines: &[u8], ready: &mut VecDeque<Item>) -> Result<(), String> {
-        for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            if line.len() > LINE_MOST || line.last() != Some(&b'\n') {
-                return Err("a line is too long or does not end; the rest is not read".to_owned());
+    /// Parses a line.
+    fn take(&mut self, line: &[u8]) -> Result<Item, String> {
+        let Some(header) = &self.header else {
+            let header: Header = serde_json::from_slice(line)
+                .map_err(|why| format!("the file does not begin like a recording: {}", place(&why)))?;
+            check::header(&header)?;
+            self.header = Some(header.clone());
+            return Ok(Item::Segment { path: self.path.clone(), header: Box::new(header) });
+        };
+        let mut entry: RecordedStep<'static> =
+            serde_json::from_slice(line).map_err(|why| format!("an entry is damaged: {}", place(&why)))?;
+        check::entry(&entry, &header.inventory)
+            .map_err(|why| format!("step {}: {why}; the rest is not read", entry.step))?;
+        match &entry.groups {
+            Some(groups) => self.groups = Some(groups.to_vec()),
+            None => {
+                let groups = self.groups.clone();
+                let groups =
+                    groups.ok_or("the first entry does not list the tenants; the rest is not read")?;
+                entry.groups = Some(groups.into());
             }
-            let Some(header) = &self.header else {
-                let header: Header = serde_json::from_slice(line)
-                    .map_err(|why| format!("the file does not begin like a recording: {}", place(&why)))?;
-                check::header(&header)?;
-                let item = Item::Segment { path: self.path.clone(), header: Box::new(header.clone()) };
-                ready.push_back(item);
-                self.header = Some(header);
-                continue;
-            };
-            let mut entry: RecordedStep<'static> = serde_json::from_slice(line)
-                .map_err(|why| format!("an entry is damaged: {}", place(&why)))?;
-            check::entry(&entry, &header.inventory)
-                .map_err(|why| format!("step {}: {why}; the rest is not read", entry.step))?;
-            match &entry.groups {
-                Some(groups) => self.groups = Some(groups.to_vec()),
-                None => {
-                    let groups = self.groups.clone();
-                    let groups =
-                        groups.ok_or("the first entry does not list the tenants; the rest is not read")?;
-                    entry.groups = Some(groups.into());
-                }
-            }
-            match &entry.groupings {
-                Some(groupings) => self.groupings = Some(groupings.to_vec()),
-                None => entry.groupings = self.groupings.clone().map(Into::into),
-            }
-            if entry.groupings.is_none() && header.version > 1 {
-                return Err("the first entry does not list the tenants that share a class; the rest is not \
-                            read"
-                    .to_owned());
-            }
-            ready.push_back(Item::Entry(Box::new(entry)));
         }
-        Ok(())
+        match &entry.groupings {
+            Some(groupings) => self.groupings = Some(groupings.to_vec()),
+            None => entry.groupings = self.groupings.clone().map(Into::into),
+        }
+        if entry.groupings.is_none() && header.version > 1 {
+            return Err("the first entry does not list the tenants that share a class; the rest is not read"
+                .to_owned());
+        }
+        Ok(Item::Entry(Box::new(entry)))
     }
 }
 
