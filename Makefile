@@ -16,7 +16,7 @@ WHEELS = target/wheels
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: install run test test-rust test-python test-oracle test-nvme bench bench-nvme fidelity curves lint deny build python repro
+.PHONY: install run test test-rust test-python test-oracle test-nvme test-clients bench bench-nvme fidelity curves lint deny build python repro
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
 # optimise the policies: that does not make a run faster. If the full program is in target/release already, `make run` keeps it
@@ -81,6 +81,11 @@ test-nvme:
 	$(PYTHON) -m unittest discover -s guests/tests -t .
 	$(PYTHON) -m unittest discover -s nvme/tests -t .
 	$(PYTHON) -m nvme.run $(NVME_ARGS)
+
+## Programs of other projects on the virtual host; downloads and builds them once (clients/README.md).
+test-clients:
+	$(PYTHON) -m unittest discover -s clients/tests -t .
+	$(PYTHON) -m clients.run $(CLIENTS_ARGS)
 
 ## memload beside Debian's fio, in that guest.
 bench-nvme:

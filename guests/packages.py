@@ -66,15 +66,16 @@ def ensure_qemu() -> str:
 def kernel(cache: Path, series: str) -> Path:
     """Folder of the unpacked cloud kernel of a series ("6.1"): the newest one in the cache, else the newest one of apt."""
     pattern = rf"linux-image-{re.escape(series)}\.\d.*-cloud-amd64"
-    return _unpacked(cache, pattern, f"a kernel {series} (linux-image-{series}.*-cloud-amd64)")
+    return unpacked(cache, pattern, f"a kernel {series} (linux-image-{series}.*-cloud-amd64)")
 
 
 def busybox(cache: Path) -> Path:
     """The path of the static busybox."""
-    return _unpacked(cache, "busybox-static", "busybox-static") / "bin/busybox"
+    return unpacked(cache, "busybox-static", "busybox-static") / "bin/busybox"
 
 
-def _unpacked(cache: Path, pattern: str, what: str) -> Path:
+def unpacked(cache: Path, pattern: str, what: str) -> Path:
+    """Folder of the unpacked package whose name matches a pattern: the newest one in the cache, else the newest one of apt."""
     cache.mkdir(parents=True, exist_ok=True)
     here = [path for path in cache.iterdir() if re.fullmatch(pattern, path.name)]
     if here:

@@ -139,7 +139,7 @@ fn messages_name_who_acts() {
 #[test]
 fn python_texts_name_who_acts() {
     let mut wrong = Vec::new();
-    for folder in ["python", "oracle", "nvme", "guests", "scripts"] {
+    for folder in ["python", "oracle", "nvme", "guests", "clients", "scripts"] {
         for path in all(folder, ".py") {
             let code = std::fs::read_to_string(&path).unwrap();
             wrong.extend(hits(&name(&path), &python_literals(&code)));

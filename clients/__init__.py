@@ -1,0 +1,1 @@
+"""Programs of other projects as clients of the virtual host; README.md has the list."""
