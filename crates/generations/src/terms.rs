@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use waykeeper_units::shown;
 
 /// Named numbers in the order they were written; names are those of `format/` in sysfs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -12,7 +13,7 @@ pub struct Terms(Vec<(String, u64)>);
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum TermsError {
     /// A part that is not `name=number` or a bare `name`.
-    #[error("`{part}` in the event `{text}` is not of the form name=number, like umask=0x14")]
+    #[error("`{}` in the event `{}` is not of the form name=number, like umask=0x14", shown(.part), shown(.text))]
     Syntax {
         /// The part.
         part: String,
@@ -20,7 +21,7 @@ pub enum TermsError {
         text: String,
     },
     /// A name twice.
-    #[error("`{name}` is given twice in the event `{text}`")]
+    #[error("`{}` is given twice in the event `{}`", shown(.name), shown(.text))]
     Twice {
         /// The name.
         name: String,

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 use waykeeper_generations::{Evidence, Generation, WayRegister};
-use waykeeper_units::WayMask;
+use waykeeper_units::{WayMask, shown};
 
 /// Why the register does not get a value.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -40,7 +40,7 @@ impl FromStr for Wanted {
 
     /// `4` is a number of ways, `0x780` a mask.
     fn from_str(text: &str) -> Result<Wanted, String> {
-        let bad = || format!("`{text}` is neither a number of ways like 4 nor a mask like 0x780");
+        let bad = || format!("`{}` is neither a number of ways like 4 nor a mask like 0x780", shown(text));
         if text.starts_with("0x") || text.starts_with("0X") {
             return text.parse().map(Wanted::Mask).map_err(|_| bad());
         }

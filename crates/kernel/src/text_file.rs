@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use waykeeper_bounded_read as bounded_read;
+use waykeeper_units::one_line;
 
 /// Why a file was refused.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +23,7 @@ pub enum TextFileError {
         why: io::Error,
     },
     /// The content is wrong.
-    #[error("{}:{line}: {why}", file.display())]
+    #[error("{}:{line}: {}", file.display(), one_line(.why))]
     Wrong {
         /// The file.
         file: PathBuf,

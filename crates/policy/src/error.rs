@@ -2,13 +2,13 @@
 //!
 //! Every message contains the value, the nearest accepted word and what is accepted. It must not know any policy.
 
-use waykeeper_units::MaskError;
+use waykeeper_units::{MaskError, one_line, shown};
 
 /// Why a policy was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PolicyError {
     /// No policy of that name.
-    #[error("unknown policy `{name}`{}; known are {}", hint(.nearest), .known.join(", "))]
+    #[error("unknown policy `{}`{}; known are {}", shown(.name), hint(.nearest), .known.join(", "))]
     UnknownPolicy {
         /// The name that the user gave.
         name: String,
@@ -18,7 +18,7 @@ pub enum PolicyError {
         known: Vec<String>,
     },
     /// The policy has no such setting.
-    #[error("policy {policy} has no setting `{key}`{}; {}", hint(.nearest), accepted_keys(.accepted))]
+    #[error("policy {policy} has no setting `{}`{}; {}", shown(.key), hint(.nearest), accepted_keys(.accepted))]
     UnknownSetting {
         /// The policy.
         policy: String,
@@ -30,7 +30,7 @@ pub enum PolicyError {
         accepted: Vec<String>,
     },
     /// A value of the wrong kind.
-    #[error("{policy}: `{key}` must be {wanted}, not {found}")]
+    #[error("{policy}: `{key}` must be {wanted}, not {}", one_line(.found))]
     WrongType {
         /// The policy.
         policy: String,
@@ -58,7 +58,7 @@ pub enum PolicyError {
         unit: String,
     },
     /// A word that is not one of the choices.
-    #[error("{policy}: `{key}` cannot be `{value}`{}; accepted are {}", hint(.nearest), .accepted.join(", "))]
+    #[error("{policy}: `{key}` cannot be `{}`{}; accepted are {}", shown(.value), hint(.nearest), .accepted.join(", "))]
     UnknownChoice {
         /// The policy.
         policy: String,
@@ -72,7 +72,7 @@ pub enum PolicyError {
         accepted: Vec<String>,
     },
     /// A name of a workload or device that the server does not have.
-    #[error("{policy}: unknown {kind} `{name}`{}; known are {}", hint(.nearest), .known.join(", "))]
+    #[error("{policy}: unknown {kind} `{}`{}; known are {}", shown(.name), hint(.nearest), .known.join(", "))]
     UnknownTarget {
         /// The policy.
         policy: String,
@@ -96,7 +96,7 @@ pub enum PolicyError {
         why: String,
     },
     /// A way mask that cannot be read.
-    #[error("{policy}: mask of workload `{workload}`: {source}")]
+    #[error("{policy}: mask of workload `{}`: {source}", shown(.workload))]
     BadMask {
         /// The policy.
         policy: String,

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use waykeeper_units::shown;
 
 /// Lines in a 4-KiB frame.
 pub const FRAME_LINES: u32 = 64;
@@ -62,7 +63,7 @@ impl FromStr for Sampling {
             t => t.strip_prefix("1/").unwrap_or(t).parse().ok(),
         };
         n.and_then(Sampling::one_in).ok_or_else(|| {
-            format!("`{text}` is not a sampling; write exact, 1/2, 1/4, ... 1/256 (default 1/32)")
+            format!("`{}` is not a sampling; write exact, 1/2, 1/4, ... 1/256 (default 1/32)", shown(text))
         })
     }
 }

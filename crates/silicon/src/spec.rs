@@ -7,7 +7,7 @@ use crate::dca::DcaRegisters;
 use crate::line::{SET_BITS, SLICE_BITS};
 use crate::simd::LANES;
 use serde::{Deserialize, Serialize};
-use waykeeper_units::WayMask;
+use waykeeper_units::{WayMask, one_line, shown};
 
 /// Which kind of last-level cache a chip has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -145,7 +145,7 @@ pub struct ChipSpec {
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     /// Not TOML, or not the keys a chip has.
-    #[error("{file}: {why}")]
+    #[error("{file}: {}", one_line(.why))]
     Syntax {
         /// File or built-in name.
         file: String,
@@ -153,7 +153,7 @@ pub enum SpecError {
         why: String,
     },
     /// A value outside its range.
-    #[error("{file}: `{key}` is {value}; it must be {wanted}")]
+    #[error("{file}: `{key}` is {}; it must be {wanted}", one_line(.value))]
     Value {
         /// File or built-in name.
         file: String,
@@ -165,7 +165,7 @@ pub enum SpecError {
         wanted: String,
     },
     /// No such built-in chip.
-    #[error("there is no chip `{name}`; built in are {known}; or give the path of a chip file (*.toml)")]
+    #[error("there is no chip `{}`; built in are {known}; or give the path of a chip file (*.toml)", shown(.name))]
     Unknown {
         /// The name given.
         name: String,

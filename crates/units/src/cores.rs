@@ -1,6 +1,6 @@
 //! Lists of cores as the kernel writes them: `0-3,8`.
 
-use crate::CoreId;
+use crate::{CoreId, shown};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -68,26 +68,34 @@ impl From<Vec<CoreId>> for CoreList {
     }
 }
 
+/// Cores are numbered below this: no machine that this runs on has more. The bound keeps a typo from filling memory.
+const CORES_LIMIT: u16 = 4096;
+
 impl FromStr for CoreList {
     type Err = CoreListError;
 
     fn from_str(text: &str) -> Result<CoreList, CoreListError> {
-        let bad = || CoreListError::Syntax(text.to_owned());
+        let bad = || CoreListError::Syntax(shown(text));
         let mut cores = Vec::new();
+        // A repeated core is refused when it is read: `0-4095` is 6 bytes, and a file may repeat it a million times.
+        let mut given = [0u64; CORES_LIMIT as usize / 64];
         for part in text.split(',') {
             let (low, high) = part.split_once('-').unwrap_or((part, part));
             let low: u16 = low.trim().parse().map_err(|_| bad())?;
             let high: u16 = high.trim().parse().map_err(|_| bad())?;
-            // 4096 is beyond any machine this runs on; the bound keeps a typo from filling memory.
-            if low > high || high >= 4096 {
+            if low > high || high >= CORES_LIMIT {
                 return Err(bad());
             }
-            cores.extend((low..=high).map(CoreId));
+            for core in low..=high {
+                let (word, bit) = (&mut given[usize::from(core / 64)], 1 << (core % 64));
+                if *word & bit != 0 {
+                    return Err(CoreListError::Twice(shown(text), core));
+                }
+                *word |= bit;
+                cores.push(CoreId(core));
+            }
         }
         cores.sort_unstable();
-        if let Some(pair) = cores.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(CoreListError::Twice(text.to_owned(), pair[0].0));
-        }
         Ok(CoreList(cores))
     }
 }
@@ -150,5 +158,17 @@ mod tests {
         for bad in ["", "a", "3-1", "0-3,2", "1,,2", "-1", "0-99999"] {
             assert!(bad.parse::<CoreList>().is_err(), "{bad} should be refused");
         }
+    }
+
+    /// 3,000,000 times `0-4095` is 20 MiB of text; a list of all these cores would take 23 GiB.
+    #[test]
+    fn a_list_that_repeats_cores_is_refused_before_it_fills_memory_and_not_repeated_in_the_error() {
+        let text = "0-4095,".repeat(3_000_000) + "0";
+        let error = text.parse::<CoreList>().unwrap_err();
+        assert_eq!(error, CoreListError::Twice("0-4095,".repeat(9)[..60].to_owned() + "…", 0));
+        assert_eq!("1,5,2-5".parse::<CoreList>(), Err(CoreListError::Twice("1,5,2-5".to_owned(), 5)));
+        assert!(
+            matches!("x".repeat(100).parse::<CoreList>(), Err(CoreListError::Syntax(text)) if text.len() == 63)
+        );
     }
 }

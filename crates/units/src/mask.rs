@@ -3,6 +3,7 @@
 //! Bit 0 is the rightmost way, as CAT and resctrl number them. The papers count from the left (A4's way\[i\] on an
 //! 11-way chip is bit 10-i); use [`WayMask::from_left`] where a paper is quoted, and nowhere else.
 
+use crate::shown;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +16,7 @@ pub struct WayMask(u32);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaskError {
     /// Not a number, a range or a percentage.
-    #[error("`{0}` is not a way mask; write hex bits like 0x030, a bit range like 4-5, or a share like 60%")]
+    #[error("`{}` is not a way mask; write hex bits like 0x030, a bit range like 4-5, or a share like 60%", shown(.0))]
     Syntax(String),
     /// No way at all.
     #[error("mask {0} has no way; at least {1} are needed")]

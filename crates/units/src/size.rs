@@ -1,8 +1,10 @@
 //! Sizes as users write them: `64`, `32k`, `4M`, `2 MiB`, `1.5 GiB`. All binary, as cache and block sizes are.
 
+use crate::shown;
+
 /// Why a size was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a size; write bytes or use KiB, MiB, GiB, like 32KiB or 4MiB")]
+#[error("`{}` is not a size; write bytes or use KiB, MiB, GiB, like 32KiB or 4MiB", shown(.0))]
 pub struct SizeError(String);
 
 /// Bytes in `text`. `k`, `K`, `KB` and `KiB` all mean 1024 (fio and X-Mem write them so), likewise M and G.

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
+use waykeeper_units::shown;
 
 /// The address of a PCI function.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -22,7 +23,7 @@ pub struct PciAddress {
 
 /// A text that is not a PCI address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` is not a PCI address; write domain:bus:device.function like 0000:3a:00.0, or 3a:00.0")]
+#[error("`{}` is not a PCI address; write domain:bus:device.function like 0000:3a:00.0, or 3a:00.0", shown(.0))]
 pub struct AddressError(pub String);
 
 impl FromStr for PciAddress {

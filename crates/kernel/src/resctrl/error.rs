@@ -179,22 +179,9 @@ impl From<ContentError> for ResctrlError {
     }
 }
 
-/// At most 60 characters of a text, on one line, so that error messages stay one short line.
+/// A text of the kernel, for an error.
 pub(super) fn shown(text: &str) -> String {
-    // 60 characters hold every schemata line of a two-socket server.
-    const MOST: usize = 60;
-    let text = text.trim_end_matches('\n');
-    let mut line = String::new();
-    for letter in text.chars().take(MOST) {
-        match letter {
-            letter if letter.is_control() => line.extend(letter.escape_default()),
-            letter => line.push(letter),
-        }
-    }
-    if text.chars().nth(MOST).is_some() {
-        line.push('…');
-    }
-    line
+    waykeeper_units::shown(text.trim_end_matches('\n'))
 }
 
 #[cfg(test)]

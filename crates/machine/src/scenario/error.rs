@@ -3,13 +3,13 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-use waykeeper_units::{Likeness, nearest};
+use waykeeper_units::{Likeness, nearest, one_line};
 
 /// A scenario that cannot be run. Exit code 2.
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file cannot be read.
-    #[error("{}: cannot be read: {why}", path.display())]
+    #[error("{}: cannot be read: {why}", one_line(&path.display().to_string()))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -17,7 +17,7 @@ pub enum ScenarioError {
         why: std::io::Error,
     },
     /// Not TOML.
-    #[error("{file}:{at} not valid TOML: {why}")]
+    #[error("{file}:{at} not valid TOML: {}", one_line(.why))]
     Syntax {
         /// File or built-in name.
         file: String,
@@ -27,7 +27,7 @@ pub enum ScenarioError {
         why: String,
     },
     /// An unknown key.
-    #[error("{file}:{at} `{key}` is not a key here{nearest}; known are {known}")]
+    #[error("{file}:{at} `{}` is not a key here{nearest}; known are {known}", one_line(.key))]
     UnknownKey {
         /// File or built-in name.
         file: String,
@@ -41,7 +41,7 @@ pub enum ScenarioError {
         known: String,
     },
     /// An invalid value.
-    #[error("{file}:{at} `{key}` is {value}; it must be {wanted}")]
+    #[error("{file}:{at} `{}` is {}; it must be {}", one_line(.key), one_line(.value), one_line(.wanted))]
     Value {
         /// File or built-in name.
         file: String,
@@ -55,7 +55,7 @@ pub enum ScenarioError {
         wanted: String,
     },
     /// A required key is missing.
-    #[error("{file}:{at} `{key}` is missing{misspelt}; it must be {wanted}")]
+    #[error("{file}:{at} `{}` is missing{}; it must be {wanted}", one_line(.key), one_line(.misspelt))]
     Missing {
         /// File or built-in name.
         file: String,
@@ -77,7 +77,8 @@ pub enum ScenarioError {
     Job(#[from] waykeeper_load::jobs::JobError),
     /// A key that was set although the scenario sweeps it.
     #[error(
-        "{file}: `{key}` is swept over {values}, and the sweep would replace the value that was set; set `sweep` to [] to run one value"
+        "{file}: `{}` is swept over {}, and the sweep would replace the value that was set; set `sweep` to [] to run one value",
+        one_line(.key), one_line(.values)
     )]
     Swept {
         /// File or built-in name.
@@ -88,7 +89,7 @@ pub enum ScenarioError {
         values: String,
     },
     /// A key to be changed that the scenario does not have.
-    #[error("{file}: `{key}`: {why}")]
+    #[error("{file}: `{}`: {}", one_line(.key), one_line(.why))]
     Nowhere {
         /// File or built-in name.
         file: String,
@@ -98,10 +99,10 @@ pub enum ScenarioError {
         why: String,
     },
     /// An error of a capture or trace, in the words of its reader; `Keys::named` adds file and key.
-    #[error("{0}")]
+    #[error("{}", one_line(.0))]
     Input(String),
     /// An error of a capture or trace that the scenario names.
-    #[error("{file}:{at} `{key}`: {why}{relative}")]
+    #[error("{file}:{at} `{}`: {}{}", one_line(.key), one_line(.why), one_line(.relative))]
     NamedInput {
         /// File or built-in name.
         file: String,
@@ -115,7 +116,7 @@ pub enum ScenarioError {
         relative: String,
     },
     /// Working sets that do not fit simulated memory.
-    #[error("{file}: {workload}: {why}")]
+    #[error("{file}: {}: {why}", one_line(.workload))]
     Memory {
         /// File or built-in name.
         file: String,

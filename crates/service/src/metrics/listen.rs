@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use waykeeper_units::shown;
 
 /// Where to listen. The default is loopback; another address must be configured.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -38,8 +39,8 @@ impl Default for Listen {
 /// The text is neither.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "`{0}` is not a listen address; give an address with a port, for example `127.0.0.1:19190` or \
-     `[::1]:19190`, or `unix:` and an absolute path"
+    "`{}` is not a listen address; give an address with a port, for example `127.0.0.1:19190` or \
+     `[::1]:19190`, or `unix:` and an absolute path", shown(.0)
 )]
 pub struct ListenError(String);
 
