@@ -159,6 +159,9 @@ impl ResourceSettings {
 impl fmt::Display for ResourceSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.resource)?;
+        if self.domains.is_empty() {
+            return f.write_str("uninitialized");
+        }
         for (index, (domain, setting)) in self.domains.iter().enumerate() {
             write!(f, "{}{domain}={setting}", if index == 0 { "" } else { ";" })?;
         }
@@ -305,7 +308,9 @@ mod tests {
         let text = "FUTURE:0=a:b;7=on\nL3:0=f\n";
         let parsed = Schemata::parse(text).unwrap();
         assert_eq!(parsed.to_string(), text);
-        assert_eq!(Schemata::parse("    L2:uninitialized\n").unwrap().lines[0].domains, []);
+        let locked = Schemata::parse("    L2:uninitialized\n").unwrap();
+        assert_eq!(locked.lines[0].domains, []);
+        assert_eq!(Schemata::parse(&locked.to_string()), Ok(locked), "a journal keeps such a line");
     }
 
     #[test]
