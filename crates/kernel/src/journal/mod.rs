@@ -21,6 +21,7 @@ use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use waykeeper_units::one_line;
 
 /// An error of a journal. When it is returned, no knob has been set.
 #[derive(Debug, thiserror::Error)]
@@ -62,8 +63,8 @@ pub enum JournalError {
     },
     /// A line in it is damaged.
     #[error(
-        "{}: line {line} is damaged ({why}); nothing was restored; compare the lines before it with the host \
-         by hand, then remove the file (after a reboot it can be removed unchecked)", .path.display()
+        "{}: line {line} is damaged ({}); nothing was restored; compare the lines before it with the host \
+         by hand, then remove the file (after a reboot it can be removed unchecked)", .path.display(), one_line(.why)
     )]
     Damaged {
         /// The file.
@@ -74,7 +75,7 @@ pub enum JournalError {
         why: String,
     },
     /// It belongs to a host under another root.
-    #[error("{}: it holds original values of the host under {found}, not of the one under {wanted}", .path.display())]
+    #[error("{}: it holds original values of the host under {}, not of the one under {wanted}", .path.display(), one_line(.found))]
     OtherRoot {
         /// The file.
         path: PathBuf,
