@@ -10,6 +10,9 @@ pub mod config;
 pub mod daemon;
 pub mod dry_run;
 pub mod engine;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod linux;
 pub mod log;
 mod metrics;

@@ -124,20 +124,35 @@ fn spawn<S>(stream: S, pages: Arc<MetricsPage>, limits: ScrapeLimits) -> AbortHa
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let task = tokio::spawn(async move {
-        let service = service_fn(|request| {
-            let response = answer(&request, &pages);
-            async { Ok::<_, Infallible>(response) }
-        });
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(limits.head)
-            .keep_alive(false)
-            .max_buf_size(LONGEST_HEAD);
-        // An error affects only this connection.
-        let _ = timeout(limits.whole, http.serve_connection(TokioIo::new(stream), service)).await;
-    });
+    let task = tokio::spawn(answer_one(stream, pages, limits));
     task.abort_handle()
+}
+
+/// Reads one request and answers it. An error affects only this connection.
+async fn answer_one<S>(stream: S, pages: Arc<MetricsPage>, limits: ScrapeLimits)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let service = service_fn(|request| {
+        let response = answer(&request, &pages);
+        async { Ok::<_, Infallible>(response) }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .keep_alive(false)
+        .max_buf_size(LONGEST_HEAD);
+    let _ = timeout(limits.whole, http.serve_connection(TokioIo::new(stream), service)).await;
+}
+
+/// Serves one connection, for the targets of `fuzz/`.
+#[cfg(feature = "fuzzing")]
+pub(crate) async fn converse(
+    stream: tokio::net::UnixStream,
+    published_state: Arc<PublishedState>,
+    limits: ScrapeLimits,
+) {
+    answer_one(stream, Arc::new(MetricsPage::new(published_state)), limits).await;
 }
 
 fn answer(request: &Request<Incoming>, pages: &MetricsPage) -> Response<Full<Bytes>> {
