@@ -16,7 +16,8 @@ WHEELS = target/wheels
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: install run test test-rust test-python test-oracle test-nvme test-clients bench bench-nvme fidelity curves lint deny build python repro
+.PHONY: install run test test-rust test-python test-oracle test-nvme test-clients bench bench-nvme fidelity curves lint deny build python repro fuzz
+.PHONY: fuzz-ci
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
 # optimise the policies: that does not make a run faster. If the full program is in target/release already, `make run` keeps it
@@ -86,6 +87,16 @@ test-nvme:
 test-clients:
 	$(PYTHON) -m unittest discover -s clients/tests -t .
 	$(PYTHON) -m clients.run $(CLIENTS_ARGS)
+
+## Coverage-guided fuzzing of every reader, HOURS of wall time for all targets together (fuzz/README.md). Needs a C++ compiler.
+HOURS ?= 1
+fuzz:
+	$(PYTHON) -m fuzz.run --cargo $(CARGO) --hours $(HOURS) $(FUZZ_ARGS)
+
+## The same for continuous integration: the seeds, then a few seconds for each target.
+fuzz-ci:
+	$(PYTHON) -m unittest discover -s fuzz/tests -t .
+	$(PYTHON) -m fuzz.run --cargo $(CARGO) --seconds 120 --figures target/fuzz/ci.json $(FUZZ_ARGS)
 
 ## memload beside Debian's fio, in that guest.
 bench-nvme:

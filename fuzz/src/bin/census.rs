@@ -1,0 +1,50 @@
+//! Control groups and processes: three censuses of declared tenants on a host.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::path::Path;
+use std::sync::LazyLock;
+use waykeeper_fuzz::{host, one_line};
+use waykeeper_tenants::{Census, MOST_READS, TenantSpec, parse};
+
+const TENANTS: &str = r#"
+[[tenant]]
+name = "redis"
+unit = "redis-server.service"
+[[tenant]]
+name = "pod-{name}"
+each = true
+cgroup = "kubepods.slice/**/cri-*.scope"
+[[tenant]]
+name = "dpdk"
+process = ["dpdk*", "worker"]
+devices = ["ens1f0", "0000:3b:00.1/vf*"]
+[[tenant]]
+name = "init"
+pids = [1, 100]
+[[tenant]]
+name = "disk"
+slice = "system.slice"
+devices = ["nvme0"]
+"#;
+
+static SPECS: LazyLock<Vec<TenantSpec>> =
+    LazyLock::new(|| parse(Path::new("tenants.toml"), TENANTS).expect("the target's own tenants"));
+
+fuzz_target!(|data: &[u8]| {
+    let root = host(data);
+    let mut census = Census::new(SPECS.clone());
+    let mut first = census.take(&root);
+    for _ in 0..2 {
+        let roster = census.take(&root);
+        assert!(roster.reads <= MOST_READS + 64, "{} reads", roster.reads);
+        roster.standing.iter().for_each(|note| one_line(&note.text));
+        roster.absent.iter().for_each(|absent| one_line(&absent.why));
+        first = roster;
+    }
+    let mut names: Vec<&str> = first.tenants.iter().map(|tenant| tenant.name.as_str()).collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all, "two tenants have one name");
+});

@@ -1,0 +1,1 @@
+"""Tests of what runs and counts the fuzzing targets."""
