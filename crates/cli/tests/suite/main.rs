@@ -23,5 +23,6 @@ mod scenario_fuzz;
 mod scenario_keys;
 mod third_party;
 mod tidy;
+mod unsafe_code;
 mod vhost;
 mod words;

@@ -81,6 +81,7 @@ fn every_source_says_what_it_is_for_and_is_short_enough() {
     let mut files = Vec::new();
     sources(&repository().join("crates"), &mut files);
     sources(&repository().join("python"), &mut files);
+    sources(&repository().join("fuzz"), &mut files);
     assert!(files.len() > 100, "the sources were not found");
     assert!(files.iter().any(|path| path.ends_with("waykeeper/__init__.py")), "Python's were not found");
     let mut wrong = Vec::new();

@@ -1,0 +1,76 @@
+//! Where the code is `unsafe`: a list of files with the number of places in each, so that a new one is noticed in review.
+//!
+//! Clippy refuses a place without a comment that says why it is sound (`undocumented_unsafe_blocks` in `Cargo.toml`).
+
+use crate::common::repository;
+use proc_macro2::{TokenStream, TokenTree};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Every file with an `unsafe` block, function or implementation, and how many it has. A place that is added belongs into
+/// its row with a reason in the commit; code that can be safe is not added.
+const PLACES: &[(&str, usize)] = &[
+    ("crates/kernel/src/perf/call.rs", 2),
+    ("crates/memload/src/buffer.rs", 12),
+    ("crates/memload/src/engine/direct.rs", 1),
+    ("crates/memload/src/engine/ioctl.rs", 1),
+    ("crates/memload/src/engine/passthrough.rs", 2),
+    ("crates/memload/src/engine/ring.rs", 9),
+    ("crates/memload/src/run.rs", 1),
+    ("crates/memload/src/target.rs", 2),
+    ("crates/memload/tests/suite/served.rs", 1),
+    ("crates/memload/tests/suite/served_runs.rs", 1),
+    ("crates/service/src/socket/access.rs", 1),
+    ("crates/service/tests/notify.rs", 1),
+    ("crates/silicon/src/bytes.rs", 3),
+    ("crates/silicon/src/simd.rs", 4),
+    ("crates/silicon/src/table.rs", 2),
+    ("crates/vhost/src/enter.rs", 2),
+    ("crates/vhost/tests/suite/mounted.rs", 1),
+];
+
+fn count(tokens: TokenStream) -> usize {
+    let places = tokens.into_iter().map(|token| match token {
+        TokenTree::Ident(word) => usize::from(word == "unsafe"),
+        TokenTree::Group(group) => count(group.stream()),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => 0,
+    });
+    places.sum()
+}
+
+fn search(folder: &Path, found: &mut BTreeMap<String, usize>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() && !path.ends_with("target") {
+            search(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let tokens = text.parse().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+            let places = count(tokens);
+            if places > 0 {
+                let name = path.strip_prefix(repository()).unwrap().display().to_string();
+                found.insert(name, places);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_unsafe_place_is_in_the_list() {
+    let mut found = BTreeMap::new();
+    for folder in ["crates", "examples", "fuzz", "python"] {
+        search(&repository().join(folder), &mut found);
+    }
+    let known: BTreeMap<String, usize> =
+        PLACES.iter().map(|(name, places)| ((*name).to_owned(), *places)).collect();
+    let row = |(name, places): (&String, &usize)| format!("    ({name:?}, {places}),");
+    let new: Vec<_> =
+        found.iter().filter(|(name, places)| known.get(*name) != Some(places)).map(row).collect();
+    let old: Vec<_> =
+        known.iter().filter(|(name, places)| found.get(*name) != Some(places)).map(row).collect();
+    let (new, old) = (new.join("\n"), old.join("\n"));
+    assert!(
+        new.is_empty() && old.is_empty(),
+        "found and not in the list:\n{new}\nin the list and not found:\n{old}"
+    );
+}
