@@ -83,11 +83,7 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
                 }
                 interfaces.push(interface);
             }
-            ENHANCED_PACKET => {
-                if packet(source, whole, big_endian, &interfaces, into)?.is_break() {
-                    break;
-                }
-            }
+            ENHANCED_PACKET if packet(source, whole, big_endian, &interfaces, into)?.is_break() => break,
             SIMPLE_PACKET | OBSOLETE_PACKET => {
                 let (found, wanted) = match kind {
                     SIMPLE_PACKET => {
