@@ -4,6 +4,7 @@
 //! for slices and units. Cgroups may appear and disappear during a look. Must not know tenants.
 
 use super::cores::Cores;
+use super::devices::is_printable;
 use super::glob::{CgroupSelector, Glob, UNIT_KINDS};
 use super::reader::Reader;
 use super::roster::{About, Notes};
@@ -134,7 +135,7 @@ impl Cgroups {
                 let own = self.listed.iter().filter(|(folder, _)| folder.starts_with(tree.folder));
                 let names = || own.clone().flat_map(|(_, names)| names.iter()).map(|name| unit_name(name));
                 let is_there = names().any(|name| name == wanted.text());
-                let units = names().filter(|name| is_unit(name));
+                let units = names().filter(|name| is_unit(name) && is_printable(name));
                 let near = nearest(wanted.text(), units, Likeness::Edits).filter(|_| !is_there);
                 return near.map(str::to_owned);
             }
@@ -145,7 +146,8 @@ impl Cgroups {
         for part in path.split('/') {
             let names = self.list(reader, tree, &folder, notes)?;
             let Some(name) = names.iter().find(|name| *name == part || unit_name(name) == part) else {
-                let near = nearest(part, names.iter().map(String::as_str), Likeness::Edits)?;
+                let printable = names.iter().map(String::as_str).filter(|name| is_printable(name));
+                let near = nearest(part, printable, Likeness::Edits)?;
                 return Some(match selector {
                     CgroupSelector::Path(_) => join(&folder, near),
                     _ => unit_name(near).to_owned(),

@@ -161,6 +161,11 @@ pub(super) fn find(reader: &mut Reader, name: &DeviceName) -> Result<Vec<FoundDe
     Ok(found)
 }
 
+/// Whether a name can be part of a message, which is one line.
+pub(super) fn is_printable(name: &str) -> bool {
+    !name.chars().any(char::is_control)
+}
+
 /// A name without colons, which the name of a tenant cannot have.
 fn own_name(text: &str) -> String {
     text.replace(':', "-")
@@ -197,7 +202,7 @@ impl NoDevice {
             known = CLASSES.iter().flat_map(|class| reader.names(&format!("/sys/class/{class}"))).collect();
         }
         // A file of a class, which is no device, may have this name.
-        let others = known.iter().map(String::as_str).filter(|own| *own != name);
+        let others = known.iter().map(String::as_str).filter(|own| *own != name && is_printable(own));
         let near = nearest(&name, others, Likeness::Edits).map(str::to_owned);
         NoDevice::Missing { name, near }
     }
@@ -256,7 +261,7 @@ fn through_controllers(
     reached.dedup_by_key(|(address, _)| *address);
     match reached.as_slice() {
         [] => {
-            let target = target.display().to_string();
+            let target = target.display().to_string().escape_debug().to_string();
             Err(NoDevice::NotPci { name: name.to_owned(), place, target })
         }
         [(address, _)] => Ok(*address),
@@ -430,6 +435,15 @@ mod tests {
         ] {
             assert_eq!(found(&root, name), said);
         }
+    }
+
+    #[test]
+    fn a_message_is_one_line_whatever_sysfs_contains() {
+        let (_keep, root) = tree();
+        link(&root, "../../devices/virtual/net/a\nb", "sys/class/net/bond0");
+        link(&root, "../../devices/virtual/net/bond1", "sys/class/net/bond\n");
+        assert!(found(&root, "bond0").ends_with(r"links to ../../devices/virtual/net/a\nb)"));
+        assert_eq!(found(&root, "bond"), "there is no device `bond`; did you mean `bond0`?");
     }
 
     /// With the kernel's multipath the first number of a disk is its subsystem's. Here subsystem 0 is reached first

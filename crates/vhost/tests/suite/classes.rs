@@ -44,9 +44,9 @@ impl Server {
     /// The PCI function of a device, by its path.
     fn function(&self, path: &str) -> String {
         let real = fs::canonicalize(self.at(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let functions =
+        let mut functions =
             real.iter().filter_map(|part| part.to_str()).filter(|part| part.matches(':').count() == 2);
-        functions.last().unwrap_or_default().to_owned()
+        functions.next_back().unwrap_or_default().to_owned()
     }
 }
 
