@@ -13,7 +13,7 @@ use waykeeper_host::WorkloadKind;
 use waykeeper_kernel::content;
 use waykeeper_kernel::pci::{PciAddress, functions_on};
 use waykeeper_kernel::root::{FileError, Root};
-use waykeeper_units::{Likeness, nearest};
+use waykeeper_units::{Likeness, nearest, one_line};
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 
@@ -261,7 +261,7 @@ fn through_controllers(
     reached.dedup_by_key(|(address, _)| *address);
     match reached.as_slice() {
         [] => {
-            let target = target.display().to_string().escape_debug().to_string();
+            let target = one_line(&target.display().to_string());
             Err(NoDevice::NotPci { name: name.to_owned(), place, target })
         }
         [(address, _)] => Ok(*address),

@@ -10,6 +10,7 @@ use std::io::{Read, Seek};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
 use tempfile::TempDir;
+use waykeeper_machine::ScenarioSource;
 use waykeeper_vhost::virtual_host::{VirtualHost, VirtualHostOptions};
 
 const MS: u64 = 1_000_000;
@@ -188,6 +189,16 @@ fn control_groups_come_and_go_with_their_processes() {
     assert_eq!(folders("tenants.slice"), ["fw.service"]);
     assert_eq!((&open).read(&mut [0; 64]).unwrap_err().raw_os_error(), Some(libc::ENODEV));
     assert!(server.text("proc/mounts").contains(" /sys/fs/cgroup cgroup2 "));
+}
+
+#[test]
+fn a_slice_that_systemd_would_put_elsewhere_is_refused() {
+    let text = COMING_AND_GOING.replace("system.slice/db/scan.scope", "data-redis.slice/scan.scope");
+    let source = ScenarioSource::parse("s", &format!("chip = \"gold-6140\"\n{text}"), None).unwrap();
+    let why = source.read().unwrap_err().to_string();
+    let wanted = "cgroup` is `data-redis.slice/scan.scope`; it must be the path that systemd makes: data-redis.slice is in \
+                  data.slice";
+    assert!(why.ends_with(wanted), "{why}");
 }
 
 #[test]
