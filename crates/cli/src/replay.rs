@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use waykeeper_linux_host::Grouping;
 use waykeeper_service::DaemonMode;
 use waykeeper_service::log::turned_of;
-use waykeeper_service::naming::Names;
+use waykeeper_service::naming::HostNames;
 use waykeeper_service::protocol::plain_time;
 use waykeeper_service::recorder::{Header, Item, ReadError, RecordedStep, RecordingReader};
 use waykeeper_service::replay::{Compared, Replay, differences, within};
@@ -144,7 +144,7 @@ impl ReplayPrinter {
 
     fn recorded(&mut self, entry: &RecordedStep<'_>, as_json: bool) -> Result<(), Failure> {
         let policy = self.header.as_ref().map(|header| header.policy.clone()).unwrap_or_default();
-        let names = Names::recorded(self.header.as_deref(), entry.groups.as_deref().unwrap_or_default());
+        let names = HostNames::recorded(self.header.as_deref(), entry.groups.as_deref().unwrap_or_default());
         let record = &entry.record;
         let mode = self.header.as_ref().map_or(DaemonMode::Manage, |header| header.mode);
         let turned = turned_of(mode, &record.wanted, &record.applied, &names);
@@ -212,7 +212,7 @@ impl ReplayPrinter {
         if compared.agrees() {
             return Ok(());
         }
-        let names = Names::recorded(self.header.as_deref(), entry.groups.as_deref().unwrap_or_default());
+        let names = HostNames::recorded(self.header.as_deref(), entry.groups.as_deref().unwrap_or_default());
         let differ = differences(&compared.recorded.wanted, &compared.replayed.wanted, &names);
         let mut rows = Vec::new();
         let (ours, theirs) = (&compared.recorded, &compared.replayed);

@@ -5,7 +5,7 @@
 //! lines are written, only that writing does not block.
 
 use crate::engine::ProblemChanges;
-use crate::naming::Names;
+use crate::naming::HostNames;
 use crate::{DaemonMode, Published, PublishedStep};
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -93,7 +93,7 @@ impl DaemonLog {
             warn!(lines = lost, "lines of the log were lost since the start, because its reader is too slow");
         }
         let policy = step.policy.as_str();
-        let names = Names::of(&step);
+        let names = HostNames::of(&step);
         let known = before.map_or(&[][..], |before| &before.record.events);
         // The order or configuration that replaced the policy has its own line.
         let is_news =
@@ -134,14 +134,14 @@ impl DaemonLog {
     }
 }
 
-fn reported_event(policy: &str, event: &Event, names: &Names<'_>) {
+fn reported_event(policy: &str, event: &Event, names: &HostNames<'_>) {
     let Event { action, group, text, causes: numbers } = event;
     let (text, causes) = (names.text(text), causes(numbers, names));
     info!(policy, action, tenant = group.as_deref(), text, causes, "decision");
 }
 
 /// `DCA write miss ratio=0.41 limit dmalk_miss_thr=0.3; ...`
-pub fn causes(causes: &[Cause], names: &Names<'_>) -> String {
+pub fn causes(causes: &[Cause], names: &HostNames<'_>) -> String {
     let mut out = String::new();
     for Cause { what, value, limit } in causes {
         let between = if out.is_empty() { "" } else { "; " };
@@ -172,7 +172,7 @@ fn kind(problem: &Problem) -> (&'static str, Option<KnobSetting>) {
 
 /// Every knob that was set, with its outcome. A dry run sets none: its decisions name what it would set.
 pub fn turned(step: &Published) -> Vec<String> {
-    turned_of(step.mode, &step.record.wanted, &step.record.applied, &Names::of(step))
+    turned_of(step.mode, &step.record.wanted, &step.record.applied, &HostNames::of(step))
 }
 
 /// The same, from wanted values and outcomes.
@@ -180,7 +180,7 @@ pub fn turned_of(
     mode: DaemonMode,
     wanted: &waykeeper_host::Plan,
     applied: &Applied,
-    names: &Names<'_>,
+    names: &HostNames<'_>,
 ) -> Vec<String> {
     if mode == DaemonMode::DryRun {
         return Vec::new();

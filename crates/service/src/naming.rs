@@ -9,25 +9,25 @@ use waykeeper_units::{PortId, WorkloadId};
 
 /// The names that apply to a step.
 #[derive(Clone, Copy, Debug)]
-pub struct Names<'a> {
+pub struct HostNames<'a> {
     workloads: &'a [Workload],
     inventory: Option<&'a Inventory>,
 }
 
-impl<'a> Names<'a> {
+impl<'a> HostNames<'a> {
     /// The names on a host.
-    pub fn new(workloads: &'a [Workload], inventory: &'a Inventory) -> Names<'a> {
-        Names { workloads, inventory: Some(inventory) }
+    pub fn new(workloads: &'a [Workload], inventory: &'a Inventory) -> HostNames<'a> {
+        HostNames { workloads, inventory: Some(inventory) }
     }
 
     /// The names of a published step.
-    pub fn of(step: &'a Published) -> Names<'a> {
-        Names::new(&step.groups, &step.inventory)
+    pub fn of(step: &'a Published) -> HostNames<'a> {
+        HostNames::new(&step.groups, &step.inventory)
     }
 
     /// The names of a recorded step with these workloads; a recording whose header is missing has no names of devices.
-    pub fn recorded(header: Option<&'a Header>, workloads: &'a [Workload]) -> Names<'a> {
-        Names { workloads, inventory: header.map(|header| header.inventory.as_ref()) }
+    pub fn recorded(header: Option<&'a Header>, workloads: &'a [Workload]) -> HostNames<'a> {
+        HostNames { workloads, inventory: header.map(|header| header.inventory.as_ref()) }
     }
 
     /// A workload's name, or its number after it ended.
@@ -118,7 +118,7 @@ mod tests {
         step.groups = vec![workload(1, "lbm"), workload(12, "redis")];
         let devices = vec![device(0, "nic0", 0), device(1, "nvme0", 1), device(2, "nvme1", 1)];
         step.inventory = Arc::new(Inventory { devices, ..(*step.inventory).clone() });
-        let names = Names::of(&step);
+        let names = HostNames::of(&step);
         let texts = [
             ("mask 0x3 of group 12 was refused", "mask 0x3 of group 12 (redis) was refused"),
             ("mask 0x3 of group 5 was refused", "mask 0x3 of group 5 was refused"),

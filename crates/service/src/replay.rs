@@ -5,7 +5,7 @@
 //! power-on value) where only the recorded policy named them. So the same policy with the same settings decides the
 //! same at every step. Must not know where the recording is or how results are shown.
 
-use crate::naming::Names;
+use crate::naming::HostNames;
 use crate::recorder::{Header, RecordedStep, writable};
 use crate::{DaemonMode, Pause};
 use serde::Serialize;
@@ -194,7 +194,7 @@ fn want(wanted: &mut Plan, plan: Plan, groups: &[Workload]) {
 }
 
 /// The differences of two sets of wanted values: knob, first value, second value.
-pub fn differences(recorded: &Plan, replayed: &Plan, names: &Names<'_>) -> Vec<[String; 3]> {
+pub fn differences(recorded: &Plan, replayed: &Plan, names: &HostNames<'_>) -> Vec<[String; 3]> {
     let knobs: BTreeSet<Knob> = recorded.knobs().chain(replayed.knobs()).collect();
     let differing = knobs.into_iter().filter(|knob| recorded.get(*knob) != replayed.get(*knob));
     let row = |knob: Knob| {

@@ -3,7 +3,7 @@
 //! Must not know causes of problems.
 
 use crate::ActiveProblem;
-use crate::naming::Names;
+use crate::naming::HostNames;
 use std::collections::BTreeSet;
 use waykeeper_control::{Problem, StepRecord};
 use waykeeper_host::{Inventory, Knob, KnobSetting, KnobValues, Plan, Workload};
@@ -47,7 +47,7 @@ impl ActiveProblem {
 impl ActiveProblems {
     /// Updates the list from a step.
     pub fn note(&mut self, record: &StepRecord, groups: &[Workload], inventory: &Inventory) {
-        let names = Names::new(groups, inventory);
+        let names = HostNames::new(groups, inventory);
         let alive = |knob: Knob| knob.workload().is_none_or(|group| groups.iter().any(|own| own.id == group));
         let is_over = |kind: &str, wanted: KnobSetting| {
             // A knob without effect stays in the list; others end when the value is in force or no longer wanted.

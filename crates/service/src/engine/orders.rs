@@ -5,7 +5,7 @@
 use super::{Built, Engine, LifecycleEvent, ManagedHost};
 use crate::config::{Config, ConfigError, differences};
 use crate::engine::event_sources::{SignalRequest, SourceEvent};
-use crate::naming::Names;
+use crate::naming::HostNames;
 use crate::order::{Order, OrderError, PendingOrder, Reply};
 use crate::published_state::{ActiveProblem, DaemonMode, Pause};
 use std::sync::Arc;
@@ -153,7 +153,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         let all = left.chain(self.looping.record().problems.iter().map(ToString::to_string));
         let all: Vec<String> = all.collect();
         let groups = self.looping.host().workloads();
-        let names = Names::new(&groups, self.looping.host().inventory());
+        let names = HostNames::new(&groups, self.looping.host().inventory());
         let all: Vec<String> = all.iter().map(|text| names.text(text)).collect();
         Err(OrderError::Incomplete(format!(
             "the policy is paused, but some knobs could not be restored: {}; `waykeeper pause --release` \

@@ -3,7 +3,7 @@
 //! Units are part of the names; an absent key means "not available", never 0. Must not know sockets.
 
 use super::plain_time;
-use crate::naming::Names;
+use crate::naming::HostNames;
 use crate::{ActiveProblem, DaemonMode, Pause, Published};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -346,7 +346,7 @@ impl LoggedEvent {
     /// The decisions and problems of one step.
     pub fn all(published: &Published) -> Vec<LoggedEvent> {
         let StepRecord { events, problems, .. } = &published.record;
-        let names = Names::of(published);
+        let names = HostNames::of(published);
         let reported = |action: &str, tenant: Option<String>, text: &str, causes: &[Cause]| LoggedEvent {
             step: published.step,
             at: plain_time(published.at),
@@ -366,7 +366,7 @@ impl LoggedEvent {
 }
 
 impl CauseValue {
-    fn of(cause: &Cause, names: &Names<'_>) -> CauseValue {
+    fn of(cause: &Cause, names: &HostNames<'_>) -> CauseValue {
         let finite = |value: f64| value.is_finite().then_some(value);
         CauseValue {
             what: names.text(&cause.what),

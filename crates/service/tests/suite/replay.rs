@@ -9,7 +9,7 @@ use waykeeper_control::{ControlConfig, Loop};
 use waykeeper_host::Host;
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_policy::build;
-use waykeeper_service::naming::Names;
+use waykeeper_service::naming::HostNames;
 use waykeeper_service::recorder::{Item, Recorder, RecorderConfig, RecordingReader};
 use waykeeper_service::replay::{Compared, Replay, differences};
 use waykeeper_service::{DaemonMode, Pause, Published, PublishedTotals, step_queue};
@@ -140,7 +140,7 @@ fn another_policy_is_shown_where_it_differs_and_twice_the_same() {
     assert_eq!(first, replay(directory.path(), "waykeeper", &none));
     assert!(first.iter().any(|compared| !compared.agrees()));
     let last = first.last().unwrap();
-    let names = Names::recorded(None, &[]);
+    let names = HostNames::recorded(None, &[]);
     let differ = differences(&last.recorded.wanted, &last.replayed.wanted, &names);
     assert!(!differ.is_empty() && differ.iter().all(|[_, ours, theirs]| ours != theirs));
     assert!(differences(&last.recorded.wanted, &last.recorded.wanted, &names).is_empty());
