@@ -75,6 +75,11 @@ impl Failure {
         Failure { line: self.line.map(|line| format!("{what}: {line}")), ..self }
     }
 
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+
     /// The line, without its `error: `.
     pub fn line(&self) -> &str {
         self.line.as_deref().unwrap_or_default()

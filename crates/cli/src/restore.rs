@@ -55,7 +55,10 @@ pub fn root_at(prefix: &Path) -> Result<Root, Failure> {
     let real = prefix
         .canonicalize()
         .map_err(|why| Failure::bad_input(format!("--root {}: {why}", prefix.display())))?;
-    let why = match real.metadata() {
+    // Attributes of a dead mount may still be cached; its entries are not.
+    let listed = real.read_dir().and_then(|mut entries| entries.next().transpose());
+    let dead = listed.err().filter(|why| why.kind() == std::io::ErrorKind::NotConnected);
+    let why = match dead.map_or_else(|| real.metadata(), Err) {
         Ok(found) if found.is_dir() => return Ok(Root::at(real)),
         Ok(_) => "not a directory".to_owned(),
         Err(why) if why.kind() == std::io::ErrorKind::NotConnected => format!("{why}; {DEAD_MOUNT}"),
@@ -144,7 +147,7 @@ impl RestoreArgs {
 pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
     let what = if args.passing { What::Passing } else { What::All };
     let Scope { root, journals, unread } = args.scope()?;
-    let mut wrong: Vec<Failure> = unread.map(Failure::from).into_iter().collect();
+    let mut wrong: Vec<Failure> = unread.map(unread_configuration).into_iter().collect();
     let mut reports: Vec<(&Path, Report)> = Vec::new();
     for path in journals.iter().filter(|path| path.exists()) {
         match Journal::open(path, &root).map_err(Failure::from) {
@@ -171,6 +174,14 @@ pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
     let last = wrong.pop();
     wrong.iter().for_each(|before| exit::eprint_line(&format!("error: {}", before.line())));
     last.map_or(Ok(()), Err)
+}
+
+/// The failure about a configuration that could not be read: it may name a journal that was not looked at.
+fn unread_configuration(why: ConfigError) -> Failure {
+    let text = format!(
+        "{why}; only the usual journal is restored: if daemon.journal names another, run `waykeeper restore --journal FILE`"
+    );
+    Failure::new(Failure::from(why).code(), text)
 }
 
 fn left_in(path: &Path, report: &Report) -> Option<Failure> {

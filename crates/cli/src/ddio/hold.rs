@@ -135,17 +135,25 @@ fn open_journal(path: &Path, root: &Root) -> Result<Journal, Failure> {
         count => Err(Failure::new(
             exit::CONFLICT,
             format!(
-                "{}: a waykeeper process ended without restoring {count} values that it had changed; run `waykeeper \
-                 restore{}` first, then this command again; nothing was changed",
+                "{}: a waykeeper process ended without restoring {count} values that it had changed; run `{}` first, \
+                 then this command again; nothing was changed",
                 path.display(),
-                if path == usual_path(root) {
-                    String::new()
-                } else {
-                    format!(" --journal {}", path.display())
-                },
+                restoring(path, root),
             ),
         )),
     }
+}
+
+/// The command that restores a journal of a host.
+fn restoring(path: &Path, root: &Root) -> String {
+    let mut command = "waykeeper restore".to_owned();
+    if root.prefix() != Path::new("/") {
+        command += &format!(" --root {}", root.prefix().display());
+    }
+    if path != usual_path(root) {
+        command += &format!(" --journal {}", path.display());
+    }
+    command
 }
 
 fn devices(survey: &Survey, steps: &[RegisterChange]) -> Vec<Value> {

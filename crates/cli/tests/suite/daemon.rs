@@ -328,7 +328,11 @@ fn what_a_killed_daemon_left_is_found_by_its_configuration() {
     die(&setup);
     setup.write(&machine, "[polcy]");
     let (code, reported) = restore(&["--root", &root, "--config", &config], "");
-    assert!(code == Some(2) && reported.contains("unknown section [polcy]"), "{reported}");
+    let hint = "if daemon.journal names another, run `waykeeper restore --journal FILE`";
+    assert!(
+        code == Some(2) && reported.contains("unknown section [polcy]") && reported.contains(hint),
+        "{reported}"
+    );
     assert_same_state(&machine.state(), &found, "after restore beside a spoiled configuration");
     let _ = std::fs::remove_file(setup.journal.with_extension("lock"));
 }
