@@ -28,7 +28,7 @@ pub use readings::{
     CounterValue, PortCounters, PortRates, Readings, SocketCounters, SocketRates, WorkloadCounters,
     WorkloadRates,
 };
-pub use sample::{Interval, Snapshot};
+pub use sample::{CountersRead, Interval, Snapshot};
 
 use serde::{Deserialize, Serialize};
 use waykeeper_units::{CoreList, DeviceId, WayMask, WorkloadId};

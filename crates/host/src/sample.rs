@@ -16,6 +16,10 @@ use waykeeper_units::{PortId, WorkloadId};
 pub struct Snapshot {
     /// When, on the host's clock.
     pub at_ns: u64,
+    /// When the counters were read, on the clock on which they count, where that may be another one: the host may run
+    /// slower than the clock that it is waited for on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counters_read: Option<CountersRead>,
     /// Per group alive now.
     pub groups: BTreeMap<WorkloadId, WorkloadCounters>,
     /// The managed socket.
@@ -24,6 +28,26 @@ pub struct Snapshot {
     pub ports: BTreeMap<PortId, PortCounters>,
     /// The value that every knob reads back.
     pub knobs: KnobValues,
+}
+
+/// The time in which counters were read one after another, on the clock on which they count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CountersRead {
+    /// Before the first of them, ns.
+    pub from_ns: u64,
+    /// After the last.
+    pub to_ns: u64,
+}
+
+impl CountersRead {
+    /// The middle of that time: all counters count as read then.
+    fn middle_ns(self) -> u64 {
+        self.from_ns + self.length_ns() / 2
+    }
+
+    fn length_ns(self) -> u64 {
+        self.to_ns.saturating_sub(self.from_ns)
+    }
 }
 
 impl WorkloadRates {
@@ -92,10 +116,11 @@ impl Interval {
     /// Rates between two snapshots of the same host.
     ///
     /// A counter that runs backwards (reset, wrap of a short counter that the host did not extend) is `Unavailable` for
-    /// this interval instead of a huge number. `None` if no time passed.
+    /// this interval instead of a huge number. So are all counts if the counters' clock lags too far behind, or
+    /// if reading them took much longer at one end than at the other. `None` if no time passed.
     pub fn between(before: &Snapshot, after: &Snapshot) -> Option<Interval> {
         let span_ns = after.at_ns.checked_sub(before.at_ns).filter(|&ns| ns > 0)?;
-        let seconds = span_ns as f64 * 1e-9;
+        let seconds = counted_seconds(before, after, span_ns);
         let groups = after.groups.iter().filter_map(|(id, now)| {
             let then = before.groups.get(id)?;
             Some((*id, rates(then, now, seconds)))
@@ -115,18 +140,48 @@ impl Interval {
     }
 }
 
-/// Counts per second between two times, and levels at the later one.
+/// Clocks that differ by less than this share are the same clock, read a moment apart or rated a little wrong. Assumption:
+/// ten times what the frequency of a time stamp counter is wrong by.
+const SAME_CLOCK: f64 = 0.01;
+
+/// The least share of an interval that the counters' clock must have moved. Assumption: with less, an interval of a second
+/// is too short for caches to settle.
+const COUNTED_LEAST: f64 = 0.1;
+
+/// The most by which a rate may be wrong because the counters were not read at one time, as a share of it. Assumption:
+/// policies look for changes that are larger (`phase_change` of the policy `waykeeper` is 0.25).
+const UNEVEN_MOST: f64 = 0.1;
+
+/// The seconds in which the counts between two snapshots were counted; `None` if that is too little of `span_ns`.
+fn counted_seconds(before: &Snapshot, after: &Snapshot, span_ns: u64) -> Option<f64> {
+    let span = span_ns as f64;
+    // A clock that is lower than before belongs to a host that started anew, as its counters did.
+    let read = before.counters_read.zip(after.counters_read);
+    let known = read.filter(|(before, after)| before.middle_ns() <= after.middle_ns());
+    let Some((before, after)) = known else { return Some(span * 1e-9) };
+    let counted = (after.middle_ns() - before.middle_ns()) as f64;
+    // A counter that is read at the begin or the end of such a time is half of it away from its middle. If both times are
+    // equally long, that is the same at both ends of the interval.
+    let uneven = after.length_ns().abs_diff(before.length_ns()) as f64 / 2.0;
+    match counted / span {
+        share if share < COUNTED_LEAST || uneven > UNEVEN_MOST * counted => None,
+        share if (share - 1.0).abs() <= SAME_CLOCK => Some(span * 1e-9),
+        _ => Some(counted * 1e-9),
+    }
+}
+
+/// Counts per second between two times, and levels at the later one. Without `seconds` no count is available.
 fn rates<K: HostCounter<N>, const N: usize>(
     before: &Readings<K, u64, N>,
     after: &Readings<K, u64, N>,
-    seconds: f64,
+    seconds: Option<f64>,
 ) -> Readings<K, f64, N> {
     before.zip_with(after, |counter, a, b| {
         if counter.is_level() {
             return b.map(f64::from_level);
         }
-        match a.zip_with(b, |a, b| b.checked_sub(a)) {
-            Reading::Value(Some(delta)) => Reading::Value(delta as f64 / seconds),
+        match a.zip_with(b, |a, b| Some(b.checked_sub(a)? as f64 / seconds?)) {
+            Reading::Value(Some(rate)) => Reading::Value(rate),
             Reading::Value(None) => Reading::Unavailable,
             missing => missing.map(|_| 0.0),
         }
@@ -146,6 +201,7 @@ mod tests {
     fn snapshot(at_ns: u64, hits: Reading<u64>, misses: Reading<u64>) -> Snapshot {
         Snapshot {
             at_ns,
+            counters_read: None,
             groups: BTreeMap::new(),
             socket: SocketCounters::of([
                 (SocketCounter::DcaWriteHits, hits),
@@ -165,6 +221,38 @@ mod tests {
         assert_eq!(interval.socket[SocketCounter::DcaWriteHits], Reading::Value(30.0));
         assert_eq!(interval.socket.dca_write_miss_ratio(), Some(0.25));
         assert_eq!(interval.socket.dca_read_miss_ratio(), None);
+    }
+
+    #[test]
+    fn rates_are_per_second_of_the_counters_clock_and_missing_where_it_lags_or_reading_was_uneven() {
+        let at = |at_ns, counters_read, hits| Snapshot {
+            counters_read,
+            ..snapshot(at_ns, Reading::Value(hits), Reading::Value(0))
+        };
+        let rate = |read: [Option<CountersRead>; 2]| {
+            let (a, b) = (at(1_000_000_000, read[0], 100), at(3_000_000_000, read[1], 160));
+            Interval::between(&a, &b).unwrap().socket[SocketCounter::DcaWriteHits]
+        };
+        const MS: u64 = 1_000_000;
+        let read = |from_ms: u64, to_ms: u64| Some(CountersRead { from_ns: from_ms * MS, to_ns: to_ms * MS });
+        // 60 hits in 2 s of the one clock and in 0.5 s of the other: 30 and 120 per second.
+        assert_eq!(rate([None, None]), Reading::Value(30.0));
+        assert_eq!(rate([read(7, 7), None]), Reading::Value(30.0));
+        assert_eq!(rate([read(7, 7), read(507, 507)]), Reading::Value(120.0));
+        // 1.99 s are the same clock.
+        assert_eq!(rate([read(7, 7), read(1997, 1997)]), Reading::Value(30.0));
+        // A host that is ahead: 60 hits in 4 s.
+        assert_eq!(rate([read(7, 7), read(4007, 4007)]), Reading::Value(15.0));
+        // 0.19 s of 2 s are too little, and a clock that did not move even more so.
+        assert_eq!(rate([read(7, 7), read(197, 197)]), Reading::Unavailable);
+        assert_eq!(rate([read(7, 7), read(7, 7)]), Reading::Unavailable);
+        assert_eq!(rate([read(7, 7), read(6, 6)]), Reading::Value(30.0), "it started anew");
+        // Reading takes 0.3 s at both ends: from middle to middle it is 0.5 s.
+        assert_eq!(rate([read(0, 300), read(500, 800)]), Reading::Value(120.0));
+        // From 0.01 s to 0.51 s in the middle, with 0.02 s and 0.12 s for reading: a counter may be off by 0.05 s of 0.5 s.
+        // With 0.14 s it may be off by more than a tenth.
+        assert_eq!(rate([read(0, 20), read(450, 570)]), Reading::Value(120.0));
+        assert_eq!(rate([read(0, 20), read(440, 580)]), Reading::Unavailable);
     }
 
     #[test]

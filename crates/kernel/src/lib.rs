@@ -11,6 +11,7 @@ pub mod cpuid;
 pub mod cpuinfo;
 pub mod dca_ways;
 pub mod event_source;
+pub mod host_clock;
 pub mod iio;
 pub mod journal;
 pub mod kernel_text;

@@ -7,9 +7,11 @@ use super::facts::Facts;
 use waykeeper_generations::{
     AddressSpace, BoxCount, Generation, Iio, LlcCounterTable, MemoryCounterTable, Pmu,
 };
+use waykeeper_host::CountersRead;
 use waykeeper_kernel::cha;
 use waykeeper_kernel::counting::{CoreEventPlan, Counting};
 use waykeeper_kernel::event_source::{self, CounterUnit};
+use waykeeper_kernel::host_clock::HostClock;
 use waykeeper_kernel::iio::{self, StackBus, StackPart};
 use waykeeper_kernel::journal::{Journal, Original};
 use waykeeper_kernel::msr_pmu::{self, CounterProgram, MsrCounting};
@@ -129,6 +131,18 @@ pub(super) fn start_devices(
     let programs = msr_pmu::slice_programs(cache, slices, facts.reader, cha::device_events)?;
     let counting = start_msr_counting(registers, of_package(programs, facts.socket).collect(), journal)?;
     Ok((Box::new(counting), notes))
+}
+
+/// The clock on which these counters count, if it may be another than this machine's: registers have that of their host,
+/// and perf has this machine's.
+pub(super) fn clock(root: &Root, facts: &Facts, counting: &dyn Counting) -> Option<HostClock> {
+    let generation = facts.generation.filter(|_| counting.way() != "perf")?;
+    HostClock::open(Box::new(RegisterFiles::new(root, None)), generation, facts.reader)
+}
+
+/// When counters were read, if the clock could be read before (`from_ns`) and can be read after them.
+pub(super) fn read_since(from_ns: Option<u64>, clock: Option<&HostClock>) -> Option<CountersRead> {
+    Some(CountersRead { from_ns: from_ns?, to_ns: clock?.now_ns()? })
 }
 
 fn core_plan(root: &Root, generation: &Generation, core: CoreId) -> Result<Vec<PlannedGroup>, String> {

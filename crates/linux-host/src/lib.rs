@@ -43,6 +43,7 @@ use waykeeper_host::{
     Snapshot, SocketCounter, SocketCounters, Workload, WorkloadCounter, WorkloadCounters,
 };
 use waykeeper_kernel::counting::{CoreEventPlan, Counting, Counts};
+use waykeeper_kernel::host_clock::HostClock;
 use waykeeper_kernel::journal::{Journal, JournalError};
 use waykeeper_kernel::registers::RegisterFiles;
 use waykeeper_kernel::resctrl::GROUP_PREFIX;
@@ -121,6 +122,8 @@ pub struct LinuxHost {
     events: Option<CoreEventPlan>,
     /// When it was opened, on the system's clock.
     started: Duration,
+    /// The clock of the counters, where it may be another than the system's.
+    clock: Option<HostClock>,
     notes: Vec<String>,
     /// The problems of the last sample. A problem is reported again only after a sample without it.
     reported_problems: BTreeSet<String>,
@@ -204,6 +207,7 @@ impl LinuxHost {
         notes.extend(facts.without_root_port.iter().map(|(_, why)| why.clone()));
         notes.extend(counting_notes);
         notes.extend(counting.notes().iter().cloned());
+        let clock = count::clock(&root, &facts, counting.as_ref());
         let cores = Cores::new(&root, facts.generation, counting.way() == "perf");
         let mut host = LinuxHost {
             inventory,
@@ -217,6 +221,7 @@ impl LinuxHost {
             cores,
             counting,
             started: root.system().now(),
+            clock,
             notes,
             reported_problems: BTreeSet::new(),
             complaints: Vec::new(),
@@ -250,6 +255,11 @@ impl LinuxHost {
     /// How events are counted: `perf` or `MSR`.
     pub fn counted_by(&self) -> &'static str {
         self.counting.way()
+    }
+
+    /// Whether the clock of the host's counters ran slower than the system's clock before the last sample.
+    pub fn has_slow_clock(&self) -> bool {
+        self.clock.as_ref().is_some_and(HostClock::is_slow)
     }
 
     /// What could not be read since the last call: file, value, reason. A problem that lasts is listed once.
@@ -333,8 +343,10 @@ impl Host for LinuxHost {
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
         let at_ns = self.now_ns();
+        let from_ns = self.clock.as_mut().and_then(|clock| clock.sampled(at_ns));
         let mut counts = self.counting.count();
         self.cores.count(&mut counts);
+        let counters_read = count::read_since(from_ns, self.clock.as_ref());
         let mut problems = counts.problems().to_vec();
         let mut groups = BTreeMap::new();
         let AllocationReadings { masks, occupancies } =
@@ -375,7 +387,7 @@ impl Host for LinuxHost {
         if let (true, Some(why)) = (blind, first) {
             return Err(HostError::Failed { what: "reading this host".to_owned(), why });
         }
-        Ok(Snapshot { at_ns, groups, socket, ports, knobs })
+        Ok(Snapshot { at_ns, counters_read, groups, socket, ports, knobs })
     }
 
     fn partial_writes(&mut self) -> Lines {

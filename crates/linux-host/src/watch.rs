@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use waykeeper_host::{Interval, Snapshot};
 use waykeeper_kernel::counting::Counting;
+use waykeeper_kernel::host_clock::HostClock;
 use waykeeper_kernel::journal::Journal;
 use waykeeper_kernel::pci::PciAddress;
 use waykeeper_kernel::registers::RegisterFiles;
@@ -33,6 +34,8 @@ pub struct ObservedPackage {
     system: SharedSystem,
     /// When it was opened, on the system's clock.
     started: Duration,
+    /// The clock of the counters, where it may be another than the system's.
+    clock: Option<HostClock>,
 }
 
 impl ObservedPackage {
@@ -52,8 +55,9 @@ impl ObservedPackage {
         let files = RegisterFiles::new(root, facts.generation);
         let knobs = IoKnobs::open(files, facts.generation, llc, (socket, facts.reader), &ports, root, true);
         let system = root.system().clone();
+        let clock = count::clock(root, &facts, counting.as_ref());
         let started = system.now();
-        Ok(ObservedPackage { counting, knobs, ports, system, started })
+        Ok(ObservedPackage { counting, knobs, ports, system, started, clock })
     }
 
     /// The id of a root port in the samples; `None` if it is not this package's or has no NIC or disk.
@@ -92,15 +96,18 @@ impl ObservedPackage {
     }
 
     fn sample(&mut self) -> Snapshot {
-        let at_ns =
-            u64::try_from(self.system.now().saturating_sub(self.started).as_nanos()).unwrap_or(u64::MAX);
+        let passed = self.system.now().saturating_sub(self.started).as_nanos();
+        let at_ns = u64::try_from(passed).unwrap_or(u64::MAX);
+        let from_ns = self.clock.as_mut().and_then(|clock| clock.sampled(at_ns));
         let counts = self.counting.count();
+        let counters_read = count::read_since(from_ns, self.clock.as_ref());
         // A knob or counter that cannot be read is missing from the sample; the caller reports that.
         let mut unread = Vec::new();
         let knobs = self.knobs.read(&mut unread);
         let ports = self.ports.iter().filter(|(_, _, is_local)| *is_local);
         Snapshot {
             at_ns,
+            counters_read,
             groups: Default::default(),
             socket: counts.socket(),
             ports: ports.map(|(id, _, _)| (*id, counts.port(id.0))).collect(),

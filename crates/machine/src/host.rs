@@ -205,6 +205,7 @@ impl Host for VirtualServer {
         let ports = self.inventory.ports.iter().map(|port| (port.id, self.port_counters(port.id)));
         Ok(Snapshot {
             at_ns: self.bare.now_ns(),
+            counters_read: None,
             groups,
             socket: self.socket_counters(),
             ports: ports.collect(),

@@ -19,6 +19,10 @@ use waykeeper_linux_host::{
 use waykeeper_tenants::{About, Census, Note, TenantSpec};
 use waykeeper_units::WayMask;
 
+/// The problem of a host whose clock is slow.
+const SLOW_CLOCK: &str = "the clock of this host runs slower than the clock of this machine, as that of a virtual host whose \
+    model is too slow; rates are per second of the host's clock";
+
 /// A Linux host with its declared tenants.
 #[derive(Debug)]
 pub struct ManagedLinuxHost {
@@ -176,7 +180,8 @@ impl ManagedHost for ManagedLinuxHost {
         });
         let disturbed = self.host.external_changes().into_iter();
         let disturbed = disturbed.map(|own| ActiveProblem::new("outsider", own.to_string()));
-        refused.chain(grouped).chain(postponed).chain(notes).chain(disturbed).collect()
+        let slow = self.host.has_slow_clock().then(|| ActiveProblem::new("slow-clock", SLOW_CLOCK));
+        refused.chain(slow).chain(grouped).chain(postponed).chain(notes).chain(disturbed).collect()
     }
 
     fn groupings(&self) -> Vec<Grouping> {

@@ -38,7 +38,7 @@ impl Host for ModelClockHost<'_> {
     }
 
     fn sample(&mut self) -> Result<Snapshot, HostError> {
-        Ok(Snapshot { at_ns: self.machine.now_ns(), ..self.host.sample()? })
+        Ok(Snapshot { at_ns: self.machine.now_ns(), counters_read: None, ..self.host.sample()? })
     }
 
     fn partial_writes(&mut self) -> Lines {

@@ -124,6 +124,7 @@ impl Host for SyntheticHost {
         };
         Ok(Snapshot {
             at_ns: self.now_ns,
+            counters_read: None,
             groups: self.groups.iter().map(group).collect(),
             socket: SocketCounters::of([
                 (SocketCounter::DcaWriteHits, count(100)),

@@ -85,6 +85,13 @@ impl MsrMap {
         // A microcode revision: in the upper half on Intel, the lower on AMD. The value has no meaning here.
         self.add(0x8b, Register::Constant(if layout.is_amd() { 0x0a10_1148 } else { 0x0200_6e05 << 32 }));
         if layout.is_amd() {
+            // The first P-state, enabled, at the base clock: its frequency number counts 25 MHz with a divisor of 8, and
+            // 5 MHz without one from family 1Ah on (hardware.md 6.4).
+            let mhz = (spec.ghz * 1000.0).round() as u64;
+            let newer =
+                layout.generation.is_some_and(|own| own.signatures.iter().any(|rule| rule.family >= 0x1a));
+            let frequency = if newer { mhz / 5 } else { 8 << 8 | mhz / 25 };
+            self.add(0xc001_0064, Register::Constant(1 << 63 | frequency));
             return;
         }
         self.add(0x1a4, Register::Prefetchers);

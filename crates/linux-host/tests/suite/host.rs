@@ -332,12 +332,12 @@ fn a_sample_opens_nothing_and_reads_each_register_once() {
         seen.iter().filter(|((path, _), _)| path.contains(part)).map(|(_, count)| count).sum::<u64>()
     };
     // Six events and the time on each of four cores; on CPU 0 also two counters of 18 slices, two ports in and out, the
-    // time again, and the DCA ways.
-    assert_eq!(reads("dev/cpu"), 4 * 7 + 18 * 2 + 4 + 1 + 1);
+    // time again, the time before and after all counters, and the DCA ways.
+    assert_eq!(reads("dev/cpu"), 4 * 7 + 18 * 2 + 4 + 1 + 2 + 1);
     // Reads and writes of six channels; the switch of two ports.
     assert_eq!(reads("config"), 6 * 2 + 2);
     assert_eq!((reads("schemata"), reads("mon_data"), reads("cpus_list")), (3, 3, 3));
-    assert_eq!(seen.values().sum::<u64>(), 70 + 14 + 9);
+    assert_eq!(seen.values().sum::<u64>(), 72 + 14 + 9);
 }
 
 #[test]

@@ -7,7 +7,9 @@ use super::server::Server;
 use super::{event, running_mean};
 use crate::{Cause, Event};
 use std::collections::BTreeMap;
-use waykeeper_host::{DeviceKind, Interval, Inventory, Workload, WorkloadCounter, WorkloadKind};
+use waykeeper_host::{
+    DeviceKind, Interval, Inventory, PortCounter, PortRates, Workload, WorkloadCounter, WorkloadKind,
+};
 use waykeeper_units::{PortId, WorkloadId};
 
 /// Fewest inbound bytes per second that count as traffic. Assumption: the I/O workloads of the papers cause a hundred
@@ -38,6 +40,12 @@ impl Signature {
     pub fn of(groups: &[Workload], seen: &Interval, inventory: &Inventory) -> Signature {
         // Storage is left out: its throughput depends on its program, which a layout may slow down.
         let network = inventory.devices.iter().filter(|device| device.kind == DeviceKind::Network);
+        // A port whose bytes are not available says nothing about the phase.
+        let known = |port: &PortId| {
+            let bytes = |rates: &PortRates| rates.sum(PortCounter::InboundBytes, PortCounter::OutboundBytes);
+            seen.ports.get(port).is_some_and(|rates| bytes(rates).value().is_some())
+        };
+        let network = network.filter(|device| device.ports.iter().all(known));
         let ports = network.flat_map(|device| {
             let sum = lines(&[device.id], seen, inventory).unwrap_or(0.0) * 64.0;
             device.ports.iter().map(move |port| (*port, sum))
@@ -220,6 +228,22 @@ mod tests {
         assert!(!phase(&mut detector, &server, 1e8));
         assert!(phase(&mut detector, &server, 1e8));
         assert_eq!(detector.phase_confirm_intervals, 2 * PHASE_CONFIRM_LEAST);
+    }
+
+    #[test]
+    fn bytes_that_are_not_available_are_no_change_of_the_traffic() {
+        let server = server(1);
+        let mut detector = at_one_gigabyte(&server);
+        let mut unknown = interval(&[1.0], 1e9);
+        unknown.ports.insert(PortId(0), PortRates::all(waykeeper_host::Reading::Unavailable));
+        for _ in 0..4 {
+            let change = detector.observe(&unknown, &server);
+            assert_eq!(change.by, 0.0);
+            assert!(detector.confirm(change).is_none());
+        }
+        assert!(!phase(&mut detector, &server, 1e9));
+        // No traffic is a change.
+        assert!(phase(&mut detector, &server, 0.0));
     }
 
     #[test]

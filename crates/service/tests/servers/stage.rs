@@ -150,6 +150,7 @@ fn snapshot(step: u64) -> Snapshot {
     let masks = [(WorkloadId(0), WayMask::from_bits(0x7f0)), (WorkloadId(1), WayMask::from_bits(0x00c))];
     Snapshot {
         at_ns: step * 1_000_000_000,
+        counters_read: None,
         groups: (0..2).map(|id| (WorkloadId(id), counters(id))).collect(),
         socket: SocketCounters::of([
             (SocketCounter::DcaWriteHits, value(30_000_000)),

@@ -133,6 +133,7 @@ impl Host for FakeHost {
         }
         Ok(Snapshot {
             at_ns: self.now_ns,
+            counters_read: None,
             groups: alive.iter().map(group).collect(),
             socket: SocketCounters::of([
                 (SocketCounter::DcaWriteHits, count),

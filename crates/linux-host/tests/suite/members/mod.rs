@@ -121,8 +121,8 @@ fn cores_that_come_and_go_leave_every_rate_right_or_missing_once() {
         machine.run_to(time * 10 * MS);
         let (now, next) = ([0, 1, 2, 3].map(cycles), sample(&mut host));
         let seen = Interval::between(
-            &Snapshot { at_ns: 0, ..last },
-            &Snapshot { at_ns: 1_000_000_000, ..next.clone() },
+            &Snapshot { at_ns: 0, counters_read: None, ..last },
+            &Snapshot { at_ns: 1_000_000_000, counters_read: None, ..next.clone() },
         );
         let seen = seen.expect("an interval");
         for (group, cores) in [(forward, ours), (other, theirs)] {
