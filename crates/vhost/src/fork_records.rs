@@ -10,8 +10,10 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 use rustix::time::{ClockId, clock_gettime};
+use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender};
 
 /// Pages of a ring's data, a power of two: 8192 records. The kernel lets every user lock 129 pages for each CPU
 /// (Documentation/admin-guide/sysctl/kernel.rst: `perf_event_mlock_kb`).
@@ -45,13 +47,17 @@ struct TimedFork {
     fork: Fork,
 }
 
-/// The rings of all CPUs.
+/// Which CPUs of this machine are online.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// The rings of all CPUs that are online.
 pub struct ForkRecords {
-    rings: Vec<Ring>,
+    /// By CPU.
+    rings: BTreeMap<i32, Ring>,
     /// Forks that were recorded after the time of the last look.
     held: Vec<TimedFork>,
-    /// Closed with the records, which ends the waiter.
-    open: Option<OwnedFd>,
+    /// Gives the waiter the rings of CPUs that come online, and a byte for each; when it is closed, the waiter ends.
+    waiter: Option<(OwnedFd, Sender<OwnedFd>)>,
 }
 
 impl ForkRecords {
@@ -60,30 +66,52 @@ impl ForkRecords {
     /// # Errors
     /// EACCES or EPERM without CAP_PERFMON (or kernel.perf_event_paranoid of 0 or less), ENOSYS where perf is missing.
     pub fn open() -> Result<ForkRecords, Errno> {
-        let mut rings = Vec::new();
-        let mut refused = Errno::NODEV;
-        for cpu in 0..configured_cpus() {
-            match Ring::open(cpu) {
-                Ok(ring) => rings.push(ring),
-                // A CPU that is offline.
-                Err(Errno::NODEV | Errno::NXIO) => {}
-                Err(why) => refused = why,
+        let mut records = ForkRecords { rings: BTreeMap::new(), held: Vec::new(), waiter: None };
+        records.follow_cpus(&online())?;
+        Ok(records)
+    }
+
+    /// Opens rings of CPUs that are online and closes those of others. Returns whether the CPUs are those of the last call.
+    fn follow_cpus(&mut self, online: &[i32]) -> Result<bool, Errno> {
+        let before = self.rings.len();
+        for ring in self.rings.iter_mut().filter(|(cpu, _)| !online.contains(cpu)).map(|(_, ring)| ring) {
+            ring.drain(&mut self.held);
+        }
+        self.rings.retain(|cpu, _| online.contains(cpu));
+        let mut same = self.rings.len() == before;
+        for cpu in online {
+            if self.rings.contains_key(cpu) {
+                continue;
             }
+            let ring = match Ring::open(*cpu) {
+                // It went offline meanwhile.
+                Err(Errno::NODEV | Errno::NXIO) => continue,
+                ring => ring?,
+            };
+            if let Some((wake, rings)) = &self.waiter {
+                // A waiter that has ended needs no ring.
+                let _ = rings.send(rustix::io::fcntl_dupfd_cloexec(&ring.file, 0)?);
+                let _ = rustix::io::write(wake, b"r");
+            }
+            self.rings.insert(*cpu, ring);
+            same = false;
         }
-        if rings.is_empty() || refused != Errno::NODEV {
-            return Err(refused);
-        }
-        Ok(ForkRecords { rings, held: Vec::new(), open: None })
+        if self.rings.is_empty() { Err(Errno::NODEV) } else { Ok(same) }
     }
 
     /// All forks that returned before this call and after the last one.
     pub fn take(&mut self) -> Forks {
+        self.take_of(&online())
+    }
+
+    fn take_of(&mut self, online: &[i32]) -> Forks {
+        // A CPU that came online has forked without records until now.
+        let mut complete = self.follow_cpus(online).unwrap_or(false);
         // A task runs after its record is written. So if a task's record is not in its ring yet, then the records of
         // its own forks are later than `now`, and they are held until the next look, which sorts both.
         let now = clock_gettime(ClockId::Monotonic);
         let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
-        let mut complete = true;
-        for ring in &mut self.rings {
+        for ring in self.rings.values_mut() {
             complete &= ring.drain(&mut self.held);
         }
         Forks { seen: until(&mut self.held, now_ns), complete }
@@ -94,10 +122,11 @@ impl ForkRecords {
     /// # Errors
     /// Without descriptors.
     pub fn waiter(&mut self) -> Result<FullRings, Errno> {
-        let (ended, open) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
-        let rings = self.rings.iter().map(|ring| rustix::io::fcntl_dupfd_cloexec(&ring.file, 0));
-        let waiter = FullRings { rings: rings.collect::<Result<_, _>>()?, ended };
-        self.open = Some(open);
+        let (woken, wake) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+        let rings = self.rings.values().map(|ring| rustix::io::fcntl_dupfd_cloexec(&ring.file, 0));
+        let (more, new) = std::sync::mpsc::channel();
+        let waiter = FullRings { rings: rings.collect::<Result<_, _>>()?, woken, new };
+        self.waiter = Some((wake, more));
         Ok(waiter)
     }
 }
@@ -105,26 +134,42 @@ impl ForkRecords {
 /// Waits for rings to fill.
 pub struct FullRings {
     rings: Vec<OwnedFd>,
-    ended: OwnedFd,
+    woken: OwnedFd,
+    new: Receiver<OwnedFd>,
 }
 
 impl FullRings {
-    /// Waits until a ring is half full. `false` when the records are closed.
+    /// Waits until a ring is half full, or a CPU has come online. `false` when the records are closed.
     pub fn wait(&mut self) -> bool {
         let mut files: Vec<PollFd<'_>> =
             self.rings.iter().map(|ring| PollFd::new(ring, PollFlags::IN)).collect();
-        files.push(PollFd::new(&self.ended, PollFlags::IN));
+        files.push(PollFd::new(&self.woken, PollFlags::IN));
         if let Err(why) = poll(&mut files, None) {
             return why == Errno::INTR;
         }
-        let open = files.last().is_some_and(|ended| ended.revents().is_empty());
-        // The ring of a CPU that went offline is ready for ever.
+        let woken = files.last().is_some_and(|woken| !woken.revents().is_empty());
+        // A ring that is closed is ready for ever (linux kernel/events/core.c: `perf_poll`).
         let broken: Vec<bool> =
             files.iter().map(|file| file.revents().intersects(PollFlags::HUP | PollFlags::ERR)).collect();
         let mut broken = broken.into_iter();
         self.rings.retain(|_| !broken.next().unwrap_or(false));
+        let open = !woken || rustix::io::read(&self.woken, &mut [0; 64]).is_ok_and(|count| count > 0);
+        self.rings.extend(self.new.try_iter());
         open
     }
+}
+
+/// The CPUs that are online; the first one where sysfs is missing.
+fn online() -> Vec<i32> {
+    let text = std::fs::read_to_string(ONLINE).unwrap_or_default();
+    let cpus: Vec<i32> = text.trim().split(',').filter_map(range).flatten().collect();
+    if cpus.is_empty() { vec![0] } else { cpus }
+}
+
+/// `3` or `0-7`.
+fn range(text: &str) -> Option<std::ops::RangeInclusive<i32>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Some(first.parse().ok()?..=last.parse().ok()?)
 }
 
 /// The forks until a time, sorted; later ones stay in `held`.
@@ -165,13 +210,6 @@ fn header(bytes: &[u8]) -> Option<(u32, usize)> {
     let kind = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
     let size = usize::from(u16::from_ne_bytes(bytes.get(6..8)?.try_into().ok()?));
     (size >= HEADER && size <= bytes.len()).then_some((kind, size))
-}
-
-/// Number of CPUs that the system may have.
-fn configured_cpus() -> i32 {
-    // SAFETY: sysconf reads no memory of ours.
-    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-    i32::try_from(count).unwrap_or(1).max(1)
 }
 
 /// The ring of one CPU: a page with positions, and [`DATA_PAGES`] of records.
@@ -313,6 +351,34 @@ mod tests {
             None,
             "each fork is seen once"
         );
+    }
+
+    #[test]
+    fn a_cpu_that_comes_online_is_followed_from_then_on() {
+        let all = online();
+        let mut records =
+            ForkRecords::open().unwrap_or_else(|why| panic!("not run: needs CAP_PERFMON: {why}"));
+        let mut waiter = records.waiter().unwrap();
+        let few = &all[..1];
+        assert_eq!(records.take_of(few).complete, all.len() == 1, "the rings of the others are closed");
+        assert_eq!((records.rings.len(), records.take_of(few).complete), (1, true));
+        // Their CPUs come online again: forks since then are recorded, earlier ones may be missing.
+        assert_eq!(records.take_of(&all).complete, all.len() == 1);
+        assert!(all.len() == 1 || waiter.wait(), "it is woken for the new rings");
+        assert_eq!((records.rings.len(), waiter.rings.len()), (all.len(), all.len()));
+        let gettid = || rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let started: Vec<u32> = (0..20).map(|_| std::thread::spawn(gettid).join().unwrap()).collect();
+        let forks = records.take_of(&all);
+        assert!(forks.complete);
+        let seen: Vec<u32> = forks.seen.iter().map(|fork| fork.task).collect();
+        assert!(started.iter().all(|task| seen.contains(task)), "{started:?} in {seen:?}");
+    }
+
+    #[test]
+    fn lists_of_cpus_are_read_as_sysfs_writes_them() {
+        let cpus = |text: &str| text.split(',').filter_map(range).flatten().collect::<Vec<_>>();
+        assert_eq!(cpus("0-2,5"), [0, 1, 2, 5]);
+        assert_eq!(cpus(""), []);
     }
 
     #[test]
