@@ -1,4 +1,4 @@
-//! The smallest resctrl, for tests of this crate: one CPU, one resource, no tasks.
+//! The smallest resctrl, for tests of this crate: three CPUs, one resource, no tasks.
 
 use super::description::{Bandwidth, Domain, Kernel, ResctrlDescription};
 use super::hardware::Idle;
@@ -17,12 +17,12 @@ impl Tasks for NoTasks {
     }
 }
 
-/// One domain of one CPU with eight classes of memory bandwidth, mounted.
+/// One domain of three CPUs with eight classes of memory bandwidth, mounted.
 pub(crate) fn resctrl() -> SharedResctrl {
     let host = ResctrlDescription {
         kernel: Kernel(6, 12),
-        possible_cpus: 1,
-        domains: vec![Domain { id: 0, cpus: vec![0] }],
+        possible_cpus: 3,
+        domains: vec![Domain { id: 0, cpus: vec![0, 1, 2] }],
         l3: None,
         mb: Some(Bandwidth::intel(8)),
         smba: None,
