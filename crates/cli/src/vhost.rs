@@ -13,7 +13,7 @@ use std::time::Duration;
 use waykeeper_lab::registry;
 use waykeeper_machine::RunOptions;
 use waykeeper_silicon::Sampling;
-use waykeeper_vhost::enter::{self, EnterError};
+use waykeeper_vhost::enter::{self, EnterError, EnterOptions};
 use waykeeper_vhost::machine_clock::{ClockSpeed, MachineClock};
 use waykeeper_vhost::mounted::MountError;
 use waykeeper_vhost::resctrl::description::Kernel;
@@ -78,6 +78,8 @@ Examples:
     waykeeper vhost enter -- lscpu
   Make a resctrl group in the tree mounted on /tmp/host
     waykeeper vhost enter /tmp/host -- bash -c 'mkdir /sys/fs/resctrl/a; ls /sys/fs/resctrl/a'
+  Start a container with a class of cache (linux.intelRdt in its config.json)
+    waykeeper vhost enter --mount-calls --own-cgroups -- runc run NAME
 
 The exit code is the command's own, or 128 plus the signal's number if a signal ended the command.";
 
@@ -89,6 +91,13 @@ enum VhostCommand {
     Enter {
         /// Directory where the tree is mounted [default: the only mounted tree]
         dir: Option<PathBuf>,
+        /// Answer calls about mounts too: mountinfo, statfs, mount and umount know resctrl as a kernel does. Opening a
+        /// file takes longer; processes that outlive the command need the virtual host
+        #[arg(long)]
+        mount_calls: bool,
+        /// Keep this machine's own control groups at /sys/fs/cgroup instead of the virtual server's
+        #[arg(long)]
+        own_cgroups: bool,
         /// Command to run and its arguments
         #[arg(last = true, required = true, value_name = "COMMAND")]
         command: Vec<OsString>,
@@ -106,8 +115,8 @@ fn release(text: &str) -> Result<Kernel, String> {
 
 /// Runs the subcommand.
 pub fn vhost(mut args: VhostArgs) -> Result<(), Failure> {
-    if let Some(VhostCommand::Enter { dir, command }) = args.command.take() {
-        return enter(dir, &command);
+    if let Some(VhostCommand::Enter { dir, mount_calls, own_cgroups, command }) = args.command.take() {
+        return enter(dir, EnterOptions { mount_calls, own_cgroups }, &command);
     }
     let dir = args
         .dir
@@ -175,11 +184,11 @@ fn watch(clock: &MachineClock) {
     }
 }
 
-fn enter(dir: Option<PathBuf>, command: &[OsString]) -> Result<(), Failure> {
+fn enter(dir: Option<PathBuf>, options: EnterOptions, command: &[OsString]) -> Result<(), Failure> {
     let dir = dir.map_or_else(only_tree, Ok)?;
     let (program, arguments) =
         command.split_first().ok_or_else(|| Failure::bad_input("no command; give one after `--`"))?;
-    match enter::exit_code(enter::run(&dir, program, arguments)?) {
+    match enter::exit_code(enter::run(&dir, options, program, arguments)?) {
         0 => Ok(()),
         code => Err(Failure::silent(code)),
     }
@@ -233,7 +242,7 @@ impl From<EnterError> for Failure {
         let code = match &error {
             EnterError::NoTree(..) => exit::BAD_INPUT,
             EnterError::NoNamespace(_) => exit::NOT_PERMITTED,
-            EnterError::NotMounted(_, why) => exit::io_code(why),
+            EnterError::NotMounted(_, why) | EnterError::NoCalls(_, why) => exit::io_code(why),
             EnterError::NotRun(..) | EnterError::Lost(..) => exit::FAILED,
         };
         Failure::new(code, error)

@@ -4,6 +4,7 @@
 //! without permission for that gets it as root of a user namespace. Below `/sys` and `/dev/cpu` only the tree's files
 //! are visible. This file must not know what else is in the tree.
 
+use crate::mount_calls::{self, TreeFiles};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
@@ -12,7 +13,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::ffi::{CString, OsStr};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,9 @@ pub enum EnterError {
     /// No tree is mounted there.
     #[error("{0} is missing: {1} is not the tree of a running virtual server")]
     NoTree(PathBuf, PathBuf),
+    /// The tree has no resctrl, or it is that of an older virtual host.
+    #[error("cannot open {0}: {1}; the virtual host must have resctrl and belong to this user")]
+    NoCalls(PathBuf, #[source] io::Error),
     /// The system refuses a namespace.
     #[error(
         "cannot make a mount namespace for the command: {0}; run as root, or allow user namespaces for all \
@@ -71,6 +75,12 @@ enum Step {
         from: CString,
         to: CString,
     },
+    /// From here on the virtual host answers calls about mounts: its `waykeeper/calls` and `waykeeper/resctrl`.
+    AnswerCalls {
+        calls: OwnedFd,
+        switch: OwnedFd,
+        files: TreeFiles,
+    },
 }
 
 impl Step {
@@ -97,6 +107,12 @@ impl Step {
             }
             Step::Link { target, path } => rustix::fs::symlink(target.as_c_str(), path.as_c_str()),
             Step::Move { from, to } => rustix::mount::mount_move(from.as_c_str(), to.as_c_str()),
+            Step::AnswerCalls { calls, switch, files } => {
+                let listener = mount_calls::install()?;
+                let (text, length) =
+                    mount_calls::announcement(listener.as_raw_fd(), switch.as_raw_fd(), files);
+                rustix::io::write(calls, &text[..length]).map(drop)
+            }
         }
     }
 
@@ -111,9 +127,13 @@ impl Step {
                 format!("make {}", text(path))
             }
             Step::Move { from, to } => format!("move {} to {}", text(from), text(to)),
+            Step::AnswerCalls { .. } => "give calls about mounts to the virtual host".to_owned(),
         }
     }
 }
+
+/// Where control groups are mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// What the child writes when it fails before the command: the index of the step, or one of these.
 const NAMESPACE: u8 = 255;
@@ -124,24 +144,40 @@ fn c_path(path: impl AsRef<Path>) -> CString {
     CString::new(path.as_ref().as_os_str().as_bytes()).unwrap_or_default()
 }
 
+/// What a command sees beside the tree's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EnterOptions {
+    /// The virtual host answers the command's calls about mounts (`mount_calls`), also those of processes that outlive
+    /// the command.
+    pub mount_calls: bool,
+    /// The control groups of this machine stay at their path.
+    pub own_cgroups: bool,
+}
+
 /// Runs `command` with `arguments` on the tree mounted at `tree` and waits for it.
 ///
 /// SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are forwarded to the command; SIGINT and SIGQUIT reach it from the terminal
 /// directly and do not end the waiting.
-pub fn run(tree: &Path, command: &OsStr, arguments: &[impl AsRef<OsStr>]) -> Result<ExitStatus, EnterError> {
-    run_beside(tree, Path::new("/dev"), command, arguments)
+pub fn run(
+    tree: &Path,
+    options: EnterOptions,
+    command: &OsStr,
+    arguments: &[impl AsRef<OsStr>],
+) -> Result<ExitStatus, EnterError> {
+    run_beside(tree, Path::new("/dev"), options, command, arguments)
 }
 
 /// The same with the path of the devices, for tests.
 fn run_beside(
     tree: &Path,
     dev: &Path,
+    options: EnterOptions,
     command: &OsStr,
     arguments: &[impl AsRef<OsStr>],
 ) -> Result<ExitStatus, EnterError> {
     let name = command.to_string_lossy().into_owned();
-    let mut temp = None;
-    let steps = steps(tree, dev, &mut temp)?;
+    let mut temporary = Vec::new();
+    let steps = steps(tree, dev, options, &mut temporary)?;
     let (failed_step, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
         .map_err(|errno| EnterError::NotRun(name.clone(), errno.into()))?;
     // Before the child exists, so that no signal ends this process without it.
@@ -196,24 +232,52 @@ impl Drop for TempMountPoint {
 }
 
 /// The mounts: `/sys`, and the files of `/dev/cpu` and `/proc` that the tree has (a server without resctrl has no
-/// `proc/mounts`). The temporary mount point, if one is needed, must outlive the command.
-fn steps(tree: &Path, dev: &Path, temp: &mut Option<TempMountPoint>) -> Result<Vec<Step>, EnterError> {
+/// `proc/mounts`). The temporary mount points must outlive the command.
+fn steps(
+    tree: &Path,
+    dev: &Path,
+    options: EnterOptions,
+    temporary: &mut Vec<TempMountPoint>,
+) -> Result<Vec<Step>, EnterError> {
     let source = |path: &str| Some(tree.join(path)).filter(|source| source.exists()).map(c_path);
     let sys = source("sys").ok_or_else(|| EnterError::NoTree(tree.join("sys"), tree.to_owned()))?;
-    let mut steps = vec![Step::Bind { from: sys, to: c_path("/sys") }];
+    let mut new = || {
+        let made = TempMountPoint::new()
+            .map_err(|error| EnterError::NotMounted("make a temporary directory".into(), error))?;
+        let path = made.0.clone();
+        temporary.push(made);
+        Ok::<PathBuf, EnterError>(path)
+    };
+    let mut steps = Vec::new();
+    let cgroups = if options.own_cgroups { Some(c_path(new()?)) } else { None };
+    if let Some(kept) = &cgroups {
+        steps.push(Step::Bind { from: c_path(CGROUPS), to: kept.clone() });
+    }
+    steps.push(Step::Bind { from: sys, to: c_path("/sys") });
+    if let Some(kept) = cgroups {
+        steps.push(Step::Move { from: kept, to: c_path(CGROUPS) });
+    }
     match source("dev/cpu") {
         Some(from) if dev.join("cpu").is_dir() => {
             steps.push(Step::Bind { from, to: c_path(dev.join("cpu")) })
         }
-        Some(from) => {
-            let new = TempMountPoint::new()
-                .map_err(|error| EnterError::NotMounted("make a temporary directory".into(), error))?;
-            steps.extend(new_dev(dev, &temp.insert(new).0, from)?);
-        }
+        Some(from) => steps.extend(new_dev(dev, &new()?, from)?),
         None => {}
     }
     bind_files(tree, Path::new("proc"), &mut steps)
         .map_err(|error| EnterError::NotMounted(format!("read {}", tree.join("proc").display()), error))?;
+    // The last one: from here on every file that is opened waits for an answer.
+    if options.mount_calls {
+        let open = |path: &str| {
+            let path = tree.join(path);
+            let file = std::fs::OpenOptions::new().write(true).open(&path);
+            file.map(OwnedFd::from).map_err(|error| EnterError::NoCalls(path, error))
+        };
+        let (calls, switch) = (open("waykeeper/calls")?, open("waykeeper/resctrl")?);
+        let files =
+            TreeFiles::of(tree).map_err(|error| EnterError::NoCalls(tree.join("sys/fs/resctrl"), error))?;
+        steps.push(Step::AnswerCalls { calls, switch, files });
+    }
     Ok(steps)
 }
 
@@ -360,7 +424,8 @@ mod tests {
             "exec > {}; ls {dev_text} {dev_text}/pts {dev_text}/cpu; cat {dev_text}/null",
             out.display()
         );
-        let status = run_beside(&tree, &dev, OsStr::new("sh"), &["-c", &script]).unwrap();
+        let status =
+            run_beside(&tree, &dev, EnterOptions::default(), OsStr::new("sh"), &["-c", &script]).unwrap();
         assert_eq!(exit_code(status), 0);
         let expected = format!(
             "{dev_text}:\ncpu\nfd\nnull\npts\n\n{dev_text}/cpu:\n0\n\n{dev_text}/pts:\ninner\ndev/null"

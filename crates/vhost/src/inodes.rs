@@ -18,8 +18,8 @@ pub(crate) const ROOT: u64 = 1;
 /// Bits of a fixed node's number for the node; the bits above have how often it had come. No tree has as many nodes.
 const NODE_BITS: u32 = 24;
 
-/// Numbers of resctrl's places start here.
-const FIRST_PLACE: u64 = 1 << 40;
+/// Numbers of resctrl's places below its root start here.
+pub(crate) const FIRST_PLACE: u64 = 1 << 40;
 
 /// The index of a fixed node's number.
 fn index_of(number: u64) -> Option<usize> {

@@ -16,6 +16,7 @@ mod inodes;
 pub mod layout;
 pub mod machine_clock;
 mod mount;
+pub mod mount_calls;
 pub mod mounted;
 pub mod msr;
 pub mod node;

@@ -10,9 +10,9 @@ use rustix::io::Errno;
 use std::fs;
 use std::path::PathBuf;
 
-/// How the kernel shows a mounted resctrl (virtual-host.md 1; options: linux rdtgroup.c, `rdtgroup_show_options`).
+/// How the kernel shows a mounted resctrl (virtual-host.md 1).
 fn resctrl_line(options: MountOptions) -> String {
-    let options = if options.cdp { ",cdp" } else { "" };
+    let options = options.shown();
     format!("resctrl /sys/fs/resctrl resctrl rw,relatime{options} 0 0\n")
 }
 
@@ -46,7 +46,9 @@ impl ProcMounts {
 impl File for ProcMounts {
     fn read(&self, offset: u64, len: usize, caller: Caller) -> Result<Vec<u8>, Errno> {
         let mut content = self.own(caller)?;
-        content.extend(CGROUP.as_bytes());
+        if !has_own_cgroups(&String::from_utf8_lossy(&content)) {
+            content.extend(CGROUP.as_bytes());
+        }
         if let Some(resctrl) =
             self.resctrl.as_ref().map(|it| locked(it)).filter(|resctrl| resctrl.is_mounted())
         {
@@ -54,6 +56,19 @@ impl File for ProcMounts {
         }
         Ok(slice(&content, offset, len))
     }
+}
+
+/// Whether control groups are mounted over those of the tree: after the last mount on `/sys`, if that is the tree's.
+fn has_own_cgroups(mounts: &str) -> bool {
+    let mounts: Vec<(&str, &str)> = mounts
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(source, rest)| Some((source, rest.split(' ').next()?)))
+        .collect();
+    let sys = mounts.iter().rposition(|(_, point)| *point == "/sys");
+    sys.is_some_and(|sys| {
+        mounts[sys].0 == "waykeeper" && mounts[sys..].iter().any(|(_, point)| *point == "/sys/fs/cgroup")
+    })
 }
 
 #[cfg(test)]
@@ -87,5 +102,16 @@ mod tests {
             ProcMounts::new(Some("/nonexistent".into()), None).read(0, 1, Caller { pid: 1, uid: 0 }),
             Err(Errno::NOENT)
         );
+    }
+
+    #[test]
+    fn control_groups_that_are_mounted_over_those_of_the_tree_hide_them() {
+        let old = "sysfs /sys sysfs rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n";
+        let tree = "waykeeper /sys fuse rw 0 0\n";
+        let own = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw 0 0\n";
+        assert!(!has_own_cgroups(&format!("{old}{tree}")));
+        assert!(has_own_cgroups(&format!("{old}{tree}{own}")));
+        assert!(!has_own_cgroups(old), "outside of the tree's namespace");
+        assert!(!has_own_cgroups(""));
     }
 }

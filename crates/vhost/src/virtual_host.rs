@@ -10,6 +10,7 @@ use crate::host_tasks::HostTasks;
 use crate::inodes::locked;
 use crate::layout::{Layout, LayoutError};
 use crate::machine_clock::{ClockSpeed, MachineClock, MachineThread};
+use crate::mount_calls::{MountCalls, MountSwitch};
 use crate::mounted::{MountError, Mounted};
 use crate::msr::{MsrMap, VirtualMsr};
 use crate::node::{Caller, File, Node, Tree, slice};
@@ -192,7 +193,8 @@ pub fn tree(
     if let Some(shared) = &resctrl {
         switches.connect(shared.clone());
         tree.add("sys/fs/resctrl", Node::Resctrl(shared.clone()));
-        tree.file("waykeeper/resctrl", MountSwitch(shared.clone()));
+        tree.file("waykeeper/resctrl", MountSwitch::new(shared.clone()));
+        tree.file("waykeeper/calls", MountCalls::new(shared.clone()));
     }
     tree.file("proc/mounts", ProcMounts::new(options.host_proc.clone(), resctrl));
     tree.file("waykeeper/clock", Clock(clock.clone()));
@@ -246,33 +248,5 @@ impl File for Clock {
         let stopped = self.0.failure().map_or_else(String::new, |why| format!("stopped {why}\n"));
         let text = format!("clock_ns {}\nlag_ns {}\n{stopped}", self.0.now_ns(), self.0.lag_ns());
         Ok(slice(text.as_bytes(), offset, len))
-    }
-}
-
-/// `waykeeper/resctrl`: `mounted` or `unmounted`; `mount`, `mount OPTIONS` and `umount` can be written to it. No kernel has
-/// this file: it takes the place of two system calls that do not reach a file system which is mounted elsewhere.
-struct MountSwitch(SharedResctrl);
-
-impl File for MountSwitch {
-    fn read(&self, offset: u64, len: usize, _: Caller) -> Result<Vec<u8>, Errno> {
-        let text = if locked(&self.0).is_mounted() { "mounted\n" } else { "unmounted\n" };
-        Ok(slice(text.as_bytes(), offset, len))
-    }
-
-    fn write(&self, _: u64, data: &[u8], caller: Caller) -> Result<usize, Errno> {
-        if !caller.is_privileged() {
-            return Err(Errno::PERM);
-        }
-        let text = std::str::from_utf8(data).map_err(|_| Errno::INVAL)?.trim();
-        match text.split_once(' ').unwrap_or((text, "")) {
-            ("mount", options) => locked(&self.0).mount(options.parse()?)?,
-            ("umount", "") => locked(&self.0).unmount()?,
-            _ => return Err(Errno::INVAL),
-        }
-        Ok(data.len())
-    }
-
-    fn mode(&self) -> u32 {
-        0o644
     }
 }

@@ -16,6 +16,13 @@ pub struct MountOptions {
     pub cdp: bool,
 }
 
+impl MountOptions {
+    /// The options as the kernel shows them, each after a comma (linux rdtgroup.c: `rdtgroup_show_options`).
+    pub fn shown(self) -> &'static str {
+        if self.cdp { ",cdp" } else { "" }
+    }
+}
+
 impl FromStr for MountOptions {
     type Err = Errno;
 

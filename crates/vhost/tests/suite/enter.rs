@@ -12,9 +12,10 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempDir;
 use transcript::intel;
-use waykeeper_vhost::enter::{EnterError, exit_code, run};
+use waykeeper_vhost::enter::{EnterError, EnterOptions, exit_code, run};
 use waykeeper_vhost::faults::Faults;
 use waykeeper_vhost::host_tasks::HostTasks;
+use waykeeper_vhost::mount_calls::{MountCalls, MountSwitch};
 use waykeeper_vhost::mounted::Mounted;
 use waykeeper_vhost::node::{Node, Tree};
 use waykeeper_vhost::proc_mounts::ProcMounts;
@@ -38,10 +39,13 @@ fn server() -> Server {
     let resctrl =
         VirtualResctrl::new(intel(Kernel(6, 12)), Box::new(Idle), Box::new(HostTasks::new("/proc"))).shared();
     tree.add("sys/fs/resctrl", Node::Resctrl(resctrl.clone()));
+    tree.directory("sys/fs/cgroup");
     tree.text("proc/cpuinfo", "flags\t\t: rdt_a cat_l3\n");
     tree.text("proc/filesystems", "nodev\tresctrl\n");
     tree.text("proc/sys/kernel/osrelease", "6.12.0-virtual\n");
     tree.text("proc/not-on-the-host", "");
+    tree.file("waykeeper/resctrl", MountSwitch::new(resctrl.clone()));
+    tree.file("waykeeper/calls", MountCalls::new(resctrl.clone()));
     tree.file("proc/mounts", ProcMounts::new(Some("/proc".into()), Some(resctrl)));
     tree.text("dev/cpu/0/cpuid", "0123456789abcdef");
     let folder = tempfile::tempdir().unwrap();
@@ -54,10 +58,14 @@ fn server() -> Server {
 
 /// Runs a shell script on the tree; its output is written to a file, as the command's own output is ours.
 fn shell(tree: &Path, script: &str) -> Result<(u8, String), EnterError> {
+    shell_with(tree, EnterOptions::default(), script)
+}
+
+fn shell_with(tree: &Path, options: EnterOptions, script: &str) -> Result<(u8, String), EnterError> {
     let output = tempfile::NamedTempFile::new().unwrap();
     fs::set_permissions(output.path(), fs::Permissions::from_mode(0o666)).unwrap();
     let script = format!("exec > {} 2>&1; {script}", output.path().display());
-    let status = run(tree, OsStr::new("sh"), &["-c", &script])?;
+    let status = run(tree, options, OsStr::new("sh"), &["-c", &script])?;
     Ok((exit_code(status), fs::read_to_string(output.path()).unwrap()))
 }
 
@@ -119,10 +127,11 @@ fn exit_statuses_are_passed_on_and_errors_say_what_is_missing() {
     assert_eq!(shell(tree, "exit 7").unwrap().0, 7);
     assert_eq!(shell(tree, "kill -9 $$").unwrap().0, 137);
     let none: [&str; 0] = [];
-    let error = run(tree, OsStr::new("no-such-command"), &none).unwrap_err();
+    let error = run(tree, EnterOptions::default(), OsStr::new("no-such-command"), &none).unwrap_err();
     assert!(matches!(&error, EnterError::NotRun(name, _) if name == "no-such-command"), "{error}");
     let empty = tempfile::tempdir().unwrap();
-    let error = run(empty.path(), OsStr::new("true"), &none).unwrap_err().to_string();
+    let error =
+        run(empty.path(), EnterOptions::default(), OsStr::new("true"), &none).unwrap_err().to_string();
     let expected = format!(
         "{0}/sys is missing: {0} is not the tree of a running virtual server",
         empty.path().display()
@@ -136,4 +145,73 @@ fn signals_reach_the_command() {
     let script = "trap 'echo term; exit 3' TERM; kill -TERM $PPID; i=0; while [ $i -lt 300 ]; do i=$((i+1)); sleep 0.1; done";
     // The parent of the command is this process, which forwards the signal and does not end.
     assert_eq!(shell(server.folder.path(), script).unwrap(), (3, "term\n".to_owned()));
+}
+
+const CALLS: EnterOptions = EnterOptions { mount_calls: true, own_cgroups: false };
+
+#[test]
+fn calls_about_mounts_show_resctrl_as_a_kernel_does() {
+    let server = server();
+    let tree = server.folder.path();
+    // The type of statfs(2) is that of resctrl, for the mount point and below, and for nothing else.
+    let look = "stat -f -c %t /sys/fs/resctrl /sys/fs/resctrl/schemata /sys; cd /sys/fs/resctrl; stat -f -c %t .;
+                grep -c ' / /sys/fs/resctrl rw,relatime - resctrl resctrl rw$' /proc/self/mountinfo /proc/$$/mountinfo;
+                cd /proc/self; grep -c '^resctrl /sys/fs/resctrl resctrl rw,relatime 0 0$' mounts;
+                sh -c 'findmnt -n -o TARGET -t resctrl'; tail -n 1 /proc/1/mountinfo | grep -c resctrl";
+    let text = "7655821\n7655821\n65735546\n7655821\n/proc/self/mountinfo:1\n/proc/PID/mountinfo:1\n1\n\
+                /sys/fs/resctrl\n0\n";
+    let (code, seen) = shell_with(tree, CALLS, look).unwrap();
+    let pid = seen.split_once("/proc/self/mountinfo:1\n/proc/").unwrap().1.split_once('/').unwrap().0;
+    assert_eq!((code, seen.replace(pid, "PID").as_str()), (1, text));
+    // Without the option the machine's kernel answers.
+    let (_, plain) =
+        shell(tree, "stat -f -c %t /sys/fs/resctrl; grep -c resctrl /proc/self/mountinfo").unwrap();
+    assert_eq!(plain, "65735546\n0\n");
+}
+
+#[test]
+fn resctrl_is_unmounted_and_mounted_with_the_system_calls() {
+    let server = server();
+    let script = "cd /; mkdir /sys/fs/resctrl/g; umount /sys/fs/resctrl && ls /sys/fs/resctrl;
+        grep -c resctrl /proc/self/mountinfo; stat -f -c %t /sys/fs/resctrl;
+        umount /sys/fs/resctrl 2>/dev/null; echo $?; ls /sys/fs/resctrl/g 2>&1;
+        mount -t resctrl resctrl -o mba_MBps /sys/fs/resctrl 2>/dev/null; echo $?;
+        mount -t resctrl resctrl -o cdp /sys/fs/resctrl; echo $?;
+        grep -o 'resctrl rw,cdp' /proc/self/mountinfo; mount -t resctrl resctrl /sys/fs/resctrl 2>/dev/null; echo $?;
+        umount /sys/fs/resctrl; mount -t resctrl resctrl /sys/fs/resctrl; cat /sys/fs/resctrl/schemata";
+    let text = "0\n65735546\n32\nls: cannot access '/sys/fs/resctrl/g': No such file or directory\n32\n0\n\
+                resctrl rw,cdp\n32\n    MB:0=100;1=100\n    L3:0=7ff;1=7ff\n";
+    assert_eq!(shell_with(server.folder.path(), CALLS, script).unwrap(), (0, text.to_owned()));
+}
+
+#[test]
+fn processes_that_outlive_the_command_are_still_answered() {
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let (go, seen) = (folder.path().join("go"), folder.path().join("seen"));
+    let script = format!(
+        "(until [ -e {0} ]; do sleep 0.05; done; stat -f -c %t /sys/fs/resctrl >{1}.part; mv {1}.part {1}) &",
+        go.display(),
+        seen.display()
+    );
+    assert_eq!(shell_with(server.folder.path(), CALLS, &script).unwrap(), (0, String::new()));
+    fs::write(&go, "").unwrap();
+    let waited = std::time::Instant::now();
+    while !seen.exists() && waited.elapsed().as_secs() < 60 {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert_eq!(fs::read_to_string(&seen).unwrap(), "7655821\n");
+}
+
+#[test]
+fn this_machines_control_groups_can_stay_at_their_path() {
+    let server = server();
+    let list = |text: String| text.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>();
+    let options = EnterOptions { own_cgroups: true, ..EnterOptions::default() };
+    let (code, seen) = shell_with(server.folder.path(), options, "ls /sys/fs/cgroup; ls /sys").unwrap();
+    let own = fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().file_name());
+    let mut expected: std::collections::BTreeSet<String> =
+        own.map(|name| name.into_string().unwrap()).collect();
+    expected.insert("fs".to_owned());
+    assert_eq!((code, list(seen)), (0, expected));
 }
