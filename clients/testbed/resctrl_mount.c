@@ -122,8 +122,18 @@ FILE *fopen(const char *path, const char *mode)
 	own = next(path, "re");
 	file = memfd_create("mountinfo", MFD_CLOEXEC);
 	all = file < 0 ? NULL : fdopen(file, "r+");
-	if (!own || !all)
+	if (!own || !all) {
+		int error = errno;
+
+		if (all)
+			fclose(all);
+		else if (file >= 0)
+			close(file);
+		if (own)
+			fclose(own);
+		errno = error;
 		return NULL;
+	}
 	while ((length = fread(part, 1, sizeof(part), own)) > 0)
 		fwrite(part, 1, length, all);
 	fclose(own);

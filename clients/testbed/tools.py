@@ -149,7 +149,7 @@ def go() -> str:
     if here and version and tuple(int(part or 0) for part in version.groups()) >= GO_VERSION:
         return here
     root = python(GO_PACKAGE).parents[1]
-    return str(next(path for path in root.glob("**/bin/go") if os.access(path, os.X_OK)))
+    return str(next(root.glob("lib/*/site-packages/go/bin/go")))
 
 
 def go_program(name: str, module: str, package: str, *, tags: str = "", source: Path | None = None) -> Path:
