@@ -59,15 +59,19 @@ pub(super) struct TaskTable {
     known: HashMap<u32, Known>,
     /// How many tasks were listed last.
     listed: usize,
+    /// The tasks that were recorded since then: the list may have been made just before their forks.
+    recorded: HashSet<u32>,
+    /// Whether a fork may be missing since then.
+    missed: bool,
 }
 
 impl TaskTable {
     pub fn new(source: Box<dyn Tasks>) -> Self {
-        TaskTable { source, known: HashMap::new(), listed: 0 }
+        TaskTable { source, known: HashMap::new(), listed: 0, recorded: HashSet::new(), missed: true }
     }
 
-    /// Lets new tasks inherit, in the order of their forks. Returns the new tasks, and whether no fork is missing.
-    fn inherit(&mut self, hardware: &mut dyn Hardware) -> (HashSet<u32>, bool) {
+    /// Lets new tasks inherit, in the order of their forks. Returns whether no fork is missing.
+    fn inherit(&mut self, hardware: &mut dyn Hardware) -> bool {
         let forks = self.source.forks();
         for fork in &forks.seen {
             let belongs = self.known.get(&fork.from).map_or((0, 0), |known| known.belongs);
@@ -77,7 +81,23 @@ impl TaskTable {
                 hardware.set_task(fork.task, belongs.0, belongs.1);
             }
         }
-        (forks.seen.iter().map(|fork| fork.task).collect(), forks.complete)
+        self.recorded.extend(forks.seen.iter().map(|fork| fork.task));
+        self.missed |= !forks.complete;
+        forks.complete
+    }
+
+    /// Makes what one task belongs to up to date, as [`TaskTable::update`] does for all. Lists the tasks only if a fork may
+    /// be missing: then a child of the task that is not noticed now would get the class that its parent has next.
+    pub fn update_one(&mut self, hardware: &mut dyn Hardware, task: u32) {
+        if !self.follows_all(hardware) || !self.known.contains_key(&task) {
+            self.update(hardware);
+        }
+    }
+
+    /// Whether no fork is missing, so that each task that has a class is known without a list.
+    pub fn follows_all(&mut self, hardware: &mut dyn Hardware) -> bool {
+        self.inherit(hardware);
+        !self.missed
     }
 
     /// Reads the records of forks, so that they need no more room. Ended tasks are dropped when they are many.
@@ -90,12 +110,13 @@ impl TaskTable {
 
     /// Updates the tasks; new ones inherit. The list is in the kernel's order.
     pub fn update(&mut self, hardware: &mut dyn Hardware) -> Vec<Task> {
+        self.missed = false;
         let listed = self.source.list();
         // After the list, so that a listed task has its record. One whose fork(2) has not returned may be listed
         // before its record is written: the second look finds it.
-        let (mut forked, complete) = self.inherit(hardware);
+        let complete = self.inherit(hardware);
         if complete && listed.iter().any(|task| !self.knows(task)) {
-            forked.extend(self.inherit(hardware).0);
+            self.inherit(hardware);
         }
         let mut oldest_first = listed.clone();
         oldest_first.sort_by_key(|task| (task.started, task.id));
@@ -113,9 +134,10 @@ impl TaskTable {
             }
             self.known.insert(task.id, Known { started: Some(task.started), belongs });
         }
-        // A task that was recorded after the list is not in it.
-        forked.extend(listed.iter().map(|task| task.id));
-        self.known.retain(|task, _| forked.contains(task));
+        // A task that was recorded after the list is not in it. One that has ended since its record is dropped next time.
+        let mut kept = std::mem::take(&mut self.recorded);
+        kept.extend(listed.iter().map(|task| task.id));
+        self.known.retain(|task, _| kept.contains(task));
         self.listed = listed.len();
         listed
     }
@@ -169,12 +191,16 @@ impl VirtualResctrl {
     }
 
     pub(super) fn tasks_show(&mut self, group: GroupId) -> String {
-        let listed = self.tasks.update(self.hardware.as_mut());
+        let can_allocate = self.can_allocate();
         let group = &self.groups[&group];
         let belongs_here = |(closid, rmid): (u32, u32)| {
-            closid == group.closid
-                && if group.parent.is_none() { self.can_allocate() } else { rmid == group.rmid }
+            closid == group.closid && if group.parent.is_none() { can_allocate } else { rmid == group.rmid }
         };
+        // pqos -R reads the tasks of each group for each task of the machine: an empty group needs no list.
+        if self.tasks.follows_all(self.hardware.as_mut()) && !self.tasks.any(belongs_here) {
+            return String::new();
+        }
+        let listed = self.tasks.update(self.hardware.as_mut());
         let mut text = String::new();
         for task in listed.iter().filter(|task| self.tasks.belongs(task.id).is_some_and(belongs_here)) {
             text.push_str(&format!("{}\n", task.id));
@@ -213,7 +239,7 @@ impl VirtualResctrl {
 
     fn move_task(&mut self, group: GroupId, task: u32, caller: Caller) -> Result<(), Errno> {
         let task = if task == 0 { caller.pid } else { task };
-        self.tasks.update(self.hardware.as_mut());
+        self.tasks.update_one(self.hardware.as_mut(), task);
         let owner = self.tasks.source.owner(task);
         let (Some(owner), Some(belongs)) = (owner, self.tasks.belongs(task)) else {
             self.status.printf(&format!("No task {task}\n"));
