@@ -121,7 +121,9 @@ def outcomes(host: VirtualHost, source: Path, pqos: Path, rdtset: Path, *options
     words += ["-o", "junit_logging=all", "--log-level=DEBUG", f"--timeout={SECONDS_OF_A_TEST}"]
     words += [f"--env={environment}", f"--pqos={pqos}", f"--rdtset={rdtset}", *options]
     path = os.pathsep.join([str(killall.parent), os.environ["PATH"], *tools.ADMIN_FOLDERS])
-    output = host.run(words, mounts=True, folder=source / "tests", environment={"PATH": path}, seconds=900).stdout
+    output = host.run(
+        words, mounts=True, two_cpus=True, folder=source / "tests", environment={"PATH": path}, seconds=900
+    ).stdout
     if not results.exists():
         raise Failed(output)
     found: dict[str, str | None] = {}

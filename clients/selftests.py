@@ -96,7 +96,7 @@ def run_release(report: Report, release: str) -> None:
 
 def run_test(report: Report, host: VirtualHost, program: Path, name: str, test: str) -> None:
     """Runs one test, which mounts resctrl, does its work and unmounts it."""
-    output = host.run([program, "-t", test.lower()], mounts=True).stdout
+    output = host.run([program, "-t", test.lower()], mounts=True, two_cpus=True).stdout
     mounting = 'Mounting resctrl to "/sys/fs/resctrl"'
     report.check(f"{name}: mounts", lambda: checks.expect(output, mounting, "1..1"))
     report.result(f"{name}: result", verdict(output))

@@ -104,12 +104,14 @@ class VirtualHost:
         """The text of a file, without white space around it."""
         return self.path(path).read_text().strip()
 
-    def command(self, words: list[str | Path], *, mounts: bool = False) -> list[str]:
-        """The command line that runs a program on the host; with `mounts` it can mount and unmount resctrl (resctrl_mount.c)."""
-        enter = [str(tools.waykeeper()), "vhost", "enter", str(self.root), "--"]
-        if mounts:
-            switch = self.path("waykeeper/resctrl")
-            enter += ["env", f"LD_PRELOAD={tools.mount_library()}", f"WAYKEEPER_RESCTRL={switch}"]
+    def command(self, words: list[str | Path], *, mounts: bool = False, two_cpus: bool = False) -> list[str]:
+        """The command line that runs a program on the host.
+
+        `mounts`: its calls about mounts know resctrl. `two_cpus`: it can bind itself only to the first two CPUs (two_cpus.c).
+        """
+        enter = [str(tools.waykeeper()), "vhost", "enter", *(["--mount-calls"] if mounts else []), str(self.root), "--"]
+        if two_cpus:
+            enter += ["env", f"LD_PRELOAD={tools.two_cpus_library()}"]
         return enter + [str(word) for word in words]
 
     def run(
@@ -117,12 +119,13 @@ class VirtualHost:
         words: list[str | Path],
         *,
         mounts: bool = False,
+        two_cpus: bool = False,
         seconds: float = COMMAND_SECONDS,
         folder: Path | None = None,
         environment: dict[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
         """Runs a program on the host; its standard output has its standard error too. It has a session of its own, which ends with it."""
-        command = self.command(words, mounts=mounts)
+        command = self.command(words, mounts=mounts, two_cpus=two_cpus)
         with started(command, subprocess.DEVNULL, folder=folder, environment=environment) as process:
             try:
                 output, _ = process.communicate(timeout=seconds)
@@ -133,9 +136,9 @@ class VirtualHost:
         return subprocess.CompletedProcess(words, process.returncode, output, None)
 
     @contextmanager
-    def running(self, words: list[str | Path]) -> Iterator[subprocess.Popen[str]]:
+    def running(self, words: list[str | Path], *, mounts: bool = False) -> Iterator[subprocess.Popen[str]]:
         """A program that runs on the host, with pipes as its input and output, until the end of the block."""
-        with started(self.command(words), subprocess.PIPE) as process:
+        with started(self.command(words, mounts=mounts), subprocess.PIPE) as process:
             yield process
 
     def good(self, words: list[str | Path], **how: object) -> str:

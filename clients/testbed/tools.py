@@ -185,15 +185,15 @@ def rust_program(name: str, dependencies: dict[str, str], source: Path) -> Path:
     return CACHE / f"{name}-{key}" / name
 
 
-def mount_library() -> Path:
-    """resctrl_mount.c as a library to preload."""
-    source = Path(__file__).with_name("resctrl_mount.c")
+def two_cpus_library() -> Path:
+    """two_cpus.c as a library to preload."""
+    source = Path(__file__).with_name("two_cpus.c")
     key = _digest(source.read_text())
-    with made(f"resctrl-mount-{key}") as fresh:
+    with made(f"two-cpus-{key}") as fresh:
         if fresh:
             flags = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-            run(["cc", *flags, "-o", fresh / "resctrl_mount.so", source, "-ldl"])
-    return CACHE / f"resctrl-mount-{key}/resctrl_mount.so"
+            run(["cc", *flags, "-o", fresh / "two_cpus.so", source, "-ldl"])
+    return CACHE / f"two-cpus-{key}/two_cpus.so"
 
 
 def script(name: str, text: str) -> Path:
