@@ -88,7 +88,7 @@ pub struct Call {
 
 /// What happens to a call.
 #[derive(Debug)]
-pub enum Answer {
+pub enum CallAnswer {
     /// The kernel executes it.
     Continue,
     /// It returns 0.
@@ -104,19 +104,19 @@ pub enum Answer {
     },
 }
 
-impl From<Result<(), Errno>> for Answer {
-    fn from(outcome: Result<(), Errno>) -> Answer {
-        outcome.map_or_else(Answer::Failed, |()| Answer::Done)
+impl From<Result<(), Errno>> for CallAnswer {
+    fn from(outcome: Result<(), Errno>) -> CallAnswer {
+        outcome.map_or_else(CallAnswer::Failed, |()| CallAnswer::Done)
     }
 }
 
 /// The end that answers.
-pub struct Listener(OwnedFd);
+pub struct CallListener(OwnedFd);
 
-impl Listener {
+impl CallListener {
     /// With the descriptor of [`install`].
-    pub fn new(file: OwnedFd) -> Listener {
-        Listener(file)
+    pub fn new(file: OwnedFd) -> CallListener {
+        CallListener(file)
     }
 
     /// Waits for a call. `None` when no process is left that could call.
@@ -145,12 +145,12 @@ impl Listener {
     }
 
     /// Answers a call. A caller that is gone needs no answer.
-    pub fn answer(&self, id: u64, answer: Answer) {
+    pub fn answer(&self, id: u64, answer: CallAnswer) {
         let (error, flags) = match answer {
-            Answer::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
-            Answer::Done => (0, 0),
-            Answer::Failed(errno) => (-errno.raw_os_error(), 0),
-            Answer::File { content, close_on_exec } => match self.give(id, &content, close_on_exec) {
+            CallAnswer::Continue => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+            CallAnswer::Done => (0, 0),
+            CallAnswer::Failed(errno) => (-errno.raw_os_error(), 0),
+            CallAnswer::File { content, close_on_exec } => match self.give(id, &content, close_on_exec) {
                 Ok(()) => return,
                 Err(errno) => (-errno.raw_os_error(), 0),
             },

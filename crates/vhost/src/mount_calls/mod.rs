@@ -18,7 +18,7 @@ use crate::inodes::{FIRST_PLACE, locked};
 use crate::node::{Caller, File, slice};
 use crate::resctrl::SharedResctrl;
 use caller::CallingTask;
-use listener::{Answer, Call, Listener};
+use listener::{Call, CallAnswer, CallListener};
 use mount_table::TreeMount;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -110,7 +110,7 @@ impl File for MountCalls {
         let pid = i32::try_from(caller.pid).ok().and_then(Pid::from_raw).ok_or(Errno::SRCH)?;
         let process = pidfd_open(pid, PidfdFlags::empty())?;
         let file = |number| pidfd_getfd(&process, number, PidfdGetfdFlags::empty());
-        let listener = Listener::new(file(listener)?);
+        let listener = CallListener::new(file(listener)?);
         let server = Server { resctrl: self.0.clone(), switch: file(switch)?, files };
         std::thread::spawn(move || server.serve(&listener));
         Ok(data.len())
@@ -130,14 +130,14 @@ struct Server {
 
 impl Server {
     /// Until the last process is gone.
-    fn serve(&self, listener: &Listener) {
+    fn serve(&self, listener: &CallListener) {
         while let Some(call) = listener.next() {
-            listener.answer(call.id, self.answer(&call).unwrap_or(Answer::Continue));
+            listener.answer(call.id, self.answer(&call).unwrap_or(CallAnswer::Continue));
         }
     }
 
     /// `None` where the kernel is to answer.
-    fn answer(&self, call: &Call) -> Option<Answer> {
+    fn answer(&self, call: &Call) -> Option<CallAnswer> {
         let task = CallingTask::new(call.pid);
         let argument = |index: usize| call.arguments[index];
         match call.number {
@@ -161,13 +161,13 @@ impl Server {
                 let target = task.absolute(libc::AT_FDCWD, &task.text(argument(1))?)?;
                 (resctrl && self.is_mount_point(&task, &target)).then(|| {
                     let options = task.text(argument(4)).unwrap_or_default();
-                    Answer::from(self.switch(&task, &format!("mount {options}")))
+                    CallAnswer::from(self.switch(&task, &format!("mount {options}")))
                 })
             }
             libc::SYS_umount2 => {
                 let target = task.absolute(libc::AT_FDCWD, &task.text(argument(0))?)?;
                 (self.mounted() && self.is_mount_point(&task, &target))
-                    .then(|| Answer::from(self.switch(&task, "umount")))
+                    .then(|| CallAnswer::from(self.switch(&task, "umount")))
             }
             _ => None,
         }
@@ -183,7 +183,7 @@ impl Server {
     }
 
     /// A table of mounts is opened: it shows resctrl wherever the tree's `/sys` is mounted.
-    fn open(&self, task: &CallingTask, directory: i32, path: u64, flags: u64) -> Option<Answer> {
+    fn open(&self, task: &CallingTask, directory: i32, path: u64, flags: u64) -> Option<CallAnswer> {
         let flags = flags as i32;
         let path = task.text(path)?;
         let plain = flags & (libc::O_ACCMODE | libc::O_PATH | libc::O_DIRECTORY) == libc::O_RDONLY;
@@ -197,11 +197,11 @@ impl Server {
         let info = std::fs::read_to_string(real.with_file_name("mountinfo")).ok()?;
         let tree = TreeMount { device: self.files.device, options };
         let shown = mount_table::with_resctrl(format, &text, &info, &tree)?;
-        Some(Answer::File { content: shown.into_bytes(), close_on_exec: flags & libc::O_CLOEXEC != 0 })
+        Some(CallAnswer::File { content: shown.into_bytes(), close_on_exec: flags & libc::O_CLOEXEC != 0 })
     }
 
     /// statfs(2) of a file of resctrl, like linux fs/libfs.c (`simple_statfs`).
-    fn type_of(&self, task: &CallingTask, path: &str, buffer: u64) -> Option<Answer> {
+    fn type_of(&self, task: &CallingTask, path: &str, buffer: u64) -> Option<CallAnswer> {
         let below = path == MOUNT_POINT || path.starts_with("/sys/fs/resctrl/");
         if !below || !self.mounted() {
             return None;
@@ -214,7 +214,7 @@ impl Server {
         // four words that are not used.
         let words = [RESCTRL_MAGIC, 4096, 0, 0, 0, 0, 0, device, 255, 4096, 0x1020, 0, 0, 0, 0];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        Some(Answer::from(task.put(buffer, &bytes)))
+        Some(CallAnswer::from(task.put(buffer, &bytes)))
     }
 
     /// Through the tree, so that this machine's cache of names forgets those that are gone.
