@@ -38,6 +38,9 @@ PROCESSES = 3
 
 SCRIPT = "/bin/busybox sleep 600 & (/bin/busybox sleep 600 &); exec /bin/busybox sleep 600"
 
+CONTROL_GROUP = f"waykeeper-clients-{os.getpid()}-"
+"""Begin of the names of the containers' control groups, different from those of another run on this machine."""
+
 SECONDS = 30
 """Longest wait for the processes of a container to start or end, on a busy machine."""
 
@@ -152,7 +155,7 @@ class Containers:
             ],
             "linux": {
                 "namespaces": [{"type": kind} for kind in ("pid", "ipc", "uts", "mount")],
-                "cgroupsPath": f"/{container.name}",
+                "cgroupsPath": f"/{CONTROL_GROUP}{container.name}",
                 "intelRdt": rdt,
             },
         }
@@ -235,7 +238,7 @@ class Containers:
                 expect_equal(f"monitoring groups of {name}", list((group / "mon_groups").iterdir()), [])
                 group.rmdir()
         expect_equal("state of the runtime", [path.name for path in (self.folder / "state").glob("waykeeper-*")], [])
-        left = [path for path in Path("/sys/fs/cgroup").glob("**/waykeeper-[0-9]*-*") if path.is_dir()]
+        left = list(Path("/sys/fs/cgroup").glob(f"**/{CONTROL_GROUP}*"))
         expect_equal("control groups left", left, [])
 
     def end(self) -> None:
