@@ -14,7 +14,7 @@ import xml.etree.ElementTree as xml
 from pathlib import Path
 
 from clients.testbed import checks, tools
-from clients.testbed.checks import Cannot, Failed, Report
+from clients.testbed.checks import SLOW, Cannot, Failed, Report
 from clients.testbed.host import VirtualHost
 
 VERSION = "25.04-1"
@@ -54,9 +54,6 @@ HANGS = [
 """Beginnings of the tests that wait for a program that did not start, until the limit of `SECONDS_OF_A_TEST`; six tests."""
 
 HANGING = 6
-SLOW = os.environ.get("CLIENTS_SLOW") != "no"
-"""Whether these run (run.py, --quick)."""
-
 SECONDS_OF_A_TEST = 15
 """Half of the tests' own limit; on a busy machine the others take 2 s."""
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from clients.testbed import tools
+from clients.testbed import checks, tools
 
 FOLDER = Path(__file__).resolve().parent
 
@@ -63,6 +64,7 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=names(), help="run only this client (may be repeated)")
     parser.add_argument("--quick", action="store_true", help="leave out the checks that take minutes")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, checks.interrupt)
     begun = time.monotonic()
     if "WAYKEEPER" not in os.environ:
         subprocess.run(

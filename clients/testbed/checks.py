@@ -6,7 +6,9 @@ check that passes, or that fails for another reason, fails the client, so that t
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
 import traceback
@@ -15,6 +17,10 @@ from dataclasses import dataclass, field
 
 MOST_SHOWN = 1500
 """Longest text of a failure that is printed, in characters from its end."""
+
+
+SLOW = os.environ.get("CLIENTS_SLOW") != "no"
+"""Whether the checks that take minutes run (run.py, --quick)."""
 
 
 class Failed(Exception):
@@ -102,12 +108,18 @@ class Report:
 def main(run: Callable[[Report], None], cannot: list[Cannot]) -> int:
     """Runs the checks of a client and closes the report, also if a part is missing."""
     report = Report(cannot)
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         run(report)
     except (Failed, OSError, subprocess.SubprocessError) as error:
         report.fail("preparation", str(error))
         report.matched.update(one.names for one in cannot)
     return report.close()
+
+
+def interrupt(*_: object) -> None:
+    """Acts as Ctrl-C: programs are ended and hosts unmounted."""
+    raise KeyboardInterrupt
 
 
 def expect(text: str, *parts: str) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import subprocess
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -104,9 +105,11 @@ class Programs(unittest.TestCase):
         with host.started(command, subprocess.DEVNULL) as process:
             child = process.stdout.readline().strip() if process.stdout else ""
             self.assertTrue(Path(f"/proc/{child}").exists())
-        stat = Path(f"/proc/{child}/stat")
-        # A zombie is left until its new parent takes notice.
-        self.assertTrue(not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z")
+        # It has closed its pipe; it is a zombie a moment later, and until its new parent takes notice.
+        stat, end = Path(f"/proc/{child}/stat"), time.monotonic() + 60
+        while stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z":
+            self.assertLess(time.monotonic(), end, "the process still runs")
+            time.sleep(0.01)
 
     def test_a_folder_of_the_cache_has_its_name_only_when_it_is_complete(self) -> None:
         with tempfile.TemporaryDirectory() as name, mock.patch.object(tools, "CACHE", Path(name)):
