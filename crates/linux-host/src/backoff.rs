@@ -4,7 +4,7 @@
 
 /// Longest pause, in rounds: about a minute at intervals of 1 s. Assumption: another tool's group or lock that lasts
 /// longer does not need a shorter pause.
-const MOST_ROUNDS: u64 = 64;
+pub(super) const MOST_ROUNDS: u64 = 64;
 
 /// The pause after a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

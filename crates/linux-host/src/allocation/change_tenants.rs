@@ -164,7 +164,8 @@ impl Allocation {
         while let Err((step, why)) = self.settle(pass) {
             if !matches!(step, Some(AllocationStep::Remove(_))) {
                 let name = &member.tenant.name;
-                self.note_once(format!("the CPUs and tasks of tenant {name} could not be moved back: {why}"));
+                let note = format!("the CPUs and tasks of tenant {name} could not be moved back: {why}");
+                self.note_once(format!("end of {name}"), note);
             }
             match step {
                 Some(step) => self.note_failure(&step, &why),

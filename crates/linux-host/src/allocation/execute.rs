@@ -133,7 +133,7 @@ impl Allocation {
             }
         }
         if pass.failed.is_empty() {
-            self.reported.clear();
+            self.noted.clear();
         }
     }
 

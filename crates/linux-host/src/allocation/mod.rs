@@ -178,8 +178,10 @@ pub struct Allocation {
     external: ExternalChanges,
     traffic: Traffic,
     lock_state: LockState,
-    /// Lasting notes that were already reported.
+    /// Tenants of an observed host whose unknown occupancy was reported.
     reported: BTreeSet<String>,
+    /// What notes were about, and the round in which the cause was last seen.
+    noted: BTreeMap<String, u64>,
     notes: Vec<String>,
 }
 
@@ -226,6 +228,7 @@ impl Allocation {
             traffic: Traffic::default(),
             lock_state: LockState::default(),
             reported: BTreeSet::new(),
+            noted: BTreeMap::new(),
             notes: Vec::new(),
             resctrl,
         };

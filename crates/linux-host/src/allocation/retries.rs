@@ -7,7 +7,7 @@
 use super::plan::AllocationPlan;
 use super::state::AllocationStep;
 use super::{Allocation, GroupsError, Pass};
-use crate::backoff::Backoff;
+use crate::backoff::{Backoff, MOST_ROUNDS};
 use waykeeper_kernel::resctrl::{Group, ResctrlError};
 
 /// Why a tenant has no monitoring group although it needs one.
@@ -66,23 +66,23 @@ impl Allocation {
     /// A round begins, with this number.
     pub fn begin_round(&mut self, round: u64) {
         self.round = round;
+        // A cause that lasts is noted again after the longest pause at the latest.
+        self.noted.retain(|_, last| last.saturating_add(2 * MOST_ROUNDS) >= round);
     }
 
     /// A step of the lasting plan failed: it is reported once, and tried again with backoff.
     pub(super) fn note_failure(&mut self, step: &AllocationStep, why: &GroupsError) {
         self.failed_steps.note(step, self.round);
-        let note = match step {
-            AllocationStep::Remove(_) => {
-                format!("a group that is no longer needed could not be removed: {why}")
-            }
-            _ => format!("a change of resctrl groups failed and is tried again: {why}"),
+        let (kind, note) = match step {
+            AllocationStep::Remove(_) => ("removal", "a group that is no longer needed could not be removed"),
+            _ => ("change", "a change of resctrl groups failed and is tried again"),
         };
-        self.note_once(note);
+        self.note_once(format!("{kind} of {}", step.group()), format!("{note}: {why}"));
     }
 
-    /// A note that is not repeated while anything fails.
-    pub(super) fn note_once(&mut self, note: String) {
-        if self.reported.insert(note.clone()) {
+    /// A note that is not repeated while its cause lasts, whatever its text is then.
+    pub(super) fn note_once(&mut self, about: String, note: String) {
+        if self.noted.insert(about, self.round).is_none() {
             self.notes.push(note);
         }
     }

@@ -110,16 +110,16 @@ impl Allocation {
         processes: &[TenantProcess],
         group: &Group,
     ) -> Result<Moved, GroupsError> {
-        let (mut moved, fresh) = self.move_processes(processes, group)?;
+        let (mut moved, fresh) = self.move_processes(tenant, processes, group)?;
         let Some(member) = tenant.and_then(|tenant| self.members.get_mut(&tenant)) else { return Ok(moved) };
         let ended = &moved.ended;
         if fresh > 0 {
             moved.elsewhere = processes.iter().filter(|process| !ended.contains(process)).copied().collect();
+            let name = &member.tenant.name;
             let note = format!(
-                "tenant {} starts threads faster than they are moved; some may be in another group",
-                member.tenant.name
+                "tenant {name} starts threads faster than they are moved; some may be in another group"
             );
-            if self.reported.insert(note.clone()) {
+            if self.noted.insert(format!("threads of {name}"), self.round).is_none() {
                 self.notes.push(note);
             }
         }
@@ -139,6 +139,7 @@ impl Allocation {
     /// there.
     fn move_processes(
         &mut self,
+        tenant: Option<WorkloadId>,
         processes: &[TenantProcess],
         group: &Group,
     ) -> Result<(Moved, usize), GroupsError> {
@@ -163,7 +164,14 @@ impl Allocation {
         let mut elsewhere = Vec::new();
         if !theirs.is_empty() {
             let tasks: Vec<u32> = theirs.iter().copied().collect();
-            self.note_once(format!("tasks {tasks:?} are now in groups of another tool and stay there"));
+            let about = match tenant {
+                Some(tenant) => format!("tasks of {tenant}"),
+                None => format!("tasks {tasks:?}"),
+            };
+            self.note_once(
+                about,
+                format!("tasks {tasks:?} are now in groups of another tool and stay there"),
+            );
             for process in processes {
                 if process.threads(&self.root)?.iter().any(|thread| theirs.contains(thread)) {
                     elsewhere.push(*process);
