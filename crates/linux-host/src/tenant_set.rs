@@ -345,7 +345,7 @@ impl LinuxHost {
         }
     }
 
-    /// What counts on a core stops when the core goes offline (perf's events end), so it is started again on a core that
+    /// What counts on a core stops when the core is switched off (perf's events end), so it is started again on a core that
     /// is back.
     fn count_returned_cores(&mut self) {
         let returned = self.allocation.take_returned();

@@ -113,16 +113,13 @@ impl Allocation {
     /// [`Allocation::masks`] reports.
     pub(super) fn detect_external_changes(&mut self, journal: &mut Journal, problems: &mut Vec<String>) {
         self.external.present.clear();
-        let returned = self.look_at_cpus();
-        self.doubt_monitors(&returned);
-        let away = returned.with(self.presence.offline());
         let mut lost = Vec::new();
         for class in self.placement.in_use() {
             let Some(group) = self.classes.get(&class).map(|class| class.group.clone()) else { continue };
             let occupants: Vec<WorkloadId> = self.placement.tenants_in(Slot::Class(class)).collect();
             match self.held.get(&group).and_then(|held| held.cpus.as_ref()).map(|held| held.read()) {
                 Some(Err(error)) => problems.push(error.to_string()),
-                Some(Ok(Some(there))) => lost.extend(self.compare(&group, occupants, there, &away)),
+                Some(Ok(Some(there))) => lost.extend(self.compare(&group, occupants, there)),
                 Some(Ok(None)) | None => {
                     if self.was_replaced(&group) || !self.resctrl.has(&group) {
                         self.lose(&group, journal);
@@ -139,26 +136,42 @@ impl Allocation {
                 Some(Err(error)) => problems.push(error.to_string()),
                 there => {
                     let there = there.and_then(Result::ok).flatten().unwrap_or_default();
-                    lost.extend(self.compare(&Group::DEFAULT, rooted, there, &away));
+                    lost.extend(self.compare(&Group::DEFAULT, rooted, there));
                 }
             }
         }
-        if !lost.is_empty() {
-            let owners = self.owners().unwrap_or_default();
-            for (group, tenants, cpus) in lost {
-                let by = owners.iter().find(|(_, theirs)| !theirs.common(&cpus).is_empty());
-                let by = by.map(|(group, _)| group.to_string());
-                let tenants = self.names(&tenants, Some(&cpus));
-                let group = group.to_string();
-                self.external.present.push(ExternalChange::CpusLost { group, tenants, cpus, by });
-            }
-        }
+        self.report_lost(lost);
         if self.external.samples.is_multiple_of(MONITORS_EVERY) {
             self.external.monitors = self.monitors_inside();
         }
         self.external.samples = self.external.samples.wrapping_add(1);
         let reported = self.external_changes().filter(|own| !matches!(own, ExternalChange::GroupGone { .. }));
         problems.extend(reported.map(ToString::to_string).collect::<Vec<_>>());
+    }
+
+    /// Of CPUs that are missing in our groups, those that another program has moved are external changes. Those that are or
+    /// were offline, and that no other group has, are not: they are put back.
+    fn report_lost(&mut self, lost: Vec<(Group, Vec<WorkloadId>, CoreList)>) {
+        // After the groups were read: a CPU that was switched off before is known now.
+        let returned = self.look_at_cpus();
+        self.doubt_monitors(&returned);
+        let owners = if lost.is_empty() { Vec::new() } else { self.owners().unwrap_or_default() };
+        let held = owners.iter().fold(CoreList::default(), |all, (_, cpus)| all.with(cpus));
+        let missing = lost.iter().fold(CoreList::default(), |all, (.., cpus)| all.with(cpus));
+        // One that was off after the reading is missing in the next.
+        self.presence.are_missing(&missing.without(&held).with(&returned));
+        let away = self.presence.away();
+        for (group, tenants, cpus) in lost {
+            let cpus = cpus.without(&away);
+            if cpus.is_empty() {
+                continue;
+            }
+            let by = owners.iter().find(|(_, theirs)| !theirs.common(&cpus).is_empty());
+            let by = by.map(|(group, _)| group.to_string());
+            let tenants = self.names(&tenants, Some(&cpus));
+            let group = group.to_string();
+            self.external.present.push(ExternalChange::CpusLost { group, tenants, cpus, by });
+        }
     }
 
     /// The kernel has taken CPUs that were offline from our monitoring groups too, which are not read at each sample.
@@ -168,17 +181,15 @@ impl Allocation {
         }
     }
 
-    /// Compares a group's CPUs with its tenants'. Returns the lost ones, without those that are or were offline: these are
-    /// put back.
+    /// Compares a group's CPUs with its tenants'. Returns the missing ones.
     fn compare(
         &mut self,
         group: &Group,
         tenants: Vec<WorkloadId>,
         there: CoreList,
-        away: &CoreList,
     ) -> Option<(Group, Vec<WorkloadId>, CoreList)> {
         let own = self.cpus_of(&tenants);
-        let (gone, added) = (own.without(&there).without(away), there.without(&own));
+        let (gone, added) = (own.without(&there), there.without(&own));
         if let Some(known) = self.state.groups.get_mut(group) {
             known.cpus = Some(there);
         }
@@ -240,12 +251,15 @@ impl Allocation {
     pub(super) fn left_alone(&self, group: &Group) -> (CoreList, CoreList) {
         let name = group.to_string();
         let (mut lost, mut added) = (CoreList::default(), CoreList::default());
+        let away = self.presence.away();
         if self.external.may_correct(&name) {
             return (lost, added);
         }
         for change in &self.external.present {
             match change {
-                ExternalChange::CpusLost { group, cpus, .. } if *group == name => lost = cpus.clone(),
+                ExternalChange::CpusLost { group, cpus, .. } if *group == name => {
+                    lost = cpus.without(&away);
+                }
                 ExternalChange::CpusAdded { group, cpus } if *group == name => added = cpus.clone(),
                 _ => {}
             }

@@ -2,7 +2,8 @@
 //! resctrl.
 //!
 //! Any user who can open the mount's directory can hold its lock. A holder that may not write there is ignored. An
-//! unidentifiable holder is honoured for 2 s, each anew as far as `/proc/locks` tells them apart. Must not know what is done under the lock.
+//! unidentifiable holder is honoured for 2 s, each anew as far as `/proc/locks` tells them apart. Must not know what is
+//! done under the lock.
 
 use super::Allocation;
 use std::time::Duration;

@@ -15,6 +15,8 @@ pub(super) struct CpuPresence {
     /// Identities of those that were online.
     seen: BTreeMap<CoreId, u64>,
     offline: CoreList,
+    /// Those that returned and are not in their tenants' groups yet.
+    returned: CoreList,
 }
 
 impl CpuPresence {
@@ -37,7 +39,19 @@ impl CpuPresence {
         let wanted: BTreeSet<&CoreId> = cpus.cores().iter().collect();
         self.seen.retain(|cpu, _| wanted.contains(cpu));
         self.offline = offline.into();
-        returned.into()
+        let returned: CoreList = returned.into();
+        self.returned = self.returned.with(&returned).common(cpus);
+        returned
+    }
+
+    /// Those that no other program took, but that are missing in their groups: offline, or just back.
+    pub fn away(&self) -> CoreList {
+        self.offline.with(&self.returned)
+    }
+
+    /// Of those that returned, only these are not in their groups yet.
+    pub fn are_missing(&mut self, cpus: &CoreList) {
+        self.returned = self.returned.common(cpus);
     }
 
     /// Those that were offline at the last look.
@@ -46,8 +60,8 @@ impl CpuPresence {
     }
 }
 
-/// The inode of the directory with a CPU's place in the machine. The kernel makes the directory when the CPU goes online
-/// and removes it when it goes offline (linux drivers/base/topology.c, topology_add_dev), and an inode of sysfs is not
+/// The inode of the directory with a CPU's place in the machine. The kernel makes the directory when the CPU is switched on
+/// and removes it when the CPU is switched off (linux drivers/base/topology.c, topology_add_dev), and an inode of sysfs is not
 /// used again soon (fs/kernfs/dir.c, __kernfs_new_node). `None` if there is none.
 fn identity(root: &Root, cpu: CoreId) -> Option<u64> {
     let path = root.path(format!("/sys/devices/system/cpu/cpu{}/topology", cpu.0));
@@ -72,13 +86,13 @@ mod tests {
         let mut presence = CpuPresence::default();
         assert_eq!(presence.look(&root, &list("1-2")), CoreList::default());
         assert_eq!(presence.look(&root, &list("1-2")), CoreList::default());
-        // CPU 1 goes; another directory takes the inode that a file system of a disk would use again.
+        // CPU 1 is switched off; another directory takes the inode that a file system of a disk would use again.
         fs::remove_dir(topology(1)).unwrap();
         fs::create_dir(cpus.join("between")).unwrap();
         fs::write(cpus.join("online"), "0,2\n").unwrap();
         assert_eq!(presence.look(&root, &list("1-2")), CoreList::default());
         assert_eq!(*presence.offline(), list("1"));
-        // It returns, and CPU 2 goes and returns between two looks.
+        // It returns, and CPU 2 is off and on between two looks.
         fs::create_dir(topology(1)).unwrap();
         fs::write(cpus.join("online"), "0-2\n").unwrap();
         fs::create_dir(cpus.join("new")).unwrap();
@@ -87,5 +101,8 @@ mod tests {
         assert_eq!(presence.look(&root, &list("1-2")), list("1-2"));
         assert_eq!(*presence.offline(), CoreList::default());
         assert_eq!(presence.look(&root, &list("1-2")), CoreList::default());
+        assert_eq!(presence.away(), list("1-2"), "until they are in their groups");
+        presence.are_missing(&list("2-5"));
+        assert_eq!(presence.away(), list("2"));
     }
 }

@@ -88,6 +88,27 @@ fn registers_of_a_cpu_that_is_off_at_the_end_are_restored_at_the_next_start() {
 }
 
 #[test]
+fn a_cpu_that_cannot_be_put_back_at_once_is_no_external_change() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let mut host = empty(&machine);
+    host.set_tenants(vec![tenant("a", "0-1")]);
+    switch(&machine, 1, "0");
+    switch(&machine, 1, "1");
+    refuse(&machine, "sys/fs/resctrl/waykeeper-a/cpus_list", Operation::Write, Errno::IO);
+    // A tenant that arrives makes the host read the groups, and see that CPU 1 is back.
+    let all = || vec![tenant("a", "0-1"), tenant("b", "2")];
+    host.set_tenants(all());
+    machine.run(MS);
+    sample(&mut host);
+    assert_eq!(host.external_changes(), []);
+    machine.faults.lift();
+    (0..8).for_each(|_| drop(host.set_tenants(all())));
+    assert_eq!(machine.root().read_text("/sys/fs/resctrl/waykeeper-a/cpus_list").unwrap(), "0-1\n");
+    ends(&machine, host, &found);
+}
+
+#[test]
 fn a_tenant_gets_a_cpu_that_was_off_when_the_host_was_opened() {
     let machine = MountedHost::new("gold-6140");
     let found = machine.state();
