@@ -203,7 +203,7 @@ impl FileTree {
                 EntryAttributes { number, kind, mode, uid, gid, links, size: 0, lifetime }
             }
             Target::Fixed(fixed) => {
-                let mut moves = self.inodes.comes_and_goes(number);
+                let mut moves = self.inodes.is_temporary(number);
                 let (kind, mode, links, size) = match fixed {
                     Fixed::File(file) => {
                         moves |= file.changes();
@@ -212,7 +212,7 @@ impl FileTree {
                     Fixed::Link(target) => (EntryKind::Link, 0o777, 1, target.len() as u64),
                     Fixed::Directory(entries, dynamic) => {
                         moves |= dynamic.is_some()
-                            || entries.values().any(|entry| self.inodes.comes_and_goes(*entry));
+                            || entries.values().any(|entry| self.inodes.is_temporary(*entry));
                         let is_there = |entry: &&u64| {
                             self.inodes.is_directory(**entry) && self.inodes.entry(**entry).is_some()
                         };

@@ -1,8 +1,8 @@
 //! Inode numbers: a stable number for every node of the tree and every place of resctrl.
 //!
 //! Numbers are not reused while the tree is mounted. The number of a process, a control group or a place of resctrl
-//! encodes what it is, so no table is kept for them. The number of a node in a directory that comes and goes has how often
-//! that had come. This file must not know FUSE.
+//! encodes what it is, so no table is kept for them. The number of a node in a temporary directory has how often that
+//! had been made. This file must not know FUSE.
 
 use crate::dynamic_tree::{self, DynamicTree};
 use crate::node::{Appearance, File, Node, Tree, TreeParts};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The root's number (linux fs/fuse: FUSE_ROOT_ID).
 pub(crate) const ROOT: u64 = 1;
 
-/// Bits of a fixed node's number for the node; the bits above have how often it had come. No tree has as many nodes.
+/// Bits of a fixed node's number for the node; the bits above have how often it was made before. No tree has as many nodes.
 const NODE_BITS: u32 = 24;
 
 /// Numbers of resctrl's places below its root start here.
@@ -48,7 +48,7 @@ pub(crate) enum Target<'a> {
 pub(crate) struct Inodes {
     fixed: Vec<Fixed>,
     paths: Vec<String>,
-    /// For each fixed node the index of its appearance, if it comes and goes.
+    /// For each fixed node the index of its appearance, if it is temporary.
     appearing: Vec<Option<usize>>,
     appearances: Vec<Arc<dyn Appearance>>,
     resctrls: Vec<(u64, SharedResctrl)>,
@@ -133,8 +133,8 @@ impl Inodes {
         Some(self.appearances[appearing].as_ref())
     }
 
-    /// Whether a node comes and goes.
-    pub fn comes_and_goes(&self, number: u64) -> bool {
+    /// Whether a node is temporary.
+    pub fn is_temporary(&self, number: u64) -> bool {
         self.appearance(number).is_some()
     }
 

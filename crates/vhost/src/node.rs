@@ -67,13 +67,13 @@ pub trait File: Send + Sync {
     }
 }
 
-/// A part of the tree that comes and goes: a directory with its entries.
+/// When a temporary part of the tree is there: a directory with its entries.
 pub trait Appearance: Send + Sync {
-    /// How often it had come before, modulo 2¹⁶; `None` while it is not there. With another number its entries are other
+    /// How often it was made before, modulo 2¹⁶; `None` while it is not there. With another number its entries are other
     /// entries, with other inodes.
     fn now(&self) -> Option<u64>;
 
-    /// The error for an open file of it while it is not there, or after it came anew.
+    /// The error for an open file of it while it is not there, or after it was made anew.
     fn gone(&self) -> Errno;
 }
 

@@ -77,6 +77,7 @@ fn the_registers_of_a_cpu_that_is_off_at_the_end_are_restored_when_it_is_on() {
     let setup = Setup::plain(&machine, FIXED);
     let mut daemon = setup.start();
     daemon.comes("the classes", |_| class(&machine, "fio") == "2");
+    daemon.comes("its counters", |_| machine.msr(2, 0x186) != 0);
     switch(&machine, 2, "0");
     daemon.ends_by(Signal::TERM);
     assert!(setup.journal.exists(), "it has the registers of CPU 2");

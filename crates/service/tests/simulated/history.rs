@@ -313,8 +313,8 @@ impl History {
         }
     }
 
-    /// A day of a seed: tenants that come and go, policies, pauses, kills and faults of files, about one event in 20 s,
-    /// and no other program: what then differs in the end has no excuse.
+    /// A day of a seed: tenants and CPUs that come and go, policies, pauses, kills and faults of files, about one event in
+    /// 20 s, and no other program: what then differs in the end has no excuse.
     pub fn day(seed: u64, hours: u64) -> History {
         let mut dice = Dice::new(seed);
         let end_ms = hours * 3_600_000;
@@ -324,7 +324,8 @@ impl History {
             at_ms += 1 + dice.below(40_000);
             let what = loop {
                 let what = one(&mut dice, true);
-                if !what.is_of_another_program() && what != What::Stop {
+                let is_own = !what.is_of_another_program() || matches!(what, What::SwitchCpu { .. });
+                if is_own && what != What::Stop {
                     break what;
                 }
             };

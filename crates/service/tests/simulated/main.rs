@@ -150,7 +150,7 @@ fn a_long_run_uses_no_more_at_its_end_than_at_its_begin() {
     #[expect(clippy::print_stdout, reason = "what happened, and what was in use, is the result of a run")]
     let () = println!("{:?}\n{:#?}", outcome.marks, outcome.usage);
     assert!(outcome.violations.is_empty(), "{}", report(&history, &outcome.violations));
-    for mark in ["fault-refuse", "kill", "declare", "set-policy", "pause", "stopped"] {
+    for mark in ["fault-refuse", "hotplug", "kill", "declare", "set-policy", "pause", "stopped"] {
         assert!(outcome.marks.contains_key(mark), "never happened: {mark}");
     }
     assert_eq!(outcome.left_open, 0, "files of processes that have ended");

@@ -65,7 +65,9 @@ impl Touched {
             let now = picture::cpus(list).into_iter().map(|cpu| format!("CPU {cpu}"));
             let had = before.get(name).map(|list| picture::cpus(list)).unwrap_or_default();
             for cpu in now.filter(|cpu| !had.iter().any(|had| *cpu == format!("CPU {had}"))) {
-                self.watched.values_mut().for_each(|cpus| drop(cpus.remove(&cpu)));
+                for cpus in self.watched.values_mut() {
+                    cpus.remove(&cpu);
+                }
                 self.watched.entry(monitor.to_owned()).or_default().insert(cpu);
             }
         }
