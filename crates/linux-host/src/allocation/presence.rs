@@ -60,9 +60,9 @@ impl CpuPresence {
     }
 }
 
-/// The inode of the directory with a CPU's place in the machine. The kernel makes the directory when the CPU is switched on
-/// and removes it when the CPU is switched off (linux drivers/base/topology.c, topology_add_dev), and an inode of sysfs is not
-/// used again soon (fs/kernfs/dir.c, __kernfs_new_node). `None` if there is none.
+/// The inode of the directory with a CPU's place in the machine; `None` if there is none. The kernel makes the directory
+/// when the CPU is switched on and removes it when the CPU is switched off (linux drivers/base/topology.c,
+/// topology_add_dev). An inode of sysfs is not used again soon (fs/kernfs/dir.c, __kernfs_new_node).
 fn identity(root: &Root, cpu: CoreId) -> Option<u64> {
     let path = root.path(format!("/sys/devices/system/cpu/cpu{}/topology", cpu.0));
     root.system().metadata(&path).ok().map(|found| found.inode)

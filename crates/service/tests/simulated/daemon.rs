@@ -417,10 +417,12 @@ fn compare(
         if name.contains(GROUP_PREFIX) {
             // Waykeeper was killed between making the group and noting that, and another program put a task into it before
             // the next start. The journal does not prove that it is Waykeeper's, so it stays.
-            let is_unproved = |group: &String| {
-                let tasks = picture::text(&state.files, &picture::in_group(group, "tasks"));
-                name.split(' ').any(|word| word == group) && !tasks.is_empty()
+            let has_had_task = |group: &String| {
+                let ever = &state.touched.ever;
+                ever.iter().any(|(entry, value)| entry.starts_with("task ") && value == group)
             };
+            let is_unproved =
+                |group: &String| name.split(' ').any(|word| word == group) && has_had_task(group);
             if state.touched.unproved.iter().any(is_unproved) {
                 unproved = true;
                 continue;
@@ -455,7 +457,8 @@ fn compare(
             // counts as the daemon's, after a kill also for the next start. So does a value that changed and is back: it
             // may have been misread meanwhile.
             Some(Some(touched))
-                if found == before && state.touched.own.contains(&(name.clone(), touched.clone())) =>
+                if (found == before || was_left(name, found))
+                    && state.touched.own.contains(&(name.clone(), touched.clone())) =>
             {
                 reverted += 1;
             }
