@@ -91,6 +91,8 @@ impl Presence {
             |name: &str| root.cpu_list(&format!("{CPUS}/{name}")).map(|list| list.cores().contains(&cpu));
         Ok(match has("online")? {
             true => Presence::Online,
+            // A CPU that is present has a directory. A list may have been read wrong.
+            false if root.exists(format!("{CPUS}/cpu{}", cpu.0)) => Presence::Offline,
             false if root.exists(format!("{CPUS}/present")) && has("present")? => Presence::Offline,
             false => Presence::Absent,
         })

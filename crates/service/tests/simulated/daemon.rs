@@ -110,7 +110,8 @@ pub fn run(history: &History) -> Outcome {
     }
     let some_were_off = world.lock().calm();
     // The registers of a CPU that was off at a stop are still in the journal.
-    if (last != End::Stopped || some_were_off) && world.lock().violations.is_empty() {
+    let some_are_away = !world.lock().journaled().away().is_empty();
+    if (last != End::Stopped || some_were_off || some_are_away) && world.lock().violations.is_empty() {
         finish(&world, history, &original);
         compare(&world, &original, &registers, &watched, &root, "in the end");
     }
@@ -378,8 +379,11 @@ fn compare(
         let cpu = name.strip_prefix("CPU ").and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
         cpu.is_none_or(|cpu| online.contains(&cpu))
     };
-    // Those of a CPU that is off stay in the journal.
-    [&mut registers, &mut now_registers].into_iter().for_each(|all| all.retain(|name, _| is_on(name)));
+    // Those of a CPU that was off when the daemon restored stay in the journal, also if it is on since.
+    let away = if when == "in the end" { BTreeSet::new() } else { state.journaled().away() };
+    let is_there =
+        |name: &String| is_on(name) && !away.iter().any(|cpu| name.starts_with(&format!("CPU {cpu} ")));
+    [&mut registers, &mut now_registers].into_iter().for_each(|all| all.retain(|name, _| is_there(name)));
     let now = picture::take(&state.files, &state.clock);
     let mut wrong = Vec::new();
     // A register that reads a wrong value of eight bytes at every reading cannot be told from one that another program

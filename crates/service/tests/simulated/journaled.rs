@@ -56,6 +56,15 @@ impl Journaled {
         })
     }
 
+    /// The CPUs of which it has registers: at a stop they were off.
+    pub fn away(&self) -> BTreeSet<u16> {
+        let cpu = |own: &Original| match own {
+            Original::Msr { cpu, package: None, .. } => Some(*cpu),
+            _ => None,
+        };
+        self.originals.iter().filter_map(cpu).collect()
+    }
+
     /// The groups that Waykeeper was about to make.
     pub fn planned(&self) -> impl Iterator<Item = String> {
         self.originals.iter().filter_map(|own| match own {
