@@ -166,7 +166,7 @@ fn a_cpu_that_another_programs_monitoring_group_loses_to_ours_returns_to_it() {
     share(&mut host, &["a", "b"]);
     let inside = "/sys/fs/resctrl/waykeeper-a/mon_groups/watch";
     root.make_dir(inside).unwrap();
-    root.write_once(&format!("{inside}/cpus_list"), "0-1\n").unwrap();
+    root.write_once(format!("{inside}/cpus_list"), "0-1\n").unwrap();
     let read = |path: &str| root.read_text(path).unwrap();
     let ours = "/sys/fs/resctrl/waykeeper-a/mon_groups/waykeeper-b/cpus_list";
     assert_eq!(read(ours), "\n", "the other group took CPU 1 from ours");
