@@ -335,8 +335,8 @@ impl From<waykeeper_kernel::journal::JournalError> for Failure {
         let code = match &error {
             E::Held { .. } => exit::CONFLICT,
             E::Read { source, .. } | E::Write { source, .. } => exit::io_code(source),
-            E::OtherRoot { .. } | E::Untrusted { .. } | E::Name { .. } => exit::BAD_INPUT,
-            E::Damaged { .. } | E::Stale { .. } | E::BootId { .. } => exit::FAILED,
+            E::OtherRoot { .. } | E::Untrusted { .. } | E::Name { .. } | E::NotAJournal { .. } => exit::BAD_INPUT,
+            E::Damaged { .. } | E::Format { .. } | E::Stale { .. } | E::BootId { .. } => exit::FAILED,
         };
         Failure::new(code, error)
     }

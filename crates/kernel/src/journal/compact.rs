@@ -1,43 +1,41 @@
-//! Compacts a long journal: entries that were recorded and forgotten again are dropped.
+//! Writes a journal anew: a long one without the entries that were recorded and forgotten again, or one of an earlier
+//! format.
 //!
-//! Tenants that start and end write a few lines each, and a manager runs for months. The compact journal is written
-//! beside the old one, synced and renamed over it, so after a power failure one of them is complete. Must not know
+//! Tenants that start and end write a few lines each, and a manager runs for months. The new file is written beside the
+//! old one, synced and renamed over it, so after a power failure one of them is complete. Its entries go on with the
+//! numbers of the old one, and its first line has the number of its last entry, so the seal fits both. Must not know
 //! what an original means.
 
-use super::{Entry, Journal, JournalError, JournalFile, Knobs, Original, VERSION, line, sync_directory};
+use super::format::{Entry, HEAD_LINES, HostLine, Knobs, VERSION, head, line};
+use super::{Journal, JournalError, JournalFile, Original, sync_directory};
 use crate::system::FileWriter;
 use rustix::fs::{Mode, OFlags};
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Shorter journals are not compacted: they take a few pages of disk and little time to read.
 const SHORT_BYTES: u64 = 32 << 10;
 
 /// Lines per line still needed from which compacting is worthwhile: each line is then rewritten only rarely
 /// (assumption).
-const WORTH: usize = 4;
+const WORTH: u64 = 4;
 
 impl Journal {
     /// Compacts the journal if that is worthwhile. If it fails, the old journal is kept.
     pub(super) fn shorten(&mut self) {
-        let Some((_, length, lines)) = &self.file else { return };
-        let live = 1 + self.knobs.originals.len() + 2 * self.knobs.kept.len();
+        let Some(JournalFile { length, lines, .. }) = &self.file else { return };
+        let live = HEAD_LINES + (self.knobs.originals.len() + 2 * self.knobs.kept.len()) as u64;
         if *length < self.short_from || *lines < WORTH * live || self.broken || self.is_stale() {
             return;
         }
-        let beside = self.beside();
-        match self.write_short(&beside) {
-            Ok((file, length, lines)) => {
-                self.file = Some((file, length, lines));
-                self.short_from = SHORT_BYTES.max(2 * length);
-            }
+        let length = *length;
+        let knobs = self.knobs.clone();
+        self.short_from = match self.write_anew(&knobs) {
+            Ok(()) => SHORT_BYTES.max(2 * self.file.as_ref().map_or(0, |file| file.length)),
             // The cause (a full disk) may persist, so the next attempt is made at twice the length.
-            Err(_) => {
-                self.short_from = 2 * *length;
-                self.forget_beside();
-            }
-        }
+            Err(_) => 2 * length,
+        };
     }
 
     /// Replaces the content by these originals, atomically; without any, the journal is removed.
@@ -45,23 +43,20 @@ impl Journal {
     /// # Errors
     /// It could not be written; the journal is then unchanged.
     pub fn keep_only(&mut self, some: &[Original]) -> Result<(), JournalError> {
-        if some.is_empty() {
+        self.replace_content(Knobs { originals: some.to_vec(), ..Knobs::default() })
+    }
+
+    /// The same for originals and kept ones.
+    pub(super) fn replace_content(&mut self, knobs: Knobs) -> Result<(), JournalError> {
+        if knobs.originals.is_empty() && knobs.kept.is_empty() {
             return self.clear();
         }
-        let knobs = Knobs { originals: some.to_vec(), ..Knobs::default() };
-        let before = std::mem::replace(&mut self.knobs, knobs);
-        match self.write_short(&self.beside()) {
-            Ok(file) => {
-                self.file = Some(file);
-                self.broken = false;
-                Ok(())
-            }
-            Err(source) => {
-                self.knobs = before;
-                self.forget_beside();
-                Err(JournalError::Write { path: self.path.clone(), source })
-            }
-        }
+        self.make_seal()?;
+        self.write_anew(&knobs).map_err(|source| JournalError::Write { path: self.path.clone(), source })?;
+        self.knobs = knobs;
+        self.damage.clear();
+        self.broken = false;
+        Ok(())
     }
 
     /// The length in bytes from which a new journal may be compacted.
@@ -81,24 +76,48 @@ impl Journal {
         self.path.with_file_name(name)
     }
 
-    fn write_short(&self, beside: &Path) -> io::Result<JournalFile> {
-        let head = Entry::Host { version: VERSION, root: self.root.clone(), boot: self.written_in.clone() };
+    /// Writes a file with these originals and opens it as the journal's. An error leaves the old file.
+    pub(super) fn write_anew(&mut self, knobs: &Knobs) -> io::Result<()> {
+        let written = self.write_beside(knobs);
+        if written.is_err() {
+            self.forget_beside();
+        }
+        let (file, last) = written?;
+        (self.file, self.last) = (Some(file), last);
+        // If this fails, the seal has an earlier number: the first line has the one that counts.
+        if let Some(seal) = &mut self.seal {
+            let _ = seal.write(last);
+        }
+        Ok(())
+    }
+
+    fn write_beside(&self, knobs: &Knobs) -> io::Result<(JournalFile, u64)> {
         // A kept knob may have been set again since: its older value comes first, as it was recorded.
-        let kept = self.knobs.kept.iter().cloned();
+        let kept = knobs.kept.iter().cloned();
         let kept = kept.flat_map(|own| [Entry::Original(own.clone()), Entry::Keep(own)]);
-        let own = self.knobs.originals.iter().cloned().map(Entry::Original);
-        let (mut text, mut number) = (String::new(), 0);
-        for entry in std::iter::once(head).chain(kept).chain(own) {
-            number += 1;
-            text.push_str(&line(number, &entry)?);
+        let own = knobs.originals.iter().cloned().map(Entry::Original);
+        let entries: Vec<Entry> = kept.chain(own).collect();
+        let last = self.last + entries.len() as u64;
+        let host = HostLine {
+            version: VERSION,
+            root: self.root.clone(),
+            boot: self.written_in.clone(),
+            first: self.last + 1,
+            complete_to: last,
+        };
+        let mut text = head(&host)?;
+        for (number, entry) in (host.first..).zip(&entries) {
+            text.push_str(&line(number, entry)?);
         }
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
-        let file = self.system.open(beside, flags, Mode::from_raw_mode(0o600))?;
+        let beside = self.beside();
+        let file = self.system.open(&beside, flags, Mode::from_raw_mode(0o600))?;
         FileWriter(file.as_ref()).write_all(text.as_bytes())?;
         file.sync()?;
-        self.system.rename(beside, &self.path)?;
+        self.system.rename(&beside, &self.path)?;
         // If this fails, the old file may reappear after a power failure; restoring from it has the same result.
         let _ = sync_directory(self.system.as_ref(), &self.path);
-        Ok((file, text.len() as u64, number))
+        let (length, lines) = (text.len() as u64, HEAD_LINES + entries.len() as u64);
+        Ok((JournalFile { file, length, lines, is_to_rewrite: false }, last))
     }
 }

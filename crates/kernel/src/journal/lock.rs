@@ -2,8 +2,9 @@
 //!
 //! flock(2) on files that only their owner can open. Must not know what is journaled.
 
+use super::error::untrusted;
 use super::summary::usual_path;
-use super::{JournalError, directory_of, untrusted};
+use super::{JournalError, directory_of};
 use crate::root::Root;
 use crate::system::{FileReader, FileWriter, OpenFile, SharedSystem, System};
 use crate::trust;

@@ -1,160 +1,50 @@
 //! The journal: the original value of every knob, on disk before the knob is set.
 //!
-//! JSON lines, each with a checksum over its number and its text, appended and synced before [`Journal::record`]
-//! returns. The directory is synced when the file is created and when it is removed. So after a power failure the
-//! journal contains at least every knob that was set. A line that was being written has no newline and is ignored:
-//! its knob was not set yet. Must not know how a knob is set or restored.
+//! Lines of JSON (`format`), appended and synced before [`Journal::record`] returns; then the number of the last line
+//! goes to a seal beside the file, synced too (`seal`). The directory is synced when a file is created and when it is
+//! removed. So after a power failure the journal contains at least every knob that was set, and a journal that lost a
+//! line later, or was removed, says so ([`Journal::damage`]). A line after the sealed ones does not matter: its knob was
+//! not set yet. Must not know how a knob is set or restored.
 
 mod compact;
+mod error;
+mod format;
 mod lock;
 mod original;
+mod seal;
 mod summary;
+mod unproved;
 
+pub use error::{JournalDamage, JournalError};
 pub use original::{Claim, Original, OriginalBits, OwnershipCheck, SchemataLine};
-pub use summary::{JournalSummary, summarize, usual_path};
+pub use summary::{JournalSummary, is_there, summarize, usual_path};
 
 use crate::root::Root;
 use crate::system::{FileReader, OpenFile, SharedSystem, System, write_all_at};
-use crate::trust::{self, TrustError};
+use crate::trust;
+use error::untrusted;
+use format::{Content, Entry, HEAD_LINES, HostLine, Knobs, OLDEST, VERSION, head, line};
 use lock::Lock;
 use rustix::fs::{Mode, OFlags};
-use serde::{Deserialize, Serialize};
+use seal::Seal;
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use waykeeper_units::one_line;
 
-/// An error of a journal. When it is returned, no knob has been set.
-#[derive(Debug, thiserror::Error)]
-pub enum JournalError {
-    /// Another manager holds the lock.
-    #[error(
-        "{}: another waykeeper process{} manages this host; end it first (two managers would undo each \
-         other's changes)", .path.display(),
-        .holder.map(|pid| format!(" (pid {pid})")).unwrap_or_default()
-    )]
-    Held {
-        /// The lock file.
-        path: PathBuf,
-        /// The other manager's pid, if the lock file contains it.
-        holder: Option<u32>,
-    },
-    /// Its name is that of a lock file.
-    #[error("{}: a journal's name must not end in .lock, because its lock file has that ending; take another \
-        ending", .path.display())]
-    Name {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It cannot be read.
-    #[error("{}: cannot read the journal: {source}", .path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// It cannot be written: disk full, read-only, no permission.
-    #[error("{}: cannot journal the original values: {source}; their knobs have not been touched", .path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// A line in it is damaged.
-    #[error(
-        "{}: line {line} is damaged ({}); nothing was restored; compare the lines before it with the host \
-         by hand, then remove the file (after a reboot it can be removed unchecked)", .path.display(), one_line(.why)
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The line's number, from 1.
-        line: usize,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// It belongs to a host under another root.
-    #[error("{}: it holds original values of the host under {}, not of the one under {wanted}", .path.display(), one_line(.found))]
-    OtherRoot {
-        /// The file.
-        path: PathBuf,
-        /// The root prefix it was written for.
-        found: String,
-        /// The root prefix in use.
-        wanted: String,
-    },
-    /// It is of an earlier boot and must be cleared before anything is recorded.
-    #[error("{}: it is from an earlier boot, whose values no longer apply; run `waykeeper restore` to clear it", .path.display())]
-    Stale {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Other users could change it, and its contents are written to registers.
-    #[error("{}: a journal must not be here: {why}", .path.display())]
-    Untrusted {
-        /// The journal.
-        path: PathBuf,
-        /// What other users could change.
-        why: TrustError,
-    },
-    /// The kernel's boot id has the wrong form.
-    #[error("{}: expected a boot id like 01234567-89ab-cdef-0123-456789abcdef, not `{found}`", .path.display())]
-    BootId {
-        /// The file.
-        path: PathBuf,
-        /// The text found.
-        found: String,
-    },
-}
-
-/// One line.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Entry {
-    /// The first line: the host that the originals belong to.
-    Host { version: u32, root: String, boot: Option<String> },
-    /// The original value of a knob that is about to be set. It takes the place of an earlier line about the knob.
-    Original(Original),
-    /// The knob was not set after all, or restored: earlier lines about it no longer apply.
-    Forget(Original),
-    /// The knob stays as set until its original is requested explicitly.
-    Keep(Original),
-}
-
-/// The originals after all lines.
-#[derive(Debug, Default)]
-struct Knobs {
-    /// Knobs set by this run, or by one that crashed.
-    originals: Vec<Original>,
-    /// Knobs that stay as set for now.
-    kept: Vec<Original>,
-}
-
-impl Knobs {
-    fn forget(&mut self, forgotten: &Original) {
-        self.originals.retain(|own| !own.is_same_knob(forgotten));
-    }
-
-    fn keep(&mut self, kept: &Original) {
-        self.forget(kept);
-        // The older value is the original.
-        if !self.kept.iter().any(|own| own.is_same_knob(kept)) {
-            self.kept.push(kept.clone());
-        }
-    }
-}
-
-/// The format's version: 2 added the bits of an MSR and how to recognise a later change by others, 3 the distinction
-/// of groups made and groups about to be made.
-const VERSION: u32 = 3;
-/// The oldest version that is read: version 1 has whole MSRs only, and any value of them counts as ours.
-const OLDEST: u32 = 1;
 /// Most bytes of a journal: 64 groups of a few hundred bytes each, with tasks, are far below.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The journal's open file, with the length in bytes and the number of its valid lines.
-type JournalFile = (Box<dyn OpenFile>, u64, usize);
+/// The journal's open file.
+#[derive(Debug)]
+struct JournalFile {
+    file: Box<dyn OpenFile>,
+    /// Its length in bytes.
+    length: u64,
+    /// Number of its lines.
+    lines: u64,
+    /// It must be written anew before a line is added: it has another format, or lines in another order.
+    is_to_rewrite: bool,
+}
 
 /// An open journal with its locks: no other manager can set knobs of this host at the same time.
 #[derive(Debug)]
@@ -167,6 +57,10 @@ pub struct Journal {
     knobs: Knobs,
     /// The file, once it exists.
     file: Option<JournalFile>,
+    seal: Option<Seal>,
+    /// The number of the last entry.
+    last: u64,
+    damage: Vec<JournalDamage>,
     broken: bool,
     /// Length in bytes from which compacting is considered.
     short_from: u64,
@@ -178,9 +72,12 @@ impl Journal {
     /// Opens the journal at `path` for the host under `root`. The directory is created now, the file on the first
     /// record.
     ///
+    /// A damaged journal is opened too: [`Journal::damage`] says what is wrong with it, and nothing can be recorded until
+    /// [`Journal::set_aside`].
+    ///
     /// # Errors
-    /// [`JournalError::Held`] if another manager uses it or manages this host; else what is wrong with its path or
-    /// content.
+    /// [`JournalError::Held`] if another manager uses it or manages this host; [`JournalError::NotAJournal`] for another
+    /// file, beside which nothing is made; else what is wrong with its path.
     pub fn open(path: &Path, root: &Root) -> Result<Journal, JournalError> {
         if path.extension().is_some_and(|extension| extension == "lock") {
             return Err(JournalError::Name { path: path.to_path_buf() });
@@ -188,6 +85,8 @@ impl Journal {
         let unwritable = |source| JournalError::Write { path: path.to_path_buf(), source };
         let directory = directory_of(path);
         let system = root.system().clone();
+        // Before a lock file is made beside a file that is not ours.
+        summary::recognize(system.as_ref(), path)?;
         system.make_dirs(directory, Mode::from_raw_mode(0o755)).map_err(unwritable)?;
         trust::folder(system.as_ref(), directory).map_err(|why| untrusted(path, why, &unwritable))?;
         let lock = Lock::take(&system, &path.with_extension("lock"))?;
@@ -202,6 +101,9 @@ impl Journal {
             boot,
             knobs: Knobs::default(),
             file: None,
+            seal: None,
+            last: 0,
+            damage: Vec::new(),
             broken: false,
             short_from: Journal::short_at_first(),
             _locks: (lock, common),
@@ -224,7 +126,34 @@ impl Journal {
     /// True if it is from an earlier boot: every knob has its power-on value, and the journal's values must not be
     /// written. If either boot id is unknown, the journal counts as current.
     pub fn is_stale(&self) -> bool {
-        matches!((&self.written_in, &self.boot), (Some(then), Some(now)) if then != now)
+        is_other_boot(self.written_in.as_deref(), self.boot.as_deref())
+    }
+
+    /// What is wrong with it, a line each; empty if it is whole.
+    pub fn damage(&self) -> &[JournalDamage] {
+        &self.damage
+    }
+
+    /// What could not be proved about this host since its boot, after a journal was damaged or lost. It stays until a
+    /// person removes the file beside the journal.
+    ///
+    /// # Errors
+    /// That file cannot be read.
+    pub fn unproved(&self) -> Result<Vec<String>, JournalError> {
+        unproved::read(self.system.as_ref(), &self.path, self.boot.as_deref())
+    }
+
+    /// Writes down what could not be proved about this host.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn note_unproved(&self, lines: &[String]) -> Result<(), JournalError> {
+        unproved::add(self.system.as_ref(), &self.path, self.boot.as_deref(), lines)
+    }
+
+    /// The file with what could not be proved.
+    pub fn unproved_path(&self) -> PathBuf {
+        unproved::path_of(&self.path)
     }
 
     /// Its path.
@@ -304,19 +233,56 @@ impl Journal {
         Ok(())
     }
 
+    /// Ends the damage: it is written down as unproved, the file gets another name, and the journal then has only the
+    /// originals in `stay` and, with `keeps`, the kept ones.
+    ///
+    /// # Errors
+    /// The damage could not be written down, or the journal not be written; then it stays as it is.
+    pub fn set_aside(&mut self, stay: &[Original], keeps: bool) -> Result<(), JournalError> {
+        let lines: Vec<String> =
+            self.damage.iter().map(|damage| format!("{}: {damage}", self.path.display())).collect();
+        self.note_unproved(&lines)?;
+        if self.file.take().is_some() {
+            let damaged = self.damaged_path();
+            let renamed = self.system.rename(&self.path, &damaged);
+            renamed.map_err(|source| JournalError::Write { path: damaged, source })?;
+        }
+        let kept = if keeps { self.knobs.kept.clone() } else { Vec::new() };
+        self.replace_content(Knobs { originals: stay.to_vec(), kept })
+    }
+
+    /// A free name for the damaged file.
+    fn damaged_path(&self) -> PathBuf {
+        let mut name = self.path.file_name().map_or_else(OsString::new, OsString::from);
+        name.push(".damaged");
+        let path = self.path.with_file_name(&name);
+        let numbered = (2..).map(|number: u32| path.with_extension(format!("damaged{number}")));
+        let mut all = std::iter::once(path.clone()).chain(numbered);
+        all.find(|path| !self.system.exists(path)).unwrap_or(path.clone())
+    }
+
     /// Removes it: everything in it has been restored or no longer applies.
     ///
     /// # Errors
     /// The file cannot be removed.
     pub fn clear(&mut self) -> Result<(), JournalError> {
-        let failed = |source| JournalError::Write { path: self.path.clone(), source };
+        let path = self.path.clone();
+        let failed = |source| JournalError::Write { path: path.clone(), source };
+        // The seal says first that no entry is needed any more; else a journal that is gone would count as lost.
+        if let Some(seal) = &mut self.seal {
+            seal.write(0).map_err(failed)?;
+        }
         match self.system.remove_file(&self.path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
             _ => sync_directory(self.system.as_ref(), &self.path).map_err(failed)?,
         }
         self.forget_beside();
-        self.file = None;
+        // A seal that stays says that there is nothing.
+        let _ = self.system.remove_file(&seal::path_of(&self.path));
+        unproved::drop_stale(self.system.as_ref(), &self.path, self.boot.as_deref());
+        (self.file, self.seal, self.last) = (None, None, 0);
         self.broken = false;
+        self.damage.clear();
         self.knobs = Knobs::default();
         self.written_in.clone_from(&self.boot);
         Ok(())
@@ -327,26 +293,44 @@ impl Journal {
         if entries.peek().is_none() {
             return Ok(());
         }
+        if let Some(damage) = self.damage.first() {
+            return Err(JournalError::Damaged { path: self.path.clone(), damage: damage.clone() });
+        }
         self.shorten();
         let path = self.path.clone();
         let failed = |source| JournalError::Write { path: path.clone(), source };
         if self.broken {
             return Err(failed(io::Error::other("an earlier write to it failed and could not be undone")));
         }
+        self.make_seal()?;
+        if self.file.as_ref().is_some_and(|file| file.is_to_rewrite) {
+            let knobs = self.knobs.clone();
+            self.write_anew(&knobs).map_err(failed)?;
+        }
         if self.file.is_none() {
             // Created with mode 0600: only its owner may read it.
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
             let file = trust::open(self.system.as_ref(), &self.path, flags);
-            self.file = Some((file.map_err(|why| untrusted(&path, why, &failed))?, 0, 0));
+            let file = file.map_err(|why| untrusted(&path, why, &failed))?;
+            self.file = Some(JournalFile { file, length: 0, lines: 0, is_to_rewrite: false });
         }
-        let Some((file, length, lines)) = &mut self.file else { return Ok(()) };
+        let first = HostLine {
+            version: VERSION,
+            root: self.root.clone(),
+            boot: self.boot.clone(),
+            first: self.last + 1,
+            complete_to: 0,
+        };
+        let (Some(JournalFile { file, length, lines, .. }), Some(seal)) = (&mut self.file, &mut self.seal)
+        else {
+            return Ok(());
+        };
         let is_new = *length == 0;
-        let head = Entry::Host { version: VERSION, root: self.root.clone(), boot: self.boot.clone() };
-        let head = is_new.then_some(head);
-        let mut text = String::new();
-        let mut number = *lines;
-        for entry in head.into_iter().chain(entries) {
+        let mut text = if is_new { head(&first).map_err(failed)? } else { String::new() };
+        let (mut number, mut count) = (self.last, if is_new { HEAD_LINES } else { 0 });
+        for entry in entries {
             number += 1;
+            count += 1;
             text.push_str(&line(number, &entry).map_err(failed)?);
         }
         let written = write_all_at(file.as_ref(), text.as_bytes(), *length).and_then(|()| file.sync());
@@ -358,101 +342,92 @@ impl Journal {
             return Err(failed(source));
         }
         *length += text.len() as u64;
-        *lines = number;
+        *lines += count;
+        self.last = number;
+        // If this fails, the lines stay: their knobs are not set, so restoring them changes nothing.
+        seal.write(number).map_err(failed)
+    }
+
+    /// Makes the seal, before the journal's file is made.
+    fn make_seal(&mut self) -> Result<(), JournalError> {
+        if self.seal.is_none() {
+            self.seal = Some(Seal::create(&self.system, &self.path, self.boot.as_deref())?);
+        }
         Ok(())
     }
 
     fn read(&mut self) -> Result<(), JournalError> {
-        let unreadable = |source| JournalError::Read { path: self.path.clone(), source };
-        let file = match trust::open(self.system.as_ref(), &self.path, OFlags::RDWR) {
-            Err(error) if error.io().is_some_and(|why| why.kind() == io::ErrorKind::NotFound) => {
-                return Ok(());
+        let system = self.system.clone();
+        self.seal = Seal::open(system.as_ref(), &self.path, self.boot.as_deref(), OFlags::RDWR)?;
+        let sealed = self.seal.as_ref().and_then(Seal::last);
+        let sealed_in = self.seal.as_ref().and_then(Seal::boot).map(ToOwned::to_owned);
+        let Some((file, bytes)) = read_file(system.as_ref(), &self.path, OFlags::RDWR)? else {
+            self.last = sealed.unwrap_or_default();
+            // A seal of an earlier boot is about knobs that have been reset since.
+            if self.last > 0 && !is_other_boot(sealed_in.as_deref(), self.boot.as_deref()) {
+                self.damage.push(JournalDamage::Gone { entries: self.last });
             }
-            result => result.map_err(|why| untrusted(&self.path, why, &unreadable))?,
+            return Ok(());
         };
-        let mut bytes = Vec::new();
-        FileReader(file.as_ref()).take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-        if bytes.len() as u64 > MOST_BYTES {
-            return Err(unreadable(io::Error::other(format!("it is longer than {MOST_BYTES} bytes"))));
+        let content = format::read(&bytes, sealed);
+        if let Some(host) = &content.host {
+            check_host(&self.path, host, &self.root)?;
         }
-        // A read that ends too early must not pass for the end of the journal: the rest would be cut off.
-        let size = file.metadata().map_err(unreadable)?.size;
-        if (bytes.len() as u64) < size {
-            let why = format!("only {} of its {size} bytes could be read", bytes.len());
-            return Err(unreadable(io::Error::other(why)));
-        }
-        // Text after the last newline is a line that a power failure cut off.
-        let good = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-        let mut count = 0;
-        for text in bytes[..good].split_inclusive(|byte| *byte == b'\n') {
-            count += 1;
-            let entry = parse_line(count, text);
-            self.take(count, entry)?;
-        }
-        if good < bytes.len() {
-            let cut = file.set_len(good as u64).and_then(|()| file.sync());
+        let Content { host, knobs, damage, last, appendable, .. } = content;
+        self.written_in = host.map_or(sealed_in, |host| host.boot);
+        (self.knobs, self.damage, self.last) = (knobs, damage, last);
+        let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let is_to_rewrite = appendable.is_none();
+        let length = appendable.unwrap_or(bytes.len() as u64);
+        if length < bytes.len() as u64 {
+            let cut = file.set_len(length).and_then(|()| file.sync());
             cut.map_err(|source| JournalError::Write { path: self.path.clone(), source })?;
         }
-        self.file = Some((file, good as u64, count));
-        Ok(())
-    }
-
-    fn take(&mut self, number: usize, entry: Result<Entry, String>) -> Result<(), JournalError> {
-        let damaged = |why: String| JournalError::Damaged { path: self.path.clone(), line: number, why };
-        match entry.map_err(damaged)? {
-            Entry::Host { version, root, boot } if number == 1 => {
-                if !(OLDEST..=VERSION).contains(&version) {
-                    return Err(damaged(format!(
-                        "format {version}; this waykeeper reads {OLDEST} to {VERSION}"
-                    )));
-                }
-                if root != self.root {
-                    let wanted = self.root.clone();
-                    return Err(JournalError::OtherRoot { path: self.path.clone(), found: root, wanted });
-                }
-                self.written_in = boot;
-            }
-            _ if number == 1 => return Err(damaged("its first line does not name the host".to_owned())),
-            Entry::Host { .. } => return Err(damaged("a second first line".to_owned())),
-            Entry::Original(original) => {
-                self.knobs.forget(&original);
-                self.knobs.originals.push(original);
-            }
-            Entry::Forget(original) => self.knobs.forget(&original),
-            Entry::Keep(original) => self.knobs.keep(&original),
-        }
+        self.file = Some(JournalFile { file, length, lines, is_to_rewrite });
         Ok(())
     }
 }
 
-/// A line of the file: checksum, space, JSON.
-fn line(number: usize, entry: &Entry) -> io::Result<String> {
-    let json = serde_json::to_string(entry)?;
-    Ok(format!("{:08x} {json}\n", checksum(number, &json)))
+/// True if both boots are known and differ.
+fn is_other_boot(then: Option<&str>, now: Option<&str>) -> bool {
+    matches!((then, now), (Some(then), Some(now)) if then != now)
 }
 
-/// Includes the line's number, so that a missing or misplaced line is noticed.
-fn checksum(number: usize, json: &str) -> u32 {
-    crc32fast::hash(format!("{number} {json}").as_bytes())
-}
-
-fn parse_line(number: usize, bytes: &[u8]) -> Result<Entry, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8 text".to_owned())?;
-    let (sum, json) =
-        text.trim_end_matches('\n').split_once(' ').ok_or("there is no checksum before the text")?;
-    let sum = u32::from_str_radix(sum, 16).map_err(|_| "its checksum is not a hex number".to_owned())?;
-    if sum != checksum(number, json) {
-        return Err(format!("its checksum is {:08x}, not {sum:08x}", checksum(number, json)));
+/// Checks that a journal is of a known format and of this host.
+fn check_host(path: &Path, host: &HostLine, root: &str) -> Result<(), JournalError> {
+    let path = path.to_path_buf();
+    if !(OLDEST..=VERSION).contains(&host.version) {
+        return Err(JournalError::Format { path, found: host.version });
     }
-    serde_json::from_str(json).map_err(|error| error.to_string())
+    if host.root != root {
+        return Err(JournalError::OtherRoot { path, found: host.root.clone(), wanted: root.to_owned() });
+    }
+    Ok(())
 }
 
-/// Passes a system error to `system`; any other error means that others could change the path.
-fn untrusted(path: &Path, why: TrustError, system: &dyn Fn(io::Error) -> JournalError) -> JournalError {
-    match why {
-        TrustError::Io { why, .. } => system(why),
-        why => JournalError::Untrusted { path: path.to_path_buf(), why },
+/// A journal's file and its bytes; `None` if there is none.
+fn read_file(
+    system: &dyn System,
+    path: &Path,
+    flags: OFlags,
+) -> Result<Option<(Box<dyn OpenFile>, Vec<u8>)>, JournalError> {
+    let unreadable = |source| JournalError::Read { path: path.to_path_buf(), source };
+    let file = match trust::open(system, path, flags) {
+        Err(error) if error.io().is_some_and(|why| why.kind() == io::ErrorKind::NotFound) => return Ok(None),
+        file => file.map_err(|why| untrusted(path, why, &unreadable))?,
+    };
+    let mut bytes = Vec::new();
+    FileReader(file.as_ref()).take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(unreadable(io::Error::other(format!("it is longer than {MOST_BYTES} bytes"))));
     }
+    // A read that ends too early must not pass for the end of the journal: the rest would be cut off.
+    let size = file.metadata().map_err(unreadable)?.size;
+    if (bytes.len() as u64) < size {
+        let why = format!("only {} of its {size} bytes could be read", bytes.len());
+        return Err(unreadable(io::Error::other(why)));
+    }
+    Ok(Some((file, bytes)))
 }
 
 fn directory_of(path: &Path) -> &Path {

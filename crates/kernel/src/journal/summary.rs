@@ -2,12 +2,13 @@
 //!
 //! For information only. Must not decide whether a knob may be set: [`Journal::open`](super::Journal::open) does.
 
-use super::{Entry, JournalError, Knobs, MOST_BYTES, boot_id, parse_line, untrusted};
+use super::seal::{self, Seal};
+use super::{JournalDamage, JournalError, Original, boot_id, format, is_other_boot, read_file, unproved};
 use crate::root::Root;
 use crate::system::{FileReader, System};
 use crate::trust;
 use rustix::fs::{FlockOperation, OFlags};
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 /// Directory of journals. A reboot clears it and resets the knobs.
@@ -39,52 +40,71 @@ pub fn usual_path(root: &Root) -> PathBuf {
 }
 
 /// Summary of a journal.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct JournalSummary {
-    /// Number of originals, kept ones included.
-    pub originals: usize,
+    /// The originals, kept ones included.
+    pub originals: Vec<Original>,
     /// It is from an earlier boot: its values no longer apply.
     pub stale: bool,
     /// A manager holds its lock, with its pid if the lock file contains it.
     pub held: Option<Option<u32>>,
+    /// What is wrong with it. Empty while a manager holds its lock, because it writes file and seal one after the other.
+    pub damage: Vec<JournalDamage>,
+    /// What could not be proved after an earlier journal was damaged or lost.
+    pub unproved: Vec<String>,
+}
+
+/// Whether a journal, its seal, or a file with what could not be proved is there.
+pub fn is_there(path: &Path, root: &Root) -> bool {
+    [path.to_path_buf(), seal::path_of(path), unproved::path_of(path)]
+        .iter()
+        .any(|path| root.system().exists(path))
+}
+
+/// Refuses a file that is no journal: no line of it is one, and no seal lies beside it. Errors of reading are left to
+/// [`Journal::open`](super::Journal::open).
+pub(super) fn recognize(system: &dyn System, path: &Path) -> Result<(), JournalError> {
+    let Ok(Some((_, bytes))) = read_file(system, path, OFlags::RDONLY) else { return Ok(()) };
+    let is_one =
+        bytes.is_empty() || system.exists(&seal::path_of(path)) || format::read(&bytes, None).intact > 0;
+    if is_one { Ok(()) } else { Err(JournalError::NotAJournal { path: path.to_path_buf() }) }
 }
 
 /// Reads the journal at `path`; `None` if there is none and no manager holds the lock.
 ///
 /// # Errors
-/// It cannot be read, or a line is damaged. Format version and root are not checked.
+/// It cannot be read, or is no journal. Format version and root are not checked.
 pub fn summarize(path: &Path, root: &Root) -> Result<Option<JournalSummary>, JournalError> {
-    let unreadable = |source| JournalError::Read { path: path.to_path_buf(), source };
-    let held = holder(root.system().as_ref(), &path.with_extension("lock"));
-    let mut bytes = Vec::new();
-    let there = match trust::open(root.system().as_ref(), path, OFlags::RDONLY) {
-        Err(error) if error.io().is_some_and(|why| why.kind() == io::ErrorKind::NotFound) => false,
-        Err(why) => return Err(untrusted(path, why, &unreadable)),
-        Ok(file) => {
-            FileReader(file.as_ref()).take(MOST_BYTES).read_to_end(&mut bytes).map_err(unreadable)?;
-            true
-        }
-    };
-    if !there {
-        return Ok(held.map(|pid| JournalSummary { originals: 0, stale: false, held: Some(pid) }));
+    let system = root.system().as_ref();
+    let held = holder(system, &path.with_extension("lock"));
+    if held.is_none() && !is_there(path, root) {
+        return Ok(None);
     }
-    let mut knobs = Knobs::default();
-    let mut written_in = None;
-    // A line without a newline was not finished and is ignored.
-    for (index, text) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        if text.last() != Some(&b'\n') {
-            break;
+    recognize(system, path)?;
+    let boot = boot_id(root)?;
+    // The seal first: a manager writes it last.
+    let seal = Seal::open(system, path, boot.as_deref(), OFlags::RDONLY)?;
+    let sealed = seal.as_ref().and_then(Seal::last);
+    let mut written_in = seal.as_ref().and_then(Seal::boot).map(ToOwned::to_owned);
+    let mut summary = JournalSummary { held, ..JournalSummary::default() };
+    match read_file(system, path, OFlags::RDONLY)? {
+        Some((_, bytes)) => {
+            let content = format::read(&bytes, sealed);
+            written_in = content.host.map_or(written_in, |host| host.boot);
+            summary.originals = content.knobs.kept.into_iter().chain(content.knobs.originals).collect();
+            summary.damage = content.damage;
         }
-        let damaged = |why| JournalError::Damaged { path: path.to_path_buf(), line: index + 1, why };
-        match parse_line(index + 1, text).map_err(damaged)? {
-            Entry::Host { boot, .. } => written_in = boot,
-            Entry::Original(original) => knobs.originals.push(original),
-            Entry::Forget(original) => knobs.forget(&original),
-            Entry::Keep(original) => knobs.keep(&original),
+        None => {
+            let entries = sealed.unwrap_or_default();
+            summary.damage.extend((entries > 0).then_some(JournalDamage::Gone { entries }));
         }
     }
-    let stale = matches!((written_in, boot_id(root)?), (Some(then), Some(now)) if then != now);
-    Ok(Some(JournalSummary { originals: knobs.originals.len() + knobs.kept.len(), stale, held }))
+    summary.stale = is_other_boot(written_in.as_deref(), boot.as_deref());
+    if held.is_some() || summary.stale {
+        summary.damage.clear();
+    }
+    summary.unproved = unproved::read(system, path, boot.as_deref())?;
+    Ok(Some(summary))
 }
 
 /// Whether the lock beside a journal is held, and the holder's pid if the file contains it.
@@ -106,7 +126,7 @@ fn holder(system: &dyn System, path: &Path) -> Option<Option<u32>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Journal, Original};
+    use super::super::Journal;
     use super::*;
 
     #[test]
@@ -132,19 +152,15 @@ mod tests {
         assert_eq!(summarize(&path, &root).unwrap(), None);
         let mut journal = Journal::open(&path, &root).unwrap();
         journal.record(&[Original::whole_msr(0, Some(0), 0xc8b, 0x600)]).unwrap();
-        let me = Some(Some(std::process::id()));
-        assert_eq!(
-            summarize(&path, &root).unwrap(),
-            Some(JournalSummary { originals: 1, stale: false, held: me })
-        );
+        let knob = Original::whole_msr(0, Some(0), 0xc8b, 0x600);
+        let look = |held| JournalSummary { originals: vec![knob.clone()], held, ..JournalSummary::default() };
+        assert_eq!(summarize(&path, &root).unwrap(), Some(look(Some(Some(std::process::id())))));
         drop(journal);
         let before = std::fs::read(&path).unwrap();
-        assert_eq!(
-            summarize(&path, &root).unwrap(),
-            Some(JournalSummary { originals: 1, stale: false, held: None })
-        );
+        assert_eq!(summarize(&path, &root).unwrap(), Some(look(None)));
         assert_eq!(std::fs::read(&path).unwrap(), before);
         std::fs::write(&path, b"00000000 {}\n").unwrap();
-        assert!(matches!(summarize(&path, &root), Err(JournalError::Damaged { line: 1, .. })));
+        let damage = summarize(&path, &root).unwrap().unwrap().damage;
+        assert_eq!(damage.first(), Some(&JournalDamage::Host));
     }
 }

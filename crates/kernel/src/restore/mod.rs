@@ -1,13 +1,15 @@
 //! Restores what a journal contains: last set first, each knob read back and reported. The journal is removed only if
-//! nothing failed.
+//! nothing failed. What a damaged journal can no longer tell is in the report, and stays in a file beside the journal.
 //!
 //! A knob that cannot be restored does not prevent the others. A knob that another program has changed since is left
 //! alone and reported. Must not know which part of Waykeeper set the knobs.
 
 mod bits;
 mod kept_cpus;
+mod orphans;
 
 pub use kept_cpus::{keep_cpus, kept_cpus};
+pub use orphans::{Leftovers, orphans};
 
 use crate::journal::{Journal, JournalError, Original, OriginalBits};
 use crate::registers::{RegisterAddress, RegisterIo};
@@ -63,6 +65,13 @@ pub struct Report {
     pub knobs: Vec<(Original, RestoreOutcome)>,
     /// The journal was from an earlier boot: nothing was written, and it has been removed.
     pub stale: bool,
+    /// What was wrong with the journal, a line each.
+    pub damage: Vec<String>,
+    /// Groups that no journal had and registers that held our counter programs. They are in `knobs` too.
+    pub adopted: Vec<Original>,
+    /// What cannot be proved about the host, a line each, with the lines of earlier restores since the boot: it lacks a
+    /// knob's original value.
+    pub unproved: Vec<String>,
 }
 
 impl Report {
@@ -92,6 +101,15 @@ impl Report {
         reasons.into_iter().map(line).collect::<Vec<_>>().into_iter()
     }
 
+    /// The groups that no journal had and that were removed, one line each.
+    pub fn adopted_groups(&self) -> impl Iterator<Item = String> {
+        let groups = self.adopted.iter().filter_map(|own| match own {
+            Original::NoGroup { group } => Some(group),
+            _ => None,
+        });
+        groups.map(|group| format!("group {group}: left by an earlier run whose journal is lost; removed"))
+    }
+
     /// Knobs that stay in the journal although nothing failed.
     fn to_stay(&self) -> Vec<Original> {
         let away = self.knobs.iter().filter(|(_, outcome)| matches!(outcome, RestoreOutcome::Away(_)));
@@ -101,6 +119,11 @@ impl Report {
     /// True if no knob failed.
     pub fn is_complete(&self) -> bool {
         self.failures().next().is_none()
+    }
+
+    /// True if every knob is as it was before Waykeeper set it, or as another program set it since.
+    pub fn is_as_found(&self) -> bool {
+        self.is_complete() && self.away().next().is_none() && self.unproved.is_empty()
     }
 }
 
@@ -140,20 +163,24 @@ pub struct Restorer<'a> {
 
 impl Restorer<'_> {
     /// Restores everything in a journal, kept knobs included. If nothing failed, the journal is removed; knobs that
-    /// cannot be reached now stay in it.
+    /// cannot be reached now stay in it. A damaged journal is set aside.
     ///
     /// # Errors
     /// The journal cannot be changed. Failures of knobs are in the report.
     pub fn restore(&mut self, journal: &mut Journal) -> Result<Report, JournalError> {
         // If a knob is recorded twice, its kept value is the older one and is restored last.
         let all = journal.kept().iter().chain(journal.originals()).cloned().collect::<Vec<_>>();
-        let report = self.put_all_back(journal, &all);
+        let mut report = self.put_all_back(journal, &all);
+        if is_damaged(journal) {
+            return set_aside(journal, report, false);
+        }
         if report.is_complete() {
             // In the order in which they were set.
             let stay = report.to_stay();
             let stay: Vec<Original> = all.into_iter().filter(|own| stay.contains(own)).collect();
             journal.keep_only(&stay)?;
         }
+        report.unproved = journal.unproved()?;
         Ok(report)
     }
 
@@ -166,7 +193,13 @@ impl Restorer<'_> {
             return self.restore(journal);
         }
         let passing = journal.originals().to_vec();
-        self.restore_some(journal, &passing)
+        if is_damaged(journal) {
+            let report = self.put_all_back(journal, &passing);
+            return set_aside(journal, report, true);
+        }
+        let mut report = self.restore_some(journal, &passing)?;
+        report.unproved = journal.unproved()?;
+        Ok(report)
     }
 
     /// Restores some of the recorded knobs. They are removed from the journal, unless one of them failed.
@@ -242,7 +275,10 @@ impl Restorer<'_> {
     ) -> Result<RestoreOutcome, ResctrlError> {
         match original {
             // A kill between making the group and noting that leaves an unused group, which can be removed.
-            Original::Planned { group } if resctrl.has(group) && !is_unused(resctrl, group)? => {
+            // The line that would prove it may be one that a damaged journal lost.
+            Original::Planned { group }
+                if resctrl.has(group) && journal.damage().is_empty() && !is_unused(resctrl, group)? =>
+            {
                 Ok(RestoreOutcome::Left(
                     "the journal does not prove that Waykeeper made it, and it is in use".to_owned(),
                 ))
@@ -309,6 +345,25 @@ impl Restorer<'_> {
         let text = self.root.read_bytes(format!("/proc/{pid}/stat"), STAT_BYTES).ok()?;
         start_in_stat(&String::from_utf8_lossy(&text))
     }
+}
+
+/// A damaged journal of this boot. That of an earlier boot no longer matters.
+fn is_damaged(journal: &Journal) -> bool {
+    !journal.damage().is_empty() && !journal.is_stale()
+}
+
+/// Sets a damaged journal aside after its good lines were restored. Knobs that failed or cannot be reached now stay in
+/// the new one.
+fn set_aside(journal: &mut Journal, mut report: Report, keeps: bool) -> Result<Report, JournalError> {
+    report.damage = journal.damage().iter().map(ToString::to_string).collect();
+    let stays = |(_, outcome): &&(Original, RestoreOutcome)| {
+        matches!(outcome, RestoreOutcome::Away(_) | RestoreOutcome::Failed(_))
+    };
+    // In the order in which they were set.
+    let stay: Vec<Original> = report.knobs.iter().rev().filter(stays).map(|(own, _)| own.clone()).collect();
+    journal.set_aside(&stay, keeps)?;
+    report.unproved = journal.unproved()?;
+    Ok(report)
 }
 
 /// Field 22 of a stat line, for recording and for comparison.

@@ -8,7 +8,9 @@ use super::file;
 use super::report::{Check, CheckState, check};
 use rustix::io::Errno;
 use waykeeper_generations::{ErratumKind, Vendor};
+use waykeeper_kernel::journal;
 use waykeeper_kernel::resctrl::{Info, IoAllocState, Resctrl, ResctrlError, ResctrlErrorKind, Resource};
+use waykeeper_kernel::restore;
 use waykeeper_kernel::root::DEAD_MOUNT;
 
 /// The state of resctrl on this host.
@@ -253,16 +255,20 @@ pub(super) fn others(facts: &Facts<'_>) -> Vec<Check> {
                 of.map(|group| group.name().to_owned()).collect::<Vec<_>>()
             };
             let (ours, foreign) = (names(true), names(false));
-            match (ours.is_empty(), foreign.is_empty()) {
-                (true, true) => check("groups", CheckState::Ok, "only the default group".to_owned()),
-                (_, true) => check("groups", CheckState::Info, format!("made by Waykeeper: {}", few(&ours))),
-                (_, false) => {
-                    check("groups", CheckState::Degraded, format!("made by others: {}", few(&foreign)))
-                        .remedy(
-                            "Waykeeper leaves them unchanged; if the tool that made them has ended, remove \
-                        them (pqos -R, rmdir)",
-                        )
+            let by_others = format!("made by others: {}", few(&foreign));
+            match (orphaned(facts, resctrl), ours.is_empty(), foreign.is_empty()) {
+                (Some(orphans), _, true) => orphans,
+                (Some(orphans), _, false) => {
+                    Check { value: format!("{}; {by_others}", orphans.value), ..orphans }
                 }
+                (None, true, true) => check("groups", CheckState::Ok, "only the default group".to_owned()),
+                (None, _, true) => {
+                    check("groups", CheckState::Info, format!("made by Waykeeper: {}", few(&ours)))
+                }
+                (None, _, false) => check("groups", CheckState::Degraded, by_others).remedy(
+                    "Waykeeper leaves them unchanged; if the tool that made them has ended, remove them (pqos -R, \
+                    rmdir)",
+                ),
             }
         }
     };
@@ -275,6 +281,25 @@ pub(super) fn others(facts: &Facts<'_>) -> Vec<Check> {
         Err(error) => check("resctrl-lock", CheckState::Unknown, error.to_string()),
     };
     vec![groups, lock]
+}
+
+/// The check of groups of our name that no running process of Waykeeper and no journal has; `None` without any. With
+/// another journal (`daemon.journal`) a group may look like one.
+fn orphaned(facts: &Facts<'_>, resctrl: &Resctrl) -> Option<Check> {
+    let path = journal::usual_path(facts.root);
+    // What is wrong with the journal is said by its own check.
+    let look = journal::summarize(&path, facts.root).ok().flatten().unwrap_or_default();
+    let left = restore::orphans(resctrl, &look.originals).ok()?;
+    if look.held.is_some() || left.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = left.iter().map(ToString::to_string).collect();
+    let value =
+        format!("left by a run of Waykeeper whose journal is not at {}: {}", path.display(), few(&names));
+    Some(check("groups", CheckState::Degraded, value).remedy(
+        "waykeeper restore (with the daemon's --config, if that names a journal): it removes them and says what \
+        cannot be restored",
+    ))
 }
 
 /// The first few of many names.

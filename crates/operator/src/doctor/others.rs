@@ -86,19 +86,46 @@ fn journal(facts: &Facts<'_>) -> Check {
         Ok(None) => return check(name, CheckState::Ok, "no knob has to be restored"),
         Err(error) => return check(name, CheckState::Unknown, error),
     };
+    let unproved = look.unproved.first().map(|first| {
+        let more = look.unproved.len() - 1;
+        let more = if more > 0 { format!(" (and {more} more lines)") } else { String::new() };
+        format!("a journal was damaged or lost since the boot: {first}{more}")
+    });
+    let look_yourself = || {
+        let file = path.with_file_name(format!("{}.unproved", file_name(&path)));
+        format!("compare these knobs with what they should be, then remove {}", file.display())
+    };
     if let Some(holder) = look.held {
         let pid = holder.map_or_else(String::new, |pid| format!(" (pid {pid})"));
-        let value = format!("a waykeeper process{pid} is running and holds {} knobs", look.originals);
-        return check(name, CheckState::Info, value);
+        let value = format!("a waykeeper process{pid} is running and holds {} knobs", look.originals.len());
+        return match unproved {
+            Some(why) => check(name, CheckState::Degraded, format!("{value}; {why}")).remedy(look_yourself()),
+            None => check(name, CheckState::Info, value),
+        };
     }
     if look.stale {
         let value = format!("{} is from an earlier boot", path.display());
         return check(name, CheckState::Degraded, value).remedy("run `waykeeper restore` to clear it");
     }
+    if let Some(damage) = look.damage.first() {
+        let value = format!("{} is damaged: {damage}", path.display());
+        return check(name, CheckState::Degraded, value)
+            .remedy("run `waykeeper restore`, which restores what is intact and says what is not");
+    }
+    if look.originals.is_empty() {
+        return match unproved {
+            Some(why) => check(name, CheckState::Degraded, why).remedy(look_yourself()),
+            None => check(name, CheckState::Ok, "no knob has to be restored"),
+        };
+    }
     let value = format!(
         "{} holds the original values of {} knobs, and no waykeeper process is running",
         path.display(),
-        look.originals
+        look.originals.len()
     );
     check(name, CheckState::Degraded, value).remedy("waykeeper restore")
+}
+
+fn file_name(path: &std::path::Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -2,14 +2,19 @@
 //!
 //! Registers here are a table; resctrl has its own tests on the virtual host.
 
+mod damaged;
 mod long;
+mod power;
 mod restoring;
+mod small_disk;
 
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use waykeeper_kernel::journal::{Claim, Journal, JournalError, Original, OwnershipCheck, SchemataLine};
+use waykeeper_kernel::journal::{
+    Claim, Journal, JournalDamage, JournalError, Original, OwnershipCheck, SchemataLine,
+};
 use waykeeper_kernel::registers::{RegisterAddress, RegisterIo};
 use waykeeper_kernel::resctrl::Group;
 use waykeeper_kernel::restore::{RestoreOutcome, Restorer, mounted, start_in_stat};
@@ -49,6 +54,11 @@ impl Host {
 
     fn bytes(&self) -> Vec<u8> {
         fs::read(&self.path).expect("the journal")
+    }
+
+    /// The path of the journal's seal.
+    fn seal(&self) -> PathBuf {
+        self.path.with_extension("seal")
     }
 }
 
@@ -126,56 +136,87 @@ fn the_first_value_of_a_knob_is_its_original() {
     assert_eq!(host.open().unwrap().originals(), [msr(0, 0x600), msr(1, 0x600)]);
 }
 
+/// A power failure while the second record is written: the seal is still that of the first.
 #[test]
-fn a_power_failure_at_any_byte_leaves_the_lines_before_it() {
+fn a_write_that_a_power_failure_cuts_off_leaves_the_lines_before_it() {
     let host = Host::new();
     let mut journal = host.open().unwrap();
     let all = of_every_kind();
     journal.record(&all[..5]).unwrap();
+    let (first, seal) = (host.bytes().len(), fs::read(host.seal()).unwrap());
     journal.record(&all[5..]).unwrap();
     drop(journal);
     let whole = host.bytes();
-    for length in 0..=whole.len() {
+    for length in first..=whole.len() {
         fs::write(&host.path, &whole[..length]).unwrap();
+        fs::write(host.seal(), &seal).unwrap();
+        // Three lines are before the first entry. A line without its newline is whole if its checksum fits.
         let lines = whole[..length].iter().filter(|byte| **byte == b'\n').count();
+        let lines = lines - 3 + usize::from(whole.get(length) == Some(&b'\n'));
         let mut journal = host.open().unwrap();
-        assert_eq!(journal.originals(), &all[..lines.saturating_sub(1)], "cut to {length} bytes");
+        assert_eq!(journal.damage(), [], "cut to {length} bytes");
+        assert_eq!(journal.originals(), &all[..lines], "cut to {length} bytes");
         // The next record is not appended to the torn line.
         if length % 97 == 0 {
             journal.record(&[msr(9, 1)]).unwrap();
             drop(journal);
-            assert_eq!(host.open().unwrap().originals().last(), Some(&msr(9, 1)), "cut to {length} bytes");
+            let journal = host.open().unwrap();
+            assert_eq!(journal.damage(), []);
+            assert_eq!(journal.originals().last(), Some(&msr(9, 1)), "cut to {length} bytes");
         }
     }
 }
 
 #[test]
-fn damage_is_reported_with_its_line() {
+fn damage_is_reported_with_its_line_and_the_other_lines_are_read() {
     let host = Host::new();
     let mut journal = host.open().unwrap();
     journal.record(&[msr(0, 0x600), msr(1, 0x600), msr(2, 0x600)]).unwrap();
     drop(journal);
-    let whole = String::from_utf8(host.bytes()).unwrap();
+    let (whole, seal) = (String::from_utf8(host.bytes()).unwrap(), fs::read(host.seal()).unwrap());
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
-    let damaged = |text: String| {
+    let read = |text: String| {
         fs::write(&host.path, text).unwrap();
-        match host.open() {
-            Err(JournalError::Damaged { line, why, .. }) => (line, why),
-            other => panic!("{other:?}"),
-        }
+        fs::write(host.seal(), &seal).unwrap();
+        let journal = host.open().unwrap();
+        let damage: Vec<String> = journal.damage().iter().map(ToString::to_string).collect();
+        (journal.originals().iter().map(|own| own.register().unwrap().address.clone()).collect(), damage)
+    };
+    let cpus = |cpus: &[u16]| -> Vec<RegisterAddress> {
+        cpus.iter().map(|cpu| RegisterAddress::Msr { cpu: CoreId(*cpu), address: 0xc8b }).collect()
     };
     assert!(whole.contains("1536"), "0x600 in JSON");
-    assert_eq!(damaged(whole.replacen("1536", "1537", 1)).0, 2);
-    // A missing line, lines in the wrong order, and a missing beginning.
-    assert_eq!(damaged([lines[0], lines[2], lines[3]].concat()).0, 2);
-    assert_eq!(damaged([lines[0], lines[1], lines[3], lines[2]].concat()).0, 3);
-    assert_eq!(damaged(lines[1..].concat()).0, 1);
-    assert_eq!(damaged(format!("{whole}\n")).0, 5);
-    assert_eq!(damaged(format!("{whole}zzzz {{}}\n")).0, 5);
-    fs::write(&host.path, [whole.as_bytes(), b"\xff\xfe\n"].concat()).unwrap();
-    let text = host.open().unwrap_err().to_string();
-    assert!(text.contains("line 5 is damaged (not UTF-8 text); nothing was restored"), "{text}");
-    assert!(text.starts_with(&host.path.display().to_string()), "{text}");
+    let (found, damage) = read(whole.replacen("1536", "1537", 1));
+    assert_eq!(found, cpus(&[1, 2]));
+    assert!(damage[0].starts_with("line 4 is damaged (its checksum is "), "{damage:?}");
+    assert!(damage[0].contains("it reads `") && damage[0].contains("1537"), "{damage:?}");
+    assert_eq!(damage[1..], ["entry 1 is missing, so an original value is not known"]);
+    // Missing lines at the begin, in the middle and at the end.
+    let (head, entries) = (lines[..3].concat(), &lines[3..]);
+    for (rest, present, missing) in [
+        ([entries[1], entries[2]].concat(), [1, 2], "entry 1 is missing, so an original value is not known"),
+        ([entries[0], entries[2]].concat(), [0, 2], "entry 2 is missing, so an original value is not known"),
+        ([entries[0], entries[1]].concat(), [0, 1], "entry 3 is missing, so an original value is not known"),
+    ] {
+        assert_eq!(read(format!("{head}{rest}")), (cpus(&present), vec![missing.to_owned()]));
+    }
+    let both = "entries 2 to 3 are missing, so their original values are not known";
+    assert_eq!(read(format!("{head}{}", entries[0])), (cpus(&[0]), vec![both.to_owned()]));
+    // Lines in another order, twice, and text that is no line take nothing away.
+    let same = (cpus(&[0, 1, 2]), vec![]);
+    assert_eq!(read([&head, entries[2], entries[1], entries[0]].concat()), same);
+    assert_eq!(read([&whole, entries[1], lines[0], "zzzz {}\n", "\n"].concat()), same);
+    assert_eq!(read(lines[1..].concat()), same, "a copy of the first line is enough");
+    // Without both copies the values are named, and not restored: they may be of another host or boot.
+    let (found, damage) = read(entries.concat());
+    assert_eq!(found, []);
+    assert_eq!((damage.len(), damage[3].as_str()), (4, "MSR 0xc8b of CPU 2: 0x600: not restored"));
+    assert_eq!(damage[0], JournalDamage::Host.to_string());
+    // Nothing can be recorded before the damage is set aside.
+    let mut journal = host.open().unwrap();
+    let error = journal.record(&[msr(5, 1)]).unwrap_err();
+    assert!(matches!(&error, JournalError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("run `waykeeper restore`"), "{error}");
 }
 
 /// A journal with a valid checksum may still have been written by another program.
@@ -201,19 +242,38 @@ fn originals_that_would_lead_elsewhere_are_damage() {
     for (original, why) in cases {
         let host = Host::new();
         let mut journal = host.open().unwrap();
-        journal.record(&[msr(0, 1)]).unwrap();
+        journal.record(&[msr(0, 1), msr(1, 1)]).unwrap();
         drop(journal);
-        let json = format!(r#"{{"original":{original}}}"#);
-        let sum = crc32fast::hash(format!("3 {json}").as_bytes());
-        let text = String::from_utf8(host.bytes()).unwrap() + &format!("{sum:08x} {json}\n");
-        fs::write(&host.path, text).unwrap();
-        match (host.open(), why) {
-            (Ok(journal), None) => assert_eq!(journal.originals().len(), 2),
-            (Err(error @ JournalError::Damaged { line: 3, .. }), Some(why)) => {
-                assert!(error.to_string().contains(why), "{original}: {error}");
+        let json = format!(r#"2 {{"original":{original}}}"#);
+        let sum = crc32fast::hash(json.as_bytes());
+        let text = String::from_utf8(host.bytes()).unwrap();
+        let before: String = text.split_inclusive('\n').take(4).collect();
+        fs::write(&host.path, format!("{before}{sum:08x} {json}\n")).unwrap();
+        let journal = host.open().unwrap();
+        match why {
+            None => assert_eq!((journal.originals().len(), journal.damage()), (2, &[][..]), "{original}"),
+            Some(why) => {
+                assert_eq!(journal.originals(), [msr(0, 1)], "{original}");
+                let damage = journal.damage()[0].to_string();
+                assert!(damage.starts_with("line 5 ") && damage.contains(why), "{original}: {damage}");
             }
-            (other, _) => panic!("{original}: {other:?}"),
         }
+    }
+}
+
+#[test]
+fn a_file_of_another_kind_is_left_alone_and_nothing_is_made_beside_it() {
+    let host = Host::new();
+    fs::create_dir_all(host.path.parent().unwrap()).unwrap();
+    let text = "root:x:0:0:root:/root:/bin/bash\ndaemon:x:1:1:daemon:/usr/sbin:/usr/sbin/nologin\n";
+    for text in [text, "x", "00000000 {}\n", "\n\n"] {
+        fs::write(&host.path, text).unwrap();
+        let error = host.open().unwrap_err();
+        assert!(matches!(&error, JournalError::NotAJournal { .. }), "{error}");
+        assert!(!error.to_string().contains("remove"), "{error}");
+        assert_eq!(fs::read_to_string(&host.path).unwrap(), text);
+        assert_eq!(fs::read_dir(host.path.parent().unwrap()).unwrap().count(), 1, "no lock file");
+        assert!(waykeeper_kernel::journal::summarize(&host.path, &host.root).is_err());
     }
 }
 
@@ -244,48 +304,6 @@ fn a_reader_keeps_no_manager_out() {
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
         assert!(opened.is_none(), "{opened:?}");
     });
-}
-
-#[test]
-fn a_full_disk_is_reported_before_a_knob_is_touched_and_leaves_the_journal_whole() {
-    let host = Host::new();
-    let state = host.path.parent().unwrap();
-    fs::create_dir_all(state).unwrap();
-    let _disk = SmallDisk::mount(state);
-    let mut journal = host.open().unwrap();
-    journal.record(&[msr(0, 0x600)]).unwrap();
-    // The disk has 16 pages: some hold the directory, the lock file and the first line.
-    let many: Vec<Original> = (1..2000).map(|cpu| msr(cpu, 0x600)).collect();
-    let error = journal.record(&many).unwrap_err();
-    let JournalError::Write { source, .. } = &error else { panic!("{error}") };
-    assert_eq!(source.raw_os_error(), Some(libc_enospc()));
-    assert!(error.to_string().contains("have not been touched"), "{error}");
-    assert_eq!(journal.originals(), [msr(0, 0x600)]);
-    journal.record(&[msr(1, 0x600)]).unwrap();
-    drop(journal);
-    assert_eq!(host.open().unwrap().originals(), [msr(0, 0x600), msr(1, 0x600)]);
-}
-
-fn libc_enospc() -> i32 {
-    rustix::io::Errno::NOSPC.raw_os_error()
-}
-
-/// A disk of 64 KiB, unmounted when dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(at: &Path) -> SmallDisk {
-        let flags = rustix::mount::MountFlags::empty();
-        let mounted = rustix::mount::mount("small", at, "tmpfs", flags, Some(c"size=64k,mode=755"));
-        mounted.expect("not run: needs root: it mounts a tmpfs");
-        SmallDisk(at.to_path_buf())
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
-    }
 }
 
 /// Journal entries are written to registers, so only trusted users may have written it. Needs root.
@@ -351,10 +369,9 @@ proptest! {
         let at = at % bytes.len();
         bytes[at] = with;
         fs::write(&host.path, &bytes).unwrap();
-        // Either an error is returned, or the rest is a true beginning of the journal.
-        if let Ok(journal) = host.open() {
-            prop_assert!(all.starts_with(journal.originals()));
-        }
+        let journal = host.open().unwrap();
+        prop_assert!(journal.originals().iter().all(|own| all.contains(own)));
+        prop_assert!(!journal.damage().is_empty() || journal.originals() == all);
     }
 }
 
@@ -363,14 +380,17 @@ fn a_replaced_original_survives_a_power_failure_at_every_byte() {
     let host = Host::new();
     let mut journal = host.open().expect("opened");
     journal.record(&[msr(0, 0x600)]).expect("recorded");
-    let before = host.bytes().len();
+    let (before, seal) = (host.bytes().len(), fs::read(host.seal()).expect("a seal"));
     journal.replace(&msr(0, 0x700)).expect("replaced");
     drop(journal);
     let whole = host.bytes();
     for length in before..=whole.len() {
         fs::write(&host.path, &whole[..length]).expect("written");
+        fs::write(host.seal(), &seal).expect("written");
         let journal = host.open().expect("a journal that was cut off can be read");
-        let expected = if length == whole.len() { 0x700 } else { 0x600 };
+        // The last byte is the newline.
+        let expected = if length + 1 >= whole.len() { 0x700 } else { 0x600 };
+        assert_eq!(journal.damage(), []);
         assert_eq!(journal.originals(), [msr(0, expected)], "{length} of {} bytes", whole.len());
     }
 }

@@ -7,10 +7,10 @@ use std::cell::{Ref, RefCell, RefMut};
 
 /// Registers in a table; one cannot be written, one ignores writes.
 #[derive(Debug, Default)]
-struct Table {
-    msrs: BTreeMap<(u16, u32), u64>,
-    pci: BTreeMap<(String, u16), u32>,
-    order: Vec<u16>,
+pub struct Table {
+    pub msrs: BTreeMap<(u16, u32), u64>,
+    pub pci: BTreeMap<(String, u16), u32>,
+    pub order: Vec<u16>,
 }
 
 const LOCKED: u16 = 7;
@@ -18,18 +18,18 @@ const DEAF: u16 = 8;
 
 /// The table, which a restorer and the test share.
 #[derive(Debug, Default)]
-struct TableCell(RefCell<Table>);
+pub struct TableCell(RefCell<Table>);
 
 impl TableCell {
-    fn new(table: Table) -> TableCell {
+    pub fn new(table: Table) -> TableCell {
         TableCell(RefCell::new(table))
     }
 
-    fn borrow(&self) -> Ref<'_, Table> {
+    pub fn borrow(&self) -> Ref<'_, Table> {
         self.0.borrow()
     }
 
-    fn borrow_mut(&self) -> RefMut<'_, Table> {
+    pub fn borrow_mut(&self) -> RefMut<'_, Table> {
         self.0.borrow_mut()
     }
 }
@@ -254,7 +254,55 @@ fn a_journal_of_version_1_is_read() {
         .collect();
     fs::create_dir_all(host.path.parent().unwrap()).unwrap();
     fs::write(&host.path, text).unwrap();
-    assert_eq!(host.open().unwrap().originals(), [msr(0, 1), port_switch()]);
+    let mut journal = host.open().unwrap();
+    assert_eq!((journal.originals(), journal.damage()), (&[msr(0, 1), port_switch()][..], &[][..]));
+    // What is added makes it one of the present format, with a seal.
+    journal.record(&[msr(2, 1)]).unwrap();
+    drop(journal);
+    let text = String::from_utf8(host.bytes()).unwrap();
+    assert!(text.contains(r#""version":4"#) && host.seal().exists(), "{text}");
+    let journal = host.open().unwrap();
+    assert_eq!(journal.originals(), [msr(0, 1), port_switch(), msr(2, 1)]);
+    assert_eq!(journal.damage(), []);
+}
+
+/// A journal of version 3 has no seal: a cut between two lines cannot be seen, a damaged line can.
+#[test]
+fn an_old_journal_is_read_with_its_weaker_guarantee() {
+    let host = Host::new();
+    let mut lines = vec![format!(
+        r#"{{"host":{{"version":3,"root":"{}","boot":"{BOOT}"}}}}"#,
+        host.root.prefix().display()
+    )];
+    lines.extend(
+        (0..5).map(|cpu| format!(r#"{{"original":{{"knob":"msr","cpu":{cpu},"register":3211,"value":1}}}}"#)),
+    );
+    let sums = lines.iter().zip(1..).map(|(json, number)| {
+        format!("{:08x} {json}\n", crc32fast::hash(format!("{number} {json}").as_bytes()))
+    });
+    let lines: Vec<String> = sums.collect();
+    fs::create_dir_all(host.path.parent().unwrap()).unwrap();
+    let read = |text: String| {
+        fs::write(&host.path, text).unwrap();
+        let journal = host.open().unwrap();
+        (journal.originals().len(), journal.damage().to_vec())
+    };
+    for count in 1..=6 {
+        let torn = lines.get(count).map_or("", |line| &line[..line.len() / 2]);
+        assert_eq!(read(lines[..count].concat() + torn), (count - 1, vec![]));
+    }
+    let (found, damage) = read(lines.concat().replacen("\"cpu\":1,", "\"cpu\":7,", 1));
+    assert_eq!(found, 4);
+    assert!(
+        damage[0].to_string().starts_with("line 3 is damaged (its checksum is another one)"),
+        "{damage:?}"
+    );
+    assert_eq!(damage[1..], [JournalDamage::Missing { first: 3, last: 3 }]);
+    // A line that is missing, and two lines that became one.
+    let (found, damage) = read([&lines[..2], &lines[3..]].concat().concat());
+    assert_eq!((found, damage), (4, vec![JournalDamage::Missing { first: 3, last: 3 }]));
+    let (found, damage) = read(lines.concat().replacen("}}\n", "}}?", 3).replacen("}}?", "}}\n", 2));
+    assert_eq!(found, 3, "{damage:?}");
 }
 
 /// A group that cannot be seen may still exist, so the journal must stay.
@@ -315,7 +363,7 @@ fn what_is_kept_comes_back_only_when_all_is_asked_for() {
     let mut journal = host.open().unwrap();
     assert_eq!((journal.kept(), journal.originals()), (&[msr(0, 1)][..], &[][..]));
     let look = waykeeper_kernel::journal::summarize(&host.path, &host.root).unwrap().unwrap();
-    assert_eq!(look.originals, 1);
+    assert_eq!(look.originals, [msr(0, 1)]);
     // Kept once more, the oldest value stays the original.
     journal.record(&[msr(0, 5)]).unwrap();
     journal.keep_all(&[msr(0, 5)]).unwrap();
