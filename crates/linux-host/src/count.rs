@@ -206,10 +206,34 @@ fn by_registers(
     notes: &mut Vec<String>,
 ) -> Result<MsrCounting, String> {
     let registers = RegisterFiles::new(root, Some(generation));
+    let mut programs = package_programs(root, facts, generation, &registers, notes);
+    match journal {
+        Some(journal) => start_msr_counting(registers, programs, journal),
+        None => {
+            programs.retain(|program| program.writes.is_empty());
+            notes.push(
+                "Waykeeper only observes this host and programs no counter: only counters that already run \
+                 are read"
+                    .to_owned(),
+            );
+            let mut refuse = |_: &[_]| Err("nothing may be written".to_owned());
+            Ok(MsrCounting::start(Box::new(registers), programs, &mut refuse)?.0)
+        }
+    }
+}
+
+/// The counter programs of the managed package; the notes say what cannot be counted.
+pub(super) fn package_programs(
+    root: &Root,
+    facts: &Facts,
+    generation: &Generation,
+    registers: &RegisterFiles,
+    notes: &mut Vec<String>,
+) -> Vec<CounterProgram> {
     let mut programs: Vec<CounterProgram> = Vec::new();
     let reader = facts.reader;
     if let Some(cache) = &generation.cache {
-        let slices = boxes(root, facts, &registers, &cache.pmu, notes);
+        let slices = boxes(root, facts, registers, &cache.pmu, notes);
         match slices.and_then(|slices| msr_pmu::slice_programs(cache, slices, reader, cha::slice_events)) {
             Err(why) => notes.push(format!("requests of devices are not counted: {why}")),
             Ok(slices) => {
@@ -236,19 +260,7 @@ fn by_registers(
         programs.extend(of_package(stacks, facts.socket));
         notes.extend(missing);
     }
-    match journal {
-        Some(journal) => start_msr_counting(registers, programs, journal),
-        None => {
-            programs.retain(|program| program.writes.is_empty());
-            notes.push(
-                "Waykeeper only observes this host and programs no counter: only counters that already run \
-                 are read"
-                    .to_owned(),
-            );
-            let mut refuse = |_: &[_]| Err("nothing may be written".to_owned());
-            Ok(MsrCounting::start(Box::new(registers), programs, &mut refuse)?.0)
-        }
-    }
+    programs
 }
 
 /// Marks counter programs as those of registers that any CPU of the package reaches.

@@ -16,6 +16,7 @@ mod inventory;
 mod io_knobs;
 mod limits;
 pub mod profile;
+mod recover;
 mod tenant_counters;
 mod tenant_set;
 mod watch;
@@ -24,6 +25,7 @@ pub use allocation::{ExternalChange, Grouping, GroupsError};
 pub use devices::{DeviceWatch, Near};
 pub use error::OpenError;
 pub use limits::{AllowedChanges, DcaLimit, HostAccess};
+pub use recover::{adopt_orphans, restore_journal};
 pub use tenant_set::{Changes, TenantRefusal};
 pub use watch::ObservedPackage;
 
@@ -62,6 +64,15 @@ pub enum Managed {
     Domain(u32),
     /// The L3 of this CPU. If the CPU is offline, the default applies, as if no L3 were named.
     Cpu(CoreId),
+}
+
+/// Which entries of a journal are restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RestoreScope {
+    /// Everything.
+    All,
+    /// Not those that a user set to stay (`ddio --keep`).
+    Passing,
 }
 
 /// Options of [`LinuxHost::open`].
@@ -125,6 +136,8 @@ pub struct LinuxHost {
     /// The clock of the counters, where it may be another than the system's.
     clock: Option<HostClock>,
     notes: Vec<String>,
+    /// What cannot be proved since a journal was damaged or lost.
+    unproved: Vec<String>,
     /// The problems of the last sample. A problem is reported again only after a sample without it.
     reported_problems: BTreeSet<String>,
     complaints: Vec<String>,
@@ -156,17 +169,22 @@ impl LinuxHost {
         let most = if limits.masks { limits.max_classes } else { Some(0) };
         // Without a generation's table, and on an observed host, no register can be written.
         let files = || RegisterFiles::new(&root, facts.generation.filter(|_| !observes));
-        let mut left = Vec::new();
+        let (mut left, mut unproved) = (Vec::new(), Vec::new());
         let mut journal = match access {
             HostAccess::Observe => None,
             HostAccess::Manage => {
                 let mut journal = Journal::open(&journal, &root)?;
-                let leftovers = restore(&root, Some(&resctrl), &files(), &mut journal)?;
+                let mut leftovers = restore(&root, Some(&resctrl), &files(), &mut journal)?;
+                if leftovers.is_complete() {
+                    let known = journal.originals().to_vec();
+                    recover::adopt(&root, Some(&resctrl), &files(), &mut journal, &known, &mut leftovers)?;
+                }
                 if !leftovers.is_complete() {
                     let why = leftovers.failures().map(|(knob, why)| format!("{knob}: {why}"));
                     return Err(OpenError::Leftovers { why: why.collect::<Vec<_>>().join("; ") });
                 }
-                left.extend(leftovers.left().chain(leftovers.away()));
+                left.extend(leftovers.left().chain(leftovers.away()).chain(leftovers.adopted_groups()));
+                unproved = leftovers.unproved;
                 Some(journal)
             }
         };
@@ -223,6 +241,7 @@ impl LinuxHost {
             started: root.system().now(),
             clock,
             notes,
+            unproved,
             reported_problems: BTreeSet::new(),
             complaints: Vec::new(),
             ports_wrap: facts.generation.is_some_and(has_short_counters),
@@ -250,6 +269,11 @@ impl LinuxHost {
     /// Notes for the user: what is not counted, and why.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// What cannot be proved about this host, because the journal of an earlier run was damaged or lost: a line each.
+    pub fn unproved(&self) -> &[String] {
+        &self.unproved
     }
 
     /// How events are counted: `perf` or `MSR`.

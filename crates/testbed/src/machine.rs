@@ -9,11 +9,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use waykeeper_kernel::journal::Journal;
 use waykeeper_kernel::pci::PciTree;
-use waykeeper_kernel::registers::RegisterFiles;
-use waykeeper_kernel::resctrl::GROUP_PREFIX;
-use waykeeper_kernel::restore::{Restorer, mounted};
 use waykeeper_kernel::root::{Handle, Root};
-use waykeeper_linux_host::{LinuxHost, LinuxHostOptions, OpenError};
+use waykeeper_linux_host::{
+    LinuxHost, LinuxHostOptions, OpenError, RestoreScope, adopt_orphans, restore_journal,
+};
 use waykeeper_machine::Scenario;
 use waykeeper_tenants::Tenant;
 use waykeeper_units::{CoreId, CoreList};
@@ -154,16 +153,17 @@ impl MountedHost {
     /// Does what `waykeeper restore` does.
     ///
     /// # Errors
-    /// The knobs that could not be restored (empty for a general error), and why.
+    /// The knobs that could not be restored (empty for a general error), and why; then what cannot be proved.
     pub fn restore(&self) -> Result<(), Vec<(String, String)>> {
         let root = self.root();
         let alone = |error: &dyn std::fmt::Display| vec![(String::new(), error.to_string())];
         let mut journal = Journal::open(&self.journal(), &root).map_err(|error| alone(&error))?;
-        let resctrl = mounted(&root, GROUP_PREFIX);
-        let registers = RegisterFiles::of(&root);
-        let mut restorer = Restorer { root: &root, resctrl: resctrl.as_ref(), registers: &registers };
-        let report = restorer.restore(&mut journal).map_err(|error| alone(&error))?;
+        let report = restore_journal(&root, &mut journal, RestoreScope::All);
+        let mut report = report.map_err(|error| alone(&error))?;
+        let known = journal.originals().to_vec();
+        adopt_orphans(&root, &mut journal, &known, &mut report).map_err(|error| alone(&error))?;
         let failures = report.failures().map(|(knob, why)| (knob.to_string(), why.to_owned()));
+        let failures = failures.chain(report.unproved.iter().map(|line| (String::new(), line.clone())));
         let failures: Vec<(String, String)> = failures.collect();
         if failures.is_empty() { Ok(()) } else { Err(failures) }
     }

@@ -71,8 +71,8 @@ impl Restorer<'_> {
         let names: Vec<String> = groups.iter().map(ToString::to_string).collect();
         if report.damage.is_empty() {
             unproved.push(format!(
-                "no journal has the resctrl groups {}: the journal of their run is lost, so the original values of \
-                 other knobs that it set are not known",
+                "no journal that was read has the resctrl groups {}: the original values of other knobs that their run \
+                 set are not known",
                 names.join(", ")
             ));
         }

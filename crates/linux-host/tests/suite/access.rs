@@ -433,10 +433,12 @@ fn a_later_change_of_dca_by_another_program_is_kept() {
     machine.set_msr(0, 0xc8b, 0x600);
     // After a crash the value of the register shows which program set it.
     let (host, _) = opened();
-    let crashed = std::fs::read(machine.journal()).unwrap();
+    let seal = machine.journal().with_extension("seal");
+    let [crashed, sealed] = [machine.journal(), seal.clone()].map(|path| std::fs::read(path).unwrap());
     drop(host);
     for (held, left) in [(0x7c0, 0x7c0), (0x780, 0x600), (0x700, 0x600)] {
         std::fs::write(machine.journal(), &crashed).unwrap();
+        std::fs::write(&seal, &sealed).unwrap();
         machine.set_msr(0, 0xc8b, held);
         assert_eq!(machine.restore_failures(), "");
         assert_eq!(machine.msr(0, 0xc8b), left);

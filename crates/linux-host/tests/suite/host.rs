@@ -429,7 +429,8 @@ fn a_crash_is_made_good_at_the_next_start() {
     plan.insert(Knob::DcaWays, mask(0x700));
     assert!(host.apply(&plan).unwrap().is_complete());
     // The state after a crash: every knob changed, and the journal.
-    let journal = std::fs::read(machine.journal()).unwrap();
+    let seal = machine.journal().with_extension("seal");
+    let [journal, sealed] = [machine.journal(), seal.clone()].map(|path| std::fs::read(path).unwrap());
     drop(host);
     let root = machine.root();
     root.make_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
@@ -437,6 +438,7 @@ fn a_crash_is_made_good_at_the_next_start() {
     machine.set_msr(0, 0xc8b, 0x700);
     machine.set_msr(3, 0x186, 0x43_4f2e);
     std::fs::write(machine.journal(), journal).unwrap();
+    std::fs::write(seal, sealed).unwrap();
     let mut host = machine.open();
     let knobs = sample(&mut host).knobs;
     assert_eq!((knobs.dca_ways(), knobs.mask(SCAN).unwrap()), (Some(mask(0x600)), mask(0x7ff)));

@@ -9,6 +9,7 @@ mod conflicts;
 mod ending;
 mod killed;
 mod looping;
+mod lost;
 mod machine;
 mod opening;
 mod sampling;
