@@ -1,10 +1,12 @@
-//! Locks that allow one manager per journal, and one per host regardless of its journal's path.
+//! Locks that allow one manager per journal, one per host regardless of its journal's path, and one per mounted resctrl
+//! regardless of the manager's /run, which a container may have of its own.
 //!
 //! flock(2) on files that only their owner can open. Must not know what is journaled.
 
 use super::error::untrusted;
 use super::summary::usual_path;
 use super::{JournalError, directory_of};
+use crate::resctrl::{LOCKS, WriteAccess, holder_of};
 use crate::root::Root;
 use crate::system::{FileReader, FileWriter, OpenFile, SharedSystem, System};
 use crate::trust;
@@ -62,6 +64,55 @@ impl Lock {
             Err(JournalError::Write { source, .. }) if is_no_right(&source) => Ok(None),
             file => Ok(Some(Lock { system: system.clone(), file: file?, passing: Some(path) })),
         }
+    }
+}
+
+/// The directory of resctrl that a manager locks. Other tools lock the mount point for single changes.
+const INFO: &str = "/sys/fs/resctrl/info";
+
+impl Lock {
+    /// Takes the lock of the mounted resctrl. `None` if none is mounted or it cannot be locked, or if the holder may not
+    /// write there: any user can open the directory.
+    pub fn of_resctrl(root: &Root) -> Result<Option<Lock>, JournalError> {
+        let system = root.system();
+        let path = root.path(INFO);
+        let Ok(file) = system.open(&path, OFlags::RDONLY, Mode::empty()) else { return Ok(None) };
+        if is_free(system.as_ref(), file.as_ref(), FlockOperation::NonBlockingLockExclusive) {
+            return Ok(Some(Lock { system: system.clone(), file, passing: None }));
+        }
+        let holder = holder_of(system.as_ref(), Path::new(LOCKS), file.as_ref());
+        match holder.write_access {
+            WriteAccess::None => Ok(None),
+            WriteAccess::Unknown | WriteAccess::Writes => {
+                Err(JournalError::Held { path, holder: holder.pid })
+            }
+        }
+    }
+}
+
+/// Whether a manager holds the lock of the mounted resctrl, in this or another container.
+pub fn is_managed(root: &Root) -> bool {
+    let system = root.system().as_ref();
+    let Ok(file) = system.open(&root.path(INFO), OFlags::RDONLY, Mode::empty()) else { return false };
+    let is_free = is_free(system, file.as_ref(), FlockOperation::NonBlockingLockShared);
+    let _ = file.lock(FlockOperation::Unlock);
+    let holder = || holder_of(system, Path::new(LOCKS), file.as_ref());
+    !is_free && holder().write_access != WriteAccess::None
+}
+
+/// Takes a lock. False if another process holds it for longer than a reader does. If it cannot be locked at all, it
+/// counts as free.
+fn is_free(system: &dyn System, file: &dyn OpenFile, operation: FlockOperation) -> bool {
+    let begun = system.now();
+    loop {
+        match file.lock(operation) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            _ => return true,
+        }
+        if system.now().saturating_sub(begun) >= LOOK {
+            return false;
+        }
+        system.sleep(LOOK / 100);
     }
 }
 

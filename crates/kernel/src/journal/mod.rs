@@ -16,6 +16,7 @@ mod summary;
 mod unproved;
 
 pub use error::{JournalDamage, JournalError};
+pub use lock::is_managed;
 pub use original::{Claim, Original, OriginalBits, OwnershipCheck, SchemataLine};
 pub use summary::{JournalSummary, is_there, summarize, usual_path};
 
@@ -64,8 +65,9 @@ pub struct Journal {
     broken: bool,
     /// Length in bytes from which compacting is considered.
     short_from: u64,
-    /// The lock of this journal, and the lock of this host, which is independent of the journal's path.
-    _locks: (Lock, Option<Lock>),
+    /// The lock of this journal, the lock of this host, which is independent of the journal's path, and the lock of the
+    /// mounted resctrl, which is independent of the folder with the locks.
+    _locks: (Lock, Option<Lock>, Option<Lock>),
 }
 
 impl Journal {
@@ -91,6 +93,7 @@ impl Journal {
         trust::folder(system.as_ref(), directory).map_err(|why| untrusted(path, why, &unwritable))?;
         let lock = Lock::take(&system, &path.with_extension("lock"))?;
         let common = Lock::of_host(root, &lock)?;
+        let shared = Lock::of_resctrl(root)?;
         let boot = boot_id(root)?;
         let root = root.prefix().display().to_string();
         let mut journal = Journal {
@@ -106,7 +109,7 @@ impl Journal {
             damage: Vec::new(),
             broken: false,
             short_from: Journal::short_at_first(),
-            _locks: (lock, common),
+            _locks: (lock, common, shared),
         };
         journal.read()?;
         Ok(journal)

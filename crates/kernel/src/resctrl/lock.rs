@@ -33,6 +33,8 @@ impl Drop for FlockGuard {
 pub struct Holder {
     /// The holder's name and pid, if known.
     pub who: Option<String>,
+    /// The holder's pid, if known.
+    pub pid: Option<u32>,
     /// Whether the holder may write in this mount.
     pub write_access: WriteAccess,
 }
@@ -139,16 +141,20 @@ impl Resctrl {
     /// The holder of a flock on this directory, from `/proc/locks`. Of several holders, the one with the most rights
     /// counts.
     fn holder(&self, directory: &dyn OpenFile) -> Holder {
-        let (system, locks) = (self.system.as_ref(), self.locks.as_path());
-        let unknown = Holder { who: None, write_access: WriteAccess::Unknown };
-        let (Ok(all), Ok(metadata)) = (files::read(system, locks, files::MOST_BYTES), directory.metadata())
-        else {
-            return unknown;
-        };
-        let proc = locks.parent().unwrap_or(Path::new("/proc"));
-        let known = holders_in(&all, &metadata, &["FLOCK"]).map(|pid| look_at(system, proc, pid, &metadata));
-        known.max_by_key(|holder| holder.write_access).unwrap_or(unknown)
+        holder_of(self.system.as_ref(), &self.locks, directory)
     }
+}
+
+/// The same for any directory, with the kernel's list of locks.
+pub(crate) fn holder_of(system: &dyn System, locks: &Path, directory: &dyn OpenFile) -> Holder {
+    let unknown = Holder { who: None, pid: None, write_access: WriteAccess::Unknown };
+    let (Ok(all), Ok(metadata)) = (files::read(system, locks, files::MOST_BYTES), directory.metadata())
+    else {
+        return unknown;
+    };
+    let proc = locks.parent().unwrap_or(Path::new("/proc"));
+    let known = holders_in(&all, &metadata, &["FLOCK"]).map(|pid| look_at(system, proc, pid, &metadata));
+    known.max_by_key(|holder| holder.write_access).unwrap_or(unknown)
 }
 
 /// Longest time between two attempts to take the lock.
@@ -163,7 +169,7 @@ fn look_at(system: &dyn System, proc: &Path, pid: u32, directory: &Metadata) -> 
     let who = name.map_or_else(|| format!("pid {pid}"), |name| format!("{name} (pid {pid})"));
     let write_access =
         read("status").map_or(WriteAccess::Unknown, |status| write_access_of(&status, directory));
-    Holder { who: Some(who), write_access }
+    Holder { who: Some(who), pid: Some(pid), write_access }
 }
 
 /// Whether a process may write here, from the line `Uid:` (real, effective, ...) of its status. Root and the mount's

@@ -25,6 +25,7 @@ pub use info::{BandwidthInfo, CacheInfo, GroupLimits, Info, MonitoringInfo};
 pub use io_alloc::IoAllocState;
 pub use knobs::{GroupMode, HeldCpus, HeldSchemata};
 pub use lock::holder_in;
+pub(crate) use lock::holder_of;
 pub use lock::{FlockGuard, Holder, WriteAccess};
 pub use monitor::{Count, HeldCount, MonDomain, MonitorEvent};
 pub use schemata::{DomainSetting, Resource, ResourceSettings, Schemata};

@@ -290,7 +290,7 @@ fn orphaned(facts: &Facts<'_>, resctrl: &Resctrl) -> Option<Check> {
     // What is wrong with the journal is said by its own check.
     let look = journal::summarize(&path, facts.root).ok().flatten().unwrap_or_default();
     let left = restore::orphans(resctrl, &look.originals).ok()?;
-    if look.held.is_some() || left.is_empty() {
+    if left.is_empty() || look.held.is_some() || journal::is_managed(facts.root) {
         return None;
     }
     let names: Vec<String> = left.iter().map(ToString::to_string).collect();
