@@ -8,11 +8,11 @@ use clap::Args;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use waykeeper_kernel::journal::{Journal, usual_path};
-use waykeeper_kernel::registers::RegisterFiles;
+use waykeeper_kernel::journal::{Journal, Original, is_there, usual_path};
 use waykeeper_kernel::resctrl::GROUP_PREFIX;
-use waykeeper_kernel::restore::{Report, RestoreOutcome, Restorer, mounted};
+use waykeeper_kernel::restore::{Report, RestoreOutcome, mounted, orphans};
 use waykeeper_kernel::root::{DEAD_MOUNT, Root};
+use waykeeper_linux_host::{RestoreScope, adopt_orphans, restore_journal};
 use waykeeper_service::config::{Config, ConfigError, Flag, Inputs};
 
 const EXAMPLES: &str = "\
@@ -25,9 +25,13 @@ restore reads the host's usual journal and the one that the daemon's configurati
 WAYKEEPER_CONFIG or /etc/waykeeper/waykeeper.toml, with conf.d and WAYKEEPER_* as for `waykeeper
 daemon`). If the configuration has a mistake, restore reads only the usual journal and exits with 2.
 
-With nothing to restore the exit code is 0. A journal of an earlier boot is removed, because the
-knobs have their power-on values since. A knob that cannot be restored stays in the journal (exit
-code 1).";
+Resctrl groups waykeeper-* that no journal has are removed: the journal of their run is lost. A
+damaged journal is restored as far as it is intact, and kept beside as journal.damaged.
+
+The exit code is 0 only if every knob is as waykeeper found it. Otherwise it is not 0, and a line
+names each knob that could not be restored (it stays in the journal) or whose original value is not
+known (journal.unproved keeps these lines until you remove it, or until the next boot). A journal of
+an earlier boot is removed, because the knobs have their power-on values since.";
 
 /// Arguments of `waykeeper restore`.
 #[derive(Args, Debug)]
@@ -70,26 +74,6 @@ pub fn root_at(prefix: &Path) -> Result<Root, Failure> {
 /// The journal to use.
 pub fn journal_at(root: &Root, named: Option<&PathBuf>) -> PathBuf {
     named.cloned().unwrap_or_else(|| usual_path(root))
-}
-
-/// Which entries of a journal are restored.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
-    /// Everything.
-    All,
-    /// Not those that a user set to stay (`ddio --keep`).
-    Passing,
-}
-
-/// Restores the values of a journal.
-pub fn restore_journal(root: &Root, journal: &mut Journal, what: What) -> Result<Report, Failure> {
-    let resctrl = mounted(root, GROUP_PREFIX);
-    let registers = RegisterFiles::of(root);
-    let mut restorer = Restorer { root, resctrl: resctrl.as_ref(), registers: &registers };
-    Ok(match what {
-        What::All => restorer.restore(journal)?,
-        What::Passing => restorer.restore_passing(journal)?,
-    })
 }
 
 /// The host, the journals that may have entries, and why the configuration could not be read.
@@ -145,22 +129,29 @@ impl RestoreArgs {
 
 /// Runs the subcommand. A failure with one journal does not prevent the restore of the other.
 pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
-    let what = if args.passing { What::Passing } else { What::All };
+    let scope = if args.passing { RestoreScope::Passing } else { RestoreScope::All };
     let Scope { root, journals, unread } = args.scope()?;
     let mut wrong: Vec<Failure> = unread.map(unread_configuration).into_iter().collect();
     let mut reports: Vec<(&Path, Report)> = Vec::new();
-    for path in journals.iter().filter(|path| path.exists()) {
-        match Journal::open(path, &root).map_err(Failure::from) {
-            Ok(mut journal) => match restore_journal(&root, &mut journal, what) {
-                Ok(report) => {
-                    wrong.extend(left_in(path, &report));
-                    reports.push((path, report));
-                }
-                Err(why) => wrong.push(why),
-            },
-            Err(why) => wrong.push(why),
+    let mut known: Vec<Original> = Vec::new();
+    for path in journals.iter().filter(|path| is_there(path, &root)) {
+        let restored = Journal::open(path, &root).and_then(|mut journal| {
+            let report = restore_journal(&root, &mut journal, scope)?;
+            known.extend(journal.kept().iter().chain(journal.originals()).cloned());
+            Ok(report)
+        });
+        match restored {
+            Ok(report) => reports.push((path, report)),
+            Err(why) => wrong.push(why.into()),
         }
     }
+    // A journal that could not be read may have the groups.
+    if reports.len() == journals.iter().filter(|path| is_there(path, &root)).count()
+        && let Err(why) = adopt(&root, &journals, &known, &mut reports)
+    {
+        wrong.push(why);
+    }
+    wrong.extend(reports.iter().flat_map(|(path, report)| left_in(path, report)));
     if args.json {
         let reports: Vec<Value> = reports.iter().map(|(path, report)| as_json(path, report)).collect();
         out::json(&json!({ "journals": reports }))?;
@@ -184,22 +175,74 @@ fn unread_configuration(why: ConfigError) -> Failure {
     Failure::new(Failure::from(why).code(), text)
 }
 
-fn left_in(path: &Path, report: &Report) -> Option<Failure> {
-    let count = report.failures().count();
-    let why = || {
-        let all = report.knobs.len();
-        format!("{count} of {all} knobs could not be restored and stay in {}", path.display())
+/// Removes groups that no journal has, and what else a lost run left, and adds that to the last report. Without such
+/// groups and without damage no file is opened.
+fn adopt<'p>(
+    root: &Root,
+    journals: &'p [PathBuf],
+    known: &[Original],
+    reports: &mut Vec<(&'p Path, Report)>,
+) -> Result<(), Failure> {
+    let damaged = reports.iter().position(|(_, report)| !report.damage.is_empty());
+    let has_orphans = mounted(root, GROUP_PREFIX)
+        .is_some_and(|resctrl| orphans(&resctrl, known).is_ok_and(|all| !all.is_empty()));
+    let Some(path) = journals.first().filter(|_| has_orphans || damaged.is_some()) else { return Ok(()) };
+    let (path, mut report) = match damaged.or(reports.len().checked_sub(1)) {
+        Some(index) => reports.remove(index),
+        None => (path.as_path(), Report::default()),
     };
-    (count > 0).then(|| Failure::new(exit::FAILED, why()))
+    let adopted = Journal::open(path, root)
+        .and_then(|mut journal| adopt_orphans(root, &mut journal, known, &mut report));
+    reports.push((path, report));
+    Ok(adopted?)
+}
+
+/// What keeps the host from being as it was found: a line for each kind. The lines before have the knobs.
+fn left_in(path: &Path, report: &Report) -> Vec<Failure> {
+    let failed = report.failures().count();
+    let away = report.knobs.iter().filter(|(_, outcome)| matches!(outcome, RestoreOutcome::Away(_))).count();
+    let all = report.knobs.len();
+    let mut found = Vec::new();
+    if away > 0 {
+        found
+            .push(format!("{away} of {all} knobs can be restored only later and stay in {}", path.display()));
+    }
+    if !report.unproved.is_empty() {
+        let file = unproved_file(path);
+        found.push(format!(
+            "the host may not be as it was found: {} lines above say what is not known; they stay in {} until you have \
+             compared the host and removed it",
+            report.unproved.len(),
+            file.display()
+        ));
+    }
+    if failed > 0 {
+        found.push(format!("{failed} of {all} knobs could not be restored and stay in {}", path.display()));
+    }
+    found.into_iter().map(|line| Failure::new(exit::FAILED, line)).collect()
+}
+
+/// The file beside a journal that keeps what is not known.
+fn unproved_file(journal: &Path) -> PathBuf {
+    let name = journal.file_name().unwrap_or_default().to_string_lossy();
+    journal.with_file_name(format!("{name}.unproved"))
 }
 
 fn as_json(path: &Path, report: &Report) -> Value {
     let knob = |(knob, outcome): &(_, RestoreOutcome)| json!({ "knob": knob, "outcome": word(outcome), "why": why(outcome) });
     let knobs: Vec<Value> = report.knobs.iter().map(knob).collect();
-    json!({ "journal": path, "stale": report.stale, "knobs": knobs })
+    json!({
+        "journal": path,
+        "stale": report.stale,
+        "knobs": knobs,
+        "damage": report.damage,
+        "adopted": report.adopted,
+        "unproved": report.unproved,
+        "as_found": report.is_as_found(),
+    })
 }
 
-/// A line per knob.
+/// A line per knob, then a line for everything that is not known.
 pub fn lines(path: &Path, report: &Report) -> String {
     if report.stale {
         return format!(
@@ -207,10 +250,15 @@ pub fn lines(path: &Path, report: &Report) -> String {
             path.display()
         );
     }
-    if report.knobs.is_empty() {
+    if report.knobs.is_empty() && report.unproved.is_empty() {
         return format!("nothing to restore: {} is empty\n", path.display());
     }
-    report.knobs.iter().map(|(knob, outcome)| format!("{knob}: {outcome}\n")).collect()
+    let knobs = report.knobs.iter().map(|(knob, outcome)| match report.adopted.contains(knob) {
+        true => format!("{knob} (of a run whose journal is lost): {outcome}\n"),
+        false => format!("{knob}: {outcome}\n"),
+    });
+    let unproved = report.unproved.iter().map(|line| format!("not known: {line}\n"));
+    knobs.chain(unproved).collect()
 }
 
 fn word(outcome: &RestoreOutcome) -> &'static str {

@@ -181,7 +181,9 @@ impl ManagedHost for ManagedLinuxHost {
         let disturbed = self.host.external_changes().into_iter();
         let disturbed = disturbed.map(|own| ActiveProblem::new("outsider", own.to_string()));
         let slow = self.host.has_slow_clock().then(|| ActiveProblem::new("slow-clock", SLOW_CLOCK));
-        refused.chain(slow).chain(grouped).chain(postponed).chain(notes).chain(disturbed).collect()
+        let unproved = self.host.unproved().iter();
+        let unproved = unproved.map(|line| ActiveProblem::new("journal", line.clone()));
+        unproved.chain(refused).chain(slow).chain(grouped).chain(postponed).chain(notes).chain(disturbed).collect()
     }
 
     fn groupings(&self) -> Vec<Grouping> {

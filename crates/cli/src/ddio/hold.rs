@@ -14,10 +14,11 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use waykeeper_kernel::journal::{Journal, usual_path};
+use waykeeper_kernel::journal::{Journal, JournalError, usual_path};
 use waykeeper_kernel::registers::RegisterFiles;
 use waykeeper_kernel::restore::RestoreOutcome;
 use waykeeper_kernel::root::Root;
+use waykeeper_linux_host::{RestoreScope, restore_journal};
 use waykeeper_operator::ddio::{self, DdioExperiment, EffectVerdict, RegisterChange, Survey};
 
 /// Interval of checks for signals and for the command's end.
@@ -128,6 +129,9 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[RegisterChange], args: &HoldA
 /// whole journal, and knobs of that process are no part of what it was asked for.
 fn open_journal(path: &Path, root: &Root) -> Result<Journal, Failure> {
     let journal = Journal::open(path, root)?;
+    if let Some(damage) = journal.damage().first() {
+        return Err(JournalError::Damaged { path: path.to_owned(), damage: damage.clone() }.into());
+    }
     match journal.originals().len() {
         0 => Ok(journal),
         // A journal of an earlier boot has its own error, when the first value is recorded.
@@ -194,7 +198,7 @@ impl ChangedKnobs<'_> {
             return Ok(json!([]));
         }
         let path = self.journal.path().to_owned();
-        let mut report = restore::restore_journal(self.root, self.journal, restore::What::Passing)?;
+        let mut report = restore_journal(self.root, self.journal, RestoreScope::Passing)?;
         self.owed = false;
         // Counters that were programmed for the check and are unchanged are left out of the report.
         report.knobs.retain(|(_, outcome)| *outcome != RestoreOutcome::AsItWas);
@@ -335,7 +339,9 @@ impl From<waykeeper_kernel::journal::JournalError> for Failure {
         let code = match &error {
             E::Held { .. } => exit::CONFLICT,
             E::Read { source, .. } | E::Write { source, .. } => exit::io_code(source),
-            E::OtherRoot { .. } | E::Untrusted { .. } | E::Name { .. } | E::NotAJournal { .. } => exit::BAD_INPUT,
+            E::OtherRoot { .. } | E::Untrusted { .. } | E::Name { .. } | E::NotAJournal { .. } => {
+                exit::BAD_INPUT
+            }
             E::Damaged { .. } | E::Format { .. } | E::Stale { .. } | E::BootId { .. } => exit::FAILED,
         };
         Failure::new(code, error)

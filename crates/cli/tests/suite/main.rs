@@ -12,6 +12,7 @@ mod hotplug;
 mod installed;
 mod killed;
 mod listings;
+mod lost_journal;
 mod memload;
 mod names;
 mod probe;

@@ -309,11 +309,49 @@ fn what_an_ended_process_left_changed_is_restored_only_on_request() {
 }
 
 #[test]
-fn a_damaged_journal_is_reported_and_kept() {
+fn a_file_that_is_no_journal_is_left_alone() {
     let tree = PlainTree::skylake();
-    tree.write("journal", "00000000 {}\n");
+    tree.write("journal", "root:x:0:0:root:/root:/bin/bash\n");
     let (root, journal) = (root(&tree), journal(&tree));
-    refused(&["restore", "--root", &root, "--journal", &journal], 1, &["journal: line 1 is damaged"]);
-    refused_by(&tree, &["set", "4"], 1, &["line 1 is damaged"]);
+    let said = ["journal: this is not a journal of waykeeper", "is left as it is"];
+    refused(&["restore", "--root", &root, "--journal", &journal], 2, &said);
+    refused_by(&tree, &["set", "4"], 2, &said);
     assert_eq!(tree.msr(0, DDIO_WAYS), 0x600);
+    assert!(!tree.path("journal.lock").exists(), "no lock file is made beside it");
+}
+
+/// One bit of the first value is changed: the other one is restored, and the first one is named.
+#[test]
+fn what_is_intact_in_a_damaged_journal_is_restored_and_the_rest_is_named() {
+    let tree = PlainTree::skylake();
+    drop(Holder::start(&tree));
+    let file = tree.path("journal");
+    let text_of = || std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text_of().replacen("\"value\":1536", "\"value\":1537", 1)).unwrap();
+    refused_by(
+        &tree,
+        &["set", "4"],
+        1,
+        &["journal: it is damaged: line 4 is damaged", "run `waykeeper restore`"],
+    );
+    let (root, journal) = (root(&tree), journal(&tree));
+    let restore = || {
+        let done = waykeeper().args(["restore", "--root", &root, "--journal", &journal]).assert().code(1);
+        let output = done.get_output().clone();
+        text(&output.stdout) + &text(&output.stderr)
+    };
+    let out = restore();
+    for part in
+        [": restored\n", "not known: ", "line 4 is damaged", "it reads `", "the DCA ways of socket 0 are"]
+    {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert_eq!((tree.msr(0, DDIO_WAYS), tree.msr(2, DDIO_WAYS)), (0x7e0, 0x600), "{out}");
+    assert!(tree.path("journal.damaged").exists() && !file.exists());
+    // A second restore is no proof, until a person has looked.
+    let again = restore();
+    assert!(again.contains("line 4 is damaged") && again.contains("journal.unproved"), "{again}");
+    std::fs::remove_file(tree.path("journal.unproved")).unwrap();
+    let out = common::output(&["restore", "--root", &root, "--journal", &journal]);
+    assert!(out.contains("nothing to restore"), "{out}");
 }
