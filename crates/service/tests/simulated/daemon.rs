@@ -16,12 +16,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use toml::Table;
-use waykeeper_kernel::journal::Journal;
-use waykeeper_kernel::registers::RegisterFiles;
+use waykeeper_kernel::journal::{Journal, JournalError};
 use waykeeper_kernel::resctrl::GROUP_PREFIX;
-use waykeeper_kernel::restore::{Restorer, mounted};
+use waykeeper_kernel::restore::Report;
 use waykeeper_kernel::root::Root;
 use waykeeper_kernel::system::SharedSystem;
+use waykeeper_linux_host::{RestoreScope, adopt_orphans, restore_journal};
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::daemon::{DaemonError, run_and_restore};
 use waykeeper_service::engine::{self, ManagedHost, ProblemSource, Setup};
@@ -53,7 +53,7 @@ pub struct Outcome {
 
 /// How a process ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum End {
+pub enum End {
     Stopped,
     Killed,
     Failed(String),
@@ -129,7 +129,7 @@ pub fn run(history: &History) -> Outcome {
 fn finish(world: &World, history: &History, original: &Picture) {
     let failed = if history.ends_with_restore {
         world.lock().mark("restore");
-        restore(world).err()
+        restore_failure(world)
     } else {
         world.lock().mark("start-and-stop");
         write_config(world, history.tenants);
@@ -144,7 +144,7 @@ fn finish(world: &World, history: &History, original: &Picture) {
 }
 
 /// The configuration with a list of tenants.
-fn write_config(world: &World, list: u64) {
+pub fn write_config(world: &World, list: u64) {
     let mut state = world.lock();
     let history = &state.history;
     let text = scenarios::config(history, list);
@@ -161,7 +161,7 @@ fn write_config(world: &World, list: u64) {
 }
 
 /// A process of the daemon, from its start to its end.
-fn process(world: &World, original: &Picture) -> End {
+pub fn process(world: &World, original: &Picture) -> End {
     let process = world.lock().start_process();
     let simulated = Simulated::new(world, process);
     let system: SharedSystem = Arc::new(simulated.clone());
@@ -332,23 +332,33 @@ fn check_published(published: &Published, before: Option<&Published>) -> Vec<Str
 }
 
 /// What `waykeeper restore` does.
-fn restore(world: &World) -> Result<(), String> {
+pub fn restore(world: &World) -> Result<Report, JournalError> {
     let process = world.lock().start_process();
     let root = Root::on(Arc::new(Simulated::new(world, process)), PREFIX);
     let done = Journal::open(Path::new(JOURNAL), &root).and_then(|mut journal| {
-        let resctrl = mounted(&root, GROUP_PREFIX);
-        let registers = RegisterFiles::of(&root);
-        let mut restorer = Restorer { root: &root, resctrl: resctrl.as_ref(), registers: &registers };
-        restorer.restore(&mut journal)
+        let mut report = restore_journal(&root, &mut journal, RestoreScope::All)?;
+        let known = journal.originals().to_vec();
+        adopt_orphans(&root, &mut journal, &known, &mut report)?;
+        Ok(report)
     });
     world.lock().end_process();
-    let report = done.map_err(|why| why.to_string())?;
-    let failures: Vec<String> = report.failures().map(|(knob, why)| format!("{knob}: {why}")).collect();
-    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    done
+}
+
+/// Why a host is not as it was found after a restore.
+fn restore_failure(world: &World) -> Option<String> {
+    match restore(world) {
+        Err(why) => Some(why.to_string()),
+        Ok(report) => {
+            let failures = report.failures().map(|(knob, why)| format!("{knob}: {why}"));
+            let wrong: Vec<String> = failures.chain(report.unproved.iter().cloned()).collect();
+            (!wrong.is_empty()).then(|| wrong.join("; "))
+        }
+    }
 }
 
 /// The registers that no other program touches here.
-fn other_registers(watched: &Watched, root: &Root) -> HostState {
+pub fn other_registers(watched: &Watched, root: &Root) -> HostState {
     let mut registers = watched.state(root);
     let switch = format!(" {:#x}", SWITCH.0);
     registers.retain(|name, _| {

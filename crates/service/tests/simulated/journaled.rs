@@ -34,7 +34,8 @@ impl Journaled {
         self.text = text.to_vec();
         self.originals.clear();
         for line in text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
-            let json = line.splitn(2, |byte| *byte == b' ').nth(1).unwrap_or_default();
+            // Checksum, number, JSON.
+            let json = line.splitn(3, |byte| *byte == b' ').nth(2).unwrap_or_default();
             let Ok(serde_json::Value::Object(entry)) = serde_json::from_slice(json) else { continue };
             for (kind, value) in entry {
                 let Ok(original) = serde_json::from_value::<Original>(value) else { continue };

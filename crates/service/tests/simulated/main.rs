@@ -10,6 +10,7 @@
 
 mod checks;
 mod daemon;
+mod damaged;
 mod disk;
 mod history;
 mod journaled;
