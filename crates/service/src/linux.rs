@@ -183,7 +183,14 @@ impl ManagedHost for ManagedLinuxHost {
         let slow = self.host.has_slow_clock().then(|| ActiveProblem::new("slow-clock", SLOW_CLOCK));
         let unproved = self.host.unproved().iter();
         let unproved = unproved.map(|line| ActiveProblem::new("journal", line.clone()));
-        unproved.chain(refused).chain(slow).chain(grouped).chain(postponed).chain(notes).chain(disturbed).collect()
+        unproved
+            .chain(refused)
+            .chain(slow)
+            .chain(grouped)
+            .chain(postponed)
+            .chain(notes)
+            .chain(disturbed)
+            .collect()
     }
 
     fn groupings(&self) -> Vec<Grouping> {

@@ -90,7 +90,7 @@ impl MsrMap {
             let mhz = (spec.ghz * 1000.0).round() as u64;
             let newer =
                 layout.generation.is_some_and(|own| own.signatures.iter().any(|rule| rule.family >= 0x1a));
-            let frequency = if newer { mhz / 5 } else { 8 << 8 | mhz / 25 };
+            let frequency = if newer { mhz / 5 } else { (8 << 8) | (mhz / 25) };
             self.add(0xc001_0064, Register::Constant(1 << 63 | frequency));
             return;
         }

@@ -408,12 +408,11 @@ fn check_host(path: &Path, host: &HostLine, root: &str) -> Result<(), JournalErr
     Ok(())
 }
 
+/// An open file and its bytes.
+type FileContent = (Box<dyn OpenFile>, Vec<u8>);
+
 /// A journal's file and its bytes; `None` if there is none.
-fn read_file(
-    system: &dyn System,
-    path: &Path,
-    flags: OFlags,
-) -> Result<Option<(Box<dyn OpenFile>, Vec<u8>)>, JournalError> {
+fn read_file(system: &dyn System, path: &Path, flags: OFlags) -> Result<Option<FileContent>, JournalError> {
     let unreadable = |source| JournalError::Read { path: path.to_path_buf(), source };
     let file = match trust::open(system, path, flags) {
         Err(error) if error.io().is_some_and(|why| why.kind() == io::ErrorKind::NotFound) => return Ok(None),
