@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn each_unidentifiable_holder_is_honoured_for_two_seconds() {
-        let holder = |who: &str, write_access| Holder { who: Some(who.to_owned()), write_access };
+        let holder = |who: &str, write_access| Holder { who: Some(who.to_owned()), pid: None, write_access };
         let unknown = |who| holder(who, WriteAccess::Unknown);
         let mut state = LockState::default();
         let mut ignored = |holder: &Holder, ms| state.ignores(holder, Duration::from_millis(ms)).is_some();

@@ -237,8 +237,11 @@ mod tests {
     use waykeeper_host::WorkloadCounter;
     use waykeeper_units::WorkloadId;
 
-    /// The steps to another size of the LP zone: reason and numbers.
-    fn zone_steps(trash: &[u32], llc: &[(f64, f64)]) -> Vec<(Direction, String, Vec<(String, f64)>)> {
+    /// A step's direction, its reason and the reason's numbers.
+    type Reasoned = (Direction, String, Vec<(String, f64)>);
+
+    /// The steps to another size of the LP zone.
+    fn zone_steps(trash: &[u32], llc: &[(f64, f64)]) -> Vec<Reasoned> {
         let server = server(3);
         let mut seen = interval(&[1.0; 3], 1e9);
         for (rates, (hits, misses)) in seen.groups.values_mut().zip(llc) {
