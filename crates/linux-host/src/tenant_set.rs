@@ -171,7 +171,8 @@ impl LinuxHost {
             return Err(OpenError::Tenant { tenant, why });
         }
         let free = self.allocation.class_count() - 1;
-        if count > free as usize {
+        // If the kernel refused a class, that is reported already.
+        if count > free as usize && !self.allocation.has_run_out() {
             self.notes.push(format!(
                 "{count} tenants, but only {free} free classes of service: tenants with equal masks share a \
                  class"

@@ -277,6 +277,11 @@ impl Allocation {
         u32::try_from(self.placement.limit() + 1).unwrap_or(u32::MAX)
     }
 
+    /// True if the kernel refused a class although it had announced one.
+    pub fn has_run_out(&self) -> bool {
+        self.ran_out.is_some()
+    }
+
     /// The present tenants, as they are in force.
     pub fn tenants(&self) -> impl Iterator<Item = (WorkloadId, &Tenant)> {
         self.members.iter().map(|(id, member)| (*id, &member.tenant))
