@@ -43,13 +43,13 @@ pub use host::VirtualServer;
 pub use launch::Process;
 pub use loading::LoadServer;
 pub use measured::{Measured, SystemMeasured, WorkloadMeasured, WriteBacks};
-pub use nic::{CapturedPacket, FlowOrder, MempoolSpec, Pace, Steering, TrafficSpec};
+pub use nic::{FlowOrder, MempoolSpec, Pace, Steering, TrafficSpec};
 pub use opcodes::{Commands, OpcodeRates, Opcodes};
 pub use programs::{KINDS, ProgramKind, ScoreKind, WorkUnit};
 pub use sampling_error::{HitErrors, SamplingErrors};
 pub use scenario::{
-    ChipFile, Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError, ScenarioSource,
-    StorageSpec, SweptKey, WorkloadPhase, WorkloadSpec, shown,
+    CapturedPacket, ChipFile, Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError,
+    ScenarioSource, StorageSpec, SweptKey, WorkloadPhase, WorkloadSpec, shown,
 };
 pub use server::{Machine, RunOptions};
 pub use ssd::ArraySpec;

@@ -44,7 +44,7 @@ fn a_status_is_a_page_for_people_and_json_for_programs() {
         assert!(page.lines().any(|there| squeezed(there) == squeezed(line)), "`{line}` is not in:\n{page}");
     }
     assert!(page.contains("manages, policy a4 in state steady"), "{page}");
-    assert!(page.contains(": fio takes a way (DCA write miss ratio 0.2500, dmaleak 0.2000)"), "{page}");
+    assert!(page.contains(": fio takes a way (DCA write miss ratio 0.25, dmaleak 0.2)"), "{page}");
     // Columns are aligned.
     let starts: Vec<Option<usize>> = page
         .lines()

@@ -23,7 +23,7 @@ pub use mempool::MempoolSpec;
 pub(crate) use page_pool::{HALF_PAGE_BYTES, PagePool, Recycle};
 pub(crate) use pool::{BUFFER_BYTES, Pool};
 pub(crate) use queue::{MAX_BURST, OUTSIDE_NS, Packet, Queue};
-pub use traffic::{CapturedPacket, FlowOrder, Pace, Traffic, TrafficSpec};
+pub use traffic::{FlowOrder, Pace, Traffic, TrafficSpec};
 pub(crate) use traffic::{Function, Spread, WIRE_OVERHEAD_BYTES};
 pub(crate) use window::Window;
 

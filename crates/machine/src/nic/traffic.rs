@@ -6,6 +6,7 @@
 //! RSS spreads those of a function over its queues. Marks: docs/reference/README.md#marks.
 
 use crate::random::Stream;
+use crate::scenario::CapturedPacket;
 use std::sync::Arc;
 
 /// Preamble, gap and checksum around a packet on the wire, bytes. IEEE 802.3: 8, 12 and 4; with them 1 KiB is the
@@ -19,19 +20,6 @@ pub enum FlowOrder {
     InTurn,
     /// Each packet from a random flow.
     Random,
-}
-
-/// One packet of a capture.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct CapturedPacket {
-    /// Time since the capture's first packet, ns.
-    pub at_ns: f64,
-    /// Bytes in the host's memory.
-    pub bytes: u32,
-    /// Toeplitz hash of its flow.
-    pub hash: u32,
-    /// Differentiated services code point; 0, the default class, if it is not IP.
-    pub dscp: u8,
 }
 
 /// Arrival times of flows' packets.

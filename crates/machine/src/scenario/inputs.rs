@@ -2,7 +2,6 @@
 //! have a bound. Must not know which program or NIC uses a file.
 
 use super::error::ScenarioError;
-use crate::nic::CapturedPacket;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,19 @@ pub(crate) const ENTRIES_MOST: usize = MAX_RECORDS;
 
 /// Largest packet without jumbo frames; larger packets of a capture are split. IEEE 802.3: 1500 and a header of 14.
 const WIRE_PACKET_BYTES: u32 = 1514;
+
+/// One packet of a capture.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CapturedPacket {
+    /// Time since the capture's first packet, ns.
+    pub at_ns: f64,
+    /// Bytes in the host's memory.
+    pub bytes: u32,
+    /// Toeplitz hash of its flow.
+    pub hash: u32,
+    /// Differentiated services code point; 0, the default class, if it is not IP.
+    pub dscp: u8,
+}
 
 /// The files that are in use, by their paths. Clones share them.
 #[derive(Clone, Debug, Default)]

@@ -11,7 +11,7 @@ const LARGEST_CIRCLE: usize = 1;
 
 /// The layers, lowest first; a module uses only its own layer and lower ones. Modules that are not listed are in none.
 const LAYERS: [&[&str]; 6] = [
-    &["scenario/error", "scenario/keys", "random", "meter", "mailbox", "team", "posted"],
+    &["scenario/error", "scenario/inputs", "scenario/keys", "random", "meter", "mailbox", "team", "posted"],
     &["bus", "nic", "ssd", "nvme"],
     &["programs"],
     &["scenario"],
