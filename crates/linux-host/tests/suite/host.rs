@@ -310,8 +310,9 @@ fn time_is_the_kernels_and_the_server_follows_it() {
         assert!(host.now_ns() >= deadline);
         let next = sample(&mut host);
         let seen = Interval::between(&last, &next).expect("time passed");
-        // On a busy machine too, the counters advance if the model does.
-        assert!(seen.groups[&L2FWD][WorkloadCounter::Cycles].value().is_some_and(|cycles| cycles >= 0.0));
+        // On a busy machine the model may lag behind: its counters are then not available, and the host says why.
+        let cycles = seen.groups[&L2FWD][WorkloadCounter::Cycles].value();
+        assert!(cycles.map_or(host.has_slow_clock(), |cycles| cycles >= 0.0), "{cycles:?}");
         last = next;
     }
     host.wait_until(0).unwrap();

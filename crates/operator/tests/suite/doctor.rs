@@ -113,8 +113,8 @@ fn what_prevents_management_is_named() {
     state(
         &with("sys/fs/resctrl/waykeeper-a/tasks", ""),
         "groups",
-        CheckState::Info,
-        &["made by Waykeeper: waykeeper-a"],
+        CheckState::Degraded,
+        &["left by a run of Waykeeper whose journal is not at", "waykeeper-a", "waykeeper restore"],
     );
     let report = with("sys/devices/system/node/node1/cpulist", "2-3,6\n");
     state(&report, "snc", CheckState::Info, &["off"]);

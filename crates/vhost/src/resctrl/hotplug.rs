@@ -49,14 +49,14 @@ mod tests {
         let text = |host: &mut crate::resctrl::VirtualResctrl| {
             all.map(|place| String::from_utf8(host.read(place).unwrap()).unwrap())
         };
-        assert_eq!(text(&mut host), ["\n", "0\n"]);
+        assert_eq!(text(&mut host), ["1-2\n", "0\n"]);
         host.switch_cpu(0, false);
-        assert_eq!(text(&mut host), ["\n", "\n"]);
+        assert_eq!(text(&mut host), ["1-2\n", "\n"]);
         assert_eq!(host.write(class, b"0\n", CALLER), Err(Errno::INVAL));
         let info = host.lookup(Place::ROOT, "info").unwrap();
         let status = host.lookup(info, "last_cmd_status").unwrap();
         assert_eq!(host.read(status).unwrap(), b"Can only assign online CPUs\n");
         host.switch_cpu(0, true);
-        assert_eq!(text(&mut host), ["0\n", "\n"]);
+        assert_eq!(text(&mut host), ["0-2\n", "\n"]);
     }
 }
