@@ -87,7 +87,8 @@ def run_release(report: Report, release: str) -> None:
     """Runs the tests of a release."""
     folder = source(release)
     if not (folder / "resctrl_tests").exists():
-        tools.run(["make"], folder=folder)
+        # lib.mk derives OUTPUT only where no other make runs above it, as in `make test-clients`.
+        tools.run(["make", f"OUTPUT={folder}"], folder=folder)
     report.client("Linux's resctrl selftests", version(folder))
     with VirtualHost("--kernel", release) as host:
         for test in RELEASES[release]:
