@@ -57,7 +57,7 @@ impl Killed {
 }
 
 #[test]
-fn restore_removes_what_a_cut_journal_no_longer_names_and_does_not_end_well() {
+fn restore_removes_what_a_cut_journal_no_longer_names_and_exits_with_1() {
     for length in [0, 104] {
         let killed = Killed::new();
         let journal = killed.setup.journal.clone();

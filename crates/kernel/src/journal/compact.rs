@@ -12,7 +12,7 @@ use crate::system::FileWriter;
 use rustix::fs::{Mode, OFlags};
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Shorter journals are not compacted: they take a few pages of disk and little time to read.
 const SHORT_BYTES: u64 = 32 << 10;
@@ -31,7 +31,7 @@ impl Journal {
         }
         let length = *length;
         let knobs = self.knobs.clone();
-        self.short_from = match self.write_anew(&knobs) {
+        self.short_from = match self.write_anew(&knobs, None) {
             Ok(()) => SHORT_BYTES.max(2 * self.file.as_ref().map_or(0, |file| file.length)),
             // The cause (a full disk) may persist, so the next attempt is made at twice the length.
             Err(_) => 2 * length,
@@ -43,16 +43,20 @@ impl Journal {
     /// # Errors
     /// It could not be written; the journal is then unchanged.
     pub fn keep_only(&mut self, some: &[Original]) -> Result<(), JournalError> {
-        self.replace_content(Knobs { originals: some.to_vec(), ..Knobs::default() })
+        self.replace_content(Knobs { originals: some.to_vec(), ..Knobs::default() }, None)
     }
 
-    /// The same for originals and kept ones.
-    pub(super) fn replace_content(&mut self, knobs: Knobs) -> Result<(), JournalError> {
+    /// The same for originals and kept ones. With `aside`, the old file gets that name.
+    pub(super) fn replace_content(&mut self, knobs: Knobs, aside: Option<&Path>) -> Result<(), JournalError> {
+        let failed = |path: &Path, source| JournalError::Write { path: path.to_path_buf(), source };
         if knobs.originals.is_empty() && knobs.kept.is_empty() {
+            if let Some(aside) = aside {
+                self.system.rename(&self.path, aside).map_err(|source| failed(aside, source))?;
+            }
             return self.clear();
         }
         self.make_seal()?;
-        self.write_anew(&knobs).map_err(|source| JournalError::Write { path: self.path.clone(), source })?;
+        self.write_anew(&knobs, aside).map_err(|source| failed(&self.path, source))?;
         self.knobs = knobs;
         self.damage.clear();
         self.broken = false;
@@ -76,9 +80,10 @@ impl Journal {
         self.path.with_file_name(name)
     }
 
-    /// Writes a file with these originals and opens it as the journal's. An error leaves the old file.
-    pub(super) fn write_anew(&mut self, knobs: &Knobs) -> io::Result<()> {
-        let written = self.write_beside(knobs);
+    /// Writes a file with these originals and opens it as the journal's. An error leaves the old file. With `aside`, the
+    /// old file gets that name.
+    pub(super) fn write_anew(&mut self, knobs: &Knobs, aside: Option<&Path>) -> io::Result<()> {
+        let written = self.write_beside(knobs, aside);
         if written.is_err() {
             self.forget_beside();
         }
@@ -91,7 +96,7 @@ impl Journal {
         Ok(())
     }
 
-    fn write_beside(&self, knobs: &Knobs) -> io::Result<(JournalFile, u64)> {
+    fn write_beside(&self, knobs: &Knobs, aside: Option<&Path>) -> io::Result<(JournalFile, u64)> {
         // A kept knob may have been set again since: its older value comes first, as it was recorded.
         let kept = knobs.kept.iter().cloned();
         let kept = kept.flat_map(|own| [Entry::Original(own.clone()), Entry::Keep(own)]);
@@ -114,7 +119,15 @@ impl Journal {
         let file = self.system.open(&beside, flags, Mode::from_raw_mode(0o600))?;
         FileWriter(file.as_ref()).write_all(text.as_bytes())?;
         file.sync()?;
-        self.system.rename(&beside, &self.path)?;
+        if let Some(aside) = aside {
+            self.system.rename(&self.path, aside)?;
+        }
+        if let Err(why) = self.system.rename(&beside, &self.path) {
+            if let Some(aside) = aside {
+                self.system.rename(aside, &self.path)?;
+            }
+            return Err(why);
+        }
         // If this fails, the old file may reappear after a power failure; restoring from it has the same result.
         let _ = sync_directory(self.system.as_ref(), &self.path);
         let (length, lines) = (text.len() as u64, HEAD_LINES + entries.len() as u64);

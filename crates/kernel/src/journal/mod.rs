@@ -236,22 +236,23 @@ impl Journal {
         Ok(())
     }
 
-    /// Ends the damage: it is written down as unproved, the file gets another name, and the journal then has only the
-    /// originals in `stay` and, with `keeps`, the kept ones.
+    /// Ends the damage: it is written down as unproved, the file gets another name, and a new one has the entries that
+    /// are intact. A group that was about to be made then counts as made: the line that says so may be lost.
     ///
     /// # Errors
-    /// The damage could not be written down, or the journal not be written; then it stays as it is.
-    pub fn set_aside(&mut self, stay: &[Original], keeps: bool) -> Result<(), JournalError> {
+    /// The damage could not be written down, or the new file not be written; then the journal stays as it is.
+    pub fn set_aside(&mut self) -> Result<(), JournalError> {
         let lines: Vec<String> =
             self.damage.iter().map(|damage| format!("{}: {damage}", self.path.display())).collect();
         self.note_unproved(&lines)?;
-        if self.file.take().is_some() {
-            let damaged = self.damaged_path();
-            let renamed = self.system.rename(&self.path, &damaged);
-            renamed.map_err(|source| JournalError::Write { path: damaged, source })?;
+        let mut knobs = self.knobs.clone();
+        for own in &mut knobs.originals {
+            if let Original::Planned { group } = own {
+                *own = Original::NoGroup { group: group.clone() };
+            }
         }
-        let kept = if keeps { self.knobs.kept.clone() } else { Vec::new() };
-        self.replace_content(Knobs { originals: stay.to_vec(), kept })
+        let damaged = self.file.is_some().then(|| self.damaged_path());
+        self.replace_content(knobs, damaged.as_deref())
     }
 
     /// A free name for the damaged file.
@@ -308,7 +309,7 @@ impl Journal {
         self.make_seal()?;
         if self.file.as_ref().is_some_and(|file| file.is_to_rewrite) {
             let knobs = self.knobs.clone();
-            self.write_anew(&knobs).map_err(failed)?;
+            self.write_anew(&knobs, None).map_err(failed)?;
         }
         if self.file.is_none() {
             // Created with mode 0600: only its owner may read it.

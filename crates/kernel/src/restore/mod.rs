@@ -163,24 +163,22 @@ pub struct Restorer<'a> {
 
 impl Restorer<'_> {
     /// Restores everything in a journal, kept knobs included. If nothing failed, the journal is removed; knobs that
-    /// cannot be reached now stay in it. A damaged journal is set aside.
+    /// cannot be reached now stay in it. A damaged journal is set aside first, and what is intact in it restored.
     ///
     /// # Errors
     /// The journal cannot be changed. Failures of knobs are in the report.
     pub fn restore(&mut self, journal: &mut Journal) -> Result<Report, JournalError> {
+        let damage = set_aside(journal)?;
         // If a knob is recorded twice, its kept value is the older one and is restored last.
         let all = journal.kept().iter().chain(journal.originals()).cloned().collect::<Vec<_>>();
         let mut report = self.put_all_back(journal, &all);
-        if is_damaged(journal) {
-            return set_aside(journal, report, false);
-        }
         if report.is_complete() {
             // In the order in which they were set.
             let stay = report.to_stay();
             let stay: Vec<Original> = all.into_iter().filter(|own| stay.contains(own)).collect();
             journal.keep_only(&stay)?;
         }
-        report.unproved = journal.unproved()?;
+        (report.damage, report.unproved) = (damage, journal.unproved()?);
         Ok(report)
     }
 
@@ -192,13 +190,10 @@ impl Restorer<'_> {
         if journal.is_stale() || journal.kept().is_empty() {
             return self.restore(journal);
         }
+        let damage = set_aside(journal)?;
         let passing = journal.originals().to_vec();
-        if is_damaged(journal) {
-            let report = self.put_all_back(journal, &passing);
-            return set_aside(journal, report, true);
-        }
         let mut report = self.restore_some(journal, &passing)?;
-        report.unproved = journal.unproved()?;
+        (report.damage, report.unproved) = (damage, journal.unproved()?);
         Ok(report)
     }
 
@@ -275,10 +270,7 @@ impl Restorer<'_> {
     ) -> Result<RestoreOutcome, ResctrlError> {
         match original {
             // A kill between making the group and noting that leaves an unused group, which can be removed.
-            // The line that would prove it may be one that a damaged journal lost.
-            Original::Planned { group }
-                if resctrl.has(group) && journal.damage().is_empty() && !is_unused(resctrl, group)? =>
-            {
+            Original::Planned { group } if resctrl.has(group) && !is_unused(resctrl, group)? => {
                 Ok(RestoreOutcome::Left(
                     "the journal does not prove that Waykeeper made it, and it is in use".to_owned(),
                 ))
@@ -347,23 +339,14 @@ impl Restorer<'_> {
     }
 }
 
-/// A damaged journal of this boot. That of an earlier boot no longer matters.
-fn is_damaged(journal: &Journal) -> bool {
-    !journal.damage().is_empty() && !journal.is_stale()
-}
-
-/// Sets a damaged journal aside after its good lines were restored. Knobs that failed or cannot be reached now stay in
-/// the new one.
-fn set_aside(journal: &mut Journal, mut report: Report, keeps: bool) -> Result<Report, JournalError> {
-    report.damage = journal.damage().iter().map(ToString::to_string).collect();
-    let stays = |(_, outcome): &&(Original, RestoreOutcome)| {
-        matches!(outcome, RestoreOutcome::Away(_) | RestoreOutcome::Failed(_))
-    };
-    // In the order in which they were set.
-    let stay: Vec<Original> = report.knobs.iter().rev().filter(stays).map(|(own, _)| own.clone()).collect();
-    journal.set_aside(&stay, keeps)?;
-    report.unproved = journal.unproved()?;
-    Ok(report)
+/// Sets a damaged journal aside, and returns what is wrong with it. One of an earlier boot no longer matters.
+fn set_aside(journal: &mut Journal) -> Result<Vec<String>, JournalError> {
+    let damage: Vec<String> = journal.damage().iter().map(ToString::to_string).collect();
+    if damage.is_empty() || journal.is_stale() {
+        return Ok(Vec::new());
+    }
+    journal.set_aside()?;
+    Ok(damage)
 }
 
 /// Field 22 of a stat line, for recording and for comparison.

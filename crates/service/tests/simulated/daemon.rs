@@ -139,7 +139,13 @@ fn finish(world: &World, history: &History, original: &Picture) {
         }
     };
     if let Some(why) = failed {
-        world.lock().violation(format!("on a quiet machine: {why}"));
+        let mut state = world.lock();
+        // A group that an earlier restore left, because the journal did not prove that it was ours, has no entry since.
+        let is_left = why.starts_with("no journal that was read has the resctrl groups");
+        match is_left && !state.touched.unproved.is_empty() {
+            true => state.mark("unproved"),
+            false => state.violation(format!("on a quiet machine: {why}")),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! restore or start ends as found, or says in the file beside the journal what is not known. Nothing is lost silently,
 //! and no group of ours is left.
 //!
-//! `WAYKEEPER_SEEDS=N` damages N seeded kills. Must not know the journal's format beyond its lines.
+//! `WAYKEEPER_SEEDS=N` damages N seeded kills, and from 500 on all 675 journals of one kill. Must not know the journal's format beyond its lines.
 
 use crate::daemon::{self, End, other_registers, process, write_config};
 use crate::history::{Dice, Event, History, What};
@@ -19,7 +19,11 @@ use waykeeper_kernel::root::Root;
 use waykeeper_testbed::{HostState, Watched};
 
 /// Seeded kills of a run without a request.
-const KILLS: u64 = 500;
+const KILLS: u64 = 100;
+/// So many ask for all journals of one kill.
+const ALL: u64 = 500;
+/// Without that request one in so many is damaged: the journal's own tests damage each byte.
+const ONE_IN: usize = 5;
 
 /// The files of a journal.
 const SEAL: &str = "/run/waykeeper/journal-host.seal";
@@ -241,6 +245,9 @@ fn every_damaged_journal_of_one_kill_ends_as_found_or_says_what_is_not() {
     all.extend((0..30).map(|index| Damage::Twice(index * lines / 30)));
     all.extend((0..30).map(|index| Damage::Gone(index * lines / 30)));
     assert_eq!(all.len(), 675);
+    if number("WAYKEEPER_SEEDS").is_none_or(|seeds| seeds < ALL) {
+        all = all.into_iter().step_by(ONE_IN).collect();
+    }
     let (failures, counts) = all_of(all.len(), |index| {
         let killed = Killed::of(&history).expect("it is killed");
         let whole = killed.read(JOURNAL).expect("a journal");
@@ -251,7 +258,11 @@ fn every_damaged_journal_of_one_kill_ends_as_found_or_says_what_is_not() {
     });
     shown(&counts);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert!(counts["as found"] > 50 && counts["not as found, and said"] > 400, "{counts:?}");
+    let count = |what| counts.get(what).copied().unwrap_or_default();
+    assert!(
+        count("as found") * 15 > all.len() && count("not as found, and said") * 2 > all.len(),
+        "{counts:?}"
+    );
 }
 
 /// The history of a seed without faults of files and other programs, with a kill at any call.
@@ -316,5 +327,5 @@ fn seeded_kills_with_damaged_journals_lose_nothing_silently() {
     let few: Vec<&str> = failures.iter().take(20).map(String::as_str).collect();
     assert!(few.is_empty(), "{} failures of {seeds} seeds:\n{}", failures.len(), few.join("\n"));
     let kinds = ["a whole journal", "a damaged journal", "a damaged seal", "a journal that is gone"];
-    assert!(seeds < KILLS || kinds.iter().all(|kind| counts.get(kind).is_some_and(|count| *count >= 20)));
+    assert!(seeds < KILLS || kinds.iter().all(|kind| counts.get(kind).is_some_and(|count| *count >= 5)));
 }

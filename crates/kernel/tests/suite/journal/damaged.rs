@@ -146,8 +146,8 @@ fn a_journal_with_any_byte_changed_is_restored_or_says_what_is_not() {
         bytes[at] ^= 1 << bit;
         let as_found = killed.check(&format!("bit {bit} of byte {at}"), Some(&bytes), Some(seal));
         // The host is there twice, and the newline at the end says nothing.
-        let is_told_twice = at < 2 * host || at == journal.len() - 1;
-        assert!(!as_found || is_told_twice, "bit {bit} of byte {at}");
+        let is_there_twice = at < 2 * host || at == journal.len() - 1;
+        assert!(!as_found || is_there_twice, "bit {bit} of byte {at}");
         assert!(as_found || at >= 2 * host, "bit {bit} of byte {at}");
     }
 }
@@ -167,7 +167,7 @@ fn a_journal_with_zeros_in_it_is_restored_or_says_what_is_not() {
 }
 
 #[test]
-fn lines_in_another_order_twice_or_gone_are_no_riddle() {
+fn lines_in_another_order_or_twice_do_no_harm_and_a_missing_line_is_seen() {
     let killed = Killed::new();
     let seal = &killed.seal;
     let lines: Vec<&[u8]> = killed.journal.split_inclusive(|byte| *byte == b'\n').collect();

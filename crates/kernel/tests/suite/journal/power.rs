@@ -2,7 +2,7 @@
 //!
 //! A run records and sets knobs. Before each of its system calls the power may fail: of the changes that no sync has
 //! made durable any subset survives, each write perhaps only in part. The registers keep their values, which is worse
-//! than a real power failure. Every such state must restore to the values before the run, without a word of damage.
+//! than a real power failure. Every such state must restore to the values before the run, and none may count as damaged.
 
 use crate::journal::*;
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -67,8 +67,8 @@ struct State {
     pending: Vec<Change>,
     registers: BTreeMap<u16, u64>,
     moments: Vec<Moment>,
-    /// Syncs do nothing, as on a disk that lies.
-    lies: bool,
+    /// Syncs do nothing, as on a disk that keeps them in a cache.
+    ignores_syncs: bool,
     /// No moments are wanted: all is as a while ago.
     is_dull: bool,
 }
@@ -104,7 +104,7 @@ impl State {
 
     fn sync(&mut self, is_done: impl Fn(&Change) -> bool) {
         self.fail_here();
-        if self.lies {
+        if self.ignores_syncs {
             return;
         }
         let (done, waiting): (Vec<Change>, Vec<Change>) =
@@ -358,10 +358,10 @@ fn found(cpu: u16) -> u64 {
 const CPUS: u16 = 8;
 
 /// The moments of a run that sets registers, restores some, compacts its journal `compacts` times, and ends.
-fn moments(compacts: u32, lies: bool) -> Vec<Moment> {
+fn moments(compacts: u32, ignores_syncs: bool) -> Vec<Moment> {
     let registers: BTreeMap<u16, u64> = (0..CPUS).map(|cpu| (cpu, found(cpu))).collect();
     let disk = Disk::with(Files::default(), registers.clone());
-    disk.state().lies = lies;
+    disk.state().ignores_syncs = ignores_syncs;
     let mut journal = Journal::open(Path::new(JOURNAL), &disk.root()).expect("opened");
     let set = |journal: &mut Journal, cpus: &[u16]| {
         journal.record(&cpus.iter().map(|cpu| msr(*cpu, found(*cpu))).collect::<Vec<_>>()).expect("recorded");
@@ -464,7 +464,7 @@ fn a_power_failure_at_any_call_loses_no_knob() {
 
 /// The test above can fail: on a disk that does not keep what was synced, knobs are lost, and some of that is seen.
 #[test]
-fn a_disk_that_lies_about_syncs_loses_knobs() {
+fn a_disk_that_ignores_syncs_loses_knobs() {
     let moments = moments(0, true);
     let short: Vec<Moment> = moments.into_iter().filter(|(_, pending, _)| pending.len() <= 10).collect();
     let (count, reported, wrong) = judge(&short);

@@ -81,7 +81,7 @@ fn starts_after(what: &str, damage: impl Fn(&Path)) {
 }
 
 #[test]
-fn a_journal_that_was_cut_keeps_no_start_out_and_is_told() {
+fn a_journal_that_was_cut_keeps_no_start_out_and_is_reported() {
     for length in [0, 104] {
         starts_after(&format!("cut to {length} bytes"), |journal| {
             let whole = fs::read(journal).expect("the journal");
@@ -95,7 +95,7 @@ fn a_journal_that_was_cut_keeps_no_start_out_and_is_told() {
 }
 
 #[test]
-fn a_journal_that_is_lost_keeps_no_start_out_and_is_told() {
+fn a_journal_that_is_lost_keeps_no_start_out_and_is_reported() {
     starts_after("removed", |journal| fs::remove_file(journal).expect("removed"));
     starts_after("its folder removed", |journal| {
         fs::remove_dir_all(journal.parent().expect("it has one")).expect("removed");
