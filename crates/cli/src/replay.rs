@@ -70,11 +70,20 @@ struct ReplayPrinter {
     /// The tenants that shared a class in the last step.
     shared: Vec<Grouping>,
     rows: Vec<Vec<String>>,
+    /// Bytes of the rows, and how many rows were left out because of them.
+    row_bytes: usize,
+    rows_left_out: u64,
     notes: Vec<String>,
+    notes_left_out: u64,
     steps: u64,
     compared: u64,
     differ: u64,
 }
+
+/// Most bytes of a table's cells: a table is held in memory to align its columns. A day of decisions has some MiB.
+const ROWS_BYTES_MOST: usize = 16 << 20;
+/// Most notes. Assumption: a reader does not read further.
+const NOTES_MOST: usize = 1000;
 
 /// Runs the subcommand.
 pub fn replay(args: ReplayArgs) -> Result<(), Failure> {
@@ -91,7 +100,7 @@ pub fn replay(args: ReplayArgs) -> Result<(), Failure> {
     let mut printer = ReplayPrinter::default();
     for item in reader {
         match item {
-            Item::Unreadable(why) => printer.notes.push(shown(&why)),
+            Item::Unreadable(why) => printer.note(shown(&why)),
             Item::Segment { header, .. } => {
                 if let Some(other) = &mut other {
                     other.segment(&header);
@@ -119,7 +128,7 @@ impl ReplayPrinter {
     fn segment(&mut self, header: Header) {
         let again = self.header.as_ref().is_some_and(|before| before.started != header.started);
         if again {
-            self.notes.push(format!("the daemon restarted at {}", plain_time(header.started)));
+            self.note(format!("the daemon restarted at {}", plain_time(header.started)));
             self.last_step = None;
         }
         self.header = Some(Box::new(header));
@@ -129,11 +138,11 @@ impl ReplayPrinter {
     fn count(&mut self, entry: &RecordedStep<'_>) {
         let missing = self.last_step.map_or(0, |last| entry.step.saturating_sub(last.saturating_add(1)));
         if missing > 0 {
-            self.notes.push(format!("{missing} steps are missing before {}", plain_time(entry.at)));
+            self.note(format!("{missing} steps are missing before {}", plain_time(entry.at)));
         }
         if self.last_step.is_none() && entry.step > 0 {
             let at = plain_time(entry.at);
-            self.notes.push(format!(
+            self.note(format!(
                 "the recording begins at {at} with step {}, after the daemon's start",
                 entry.step
             ));
@@ -185,12 +194,12 @@ impl ReplayPrinter {
             what.push(("state".to_owned(), String::new()));
         }
         self.shown = now;
-        let (policy, state) = &self.shown;
+        let (policy, state) = self.shown.clone();
         for (number, (event, text)) in what.into_iter().enumerate() {
             let first = number == 0;
             let head = |text: &str| if first { shown(text) } else { String::new() };
-            let row = [head(&plain_time(entry.at)), head(policy), head(state), shown(&event), shown(&text)];
-            self.rows.push(row.to_vec());
+            let row = [head(&plain_time(entry.at)), head(&policy), head(&state), shown(&event), shown(&text)];
+            self.row(row.to_vec());
         }
         Ok(())
     }
@@ -234,15 +243,37 @@ impl ReplayPrinter {
         }
         for (number, row) in rows.into_iter().enumerate() {
             let at = if number == 0 { plain_time(entry.at) } else { String::new() };
-            self.rows.push(std::iter::once(at).chain(row.iter().map(|cell| shown(cell))).collect());
+            self.row(std::iter::once(at).chain(row.iter().map(|cell| shown(cell))).collect());
         }
         Ok(())
+    }
+
+    /// Keeps a row for the table, up to a bound.
+    fn row(&mut self, row: Vec<String>) {
+        self.row_bytes += row.iter().map(String::len).sum::<usize>();
+        if self.row_bytes > ROWS_BYTES_MOST {
+            self.rows_left_out += 1;
+        } else {
+            self.rows.push(row);
+        }
+    }
+
+    /// Keeps a note, up to a bound.
+    fn note(&mut self, note: String) {
+        if self.notes.len() < NOTES_MOST {
+            self.notes.push(note);
+        } else {
+            self.notes_left_out += 1;
+        }
     }
 
     fn end(mut self, args: &ReplayArgs) -> Result<(), Failure> {
         if self.header.is_none() {
             let why = self.notes.first().cloned().unwrap_or_else(|| "no steps in this recording".to_owned());
             return Err(Failure::bad_input(why));
+        }
+        if self.notes_left_out > 0 {
+            self.notes.push(format!("{} more notes are left out", self.notes_left_out));
         }
         let summary = match &args.policy {
             None => format!("{} steps; steps without decisions or changes are left out", self.steps),
@@ -257,6 +288,12 @@ impl ReplayPrinter {
                 line(&json!({ "note": note }))?;
             }
             return line(&json!({ "steps": self.steps, "compared": self.compared, "differ": self.differ }));
+        }
+        if self.rows_left_out > 0 {
+            let most = ROWS_BYTES_MOST >> 20;
+            let why = format!("{} rows are left out", self.rows_left_out);
+            let way = "name a shorter time with --from and --to, or use --json";
+            self.notes.push(format!("{why}: the table has at most {most} MiB; {way}"));
         }
         for note in &self.notes {
             exit::eprint_line(&format!("note: {note}"));

@@ -1,7 +1,7 @@
 //! The journal: the original value of every knob, on disk before the knob is set.
 //!
 //! Lines of JSON (`format`), appended and synced before [`Journal::record`] returns; then the number of the last line
-//! goes to a seal beside the file, synced too (`seal`). The directory is synced when a file is created and when it is
+//! is written to a seal beside the file, synced too (`seal`). The directory is synced when a file is created and when it is
 //! removed. So after a power failure the journal contains at least every knob that was set, and a journal that lost a
 //! line later, or was removed, says so ([`Journal::damage`]). A line after the sealed ones does not matter: its knob was
 //! not set yet. Must not know how a knob is set or restored.

@@ -111,7 +111,7 @@ impl Seal {
     }
 }
 
-/// Stands for an unknown boot id.
+/// An unknown boot id.
 const NO_BOOT: &str = "-";
 
 /// A slot's line; its length does not depend on the numbers. A boot id has 36 characters (`boot_id`).

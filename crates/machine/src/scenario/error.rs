@@ -148,6 +148,15 @@ pub(crate) fn place(text: &str, span: Option<std::ops::Range<usize>>) -> String 
     format!("{line}:{column}:")
 }
 
+/// The parser's message on one line; its limit on nesting with the number.
+pub(crate) fn syntax(message: &str) -> String {
+    // `LIMIT` of the crate `toml`, which names it in no message.
+    if message.contains("recurs") {
+        return "nested deeper than 80 levels".to_owned();
+    }
+    message.trim().replace('\n', "; ")
+}
+
 /// `, did you mean `x`` if one of `known` is similar to `word`.
 pub(crate) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known, Likeness::JaroWinkler)

@@ -27,7 +27,7 @@ use keys::Origin;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
-use waykeeper_silicon::{ChipSpec, Rules};
+use waykeeper_silicon::{ChipSpec, MAX_DEVICES, Rules};
 use waykeeper_units::{CoreId, WayMask};
 
 /// A scenario, read and checked.
@@ -121,7 +121,7 @@ impl ScenarioSource {
         let table = text.parse::<Table>().map_err(|error| ScenarioError::Syntax {
             file: file.to_owned(),
             at: error::place(text, error.span()),
-            why: error.message().trim().replace('\n', "; ") + &error::quotes_hint(text, error.span()),
+            why: error::syntax(error.message()) + &error::quotes_hint(text, error.span()),
         })?;
         Ok(ScenarioSource {
             file: file.to_owned(),
@@ -197,6 +197,9 @@ impl ScenarioSource {
     }
 }
 
+/// Most policies of a scenario: several times as many as there are (ours).
+const MOST_POLICIES: usize = 64;
+
 /// Keys at the top level of a scenario.
 const TOP: [&str; 19] = [
     "name",
@@ -237,6 +240,10 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
     let policies = match keys.list("policies")? {
         None => vec!["default".to_owned(), "waykeeper".to_owned()],
         Some([]) => return Err(keys.refuse("policies", &"[]", "a list of one policy name at least")),
+        Some(list) if list.len() > MOST_POLICIES => {
+            let found = format!("a list of {} names", list.len());
+            return Err(keys.refuse("policies", &found, &format!("at most {MOST_POLICIES} names")));
+        }
         Some(list) => list
             .iter()
             .map(|v| v.as_str().map(str::to_owned).ok_or_else(|| keys.refuse("policies", v, "policy names")))
@@ -375,7 +382,8 @@ fn read_sweeps(keys: &mut Keys<'_>) -> Result<Vec<SweptKey>, ScenarioError> {
     Ok(sweeps)
 }
 
-/// Checks that device names are unique, cores are claimed once, and `imbalance` has enough queues and no shares.
+/// Checks that devices are not too many, that their names are unique, that cores are claimed once, and that `imbalance` has
+/// enough queues and no shares.
 fn check_devices(keys: &mut Keys<'_>, scenario: &Scenario) -> Result<(), ScenarioError> {
     for (index, (nic, (table, line))) in scenario.nics.iter().zip(keys.tables("nic")?).enumerate() {
         let users = || scenario.workloads.iter().filter(|w| w.nic == Some(index));
@@ -392,6 +400,11 @@ fn check_devices(keys: &mut Keys<'_>, scenario: &Scenario) -> Result<(), Scenari
             }
             _ => {}
         }
+    }
+    let count = scenario.nics.len() + scenario.storage.len();
+    if count > MAX_DEVICES {
+        let wanted = format!("at most {MAX_DEVICES}, which the chip tells apart");
+        return Err(keys.refuse("nic", &format!("{count} devices together with `storage`"), &wanted));
     }
     let mut names: Vec<&str> = scenario.nics.iter().map(|nic| nic.name.as_str()).collect();
     names.extend(scenario.storage.iter().map(|array| array.name.as_str()));

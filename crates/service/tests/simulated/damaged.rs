@@ -2,7 +2,8 @@
 //! restore or start ends as found, or says in the file beside the journal what is not known. Nothing is lost silently,
 //! and no group of ours is left.
 //!
-//! `WAYKEEPER_SEEDS=N` damages N seeded kills, and from 500 on all 675 journals of one kill. Must not know the journal's format beyond its lines.
+//! `WAYKEEPER_SEEDS=N` damages N seeded kills, and from 500 on all 675 journals of one kill. Must not know the journal's
+//! format beyond its lines.
 
 use crate::daemon::{self, End, other_registers, process, write_config};
 use crate::history::{Dice, Event, History, What};
