@@ -13,6 +13,7 @@ use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 use waykeeper_control::StepRecord;
 use waykeeper_host::{Inventory, LlcGeometry, Platform, Support};
+use waykeeper_kernel::system::real;
 use waykeeper_units::WayMask;
 
 /// No input has to wait for a limit: the daemon's own would delay the twenty-first request.
@@ -46,6 +47,8 @@ fn published() -> Published {
         step: 0,
         at: SystemTime::UNIX_EPOCH,
         started: SystemTime::UNIX_EPOCH,
+        at_clock: Duration::ZERO,
+        started_clock: Duration::ZERO,
         mode: DaemonMode::Manage,
         paused: None,
         policy: "default".to_owned(),
@@ -70,7 +73,7 @@ thread_local! {
 /// What the daemon's socket answers to these bytes.
 pub fn converse(bytes: &[u8]) -> Vec<u8> {
     let (sender, _) = orders();
-    connected(bytes, |stream| socket::converse(stream, LIMITS, STATE.clone(), sender))
+    connected(bytes, |stream| socket::converse(real(), stream, LIMITS, STATE.clone(), sender))
 }
 
 /// What the daemon's metrics answer to these bytes.

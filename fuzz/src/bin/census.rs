@@ -31,13 +31,17 @@ devices = ["nvme0"]
 static SPECS: LazyLock<Vec<TenantSpec>> =
     LazyLock::new(|| parse(Path::new("tenants.toml"), TENANTS).expect("the target's own tenants"));
 
+/// Reads that [`MOST_READS`] does not count: at most 16 for a declared device, of which there are three; two for each of
+/// the 256 virtual functions that a PCI function can have and for each component of the declared paths; and 64 for CPUs.
+const UNCOUNTED: usize = 3 * 16 + 2 * 256 + 2 * 16 + 64;
+
 fuzz_target!(|data: &[u8]| {
     let root = host(data);
     let mut census = Census::new(SPECS.clone());
     let mut first = census.take(&root);
     for _ in 0..2 {
         let roster = census.take(&root);
-        assert!(roster.reads <= MOST_READS + 64, "{} reads", roster.reads);
+        assert!(roster.reads <= MOST_READS + UNCOUNTED, "{} reads", roster.reads);
         roster.standing.iter().for_each(|note| one_line(&note.text));
         roster.absent.iter().for_each(|absent| one_line(&absent.why));
         first = roster;

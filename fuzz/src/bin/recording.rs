@@ -5,6 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use waykeeper_fuzz::{one_line, with_file};
 use waykeeper_policy::registry;
+use waykeeper_service::naming::HostNames;
 use waykeeper_service::recorder::{Header, Item, RecordedStep, RecordingReader};
 use waykeeper_service::replay::{Replay, differences};
 
@@ -43,7 +44,8 @@ fuzz_target!(|data: &[u8]| {
                 match replay.step(&step) {
                     Ok(Some(compared)) => {
                         let groups = step.groups.as_deref().unwrap_or_default();
-                        differences(&compared.recorded.wanted, &compared.replayed.wanted, groups);
+                        let names = HostNames::recorded(header.as_deref(), groups);
+                        differences(&compared.recorded.wanted, &compared.replayed.wanted, &names);
                     }
                     Ok(None) => {}
                     Err(why) => return one_line(&why),

@@ -177,16 +177,10 @@ fn set_key(config: &mut Config, name: &str, value: &Value, source: ValueSource) 
                 format!("{SETTINGS} = {value} is not valid; give a table, as [policy.settings] or {{ ... }}");
             return Err(ConfigError::wrong(&source, why));
         };
-        for (key, value) in settings {
-            config.policy.settings.insert(key.clone(), value.clone());
-            config.sources.settings.insert(key.clone(), source.clone());
-        }
-        return Ok(());
+        return settings.iter().try_for_each(|(key, value)| set_setting(config, key, value, source.clone()));
     }
     if let Some(setting) = name.strip_prefix(SETTINGS).and_then(|rest| rest.strip_prefix('.')) {
-        config.policy.settings.insert(setting.to_owned(), value.clone());
-        config.sources.settings.insert(setting.to_owned(), source);
-        return Ok(());
+        return set_setting(config, setting, value, source);
     }
     let Some(key) = KEYS.iter().find(|key| key.path == name) else {
         return Err(ConfigError::wrong(&source, unknown(name, value)));
@@ -196,6 +190,34 @@ fn set_key(config: &mut Config, name: &str, value: &Value, source: ValueSource) 
     })?;
     config.sources.keys.insert(key.path, source);
     Ok(())
+}
+
+/// Sets a setting of the policy. Not-a-number equals nothing, not even itself: every reload would report it as changed, and
+/// no policy takes it.
+fn set_setting(
+    config: &mut Config,
+    name: &str,
+    value: &Value,
+    source: ValueSource,
+) -> Result<(), ConfigError> {
+    if has_nan(value) {
+        return Err(ConfigError::wrong(
+            &source,
+            format!("{SETTINGS}.{name} = {value} is not valid; give a number"),
+        ));
+    }
+    config.policy.settings.insert(name.to_owned(), value.clone());
+    config.sources.settings.insert(name.to_owned(), source);
+    Ok(())
+}
+
+fn has_nan(value: &Value) -> bool {
+    match value {
+        Value::Float(number) => number.is_nan(),
+        Value::Array(values) => values.iter().any(has_nan),
+        Value::Table(values) => values.values().any(has_nan),
+        _ => false,
+    }
 }
 
 /// The message for an unknown key.

@@ -127,6 +127,14 @@ fn what_is_shown_reads_back_as_the_same() {
 }
 
 #[test]
+fn a_setting_that_is_not_a_number_is_refused_since_every_reload_would_find_it_changed() {
+    let said = load("[policy.settings]\na = nan\n").unwrap_err();
+    assert!(said.ends_with("w.toml:2: policy.settings.a = nan is not valid; give a number"), "{said}");
+    let said = load_with(&[], &[("WAYKEEPER_POLICY_SETTINGS", "{ a = [1, { b = nan }] }")], &[]).unwrap_err();
+    assert!(said.contains("WAYKEEPER_POLICY_SETTINGS: policy.settings.a = "), "{said}");
+}
+
+#[test]
 fn every_mistake_names_its_place_and_what_would_do() {
     let reported = |from: &str, to: &str| load(&GOOD.replacen(from, to, 1)).unwrap_err();
     assert_eq!(

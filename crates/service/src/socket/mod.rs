@@ -68,6 +68,7 @@ async fn poll_published_state(shared: &SocketState, steps: &watch::Sender<Arc<cr
 /// Serves one connection of a user who may give orders, for the targets of `fuzz/`. A client that watches gets one status.
 #[cfg(feature = "fuzzing")]
 pub(crate) async fn converse(
+    system: SharedSystem,
     stream: UnixStream,
     limits: SocketLimits,
     published_state: Arc<PublishedState>,
@@ -75,7 +76,7 @@ pub(crate) async fn converse(
 ) {
     let (_, steps) = watch::channel(published_state.read());
     let orders = Arc::new(Semaphore::new(limits.orders));
-    let shared = SocketState { view: View::new(published_state), sender, orders, limits, steps };
+    let shared = SocketState { view: View::new(system, published_state), sender, orders, limits, steps };
     // An error affects only this connection.
     let _ = Connection::new(stream, Right::Order).serve(&shared).await;
 }
