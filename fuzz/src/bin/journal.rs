@@ -1,8 +1,8 @@
 //! The journal of original values with its seal, and a restore from it.
 //!
-//! The first byte chooses the form of the rest: below 64 it is the file, below 128 lines of the formats 1 to 3 without their
-//! checksums, above lines of format 4 without numbers and checksums. A NUL byte ends the file; what follows is the seal. If it
-//! is empty, the seal is as the journal would have written it.
+//! The first byte chooses the form of the rest: below 64 it is the file, below 128 lines of the formats 1 to 3 without
+//! their checksums, above lines of format 4 without numbers and checksums. A NUL byte ends the file; what follows is the
+//! seal. If it is empty, the seal is as the journal would have written it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

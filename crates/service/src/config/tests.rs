@@ -130,7 +130,9 @@ fn what_is_shown_reads_back_as_the_same() {
 fn a_setting_that_is_not_a_number_is_refused_since_every_reload_would_find_it_changed() {
     let said = load("[policy.settings]\na = nan\n").unwrap_err();
     assert!(said.ends_with("w.toml:2: policy.settings.a = nan is not valid; give a number"), "{said}");
-    let said = load_with(&[], &[("WAYKEEPER_POLICY_SETTINGS", "{ a = [1, { b = nan }] }")], &[]).unwrap_err();
+    let said =
+        load_with(&[("w.toml", "")], &[("WAYKEEPER_POLICY_SETTINGS", "{ a = [1, { b = nan }] }")], &[])
+            .unwrap_err();
     assert!(said.contains("WAYKEEPER_POLICY_SETTINGS: policy.settings.a = "), "{said}");
 }
 
