@@ -345,11 +345,17 @@ impl Journal {
             self.broken = file.set_len(*length).and_then(|()| file.sync()).is_err();
             return Err(failed(source));
         }
+        if let Err(source) = seal.write(number) {
+            // The lines are cut off too: an entry that forgets a knob would count, although the caller gets an error and
+            // keeps the knob in memory. The seal may have taken the number, so it gets the earlier one.
+            self.broken = file.set_len(*length).and_then(|()| file.sync()).is_err();
+            let _ = seal.write(self.last);
+            return Err(failed(source));
+        }
         *length += text.len() as u64;
         *lines += count;
         self.last = number;
-        // If this fails, the lines stay: their knobs are not set, so restoring them changes nothing.
-        seal.write(number).map_err(failed)
+        Ok(())
     }
 
     /// Makes the seal, before the journal's file is made.
