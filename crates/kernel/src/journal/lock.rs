@@ -70,24 +70,41 @@ impl Lock {
 /// The directory of resctrl that a manager locks. Other tools lock the mount point for single changes.
 const INFO: &str = "/sys/fs/resctrl/info";
 
+/// The lock of the mounted resctrl.
+#[derive(Debug)]
+pub(super) enum ResctrlLock {
+    /// It is ours.
+    #[expect(dead_code, reason = "it is held until it is dropped")]
+    Taken(Lock),
+    /// None is mounted or it cannot be locked, or its holder may not write there: any user can open the directory.
+    Void,
+    /// A process that cannot be identified holds it: a manager in another container, or any user there.
+    Unidentified,
+}
+
 impl Lock {
-    /// Takes the lock of the mounted resctrl. `None` if none is mounted or it cannot be locked, or if the holder may not
-    /// write there: any user can open the directory.
-    pub fn of_resctrl(root: &Root) -> Result<Option<Lock>, JournalError> {
+    /// Takes the lock of the mounted resctrl.
+    pub fn of_resctrl(root: &Root) -> Result<ResctrlLock, JournalError> {
         let system = root.system();
         let path = root.path(INFO);
-        let Ok(file) = system.open(&path, OFlags::RDONLY, Mode::empty()) else { return Ok(None) };
+        let Ok(file) = system.open(&path, OFlags::RDONLY, Mode::empty()) else {
+            return Ok(ResctrlLock::Void);
+        };
         if is_free(system.as_ref(), file.as_ref(), FlockOperation::NonBlockingLockExclusive) {
-            return Ok(Some(Lock { system: system.clone(), file, passing: None }));
+            return Ok(ResctrlLock::Taken(Lock { system: system.clone(), file, passing: None }));
         }
         let holder = holder_of(system.as_ref(), Path::new(LOCKS), file.as_ref());
         match holder.write_access {
-            WriteAccess::None => Ok(None),
-            WriteAccess::Unknown | WriteAccess::Writes => {
-                Err(JournalError::Held { path, holder: holder.pid })
-            }
+            WriteAccess::None => Ok(ResctrlLock::Void),
+            WriteAccess::Unknown => Ok(ResctrlLock::Unidentified),
+            WriteAccess::Writes => Err(JournalError::Held { path, holder: holder.pid }),
         }
     }
+}
+
+/// The error for groups that may be those of a manager that cannot be identified.
+pub(super) fn held_by_unidentified(root: &Root) -> JournalError {
+    JournalError::Held { path: root.path(INFO), holder: None }
 }
 
 /// Whether a manager holds the lock of the mounted resctrl, in this or another container.

@@ -25,7 +25,7 @@ use crate::system::{FileReader, OpenFile, SharedSystem, System, write_all_at};
 use crate::trust;
 use error::untrusted;
 use format::{Content, Entry, HEAD_LINES, HostLine, Knobs, OLDEST, VERSION, head, line};
-use lock::Lock;
+use lock::{Lock, ResctrlLock};
 use rustix::fs::{Mode, OFlags};
 use seal::Seal;
 use std::ffi::OsString;
@@ -65,9 +65,10 @@ pub struct Journal {
     broken: bool,
     /// Length in bytes from which compacting is considered.
     short_from: u64,
-    /// The lock of this journal, the lock of this host, which is independent of the journal's path, and the lock of the
-    /// mounted resctrl, which is independent of the folder with the locks.
-    _locks: (Lock, Option<Lock>, Option<Lock>),
+    /// The lock of this journal, and the lock of this host, which is independent of the journal's path.
+    _locks: (Lock, Option<Lock>),
+    /// The lock of the mounted resctrl, which is independent of the folder with the locks.
+    resctrl_lock: ResctrlLock,
 }
 
 impl Journal {
@@ -109,7 +110,8 @@ impl Journal {
             damage: Vec::new(),
             broken: false,
             short_from: Journal::short_at_first(),
-            _locks: (lock, common, shared),
+            _locks: (lock, common),
+            resctrl_lock: shared,
         };
         journal.read()?;
         Ok(journal)
@@ -130,6 +132,18 @@ impl Journal {
     /// written. If either boot id is unknown, the journal counts as current.
     pub fn is_stale(&self) -> bool {
         is_other_boot(self.written_in.as_deref(), self.boot.as_deref())
+    }
+
+    /// Checks that no manager that cannot be identified, in a container with another /run, may have groups of our name.
+    /// What the journal has is ours in any case.
+    ///
+    /// # Errors
+    /// [`JournalError::Held`] without a pid.
+    pub fn check_alone(&self, root: &Root) -> Result<(), JournalError> {
+        match self.resctrl_lock {
+            ResctrlLock::Unidentified => Err(lock::held_by_unidentified(root)),
+            ResctrlLock::Taken(_) | ResctrlLock::Void => Ok(()),
+        }
     }
 
     /// What is wrong with it, a line each; empty if it is whole.

@@ -41,7 +41,8 @@ impl Restorer<'_> {
     /// journals are restored. Without damage and without an orphan nothing is done, and `leftovers` is not called.
     ///
     /// # Errors
-    /// The journal cannot be changed. Failures of knobs are in the report.
+    /// The journal cannot be changed, or the orphans may be the groups of a manager that cannot be identified
+    /// ([`Journal::check_alone`]): nothing is adopted then. Failures of knobs are in the report.
     pub fn adopt_orphans(
         &mut self,
         journal: &mut Journal,
@@ -68,6 +69,10 @@ impl Restorer<'_> {
             report.unproved.extend(unproved);
             return Ok(());
         }
+        let is_alone = match journal.check_alone(self.root) {
+            Err(why) if !groups.is_empty() => return Err(why),
+            checked => checked.is_ok(),
+        };
         let names: Vec<String> = groups.iter().map(ToString::to_string).collect();
         if report.damage.is_empty() {
             unproved.push(format!(
@@ -80,7 +85,8 @@ impl Restorer<'_> {
         unproved.extend(more);
         journal.note_unproved(&unproved)?;
         let is_known = |own: &Original| known.iter().any(|other| other.is_same_knob(own));
-        let registers = registers.into_iter().filter(|own| !is_known(own));
+        // Counters may be those of the other manager.
+        let registers = registers.into_iter().filter(|own| is_alone && !is_known(own));
         // Groups first, so that they are restored last: in the order in which a run makes them.
         let groups = groups.into_iter().map(|group| Original::NoGroup { group });
         let adopted: Vec<Original> = groups.chain(registers).collect();

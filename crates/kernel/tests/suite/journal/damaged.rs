@@ -197,3 +197,48 @@ fn a_damaged_seal_does_no_harm_or_is_reported() {
         killed.check(&format!("seal cut to {at}"), Some(journal), Some(&seal[..at]));
     }
 }
+
+/// An unidentifiable process holds the lock of resctrl: the process that took it has ended, and its child has it still.
+#[test]
+fn an_unidentifiable_holder_of_the_lock_keeps_orphans_and_no_restore() {
+    let killed = Killed::new();
+    let info = killed.host.root.path("/sys/fs/resctrl/info");
+    let mut holder = std::process::Command::new("sh")
+        .args(["-c", "exec 9<\"$0\" && flock -x 9 && echo locked && exec sleep 600"])
+        .arg(&info)
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("not run: needs sh");
+    let mut line = [0; 7];
+    let mut out = holder.stdout.take().expect("it is piped");
+    std::io::Read::read_exact(&mut out, &mut line).expect("not run: needs flock (util-linux)");
+    let table = TableCell::default();
+    for cpu in 0..CPUS {
+        table.borrow_mut().msrs.insert((cpu, WAYS), 0x7ff);
+    }
+    for name in GROUPS {
+        fs::create_dir_all(killed.host.root.path("/sys/fs/resctrl").join(name)).unwrap();
+    }
+    let orphan = killed.host.root.path("/sys/fs/resctrl/waykeeper-x");
+    fs::create_dir(&orphan).unwrap();
+    let resctrl = mounted(&killed.host.root, GROUP_PREFIX);
+    let mut restorer = Restorer { root: &killed.host.root, resctrl: resctrl.as_ref(), registers: &table };
+    let mut journal = killed.host.open().unwrap();
+    let mut report = restorer.restore(&mut journal).unwrap();
+    // What the journal has is restored in any case; the group that it does not have may be the holder's.
+    assert!(report.is_as_found() && table.borrow().msrs[&(0, WAYS)] == found(0), "{report:?}");
+    let mut adopt =
+        |journal: &mut Journal| restorer.adopt_orphans(journal, &[], &mut Leftovers::default, &mut report);
+    let error = adopt(&mut journal).unwrap_err();
+    assert!(matches!(&error, JournalError::Held { holder: None, .. }), "{error}");
+    assert!(
+        error.to_string().contains("resctrl/info: another waykeeper process manages this host"),
+        "{error}"
+    );
+    assert!(orphan.exists());
+    drop(journal);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    adopt(&mut killed.host.open().unwrap()).unwrap();
+    assert!(!orphan.exists());
+}
