@@ -123,29 +123,56 @@ fn of_resctrl(state: &State, group: &str, file: &str, bytes: &[u8]) -> Option<St
     }
 }
 
-/// CPUs that a write takes from another program's monitoring group must be in the journal: all CPUs of those in the
-/// written control group (the kernel empties them), and each written CPU of those beside a monitoring group.
-fn unwatched_cpus(state: &State, path: &str, bytes: &[u8]) -> Option<String> {
-    let (group, file) = group_and_file(path)?;
-    if file != "cpus_list" && file != "cpus" {
-        return None;
-    }
+/// A CPU that a write takes from another program's monitoring group, and that the journal does not have as that group's.
+struct LostCpu {
+    /// The control group of the monitoring group; empty for the default group.
+    above: String,
+    monitor: String,
+    cpu: u16,
+}
+
+/// The CPUs that other programs' monitoring groups lose by a write without an entry in the journal. The kernel empties the
+/// monitoring groups in the written control group. The others lose the written CPUs.
+fn lost_cpus(state: &State, path: &str, bytes: &[u8]) -> Vec<LostCpu> {
+    let Some((group, "cpus_list" | "cpus")) = group_and_file(path) else { return Vec::new() };
     let wanted = picture::cpus(&String::from_utf8_lossy(bytes));
-    let (above, own) = match group.split_once("mon_groups/") {
+    let (written, own) = match group.split_once("mon_groups/") {
         Some((above, own)) => (above.trim_end_matches('/'), Some(own)),
         None => (group, None),
     };
-    let monitors = picture::names(&state.files, &picture::in_group(above, "mon_groups"));
-    for name in monitors.iter().filter(|name| !is_ours(name) && own != Some(name)) {
-        let place = if above.is_empty() { String::new() } else { format!("{above}/") };
-        let place = format!("{place}mon_groups/{name}");
-        let shown = if above.is_empty() { "default" } else { above };
-        let theirs = picture::cpus(&picture::text(&state.files, &picture::in_group(&place, "cpus_list")));
-        let mut known = state.journaled().cpus(&place);
-        known.extend(state.journaled().cpus(&format!("mon_groups/{name}")));
-        let taken = theirs.iter().find(|cpu| (own.is_none() || wanted.contains(cpu)) && !known.contains(cpu));
-        if let Some(cpu) = taken.filter(|_| !state.is_unseen(&format!("monitor {name} of {shown}"))) {
-            return Some(format!("CPU {cpu} of the monitoring group {place} is not in the journal"));
+    let control = picture::control_groups(&state.files);
+    let changed = control.into_iter().filter(|above| own.is_none() || above == written);
+    let mut lost = Vec::new();
+    for above in changed {
+        let monitors = picture::names(&state.files, &picture::in_group(&above, "mon_groups"));
+        for monitor in monitors.into_iter().filter(|name| !is_ours(name) && own != Some(name.as_str())) {
+            let in_default = format!("mon_groups/{monitor}");
+            let place = if above.is_empty() { in_default.clone() } else { format!("{above}/{in_default}") };
+            let theirs = picture::cpus(&picture::text(&state.files, &picture::in_group(&place, "cpus_list")));
+            let mut known = state.journaled().cpus(&place);
+            known.extend(state.journaled().cpus(&in_default));
+            let is_emptied = own.is_none() && above == written;
+            let cpus = theirs.into_iter().filter(|cpu| is_emptied || wanted.contains(cpu));
+            for cpu in cpus.filter(|cpu| !known.contains(cpu)) {
+                lost.push(LostCpu { above: above.clone(), monitor: monitor.clone(), cpu });
+            }
+        }
+    }
+    lost
+}
+
+/// CPUs that a write takes from another program's monitoring group must be in the journal. Those that the other program
+/// added between the daemon's reading and its write, without resctrl's lock, are lost: the daemon cannot see them.
+fn unwatched_cpus(state: &mut State, path: &str, bytes: &[u8]) -> Option<String> {
+    for LostCpu { above, monitor, cpu } in lost_cpus(state, path, bytes) {
+        let shown = if above.is_empty() { "default" } else { &above };
+        if !state.is_unseen(&format!("monitor {monitor} of {shown}")) {
+            return Some(format!(
+                "CPU {cpu} of the monitoring group {monitor} of {shown} is not in the journal"
+            ));
+        }
+        if let Some(cpus) = state.touched.watched.get_mut(&monitor) {
+            cpus.remove(&format!("CPU {cpu}"));
         }
     }
     None

@@ -187,6 +187,12 @@ impl World {
         }
         let fault = state.faults.strike(path.trim_start_matches('/'), operation);
         let done = match fault {
+            // An entry whose removal answers ENOENT is gone: another program was faster, or a network file system asked
+            // twice (unlink(2)).
+            Some(FileFault::Refuse(Errno::NOENT)) if operation == Operation::RemoveDirectory => {
+                state.mark("fault-refuse");
+                act(&mut state, None).and(Err(Errno::NOENT))
+            }
             Some(FileFault::Refuse(errno)) => {
                 state.mark("fault-refuse");
                 Err(errno)
