@@ -5,7 +5,7 @@
 use super::{ProtocolError, ProtocolErrorKind, SUPPORTED, VERSION};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use waykeeper_units::{Likeness, nearest};
+use waykeeper_units::{Likeness, nearest, one_line, shown};
 
 /// A client's name for its request; the answer repeats it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -150,19 +150,17 @@ fn command_of(words: Map<String, Value>) -> Result<ControlCommand, String> {
     };
     let Some((_, accepted)) = COMMANDS.iter().find(|(known, _)| *known == name) else {
         let hint = hint(&name, COMMANDS.iter().map(|(name, _)| *name));
-        return Err(format!("unknown command `{}`{hint}; known are {}", shortened(&name), known()));
+        return Err(format!("unknown command `{}`{hint}; known are {}", shown(&name), known()));
     };
     let all = || ["version", "id", "do"].into_iter().chain(accepted.iter().copied());
     if let Some(key) = words.keys().find(|key| !all().any(|known| known == key.as_str())) {
         let known: Vec<&str> = all().collect();
         let hint = hint(key, all());
-        return Err(format!(
-            "{name} does not take `{}`{hint}; it takes {}",
-            shortened(key),
-            known.join(", ")
-        ));
+        return Err(format!("{name} does not take `{}`{hint}; it takes {}", shown(key), known.join(", ")));
     }
-    serde_json::from_value(Value::Object(words)).map_err(|why| format!("{name}: {why}"))
+    // The message has words of the client.
+    serde_json::from_value(Value::Object(words))
+        .map_err(|why| format!("{name}: {}", one_line(&why.to_string())))
 }
 
 /// A hint `; did you mean ...?`, or nothing.
@@ -173,14 +171,6 @@ fn hint<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> String {
     }
     nearest(word, known, Likeness::Edits)
         .map_or_else(String::new, |known| format!("; did you mean `{known}`?"))
-}
-
-/// A text of the client, shortened to the length of an id for the answer.
-fn shortened(word: &str) -> String {
-    match word.char_indices().nth(LONGEST_ID) {
-        Some((end, _)) => format!("{}...", &word[..end]),
-        None => word.to_owned(),
-    }
 }
 
 #[cfg(test)]
@@ -250,6 +240,19 @@ mod tests {
         assert!(said(&"[".repeat(10_000)).starts_with("this is not JSON: recursion limit"));
         let long = format!(r#"{{"version":1,"do":"{}"}}"#, "x".repeat(10_000));
         assert!(said(&long).len() < 300);
+    }
+
+    #[test]
+    fn a_refusal_of_words_with_line_ends_is_one_line() {
+        for text in [
+            r#"{"version":1,"do":"pau\nse"}"#,
+            r#"{"version":1,"do":"pause","rel\nease":true}"#,
+            r#"{"version":1,"do":"pause","release":"a\r\nb"}"#,
+            r#"{"version":1,"do":"set-policy","name":"a4","settings":"a\nb"}"#,
+        ] {
+            let text = refusal(text).2;
+            assert!(!text.contains(char::is_control), "{text:?}");
+        }
     }
 
     proptest! {
