@@ -5,11 +5,11 @@
 
 use crate::inodes::locked;
 use crate::node::{Appearance, Caller, File, OpenAccess, slice};
-use crate::resctrl::SharedResctrl;
 use crate::resctrl::numbers::{c_string, kstrtobool};
+use crate::resctrl::{SharedResctrl, VirtualResctrl};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 
 /// The online CPUs.
 pub type OnlineCpus = BTreeSet<usize>;
@@ -17,8 +17,8 @@ pub type OnlineCpus = BTreeSet<usize>;
 /// All CPUs of a server. At the start all are online.
 pub struct CpuSwitches {
     state: Mutex<State>,
-    /// Held during a whole switch, so that two are not mixed.
-    switching: Mutex<Option<SharedResctrl>>,
+    /// Held during a whole switch, so that two are not mixed. Weak, because the tasks of that resctrl hold these switches.
+    switching: Mutex<Weak<Mutex<VirtualResctrl>>>,
 }
 
 struct State {
@@ -31,12 +31,12 @@ impl CpuSwitches {
     /// A server with this number of CPUs.
     pub fn new(cpus: usize) -> Arc<CpuSwitches> {
         let state = State { online: (0..cpus).collect(), returns: vec![0; cpus] };
-        Arc::new(CpuSwitches { state: Mutex::new(state), switching: Mutex::new(None) })
+        Arc::new(CpuSwitches { state: Mutex::new(state), switching: Mutex::new(Weak::new()) })
     }
 
     /// From now on this resctrl follows.
-    pub fn connect(&self, resctrl: SharedResctrl) {
-        *locked(&self.switching) = Some(resctrl);
+    pub fn connect(&self, resctrl: &SharedResctrl) {
+        *locked(&self.switching) = Arc::downgrade(resctrl);
     }
 
     /// The online CPUs.
@@ -60,8 +60,8 @@ impl CpuSwitches {
             state.online.insert(cpu);
             state.returns[cpu] += 1;
         }
-        if let Some(resctrl) = resctrl.as_ref() {
-            locked(resctrl).switch_cpu(cpu as u32, online);
+        if let Some(resctrl) = resctrl.upgrade() {
+            locked(&resctrl).switch_cpu(cpu as u32, online);
         }
         if !online {
             locked(&self.state).online.remove(&cpu);

@@ -191,7 +191,7 @@ pub fn tree(
         shared
     });
     if let Some(shared) = &resctrl {
-        switches.connect(shared.clone());
+        switches.connect(shared);
         tree.add("sys/fs/resctrl", Node::Resctrl(shared.clone()));
         tree.file("waykeeper/resctrl", MountSwitch::new(shared.clone()));
         tree.file("waykeeper/calls", MountCalls::new(shared.clone()));

@@ -4,8 +4,9 @@
 
 use crate::common;
 
-use common::{Host, SCENARIO};
+use common::{Host, SCENARIO, manual_clock, scenario};
 use rustix::io::Errno;
+use std::sync::Arc;
 use waykeeper_vhost::rdt::Driver;
 use waykeeper_vhost::resctrl::hardware::{Hardware, MaskedLines, Monitored, RmidEvent};
 
@@ -257,4 +258,14 @@ fn resctrl_is_unmounted_and_mounted_by_a_file_of_the_tree() {
     assert_eq!(host.read_msr(0, 0xc90), Ok(0x7ff));
     assert_eq!(switch.write(0, b"mount", caller(0)), Ok(5));
     assert!(mounted());
+}
+
+#[test]
+fn a_host_that_is_dropped_leaves_nothing_behind() {
+    let text = scenario("gold-6140", SCENARIO);
+    let (tree, clock, thread) = waykeeper_vhost::virtual_host::tree(text.clone(), &manual_clock(16)).unwrap();
+    // The machine and the programs hold the scenario.
+    assert!(Arc::strong_count(&text) > 1);
+    drop((tree, clock, thread));
+    assert_eq!(Arc::strong_count(&text), 1);
 }
