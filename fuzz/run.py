@@ -1,8 +1,11 @@
 """Runs the fuzzing targets and prints a table. `make fuzz HOURS=n` and `make fuzz-ci` run it.
 
-The time is shared: each target runs for a slice, one process per job, round after round. Inputs that reach new code are kept in
+A time is shared: each target runs for a slice, one process per job, round after round. Inputs that reach new code are kept in
 `target/fuzz/corpus`; the seeds in `fuzz/corpus` are read and not changed. An input that is a finding lies in
-`target/fuzz/findings/TARGET`. Exit status: 0 no finding, 1 a finding, 2 wrong arguments or a build that failed.
+`target/fuzz/findings/TARGET`. With a number of executions each target reads its seeds and inputs made of them by the random
+numbers of one seed: most targets then read the same at each run (not those with threads or hash maps).
+
+Exit status: 0 no finding, 1 a finding, 2 wrong arguments or a build that failed.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -69,6 +73,9 @@ def targets() -> list[str]:
 
 def build(cargo: str) -> None:
     """Builds the targets; the flags are in `.cargo/config.toml`."""
+    if not shutil.which("c++"):
+        print("no C++ compiler (c++), which libFuzzer needs; on Debian: apt-get install g++", file=sys.stderr)
+        sys.exit(2)
     command = [cargo, "build", "--release", "--locked"]
     if subprocess.run(command, cwd=FUZZ).returncode != 0:
         sys.exit(2)
@@ -126,38 +133,46 @@ def cpu_seconds(target: str, file: Path) -> float:
         return run(command(target, [file], []))[2] - run(command(target, [Path(nothing.name)], []))[2]
 
 
-def slice_of(target: str, seconds: float, figures: Figures) -> None:
-    """Runs a target for a time, and again after each finding until the time is over."""
-    own, seeds, found = STATE / "corpus" / target, FUZZ / "corpus" / target, STATE / "findings" / target
+def run_once(target: str, own: Path, options: list[str], figures: Figures) -> bool:
+    """Runs a target until its end or a finding, and adds to its figures; whether it may be run again."""
+    seeds, found = FUZZ / "corpus" / target, STATE / "findings" / target
     for folder in (own, found):
         folder.mkdir(parents=True, exist_ok=True)
+    options = [*options, "-print_final_stats=1", f"-report_slow_units={MOST_CPU_S}", f"-artifact_prefix={found}/"]
+    status, log, cpu = run(command(target, [own, *([seeds] if seeds.is_dir() else [])], options))
+    figures.cpu_s += cpu
+    counted(log, figures)
+    for slow in list(found.glob("slow-unit-*")) + list(found.glob("timeout-*")):
+        if slow.name not in figures.findings:
+            took = cpu_seconds(target, slow)
+            if took > MOST_CPU_S:
+                figures.findings[slow.name] = f"{took:.1f} s of CPU time"
+            else:
+                slow.unlink()
+    if status == 0:
+        return False
+    written = re.findall(rf"Test unit written to {re.escape(str(found))}/(\S+)", log)
+    names = [name for name in written if not name.startswith(("slow-unit-", "timeout-"))]
+    if names:
+        figures.findings[names[-1]] = reason(log)
+    elif not written:
+        figures.findings.setdefault("(no input)", reason(log))
+    return bool(written)
+
+
+def slice_of(target: str, seconds: float, figures: Figures) -> None:
+    """Runs a target for a time, and again after each finding until the time is over."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0.5 and len(figures.findings) < MOST_FINDINGS:
-        options = [
-            f"-max_total_time={max(1, round(left))}",
-            "-print_final_stats=1",
-            f"-report_slow_units={MOST_CPU_S}",
-            f"-artifact_prefix={found}/",
-        ]
-        status, log, cpu = run(command(target, [own, *([seeds] if seeds.is_dir() else [])], options))
-        figures.cpu_s += cpu
-        counted(log, figures)
-        for slow in list(found.glob("slow-unit-*")) + list(found.glob("timeout-*")):
-            if slow.name not in figures.findings:
-                took = cpu_seconds(target, slow)
-                if took > MOST_CPU_S:
-                    figures.findings[slow.name] = f"{took:.1f} s of CPU time"
-                else:
-                    slow.unlink()
-        if status == 0:
+        options = [f"-max_total_time={max(1, round(left))}"]
+        if not run_once(target, STATE / "corpus" / target, options, figures):
             break
-        written = re.findall(rf"Test unit written to {re.escape(str(found))}/(\S+)", log)
-        names = [name for name in written if not name.startswith(("slow-unit-", "timeout-"))]
-        if names:
-            figures.findings[names[-1]] = reason(log)
-        elif not written:
-            figures.findings.setdefault("(no input)", reason(log))
-            break
+
+
+def repeatable(target: str, executions: int, figures: Figures) -> None:
+    """Runs a target on its seeds and on inputs made of them with the random numbers of one seed."""
+    with tempfile.TemporaryDirectory(prefix="waykeeper-fuzz-") as empty:
+        run_once(target, Path(empty), [f"-runs={executions}", "-seed=1"], figures)
 
 
 def table(all_figures: dict[str, Figures]) -> str:
@@ -199,19 +214,24 @@ def save(path: Path, all_figures: dict[str, Figures]) -> None:
     path.with_suffix(".md").write_text(f"head {content['head']}\n\n{table(all_figures)}\n")
 
 
+def each(
+    names: list[str], jobs: int, figures: dict[str, Figures], figures_file: Path, act: Callable[[str, Figures], None]
+) -> None:
+    """Runs every target once, some at a time, and saves the figures after each."""
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        waiting = [pool.submit(act, name, figures.setdefault(name, Figures())) for name in names]
+        for done in concurrent.futures.as_completed(waiting):
+            done.result()
+            save(figures_file, figures)
+
+
 def fuzz(names: list[str], seconds: float, jobs: int, figures_file: Path) -> dict[str, Figures]:
     """Shares the time among the targets, in rounds of equal slices."""
     figures = saved(figures_file)
     per_target = seconds * jobs / len(names)
     rounds = max(1, round(per_target / SLICE_S))
     for _ in range(rounds):
-        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            waiting = {
-                pool.submit(slice_of, name, per_target / rounds, figures.setdefault(name, Figures())): name for name in names
-            }
-            for done in concurrent.futures.as_completed(waiting):
-                done.result()
-                save(figures_file, figures)
+        each(names, jobs, figures, figures_file, lambda name, own: slice_of(name, per_target / rounds, own))
     return figures
 
 
@@ -235,6 +255,7 @@ def main() -> int:
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--hours", type=float, help="time for all targets together")
     length.add_argument("--seconds", type=float, help="the same in seconds")
+    length.add_argument("--executions", type=int, help="inputs of each target, of one random seed")
     length.add_argument("--minimise", action="store_true", help="renew fuzz/corpus from the inputs that were found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="targets that run at a time (all cores)")
     parser.add_argument("--cargo", default="cargo", help="the cargo to build with")
@@ -250,8 +271,12 @@ def main() -> int:
     if options.minimise:
         minimise(names)
         return 0
-    seconds = options.seconds or options.hours * 3600
-    figures = fuzz(names, seconds, max(1, options.jobs or 1), options.figures)
+    jobs = max(1, options.jobs or 1)
+    if options.executions:
+        figures: dict[str, Figures] = {}
+        each(names, jobs, figures, options.figures, lambda name, own: repeatable(name, options.executions, own))
+    else:
+        figures = fuzz(names, options.seconds or options.hours * 3600, jobs, options.figures)
     print(table({name: figures[name] for name in names}))
     return 1 if any(figures[name].findings for name in names) else 0
 
