@@ -6,7 +6,9 @@
 
 use crate::daemon::panic_message;
 use crate::metrics::{Listen, ScrapeLimits, http};
-use crate::socket::{self, ClientRights, OVERFLOW_ID, SocketFile, SocketFileError, SocketLimits, listen};
+use crate::socket::{
+    self, ClientRights, OVERFLOW_ID, SocketFile, SocketFileError, SocketLimits, View, listen,
+};
 use crate::{PublishedState, Sender};
 use std::io;
 use std::net::SocketAddr;
@@ -133,13 +135,16 @@ impl Servers {
         };
         let (stop, stopped) = watch::channel(());
         let (limits, scrapes) = (config.limits, config.scrapes);
-        let served = Served { system, control, metrics, access, limits, scrapes, published_state, sender };
+        let view = Arc::new(View::new(system, published_state.clone()));
+        let served =
+            Served { control, metrics, access, limits, scrapes, published_state, view: view.clone(), sender };
         // Opening a runtime can fail, so it is done before the thread starts.
         let mut first = Some(served.open()?);
         let thread = std::thread::Builder::new().name("waykeeper-edge".to_owned()).spawn(move || {
             // Without permission the priority stays as it is.
             let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
-            keep_running(&stopped, FIRST_PAUSE, || {
+            let look = || drop(view.read());
+            keep_running(&stopped, FIRST_PAUSE, look, || {
                 let open = first.take().map_or_else(|| served.open(), Ok)?;
                 Ok(served.run(open, stopped.clone()))
             });
@@ -166,13 +171,14 @@ impl Drop for Servers {
 
 /// What the thread serves. The listeners stay open when a runtime ends, so that clients wait instead of being refused.
 struct Served {
-    system: SharedSystem,
     control: Option<std::os::unix::net::UnixListener>,
     metrics: Option<Bound>,
     access: ClientRights,
     limits: SocketLimits,
     scrapes: ScrapeLimits,
     published_state: Arc<PublishedState>,
+    /// The last decisions, which outlive a runtime.
+    view: Arc<View>,
     sender: Sender,
 }
 
@@ -203,9 +209,8 @@ impl Served {
             runtime.block_on(async {
                 let socket = async {
                     if let Some(listener) = control {
-                        let (system, sender) = (self.system.clone(), self.sender.clone());
-                        socket::serve(system, listener, self.access, self.limits, state.clone(), sender)
-                            .await;
+                        let (view, sender) = (self.view.clone(), self.sender.clone());
+                        socket::serve(listener, self.access, self.limits, view, sender).await;
                     }
                 };
                 let pages = async {
@@ -226,13 +231,15 @@ impl Served {
 }
 
 /// Runs `work` until it returns or the sender of `stopped` is dropped. After a panic or an error it waits and runs it
-/// again; the pause starts with `first`, doubles up to [`LONGEST_PAUSE`], and is short again after work that lasted.
+/// again; the pause starts with `first`, doubles up to [`LONGEST_PAUSE`], and is short again after work that lasted. During
+/// a pause it calls `look` every [`STOP_CHECK`], so that no decision is missed.
 ///
 /// The control thread manages the host in the meantime. A daemon that ended instead would give up its knobs because of
 /// a mistake in the part that only shows them.
 fn keep_running(
     stopped: &watch::Receiver<()>,
     first: Duration,
+    mut look: impl FnMut(),
     mut work: impl FnMut() -> io::Result<thread::Result<()>>,
 ) {
     let mut pause = first;
@@ -256,6 +263,7 @@ fn keep_running(
             if stopped.has_changed().is_err() {
                 return;
             }
+            look();
             std::thread::sleep(STOP_CHECK.min(pause));
         }
         pause = (2 * pause).min(LONGEST_PAUSE);
@@ -300,14 +308,19 @@ mod tests {
     fn work_that_panics_or_fails_runs_again_until_it_returns() {
         let (_stop, stopped) = watch::channel(());
         let mut runs = 0;
-        keep_running(&stopped, Duration::from_millis(1), || {
-            runs += 1;
-            match runs {
-                1 => Err(io::ErrorKind::OutOfMemory.into()),
-                2 => Ok(catch_unwind(|| panic!("a mistake of the test"))),
-                _ => Ok(Ok(())),
-            }
-        });
+        keep_running(
+            &stopped,
+            Duration::from_millis(1),
+            || {},
+            || {
+                runs += 1;
+                match runs {
+                    1 => Err(io::ErrorKind::OutOfMemory.into()),
+                    2 => Ok(catch_unwind(|| panic!("a mistake of the test"))),
+                    _ => Ok(Ok(())),
+                }
+            },
+        );
         assert_eq!(runs, 3);
     }
 
@@ -316,11 +329,16 @@ mod tests {
         let (stop, stopped) = watch::channel(());
         let mut stop = Some(stop);
         let mut runs = 0;
-        keep_running(&stopped, Duration::from_secs(3600), || {
-            runs += 1;
-            stop.take();
-            Err(io::ErrorKind::OutOfMemory.into())
-        });
+        keep_running(
+            &stopped,
+            Duration::from_secs(3600),
+            || {},
+            || {
+                runs += 1;
+                stop.take();
+                Err(io::ErrorKind::OutOfMemory.into())
+            },
+        );
         assert_eq!(runs, 1);
     }
 
@@ -330,23 +348,45 @@ mod tests {
         let path = folder.path().join("s");
         let config = ServersConfig { socket: Some(path.clone()), ..ServersConfig::default() };
         let state = Arc::new(PublishedState::new(crate::published_state::tests::published()));
+        let view = Arc::new(View::new(system::real(), state.clone()));
         let (sender, _orders) = crate::orders();
         let (listener, _file) = listen(&path, None).unwrap();
         let access = ClientRights { own_uid: rustix::process::geteuid().as_raw(), readers_gid: None };
         let served = Served {
-            system: system::real(),
             control: Some(listener),
             metrics: None,
             access,
             limits: config.limits,
             scrapes: config.scrapes,
-            published_state: state,
+            published_state: state.clone(),
+            view: view.clone(),
             sender,
         };
         let (stop, stopped) = watch::channel(());
+        let look = {
+            let (mut step, view) = (0, view.clone());
+            move || {
+                // A decision in each pause.
+                step += 1;
+                let event = waykeeper_policy::Event {
+                    action: format!("decision-{step}"),
+                    group: None,
+                    text: String::new(),
+                    causes: Vec::new(),
+                };
+                let record = waykeeper_control::StepRecord {
+                    at_ns: step,
+                    events: vec![event],
+                    ..waykeeper_control::StepRecord::default()
+                };
+                let published = crate::published_state::tests::published();
+                state.replace(crate::Published { step, record, ..published });
+                view.read();
+            }
+        };
         let thread = std::thread::spawn(move || {
             let mut runs = 0;
-            keep_running(&stopped, Duration::from_millis(1), || {
+            keep_running(&stopped, Duration::from_millis(1), look, || {
                 runs += 1;
                 let open = served.open()?;
                 if runs < 3 {
@@ -362,10 +402,11 @@ mod tests {
         });
         use std::io::{BufRead, BufReader, Write};
         let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
-        stream.write_all(b"{\"version\":1,\"do\":\"policy\"}\n").unwrap();
+        stream.write_all(b"{\"version\":1,\"do\":\"status\"}\n").unwrap();
         let mut line = String::new();
         BufReader::new(stream).read_line(&mut line).unwrap();
         assert!(line.contains("\"policy\":\"default\""), "{line}");
+        assert!(line.contains("decision-1") && line.contains("decision-2"), "{line}");
         drop(stop);
         assert_eq!(thread.join().unwrap(), 3);
     }

@@ -26,7 +26,7 @@ const MAX_ORDER_TIMEOUT: Duration = Duration::from_secs(100);
 #[derive(Debug)]
 pub struct SocketState {
     /// The published state with the last decisions.
-    pub view: View,
+    pub view: Arc<View>,
     /// The queue of orders.
     pub sender: Sender,
     /// Permits for orders in progress.

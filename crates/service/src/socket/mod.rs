@@ -12,17 +12,16 @@ mod view;
 pub use access::{ClientRights, OVERFLOW_ID, Peer, Right};
 pub use file::{SocketFile, SocketFileError, listen};
 pub use limits::SocketLimits;
+pub(crate) use view::View;
 
+use crate::Sender;
 use crate::protocol::{ProtocolError, ProtocolErrorKind, line};
-use crate::{PublishedState, Sender};
 use connection::{Connection, SocketState};
 use limits::ConnectionLimiter;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
-use view::View;
-use waykeeper_kernel::system::SharedSystem;
 
 /// Pause after each accepted connection: a client that connects in a loop takes a few percent of one CPU.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(1);
@@ -32,22 +31,15 @@ pub(crate) const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the socket until it is dropped.
 pub async fn serve(
-    system: SharedSystem,
     listener: UnixListener,
     access: ClientRights,
     limits: SocketLimits,
-    published_state: Arc<PublishedState>,
+    view: Arc<View>,
     sender: Sender,
 ) {
-    let (steps, seen) = watch::channel(published_state.read());
+    let (steps, seen) = watch::channel(view.read());
     let orders = Arc::new(Semaphore::new(limits.orders));
-    let shared = Arc::new(SocketState {
-        view: View::new(system, published_state),
-        sender,
-        orders,
-        limits,
-        steps: seen,
-    });
+    let shared = Arc::new(SocketState { view, sender, orders, limits, steps: seen });
     let limiter = ConnectionLimiter::default();
     tokio::join!(poll_published_state(&shared, &steps), accept_all(&listener, access, &limiter, &shared));
 }
@@ -68,15 +60,16 @@ async fn poll_published_state(shared: &SocketState, steps: &watch::Sender<Arc<cr
 /// Serves one connection of a user who may give orders, for the targets of `fuzz/`. A client that watches gets one status.
 #[cfg(feature = "fuzzing")]
 pub(crate) async fn converse(
-    system: SharedSystem,
+    system: waykeeper_kernel::system::SharedSystem,
     stream: UnixStream,
     limits: SocketLimits,
-    published_state: Arc<PublishedState>,
+    published_state: Arc<crate::PublishedState>,
     sender: Sender,
 ) {
     let (_, steps) = watch::channel(published_state.read());
     let orders = Arc::new(Semaphore::new(limits.orders));
-    let shared = SocketState { view: View::new(system, published_state), sender, orders, limits, steps };
+    let view = Arc::new(View::new(system, published_state));
+    let shared = SocketState { view, sender, orders, limits, steps };
     // An error affects only this connection.
     let _ = Connection::new(stream, Right::Order).serve(&shared).await;
 }
