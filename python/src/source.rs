@@ -72,4 +72,10 @@ impl Source {
     fn file(&self) -> &str {
         self.0.file()
     }
+
+    /// Its text, without the keys that were set.
+    #[getter]
+    fn text(&self) -> &str {
+        self.0.text()
+    }
 }

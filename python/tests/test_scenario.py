@@ -40,6 +40,7 @@ def test_a_sweep_is_left_out_of_a_point():
     [
         (lambda s: wk.Scenario.load("a4-hpw-heavi"), "did you mean `a4-hpw-heavy`"),
         (lambda s: wk.Scenario.load("/nowhere/x.toml"), "/nowhere/x.toml"),
+        (lambda s: wk.Scenario.load("/dev/zero"), "a scenario has at most 1048576 bytes, this file has more"),
         (lambda s: wk.Scenario.parse("name ="), "<text>"),
         (lambda s: s.set("workload.nobody.cores", 3), "nobody"),
         (lambda s: s.set("workload.reader.working_set", "8 bananas").check(), "8 bananas"),

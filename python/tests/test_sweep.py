@@ -10,6 +10,7 @@ import time
 import pytest
 
 import waykeeper as wk
+from waykeeper import bounded
 
 SPACE = {"workload.reader.working_set": ["1 MiB", "4 MiB", "16 MiB"], "workload.streamer.mask": ["0x7ff", "0x003"]}
 
@@ -41,6 +42,16 @@ def test_a_folder_holds_one_sweep(tiny, tmp_path):
     wk.sweep({"workload.reader.mask": ["0x3"]}, tiny, out=tmp_path, jobs=1, progress=False)
     with pytest.raises(wk.BadInput, match="another sweep"):
         wk.sweep({"workload.reader.mask": ["0xc"]}, tiny, out=tmp_path, jobs=1, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [("{", "is not the manifest of a sweep: Expecting"), (" " * (bounded.MOST + 1), "a manifest has at most 67108864 bytes")],
+)
+def test_a_manifest_that_is_none_is_refused(tiny, tmp_path, content, says):
+    (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(wk.BadInput, match=says):
+        wk.sweep({"workload.reader.mask": ["0x3"]}, tiny, out=tmp_path, jobs=1, progress=False)
 
 
 def test_points_that_fail_are_tried_once_more_and_kept_apart(tiny, tmp_path):

@@ -44,11 +44,10 @@ class Scenario:
         Raises `BadInput` if it does not exist or is not TOML.
         """
         name = os.fspath(name)
-        _native.Source.open(name)
+        source = _native.Source.open(name)
         if name in _native.scenario_names():
             return Scenario(_native.scenario_text(name), name)
-        path = Path(name)
-        return Scenario(path.read_text(encoding="utf-8"), name, str(path.parent))
+        return Scenario(source.text, name, str(Path(name).parent))
 
     @staticmethod
     def parse(text: str, file: str = "<text>", folder: str | None = None) -> Scenario:

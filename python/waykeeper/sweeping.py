@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm.auto import tqdm
 
+from . import bounded
 from ._native import BadInput, __version__
 from .parallel import Failure, attempt, each
 from .results import Curve, _Table
@@ -147,7 +148,10 @@ def _claim(folder: Path, base: Scenario, points: list[Point]) -> None:
     }
     manifest = folder / "manifest.json"
     if manifest.is_file():
-        held = json.loads(manifest.read_text(encoding="utf-8"))
+        try:
+            held = json.loads(bounded.text(manifest, "a manifest"))
+        except ValueError as why:
+            raise BadInput(f"{manifest} is not the manifest of a sweep: {why}; choose an empty folder, or delete it") from why
         if [point["name"] for point in held["points"]] != [point["name"] for point in content["points"]]:
             raise BadInput(
                 f"{folder} has another sweep ({len(held['points'])} points of {held['scenario']}, version "

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from .. import bounded
 from . import report
 from .claims import PAPERS, claims
 from .engine import QUICK_SEEDS, SEEDS, run_figures
@@ -252,7 +253,7 @@ def _show_effects(record: Any) -> None:
 
 def _record(path: Path) -> Any:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(bounded.text(path, "a record of the suite"))
     except OSError as why:
         raise _Usage(f"cannot read {path}: {why.strerror}; `run` writes it") from why
     except ValueError as why:

@@ -17,7 +17,7 @@ from functools import cache as cached
 from pathlib import Path
 from typing import Any
 
-from .. import _native
+from .. import _native, bounded
 from .._native import BadInput, __version__
 from ..parallel import Failure, each
 from ..results import Run
@@ -183,8 +183,7 @@ def _keep(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return json.load(file)
+    return json.loads(bounded.unpacked(path, "a saved run"))
 
 
 def _figure_runs(

@@ -56,6 +56,8 @@ fn a_text_file_without_an_end_is_refused() {
     }
     refused(&["daemon", "--check", "--config", "/dev/zero"], "/dev/zero is a pipe or a device, not a file");
     refused(&["replay", "/dev/zero"], "neither a file nor a directory");
+    let probe = ["probe", "run", "dca-ways", "--root", "/", "--tenants", "/dev/zero"];
+    refused(&probe, "a list of tenants has at most 1048576 bytes, this file has more");
     scenario(
         folder.path(),
         "duration_s",
@@ -92,6 +94,32 @@ fn a_pipe_is_read_up_to_the_bound_and_a_folder_not_at_all() {
         refused(&at(fifo.to_str().unwrap()), "it is a pipe without a writer");
         refused(&at(&whole), "it is a directory");
     }
+}
+
+#[test]
+fn a_journal_that_is_longer_than_any_is_left_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal-host");
+    // The head of a real one, then nothing but zeros.
+    fs::write(&path, "{\"waykeeper-journal\":4}\n").unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_len((64 << 20) + 1).unwrap();
+    let path = path.to_str().unwrap();
+    let done = limited("", &["restore", "--journal", path]);
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("it is longer than 67108864 bytes"), "{stderr}");
+    assert_eq!(fs::metadata(path).unwrap().len(), (64 << 20) + 1);
+}
+
+#[test]
+fn a_recording_whose_frame_unpacks_to_more_than_any_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("decisions-1.jsonl.zst");
+    let mut into = zstd::Encoder::new(fs::File::create(&path).unwrap(), 1).unwrap();
+    let spaces = vec![b' '; 1 << 20];
+    (0..1024).for_each(|_| into.write_all(&spaces).unwrap());
+    into.finish().unwrap();
+    refused(&["replay", path.to_str().unwrap()], "the frame at byte 0 unpacks to more than 16777216 bytes");
 }
 
 /// The head of a pcap file (pcap-savefile(5)): little-endian, microseconds, Ethernet.
