@@ -28,7 +28,6 @@ use format::{Content, Entry, HEAD_LINES, HostLine, Knobs, OLDEST, VERSION, head,
 use lock::{Lock, ResctrlLock};
 use rustix::fs::{Mode, OFlags};
 use seal::Seal;
-use std::ffi::OsString;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -250,8 +249,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Ends the damage: it is written down as unproved, the file gets another name, and a new one has the entries that
-    /// are intact. A group that was about to be made then counts as made: the line that says so may be lost.
+    /// Ends the damage: it is written down as unproved, the file is copied, and a new one has the entries that are
+    /// intact. After a kill at any place the damage is found again, or is written down. A group that was about to be made then counts as made: the line that says so may be lost.
     ///
     /// # Errors
     /// The damage could not be written down, or the new file not be written; then the journal stays as it is.
@@ -265,18 +264,8 @@ impl Journal {
                 *own = Original::NoGroup { group: group.clone() };
             }
         }
-        let damaged = self.file.is_some().then(|| self.damaged_path());
-        self.replace_content(knobs, damaged.as_deref())
-    }
-
-    /// A free name for the damaged file.
-    fn damaged_path(&self) -> PathBuf {
-        let mut name = self.path.file_name().map_or_else(OsString::new, OsString::from);
-        name.push(".damaged");
-        let path = self.path.with_file_name(&name);
-        let numbered = (2..).map(|number: u32| path.with_extension(format!("damaged{number}")));
-        let mut all = std::iter::once(path.clone()).chain(numbered);
-        all.find(|path| !self.system.exists(path)).unwrap_or(path.clone())
+        self.keep_damaged()?;
+        self.replace_content(knobs)
     }
 
     /// Removes it: everything in it has been restored or no longer applies.
@@ -323,7 +312,7 @@ impl Journal {
         self.make_seal()?;
         if self.file.as_ref().is_some_and(|file| file.is_to_rewrite) {
             let knobs = self.knobs.clone();
-            self.write_anew(&knobs, None).map_err(failed)?;
+            self.write_anew(&knobs).map_err(failed)?;
         }
         if self.file.is_none() {
             // Created with mode 0600: only its owner may read it.

@@ -2,6 +2,7 @@
 //!
 //! Registers here are a table; resctrl has its own tests on the virtual host.
 
+mod aside;
 mod damaged;
 mod long;
 mod power;

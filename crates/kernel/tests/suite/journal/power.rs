@@ -16,12 +16,12 @@ use waykeeper_kernel::system::{DirEntry, FileKind, Metadata, OpenFile, System};
 
 /// Where the journal is, and the host's boot id.
 const FOLDER: &str = "/state";
-const JOURNAL: &str = "/state/journal";
+pub(super) const JOURNAL: &str = "/state/journal";
 const BOOT_ID: &str = "/host/proc/sys/kernel/random/boot_id";
 
 /// A change that is not durable yet.
 #[derive(Clone, Debug)]
-enum Change {
+pub(super) enum Change {
     Write { inode: usize, offset: usize, bytes: Vec<u8> },
     Length { inode: usize, length: usize },
     Link { path: PathBuf, inode: usize },
@@ -31,13 +31,13 @@ enum Change {
 
 /// Files: the content of each inode, and the inode of each path.
 #[derive(Clone, Default, Debug)]
-struct Files {
-    inodes: Vec<Vec<u8>>,
-    paths: BTreeMap<PathBuf, usize>,
+pub(super) struct Files {
+    pub inodes: Vec<Vec<u8>>,
+    pub paths: BTreeMap<PathBuf, usize>,
 }
 
 impl Files {
-    fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, change: &Change) {
         match change {
             Change::Write { inode, offset, bytes } => {
                 let content = &mut self.inodes[*inode];
@@ -57,16 +57,16 @@ impl Files {
 }
 
 /// A moment at which the power may fail: what is durable, what is not, and the registers.
-type Moment = (Files, Vec<Change>, BTreeMap<u16, u64>);
+pub(super) type Moment = (Files, Vec<Change>, BTreeMap<u16, u64>);
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     durable: Files,
     /// What programs see.
-    seen: Files,
+    pub seen: Files,
     pending: Vec<Change>,
     registers: BTreeMap<u16, u64>,
-    moments: Vec<Moment>,
+    pub moments: Vec<Moment>,
     /// Syncs do nothing, as on a disk that keeps them in a cache.
     ignores_syncs: bool,
     /// No moments are wanted: all is as a while ago.
@@ -117,11 +117,11 @@ impl State {
 
 /// The file system as a system.
 #[derive(Clone, Debug, Default)]
-struct Disk(Arc<Mutex<State>>);
+pub(super) struct Disk(Arc<Mutex<State>>);
 
 impl Disk {
     /// A disk with these files, all of them durable.
-    fn with(mut files: Files, registers: BTreeMap<u16, u64>) -> Disk {
+    pub fn with(mut files: Files, registers: BTreeMap<u16, u64>) -> Disk {
         let inode = files.inodes.len();
         files.inodes.push(format!("{BOOT}\n").into_bytes());
         files.paths.insert(BOOT_ID.into(), inode);
@@ -129,22 +129,22 @@ impl Disk {
         Disk(Arc::new(Mutex::new(state)))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("no test panics with it")
     }
 
-    fn root(&self) -> Root {
+    pub fn root(&self) -> Root {
         Root::on(Arc::new(self.clone()), "/host")
     }
 
-    fn set(&self, cpu: u16, value: u64) {
+    pub fn set(&self, cpu: u16, value: u64) {
         let mut state = self.state();
         state.registers.insert(cpu, value);
         state.fail_here();
     }
 
     /// What `waykeeper restore` does here. Returns its report and the registers; no report if it refuses the file.
-    fn restore(&self) -> (Option<Report>, BTreeMap<u16, u64>) {
+    pub fn restore(&self) -> (Option<Report>, BTreeMap<u16, u64>) {
         let mut journal = match Journal::open(Path::new(JOURNAL), &self.root()) {
             Err(JournalError::NotAJournal { .. }) => return (None, self.state().registers.clone()),
             journal => journal.expect("opened"),
@@ -397,7 +397,7 @@ fn moments(compacts: u32, ignores_syncs: bool) -> Vec<Moment> {
 
 /// The states that a power failure at a moment can leave: every subset of the pending changes, whole or with one write
 /// cut off at some place or with zeros in its first half.
-fn states((durable, pending, _): &Moment) -> Vec<Files> {
+pub(super) fn states((durable, pending, _): &Moment) -> Vec<Files> {
     assert!(pending.len() <= 10, "{} changes wait for a sync", pending.len());
     let mut all = Vec::new();
     for subset in 0..1u32 << pending.len() {
