@@ -176,14 +176,14 @@ fn unread_configuration(why: ConfigError) -> Failure {
 }
 
 /// Removes groups that no journal has, and what else a lost run left, and adds that to the last report. Without such
-/// groups and without damage no file is opened.
+/// groups, damage and an unfinished search no file is opened.
 fn adopt<'p>(
     root: &Root,
     journals: &'p [PathBuf],
     known: &[Original],
     reports: &mut Vec<(&'p Path, Report)>,
 ) -> Result<(), Failure> {
-    let damaged = reports.iter().position(|(_, report)| !report.damage.is_empty());
+    let damaged = reports.iter().position(|(_, report)| report.is_search_due());
     let has_orphans = mounted(root, GROUP_PREFIX)
         .is_some_and(|resctrl| orphans(&resctrl, known).is_ok_and(|all| !all.is_empty()));
     let Some(path) = journals.first().filter(|_| has_orphans || damaged.is_some()) else { return Ok(()) };

@@ -94,13 +94,6 @@ fn leftovers(root: &Root, registers: &RegisterFiles, restored: &[Original]) -> L
     ports.retain(|(knob, _)| !is_in(restored, knob));
     found.unproved.extend(ports.into_iter().map(|(_, line)| line));
     found.registers.retain(|own| !is_in(restored, own));
-    if !found.registers.is_empty() {
-        found.unproved.push(format!(
-            "{} registers held counter programs of Waykeeper and were set to 0, as of an idle counter; what they had \
-             before, and the filters of their boxes, is not known",
-            found.registers.len()
-        ));
-    }
     found
 }
 

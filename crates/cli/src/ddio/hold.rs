@@ -337,7 +337,7 @@ impl From<waykeeper_kernel::journal::JournalError> for Failure {
     fn from(error: waykeeper_kernel::journal::JournalError) -> Failure {
         use waykeeper_kernel::journal::JournalError as E;
         let code = match &error {
-            E::Held { .. } => exit::CONFLICT,
+            E::Held { .. } | E::Unidentified { .. } => exit::CONFLICT,
             E::Read { source, .. } | E::Write { source, .. } => exit::io_code(source),
             E::OtherRoot { .. } | E::Untrusted { .. } | E::Name { .. } | E::NotAJournal { .. } => {
                 exit::BAD_INPUT

@@ -351,6 +351,15 @@ fn what_is_intact_in_a_damaged_journal_is_restored_and_the_rest_is_named() {
     // A second restore is no proof, until a person has looked.
     let again = restore();
     assert!(again.contains("line 4 is damaged") && again.contains("journal.unproved"), "{again}");
+    // A restore that was killed before it looked for counters left this line: the next one looks for them.
+    let unproved = tree.path("journal.unproved");
+    let lines = std::fs::read_to_string(&unproved).unwrap();
+    let due = "counter programs of the lost run may still be there; the next start or restore looks for them, unless a \
+               process that cannot be identified holds the lock of resctrl/info\n";
+    assert!(!lines.contains(due), "{lines}");
+    std::fs::write(&unproved, format!("{lines}{due}")).unwrap();
+    assert!(!restore().contains("may still be there"));
+    assert!(std::fs::read_to_string(&unproved).unwrap().starts_with(&lines));
     std::fs::remove_file(tree.path("journal.unproved")).unwrap();
     let out = common::output(&["restore", "--root", &root, "--journal", &journal]);
     assert!(out.contains("nothing to restore"), "{out}");

@@ -23,6 +23,18 @@ pub enum JournalError {
         /// The other manager's pid, if the lock file contains it.
         holder: Option<u32>,
     },
+    /// A process that cannot be identified holds the lock of resctrl, and only that lock would prove that groups are ours.
+    #[error(
+        "{}: a process that cannot be identified holds this lock, and no journal proves that waykeeper made the resctrl \
+         groups {groups}: they may be those of another manager; end that process, then run `waykeeper restore`",
+        .path.display()
+    )]
+    Unidentified {
+        /// The directory that is locked.
+        path: PathBuf,
+        /// The groups.
+        groups: String,
+    },
     /// Its name is that of a lock file.
     #[error("{}: a journal's name must not end in .lock, because its lock file has that ending; take another \
         ending", .path.display())]

@@ -6,7 +6,7 @@
 use super::error::untrusted;
 use super::summary::usual_path;
 use super::{JournalError, directory_of};
-use crate::resctrl::{LOCKS, WriteAccess, holder_of};
+use crate::resctrl::{Group, LOCKS, WriteAccess, holder_of};
 use crate::root::Root;
 use crate::system::{FileReader, FileWriter, OpenFile, SharedSystem, System};
 use crate::trust;
@@ -70,66 +70,138 @@ impl Lock {
 /// The directory of resctrl that a manager locks. Other tools lock the mount point for single changes.
 const INFO: &str = "/sys/fs/resctrl/info";
 
-/// The lock of the mounted resctrl.
+/// The lock of the mounted resctrl. A manager that did not get it tries again as long as it runs.
 #[derive(Debug)]
-pub(super) enum ResctrlLock {
-    /// It is ours.
-    #[expect(dead_code, reason = "it is held until it is dropped")]
-    Taken(Lock),
-    /// None is mounted or it cannot be locked, or its holder may not write there: any user can open the directory.
+pub(super) struct ResctrlLock {
+    system: SharedSystem,
+    path: PathBuf,
+    /// The directory; `None` if none is mounted or it cannot be opened.
+    file: Option<Box<dyn OpenFile>>,
+    state: LockState,
+    /// The next attempt while the manager runs, on the system's clock, and the pause after it.
+    again: Duration,
+    pause: Duration,
+    /// It has been waited for.
+    was_awaited: bool,
+}
+
+/// Who has the lock of the mounted resctrl.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LockState {
+    /// We have.
+    Taken,
+    /// It protects nothing: none is mounted, or the holder may not write there. Any user can open the directory.
     Void,
-    /// A process that cannot be identified holds it: a manager in another container, or any user there.
+    /// A process that cannot be identified: a manager in another container, or any user there.
     Unidentified,
 }
 
-impl Lock {
-    /// Takes the lock of the mounted resctrl.
-    pub fn of_resctrl(root: &Root) -> Result<ResctrlLock, JournalError> {
-        let system = root.system();
-        let path = root.path(INFO);
-        let Ok(file) = system.open(&path, OFlags::RDONLY, Mode::empty()) else {
-            return Ok(ResctrlLock::Void);
-        };
-        if is_free(system.as_ref(), file.as_ref(), FlockOperation::NonBlockingLockExclusive) {
-            return Ok(ResctrlLock::Taken(Lock { system: system.clone(), file, passing: None }));
-        }
-        let holder = holder_of(system.as_ref(), Path::new(LOCKS), file.as_ref());
-        match holder.write_access {
-            WriteAccess::None => Ok(ResctrlLock::Void),
-            WriteAccess::Unknown => Ok(ResctrlLock::Unidentified),
-            WriteAccess::Writes => Err(JournalError::Held { path, holder: holder.pid }),
+/// The pauses between two attempts while the manager runs: doubled from the first to the last (assumption).
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+
+/// Longest wait for a holder that cannot be identified, where only this lock proves what is ours: as for another tool's
+/// lock on resctrl in a restore.
+const WAIT: Duration = Duration::from_secs(5);
+
+impl Drop for ResctrlLock {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.as_ref().filter(|_| self.state == LockState::Taken) {
+            // As for a `Lock`.
+            let _ = file.lock(FlockOperation::Unlock);
         }
     }
 }
 
-/// The error for groups that may be those of a manager that cannot be identified.
-pub(super) fn held_by_unidentified(root: &Root) -> JournalError {
-    JournalError::Held { path: root.path(INFO), holder: None }
+impl ResctrlLock {
+    /// Takes the lock of the mounted resctrl.
+    ///
+    /// # Errors
+    /// [`JournalError::Held`] if a process that may write there has it.
+    pub fn take(root: &Root) -> Result<ResctrlLock, JournalError> {
+        let (system, path) = (root.system().clone(), root.path(INFO));
+        let file = system.open(&path, OFlags::RDONLY, Mode::empty()).ok();
+        let (again, pause) = (Duration::ZERO, PAUSES.0);
+        let state = LockState::Void;
+        let mut lock = ResctrlLock { system, path, file, state, again, pause, was_awaited: false };
+        lock.look(LOOK)?;
+        Ok(lock)
+    }
+
+    /// Tries for so long, then looks who has it.
+    fn look(&mut self, wait: Duration) -> Result<(), JournalError> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let system = self.system.as_ref();
+        if is_free(system, file.as_ref(), FlockOperation::NonBlockingLockExclusive, wait) {
+            self.state = LockState::Taken;
+            return Ok(());
+        }
+        let holder = holder_of(system, Path::new(LOCKS), file.as_ref());
+        self.state = match holder.write_access {
+            WriteAccess::None => LockState::Void,
+            WriteAccess::Unknown => LockState::Unidentified,
+            WriteAccess::Writes => {
+                return Err(JournalError::Held { path: self.path.clone(), holder: holder.pid });
+            }
+        };
+        Ok(())
+    }
+
+    /// Tries once if we do not have it and an attempt is due: one call of the kernel.
+    pub fn retry(&mut self) {
+        let Some(file) = self.file.as_ref().filter(|_| self.state != LockState::Taken) else { return };
+        let now = self.system.now();
+        if now < self.again {
+            return;
+        }
+        if file.lock(FlockOperation::NonBlockingLockExclusive).is_ok() {
+            self.state = LockState::Taken;
+        }
+        (self.again, self.pause) = (now + self.pause, (2 * self.pause).min(PAUSES.1));
+    }
+
+    /// Checks that these groups, of which no journal proves that we made them, are not those of another manager. Waits
+    /// once for a holder that cannot be identified.
+    ///
+    /// # Errors
+    /// [`JournalError::Unidentified`], or [`JournalError::Held`] if the holder may write there.
+    pub fn check_alone(&mut self, groups: &[Group]) -> Result<(), JournalError> {
+        if self.state == LockState::Unidentified {
+            let wait = if std::mem::replace(&mut self.was_awaited, true) { Duration::ZERO } else { WAIT };
+            self.look(wait)?;
+        }
+        if self.state == LockState::Unidentified {
+            let groups = groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            return Err(JournalError::Unidentified { path: self.path.clone(), groups });
+        }
+        Ok(())
+    }
 }
 
 /// Whether a manager holds the lock of the mounted resctrl, in this or another container.
 pub fn is_managed(root: &Root) -> bool {
     let system = root.system().as_ref();
     let Ok(file) = system.open(&root.path(INFO), OFlags::RDONLY, Mode::empty()) else { return false };
-    let is_free = is_free(system, file.as_ref(), FlockOperation::NonBlockingLockShared);
+    let is_free = is_free(system, file.as_ref(), FlockOperation::NonBlockingLockShared, LOOK);
     let _ = file.lock(FlockOperation::Unlock);
     let holder = || holder_of(system, Path::new(LOCKS), file.as_ref());
     !is_free && holder().write_access != WriteAccess::None
 }
 
-/// Takes a lock. False if another process holds it for longer than a reader does. If it cannot be locked at all, it
-/// counts as free.
-fn is_free(system: &dyn System, file: &dyn OpenFile, operation: FlockOperation) -> bool {
+/// Takes a lock. False if another process holds it for so long. If it cannot be locked at all, it counts as free.
+fn is_free(system: &dyn System, file: &dyn OpenFile, operation: FlockOperation, wait: Duration) -> bool {
     let begun = system.now();
+    let mut pause = LOOK / 100;
     loop {
         match file.lock(operation) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             _ => return true,
         }
-        if system.now().saturating_sub(begun) >= LOOK {
+        let left = wait.saturating_sub(system.now().saturating_sub(begun));
+        if left.is_zero() {
             return false;
         }
-        system.sleep(LOOK / 100);
+        system.sleep(pause.min(left));
+        pause = (2 * pause).min(LOOK);
     }
 }
 

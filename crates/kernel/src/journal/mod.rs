@@ -19,7 +19,9 @@ pub use error::{JournalDamage, JournalError};
 pub use lock::is_managed;
 pub use original::{Claim, Original, OriginalBits, OwnershipCheck, SchemataLine};
 pub use summary::{JournalSummary, is_there, summarize, usual_path};
+pub use unproved::is_search_due;
 
+use crate::resctrl::Group;
 use crate::root::Root;
 use crate::system::{FileReader, OpenFile, SharedSystem, System, write_all_at};
 use crate::trust;
@@ -93,7 +95,7 @@ impl Journal {
         trust::folder(system.as_ref(), directory).map_err(|why| untrusted(path, why, &unwritable))?;
         let lock = Lock::take(&system, &path.with_extension("lock"))?;
         let common = Lock::of_host(root, &lock)?;
-        let shared = Lock::of_resctrl(root)?;
+        let shared = ResctrlLock::take(root)?;
         let boot = boot_id(root)?;
         let root = root.prefix().display().to_string();
         let mut journal = Journal {
@@ -133,16 +135,14 @@ impl Journal {
         is_other_boot(self.written_in.as_deref(), self.boot.as_deref())
     }
 
-    /// Checks that no manager that cannot be identified, in a container with another /run, may have groups of our name.
-    /// What the journal has is ours in any case.
+    /// Checks that these groups, which no journal has as made, are not those of a manager that cannot be identified, in a
+    /// container with another /run. What the journal has as made is ours in any case. The first call waits for such a
+    /// manager to end.
     ///
     /// # Errors
-    /// [`JournalError::Held`] without a pid.
-    pub fn check_alone(&self, root: &Root) -> Result<(), JournalError> {
-        match self.resctrl_lock {
-            ResctrlLock::Unidentified => Err(lock::held_by_unidentified(root)),
-            ResctrlLock::Taken(_) | ResctrlLock::Void => Ok(()),
-        }
+    /// [`JournalError::Unidentified`], or [`JournalError::Held`] if it can be identified meanwhile.
+    pub fn check_alone(&mut self, groups: &[Group]) -> Result<(), JournalError> {
+        self.resctrl_lock.check_alone(groups)
     }
 
     /// What is wrong with it, a line each; empty if it is whole.
@@ -165,6 +165,15 @@ impl Journal {
     /// It cannot be written.
     pub fn note_unproved(&self, lines: &[String]) -> Result<(), JournalError> {
         unproved::add(self.system.as_ref(), &self.path, self.boot.as_deref(), lines)
+    }
+
+    /// Counter programs of a lost run have been looked for, and those found are recorded: [`is_search_due`] no longer
+    /// holds.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn note_search_done(&self) -> Result<(), JournalError> {
+        unproved::drop_line(self.system.as_ref(), &self.path, self.boot.as_deref(), unproved::SEARCH_DUE)
     }
 
     /// The file with what could not be proved.
@@ -250,22 +259,16 @@ impl Journal {
     }
 
     /// Ends the damage: it is written down as unproved, the file is copied, and a new one has the entries that are
-    /// intact. After a kill at any place the damage is found again, or is written down. A group that was about to be made then counts as made: the line that says so may be lost.
+    /// intact. After a kill at any place the damage is found again, or is written down.
     ///
     /// # Errors
     /// The damage could not be written down, or the new file not be written; then the journal stays as it is.
     pub fn set_aside(&mut self) -> Result<(), JournalError> {
-        let lines: Vec<String> =
-            self.damage.iter().map(|damage| format!("{}: {damage}", self.path.display())).collect();
+        let damage = self.damage.iter().map(|damage| format!("{}: {damage}", self.path.display()));
+        let lines: Vec<String> = damage.chain([unproved::SEARCH_DUE.to_owned()]).collect();
         self.note_unproved(&lines)?;
-        let mut knobs = self.knobs.clone();
-        for own in &mut knobs.originals {
-            if let Original::Planned { group } = own {
-                *own = Original::NoGroup { group: group.clone() };
-            }
-        }
         self.keep_damaged()?;
-        self.replace_content(knobs)
+        self.replace_content(self.knobs.clone())
     }
 
     /// Removes it: everything in it has been restored or no longer applies.
@@ -300,6 +303,7 @@ impl Journal {
         if entries.peek().is_none() {
             return Ok(());
         }
+        self.resctrl_lock.retry();
         if let Some(damage) = self.damage.first() {
             return Err(JournalError::Damaged { path: self.path.clone(), damage: damage.clone() });
         }

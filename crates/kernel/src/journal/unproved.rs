@@ -15,6 +15,16 @@ use std::path::{Path, PathBuf};
 /// Most bytes of the file: a line for each entry of a journal.
 const MOST_BYTES: u64 = 64 << 20;
 
+/// The line that stays until counter programs of a lost run have been looked for.
+pub(super) const SEARCH_DUE: &str = "counter programs of the lost run may still be there; the next start or restore looks \
+     for them, unless a process that cannot be identified holds the lock of resctrl/info";
+
+/// Whether one of these lines says that counter programs of a lost run are still to be looked for, because the restore
+/// that set the damaged journal aside was killed or was not alone.
+pub fn is_search_due(unproved: &[String]) -> bool {
+    unproved.iter().any(|line| line == SEARCH_DUE)
+}
+
 /// The path of the file that belongs to a journal.
 pub(super) fn path_of(journal: &Path) -> PathBuf {
     let mut name = journal.file_name().map_or_else(OsString::new, OsString::from);
@@ -51,7 +61,7 @@ pub(super) fn read(
     Ok(if is_of_this_boot { lines.map(ToOwned::to_owned).collect() } else { Vec::new() })
 }
 
-/// Adds lines, on disk when this returns.
+/// Adds lines at the end, on disk when this returns.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -72,14 +82,42 @@ pub(super) fn add(
     if lines.len() == before {
         return Ok(());
     }
-    let failed = |source| JournalError::Write { path: path.clone(), source };
-    let text: String = std::iter::once(heading(boot)).chain(lines).map(|line| line + "\n").collect();
-    // The old lines are written again at their places, so a write that is cut off loses none of them.
-    let file = trust::open(system, &path, OFlags::RDWR | OFlags::CREATE);
-    let file = file.map_err(|why| untrusted(&path, why, &failed))?;
-    let written = write_all_at(file.as_ref(), text.as_bytes(), 0);
-    let written = written.and_then(|()| file.set_len(text.len() as u64)).and_then(|()| file.sync());
-    written.and_then(|()| sync_directory(system, &path)).map_err(failed)
+    store(system, &path, boot, &lines)
+}
+
+/// Removes a line, on disk when this returns.
+///
+/// # Errors
+/// The file cannot be read or written.
+pub(super) fn drop_line(
+    system: &dyn System,
+    journal: &Path,
+    boot: Option<&str>,
+    old: &str,
+) -> Result<(), JournalError> {
+    let mut lines = read(system, journal, boot)?;
+    let before = lines.len();
+    lines.retain(|line| line != old);
+    if lines.len() == before { Ok(()) } else { store(system, &path_of(journal), boot, &lines) }
+}
+
+/// Replaces the file. One of the two is complete after a kill.
+fn store(system: &dyn System, path: &Path, boot: Option<&str>, lines: &[String]) -> Result<(), JournalError> {
+    let failed = |source| JournalError::Write { path: path.to_path_buf(), source };
+    let lines = lines.iter().map(String::as_str);
+    let text: String =
+        std::iter::once(heading(boot).as_str()).chain(lines).map(|line| format!("{line}\n")).collect();
+    let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
+    name.push(".new");
+    let beside = path.with_file_name(name);
+    let file = trust::open(system, &beside, OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC);
+    let file = file.map_err(|why| untrusted(&beside, why, &failed))?;
+    let written = write_all_at(file.as_ref(), text.as_bytes(), 0).and_then(|()| file.sync());
+    let written = written.and_then(|()| system.rename(&beside, path));
+    if written.is_err() {
+        let _ = system.remove_file(&beside);
+    }
+    written.and_then(|()| sync_directory(system, path)).map_err(failed)
 }
 
 /// Removes the file if its lines are of an earlier boot.

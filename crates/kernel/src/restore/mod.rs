@@ -11,7 +11,7 @@ mod orphans;
 pub use kept_cpus::{keep_cpus, kept_cpus};
 pub use orphans::{Leftovers, orphans};
 
-use crate::journal::{Journal, JournalError, Original, OriginalBits};
+use crate::journal::{Journal, JournalError, Original, OriginalBits, is_search_due};
 use crate::registers::{RegisterAddress, RegisterIo};
 use crate::resctrl::{Group, IoAllocState, LOCKS, Resctrl, ResctrlError, ResctrlErrorKind, ResourceSettings};
 use crate::root::Root;
@@ -97,7 +97,7 @@ impl Report {
                 *reasons.entry(why).or_default() += 1;
             }
         }
-        let line = |(why, count): (&str, usize)| format!("{count} registers are restored later: {why}");
+        let line = |(why, count): (&str, usize)| format!("{count} knobs are restored later: {why}");
         reasons.into_iter().map(line).collect::<Vec<_>>().into_iter()
     }
 
@@ -114,6 +114,11 @@ impl Report {
     fn to_stay(&self) -> Vec<Original> {
         let away = self.knobs.iter().filter(|(_, outcome)| matches!(outcome, RestoreOutcome::Away(_)));
         away.map(|(original, _)| original.clone()).collect()
+    }
+
+    /// True if a journal was damaged or lost, and what its run left besides the entries has not been looked for since.
+    pub fn is_search_due(&self) -> bool {
+        !self.damage.is_empty() || is_search_due(&self.unproved)
     }
 
     /// True if no knob failed.
@@ -268,13 +273,18 @@ impl Restorer<'_> {
         original: &Original,
         journal: &mut Journal,
     ) -> Result<RestoreOutcome, ResctrlError> {
+        // The name is ours, so the group is removed as one that no journal has, with the same proof.
+        if let Original::Planned { group } = original
+            && resctrl.has(group)
+            && journal.check_alone(std::slice::from_ref(group)).is_err()
+        {
+            return Ok(RestoreOutcome::Away(
+                "the journal does not prove that Waykeeper made the group, and a process that cannot be identified holds \
+                 the lock of resctrl/info"
+                    .to_owned(),
+            ));
+        }
         match original {
-            // A kill between making the group and noting that leaves an unused group, which can be removed.
-            Original::Planned { group } if resctrl.has(group) && !is_unused(resctrl, group)? => {
-                Ok(RestoreOutcome::Left(
-                    "the journal does not prove that Waykeeper made it, and it is in use".to_owned(),
-                ))
-            }
             Original::NoGroup { group } | Original::Planned { group } => {
                 remove_group(resctrl, group, journal)?;
                 let still = RestoreOutcome::Failed("it was removed but still exists".to_owned());
@@ -368,14 +378,6 @@ fn is_there(resctrl: &Resctrl, original: &Original) -> bool {
 
 fn of_resctrl(original: &Original) -> bool {
     original.register().is_none()
-}
-
-/// True if it has no CPU, no task and no monitoring group of ours. One that another program made in it since moves to the
-/// default group when it is removed.
-fn is_unused(resctrl: &Resctrl, group: &Group) -> Result<bool, ResctrlError> {
-    let inside = if group.is_monitor() { Vec::new() } else { resctrl.monitor_groups(group)? };
-    let alone = inside.len() == resctrl.others_monitors(group)?.len();
-    Ok(alone && resctrl.cpus(group)?.is_empty() && resctrl.tasks(group)?.is_empty())
 }
 
 /// Removes one of our groups. CPUs of other programs' monitoring groups in it are recorded in the journal until these

@@ -4,7 +4,7 @@
 //! in between loses nothing, and a group that cannot be removed stays recorded. The same holds for registers that still
 //! have our counter programs. Must not know which registers those are, nor what a lost journal contained.
 
-use super::{Report, RestoreOutcome, Restorer};
+use super::{Report, Restorer};
 use crate::journal::{Journal, JournalError, Original};
 use crate::resctrl::{Group, Resctrl, ResctrlError};
 
@@ -38,11 +38,14 @@ pub fn orphans(resctrl: &Resctrl, known: &[Original]) -> Result<Vec<Group>, Resc
 impl Restorer<'_> {
     /// Removes orphans and counter programs of a run whose journal was damaged or lost, and adds to the report what was
     /// done and what cannot be proved. `known` are the records of all journals of this host. Call it after the
-    /// journals are restored. Without damage and without an orphan nothing is done, and `leftovers` is not called.
+    /// journals are restored. Without damage, an orphan and an unfinished earlier call nothing is done, and `leftovers`
+    /// is not called.
+    ///
+    /// Orphans and counter programs may be those of a manager that cannot be identified ([`Journal::check_alone`]). They are
+    /// left then: orphans with an error, counter programs with a line that cannot be proved, and a later call removes them.
     ///
     /// # Errors
-    /// The journal cannot be changed, or the orphans may be the groups of a manager that cannot be identified
-    /// ([`Journal::check_alone`]): nothing is adopted then. Failures of knobs are in the report.
+    /// The journal cannot be changed, or orphans are left. Failures of knobs are in the report.
     pub fn adopt_orphans(
         &mut self,
         journal: &mut Journal,
@@ -52,45 +55,47 @@ impl Restorer<'_> {
     ) -> Result<(), JournalError> {
         let mut unproved = Vec::new();
         let found = self.resctrl.map_or(Ok(Vec::new()), |resctrl| orphans(resctrl, known));
-        let mut groups = found.unwrap_or_else(|why| {
+        let groups = found.unwrap_or_else(|why| {
             unproved.push(format!("groups of an earlier run may be left: {why}"));
             Vec::new()
         });
-        // A group that the restore left to another program stays.
-        let is_left = |group: &Group| {
-            report.knobs.iter().any(|(own, outcome)| {
-                matches!(own, Original::NoGroup { group: own } | Original::Planned { group: own } if own == group)
-                    && matches!(outcome, RestoreOutcome::Left(_))
-            })
-        };
-        groups.retain(|group| !is_left(group));
-        if groups.is_empty() && report.damage.is_empty() {
+        let is_due = report.is_search_due();
+        let alone = if !groups.is_empty() || is_due { journal.check_alone(&groups) } else { Ok(()) };
+        let is_alone = alone.is_ok();
+        if !groups.is_empty() {
+            alone?;
+        } else if !is_due || !is_alone && report.damage.is_empty() {
             // An unreadable mount is no proof either, but it says nothing of this run: it is not written down.
             report.unproved.extend(unproved);
             return Ok(());
         }
-        let is_alone = match journal.check_alone(self.root) {
-            Err(why) if !groups.is_empty() => return Err(why),
-            checked => checked.is_ok(),
-        };
         let names: Vec<String> = groups.iter().map(ToString::to_string).collect();
-        if report.damage.is_empty() {
+        if !groups.is_empty() && report.damage.is_empty() {
             unproved.push(format!(
                 "no journal that was read has the resctrl groups {}: the original values of other knobs that their run \
                  set are not known",
                 names.join(", ")
             ));
         }
-        let Leftovers { registers, unproved: more } = leftovers();
+        let Leftovers { mut registers, unproved: more } = leftovers();
         unproved.extend(more);
-        journal.note_unproved(&unproved)?;
         let is_known = |own: &Original| known.iter().any(|other| other.is_same_knob(own));
-        // Counters may be those of the other manager.
-        let registers = registers.into_iter().filter(|own| is_alone && !is_known(own));
+        registers.retain(|own| is_alone && !is_known(own));
+        if !registers.is_empty() {
+            unproved.push(format!(
+                "{} registers held counter programs of Waykeeper and were set to 0, as of an idle counter; what they had \
+                 before, and the filters of their boxes, is not known",
+                registers.len()
+            ));
+        }
+        journal.note_unproved(&unproved)?;
         // Groups first, so that they are restored last: in the order in which a run makes them.
         let groups = groups.into_iter().map(|group| Original::NoGroup { group });
         let adopted: Vec<Original> = groups.chain(registers).collect();
         journal.record(&adopted)?;
+        if is_alone {
+            journal.note_search_done()?;
+        }
         let done = self.restore_some(journal, &adopted)?;
         report.knobs.extend(done.knobs);
         report.adopted = adopted;

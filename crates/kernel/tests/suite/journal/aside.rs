@@ -21,8 +21,7 @@ fn killed() -> Files {
         journal.record(&[msr(cpu, found(cpu))]).expect("recorded");
     }
     drop(journal);
-    let files = disk.state().seen.clone();
-    files
+    disk.state().seen.clone()
 }
 
 fn content<'f>(files: &'f mut Files, path: &str) -> &'f mut Vec<u8> {

@@ -4,6 +4,7 @@
 
 mod aside;
 mod damaged;
+mod holder;
 mod long;
 mod power;
 mod restoring;

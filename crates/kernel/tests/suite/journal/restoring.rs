@@ -221,7 +221,7 @@ fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() 
         [(own.clone(), RestoreOutcome::Away("CPU 0 is offline".into())), (ways, RestoreOutcome::Restored)],
         "that of one CPU has to wait for it"
     );
-    let reported = ["1 registers are restored later: CPU 0 is offline"];
+    let reported = ["1 knobs are restored later: CPU 0 is offline"];
     assert!(report.is_complete() && report.away().eq(reported));
     drop(journal);
     let mut journal = host.open().unwrap();

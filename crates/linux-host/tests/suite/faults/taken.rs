@@ -159,7 +159,7 @@ fn registers_of_an_offline_cpu_stop_nothing_and_are_restored_with_it() {
     for _ in 0..2 {
         let host = open(others.clone()).unwrap_or_else(|error| panic!("{error}"));
         let reported = |note: &&String| {
-            note.contains(" registers are restored later: ") && note.ends_with("CPU 3 is offline")
+            note.contains(" knobs are restored later: ") && note.ends_with("CPU 3 is offline")
         };
         assert_eq!(host.notes().iter().filter(reported).count(), 1, "{:?}", host.notes());
     }

@@ -264,7 +264,7 @@ fn memory_traffic_is_whole_while_tenants_move_between_groups() {
 }
 
 #[test]
-fn a_group_of_our_name_that_another_program_made_is_left_alone() {
+fn a_group_of_our_name_that_another_program_made_is_left_while_we_run_and_removed_by_the_next_restore() {
     let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let root = machine.root();
@@ -278,10 +278,14 @@ fn a_group_of_our_name_that_another_program_made_is_left_alone() {
     kill();
     root.make_dir(theirs).unwrap();
     root.write_once(format!("{theirs}/cpus_list"), "5\n").unwrap();
+    // The name is ours, and the journal says why the group may be there: nothing is unknown.
     assert_eq!(machine.restore_failures(), "");
-    assert!(root.exists(theirs) && !machine.journal().exists());
-    // Now no journal has it, so it is like a group of a run whose journal is lost: the next start removes it and says
+    assert!(!root.exists(theirs) && !machine.journal().exists());
+    assert_same_state(&machine.state(), &found, "after the restore");
+    // If no journal has it, it is like a group of a run whose journal is lost: the next start removes it too and says
     // so, and gives the name to its own tenant.
+    root.make_dir(theirs).unwrap();
+    root.write_once(format!("{theirs}/cpus_list"), "5\n").unwrap();
     let mut host = empty(&machine);
     let removed = "group waykeeper-a: left by an earlier run whose journal is lost; removed";
     assert!(host.notes().iter().any(|note| note == removed), "{:?}", host.notes());
