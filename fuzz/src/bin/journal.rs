@@ -6,6 +6,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 use waykeeper_fuzz::{host_on, one_line};
 use waykeeper_kernel::journal::{Journal, JournalError, summarize};
@@ -58,6 +60,61 @@ fn seal(last: usize) -> Vec<u8> {
     out
 }
 
+/// The numbers of a file's lines whose checksums are right, with each line's entry. A line of formats 1 to 3 has the number
+/// with which its checksum is right.
+fn intact(file: &[u8]) -> BTreeMap<u64, Value> {
+    let count = file.split(|byte| *byte == b'\n').count() as u64;
+    let one = |line: &[u8]| {
+        let line = std::str::from_utf8(line).ok()?;
+        let (sum, text) = line.split_once(' ')?;
+        let is_right = |text: &str| format!("{:08x}", crc32fast::hash(text.as_bytes())) == sum;
+        if text.starts_with('{') {
+            let number = (1..=2 * count + 8).find(|number| is_right(&format!("{number} {text}")))?;
+            return Some((number, serde_json::from_str(text).ok()?));
+        }
+        let (number, json) = text.split_once(' ').filter(|_| is_right(text))?;
+        Some((number.parse().ok()?, serde_json::from_str(json).ok()?))
+    };
+    // Of two lines with one number the first counts.
+    file.split(|byte| *byte == b'\n').rev().filter_map(one).collect()
+}
+
+/// The number of the last entry, by a seal's later slot.
+fn sealed(seal: &[u8]) -> Option<u64> {
+    let one = |slot: &[u8]| {
+        let line = std::str::from_utf8(slot.split(|byte| *byte == b'\n').next()?).ok()?;
+        let (sum, text) = line.split_once(' ')?;
+        let mut words = text.split(' ').map(str::parse);
+        let (turn, last): (u64, u64) = (words.next()?.ok()?, words.next()?.ok()?);
+        (format!("{:08x}", crc32fast::hash(text.as_bytes())) == sum).then_some((turn, last))
+    };
+    seal.chunks(SLOT).take(2).filter_map(one).max().map(|(_, last)| last)
+}
+
+/// Whether a file has all entries that its seal, or its first line, says it has. A journal of formats 1 to 3 has no seal:
+/// its lines must be there up to the last one.
+fn is_whole(file: &[u8], seal: &[u8]) -> bool {
+    let sealed = sealed(seal);
+    if sealed == Some(0) {
+        // No knob was set.
+        return true;
+    }
+    let lines = intact(file);
+    let number = |host: &Value, key: &str| host[key].as_u64().unwrap_or_default();
+    let hosts = lines.iter().filter_map(|(at, entry)| Some((*at, entry.get("host")?)));
+    let (first, last) = match hosts.min_by_key(|(at, _)| *at) {
+        Some((1, host)) if number(host, "version") < 4 => (2, lines.keys().next_back().copied()),
+        Some((_, host)) => {
+            let last = sealed.map(|last| last.max(number(host, "complete_to")));
+            (number(host, "first").max(1), last)
+        }
+        None => (1, sealed),
+    };
+    let is_there = |number: u64| lines.contains_key(&number);
+    // A range is searched only as far as there can be lines.
+    last.is_some_and(|last| last < first || last - first < lines.len() as u64 && (first..=last).all(is_there))
+}
+
 fn told<T>(result: Result<T, JournalError>) -> Option<T> {
     result.inspect_err(|why| one_line(why)).ok()
 }
@@ -79,6 +136,8 @@ fuzz_target!(|data: &[u8]| {
     told(summarize(path, &root));
     let Some(journal) = told(Journal::open(path, &root)) else { return };
     let (originals, kept) = (journal.originals().to_vec(), journal.kept().to_vec());
+    let is_damaged = !journal.damage().is_empty();
+    assert!(is_damaged || is_whole(&file, &seal), "entries are missing, and no damage is reported");
     originals.iter().chain(&kept).for_each(|original| one_line(original));
     drop(journal);
     // Opening changes nothing that matters.
@@ -87,14 +146,24 @@ fuzz_target!(|data: &[u8]| {
     let resctrl = mounted(&root, GROUP_PREFIX);
     let registers = RegisterFiles::of(&root);
     let mut restorer = Restorer { root: &root, resctrl: resctrl.as_ref(), registers: &registers };
+    let is_lost = is_damaged && !journal.is_stale();
     if let Some(report) = told(restorer.restore_passing(&mut journal)) {
+        assert_eq!((report.damage.is_empty(), report.unproved.is_empty()), (!is_lost, !is_lost));
         report.knobs.iter().for_each(|(_, outcome)| one_line(outcome));
     }
     // On a host without a journal, what was read can be recorded, and is the same when it is read.
-    let (_, root) = host_on(&[]);
+    let (system, root) = host_on(&[]);
     let mut journal = Journal::open(path, &root).expect("no journal");
     journal.record(&originals).expect("originals that were read");
     drop(journal);
     let journal = Journal::open(path, &root).expect("a journal that we wrote");
     assert_eq!(journal.originals(), originals);
+    assert!(journal.damage().is_empty());
+    drop(journal);
+    // Cut at any place it is damaged; only the last newline can be missed.
+    let Some(whole) = system.content(PATH) else { return };
+    let length = whole.len() * usize::from(*choice) / 256;
+    system.put_file(PATH, &whole[..length]);
+    let journal = Journal::open(path, &root).expect("a journal that was cut");
+    assert_eq!(journal.damage().is_empty(), length + 1 == whole.len(), "cut to {length} of {}", whole.len());
 });
