@@ -139,13 +139,7 @@ fn finish(world: &World, history: &History, original: &Picture) {
         }
     };
     if let Some(why) = failed {
-        let mut state = world.lock();
-        // A group that an earlier restore left, because the journal did not prove that it was ours, has no entry since.
-        let is_left = why.starts_with("no journal that was read has the resctrl groups");
-        match is_left && !state.touched.unproved.is_empty() {
-            true => state.mark("unproved"),
-            false => state.violation(format!("on a quiet machine: {why}")),
-        }
+        world.lock().violation(format!("on a quiet machine: {why}"));
     }
 }
 
@@ -412,7 +406,7 @@ fn compare(
     }
     let names: BTreeSet<&String> =
         original.keys().chain(now.keys()).chain(state.touched.values.keys()).collect();
-    let (mut kept, mut reverted, mut unproved) = (0, 0, false);
+    let (mut kept, mut reverted) = (0, 0);
     let corrects = state.history.outsiders == "correct";
     // With `outsiders = "correct"` another program's value is undone, at the latest by the restore at the end. Otherwise
     // a register must have been written by a policy since.
@@ -435,18 +429,6 @@ fn compare(
             continue;
         }
         if name.contains(GROUP_PREFIX) {
-            // Waykeeper was killed between making the group and noting that, and another program put a task into it before
-            // the next start. The journal does not prove that it is Waykeeper's, so it stays.
-            let has_had_task = |group: &String| {
-                let ever = &state.touched.ever;
-                ever.iter().any(|(entry, value)| entry.starts_with("task ") && value == group)
-            };
-            let is_unproved =
-                |group: &String| name.split(' ').any(|word| word == group) && has_had_task(group);
-            if state.touched.unproved.iter().any(is_unproved) {
-                unproved = true;
-                continue;
-            }
             if found.is_some() {
                 wrong.push(format!("{name} is there: {found:?}"));
             }
@@ -507,9 +489,6 @@ fn compare(
     }
     if reverted > 0 {
         state.mark("reverted");
-    }
-    if unproved {
-        state.mark("unproved");
     }
     wrong.into_iter().for_each(|text| state.violation(format!("{when}: {text}")));
 }

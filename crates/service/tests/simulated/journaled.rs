@@ -66,14 +66,6 @@ impl Journaled {
         self.originals.iter().filter_map(cpu).collect()
     }
 
-    /// The groups that Waykeeper was about to make.
-    pub fn planned(&self) -> impl Iterator<Item = String> {
-        self.originals.iter().filter_map(|own| match own {
-            Original::Planned { group } => Some(place(group)),
-            _ => None,
-        })
-    }
-
     /// Whether it has the masks of a group.
     pub fn has_schemata(&self, directory: &str) -> bool {
         let is =

@@ -24,8 +24,6 @@ pub struct Touched {
     pub own: BTreeSet<(String, String)>,
     /// What it changed since the daemon's last wait, during a step.
     pub unseen: BTreeSet<String>,
-    /// Groups that a killed daemon had made and not noted yet.
-    pub unproved: BTreeSet<String>,
     /// The CPUs that it gave to its monitoring groups, by the group's name, and that it did not take from them since: when
     /// the daemon is gone they must be watched again.
     pub watched: BTreeMap<String, BTreeSet<String>>,

@@ -436,9 +436,6 @@ impl State {
                     self.disk.lose(*torn);
                 }
                 self.note_journal();
-                let groups = picture::control_groups(&self.files);
-                let made = self.journaled.planned().filter(|group| groups.contains(group));
-                self.touched.unproved.extend(made);
             }
             What::Reboot { keeps_run } => self.reboot(*keeps_run),
             What::Jump { seconds } => {
