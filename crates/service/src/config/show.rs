@@ -6,6 +6,7 @@ use super::keys::KEYS;
 use super::{Config, ValueSource};
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use waykeeper_units::one_line;
 
 /// Column of the comments.
 const COLUMN: usize = 44;
@@ -40,7 +41,8 @@ pub fn show(config: &Config) -> String {
 }
 
 fn line(text: &mut String, said: &str, source: &ValueSource) {
-    let _ = writeln!(text, "{said:COLUMN$} # {source}");
+    // A flag's or a variable's name may have any characters; a comment of TOML has no control characters.
+    let _ = writeln!(text, "{said:COLUMN$} # {}", one_line(&source.to_string()));
 }
 
 fn quoted(key: &str) -> String {
@@ -48,7 +50,13 @@ fn quoted(key: &str) -> String {
     if !key.is_empty() && key.chars().all(plain) {
         key.to_owned()
     } else {
-        toml::Value::String(key.to_owned()).to_string()
+        // As a value, a text with a line end may be written in several lines; a key may not.
+        let escaped = key.chars().map(|c| match c {
+            '"' | '\\' => format!("\\{c}"),
+            c if c.is_control() => format!("\\u{:04x}", u32::from(c)),
+            c => c.to_string(),
+        });
+        format!("\"{}\"", escaped.collect::<String>())
     }
 }
 

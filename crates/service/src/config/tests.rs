@@ -117,6 +117,16 @@ fn another_policy_does_not_inherit_settings() {
 }
 
 #[test]
+fn a_key_with_any_characters_is_shown_so_that_it_reads_back() {
+    let name = "\u{485}a\nb\0\"\\c";
+    let key = format!("policy.settings.{name}");
+    let config = load_with(&[("w.toml", GOOD)], &[], &[(&key, "1")]).unwrap();
+    let again = load(&show(&config)).unwrap();
+    assert_eq!(again.policy.settings[name].as_integer(), Some(1));
+    assert_eq!(again.policy.settings, config.policy.settings);
+}
+
+#[test]
 fn what_is_shown_reads_back_as_the_same() {
     let config = load(GOOD).unwrap();
     let shown = show(&config);
