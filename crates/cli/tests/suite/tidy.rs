@@ -29,8 +29,10 @@ const CRATES: &[(&str, &[&str])] = &[
     ("linux-host", &["units", "host", "generations", "kernel", "tenants"]),
     ("operator", &["units", "host", "generations", "kernel", "linux-host"]),
     ("probe", &["units", "host", "kernel", "linux-host", "operator"]),
-    ("policy", &["units", "host"]),
-    ("control", &["units", "host", "policy"]),
+    ("calibration", &["units", "host"]),
+    ("twin", &["units", "host", "silicon", "calibration"]),
+    ("policy", &["units", "host", "calibration"]),
+    ("control", &["units", "host", "calibration", "policy"]),
     ("service", &["units", "bounded-read", "host", "kernel", "tenants", "linux-host", "policy", "control"]),
     ("lab", &["units", "host", "silicon", "inputs", "machine", "policy", "control", "probe"]),
     (
