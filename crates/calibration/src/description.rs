@@ -2,6 +2,7 @@
 
 use crate::Estimate;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use waykeeper_host::{DeviceKind, KnobValues, LlcGeometry, Workload};
 use waykeeper_units::{DeviceId, PortId, WayMask, WorkloadId};
 
@@ -20,6 +21,37 @@ pub struct ServerDescription {
     pub devices: Vec<DeviceDescription>,
     /// The knobs in force.
     pub knobs: KnobValues,
+    /// What was seen under each of the last layouts; the one in force is the last.
+    pub observed: Vec<Observed>,
+}
+
+/// What was seen under one layout.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Observed {
+    /// The knobs.
+    pub knobs: KnobValues,
+    /// The tenants that had references.
+    pub tenants: BTreeMap<WorkloadId, Seen>,
+    /// Share of full-line device writes that missed the LLC, 0..1; `None` where no device writes into the LLC or the
+    /// host does not count that.
+    pub write_misses: Option<Estimate>,
+    /// Bytes per second from and to memory; `None` where the host does not count that.
+    pub memory_bytes: Option<f64>,
+    /// Intervals that it was seen for, as far as they are remembered.
+    pub intervals: f64,
+}
+
+/// A tenant under one layout.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Seen {
+    /// LLC references per second.
+    pub references: f64,
+    /// Share of them that hit, 0..1.
+    pub hits: Estimate,
+    /// Cycles per instruction.
+    pub cycles_per_instruction: Estimate,
+    /// Lines of its own in the LLC, where the host counts that.
+    pub lines: Option<f64>,
 }
 
 /// What a tenant does. Rates are per second under the knobs in force.

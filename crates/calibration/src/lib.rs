@@ -4,10 +4,20 @@
 //! ([`Question`], [`Answer`]). It must not know who answers. Nothing here depends on a model: a description has only what the
 //! counters of `waykeeper_host` show, so it is the same on a real and on a virtual server.
 
+mod calibrator;
+mod cost;
 mod description;
 mod estimate;
+mod layout_record;
+mod limits;
 mod question;
+mod reuse;
+mod running;
 
-pub use description::{DeviceDescription, PortDescription, ReuseComponent, ServerDescription, TenantDescription};
+pub use calibrator::Calibrator;
+pub use description::{
+    DeviceDescription, Observed, PortDescription, ReuseComponent, Seen, ServerDescription, TenantDescription,
+};
 pub use estimate::Estimate;
+pub use limits::limits;
 pub use question::{Answer, Candidate, Goal, LayoutLimits, Question};

@@ -3,4 +3,77 @@
 //! [`answer`] is a pure function of its question: same question, same answer. It must not know a real or a virtual server,
 //! nor any policy; all that it knows of programs is in the description.
 
+mod foresight;
+mod layout;
+mod plant;
+mod run;
+mod search;
+mod small_chip;
+mod tuning;
+
+use foresight::Foresight;
+use layout::Layout;
+use plant::Plant;
+use search::Search;
+use tuning::Tuning;
 use waykeeper_calibration::{Answer, Question};
+
+/// How much an answer may cost, in simulated line events: not in time, so that the answer does not depend on the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    /// Line events of the whole answer.
+    pub events: u64,
+}
+
+impl Default for Budget {
+    /// A fifth of a second of one core, at about 30 million line events a second (`benches/answer.rs`).
+    fn default() -> Budget {
+        Budget { events: 6_000_000 }
+    }
+}
+
+/// Parts of the budget for the numbers of devices, for what was observed, and for the layouts that were asked for and are
+/// found best. The search has the rest.
+const TUNING: f64 = 0.1;
+const OBSERVED: f64 = 0.1;
+const FINAL: f64 = 0.2;
+/// Most line events of a run: more do not make it better than the description is. Assumption.
+const LONGEST: u64 = 150_000;
+/// Fewest line events of a run that says anything. Assumption.
+const SHORTEST: u64 = 10_000;
+
+/// The layouts that serve the goal of a question best, and those that it asks for.
+///
+/// Simulates until the budget is spent, and at least the layouts that were asked for.
+pub fn answer(question: &Question, budget: Budget) -> Answer {
+    let Question { server, limits, .. } = question;
+    let all = budget.events as f64;
+    let of = |part: f64, runs: usize| ((part * all / runs.max(1) as f64) as u64).clamp(SHORTEST, LONGEST);
+    let runs = tuning::RUNS.min(tuning::TURNS * server.observed.len());
+    let (tuning, tuned) = Tuning::found(server, of(TUNING, runs));
+    let plant = Plant::new(server, &tuning);
+    let (foresight, observed) = Foresight::new(server, plant, of(OBSERVED, server.observed.len() + 1));
+    let mut simulated = 0;
+    let last = of(FINAL, question.asked.len() + question.most);
+    let mut asked = Vec::new();
+    let mut spent = tuned + observed;
+    for plan in &question.asked {
+        let (candidate, events) = foresight.of(&Layout::after(plan, server), limits, last);
+        asked.push(waykeeper_calibration::Candidate { plan: plan.clone(), ..candidate });
+        spent += events;
+        simulated += 1;
+    }
+    let left = budget.events.saturating_sub(spent).saturating_sub(last * question.most as u64);
+    let mut search = Search::new(question, &foresight);
+    search.go(left, SHORTEST);
+    simulated += search.simulated();
+    let mut best = Vec::new();
+    for layout in search.best(question.most * 2) {
+        let (candidate, _) = foresight.of(&layout, limits, last);
+        simulated += 1;
+        best.push(candidate);
+    }
+    best.sort_by(|a, b| search::score(b, question).total_cmp(&search::score(a, question)));
+    best.truncate(question.most);
+    Answer { question: question.number, simulated, best, asked }
+}

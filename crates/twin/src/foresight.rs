@@ -1,0 +1,175 @@
+//! From counts on the small chip to progress, relative to the layout in force. It must not know how layouts are found.
+//!
+//! The twin's own error is the same under layouts that are alike. So its hit ratios are moved by what it was off under the
+//! layouts that were observed, those with the nearest hit ratio most.
+
+use crate::layout::Layout;
+use crate::plant::{Plant, TenantPlant};
+use crate::run::{Counts, Hits, PARTS, TenantCounts, run};
+use std::collections::BTreeMap;
+use waykeeper_calibration::{Candidate, Estimate, LayoutLimits, ServerDescription, TenantDescription};
+use waykeeper_host::{Priority, WorkloadKind};
+use waykeeper_units::WorkloadId;
+
+/// What the small chip showed under the layouts that were observed, and what was observed.
+#[derive(Clone, Debug)]
+pub(crate) struct Foresight<'a> {
+    server: &'a ServerDescription,
+    plant: Plant,
+    /// By tenant, the hit ratios of the small chip and of the server under each observed layout.
+    known: Vec<Vec<(f64, f64)>>,
+    /// The counts of the layout in force.
+    now: Counts,
+}
+
+/// Cost of an LLC hit and of a miss per packet line, relative to the line's processing: the settings `llc_cost` and
+/// `memory_cost` of the policy, so that a prediction can be compared with the progress that the policy measures.
+const LLC_COST: f64 = 0.5;
+const MEMORY_COST: f64 = 2.0;
+/// Hit ratios as near as this are as near as can be told. Assumption: about the sampling error of a run.
+const NEAR: f64 = 0.01;
+/// Hit ratios are kept this far from 0 and 1, where their odds have no logarithm.
+const EDGE: f64 = 0.002;
+/// Error of a hit ratio per distance to the nearest observed one. Assumption, checked by the evaluation.
+const PER_DISTANCE: f64 = 0.25;
+/// Error of the progress of storage, which its drives and requests decide. Assumption.
+const STORAGE_ERROR: f64 = 0.01;
+/// Least error of a prediction. Assumption: what rules of the real chip add that the twin does not know.
+const LEAST_ERROR: f64 = 0.003;
+
+impl<'a> Foresight<'a> {
+    /// Simulates the layouts that were observed, with so many line events each. Returns the line events spent, too.
+    pub fn new(server: &'a ServerDescription, plant: Plant, events: u64) -> (Foresight<'a>, u64) {
+        let mut spent = 0;
+        let mut known = vec![Vec::new(); plant.tenants.len()];
+        for seen in &server.observed {
+            let counts = run(&plant, &Layout::of(&seen.knobs, server), events);
+            spent += counts.events;
+            for ((tenant, counted), known) in plant.tenants.iter().zip(&counts.tenants).zip(&mut known) {
+                let found =
+                    tenant.hits(counted.own.iter().copied().sum(), counted.data.iter().copied().sum());
+                if let Some((found, seen)) = found.zip(seen.tenants.get(&tenant.id)) {
+                    known.push((found, seen.hits.value));
+                }
+            }
+        }
+        let now = run(&plant, &Layout::of(&server.knobs, server), events);
+        spent += now.events;
+        (Foresight { server, plant, known, now }, spent)
+    }
+
+    /// What a layout would bring, from a run of about so many line events. Returns the line events spent, too.
+    pub fn of(&self, layout: &Layout, limits: &LayoutLimits, events: u64) -> (Candidate, u64) {
+        let counts = run(&self.plant, layout, events);
+        let mut tenants = BTreeMap::new();
+        for (index, tenant) in self.server.tenants.iter().enumerate() {
+            tenants.insert(tenant.workload.id, self.progress(index, tenant, &counts.tenants[index]));
+        }
+        let hpw = together(self.server, &tenants, Priority::High);
+        let lpw = together(self.server, &tenants, Priority::Low);
+        (Candidate { plan: layout.plan(self.server, limits), tenants, hpw, lpw }, counts.events)
+    }
+
+    fn progress(&self, index: usize, tenant: &TenantDescription, counts: &TenantCounts) -> Estimate {
+        if tenant.workload.kind == WorkloadKind::StorageIo {
+            return Estimate { value: 1.0, error: STORAGE_ERROR };
+        }
+        let plant = &self.plant.tenants[index];
+        let before = &self.now.tenants[index];
+        let all = |counts: &TenantCounts| {
+            plant.hits(counts.own.iter().copied().sum(), counts.data.iter().copied().sum())
+        };
+        let Some((then, now)) = all(before).zip(all(counts)) else {
+            return Estimate { value: 1.0, error: LEAST_ERROR };
+        };
+        let time = |hits: f64| self.time(tenant, plant, hits);
+        let ratio = time(self.corrected(index, then)) / time(self.corrected(index, now));
+        // Sampling: how much the parts of both runs differ, pair by pair.
+        let parts = (0..PARTS).filter_map(|part| {
+            let of = |counts: &TenantCounts| plant.hits(counts.own[part], counts.data[part]);
+            let (then, now) = of(before).zip(of(counts))?;
+            Some((time(then) / time(now)).ln())
+        });
+        let sampling = standard_error(&parts.collect::<Vec<f64>>());
+        // Description: how far the hit ratio is from those seen, and what a miss costs.
+        let distance =
+            self.known[index].iter().map(|(found, _)| (found - now).abs()).fold(f64::INFINITY, f64::min);
+        let distance = if distance.is_finite() { distance } else { 1.0 };
+        let slope = (time(0.0) - time(1.0)).abs() / time(self.corrected(index, now));
+        let shape = PER_DISTANCE * distance * slope;
+        let miss = tenant.miss_cycles;
+        let cost = if miss.value > 0.0 { (miss.error / miss.value).min(1.0) * ratio.ln().abs() } else { 0.0 };
+        let error = [sampling, shape, cost, LEAST_ERROR].iter().map(|e| e * e).sum::<f64>().sqrt();
+        Estimate { value: ratio, error: ratio * error }
+    }
+
+    /// The time that a tenant needs for the same work with this hit ratio, in a unit of its own.
+    fn time(&self, tenant: &TenantDescription, plant: &TenantPlant, hits: f64) -> f64 {
+        if tenant.workload.kind == WorkloadKind::NetworkIo {
+            let devices = self.server.devices.iter().filter(|d| d.tenants.contains(&tenant.workload.id));
+            let lines: f64 =
+                devices.flat_map(|d| &d.ports).map(|port| port.inbound_lines + port.outbound_lines).sum();
+            let cost = LLC_COST * hits + MEMORY_COST * (1.0 - hits);
+            return 1.0 + if lines > 0.0 { tenant.references.value * cost / lines } else { 0.0 };
+        }
+        (plant.base_s + plant.hit_s * hits + plant.miss_s * (1.0 - hits)).max(f64::MIN_POSITIVE)
+    }
+
+    /// A hit ratio of the small chip, moved by what the chip was off where it was observed.
+    fn corrected(&self, index: usize, hits: f64) -> f64 {
+        let odds = |ratio: f64| {
+            let ratio = ratio.clamp(EDGE, 1.0 - EDGE);
+            (ratio / (1.0 - ratio)).ln()
+        };
+        let (mut sum, mut weights) = (0.0, 0.0);
+        for (found, seen) in &self.known[index] {
+            let weight = 1.0 / ((found - hits).powi(2) + NEAR * NEAR);
+            sum += weight * (odds(*seen) - odds(*found));
+            weights += weight;
+        }
+        let moved = odds(hits) + if weights > 0.0 { sum / weights } else { 0.0 };
+        1.0 / (1.0 + (-moved).exp())
+    }
+}
+
+impl TenantPlant {
+    /// The hit ratio of all its references; `None` without any.
+    pub fn hits(&self, own: Hits, data: Hits) -> Option<f64> {
+        let all = self.references();
+        let part = |rate: f64, hits: Hits| {
+            if rate > 0.0 { hits.ratio().map(|ratio| rate * ratio) } else { Some(0.0) }
+        };
+        let hits = part(self.own_rate, own)? + part(self.data_rate, data)? + self.silent_rate;
+        (all > 0.0).then(|| hits / all)
+    }
+}
+
+/// The geometric mean of tenants of a priority, weighted by cores; 1 without any.
+fn together(server: &ServerDescription, of: &BTreeMap<WorkloadId, Estimate>, priority: Priority) -> Estimate {
+    let (mut sum, mut squares, mut weights) = (0.0, 0.0, 0.0);
+    for tenant in server.tenants.iter().filter(|tenant| tenant.workload.priority == priority) {
+        let Some(progress) = of.get(&tenant.workload.id).filter(|progress| progress.value > 0.0) else {
+            continue;
+        };
+        let weight = tenant.workload.cores.len().max(1) as f64;
+        sum += weight * progress.value.ln();
+        squares += (weight * progress.error / progress.value).powi(2);
+        weights += weight;
+    }
+    if weights == 0.0 {
+        return Estimate::exact(1.0);
+    }
+    let value = (sum / weights).exp();
+    Estimate { value, error: value * squares.sqrt() / weights }
+}
+
+/// Standard error of the mean of some values; 0 with fewer than two.
+fn standard_error(values: &[f64]) -> f64 {
+    let count = values.len() as f64;
+    if count < 2.0 {
+        return 0.0;
+    }
+    let mean = values.iter().sum::<f64>() / count;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (squares / (count - 1.0) / count).sqrt()
+}
