@@ -35,6 +35,8 @@ pub struct Observed {
     /// Share of full-line device writes that missed the LLC, 0..1; `None` where no device writes into the LLC or the
     /// host does not count that.
     pub write_misses: Option<Estimate>,
+    /// Lines per second that devices wrote and read, by port.
+    pub ports: BTreeMap<PortId, f64>,
     /// Bytes per second from and to memory; `None` where the host does not count that.
     pub memory_bytes: Option<f64>,
     /// Intervals that it was seen for, as far as they are remembered.

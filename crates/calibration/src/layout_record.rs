@@ -127,6 +127,11 @@ impl LayoutRecord {
                 .map(|(id, means)| (*id, seen(means)))
                 .collect(),
             write_misses: there(&self.write_misses).then(|| self.write_misses.estimate(SINGLE)),
+            ports: self
+                .ports
+                .iter()
+                .map(|(port, (inbound, outbound))| (*port, inbound.mean() + outbound.mean()))
+                .collect(),
             memory_bytes: there(&self.memory_bytes).then(|| self.memory_bytes.mean()),
             intervals: self.intervals(),
         }

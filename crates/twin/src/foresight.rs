@@ -7,7 +7,9 @@ use crate::layout::Layout;
 use crate::plant::{Plant, TenantPlant};
 use crate::run::{Counts, Hits, PARTS, TenantCounts, run};
 use std::collections::BTreeMap;
-use waykeeper_calibration::{Candidate, Estimate, LayoutLimits, ServerDescription, TenantDescription};
+use waykeeper_calibration::{
+    Candidate, Estimate, LayoutLimits, Observed, ServerDescription, TenantDescription,
+};
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_units::WorkloadId;
 
@@ -18,6 +20,8 @@ pub(crate) struct Foresight<'a> {
     plant: Plant,
     /// By tenant, the hit ratios of the small chip and of the server under each observed layout.
     known: Vec<Vec<(f64, f64)>>,
+    /// By tenant on a NIC, hit ratio and lines per second under each observed layout; the last is the one in force.
+    carried: Vec<Vec<(f64, f64)>>,
     /// The counts of the layout in force.
     now: Counts,
 }
@@ -32,8 +36,14 @@ const NEAR: f64 = 0.01;
 const EDGE: f64 = 0.002;
 /// Error of a hit ratio per distance to the nearest observed one. Assumption, checked by the evaluation.
 const PER_DISTANCE: f64 = 0.25;
-/// Error of the progress of storage, which its drives and requests decide. Assumption.
+/// Error of the progress of storage, which its drives and requests decide, and what its program's own time adds to that.
+/// Assumptions.
 const STORAGE_ERROR: f64 = 0.01;
+const SLOWER: f64 = 0.5;
+/// Hit ratios must be so far apart to say how many lines more a tenant carries; it carries at most so much more than was seen.
+/// Assumptions.
+const APART: f64 = 0.04;
+const MOST_CARRIED: f64 = 1.03;
 /// Least error of a prediction. Assumption: what rules of the real chip add that the twin does not know.
 const LEAST_ERROR: f64 = 0.003;
 
@@ -55,7 +65,7 @@ impl<'a> Foresight<'a> {
         }
         let now = run(&plant, &Layout::of(&server.knobs, server), events);
         spent += now.events;
-        (Foresight { server, plant, known, now }, spent)
+        (Foresight { server, carried: carried(server), plant, known, now }, spent)
     }
 
     /// What a layout would bring, from a run of about so many line events. Returns the line events spent, too.
@@ -71,9 +81,6 @@ impl<'a> Foresight<'a> {
     }
 
     fn progress(&self, index: usize, tenant: &TenantDescription, counts: &TenantCounts) -> Estimate {
-        if tenant.workload.kind == WorkloadKind::StorageIo {
-            return Estimate { value: 1.0, error: STORAGE_ERROR };
-        }
         let plant = &self.plant.tenants[index];
         let before = &self.now.tenants[index];
         let all = |counts: &TenantCounts| {
@@ -83,7 +90,14 @@ impl<'a> Foresight<'a> {
             return Estimate { value: 1.0, error: LEAST_ERROR };
         };
         let time = |hits: f64| self.time(tenant, plant, hits);
-        let ratio = time(self.corrected(index, then)) / time(self.corrected(index, now));
+        let (before_hits, hits) = (self.corrected(index, then), self.corrected(index, now));
+        let ratio = time(before_hits) / time(hits);
+        if tenant.workload.kind == WorkloadKind::StorageIo {
+            // Its drives or its requests decide; a program that spends most of its time on the lines is slower, too.
+            let error = STORAGE_ERROR.hypot(SLOWER * (ratio - 1.0));
+            return Estimate { value: 1.0, error };
+        }
+        let ratio = ratio * self.carried(index, hits) / self.carried(index, before_hits);
         // Sampling: how much the parts of both runs differ, pair by pair.
         let parts = (0..PARTS).filter_map(|part| {
             let of = |counts: &TenantCounts| plant.hits(counts.own[part], counts.data[part]);
@@ -95,7 +109,7 @@ impl<'a> Foresight<'a> {
         let distance =
             self.known[index].iter().map(|(found, _)| (found - now).abs()).fold(f64::INFINITY, f64::min);
         let distance = if distance.is_finite() { distance } else { 1.0 };
-        let slope = (time(0.0) - time(1.0)).abs() / time(self.corrected(index, now));
+        let slope = (time(0.0) - time(1.0)).abs() / time(hits);
         let shape = PER_DISTANCE * distance * slope;
         let miss = tenant.miss_cycles;
         let cost = if miss.value > 0.0 { (miss.error / miss.value).min(1.0) * ratio.ln().abs() } else { 0.0 };
@@ -113,6 +127,18 @@ impl<'a> Foresight<'a> {
             return 1.0 + if lines > 0.0 { tenant.references.value * cost / lines } else { 0.0 };
         }
         (plant.base_s + plant.hit_s * hits + plant.miss_s * (1.0 - hits)).max(f64::MIN_POSITIVE)
+    }
+
+    /// Lines per second that a tenant on a NIC carries at this hit ratio, relative to the layout in force: a line through
+    /// what was observed. With fewer hits it takes longer for each packet, and some are dropped.
+    fn carried(&self, index: usize, hits: f64) -> f64 {
+        let points = &self.carried[index];
+        let Some((last, rest)) = points.split_last() else { return 1.0 };
+        let far = rest.iter().max_by(|a, b| (a.0 - last.0).abs().total_cmp(&(b.0 - last.0).abs()));
+        let Some(far) = far.filter(|far| (far.0 - last.0).abs() >= APART) else { return 1.0 };
+        let slope = ((far.1 - last.1) / (far.0 - last.0)).max(0.0);
+        let most = points.iter().map(|point| point.1).fold(0.0, f64::max) * MOST_CARRIED;
+        ((last.1 + slope * (hits - last.0)).min(most) / last.1).max(0.1)
     }
 
     /// A hit ratio of the small chip, moved by what the chip was off where it was observed.
@@ -142,6 +168,22 @@ impl TenantPlant {
         let hits = part(self.own_rate, own)? + part(self.data_rate, data)? + self.silent_rate;
         (all > 0.0).then(|| hits / all)
     }
+}
+
+/// By tenant on a NIC, hit ratio and lines per second under each observed layout.
+fn carried(server: &ServerDescription) -> Vec<Vec<(f64, f64)>> {
+    let of = |tenant: &TenantDescription| {
+        let devices = server.devices.iter().filter(|device| device.tenants.contains(&tenant.workload.id));
+        let ports: Vec<_> = devices.flat_map(|device| &device.ports).map(|port| port.id).collect();
+        let point = |seen: &Observed| {
+            let hits = seen.tenants.get(&tenant.workload.id)?.hits.value;
+            let lines: f64 = ports.iter().filter_map(|port| seen.ports.get(port)).sum();
+            (lines > 0.0).then_some((hits, lines))
+        };
+        let network = tenant.workload.kind == WorkloadKind::NetworkIo;
+        server.observed.iter().filter(|_| network).filter_map(point).collect()
+    };
+    server.tenants.iter().map(of).collect()
 }
 
 /// The geometric mean of tenants of a priority, weighted by cores; 1 without any.

@@ -30,11 +30,18 @@ impl Layout {
         }
     }
 
-    /// The layout that a plan leads to from the one in force.
-    pub fn after(plan: &Plan, server: &ServerDescription) -> Layout {
+    /// The layout that a plan leads to from the one in force, as far as the knobs can be turned.
+    pub fn after(plan: &Plan, server: &ServerDescription, limits: &LayoutLimits) -> Layout {
         let mut knobs = server.knobs.clone();
         for (knob, setting) in plan.iter() {
-            knobs.insert(knob, *setting);
+            let can = match knob {
+                Knob::DcaWays => !limits.dca_ways.is_empty(),
+                Knob::Dca(port) => limits.switches.contains(&port),
+                Knob::Mask(_) | Knob::RxRing(_) | Knob::RxBurst(_) => true,
+            };
+            if can {
+                knobs.insert(knob, *setting);
+            }
         }
         Layout::of(&knobs, server)
     }

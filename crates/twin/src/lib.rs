@@ -26,15 +26,16 @@ pub struct Budget {
 }
 
 impl Default for Budget {
-    /// A fifth of a second of one core, at about 30 million line events a second (`benches/answer.rs`).
+    /// Two fifths of a second of one core, at about 30 million line events a second (`benches/answer.rs`): two intervals of
+    /// a second at a fifth of a core.
     fn default() -> Budget {
-        Budget { events: 6_000_000 }
+        Budget { events: 12_000_000 }
     }
 }
 
 /// Parts of the budget for the numbers of devices, for what was observed, and for the layouts that were asked for and are
 /// found best. The search has the rest.
-const TUNING: f64 = 0.1;
+const TUNING: f64 = 0.2;
 const OBSERVED: f64 = 0.1;
 const FINAL: f64 = 0.2;
 /// Most line events of a run: more do not make it better than the description is. Assumption.
@@ -49,7 +50,7 @@ pub fn answer(question: &Question, budget: Budget) -> Answer {
     let Question { server, limits, .. } = question;
     let all = budget.events as f64;
     let of = |part: f64, runs: usize| ((part * all / runs.max(1) as f64) as u64).clamp(SHORTEST, LONGEST);
-    let runs = tuning::RUNS.min(tuning::TURNS * server.observed.len());
+    let runs = tuning::RUNS.min(tuning::RUNS / tuning::LAYOUTS * server.observed.len());
     let (tuning, tuned) = Tuning::found(server, of(TUNING, runs));
     let plant = Plant::new(server, &tuning);
     let (foresight, observed) = Foresight::new(server, plant, of(OBSERVED, server.observed.len() + 1));
@@ -58,7 +59,7 @@ pub fn answer(question: &Question, budget: Budget) -> Answer {
     let mut asked = Vec::new();
     let mut spent = tuned + observed;
     for plan in &question.asked {
-        let (candidate, events) = foresight.of(&Layout::after(plan, server), limits, last);
+        let (candidate, events) = foresight.of(&Layout::after(plan, server, limits), limits, last);
         asked.push(waykeeper_calibration::Candidate { plan: plan.clone(), ..candidate });
         spent += events;
         simulated += 1;

@@ -2,7 +2,7 @@
 //! layouts.
 
 use crate::small_chip::SmallChip;
-use crate::tuning::Tuning;
+use crate::tuning::{Shape, Tuning};
 use std::ops::Range;
 use waykeeper_calibration::{DeviceDescription, ServerDescription, TenantDescription};
 use waykeeper_host::{DeviceKind, WorkloadKind};
@@ -48,6 +48,8 @@ pub(crate) struct LineSet {
     /// Sum of the shares up to and with this set.
     pub until: f64,
     pub lines: Vec<Line>,
+    /// Whether the lines are referenced in turn.
+    pub scan: bool,
 }
 
 /// Buffers that a device writes in turn and a core then reads.
@@ -99,7 +101,14 @@ impl Plant {
         for tenant in &server.tenants {
             let cores = next..(next + fit(wanted(tenant))).min(64);
             next = cores.end.min(63);
-            tenants.push(TenantPlant::new(tenant, server, cores, &chip, &mut memory));
+            tenants.push(TenantPlant::new(
+                tenant,
+                server,
+                cores,
+                tuning.shape(tenant.workload.id),
+                &chip,
+                &mut memory,
+            ));
         }
         let mut queues = Vec::new();
         let mut ports = Vec::new();
@@ -167,6 +176,7 @@ impl TenantPlant {
         tenant: &TenantDescription,
         server: &ServerDescription,
         cores: Range<usize>,
+        shape: Shape,
         chip: &SmallChip,
         memory: &mut AddressMap,
     ) -> TenantPlant {
@@ -177,18 +187,23 @@ impl TenantPlant {
         let own_rate = if computes { others } else { 0.0 };
         let mlc = chip.mlc_lines * cores.len() as f64;
         let (mut sets, mut until, mut always) = (Vec::new(), 0.0, 0.0);
+        let known: f64 =
+            tenant.reuse.iter().filter(|set| set.lines.is_some()).map(|set| set.share.value).sum();
+        let more = if known > 0.0 { (shape.share * known).min(1.0) / known } else { 1.0 };
         for set in tenant.reuse.iter().filter(|_| own_rate > 0.0) {
             let Some(size) = set.lines else { continue };
-            let lines = (size.value / chip.scale).min(LARGEST * chip.llc_lines);
+            let lines = (shape.size * size.value / chip.scale).min(LARGEST * chip.llc_lines);
+            let share = more * set.share.value;
             if lines < ALWAYS {
-                always += set.share.value;
+                always += share;
                 continue;
             }
-            // The lines that are in an MLC are no references to the LLC, so the set is larger by these.
-            let with_mlc = (lines + mlc * set.share.value).round() as u64;
-            let Ok(region) = memory.ordinary(with_mlc * 64) else { continue };
-            until += set.share.value;
-            sets.push(LineSet { until, lines: region.lines().to_vec() });
+            // The lines that are in an MLC are no references to the LLC, so the set is larger by these; lines in turn are not in
+            // an MLC any more when their turn comes.
+            let in_mlc = if shape.scan { 0.0 } else { mlc * share };
+            let Ok(region) = memory.ordinary((lines + in_mlc).round() as u64 * 64) else { continue };
+            until += share;
+            sets.push(LineSet { until, lines: region.lines().to_vec(), scan: shape.scan });
         }
         let once = if own_rate > 0.0 && until + always < 0.999 {
             memory
@@ -231,7 +246,7 @@ fn place_queues(
 ) {
     let port = &device.ports[number];
     let storage = device.kind == DeviceKind::Storage;
-    let tuned = tuning.of(device);
+    let all_buffers = tuning.buffers(device);
     let users: Vec<usize> = tenants
         .iter()
         .enumerate()
@@ -253,11 +268,12 @@ fn place_queues(
             let all: f64 = port.inbound_lines * part / share.max(1e-9);
             if all > 0.0 { (tenants[at].data_rate / all).min(1.0) } else { 0.0 }
         });
-        let buffers = (tuned.buffer_lines * share * part / chip.scale).min(LARGEST * chip.llc_lines);
+        let buffers = (all_buffers * share * part / chip.scale).min(LARGEST * chip.llc_lines);
         for (index, uneven) in UNEVEN.into_iter().enumerate() {
             let size = (buffers / QUEUES as f64).round().max(4.0);
             let Ok(region) = memory.ordinary(size as u64 * 64) else { continue };
-            let lag = tuned.lag_lines * share * part / chip.scale / QUEUES as f64;
+            let ahead = tuning.lag(device, tenant.map(|at| tenants[at].id));
+            let lag = ahead * share * part / chip.scale / QUEUES as f64;
             let lag = lag * if storage { 1.0 } else { uneven };
             queues.push(QueuePlant {
                 device: on_chip,

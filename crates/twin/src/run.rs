@@ -22,6 +22,8 @@ pub(crate) struct Counts {
 pub(crate) struct TenantCounts {
     pub own: [Hits; PARTS],
     pub data: [Hits; PARTS],
+    /// Lines of the small chip that its cores' lines occupy, in the mean.
+    pub held: f64,
 }
 
 /// Hits and references.
@@ -68,6 +70,8 @@ struct Tenant<'a> {
     /// Its clock, seconds of the small chip.
     clock: f64,
     once_at: usize,
+    /// The next line of each set that is referenced in turn.
+    scans: Vec<usize>,
     core: usize,
 }
 
@@ -93,6 +97,7 @@ pub(crate) fn run(plant: &Plant, layout: &Layout, events: u64) -> Counts {
             rng: Xoshiro256PlusPlus::seed_from_u64(TENANT_SEED ^ u64::from(plant.id.0) << 20),
             clock: 0.0,
             once_at: 0,
+            scans: vec![0; plant.sets.len()],
             core: 0,
         })
         .collect();
@@ -120,7 +125,10 @@ pub(crate) fn run(plant: &Plant, layout: &Layout, events: u64) -> Counts {
         for queue in &mut queues {
             counts.events += queue.advance(&mut chip, step_s, part, &mut counts.tenants);
         }
-        for (tenant, into) in tenants.iter_mut().zip(&mut counts.tenants) {
+        for (index, (tenant, into)) in tenants.iter_mut().zip(&mut counts.tenants).enumerate() {
+            if part.is_some() {
+                into.held += f64::from(chip.group_occupancy(group(index))) / (steps - warm);
+            }
             counts.events += tenant.advance(&mut chip, until, part.map(|part| &mut into.own[part]));
         }
     }
@@ -132,6 +140,11 @@ pub(crate) fn run(plant: &Plant, layout: &Layout, events: u64) -> Counts {
 /// Seeds of the chip's and the tenants' random choices: the same for all layouts, so that their difference has less noise.
 const CHIP_SEED: u64 = 0x1eaf;
 const TENANT_SEED: u64 = 0x5eed_7e4a;
+
+/// The group that a tenant's lines are counted for.
+fn group(tenant: usize) -> u8 {
+    tenant.min(127) as u8
+}
 
 fn writes(chip: &Chip, plant: &Plant) -> Vec<(u64, u64)> {
     (0..plant.ports.len())
@@ -145,18 +158,29 @@ fn writes(chip: &Chip, plant: &Plant) -> Vec<(u64, u64)> {
 /// Fills each tenant's ways with its lines, so that a tenant with few references need not do so in simulated time.
 fn fill(chip: &mut Chip, tenants: &mut [Tenant<'_>], layout: &Layout, plant: &Plant) -> u64 {
     let way = plant.chip.llc_lines / f64::from(layout.ways);
+    let fills: Vec<bool> = tenants.iter().map(|tenant| !tenant.plant.sets.is_empty()).collect();
+    let has = |index: usize, way: u32| fills[index] && layout.masks[index].contains(way);
+    let room = |index: usize| {
+        // Its part of each of its ways.
+        let ways = (0..layout.ways).filter(|at| has(index, *at));
+        ways.map(|at| way / (0..fills.len()).filter(|other| has(*other, at)).count() as f64).sum::<f64>()
+            as usize
+    };
+    let rooms: Vec<usize> = (0..tenants.len()).map(room).collect();
     let mut events = 0;
     let longest = tenants.iter().flat_map(|t| &t.plant.sets).map(|set| set.lines.len()).max().unwrap_or(0);
     const RUN: usize = 32;
-    for from in (0..longest).step_by(RUN) {
-        for (index, tenant) in tenants.iter_mut().enumerate() {
-            let room = (way * f64::from(layout.masks[index].count()) * 1.5) as usize;
-            for LineSet { lines, .. } in &tenant.plant.sets {
-                for line in lines.iter().take(room.min(from + RUN)).skip(from) {
-                    let core = tenant.plant.cores.start + tenant.core % tenant.plant.cores.len();
-                    tenant.core += 1;
-                    chip.write(core, *line, Fill::Ordinary);
-                    events += 1;
+    // Twice: lines that are found the second time have proven reuse, as those of a program that has run for long.
+    for _ in 0..2 {
+        for from in (0..longest).step_by(RUN) {
+            for (index, tenant) in tenants.iter_mut().enumerate() {
+                for LineSet { lines, .. } in &tenant.plant.sets {
+                    for line in lines.iter().take(rooms[index].min(from + RUN)).skip(from) {
+                        let core = tenant.plant.cores.start + tenant.core % tenant.plant.cores.len();
+                        tenant.core += 1;
+                        chip.write(core, *line, Fill::Ordinary);
+                        events += 1;
+                    }
                 }
             }
         }
@@ -194,7 +218,7 @@ impl Tenant<'_> {
         let touch = |chip: &mut Chip, line: Line| {
             if write { chip.write(core, line, Fill::Ordinary) } else { chip.read(core, line, Fill::Ordinary) }
         };
-        let Some(set) = plant.sets.iter().find(|set| place < set.until) else {
+        let Some(at) = plant.sets.iter().position(|set| place < set.until) else {
             let until = plant.sets.last().map_or(0.0, |set| set.until);
             if place < until + plant.always || plant.once.is_empty() {
                 return (true, 0);
@@ -202,6 +226,12 @@ impl Tenant<'_> {
             self.once_at = if self.once_at + 1 < plant.once.len() { self.once_at + 1 } else { 0 };
             return (touch(chip, plant.once[self.once_at]) != Level::Memory, 1);
         };
+        let set = &plant.sets[at];
+        if set.scan {
+            let next = self.scans[at];
+            self.scans[at] = if next + 1 < set.lines.len() { next + 1 } else { 0 };
+            return (touch(chip, set.lines[next]) != Level::Memory, 1);
+        }
         let mut choice = choice;
         for draws in 1..=REDRAWS {
             let line = set.lines[((choice >> 32) as usize * set.lines.len()) >> 32];
@@ -277,7 +307,7 @@ impl Layout {
             for core in tenant.cores.clone() {
                 // A mask that the chip does not take is not asked for: layouts are checked when they are made.
                 let _ = chip.set_core_mask(core, *mask);
-                chip.set_group(core, index.min(127) as u8);
+                chip.set_group(core, group(index));
             }
         }
         if let Some(ways) = self.dca_ways {

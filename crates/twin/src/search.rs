@@ -37,13 +37,17 @@ const AGAIN: usize = 3;
 const LPW_WEIGHT: f64 = 0.25;
 /// What falling below a floor costs, per unit: more than any gain.
 const BELOW: f64 = 20.0;
+/// Standard errors by which a prediction of HPWs is lowered. Assumption.
+const DOUBT: f64 = 0.5;
 /// What a restriction costs that brings nothing: among equals the most open layout is taken.
 const OPEN: f64 = 1e-4;
 
 /// How well a candidate serves a question's goal: the logarithm of HPWs' progress, less what falls below the floors.
 pub(crate) fn score(candidate: &Candidate, question: &Question) -> f64 {
     let goal = &question.goal;
-    let (hpw, lpw) = (candidate.hpw.value.max(1e-9), candidate.lpw.value.max(1e-9));
+    // Of many predictions the best is likely to be too good.
+    let hpw = (candidate.hpw.value - DOUBT * candidate.hpw.error).max(1e-9);
+    let lpw = candidate.lpw.value.max(1e-9);
     let cores = |priority| {
         let tenants = question.server.tenants.iter().filter(|tenant| tenant.workload.priority == priority);
         tenants.map(|tenant| tenant.workload.cores.len().max(1) as f64).sum::<f64>()
@@ -144,7 +148,9 @@ impl<'a> Search<'a> {
         let full = WayMask::full(now.ways);
         let open = Layout { masks: vec![full; now.masks.len()], ..now.clone() };
         let mut shapes = vec![now.clone(), open.clone()];
-        shapes.extend(self.question.asked.iter().map(|plan| Layout::after(plan, server)));
+        shapes.extend(
+            self.question.asked.iter().map(|plan| Layout::after(plan, server, &self.question.limits)),
+        );
         let switches = &self.question.limits.switches;
         let storage: Vec<_> = server
             .devices

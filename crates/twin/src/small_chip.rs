@@ -20,7 +20,7 @@ pub(crate) struct SmallChip {
 
 /// Real LLC sets per set of the small chip, at most. Assumption: some 150 sets of 11 ways are enough; the error that this
 /// choice adds is part of the evaluation.
-const SETS_PER_SET: f64 = 256.0;
+const SETS_PER_SET: f64 = 512.0;
 /// Sets of the small MLC.
 const MLC_SETS: u32 = 4;
 /// LLC sets of a slice of the small chip.
