@@ -57,6 +57,11 @@ fn main() {
         server.apply(&plan).expect("it takes it");
         watch(&mut server, &mut calibrator, 7);
     }
+    for _ in 0..8 {
+        if calibrator.describe().is_none() {
+            watch(&mut server, &mut calibrator, 1);
+        }
+    }
     let description = calibrator.describe().expect("it was seen");
     let layouts = layouts(&inventory, &groups, seed);
     let question = Question {

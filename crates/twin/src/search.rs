@@ -45,9 +45,17 @@ const OPEN: f64 = 1e-4;
 /// How well a candidate serves a question's goal: the logarithm of HPWs' progress, less what falls below the floors.
 pub(crate) fn score(candidate: &Candidate, question: &Question) -> f64 {
     let goal = &question.goal;
-    // Of many predictions the best is likely to be too good.
-    let hpw = (candidate.hpw.value - DOUBT * candidate.hpw.error).max(1e-9);
     let lpw = candidate.lpw.value.max(1e-9);
+    // Of many predictions the best is likely to be too good, and the more so the larger their errors are.
+    let (mut sum, mut weights) = (0.0, 0.0);
+    for tenant in question.server.tenants.iter().filter(|t| t.workload.priority == Priority::High) {
+        let weight = tenant.workload.cores.len().max(1) as f64;
+        if let Some(progress) = candidate.tenants.get(&tenant.workload.id) {
+            sum += weight * (progress.value - DOUBT * progress.error).max(1e-9).ln();
+            weights += weight;
+        }
+    }
+    let hpw = if weights > 0.0 { f64::exp(sum / weights) } else { 1.0 };
     let cores = |priority| {
         let tenants = question.server.tenants.iter().filter(|tenant| tenant.workload.priority == priority);
         tenants.map(|tenant| tenant.workload.cores.len().max(1) as f64).sum::<f64>()

@@ -1,0 +1,4 @@
+//! The twin's answers: hand-worked cases, properties, and a virtual server that differs from the twin.
+
+mod described;
+mod server;
