@@ -35,6 +35,8 @@ const SMALLEST: f64 = 1024.0;
 const LARGEST: f64 = 16.0;
 /// Least error of an observed hit ratio. Assumption: what the approximation and differences between layouts add.
 const FLOOR: f64 = 0.01;
+/// Steps to the time that a line stays.
+const STEPS: usize = 12;
 /// With one point: share of the references that the one set has. The share is not known: the point fixes only the hits per
 /// line. Assumption: between the set that is just held (the hit ratio itself) and the one that has all references.
 fn prior_share(hits: f64) -> f64 {
@@ -120,21 +122,27 @@ impl Profile {
 
     /// Hit ratio with so many lines held.
     pub fn hits_at(&self, lines: f64) -> f64 {
-        let once = 1.0 - self.sets[0].0 - self.sets[1].0;
-        let held = |t: f64| {
-            let sets = self.sets.iter().map(|(share, size)| size * resident(share * t / size));
-            sets.sum::<f64>() + once.max(0.0) * ADMITTED * t
-        };
-        // Held lines grow with the time that a line stays.
-        let (mut low, mut high) = (0.0, 8.0 * lines.max(1.0));
-        while held(high) < lines && high < 1e12 {
-            high *= 4.0;
+        let once = (1.0 - self.sets[0].0 - self.sets[1].0).max(0.0);
+        // Held lines grow with the time that a line stays, ever more slowly: Newton's steps from below never pass the time at
+        // which so many are held.
+        let mut time = lines / ADMITTED;
+        let mut hits = 0.0;
+        for _ in 0..STEPS {
+            let (mut held, mut slope) = (once * ADMITTED * time, once * ADMITTED);
+            hits = 0.0;
+            for (share, size) in self.sets {
+                let (resident, growth) = resident(share * time / size);
+                held += size * resident;
+                slope += share * growth;
+                hits += share * resident;
+            }
+            let missing = lines - held;
+            if missing <= 1e-3 * lines || slope * time < 1e-6 * lines {
+                break;
+            }
+            time += missing / slope;
         }
-        for _ in 0..20 {
-            let middle = f64::midpoint(low, high);
-            if held(middle) < lines { low = middle } else { high = middle }
-        }
-        self.sets.iter().map(|(share, size)| share * resident(share * high / size)).sum()
+        hits
     }
 
     /// As a part of a description.
@@ -151,11 +159,12 @@ impl Profile {
     }
 }
 
-/// Share of a set's lines that are in the cache, if each of them is referenced `uses` times on average while a line
-/// stays.
-fn resident(uses: f64) -> f64 {
-    let again = 1.0 - (-uses).exp();
-    ADMITTED * again / (1.0 - again + ADMITTED * again)
+/// Share of a set's lines that are in the cache, if each of them is referenced `uses` times on average while a line stays;
+/// and how fast it grows with `uses`.
+fn resident(uses: f64) -> (f64, f64) {
+    let gone = (-uses).exp();
+    let known = gone + ADMITTED * (1.0 - gone);
+    (ADMITTED * (1.0 - gone) / known, ADMITTED * gone / (known * known))
 }
 
 fn cost(profile: &Profile, prior: &Profile, points: &[Point]) -> f64 {
