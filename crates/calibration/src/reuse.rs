@@ -108,7 +108,7 @@ impl Profile {
 
     fn moved(mut self, which: usize, by: f64, llc_lines: f64) -> Profile {
         let (share, size) = &mut self.sets[which / 2];
-        if which % 2 == 0 {
+        if which.is_multiple_of(2) {
             *share = (*share + 0.2 * by).clamp(0.0, 1.0);
         } else {
             *size = (*size * by.exp2()).clamp(SMALLEST, LARGEST * llc_lines);

@@ -6,6 +6,8 @@
 //! through the seam alone. Then the twin predicts seven layouts, each of them is simulated on a copy of the server, and the
 //! progress that counters show is compared with the prediction.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a table for people")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
