@@ -27,8 +27,8 @@ pub(crate) struct CycleCosts {
 const BUSY: f64 = 0.3;
 /// Cycles of an LLC hit relative to a memory access, loads that wait for each other: 31 and 98 ns (microarchitecture.md 2).
 const HIT_SHARE: f64 = 31.0 / 98.0;
-/// Cycles of a memory access on which a program waits fully: 98 ns at 2.3 GHz (microarchitecture.md 2), and half as much again
-/// for faster cores and loaded memory. Assumption.
+/// Cycles of a memory access on which a program waits fully: 98 ns at 2.3 GHz (microarchitecture.md 2), and half as much
+/// again for faster cores and loaded memory. Assumption.
 const MOST: f64 = 340.0;
 /// Relative error of the cost that one layout alone says. Assumption: seen on programs of several kinds, 10 to 40 %.
 const PRIOR_ERROR: f64 = 0.35;

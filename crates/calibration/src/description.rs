@@ -31,7 +31,7 @@ pub struct Observed {
     /// The knobs.
     pub knobs: KnobValues,
     /// The tenants that had references.
-    pub tenants: BTreeMap<WorkloadId, Seen>,
+    pub tenants: BTreeMap<WorkloadId, SeenTenant>,
     /// Share of full-line device writes that missed the LLC, 0..1; `None` where no device writes into the LLC or the
     /// host does not count that.
     pub write_misses: Option<Estimate>,
@@ -45,7 +45,7 @@ pub struct Observed {
 
 /// A tenant under one layout.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Seen {
+pub struct SeenTenant {
     /// LLC references per second.
     pub references: f64,
     /// Share of them that hit, 0..1.

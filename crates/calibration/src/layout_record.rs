@@ -2,7 +2,7 @@
 //! program.
 
 use crate::running::Running;
-use crate::{Estimate, Observed, Seen};
+use crate::{Estimate, Observed, SeenTenant};
 use std::collections::BTreeMap;
 use waykeeper_host::{Interval, KnobValues, PortCounter, Workload, WorkloadCounter};
 use waykeeper_units::{LINE_BYTES, PortId, WorkloadId};
@@ -111,7 +111,7 @@ impl LayoutRecord {
 
     /// As a part of a description.
     pub fn observed(&self) -> Observed {
-        let seen = |means: &TenantMeans| Seen {
+        let seen = |means: &TenantMeans| SeenTenant {
             references: means.references.mean(),
             hits: hits_of(means),
             cycles_per_instruction: means.cycles_per_instruction.estimate(SINGLE),

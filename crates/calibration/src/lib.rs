@@ -1,8 +1,8 @@
 //! What counters alone say about a server's programs, and the questions and answers about other layouts.
 //!
 //! A policy describes the server by what it has seen ([`ServerDescription`]), and asks what other layouts would bring
-//! ([`Question`], [`Answer`]). It must not know who answers. Nothing here depends on a model: a description has only what the
-//! counters of `waykeeper_host` show, so it is the same on a real and on a virtual server.
+//! ([`Question`], [`Answer`]). It must not know how they are answered. Nothing here depends on a model: a description has
+//! only what the counters of `waykeeper_host` show, so it is the same on a real and on a virtual server.
 
 mod calibrator;
 mod cost;
@@ -16,7 +16,8 @@ mod running;
 
 pub use calibrator::Calibrator;
 pub use description::{
-    DeviceDescription, Observed, PortDescription, ReuseComponent, Seen, ServerDescription, TenantDescription,
+    DeviceDescription, Observed, PortDescription, ReuseComponent, SeenTenant, ServerDescription,
+    TenantDescription,
 };
 pub use estimate::Estimate;
 pub use limits::limits;

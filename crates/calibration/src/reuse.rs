@@ -31,7 +31,7 @@ pub(crate) struct Profile {
 
 /// Fewest lines of a set: 64 KiB. Assumption: a smaller one is in the MLC.
 const SMALLEST: f64 = 1024.0;
-/// Most lines of a set, as a multiple of the LLC's. Assumption: a larger one cannot be told from lines used once.
+/// Most lines of a set, as a multiple of the LLC's. Assumption: a larger one looks like lines used once.
 const LARGEST: f64 = 16.0;
 /// Least error of an observed hit ratio. Assumption: what the approximation and differences between layouts add.
 const FLOOR: f64 = 0.01;
@@ -52,7 +52,7 @@ impl Profile {
         let size = if hits > 1e-4 { share * share * point.lines / hits } else { f64::INFINITY };
         let largest = LARGEST * llc_lines;
         let sets = if size >= largest {
-            // As many lines as can be told; the hits per line are kept by the share.
+            // No more lines than that; a smaller share keeps the hits per line.
             [((hits * largest / point.lines.max(1.0)).min(share), largest), (0.0, SMALLEST)]
         } else {
             [(share, size.max(SMALLEST)), (0.0, SMALLEST)]

@@ -1,11 +1,11 @@
-//! The cost of an answer: a server of 11 tenants, a NIC and drives, with the default budget. The bar is hundreds of layouts a
-//! second on one core.
+//! The cost of an answer: a server of 11 tenants, a NIC and drives, with the default budget. The bar is hundreds of layouts
+//! a second on one core.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use waykeeper_calibration::{
     DeviceDescription, Estimate, Goal, LayoutLimits, Observed, PortDescription, Question, ReuseComponent,
-    Seen, ServerDescription, TenantDescription,
+    SeenTenant, ServerDescription, TenantDescription,
 };
 use waykeeper_host::{DeviceKind, KnobValues, LlcGeometry, Plan, Priority, Workload, WorkloadKind};
 use waykeeper_twin::{Budget, answer};
@@ -72,7 +72,7 @@ fn device(id: u8, kind: DeviceKind, tenant: u32, lines: f64) -> DeviceDescriptio
 fn question() -> Question {
     let tenants: Vec<TenantDescription> = (0..11).map(tenant).collect();
     let knobs: KnobValues = Plan::of_masks(tenants.iter().map(|t| (t.workload.id, WayMask::full(WAYS))));
-    let seen = |tenant: &TenantDescription| Seen {
+    let seen = |tenant: &TenantDescription| SeenTenant {
         references: tenant.references.value,
         hits: tenant.hits,
         cycles_per_instruction: Estimate::exact(1.9),

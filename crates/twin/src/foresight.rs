@@ -30,7 +30,7 @@ pub(crate) struct Foresight<'a> {
 /// `memory_cost` of the policy, so that a prediction can be compared with the progress that the policy measures.
 const LLC_COST: f64 = 0.5;
 const MEMORY_COST: f64 = 2.0;
-/// Hit ratios as near as this are as near as can be told. Assumption: about the sampling error of a run.
+/// Hit ratios this near count as equal. Assumption: about the sampling error of a run.
 const NEAR: f64 = 0.01;
 /// Hit ratios are kept this far from 0 and 1, where their odds have no logarithm.
 const EDGE: f64 = 0.002;
@@ -46,8 +46,8 @@ const SLOWER: f64 = 0.5;
 /// What a layout usually changes of a tenant's progress, as a logarithm: a prediction whose error is larger says little.
 /// Assumption.
 const USUAL: f64 = 0.3;
-/// Hit ratios must be so far apart to say how many lines more a tenant carries; it carries at most so much more than was seen.
-/// Assumptions.
+/// Hit ratios must be so far apart to say how many lines more a tenant carries; it carries at most so much more than was
+/// seen. Assumptions.
 const APART: f64 = 0.04;
 const MOST_CARRIED: f64 = 1.03;
 /// Least error of a prediction. Assumption: what rules of the real chip add that the twin does not know.

@@ -82,7 +82,7 @@ const QUEUES: usize = 4;
 const UNEVEN: [f64; QUEUES] = [0.2, 0.5, 1.0, 2.3];
 /// Lines below which a set always hits. Assumption: it is in the MLC, or in another core's.
 const ALWAYS: f64 = 6.0;
-/// Lines of the small chip that references to lines used once go through, as a multiple of its LLC.
+/// Lines for references to lines used once, as a multiple of the LLC: each is evicted before its next turn.
 const ONCE: f64 = 3.0;
 /// Largest set, as a multiple of the LLC of the small chip: memory of the small chip is bounded.
 const LARGEST: f64 = 12.0;
@@ -198,8 +198,8 @@ impl TenantPlant {
                 always += share;
                 continue;
             }
-            // The lines that are in an MLC are no references to the LLC, so the set is larger by these; lines in turn are not in
-            // an MLC any more when their turn comes.
+            // References to lines in an MLC are none to the LLC, so the set is larger by these lines; lines in turn are not
+            // in an MLC any more when their turn comes.
             let in_mlc = if shape.scan { 0.0 } else { mlc * share };
             let Ok(region) = memory.ordinary((lines + in_mlc).round() as u64 * 64) else { continue };
             until += share;

@@ -175,8 +175,8 @@ impl<'a> Search<'a> {
                 if low_ways + dca >= now.ways {
                     continue;
                 }
-                // LPWs on the right of the DCA ways, HPWs everywhere or outside of the LPWs' ways; HPWs with devices have the
-                // DCA ways as well.
+                // LPWs on the right of the DCA ways, HPWs outside of the LPWs' ways, with or without the DCA ways; HPWs with
+                // devices always have these.
                 let low = WayMask::span(0, low_ways);
                 let high = WayMask::span(low_ways, now.ways - low_ways - if outside { dca } else { 0 });
                 let masks = (0..now.masks.len()).map(|index| match priority(index) {

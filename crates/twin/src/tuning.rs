@@ -1,12 +1,12 @@
-//! What counters do not show, chosen so that the small chip shows what was observed: how many buffers a device goes through
-//! and how far it is ahead of the program; whether a program goes through its lines in turn or at random. It must not know
+//! What counters do not show, chosen so that the small chip shows what was observed: how many buffers a device has
+//! and how far it is ahead of the program; whether a program references its lines in turn or at random. It must not know
 //! candidates.
 
 use crate::layout::Layout;
 use crate::plant::{Plant, TenantPlant};
 use crate::run::{Counts, Hits, TenantCounts, run};
 use std::collections::BTreeMap;
-use waykeeper_calibration::{DeviceDescription, Observed, Seen, ServerDescription};
+use waykeeper_calibration::{DeviceDescription, Observed, SeenTenant, ServerDescription};
 use waykeeper_host::DeviceKind;
 use waykeeper_units::{DeviceId, LINE_BYTES, WorkloadId};
 
@@ -211,7 +211,7 @@ impl Off {
 
 /// How far a tenant that computes is from what was observed, squared; `None` for one that does not, or hardly refers to the
 /// LLC.
-fn own_off(tenant: &TenantPlant, counted: &TenantCounts, there: &Seen, scale: f64) -> Option<f64> {
+fn own_off(tenant: &TenantPlant, counted: &TenantCounts, there: &SeenTenant, scale: f64) -> Option<f64> {
     let found = counted.own.iter().copied().sum::<Hits>().ratio().filter(|_| tenant.own_rate >= BUSY)?;
     let hits = ((found - there.hits.value) / HITS).powi(2);
     let held = there.lines.map_or(0.0, |lines| {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use waykeeper_calibration::{
-    Answer, Estimate, Goal, LayoutLimits, Observed, Question, ReuseComponent, Seen, ServerDescription,
+    Answer, Estimate, Goal, LayoutLimits, Observed, Question, ReuseComponent, SeenTenant, ServerDescription,
     TenantDescription,
 };
 use waykeeper_host::{KnobValues, LlcGeometry, Plan, Priority, Workload, WorkloadKind};
@@ -43,7 +43,7 @@ fn tenant(id: u32, priority: Priority, lines: f64, hits: f64) -> TenantDescripti
 fn question(tenants: Vec<TenantDescription>, asked: Vec<Plan>) -> Question {
     let full = WayMask::full(WAYS);
     let knobs: KnobValues = Plan::of_masks(tenants.iter().map(|tenant| (tenant.workload.id, full)));
-    let seen = |tenant: &TenantDescription| Seen {
+    let seen = |tenant: &TenantDescription| SeenTenant {
         references: tenant.references.value,
         hits: tenant.hits,
         cycles_per_instruction: Estimate::exact(2.3e9 / tenant.instructions),
