@@ -123,8 +123,8 @@ impl Profile {
     /// Hit ratio with so many lines held.
     pub fn hits_at(&self, lines: f64) -> f64 {
         let once = (1.0 - self.sets[0].0 - self.sets[1].0).max(0.0);
-        // Held lines grow with the time that a line stays, ever more slowly: Newton's steps from below never pass the time at
-        // which so many are held.
+        // Held lines grow with the time that a line stays, ever more slowly: Newton's steps from below never pass the time
+        // at which so many are held.
         let mut time = lines / ADMITTED;
         let mut hits = 0.0;
         for _ in 0..STEPS {

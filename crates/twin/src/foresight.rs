@@ -37,7 +37,7 @@ const EDGE: f64 = 0.002;
 /// Error of a hit ratio per distance to the nearest observed one. Chosen such that about nine of ten predictions of the
 /// evaluation are within two errors.
 const PER_DISTANCE: f64 = 0.4;
-/// Error of a tenant on a NIC: its queues grow where it is slower, and the twin keeps their length. Chosen likewise.
+/// Error of a tenant on a NIC: its queues grow where it is slower, and counters do not show how far. Chosen likewise.
 const NIC_ERROR: f64 = 0.06;
 /// Error of the progress of storage, which its drives and requests decide, and what its program's own time adds to that.
 /// Assumptions.

@@ -34,6 +34,8 @@ pub(crate) struct TenantPlant {
     pub own_rate: f64,
     /// References per second to lines that devices wrote.
     pub data_rate: f64,
+    /// Share of these that hit under the layout in force.
+    pub data_hits: f64,
     /// Own references per second that are not simulated, since they hit in any layout.
     pub silent_rate: f64,
     /// Time of a simulated reference without its cost, and the cost of a hit and a miss, seconds.
@@ -64,8 +66,10 @@ pub(crate) struct QueuePlant {
     /// Lines per second of the small chip that the device writes, and reads after the tenant.
     pub inbound: f64,
     pub outbound: f64,
-    /// Lines that the device is ahead of the tenant.
+    /// Lines that the device is ahead of the tenant while it hits as often as usual.
     pub lag: usize,
+    /// Share of its reads that usually hit.
+    pub usual: f64,
     /// Share of the lines that the tenant reads.
     pub read: f64,
     pub storage: bool,
@@ -222,6 +226,13 @@ impl TenantPlant {
             always,
             own_rate,
             data_rate,
+            data_hits: if data_rate > 0.0 {
+                let silent = others - own_rate;
+                let hits = tenant.references.value * tenant.hits.value - silent;
+                (hits / data_rate).clamp(0.0, 1.0)
+            } else {
+                1.0
+            },
             silent_rate: others - own_rate,
             base_s: tenant.base_cycles.value * per_reference * second,
             hit_s: tenant.hit_cycles.value * second,
@@ -280,6 +291,7 @@ fn place_queues(
                 tenant,
                 core: tenant.map_or(0, |at| tenants[at].cores.start + index % tenants[at].cores.len()),
                 lag: (lag.round() as usize).clamp(1, (region.lines().len() * 9 / 10).max(1)),
+                usual: tenant.map_or(1.0, |at| tenants[at].data_hits),
                 lines: region.lines().to_vec(),
                 inbound: inbound / QUEUES as f64,
                 outbound: outbound / QUEUES as f64,

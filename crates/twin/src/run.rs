@@ -42,6 +42,10 @@ const WARM: f64 = 0.35;
 const STEP_LINES: f64 = 8.0;
 /// Share of a program's accesses that write. Assumption: one in four, as of SPEC CPU2017 (docs/programs.md).
 const WRITES: f64 = 0.25;
+/// Growth of the logarithm of a NIC's queue per hit ratio lost. Assumption, of the values tried on `a4-hpw-heavy`.
+const FEEDBACK: f64 = 4.0;
+/// Reads whose hits decide that.
+const REMEMBERED: f64 = 64.0;
 /// References that find their line in the MLC are drawn again, so often.
 const REDRAWS: usize = 6;
 
@@ -80,6 +84,8 @@ struct Queue<'a> {
     plant: &'a QueuePlant,
     /// Lines written so far, and what is owed for the present time.
     head: usize,
+    /// Share of the last reads that hit.
+    recent: f64,
     owed: f64,
     owed_read: f64,
     owed_sent: f64,
@@ -104,7 +110,14 @@ pub(crate) fn run(plant: &Plant, layout: &Layout, events: u64) -> Counts {
     let mut queues: Vec<Queue<'_>> = plant
         .queues
         .iter()
-        .map(|plant| Queue { plant, head: plant.lag, owed: 0.0, owed_read: 0.0, owed_sent: 0.0 })
+        .map(|plant| Queue {
+            plant,
+            head: plant.lag,
+            recent: plant.usual,
+            owed: 0.0,
+            owed_read: 0.0,
+            owed_sent: 0.0,
+        })
         .collect();
     let filled = fill(&mut chip, &mut tenants, layout, plant);
     let seconds = events.saturating_sub(filled).max(events / 4) as f64 / plant.events_per_s().max(1.0);
@@ -256,6 +269,17 @@ fn unit(rng: &mut Xoshiro256PlusPlus) -> f64 {
 }
 
 impl Queue<'_> {
+    /// Lines that the device is ahead now: a tenant that misses more is slower, and its queue grows. Drives wait for their
+    /// program instead.
+    fn lag(&self) -> usize {
+        let plant = self.plant;
+        if plant.storage {
+            return plant.lag;
+        }
+        let grown = plant.lag as f64 * (FEEDBACK * (plant.usual - self.recent)).exp();
+        (grown.round() as usize).clamp(1, (plant.lines.len() * 9 / 10).max(1))
+    }
+
     /// The device writes the lines of a step, the tenant reads those of as many lines before, the device sends them.
     fn advance(
         &mut self,
@@ -271,9 +295,10 @@ impl Queue<'_> {
         let len = plant.lines.len();
         let sends = if plant.inbound > 0.0 { plant.outbound / plant.inbound } else { 0.0 };
         let mut events = count as u64;
+        let lag = self.lag();
         for _ in 0..count {
             chip.dma_write(plant.device, plant.lines[self.head % len]);
-            let line = plant.lines[(self.head + len - plant.lag) % len];
+            let line = plant.lines[(self.head + len - lag) % len];
             self.head += 1;
             self.owed_read += plant.read;
             if self.owed_read >= 1.0 {
@@ -285,6 +310,7 @@ impl Queue<'_> {
                     chip.read(plant.core, line, fill)
                 };
                 events += 1;
+                self.recent += (f64::from(u8::from(level != Level::Memory)) - self.recent) / REMEMBERED;
                 if let (Some(part), Some(tenant)) = (part, plant.tenant) {
                     counts[tenant].data[part].note(level != Level::Memory);
                 }
