@@ -1,7 +1,7 @@
 //! What counters alone say about a server's programs, and the questions and answers about other layouts.
 //!
 //! A policy describes the server by what it has seen ([`ServerDescription`]), and asks what other layouts would bring
-//! ([`Question`], [`Answer`]). It must not know how they are answered. Nothing here depends on a model: a description has
+//! ([`LayoutQuestion`], [`LayoutAnswer`]). It must not know how they are answered. Nothing here depends on a model: a description has
 //! only what the counters of `waykeeper_host` show, so it is the same on a real and on a virtual server.
 
 mod calibrator;
@@ -21,4 +21,4 @@ pub use description::{
 };
 pub use estimate::Estimate;
 pub use limits::limits;
-pub use question::{Answer, Candidate, Goal, LayoutLimits, Question};
+pub use question::{Candidate, Goal, LayoutAnswer, LayoutLimits, LayoutQuestion};

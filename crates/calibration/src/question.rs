@@ -8,7 +8,7 @@ use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 /// A question: which layouts serve this goal best on this server?
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Question {
+pub struct LayoutQuestion {
     /// Its number; an answer has the number of its question.
     pub number: u64,
     /// The server.
@@ -50,7 +50,7 @@ pub struct Goal {
 
 /// The answer to a question.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Answer {
+pub struct LayoutAnswer {
     /// The number of the question.
     pub question: u64,
     /// Layouts simulated.

@@ -11,9 +11,11 @@
 mod classes;
 mod effect;
 mod knobs;
+mod predictor;
 mod record;
 mod run;
 
 pub use classes::{Class, ClassesError, classes};
+pub use predictor::Predictor;
 pub use record::{LoopSummary, Observer, Problem, StepRecord};
 pub use run::{ControlConfig, ControlError, Loop, run};

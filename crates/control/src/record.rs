@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
+use waykeeper_calibration::LayoutAnswer;
 use waykeeper_host::{Applied, Interval, KnobSetting, KnobValues, Plan};
 use waykeeper_policy::{Cause, Event};
 use waykeeper_units::four_digits;
@@ -137,6 +138,9 @@ pub struct StepRecord {
     pub knobs: KnobValues,
     /// What went wrong.
     pub problems: Vec<Problem>,
+    /// The answer that the policy heard before it decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<LayoutAnswer>,
 }
 
 /// Totals of a whole run.

@@ -10,6 +10,7 @@
 use crate::classes::classes;
 use crate::effect::Effects;
 use crate::knobs::Knobs;
+use crate::predictor::Predictor;
 use crate::record::{LoopSummary, Observer, Problem, StepRecord};
 use std::collections::BTreeMap;
 use waykeeper_host::{Host, HostError, Interval, KnobValues, Plan, Snapshot, Workload};
@@ -90,6 +91,10 @@ const ENDING_PAUSE_NS: u64 = 100_000_000;
 pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     host: &'a mut H,
     policy: Box<dyn Policy + 'a>,
+    /// Answers the policy's questions; without it they are not answered.
+    predictor: Option<Box<dyn Predictor + 'a>>,
+    /// The number of the present policy's last question.
+    asked: Option<u64>,
     config: ControlConfig,
     started_ns: u64,
     /// Number of the next deadline; deadline n is n periods after the start.
@@ -124,6 +129,8 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         let mut looping = Loop {
             host,
             policy,
+            predictor: None,
+            asked: None,
             config,
             started_ns,
             next: 1,
@@ -140,6 +147,22 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         Ok(looping)
     }
 
+    /// The policy's questions go to `predictor` from now on; its present one too, if it has one.
+    pub fn set_predictor(&mut self, predictor: Box<dyn Predictor + 'a>) {
+        self.predictor = Some(predictor);
+        self.ask();
+    }
+
+    /// Passes the policy's new question on, if it has one.
+    fn ask(&mut self) {
+        if let Some(predictor) = &mut self.predictor
+            && let Some(question) = self.policy.question()
+        {
+            self.asked = Some(question.number);
+            predictor.ask(question);
+        }
+    }
+
     /// Replaces the policy between two steps: the initial knobs of the new one are set at once, and the next step's
     /// interval begins afterwards. [`Loop::record`] then describes the change.
     ///
@@ -150,6 +173,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         let external = self.recent_external_changes();
         self.record = StepRecord { at_ns: self.host.now_ns(), problems: external, ..StepRecord::default() };
         let before = std::mem::replace(&mut self.policy, policy);
+        self.asked = None;
         let knobs = self.knobs.hand_over();
         let text = format!("policy {} replaces {}", self.policy.name(), before.name());
         let turned = Cause {
@@ -178,6 +202,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             (self.record.state, self.record.events) = (decision.state, decision.events);
             self.record.wanted = self.knobs.want(&decision.plan);
         }
+        self.ask();
     }
 
     /// The record of the last step, or of the start.
@@ -299,8 +324,15 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
                 }
                 if decides {
                     let groups = self.host.workloads();
+                    let answer = self.predictor.as_mut().and_then(|predictor| predictor.answer());
+                    // A policy that was replaced may have asked another one.
+                    if let Some(answer) = answer.filter(|answer| self.asked == Some(answer.question)) {
+                        self.policy.hear(&answer);
+                        self.record.answer = Some(answer);
+                    }
                     let decision = self.policy.step(&groups, &seen);
                     self.carry_out(decision, &groups);
+                    self.ask();
                 } else {
                     let groups = self.host.workloads();
                     self.keep_groups(&groups);

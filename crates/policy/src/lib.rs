@@ -30,6 +30,7 @@ pub use error::PolicyError;
 pub use registry::{PolicyEntry, build, registry};
 
 use serde::{Deserialize, Serialize};
+use waykeeper_calibration::{LayoutAnswer, LayoutQuestion};
 use waykeeper_host::{Interval, Inventory, Plan, Workload};
 
 /// One number that caused a decision, and the threshold it was compared with.
@@ -92,6 +93,15 @@ pub trait Policy: Send {
     /// Called after every interval with its counters. `groups` are the workloads alive now; a launch or an exit shows
     /// as a change in it.
     fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision;
+
+    /// A question about other layouts, if it has a new one; asked after the start and after every step. The answer comes
+    /// before a later step, or never. A question takes the place of an earlier one that is not answered.
+    fn question(&mut self) -> Option<LayoutQuestion> {
+        None
+    }
+
+    /// The answer to its last question.
+    fn hear(&mut self, _answer: &LayoutAnswer) {}
 }
 
 /// A mutable reference to a policy is a policy.
@@ -114,5 +124,13 @@ impl<P: Policy + ?Sized> Policy for &mut P {
 
     fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         (**self).step(groups, seen)
+    }
+
+    fn question(&mut self) -> Option<LayoutQuestion> {
+        (**self).question()
+    }
+
+    fn hear(&mut self, answer: &LayoutAnswer) {
+        (**self).hear(answer);
     }
 }

@@ -25,6 +25,11 @@ pub fn registry() -> &'static [PolicyEntry] {
     const {
         &[
             PolicyEntry { name: "waykeeper", idea: waykeeper::IDEA, build: waykeeper::build },
+            PolicyEntry {
+                name: "waykeeper-twin",
+                idea: waykeeper::twin::IDEA,
+                build: waykeeper::twin::build,
+            },
             PolicyEntry { name: "default", idea: default::IDEA, build: default::build },
             PolicyEntry { name: "isolate", idea: isolate::IDEA, build: isolate::build },
             PolicyEntry {

@@ -4,8 +4,8 @@
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
 use waykeeper_calibration::{
-    DeviceDescription, Estimate, Goal, LayoutLimits, Observed, PortDescription, Question, ReuseComponent,
-    SeenTenant, ServerDescription, TenantDescription,
+    DeviceDescription, Estimate, Goal, LayoutLimits, LayoutQuestion, Observed, PortDescription,
+    ReuseComponent, SeenTenant, ServerDescription, TenantDescription,
 };
 use waykeeper_host::{DeviceKind, KnobValues, LlcGeometry, Plan, Priority, Workload, WorkloadKind};
 use waykeeper_twin::{Budget, answer};
@@ -69,7 +69,7 @@ fn device(id: u8, kind: DeviceKind, tenant: u32, lines: f64) -> DeviceDescriptio
     }
 }
 
-fn question() -> Question {
+fn question() -> LayoutQuestion {
     let tenants: Vec<TenantDescription> = (0..11).map(tenant).collect();
     let knobs: KnobValues = Plan::of_masks(tenants.iter().map(|t| (t.workload.id, WayMask::full(WAYS))));
     let seen = |tenant: &TenantDescription| SeenTenant {
@@ -86,7 +86,7 @@ fn question() -> Question {
         memory_bytes: None,
         intervals: 4.0,
     };
-    Question {
+    LayoutQuestion {
         number: 1,
         server: ServerDescription {
             chip: "gold-6140".to_owned(),

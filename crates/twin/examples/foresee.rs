@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use waykeeper_calibration::{Calibrator, Goal, Question, limits};
+use waykeeper_calibration::{Calibrator, Goal, LayoutQuestion, limits};
 use waykeeper_host::{
     DeviceKind, Host, Interval, Inventory, Knob, Plan, PortCounter, Priority, Workload, WorkloadCounter,
     WorkloadKind,
@@ -66,7 +66,7 @@ fn main() {
     }
     let description = calibrator.describe().expect("it was seen");
     let layouts = layouts(&inventory, &groups, seed);
-    let question = Question {
+    let question = LayoutQuestion {
         number: 1,
         server: description.clone(),
         limits: limits(&inventory),

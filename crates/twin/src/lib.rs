@@ -16,7 +16,7 @@ use layout::Layout;
 use plant::Plant;
 use search::Search;
 use tuning::Tuning;
-use waykeeper_calibration::{Answer, Question};
+use waykeeper_calibration::{LayoutAnswer, LayoutQuestion};
 
 /// How much an answer may cost, in simulated line events: not in time, so that the answer does not depend on the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,8 +46,8 @@ const SHORTEST: u64 = 10_000;
 /// The layouts that serve the goal of a question best, and those that it asks for.
 ///
 /// Simulates until the budget is spent, and at least the layouts that were asked for.
-pub fn answer(question: &Question, budget: Budget) -> Answer {
-    let Question { server, limits, .. } = question;
+pub fn answer(question: &LayoutQuestion, budget: Budget) -> LayoutAnswer {
+    let LayoutQuestion { server, limits, .. } = question;
     let all = budget.events as f64;
     let of = |part: f64, runs: usize| ((part * all / runs.max(1) as f64) as u64).clamp(SHORTEST, LONGEST);
     let runs = tuning::RUNS.min(tuning::RUNS / tuning::LAYOUTS * server.observed.len());
@@ -76,5 +76,5 @@ pub fn answer(question: &Question, budget: Budget) -> Answer {
     }
     best.sort_by(|a, b| search::score(b, question).total_cmp(&search::score(a, question)));
     best.truncate(question.most);
-    Answer { question: question.number, simulated, best, asked }
+    LayoutAnswer { question: question.number, simulated, best, asked }
 }

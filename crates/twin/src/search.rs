@@ -6,13 +6,13 @@ use crate::layout::Layout;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeSet;
-use waykeeper_calibration::{Candidate, Question};
+use waykeeper_calibration::{Candidate, LayoutQuestion};
 use waykeeper_host::{DeviceKind, Priority};
 use waykeeper_units::WayMask;
 
 /// Layouts that were tried, the best first.
 pub(crate) struct Search<'a> {
-    question: &'a Question,
+    question: &'a LayoutQuestion,
     foresight: &'a Foresight<'a>,
     rng: Xoshiro256PlusPlus,
     seen: BTreeSet<Layout>,
@@ -43,7 +43,7 @@ const DOUBT: f64 = 0.5;
 const OPEN: f64 = 1e-4;
 
 /// How well a candidate serves a question's goal: the logarithm of HPWs' progress, less what falls below the floors.
-pub(crate) fn score(candidate: &Candidate, question: &Question) -> f64 {
+pub(crate) fn score(candidate: &Candidate, question: &LayoutQuestion) -> f64 {
     let goal = &question.goal;
     let lpw = candidate.lpw.value.max(1e-9);
     // Of many predictions the best is likely to be too good, and the more so the larger their errors are.
@@ -75,7 +75,7 @@ pub(crate) fn score(candidate: &Candidate, question: &Question) -> f64 {
 
 impl<'a> Search<'a> {
     /// A search that has tried nothing.
-    pub fn new(question: &'a Question, foresight: &'a Foresight<'a>) -> Search<'a> {
+    pub fn new(question: &'a LayoutQuestion, foresight: &'a Foresight<'a>) -> Search<'a> {
         let rng = Xoshiro256PlusPlus::seed_from_u64(SEED);
         Search { question, foresight, rng, seen: BTreeSet::new(), tried: Vec::new(), simulated: 0 }
     }

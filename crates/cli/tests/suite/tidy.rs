@@ -34,7 +34,21 @@ const CRATES: &[(&str, &[&str])] = &[
     ("policy", &["units", "host", "calibration"]),
     ("control", &["units", "host", "calibration", "policy"]),
     ("service", &["units", "bounded-read", "host", "kernel", "tenants", "linux-host", "policy", "control"]),
-    ("lab", &["units", "host", "silicon", "inputs", "machine", "policy", "control", "probe"]),
+    (
+        "lab",
+        &[
+            "units",
+            "host",
+            "silicon",
+            "inputs",
+            "machine",
+            "calibration",
+            "twin",
+            "policy",
+            "control",
+            "probe",
+        ],
+    ),
     (
         "cli",
         &[

@@ -10,6 +10,7 @@ use super::job::Done;
 use super::job::Job;
 use super::run_log::RunLog;
 use super::shared_host::{Passed, SharedHost, SharedStep};
+use super::twin_predictor::TwinPredictor;
 use rayon::Scope;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -85,7 +86,8 @@ pub(super) fn run<'s>(scope: &Scope<'s>, cohort: Vec<CohortMember<'s>>, callback
     let mut split = SplitGroups::default();
     for (index, job, host, policy, mut run_log) in ready {
         host.enter(step);
-        let looping = Loop::start(host, policy, job.config()).expect("the period was checked");
+        let mut looping = Loop::start(host, policy, job.config()).expect("the period was checked");
+        looping.set_predictor(Box::new(TwinPredictor::default()));
         let turn = Turn::after(run_log.observe(looping.record(), None));
         step = split.add(Run { index, job, looping, run_log }, turn, callbacks);
     }

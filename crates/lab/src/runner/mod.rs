@@ -11,6 +11,7 @@ mod plan;
 mod points;
 mod run_log;
 mod shared_host;
+mod twin_predictor;
 mod warnings;
 
 pub use error::RunError;

@@ -44,9 +44,18 @@ macro_rules! settings {
             /// # Errors
             /// Unknown keys, values of the wrong kind or out of range.
             pub fn read(table: &Table) -> Result<Config, PolicyError> {
-                refuse_unknown(NAME, table, &[$(stringify!($key)),*])?;
+                Config::read_of(NAME, table, &[])
+            }
+
+            /// The same for another policy that has these settings and `others`, which are not in `table`.
+            ///
+            /// # Errors
+            /// As [`Config::read`].
+            pub fn read_of(policy: &str, table: &Table, others: &[&str]) -> Result<Config, PolicyError> {
+                let known: Vec<&str> = [$(stringify!($key)),*].iter().chain(others).copied().collect();
+                refuse_unknown(policy, table, &known)?;
                 let read = |key: &str, form, default: f64, range| {
-                    table.get(key).map_or(Ok(default), |found| value(NAME, key, found, form, range))
+                    table.get(key).map_or(Ok(default), |found| value(policy, key, found, form, range))
                 };
                 Ok(Config {
                     $($key: read(stringify!($key), Form::$kind, $default, ($low, $high, $unit))? as kind!($kind),)*

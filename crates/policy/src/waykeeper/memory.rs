@@ -9,9 +9,14 @@ use std::collections::VecDeque;
 const PHASES_REMEMBERED: usize = 16;
 
 /// The phases met so far with these workloads, the last one first.
-#[derive(Default)]
-pub(super) struct PhaseMemory {
-    phases: VecDeque<(Signature, Layout)>,
+pub(super) struct PhaseMemory<T = Layout> {
+    phases: VecDeque<(Signature, T)>,
+}
+
+impl<T> Default for PhaseMemory<T> {
+    fn default() -> PhaseMemory<T> {
+        PhaseMemory { phases: VecDeque::new() }
+    }
 }
 
 /// True if two signatures belong to one phase.
@@ -19,15 +24,15 @@ fn same(a: &Signature, b: &Signature, server: &Server) -> bool {
     a.distance(b, &server.groups).0 <= server.config.phase_change
 }
 
-impl PhaseMemory {
+impl<T: Clone> PhaseMemory<T> {
     /// The layout that was best in this phase before.
-    pub fn best(&self, phase: &Signature, server: &Server) -> Option<&Layout> {
+    pub fn best(&self, phase: &Signature, server: &Server) -> Option<&T> {
         let known = self.phases.iter().find(|(known, _)| same(known, phase, server));
         known.map(|(_, layout)| layout)
     }
 
     /// Remembers the best layout of a phase instead of earlier ones.
-    pub fn remember(&mut self, phase: &Signature, best: &Layout, server: &Server) {
+    pub fn remember(&mut self, phase: &Signature, best: &T, server: &Server) {
         self.phases.retain(|(known, _)| !same(known, phase, server));
         self.phases.push_front((phase.clone(), best.clone()));
         self.phases.truncate(PHASES_REMEMBERED);
@@ -49,7 +54,7 @@ mod tests {
         let server = server(1);
         let phase = |bytes| Signature::of(&server.groups, &interval(&[1.0], bytes), &server.inventory);
         let layout = |lp_ways| Layout { lp_ways, ..server.limits.open() };
-        let mut memory = PhaseMemory::default();
+        let mut memory = PhaseMemory::<Layout>::default();
         memory.remember(&phase(1e9), &layout(3), &server);
         // 10 % more traffic is the same phase, twice the traffic another one (phase_change is 0.25).
         assert_eq!(memory.best(&phase(1.1e9), &server), Some(&layout(3)));

@@ -21,6 +21,7 @@ mod recheck;
 mod search;
 mod server;
 mod settling;
+pub(crate) mod twin;
 
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use config::Config;

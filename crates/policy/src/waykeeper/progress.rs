@@ -56,6 +56,12 @@ impl Progress {
         Progress { of: self.of.iter().map(mean).collect(), memory_bytes: memory }
     }
 
+    /// The progress with each workload's multiplied by its ratio; one without a ratio keeps it.
+    pub fn scaled(&self, ratios: &BTreeMap<WorkloadId, f64>) -> Progress {
+        let scaled = |(id, value): (&WorkloadId, &f64)| (*id, value * ratios.get(id).copied().unwrap_or(1.0));
+        Progress { of: self.of.iter().map(scaled).collect(), memory_bytes: None }
+    }
+
     /// One workload's progress against `before`, as a ratio.
     pub fn ratio(&self, before: &Progress, group: WorkloadId) -> Option<f64> {
         Some(self.of.get(&group)? / before.of.get(&group)?)

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use waykeeper_calibration::{
-    Answer, Estimate, Goal, LayoutLimits, Observed, Question, ReuseComponent, SeenTenant, ServerDescription,
-    TenantDescription,
+    Estimate, Goal, LayoutAnswer, LayoutLimits, LayoutQuestion, Observed, ReuseComponent, SeenTenant,
+    ServerDescription, TenantDescription,
 };
 use waykeeper_host::{KnobValues, LlcGeometry, Plan, Priority, Workload, WorkloadKind};
 use waykeeper_twin::{Budget, answer};
@@ -40,7 +40,7 @@ fn tenant(id: u32, priority: Priority, lines: f64, hits: f64) -> TenantDescripti
     }
 }
 
-fn question(tenants: Vec<TenantDescription>, asked: Vec<Plan>) -> Question {
+fn question(tenants: Vec<TenantDescription>, asked: Vec<Plan>) -> LayoutQuestion {
     let full = WayMask::full(WAYS);
     let knobs: KnobValues = Plan::of_masks(tenants.iter().map(|tenant| (tenant.workload.id, full)));
     let seen = |tenant: &TenantDescription| SeenTenant {
@@ -64,7 +64,7 @@ fn question(tenants: Vec<TenantDescription>, asked: Vec<Plan>) -> Question {
         clos_count: 16,
         inclusive_ways: Some(WayMask::from_bits(3)),
     };
-    Question {
+    LayoutQuestion {
         number: 7,
         server: ServerDescription {
             chip: "a chip that no file describes".to_owned(),
@@ -86,7 +86,7 @@ fn with_ways(count: u32) -> Plan {
     Plan::of_masks([(WorkloadId(0), WayMask::span(0, count))])
 }
 
-fn of(answer: &Answer, asked: usize) -> Estimate {
+fn of(answer: &LayoutAnswer, asked: usize) -> Estimate {
     answer.asked[asked].tenants[&WorkloadId(0)]
 }
 

@@ -2,7 +2,7 @@
 //! with what the twin foresaw.
 
 use std::sync::Arc;
-use waykeeper_calibration::{Calibrator, Goal, Question, limits};
+use waykeeper_calibration::{Calibrator, Goal, LayoutQuestion, limits};
 use waykeeper_host::{Host, Interval, Plan, WorkloadCounter};
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
@@ -99,7 +99,7 @@ fn what_is_foreseen_on_another_chip_comes_true_within_eight_points() {
         .iter()
         .map(|masks| Plan::of_masks(ids.into_iter().zip(masks.map(WayMask::from_bits))))
         .collect();
-    let question = Question {
+    let question = LayoutQuestion {
         number: 1,
         server: calibrator.describe().expect("it was seen for five seconds"),
         limits: limits(server.inventory()),

@@ -1,0 +1,120 @@
+//! Settings of the policy `waykeeper-twin`: those of `waykeeper`, and its own. It must not know how they are used.
+
+use super::super::config::Config;
+use crate::PolicyError;
+use crate::describe::SettingDescription;
+use crate::settings::{Form, value};
+use toml::Table;
+
+pub(super) const NAME: &str = "waykeeper-twin";
+
+/// The settings.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct TwinConfig {
+    /// The settings of `waykeeper`.
+    pub measured: Config,
+    /// Largest loss of LPWs together since the state as found, where HPWs do not gain `gain_per_loss` times as much.
+    pub lpw_loss_max: f64,
+    /// HPWs must gain so many times what LPWs lose, weighted by cores.
+    pub gain_per_loss: f64,
+    /// Mean error of predictions above which a tenant counts as not predictable.
+    pub prediction_error_max: f64,
+    /// Most questions in a phase.
+    pub questions_max: u32,
+    /// Most answers that are tried per question.
+    pub tries_max: u32,
+}
+
+/// One row of the table of its own settings: key, form, default, range and unit, meaning, source.
+type Row = (&'static str, Form, f64, (f64, f64, &'static str), &'static str, &'static str);
+
+const ROWS: [Row; 5] = [
+    (
+        "lpw_loss_max",
+        Form::Number,
+        0.03,
+        (0.0, 1.0, "ratio"),
+        "largest loss of LPWs together since the state as found, where HPWs do not gain gain_per_loss times as much",
+        "ours",
+    ),
+    (
+        "gain_per_loss",
+        Form::Number,
+        2.0,
+        (0.0, 100.0, ""),
+        "HPWs must gain so many times what LPWs lose, weighted by cores",
+        "ours",
+    ),
+    (
+        "prediction_error_max",
+        Form::Number,
+        0.08,
+        (0.0, 10.0, "ratio"),
+        "mean error of predicted progress above which a tenant counts as not predictable",
+        "ours",
+    ),
+    ("questions_max", Form::Whole, 3.0, (1.0, 100.0, ""), "most questions in a phase", "ours"),
+    ("tries_max", Form::Whole, 2.0, (1.0, 100.0, ""), "most layouts tried per question", "ours"),
+];
+
+impl TwinConfig {
+    /// Reads the settings.
+    ///
+    /// # Errors
+    /// Unknown keys, values of the wrong kind or out of range.
+    pub fn read(table: &Table) -> Result<TwinConfig, PolicyError> {
+        let read = |index: usize| {
+            let (key, form, default, range, ..) = ROWS[index];
+            table.get(key).map_or(Ok(default), |found| value(NAME, key, found, form, range))
+        };
+        let own = [read(0)?, read(1)?, read(2)?, read(3)?, read(4)?];
+        let keys = ROWS.map(|row| row.0);
+        let mut rest = table.clone();
+        keys.iter().for_each(|key| _ = rest.remove(*key));
+        Ok(TwinConfig {
+            measured: Config::read_of(NAME, &rest, &keys)?,
+            lpw_loss_max: own[0],
+            gain_per_loss: own[1],
+            prediction_error_max: own[2],
+            questions_max: own[3] as u32,
+            tries_max: own[4] as u32,
+        })
+    }
+
+    /// The settings for `waykeeper policy describe`.
+    pub fn describe(&self) -> Vec<SettingDescription> {
+        let TwinConfig {
+            lpw_loss_max, gain_per_loss, prediction_error_max, questions_max, tries_max, ..
+        } = *self;
+        let values =
+            [lpw_loss_max, gain_per_loss, prediction_error_max, questions_max.into(), tries_max.into()];
+        let own = ROWS.iter().zip(values).map(|((key, _, default, range, meaning, source), value)| {
+            SettingDescription::new(key, value, *default, (range.2, meaning, source))
+        });
+        own.chain(self.measured.describe()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_own_settings_and_those_of_waykeeper_are_read_and_others_refused() {
+        let table = "lpw_loss_max = 0.1\ntries_max = 5\nmin_gain = 0.5".parse().unwrap();
+        let config = TwinConfig::read(&table).unwrap();
+        assert_eq!((config.lpw_loss_max, config.tries_max, config.measured.min_gain), (0.1, 5, 0.5));
+        assert_eq!(TwinConfig::read(&Table::new()).unwrap().gain_per_loss, 2.0);
+        let refused = |text: &str| TwinConfig::read(&text.parse().unwrap()).unwrap_err().to_string();
+        assert!(
+            refused("lpw_loss = 0.1").contains("did you mean `lpw_loss_max`"),
+            "{}",
+            refused("lpw_loss = 0.1")
+        );
+        assert!(
+            refused("lpw_loss_max = 2.0").contains("waykeeper-twin"),
+            "{}",
+            refused("lpw_loss_max = 2.0")
+        );
+    }
+}
