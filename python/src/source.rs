@@ -4,7 +4,7 @@ use crate::errors::{BadInput, OrRaise};
 use pyo3::prelude::*;
 use pythonize::{depythonize, pythonize};
 use std::path::PathBuf;
-use waykeeper_lab::registry;
+use waykeeper_lab::{best, registry};
 use waykeeper_machine::ScenarioSource;
 
 /// A scenario's text with changes; running it reads it again.
@@ -65,6 +65,11 @@ impl Source {
             "sweep": sweep,
         });
         Ok(pythonize(py, &about)?)
+    }
+
+    /// The hash of all that determines its best layout.
+    fn best_fingerprint(&self) -> PyResult<String> {
+        Ok(best::fingerprint(&self.0, &self.0.read().or_raise()?))
     }
 
     /// Where it came from.

@@ -79,6 +79,11 @@ class PolicyRun:
         return self._values.get("settled_s")
 
     @property
+    def regret(self) -> dict[str, Any] | None:
+        """How far the policy stays below the best static layout; `None` unless the policy `best` was run too."""
+        return self._values.get("regret")
+
+    @property
     def decisions(self) -> list[dict[str, Any]]:
         """The decisions of the policy, in order of time."""
         return self._values.get("decisions", [])

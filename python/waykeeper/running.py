@@ -119,8 +119,9 @@ def check_policies(policies: Iterable[str | type[Policy]]) -> tuple[list[str], l
     own: list[tuple[str, Any]] = []
     for policy in policies:
         if isinstance(policy, str):
-            # Called only to check the name: it raises for an unknown one.
-            _native.policy_description(policy)
+            # Called only to check the name: it raises for an unknown one. `best` is a layout, not a policy of the list.
+            if policy != "best":
+                _native.policy_description(policy)
             names.append(policy)
         elif isinstance(policy, type) and issubclass(policy, Policy):
             if not (isinstance(policy.name, str) and policy.name):

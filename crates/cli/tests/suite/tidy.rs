@@ -38,6 +38,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "lab",
         &[
             "units",
+            "bounded-read",
             "host",
             "silicon",
             "inputs",

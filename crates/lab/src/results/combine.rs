@@ -3,7 +3,7 @@
 //! A performance ratio is computed within each seed and then averaged: the baseline of a seed has the same traffic, so
 //! the pairing removes the differences between seeds. Must not know what any metric means.
 
-use super::{PolicyResult, RunSummary, cause, evictions, sampling_error, verdict};
+use super::{PolicyResult, Regret, RunSummary, cause, evictions, regret, sampling_error, verdict};
 use indexmap::IndexMap;
 
 /// Why results could not be combined.
@@ -40,9 +40,11 @@ pub fn combine(mut runs: Vec<RunSummary>) -> Result<RunSummary, CombineError> {
     let (first, rest) = runs.split_first().ok_or(CombineError::Empty)?;
     rest.iter().try_for_each(|run| same_scenario(first, run))?;
     let verdict = verdict::of(&runs);
+    let regrets = regret::of(&runs);
     if rest.is_empty() {
         let mut alone = RunSummary { verdict, ..runs.swap_remove(0) };
         cause::fill(&mut alone);
+        fill_regrets(&mut alone, regrets);
         alone.sampling_error = sampling_error::overall(&[&alone]);
         return Ok(alone);
     }
@@ -54,8 +56,21 @@ pub fn combine(mut runs: Vec<RunSummary>) -> Result<RunSummary, CombineError> {
         combine_policy(policy, &seeds, first.sample_seed.is_some());
     }
     cause::fill(&mut combined);
+    fill_regrets(&mut combined, regrets);
     combined.sampling_error = sampling_error::overall(&[&combined]);
     Ok(combined)
+}
+
+fn fill_regrets(summary: &mut RunSummary, regrets: IndexMap<String, Regret>) {
+    for (name, regret) in regrets {
+        if let Some(policy) = summary.policies.get_mut(&name) {
+            policy.regret = Some(regret);
+        }
+    }
+    let line = regret::line(summary);
+    if let Some(verdict) = &mut summary.verdict {
+        verdict.lines.extend(line);
+    }
 }
 
 fn same_scenario(first: &RunSummary, run: &RunSummary) -> Result<(), CombineError> {

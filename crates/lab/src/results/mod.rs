@@ -10,6 +10,7 @@ mod curve;
 mod decision;
 mod evictions;
 mod metrics;
+mod regret;
 pub(crate) mod sampling_error;
 mod score;
 mod settled;
@@ -23,6 +24,7 @@ pub use decision::{CauseRecord, DecisionRecord, KnobRecord, Names, WayMapBuilder
 pub use evictions::Evictions;
 pub(crate) use evictions::order as order_evictions;
 pub use metrics::{Score, SystemMetrics, ThroughputUnit, WorkloadMetrics};
+pub use regret::Regret;
 pub use settled::KnobHistory;
 pub use verdict::{Comparison, Finding, Scope, Verdict};
 
@@ -109,6 +111,9 @@ pub struct PolicyResult {
     /// Time of the last knob change after which all knobs stayed as they were for five intervals. Of the first seed.
     #[serde(default, skip_serializing_if = "metrics::not_available")]
     pub settled_s: Option<f64>,
+    /// How far it stays below the best static layout; filled by [`combine`]. Absent if `best` was not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub regret: Option<Regret>,
     /// The policy's decisions, in order of time. Of the first seed.
     #[serde(default)]
     pub decisions: Vec<DecisionRecord>,

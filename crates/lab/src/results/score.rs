@@ -22,10 +22,11 @@ pub fn performance_ratio(score: Score, run: &WorkloadMetrics, base: &WorkloadMet
 
 impl RunSummary {
     /// Fills `baseline`, every `performance_ratio` and the group means. The baseline is the policy called `default`;
-    /// without it, the first policy. May be called again after the numbers changed; it removes a verdict on the former
-    /// numbers.
+    /// without it, the first policy. May be called again after the numbers changed; it removes verdict and regrets, which
+    /// are of the former numbers.
     pub fn score(&mut self) {
         self.verdict = None;
+        self.policies.values_mut().for_each(|policy| policy.regret = None);
         let Some(baseline) = self.policies.get_key_value(BASELINE).or_else(|| self.policies.first()) else {
             self.baseline = None;
             return;

@@ -6,6 +6,7 @@
 //! better".
 
 use super::{PolicyResult, RunSummary, metrics, verdict_lines};
+use crate::best::BEST_POLICY;
 use indexmap::IndexSet;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -22,7 +23,7 @@ const OURS: &str = "waykeeper";
 /// Comparisons of policies, and their summary in a few lines.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Verdict {
-    /// At most five lines of text; not stable.
+    /// At most six lines of text; not stable.
     pub lines: Vec<String>,
     /// The comparisons that the lines summarise.
     pub comparisons: Vec<Comparison>,
@@ -107,7 +108,9 @@ pub(super) fn of(runs: &[RunSummary]) -> Option<Verdict> {
 /// two. The best is the best for the first group: the high-priority one, if there is one.
 fn pair(comparisons: &[Comparison]) -> Option<(String, String)> {
     let group = &comparisons.first()?.name;
-    let mut ranked: Vec<&Comparison> = comparisons.iter().filter(|other| other.name == *group).collect();
+    // The best layout is no policy that could be chosen instead: `regret` compares with it.
+    let of_group = comparisons.iter().filter(|other| other.name == *group && other.policy != BEST_POLICY);
+    let mut ranked: Vec<&Comparison> = of_group.collect();
     // The sort is stable: of equals the one named first comes first.
     ranked.sort_by(|a, b| b.difference.total_cmp(&a.difference));
     if let Some(ours) = ranked.iter().position(|other| other.policy == OURS) {

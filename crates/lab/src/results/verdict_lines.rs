@@ -126,7 +126,7 @@ fn deviation(comparison: &Comparison) -> String {
 }
 
 /// The line, cut to the page's width.
-fn cut(line: &str) -> String {
+pub(super) fn cut(line: &str) -> String {
     if line.chars().count() <= COLUMNS {
         return line.to_owned();
     }

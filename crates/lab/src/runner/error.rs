@@ -1,5 +1,6 @@
 //! Why a scenario could not be run. Each message names the value and what is accepted. Must not know exit codes.
 
+use crate::best::BestError;
 use crate::results::CombineError;
 use waykeeper_control::ControlError;
 use waykeeper_host::HostError;
@@ -20,6 +21,9 @@ pub enum RunError {
         /// The error.
         why: Box<PolicyError>,
     },
+    /// No best layout to apply.
+    #[error(transparent)]
+    Best(Box<BestError>),
     /// An invalid value of the plan.
     #[error("{what} is {value}; it must be {wanted}")]
     Plan {
@@ -62,6 +66,12 @@ impl From<ScenarioError> for RunError {
     }
 }
 
+impl From<BestError> for RunError {
+    fn from(error: BestError) -> RunError {
+        RunError::Best(Box::new(error))
+    }
+}
+
 impl RunError {
     /// A policy that cannot be built, and where it was named.
     pub(super) fn policy(file: &str, why: Box<PolicyError>) -> RunError {
@@ -70,7 +80,10 @@ impl RunError {
 
     /// True if the input is wrong, not the run.
     pub fn is_bad_input(&self) -> bool {
-        matches!(self, RunError::Scenario(_) | RunError::Policy { .. } | RunError::Plan { .. })
+        matches!(
+            self,
+            RunError::Scenario(_) | RunError::Policy { .. } | RunError::Plan { .. } | RunError::Best(_)
+        )
     }
 
     /// True if the platform lacks something that is needed.

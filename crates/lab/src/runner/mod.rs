@@ -18,6 +18,7 @@ pub use error::RunError;
 pub use plan::{OwnPolicy, RunPlan};
 pub(crate) use points::{At, Points};
 
+use crate::best::{self, BEST_POLICY};
 use crate::results::{RUN_SCHEMA, RunSummary, SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, combine};
 use cohort::{Callbacks, CohortMember};
 use indexmap::IndexMap;
@@ -128,6 +129,12 @@ impl Experiment {
         let mut source = source.clone();
         let base = source.read()?;
         source.check_sweeps(&base.sweeps)?;
+        let mut own = own;
+        let named = if plan.policies.is_empty() { &base.policies } else { &plan.policies };
+        let known = |policy: &OwnPolicy| policy.name == BEST_POLICY;
+        if named.iter().any(|name| name == BEST_POLICY) && !own.iter().any(known) {
+            own.push(best::policy(&source, &base)?);
+        }
         let changes = plan.changes(&base)?;
         for (key, value) in changes.values {
             source.set(key, &toml::Value::Float(value))?;

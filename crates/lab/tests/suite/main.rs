@@ -5,6 +5,7 @@ mod common;
 mod files;
 mod iat_fig11;
 mod msl;
+mod regret;
 mod report;
 mod schema;
 mod text;

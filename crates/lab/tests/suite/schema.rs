@@ -35,6 +35,14 @@ fn complete() -> RunSummary {
             .values_mut()
             .for_each(|w| w.metrics.iter_mut().for_each(|(_, value)| *value = Some(0.5)));
         policy.system.metrics.iter_mut().for_each(|(_, value)| *value = Some(0.5));
+        policy.regret = Some(Regret {
+            hpw_regret_ratio: 0.02,
+            hpw_regret_deviation: Some(0.01),
+            lpw_regret_ratio: Some(0.01),
+            near_best_s: Some(9.0),
+            lost_s: Some(1.5),
+            knobs_turned: 12,
+        });
     }
     summary
 }

@@ -143,6 +143,11 @@ impl ScenarioSource {
         &self.file
     }
 
+    /// Its keys, those that were set included.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
     /// Sets a dotted key, as a sweep does: `workload.fio.block`, or `workload[fio].block`.
     ///
     /// # Errors
