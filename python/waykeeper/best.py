@@ -1,0 +1,392 @@
+"""The best static layout of a scenario that a search finds: one mask per workload, the DCA ways, DCA per device.
+
+    python -m waykeeper.best a4-hpw-heavy --trials 200
+
+A trial runs the policy `fixed` with a layout, on the same seeds as every other trial. This module must not know how a layout
+is drawn (`best_space`) nor how a run is made (`running`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ._native import BadInput, RunFailed, __version__
+from .best_space import Layout, Space, starts
+from .parallel import Failure, attempt, each
+from .results import PolicyRun, Run
+from .running import AnyScenario, run
+from .scenario import Scenario, as_scenario
+from .sweeping import _write_whole
+
+SCHEMA = "waykeeper.best/1"
+SAMPLER = "Optuna TPE, multivariate"
+PENALTY = 5.0
+"""A point of LPW mean below the floor costs five of HPW mean: enough that no gain pays for it (ours)."""
+CONFIRMED = 5
+"""Layouts that are measured again, on seeds that the search did not use: the highest of many noisy numbers is too high."""
+FRESH_SEED = 1001
+"""First of these seeds."""
+SEARCH_SPAN_S = (5.0, 15.0)
+"""Warm-up and length of a trial where nothing in the scenario has a time: caches settle within tens of milliseconds."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a process needs to work on a search."""
+
+    scenario: Scenario
+    journal: str
+    trials: int
+    floor: float
+    seeds: int
+    sets: str
+    warmup_s: float | None
+    duration_s: float | None
+    base: tuple[dict[str, tuple[str, int, bool, float]], ...] = ()
+    """Per seed: workload -> kind of score, cores, high priority, score under `default`."""
+    space: Space | None = field(default=None)
+
+    def run(self, layout: Layout | None, seed: int) -> PolicyRun:
+        """The result of a layout, or of `default`."""
+        name = "default" if layout is None else "fixed"
+        scenario = self.scenario if layout is None else self.scenario.set("policy.fixed", layout.settings())
+        options = {"seed": seed, "sets": self.sets, "warmup_s": self.warmup_s, "duration_s": self.duration_s}
+        result = run(scenario, [name], threads=1, progress=False, **options)
+        assert isinstance(result, Run)
+        return result.policy(name)
+
+    def measure(self, layout: Layout, seed: int, base: dict[str, tuple[str, int, bool, float]]) -> tuple[float, float]:
+        """HPW and LPW mean of a layout, relative to `base`; a priority without workloads has 1."""
+        return means(base, scores(self.run(layout, seed)))
+
+
+def scores(result: PolicyRun) -> dict[str, tuple[str, int, bool, float]]:
+    """Per workload: kind of score, cores, high priority, score (higher is better)."""
+    found = {}
+    for name, workload in result.workloads.items():
+        value = workload.ipc
+        if workload.score == "inverse-latency":
+            value = 1.0 / workload.latency_mean_us if workload.latency_mean_us else None
+        if value:
+            found[name] = (workload.score, len(_cores(workload.cores)), workload.priority == "high", value)
+    return found
+
+
+def means(
+    base: dict[str, tuple[str, int, bool, float]], other: dict[str, tuple[str, int, bool, float]]
+) -> tuple[float, float]:
+    """HPW and LPW mean as `waykeeper run` has them: ratios of scores, weighted by cores. A workload without a score is left out."""
+    result = []
+    for high in (True, False):
+        shared = [name for name, entry in base.items() if entry[2] == high and name in other]
+        cores = sum(base[name][1] for name in shared)
+        total = sum(base[name][1] * other[name][3] / base[name][3] for name in shared)
+        result.append(total / cores if cores else 1.0)
+    return result[0], result[1]
+
+
+def _cores(text: str) -> list[int]:
+    cores: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        cores.extend(range(int(first), int(last or first) + 1))
+    return cores
+
+
+def best(
+    scenario: AnyScenario,
+    *,
+    out: str | os.PathLike[str],
+    lpw_floor: float = 0.97,
+    trials: int = 200,
+    seeds: int = 1,
+    confirm_seeds: int = 3,
+    sets: str = "1/32",
+    jobs: int = 1,
+    resume: bool = False,
+    engine: Any = None,
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """Searches the layout with the highest HPW mean whose LPW mean is at least `lpw_floor`; writes it to `out` and returns it.
+
+    * `trials`: trials of the whole search, those of earlier processes included.
+    * `seeds`: every trial runs these seeds, from 1 on. The best few layouts are then measured on `confirm_seeds` other ones.
+    * `resume`: continue the search whose journal is beside `out`. Several processes may work on one journal.
+    * `engine`: `None` for processes on this machine, or a `distributed.Client` (Dask) whose workers share the folder of `out`.
+
+    Ctrl-C keeps the trials that are done; `resume` continues. Raises `BadInput` for wrong arguments and scenarios.
+    """
+    optuna = _optuna()
+    scenario = as_scenario(scenario)
+    _check(scenario, lpw_floor, trials, seeds, confirm_seeds, jobs)
+    out = Path(out)
+    journal = out.with_suffix(".journal")
+    if journal.exists() and not resume:
+        raise BadInput(f"{journal} has an earlier search; give --resume to continue it, or delete it")
+    if not out.parent.is_dir():
+        raise BadInput(f"{out.parent} is no folder; create it, or choose another --out")
+    search = _prepare(scenario, str(journal), trials, lpw_floor, seeds, sets)
+    study = _study(optuna, search, create=True)
+    try:
+        _work_all(search, jobs, engine, progress)
+    except KeyboardInterrupt:
+        left = len(_feasible(study, lpw_floor))
+        print(f"\nstopped; {journal} has {left} layouts above the floor; continue with --resume", file=sys.stderr)
+        raise
+    found = _confirm(search, _feasible(study, lpw_floor), confirm_seeds, len(study.trials))
+    text = json.dumps(found, indent=1) + "\n"
+    _write_whole(out, lambda path: path.write_text(text, encoding="utf-8"))
+    return found
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as why:
+        raise RunFailed('the search needs Optuna, which is not installed; run `pip install "waykeeper[best]"`') from why
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _check(scenario: Scenario, floor: float, trials: int, seeds: int, confirm_seeds: int, jobs: int) -> None:
+    if not 0.0 <= floor <= 2.0:
+        raise BadInput(f"the floor of the LPW mean is {floor}; it must be from 0 to 2")
+    for name, value in (("trials", trials), ("seeds", seeds), ("confirm seeds", confirm_seeds), ("jobs", jobs)):
+        if value < 1:
+            raise BadInput(f"the number of {name} is {value}; it must be at least 1")
+    about = scenario.check()
+    if about["sweep"]:
+        raise BadInput(f"{scenario.file} sweeps {about['sweep'][0]}; a layout belongs to one point: set `sweep = []`")
+
+
+def _prepare(scenario: Scenario, journal: str, trials: int, floor: float, seeds: int, sets: str) -> Search:
+    """The search with its space and the scores under `default`."""
+    warmup_s, duration_s = span(scenario)
+    search = Search(scenario, journal, trials, floor, seeds, sets, warmup_s, duration_s)
+    base = tuple(scores(search.run(None, seed)) for seed in range(1, seeds + 1))
+    return Search(**{**search.__dict__, "base": base, "space": Space.of(scenario)})
+
+
+def span(scenario: Scenario) -> tuple[float | None, float | None]:
+    """Warm-up and length of a trial; the scenario's own where anything in it has a time."""
+    tables = scenario.to_dict()
+    timed = [tables.get("fault"), tables.get("knobs", {}).get("phase")]
+    for kind in ("nic", "workload"):
+        for table in tables.get(kind, []):
+            timed += [table.get("phase"), table.get("start_s"), table.get("stop_s")]
+    if any(timed) or scenario.changes:
+        return None, None
+    return SEARCH_SPAN_S
+
+
+def _study(optuna: Any, search: Search, create: bool = False) -> Any:
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(search.journal))
+    name = f"{search.scenario.digest()[:16]} {search.seeds} {search.sets} {search.floor} {__version__}"
+    if not create:
+        return optuna.load_study(study_name=name, storage=storage, sampler=_sampler(optuna))
+    names = optuna.get_all_study_names(storage)
+    if names and name not in names:
+        raise BadInput(
+            f"{search.journal} has another search (scenario, seeds, sets, floor or version); choose another --out"
+        )
+    study = optuna.create_study(study_name=name, storage=storage, direction="maximize", load_if_exists=True)
+    if not study.trials and search.space is not None:
+        for layout in starts(search.scenario, search.space, search.sets, search.warmup_s, search.duration_s):
+            study.enqueue_trial(search.space.parameters(layout))
+    return study
+
+
+def _sampler(optuna: Any) -> Any:
+    # TPE and not CMA-ES: the space mixes numbers with switches, starts from known layouts, and several processes work on
+    # it; `constant_liar` keeps those from trying the same layout. Without a seed, since processes must differ.
+    return optuna.samplers.TPESampler(multivariate=True, constant_liar=True, n_startup_trials=20)
+
+
+def _work_all(search: Search, jobs: int, engine: Any, progress: bool | None) -> None:
+    if engine is not None:
+        workers = [engine.submit(attempt, _work, (search, False), pure=False) for _ in range(jobs)]
+        results = [worker.result() for worker in workers]
+    else:
+        shown = sys.stderr.isatty() if progress is None else progress
+        results = [result for _, result in each(_work, [(search, shown)] * jobs, jobs=jobs, progress=False)]
+    for result in results:
+        if isinstance(result, Failure):
+            raise RunFailed(result.why)
+
+
+def _work(task: tuple[Search, bool]) -> None:
+    """Runs trials until the search has its number; with progress, one line per improvement."""
+    search, shown = task
+    optuna = _optuna()
+    study = _study(optuna, search)
+    while sum(trial.state.is_finished() for trial in study.trials) < search.trials:
+        trial = study.ask()
+        value = _trial(search, trial)
+        study.tell(trial, value)
+        if shown:
+            _show(study, search)
+    if shown:
+        print(file=sys.stderr)
+
+
+def _trial(search: Search, trial: Any) -> float:
+    assert search.space is not None
+    layout = search.space.suggest(trial)
+    pairs = [search.measure(layout, seed, base) for seed, base in enumerate(search.base, start=1)]
+    hpw, lpw = (statistics.fmean(column) for column in zip(*pairs))
+    for key, value in (("layout", layout.settings()), ("hpw", hpw), ("lpw", lpw)):
+        trial.set_user_attr(key, value)
+    return hpw - PENALTY * max(0.0, search.floor - lpw)
+
+
+def _show(study: Any, search: Search) -> None:
+    ranked = _feasible(study, search.floor)
+    top = f"HPW x{ranked[0][1]:.3f} LPW x{ranked[0][2]:.3f}" if ranked else "none above the floor"
+    done = sum(trial.state.is_finished() for trial in study.trials)
+    print(
+        f"\r{search.scenario.file}: {done} of {search.trials} layouts, best {top}   ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
+
+
+def _feasible(study: Any, floor: float) -> list[tuple[Layout, float, float]]:
+    """Layouts with their means, the best first; each once."""
+    found: dict[str, tuple[Layout, float, float]] = {}
+    for trial in study.trials:
+        if trial.state.is_finished() and trial.user_attrs.get("lpw", -math.inf) >= floor:
+            layout = Layout.of(trial.user_attrs["layout"])
+            found[json.dumps(trial.user_attrs["layout"])] = (layout, trial.user_attrs["hpw"], trial.user_attrs["lpw"])
+    return sorted(found.values(), key=lambda entry: -entry[1])
+
+
+def _confirm(search: Search, ranked: Sequence[tuple[Layout, float, float]], seeds: int, trials: int) -> dict[str, Any]:
+    """The best of the first few on fresh seeds; the floor holds within the error there."""
+    if not ranked:
+        raise RunFailed(
+            f"no layout of {trials} has an LPW mean of at least {search.floor}; more --trials, or a lower floor"
+        )
+    fresh = range(FRESH_SEED, FRESH_SEED + seeds)
+    base = {seed: scores(search.run(None, seed)) for seed in fresh}
+    candidates = []
+    for layout, hpw, lpw in ranked[:CONFIRMED]:
+        pairs = [search.measure(layout, seed, base[seed]) for seed in fresh]
+        candidates.append((layout, hpw, lpw, pairs))
+
+    def rank(candidate: tuple[Layout, float, float, list[tuple[float, float]]]) -> tuple[bool, float]:
+        lpws = [pair[1] for pair in candidate[3]]
+        return _mean(lpws) + 2 * _error(lpws) >= search.floor, _mean([pair[0] for pair in candidate[3]])
+
+    layout, hpw, lpw, pairs = max(candidates, key=rank)
+    columns = {"hpw": [pair[0] for pair in pairs], "lpw": [pair[1] for pair in pairs]}
+    about = search.scenario.check()
+    return {
+        "schema": SCHEMA,
+        "version": __version__,
+        "scenario": about["name"],
+        "chip": about["chip"],
+        "determined_by": search.scenario.source().best_fingerprint(),
+        "layout": asdict(layout),
+        "lpw_floor": search.floor,
+        "hpw_mean": _mean(columns["hpw"]),
+        "lpw_mean": _mean(columns["lpw"]),
+        "hpw_standard_error": _error(columns["hpw"]),
+        "lpw_standard_error": _error(columns["lpw"]),
+        "seeds": [{"seed": seed, "hpw": pair[0], "lpw": pair[1]} for seed, pair in zip(fresh, pairs)],
+        "found": {
+            "sampler": SAMPLER,
+            "trials": trials,
+            "seeds": search.seeds,
+            "sets": search.sets,
+            "warmup_s": search.warmup_s if search.warmup_s is not None else about["duration_s"] - about["measure_s"],
+            "duration_s": search.duration_s if search.duration_s is not None else about["duration_s"],
+            "hpw_mean": hpw,
+            "lpw_mean": lpw,
+        },
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(statistics.fmean(values), 4)
+
+
+def _error(values: Sequence[float]) -> float:
+    """Standard error of the mean; 0 for one seed, whose error is unknown."""
+    return round(statistics.stdev(values) / math.sqrt(len(values)), 4) if len(values) > 1 else 0.0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "python -m waykeeper.best", description="Search the best static layout of a scenario."
+    )
+    parser.add_argument("scenario", help="built-in name, or the path of a file")
+    parser.add_argument(
+        "--lpw-floor", type=float, default=0.97, metavar="R", help="lowest LPW mean relative to `default` [0.97]"
+    )
+    parser.add_argument("--trials", type=int, default=200, metavar="N", help="layouts in all [200]")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="seeds of each layout [1]")
+    parser.add_argument(
+        "--confirm-seeds", type=int, default=3, metavar="N", help="other seeds for the best layouts [3]"
+    )
+    parser.add_argument(
+        "--sets", default="1/32", metavar="1/N|exact", help="share of the LLC's sets to simulate [1/32]"
+    )
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes [1]")
+    parser.add_argument("--resume", action="store_true", help="continue the search beside --out")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--out", metavar="FILE", help="result [NAME.best.json, beside a scenario's file]")
+    return parser
+
+
+def default_out(scenario: str) -> Path:
+    """Where `waykeeper run --policy best` looks: beside a scenario's file; for a built-in name, in the current folder."""
+    return Path(scenario).with_suffix(".best.json") if scenario.endswith(".toml") else Path(f"{scenario}.best.json")
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit code."""
+    options = _parser().parse_args(words)
+    out = Path(options.out) if options.out else default_out(options.scenario)
+    names = ("lpw_floor", "trials", "seeds", "confirm_seeds", "sets", "jobs", "resume")
+    try:
+        found = best(options.scenario, out=out, **{name: getattr(options, name) for name in names})
+    except BadInput as why:
+        print(f"error: {why}", file=sys.stderr)
+        return 2
+    except RunFailed as why:
+        print(f"error: {why}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    if options.json:
+        print(json.dumps(found, indent=1))
+    else:
+        print(text_of(found))
+    print(f"wrote {out}", file=sys.stderr)
+    return 0
+
+
+def text_of(found: dict[str, Any]) -> str:
+    """The result for a terminal."""
+    layout, lines = found["layout"], []
+    lines += [f"{name:<16} {mask}" for name, mask in layout["masks"].items()]
+    lines += [f"{'DCA ways':<16} {layout['dca_ways']}"] if layout["dca_ways"] else []
+    lines += [f"{'DCA of ' + name:<16} {'on' if on else 'off'}" for name, on in layout["dca"].items()]
+    means_ = f"HPW mean x{found['hpw_mean']:.3f} ±{found['hpw_standard_error']:.3f}"
+    means_ += f", LPW mean x{found['lpw_mean']:.3f} ±{found['lpw_standard_error']:.3f}"
+    lines.append(f"{means_} (standard error, {len(found['seeds'])} seeds that the search did not use)")
+    return "\n".join([f"{found['scenario']}: best of {found['found']['trials']} layouts", *lines])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
