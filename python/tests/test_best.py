@@ -1,6 +1,8 @@
 """The search of the best static layout: its arithmetic, its space, resuming, and what a run makes of the result."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -92,3 +94,25 @@ def test_wrong_arguments_are_refused_before_the_search(tiny, tmp_path, capsys):
     assert search.main(["no-such-scenario"]) == 2
     assert capsys.readouterr().err.startswith("error: unknown scenario")
     assert list(tmp_path.iterdir()) == []
+
+
+CLUSTER = """
+import sys
+import waykeeper as wk
+from distributed import Client, LocalCluster
+from waykeeper.best import best
+
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        found = best(sys.argv[1], out=sys.argv[2], lpw_floor=0.5, trials=9, jobs=2, confirm_seeds=1, engine=client)
+        print(found["found"]["trials"])
+"""
+
+
+def test_a_search_runs_on_dask(tiny, tmp_path):
+    file, script = tmp_path / "tiny.toml", tmp_path / "search.py"
+    file.write_text(tiny.text, encoding="utf-8")
+    script.write_text(CLUSTER, encoding="utf-8")
+    words = [sys.executable, str(script), str(file), str(tmp_path / "tiny.best.json")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and int(done.stdout) >= 9, done.stderr
