@@ -1,6 +1,6 @@
 //! The types of the command line. The arguments of each subcommand are in its own file.
 
-use crate::{capture, chip, full, policy, run, scenario, trace};
+use crate::{best, capture, chip, full, policy, run, scenario, trace};
 use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
@@ -32,6 +32,8 @@ pub struct Cli {
 pub enum CliCommand {
     /// Run a scenario under one or more policies and compare them
     Run(run::RunArgs),
+    /// Search the best static layout of a scenario, with which `run --policy best` compares policies
+    Best(best::BestArgs),
     /// List, show and check scenarios
     #[command(subcommand, after_help = scenario::EXAMPLES)]
     Scenario(scenario::ScenarioCommand),

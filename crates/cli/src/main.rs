@@ -7,6 +7,7 @@
 #![cfg_attr(not(feature = "full"), allow(dead_code))]
 
 mod args;
+mod best;
 mod capture;
 mod chip;
 mod exit;
@@ -77,6 +78,7 @@ fn main() -> ExitCode {
 fn dispatch(command: args::CliCommand) -> Result<(), exit::Failure> {
     match command {
         args::CliCommand::Run(run) => run::run(run),
+        args::CliCommand::Best(best) => best::best(best),
         args::CliCommand::Scenario(command) => scenario::scenario(command),
         args::CliCommand::Policy(command) => policy::policy(command),
         args::CliCommand::Chip(command) => chip::chip(command),

@@ -35,7 +35,8 @@ pub struct RunArgs {
     /// Scenario: a built-in name (see `waykeeper scenario list`) or the path of a file
     #[arg(default_value = registry::FLAGSHIP)]
     scenario: String,
-    /// Policy to run, may be given several times [default: the scenario's list]
+    /// Policy to run, may be given several times [default: the scenario's list]; `best` is the best static layout that
+    /// `waykeeper best` found
     #[arg(long, value_name = "NAME")]
     policy: Vec<String>,
     /// Seed of the random numbers; with --seeds the first of them

@@ -9,6 +9,7 @@ fn help_says_what_it_said() {
     let pages: &[&[&str]] = &[
         &[],
         &["run"],
+        &["best"],
         &["scenario"],
         &["scenario", "list"],
         &["scenario", "show"],

@@ -1,0 +1,100 @@
+//! `waykeeper best`: starts the search of the best static layout, which is in the Python package. Must not know how it
+//! searches.
+
+use crate::exit::{self, Failure};
+use clap::Args;
+use std::process::Command;
+
+const EXAMPLES: &str = "\
+Examples:
+  waykeeper best a4-hpw-heavy                         search; writes a4-hpw-heavy.best.json
+  waykeeper best my.toml --trials 500 --jobs 4        a longer search, in four processes
+  waykeeper best my.toml --trials 1000 --resume       continue it; several processes may do so at a time
+  waykeeper run my.toml --policy default --policy a4 --policy best    how far a4 stays below the result
+
+The search needs the Python package with Optuna: pip install 'waykeeper[best]'. The environment variable
+WAYKEEPER_PYTHON names the interpreter that has it [default: python3].";
+
+/// Command-line arguments of `best`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct BestArgs {
+    /// Scenario: a built-in name or the path of a file
+    scenario: String,
+    /// Lowest LPW mean that a layout may have, relative to `default`
+    #[arg(long, value_name = "R", default_value_t = 0.97)]
+    lpw_floor: f64,
+    /// Number of layouts to try in all, those of an earlier search that is resumed included
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    trials: u32,
+    /// Number of seeds that each layout is run with
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seeds: u32,
+    /// Number of other seeds with which the best few layouts are measured at the end
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    confirm_seeds: u32,
+    /// Share of the LLC's sets to simulate: exact (all), 1/2, 1/4, ... 1/256
+    #[arg(long, value_name = "1/N|exact", default_value_t = waykeeper_silicon::Sampling::DEFAULT)]
+    sets: waykeeper_silicon::Sampling,
+    /// Number of processes
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    jobs: u32,
+    /// Continue the search whose journal is beside the result
+    #[arg(long)]
+    resume: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Write the result into this file [default: where `run --policy best` looks: NAME.best.json, beside a scenario's file]
+    #[arg(long, value_name = "FILE")]
+    out: Option<String>,
+}
+
+/// Ends with 0 if the interpreter has both packages.
+const HAS_PACKAGES: &str = "import importlib.util as u, sys; \
+                            sys.exit(not all(map(u.find_spec, ('waykeeper', 'optuna'))))";
+
+/// Runs the subcommand.
+pub fn best(args: BestArgs) -> Result<(), Failure> {
+    let python = std::env::var("WAYKEEPER_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let lacks = |why: String| {
+        Failure::new(
+            exit::UNSUPPORTED,
+            format!(
+                "{why}; run `pip install 'waykeeper[best]'`, and name its interpreter in WAYKEEPER_PYTHON"
+            ),
+        )
+    };
+    match Command::new(&python).args(["-c", HAS_PACKAGES]).status() {
+        Ok(status) if status.success() => {}
+        Ok(_) => {
+            return Err(lacks(format!(
+                "{python} has no package waykeeper with Optuna, which makes the search"
+            )));
+        }
+        Err(why) => return Err(lacks(format!("cannot start {python}, which makes the search: {why}"))),
+    }
+    let mut command = Command::new(&python);
+    command.args(["-m", "waykeeper.best"]);
+    for (name, value) in [
+        ("--lpw-floor", args.lpw_floor.to_string()),
+        ("--trials", args.trials.to_string()),
+        ("--seeds", args.seeds.to_string()),
+        ("--confirm-seeds", args.confirm_seeds.to_string()),
+        ("--sets", args.sets.to_string()),
+        ("--jobs", args.jobs.to_string()),
+    ] {
+        command.arg(format!("{name}={value}"));
+    }
+    command.args(args.resume.then_some("--resume")).args(args.json.then_some("--json"));
+    command.args(args.out.map(|out| format!("--out={out}")));
+    // Last, so that a scenario named like an option is refused as a name.
+    let status = command.arg("--").arg(&args.scenario).status();
+    let status = status.map_err(|why| Failure::io(format!("cannot start {python}"), &why))?;
+    match status.code() {
+        Some(0) => Ok(()),
+        // The search has printed its error.
+        Some(code) => Err(Failure::silent(u8::try_from(code).unwrap_or(exit::FAILED))),
+        None => Err(Failure::silent(exit::INTERRUPTED)),
+    }
+}
