@@ -142,8 +142,8 @@ fn write_canonical(value: &Value, out: &mut String) {
     }
 }
 
-/// The policy that applies the best layout known for a scenario. The layout is beside the scenario's file as `NAME.best.json`;
-/// for a built-in scenario it is in the current folder, or else the one that the program comes with.
+/// The policy that applies the best layout known for a scenario. The layout is beside the scenario's file as
+/// `NAME.best.json`; for a built-in scenario it is in the current folder, or else the one that the program comes with.
 ///
 /// # Errors
 /// [`BestError`].

@@ -70,9 +70,9 @@ fn below(runs: &[RunSummary], policy: &str, priority: Priority) -> Option<Vec<f6
     runs.iter().map(|run| Some(1.0 - mean(run, policy)? / mean(run, BEST_POLICY)?)).collect()
 }
 
-/// Per interval: its end, and the mean IPC of the HPWs relative to the best layout's, weighted by cores. HPWs that are scored
-/// by latency are left out: no counter has the latency of an interval. Intervals in which one of the others has no IPC are
-/// left out too.
+/// Per interval: its end, and the mean IPC of the HPWs relative to the best layout's, weighted by cores. HPWs that are
+/// scored by latency are left out: no counter has the latency of an interval. Intervals in which one of the others has
+/// no IPC are left out too.
 fn progress(policy: &PolicyResult, best: &PolicyResult) -> Vec<(f64, f64)> {
     let scored = policy.workloads.iter().filter(|(_, workload)| {
         workload.priority == Priority::High && workload.score == Score::Ipc && !workload.cores.is_empty()
