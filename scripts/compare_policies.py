@@ -26,7 +26,16 @@ import waykeeper as wk
 from waykeeper import mixes
 from waykeeper.parallel import Failure, each
 
-BUILT_IN = ("a4-hpw-heavy", "a4-lpw-heavy", "real-hpw-heavy", "real-lpw-heavy", "iat-fig11")
+BUILT_IN = (
+    "a4-hpw-heavy",
+    "a4-lpw-heavy",
+    "iat-fig11",
+    "iat-flow-count",
+    "iat-leaky-dma",
+    "real-hpw-heavy",
+    "real-inputs",
+    "real-lpw-heavy",
+)
 """Built-in scenarios that compare policies on a mix, without those that sweep a key."""
 POLICIES = ("default", "isolate", "iat", "a4-d", "waykeeper-search", "waykeeper")
 RIVALS = ("iat", "a4-d")

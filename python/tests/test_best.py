@@ -116,3 +116,23 @@ def test_a_search_runs_on_dask(tiny, tmp_path):
     words = [sys.executable, str(script), str(file), str(tmp_path / "tiny.best.json")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and int(done.stdout) >= 9, done.stderr
+
+
+def test_a_search_that_is_stopped_keeps_its_trials_and_tries_the_interrupted_layout_again(tiny, tmp_path, monkeypatch):
+    out = tmp_path / "tiny.best.json"
+    options = {"out": out, "lpw_floor": 0.5, "trials": 6, "confirm_seeds": 1, "progress": False}
+    tried = []
+    measure = search.Search.measure
+
+    def interrupted(self, layout, seed, base):
+        tried.append(layout.settings())
+        if len(tried) == 3:
+            raise KeyboardInterrupt
+        return measure(self, layout, seed, base)
+
+    monkeypatch.setattr(search.Search, "measure", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        search.best(tiny, **options)
+    assert len(tried) == 3 and not out.exists()
+    assert search.best(tiny, resume=True, **options)["found"]["trials"] == 6
+    assert tried.count(tried[2]) >= 2

@@ -142,7 +142,7 @@ def best(
         left = len(_feasible(study, lpw_floor))
         print(f"\nstopped; {journal} has {left} layouts above the floor; continue with --resume", file=sys.stderr)
         raise
-    found = _confirm(search, _feasible(study, lpw_floor), confirm_seeds, len(study.trials))
+    found = _confirm(search, _feasible(study, lpw_floor), confirm_seeds, len(_complete(study)))
     text = json.dumps(found, indent=1) + "\n"
     _write_whole(out, lambda path: path.write_text(text, encoding="utf-8"))
     return found
@@ -228,14 +228,25 @@ def _work(task: tuple[Search, bool]) -> None:
     search, shown = task
     optuna = _optuna()
     study = _study(optuna, search)
-    while sum(trial.state.is_finished() for trial in study.trials) < search.trials:
+    while len(_complete(study)) < search.trials:
         trial = study.ask()
-        value = _trial(search, trial)
+        try:
+            value = _trial(search, trial)
+        except BaseException:
+            # Its layout, which may be a starting point, is tried when the search is resumed.
+            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            study.enqueue_trial(trial.params)
+            raise
         study.tell(trial, value)
         if shown:
             _show(study, search)
     if shown:
         print(file=sys.stderr)
+
+
+def _complete(study: Any) -> list[Any]:
+    """The trials that have a result."""
+    return [trial for trial in study.trials if trial.value is not None]
 
 
 def _trial(search: Search, trial: Any) -> float:
@@ -251,7 +262,7 @@ def _trial(search: Search, trial: Any) -> float:
 def _show(study: Any, search: Search) -> None:
     ranked = _feasible(study, search.floor)
     top = f"HPW x{ranked[0][1]:.3f} LPW x{ranked[0][2]:.3f}" if ranked else "none above the floor"
-    done = sum(trial.state.is_finished() for trial in study.trials)
+    done = len(_complete(study))
     print(
         f"\r{search.scenario.file}: {done} of {search.trials} layouts, best {top}   ",
         end="",
@@ -263,8 +274,8 @@ def _show(study: Any, search: Search) -> None:
 def _feasible(study: Any, floor: float) -> list[tuple[Layout, float, float]]:
     """Layouts with their means, the best first; each once."""
     found: dict[str, tuple[Layout, float, float]] = {}
-    for trial in study.trials:
-        if trial.state.is_finished() and trial.user_attrs.get("lpw", -math.inf) >= floor:
+    for trial in _complete(study):
+        if trial.user_attrs["lpw"] >= floor:
             layout = Layout.of(trial.user_attrs["layout"])
             found[json.dumps(trial.user_attrs["layout"])] = (layout, trial.user_attrs["hpw"], trial.user_attrs["lpw"])
     return sorted(found.values(), key=lambda entry: -entry[1])

@@ -4,6 +4,8 @@
 use crate::exit::{self, Failure};
 use clap::Args;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,6 +90,10 @@ pub fn best(args: BestArgs) -> Result<(), Failure> {
     }
     command.args(args.resume.then_some("--resume")).args(args.json.then_some("--json"));
     command.args(args.out.map(|out| format!("--out={out}")));
+    // Ctrl-C reaches the search as well, which says what it keeps: this program waits for it.
+    let heard = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGINT, heard)
+        .map_err(|why| Failure::io("cannot listen for Ctrl-C", &why))?;
     // Last, so that a scenario named like an option is refused as a name.
     let status = command.arg("--").arg(&args.scenario).status();
     let status = status.map_err(|why| Failure::io(format!("cannot start {python}"), &why))?;
