@@ -23,8 +23,19 @@ pub const BEST_POLICY: &str = "best";
 const NOT_DETERMINING: [&str; 8] =
     ["name", "about", "paper", "policies", "policy", "duration_s", "warmup_s", "measure_s"];
 
-/// Built-in scenarios and the files of their layouts.
-const SHIPPED: &[(&str, &str)] = &[];
+macro_rules! shipped {
+    ($($name:literal,)*) => {
+        /// Built-in scenarios and the files of their layouts.
+        const SHIPPED: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../scenarios/bests/", $name, ".json"))),)*];
+    };
+}
+
+// Add a line for a file that `waykeeper best NAME --out scenarios/bests/NAME.json` wrote.
+shipped! {
+    "a4-hpw-heavy",
+    "iat-fig11",
+}
 
 /// A static layout, in the settings of the policy `fixed`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
