@@ -1,8 +1,8 @@
 //! What counters alone say about a server's programs, and the questions and answers about other layouts.
 //!
 //! A policy describes the server by what it has seen ([`ServerDescription`]), and asks what other layouts would bring
-//! ([`LayoutQuestion`], [`LayoutAnswer`]). It must not know how they are answered. Nothing here depends on a model: a description has
-//! only what the counters of `waykeeper_host` show, so it is the same on a real and on a virtual server.
+//! ([`LayoutQuestion`], [`LayoutAnswer`]). It must not know how they are answered. Nothing here depends on a model: a
+//! description has only what the counters of `waykeeper_host` show, so it is the same on a real and on a virtual server.
 
 mod calibrator;
 mod cost;
