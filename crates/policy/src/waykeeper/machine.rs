@@ -154,16 +154,7 @@ impl Machine {
     /// Workloads started, ended or changed class: the best layout is kept, without trash entries of ended ones.
     /// Remembered phases are forgotten.
     fn groups_changed(&mut self, groups: &[Workload]) -> Event {
-        let names = |all: &[Workload], not_in: &[Workload]| {
-            let new = all.iter().filter(|group| !not_in.contains(group));
-            new.map(|group| group.name.as_str()).collect::<Vec<_>>().join(", ")
-        };
-        let (new, gone) = (names(groups, &self.server.groups), names(&self.server.groups, groups));
-        let text = match (new.is_empty(), gone.is_empty()) {
-            (false, true) => format!("{new} launched"),
-            (true, _) => format!("{gone} exited"),
-            (false, false) => format!("{new} launched or changed class, {gone} exited or changed class"),
-        };
+        let text = self.server.difference(groups);
         self.server.groups = groups.to_vec();
         let mut layout = self.search.best().clone();
         layout.trash.retain(|id| groups.iter().any(|group| group.id == *id));

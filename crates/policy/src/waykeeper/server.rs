@@ -22,6 +22,20 @@ pub(super) struct ServerView<'a> {
 }
 
 impl Server {
+    /// Which workloads started or ended, if `groups` are those alive now.
+    pub fn difference(&self, groups: &[Workload]) -> String {
+        let names = |all: &[Workload], not_in: &[Workload]| {
+            let new = all.iter().filter(|group| !not_in.contains(group));
+            new.map(|group| group.name.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let (new, gone) = (names(groups, &self.groups), names(&self.groups, groups));
+        match (new.is_empty(), gone.is_empty()) {
+            (false, true) => format!("{new} launched"),
+            (true, _) => format!("{gone} exited"),
+            (false, false) => format!("{new} launched or changed class, {gone} exited or changed class"),
+        }
+    }
+
     /// The server with the counters of an interval.
     pub fn view<'a>(&'a self, seen: &'a Interval) -> ServerView<'a> {
         ServerView {
