@@ -46,7 +46,10 @@ def test_a_folder_holds_one_sweep(tiny, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "says"),
-    [("{", "is not the manifest of a sweep: Expecting"), (" " * (bounded.MOST + 1), "a manifest has at most 67108864 bytes")],
+    [
+        ("{", "is not the manifest of a sweep: Expecting"),
+        (" " * (bounded.MOST + 1), "a manifest has at most 67108864 bytes"),
+    ],
 )
 def test_a_manifest_that_is_none_is_refused(tiny, tmp_path, content, says):
     (tmp_path / "manifest.json").write_text(content)

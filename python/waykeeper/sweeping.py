@@ -151,7 +151,9 @@ def _claim(folder: Path, base: Scenario, points: list[Point]) -> None:
         try:
             held = json.loads(bounded.text(manifest, "a manifest"))
         except ValueError as why:
-            raise BadInput(f"{manifest} is not the manifest of a sweep: {why}; choose an empty folder, or delete it") from why
+            raise BadInput(
+                f"{manifest} is not the manifest of a sweep: {why}; choose an empty folder, or delete it"
+            ) from why
         if [point["name"] for point in held["points"]] != [point["name"] for point in content["points"]]:
             raise BadInput(
                 f"{folder} has another sweep ({len(held['points'])} points of {held['scenario']}, version "
