@@ -44,6 +44,9 @@ MOST_BYTES = 16 << 10
 SHORT = {"values": 128, "schemata": 512, "glob": 512, "kernel_text": 1024}
 """The longest input of targets whose formats have words or a few lines: shorter inputs are read more often."""
 
+FEWER = {"socket": 8}
+"""Targets that wait for time, with the part of the executions that they get of a given number."""
+
 MOST_FINDINGS = 20
 """A target with more findings is not run again."""
 
@@ -172,7 +175,8 @@ def slice_of(target: str, seconds: float, figures: Figures) -> None:
 def repeatable(target: str, executions: int, figures: Figures) -> None:
     """Runs a target on its seeds and on inputs made of them with the random numbers of one seed."""
     with tempfile.TemporaryDirectory(prefix="waykeeper-fuzz-") as empty:
-        run_once(target, Path(empty), [f"-runs={executions}", "-seed=1"], figures)
+        options = [f"-runs={executions // FEWER.get(target, 1)}", "-seed=1"]
+        run_once(target, Path(empty), options, figures)
 
 
 def table(all_figures: dict[str, Figures]) -> str:
