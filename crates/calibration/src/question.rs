@@ -46,6 +46,11 @@ pub struct Goal {
     pub gain_per_loss: f64,
     /// Least progress of each HPW.
     pub hpw_floor: f64,
+    /// Cost of an LLC hit per packet line of a workload on a NIC, relative to the line's processing: its progress is lines
+    /// per second, weighted by the cost of fetching them.
+    pub llc_cost: f64,
+    /// The same of an LLC miss.
+    pub memory_cost: f64,
 }
 
 /// The answer to a question.

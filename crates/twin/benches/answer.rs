@@ -109,7 +109,7 @@ fn question() -> LayoutQuestion {
             dca_ways: [0x600, 0x700, 0x780].map(WayMask::from_bits).to_vec(),
             switches: vec![PortId(0), PortId(1)],
         },
-        goal: Goal { lpw_floor: 0.97, gain_per_loss: 2.0, hpw_floor: 0.95 },
+        goal: Goal { lpw_floor: 0.97, gain_per_loss: 2.0, hpw_floor: 0.95, llc_cost: 0.5, memory_cost: 2.0 },
         asked: Vec::new(),
         most: 3,
     }

@@ -70,7 +70,7 @@ fn main() {
         number: 1,
         server: description.clone(),
         limits: limits(&inventory),
-        goal: Goal { lpw_floor: 0.97, gain_per_loss: 2.0, hpw_floor: 0.95 },
+        goal: Goal { lpw_floor: 0.97, gain_per_loss: 2.0, hpw_floor: 0.95, llc_cost: 0.5, memory_cost: 2.0 },
         asked: layouts.iter().map(|(_, plan)| plan.clone()).collect(),
         most: 3,
     };

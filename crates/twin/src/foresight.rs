@@ -8,7 +8,7 @@ use crate::plant::{Plant, TenantPlant};
 use crate::run::{Counts, Hits, PARTS, TenantCounts, run};
 use std::collections::BTreeMap;
 use waykeeper_calibration::{
-    Candidate, Estimate, LayoutLimits, Observed, ServerDescription, TenantDescription,
+    Candidate, Estimate, Goal, LayoutLimits, LayoutQuestion, Observed, ServerDescription, TenantDescription,
 };
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_units::WorkloadId;
@@ -17,6 +17,7 @@ use waykeeper_units::WorkloadId;
 #[derive(Clone, Debug)]
 pub(crate) struct Foresight<'a> {
     server: &'a ServerDescription,
+    goal: Goal,
     plant: Plant,
     /// By tenant, the hit ratios of the small chip and of the server under each observed layout.
     known: Vec<Vec<(f64, f64)>>,
@@ -26,10 +27,6 @@ pub(crate) struct Foresight<'a> {
     now: Counts,
 }
 
-/// Cost of an LLC hit and of a miss per packet line, relative to the line's processing: the settings `llc_cost` and
-/// `memory_cost` of the policy, so that a prediction can be compared with the progress that the policy measures.
-const LLC_COST: f64 = 0.5;
-const MEMORY_COST: f64 = 2.0;
 /// Hit ratios this near count as equal. Assumption: about the sampling error of a run.
 const NEAR: f64 = 0.01;
 /// Hit ratios are kept this far from 0 and 1, where their odds have no logarithm.
@@ -55,23 +52,22 @@ const LEAST_ERROR: f64 = 0.006;
 
 impl<'a> Foresight<'a> {
     /// Simulates the layouts that were observed, with so many line events each. Returns the line events spent, too.
-    pub fn new(server: &'a ServerDescription, plant: Plant, events: u64) -> (Foresight<'a>, u64) {
+    pub fn new(question: &'a LayoutQuestion, plant: Plant, events: u64) -> (Foresight<'a>, u64) {
+        let server = &question.server;
         let mut spent = 0;
         let mut known = vec![Vec::new(); plant.tenants.len()];
         for seen in &server.observed {
             let counts = run(&plant, &Layout::of(&seen.knobs, server), events);
             spent += counts.events;
             for ((tenant, counted), known) in plant.tenants.iter().zip(&counts.tenants).zip(&mut known) {
-                let found =
-                    tenant.hits(counted.own.iter().copied().sum(), counted.data.iter().copied().sum());
-                if let Some((found, seen)) = found.zip(seen.tenants.get(&tenant.id)) {
+                if let Some((found, seen)) = tenant.all_hits(counted).zip(seen.tenants.get(&tenant.id)) {
                     known.push((found, seen.hits.value));
                 }
             }
         }
         let now = run(&plant, &Layout::of(&server.knobs, server), events);
         spent += now.events;
-        (Foresight { server, carried: carried(server), plant, known, now }, spent)
+        (Foresight { server, goal: question.goal, carried: carried(server), plant, known, now }, spent)
     }
 
     /// What a layout would bring, from a run of about so many line events. Returns the line events spent, too.
@@ -89,10 +85,7 @@ impl<'a> Foresight<'a> {
     fn progress(&self, index: usize, tenant: &TenantDescription, counts: &TenantCounts) -> Estimate {
         let plant = &self.plant.tenants[index];
         let before = &self.now.tenants[index];
-        let all = |counts: &TenantCounts| {
-            plant.hits(counts.own.iter().copied().sum(), counts.data.iter().copied().sum())
-        };
-        let Some((then, now)) = all(before).zip(all(counts)) else {
+        let Some((then, now)) = plant.all_hits(before).zip(plant.all_hits(counts)) else {
             return Estimate { value: 1.0, error: LEAST_ERROR };
         };
         let time = |hits: f64| self.time(tenant, plant, hits);
@@ -130,7 +123,7 @@ impl<'a> Foresight<'a> {
             let devices = self.server.devices.iter().filter(|d| d.tenants.contains(&tenant.workload.id));
             let lines: f64 =
                 devices.flat_map(|d| &d.ports).map(|port| port.inbound_lines + port.outbound_lines).sum();
-            let cost = LLC_COST * hits + MEMORY_COST * (1.0 - hits);
+            let cost = self.goal.llc_cost * hits + self.goal.memory_cost * (1.0 - hits);
             return 1.0 + if lines > 0.0 { tenant.references.value * cost / lines } else { 0.0 };
         }
         (plant.base_s + plant.hit_s * hits + plant.miss_s * (1.0 - hits)).max(f64::MIN_POSITIVE)
@@ -166,6 +159,11 @@ impl<'a> Foresight<'a> {
 }
 
 impl TenantPlant {
+    /// The hit ratio of a whole run; `None` without references.
+    pub fn all_hits(&self, counts: &TenantCounts) -> Option<f64> {
+        self.hits(counts.own.iter().copied().sum(), counts.data.iter().copied().sum())
+    }
+
     /// The hit ratio of all its references; `None` without any.
     pub fn hits(&self, own: Hits, data: Hits) -> Option<f64> {
         let all = self.references();

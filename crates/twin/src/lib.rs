@@ -53,7 +53,7 @@ pub fn answer(question: &LayoutQuestion, budget: Budget) -> LayoutAnswer {
     let runs = tuning::RUNS.min(tuning::RUNS / tuning::LAYOUTS * server.observed.len());
     let (tuning, tuned) = Tuning::found(server, of(TUNING, runs));
     let plant = Plant::new(server, &tuning);
-    let (foresight, observed) = Foresight::new(server, plant, of(OBSERVED, server.observed.len() + 1));
+    let (foresight, observed) = Foresight::new(question, plant, of(OBSERVED, server.observed.len() + 1));
     let mut simulated = 0;
     let last = of(FINAL, question.asked.len() + question.most);
     let mut asked = Vec::new();

@@ -10,7 +10,7 @@
 
 use super::config::Config;
 use super::event;
-use super::layout::{ChipLimits, Layout};
+use super::layout::Layout;
 use super::memory::PhaseMemory;
 use super::phase::PhaseDetector;
 use super::progress::Progress;
@@ -40,8 +40,7 @@ pub(super) struct Machine {
 
 impl Machine {
     pub fn new(config: Config, inventory: &Inventory, groups: &[Workload]) -> Machine {
-        let limits = ChipLimits::new(inventory);
-        let server = Server { config, inventory: inventory.clone(), groups: groups.to_vec(), limits };
+        let server = Server::new(config, inventory, groups);
         Machine {
             phase: PhaseDetector::new(),
             settling: Settling::new(&server),

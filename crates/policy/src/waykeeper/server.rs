@@ -22,6 +22,12 @@ pub(super) struct ServerView<'a> {
 }
 
 impl Server {
+    /// A server with its chip's limits.
+    pub fn new(config: Config, inventory: &Inventory, groups: &[Workload]) -> Server {
+        let limits = ChipLimits::new(inventory);
+        Server { config, inventory: inventory.clone(), groups: groups.to_vec(), limits }
+    }
+
     /// Which workloads started or ended, if `groups` are those alive now.
     pub fn difference(&self, groups: &[Workload]) -> String {
         let names = |all: &[Workload], not_in: &[Workload]| {

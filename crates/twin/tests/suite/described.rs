@@ -76,7 +76,7 @@ fn question(tenants: Vec<TenantDescription>, asked: Vec<Plan>) -> LayoutQuestion
             observed: vec![observed],
         },
         limits: LayoutLimits { min_ways: 1, most_classes: 16, dca_ways: Vec::new(), switches: Vec::new() },
-        goal: Goal { lpw_floor: 0.97, gain_per_loss: 2.0, hpw_floor: 0.95 },
+        goal: Goal { lpw_floor: 0.97, gain_per_loss: 2.0, hpw_floor: 0.95, llc_cost: 0.5, memory_cost: 2.0 },
         asked,
         most: 2,
     }

@@ -103,7 +103,7 @@ fn what_is_foreseen_on_another_chip_comes_true_within_eight_points() {
         number: 1,
         server: calibrator.describe().expect("it was seen for five seconds"),
         limits: limits(server.inventory()),
-        goal: Goal { lpw_floor: 0.97, gain_per_loss: 2.0, hpw_floor: 0.95 },
+        goal: Goal { lpw_floor: 0.97, gain_per_loss: 2.0, hpw_floor: 0.95, llc_cost: 0.5, memory_cost: 2.0 },
         asked,
         most: 1,
     };

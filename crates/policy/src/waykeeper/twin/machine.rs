@@ -10,7 +10,6 @@
 //! It must not know a model, nor how a description is made.
 
 use super::super::event;
-use super::super::layout::ChipLimits;
 use super::super::machine::Machine;
 use super::super::memory::PhaseMemory;
 use super::super::phase::PhaseDetector;
@@ -82,12 +81,7 @@ pub(super) struct TwinMachine {
 
 impl TwinMachine {
     pub fn new(config: TwinConfig, inventory: &Inventory, groups: &[Workload]) -> TwinMachine {
-        let server = Server {
-            config: config.measured,
-            inventory: inventory.clone(),
-            groups: groups.to_vec(),
-            limits: ChipLimits::new(inventory),
-        };
+        let server = Server::new(config.measured, inventory, groups);
         TwinMachine {
             config,
             limits: waykeeper_calibration::limits(inventory),
@@ -167,6 +161,8 @@ impl TwinMachine {
             lpw_floor: (1.0 - self.config.lpw_loss_max) / lpw.max(1e-9),
             gain_per_loss: self.config.gain_per_loss,
             hpw_floor: (1.0 - self.config.measured.hpw_loss_max) / worst_hpw.max(1e-9),
+            llc_cost: self.config.measured.llc_cost,
+            memory_cost: self.config.measured.memory_cost,
         }
     }
 
