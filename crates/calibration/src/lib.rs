@@ -8,6 +8,7 @@ mod calibrator;
 mod cost;
 mod description;
 mod estimate;
+mod goal;
 mod layout_record;
 mod limits;
 mod question;
@@ -20,5 +21,6 @@ pub use description::{
     TenantDescription,
 };
 pub use estimate::Estimate;
+pub use goal::{Goal, GoalScore, TenantProgress};
 pub use limits::limits;
-pub use question::{Candidate, Goal, LayoutAnswer, LayoutLimits, LayoutQuestion};
+pub use question::{Candidate, LayoutAnswer, LayoutLimits, LayoutQuestion};

@@ -1,8 +1,8 @@
 //! A question about other layouts, and its answer. It must not know how an answer is found.
 
-use crate::{Estimate, ServerDescription};
+use crate::{Estimate, Goal, ServerDescription};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Plan;
 use waykeeper_units::{PortId, WayMask, WorkloadId};
 
@@ -17,6 +17,10 @@ pub struct LayoutQuestion {
     pub limits: LayoutLimits,
     /// What is better.
     pub goal: Goal,
+    /// Progress of each tenant under the layout in force, relative to the server as found; a tenant without a number has 1.
+    pub since_found: BTreeMap<WorkloadId, f64>,
+    /// Tenants whose mask must stay as it is in force.
+    pub kept: BTreeSet<WorkloadId>,
     /// Layouts whose prediction is wanted in any case, besides those that are searched.
     pub asked: Vec<Plan>,
     /// Most layouts in the answer.
@@ -34,23 +38,6 @@ pub struct LayoutLimits {
     pub dca_ways: Vec<WayMask>,
     /// Ports whose DCA can be switched.
     pub switches: Vec<PortId>,
-}
-
-/// What is better. Progress is relative to the layout in force: 1 is as now.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub struct Goal {
-    /// Least progress of LPWs together (geometric mean, weighted by cores), where HPWs do not gain more than
-    /// `gain_per_loss` times as much.
-    pub lpw_floor: f64,
-    /// HPWs must gain so many times what LPWs lose below the floor.
-    pub gain_per_loss: f64,
-    /// Least progress of each HPW.
-    pub hpw_floor: f64,
-    /// Cost of an LLC hit per packet line of a workload on a NIC, relative to the line's processing: its progress is lines
-    /// per second, weighted by the cost of fetching them.
-    pub llc_cost: f64,
-    /// The same of an LLC miss.
-    pub memory_cost: f64,
 }
 
 /// The answer to a question.

@@ -2,6 +2,7 @@
 //! a second on one core.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use waykeeper_calibration::{
     DeviceDescription, Estimate, Goal, LayoutLimits, LayoutQuestion, Observed, PortDescription,
@@ -109,7 +110,18 @@ fn question() -> LayoutQuestion {
             dca_ways: [0x600, 0x700, 0x780].map(WayMask::from_bits).to_vec(),
             switches: vec![PortId(0), PortId(1)],
         },
-        goal: Goal { lpw_floor: 0.97, gain_per_loss: 2.0, hpw_floor: 0.95, llc_cost: 0.5, memory_cost: 2.0 },
+        goal: Goal {
+            lpw_floor: 0.97,
+            lpw_each: 0.97,
+            gain_per_loss: 2.0,
+            hpw_floor: 0.95,
+            lpw_weight: 0.25,
+            latency_weight: 1.0,
+            llc_cost: 0.5,
+            memory_cost: 2.0,
+        },
+        since_found: BTreeMap::new(),
+        kept: BTreeSet::new(),
         asked: Vec::new(),
         most: 3,
     }

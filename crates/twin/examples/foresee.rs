@@ -1,6 +1,6 @@
 //! What the twin foresees against what the virtual server then does, for one scenario.
 //!
-//! `cargo run --release -p waykeeper-twin --example foresee -- FILE [--set KEY=VALUE]... [--seed N] [--observe N] [--quiet]`
+//! `cargo run --release -p waykeeper-twin --example foresee -- FILE [--set KEY=VALUE]... [--seed N] [--observe N] [--best FILE] [--quiet]`
 //!
 //! The server runs under its own layout, and with `--observe 2` under `isolate` too; the calibrator sees its counters
 //! through the seam alone. Then the twin predicts seven layouts, each of them is simulated on a copy of the server, and the
@@ -8,7 +8,7 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a table for people")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use waykeeper_calibration::{Calibrator, Goal, LayoutQuestion, limits};
@@ -29,12 +29,14 @@ const MEASURE: u64 = 6;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let (mut file, mut sets, mut seed, mut observe, mut quiet) = (None, Vec::new(), 5, 2, false);
+    let mut best = None;
     while let Some(argument) = arguments.next() {
         let mut next = || arguments.next().expect("a value");
         match argument.as_str() {
             "--set" => sets.push(next()),
             "--seed" => seed = next().parse().expect("a number"),
             "--observe" => observe = next().parse().expect("a number"),
+            "--best" => best = Some(next()),
             "--quiet" => quiet = true,
             _ => file = Some(argument),
         }
@@ -65,12 +67,24 @@ fn main() {
         }
     }
     let description = calibrator.describe().expect("it was seen");
-    let layouts = layouts(&inventory, &groups, seed);
+    let mut layouts = layouts(&inventory, &groups, seed);
+    layouts.extend(best.map(|file| ("given", given(&file, &inventory, &groups))));
     let question = LayoutQuestion {
         number: 1,
         server: description.clone(),
         limits: limits(&inventory),
-        goal: Goal { lpw_floor: 0.97, gain_per_loss: 2.0, hpw_floor: 0.95, llc_cost: 0.5, memory_cost: 2.0 },
+        goal: Goal {
+            lpw_floor: 0.97,
+            lpw_each: 0.97,
+            gain_per_loss: 2.0,
+            hpw_floor: 0.95,
+            lpw_weight: 0.25,
+            latency_weight: 1.0,
+            llc_cost: 0.5,
+            memory_cost: 2.0,
+        },
+        since_found: BTreeMap::new(),
+        kept: BTreeSet::new(),
         asked: layouts.iter().map(|(_, plan)| plan.clone()).collect(),
         most: 3,
     };
@@ -216,6 +230,27 @@ fn measured(
         Some(if group.kind == WorkloadKind::StorageIo { lines } else { lines / (1.0 + fetching) })
     };
     groups.iter().filter_map(|group| Some((group.id, progress(group).filter(|p| *p > 0.0)?))).collect()
+}
+
+/// The layout in a result of `waykeeper best`.
+fn given(file: &str, inventory: &Inventory, groups: &[Workload]) -> Plan {
+    let text = std::fs::read_to_string(file).expect("a file");
+    let result: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let mask = |value: &serde_json::Value| {
+        let bits = value.as_str().and_then(|text| text.strip_prefix("0x")).expect("0x and digits");
+        WayMask::from_bits(u32::from_str_radix(bits, 16).expect("hexadecimal digits"))
+    };
+    let layout = &result["layout"];
+    let mut plan = Plan::of_masks(groups.iter().map(|group| (group.id, mask(&layout["masks"][&group.name]))));
+    if layout["dca_ways"].is_string() {
+        plan.insert(Knob::DcaWays, mask(&layout["dca_ways"]));
+    }
+    for device in &inventory.devices {
+        if let Some(on) = layout["dca"][&device.name].as_bool() {
+            device.ports.iter().for_each(|port| plan.insert(Knob::Dca(*port), on));
+        }
+    }
+    plan
 }
 
 /// Layouts of several shapes, by rules that know priorities and devices only.

@@ -11,7 +11,7 @@ use waykeeper_calibration::{
     Candidate, Estimate, Goal, LayoutLimits, LayoutQuestion, Observed, ServerDescription, TenantDescription,
 };
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_units::WorkloadId;
+use waykeeper_units::{PortId, WorkloadId};
 
 /// What the small chip showed under the layouts that were observed, and what was observed.
 #[derive(Clone, Debug)]
@@ -36,10 +36,12 @@ const EDGE: f64 = 0.002;
 const PER_DISTANCE: f64 = 0.4;
 /// Error of a tenant on a NIC: its queues grow where it is slower, and counters do not show how far. Chosen likewise.
 const NIC_ERROR: f64 = 0.06;
-/// Error of the progress of storage, which its drives and requests decide, and what its program's own time adds to that.
-/// Assumptions.
+/// Error of the progress of storage, which its drives and requests decide.
 const STORAGE_ERROR: f64 = 0.01;
-const SLOWER: f64 = 0.5;
+/// Power by which the time of a storage program on its lines acts on its progress, and the error of that power: none where
+/// the drives are busy, all of it where the program is. Assumption: nearer to the former.
+const STORAGE_POWER: f64 = 0.25;
+const STORAGE_POWER_ERROR: f64 = 0.25;
 /// What a layout usually changes of a tenant's progress, as a logarithm: a prediction whose error is larger says little.
 /// Assumption.
 const USUAL: f64 = 0.3;
@@ -75,14 +77,21 @@ impl<'a> Foresight<'a> {
         let counts = run(&self.plant, layout, events);
         let mut tenants = BTreeMap::new();
         for (index, tenant) in self.server.tenants.iter().enumerate() {
-            tenants.insert(tenant.workload.id, self.progress(index, tenant, &counts.tenants[index]));
+            let progress = self.progress(index, tenant, layout, &counts.tenants[index]);
+            tenants.insert(tenant.workload.id, progress);
         }
         let hpw = together(self.server, &tenants, Priority::High);
         let lpw = together(self.server, &tenants, Priority::Low);
         (Candidate { plan: layout.plan(self.server, limits), tenants, hpw, lpw }, counts.events)
     }
 
-    fn progress(&self, index: usize, tenant: &TenantDescription, counts: &TenantCounts) -> Estimate {
+    fn progress(
+        &self,
+        index: usize,
+        tenant: &TenantDescription,
+        layout: &Layout,
+        counts: &TenantCounts,
+    ) -> Estimate {
         let plant = &self.plant.tenants[index];
         let before = &self.now.tenants[index];
         let Some((then, now)) = plant.all_hits(before).zip(plant.all_hits(counts)) else {
@@ -92,9 +101,10 @@ impl<'a> Foresight<'a> {
         let (before_hits, hits) = (self.corrected(index, then), self.corrected(index, now));
         let ratio = time(before_hits) / time(hits);
         if tenant.workload.kind == WorkloadKind::StorageIo {
-            // Its drives or its requests decide; a program that spends most of its time on the lines is slower, too.
-            let error = STORAGE_ERROR.hypot(SLOWER * (ratio - 1.0));
-            return Estimate { value: 1.0, error };
+            return self.stored(tenant, layout).unwrap_or_else(|| Estimate {
+                value: ratio.powf(STORAGE_POWER),
+                error: STORAGE_ERROR.hypot(STORAGE_POWER_ERROR * ratio.ln()),
+            });
         }
         let ratio = ratio * self.carried(index, hits) / self.carried(index, before_hits);
         // Sampling: how much the parts of both runs differ, pair by pair.
@@ -115,6 +125,34 @@ impl<'a> Foresight<'a> {
         let least = if tenant.workload.kind == WorkloadKind::NetworkIo { NIC_ERROR } else { LEAST_ERROR };
         let error = [sampling, shape, cost, least].iter().map(|e| e * e).sum::<f64>().sqrt();
         likely(ratio.ln(), error)
+    }
+
+    /// Progress of a tenant on storage by what its ports carried under layouts with the same DCA switches; `None` if these
+    /// are those in force, or were not observed.
+    fn stored(&self, tenant: &TenantDescription, layout: &Layout) -> Option<Estimate> {
+        let devices = self.server.devices.iter().filter(|d| d.tenants.contains(&tenant.workload.id));
+        let ports: Vec<PortId> = devices.flat_map(|d| &d.ports).map(|port| port.id).collect();
+        let switches = |layout: &Layout| {
+            ports.iter().map(|port| layout.dca.get(port).copied().unwrap_or(true)).collect::<Vec<bool>>()
+        };
+        let now = Layout::of(&self.server.knobs, self.server);
+        let wanted = switches(layout);
+        if wanted == switches(&now) {
+            return Some(Estimate { value: 1.0, error: STORAGE_ERROR });
+        }
+        let lines = |seen: &Observed| ports.iter().filter_map(|port| seen.ports.get(port)).sum::<f64>();
+        let of = |switches_are: &dyn Fn(&Layout) -> bool| {
+            let all = self.server.observed.iter();
+            let some: Vec<f64> = all
+                .filter(|seen| switches_are(&Layout::of(&seen.knobs, self.server)))
+                .map(lines)
+                .filter(|lines| *lines > 0.0)
+                .collect();
+            (!some.is_empty()).then(|| some.iter().sum::<f64>() / some.len() as f64)
+        };
+        let then = of(&|seen| switches(seen) == wanted)?;
+        let before = of(&|seen| *seen == now)?;
+        Some(Estimate { value: then / before, error: STORAGE_ERROR })
     }
 
     /// The time that a tenant needs for the same work with this hit ratio, in a unit of its own.

@@ -1,6 +1,7 @@
 //! What runs on the small chip: the tenants' lines and the devices' buffers, placed once for all layouts. It must not know
 //! layouts.
 
+use crate::run::FULL;
 use crate::small_chip::SmallChip;
 use crate::tuning::{Shape, Tuning};
 use std::ops::Range;
@@ -67,7 +68,7 @@ pub(crate) struct QueuePlant {
     pub inbound: f64,
     pub outbound: f64,
     /// Lines that the device is ahead of the tenant while it hits as often as usual.
-    pub lag: usize,
+    pub lag: f64,
     /// Share of its reads that usually hit.
     pub usual: f64,
     /// Share of the lines that the tenant reads.
@@ -290,7 +291,7 @@ fn place_queues(
                 device: on_chip,
                 tenant,
                 core: tenant.map_or(0, |at| tenants[at].cores.start + index % tenants[at].cores.len()),
-                lag: (lag.round() as usize).clamp(1, (region.lines().len() * 9 / 10).max(1)),
+                lag: lag.min(region.lines().len() as f64 * FULL),
                 usual: tenant.map_or(1.0, |at| tenants[at].data_hits),
                 lines: region.lines().to_vec(),
                 inbound: inbound / QUEUES as f64,

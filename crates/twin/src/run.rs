@@ -46,6 +46,8 @@ const WRITES: f64 = 0.25;
 const FEEDBACK: f64 = 4.0;
 /// Reads whose hits decide that.
 const REMEMBERED: f64 = 64.0;
+/// Share of its buffers that a queue fills at most: the others wait for packets.
+pub(crate) const FULL: f64 = 0.9;
 /// References that find their line in the MLC are drawn again, so often.
 const REDRAWS: usize = 6;
 
@@ -112,7 +114,7 @@ pub(crate) fn run(plant: &Plant, layout: &Layout, events: u64) -> Counts {
         .iter()
         .map(|plant| Queue {
             plant,
-            head: plant.lag,
+            head: plant.lag as usize,
             recent: plant.usual,
             owed: 0.0,
             owed_read: 0.0,
@@ -271,13 +273,13 @@ fn unit(rng: &mut Xoshiro256PlusPlus) -> f64 {
 impl Queue<'_> {
     /// Lines that the device is ahead now: a tenant that misses more is slower, and its queue grows. Drives wait for their
     /// program instead.
-    fn lag(&self) -> usize {
+    fn lag(&self) -> f64 {
         let plant = self.plant;
         if plant.storage {
             return plant.lag;
         }
-        let grown = plant.lag as f64 * (FEEDBACK * (plant.usual - self.recent)).exp();
-        (grown.round() as usize).clamp(1, (plant.lines.len() * 9 / 10).max(1))
+        let grown = plant.lag * (FEEDBACK * (plant.usual - self.recent)).exp();
+        grown.min(plant.lines.len() as f64 * FULL)
     }
 
     /// The device writes the lines of a step, the tenant reads those of as many lines before, the device sends them.
@@ -298,7 +300,11 @@ impl Queue<'_> {
         let lag = self.lag();
         for _ in 0..count {
             chip.dma_write(plant.device, plant.lines[self.head % len]);
-            let line = plant.lines[(self.head + len - lag) % len];
+            // A line of the small chip is many of the server's, so a lag is no whole number: of its fraction, as many reads
+            // are one line later. The golden ratio spreads them evenly.
+            let later = (self.head as f64 * 0.618_033_988_749_895).fract() < lag.fract();
+            let behind = lag as usize + usize::from(later);
+            let line = plant.lines[(self.head + len - behind) % len];
             self.head += 1;
             self.owed_read += plant.read;
             if self.owed_read >= 1.0 {

@@ -6,8 +6,8 @@ use crate::layout::Layout;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeSet;
-use waykeeper_calibration::{Candidate, LayoutQuestion};
-use waykeeper_host::{DeviceKind, Priority};
+use waykeeper_calibration::{Candidate, GoalScore, LayoutQuestion, TenantProgress};
+use waykeeper_host::{DeviceKind, Priority, Workload};
 use waykeeper_units::WayMask;
 
 /// Layouts that were tried, the best first.
@@ -33,8 +33,6 @@ const KEPT: usize = 8;
 const CHANGES: usize = 4;
 /// Rounds after which the best ones are run again, longer.
 const AGAIN: usize = 3;
-/// Weight of LPWs beside HPWs, where neither is below its floor. Assumption: an LPW is worth a quarter.
-const LPW_WEIGHT: f64 = 0.25;
 /// What falling below a floor costs, per unit: more than any gain.
 const BELOW: f64 = 20.0;
 /// Standard errors by which a prediction of HPWs is lowered. Assumption.
@@ -42,35 +40,18 @@ const DOUBT: f64 = 0.5;
 /// What a restriction costs that brings nothing: among equals the most open layout is taken.
 const OPEN: f64 = 1e-4;
 
-/// How well a candidate serves a question's goal: the logarithm of HPWs' progress, less what falls below the floors.
+/// How well a candidate serves a question's goal: the logarithm of progress, less what falls below the floors.
 pub(crate) fn score(candidate: &Candidate, question: &LayoutQuestion) -> f64 {
-    let goal = &question.goal;
-    let lpw = candidate.lpw.value.max(1e-9);
-    // Of many predictions the best is likely to be too good, and the more so the larger their errors are.
-    let (mut sum, mut weights) = (0.0, 0.0);
-    for tenant in question.server.tenants.iter().filter(|t| t.workload.priority == Priority::High) {
-        let weight = tenant.workload.cores.len().max(1) as f64;
-        if let Some(progress) = candidate.tenants.get(&tenant.workload.id) {
-            sum += weight * (progress.value - DOUBT * progress.error).max(1e-9).ln();
-            weights += weight;
-        }
-    }
-    let hpw = if weights > 0.0 { f64::exp(sum / weights) } else { 1.0 };
-    let cores = |priority| {
-        let tenants = question.server.tenants.iter().filter(|tenant| tenant.workload.priority == priority);
-        tenants.map(|tenant| tenant.workload.cores.len().max(1) as f64).sum::<f64>()
-    };
-    let mut below = 0.0;
-    // LPWs may lose more than the floor allows only where HPWs gain so many times as much, by cores.
-    let gained = (hpw - 1.0).max(0.0) * cores(Priority::High);
-    let paid = gained / (goal.gain_per_loss.max(1e-9) * cores(Priority::Low).max(1.0));
-    below += (goal.lpw_floor.min(1.0 - paid) - lpw).max(0.0);
-    for tenant in question.server.tenants.iter().filter(|t| t.workload.priority == Priority::High) {
-        if let Some(progress) = candidate.tenants.get(&tenant.workload.id) {
-            below += (goal.hpw_floor - progress.value).max(0.0);
-        }
-    }
-    hpw.ln() + LPW_WEIGHT * lpw.ln() - BELOW * below
+    let tenants = question.server.tenants.iter().filter_map(|tenant| {
+        let Workload { id, priority, kind, .. } = tenant.workload;
+        let progress = candidate.tenants.get(&id)?;
+        // Of many predictions the best is likely to be too good, and the more so the larger their errors are.
+        let doubt = if priority == Priority::High { DOUBT * progress.error } else { 0.0 };
+        let ratio = (progress.value - doubt) * question.since_found.get(&id).copied().unwrap_or(1.0);
+        Some(TenantProgress { priority, kind, cores: tenant.workload.cores.len(), ratio })
+    });
+    let GoalScore { value, shortfall } = question.goal.score(tenants);
+    value - BELOW * shortfall
 }
 
 impl<'a> Search<'a> {
@@ -130,7 +111,10 @@ impl<'a> Search<'a> {
         let (candidate, spent) = self.foresight.of(layout, &self.question.limits, events);
         let closed: u32 = layout.masks.iter().map(|mask| layout.ways - mask.count()).sum();
         let off = layout.dca.values().filter(|on| !**on).count() as f64;
-        let open = OPEN * (f64::from(closed) / f64::from(layout.ways) + off);
+        let server = &self.question.server;
+        let other_ways = layout.dca_ways != Layout::of(&server.knobs, server).dca_ways;
+        let turned = off + f64::from(u8::from(other_ways));
+        let open = OPEN * (f64::from(closed) / f64::from(layout.ways) + turned);
         (score(&candidate, self.question) - open, spent)
     }
 
@@ -196,11 +180,24 @@ impl<'a> Search<'a> {
             shape.dca.extend(storage.iter().map(|port| (*port, false)));
             shapes.push(shape);
         }
-        shapes.into_iter().filter(|shape| self.is_new(shape)).collect::<Vec<_>>()
+        let shapes = shapes.into_iter().map(|shape| self.with_kept(shape)).collect::<Vec<_>>();
+        shapes.into_iter().filter(|shape| self.is_new(shape)).collect()
     }
 
     fn is_new(&mut self, layout: &Layout) -> bool {
         layout.is_possible(&self.question.limits) && self.seen.insert(layout.clone())
+    }
+
+    /// The layout with the masks in force of the tenants whose mask must stay.
+    fn with_kept(&self, mut layout: Layout) -> Layout {
+        let server = &self.question.server;
+        let now = Layout::of(&server.knobs, server);
+        for (index, tenant) in server.tenants.iter().enumerate() {
+            if self.question.kept.contains(&tenant.workload.id) {
+                layout.masks[index] = now.masks[index];
+            }
+        }
+        layout
     }
 
     /// Changes of the best layouts that were not tried yet.
@@ -213,6 +210,7 @@ impl<'a> Search<'a> {
                 for _ in 0..=self.below(2) {
                     self.change(&mut tried);
                 }
+                let tried = self.with_kept(tried);
                 if self.is_new(&tried) {
                     found.push(tried);
                 }

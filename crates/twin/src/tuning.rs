@@ -59,6 +59,8 @@ const MOST: f64 = 0.7;
 /// Lag of a NIC at first, as a part of its buffers; of storage, as a part of the LLC. Assumptions.
 const NIC_LAG: f64 = 0.1;
 const STORAGE_LAG: f64 = 0.1;
+/// Buffers are at most so many times as many, or as few, as described. Assumption.
+const BUFFERS: f64 = 2.0;
 /// Differences that count as one: of hit ratios, and of the logarithm of the lines held, which other tenants decide too.
 const HITS: f64 = 0.02;
 const HELD: f64 = 0.3;
@@ -144,10 +146,12 @@ impl Tuning {
         for device in &server.devices {
             let Some(buffers) = self.devices.get_mut(&device.id) else { continue };
             let nic = device.kind == DeviceKind::Network;
-            if nic && !off.writes.is_empty() {
-                // Too many write hits: there are more buffers.
+            if !off.writes.is_empty() {
+                // Too many write hits: there are more buffers. The misses are those of all devices, so that one alone may not
+                // explain them: its buffers stay near the description.
+                let described = device.buffer_lines.value;
                 *buffers *= (STEP * mean(&off.writes)).clamp(-MOST, MOST).exp();
-                *buffers = buffers.clamp(512.0, 4.0 * llc);
+                *buffers = buffers.clamp(described / BUFFERS, described * BUFFERS);
             }
             let most = if nic { *buffers } else { 2.0 * llc };
             for tenant in &device.tenants {
@@ -156,7 +160,7 @@ impl Tuning {
                     // Too many hits in the twin: the program reads later.
                     *lag *= (STEP * mean(values)).clamp(-MOST, MOST).exp();
                 }
-                *lag = lag.clamp(16.0, most);
+                *lag = lag.clamp(1.0, most);
             }
         }
     }

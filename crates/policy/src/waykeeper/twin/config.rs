@@ -13,10 +13,13 @@ pub(super) const NAME: &str = "waykeeper-twin";
 pub(super) struct TwinConfig {
     /// The settings of `waykeeper`.
     pub measured: Config,
-    /// Largest loss of LPWs together since the state as found, where HPWs do not gain `gain_per_loss` times as much.
+    /// Largest loss of LPWs together since the state as found, and of each LPW for which HPWs do not gain
+    /// `gain_per_loss` times as much.
     pub lpw_loss_max: f64,
-    /// HPWs must gain so many times what LPWs lose, weighted by cores.
+    /// HPWs must gain so many times what LPWs with a larger loss lose, weighted by cores.
     pub gain_per_loss: f64,
+    /// What progress of a workload on a NIC counts beside that of others.
+    pub latency_weight: f64,
     /// Mean error of predictions above which a tenant counts as not predictable.
     pub prediction_error_max: f64,
     /// Most questions in a phase.
@@ -25,16 +28,19 @@ pub(super) struct TwinConfig {
     pub tries_max: u32,
 }
 
+/// The setting of `waykeeper` whose default differs: HPWs come first, and floors protect LPWs.
+const LPW_WEIGHT: (&str, f64) = ("lpw_weight", 0.1);
+
 /// One row of the table of its own settings: key, form, default, range and unit, meaning, source.
 type Row = (&'static str, Form, f64, (f64, f64, &'static str), &'static str, &'static str);
 
-const ROWS: [Row; 5] = [
+const ROWS: [Row; 6] = [
     (
         "lpw_loss_max",
         Form::Number,
         0.03,
         (0.0, 1.0, "ratio"),
-        "largest loss of LPWs together since the state as found, where HPWs do not gain gain_per_loss times as much",
+        "largest loss of LPWs together since the state as found, and of each for which HPWs do not gain enough",
         "ours",
     ),
     (
@@ -42,8 +48,16 @@ const ROWS: [Row; 5] = [
         Form::Number,
         2.0,
         (0.0, 100.0, ""),
-        "HPWs must gain so many times what LPWs lose, weighted by cores",
+        "HPWs must gain so many times what LPWs with a larger loss lose, weighted by cores",
         "ours",
+    ),
+    (
+        "latency_weight",
+        Form::Number,
+        3.0,
+        (0.0, 100.0, ""),
+        "what progress of a workload on a NIC counts: its latency falls by more than its work per packet",
+        "ours: 1 / (1 - load) of a queue whose core is busy for two thirds",
     ),
     (
         "prediction_error_max",
@@ -54,7 +68,7 @@ const ROWS: [Row; 5] = [
         "ours",
     ),
     ("questions_max", Form::Whole, 3.0, (1.0, 100.0, ""), "most questions in a phase", "ours"),
-    ("tries_max", Form::Whole, 2.0, (1.0, 100.0, ""), "most layouts tried per question", "ours"),
+    ("tries_max", Form::Whole, 1.0, (1.0, 100.0, ""), "most layouts tried per question", "ours"),
 ];
 
 impl TwinConfig {
@@ -67,31 +81,41 @@ impl TwinConfig {
             let (key, form, default, range, ..) = ROWS[index];
             table.get(key).map_or(Ok(default), |found| value(NAME, key, found, form, range))
         };
-        let own = [read(0)?, read(1)?, read(2)?, read(3)?, read(4)?];
+        let own = [read(0)?, read(1)?, read(2)?, read(3)?, read(4)?, read(5)?];
         let keys = ROWS.map(|row| row.0);
         let mut rest = table.clone();
         keys.iter().for_each(|key| _ = rest.remove(*key));
+        rest.entry(LPW_WEIGHT.0).or_insert(toml::Value::Float(LPW_WEIGHT.1));
         Ok(TwinConfig {
             measured: Config::read_of(NAME, &rest, &keys)?,
             lpw_loss_max: own[0],
             gain_per_loss: own[1],
-            prediction_error_max: own[2],
-            questions_max: own[3] as u32,
-            tries_max: own[4] as u32,
+            latency_weight: own[2],
+            prediction_error_max: own[3],
+            questions_max: own[4] as u32,
+            tries_max: own[5] as u32,
         })
     }
 
     /// The settings for `waykeeper policy describe`.
     pub fn describe(&self) -> Vec<SettingDescription> {
-        let TwinConfig {
-            lpw_loss_max, gain_per_loss, prediction_error_max, questions_max, tries_max, ..
-        } = *self;
-        let values =
-            [lpw_loss_max, gain_per_loss, prediction_error_max, questions_max.into(), tries_max.into()];
+        let values = [
+            self.lpw_loss_max,
+            self.gain_per_loss,
+            self.latency_weight,
+            self.prediction_error_max,
+            self.questions_max.into(),
+            self.tries_max.into(),
+        ];
         let own = ROWS.iter().zip(values).map(|((key, _, default, range, meaning, source), value)| {
             SettingDescription::new(key, value, *default, (range.2, meaning, source))
         });
-        own.chain(self.measured.describe()).collect()
+        let shared = self.measured.describe().into_iter().map(|setting| {
+            let default =
+                if setting.name == LPW_WEIGHT.0 { LPW_WEIGHT.1.to_string() } else { setting.default.clone() };
+            SettingDescription { default, ..setting }
+        });
+        own.chain(shared).collect()
     }
 }
 

@@ -8,10 +8,11 @@ pub(super) fn describe(config: &TwinConfig) -> Description {
     Description {
         name: NAME.to_owned(),
         idea: "Measures the layout as found, describes the server from its counters, and asks a model of this server \
-               what other layouts would bring. The best of them are put in force and measured; one is kept if all \
-               workloads, weighted, gain more than noise, no HPW loses more than hpw_loss_max, and LPWs lose no more \
-               than lpw_loss_max unless HPWs gain gain_per_loss times as much. What was measured refines the \
-               description for the next question."
+               what other layouts would bring. The best one is put in force and measured; it is kept if HPWs, and LPWs by \
+               their weight, gain more than noise, no HPW loses more than hpw_loss_max, and LPWs lose no more than \
+               lpw_loss_max. One LPW may lose more where HPWs gain gain_per_loss times as much. What was measured refines \
+               the description for the next question. Where no clear gain is foreseen and HPWs miss the LLC, it measures \
+               HPWs apart from LPWs once, since a model cannot tell what a program that never hits would do with more ways."
             .to_owned(),
         source: "ours".to_owned(),
         inputs: lines(&[
@@ -28,10 +29,11 @@ pub(super) fn describe(config: &TwinConfig) -> Description {
             StateDescription::new("Ask", "waits for the model's answer; the layout in force stays"),
             StateDescription::new("Try", "measures a layout that the model proposes, and keeps or drops it"),
             StateDescription::new("Stable", "nothing better is foreseen; watches for a new phase"),
+            StateDescription::new("Return", "puts the layout as found back, before it searches by measured steps"),
             StateDescription::new(
                 "Measured",
-                "no answer came, or an HPW was foreseen wrongly: the search of the policy waykeeper decides until \
-                 workloads start or end",
+                "there is no model, no answer came, or HPWs were foreseen wrongly: the search of the policy waykeeper \
+                 decides until workloads start or end",
             ),
         ],
         deviations: Vec::new(),

@@ -1,10 +1,10 @@
 //! The order of the steps in each interval.
 //!
 //! ```text
-//! Look --settled--> Ask --answer--> Try --judged--> Try, Ask or Stable
-//!   ^                |                                    |
-//!   |                +--no answer--> Measured             |
-//!   +------------- workloads or phase change -------------+
+//! Look --settled--> Ask --answer--> Try --judged--> Ask or Stable
+//!   ^                |                                  |
+//!   |                +--no answer--> Measured           |
+//!   +------------- workloads or phase change -----------+
 //! ```
 //!
 //! It must not know a model, nor how a description is made.
@@ -16,19 +16,29 @@ use super::super::phase::PhaseDetector;
 use super::super::progress::{Gain, Progress};
 use super::super::server::Server;
 use super::super::settling::Settling;
+use super::apart;
 use super::config::TwinConfig;
 use super::forecast::Forecast;
 use crate::knobs::RefusedKnobs;
 use crate::{Cause, Decision, Event};
 use std::collections::{BTreeMap, VecDeque};
 use waykeeper_calibration::{
-    Calibrator, Candidate, Estimate, Goal, LayoutAnswer, LayoutLimits, LayoutQuestion,
+    Calibrator, Candidate, Estimate, Goal, GoalScore, LayoutAnswer, LayoutLimits, LayoutQuestion,
+    ServerDescription, TenantProgress,
 };
-use waykeeper_host::{Interval, Inventory, Knob, Plan, Priority, Setting, Workload};
-use waykeeper_units::WayMask;
+use waykeeper_host::{Interval, Inventory, Knob, Plan, Setting, Workload, WorkloadKind};
+use waykeeper_units::{PortId, WayMask};
 
 /// Intervals without an answer after which the policy measures instead. Assumption: an answer takes one or two.
 const WAIT_MOST: u32 = 8;
+/// Questions in turn whose layout was dropped and whose HPWs were foreseen wrongly, after which none is asked. Assumption:
+/// one may be chance.
+const FAILURES: u32 = 2;
+/// Gain of HPWs that must be foreseen for a layout to be tried before HPWs were once apart from LPWs. Assumption: less is
+/// within the errors of a description by one layout.
+const CLEAR: f64 = 0.03;
+/// Intervals with a question that was not taken, after which there is no model.
+const UNASKED: u32 = 2;
 /// Layouts in an answer: more than are tried, since some were tried before.
 const ANSWERS: usize = 6;
 
@@ -41,6 +51,8 @@ enum State {
     Try(Candidate),
     /// Nothing better is foreseen.
     Stable,
+    /// Puts the layout as found back, from which it then searches by measured steps.
+    Return,
     /// Searches by measured steps.
     Measured(Box<Machine>),
 }
@@ -71,11 +83,14 @@ pub(super) struct TwinMachine {
     queue: VecDeque<Candidate>,
     /// Layouts tried in this phase.
     tried: Vec<Plan>,
-    /// Questions in this phase.
+    /// Questions in this phase, and the last ones in turn whose layout was dropped and whose HPWs were foreseen wrongly.
     questions: u32,
+    failures: u32,
     /// The number of the last question, and whether it is still to be answered.
     number: u64,
     is_open: bool,
+    /// Intervals in which there was a question that was not taken.
+    unasked: u32,
     answer: Option<LayoutAnswer>,
 }
 
@@ -101,8 +116,10 @@ impl TwinMachine {
             queue: VecDeque::new(),
             tried: Vec::new(),
             questions: 0,
+            failures: 0,
             number: 0,
             is_open: false,
+            unasked: 0,
             answer: None,
             server,
         }
@@ -115,6 +132,7 @@ impl TwinMachine {
             State::Ask(_) => "Ask",
             State::Try(_) => "Try",
             State::Stable => "Stable",
+            State::Return => "Return",
             State::Measured(machine) => {
                 let decision = machine.decide(events);
                 return Decision { state: format!("Measured: {}", decision.state), ..decision };
@@ -142,28 +160,60 @@ impl TwinMachine {
         self.questions += 1;
         self.is_open = true;
         self.asked_from = self.best_progress.clone();
+        let since_found = self.reference.as_ref().map_or_else(BTreeMap::new, |reference| {
+            let ratio = |group: &Workload| Some((group.id, self.best_progress.ratio(reference, group.id)?));
+            self.server.groups.iter().filter_map(ratio).collect()
+        });
         Some(LayoutQuestion {
             number: self.number,
+            limits: self.limits_for(&server),
             server,
-            limits: self.limits.clone(),
             goal: self.goal(),
+            since_found,
+            kept: self.forecast.unpredictable(),
             asked: if self.best == found { Vec::new() } else { vec![found] },
             most: ANSWERS,
         })
     }
 
-    /// The goal relative to the layout in force: what HPWs and LPWs have gained or lost since the state as found is
-    /// counted in.
+    /// The limits without the switches of ports whose storage programs hit their lines: with DCA off they would lose them,
+    /// and they may not find them in the LLC again when it is on.
+    fn limits_for(&self, server: &ServerDescription) -> LayoutLimits {
+        let most = 1.0 - self.config.measured.leak_llc_miss;
+        let hits = |port: &PortId| {
+            let device = server.devices.iter().find(|device| device.ports.iter().any(|p| p.id == *port));
+            let users = device.iter().flat_map(|device| &device.tenants);
+            users
+                .filter_map(|id| server.tenant(*id))
+                .any(|user| user.workload.kind == WorkloadKind::StorageIo && user.hits.value > most)
+        };
+        let mut limits = self.limits.clone();
+        limits.switches.retain(|port| server.knobs.dca(*port) == Some(false) || !hits(port));
+        limits
+    }
+
     fn goal(&self) -> Goal {
-        let since = self.reference.as_ref().map(|reference| self.gain(&self.best_progress, reference));
-        let (lpw, worst_hpw) = since.map_or((1.0, 1.0), |gain| (gain.lpw, gain.worst_hpw));
+        let TwinConfig { measured, lpw_loss_max, gain_per_loss, latency_weight, .. } = self.config;
         Goal {
-            lpw_floor: (1.0 - self.config.lpw_loss_max) / lpw.max(1e-9),
-            gain_per_loss: self.config.gain_per_loss,
-            hpw_floor: (1.0 - self.config.measured.hpw_loss_max) / worst_hpw.max(1e-9),
-            llc_cost: self.config.measured.llc_cost,
-            memory_cost: self.config.measured.memory_cost,
+            lpw_floor: 1.0 - lpw_loss_max,
+            lpw_each: 1.0 - lpw_loss_max,
+            gain_per_loss,
+            hpw_floor: 1.0 - measured.hpw_loss_max,
+            lpw_weight: measured.lpw_weight,
+            latency_weight,
+            llc_cost: measured.llc_cost,
+            memory_cost: measured.memory_cost,
         }
+    }
+
+    /// How well this progress serves the goal.
+    fn score(&self, now: &Progress, found: &Progress) -> GoalScore {
+        let groups = self.server.groups.iter();
+        let tenants = groups.filter_map(|Workload { id, priority, kind, cores, .. }| {
+            let ratio = now.ratio(found, *id)?;
+            Some(TenantProgress { priority: *priority, kind: *kind, cores: cores.len(), ratio })
+        });
+        self.goal().score(tenants)
     }
 
     fn gain(&self, now: &Progress, before: &Progress) -> Gain {
@@ -202,7 +252,7 @@ impl TwinMachine {
         match std::mem::replace(&mut self.state, State::Stable) {
             State::Look => match settled {
                 None => self.state = State::Look,
-                Some(measured) => self.begin(measured),
+                Some(measured) => self.begin(measured, &mut events),
             },
             State::Ask(waited) => {
                 if let Some(measured) = settled {
@@ -219,32 +269,53 @@ impl TwinMachine {
                     self.best_progress = self.best_progress.mixed(&measured);
                 }
             }
+            State::Return => self.state = self.measured(),
             State::Measured(machine) => self.state = State::Measured(machine),
         }
         events
     }
 
     /// A phase begins with the measured progress of the layout in force.
-    fn begin(&mut self, measured: Progress) {
+    fn begin(&mut self, measured: Progress, events: &mut Vec<Event>) {
         self.phase.begin_phase();
-        (self.tried, self.questions) = (vec![self.best.clone()], 0);
+        (self.tried, self.questions, self.failures) = (vec![self.best.clone()], 0, 0);
         self.queue.clear();
-        self.reference = (Some(&self.best) == self.found.as_ref()).then(|| measured.clone());
+        let is_as_found = Some(&self.best) == self.found.as_ref();
+        self.reference = is_as_found.then(|| measured.clone());
         self.best_progress = measured;
-        if let Some(known) = self.memory.best(self.phase.start(), &self.server)
-            && *known != self.best
-        {
-            // It was best in this phase before; nothing is foreseen of it.
-            let one = Estimate { value: 1.0, error: f64::INFINITY };
-            let plan = known.clone();
-            self.queue.push_back(Candidate { plan, tenants: BTreeMap::new(), hpw: one, lpw: one });
-        }
         self.asked_from = self.best_progress.clone();
-        self.ask();
+        // What was best in this phase before, and, where the layout as found restricts a workload, the open LLC: one
+        // layout alone says little of what a workload would do with more ways.
+        let known = self.memory.best(self.phase.start(), &self.server).cloned();
+        let open = is_as_found.then(|| self.open());
+        for plan in known.into_iter().chain(open).filter(|plan| *plan != self.best) {
+            if self.queue.iter().all(|queued| queued.plan != plan) {
+                self.queue.push_back(unforeseen(plan));
+            }
+        }
+        match self.queue.is_empty() {
+            true => self.ask(),
+            false => self.next(events),
+        }
+    }
+
+    /// The layout with HPWs apart from LPWs, if it was not tried in this phase and may help.
+    fn apart(&self) -> Option<Plan> {
+        let plan = apart::apart(&self.best, self.found.as_ref()?, &self.server)?;
+        let is_new = !self.tried.contains(&plan);
+        (is_new && apart::may_help(&self.calibrator.describe()?)).then_some(plan)
+    }
+
+    /// The layout as found with all ways for all workloads.
+    fn open(&self) -> Plan {
+        let mut open = self.best.clone();
+        let full = WayMask::full(self.server.inventory.llc.ways);
+        self.server.groups.iter().for_each(|group| open.insert(Knob::Mask(group.id), full));
+        open
     }
 
     fn ask(&mut self) {
-        (self.is_open, self.answer) = (false, None);
+        (self.is_open, self.answer, self.unasked) = (false, None, 0);
         self.state = State::Ask(0);
     }
 
@@ -252,8 +323,17 @@ impl TwinMachine {
     fn wait(&mut self, waited: u32, events: &mut Vec<Event>) {
         match self.answer.take() {
             Some(answer) => self.take(answer, events),
-            None if waited < WAIT_MOST => self.state = State::Ask(waited + 1),
-            None => self.measure("the model has not answered", events),
+            None => {
+                let could_ask = !self.is_open && self.calibrator.describe().is_some();
+                self.unasked += u32::from(could_ask);
+                if self.unasked > UNASKED {
+                    self.measure("there is no model", events);
+                } else if waited < WAIT_MOST {
+                    self.state = State::Ask(waited + 1);
+                } else {
+                    self.measure("the model has not answered", events);
+                }
+            }
         }
     }
 
@@ -267,38 +347,54 @@ impl TwinMachine {
             && self
                 .reference
                 .as_ref()
-                .is_some_and(|reference| !self.is_allowed(&self.gain(&self.best_progress, reference)))
+                .is_some_and(|reference| self.score(&self.best_progress, reference).shortfall > self.noise())
         {
-            let text = "the layout costs LPWs more than HPWs gain: back to the layout as found".to_owned();
+            let text = "the layout costs more than it may: back to the layout as found".to_owned();
             events.push(event("release", text, Vec::new()));
             self.look_at(found);
             return;
         }
         let foreseen = self.worth_trying(answer, events);
-        self.queue.extend(foreseen);
+        let is_clear = foreseen.iter().any(|candidate| candidate.hpw.value - 1.0 > CLEAR);
+        if !is_clear && let Some(apart) = self.apart() {
+            self.queue.push_back(unforeseen(apart));
+        } else {
+            self.queue.extend(foreseen);
+        }
         self.next(events);
     }
 
     /// The candidates of an answer that are foreseen to gain, and that were not tried in this phase.
     fn worth_trying(&self, answer: LayoutAnswer, events: &mut Vec<Event>) -> Vec<Candidate> {
-        let weight = self.server.config.lpw_weight;
-        let needed = self.server.config.min_gain.max(self.settling.tolerance());
-        let unpredictable = self.forecast.unpredictable();
-        let is_kept = |candidate: &Candidate| {
-            unpredictable.iter().all(|id| candidate.plan.mask(*id) == self.best.mask(*id))
+        let needed = self.needed();
+        let goal = self.goal();
+        let total = |candidate: &Candidate| {
+            let groups = self.server.groups.iter();
+            let tenants = groups.filter_map(|Workload { id, priority, kind, cores, .. }| {
+                let ratio = candidate.tenants.get(id)?.value;
+                Some(TenantProgress { priority: *priority, kind: *kind, cores: cores.len(), ratio })
+            });
+            goal.score(tenants).value
         };
-        let total = |candidate: &Candidate| candidate.hpw.value.ln() + weight * candidate.lpw.value.ln();
         let simulated = answer.simulated;
         let new = answer.best.into_iter().filter(|candidate| !self.tried.contains(&candidate.plan));
-        let chosen: Vec<Candidate> = new
-            .filter(|candidate| is_kept(candidate) && total(candidate) > needed)
-            .take(self.config.tries_max as usize)
-            .collect();
+        let chosen: Vec<Candidate> =
+            new.filter(|candidate| total(candidate) > needed).take(self.config.tries_max as usize).collect();
         if chosen.is_empty() {
             let text = format!("none of {simulated} simulated layouts is foreseen to be better");
             events.push(event("foresee", text, Vec::new()));
         }
         chosen
+    }
+
+    /// A change of progress that noise may cause.
+    fn noise(&self) -> f64 {
+        self.settling.tolerance()
+    }
+
+    /// The least gain that is worth a change.
+    fn needed(&self) -> f64 {
+        self.server.config.min_gain.max(self.noise())
     }
 
     /// Tries the next layout, asks again, or is done.
@@ -308,7 +404,11 @@ impl TwinMachine {
             let what = self.changes(&self.best, &candidate.plan);
             let text = match candidate.hpw.error.is_finite() {
                 true => format!("try {what}: foreseen are {}", expected(&candidate)),
-                false => format!("try {what}: it was best in this phase before"),
+                false => {
+                    format!(
+                        "try {what}: its measurement tells more than the model knows, or it was best in this phase before"
+                    )
+                }
             };
             events.push(event("try", text, causes(&candidate)));
             self.tried.push(candidate.plan.clone());
@@ -316,11 +416,7 @@ impl TwinMachine {
             self.state = State::Try(candidate);
             return;
         }
-        if self.in_force != self.best
-            && !(self.in_force.is_empty() && Some(&self.best) == self.found.as_ref())
-        {
-            self.in_force = self.best.clone();
-        }
+        self.in_force = self.restored();
         let text = format!("settled; layouts tried in this phase: {}", self.tried.len() - 1);
         events.push(event("settle", text, Vec::new()));
         self.phase.reset_streak();
@@ -330,51 +426,41 @@ impl TwinMachine {
 
     /// Keeps or drops the layout that was tried.
     fn judge(&mut self, candidate: &Candidate, measured: &Progress, events: &mut Vec<Event>) {
-        let gain = self.gain(measured, &self.best_progress);
-        let needed = self.server.config.min_gain.max(self.settling.tolerance());
-        let is_allowed =
-            self.reference.as_ref().is_none_or(|reference| self.is_allowed(&self.gain(measured, reference)));
+        let found = self.reference.clone().unwrap_or_else(|| self.best_progress.clone());
+        let (now, before) = (self.score(measured, &found), self.score(&self.best_progress, &found));
+        // A layout that costs more than it may is left even for one that gains nothing.
+        let is_better = match before.shortfall > self.noise() {
+            true => now.shortfall < before.shortfall - self.noise(),
+            false => now.value - before.value > self.needed() && now.shortfall <= self.noise(),
+        };
+        let verb = if is_better { "keep" } else { "drop" };
         let what = self.changes(&self.best, &candidate.plan);
         let since = self.gain(measured, &self.asked_from);
-        let said = match candidate.hpw.error.is_finite() {
-            true => format!(
-                "{}; measured are {}",
-                expected(candidate),
-                percents(since.hpw - 1.0, since.lpw - 1.0)
-            ),
-            false => format!("measured are {}", percents(since.hpw - 1.0, since.lpw - 1.0)),
+        let seen = format!("measured are {}", percents(since.hpw - 1.0, since.lpw - 1.0));
+        let is_foreseen = candidate.hpw.error.is_finite();
+        let said = match is_foreseen {
+            true => format!("expected are {}; {seen}", expected(candidate)),
+            false => seen,
         };
-        let (action, verb) = match gain.all > needed && is_allowed {
-            true => ("keep", "keep"),
-            false => ("drop", "drop"),
-        };
-        events.push(event(action, format!("{verb} {what}: expected are {said}"), causes(candidate)));
-        if action == "keep" {
+        events.push(event(verb, format!("{verb} {what}: {said}"), causes(candidate)));
+        if is_better {
             (self.best, self.best_progress) = (candidate.plan.clone(), measured.clone());
+        } else {
+            self.in_force = self.restored();
         }
-        let limit = self.config.prediction_error_max;
-        let lost = self.forecast.note(candidate, measured, &self.asked_from, limit);
-        for (id, error) in &lost {
-            let name =
-                self.server.groups.iter().find(|group| group.id == *id).map_or("", |group| &group.name);
-            let cause = Cause {
-                what: format!("error of the progress of {name}"),
-                value: *error,
-                limit: Some(("prediction_error_max".to_owned(), limit)),
-            };
-            let text = format!("{name} is not predictable: its mask stays");
-            events.push(event("not-predictable", text, vec![cause]));
+        if is_foreseen {
+            self.compare(candidate, measured, events);
+            let off = (since.hpw - candidate.hpw.value).abs();
+            let is_wrong = !is_better && off > self.config.prediction_error_max;
+            self.failures = if is_wrong { self.failures + 1 } else { 0 };
         }
-        let is_hpw = |id| self.server.groups.iter().any(|g| g.id == id && g.priority == Priority::High);
-        if lost.iter().any(|(id, _)| is_hpw(*id)) {
-            self.measure("an HPW was foreseen wrongly", events);
-            return;
-        }
-        if self.queue.is_empty() && self.questions < self.config.questions_max {
+        if self.failures >= FAILURES && Some(&self.best) == self.found.as_ref() {
+            self.measure("HPWs were foreseen wrongly", events);
+        } else if self.queue.is_empty()
+            && self.failures < FAILURES
+            && self.questions < self.config.questions_max
+        {
             // What was measured refines the description.
-            if action == "drop" {
-                self.in_force = self.best.clone();
-            }
             self.settling.restart();
             self.ask();
         } else {
@@ -382,24 +468,34 @@ impl TwinMachine {
         }
     }
 
-    /// Whether LPWs lost no more since the state as found than they may, and no HPW lost too much.
-    fn is_allowed(&self, since: &Gain) -> bool {
-        let cores = |priority| {
-            let groups = self.server.groups.iter().filter(|group| group.priority == priority);
-            groups.map(|group| group.cores.len().max(1) as f64).sum::<f64>()
-        };
-        let gained = since.hpw.ln() * cores(Priority::High);
-        let lost = -since.lpw.ln() * cores(Priority::Low);
-        let is_paid =
-            since.lpw >= 1.0 - self.config.lpw_loss_max || gained >= self.config.gain_per_loss * lost;
-        is_paid && since.worst_hpw >= 1.0 - self.config.measured.hpw_loss_max
+    /// Compares what was foreseen of each tenant with what was measured.
+    fn compare(&mut self, candidate: &Candidate, measured: &Progress, events: &mut Vec<Event>) {
+        let limit = self.config.prediction_error_max;
+        for (id, error) in self.forecast.note(candidate, measured, &self.asked_from, limit) {
+            let name = self.server.groups.iter().find(|group| group.id == id).map_or("", |group| &group.name);
+            let cause = Cause {
+                what: format!("error of the progress of {name}"),
+                value: error,
+                limit: Some(("prediction_error_max".to_owned(), limit)),
+            };
+            let text = format!("{name} is not predictable: its mask stays");
+            events.push(event("not-predictable", text, vec![cause]));
+        }
+    }
+
+    /// The knobs that put the best layout in force again: none, if that is the one as found and none was turned.
+    fn restored(&self) -> Plan {
+        if self.in_force.is_empty() && Some(&self.best) == self.found.as_ref() {
+            return Plan::default();
+        }
+        self.best.clone()
     }
 
     /// An event if the traffic differs from that at the start of the phase, or an HPW lost progress.
     fn another_phase(&mut self, progress: &Progress, seen: &Interval) -> Option<Event> {
         let change = self.phase.observe(seen, &self.server);
         let change = match self.state {
-            State::Look | State::Measured(_) => return None,
+            State::Look | State::Return | State::Measured(_) => return None,
             State::Ask(_) | State::Try(_) => change,
             State::Stable => {
                 let loss = 1.0 - self.gain(progress, &self.best_progress).worst_hpw;
@@ -426,8 +522,18 @@ impl TwinMachine {
             format!("{why}: the policy searches by measured steps"),
             Vec::new(),
         ));
+        self.state = match (&self.found, self.in_force.is_empty()) {
+            (Some(found), false) => {
+                self.in_force = found.clone();
+                State::Return
+            }
+            _ => self.measured(),
+        };
+    }
+
+    fn measured(&self) -> State {
         let machine = Machine::new(self.config.measured, &self.server.inventory, &self.server.groups);
-        self.state = State::Measured(Box::new(machine));
+        State::Measured(Box::new(machine))
     }
 
     /// Knobs that read back differently are out of the plan already: no later layout names them.
@@ -501,6 +607,12 @@ fn found(groups: &[Workload], seen: &Interval, inventory: &Inventory, limits: &L
         plan.insert(Knob::Dca(*port), seen.knobs.dca(*port).unwrap_or(true));
     }
     plan
+}
+
+/// A layout of which nothing is foreseen.
+fn unforeseen(plan: Plan) -> Candidate {
+    let unknown = Estimate { value: 1.0, error: f64::INFINITY };
+    Candidate { plan, tenants: BTreeMap::new(), hpw: unknown, lpw: unknown }
 }
 
 /// `HPWs +12.0 %, LPWs -1.0 %`.

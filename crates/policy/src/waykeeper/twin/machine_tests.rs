@@ -46,6 +46,31 @@ fn measure(machine: &mut TwinMachine, groups: &[Workload], ipc: &[f64]) -> Vec<E
     panic!("nothing was judged");
 }
 
+/// Steps under the knobs in force until the machine asks the next question.
+fn next_question(machine: &mut TwinMachine, groups: &[Workload], ipc: &[f64]) -> Option<LayoutQuestion> {
+    (0..6).find_map(|_| {
+        let mut seen = interval(ipc, 1e9);
+        seen.knobs = machine.in_force.clone();
+        machine.step(groups, &seen);
+        machine.question()
+    })
+}
+
+/// Answers with one layout, for which that is foreseen, and steps with what is measured under it.
+fn tried(
+    machine: &mut TwinMachine,
+    groups: &[Workload],
+    question: &LayoutQuestion,
+    (mask, foreseen): (u32, [f64; 2]),
+    measured: [f64; 2],
+) -> Vec<Event> {
+    machine.hear(&answer(question, vec![candidate(question, mask, foreseen)]));
+    let mut seen = interval(&[1.0, 1.0], 1e9);
+    seen.knobs = machine.in_force.clone();
+    machine.step(groups, &seen);
+    measure(machine, groups, &measured)
+}
+
 #[test]
 fn the_layout_as_found_stays_until_an_answer_is_tried_and_what_gains_is_kept() {
     let (mut machine, groups, question) = asked();
@@ -66,19 +91,15 @@ fn the_layout_as_found_stays_until_an_answer_is_tried_and_what_gains_is_kept() {
 }
 
 #[test]
-fn what_costs_lpws_more_than_hpws_gain_is_dropped() {
+fn what_costs_lpws_more_than_the_floor_is_dropped() {
     let (mut machine, groups, question) = asked();
     let greedy = candidate(&question, 0x1, [1.05, 0.99]);
     machine.hear(&answer(&question, vec![greedy]));
     machine.step(&groups, &interval(&[1.0, 1.0], 1e9));
-    // ln 1.05 is 0.049 for one core; ln 0.95 is -0.051: less than twice as much, and more than 3 % lost.
+    // LPWs lose 5 %, more than 3 %.
     let events = measure(&mut machine, &groups, &[1.05, 0.95]);
     assert_eq!(events[0].action, "drop");
     assert_eq!(Some(&machine.best), machine.found.as_ref());
-    // The same loss is paid by 12 %: ln 1.12 is 0.113.
-    let gain = |hpw, lpw| Gain { all: 0.0, hpw, lpw, worst_hpw: hpw };
-    assert!(machine.is_allowed(&gain(1.12, 0.95)) && !machine.is_allowed(&gain(1.1, 0.95)));
-    assert!(machine.is_allowed(&gain(1.0, 0.97)) && !machine.is_allowed(&gain(0.89, 1.5)));
 }
 
 #[test]
@@ -95,23 +116,93 @@ fn without_an_answer_it_measures_and_an_old_answer_does_not_count() {
 }
 
 #[test]
-fn a_model_that_is_wrong_about_an_hpw_twice_is_not_asked_again() {
+fn a_model_that_is_wrong_about_hpws_twice_is_not_asked_again() {
     let (mut machine, groups, question) = asked();
-    let wrong = [0x3, 0x7].map(|mask| candidate(&question, mask, [1.5, 1.0]));
-    machine.hear(&answer(&question, wrong.to_vec()));
-    machine.step(&groups, &interval(&[1.0, 1.0], 1e9));
-    measure(&mut machine, &groups, &[1.0, 1.0]);
-    let events = measure(&mut machine, &groups, &[1.0, 1.0]);
+    tried(&mut machine, &groups, &question, (0x3, [1.5, 1.0]), [1.0, 1.0]);
+    let question = next_question(&mut machine, &groups, &[1.0, 1.0]).unwrap();
+    let events = tried(&mut machine, &groups, &question, (0x7, [1.5, 1.0]), [1.0, 1.0]);
     let actions: Vec<&str> = events.iter().map(|event| event.action.as_str()).collect();
     assert_eq!(actions, ["drop", "not-predictable", "measured-steps"]);
     assert!(machine.question().is_none());
+    // First the layout as found is put back, then it searches from there.
+    assert_eq!(machine.decide(Vec::new()).state, "Return");
+    assert_eq!(Some(&machine.decide(Vec::new()).plan), machine.found.as_ref());
+    machine.step(&groups, &interval(&[1.0, 1.0], 1e9));
+    assert!(machine.decide(Vec::new()).state.starts_with("Measured: "));
 }
 
 #[test]
-fn nothing_foreseen_is_nothing_turned() {
+fn a_tenant_that_was_foreseen_wrongly_twice_keeps_its_mask() {
+    let (mut machine, groups, question) = asked();
+    assert!(question.kept.is_empty());
+    // The HPW gains as foreseen, the LPW a tenth more each time.
+    tried(&mut machine, &groups, &question, (0x3, [1.1, 1.0]), [1.1, 1.1]);
+    let question = next_question(&mut machine, &groups, &[1.1, 1.1]).unwrap();
+    tried(&mut machine, &groups, &question, (0x7, [1.1, 1.0]), [1.21, 1.21]);
+    let question = next_question(&mut machine, &groups, &[1.21, 1.21]).unwrap();
+    assert_eq!(question.kept, [WorkloadId(1)].into());
+}
+
+#[test]
+fn a_layout_that_restricts_a_workload_is_opened_before_the_first_question() {
+    let Server { inventory, groups, .. } = server(2);
+    let mut machine = TwinMachine::new(TwinConfig::read(&Table::new()).unwrap(), &inventory, &groups);
+    let mut narrow = interval(&[1.0, 1.0], 1e9);
+    narrow.knobs.insert(Knob::Mask(WorkloadId(1)), WayMask::from_bits(0x3));
+    let mut events = Vec::new();
+    while events.is_empty() {
+        events = machine.step(&groups, &narrow);
+        assert!(machine.question().is_none());
+    }
+    assert_eq!(
+        events[0].text,
+        "try w1 0x7ff: its measurement tells more than the model knows, or it was best in this phase before"
+    );
+    assert_eq!(machine.in_force.mask(WorkloadId(1)), Some(WayMask::full(11)));
+}
+
+#[test]
+fn where_no_question_is_taken_it_measures_soon() {
+    let Server { inventory, groups, .. } = server(2);
+    let mut machine = TwinMachine::new(TwinConfig::read(&Table::new()).unwrap(), &inventory, &groups);
+    let steps = (1..20).find(|_| {
+        machine.step(&groups, &interval(&[1.0, 1.0], 1e9));
+        machine.decide(Vec::new()).state.starts_with("Measured: ")
+    });
+    assert!(steps.is_some_and(|steps| steps <= 6), "{steps:?}");
+}
+
+#[test]
+fn where_nothing_is_foreseen_for_an_hpw_that_misses_hpws_are_once_apart_from_lpws() {
     let (mut machine, groups, question) = asked();
     machine.hear(&answer(&question, vec![candidate(&question, 0x3, [1.005, 1.0])]));
     let events = machine.step(&groups, &interval(&[1.0, 1.0], 1e9));
     assert_eq!(events[0].text, "none of 100 simulated layouts is foreseen to be better");
+    assert!(events[1].text.starts_with("try w0 0x1fc, w1 0x003: "), "{}", events[1].text);
+    assert_eq!(measure(&mut machine, &groups, &[1.0, 1.0])[0].action, "drop");
+    assert_eq!(Some(&machine.in_force), machine.found.as_ref());
+    // It is not tried again in this phase.
+    let question = next_question(&mut machine, &groups, &[1.0, 1.0]).unwrap();
+    machine.hear(&answer(&question, Vec::new()));
+    let mut seen = interval(&[1.0, 1.0], 1e9);
+    seen.knobs = machine.in_force.clone();
+    machine.step(&groups, &seen);
+    assert_eq!(machine.decide(Vec::new()).state, "Stable");
+}
+
+#[test]
+fn where_no_hpw_misses_and_nothing_is_foreseen_nothing_is_turned() {
+    let Server { inventory, groups, .. } = server(2);
+    let mut machine = TwinMachine::new(TwinConfig::read(&Table::new()).unwrap(), &inventory, &groups);
+    let mut seen = interval(&[1.0, 1.0], 1e9);
+    let hits = &mut seen.groups.get_mut(&WorkloadId(0)).unwrap();
+    hits[waykeeper_host::WorkloadCounter::LlcMisses] = waykeeper_host::Reading::Value(0.0);
+    let question = (0..6).find_map(|_| {
+        machine.step(&groups, &seen);
+        machine.question()
+    });
+    machine.hear(&answer(&question.unwrap(), Vec::new()));
+    let events = machine.step(&groups, &seen);
+    assert_eq!(events[1].text, "settled; layouts tried in this phase: 0");
     assert!(machine.decide(Vec::new()).plan.is_empty());
 }

@@ -4,6 +4,7 @@
 //! answer in force, and keeps it only if the measurement agrees. It must not know who answers; without an answer, or after
 //! wrong ones, it searches by measured steps as the policy `waykeeper` does.
 
+mod apart;
 mod config;
 mod describe;
 mod forecast;
