@@ -124,11 +124,11 @@ def test_a_search_that_is_stopped_keeps_its_trials_and_tries_the_interrupted_lay
     tried = []
     measure = search.Search.measure
 
-    def interrupted(self, layout, seed, base):
+    def interrupted(self, part, layout, seed, base):
         tried.append(layout.settings())
         if len(tried) == 3:
             raise KeyboardInterrupt
-        return measure(self, layout, seed, base)
+        return measure(self, part, layout, seed, base)
 
     monkeypatch.setattr(search.Search, "measure", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -21,6 +21,7 @@ from typing import Any
 
 from ._native import BadInput, RunFailed, __version__
 from .best_space import Layout, Space, starts
+from .best_stretch import Stretch, stretch
 from .parallel import Failure, attempt, each
 from .results import PolicyRun, Run
 from .running import AnyScenario, run
@@ -35,8 +36,6 @@ CONFIRMED = 5
 """Layouts that are measured again, on seeds that the search did not use: the highest of many noisy numbers is too high."""
 FRESH_SEED = 1001
 """First of these seeds."""
-SEARCH_SPAN_S = (5.0, 15.0)
-"""Warm-up and length of a trial where nothing in the scenario has a time: caches settle within tens of milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -49,24 +48,28 @@ class Search:
     floor: float
     seeds: int
     sets: str
-    warmup_s: float | None
-    duration_s: float | None
+    trial: Stretch
+    """What a trial runs."""
+    confirm: Stretch
+    """What is run with the best few layouts, on other seeds."""
     base: tuple[dict[str, tuple[str, int, bool, float]], ...] = ()
     """Per seed: workload -> kind of score, cores, high priority, score under `default`."""
     space: Space | None = field(default=None)
 
-    def run(self, layout: Layout | None, seed: int) -> PolicyRun:
+    def run(self, part: Stretch, layout: Layout | None, seed: int) -> PolicyRun:
         """The result of a layout, or of `default`."""
         name = "default" if layout is None else "fixed"
-        scenario = self.scenario if layout is None else self.scenario.set("policy.fixed", layout.settings())
-        options = {"seed": seed, "sets": self.sets, "warmup_s": self.warmup_s, "duration_s": self.duration_s}
+        scenario = part.scenario if layout is None else part.scenario.set("policy.fixed", layout.settings())
+        options = {"seed": seed, "sets": self.sets, "warmup_s": part.warmup_s, "duration_s": part.duration_s}
         result = run(scenario, [name], threads=1, progress=False, **options)
         assert isinstance(result, Run)
         return result.policy(name)
 
-    def measure(self, layout: Layout, seed: int, base: dict[str, tuple[str, int, bool, float]]) -> tuple[float, float]:
+    def measure(
+        self, part: Stretch, layout: Layout, seed: int, base: dict[str, tuple[str, int, bool, float]]
+    ) -> tuple[float, float]:
         """HPW and LPW mean of a layout, relative to `base`; a priority without workloads has 1."""
-        return means(base, scores(self.run(layout, seed)))
+        return means(base, scores(self.run(part, layout, seed)))
 
 
 def scores(result: PolicyRun) -> dict[str, tuple[str, int, bool, float]]:
@@ -170,22 +173,9 @@ def _check(scenario: Scenario, floor: float, trials: int, seeds: int, confirm_se
 
 def _prepare(scenario: Scenario, journal: str, trials: int, floor: float, seeds: int, sets: str) -> Search:
     """The search with its space and the scores under `default`."""
-    warmup_s, duration_s = span(scenario)
-    search = Search(scenario, journal, trials, floor, seeds, sets, warmup_s, duration_s)
-    base = tuple(scores(search.run(None, seed)) for seed in range(1, seeds + 1))
+    search = Search(scenario, journal, trials, floor, seeds, sets, stretch(scenario, short=True), stretch(scenario))
+    base = tuple(scores(search.run(search.trial, None, seed)) for seed in range(1, seeds + 1))
     return Search(**{**search.__dict__, "base": base, "space": Space.of(scenario)})
-
-
-def span(scenario: Scenario) -> tuple[float | None, float | None]:
-    """Warm-up and length of a trial; the scenario's own where anything in it has a time."""
-    tables = scenario.to_dict()
-    timed = [tables.get("fault"), tables.get("knobs", {}).get("phase")]
-    for kind in ("nic", "workload"):
-        for table in tables.get(kind, []):
-            timed += [table.get("phase"), table.get("start_s"), table.get("stop_s")]
-    if any(timed) or scenario.changes:
-        return None, None
-    return SEARCH_SPAN_S
 
 
 def _study(optuna: Any, search: Search, create: bool = False) -> Any:
@@ -200,7 +190,7 @@ def _study(optuna: Any, search: Search, create: bool = False) -> Any:
         )
     study = optuna.create_study(study_name=name, storage=storage, direction="maximize", load_if_exists=True)
     if not study.trials and search.space is not None:
-        for layout in starts(search.scenario, search.space, search.sets, search.warmup_s, search.duration_s):
+        for layout in starts(search.scenario, search.space, search.sets):
             study.enqueue_trial(search.space.parameters(layout))
     return study
 
@@ -252,7 +242,7 @@ def _complete(study: Any) -> list[Any]:
 def _trial(search: Search, trial: Any) -> float:
     assert search.space is not None
     layout = search.space.suggest(trial)
-    pairs = [search.measure(layout, seed, base) for seed, base in enumerate(search.base, start=1)]
+    pairs = [search.measure(search.trial, layout, seed, base) for seed, base in enumerate(search.base, start=1)]
     hpw, lpw = (statistics.fmean(column) for column in zip(*pairs))
     for key, value in (("layout", layout.settings()), ("hpw", hpw), ("lpw", lpw)):
         trial.set_user_attr(key, value)
@@ -288,10 +278,10 @@ def _confirm(search: Search, ranked: Sequence[tuple[Layout, float, float]], seed
             f"no layout of {trials} has an LPW mean of at least {search.floor}; more --trials, or a lower floor"
         )
     fresh = range(FRESH_SEED, FRESH_SEED + seeds)
-    base = {seed: scores(search.run(None, seed)) for seed in fresh}
+    base = {seed: scores(search.run(search.confirm, None, seed)) for seed in fresh}
     candidates = []
     for layout, hpw, lpw in ranked[:CONFIRMED]:
-        pairs = [search.measure(layout, seed, base[seed]) for seed in fresh]
+        pairs = [search.measure(search.confirm, layout, seed, base[seed]) for seed in fresh]
         candidates.append((layout, hpw, lpw, pairs))
 
     def rank(candidate: tuple[Layout, float, float, list[tuple[float, float]]]) -> tuple[bool, float]:
@@ -319,8 +309,8 @@ def _confirm(search: Search, ranked: Sequence[tuple[Layout, float, float]], seed
             "trials": trials,
             "seeds": search.seeds,
             "sets": search.sets,
-            "warmup_s": search.warmup_s if search.warmup_s is not None else about["duration_s"] - about["measure_s"],
-            "duration_s": search.duration_s if search.duration_s is not None else about["duration_s"],
+            "trial": search.trial.describe(),
+            "confirmed_on": search.confirm.describe(),
             "hpw_mean": hpw,
             "lpw_mean": lpw,
         },

@@ -148,9 +148,7 @@ def _chip(scenario: Scenario, name: str, tables: Mapping[str, Any]) -> Mapping[s
     return tomllib.loads((Path(scenario.folder or ".") / named).read_text(encoding="utf-8"))
 
 
-def starts(
-    scenario: Scenario, space: Space, sets: str, warmup_s: float | None, duration_s: float | None
-) -> Iterator[Layout]:
+def starts(scenario: Scenario, space: Space, sets: str) -> Iterator[Layout]:
     """Layouts to begin with: all ways for all, with and without DCA of each device; then the last masks of known policies."""
     everything = {name: hex(_run(0, space.ways)) for name in space.workloads}
     yield Layout(everything)
