@@ -5,9 +5,9 @@
 The same seed and index give the same bytes. Every file is checked as a run checks it. Loads are what the programs can serve,
 so that no mix drops most of its packets. This module must not know policies.
 
-Four of five mixes are *contended*, as the mixes of the A4 and IAT papers are: the buffers of a loaded NIC are larger than the DCA
+Three of four mixes are *contended*, as the mixes of the A4 and IAT papers are: the buffers of a loaded NIC are larger than the DCA
 ways, programs whose data would fit into the LLC have mostly high priority, and programs and large storage requests that stream
-through the LLC have mostly low priority. One in five is drawn without this, since a policy must also do no harm where there is
+through the LLC have mostly low priority. One in four is drawn without this, since a policy must also do no harm where there is
 nothing to win. An earlier generator drew all mixes so: in the first twelve of them the best static layout that a search found had an
 HPW mean of x1.00 to x1.04, so no policy could be told from another.
 """
@@ -43,8 +43,8 @@ MILLION_PACKETS_PER_CORE = {
 """Packets per second that a core of a Gold 6140 serves with room to spare: below one over the work per packet
 (docs/scenarios.md, `base_ns` and `delay_ns`) and its cache misses. Assumption; `test_mixes.py` measures the drops."""
 
-CONTENDED = 0.8
-"""Share of mixes with contention (ours)."""
+UNCONTENDED_ROUND = 4
+"""One round over the chips in this many is drawn without contention (ours)."""
 SENSITIVE = ("mcf", "omnetpp", "parest", "xalancbmk", "xz")
 """SPEC programs whose cycles per instruction fall most with more ways (docs/programs.md)."""
 STREAMING = ("lbm", "bwaves", "fotonik3d", "roms")
@@ -58,6 +58,15 @@ FULL_LOAD = (0.65, 0.87)
 STORAGE = ("fio", "ffsb-heavy", "ffsb-light")
 SPEC = ("gcc", "mcf", "parest", "lbm", "omnetpp", "xalancbmk", "x264", "bwaves", "cactuBSSN", "fotonik3d", "xz", "roms")
 PACKET_BYTES = (128, 256, 512, 1024, 1514)
+OTHER_RULES = (
+    ("replacement", "random"),
+    ("replacement", "lru"),
+    ("migration", "no-copy"),
+    ("migration", "dirty-copy"),
+    ("inclusive_victim", "stays"),
+    ("directory_ways", 8),
+)
+"""Rules of the cache model in which some mixes differ from the default: a policy must not depend on one replacement rule."""
 FIRST_PHASE_S = (22, 30)
 """Changes come when a policy has had time to settle, and leave it 20 s or more before the measured stretch."""
 
@@ -85,6 +94,11 @@ class Draw:
         return values[self.between(0, len(values) - 1)]
 
 
+def is_contended(index: int) -> bool:
+    """Whether the mix with this index has contention."""
+    return index // len(CHIPS) % UNCONTENDED_ROUND != UNCONTENDED_ROUND - 1
+
+
 def mix(seed: int, index: int) -> str:
     """The text of a generated scenario."""
     draw = Draw(seed, index)
@@ -92,11 +106,13 @@ def mix(seed: int, index: int) -> str:
     spec = chip(name)
     # A policy needs a class per zone beside the kernel's default group.
     most = min(12, spec["cores"], max(3, spec["llc"]["clos"] - 1))
-    contended = draw.chance(CONTENDED)
+    contended = is_contended(index)
     kind = _Contended if contended else _Builder
     builder = kind(draw, spec, draw.between(min(5, most) if contended else 2, most))
     builder.fill()
-    about = f"Generated mix {index} of seed {seed}: {len(builder.workloads)} workloads"
+    about = (
+        f"Generated mix {index} of seed {seed}: {len(builder.workloads)} workloads{', contended' if contended else ''}"
+    )
     tables: dict[str, Any] = {
         "name": f"mix-{seed}-{index:02}",
         "about": about,
@@ -108,6 +124,9 @@ def mix(seed: int, index: int) -> str:
         "policies": ["default", "isolate", "iat", "a4-d", "waykeeper"],
         "knobs": {"prefetchers": draw.chance(0.25 if contended else 0.5)},
     }
+    if draw.chance(0.4):
+        rule, value = draw.one(OTHER_RULES)
+        tables["model"] = {rule: value}
     if builder.nics:
         tables["nic"] = builder.nics
     if builder.storage:
@@ -213,12 +232,13 @@ class _Contended(_Builder):
     """Pressure as in the papers: a loaded NIC, programs that need the LLC, programs and storage that stream through it."""
 
     def fill(self) -> None:
-        """All workloads; at least one of each priority."""
+        """All workloads; at least one uses a device, and at least one of each priority."""
         kinds: list[tuple[Callable[[], None], float]] = []
         if self.draw.chance(0.8):
             kinds.append((self._network, 0.8))
         kinds += [(self._sensitive, 0.8), (self._streaming, 0.2)]
-        if not self.draw.chance(0.3):
+        # Drawn in any case: one draw per decision.
+        if not self.draw.chance(0.3) or kinds[0][0] != self._network:
             kinds.append((self._storage, 0.2))
         while len(kinds) < self.wanted:
             roll = self.draw.part(0, 1)
