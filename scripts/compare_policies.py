@@ -36,9 +36,12 @@ BUILT_IN = (
     "iat-fig11",
     "iat-flow-count",
     "iat-leaky-dma",
+    "real-grep",
     "real-hpw-heavy",
     "real-inputs",
     "real-lpw-heavy",
+    "real-perl",
+    "real-zstd",
 )
 """Built-in scenarios that compare policies on a mix, without those that sweep a key."""
 POLICIES = ("default", "isolate", "iat", "a4-d", "waykeeper-search", "waykeeper", "waykeeper-twin")
@@ -210,21 +213,20 @@ def measured(
 
 
 def last_change_s(scenario: wk.Scenario) -> float:
-    """The last time at which the scenario itself changes something; 0 if it never does."""
+    """The last time before the measured stretch at which the scenario itself changes something; 0 if it never does."""
     tables = scenario.to_dict()
     times = [phase.get("at_s", 0) for phase in tables.get("knobs", {}).get("phase", [])]
     for kind in ("nic", "workload"):
         for table in tables.get(kind, []):
             times += [table.get("start_s", 0), table.get("stop_s", 0)]
             times += [phase.get("at_s", 0) for phase in table.get("phase", [])]
-    return max(times, default=0)
+    about = scenario.check()
+    return max((at_s for at_s in times if at_s < about["duration_s"] - about["measure_s"]), default=0)
 
 
 def intervals(settled_s: float | None, changed_s: float, interval_s: float) -> float | None:
-    """Intervals until a policy settled: after the scenario's last change, if it turned knobs after it."""
-    if settled_s is None:
-        return None
-    return (settled_s - changed_s if settled_s > changed_s else settled_s) / interval_s
+    """Intervals from the scenario's last change until a policy settled; 0 if it turned no knob after the change."""
+    return None if settled_s is None else max(0.0, settled_s - changed_s) / interval_s
 
 
 def comparison(records: Sequence[dict[str, Any]], policies: Sequence[str], judged: str) -> dict[str, Any]:
@@ -439,7 +441,7 @@ def summary_lines(found: dict[str, Any], policies: Sequence[str]) -> Iterator[st
             f"{kind} {number(by_kind.get(kind), 3, 5).strip()}" for kind in kinds
         )
     yield "HPW, LPW: geometric means of the ratios to default (± is the standard error over seeds); regret: median;"
-    yield "settled: median of intervals, after the scenario's last change if knobs were turned after it; knobs: mean;"
+    yield "settled: median of intervals after the scenario's last change, 0 without a knob turned since; knobs: mean;"
     yield f"/rival: HPW mean divided by that of the better of {' and '.join(RIVALS)}, geometric mean, worst, by kind"
 
 

@@ -50,15 +50,18 @@ def test_rows_are_means_over_seeds_and_a_run_that_never_settled_counts_as_infini
     assert compare.row_of([]) is None
 
 
-def test_intervals_count_from_the_last_change_if_knobs_were_turned_after_it(compare):
+def test_intervals_count_from_the_last_change_of_the_scenario(compare):
     # Intervals of 2 s: settled 6 s after the change at 22 s; settled at 8 s and left alone at 22 s.
-    assert compare.intervals(28.0, 22.0, 2.0) == 3.0 and compare.intervals(8.0, 22.0, 2.0) == 4.0
+    assert compare.intervals(28.0, 22.0, 2.0) == 3.0 and compare.intervals(8.0, 22.0, 2.0) == 0.0
     assert compare.intervals(None, 22.0, 2.0) is None
-    mix = wk.Scenario.parse(
+    text = (
         'name = "m"\n[[workload]]\nname = "x"\nprogram = "x-mem"\ncores = 0\nworking_set = "1 MiB"\nstart_s = 5\n'
-        '[[workload.phase]]\nat_s = 12\nworking_set = "2 MiB"\n'
+        'stop_s = 90\n[[workload.phase]]\nat_s = 12\nworking_set = "2 MiB"\n'
     )
-    assert compare.last_change_s(mix) == 12
+    assert compare.last_change_s(wk.Scenario.parse(text.replace("stop_s = 90\n", ""))) == 12
+    # Measured from 60 s on: an exit at 65 s does not count, one at 50 s does.
+    assert compare.last_change_s(wk.Scenario.parse(text.replace("90", "65"))) == 12
+    assert compare.last_change_s(wk.Scenario.parse(text.replace("90", "50"))) == 50
 
 
 def test_a_policy_is_compared_with_the_better_rival_of_each_scenario_and_judged(compare):
