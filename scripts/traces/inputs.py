@@ -88,6 +88,12 @@ def lines(path: Path) -> None:
     path.write_text("".join(f"{draw.getrandbits(64):016x} {index}\n" for index in range(300000)))
 
 
+def keys(path: Path) -> None:
+    """20000 random texts of 10 digits, which are searched in the lines."""
+    draw = random.Random(7)
+    path.write_text("".join(f"{draw.getrandbits(40):010x}\n" for _ in range(20000)))
+
+
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     c_file(folder / "functions.c")
@@ -95,3 +101,4 @@ if __name__ == "__main__":
     text(folder / "words.txt")
     sound(folder / "tones.wav")
     lines(folder / "lines.txt")
+    keys(folder / "keys.txt")

@@ -8,7 +8,7 @@ use std::path::Path;
 use waykeeper_inputs::TraceInfo;
 
 /// Programs that miss less in a larger LLC, and programs with little difference.
-const FEELS: [&str; 3] = ["bfs", "python3", "spmv"];
+const FEELS: [&str; 6] = ["bfs", "grep", "perl", "python3", "spmv", "zstd"];
 const FEELS_NOT: [&str; 3] = ["cc1", "flac", "sqlite3"];
 
 #[test]
@@ -50,7 +50,9 @@ fn the_size_of_the_llc_changes_the_misses_of_programs_that_use_it() {
 #[test]
 fn scenarios_replay_the_traces_with_the_numbers_of_the_curves() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
-    for scenario in ["real-hpw-heavy", "real-lpw-heavy"] {
+    let scenarios =
+        [("real-hpw-heavy", 8), ("real-lpw-heavy", 7), ("real-grep", 1), ("real-perl", 2), ("real-zstd", 2)];
+    for (scenario, expected) in scenarios {
         let text = std::fs::read_to_string(folder.join(format!("{scenario}.toml"))).unwrap();
         let table: toml::Table = text.parse().unwrap();
         let workloads = table["workload"].as_array().unwrap();
@@ -67,6 +69,6 @@ fn scenarios_replay_the_traces_with_the_numbers_of_the_curves() {
             );
             found += 1;
         }
-        assert!(found >= 5, "{scenario}: {found} traces");
+        assert_eq!(found, expected, "{scenario}");
     }
 }

@@ -21,18 +21,21 @@ pub struct Shipped {
 
 /// Every shipped trace. `cpi` and `mlp` are from the profile of a SPEC program of the same kind, which was fitted to
 /// measurements (crates/machine/src/programs/spec/profiles.toml). X: that programs of a kind agree in these two. X: all
-/// numbers of sqlite3, sort and redis-server, which have no counterpart in SPEC: gcc's for sqlite3 (branches and
+/// numbers of sqlite3, sort, redis-server and grep, which have no counterpart in SPEC: gcc's for sqlite3 (branches and
 /// pointers), the defaults of `replay` for the others.
-pub const TRACES: [Shipped; 9] = [
+pub const TRACES: [Shipped; 12] = [
     Shipped { name: "bfs", cpi: 0.55, mlp: 4.7, millions: 20 }, // mcf
     Shipped { name: "cc1", cpi: 0.293, mlp: 1.91, millions: 20 }, // gcc
     Shipped { name: "flac", cpi: 0.282, mlp: 1.78, millions: 20 }, // x264
+    Shipped { name: "grep", cpi: 0.6, mlp: 2.0, millions: 4 },
+    Shipped { name: "perl", cpi: 0.25, mlp: 1.18, millions: 20 }, // perlbench
     Shipped { name: "python3", cpi: 0.25, mlp: 1.18, millions: 20 }, // perlbench
     Shipped { name: "redis-server", cpi: 0.6, mlp: 2.0, millions: 25 },
     Shipped { name: "sort", cpi: 0.6, mlp: 2.0, millions: 20 },
     Shipped { name: "spmv", cpi: 0.25, mlp: 3.22, millions: 20 }, // parest
     Shipped { name: "sqlite3", cpi: 0.293, mlp: 1.91, millions: 20 },
     Shipped { name: "xz", cpi: 0.338, mlp: 1.19, millions: 20 }, // xz
+    Shipped { name: "zstd", cpi: 0.338, mlp: 1.19, millions: 20 }, // xz
 ];
 
 /// Simulated time, s: the slowest trace (two cycles per instruction) is replayed over fifty times. A line that fits
