@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from random import Random
 
 import pytest
 
@@ -32,6 +33,21 @@ def test_a_layout_is_drawn_again_from_its_numbers(zones):
     space = Space(**{**SPACE.__dict__, "zones": zones})
     layout = Layout({"a": "0x7f8", "b": "0x3"}, "0x780", {"nic0": False})
     assert space.suggest(Fixed(space.parameters(layout))) == layout
+
+
+@pytest.mark.parametrize("zones", [0, 2])
+def test_a_neighbour_differs_in_one_or_two_numbers_and_is_a_layout(zones):
+    space = Space(**{**SPACE.__dict__, "zones": zones})
+    numbers = space.parameters(Layout({"a": "0x7f8", "b": "0x3"}, "0x780", {"nic0": False}))
+    draw, changes = Random(1), set()
+    for _ in range(300):
+        other = space.neighbour(numbers, draw)
+        changed = [name for name in numbers if numbers[name] != other[name]]
+        # A step beyond a bound ends at it, so nothing may change.
+        assert len(changed) <= 2 and other.keys() == numbers.keys()
+        space.suggest(Fixed(other))
+        changes.update(changed)
+    assert changes == set(numbers), "every number is changed at times"
 
 
 def test_a_run_of_ways_ends_at_the_last_way():

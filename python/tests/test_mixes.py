@@ -1,6 +1,8 @@
 """Generated mixes: the same bytes for a seed, accepted by the reader, and served without loss."""
 
 import hashlib
+import json
+from pathlib import Path
 
 import waykeeper as wk
 from waykeeper import mixes
@@ -46,3 +48,20 @@ def test_programs_serve_the_packets_that_they_are_offered():
             offered = nic["offered_gbps"] * 1e9 / 8 / (nic["packet_bytes"] + 20)
             user = next(w["name"] for w in tables["workload"] if w.get("nic") == nic["name"])
             assert run.policy("default").workload(user).drops_per_s < 0.01 * offered, (index, user)
+
+
+def test_the_layouts_that_ship_are_those_of_the_mixes():
+    files = list((Path(__file__).parents[2] / "scenarios/bests").glob("mix-*.json"))
+    assert len(files) == COUNT
+    for file in files:
+        _, seed, index = file.stem.split("-")
+        known = json.loads(file.read_text(encoding="utf-8"))
+        scenario = wk.Scenario.parse(mixes.mix(int(seed), int(index)))
+        assert known["determined_by"] == scenario.source().best_fingerprint(), file.stem
+        assert known["lpw_mean"] + 2 * known["lpw_standard_error"] >= known["lpw_floor"], file.stem
+
+
+def test_a_mix_has_regret_wherever_its_file_is(tmp_path):
+    (file, *_) = mixes.write(tmp_path, 1, 1)
+    run = wk.run(file, ["default", "best"], sets="1/64", duration_s=6, warmup_s=4, threads=1, progress=False)
+    assert run.policy("default").regret["hpw_regret_ratio"] > 0.1

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from ._native import RunFailed
@@ -129,6 +130,26 @@ class Space:
             ways = int(layout.dca_ways, 16).bit_count() if layout.dca_ways else 2
             values["dca ways"] = min(max(ways, 2), self.most_dca_ways)
         return values
+
+    def neighbour(self, values: Mapping[str, Any], draw: Random) -> dict[str, Any]:
+        """Numbers of a layout that differs from the given one in one or two of them."""
+        changed = dict(values)
+        for name in draw.sample(sorted(changed), min(len(changed), draw.choice((1, 1, 2)))):
+            if name.endswith(" dca"):
+                changed[name] = not changed[name]
+                continue
+            low, high = self._bounds(name)
+            nearby = changed[name] + draw.choice((-3, -2, -1, 1, 2, 3))
+            # Any other zone is as near; ways are near in number.
+            changed[name] = draw.randint(low, high) if name.endswith(" zone") else min(max(nearby, low), high)
+        return changed
+
+    def _bounds(self, name: str) -> tuple[int, int]:
+        if name.endswith(" zone"):
+            return 0, self.zones - 1
+        if name == "dca ways":
+            return 2, self.most_dca_ways
+        return (0, self.ways - self.min_ways) if name.endswith(" first") else (self.min_ways, self.ways)
 
     def _parameters_of_run(self, owner: str, text: str) -> dict[str, Any]:
         mask = int(text, 16)
