@@ -30,7 +30,7 @@ pub use error::PolicyError;
 pub use registry::{PolicyEntry, build, registry};
 
 use serde::{Deserialize, Serialize};
-use waykeeper_calibration::{LayoutAnswer, LayoutQuestion};
+use waykeeper_calibration::{Candidate, LayoutAnswer, LayoutQuestion};
 use waykeeper_host::{Interval, Inventory, Plan, Workload};
 
 /// One number that caused a decision, and the threshold it was compared with.
@@ -102,6 +102,18 @@ pub trait Policy: Send {
 
     /// The answer to its last question.
     fn hear(&mut self, _answer: &LayoutAnswer) {}
+
+    /// A policy that sets no knob and only says what this one would do and what that would bring; `None` if this one cannot
+    /// tell without trying.
+    fn advisor(&self) -> Option<Box<dyn Policy>> {
+        None
+    }
+
+    /// Of an advisor: the layout that it would set, and what is foreseen of it. `None` if it has found none yet, or none
+    /// better than the one in force.
+    fn advice(&self) -> Option<&Candidate> {
+        None
+    }
 }
 
 /// A mutable reference to a policy is a policy.
@@ -132,5 +144,13 @@ impl<P: Policy + ?Sized> Policy for &mut P {
 
     fn hear(&mut self, answer: &LayoutAnswer) {
         (**self).hear(answer);
+    }
+
+    fn advisor(&self) -> Option<Box<dyn Policy>> {
+        (**self).advisor()
+    }
+
+    fn advice(&self) -> Option<&Candidate> {
+        (**self).advice()
     }
 }

@@ -5,6 +5,7 @@ use crate::PolicyError;
 use crate::describe::SettingDescription;
 use crate::settings::{Form, value};
 use toml::Table;
+use waykeeper_calibration::Goal;
 
 pub(super) const NAME: &str = "waykeeper-twin";
 
@@ -95,6 +96,21 @@ impl TwinConfig {
             questions_max: own[4] as u32,
             tries_max: own[5] as u32,
         })
+    }
+
+    /// The goal of questions, and of what is measured.
+    pub fn goal(&self) -> Goal {
+        let TwinConfig { measured, lpw_loss_max, gain_per_loss, latency_weight, .. } = *self;
+        Goal {
+            lpw_floor: 1.0 - lpw_loss_max,
+            lpw_each: 1.0 - lpw_loss_max,
+            gain_per_loss,
+            hpw_floor: 1.0 - measured.hpw_loss_max,
+            lpw_weight: measured.lpw_weight,
+            latency_weight,
+            llc_cost: measured.llc_cost,
+            memory_cost: measured.memory_cost,
+        }
     }
 
     /// The settings for `waykeeper policy describe`.

@@ -19,18 +19,19 @@ use super::super::settling::Settling;
 use super::apart;
 use super::config::TwinConfig;
 use super::forecast::Forecast;
+use super::layouts::{allowed, found, unforeseen};
+use super::words::{causes, changes, expected, percents};
 use crate::knobs::RefusedKnobs;
 use crate::{Cause, Decision, Event};
 use std::collections::{BTreeMap, VecDeque};
 use waykeeper_calibration::{
-    Calibrator, Candidate, Estimate, Goal, GoalScore, LayoutAnswer, LayoutLimits, LayoutQuestion,
-    ServerDescription, TenantProgress,
+    Calibrator, Candidate, GoalScore, LayoutAnswer, LayoutLimits, LayoutQuestion, TenantProgress,
 };
-use waykeeper_host::{Interval, Inventory, Knob, Plan, Setting, Workload, WorkloadKind};
-use waykeeper_units::{PortId, WayMask};
+use waykeeper_host::{Interval, Inventory, Knob, Plan, Workload};
+use waykeeper_units::WayMask;
 
 /// Intervals without an answer after which the policy measures instead. Assumption: an answer takes one or two.
-const WAIT_MOST: u32 = 8;
+pub(super) const WAIT_MOST: u32 = 8;
 /// Questions in turn whose layout was dropped and whose HPWs were foreseen wrongly, after which none is asked. Assumption:
 /// one may be chance.
 const FAILURES: u32 = 2;
@@ -40,7 +41,7 @@ const CLEAR: f64 = 0.03;
 /// Intervals with a question that was not taken, after which there is no model.
 const UNASKED: u32 = 2;
 /// Layouts in an answer: more than are tried, since some were tried before.
-const ANSWERS: usize = 6;
+pub(super) const ANSWERS: usize = 6;
 
 enum State {
     /// Measures the layout in force.
@@ -166,44 +167,14 @@ impl TwinMachine {
         });
         Some(LayoutQuestion {
             number: self.number,
-            limits: self.limits_for(&server),
+            limits: allowed(&self.limits, &server, &self.config),
             server,
-            goal: self.goal(),
+            goal: self.config.goal(),
             since_found,
             kept: self.forecast.unpredictable(),
             asked: if self.best == found { Vec::new() } else { vec![found] },
             most: ANSWERS,
         })
-    }
-
-    /// The limits without the switches of ports whose storage programs hit their lines: with DCA off they would lose them,
-    /// and they may not find them in the LLC again when it is on.
-    fn limits_for(&self, server: &ServerDescription) -> LayoutLimits {
-        let most = 1.0 - self.config.measured.leak_llc_miss;
-        let hits = |port: &PortId| {
-            let device = server.devices.iter().find(|device| device.ports.iter().any(|p| p.id == *port));
-            let users = device.iter().flat_map(|device| &device.tenants);
-            users
-                .filter_map(|id| server.tenant(*id))
-                .any(|user| user.workload.kind == WorkloadKind::StorageIo && user.hits.value > most)
-        };
-        let mut limits = self.limits.clone();
-        limits.switches.retain(|port| server.knobs.dca(*port) == Some(false) || !hits(port));
-        limits
-    }
-
-    fn goal(&self) -> Goal {
-        let TwinConfig { measured, lpw_loss_max, gain_per_loss, latency_weight, .. } = self.config;
-        Goal {
-            lpw_floor: 1.0 - lpw_loss_max,
-            lpw_each: 1.0 - lpw_loss_max,
-            gain_per_loss,
-            hpw_floor: 1.0 - measured.hpw_loss_max,
-            lpw_weight: measured.lpw_weight,
-            latency_weight,
-            llc_cost: measured.llc_cost,
-            memory_cost: measured.memory_cost,
-        }
     }
 
     /// How well this progress serves the goal.
@@ -213,7 +184,7 @@ impl TwinMachine {
             let ratio = now.ratio(found, *id)?;
             Some(TenantProgress { priority: *priority, kind: *kind, cores: cores.len(), ratio })
         });
-        self.goal().score(tenants)
+        self.config.goal().score(tenants)
     }
 
     fn gain(&self, now: &Progress, before: &Progress) -> Gain {
@@ -367,7 +338,7 @@ impl TwinMachine {
     /// The candidates of an answer that are foreseen to gain, and that were not tried in this phase.
     fn worth_trying(&self, answer: LayoutAnswer, events: &mut Vec<Event>) -> Vec<Candidate> {
         let needed = self.needed();
-        let goal = self.goal();
+        let goal = self.config.goal();
         let total = |candidate: &Candidate| {
             let groups = self.server.groups.iter();
             let tenants = groups.filter_map(|Workload { id, priority, kind, cores, .. }| {
@@ -401,7 +372,7 @@ impl TwinMachine {
     fn next(&mut self, events: &mut Vec<Event>) {
         self.settling.restart();
         if let Some(candidate) = self.queue.pop_front() {
-            let what = self.changes(&self.best, &candidate.plan);
+            let what = changes(&self.server, &self.best, &candidate.plan);
             let text = match candidate.hpw.error.is_finite() {
                 true => format!("try {what}: foreseen are {}", expected(&candidate)),
                 false => {
@@ -434,7 +405,7 @@ impl TwinMachine {
             false => now.value - before.value > self.needed() && now.shortfall <= self.noise(),
         };
         let verb = if is_better { "keep" } else { "drop" };
-        let what = self.changes(&self.best, &candidate.plan);
+        let what = changes(&self.server, &self.best, &candidate.plan);
         let since = self.gain(measured, &self.asked_from);
         let seen = format!("measured are {}", percents(since.hpw - 1.0, since.lpw - 1.0));
         let is_foreseen = candidate.hpw.error.is_finite();
@@ -570,72 +541,6 @@ impl TwinMachine {
         self.look_at(layout);
         event("workloads", text, Vec::new())
     }
-
-    /// The differences of two layouts, in words.
-    fn changes(&self, before: &Plan, after: &Plan) -> String {
-        let (groups, inventory) = (&self.server.groups, &self.server.inventory);
-        let changed = after.settings().filter(|setting| before.setting(setting.knob) != Some(*setting));
-        let said: Vec<String> = changed
-            .map(|changed| match (changed.knob, changed.setting) {
-                (Knob::Mask(id), setting) => {
-                    let name =
-                        groups.iter().find(|g| g.id == id).map_or_else(|| id.to_string(), |g| g.name.clone());
-                    format!("{name} {setting}")
-                }
-                (Knob::Dca(port), Setting::Switch(on)) => {
-                    let device = inventory.devices.iter().find(|device| device.ports.contains(&port));
-                    let name = device.map_or_else(|| port.to_string(), |device| device.name.clone());
-                    format!("DCA {} for {name}", if on { "on" } else { "off" })
-                }
-                _ => changed.to_string(),
-            })
-            .collect();
-        if said.is_empty() { "nothing changes".to_owned() } else { said.join(", ") }
-    }
-}
-
-/// The knobs as found: masks, and the DCA knobs that can be turned.
-fn found(groups: &[Workload], seen: &Interval, inventory: &Inventory, limits: &LayoutLimits) -> Plan {
-    let full = WayMask::full(inventory.llc.ways);
-    let masks = groups.iter().map(|group| (group.id, seen.knobs.mask(group.id).unwrap_or(full)));
-    let mut plan = Plan::of_masks(masks);
-    let ways = seen.knobs.dca_ways().or(inventory.dca_ways_default);
-    if let Some(ways) = ways.filter(|_| !limits.dca_ways.is_empty()) {
-        plan.insert(Knob::DcaWays, ways);
-    }
-    for port in &limits.switches {
-        plan.insert(Knob::Dca(*port), seen.knobs.dca(*port).unwrap_or(true));
-    }
-    plan
-}
-
-/// A layout of which nothing is foreseen.
-fn unforeseen(plan: Plan) -> Candidate {
-    let unknown = Estimate { value: 1.0, error: f64::INFINITY };
-    Candidate { plan, tenants: BTreeMap::new(), hpw: unknown, lpw: unknown }
-}
-
-/// `HPWs +12.0 %, LPWs -1.0 %`.
-fn percents(hpw: f64, lpw: f64) -> String {
-    format!("HPWs {:+.1} %, LPWs {:+.1} %", 100.0 * hpw, 100.0 * lpw)
-}
-
-/// `HPWs +12.0 +- 4.0 %, LPWs -1.0 +- 0.5 %`.
-fn expected(candidate: &Candidate) -> String {
-    let percent = |it: Estimate| format!("{:+.1} +- {:.1} %", 100.0 * (it.value - 1.0), 100.0 * it.error);
-    format!("HPWs {}, LPWs {}", percent(candidate.hpw), percent(candidate.lpw))
-}
-
-fn causes(candidate: &Candidate) -> Vec<Cause> {
-    let cause = |what: &str, value| Cause { what: what.to_owned(), value, limit: None };
-    if !candidate.hpw.error.is_finite() {
-        return Vec::new();
-    }
-    vec![
-        cause("foreseen progress of HPWs", candidate.hpw.value),
-        cause("its error", candidate.hpw.error),
-        cause("foreseen progress of LPWs", candidate.lpw.value),
-    ]
 }
 
 #[cfg(test)]

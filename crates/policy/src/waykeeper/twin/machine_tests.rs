@@ -3,6 +3,7 @@
 use super::super::super::fixture::{interval, server};
 use super::*;
 use toml::Table;
+use waykeeper_calibration::Estimate;
 use waykeeper_units::WorkloadId;
 
 /// A machine on the server of an HPW and an LPW, which has asked its first question.

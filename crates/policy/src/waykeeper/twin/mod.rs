@@ -4,11 +4,14 @@
 //! answer in force, and keeps it only if the measurement agrees. It must not know who answers; without an answer, or after
 //! wrong ones, it searches by measured steps as the policy `waykeeper` does.
 
+mod advisor;
 mod apart;
 mod config;
 mod describe;
 mod forecast;
+mod layouts;
 mod machine;
+mod words;
 
 use crate::{Decision, Description, Policy, PolicyError};
 use config::TwinConfig;
@@ -62,5 +65,9 @@ impl Policy for WaykeeperTwin {
         if let Some(machine) = &mut self.machine {
             machine.hear(answer);
         }
+    }
+
+    fn advisor(&self) -> Option<Box<dyn Policy>> {
+        Some(Box::new(advisor::TwinAdvisor::new(self.config)))
     }
 }
