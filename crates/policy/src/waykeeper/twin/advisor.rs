@@ -67,7 +67,9 @@ struct Watched {
     is_open: bool,
     answer: Option<LayoutAnswer>,
     advice: Option<Candidate>,
-    /// Whether it was said that no answer comes.
+    /// Intervals in turn without readable counters.
+    blind: u32,
+    /// Whether it was said why there is no advice.
     is_told: bool,
 }
 
@@ -135,6 +137,7 @@ impl Watched {
             is_open: false,
             answer: None,
             advice: None,
+            blind: 0,
             is_told: false,
             server,
         }
@@ -177,8 +180,11 @@ impl Watched {
         }
         let progress = Progress::of(groups, seen, &self.server.inventory, &self.server.config);
         if progress.is_empty() {
-            return Vec::new();
+            self.blind += 1;
+            let why = "counters of no tenant can be read";
+            return if self.blind > WAIT_MOST { self.no_advice(why) } else { Vec::new() };
         }
+        self.blind = 0;
         let change = self.phase.observe(seen, &self.server);
         if self.stage != Stage::Look
             && let Some(phase) = self.phase.confirm(change)
@@ -220,10 +226,15 @@ impl Watched {
         }
         self.is_open = false;
         self.stage = Stage::Unanswered(0);
+        self.no_advice("the model has not answered")
+    }
+
+    /// Says once why there is no advice.
+    fn no_advice(&mut self, why: &str) -> Vec<Event> {
         if std::mem::replace(&mut self.is_told, true) {
             return Vec::new();
         }
-        vec![event("no-advice", "the model has not answered: there is no advice".to_owned(), Vec::new())]
+        vec![event("no-advice", format!("{why}: there is no advice"), Vec::new())]
     }
 
     /// The best layout, if it is foreseen to gain more than noise.
@@ -329,6 +340,16 @@ mod tests {
         advisor.hear(&answer(&question, 0x1, 1.5));
         assert!(advisor.step(&groups, &seen).events.is_empty());
         assert_eq!((next.goal.lpw_floor, next.asked.len()), (0.97, 0));
+    }
+
+    #[test]
+    fn without_counters_it_says_so_once() {
+        let (mut advisor, groups, _) = asked();
+        let mut blind = interval(&[], 1e9);
+        blind.socket = Default::default();
+        let events: Vec<Event> = (0..30).flat_map(|_| advisor.step(&groups, &blind).events).collect();
+        let texts: Vec<&str> = events.iter().map(|event| event.text.as_str()).collect();
+        assert_eq!(texts, ["counters of no tenant can be read: there is no advice"]);
     }
 
     #[test]
