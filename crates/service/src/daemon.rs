@@ -13,6 +13,7 @@ use crate::published_state::{DaemonMode, PublishedState};
 use crate::recorder::{Recorder, RecorderConfig};
 use crate::servers::{Servers, ServersConfig, ServersError};
 use crate::step_queue::{StepQueue, step_queue};
+use crate::twin::{Twin, TwinConfig};
 use crossbeam_channel::{Receiver, bounded, unbounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -91,6 +92,7 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
         Some((recorder, step_queue)) => (Some(Arc::new(recorder)), vec![step_queue]),
         None => (None, Vec::new()),
     };
+    let twin = twin_of(&config)?;
     let own = recorder.clone();
     let control = Control {
         config: config.clone(),
@@ -100,6 +102,7 @@ pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), Dae
         ready,
         may_start,
         recorder: own,
+        twin,
         step_queues,
         lifecycle_events,
         unlogged,
@@ -177,6 +180,22 @@ fn recorder_of(config: &Config) -> io::Result<Option<(Recorder, StepQueue)>> {
     Ok(Some((Recorder::start(recorder, steps)?, step_queue)))
 }
 
+/// The twin and its problem, if the configuration wants one.
+fn twin_of(config: &Config) -> Result<Option<(Twin, ProblemSource)>, DaemonError> {
+    if !config.twin.enabled {
+        return Ok(None);
+    }
+    let wanted = TwinConfig {
+        share: config.twin.share,
+        cores: config.twin.cores.clone(),
+        period_ns: config.period_ns,
+    };
+    let started =
+        Twin::start(wanted).map_err(|why| DaemonError::System { what: "starting the twin", why })?;
+    let refused = |why| ConfigError::wrong(config.sources.of("twin.cores"), format!("twin.cores: {why}"));
+    Ok(Some(started.map_err(refused)?))
+}
+
 /// Opens socket and metrics.
 fn open_servers(
     config: &Config,
@@ -201,6 +220,7 @@ struct Control {
     ready: crossbeam_channel::Sender<Arc<PublishedState>>,
     may_start: Receiver<()>,
     recorder: Option<Arc<Recorder>>,
+    twin: Option<(Twin, ProblemSource)>,
     step_queues: Vec<StepQueue>,
     lifecycle_events: crossbeam_channel::Sender<LifecycleEvent>,
     unlogged: Unlogged,
@@ -226,6 +246,7 @@ impl Control {
             ready,
             may_start,
             recorder,
+            twin,
             step_queues,
             lifecycle_events,
             unlogged,
@@ -241,8 +262,10 @@ impl Control {
             return Ok(());
         }
         tracing::info!(policy = config.policy.name, root = %config.root.display(), mode = ?config.mode, "daemon started");
-        let problem_sources: Vec<ProblemSource> =
-            recorder.into_iter().map(|own| Box::new(move || own.active_problem()) as ProblemSource).collect();
+        let (twin, failing) = twin.unzip();
+        let recorder =
+            recorder.into_iter().map(|own| Box::new(move || own.active_problem()) as ProblemSource);
+        let problem_sources: Vec<ProblemSource> = recorder.chain(failing).collect();
         let setup = Setup {
             system,
             config,
@@ -251,6 +274,7 @@ impl Control {
             step_queues,
             orders,
             signal_requests,
+            twin,
             problem_sources,
             lifecycle_events,
             unlogged,

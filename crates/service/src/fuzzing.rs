@@ -61,6 +61,8 @@ fn published() -> Published {
         snapshot: None,
         seen: None,
         record: StepRecord::default(),
+        twin: None,
+        advice: None,
         active_problems: Vec::new(),
         totals: PublishedTotals::default(),
     }

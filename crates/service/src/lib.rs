@@ -5,6 +5,7 @@
 //! and recorder run on other threads, read the published state or the step queue, and send orders. Must not know what
 //! serves the host's files, nor the command line.
 
+mod backoff;
 mod client;
 pub mod config;
 pub mod daemon;
@@ -26,6 +27,7 @@ pub mod replay;
 mod servers;
 mod socket;
 mod step_queue;
+pub mod twin;
 
 pub use client::{Client, ClientError, printable};
 pub use engine::LifecycleEvent;

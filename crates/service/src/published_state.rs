@@ -3,11 +3,13 @@
 //!
 //! Must not know its readers or how they send it.
 
+use crate::twin::TwinStatus;
 use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use waykeeper_calibration::Candidate;
 use waykeeper_control::{LoopSummary, StepRecord};
 use waykeeper_host::{Interval, Inventory, Snapshot, Workload};
 use waykeeper_linux_host::Grouping;
@@ -112,6 +114,12 @@ pub struct Published {
     pub seen: Option<Interval>,
     /// The loop's record of the step.
     pub record: StepRecord,
+    /// The model that answers the policy's questions; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub twin: Option<TwinStatus>,
+    /// What a policy that sets no knob would do, and what that would bring.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Candidate>,
     /// Problems that last.
     #[serde(rename = "standing")]
     pub active_problems: Vec<ActiveProblem>,
@@ -183,6 +191,8 @@ pub(crate) mod tests {
             snapshot: None,
             seen: None,
             record: StepRecord::default(),
+            twin: None,
+            advice: None,
             active_problems: Vec::new(),
             totals: PublishedTotals::default(),
         }

@@ -3,7 +3,7 @@
 //! Open loop: the counters stay as recorded, whatever the replayed policy wants. Knobs read as recorded where both
 //! policies want the same; with the replayed policy's value where it wants another; and with the original value (or the
 //! power-on value) where only the recorded policy named them. So the same policy with the same settings decides the
-//! same at every step. Must not know where the recording is or how results are shown.
+//! same at every step. A policy's questions are answered as recorded, without a twin. Must not know where the recording is or how results are shown.
 
 use crate::naming::HostNames;
 use crate::recorder::{Header, RecordedStep, writable};
@@ -53,6 +53,8 @@ pub struct Replay {
     policy: Option<Box<dyn Policy>>,
     life: Option<Header>,
     last_step: u64,
+    /// The number of the replayed policy's last question.
+    asked: Option<u64>,
     /// What each policy wanted at the end of the step before.
     recorded: Plan,
     replayed: Plan,
@@ -69,7 +71,8 @@ impl Replay {
         build(name, &settings)?;
         let (recorded, replayed, found) = <(Plan, Plan, Plan)>::default();
         let name = name.to_owned();
-        Ok(Replay { name, settings, policy: None, life: None, last_step: 0, recorded, replayed, found })
+        let (policy, life, asked) = (None, None, None);
+        Ok(Replay { name, settings, policy, life, last_step: 0, asked, recorded, replayed, found })
     }
 
     /// A segment begins. The policy restarts if the daemon restarted or the inventory changed.
@@ -109,8 +112,15 @@ impl Replay {
             let mut policy = build(&self.name, &self.settings)?;
             let names: Vec<&str> = groups.iter().map(|group| group.name.as_str()).collect();
             policy.check(&header.inventory, &names)?;
+            // As in the daemon: where no knob was set, a policy that can advise did no more.
+            if header.mode != DaemonMode::Manage
+                && let Some(advisor) = policy.advisor()
+            {
+                policy = advisor;
+            }
             (self.recorded, self.replayed) = Default::default();
             decided = Some(policy.start(&header.inventory, groups));
+            self.asked = policy.question().map(|question| question.number);
             self.policy = Some(policy);
         }
         if let Some(seen) = &entry.seen {
@@ -120,7 +130,15 @@ impl Replay {
             let mut seen = seen.clone().into_owned();
             seen.knobs = self.overlay(&seen.knobs, &header);
             let Some(policy) = &mut self.policy else { return Ok(None) };
+            // Recorded answers take the place of a twin.
+            if let Some(answer) = record.answer.as_ref().filter(|answer| self.asked == Some(answer.question))
+            {
+                policy.hear(answer);
+            }
             decided = Some(policy.step(groups, &seen));
+            if let Some(question) = policy.question() {
+                self.asked = Some(question.number);
+            }
         }
         if header.mode != DaemonMode::Observe {
             self.recorded = record.wanted.clone();
@@ -176,7 +194,7 @@ pub fn begins(entry: &RecordedStep<'_>) -> bool {
 /// An event as the policy reported it, without a dry run's prefix; `None` for the loop's own event.
 fn reported_event(event: &Event, mode: DaemonMode) -> Option<Event> {
     let mut event = (event.action != POLICY_REPLACED).then(|| event.clone())?;
-    if mode == DaemonMode::DryRun
+    if mode != DaemonMode::Manage
         && let Some(text) = event.text.strip_prefix(DRY_RUN_PREFIX)
     {
         event.text = text.to_owned();

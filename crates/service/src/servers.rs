@@ -4,6 +4,7 @@
 //! lower priority, so that it takes no time from the control thread. After a panic the runtime starts again. Must not
 //! know the protocols.
 
+use crate::backoff::Backoff;
 use crate::daemon::panic_message;
 use crate::metrics::{Listen, ScrapeLimits, http};
 use crate::socket::{
@@ -242,7 +243,7 @@ fn keep_running(
     mut look: impl FnMut(),
     mut work: impl FnMut() -> io::Result<thread::Result<()>>,
 ) {
-    let mut pause = first;
+    let mut backoff = Backoff::new(first, LONGEST_PAUSE);
     loop {
         let begun = Instant::now();
         let why = match work() {
@@ -250,9 +251,7 @@ fn keep_running(
             Ok(Err(panic)) => format!("bug in waykeeper: {}", panic_message(&*panic)),
             Err(why) => why.to_string(),
         };
-        if begun.elapsed() >= LONGEST_PAUSE {
-            pause = first;
-        }
+        let pause = backoff.pause_after(begun.elapsed());
         tracing::error!(
             "socket and metrics stopped ({why}); all connections are closed, and they start again in {} s. The knobs \
              are managed as before",
@@ -266,7 +265,6 @@ fn keep_running(
             look();
             std::thread::sleep(STOP_CHECK.min(pause));
         }
-        pause = (2 * pause).min(LONGEST_PAUSE);
     }
 }
 

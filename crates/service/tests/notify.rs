@@ -37,6 +37,8 @@ fn shown(step: u64) -> Published {
         snapshot: None,
         seen: None,
         record: StepRecord { state: "Stable".to_owned(), ..StepRecord::default() },
+        twin: None,
+        advice: None,
         active_problems: Vec::new(),
         totals: PublishedTotals::default(),
     }

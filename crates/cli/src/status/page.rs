@@ -6,7 +6,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, Tab
 use std::fmt::Write;
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_service::protocol::{
-    CauseValue, DaemonStatus, DaemonTotals, LoggedEvent, PortStatus, TenantStatus,
+    CauseValue, DaemonStatus, DaemonTotals, LoggedEvent, PortStatus, TenantStatus, TwinReport,
 };
 use waykeeper_service::{DaemonMode, Pause, printable};
 use waykeeper_units::four_digits;
@@ -30,6 +30,7 @@ pub fn status(status: &DaemonStatus) -> String {
     if !status.ports.is_empty() {
         let _ = write!(out, "\n{}", ports(&status.ports));
     }
+    out.push_str(&foreseen(status));
     if !status.recent.is_empty() {
         out.push_str("\nlast decisions\n");
         let from = status.recent.len().saturating_sub(RECENT);
@@ -93,6 +94,32 @@ fn heading(status: &DaemonStatus) -> String {
         dash(io.memory_read_bytes_per_s.map(bandwidth)),
         dash(io.memory_write_bytes_per_s.map(bandwidth)),
     );
+    out
+}
+
+/// What the model does, and what it advises.
+fn foreseen(status: &DaemonStatus) -> String {
+    let mut out = String::new();
+    if let Some(TwinReport { state, question_age_s, cpu_s, answers, panics }) = &status.twin {
+        let asked = match question_age_s {
+            Some(age_s) => format!("last question {} ago", seconds(*age_s)),
+            None => "no question yet".to_owned(),
+        };
+        let _ =
+            writeln!(out, "\ntwin {state}: {asked}; {answers} answers, {cpu_s:.1} s of CPU, {panics} panics");
+    }
+    if let Some(advice) = &status.advice {
+        let knobs: Vec<String> = advice.knobs.iter().map(|knob| printable(knob)).collect();
+        let percent =
+            |progress: f64, error: f64| format!("{:+.1} +- {:.1} %", 100.0 * (progress - 1.0), 100.0 * error);
+        let _ = writeln!(
+            out,
+            "advice: {}; foreseen are HPWs {}, LPWs {}",
+            knobs.join("; "),
+            percent(advice.hpw_progress, advice.hpw_error),
+            percent(advice.lpw_progress, advice.lpw_error),
+        );
+    }
     out
 }
 

@@ -33,7 +33,21 @@ const CRATES: &[(&str, &[&str])] = &[
     ("twin", &["units", "host", "silicon", "calibration"]),
     ("policy", &["units", "host", "calibration"]),
     ("control", &["units", "host", "calibration", "policy"]),
-    ("service", &["units", "bounded-read", "host", "kernel", "tenants", "linux-host", "policy", "control"]),
+    (
+        "service",
+        &[
+            "units",
+            "bounded-read",
+            "host",
+            "kernel",
+            "tenants",
+            "linux-host",
+            "calibration",
+            "twin",
+            "policy",
+            "control",
+        ],
+    ),
     (
         "lab",
         &[

@@ -7,6 +7,7 @@ use super::{Config, ExternalChanges, PathChoice, Ports, SECOND_NS};
 use crate::{DaemonMode, Listen};
 use std::path::{Path, PathBuf};
 use toml::Value;
+use waykeeper_units::CoreList;
 
 /// One key.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,9 @@ pub(super) fn is_section(name: &str) -> bool {
 /// Shortest and longest period, seconds. Below, a sample of a real host takes longer than the period (docs of `make
 /// bench`); above, counters of root ports wrap unnoticed. Assumption: both limits.
 const PERIOD_S: (f64, f64) = (0.005, 3600.0);
+
+/// Least and largest share of a core for the model. Assumption: with less, an answer is too late to be of use.
+const TWIN_SHARE: (f64, f64) = (0.05, 1.0);
 
 /// Ports that the list of Prometheus exporters assigns (ecosystem.md 3: 9100-9999 is fully allocated).
 const TAKEN_PORTS: std::ops::RangeInclusive<u16> = 9100..=9999;
@@ -122,6 +126,42 @@ pub const KEYS: &[Key] = &[
         live: true,
         set: |config, value| string(value, "the name of a policy").map(|name| config.policy.name = name),
         get: |config| text(&config.policy.name),
+    },
+    Key {
+        path: "twin.enabled",
+        what: "whether a model of this server answers what other layouts would bring; only some policies ask",
+        live: false,
+        set: |config, value| switch(value).map(|on| config.twin.enabled = on),
+        get: |config| Value::Boolean(config.twin.enabled),
+    },
+    Key {
+        path: "twin.share",
+        what: "most CPU time of that model, as a share of one core",
+        live: false,
+        set: |config, value| {
+            let (low, high) = TWIN_SHARE;
+            let share = number(value).filter(|share| (low..=high).contains(share));
+            config.twin.share = share.ok_or_else(|| format!("a number from {low} to {high}"))?;
+            Ok(())
+        },
+        get: |config| Value::Float(config.twin.share),
+    },
+    Key {
+        path: "twin.cores",
+        what: "CPUs on which that model may run: `auto` are those that no tenant is pinned to, or a list like 0-3,8",
+        live: false,
+        set: |config, value| {
+            let wanted = "`auto`, or CPUs like 0-3,8";
+            config.twin.cores = match string(value, wanted)?.as_str() {
+                "auto" => None,
+                list => {
+                    let cpus: CoreList = list.parse().map_err(|_| wanted.to_owned())?;
+                    Some(Some(cpus).filter(|cpus| !cpus.is_empty()).ok_or_else(|| wanted.to_owned())?)
+                }
+            };
+            Ok(())
+        },
+        get: |config| config.twin.cores.as_ref().map_or(text("auto"), |cpus| text(&cpus.to_string())),
     },
     Key {
         path: "limits.masks",

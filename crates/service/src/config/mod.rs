@@ -50,6 +50,8 @@ pub struct Config {
     pub blind_steps: u64,
     /// The policy.
     pub policy: PolicyChoice,
+    /// The model of this server that answers the policy's questions.
+    pub twin: TwinChoice,
     /// Which knobs may be set.
     pub limits: ConfigLimits,
     /// The control socket.
@@ -73,6 +75,17 @@ pub struct PolicyChoice {
     pub name: String,
     /// Its settings; a setting that is not named has the policy's default.
     pub settings: Table,
+}
+
+/// The model of this server that answers a policy's questions.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TwinChoice {
+    /// Whether it answers at all.
+    pub enabled: bool,
+    /// Most CPU time, as a share of one core, 0..1.
+    pub share: f64,
+    /// CPUs of this machine on which it may run; with `None` those that no tenant is pinned to.
+    pub cores: Option<CoreList>,
 }
 
 /// Which knobs may be set, and how many resources used.
@@ -162,6 +175,7 @@ impl Default for Config {
             domain: None,
             blind_steps: 30,
             policy: PolicyChoice { name: "waykeeper".to_owned(), settings: Table::new() },
+            twin: TwinChoice { enabled: true, share: 0.2, cores: None },
             limits: ConfigLimits {
                 masks: true,
                 dca_ways: true,

@@ -137,6 +137,29 @@ fn what_is_shown_reads_back_as_the_same() {
 }
 
 #[test]
+fn the_model_has_a_share_and_cpus_and_what_cannot_be_is_refused() {
+    let config = load("").unwrap().twin;
+    assert_eq!((config.enabled, config.share, config.cores), (true, 0.2, None));
+    let config = load("[twin]\nenabled = false\nshare = 1\ncores = \"0-1,7\"").unwrap();
+    let twin = &config.twin;
+    assert_eq!((twin.enabled, twin.share, &twin.cores), (false, 1.0, &"0-1,7".parse().ok()));
+    assert!(show(&config).contains("cores = \"0-1,7\""), "{}", show(&config));
+    // The thread is started once.
+    let other = load("[twin]\nshare = 0.5").unwrap();
+    assert!(differences(&config, &other).iter().all(|one| !one.live));
+    let refused = |text: &str| load(&format!("[twin]\n{text}")).unwrap_err();
+    let wanted = "is not valid; give a number from 0.05 to 1";
+    for share in ["0.04", "1.01", "nan", "-1", "\"half\""] {
+        assert_eq!(refused(&format!("share = {share}")), format!("w.toml:2: twin.share = {share} {wanted}"));
+    }
+    for cores in ["\"\"", "\"all\"", "\"3-1\"", "[0, 1]"] {
+        let wanted = "is not valid; give `auto`, or CPUs like 0-3,8";
+        assert_eq!(refused(&format!("cores = {cores}")), format!("w.toml:2: twin.cores = {cores} {wanted}"));
+    }
+    assert_eq!(refused("enabled = 1"), "w.toml:2: twin.enabled = 1 is not valid; give true or false");
+}
+
+#[test]
 fn a_setting_that_is_not_a_number_is_refused_since_every_reload_would_find_it_changed() {
     let said = load("[policy.settings]\na = nan\n").unwrap_err();
     assert!(said.ends_with("w.toml:2: policy.settings.a = nan is not valid; give a number"), "{said}");

@@ -18,6 +18,7 @@ use crate::daemon::Unlogged;
 use crate::order::Orders;
 use crate::published_state::{ActiveProblem, DaemonMode, Pause, Published, PublishedState, PublishedTotals};
 use crate::step_queue::StepQueue;
+use crate::twin::{ShowTwin, Twin};
 use active_problems::ActiveProblems;
 pub(crate) use active_problems::ProblemChanges;
 use crossbeam_channel::{Receiver, Sender};
@@ -60,6 +61,8 @@ pub struct Setup {
     pub orders: Orders,
     /// Requests from signals.
     pub signal_requests: Receiver<SignalRequest>,
+    /// Answers the policy's questions; with `None` they are not answered.
+    pub twin: Option<Twin>,
     /// Problems of other parts, to be shown with the engine's.
     pub problem_sources: Vec<ProblemSource>,
     /// Receives events; should be unbounded, as the engine does not wait for room.
@@ -122,6 +125,8 @@ pub fn first(config: &Config, inventory: &Inventory, system: &dyn System) -> Pub
         snapshot: None,
         seen: None,
         record: StepRecord::default(),
+        twin: None,
+        advice: None,
         active_problems: Vec::new(),
         totals: PublishedTotals::default(),
     }
@@ -150,6 +155,7 @@ struct Engine<'a, H: ManagedHost> {
     published_state: Arc<PublishedState>,
     step_queues: Vec<StepQueue>,
     problem_sources: Vec<ProblemSource>,
+    show_twin: Option<ShowTwin>,
     lifecycle_events: Sender<LifecycleEvent>,
     unlogged: Unlogged,
     event_sources: EventSources,
@@ -172,13 +178,16 @@ struct Engine<'a, H: ManagedHost> {
     blind: u64,
 }
 
-/// The policy that a configuration selects; `none` in mode `observe`.
+/// The policy that a configuration selects. In mode `observe` it is `none`, unless the policy can advise.
 fn policy_of(config: &Config) -> crate::config::PolicyChoice {
+    let crate::config::PolicyChoice { name, settings } = &config.policy;
+    // A mistake in its settings is reported where the policy is built.
+    let advises = || waykeeper_policy::build(name, settings).map_or(true, |own| own.advisor().is_some());
     match config.mode {
-        DaemonMode::Observe => {
+        DaemonMode::Observe if !advises() => {
             crate::config::PolicyChoice { name: "none".to_owned(), settings: Table::new() }
         }
-        DaemonMode::Manage | DaemonMode::DryRun => config.policy.clone(),
+        DaemonMode::Observe | DaemonMode::Manage | DaemonMode::DryRun => config.policy.clone(),
     }
 }
 
@@ -192,6 +201,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             step_queues,
             orders,
             signal_requests,
+            twin,
             problem_sources,
             lifecycle_events,
             unlogged,
@@ -207,7 +217,11 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             ..ControlConfig::every(config.period_ns)
         };
         let inventory = Arc::new(host.inventory().clone());
-        let looping = Loop::start(host, policy, control)?;
+        let mut looping = Loop::start(host, policy, control)?;
+        let show_twin = twin.map(|twin| {
+            looping.set_predictor(twin.predictor);
+            twin.show
+        });
         let first = published_state.read();
         let started = (first.started, first.started_clock);
         let mut engine = Engine {
@@ -215,6 +229,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             published_state,
             step_queues,
             problem_sources,
+            show_twin,
             lifecycle_events,
             unlogged,
             event_sources: EventSources::new(system.clone(), orders, signal_requests, inputs),
@@ -249,7 +264,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             if self.execute_until_due() == NextAction::Stop {
                 return Ok(());
             }
-            if self.paused.is_none() && self.config.mode != DaemonMode::Observe {
+            if self.paused.is_none() {
                 self.looping.step()?;
             } else {
                 self.looping.watch()?;

@@ -14,7 +14,8 @@ use waykeeper_control::ControlError;
 use waykeeper_host::{Host, Plan};
 use waykeeper_policy::{Policy, PolicyError};
 
-/// Builds a policy and checks it against the host and all declared tenants, running or not.
+/// Builds a policy and checks it against the host and all declared tenants, running or not. Where no knob may be set, it is
+/// the policy's advisor, if it has one: knobs that are only pretended have no effect that it could measure.
 pub(super) fn build<H: Host + ?Sized>(
     host: &H,
     config: &Config,
@@ -28,7 +29,8 @@ pub(super) fn build<H: Host + ?Sized>(
     names.sort_unstable();
     names.dedup();
     policy.check(host.inventory(), &names)?;
-    Ok(policy)
+    let advisor = if config.mode == DaemonMode::Manage { None } else { policy.advisor() };
+    Ok(advisor.unwrap_or(policy))
 }
 
 fn refused(why: impl std::fmt::Display) -> OrderError {
@@ -97,10 +99,14 @@ impl<H: ManagedHost> Engine<'_, H> {
     fn execute(&mut self, order: &Order) -> Reply {
         match order {
             Order::SetPolicy { name, settings } => {
-                if self.config.mode == DaemonMode::Observe {
-                    return Err(refused(
-                        "this daemon only observes and runs no policy; start it with mode manage or dry-run",
-                    ));
+                let advises = |policy: Box<dyn Policy>| policy.advisor().is_some();
+                if self.config.mode == DaemonMode::Observe
+                    && !waykeeper_policy::build(name, settings).map_err(refused).map(advises)?
+                {
+                    return Err(refused(format!(
+                        "this daemon only observes, and policy {name} cannot tell what it would do without knobs; start \
+                         it with mode manage or dry-run"
+                    )));
                 }
                 let host = self.looping.host();
                 let policy = build(host, &self.config, name, settings).map_err(refused)?;

@@ -55,7 +55,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         groups: Vec<Workload>,
         snapshot: Option<Snapshot>,
     ) -> Arc<Published> {
-        if self.config.mode == DaemonMode::DryRun {
+        if self.config.mode != DaemonMode::Manage {
             for event in &mut record.events {
                 event.text = format!("{}{}", crate::replay::DRY_RUN_PREFIX, event.text);
             }
@@ -88,6 +88,8 @@ impl<H: ManagedHost> Engine<'_, H> {
             snapshot,
             seen: self.looping.seen().cloned(),
             record,
+            twin: self.show_twin.as_ref().map(|show| show()),
+            advice: self.looping.policy().advice().cloned(),
             active_problems,
             totals: self.totals.clone(),
         };

@@ -4,6 +4,7 @@
 //! series. A tenant's counters begin at 0 with each new group of that name, which Prometheus takes for a restart. Must
 //! not know HTTP.
 
+use crate::twin::TwinState;
 use crate::{DaemonMode, Published, PublishedState};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -16,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use waykeeper_calibration::Estimate;
 use waykeeper_host::{
     DeviceKind, HostCounter, PortCounter, Priority, Reading, SocketCounter, WorkloadCounter, WorkloadKind,
 };
@@ -34,6 +36,7 @@ impl Collector for Metrics {
         let mut page = Page(encoder);
         page.daemon(&published)?;
         page.policy(&published)?;
+        page.twin(&published)?;
         page.tenants(&published)?;
         page.devices(&published)?;
         page.socket(&published)
@@ -107,6 +110,36 @@ impl Page<'_> {
             actions.iter().map(move |(action, n)| (labels(action), Some(*n)))
         });
         self.counter("policy_actions", "Actions of policies, by policy and action.", None, actions)
+    }
+
+    fn twin(&mut self, published: &Published) -> fmt::Result {
+        if let Some(twin) = &published.twin {
+            let states = TwinState::ALL.map(|state| {
+                let labels = vec![("state", state.to_string())];
+                (labels, Some(if state == twin.state { 1.0 } else { 0.0 }))
+            });
+            let help = "What the model that answers the policy's questions does; 1 for the present state.";
+            self.gauge("twin_state", help, None, states)?;
+            let asked = twin.asked.map(|asked| published.at_clock.saturating_sub(asked));
+            let asked = asked.and_then(|age| seconds_at(published.at.checked_sub(age)?));
+            let help = "Time of the policy's last question.";
+            self.gauge("twin_question_timestamp", help, Some(Unit::Seconds), alone(asked))?;
+            let cpu = [(Labels::new(), ConstCounter::new(twin.cpu.as_secs_f64()))];
+            let help = "CPU time of the model.";
+            self.family("twin_cpu", help, Some(Unit::Seconds), MetricType::Counter, cpu.into_iter())?;
+            self.counter("twin_answers", "Questions that it answered.", None, alone(Some(twin.answers)))?;
+            let help = "Questions at which it failed by a mistake in waykeeper.";
+            self.counter("twin_panics", help, None, alone(Some(twin.panics)))?;
+        }
+        let Some(advice) = &published.advice else { return Ok(()) };
+        let by_priority = |of: fn(&Estimate) -> f64| {
+            [("high", &advice.hpw), ("low", &advice.lpw)]
+                .map(|(priority, own)| (vec![("priority", priority.to_owned())], Some(of(own))))
+        };
+        let help = "Foreseen progress of tenants under the advised layout, against that in force.";
+        self.gauge("advice_progress_ratio", help, None, by_priority(|own| own.value))?;
+        let help = "Standard error of that progress.";
+        self.gauge("advice_progress_error_ratio", help, None, by_priority(|own| own.error))
     }
 
     fn tenants(&mut self, published: &Published) -> fmt::Result {

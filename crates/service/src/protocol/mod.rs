@@ -9,8 +9,8 @@ mod time;
 
 pub use request::{COMMANDS, ControlCommand, Id, Request, parse};
 pub use status::{
-    CauseValue, DaemonStatus, DaemonTotals, HostInfo, IoStatus, LoggedEvent, PolicyState, PortStatus,
-    TenantStatus, Tenants,
+    Advice, CauseValue, DaemonStatus, DaemonTotals, HostInfo, IoStatus, LoggedEvent, PolicyState, PortStatus,
+    TenantStatus, Tenants, TwinReport,
 };
 pub use time::plain_time;
 

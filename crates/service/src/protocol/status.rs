@@ -4,10 +4,12 @@
 
 use super::plain_time;
 use crate::naming::HostNames;
+use crate::twin::{TwinState, TwinStatus};
 use crate::{ActiveProblem, DaemonMode, Pause, Published};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use waykeeper_calibration::Candidate;
 use waykeeper_control::StepRecord;
 use waykeeper_host::{
     DeviceKind, Inventory, PortCounter, Priority, RootPort, SocketCounter, Workload, WorkloadCounter,
@@ -50,6 +52,12 @@ pub struct DaemonStatus {
     pub ports: Vec<PortStatus>,
     /// The last decisions and problems, oldest first.
     pub recent: Vec<LoggedEvent>,
+    /// The model that answers the policy's questions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub twin: Option<TwinReport>,
+    /// What a policy that sets no knob would do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Advice>,
     /// Problems that last.
     #[serde(rename = "standing")]
     pub active_problems: Vec<ActiveProblem>,
@@ -224,6 +232,38 @@ pub struct DaemonTotals {
     pub reloads_refused: u64,
 }
 
+/// The model that answers the policy's questions.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct TwinReport {
+    /// What it does.
+    pub state: TwinState,
+    /// Seconds since the last question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub question_age_s: Option<f64>,
+    /// CPU time of all answers since the daemon started.
+    pub cpu_s: f64,
+    /// Answers.
+    pub answers: u64,
+    /// Questions at which it panicked.
+    pub panics: u64,
+}
+
+/// A layout that is foreseen to be better than the one in force. Progress is relative to the latter: 1.1 is 10 % more. Errors
+/// are standard errors.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Advice {
+    /// The knobs to set, a line each.
+    pub knobs: Vec<String>,
+    /// Progress of HPWs together.
+    pub hpw_progress: f64,
+    /// Its error.
+    pub hpw_error: f64,
+    /// Progress of LPWs together.
+    pub lpw_progress: f64,
+    /// Its error.
+    pub lpw_error: f64,
+}
+
 /// Only the tenants.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Tenants {
@@ -272,8 +312,37 @@ impl DaemonStatus {
             tenants: tenants(published),
             ports: ports(published),
             recent: recent.into_iter().collect(),
+            twin: published.twin.as_ref().map(|twin| TwinReport::of(twin, now)),
+            advice: published.advice.as_ref().map(|advice| Advice::of(advice, published)),
             active_problems: published.active_problems.clone(),
             totals: DaemonTotals::of(published),
+        }
+    }
+}
+
+impl TwinReport {
+    fn of(twin: &TwinStatus, now: Duration) -> TwinReport {
+        TwinReport {
+            state: twin.state,
+            question_age_s: twin.asked.map(|asked| now.saturating_sub(asked).as_secs_f64()),
+            cpu_s: twin.cpu.as_secs_f64(),
+            answers: twin.answers,
+            panics: twin.panics,
+        }
+    }
+}
+
+impl Advice {
+    fn of(advice: &Candidate, published: &Published) -> Advice {
+        let names = HostNames::of(published);
+        let in_force = &published.record.knobs;
+        let changed = advice.plan.settings().filter(|knob| in_force.setting(knob.knob) != Some(*knob));
+        Advice {
+            knobs: changed.map(|knob| names.text(&knob.to_string())).collect(),
+            hpw_progress: advice.hpw.value,
+            hpw_error: advice.hpw.error,
+            lpw_progress: advice.lpw.value,
+            lpw_error: advice.lpw.error,
         }
     }
 }

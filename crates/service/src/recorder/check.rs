@@ -3,6 +3,7 @@
 
 use super::format::{FORMAT, Header, OLDEST, RecordedStep, VERSION};
 use std::collections::BTreeSet;
+use waykeeper_calibration::{Candidate, Estimate, LayoutAnswer};
 use waykeeper_host::{Inventory, Knob, KnobValues, Plan, Workload};
 use waykeeper_units::{PortId, WayMask};
 
@@ -10,6 +11,10 @@ use waykeeper_units::{PortId, WayMask};
 const GROUPS_MOST: usize = 4096;
 /// Most ways of an LLC: the bits of a mask.
 const WAYS_MOST: u32 = 32;
+/// Most layouts of an answer: more than a policy looks at.
+const LAYOUTS_MOST: usize = 1024;
+/// Largest number of an answer: progress a million times as large as now.
+const PROGRESS_MOST: f64 = 1e6;
 /// Longest name or text, bytes.
 const TEXT_MOST: usize = 4096;
 
@@ -85,6 +90,7 @@ pub(crate) fn entry(entry: &RecordedStep<'_>, inventory: &Inventory) -> Result<(
     }
     knobs(&record.knobs, inventory)?;
     plan(&record.wanted, inventory)?;
+    record.answer.as_ref().map_or(Ok(()), |answer| check_answer(answer, inventory))?;
     let events = record.events.iter().flat_map(|event| [&event.action, &event.text]);
     let active_problems = entry.active_problems.iter().flat_map(|problem| [&problem.kind, &problem.text]);
     events.chain(active_problems).chain([&record.state]).try_for_each(|text| short(text))
@@ -106,6 +112,43 @@ fn tenants(groups: &[Workload], inventory: &Inventory) -> Result<(), String> {
         group.mask.map_or(Ok(()), |mask| fits(mask, inventory.llc.ways))?;
     }
     Ok(())
+}
+
+fn check_answer(answer: &LayoutAnswer, inventory: &Inventory) -> Result<(), String> {
+    check_numbers(answer)?;
+    candidates(answer).try_for_each(|layout| knobs(&layout.plan, inventory))
+}
+
+/// Checks what does not depend on a host: how many layouts an answer has, and its numbers.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn check_numbers(answer: &LayoutAnswer) -> Result<(), String> {
+    let layouts = answer.best.len().max(answer.asked.len());
+    if layouts > LAYOUTS_MOST {
+        return Err(format!("an answer with {layouts} layouts has more than {LAYOUTS_MOST}"));
+    }
+    for layout in candidates(answer) {
+        if layout.tenants.len() > GROUPS_MOST {
+            return Err(format!("progress of {} tenants is more than {GROUPS_MOST}", layout.tenants.len()));
+        }
+        let mut all = layout.tenants.values().chain([&layout.hpw, &layout.lpw]);
+        all.try_for_each(progress)?;
+    }
+    Ok(())
+}
+
+fn candidates(answer: &LayoutAnswer) -> impl Iterator<Item = &Candidate> {
+    answer.best.iter().chain(&answer.asked)
+}
+
+fn progress(estimate: &Estimate) -> Result<(), String> {
+    let Estimate { value, error } = estimate;
+    let is_possible = |number: &f64| (0.0..=PROGRESS_MOST).contains(number);
+    if is_possible(value) && is_possible(error) {
+        return Ok(());
+    }
+    Err(format!("progress {value} with an error of {error} is impossible"))
 }
 
 fn knobs(knobs: &KnobValues, inventory: &Inventory) -> Result<(), String> {
@@ -131,4 +174,46 @@ fn fits(mask: WayMask, ways: u32) -> Result<(), String> {
 
 fn short(text: &str) -> Result<(), String> {
     if text.len() <= TEXT_MOST { Ok(()) } else { Err(format!("a text of {} bytes is too long", text.len())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::published_state::tests::published;
+    use std::collections::BTreeMap;
+    use waykeeper_units::WorkloadId;
+
+    /// An answer whose only layout has this mask, and such progress of HPWs.
+    fn answer(mask: u32, value: f64, error: f64) -> LayoutAnswer {
+        let hpw = Estimate { value, error };
+        let plan = Plan::of_masks([(WorkloadId(0), WayMask::from_bits(mask))]);
+        let tenants = BTreeMap::from([(WorkloadId(0), hpw)]);
+        let layout = Candidate { plan, tenants, hpw, lpw: Estimate::exact(1.0) };
+        LayoutAnswer { question: 1, simulated: 10, best: vec![layout], asked: Vec::new() }
+    }
+
+    #[test]
+    fn an_answer_has_possible_numbers_and_layouts_that_fit_and_is_not_endless() {
+        // Eleven ways.
+        let inventory = published().inventory;
+        let check = |answer: &LayoutAnswer| check_answer(answer, &inventory);
+        assert_eq!(check(&answer(0x7ff, 1.1, 0.02)), Ok(()));
+        assert_eq!(
+            check(&answer(0xfff, 1.1, 0.02)).unwrap_err(),
+            "mask 0xfff does not fit an LLC of 11 ways"
+        );
+        let why = |value, error| check(&answer(0x3, value, error)).unwrap_err();
+        assert_eq!(why(-0.5, 0.0), "progress -0.5 with an error of 0 is impossible");
+        assert_eq!(why(2e6, 0.0), "progress 2000000 with an error of 0 is impossible");
+        assert_eq!(why(1.0, f64::INFINITY), "progress 1 with an error of inf is impossible");
+        assert!(why(f64::NAN, 0.0).starts_with("progress NaN"));
+        assert!(why(1.0, -0.1).contains("an error of -0.1 is impossible"));
+        let mut endless = answer(0x3, 1.0, 0.0);
+        endless.best = vec![endless.best[0].clone(); LAYOUTS_MOST + 1];
+        assert_eq!(check(&endless).unwrap_err(), "an answer with 1025 layouts has more than 1024");
+        let mut port = answer(0x3, 1.0, 0.0);
+        port.asked = port.best.clone();
+        port.asked[0].plan.insert(Knob::Dca(PortId(9)), false);
+        assert!(check(&port).unwrap_err().ends_with("does not exist"));
+    }
 }

@@ -4,6 +4,7 @@
 //! has a checksum, so it is valid completely or not at all. The first line is the [`Header`], each other one an
 //! [`RecordedStep`]. Must not know the disk.
 
+use super::check::check_numbers;
 use crate::{ActiveProblem, DaemonMode, Pause, Published};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -138,15 +139,18 @@ pub(crate) struct WrittenTenants {
     pub groupings: Vec<Grouping>,
 }
 
-/// The record without causes that have numbers that JSON cannot write (infinities, not-a-number).
+/// The record without causes that have numbers that JSON cannot write (infinities, not-a-number), and without an answer that
+/// has one.
 pub fn writable(record: &StepRecord) -> Cow<'_, StepRecord> {
     let finite = |cause: &waykeeper_policy::Cause| {
         cause.value.is_finite() && cause.limit.as_ref().is_none_or(|(_, limit)| limit.is_finite())
     };
-    if record.events.iter().all(|event| event.causes.iter().all(finite)) {
+    let is_sound = record.answer.as_ref().is_none_or(|answer| check_numbers(answer).is_ok());
+    if is_sound && record.events.iter().all(|event| event.causes.iter().all(finite)) {
         return Cow::Borrowed(record);
     }
     let mut record = record.clone();
+    record.answer = record.answer.filter(|_| is_sound);
     record.events.iter_mut().for_each(|event| event.causes.retain(finite));
     Cow::Owned(record)
 }
@@ -233,5 +237,19 @@ mod tests {
         let record = StepRecord { events: vec![event], ..StepRecord::default() };
         assert_eq!(writable(&record).events[0].causes, [cause(0.5)]);
         assert!(matches!(writable(&StepRecord::default()), Cow::Borrowed(_)));
+        let wrong = waykeeper_calibration::Candidate {
+            plan: waykeeper_host::Plan::default(),
+            tenants: std::collections::BTreeMap::new(),
+            hpw: waykeeper_calibration::Estimate { value: f64::NAN, error: 0.0 },
+            lpw: waykeeper_calibration::Estimate::exact(1.0),
+        };
+        let answer = waykeeper_calibration::LayoutAnswer {
+            question: 1,
+            simulated: 1,
+            best: vec![wrong],
+            asked: Vec::new(),
+        };
+        let record = StepRecord { answer: Some(answer), ..StepRecord::default() };
+        assert_eq!(writable(&record).answer, None);
     }
 }

@@ -8,6 +8,7 @@ mod format;
 mod read;
 mod ring;
 
+pub(crate) use check::check_numbers;
 pub use format::{FORMAT, Header, OLDEST, RecordedStep, SUFFIX, VERSION, writable};
 pub use read::{Item, ReadError, RecordingReader};
 pub use ring::{RecorderError, RecordingRing};

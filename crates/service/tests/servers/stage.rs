@@ -10,15 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
+use waykeeper_calibration::{Candidate, Estimate};
 use waykeeper_control::{LoopSummary, StepRecord};
 use waykeeper_host::{
-    Device, DeviceKind, Dial, Interval, Inventory, Knob, KnobValues, LlcGeometry, Platform, PortCounter,
-    PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounter, SocketCounters, Support, Workload,
-    WorkloadCounter, WorkloadCounters, WorkloadKind,
+    Device, DeviceKind, Dial, Interval, Inventory, Knob, KnobValues, LlcGeometry, Plan, Platform,
+    PortCounter, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounter, SocketCounters, Support,
+    Workload, WorkloadCounter, WorkloadCounters, WorkloadKind,
 };
 use waykeeper_kernel::system::real;
 use waykeeper_linux_host::Grouping;
 use waykeeper_policy::{Cause, Event};
+use waykeeper_service::twin::{TwinState, TwinStatus};
 use waykeeper_service::{
     ActiveProblem, DaemonMode, Listen, Order, OrderError, Published, PublishedClass, PublishedState,
     PublishedTotals, Servers, ServersConfig, SocketLimits, orders,
@@ -92,6 +94,19 @@ pub fn published(step: u64) -> Published {
         seen: Interval::between(&before, &after),
         snapshot: Some(after),
         record,
+        twin: Some(TwinStatus {
+            state: TwinState::Computing,
+            asked: Some(real().now()),
+            cpu: Duration::from_millis(1500),
+            answers: 3,
+            panics: 1,
+        }),
+        advice: Some(Candidate {
+            plan: Plan::of_masks([(WorkloadId(1), WayMask::from_bits(0x3))]),
+            tenants: BTreeMap::new(),
+            hpw: Estimate { value: 1.12, error: 0.04 },
+            lpw: Estimate { value: 0.99, error: 0.005 },
+        }),
         active_problems: vec![ActiveProblem { kind: "counter".to_owned(), text: "no MBM here".to_owned() }],
         totals: PublishedTotals {
             summary: LoopSummary { steps: step, blind_steps: 1, missed_deadlines: 2 },

@@ -144,6 +144,7 @@ fn setup(
         step_queues: Vec::new(),
         orders: taken,
         signal_requests,
+        twin: None,
         problem_sources: Vec::new(),
         lifecycle_events: unbounded().0,
         unlogged: Box::new(|| 0),

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
-use waykeeper_control::{ControlConfig, Loop};
+use waykeeper_calibration::{LayoutAnswer, LayoutQuestion};
+use waykeeper_control::{ControlConfig, Loop, Predictor};
 use waykeeper_host::Host;
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_policy::build;
@@ -13,6 +14,7 @@ use waykeeper_service::naming::HostNames;
 use waykeeper_service::recorder::{Item, Recorder, RecorderConfig, RecordingReader};
 use waykeeper_service::replay::{Compared, Replay, differences};
 use waykeeper_service::{DaemonMode, Pause, Published, PublishedTotals, step_queue};
+use waykeeper_twin::{Budget, answer};
 
 const STEPS: u64 = 30;
 
@@ -29,6 +31,22 @@ fn record(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64]) {
     record_released(directory, name, settings, skip, 0..0);
 }
 
+/// The daemon's twin without its thread: it answers two steps later.
+#[derive(Default)]
+struct InlineTwin(Option<(LayoutQuestion, u32)>);
+
+impl Predictor for InlineTwin {
+    fn ask(&mut self, question: LayoutQuestion) {
+        self.0 = Some((question, 0));
+    }
+
+    fn answer(&mut self) -> Option<LayoutAnswer> {
+        self.0.as_mut()?.1 += 1;
+        let (question, _) = self.0.take_if(|(_, steps)| *steps == 2)?;
+        Some(answer(&question, Budget { events: 1_000_000 }))
+    }
+}
+
 /// The same with a pause that restores the knobs before the first of these steps and ends before the last.
 fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64], pause: Range<u64>) {
     let mut server = server();
@@ -38,6 +56,7 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
     let recorder = Recorder::start(config, steps).unwrap();
     let policy = build(name, settings).unwrap();
     let mut looping = Loop::start(&mut server, policy, ControlConfig::every(1_000_000_000)).unwrap();
+    looping.set_predictor(Box::new(InlineTwin::default()));
     let mut reported = 0;
     let mut tell = |looping: &mut Loop<'_, VirtualServer>, step: u64, paused: Option<Pause>| {
         let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_337_700);
@@ -59,6 +78,8 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
             snapshot: looping.snapshot().cloned(),
             seen: looping.seen().cloned(),
             record: looping.record().clone(),
+            twin: None,
+            advice: None,
             active_problems: Vec::new(),
             totals: PublishedTotals::default(),
         };
@@ -117,9 +138,47 @@ fn the_same_policy_over_an_unbroken_recording_decides_the_same() {
 }
 
 #[test]
+fn a_policy_that_asks_a_twin_decides_the_same_on_its_recorded_answers() {
+    let none = toml::Table::new();
+    let directory = TempDir::new().unwrap();
+    record(directory.path(), "waykeeper-twin", &none, &[]);
+    let all = replay(directory.path(), "waykeeper-twin", &none);
+    assert_eq!(all.len() as u64, STEPS + 1);
+    for compared in &all {
+        assert_eq!(compared.recorded, compared.replayed, "step {}", compared.step);
+    }
+    let answers = answers(directory.path());
+    assert!(!answers.is_empty(), "it heard no answer");
+    // Without the answers it gives up asking and measures: they are what makes the replay agree.
+    let mut deaf = Replay::new("waykeeper-twin", none).unwrap();
+    let mut differs = false;
+    for item in RecordingReader::open(directory.path()).unwrap() {
+        match item {
+            Item::Segment { header, .. } => deaf.segment(&header),
+            Item::Entry(mut entry) => {
+                entry.record.to_mut().answer = None;
+                differs |= deaf.step(&entry).unwrap().is_some_and(|compared| !compared.agrees());
+            }
+            Item::Unreadable(why) => panic!("{why}"),
+        }
+    }
+    assert!(differs);
+}
+
+/// The recorded answers.
+fn answers(directory: &Path) -> Vec<LayoutAnswer> {
+    let items = RecordingReader::open(directory).unwrap();
+    let answer = |item| match item {
+        Item::Entry(entry) => entry.record.answer.clone(),
+        _ => None,
+    };
+    items.filter_map(answer).collect()
+}
+
+#[test]
 fn a_policy_that_begins_anew_after_its_knobs_went_back_does_so_in_the_replay() {
     let none = toml::Table::new();
-    for name in ["a4", "waykeeper"] {
+    for name in ["a4", "waykeeper", "waykeeper-twin"] {
         let directory = TempDir::new().unwrap();
         record_released(directory.path(), name, &none, &[], 12..15);
         let all = replay(directory.path(), name, &none);
