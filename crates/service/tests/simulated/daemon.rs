@@ -4,6 +4,7 @@
 
 use crate::checks;
 use crate::history::{History, What};
+use crate::inline_twin;
 use crate::journaled::is_ours;
 use crate::picture::{self, Picture, SWITCH};
 use crate::scenarios;
@@ -208,6 +209,7 @@ fn setup<H: ManagedHost>(
     let (sender, taken) = orders();
     let (signals, signal_requests) = bounded(4);
     world.lock().mailbox.open(sender, signals);
+    let twin_delay_ms = world.lock().history.twin_delay_ms;
     let (recorder, step_queues) = match &config.recorder.dir {
         None => (None, Vec::new()),
         Some(directory) => {
@@ -248,6 +250,7 @@ fn setup<H: ManagedHost>(
         step_queues,
         orders: taken,
         signal_requests,
+        twin: twin_delay_ms.map(|delay_ms| inline_twin::twin(world, delay_ms)),
         problem_sources,
         lifecycle_events: unbounded().0,
         unlogged: Box::new(|| 0),

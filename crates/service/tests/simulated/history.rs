@@ -220,6 +220,9 @@ pub struct History {
     /// The daemon's period, ms.
     #[serde(default = "short_period")]
     pub period_ms: u64,
+    /// How long after a question the twin answers, ms of the simulated clock; absent: no twin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub twin_delay_ms: Option<u64>,
     /// Most starts of the daemon; a host that cannot be opened would otherwise never end.
     #[serde(default = "few_starts")]
     pub most_starts: u32,
@@ -275,7 +278,10 @@ const ERRORS: [i32; 7] = [5, 16, 28, 22, 13, 19, 2];
 const TEXTS: [&str; 6] = ["", "\n", "garbage\n", "0\n", "L3:0=zz\n", "4294967296 -1 \u{fffd}\n"];
 
 /// Policies that a history starts with or sets.
-const POLICIES: [&str; 5] = ["waykeeper", "a4", "iat", "fixed", "isolate"];
+const POLICIES: [&str; 6] = ["waykeeper", "waykeeper-twin", "a4", "iat", "fixed", "isolate"];
+
+/// Longest time until the twin answers, in periods: more than a policy waits.
+const LONGEST_DELAY: u64 = 12;
 
 impl History {
     /// The history of a seed.
@@ -308,6 +314,7 @@ impl History {
             ends_with_restore: dice.once_in(2),
             end_ms,
             period_ms: short_period(),
+            twin_delay_ms: (!dice.once_in(8)).then(|| dice.below(LONGEST_DELAY * short_period())),
             most_starts: few_starts(),
             events,
         }
@@ -346,6 +353,7 @@ impl History {
             ends_with_restore: false,
             end_ms,
             period_ms: 1000,
+            twin_delay_ms: Some(1500),
             most_starts: u32::MAX,
             events,
         }

@@ -13,6 +13,7 @@ mod daemon;
 mod damaged;
 mod disk;
 mod history;
+mod inline_twin;
 mod journaled;
 mod mailbox;
 mod picture;
@@ -35,7 +36,7 @@ const SEEDS: u64 = 300;
 const ENOUGH: u64 = 300;
 
 /// Marks that every run of enough seeds must have, besides the names of events.
-const MARKS: [&str; 16] = [
+const MARKS: [&str; 18] = [
     "fault-refuse",
     "fault-short-read",
     "fault-short-write",
@@ -52,6 +53,8 @@ const MARKS: [&str; 16] = [
     "restart",
     "restore",
     "start-and-stop",
+    "twin-asked",
+    "twin-answered",
 ];
 
 fn number(name: &str) -> Option<u64> {
