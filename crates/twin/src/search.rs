@@ -37,6 +37,9 @@ const AGAIN: usize = 3;
 const BELOW: f64 = 20.0;
 /// Standard errors by which a prediction of HPWs is lowered. Assumption.
 const DOUBT: f64 = 0.5;
+/// The same of LPWs: what is measured below their floor is dropped, so that nothing was won. Assumption; 0 and 1 were tried
+/// on ten mixes.
+const LPW_DOUBT: f64 = 1.0;
 /// What a restriction costs that brings nothing: among equals the most open layout is taken.
 const OPEN: f64 = 1e-4;
 
@@ -46,8 +49,9 @@ pub(crate) fn score(candidate: &Candidate, question: &LayoutQuestion) -> f64 {
         let Workload { id, priority, kind, .. } = tenant.workload;
         let progress = candidate.tenants.get(&id)?;
         // Of many predictions the best is likely to be too good, and the more so the larger their errors are.
-        let doubt = if priority == Priority::High { DOUBT * progress.error } else { 0.0 };
-        let ratio = (progress.value - doubt) * question.since_found.get(&id).copied().unwrap_or(1.0);
+        let doubt = if priority == Priority::High { DOUBT } else { LPW_DOUBT };
+        let ratio =
+            (progress.value - doubt * progress.error) * question.since_found.get(&id).copied().unwrap_or(1.0);
         Some(TenantProgress { priority, kind, cores: tenant.workload.cores.len(), ratio })
     });
     let GoalScore { value, shortfall } = question.goal.score(tenants);
