@@ -50,13 +50,13 @@ cores = "1"
 PERIODS = [4, 5, 6, 7, 9, 11, 13, 17, 19, 23]
 
 
-def scenario() -> str:
-    """The text of the scenario: two programs that run all the time, ten that start and exit."""
+def scenario(slower: float) -> str:
+    """The text of the scenario: two programs that run all the time, ten that start and exit, so many times as seldom."""
     churners = [
         f'\n[[workload]]\nname = "churn{index}"\nprogram = "x-mem"\ncores = "{2 + index}"\n'
         f'priority = "{"high" if index % 3 == 0 else "low"}"\nworking_set = "{1 + index}M"\n'
         f"start_s = {index}\nstop_s = {index + period * 0.6}\nevery_s = {period}\n"
-        for index, period in enumerate(PERIODS)
+        for index, period in enumerate(period * slower for period in PERIODS)
     ]
     return SCENARIO + "".join(churners)
 
@@ -166,6 +166,13 @@ def main() -> int:
     parser.add_argument(
         "--period", type=float, default=2, help="the daemon's period on the server's clock (default: %(default)s s)"
     )
+    parser.add_argument(
+        "--slower",
+        type=float,
+        default=1,
+        help="the programs start and exit so many times as seldom: a policy that asks the twin needs some intervals in which "
+        "nothing changes (default: %(default)s)",
+    )
     parser.add_argument("--policy", default="waykeeper", help="the daemon's policy (default: %(default)s)")
     parser.add_argument("--looks", type=int, default=40, help="number of samples (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="print JSON only")
@@ -174,7 +181,7 @@ def main() -> int:
     root, state = folder / "host", folder / "state"
     root.mkdir()
     state.mkdir()
-    (folder / "soak.toml").write_text(scenario())
+    (folder / "soak.toml").write_text(scenario(options.slower))
     (folder / "waykeeper.toml").write_text(configuration(root, state, options.policy, options.period / options.speed))
     vhost = subprocess.Popen(
         [options.program, "vhost", root, "--scenario", folder / "soak.toml", "--speed", str(options.speed), "--no-mba"],
@@ -200,6 +207,7 @@ def main() -> int:
             row = {"hours": round(elapsed * options.speed / 3600, 2), **look(daemon.pid, root, state)}
             said = ask(state / "socket")
             row["steps"], row["tenants"] = said["step"], len(said["tenants"])
+            row["answers"], row["twin_cpu_s"] = said["twin"]["answers"], round(said["twin"]["cpu_s"], 1)
             row["vhost_rss_kib"] = int(re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{vhost.pid}/status").read_text())[1])
             rows.append(row)
             if not options.json:
@@ -217,6 +225,7 @@ def main() -> int:
             "cpu_s": cpu_s,
             "steps": rows[-1]["steps"],
             "totals": said.get("totals"),
+            "twin": said["twin"],
             "first": rows[0],
             "last": rows[-1],
             "most_rss_kib": max(row["rss_kib"] for row in rows),

@@ -4,13 +4,15 @@
 //!
 //! Through files no simulation runs during the measurement: the clock of the virtual server is stopped, that of the
 //! large one is a table. CPU time is the daemon's own, because on a real host the kernel serves the files. One of the
-//! four parts is the policy's time alone; the bench of `waykeeper-linux-host` counts the reads of a sample.
+//! four parts is the policy's time alone; the bench of `waykeeper-linux-host` counts the reads of a sample. The argument `twin`
+//! measures only the control step beside a twin.
 
 // The figures are the output of this program.
 #![allow(clippy::print_stdout)]
 
 mod life;
 mod metered;
+mod twin;
 
 use hdrhistogram::Histogram;
 use metered::{MeteredHost, MeteredPolicy, Spent};
@@ -43,6 +45,9 @@ fn main() {
 
     let machine = MountedHost::with(scenario.clone(), manual_clock(ONE_IN));
     machine.run_to(MS);
+    if std::env::args().any(|argument| argument == "twin") {
+        return twin::beside_and_alone(machine.folder(), &machine.options(), |ns| machine.run(ns));
+    }
     for policy in POLICIES {
         // Without changing counters no policy would decide anything.
         through_files(
@@ -75,6 +80,9 @@ fn main() {
             policy,
         );
     }
+
+    println!("\nthe control step beside a twin that always computes");
+    twin::beside_and_alone(machine.folder(), &machine.options(), |ns| machine.run(ns));
 
     println!("\na daemon at one step a second");
     let config = life::config(machine.folder(), &machine.options(), "a4");
