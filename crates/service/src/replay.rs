@@ -3,7 +3,8 @@
 //! Open loop: the counters stay as recorded, whatever the replayed policy wants. Knobs read as recorded where both
 //! policies want the same; with the replayed policy's value where it wants another; and with the original value (or the
 //! power-on value) where only the recorded policy named them. So the same policy with the same settings decides the
-//! same at every step. A policy's questions are answered as recorded, without a twin. Must not know where the recording is or how results are shown.
+//! same at every step. A policy's questions are answered as recorded, without a twin. Must not know where the recording
+//! is or how results are shown.
 
 use crate::naming::HostNames;
 use crate::recorder::{Header, RecordedStep, writable};

@@ -4,8 +4,8 @@
 //!
 //! Through files no simulation runs during the measurement: the clock of the virtual server is stopped, that of the
 //! large one is a table. CPU time is the daemon's own, because on a real host the kernel serves the files. One of the
-//! four parts is the policy's time alone; the bench of `waykeeper-linux-host` counts the reads of a sample. The argument `twin`
-//! measures only the control step beside a twin.
+//! four parts is the policy's time alone; the bench of `waykeeper-linux-host` counts the reads of a sample. The argument
+//! `twin` measures only the control step beside a twin.
 
 // The figures are the output of this program.
 #![allow(clippy::print_stdout)]

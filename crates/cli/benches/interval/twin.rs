@@ -1,5 +1,5 @@
-//! The control step beside a twin that always has a question, against the same step without one, in alternation: on a machine
-//! that others use too, both meet the same load.
+//! The control step beside a twin that always has a question, against the same step without one, in alternation: on a
+//! machine that others use too, both meet the same load.
 //!
 //! Must not know what the twin is asked.
 
@@ -69,8 +69,8 @@ fn thread_ns() -> u64 {
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// Measures both. `pass` advances the host's clock by nanoseconds: as many as have passed, since counters of a host whose clock is
-/// slow are not used.
+/// Measures both. `pass` advances the host's clock by nanoseconds: as many as have passed, since counters of a host whose
+/// clock is slow are not used.
 pub fn beside_and_alone(folder: &Path, options: &LinuxHostOptions, pass: impl Fn(u64)) {
     let file = life::config(folder, options, POLICY);
     let config = Config::load(&Inputs { file: Some(file), ..Inputs::default() })

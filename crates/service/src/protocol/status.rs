@@ -248,8 +248,8 @@ pub struct TwinReport {
     pub panics: u64,
 }
 
-/// A layout that is foreseen to be better than the one in force. Progress is relative to the latter: 1.1 is 10 % more. Errors
-/// are standard errors.
+/// A layout that is foreseen to be better than the one in force. Progress is relative to the latter: 1.1 is 10 % more.
+/// Errors are standard errors.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Advice {
     /// The knobs to set, a line each.

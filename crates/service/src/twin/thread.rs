@@ -22,7 +22,7 @@ use waykeeper_control::Predictor;
 use waykeeper_kernel::system::{RealSystem, System};
 use waykeeper_units::CoreList;
 
-/// Nice value of the thread: every other thread goes first.
+/// Nice value of the thread: the scheduler prefers every other thread.
 const NICE: i32 = 19;
 /// Pause after a first panic. Assumption: the policy asks a similar question in the next interval.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

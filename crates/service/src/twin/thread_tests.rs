@@ -103,7 +103,7 @@ fn a_policy_that_counts_from_one_again_does_not_hear_the_answer_to_another_ones_
 }
 
 #[test]
-fn a_panic_is_told_and_the_next_question_is_answered() {
+fn a_panic_is_reported_and_the_next_question_is_answered() {
     let find = |question: &LayoutQuestion| match question.number {
         1 => panic!("a mistake of the test"),
         _ => answer(question),

@@ -1,5 +1,5 @@
-//! A daemon that may set no knob, under a policy that can advise: on the virtual server in process, whose counters can be read
-//! without setting anything.
+//! A daemon that may set no knob, under a policy that can advise: on the virtual server in process, whose counters can be
+//! read without setting anything.
 
 use crossbeam_channel::{bounded, unbounded};
 use std::collections::BTreeMap;
