@@ -11,9 +11,11 @@ mod estimate;
 mod goal;
 mod layout_record;
 mod limits;
+mod progress;
 mod question;
 mod reuse;
 mod running;
+mod traffic;
 
 pub use calibrator::Calibrator;
 pub use description::{
@@ -23,4 +25,6 @@ pub use description::{
 pub use estimate::Estimate;
 pub use goal::{Goal, GoalScore, TenantProgress};
 pub use limits::limits;
+pub use progress::{FetchCosts, lines_moved, progress};
 pub use question::{Candidate, LayoutAnswer, LayoutLimits, LayoutQuestion};
+pub use traffic::TrafficSignature;

@@ -112,6 +112,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_costs_of_a_packet_line_are_those_that_others_measure_progress_by() {
+        let (config, costs) =
+            (Config::read(&Table::new()).unwrap(), waykeeper_calibration::FetchCosts::default());
+        assert_eq!((config.llc_cost, config.memory_cost), (costs.llc, costs.memory));
+    }
+
+    #[test]
     fn every_setting_is_read_by_its_name_and_out_of_range_is_refused() {
         for entry in SETTINGS {
             let high = entry.high;

@@ -1,16 +1,16 @@
 //! The best layout known for each phase. It must not know how a layout is found.
 
 use super::layout::Layout;
-use super::phase::Signature;
 use super::server::Server;
 use std::collections::VecDeque;
+use waykeeper_calibration::TrafficSignature;
 
 /// Phases whose layouts are remembered. Assumption: no host alternates between more; the oldest is forgotten.
 const PHASES_REMEMBERED: usize = 16;
 
 /// The phases met so far with these workloads, the last one first.
 pub(super) struct PhaseMemory<T = Layout> {
-    phases: VecDeque<(Signature, T)>,
+    phases: VecDeque<(TrafficSignature, T)>,
 }
 
 impl<T> Default for PhaseMemory<T> {
@@ -20,19 +20,19 @@ impl<T> Default for PhaseMemory<T> {
 }
 
 /// True if two signatures belong to one phase.
-fn same(a: &Signature, b: &Signature, server: &Server) -> bool {
+fn same(a: &TrafficSignature, b: &TrafficSignature, server: &Server) -> bool {
     a.distance(b, &server.groups).0 <= server.config.phase_change
 }
 
 impl<T: Clone> PhaseMemory<T> {
     /// The layout that was best in this phase before.
-    pub fn best(&self, phase: &Signature, server: &Server) -> Option<&T> {
+    pub fn best(&self, phase: &TrafficSignature, server: &Server) -> Option<&T> {
         let known = self.phases.iter().find(|(known, _)| same(known, phase, server));
         known.map(|(_, layout)| layout)
     }
 
     /// Remembers the best layout of a phase instead of earlier ones.
-    pub fn remember(&mut self, phase: &Signature, best: &T, server: &Server) {
+    pub fn remember(&mut self, phase: &TrafficSignature, best: &T, server: &Server) {
         self.phases.retain(|(known, _)| !same(known, phase, server));
         self.phases.push_front((phase.clone(), best.clone()));
         self.phases.truncate(PHASES_REMEMBERED);
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_phase_has_one_layout_and_the_oldest_phase_is_forgotten() {
         let server = server(1);
-        let phase = |bytes| Signature::of(&server.groups, &interval(&[1.0], bytes), &server.inventory);
+        let phase = |bytes| TrafficSignature::of(&server.groups, &interval(&[1.0], bytes), &server.inventory);
         let layout = |lp_ways| Layout { lp_ways, ..server.limits.open() };
         let mut memory = PhaseMemory::<Layout>::default();
         memory.remember(&phase(1e9), &layout(3), &server);

@@ -2,19 +2,12 @@
 //!
 //! It must not know layouts or what the policy does after a change.
 
-use super::progress::lines;
 use super::server::Server;
 use super::{event, running_mean};
 use crate::{Cause, Event};
-use std::collections::BTreeMap;
-use waykeeper_host::{
-    DeviceKind, Interval, Inventory, PortCounter, PortRates, Workload, WorkloadCounter, WorkloadKind,
-};
-use waykeeper_units::{PortId, WorkloadId};
+use waykeeper_calibration::TrafficSignature;
+use waykeeper_host::Interval;
 
-/// Fewest inbound bytes per second that count as traffic. Assumption: the I/O workloads of the papers cause a hundred
-/// times as much.
-const TRAFFIC_LEAST: f64 = 1e6;
 /// A signature change above this multiple of its running mean counts as unusual. Assumption: chance alone seldom
 /// reaches it.
 const JITTER_MARGIN: f64 = 4.0;
@@ -27,66 +20,6 @@ const PHASE_CONFIRM_MOST: u32 = 64;
 /// A phase change within this multiple of the confirming intervals counts as soon. Assumption: a phase that lasts
 /// longer repays a search.
 const EARLY_PHASE_FACTOR: u32 = 4;
-
-/// Traffic that no layout changes, to recognise a phase: bytes per second of each NIC, stored under each of its ports,
-/// and MLC accesses and misses per instruction of workloads without I/O.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub(super) struct Signature {
-    ports: BTreeMap<PortId, f64>,
-    programs: BTreeMap<WorkloadId, [f64; 2]>,
-}
-
-impl Signature {
-    pub fn of(groups: &[Workload], seen: &Interval, inventory: &Inventory) -> Signature {
-        // Storage is left out: its throughput depends on its program, which a layout may slow down.
-        let network = inventory.devices.iter().filter(|device| device.kind == DeviceKind::Network);
-        // A port whose bytes are not available says nothing about the phase.
-        let known = |port: &PortId| {
-            let bytes = |rates: &PortRates| rates.sum(PortCounter::InboundBytes, PortCounter::OutboundBytes);
-            seen.ports.get(port).is_some_and(|rates| bytes(rates).value().is_some())
-        };
-        let network = network.filter(|device| device.ports.iter().all(known));
-        let ports = network.flat_map(|device| {
-            let sum = lines(&[device.id], seen, inventory).unwrap_or(0.0) * 64.0;
-            device.ports.iter().map(move |port| (*port, sum))
-        });
-        let computing = groups.iter().filter(|group| group.kind == WorkloadKind::NonIo);
-        let programs = computing.filter_map(|group| {
-            let rates = seen.groups.get(&group.id)?;
-            let instructions = rates[WorkloadCounter::Instructions].value().filter(|count| *count > 0.0)?;
-            let (hits, misses) =
-                (rates[WorkloadCounter::MlcHits].value()?, rates[WorkloadCounter::MlcMisses].value()?);
-            Some((group.id, [(hits + misses) / instructions, misses / instructions]))
-        });
-        Signature { ports: ports.collect(), programs: programs.collect() }
-    }
-
-    /// The largest relative change among entries that both have, and a name for it.
-    pub fn distance(&self, other: &Signature, groups: &[Workload]) -> (f64, String) {
-        let change = |a: f64, b: f64, least: f64| {
-            let larger = a.max(b);
-            if larger < least { 0.0 } else { (a - b).abs() / a.min(b).max(larger * 1e-3) }
-        };
-        let mut worst = (0.0, String::new());
-        for (port, a) in &self.ports {
-            let by = other.ports.get(port).map_or(0.0, |b| change(*a, *b, TRAFFIC_LEAST));
-            if by > worst.0 {
-                worst = (by, format!("bytes of {port}"));
-            }
-        }
-        for (id, a) in &self.programs {
-            let Some(b) = other.programs.get(id) else { continue };
-            // Below one access per thousand instructions the LLC has no influence.
-            let by = change(a[0], b[0], 1e-3).max(change(a[1], b[1], 1e-3));
-            if by > worst.0 {
-                let name =
-                    groups.iter().find(|group| group.id == *id).map_or("?", |group| group.name.as_str());
-                worst = (by, format!("memory accesses per instruction of {name}"));
-            }
-        }
-        worst
-    }
-}
 
 /// A change of the load, and the limit above which it counts.
 pub(super) struct Change {
@@ -115,9 +48,9 @@ impl Change {
 /// Decides when a change has lasted long enough to be a new phase.
 pub(super) struct PhaseDetector {
     /// The traffic at the start of the phase.
-    start: Signature,
+    start: TrafficSignature,
     /// The traffic of the last interval; empty before the first.
-    last: Signature,
+    last: TrafficSignature,
     /// Running mean of the traffic's change from one interval to the next.
     jitter: f64,
     /// Intervals in a row with a change above its limit.
@@ -131,8 +64,8 @@ pub(super) struct PhaseDetector {
 impl PhaseDetector {
     pub fn new() -> PhaseDetector {
         PhaseDetector {
-            start: Signature::default(),
-            last: Signature::default(),
+            start: TrafficSignature::default(),
+            last: TrafficSignature::default(),
             jitter: 0.0,
             phase_streak: 0,
             phase_confirm_intervals: PHASE_CONFIRM_LEAST,
@@ -141,7 +74,7 @@ impl PhaseDetector {
     }
 
     /// The traffic at the start of the phase.
-    pub fn start(&self) -> &Signature {
+    pub fn start(&self) -> &TrafficSignature {
         &self.start
     }
 
@@ -157,7 +90,7 @@ impl PhaseDetector {
 
     /// The change of the traffic since the start of the phase.
     pub fn observe(&mut self, seen: &Interval, server: &Server) -> Change {
-        let now = Signature::of(&server.groups, seen, &server.inventory);
+        let now = TrafficSignature::of(&server.groups, seen, &server.inventory);
         // A change as large as the usual one between intervals is no new phase.
         let limit = server.config.phase_change.max(JITTER_MARGIN * self.jitter);
         let (jump, _) = now.distance(&self.last, &server.groups);
@@ -193,6 +126,8 @@ impl PhaseDetector {
 mod tests {
     use super::super::fixture::{interval, server};
     use super::*;
+    use waykeeper_host::PortRates;
+    use waykeeper_units::PortId;
 
     /// The detector in a phase of 1 GB/s without jitter.
     fn at_one_gigabyte(server: &Server) -> PhaseDetector {

@@ -1,14 +1,11 @@
-//! Progress of workloads, from counters alone, and its change between two measurements.
-//!
-//! No counter shows latency or the work of a polling loop. The measure is what the LLC can change: instructions per
-//! cycle of a workload without I/O, packet lines per second weighted by the cost of fetching them, bytes per second of
-//! storage. Only ratios of one workload's progress under two layouts are formed, never of two workloads. It must not
-//! know layouts.
+//! Progress of workloads (`waykeeper_calibration::progress`), and its change between two measurements. It must not know
+//! layouts.
 
 use super::config::Config;
 use std::collections::BTreeMap;
-use waykeeper_host::{Interval, Inventory, PortCounter, Priority, Workload, WorkloadCounter, WorkloadKind};
-use waykeeper_units::{DeviceId, LINE_BYTES, WorkloadId};
+use waykeeper_calibration::{FetchCosts, progress};
+use waykeeper_host::{Interval, Inventory, Priority, Workload};
+use waykeeper_units::WorkloadId;
 
 /// One number per workload, and memory traffic.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -33,10 +30,10 @@ pub(super) struct Gain {
 impl Progress {
     /// Progress in an interval. Workloads whose counters are missing, or that do nothing, have no number.
     pub fn of(groups: &[Workload], seen: &Interval, inventory: &Inventory, config: &Config) -> Progress {
-        let of = groups.iter().filter_map(|group| {
-            let value = progress(group, seen, inventory, config)?;
-            (value > 0.0 && value.is_finite()).then_some((group.id, value))
-        });
+        let costs = FetchCosts { llc: config.llc_cost, memory: config.memory_cost };
+        let of = groups
+            .iter()
+            .filter_map(|group| progress(group, seen, inventory, costs).map(|value| (group.id, value)));
         Progress { of: of.collect(), memory_bytes: seen.socket.memory_bytes() }
     }
 
@@ -95,32 +92,4 @@ impl Progress {
             worst_hpw: if worst.is_finite() { worst } else { 1.0 },
         }
     }
-}
-
-fn progress(group: &Workload, seen: &Interval, inventory: &Inventory, config: &Config) -> Option<f64> {
-    let rates = seen.groups.get(&group.id)?;
-    match group.kind {
-        WorkloadKind::NonIo => rates.ipc(),
-        WorkloadKind::StorageIo => lines(&group.devices, seen, inventory),
-        WorkloadKind::NetworkIo => {
-            // Behind a virtual switch a workload has no port of its own, and the IPC of a polling loop says nothing.
-            let lines = lines(&group.devices, seen, inventory)?;
-            let (hits, misses) =
-                (rates[WorkloadCounter::LlcHits].value()?, rates[WorkloadCounter::LlcMisses].value()?);
-            let fetching = (config.llc_cost * hits + config.memory_cost * misses) / lines;
-            Some(lines / (1.0 + fetching))
-        }
-    }
-}
-
-/// Lines per second that devices move, both ways. `None` if nothing moves or a port cannot be read.
-pub(super) fn lines(devices: &[DeviceId], seen: &Interval, inventory: &Inventory) -> Option<f64> {
-    let ports =
-        devices.iter().filter_map(|id| inventory.devices.get(id.index())).flat_map(|device| &device.ports);
-    let mut sum = 0.0;
-    for port in ports {
-        let rates = seen.ports.get(port)?;
-        sum += rates.sum(PortCounter::InboundBytes, PortCounter::OutboundBytes).value()?;
-    }
-    (sum > 0.0).then_some(sum / LINE_BYTES as f64)
 }
