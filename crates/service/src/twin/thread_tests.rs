@@ -1,7 +1,7 @@
 //! Tests of the thread with answers that a closure gives. They must not need a model.
 
 use super::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::SeqCst;
 use waykeeper_calibration::{Candidate, Estimate, Goal, LayoutLimits, ServerDescription};
 use waykeeper_host::{KnobValues, LlcGeometry, Plan};
@@ -25,9 +25,27 @@ fn question(number: u64) -> LayoutQuestion {
         knobs: KnobValues::default(),
         observed: Vec::new(),
     };
-    let goal = Goal { lpw_floor: 0.97, gain_per_loss: 2.0, hpw_floor: 0.9, llc_cost: 1.0, memory_cost: 2.0 };
+    let goal = Goal {
+        lpw_floor: 0.97,
+        lpw_each: 0.97,
+        gain_per_loss: 2.0,
+        hpw_floor: 0.9,
+        lpw_weight: 0.1,
+        latency_weight: 3.0,
+        llc_cost: 1.0,
+        memory_cost: 2.0,
+    };
     let limits = LayoutLimits { min_ways: 1, most_classes: 4, dca_ways: Vec::new(), switches: Vec::new() };
-    LayoutQuestion { number, server, limits, goal, asked: Vec::new(), most: 1 }
+    LayoutQuestion {
+        number,
+        server,
+        limits,
+        goal,
+        since_found: BTreeMap::new(),
+        kept: BTreeSet::new(),
+        asked: Vec::new(),
+        most: 1,
+    }
 }
 
 fn answer(question: &LayoutQuestion) -> LayoutAnswer {
