@@ -44,7 +44,7 @@ BUILT_IN = (
     "real-zstd",
 )
 """Built-in scenarios that compare policies on a mix, without those that sweep a key."""
-POLICIES = ("default", "isolate", "iat", "a4-d", "waykeeper-search", "waykeeper", "waykeeper-twin")
+POLICIES = ("default", "isolate", "iat", "a4-d", "waykeeper-search", "waykeeper")
 RIVALS = ("iat", "a4-d")
 BEST = "best"
 JUDGED = "waykeeper"

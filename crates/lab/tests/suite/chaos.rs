@@ -112,8 +112,9 @@ fn scenario(seed: u64) -> String {
 }
 
 /// Policies that must settle. IAT as published may alternate (algorithms.md 2.4); its guard is on here.
-const POLICIES: [(&str, &str); 10] = [
+const POLICIES: [(&str, &str); 11] = [
     ("waykeeper", ""),
+    ("waykeeper-search", ""),
     ("a4", ""),
     ("iat", "mode = \"guarded\""),
     ("default", ""),
@@ -245,7 +246,7 @@ fn run(seed: u64) -> Result<(), String> {
     // counts as settled.
     let allowed = match name {
         "a4" | "a4-b" => u64::from(llc.ways) + 1,
-        "waykeeper" | "iat" => (END_S - REST_FROM_S) / 10,
+        "waykeeper" | "waykeeper-search" | "iat" => (END_S - REST_FROM_S) / 10,
         "io-iso" => 4,
         _ => 0,
     };

@@ -99,11 +99,12 @@ fn policies_gain_through_files_what_they_gain_in_process() {
     let scenario = &scenario;
     std::thread::scope(|threads| {
         // Two threads: three runs in process, two through files.
-        let inside =
-            threads.spawn(|| ["default", "a4", "waykeeper"].map(|policy| in_process(scenario, policy, 1)));
-        let outside = ["a4", "waykeeper"].map(|policy| through_files(scenario, policy));
+        let inside = threads
+            .spawn(|| ["default", "a4", "waykeeper-search"].map(|policy| in_process(scenario, policy, 1)));
+        let outside = ["a4", "waykeeper-search"].map(|policy| through_files(scenario, policy));
         let [base, inside @ ..] = inside.join().expect("the runs in process");
-        for (policy, (inside, outside)) in ["a4", "waykeeper"].iter().zip(inside.iter().zip(&outside)) {
+        for (policy, (inside, outside)) in ["a4", "waykeeper-search"].iter().zip(inside.iter().zip(&outside))
+        {
             let (inside, outside) = (gain(scenario, inside, &base), gain(scenario, outside, &base));
             assert!(
                 (outside - inside).abs() < TOLERANCE,

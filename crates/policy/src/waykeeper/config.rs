@@ -1,4 +1,4 @@
-//! Settings of the policy `waykeeper`, each with unit, range and origin of its default.
+//! Settings of the policy `waykeeper-search`, each with unit, range and origin of its default.
 //!
 //! It must not know how the policy uses them.
 
@@ -7,7 +7,7 @@ use crate::describe::SettingDescription;
 use crate::settings::{Form, refuse_unknown, value};
 use toml::Table;
 
-const NAME: &str = "waykeeper";
+const NAME: &str = "waykeeper-search";
 
 /// One row of the table: key, default, range, unit, meaning, source.
 struct Setting {

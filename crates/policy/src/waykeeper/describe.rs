@@ -6,7 +6,7 @@ use crate::describe::{StateDescription, lines};
 
 pub(super) fn describe(config: &Config) -> Description {
     Description {
-        name: "waykeeper".to_owned(),
+        name: "waykeeper-search".to_owned(),
         idea: "First tries the layout that the counters suggest, then single steps: zones, DCA off for \
                storage that leaks, a trash way for antagonists, DDIO ways by demand. A step is kept if the \
                measured progress of all workloads, weighted, gains more than noise and no HPW loses more than \

@@ -1,4 +1,4 @@
-//! Waykeeper's own policy: A4's and IAT's measures, each tried, measured and remembered.
+//! The policy `waykeeper-search`: A4's and IAT's measures, each tried, measured and remembered.
 //!
 //! A4 moves to its zones in fixed steps of two seconds and reverts every ten; IAT changes one knob at a time by the
 //! sign of a change. Both assume that a measure helps. This policy starts with the layout that the counters suggest,
@@ -48,7 +48,7 @@ struct Waykeeper {
 
 impl Policy for Waykeeper {
     fn name(&self) -> &'static str {
-        "waykeeper"
+        "waykeeper-search"
     }
 
     fn describe(&self) -> Description {

@@ -41,7 +41,7 @@ fn count(bench: &Bench, action: &str) -> usize {
 
 /// The micro runs with storage that leaks and an antagonist: FIO (1) brings 3 of 4 GB/s, x-mem2 (3) streams.
 fn leaking() -> Bench {
-    let mut bench = Bench::new("waykeeper", "", micro());
+    let mut bench = Bench::new("waykeeper-search", "", micro());
     bench.inbound.insert(SSD, Some(3e9));
     bench.inbound.insert(common::SSD2, Some(0.0));
     bench.dca_miss = Some(0.6);
@@ -110,7 +110,7 @@ fn a_gain_that_could_be_noise_is_none() {
 
 #[test]
 fn the_open_llc_is_found_where_zones_cost_and_no_rings_can_fill() {
-    let mut bench = Bench::new("waykeeper", "", pair());
+    let mut bench = Bench::new("waykeeper-search", "", pair());
     live(&mut bench, 60, |plan, bench| bench.load(1).ipc = if open(plan) { 1.2 } else { 1.0 });
     assert!(open(&bench.last.plan), "{:#?}", bench.texts());
     // With an HPW on a NIC it is not even tried: its rings would fill and stay full.
@@ -125,7 +125,7 @@ fn no_hpw_pays_for_the_others() {
     let mut groups = pair();
     groups[1].priority = Priority::High;
     groups.push(common::group(2, "low", Priority::Low, groups[0].kind, 1, &[]));
-    let mut bench = Bench::new("waykeeper", "", groups);
+    let mut bench = Bench::new("waykeeper-search", "", groups);
     let first = masks(&bench.last.plan);
     // One HPW gains half, the other loses 15 %: a gain in the mean, but not allowed.
     live(&mut bench, 40, |plan, bench| {
@@ -140,7 +140,7 @@ fn no_hpw_pays_for_the_others() {
 
 #[test]
 fn devices_get_ways_while_writes_miss_and_only_as_many_as_pay() {
-    let mut bench = Bench::new("waykeeper", "", vec![micro().remove(0)]);
+    let mut bench = Bench::new("waykeeper-search", "", vec![micro().remove(0)]);
     // Two ways more cure it: misses 50, 30, 5, 4 % of 2, 3, 4, 5 ways; memory traffic follows.
     live(&mut bench, 60, |plan, bench| {
         let ways = plan.dca_ways().map_or(2, WayMask::count);
@@ -155,7 +155,7 @@ fn devices_get_ways_while_writes_miss_and_only_as_many_as_pay() {
     bench.feed(&seen);
     assert!(!bench.happened("dead-knob") && bench.last.plan.dca_ways() == Some(WayMask::from_bits(0x780)));
     // If more ways do not help, the policy takes them back.
-    let mut bench = Bench::new("waykeeper", "", vec![micro().remove(0)]);
+    let mut bench = Bench::new("waykeeper-search", "", vec![micro().remove(0)]);
     live(&mut bench, 60, |_, bench| bench.dca_miss = Some(0.5));
     assert_eq!(bench.last.plan.dca_ways(), Some(WayMask::from_bits(0x600)));
     assert!(bench.happened("drop"));
@@ -163,7 +163,7 @@ fn devices_get_ways_while_writes_miss_and_only_as_many_as_pay() {
 
 #[test]
 fn a_counter_that_newly_asks_for_something_is_answered_without_a_new_search() {
-    let mut bench = Bench::new("waykeeper", "", vec![micro().remove(0)]);
+    let mut bench = Bench::new("waykeeper-search", "", vec![micro().remove(0)]);
     live(&mut bench, 10, |_, _| {});
     assert_eq!((bench.last.state.as_str(), bench.last.plan.dca_ways()), ("Stable", None));
     live(&mut bench, 3, |_, bench| bench.dca_miss = Some(0.2));
@@ -216,7 +216,7 @@ fn what_was_taken_is_given_back_for_a_look_at_doubling_distances() {
 
 #[test]
 fn traffic_that_never_rests_is_no_reason_to_search_for_ever() {
-    let mut bench = Bench::new("waykeeper", "", micro());
+    let mut bench = Bench::new("waykeeper-search", "", micro());
     let flip = std::cell::Cell::new(0_u32);
     live(&mut bench, 600, |_, bench| {
         flip.set(flip.get() + 1);
@@ -227,7 +227,7 @@ fn traffic_that_never_rests_is_no_reason_to_search_for_ever() {
     assert!(searches <= 8, "{searches} searches in ten minutes");
     // Traffic that doubles and halves every six intervals is another phase each time; the policy reacts at growing
     // intervals.
-    let mut bench = Bench::new("waykeeper", "", micro());
+    let mut bench = Bench::new("waykeeper-search", "", micro());
     flip.set(0);
     live(&mut bench, 600, |_, bench| {
         flip.set(flip.get() + 1);
@@ -263,7 +263,7 @@ fn a_dead_knob_is_given_up_and_the_search_continues_without_it() {
 
 #[test]
 fn ddio_ways_set_by_hand_are_what_it_continues_from() {
-    let mut bench = Bench::new("waykeeper", "", pair());
+    let mut bench = Bench::new("waykeeper-search", "", pair());
     live(&mut bench, 10, |_, _| {});
     let mut seen = bench.interval();
     seen.knobs.insert(Knob::DcaWays, WayMask::from_bits(0x780));
@@ -315,7 +315,7 @@ fn chips_without_knobs_or_with_other_ways_get_what_they_can() {
     for port in &mut chip.ports {
         port.dca_switch = Support::No("no DCA".to_owned());
     }
-    let mut bench = Bench::on(chip, "waykeeper", "", micro());
+    let mut bench = Bench::on(chip, "waykeeper-search", "", micro());
     bench.dca_miss = None;
     (bench.load(3).llc_hit, bench.load(3).mlc_miss) = (0.02, 0.99);
     for _ in 0..40 {

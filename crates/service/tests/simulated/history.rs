@@ -278,7 +278,7 @@ const ERRORS: [i32; 7] = [5, 16, 28, 22, 13, 19, 2];
 const TEXTS: [&str; 6] = ["", "\n", "garbage\n", "0\n", "L3:0=zz\n", "4294967296 -1 \u{fffd}\n"];
 
 /// Policies that a history starts with or sets.
-const POLICIES: [&str; 6] = ["waykeeper", "waykeeper-twin", "a4", "iat", "fixed", "isolate"];
+const POLICIES: [&str; 6] = ["waykeeper-search", "waykeeper", "a4", "iat", "fixed", "isolate"];
 
 /// Longest time until the twin answers, in periods: more than a policy waits.
 const LONGEST_DELAY: u64 = 12;

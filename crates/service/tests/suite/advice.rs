@@ -111,7 +111,7 @@ fn run<H: ManagedHost>(
         Sender,
     )>,
 ) -> KnobValues {
-    let policy = PolicyChoice { name: "waykeeper-twin".to_owned(), settings: toml::Table::new() };
+    let policy = PolicyChoice { name: "waykeeper".to_owned(), settings: toml::Table::new() };
     let config = Config { mode, policy, ..Config::default() };
     let first = engine::first(&config, host.inventory(), &system::RealSystem);
     let published_state = Arc::new(PublishedState::new(first));
@@ -180,10 +180,7 @@ fn a_daemon_that_may_set_nothing_says_what_it_would_set_and_what_that_would_brin
             assert!(begun.elapsed() < TIMEOUT, "no advice in {:?}", published.record);
             thread::sleep(Duration::from_millis(1));
         };
-        assert_eq!(
-            (published.policy.as_str(), published.record.state.as_str()),
-            ("waykeeper-twin", "Advise")
-        );
+        assert_eq!((published.policy.as_str(), published.record.state.as_str()), ("waykeeper", "Advise"));
         assert!(published.record.applied.is_empty() && published.record.wanted.is_empty());
         let status = DaemonStatus::of(&published, Vec::new(), published.at_clock);
         let advice = status.advice.unwrap();
@@ -191,7 +188,7 @@ fn a_daemon_that_may_set_nothing_says_what_it_would_set_and_what_that_would_brin
         assert_eq!(advice.knobs.len(), 1, "{advice:?}");
         assert!(advice.knobs[0].contains("0x003") && advice.knobs[0].contains("bwaves"), "{advice:?}");
         assert!(status.twin.is_some());
-        let events = &published.totals.actions["waykeeper-twin"];
+        let events = &published.totals.actions["waykeeper"];
         assert_eq!(events.get("advise"), Some(&1), "{events:?}");
         let order = Order::SetPolicy { name: "a4".to_owned(), settings: toml::Table::new() };
         let reply = sender.ask(order, TIMEOUT);
@@ -200,7 +197,7 @@ fn a_daemon_that_may_set_nothing_says_what_it_would_set_and_what_that_would_brin
                 let why = reply.unwrap_err().to_string();
                 assert!(why.contains("policy a4 cannot tell what it would do without knobs"), "{why}");
             }
-            _ => assert_eq!(reply.as_deref(), Ok("policy a4 replaces waykeeper-twin")),
+            _ => assert_eq!(reply.as_deref(), Ok("policy a4 replaces waykeeper")),
         }
         signal_request.send(SignalRequest::Stop).unwrap();
         running.join().unwrap();

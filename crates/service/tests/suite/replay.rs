@@ -124,7 +124,7 @@ fn replay(directory: &Path, name: &str, settings: &toml::Table) -> Vec<Compared>
 fn the_same_policy_over_an_unbroken_recording_decides_the_same() {
     let none = toml::Table::new();
     let quick: toml::Table = "stable_interval_s = 3".parse().unwrap();
-    for (name, settings) in [("a4", &none), ("a4", &quick), ("waykeeper", &none), ("iat", &none)] {
+    for (name, settings) in [("a4", &none), ("a4", &quick), ("waykeeper-search", &none), ("iat", &none)] {
         let directory = TempDir::new().unwrap();
         record(directory.path(), name, settings, &[]);
         let all = replay(directory.path(), name, settings);
@@ -141,8 +141,8 @@ fn the_same_policy_over_an_unbroken_recording_decides_the_same() {
 fn a_policy_that_asks_a_twin_decides_the_same_on_its_recorded_answers() {
     let none = toml::Table::new();
     let directory = TempDir::new().unwrap();
-    record(directory.path(), "waykeeper-twin", &none, &[]);
-    let all = replay(directory.path(), "waykeeper-twin", &none);
+    record(directory.path(), "waykeeper", &none, &[]);
+    let all = replay(directory.path(), "waykeeper", &none);
     assert_eq!(all.len() as u64, STEPS + 1);
     for compared in &all {
         assert_eq!(compared.recorded, compared.replayed, "step {}", compared.step);
@@ -150,7 +150,7 @@ fn a_policy_that_asks_a_twin_decides_the_same_on_its_recorded_answers() {
     let answers = answers(directory.path());
     assert!(!answers.is_empty(), "it heard no answer");
     // Without the answers it gives up asking and measures: they are what makes the replay agree.
-    let mut deaf = Replay::new("waykeeper-twin", none).unwrap();
+    let mut deaf = Replay::new("waykeeper", none).unwrap();
     let mut differs = false;
     for item in RecordingReader::open(directory.path()).unwrap() {
         match item {
@@ -178,7 +178,7 @@ fn answers(directory: &Path) -> Vec<LayoutAnswer> {
 #[test]
 fn a_policy_that_begins_anew_after_its_knobs_went_back_does_so_in_the_replay() {
     let none = toml::Table::new();
-    for name in ["a4", "waykeeper", "waykeeper-twin"] {
+    for name in ["a4", "waykeeper-search", "waykeeper"] {
         let directory = TempDir::new().unwrap();
         record_released(directory.path(), name, &none, &[], 12..15);
         let all = replay(directory.path(), name, &none);

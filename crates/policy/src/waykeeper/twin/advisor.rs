@@ -45,7 +45,7 @@ impl Stage {
     }
 }
 
-/// The policy `waykeeper-twin` where it sets no knob.
+/// The policy `waykeeper` where it sets no knob.
 pub(super) struct TwinAdvisor {
     config: TwinConfig,
     /// `None` before the start.

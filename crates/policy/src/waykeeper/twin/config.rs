@@ -1,4 +1,4 @@
-//! Settings of the policy `waykeeper-twin`: those of `waykeeper`, and its own. It must not know how they are used.
+//! Settings of the policy `waykeeper`: those of `waykeeper-search`, and its own. It must not know how they are used.
 
 use super::super::config::Config;
 use crate::PolicyError;
@@ -7,7 +7,7 @@ use crate::settings::{Form, value};
 use toml::Table;
 use waykeeper_calibration::Goal;
 
-pub(super) const NAME: &str = "waykeeper-twin";
+pub(super) const NAME: &str = "waykeeper";
 
 /// The settings.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -151,10 +151,6 @@ mod tests {
             "{}",
             refused("lpw_loss = 0.1")
         );
-        assert!(
-            refused("lpw_loss_max = 2.0").contains("waykeeper-twin"),
-            "{}",
-            refused("lpw_loss_max = 2.0")
-        );
+        assert!(refused("lpw_loss_max = 2.0").contains("waykeeper"), "{}", refused("lpw_loss_max = 2.0"));
     }
 }

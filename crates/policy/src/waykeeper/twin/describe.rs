@@ -32,7 +32,7 @@ pub(super) fn describe(config: &TwinConfig) -> Description {
             StateDescription::new("Return", "puts the layout as found back, before it searches by measured steps"),
             StateDescription::new(
                 "Measured",
-                "there is no model, no answer came, or HPWs were foreseen wrongly: the search of the policy waykeeper \
+                "there is no model, no answer came, or HPWs were foreseen wrongly: the search of the policy waykeeper-search \
                  decides until workloads start or end",
             ),
         ],

@@ -1,8 +1,8 @@
-//! The policy `waykeeper-twin`: asks a model of this server what other layouts would bring before it turns a knob.
+//! The policy `waykeeper`: asks a model of this server what other layouts would bring before it turns a knob.
 //!
 //! It measures the layout as found, describes the server from its counters (`waykeeper_calibration`), asks, puts the best
 //! answer in force, and keeps it only if the measurement agrees. It must not know who answers; without an answer, or after
-//! wrong ones, it searches by measured steps as the policy `waykeeper` does.
+//! wrong ones, it searches by measured steps as `waykeeper-search` does.
 
 mod advisor;
 mod apart;
