@@ -15,13 +15,13 @@ use waykeeper_linux_host::LinuxHostOptions;
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::engine::ManagedHost;
 use waykeeper_service::linux::ManagedLinuxHost;
-use waykeeper_service::twin::{Twin, TwinConfig};
+use waykeeper_service::twin::{Twin, TwinConfig, TwinState, TwinStatus};
 
 /// The policy that asks.
 const POLICY: &str = "waykeeper-twin";
 /// Rounds of both, steps in a round, and the pause between two steps.
-const ROUNDS: usize = 10;
-const STEPS: usize = 100;
+const ROUNDS: usize = 5;
+const STEPS: usize = 300;
 const PAUSE: Duration = Duration::from_millis(20);
 /// The twin's share of a core.
 const SHARE: f64 = 0.2;
@@ -87,8 +87,9 @@ pub fn beside_and_alone(folder: &Path, options: &LinuxHostOptions, pass: impl Fn
         looping.set_predictor(Box::new(asked.clone()));
         let wanted = TwinConfig { share: SHARE, cores: None, period_ns: 1_000_000_000 };
         let (mut twin, _) = Twin::start(wanted).expect("a thread").expect("any CPU");
-        let begun = Instant::now();
-        let mut passed = begun;
+        let mut passed = Instant::now();
+        // When each piece of work was seen first: from the first to the last are whole pieces, each with its rest.
+        let mut pieces: Vec<(Instant, TwinStatus)> = Vec::new();
         for _ in 0..STEPS {
             // The first round has none until the policy has asked.
             if let (true, Some(question)) = (with, asked.0.lock().expect("no panic").clone()) {
@@ -104,12 +105,20 @@ pub fn beside_and_alone(folder: &Path, options: &LinuxHostOptions, pass: impl Fn
                 looping.host().refresh();
                 looping.step().expect("a step");
             });
+            let status = (twin.show)();
+            let is_next = pieces.last().is_none_or(|(_, before)| status.answers > before.answers);
+            if with && status.state == TwinState::Computing && is_next {
+                pieces.push((Instant::now(), status));
+            }
         }
-        if with {
-            lasted += begun.elapsed();
-            computed += (twin.show)().cpu;
+        if let ([(begun, first), ..], Some((ended, last))) = (&pieces[..], pieces.last()) {
+            lasted += *ended - *begun;
+            computed += last.cpu - first.cpu;
         }
         drop(looping);
+        while (twin.show)().state == TwinState::Computing {
+            std::thread::sleep(PAUSE);
+        }
         host.restore().unwrap_or_else(|left| panic!("{left:?}"));
     }
     let (with, without) = (beside.p99_us(), alone.p99_us());
