@@ -18,7 +18,7 @@ use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_service::twin::{Twin, TwinConfig, TwinState, TwinStatus};
 
 /// The policy that asks.
-const POLICY: &str = "waykeeper-twin";
+const POLICY: &str = "waykeeper";
 /// Rounds of both, steps in a round, and the pause between two steps.
 const ROUNDS: usize = 5;
 const STEPS: usize = 300;
