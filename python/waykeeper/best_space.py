@@ -23,8 +23,9 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-STARTING_POLICIES = ("isolate", "a4-d", "iat", "waykeeper")
-"""Policies whose last masks are starting points; a policy that refuses the scenario is left out."""
+STARTING_POLICIES = ("isolate", "a4-d", "iat", "waykeeper", "waykeeper-search", "waykeeper-twin")
+"""Policies whose last masks are starting points; a policy that refuses the scenario, or that this version does not
+have, is left out."""
 
 
 @dataclass(frozen=True)
