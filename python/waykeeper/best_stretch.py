@@ -38,7 +38,7 @@ class Stretch:
 
 
 def stretch(scenario: Scenario, short: bool = False) -> Stretch:
-    """What is run instead of the scenario; the whole scenario where its last state cannot be told."""
+    """What a trial runs instead of the scenario: its last state, or the whole scenario if that state cannot be derived."""
     warmup_s, measure_s = (SHORT_WARMUP_S, SHORT_MEASURE_S) if short else (WARMUP_S, MEASURE_S)
     tables = None if scenario.changes else last_state(scenario.to_dict())
     if tables is None:

@@ -9,7 +9,7 @@ Three of four mixes are *contended*, as the mixes of the A4 and IAT papers are: 
 ways, programs whose data would fit into the LLC have mostly high priority, and programs and large storage requests that stream
 through the LLC have mostly low priority. One in four is drawn without this, since a policy must also do no harm where there is
 nothing to win. An earlier generator drew all mixes so: in the first twelve of them the best static layout that a search found had an
-HPW mean of x1.00 to x1.04, so no policy could be told from another.
+HPW mean of x1.00 to x1.04: the results of all policies were alike.
 """
 
 from __future__ import annotations

@@ -147,8 +147,8 @@ impl Tuning {
             let Some(buffers) = self.devices.get_mut(&device.id) else { continue };
             let nic = device.kind == DeviceKind::Network;
             if !off.writes.is_empty() {
-                // Too many write hits: there are more buffers. The misses are those of all devices, so that one alone may not
-                // explain them: its buffers stay near the description.
+                // Too many write hits: there are more buffers. The misses are those of all devices, so that one
+                // alone may not explain them: its buffers stay near the description.
                 let described = device.buffer_lines.value;
                 *buffers *= (STEP * mean(&off.writes)).clamp(-MOST, MOST).exp();
                 *buffers = buffers.clamp(described / BUFFERS, described * BUFFERS);

@@ -30,8 +30,9 @@ use waykeeper_calibration::{
 use waykeeper_host::{Interval, Inventory, Knob, Plan, Workload};
 use waykeeper_units::WayMask;
 
-/// Intervals without an answer after which the policy measures instead. Assumption: an answer takes one or two.
-pub(super) const WAIT_MOST: u32 = 8;
+/// Intervals without an answer after which the policy measures instead. Assumption: an answer takes one or two, or more on a
+/// server whose CPUs are all busy; waiting costs nothing, since the layout in force stays.
+pub(super) const WAIT_MOST: u32 = 30;
 /// Questions in turn whose layout was dropped and whose HPWs were foreseen wrongly, after which none is asked. Assumption:
 /// one may be chance.
 const FAILURES: u32 = 2;
