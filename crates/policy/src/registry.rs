@@ -24,8 +24,8 @@ pub fn registry() -> &'static [PolicyEntry] {
     use a4::Variant;
     const {
         &[
-            PolicyEntry { name: "waykeeper-search", idea: waykeeper::IDEA, build: waykeeper::build },
             PolicyEntry { name: "waykeeper", idea: waykeeper::twin::IDEA, build: waykeeper::twin::build },
+            PolicyEntry { name: "waykeeper-search", idea: waykeeper::IDEA, build: waykeeper::build },
             PolicyEntry { name: "default", idea: default::IDEA, build: default::build },
             PolicyEntry { name: "isolate", idea: isolate::IDEA, build: isolate::build },
             PolicyEntry {
