@@ -19,6 +19,8 @@ pub(crate) struct Knobs {
     /// Times a knob is restored after another program turned it, before it is left to that program.
     take_back: u32,
     records: BTreeMap<Knob, KnobRecord>,
+    /// The loop looks back: the layout as found is to be in force, whatever the policy wants.
+    looks_back: bool,
 }
 
 /// One knob.
@@ -75,7 +77,7 @@ impl KnobRecord {
 impl Knobs {
     /// No knob is known yet. A knob is restored `take_back` times after another program turned it.
     pub fn new(take_back: u32) -> Knobs {
-        Knobs { take_back, records: BTreeMap::new() }
+        Knobs { take_back, records: BTreeMap::new(), looks_back: false }
     }
 
     fn record(&mut self, knob: Knob) -> &mut KnobRecord {
@@ -104,7 +106,8 @@ impl Knobs {
             record.disputes += 1;
             let other_stays = record.disputes > self.take_back;
             if other_stays {
-                record.refused = Some(Refusal { setting: in_force, retry: None });
+                let setting = record.wanted.unwrap_or(in_force);
+                record.refused = Some(Refusal { setting, retry: None });
                 (record.owner, record.original) = (Owner::Others, Some(*found));
             }
             problems.push(Problem::ExternalChange {
@@ -122,6 +125,7 @@ impl Knobs {
         for (knob, setting) in plan.iter() {
             self.record(knob).wanted = Some(*setting);
         }
+        self.looks_back = false;
         let mut all = Plan::default();
         for (knob, record) in &mut self.records {
             if let Some(setting) = record.wanted {
@@ -136,10 +140,33 @@ impl Knobs {
         all
     }
 
+    /// Begins a look back, which ends with the next call of [`Knobs::want`]. Returns what is wanted in it: of every knob that
+    /// the policy turned the original setting.
+    pub fn look_back(&mut self) -> Plan {
+        self.looks_back = true;
+        let wanted = |(knob, record): (&Knob, &KnobRecord)| {
+            let original = record.original.filter(|_| record.owner != Owner::Others);
+            Some((*knob, original.or(record.wanted)?))
+        };
+        let mut all = Plan::default();
+        all.extend(self.records.iter().filter_map(wanted));
+        all
+    }
+
+    /// The layout as found, given what reads back now: of every knob that the loop turned the original setting.
+    pub fn as_found(&self, read: &KnobValues) -> KnobValues {
+        let turned = self.records.iter().filter(|(_, record)| record.owner != Owner::Others);
+        let originals = turned.filter_map(|(knob, record)| Some((*knob, record.original?)));
+        let mut all = read.clone();
+        all.extend(originals.filter(|(knob, _)| read.names(*knob)));
+        all
+    }
+
     /// The part of `wanted` to turn in this step: what does not read back as wanted, without what the machine refused. A
     /// busy machine is asked again after a pause, also for another setting.
     pub fn due(&mut self, wanted: &Plan, read: &KnobValues, step: u64) -> Plan {
         let mut plan = Plan::default();
+        let looks_back = self.looks_back;
         for (knob, setting) in wanted.iter() {
             let record = self.record(knob);
             let may_turn = record.refused.is_none_or(|refusal| match refusal.retry {
@@ -147,7 +174,10 @@ impl Knobs {
                 None => refusal.setting != *setting,
             });
             if read.get(knob) == Some(setting) {
-                record.refused = None;
+                // In a look back this is not the setting that the machine refused.
+                if !looks_back {
+                    record.refused = None;
+                }
             } else if may_turn {
                 plan.insert(knob, *setting);
             }
@@ -240,8 +270,10 @@ impl Knobs {
     pub fn confirm(&mut self, read: &KnobValues) {
         for (knob, record) in &mut self.records {
             let returned = record.original.filter(|_| record.owner == Owner::Predecessor);
+            let looked_at = record.original.filter(|_| self.looks_back && record.owner != Owner::Others);
             let found = read.get(*knob).copied().or(record.in_force);
-            record.in_force = record.wanted.or(returned).filter(|wanted| found == Some(*wanted));
+            let expected = looked_at.or(record.wanted).or(returned);
+            record.in_force = expected.filter(|expected| found == Some(*expected));
         }
     }
 

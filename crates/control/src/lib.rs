@@ -6,7 +6,7 @@
 //! step to an [`Observer`]. When it ends, it restores the original values.
 //!
 //! * [`run()`] and [`Loop`]: the loop itself. [`StepRecord`]: what it reports. [`classes()`]: how many classes of
-//!   service a set of masks needs.
+//!   service a set of masks needs. [`Worth`]: what the policy is worth, relative to the layout as found.
 
 mod classes;
 mod effect;
@@ -14,8 +14,11 @@ mod knobs;
 mod predictor;
 mod record;
 mod run;
+mod worth;
 
 pub use classes::{Class, ClassesError, classes};
 pub use predictor::Predictor;
 pub use record::{LoopSummary, Observer, Problem, StepRecord};
-pub use run::{ControlConfig, ControlError, Loop, run};
+pub use run::{ControlConfig, ControlError, LookBack, Loop, run};
+pub use waykeeper_calibration::Estimate;
+pub use worth::{Worth, WorthEstimate, WorthSource, WorthUnknown};

@@ -2,6 +2,7 @@
 //!
 //! Wanted values (`wanted`), outcomes (`applied`) and values in force (`knobs`) are separate. Must not know a host.
 
+use crate::worth::Worth;
 use serde::{Deserialize, Serialize};
 use std::ops::ControlFlow;
 use waykeeper_calibration::LayoutAnswer;
@@ -141,6 +142,12 @@ pub struct StepRecord {
     /// The answer that the policy heard before it decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<LayoutAnswer>,
+    /// The loop looked back at the layout as found, or had just ended that: the policy did not see this step.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub look_back: bool,
+    /// What the policy is worth.
+    #[serde(default, skip_serializing_if = "Worth::is_default")]
+    pub worth: Worth,
 }
 
 /// Totals of a whole run.

@@ -5,13 +5,20 @@
 //! the knobs that differ from the wanted values, read back, report. Intervals have no gaps: each starts where the last
 //! one ended, also after a step in which nothing could be read.
 //!
+//! In a look back (`run/look_back.rs`) the layout as found is in force for a few steps, which the policy does not see.
+//!
 //! When a loop ends for any reason, it restores the original value of every knob that it set.
+
+mod look_back;
 
 use crate::classes::classes;
 use crate::effect::Effects;
 use crate::knobs::Knobs;
 use crate::predictor::Predictor;
 use crate::record::{LoopSummary, Observer, Problem, StepRecord};
+use crate::worth::{WorthMeter, WorthUnknown};
+pub use look_back::LookBack;
+use look_back::LooksBack;
 use std::collections::BTreeMap;
 use waykeeper_host::{Host, HostError, Interval, KnobValues, Plan, Snapshot, Workload};
 use waykeeper_policy::{Cause, Decision, Event, Policy};
@@ -25,8 +32,11 @@ pub struct ControlConfig {
     pub duration_ns: Option<u64>,
     /// After how many corrections an external change of a knob is accepted; 0 accepts the first one.
     pub take_back: u32,
-    /// Whether to check with counters that knobs have an effect. False in a dry run, which sets no knobs.
+    /// Whether to check with counters that knobs have an effect, and to measure what the policy is worth. False in a dry
+    /// run, which sets no knobs.
     pub verify: bool,
+    /// Looks back at the layout as found, to measure what the policy is worth; `None`: it is never put back for that.
+    pub look_back: Option<LookBack>,
 }
 
 impl ControlConfig {
@@ -36,7 +46,8 @@ impl ControlConfig {
 
     /// A step every `period_ns`, until the observer ends the run.
     pub const fn every(period_ns: u64) -> ControlConfig {
-        ControlConfig { period_ns, duration_ns: None, take_back: ControlConfig::TAKE_BACK, verify: true }
+        let take_back = ControlConfig::TAKE_BACK;
+        ControlConfig { period_ns, duration_ns: None, take_back, verify: true, look_back: None }
     }
 
     /// The same, for `duration_ns` nanoseconds.
@@ -107,6 +118,10 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     effects: Effects,
     /// The last error about classes of service, so that it is reported once.
     reported_classes_error: Option<String>,
+    worth: WorthMeter,
+    looks_back: LooksBack,
+    /// The layout as found, when knobs were read last.
+    as_found: KnobValues,
     record: StepRecord,
     seen: Option<Interval>,
     summary: LoopSummary,
@@ -139,10 +154,16 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             knobs: Knobs::new(config.take_back),
             effects: Effects::default(),
             reported_classes_error: None,
+            worth: WorthMeter::new(),
+            looks_back: LooksBack::default(),
+            as_found: KnobValues::default(),
             record: StepRecord { at_ns: started_ns, ..StepRecord::default() },
             seen: None,
             summary: LoopSummary::default(),
         };
+        if !config.verify {
+            looping.worth.forget(WorthUnknown::NoKnobs);
+        }
         looping.begin(Vec::new());
         Ok(looping)
     }
@@ -159,6 +180,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             && let Some(question) = self.policy.question()
         {
             self.asked = Some(question.number);
+            self.worth.asked(question.number);
             predictor.ask(question);
         }
     }
@@ -174,6 +196,8 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.record = StepRecord { at_ns: self.host.now_ns(), problems: external, ..StepRecord::default() };
         let before = std::mem::replace(&mut self.policy, policy);
         self.asked = None;
+        self.worth.replaced();
+        self.looks_back.stop();
         let knobs = self.knobs.hand_over();
         let text = format!("policy {} replaces {}", self.policy.name(), before.name());
         let turned = Cause {
@@ -290,7 +314,8 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.summary.steps += 1;
         self.summary.missed_deadlines += missed;
         let state = std::mem::take(&mut self.record.state);
-        self.record = StepRecord { at_ns: self.host.now_ns(), state, ..StepRecord::default() };
+        let worth = self.worth.worth();
+        self.record = StepRecord { at_ns: self.host.now_ns(), state, worth, ..StepRecord::default() };
         self.record.problems.extend(went_back);
         if missed > 0 {
             self.record.problems.push(Problem::Late { missed });
@@ -322,26 +347,34 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
                     self.record.problems.extend(problems);
                     self.effects.correct(&mut seen.knobs);
                 }
-                if decides {
-                    let groups = self.host.workloads();
-                    let answer = self.predictor.as_mut().and_then(|predictor| predictor.answer());
-                    // A policy that was replaced may have asked another one.
-                    if let Some(answer) = answer.filter(|answer| self.asked == Some(answer.question)) {
-                        self.policy.hear(&answer);
-                        self.record.answer = Some(answer);
-                    }
-                    let decision = self.policy.step(&groups, &seen);
-                    self.carry_out(decision, &groups);
-                    self.ask();
-                } else {
-                    let groups = self.host.workloads();
+                let groups = self.host.workloads();
+                let is_comparable = self.measure_worth(&groups, &seen);
+                if !decides {
+                    self.end_look_back(&groups);
                     self.keep_groups(&groups);
                     self.knobs.confirm(&self.record.knobs);
+                } else if !self.look_back(&groups, is_comparable) {
+                    self.decide(&groups, &seen);
                 }
                 self.seen = Some(seen);
             }
         }
         Ok(true)
+    }
+
+    /// Passes an answer to the policy, lets it decide, and sets its knobs.
+    fn decide(&mut self, groups: &[Workload], seen: &Interval) {
+        let answer = self.predictor.as_mut().and_then(|predictor| predictor.answer());
+        // A policy that was replaced may have asked another one.
+        if let Some(answer) = answer.filter(|answer| self.asked == Some(answer.question)) {
+            self.hear_of_as_found(&answer);
+            self.policy.hear(&answer);
+            self.record.answer = Some(answer);
+        }
+        let decision = self.policy.step(groups, seen);
+        self.carry_out(decision, groups);
+        self.looks_back.decided(!self.record.applied.is_empty());
+        self.ask();
     }
 
     /// If the clock went backwards, moves the deadlines with it: the next one is one period from now, and the run keeps
@@ -369,6 +402,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     /// them again, and so does the next policy unless it names them.
     pub fn restore(&mut self) -> Plan {
         self.seen = None;
+        self.looks_back.stop();
         let external = self.recent_external_changes();
         self.record = StepRecord { at_ns: self.host.now_ns(), ..StepRecord::default() };
         let knobs = self.knobs.hand_over();
@@ -449,9 +483,14 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     /// Sets the knobs of a decision that do not have the wanted value yet, and reads back.
     fn carry_out(&mut self, decision: Decision, alive: &[Workload]) {
         (self.record.state, self.record.events) = (decision.state, decision.events);
-        let is_alive = |id| alive.iter().any(|group| group.id == id);
         self.keep_groups(alive);
         let wanted = self.knobs.want(&decision.plan);
+        self.turn(wanted, alive);
+    }
+
+    /// Sets the knobs that do not have the wanted value yet, and reads back.
+    fn turn(&mut self, wanted: Plan, alive: &[Workload]) {
+        let is_alive = |id| alive.iter().any(|group| group.id == id);
         let mut possible = wanted.clone();
         possible.retain(|knob, _| knob.workload().is_none_or(is_alive));
         self.check_classes(&mut possible, alive);
@@ -462,6 +501,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             self.knobs.confirm(&self.record.knobs);
             return;
         }
+        self.worth.turned();
         let first = self.knobs.turning(&plan);
         let applied = self.host.apply(&plan);
         let could_read = self.read_back();
