@@ -104,7 +104,8 @@ impl Replay {
         if entry.paused == Some(Pause::Release) {
             self.policy = None;
         }
-        if entry.paused.is_some() || (entry.seen.is_none() && !begins) {
+        // In a look back the daemon's policy saw nothing either.
+        if entry.paused.is_some() || entry.record.look_back || (entry.seen.is_none() && !begins) {
             return Ok(None);
         }
         let record = writable(&entry.record);

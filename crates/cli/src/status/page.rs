@@ -6,7 +6,8 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, Tab
 use std::fmt::Write;
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_service::protocol::{
-    CauseValue, DaemonStatus, DaemonTotals, LoggedEvent, PortStatus, TenantStatus, TwinReport,
+    CauseValue, DaemonStatus, DaemonTotals, LoggedEvent, PortStatus, TenantStatus, TwinReport, WorthRatio,
+    WorthSource, WorthStatus,
 };
 use waykeeper_service::{DaemonMode, Pause, printable};
 use waykeeper_units::four_digits;
@@ -24,6 +25,7 @@ const LATE: f64 = 3.0;
 /// The whole page.
 pub fn status(status: &DaemonStatus) -> String {
     let mut out = heading(status);
+    out.push_str(&worth(&status.worth));
     if !status.tenants.is_empty() {
         let _ = write!(out, "\n{}", tenants(&status.tenants));
     }
@@ -121,6 +123,30 @@ fn foreseen(status: &DaemonStatus) -> String {
         );
     }
     out
+}
+
+/// What the policy is worth, in one line; nothing from a daemon that does not tell it.
+fn worth(worth: &WorthStatus) -> String {
+    let percent =
+        |it: WorthRatio| format!("{:+.1} +- {:.1} %", 100.0 * (it.ratio - 1.0) + 0.0, 100.0 * it.error);
+    let known = [("HPWs", worth.hpw), ("LPWs", worth.lpw)];
+    let known = known.iter().filter_map(|(name, it)| Some(format!("{name} {}", percent((*it)?))));
+    let known = known.collect::<Vec<_>>().join(", ");
+    let ago = dash(worth.age_s.map(seconds));
+    match (worth.from, &worth.unknown) {
+        (Some(WorthSource::Unchanged), _) => "worth: nothing, the layout as found is in force\n".to_owned(),
+        (Some(WorthSource::AsFound), _) => {
+            format!("worth: {known} since the state as found, measured {ago} ago\n")
+        }
+        (Some(WorthSource::Look), _) => {
+            format!("worth: {known} since the state as found, looked at {ago} ago\n")
+        }
+        (Some(WorthSource::Foreseen), _) => {
+            format!("worth: {known} since the state as found, which was foreseen {ago} ago\n")
+        }
+        (None, Some(why)) => format!("worth: unknown, {}\n", printable(why)),
+        (None, None) => String::new(),
+    }
 }
 
 /// The tenants.

@@ -42,6 +42,10 @@ const PERIOD_S: (f64, f64) = (0.005, 3600.0);
 
 /// Least and largest share of a core for the model. Assumption: with less, an answer is too late to be of use.
 const TWIN_SHARE: (f64, f64) = (0.05, 1.0);
+/// Shortest and longest time between two looks back, seconds; fewest and most intervals of one, of which the first is not
+/// used. Assumptions: more would cost more than the number is worth.
+const LOOKS_EVERY_S: (f64, f64) = (10.0, 86_400.0);
+const LOOK_STEPS: (u32, u32) = (2, 60);
 
 /// Ports that the list of Prometheus exporters assigns (ecosystem.md 3: 9100-9999 is fully allocated).
 const TAKEN_PORTS: std::ops::RangeInclusive<u16> = 9100..=9999;
@@ -162,6 +166,36 @@ pub const KEYS: &[Key] = &[
             Ok(())
         },
         get: |config| config.twin.cores.as_ref().map_or(text("auto"), |cpus| text(&cpus.to_string())),
+    },
+    Key {
+        path: "worth.looks",
+        what: "whether the layout as found may be put back for a few steps now and then, to measure what the policy \
+               is worth",
+        live: true,
+        set: |config, value| switch(value).map(|on| config.worth.looks = on),
+        get: |config| Value::Boolean(config.worth.looks),
+    },
+    Key {
+        path: "worth.every_s",
+        what: "shortest time between two of these looks, seconds",
+        live: true,
+        set: |config, value| {
+            let (low, high) = LOOKS_EVERY_S;
+            let seconds = number(value).filter(|seconds| (low..=high).contains(seconds));
+            let seconds = seconds.ok_or_else(|| format!("seconds from {low} to {high}"))?;
+            config.worth.look_back.every_ns = (seconds * SECOND_NS).round() as u64;
+            Ok(())
+        },
+        get: |config| Value::Float(config.worth.look_back.every_ns as f64 / SECOND_NS),
+    },
+    Key {
+        path: "worth.look_steps",
+        what: "steps of a look",
+        live: true,
+        set: |config, value| {
+            whole(value, LOOK_STEPS.0, LOOK_STEPS.1).map(|steps| config.worth.look_back.intervals = steps)
+        },
+        get: |config| Value::Integer(i64::from(config.worth.look_back.intervals)),
     },
     Key {
         path: "limits.masks",

@@ -18,6 +18,7 @@ pub use show::{differences, show};
 use crate::{DaemonMode, Listen, ServersConfig};
 use std::path::{Path, PathBuf};
 use toml::Table;
+use waykeeper_control::LookBack;
 use waykeeper_kernel::journal::usual_path;
 use waykeeper_kernel::pci::PciAddress;
 use waykeeper_kernel::root::Root;
@@ -52,6 +53,8 @@ pub struct Config {
     pub policy: PolicyChoice,
     /// The model of this server that answers the policy's questions.
     pub twin: TwinChoice,
+    /// How it is measured what the policy is worth.
+    pub worth: WorthChoice,
     /// Which knobs may be set.
     pub limits: ConfigLimits,
     /// The control socket.
@@ -86,6 +89,22 @@ pub struct TwinChoice {
     pub share: f64,
     /// CPUs of this machine on which it may run; with `None` those that no tenant is pinned to.
     pub cores: Option<CoreList>,
+}
+
+/// How it is measured what the policy is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WorthChoice {
+    /// Whether the layout as found may be looked at.
+    pub looks: bool,
+    /// How often and how long.
+    pub look_back: LookBack,
+}
+
+impl WorthChoice {
+    /// The looks that are allowed.
+    pub fn allowed(&self) -> Option<LookBack> {
+        self.looks.then_some(self.look_back)
+    }
 }
 
 /// Which knobs may be set, and how many resources used.
@@ -176,6 +195,7 @@ impl Default for Config {
             blind_steps: 30,
             policy: PolicyChoice { name: "waykeeper".to_owned(), settings: Table::new() },
             twin: TwinChoice { enabled: true, share: 0.2, cores: None },
+            worth: WorthChoice { looks: false, look_back: LookBack::default() },
             limits: ConfigLimits {
                 masks: true,
                 dca_ways: true,

@@ -214,6 +214,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             take_back: config.take_back(),
             // In a dry run no knob is set, so none can have an effect.
             verify: config.mode == DaemonMode::Manage,
+            look_back: config.worth.allowed(),
             ..ControlConfig::every(config.period_ns)
         };
         let inventory = Arc::new(host.inventory().clone());

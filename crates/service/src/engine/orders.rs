@@ -211,6 +211,7 @@ impl<H: ManagedHost> Engine<'_, H> {
                 ConfigError::wrong(new.sources.of("daemon.period_s"), error.to_string())
             })?;
         }
+        self.looping.set_look_back(new.worth.allowed());
         if changed("tenant") {
             self.looping.host().declare(new.tenants.clone());
         }

@@ -18,6 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use waykeeper_calibration::Estimate;
+use waykeeper_control::WorthSource;
 use waykeeper_host::{
     DeviceKind, HostCounter, PortCounter, Priority, Reading, SocketCounter, WorkloadCounter, WorkloadKind,
 };
@@ -37,6 +38,7 @@ impl Collector for Metrics {
         page.daemon(&published)?;
         page.policy(&published)?;
         page.twin(&published)?;
+        page.worth(&published)?;
         page.tenants(&published)?;
         page.devices(&published)?;
         page.socket(&published)
@@ -140,6 +142,41 @@ impl Page<'_> {
         self.gauge("advice_progress_ratio", help, None, by_priority(|own| own.value))?;
         let help = "Standard error of that progress.";
         self.gauge("advice_progress_error_ratio", help, None, by_priority(|own| own.error))
+    }
+
+    fn worth(&mut self, published: &Published) -> fmt::Result {
+        let Some(known) = published.record.worth.known() else { return Ok(()) };
+        let together = [("high", known.hpw), ("low", known.lpw)];
+        let series = |of: fn(&Estimate) -> f64| {
+            together.map(|(priority, it)| (vec![("priority", priority.to_owned())], it.as_ref().map(of)))
+        };
+        let help = "Progress of all tenants of a priority relative to that under the layout as found.";
+        self.gauge("worth_ratio", help, None, series(|it| it.value))?;
+        self.gauge(
+            "worth_error_ratio",
+            "Standard error of waykeeper_worth_ratio.",
+            None,
+            series(|it| it.error),
+        )?;
+        let help = "Time since progress under the layout as found was measured or foreseen.";
+        self.gauge("worth_age", help, Some(Unit::Seconds), alone(Some(known.age_s)))?;
+        let from = match known.from {
+            WorthSource::Unchanged => "unchanged",
+            WorthSource::AsFound => "as-found",
+            WorthSource::Look => "look",
+            WorthSource::Foreseen => "foreseen",
+        };
+        let help = "How progress under the layout as found is known; 1 for the present source.";
+        self.gauge("worth_source", help, None, [(vec![("from", from.to_owned())], Some(1.0))])?;
+        let names = tenant_names(published);
+        let tenants = |of: fn(&Estimate) -> f64| {
+            let alive = known.tenants.iter().filter(|(id, _)| names.contains_key(id));
+            alive.map(|(id, it)| (vec![("tenant", name_of(&names, *id))], Some(of(it)))).collect::<Vec<_>>()
+        };
+        let help = "Progress of a tenant relative to that under the layout as found.";
+        self.gauge("tenant_worth_ratio", help, None, tenants(|it| it.value))?;
+        let help = "Standard error of waykeeper_tenant_worth_ratio.";
+        self.gauge("tenant_worth_error_ratio", help, None, tenants(|it| it.error))
     }
 
     fn tenants(&mut self, published: &Published) -> fmt::Result {

@@ -6,6 +6,7 @@
 mod request;
 mod status;
 mod time;
+mod worth;
 
 pub use request::{COMMANDS, ControlCommand, Id, Request, parse};
 pub use status::{
@@ -13,6 +14,8 @@ pub use status::{
     TenantStatus, Tenants, TwinReport,
 };
 pub use time::plain_time;
+pub use waykeeper_control::WorthSource;
+pub use worth::{WorthRatio, WorthStatus};
 
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 //!
 //! Units are part of the names; an absent key means "not available", never 0. Must not know sockets.
 
-use super::plain_time;
+use super::{WorthStatus, plain_time};
 use crate::naming::HostNames;
 use crate::twin::{TwinState, TwinStatus};
 use crate::{ActiveProblem, DaemonMode, Pause, Published};
@@ -46,6 +46,9 @@ pub struct DaemonStatus {
     pub host: HostInfo,
     /// Traffic of devices and memory.
     pub io: IoStatus,
+    /// What the policy is worth.
+    #[serde(default)]
+    pub worth: WorthStatus,
     /// The tenants alive now.
     pub tenants: Vec<TenantStatus>,
     /// The root ports.
@@ -309,6 +312,7 @@ impl DaemonStatus {
             period_s: Duration::from_nanos(published.period_ns).as_secs_f64(),
             host: HostInfo::of(inventory),
             io: IoStatus::of(published),
+            worth: WorthStatus::of(published),
             tenants: tenants(published),
             ports: ports(published),
             recent: recent.into_iter().collect(),

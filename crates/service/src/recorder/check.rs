@@ -4,6 +4,7 @@
 use super::format::{FORMAT, Header, OLDEST, RecordedStep, VERSION};
 use std::collections::BTreeSet;
 use waykeeper_calibration::{Candidate, Estimate, LayoutAnswer};
+use waykeeper_control::Worth;
 use waykeeper_host::{Inventory, Knob, KnobValues, Plan, Workload};
 use waykeeper_units::{PortId, WayMask};
 
@@ -91,6 +92,7 @@ pub(crate) fn entry(entry: &RecordedStep<'_>, inventory: &Inventory) -> Result<(
     knobs(&record.knobs, inventory)?;
     plan(&record.wanted, inventory)?;
     record.answer.as_ref().map_or(Ok(()), |answer| check_answer(answer, inventory))?;
+    worth(&record.worth)?;
     let events = record.events.iter().flat_map(|event| [&event.action, &event.text]);
     let active_problems = entry.active_problems.iter().flat_map(|problem| [&problem.kind, &problem.text]);
     events.chain(active_problems).chain([&record.state]).try_for_each(|text| short(text))
@@ -159,6 +161,18 @@ fn knobs(knobs: &KnobValues, inventory: &Inventory) -> Result<(), String> {
 
 fn plan(plan: &Plan, inventory: &Inventory) -> Result<(), String> {
     plan.knobs().filter_map(Knob::port).try_for_each(|id| port(id, inventory))
+}
+
+fn worth(worth: &Worth) -> Result<(), String> {
+    let Some(known) = worth.known() else { return Ok(()) };
+    let all = known.tenants.values().chain(&known.hpw).chain(&known.lpw);
+    let is_fine =
+        |it: &Estimate| it.value.is_finite() && it.value > 0.0 && it.error.is_finite() && it.error >= 0.0;
+    match all.into_iter().find(|it| !is_fine(it)) {
+        Some(it) => Err(format!("progress of {} with an error of {} is impossible", it.value, it.error)),
+        None if !known.age_s.is_finite() => Err(format!("an age of {} s is impossible", known.age_s)),
+        None => Ok(()),
+    }
 }
 
 fn port(id: PortId, inventory: &Inventory) -> Result<(), String> {

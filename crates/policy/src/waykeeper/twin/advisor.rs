@@ -347,7 +347,8 @@ mod tests {
         let (mut advisor, groups, _) = asked();
         let mut blind = interval(&[], 1e9);
         blind.socket = waykeeper_host::SocketRates::all(waykeeper_host::Reading::Unavailable);
-        let events: Vec<Event> = (0..30).flat_map(|_| advisor.step(&groups, &blind).events).collect();
+        let events: Vec<Event> =
+            (0..3 * WAIT_MOST).flat_map(|_| advisor.step(&groups, &blind).events).collect();
         let texts: Vec<&str> = events.iter().map(|event| event.text.as_str()).collect();
         assert_eq!(texts, ["counters of no tenant can be read: there is no advice"]);
     }
