@@ -10,3 +10,4 @@ mod report;
 mod schema;
 mod text;
 mod verdict;
+mod worth;
