@@ -44,7 +44,6 @@ fn what_looks_say_that_a4_is_worth_is_what_a_run_without_it_says() {
     let worth = worth.expect("it was looked at");
     assert_eq!(worth.from, WorthSource::Look);
     let (hpw, expected) = (worth.hpw.unwrap(), (with - without).exp());
-    println!("{hpw:?} {expected}");
     assert!(hpw.value > 1.0 && hpw.error < 0.1, "{hpw:?}");
     assert!(hpw.is_within(expected, 2.0), "{hpw:?} {expected}");
 }
