@@ -140,8 +140,8 @@ impl Knobs {
         all
     }
 
-    /// Begins a look back, which ends with the next call of [`Knobs::want`]. Returns what is wanted in it: of every knob that
-    /// the policy turned the original setting.
+    /// Begins a look back, which ends with the next call of [`Knobs::want`]. Returns what is wanted in it: of every knob
+    /// that the policy turned the original setting.
     pub fn look_back(&mut self) -> Plan {
         self.looks_back = true;
         let wanted = |(knob, record): (&Knob, &KnobRecord)| {

@@ -154,8 +154,8 @@ fn a_policy_whose_layout_does_nothing_is_worth_nothing_within_its_error() {
 
 #[test]
 fn neighbours_that_are_alike_say_less_than_independent_ones() {
-    // Five values up, five down: of nine pairs of neighbours eight have equal signs and one has not, and there are ten squares:
-    // r = (8 - 1) / 10 = 0.7.
+    // Five values up, five down: of nine pairs of neighbours eight have equal signs and one has not, and there are
+    // ten squares: r = (8 - 1) / 10 = 0.7.
     let now = [0.1, 0.1, 0.1, 0.1, 0.1, -0.1, -0.1, -0.1, -0.1, -0.1];
     let (mean, error) = difference(&now, &[0.0, 0.0]).unwrap();
     // s^2 = 10 * 0.01 / 10; counts 1/10 + 1/2; (1 + 0.7) / (1 - 0.7).
