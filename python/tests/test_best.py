@@ -136,7 +136,7 @@ def test_a_search_runs_on_dask(tiny, tmp_path):
 
 def test_a_search_that_is_stopped_keeps_its_trials_and_tries_the_interrupted_layout_again(tiny, tmp_path, monkeypatch):
     out = tmp_path / "tiny.best.json"
-    options = {"out": out, "lpw_floor": 0.5, "trials": 6, "confirm_seeds": 1, "progress": False}
+    options = {"out": out, "lpw_floor": 0.5, "trials": 16, "confirm_seeds": 1, "progress": False}
     tried = []
     measure = search.Search.measure
 
@@ -150,5 +150,5 @@ def test_a_search_that_is_stopped_keeps_its_trials_and_tries_the_interrupted_lay
     with pytest.raises(KeyboardInterrupt):
         search.best(tiny, **options)
     assert len(tried) == 3 and not out.exists()
-    assert search.best(tiny, resume=True, **options)["found"]["trials"] == 6
+    assert search.best(tiny, resume=True, **options)["found"]["trials"] == 16
     assert tried.count(tried[2]) >= 2
