@@ -2,14 +2,15 @@
 //! read without setting anything.
 
 use crossbeam_channel::{bounded, unbounded};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
-use waykeeper_calibration::{Candidate, Estimate, LayoutAnswer, LayoutQuestion};
+use waykeeper_calibration::{Candidate, Estimate, LayoutAnswer, LayoutQuestion, TenantDescription};
 use waykeeper_control::Predictor;
-use waykeeper_host::{Applied, Host, HostError, Inventory, KnobValues, Lines, Plan, Snapshot, Workload};
+use waykeeper_host::{
+    Applied, Host, HostError, Inventory, KnobValues, Lines, Plan, Priority, Snapshot, Workload,
+};
 use waykeeper_kernel::system;
 use waykeeper_linux_host::Grouping;
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
@@ -147,12 +148,13 @@ impl Predictor for OneAnswer {
     fn answer(&mut self) -> Option<LayoutAnswer> {
         let question = self.0.take()?;
         let scan = question.server.tenants.iter().find(|tenant| tenant.workload.name == "bwaves")?;
-        let best = Candidate {
-            plan: Plan::of_masks([(scan.workload.id, WayMask::from_bits(0x003))]),
-            tenants: BTreeMap::new(),
-            hpw: Estimate { value: 1.12, error: 0.04 },
-            lpw: Estimate { value: 0.99, error: 0.005 },
+        let (hpw, lpw) = (Estimate { value: 1.12, error: 0.04 }, Estimate { value: 0.99, error: 0.005 });
+        let of = |tenant: &TenantDescription| match tenant.workload.priority {
+            Priority::High => (tenant.workload.id, hpw),
+            Priority::Low => (tenant.workload.id, lpw),
         };
+        let plan = Plan::of_masks([(scan.workload.id, WayMask::from_bits(0x003))]);
+        let best = Candidate { plan, tenants: question.server.tenants.iter().map(of).collect(), hpw, lpw };
         let (question, asked) = (question.number, Vec::new());
         Some(LayoutAnswer { question, simulated: 100, best: vec![best], asked })
     }

@@ -10,7 +10,7 @@ use super::super::server::Server;
 use super::super::settling::Settling;
 use super::config::{self, TwinConfig};
 use super::describe;
-use super::layouts::{allowed, found};
+use super::layouts::{allowed, foreseen, found};
 use super::machine::{ANSWERS, WAIT_MOST};
 use super::words::{causes, changes, expected};
 use crate::{Decision, Description, Event, Policy};
@@ -99,7 +99,9 @@ impl Policy for TwinAdvisor {
     }
 
     fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
-        let events = self.watched.as_mut().map(|watched| watched.step(groups, seen)).unwrap_or_default();
+        let config = self.config;
+        let events =
+            self.watched.as_mut().map(|watched| watched.step(&config, groups, seen)).unwrap_or_default();
         self.decide(events)
     }
 
@@ -163,7 +165,7 @@ impl Watched {
     }
 
     /// Processes one interval.
-    fn step(&mut self, groups: &[Workload], seen: &Interval) -> Vec<Event> {
+    fn step(&mut self, config: &TwinConfig, groups: &[Workload], seen: &Interval) -> Vec<Event> {
         if self.server.groups != groups {
             let text = self.server.difference(groups);
             self.server.groups = groups.to_vec();
@@ -198,7 +200,7 @@ impl Watched {
                 self.phase.begin_phase();
                 self.stage = Stage::Ask(0);
             }
-            Stage::Ask(waited) => return self.wait(waited),
+            Stage::Ask(waited) => return self.wait(config, waited),
             Stage::Unanswered(ago) if ago >= ASK_AGAIN => self.stage = Stage::Ask(0),
             Stage::Unanswered(ago) => self.stage = Stage::Unanswered(ago + 1),
             Stage::Look | Stage::Advise => {}
@@ -214,11 +216,11 @@ impl Watched {
         self.stage = Stage::Look;
     }
 
-    fn wait(&mut self, waited: u32) -> Vec<Event> {
+    fn wait(&mut self, config: &TwinConfig, waited: u32) -> Vec<Event> {
         if let Some(answer) = self.answer.take() {
             self.stage = Stage::Advise;
             self.is_told = false;
-            return vec![self.take(answer)];
+            return vec![self.take(config, answer)];
         }
         if waited < WAIT_MOST {
             self.stage = Stage::Ask(waited + 1);
@@ -237,13 +239,14 @@ impl Watched {
         vec![event("no-advice", format!("{why}: there is no advice"), Vec::new())]
     }
 
-    /// The best layout, if it is foreseen to gain more than noise.
-    fn take(&mut self, answer: LayoutAnswer) -> Event {
-        let config = &self.server.config;
-        let needed = config.min_gain.max(self.settling.tolerance());
+    /// The best layout, if it is foreseen to gain more than noise and to cost no more than it may.
+    fn take(&mut self, config: &TwinConfig, answer: LayoutAnswer) -> Event {
+        let noise = self.settling.tolerance();
+        let needed = config.measured.min_gain.max(noise);
+        let goal = config.goal();
         let gains = |layout: &Candidate| {
-            layout.plan != self.in_force
-                && layout.hpw.value.ln() + config.lpw_weight * layout.lpw.value.ln() > needed
+            let score = foreseen(layout, &self.server.groups, &goal);
+            layout.plan != self.in_force && score.value > needed && score.shortfall <= noise
         };
         self.advice = answer.best.into_iter().find(gains);
         match &self.advice {
@@ -290,8 +293,8 @@ mod tests {
     fn answer(question: &LayoutQuestion, mask: u32, hpw: f64) -> LayoutAnswer {
         let plan = Plan::of_masks([(WorkloadId(1), WayMask::from_bits(mask))]);
         let lpw = Estimate { value: 0.99, error: 0.005 };
-        let tenants = Default::default();
         let hpw = Estimate { value: hpw, error: 0.04 };
+        let tenants = [(WorkloadId(0), hpw), (WorkloadId(1), lpw)].into_iter().collect();
         let best = vec![Candidate { plan, tenants, hpw, lpw }];
         LayoutAnswer { question: question.number, simulated: 100, best, asked: Vec::new() }
     }
@@ -320,6 +323,16 @@ mod tests {
         advisor.hear(&answer(&question, 0x3, 1.005));
         let decision = advisor.step(&groups, &interval(&[1.0, 1.0], 1e9));
         assert_eq!(decision.events[0].text, "none of 100 simulated layouts is foreseen to be better");
+        assert!(advisor.advice().is_none());
+    }
+
+    #[test]
+    fn what_would_cost_lpws_more_than_the_floor_is_no_advice() {
+        let (mut advisor, groups, question) = asked();
+        let mut costly = answer(&question, 0x3, 1.5);
+        costly.best[0].tenants.insert(WorkloadId(1), Estimate::exact(0.9));
+        advisor.hear(&costly);
+        advisor.step(&groups, &interval(&[1.0, 1.0], 1e9));
         assert!(advisor.advice().is_none());
     }
 

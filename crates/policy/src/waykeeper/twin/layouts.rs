@@ -3,7 +3,9 @@
 
 use super::config::TwinConfig;
 use std::collections::BTreeMap;
-use waykeeper_calibration::{Candidate, Estimate, LayoutLimits, ServerDescription};
+use waykeeper_calibration::{
+    Candidate, Estimate, Goal, GoalScore, LayoutLimits, ServerDescription, TenantProgress,
+};
 use waykeeper_host::{Interval, Inventory, Knob, Plan, Workload, WorkloadKind};
 use waykeeper_units::{PortId, WayMask};
 
@@ -31,6 +33,15 @@ pub(super) fn found(
 pub(super) fn unforeseen(plan: Plan) -> Candidate {
     let unknown = Estimate { value: 1.0, error: f64::INFINITY };
     Candidate { plan, tenants: BTreeMap::new(), hpw: unknown, lpw: unknown }
+}
+
+/// How well the foreseen progress of a layout serves the goal, relative to the layout in force.
+pub(super) fn foreseen(candidate: &Candidate, groups: &[Workload], goal: &Goal) -> GoalScore {
+    let tenants = groups.iter().filter_map(|Workload { id, priority, kind, cores, .. }| {
+        let ratio = candidate.tenants.get(id)?.value;
+        Some(TenantProgress { priority: *priority, kind: *kind, cores: cores.len(), ratio })
+    });
+    goal.score(tenants)
 }
 
 /// The limits without the switches of ports whose storage programs hit their lines: with DCA off they would lose them, and

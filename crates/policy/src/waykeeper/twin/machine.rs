@@ -19,7 +19,7 @@ use super::super::settling::Settling;
 use super::apart;
 use super::config::TwinConfig;
 use super::forecast::Forecast;
-use super::layouts::{allowed, found, unforeseen};
+use super::layouts::{allowed, foreseen, found, unforeseen};
 use super::words::{causes, changes, expected, percents};
 use crate::knobs::RefusedKnobs;
 use crate::{Cause, Decision, Event};
@@ -340,18 +340,12 @@ impl TwinMachine {
     fn worth_trying(&self, answer: LayoutAnswer, events: &mut Vec<Event>) -> Vec<Candidate> {
         let needed = self.needed();
         let goal = self.config.goal();
-        let total = |candidate: &Candidate| {
-            let groups = self.server.groups.iter();
-            let tenants = groups.filter_map(|Workload { id, priority, kind, cores, .. }| {
-                let ratio = candidate.tenants.get(id)?.value;
-                Some(TenantProgress { priority: *priority, kind: *kind, cores: cores.len(), ratio })
-            });
-            goal.score(tenants).value
-        };
         let simulated = answer.simulated;
         let new = answer.best.into_iter().filter(|candidate| !self.tried.contains(&candidate.plan));
-        let chosen: Vec<Candidate> =
-            new.filter(|candidate| total(candidate) > needed).take(self.config.tries_max as usize).collect();
+        let chosen: Vec<Candidate> = new
+            .filter(|candidate| foreseen(candidate, &self.server.groups, &goal).value > needed)
+            .take(self.config.tries_max as usize)
+            .collect();
         if chosen.is_empty() {
             let text = format!("none of {simulated} simulated layouts is foreseen to be better");
             events.push(event("foresee", text, Vec::new()));
