@@ -1,12 +1,16 @@
 //! The cost of an answer: a server of 11 tenants, a NIC and drives, with the default budget. The bar is hundreds of layouts
 //! a second on one core.
 
+#[path = "../tests/suite/goal.rs"]
+mod goal;
+
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use goal::GOAL;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
 use waykeeper_calibration::{
-    DeviceDescription, Estimate, Goal, LayoutLimits, LayoutQuestion, Observed, PortDescription,
-    ReuseComponent, SeenTenant, ServerDescription, TenantDescription,
+    DeviceDescription, Estimate, LayoutLimits, LayoutQuestion, Observed, PortDescription, ReuseComponent,
+    SeenTenant, ServerDescription, TenantDescription,
 };
 use waykeeper_host::{DeviceKind, KnobValues, LlcGeometry, Plan, Priority, Workload, WorkloadKind};
 use waykeeper_twin::{Budget, answer};
@@ -110,16 +114,7 @@ fn question() -> LayoutQuestion {
             dca_ways: [0x600, 0x700, 0x780].map(WayMask::from_bits).to_vec(),
             switches: vec![PortId(0), PortId(1)],
         },
-        goal: Goal {
-            lpw_floor: 0.97,
-            lpw_each: 0.97,
-            gain_per_loss: 2.0,
-            hpw_floor: 0.95,
-            lpw_weight: 0.25,
-            latency_weight: 1.0,
-            llc_cost: 0.5,
-            memory_cost: 2.0,
-        },
+        goal: GOAL,
         since_found: BTreeMap::new(),
         kept: BTreeSet::new(),
         asked: Vec::new(),

@@ -8,10 +8,14 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a table for people")]
 
+#[path = "../tests/suite/goal.rs"]
+mod goal;
+
+use goal::GOAL;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use waykeeper_calibration::{Calibrator, Goal, LayoutQuestion, limits};
+use waykeeper_calibration::{Calibrator, LayoutQuestion, limits};
 use waykeeper_host::{
     DeviceKind, Host, Interval, Inventory, Knob, Plan, PortCounter, Priority, Workload, WorkloadCounter,
     WorkloadKind,
@@ -73,16 +77,7 @@ fn main() {
         number: 1,
         server: description.clone(),
         limits: limits(&inventory),
-        goal: Goal {
-            lpw_floor: 0.97,
-            lpw_each: 0.97,
-            gain_per_loss: 2.0,
-            hpw_floor: 0.95,
-            lpw_weight: 0.25,
-            latency_weight: 1.0,
-            llc_cost: 0.5,
-            memory_cost: 2.0,
-        },
+        goal: GOAL,
         since_found: BTreeMap::new(),
         kept: BTreeSet::new(),
         asked: layouts.iter().map(|(_, plan)| plan.clone()).collect(),

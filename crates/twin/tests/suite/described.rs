@@ -1,8 +1,9 @@
 //! Descriptions by hand, whose answers are known.
 
+use crate::goal::GOAL;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_calibration::{
-    Estimate, Goal, LayoutAnswer, LayoutLimits, LayoutQuestion, Observed, ReuseComponent, SeenTenant,
+    Estimate, LayoutAnswer, LayoutLimits, LayoutQuestion, Observed, ReuseComponent, SeenTenant,
     ServerDescription, TenantDescription,
 };
 use waykeeper_host::{KnobValues, LlcGeometry, Plan, Priority, Workload, WorkloadKind};
@@ -76,16 +77,7 @@ fn question(tenants: Vec<TenantDescription>, asked: Vec<Plan>) -> LayoutQuestion
             observed: vec![observed],
         },
         limits: LayoutLimits { min_ways: 1, most_classes: 16, dca_ways: Vec::new(), switches: Vec::new() },
-        goal: Goal {
-            lpw_floor: 0.97,
-            lpw_each: 0.97,
-            gain_per_loss: 2.0,
-            hpw_floor: 0.95,
-            lpw_weight: 0.25,
-            latency_weight: 1.0,
-            llc_cost: 0.5,
-            memory_cost: 2.0,
-        },
+        goal: GOAL,
         since_found: BTreeMap::new(),
         kept: BTreeSet::new(),
         asked,

@@ -1,9 +1,10 @@
 //! A virtual server whose replacement rule, sets and seed differ from the twin's: described by its counters, then compared
 //! with what the twin foresaw.
 
+use crate::goal::GOAL;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use waykeeper_calibration::{Calibrator, Goal, LayoutQuestion, limits};
+use waykeeper_calibration::{Calibrator, LayoutQuestion, limits};
 use waykeeper_host::{Host, Interval, Plan, WorkloadCounter};
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
@@ -104,16 +105,7 @@ fn what_is_foreseen_on_another_chip_comes_true_within_eight_points() {
         number: 1,
         server: calibrator.describe().expect("it was seen for five seconds"),
         limits: limits(server.inventory()),
-        goal: Goal {
-            lpw_floor: 0.97,
-            lpw_each: 0.97,
-            gain_per_loss: 2.0,
-            hpw_floor: 0.95,
-            lpw_weight: 0.25,
-            latency_weight: 1.0,
-            llc_cost: 0.5,
-            memory_cost: 2.0,
-        },
+        goal: GOAL,
         since_found: BTreeMap::new(),
         kept: BTreeSet::new(),
         asked,

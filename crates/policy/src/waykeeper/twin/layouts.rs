@@ -7,7 +7,7 @@ use waykeeper_calibration::{
     Candidate, Estimate, Goal, GoalScore, LayoutLimits, ServerDescription, TenantProgress,
 };
 use waykeeper_host::{Interval, Inventory, Knob, Plan, Workload, WorkloadKind};
-use waykeeper_units::{PortId, WayMask};
+use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 /// The knobs as found: masks, and the DCA knobs that can be turned.
 pub(super) fn found(
@@ -35,13 +35,21 @@ pub(super) fn unforeseen(plan: Plan) -> Candidate {
     Candidate { plan, tenants: BTreeMap::new(), hpw: unknown, lpw: unknown }
 }
 
+/// How well progress serves the goal; `ratio` is a tenant's progress, if it is known.
+pub(super) fn score(
+    goal: &Goal,
+    groups: &[Workload],
+    ratio: impl Fn(WorkloadId) -> Option<f64> + Copy,
+) -> GoalScore {
+    goal.score(groups.iter().filter_map(move |Workload { id, priority, kind, cores, .. }| {
+        let ratio = ratio(*id)?;
+        Some(TenantProgress { priority: *priority, kind: *kind, cores: cores.len(), ratio })
+    }))
+}
+
 /// How well the foreseen progress of a layout serves the goal, relative to the layout in force.
 pub(super) fn foreseen(candidate: &Candidate, groups: &[Workload], goal: &Goal) -> GoalScore {
-    let tenants = groups.iter().filter_map(|Workload { id, priority, kind, cores, .. }| {
-        let ratio = candidate.tenants.get(id)?.value;
-        Some(TenantProgress { priority: *priority, kind: *kind, cores: cores.len(), ratio })
-    });
-    goal.score(tenants)
+    score(goal, groups, |id| Some(candidate.tenants.get(&id)?.value))
 }
 
 /// The limits without the switches of ports whose storage programs hit their lines: with DCA off they would lose them, and

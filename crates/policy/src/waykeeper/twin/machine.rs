@@ -19,14 +19,12 @@ use super::super::settling::Settling;
 use super::apart;
 use super::config::TwinConfig;
 use super::forecast::Forecast;
-use super::layouts::{allowed, foreseen, found, unforeseen};
+use super::layouts::{allowed, foreseen, found, score, unforeseen};
 use super::words::{causes, changes, expected, percents};
 use crate::knobs::RefusedKnobs;
 use crate::{Cause, Decision, Event};
 use std::collections::{BTreeMap, VecDeque};
-use waykeeper_calibration::{
-    Calibrator, Candidate, GoalScore, LayoutAnswer, LayoutLimits, LayoutQuestion, TenantProgress,
-};
+use waykeeper_calibration::{Calibrator, Candidate, GoalScore, LayoutAnswer, LayoutLimits, LayoutQuestion};
 use waykeeper_host::{Interval, Inventory, Knob, Plan, Workload};
 use waykeeper_units::WayMask;
 
@@ -180,12 +178,7 @@ impl TwinMachine {
 
     /// How well this progress serves the goal.
     fn score(&self, now: &Progress, found: &Progress) -> GoalScore {
-        let groups = self.server.groups.iter();
-        let tenants = groups.filter_map(|Workload { id, priority, kind, cores, .. }| {
-            let ratio = now.ratio(found, *id)?;
-            Some(TenantProgress { priority: *priority, kind: *kind, cores: cores.len(), ratio })
-        });
-        self.config.goal().score(tenants)
+        score(&self.config.goal(), &self.server.groups, |id| now.ratio(found, id))
     }
 
     fn gain(&self, now: &Progress, before: &Progress) -> Gain {
