@@ -44,6 +44,7 @@ BUILT_IN = (
     "real-zstd",
 )
 """Built-in scenarios that compare policies on a mix, without those that sweep a key."""
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
 POLICIES = ("default", "isolate", "iat", "a4-d", "waykeeper-search", "waykeeper")
 RIVALS = ("iat", "a4-d")
 BEST = "best"
@@ -130,7 +131,8 @@ def chosen(options: argparse.Namespace, folder: Path) -> tuple[list[str], list[s
     for name in ("seeds", "jobs", "first_seed"):
         if getattr(options, name) < 1:
             raise wk.BadInput(f"--{name.replace('_', '-')} is {getattr(options, name)}; it must be at least 1")
-    names = list(options.scenarios) or list(BUILT_IN)
+    # From the repository: the scenarios with recorded traces read files beside them.
+    names = list(options.scenarios) or [str(SCENARIOS / f"{name}.toml") for name in BUILT_IN]
     for name in names:
         if wk.Scenario.load(name).check()["sweep"]:
             raise wk.BadInput(f"{name} sweeps a key; only scenarios with one point are compared")
