@@ -83,6 +83,8 @@ pub(super) struct TwinMachine {
     queue: VecDeque<Candidate>,
     /// Layouts tried in this phase.
     tried: Vec<Plan>,
+    /// Whether these workloads were measured with the open LLC: the calibrator then knows them with all ways.
+    was_opened: bool,
     /// Questions in this phase, and the last ones in turn whose layout was dropped and whose HPWs were foreseen wrongly.
     questions: u32,
     failures: u32,
@@ -115,6 +117,7 @@ impl TwinMachine {
             asked_from: Progress::default(),
             queue: VecDeque::new(),
             tried: Vec::new(),
+            was_opened: false,
             questions: 0,
             failures: 0,
             number: 0,
@@ -155,7 +158,8 @@ impl TwinMachine {
             return None;
         }
         let server = self.calibrator.describe()?;
-        let found = self.found.clone()?;
+        let found = self.found.clone().filter(|found| *found != self.best);
+        let asked = found.into_iter().chain(self.apart()).collect();
         self.number += 1;
         self.questions += 1;
         self.is_open = true;
@@ -171,7 +175,7 @@ impl TwinMachine {
             goal: self.config.goal(),
             since_found,
             kept: self.forecast.unpredictable(),
-            asked: if self.best == found { Vec::new() } else { vec![found] },
+            asked,
             most: ANSWERS,
         })
     }
@@ -249,10 +253,10 @@ impl TwinMachine {
         self.reference = is_as_found.then(|| measured.clone());
         self.best_progress = measured;
         self.asked_from = self.best_progress.clone();
-        // What was best in this phase before, and, where the layout as found restricts a workload, the open LLC: one
-        // layout alone says little of what a workload would do with more ways.
+        // What was best in this phase before, and once, where the layout as found restricts a workload, the open LLC:
+        // one layout alone says little of what a workload would do with more ways.
         let known = self.memory.best(self.phase.start(), &self.server).cloned();
-        let open = is_as_found.then(|| self.open());
+        let open = (is_as_found && !std::mem::replace(&mut self.was_opened, true)).then(|| self.open());
         for plan in known.into_iter().chain(open).filter(|plan| *plan != self.best) {
             if self.queue.iter().all(|queued| queued.plan != plan) {
                 self.queue.push_back(unforeseen(plan));
@@ -269,6 +273,16 @@ impl TwinMachine {
         let plan = apart::apart(&self.best, self.found.as_ref()?, &self.server)?;
         let is_new = !self.tried.contains(&plan);
         (is_new && apart::may_help(&self.calibrator.describe()?)).then_some(plan)
+    }
+
+    /// Whether LPWs together are foreseen to lose more under this layout than they may, also if the error is in their favour.
+    fn costs_too_much(&self, layout: &Plan, foreseen: &[Candidate]) -> bool {
+        let Some(candidate) = foreseen.iter().find(|candidate| candidate.plan == *layout) else {
+            return false;
+        };
+        let so_far =
+            self.reference.as_ref().map_or(1.0, |reference| self.gain(&self.best_progress, reference).lpw);
+        so_far * (candidate.lpw.value + candidate.lpw.error) < self.config.goal().lpw_floor
     }
 
     /// The layout as found with all ways for all workloads.
@@ -303,7 +317,8 @@ impl TwinMachine {
     }
 
     fn take(&mut self, answer: LayoutAnswer, events: &mut Vec<Event>) {
-        if let (None, Some(as_found)) = (&self.reference, answer.asked.first()) {
+        let as_found = answer.asked.iter().find(|candidate| Some(&candidate.plan) == self.found.as_ref());
+        if let (None, Some(as_found)) = (&self.reference, as_found) {
             let ratios = as_found.tenants.iter().map(|(id, ratio)| (*id, ratio.value)).collect();
             self.reference = Some(self.best_progress.scaled(&ratios));
         }
@@ -319,9 +334,10 @@ impl TwinMachine {
             self.look_at(found);
             return;
         }
+        let apart = self.apart().filter(|apart| !self.costs_too_much(apart, &answer.asked));
         let foreseen = self.worth_trying(answer, events);
         let is_clear = foreseen.iter().any(|candidate| candidate.hpw.value - 1.0 > CLEAR);
-        if !is_clear && let Some(apart) = self.apart() {
+        if !is_clear && let Some(apart) = apart {
             self.queue.push_back(unforeseen(apart));
         } else {
             self.queue.extend(foreseen);
@@ -512,6 +528,7 @@ impl TwinMachine {
         self.server.groups = groups.to_vec();
         self.memory.clear();
         self.forecast = Forecast::default();
+        self.was_opened = false;
         let full = WayMask::full(self.server.inventory.llc.ways);
         let alive = |plan: &mut Plan| {
             plan.retain(|knob, _| knob.workload().is_none_or(|id| groups.iter().any(|g| g.id == id)));

@@ -76,7 +76,8 @@ fn tried(
 fn the_layout_as_found_stays_until_an_answer_is_tried_and_what_gains_is_kept() {
     let (mut machine, groups, question) = asked();
     assert!(machine.in_force.is_empty());
-    assert_eq!((question.goal.lpw_floor, question.asked.len()), (0.97, 0));
+    // It asks for the layout with HPWs apart from LPWs too, as the HPW misses.
+    assert_eq!((question.goal.lpw_floor, question.asked.len()), (0.97, 1));
     let good = candidate(&question, 0x3, [1.2, 1.0]);
     machine.hear(&answer(&question, vec![good.clone()]));
     let events = machine.step(&groups, &interval(&[1.0, 1.0], 1e9));
@@ -160,6 +161,24 @@ fn a_layout_that_restricts_a_workload_is_opened_before_the_first_question() {
         "try w1 0x7ff: its measurement tells more than the model knows, or it was best in this phase before"
     );
     assert_eq!(machine.in_force.mask(WorkloadId(1)), Some(WayMask::full(11)));
+    // It costs the HPW half: back to the layout as found. A phase that begins there does not open it again.
+    assert_eq!(measure(&mut machine, &groups, &[0.5, 1.0])[0].action, "drop");
+    let mut actions = Vec::new();
+    for _ in 0..20 {
+        let mut seen = interval(&[1.0, 1.0], 5e9);
+        seen.knobs = machine.in_force.clone();
+        actions.extend(machine.step(&groups, &seen).into_iter().map(|event| event.action));
+        machine.hear(&LayoutAnswer {
+            question: machine.number,
+            simulated: 1,
+            best: Vec::new(),
+            asked: Vec::new(),
+        });
+        machine.question();
+        assert_ne!(machine.in_force.mask(WorkloadId(1)), Some(WayMask::full(11)));
+    }
+    // The one layout that is tried has HPWs apart from LPWs.
+    assert_eq!(actions, ["phase", "foresee", "try", "drop", "foresee", "settle"]);
 }
 
 #[test]
@@ -189,6 +208,19 @@ fn where_nothing_is_foreseen_for_an_hpw_that_misses_hpws_are_once_apart_from_lpw
     seen.knobs = machine.in_force.clone();
     machine.step(&groups, &seen);
     assert_eq!(machine.decide(Vec::new()).state, "Stable");
+}
+
+#[test]
+fn hpws_are_not_apart_from_lpws_where_these_are_foreseen_to_lose_too_much() {
+    // LPWs may lose 3 %. With the error in their favour they lose 4 % in the first case, and 2 % in the second.
+    for (foreseen, state) in [(0.95, "Stable"), (0.97, "Try")] {
+        let (mut machine, groups, question) = asked();
+        let mut apart = candidate(&question, 0x3, [1.0, foreseen]);
+        apart.plan = question.asked[0].clone();
+        machine.hear(&LayoutAnswer { asked: vec![apart], ..answer(&question, Vec::new()) });
+        machine.step(&groups, &interval(&[1.0, 1.0], 1e9));
+        assert_eq!(machine.decide(Vec::new()).state, state);
+    }
 }
 
 #[test]
