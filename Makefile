@@ -11,12 +11,14 @@ SEEDS ?= 4
 # Where the Python package is installed for its tests: a fresh environment, never the source tree.
 VENV ?= target/venv
 WHEELS = target/wheels
+# The release of mdBook that builds the site of the pages.
+MDBOOK = 0.5.4
 
 # Where `make install` puts things; DESTDIR goes before all of it, for packagers.
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: install run test test-rust test-python test-oracle test-nvme test-clients bench bench-nvme fidelity curves lint deny build python repro fuzz
+.PHONY: install run test test-rust test-python test-oracle test-nvme test-clients bench bench-nvme fidelity curves lint deny build python repro fuzz docs
 .PHONY: fuzz-ci
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
@@ -118,6 +120,11 @@ wheel:
 ## Runs every figure of the papers (hours; QUICK=--quick: minutes) and writes repro-out/report.html.
 repro: python
 	$(VENV)/bin/python -m waykeeper.repro run all $(QUICK) --out repro-out
+
+## The pages as a site, target/site/index.html, with every link checked. The first time it builds mdBook (minutes).
+docs:
+	test -x target/tools/bin/mdbook || $(CARGO) install mdbook --version $(MDBOOK) --locked --no-default-features --root target/tools
+	$(PYTHON) scripts/build_docs.py --mdbook target/tools/bin/mdbook --out target/site
 
 ## The form of the code, and lints, also of the small build of `make run`. After `make test`, which makes $(VENV) with ruff in it.
 lint:

@@ -6,6 +6,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+import build_docs
 import run_tests
 import make_test as whole
 import tools
@@ -173,6 +174,34 @@ class Setup(unittest.TestCase):
         ):
             whole.main()
         self.assertEqual(stopped.exception.code, 2)
+
+
+class Site(unittest.TestCase):
+    """The site of the pages: what a page links, and links that lead nowhere."""
+
+    def page(self, text: str) -> list[str]:
+        """The targets of a page `docs/a.md` with this text."""
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(build_docs, "ROOT", Path(folder)):
+            (Path(folder) / "docs").mkdir()
+            (Path(folder) / "docs/a.md").write_text(text)
+            return [str(target) for target in build_docs.targets(build_docs.PurePosixPath("docs/a.md"))]
+
+    def test_links_count_from_their_page_and_not_in_code(self):
+        text = "[b](b.md#x) [c](../C.md) [w](https://x.org) `[d](d.md)`\n```\n[e](e.md)\n```\n<img src=\"p.svg\">"
+        self.assertEqual(self.page(text), ["docs/b.md", "C.md", "docs/p.svg"])
+
+    def test_a_link_without_a_target_and_one_without_a_name_are_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "b.html").write_text('<h1 id="there">B</h1>')
+            links = ["b.html", "b.html#there", "b.html#gone", "gone.html", "https://x.org"]
+            (Path(folder) / "a.html").write_text("".join(f'<a href="{link}">x</a>' for link in links))
+            count, bad = build_docs.broken(Path(folder))
+        self.assertEqual((count, sorted(bad)), (4, ["a.html: b.html#gone", "a.html: gone.html"]))
+
+    def test_every_page_is_listed(self):
+        listed = build_docs.targets(build_docs.SUMMARY)
+        pages = {page for page in build_docs.tracked("docs/*.md") if page != build_docs.SUMMARY}
+        self.assertEqual(pages - set(listed), set())
 
 
 if __name__ == "__main__":
