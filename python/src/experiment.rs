@@ -32,6 +32,7 @@ pub struct Options {
     duration_s: Option<f64>,
     warmup_s: Option<f64>,
     time_factor: Option<f64>,
+    looks_every_s: Option<f64>,
     threads: usize,
 }
 
@@ -39,6 +40,7 @@ impl Options {
     fn plan(self) -> PyResult<RunPlan> {
         let sampling: Sampling =
             self.sets.parse().map_err(|why| BadInput::new_err(format!("sets: {why}")))?;
+        let look_back = self.looks_every_s.map(RunPlan::looks).transpose().or_raise()?;
         Ok(RunPlan {
             policies: self.policies,
             seed: self.seed,
@@ -49,6 +51,7 @@ impl Options {
             duration_s: self.duration_s,
             warmup_s: self.warmup_s,
             time_factor: self.time_factor,
+            look_back,
             threads: self.threads,
         })
     }

@@ -79,6 +79,21 @@ def test_what_the_caller_got_wrong_is_said(tiny):
         assert says in str(caught.value), arguments
 
 
+def test_what_a_policy_is_worth_by_its_own_counters(tiny):
+    # `default` turns no knob: the layout as found is in force, so it is worth nothing.
+    worth = wk.run(tiny).policy("default").worth
+    assert worth["from"] == "unchanged" and worth["hpw"] == {"ratio": 1.0, "error": 0.0}
+    assert worth["look_intervals"] == 0 and "unknown" not in worth
+    masks = '[policy.fixed.masks]\nreader = "0x003"\n'
+    fixed = wk.Scenario.parse(tiny.text.replace('policies = ["default"]', 'policies = ["fixed"]') + masks)
+    worth = wk.run(fixed, duration_s=4.0).policy("fixed").worth
+    assert "knobs" in worth["unknown"] and "hpw" not in worth
+    worth = wk.run(fixed, duration_s=4.0, looks_every_s=1.0).policy("fixed").worth
+    assert worth["from"] == "look" and worth["look_intervals"] > 5 and worth["hpw"]["ratio"] < 1
+    with pytest.raises(wk.BadInput, match="between two looks"):
+        wk.run(tiny, looks_every_s=0.0)
+
+
 def test_a_note_of_the_plan_is_a_warning(tiny):
     with pytest.warns(UserWarning, match="more than once"):
         wk.run(tiny, ["default", "default"])

@@ -84,6 +84,14 @@ class PolicyRun:
         return self._values.get("regret")
 
     @property
+    def worth(self) -> dict[str, Any] | None:
+        """What the policy is worth as its control loop knows it: progress since the state as found.
+
+        `hpw`, `lpw` and each of `workloads` have `ratio` and `error`; `from` says how it is known. A key without a value is absent.
+        """
+        return self._values.get("worth")
+
+    @property
     def decisions(self) -> list[dict[str, Any]]:
         """The decisions of the policy, in order of time."""
         return self._values.get("decisions", [])

@@ -30,6 +30,7 @@ def run(
     time_factor: float | None = None,
     sample_seed: int | None = None,
     extrapolate: bool = False,
+    looks_every_s: float | None = None,
     threads: int = 0,
     progress: bool | None = None,
 ) -> Run | Curve:
@@ -40,6 +41,8 @@ def run(
     * `sets`: fraction of the LLC's sets that is simulated, `"1/32"` or `"exact"`.
     * `duration_s`, `warmup_s`: seconds of the server's clock.
     * `extrapolate`: whether an interval before the measured stretch that repeats the one before is simulated in part only.
+    * `looks_every_s`: let the control loop put the layout as found back for 4 intervals, at most every so many seconds, to
+      measure what each policy is worth (`PolicyRun.worth`); the results of policies lose by these intervals.
     * `threads`: number of simulations that run in parallel; 0 is one per core.
     * `progress`: whether to show a progress bar; by default only on a terminal. It appears after one second.
 
@@ -50,6 +53,7 @@ def run(
     names, own = check_policies(policies)
     options = _options(names, seed, seeds, sets, duration_s, warmup_s, time_factor, sample_seed, threads)
     options["extrapolate"] = bool(extrapolate)
+    options["looks_every_s"] = looks_every_s
     with _Bar(scenario.file, progress) as bar:
         text, series, notes = _native.run(scenario.source(), options, own, bar.show)
     for note in notes:
@@ -107,6 +111,7 @@ def _options(
         "duration_s": duration_s,
         "warmup_s": warmup_s,
         "time_factor": time_factor,
+        "looks_every_s": None,
         "threads": threads,
     }
 

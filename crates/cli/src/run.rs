@@ -58,6 +58,11 @@ pub struct RunArgs {
     /// Measure from this second of the server's clock to the end [default: as the scenario says]
     #[arg(long, value_name = "S")]
     warmup: Option<f64>,
+    /// Let the control loop put the layout as found back for 4 intervals, at most every S seconds of the server's clock, to
+    /// measure what each policy is worth; the policy does not see these intervals nor the one after, so its results lose by
+    /// them [default S: 20]
+    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, conflicts_with_all = ["find_msl", "find_zero_loss"])]
+    looks: Option<Option<f64>>,
     /// Number of threads, each of which runs one simulation at a time [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -93,6 +98,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     if args.threads == Some(0) {
         return Err(Failure::bad_input("`--threads` is 0; it must be at least 1, or left out"));
     }
+    let looks = args.looks.map(|every_s| RunPlan::looks(every_s.unwrap_or(RunPlan::LOOKS_EVERY_S)));
     let plan = RunPlan {
         policies: args.policy,
         seed: args.seed,
@@ -101,6 +107,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         extrapolate: args.extrapolate,
         duration_s: args.duration,
         warmup_s: args.warmup,
+        look_back: looks.transpose()?,
         threads: args.threads.unwrap_or(0),
         ..RunPlan::default()
     };

@@ -8,9 +8,11 @@
 mod causes;
 mod evictions;
 mod sampling_error;
+mod worth;
 
 pub use causes::causes;
 pub use evictions::evictions;
+pub use worth::worth;
 
 use crate::results::{
     PolicyResult, RunSummary, Score, SweepSummary, SystemMetrics, WorkloadMetrics, WorkloadResult,
@@ -66,6 +68,12 @@ pub fn run(summary: &RunSummary, ink: Ink, extent: Extent) -> String {
         out.push_str(&footer(summary));
         out.push_str(if details { "\n" } else { "" });
     }
+    let has_looked = summary.policies.values().any(|policy| looked(policy));
+    let worth = if details || has_looked { worth(summary, ink) } else { String::new() };
+    if !worth.is_empty() {
+        out.push_str(if details { "" } else { "\n" });
+        let _ = writeln!(out, "{worth}");
+    }
     let causes = if details { causes(summary, ink) } else { String::new() };
     if !causes.is_empty() {
         let _ = writeln!(out, "{causes}");
@@ -97,6 +105,11 @@ pub fn run(summary: &RunSummary, ink: Ink, extent: Extent) -> String {
         let _ = writeln!(out, "\n{}", lines.join("\n  "));
     }
     out
+}
+
+/// Whether the control loop looked back at the layout as found.
+fn looked(policy: &PolicyResult) -> bool {
+    policy.worth.as_ref().is_some_and(|worth| worth.look_intervals > 0)
 }
 
 /// The heading of a run, in a line or two: scenario, chip, seeds, sets, time.

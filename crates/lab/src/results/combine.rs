@@ -3,7 +3,7 @@
 //! A performance ratio is computed within each seed and then averaged: the baseline of a seed has the same traffic, so
 //! the pairing removes the differences between seeds. Must not know what any metric means.
 
-use super::{PolicyResult, Regret, RunSummary, cause, evictions, regret, sampling_error, verdict};
+use super::{PolicyResult, Regret, RunSummary, cause, evictions, regret, sampling_error, verdict, worth};
 use indexmap::IndexMap;
 
 /// Why results could not be combined.
@@ -108,6 +108,7 @@ fn combine_policy(into: &mut PolicyResult, seeds: &[&PolicyResult], same_sets: b
     }
     let errors: Vec<_> = seeds.iter().map(|seed| &seed.system.sampling_error).collect();
     into.system.sampling_error = sampling_error::of_mean(&errors, same_sets);
+    into.worth = worth::combine(&seeds.iter().map(|seed| seed.worth.as_ref()).collect::<Vec<_>>());
     let seeds: Vec<_> = seeds.iter().map(|seed| seed.evictions.as_slice()).collect();
     into.evictions = evictions::mean(&seeds);
 }

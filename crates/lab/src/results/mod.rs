@@ -16,6 +16,7 @@ mod score;
 mod settled;
 mod verdict;
 mod verdict_lines;
+mod worth;
 
 pub use cause::{MainCause, MemoryTimeCauses};
 pub use combine::{CombineError, combine};
@@ -27,6 +28,7 @@ pub use metrics::{Score, SystemMetrics, ThroughputUnit, WorkloadMetrics};
 pub use regret::Regret;
 pub use settled::KnobHistory;
 pub use verdict::{Comparison, Finding, Scope, Verdict};
+pub use worth::{PolicyWorth, ProgressRatio};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -114,6 +116,9 @@ pub struct PolicyResult {
     /// How far it stays below the best static layout; filled by [`combine`]. Absent if `best` was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regret: Option<Regret>,
+    /// What the policy is worth as its control loop knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worth: Option<PolicyWorth>,
     /// The policy's decisions, in order of time. Of the first seed.
     #[serde(default)]
     pub decisions: Vec<DecisionRecord>,

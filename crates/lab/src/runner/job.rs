@@ -11,7 +11,7 @@ use indexmap::IndexMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use toml::Table;
-use waykeeper_control::{ControlConfig, ControlError};
+use waykeeper_control::{ControlConfig, ControlError, LookBack};
 use waykeeper_host::{Inventory, WorkloadKind};
 use waykeeper_machine::{
     Agent, Commands, EvictionRate, Gap, Measured, Opcodes, RunOptions, SamplingErrors, Scenario,
@@ -36,6 +36,8 @@ pub(super) struct Job<'a> {
     pub sampling: Sampling,
     /// Simulate only a part of each steady interval.
     pub extrapolate: bool,
+    /// Looks back at the layout as found.
+    pub look_back: Option<LookBack>,
     /// Keep the values of each interval.
     pub with_samples: bool,
 }
@@ -87,7 +89,8 @@ impl Job<'_> {
 
     /// When the control loop steps and when it ends.
     pub fn config(&self) -> ControlConfig {
-        ControlConfig::every(nanoseconds(self.scenario.interval_s)).lasting(self.duration_ns())
+        let config = ControlConfig::every(nanoseconds(self.scenario.interval_s)).lasting(self.duration_ns());
+        ControlConfig { look_back: self.look_back, ..config }
     }
 
     /// An empty log of a run.

@@ -17,6 +17,7 @@ mod warnings;
 pub use error::RunError;
 pub use plan::{OwnPolicy, RunPlan};
 pub(crate) use points::{At, Points};
+pub use waykeeper_control::LookBack;
 
 use crate::best::{self, BEST_POLICY};
 use crate::results::{RUN_SCHEMA, RunSummary, SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, combine};
@@ -276,6 +277,7 @@ impl Experiment {
             sample_seed: self.plan.sample_seed.unwrap_or(seed),
             sampling: self.plan.sampling,
             extrapolate: self.plan.extrapolate && self.plan.sampling != Sampling::EXACT,
+            look_back: self.plan.look_back,
             with_samples: index == 0 && self.keys.is_empty(),
         }
     }

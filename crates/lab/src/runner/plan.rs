@@ -4,6 +4,7 @@ use super::RunError;
 use std::fmt;
 use std::sync::Arc;
 use toml::{Table, Value};
+use waykeeper_control::LookBack;
 use waykeeper_machine::{Scenario, ScenarioSource};
 use waykeeper_policy::{Policy, PolicyError};
 use waykeeper_silicon::Sampling;
@@ -13,6 +14,9 @@ const MOST_SEEDS: u32 = 10_000;
 
 /// Most simulations of one run: 10,000 seeds under ten policies (ours). Each result takes kilobytes.
 const MOST_SIMULATIONS: usize = 100_000;
+
+/// Intervals of a look back in a run: the first of them is not used, and three others say how much they vary (ours).
+const LOOK_INTERVALS: u32 = 4;
 
 /// Most threads: a larger number is probably a typing error (ours).
 const MOST_THREADS: usize = 4096;
@@ -58,6 +62,9 @@ pub struct RunPlan {
     pub warmup_s: Option<f64>,
     /// Seconds of the server's clock per second of simulated traffic, instead of the scenario's.
     pub time_factor: Option<f64>,
+    /// Looks back at the layout as found, by which the control loop measures what a policy is worth. They take intervals from
+    /// the policy, also in the measured stretch. `None`: the loop knows only what it sees anyway.
+    pub look_back: Option<LookBack>,
     /// Threads; 0 is one for each core.
     pub threads: usize,
 }
@@ -74,6 +81,7 @@ impl Default for RunPlan {
             duration_s: None,
             warmup_s: None,
             time_factor: None,
+            look_back: None,
             threads: 0,
         }
     }
@@ -87,6 +95,22 @@ pub(super) struct Changes {
 }
 
 impl RunPlan {
+    /// Default time between two looks back, s: several in a run of a minute (ours).
+    pub const LOOKS_EVERY_S: f64 = 20.0;
+
+    /// Looks back at most every `every_s` seconds of the server's clock.
+    ///
+    /// # Errors
+    /// A time that is not above 0, or that is longer than any run.
+    pub fn looks(every_s: f64) -> Result<LookBack, RunError> {
+        let every_ns = every_s * 1e9;
+        if !(every_ns >= 1.0 && every_ns < u64::MAX as f64) {
+            let (what, value) = ("the time between two looks", format!("{every_s} s"));
+            return Err(RunError::Plan { what, value, wanted: "above 0 s, as 20".to_owned() });
+        }
+        Ok(LookBack { every_ns: every_ns as u64, intervals: LOOK_INTERVALS })
+    }
+
     pub(super) fn check(&self) -> Result<(), RunError> {
         let refuse = |what, value: &dyn ToString, wanted: String| {
             Err(RunError::Plan { what, value: value.to_string(), wanted })

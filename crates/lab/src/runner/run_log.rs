@@ -1,9 +1,9 @@
-//! The records of a simulation's control loop, kept as decisions, way map and samples. Must not know how the loop is
+//! The records of a simulation's control loop, kept as decisions, way map, worth and samples. Must not know how the loop is
 //! run.
 
 use crate::results::{
-    CauseRecord, DecisionRecord, KnobHistory, Names, PolicyResult, SystemMetrics, TimeSample, WayMapBuilder,
-    WorkloadMetrics,
+    CauseRecord, DecisionRecord, KnobHistory, Names, PolicyResult, PolicyWorth, SystemMetrics, TimeSample,
+    WayMapBuilder, WorkloadMetrics,
 };
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +26,7 @@ pub(super) struct RunLog<'a> {
     decisions: Vec<DecisionRecord>,
     ways: WayMapBuilder,
     knob_history: KnobHistory<KnobValues>,
+    worth: PolicyWorth,
     samples: Vec<TimeSample>,
 }
 
@@ -54,14 +55,16 @@ impl<'a> RunLog<'a> {
             decisions: Vec::new(),
             ways: WayMapBuilder::default(),
             knob_history: KnobHistory::default(),
+            worth: PolicyWorth::default(),
             samples: Vec::new(),
         }
     }
 
-    /// The result so far: decisions, way map and samples.
+    /// The result so far: decisions, way map, worth and samples.
     pub fn finish(self, duration_s: f64, interval_s: f64) -> PolicyResult {
         PolicyResult {
             settled_s: self.knob_history.settled_s(duration_s, interval_s),
+            worth: Some(self.worth),
             decisions: self.decisions,
             way_map: self.ways.finish(duration_s),
             samples: self.samples,
@@ -101,6 +104,7 @@ impl Observer for RunLog<'_> {
         }));
         self.ways.push(at_s, &record.knobs, names);
         self.knob_history.push(at_s, &record.knobs, !decision.plan.is_empty());
+        self.worth.note(at_s, &record.worth, &self.groups, record.look_back);
         if let Some(seen) = seen.filter(|_| self.with_samples) {
             let sample = self.sample(record, seen);
             self.samples.push(sample);

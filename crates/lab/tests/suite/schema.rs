@@ -43,6 +43,17 @@ fn complete() -> RunSummary {
             lost_s: Some(1.5),
             knobs_turned: 12,
         });
+        let ratio = ProgressRatio { ratio: 1.1, error: 0.01, deviation: Some(0.02) };
+        policy.worth = Some(PolicyWorth {
+            from: Some(waykeeper_control::WorthSource::Look),
+            unknown: Some("a made-up reason".to_owned()),
+            at_s: Some(70.0),
+            age_s: Some(6.0),
+            hpw: Some(ratio),
+            lpw: Some(ratio),
+            workloads: [("x264".to_owned(), ratio)].into(),
+            look_intervals: 5,
+        });
     }
     summary
 }

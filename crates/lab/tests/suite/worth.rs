@@ -1,9 +1,12 @@
 //! What a policy is worth by looks back, on the virtual server, against a run under the layout as found.
 
 use std::sync::Arc;
-use waykeeper_calibration::{FetchCosts, progress};
+use waykeeper_calibration::{Estimate, FetchCosts, progress};
 use waykeeper_control::{ControlConfig, LookBack, Loop, WorthEstimate, WorthSource};
 use waykeeper_host::{Host, Priority};
+use waykeeper_lab::results::{RunSummary, Score};
+use waykeeper_lab::runner::{Experiment, ExperimentOutcome, RunPlan};
+use waykeeper_lab::table::{self, Extent, Ink};
 use waykeeper_machine::{RunOptions, VirtualServer};
 use waykeeper_silicon::Sampling;
 
@@ -46,4 +49,68 @@ fn what_looks_say_that_a4_is_worth_is_what_a_run_without_it_says() {
     let (hpw, expected) = (worth.hpw.unwrap(), (with - without).exp());
     assert!(hpw.value > 1.0 && hpw.error < 0.1, "{hpw:?}");
     assert!(hpw.is_within(expected, 2.0), "{hpw:?} {expected}");
+}
+
+/// A4's mix for 70 s under these policies, measured from second 40 on.
+fn summary(policies: &[&str], look_back: Option<LookBack>) -> RunSummary {
+    let plan = RunPlan {
+        policies: policies.iter().map(|name| (*name).to_owned()).collect(),
+        seed: 7,
+        sample_seed: Some(11),
+        sampling: Sampling::one_in(64).unwrap(),
+        warmup_s: Some(40.0),
+        look_back,
+        ..RunPlan::default()
+    };
+    let source = waykeeper_lab::registry::open("a4-hpw-heavy").unwrap();
+    match Experiment::prepare(&source, plan).unwrap().run(&|_| ()).unwrap() {
+        ExperimentOutcome::Run(summary) => *summary,
+        ExperimentOutcome::Sweep(_) => panic!("it sweeps nothing"),
+    }
+}
+
+#[test]
+fn what_a_result_says_of_looks_is_what_the_comparison_with_default_says() {
+    let looks = RunPlan::looks(40.0).unwrap();
+    let looked = summary(&["a4-d"], Some(looks));
+    let compared = summary(&["default", "a4-d"], None);
+    let worth = looked.policies["a4-d"].worth.as_ref().unwrap();
+    assert_eq!((worth.from, worth.unknown.as_deref()), (Some(WorthSource::Look), None));
+    assert!(worth.look_intervals >= 6, "a look of four intervals, its first step and the one after it");
+    let mut gains = 0;
+    for (name, workload) in &compared.policies["a4-d"].workloads {
+        let it = worth.workloads[name];
+        // Of the others the comparison has the latency, and a loop counts packets and bytes.
+        if workload.score != Score::Ipc {
+            continue;
+        }
+        let expected = workload.metrics.performance_ratio.unwrap();
+        gains += u32::from(expected > 1.02);
+        // Three standard errors, or a point: looks delay the policy's steps, so the runs do not have all layouts for as long.
+        let bound = Estimate { value: it.ratio, error: it.error.max(0.01 / 3.0) };
+        assert!(bound.is_within(expected, 3.0), "{name}: {it:?}, compared {expected}");
+    }
+    assert!(gains >= 4, "with no gain the bound would hold for anything");
+    // Without looks the policy's loop cannot tell, since it turned knobs at once; nothing was turned under `default`.
+    let unknown = compared.policies["a4-d"].worth.as_ref().unwrap();
+    assert!(
+        unknown.unknown.is_some() && unknown.hpw.is_none() && unknown.workloads.is_empty(),
+        "{unknown:?}"
+    );
+    let default = compared.policies["default"].worth.as_ref().unwrap();
+    assert_eq!((default.from, default.hpw.unwrap().ratio), (Some(WorthSource::Unchanged), 1.0));
+    // It is on the first screen only where looks were asked for.
+    let screen = |summary: &RunSummary, extent| table::run(summary, Ink::Plain, extent);
+    assert!(screen(&looked, Extent::Screen).contains("worth: progress since the state as found"));
+    assert!(!screen(&compared, Extent::Screen).contains("worth"));
+    let details = screen(&compared, Extent::Details);
+    assert!(details.contains("worth is unknown: a4-d (the policy changed knobs before"), "{details}");
+}
+
+#[test]
+fn a_time_between_looks_is_above_zero() {
+    for every_s in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let why = RunPlan::looks(every_s).unwrap_err().to_string();
+        assert!(why.contains("the time between two looks"), "{why}");
+    }
 }

@@ -382,6 +382,7 @@ pub fn flagship(seed: u64) -> RunSummary {
             simulated_s: if index == 0 { 0.75 } else { 1.25 },
             settled_s: (index >= 2).then_some(if index >= 4 { 12.0 } else { 5.0 }),
             regret: None,
+            worth: None,
             decisions: decisions(index),
             way_map: way_map(index),
             samples: samples(index, seed),
