@@ -55,14 +55,8 @@ def tracked(pattern: str) -> list[PurePosixPath]:
         "--",
         pattern,
     ]
-    listed = subprocess.run(
-        words, cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
-    return sorted(
-        PurePosixPath(name)
-        for name in listed.split("\0")
-        if name and (ROOT / name).is_file()
-    )
+    listed = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    return sorted(PurePosixPath(name) for name in listed.split("\0") if name and (ROOT / name).is_file())
 
 
 def targets(page: PurePosixPath) -> list[PurePosixPath]:
@@ -83,15 +77,11 @@ def targets(page: PurePosixPath) -> list[PurePosixPath]:
 def stage(pages: Path) -> None:
     """Copies the listed pages and what they link into `pages`."""
     listed = [page for page in targets(SUMMARY) if page.suffix == ".md"]
-    missing = sorted(
-        {page for page in tracked("docs/*.md") if page != SUMMARY} - set(listed)
-    )
+    missing = sorted({page for page in tracked("docs/*.md") if page != SUMMARY} - set(listed))
     if missing:
         raise Mistake(f"{SUMMARY} does not list {', '.join(map(str, missing))}")
     summary = (ROOT / SUMMARY).read_text(encoding="utf-8")
-    moved = LINK.sub(
-        lambda link: f"]({os.path.normpath(SUMMARY.parent / link[1])})", summary
-    )
+    moved = LINK.sub(lambda link: f"]({os.path.normpath(SUMMARY.parent / link[1])})", summary)
     pages.mkdir(parents=True)
     (pages / "SUMMARY.md").write_text(moved, encoding="utf-8")
     for page in listed:
@@ -116,16 +106,10 @@ def copy(name: PurePosixPath, pages: Path) -> None:
 
 def list_folder(folder: PurePosixPath, pages: Path) -> None:
     """Copies a folder's files, without those of folders within it, and writes a page that lists them."""
-    files = [
-        name
-        for name in tracked(f"{folder}/*")
-        if name.parent == folder and name.suffix != ".md"
-    ]
+    files = [name for name in tracked(f"{folder}/*") if name.parent == folder and name.suffix != ".md"]
     for name in files:
         copy(name, pages)
-    items = "\n".join(
-        f'<li><a href="{name.name}">{html.escape(name.name)}</a></li>' for name in files
-    )
+    items = "\n".join(f'<li><a href="{name.name}">{html.escape(name.name)}</a></li>' for name in files)
     (pages / folder).mkdir(parents=True, exist_ok=True)
     (pages / folder / "index.html").write_text(
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{folder}</title><h1>{folder}</h1><ul>{items}</ul></html>\n",
@@ -166,18 +150,10 @@ def broken(site: Path) -> tuple[int, list[str]]:
             if parts.scheme or parts.netloc:
                 continue
             count += 1
-            target = (
-                page
-                if not parts.path
-                else Path(os.path.normpath(page.parent / unquote(parts.path)))
-            )
+            target = page if not parts.path else Path(os.path.normpath(page.parent / unquote(parts.path)))
             if target.is_dir():
                 target /= "index.html"
-            named = (
-                not parts.fragment
-                or target not in read
-                or unquote(parts.fragment) in read[target].names
-            )
+            named = not parts.fragment or target not in read or unquote(parts.fragment) in read[target].names
             if not target.is_file() or not named:
                 bad.append(f"{page.relative_to(site)}: {link}")
     return count, bad
@@ -191,9 +167,7 @@ def build(mdbook: str, out: Path) -> int:
     stage(work / "pages")
     (work / "book.toml").write_text(BOOK.format(out=out), encoding="utf-8")
     try:
-        subprocess.run(
-            [mdbook, "build", str(work)], check=True, stdout=subprocess.DEVNULL
-        )
+        subprocess.run([mdbook, "build", str(work)], check=True, stdout=subprocess.DEVNULL)
     except FileNotFoundError:
         raise Mistake(f"{mdbook} is not there; `make docs` installs it") from None
     except subprocess.CalledProcessError as failed:
@@ -207,9 +181,7 @@ def build(mdbook: str, out: Path) -> int:
 
 def main() -> int:
     """Builds the site; exit status 1 for a page or link that is wrong."""
-    parser = argparse.ArgumentParser(
-        description="Build the pages as a site and check its links."
-    )
+    parser = argparse.ArgumentParser(description="Build the pages as a site and check its links.")
     parser.add_argument("--mdbook", default="mdbook", help="the program [mdbook]")
     parser.add_argument(
         "--out",
