@@ -32,6 +32,8 @@ src = "pages"
 [build]
 build-dir = "{out}"
 create-missing = false
+# `README.md` stays `README.html`: links name it.
+use-default-preprocessors = false
 
 [output.html]
 no-section-label = true
@@ -167,7 +169,9 @@ def build(mdbook: str, out: Path) -> int:
     stage(work / "pages")
     (work / "book.toml").write_text(BOOK.format(out=out), encoding="utf-8")
     try:
-        subprocess.run([mdbook, "build", str(work)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [mdbook, "build", str(work)], check=True, stdout=subprocess.DEVNULL, env={**os.environ, "RUST_LOG": "warn"}
+        )
     except FileNotFoundError:
         raise Mistake(f"{mdbook} is not there; `make docs` installs it") from None
     except subprocess.CalledProcessError as failed:
