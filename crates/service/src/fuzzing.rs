@@ -63,6 +63,7 @@ fn published() -> Published {
         record: StepRecord::default(),
         twin: None,
         advice: None,
+        last_actions: Vec::new(),
         active_problems: Vec::new(),
         totals: PublishedTotals::default(),
     }

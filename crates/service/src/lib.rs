@@ -28,6 +28,7 @@ mod servers;
 mod socket;
 mod step_queue;
 pub mod twin;
+mod worst;
 
 pub use client::{Client, ClientError, printable};
 pub use engine::LifecycleEvent;
@@ -35,8 +36,9 @@ pub use metrics::{Listen, ListenError, ScrapeLimits};
 pub use notify::Notifier;
 pub use order::{Order, OrderError, Orders, Reply, Sender, orders};
 pub use published_state::{
-    ActiveProblem, DaemonMode, Pause, Published, PublishedClass, PublishedState, PublishedTotals,
+    ActiveProblem, DaemonMode, LastAction, Pause, Published, PublishedClass, PublishedState, PublishedTotals,
 };
 pub use servers::{Servers, ServersConfig, ServersError};
 pub use socket::{SocketFileError, SocketLimits};
 pub use step_queue::{PublishedStep, StepQueue, step_queue};
+pub use worst::{Polluter, PolluterKind, Sufferer, Worst};

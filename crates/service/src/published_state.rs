@@ -55,6 +55,26 @@ pub struct PublishedClass {
     pub tenants: Vec<WorkloadId>,
 }
 
+/// A step in which knobs were turned.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LastAction {
+    /// Its number.
+    pub step: u64,
+    /// When, as wall-clock time.
+    pub at: SystemTime,
+    /// The policy at that time.
+    pub policy: String,
+    /// The stable name of what was done first in this step; `knobs-turned` where the policy gives no reason.
+    pub action: String,
+    /// What was done, in one line.
+    pub text: String,
+}
+
+impl LastAction {
+    /// Actions that are kept.
+    pub const KEPT: usize = 3;
+}
+
 /// Counts since the daemon started; they only grow.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct PublishedTotals {
@@ -120,6 +140,9 @@ pub struct Published {
     /// What a policy that sets no knob would do, and what that would bring.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub advice: Option<Candidate>,
+    /// The last steps in which knobs were turned, at most [`LastAction::KEPT`], oldest first.
+    #[serde(default)]
+    pub last_actions: Vec<LastAction>,
     /// Problems that last.
     #[serde(rename = "standing")]
     pub active_problems: Vec<ActiveProblem>,
@@ -193,6 +216,7 @@ pub(crate) mod tests {
             record: StepRecord::default(),
             twin: None,
             advice: None,
+            last_actions: Vec::new(),
             active_problems: Vec::new(),
             totals: PublishedTotals::default(),
         }

@@ -39,6 +39,7 @@ fn shown(step: u64) -> Published {
         record: StepRecord { state: "Stable".to_owned(), ..StepRecord::default() },
         twin: None,
         advice: None,
+        last_actions: Vec::new(),
         active_problems: Vec::new(),
         totals: PublishedTotals::default(),
     }

@@ -7,11 +7,11 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
-use waykeeper_control::{ControlConfig, StepRecord};
+use waykeeper_control::{ControlConfig, LookBack, StepRecord, WorthEstimate, WorthSource};
 use waykeeper_host::{Host, Interval, Priority};
 use waykeeper_machine::{Measured, RunOptions, Scenario, ScenarioSource, ScoreKind, VirtualServer};
 use waykeeper_silicon::Sampling;
-use waykeeper_testbed::{MountedHost, manual_clock};
+use waykeeper_testbed::{MS, MountedHost, manual_clock, run_options};
 
 /// One second of the server's clock, ns.
 const SECOND: u64 = 1_000_000_000;
@@ -113,4 +113,51 @@ fn policies_gain_through_files_what_they_gain_in_process() {
             assert!(inside > PAYS, "{policy} pays on this mix: {inside:.3}");
         }
     });
+}
+
+/// What a fixed layout is worth after two looks back, and the number of steps that the policy did not see.
+fn looked(host: &mut dyn Host) -> (WorthEstimate, usize) {
+    let settings = "masks = { scan = \"0x003\" }".parse().unwrap_or_else(|error| panic!("{error}"));
+    let mut policy = waykeeper_policy::build("fixed", &settings).unwrap_or_else(|error| panic!("{error}"));
+    let (mut worth, mut unseen) = (None, 0);
+    let mut observe = |record: &StepRecord, _: Option<&Interval>| {
+        assert!(record.problems.is_empty(), "{:?}", record.problems);
+        worth = record.worth.known().cloned();
+        unseen += usize::from(record.look_back);
+        ControlFlow::Continue(())
+    };
+    let look_back = Some(LookBack { every_ns: 400 * MS, intervals: 4 });
+    let config = ControlConfig { look_back, ..ControlConfig::every(20 * MS).lasting(900 * MS) };
+    waykeeper_control::run(host, policy.as_mut(), config, &mut observe)
+        .unwrap_or_else(|error| panic!("{error}"));
+    (worth.expect("it was looked at"), unseen)
+}
+
+#[test]
+fn looks_through_files_say_what_looks_in_process_say_and_leave_what_they_found() {
+    let scenario = waykeeper_testbed::scenario("gold-6140", waykeeper_testbed::SCENARIO);
+    let mut server =
+        VirtualServer::new(scenario.clone(), run_options(16)).unwrap_or_else(|why| panic!("{why}"));
+    let (inside, unseen_inside) = looked(&mut server);
+    let machine = MountedHost::with(scenario, manual_clock(16));
+    let found = machine.state();
+    let mut host = machine.on_model_clock();
+    let (outside, unseen) = looked(&mut host);
+    drop(host);
+    assert_eq!(machine.state(), found, "looks leave what they found");
+    // Two looks of four intervals, each with the step that begins it and the one after it.
+    assert_eq!((unseen, unseen_inside), (12, 12));
+    assert_eq!((outside.from, inside.from), (WorthSource::Look, WorthSource::Look));
+    // The scan loses nine of its eleven ways; its progress is told within the errors of both by both hosts.
+    let tenants = |of: &WorthEstimate| of.tenants.values().copied().collect::<Vec<_>>();
+    for (outside, inside) in tenants(&outside).into_iter().zip(tenants(&inside)) {
+        let error = 3.0 * outside.error.hypot(inside.error) + 0.01;
+        assert!(
+            (outside.value - inside.value).abs() < error,
+            "{outside:?} through files, {inside:?} in process"
+        );
+    }
+    assert_eq!(outside.tenants.len(), 3);
+    let scan = tenants(&outside)[2];
+    assert!(scan.value + 3.0 * scan.error < 1.0, "{scan:?}");
 }

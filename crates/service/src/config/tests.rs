@@ -160,6 +160,33 @@ fn the_model_has_a_share_and_cpus_and_what_cannot_be_is_refused() {
 }
 
 #[test]
+fn looks_are_off_and_rare_and_their_keys_are_checked() {
+    let config = load("").unwrap();
+    assert_eq!(config.worth.allowed(), None);
+    // Ten minutes, three steps.
+    assert_eq!((config.worth.look_back.every_ns, config.worth.look_back.intervals), (600_000_000_000, 3));
+    let config = load("[worth]\nlooks = true\nevery_s = 12.5\nlook_steps = 4\n").unwrap();
+    let look_back = config.worth.allowed().unwrap();
+    assert_eq!((look_back.every_ns, look_back.intervals), (12_500_000_000, 4));
+    let refused = |text: &str| load(&format!("[worth]\n{text}")).unwrap_err();
+    assert_eq!(refused("looks = 1"), "w.toml:2: worth.looks = 1 is not valid; give true or false");
+    for every_s in ["9.9", "86401", "nan", "\"often\""] {
+        let wanted = "is not valid; give seconds from 10 to 86400";
+        assert_eq!(
+            refused(&format!("every_s = {every_s}")),
+            format!("w.toml:2: worth.every_s = {every_s} {wanted}")
+        );
+    }
+    for steps in ["1", "61", "2.5"] {
+        let wanted = "is not valid; give a whole number from 2 to 60";
+        assert_eq!(
+            refused(&format!("look_steps = {steps}")),
+            format!("w.toml:2: worth.look_steps = {steps} {wanted}")
+        );
+    }
+}
+
+#[test]
 fn a_setting_that_is_not_a_number_is_refused_since_every_reload_would_find_it_changed() {
     let said = load("[policy.settings]\na = nan\n").unwrap_err();
     assert!(said.ends_with("w.toml:2: policy.settings.a = nan is not valid; give a number"), "{said}");

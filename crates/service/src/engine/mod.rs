@@ -16,7 +16,9 @@ pub use host::ManagedHost;
 use crate::config::{Config, ConfigError, Inputs};
 use crate::daemon::Unlogged;
 use crate::order::Orders;
-use crate::published_state::{ActiveProblem, DaemonMode, Pause, Published, PublishedState, PublishedTotals};
+use crate::published_state::{
+    ActiveProblem, DaemonMode, LastAction, Pause, Published, PublishedState, PublishedTotals,
+};
 use crate::step_queue::StepQueue;
 use crate::twin::{ShowTwin, Twin};
 use active_problems::ActiveProblems;
@@ -127,6 +129,7 @@ pub fn first(config: &Config, inventory: &Inventory, system: &dyn System) -> Pub
         record: StepRecord::default(),
         twin: None,
         advice: None,
+        last_actions: Vec::new(),
         active_problems: Vec::new(),
         totals: PublishedTotals::default(),
     }
@@ -165,6 +168,7 @@ struct Engine<'a, H: ManagedHost> {
     /// The policy that starts when the pause ends.
     pending: Option<Built>,
     active_problems: ActiveProblems,
+    last_actions: Vec<LastAction>,
     log: crate::log::DaemonLog,
     totals: PublishedTotals,
     /// When the daemon started, on the wall clock and on the monotonic clock.
@@ -239,6 +243,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             settings: Arc::new(choice.settings),
             pending: None,
             active_problems: ActiveProblems::default(),
+            last_actions: Vec::new(),
             log: crate::log::DaemonLog::default(),
             totals: PublishedTotals::default(),
             started,

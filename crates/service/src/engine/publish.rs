@@ -3,7 +3,8 @@
 //! Must not know the readers.
 
 use super::{Engine, ManagedHost};
-use crate::published_state::{DaemonMode, Published};
+use crate::naming::HostNames;
+use crate::published_state::{DaemonMode, LastAction, Published};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use waykeeper_control::{Problem, StepRecord};
@@ -21,6 +22,7 @@ impl<H: ManagedHost> Engine<'_, H> {
         for event in &record.events {
             *actions.entry(event.action.clone()).or_default() += 1;
         }
+        self.keep_action(&record, &groups);
         self.totals.summary = self.looping.summary();
         self.totals.unlogged = (self.unlogged)();
         let snapshot = self.looping.snapshot().cloned();
@@ -34,6 +36,33 @@ impl<H: ManagedHost> Engine<'_, H> {
             if !step_queue.offer(step.clone()) {
                 self.totals.unrecorded += 1;
             }
+        }
+    }
+
+    /// Keeps what turned knobs in this step, in a line.
+    fn keep_action(&mut self, record: &StepRecord, groups: &[Workload]) {
+        if self.config.mode != DaemonMode::Manage || record.applied.is_empty() {
+            return;
+        }
+        let names = HostNames::new(groups, &self.inventory);
+        let (action, text) = match record.events.first() {
+            Some(event) => (event.action.clone(), event.text.clone()),
+            None => {
+                let turned = record.wanted.settings().filter(|wanted| record.applied.names(wanted.knob));
+                let turned: Vec<String> = turned.map(|wanted| wanted.to_string()).collect();
+                ("knobs-turned".to_owned(), turned.join(", "))
+            }
+        };
+        let more = match record.events.len() {
+            0 | 1 => String::new(),
+            events => format!("; and {} more", events - 1),
+        };
+        let at = self.system.wall_clock();
+        let policy = self.looping.policy().name().to_owned();
+        let text = names.text(&text) + &more;
+        self.last_actions.push(LastAction { step: self.step, at, policy, action, text });
+        if self.last_actions.len() > LastAction::KEPT {
+            self.last_actions.remove(0);
         }
     }
 
@@ -90,6 +119,7 @@ impl<H: ManagedHost> Engine<'_, H> {
             record,
             twin: self.show_twin.as_ref().map(|show| show()),
             advice: self.looping.policy().advice().cloned(),
+            last_actions: self.last_actions.clone(),
             active_problems,
             totals: self.totals.clone(),
         };

@@ -5,7 +5,7 @@
 //! not know HTTP.
 
 use crate::twin::TwinState;
-use crate::{DaemonMode, Published, PublishedState};
+use crate::{DaemonMode, PolluterKind, Published, PublishedState, Worst};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -39,6 +39,7 @@ impl Collector for Metrics {
         page.policy(&published)?;
         page.twin(&published)?;
         page.worth(&published)?;
+        page.worst(&published)?;
         page.tenants(&published)?;
         page.devices(&published)?;
         page.socket(&published)
@@ -177,6 +178,32 @@ impl Page<'_> {
         self.gauge("tenant_worth_ratio", help, None, tenants(|it| it.value))?;
         let help = "Standard error of waykeeper_tenant_worth_ratio.";
         self.gauge("tenant_worth_error_ratio", help, None, tenants(|it| it.error))
+    }
+
+    fn worst(&mut self, published: &Published) -> fmt::Result {
+        let Worst { sufferer, polluter, .. } = Worst::of(published);
+        let series = sufferer.map(|own| (vec![("tenant", own.tenant)], Some(own.ratio)));
+        let help = "Progress, relative to that under the layout as found, of the tenant that lost most.";
+        self.gauge("worst_sufferer_ratio", help, None, series)?;
+        let series = polluter.map(|own| {
+            let kind = match own.kind {
+                PolluterKind::Tenant => "tenant",
+                PolluterKind::Device => "device",
+            };
+            let labels = vec![("kind", kind.to_owned()), ("name", own.name), ("into", own.into)];
+            (labels, Some(own.lines_per_s))
+        });
+        let help =
+            "Lines per second that the worst polluter brings into ways of the worst sufferer, or of HPWs.";
+        self.gauge("worst_polluter_lines_per_second", help, None, series)?;
+        let last = published.last_actions.iter().rev().zip(1..);
+        let last = last.map(|(action, place)| {
+            let labels = [("policy", action.policy.clone()), ("action", action.action.clone())];
+            let labels = [("place", place.to_string())].into_iter().chain(labels).collect::<Labels>();
+            (labels, seconds_at(action.at))
+        });
+        let help = "Times of the last three steps in which knobs were turned; place 1 is the last one.";
+        self.gauge("last_action_timestamp", help, Some(Unit::Seconds), last)
     }
 
     fn tenants(&mut self, published: &Published) -> fmt::Result {

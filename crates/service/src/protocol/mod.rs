@@ -8,10 +8,11 @@ mod status;
 mod time;
 mod worth;
 
+pub use crate::worst::{Polluter, PolluterKind, Sufferer, Worst};
 pub use request::{COMMANDS, ControlCommand, Id, Request, parse};
 pub use status::{
-    Advice, CauseValue, DaemonStatus, DaemonTotals, HostInfo, IoStatus, LoggedEvent, PolicyState, PortStatus,
-    TenantStatus, Tenants, TwinReport,
+    ActionLine, Advice, CauseValue, DaemonStatus, DaemonTotals, HostInfo, IoStatus, LoggedEvent, PolicyState,
+    PortStatus, TenantStatus, Tenants, TwinReport,
 };
 pub use time::plain_time;
 pub use waykeeper_control::WorthSource;

@@ -5,7 +5,7 @@
 use super::{WorthStatus, plain_time};
 use crate::naming::HostNames;
 use crate::twin::{TwinState, TwinStatus};
-use crate::{ActiveProblem, DaemonMode, Pause, Published};
+use crate::{ActiveProblem, DaemonMode, LastAction, Pause, Published, Worst};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,12 +49,18 @@ pub struct DaemonStatus {
     /// What the policy is worth.
     #[serde(default)]
     pub worth: WorthStatus,
+    /// The tenant that lost most since the state as found, and what fills most of its ways.
+    #[serde(default)]
+    pub worst: Worst,
     /// The tenants alive now.
     pub tenants: Vec<TenantStatus>,
     /// The root ports.
     pub ports: Vec<PortStatus>,
     /// The last decisions and problems, oldest first.
     pub recent: Vec<LoggedEvent>,
+    /// The last three steps in which knobs were turned, oldest first.
+    #[serde(default)]
+    pub actions: Vec<ActionLine>,
     /// The model that answers the policy's questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub twin: Option<TwinReport>,
@@ -196,6 +202,21 @@ pub struct LoggedEvent {
     pub causes: Vec<CauseValue>,
 }
 
+/// A step in which knobs were turned.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ActionLine {
+    /// Its step.
+    pub step: u64,
+    /// Its time (RFC 3339, UTC).
+    pub at: String,
+    /// The policy at that time.
+    pub policy: String,
+    /// A stable name of the first action in it.
+    pub action: String,
+    /// One readable line.
+    pub text: String,
+}
+
 /// One number that caused a decision.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CauseValue {
@@ -313,9 +334,11 @@ impl DaemonStatus {
             host: HostInfo::of(inventory),
             io: IoStatus::of(published),
             worth: WorthStatus::of(published),
+            worst: Worst::of(published),
             tenants: tenants(published),
             ports: ports(published),
             recent: recent.into_iter().collect(),
+            actions: published.last_actions.iter().map(ActionLine::of).collect(),
             twin: published.twin.as_ref().map(|twin| TwinReport::of(twin, now)),
             advice: published.advice.as_ref().map(|advice| Advice::of(advice, published)),
             active_problems: published.active_problems.clone(),
@@ -411,6 +434,18 @@ impl PolicyState {
             paused: published.paused,
             settings: (*published.settings).clone(),
             known: registry().iter().map(|entry| entry.name.to_owned()).collect(),
+        }
+    }
+}
+
+impl ActionLine {
+    fn of(action: &LastAction) -> ActionLine {
+        ActionLine {
+            step: action.step,
+            at: plain_time(action.at),
+            policy: action.policy.clone(),
+            action: action.action.clone(),
+            text: action.text.clone(),
         }
     }
 }

@@ -2,6 +2,7 @@
 //! are indices, masks fit, names exist. Must not read files.
 
 use super::format::{FORMAT, Header, OLDEST, RecordedStep, VERSION};
+use crate::Worst;
 use std::collections::BTreeSet;
 use waykeeper_calibration::{Candidate, Estimate, LayoutAnswer};
 use waykeeper_control::Worth;
@@ -93,6 +94,7 @@ pub(crate) fn entry(entry: &RecordedStep<'_>, inventory: &Inventory) -> Result<(
     plan(&record.wanted, inventory)?;
     record.answer.as_ref().map_or(Ok(()), |answer| check_answer(answer, inventory))?;
     worth(&record.worth)?;
+    entry.worst.as_ref().map_or(Ok(()), worst)?;
     let events = record.events.iter().flat_map(|event| [&event.action, &event.text]);
     let active_problems = entry.active_problems.iter().flat_map(|problem| [&problem.kind, &problem.text]);
     events.chain(active_problems).chain([&record.state]).try_for_each(|text| short(text))
@@ -171,6 +173,19 @@ fn worth(worth: &Worth) -> Result<(), String> {
     match all.into_iter().find(|it| !is_fine(it)) {
         Some(it) => Err(format!("progress of {} with an error of {} is impossible", it.value, it.error)),
         None if !known.age_s.is_finite() => Err(format!("an age of {} s is impossible", known.age_s)),
+        None => Ok(()),
+    }
+}
+
+fn worst(worst: &Worst) -> Result<(), String> {
+    let Worst { sufferer, no_sufferer, polluter, no_polluter } = worst;
+    let names = sufferer.iter().map(|own| &own.tenant);
+    let names = names.chain(polluter.iter().flat_map(|own| [&own.name, &own.into]));
+    names.chain(no_sufferer).chain(no_polluter).try_for_each(|text| short(text))?;
+    let numbers = sufferer.iter().flat_map(|own| [own.ratio, own.error]);
+    let mut numbers = numbers.chain(polluter.iter().map(|own| own.lines_per_s));
+    match numbers.find(|number| !number.is_finite() || *number < 0.0) {
+        Some(number) => Err(format!("{number} of the worst sufferer or polluter is impossible")),
         None => Ok(()),
     }
 }

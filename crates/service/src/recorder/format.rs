@@ -5,7 +5,7 @@
 //! [`RecordedStep`]. Must not know the disk.
 
 use super::check::check_numbers;
-use crate::{ActiveProblem, DaemonMode, Pause, Published};
+use crate::{ActiveProblem, DaemonMode, Pause, Published, Worst};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::io;
@@ -109,6 +109,10 @@ pub struct RecordedStep<'a> {
     pub seen: Option<Cow<'a, Interval>>,
     /// The loop's record.
     pub record: Cow<'a, StepRecord>,
+    /// The tenant that lost most since the state as found, and what filled most of its ways. Absent in recordings of earlier
+    /// builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worst: Option<Worst>,
     /// Problems that lasted.
     #[serde(default, rename = "standing", skip_serializing_if = "<[ActiveProblem]>::is_empty")]
     pub active_problems: Cow<'a, [ActiveProblem]>,
@@ -127,6 +131,7 @@ impl RecordedStep<'_> {
             groupings: groupings.then_some(Cow::Borrowed(step.groupings.as_slice())),
             seen: step.seen.as_ref().map(Cow::Borrowed),
             record: writable(&step.record),
+            worst: Some(Worst::of(step)),
             active_problems: Cow::Borrowed(&step.active_problems),
         }
     }

@@ -7,10 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+use waykeeper_control::{Worth, WorthUnknown};
+use waykeeper_host::Knob;
 use waykeeper_service::{
     Listen, Published, PublishedState, ScrapeLimits, Servers, ServersConfig, SocketLimits, orders,
 };
-use waykeeper_units::WorkloadId;
+use waykeeper_units::{WayMask, WorkloadId};
 
 const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
 
@@ -110,6 +112,15 @@ fn what_is_shown_has_its_names_labels_and_raw_values() {
         "waykeeper_io_llc_references_total{op=\"write\"} 400000000",
         "waykeeper_io_llc_misses_total{op=\"write\"} 100000000",
         "waykeeper_memory_bytes_total{op=\"read\",scope=\"socket\"} 50000000000",
+        "waykeeper_worth_ratio{priority=\"high\"} 1.125",
+        "waykeeper_worth_error_ratio{priority=\"low\"} 0.02",
+        "waykeeper_worth_age_seconds 42.0",
+        "waykeeper_worth_source{from=\"look\"} 1.0",
+        "waykeeper_tenant_worth_ratio{tenant=\"fio\"} 0.9",
+        "waykeeper_tenant_worth_error_ratio{tenant=\"dpdk \\\"rx\\\"\"} 0.04",
+        "waykeeper_worst_sufferer_ratio{tenant=\"fio\"} 0.9",
+        "waykeeper_last_action_timestamp_seconds{place=\"1\",policy=\"a4\",action=\"lp-zone-grow\"} 1700000010.0",
+        "waykeeper_last_action_timestamp_seconds{place=\"3\",policy=\"a4\",action=\"lp-zone-grow\"} 1700000008.0",
     ] {
         assert!(body.lines().any(|there| there == line), "`{line}` is not in:\n{body}");
     }
@@ -119,8 +130,29 @@ fn what_is_shown_has_its_names_labels_and_raw_values() {
         "waykeeper_io_bytes_total{device=\"0000:4a:00.0\",op=\"read\"}",
         "waykeeper_io_llc_references_total{op=\"read\"}",
         "waykeeper_io_llc_misses_total{op=\"read\"}",
+        // No other may use its ways.
+        "waykeeper_worst_polluter",
     ] {
         assert!(!body.contains(absent), "`{absent}` is in:\n{body}");
+    }
+}
+
+#[test]
+fn a_worth_that_is_not_known_has_no_series_and_a_polluter_has_one() {
+    let mut first = published(10);
+    // 2 million misses a second, two of eleven ways of which fio may use.
+    first.seen.as_mut().unwrap().knobs.insert(Knob::Mask(WorkloadId(0)), WayMask::full(11));
+    let (published_state, servers) = still(first);
+    let page = || get(servers.metrics_address().unwrap(), "/metrics", "text/plain").1;
+    let series =
+        "waykeeper_worst_polluter_lines_per_second{kind=\"tenant\",name=\"dpdk \\\"rx\\\"\",into=\"fio\"} ";
+    let value = page().lines().find_map(|line| line.strip_prefix(series)?.parse::<f64>().ok()).unwrap();
+    assert!((value - 2e6 * 2.0 / 11.0).abs() < 1e-6, "{value}");
+    let mut next = published(11);
+    next.record.worth = Worth::Unknown(WorthUnknown::LoadChanged);
+    published_state.replace(next);
+    for absent in ["waykeeper_worth_", "waykeeper_tenant_worth_", "waykeeper_worst_sufferer"] {
+        assert!(!page().contains(absent), "`{absent}` is in:\n{}", page());
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 use waykeeper_calibration::{Candidate, Estimate};
-use waykeeper_control::{LoopSummary, StepRecord};
+use waykeeper_control::{LoopSummary, StepRecord, Worth, WorthEstimate, WorthSource};
 use waykeeper_host::{
     Device, DeviceKind, Dial, Interval, Inventory, Knob, KnobValues, LlcGeometry, Plan, Platform,
     PortCounter, PortCounters, Priority, Reading, RootPort, Snapshot, SocketCounter, SocketCounters, Support,
@@ -22,8 +22,8 @@ use waykeeper_linux_host::Grouping;
 use waykeeper_policy::{Cause, Event};
 use waykeeper_service::twin::{TwinState, TwinStatus};
 use waykeeper_service::{
-    ActiveProblem, DaemonMode, Listen, Order, OrderError, Published, PublishedClass, PublishedState,
-    PublishedTotals, Servers, ServersConfig, SocketLimits, orders,
+    ActiveProblem, DaemonMode, LastAction, Listen, Order, OrderError, Published, PublishedClass,
+    PublishedState, PublishedTotals, Servers, ServersConfig, SocketLimits, orders,
 };
 use waykeeper_units::{CoreId, DeviceId, PortId, WayMask, WorkloadId};
 
@@ -65,6 +65,7 @@ pub fn published(step: u64) -> Published {
         state: "steady".to_owned(),
         events: vec![event],
         knobs: after.knobs.clone(),
+        worth: Worth::Known(worth()),
         ..StepRecord::default()
     };
     let started = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
@@ -107,6 +108,15 @@ pub fn published(step: u64) -> Published {
             hpw: Estimate { value: 1.12, error: 0.04 },
             lpw: Estimate { value: 0.99, error: 0.005 },
         }),
+        last_actions: (step.saturating_sub(2)..=step)
+            .map(|step| LastAction {
+                step,
+                at: started + Duration::from_secs(step),
+                policy: "a4".to_owned(),
+                action: "lp-zone-grow".to_owned(),
+                text: "fio takes a way".to_owned(),
+            })
+            .collect(),
         active_problems: vec![ActiveProblem { kind: "counter".to_owned(), text: "no MBM here".to_owned() }],
         totals: PublishedTotals {
             summary: LoopSummary { steps: step, blind_steps: 1, missed_deadlines: 2 },
@@ -116,6 +126,18 @@ pub fn published(step: u64) -> Published {
             unlogged: 7,
             reloads: [5, 6],
         },
+    }
+}
+
+/// HPWs gained an eighth and fio lost a tenth, as a look said 42 s ago.
+fn worth() -> WorthEstimate {
+    let (hpw, lpw) = (Estimate { value: 1.125, error: 0.04 }, Estimate { value: 0.9, error: 0.02 });
+    WorthEstimate {
+        from: WorthSource::Look,
+        age_s: 42.0,
+        hpw: Some(hpw),
+        lpw: Some(lpw),
+        tenants: [(WorkloadId(0), hpw), (WorkloadId(1), lpw)].into(),
     }
 }
 

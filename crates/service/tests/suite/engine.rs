@@ -15,8 +15,8 @@ use waykeeper_service::daemon::{DaemonError, run_and_restore};
 use waykeeper_service::engine::{self, ManagedHost, Setup, SignalRequest};
 use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_service::{
-    ActiveProblem, LifecycleEvent, Order, OrderError, Pause, Published, PublishedClass, PublishedState,
-    Sender, orders, step_queue,
+    ActiveProblem, LastAction, LifecycleEvent, Order, OrderError, Pause, Published, PublishedClass,
+    PublishedState, PublishedStep, Sender, orders, step_queue,
 };
 use waykeeper_tenants::TenantSpec;
 use waykeeper_testbed::{MountedHost, assert_same_state};
@@ -281,4 +281,71 @@ fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
 /// The first event of a step.
 fn first_event(step: &Published) -> String {
     step.record.events.first().map(|event| event.action.clone()).unwrap_or_default()
+}
+
+#[test]
+fn a_reload_allows_looks_and_forbids_them_again_and_one_puts_the_layout_as_found_back() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let (config, inputs) = config(&machine, FIXED);
+    let file = inputs.file.clone().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (step_queue, steps) = step_queue(65_536);
+    let (reported, hear) = bounded(1);
+    let running = thread::spawn(move || {
+        let managed_host = ManagedLinuxHost::open(&config).unwrap_or_else(|error| panic!("{error}"));
+        let (mut setup, published_state, signal_request, sender) = setup(config, inputs, &managed_host);
+        setup.step_queues.push(step_queue);
+        reported.send((published_state, signal_request, sender)).unwrap();
+        run_and_restore(managed_host, |host| Ok(engine::run(host, setup)?))
+    });
+    let (published_state, signal_request, sender): (
+        Arc<PublishedState>,
+        crossbeam_channel::Sender<SignalRequest>,
+        Sender,
+    ) = hear.recv().unwrap();
+    let until = |what: &str, is_so: &dyn Fn(&Published) -> bool| {
+        let begun = Instant::now();
+        while !is_so(&published_state.read()) {
+            assert!(begun.elapsed() < TIMEOUT, "{what}: {:?}", published_state.read().record);
+            thread::sleep(Duration::from_millis(2));
+        }
+    };
+    // Ten quiet steps: without permission no look begins.
+    until("ten steps", &|step| step.step >= 10);
+    std::fs::write(&file, format!("{text}[worth]\nlooks = true\nevery_s = 3600\nlook_steps = 4\n")).unwrap();
+    let allowed = sender.ask(Order::Reload, TIMEOUT).unwrap();
+    let wanted =
+        "worth.looks is true, was false; worth.every_s is 3600.0, was 600.0; worth.look_steps is 4, was 3";
+    assert_eq!(allowed, wanted);
+    let has_looked = |step: &Published| {
+        let is_end = |action: &LastAction| action.action == "look-back-ends";
+        step.last_actions.iter().any(is_end) && !step.record.look_back
+    };
+    until("the end of a look", &has_looked);
+    std::fs::write(&file, &text).unwrap();
+    let forbidden = sender.ask(Order::Reload, TIMEOUT).unwrap();
+    assert!(forbidden.starts_with("worth.looks is false, was true; "), "{forbidden}");
+    let last = published_state.read().step;
+    until("ten steps more", &|step| step.step >= last + 10);
+    let actions: Vec<String> =
+        published_state.read().last_actions.iter().map(|action| action.action.clone()).collect();
+    signal_request.send(SignalRequest::Stop).unwrap();
+    running.join().unwrap().unwrap_or_else(|error| panic!("{error}"));
+    assert_same_state(&machine.state(), &found, "after a stop");
+    // The first action set the masks, then the look turned them twice.
+    assert_eq!(actions, ["knobs-turned", "look-back", "look-back-ends"]);
+    let steps: Vec<_> = steps.iter().collect();
+    let look: Vec<&PublishedStep> = steps.iter().filter(|step| step.record.look_back).collect();
+    let events: Vec<String> = look.iter().map(|step| first_event(step)).collect();
+    // It begins, is in force for four steps of which the last ends it, and one step has lines of both layouts.
+    assert_eq!(events, ["look-back", "", "", "", "look-back-ends", ""]);
+    let mask_of = |step: &PublishedStep| {
+        let group = step.groups.iter().find(|group| group.name == "l2fwd").unwrap();
+        step.record.knobs.mask(group.id).unwrap().bits()
+    };
+    assert_eq!(
+        look.iter().map(|step| mask_of(step)).collect::<Vec<_>>(),
+        [0x7ff, 0x7ff, 0x7ff, 0x7ff, 0x600, 0x600]
+    );
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tempfile::TempDir;
 use waykeeper_calibration::{LayoutAnswer, LayoutQuestion};
-use waykeeper_control::{ControlConfig, Loop, Predictor};
+use waykeeper_control::{ControlConfig, LookBack, Loop, Predictor};
 use waykeeper_host::Host;
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_policy::build;
@@ -17,6 +17,9 @@ use waykeeper_service::{DaemonMode, Pause, Published, PublishedTotals, step_queu
 use waykeeper_twin::{Budget, answer};
 
 const STEPS: u64 = 30;
+const SECOND: u64 = 1_000_000_000;
+/// A step every second, without looks back.
+const PLAIN: ControlConfig = ControlConfig::every(SECOND).lasting(STEPS * SECOND);
 
 /// A4's mix (s6, Fig. 11) as the scenario has it, with few sets: only the decisions matter, not the performance.
 fn server() -> VirtualServer {
@@ -28,7 +31,7 @@ fn server() -> VirtualServer {
 
 /// Records a policy from its start, as the daemon does; `skip` are steps that the step queue dropped.
 fn record(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64]) {
-    record_released(directory, name, settings, skip, 0..0);
+    record_released(directory, name, settings, PLAIN, skip, 0..0);
 }
 
 /// The daemon's twin without its thread: it answers two steps later.
@@ -48,14 +51,22 @@ impl Predictor for InlineTwin {
 }
 
 /// The same with a pause that restores the knobs before the first of these steps and ends before the last.
-fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &[u64], pause: Range<u64>) {
+fn record_released(
+    directory: &Path,
+    name: &str,
+    settings: &toml::Table,
+    control: ControlConfig,
+    skip: &[u64],
+    pause: Range<u64>,
+) {
+    let last = control.duration_ns.unwrap() / SECOND;
     let mut server = server();
     let inventory = Arc::new(server.inventory().clone());
-    let (offer, steps) = step_queue(STEPS as usize + 3);
+    let (offer, steps) = step_queue(last as usize + 3);
     let config = RecorderConfig { flush_steps: 7, ..RecorderConfig::in_directory(directory) };
     let recorder = Recorder::start(config, steps).unwrap();
     let policy = build(name, settings).unwrap();
-    let mut looping = Loop::start(&mut server, policy, ControlConfig::every(1_000_000_000)).unwrap();
+    let mut looping = Loop::start(&mut server, policy, control).unwrap();
     looping.set_predictor(Box::new(InlineTwin::default()));
     let mut reported = 0;
     let mut tell = |looping: &mut Loop<'_, VirtualServer>, step: u64, paused: Option<Pause>| {
@@ -80,6 +91,7 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
             record: looping.record().clone(),
             twin: None,
             advice: None,
+            last_actions: Vec::new(),
             active_problems: Vec::new(),
             totals: PublishedTotals::default(),
         };
@@ -87,7 +99,7 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
         reported += 1;
     };
     tell(&mut looping, 0, None);
-    for step in 1..=STEPS {
+    for step in 1..=last {
         // As the engine does between two steps.
         if !pause.is_empty() && step == pause.start {
             looping.restore();
@@ -101,7 +113,7 @@ fn record_released(directory: &Path, name: &str, settings: &toml::Table, skip: &
         assert!(if is_paused { looping.watch() } else { looping.step() }.unwrap());
         tell(&mut looping, step, is_paused.then_some(Pause::Release));
     }
-    assert!(reported > STEPS);
+    assert!(reported > last);
     drop(looping);
     drop(offer);
     assert_eq!(recorder.join().lost, 0);
@@ -180,10 +192,36 @@ fn a_policy_that_begins_anew_after_its_knobs_went_back_does_so_in_the_replay() {
     let none = toml::Table::new();
     for name in ["a4", "waykeeper-search", "waykeeper"] {
         let directory = TempDir::new().unwrap();
-        record_released(directory.path(), name, &none, &[], 12..15);
+        record_released(directory.path(), name, &none, PLAIN, &[], 12..15);
         let all = replay(directory.path(), name, &none);
         // The steps of the pause have no decision; the restart has one.
         assert_eq!(all.len() as u64, STEPS + 1 - 3 + 1, "{name}");
+        for compared in &all {
+            assert_eq!(compared.recorded, compared.replayed, "{name}, step {}", compared.step);
+        }
+    }
+}
+
+#[test]
+fn steps_of_looks_back_are_left_out_and_the_policy_decides_the_same_around_them() {
+    let none = toml::Table::new();
+    let look_back = Some(LookBack { every_ns: 8 * SECOND, intervals: 3 });
+    let last = 50;
+    for name in ["a4", "iat", "waykeeper"] {
+        let directory = TempDir::new().unwrap();
+        let control = ControlConfig { look_back, ..PLAIN }.lasting(last * SECOND);
+        record_released(directory.path(), name, &none, control, &[], 0..0);
+        let recorded = RecordingReader::open(directory.path()).unwrap().filter_map(|item| match item {
+            Item::Entry(entry) => Some(entry),
+            _ => None,
+        });
+        let looks: Vec<u64> =
+            recorded.filter(|entry| entry.record.look_back).map(|entry| entry.step).collect();
+        // The step that begins it, three intervals, and the one in which the policy's layout comes back.
+        assert!(looks.len() >= 5, "{name}: {looks:?}");
+        let all = replay(directory.path(), name, &none);
+        let steps: Vec<u64> = all.iter().map(|compared| compared.step).collect();
+        assert_eq!(steps, (0..=last).filter(|step| !looks.contains(step)).collect::<Vec<_>>(), "{name}");
         for compared in &all {
             assert_eq!(compared.recorded, compared.replayed, "{name}, step {}", compared.step);
         }
