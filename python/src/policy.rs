@@ -74,5 +74,5 @@ pub fn own(name: String, make: Py<PyAny>, raised: &Raised) -> OwnPolicy {
         });
         Ok(Box::new(PythonPolicy { name: name.clone(), object, raised: raised.clone() }))
     };
-    OwnPolicy { name: own_name, build: Arc::new(build) }
+    OwnPolicy { name: own_name, build: Arc::new(build), identity: None }
 }

@@ -89,7 +89,7 @@ shipped! {
 
 /// Keys whose values are paths: a file counts by its name, since its folder differs from machine to machine. Its content
 /// is not read.
-const PATH_KEYS: [&str; 4] = ["capture", "trace", "profile", "fio"];
+pub(crate) const PATH_KEYS: [&str; 4] = ["capture", "trace", "profile", "fio"];
 
 /// A static layout, in the settings of the policy `fixed`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -180,7 +180,7 @@ pub fn fingerprint(source: &ScenarioSource, scenario: &Scenario) -> String {
 }
 
 /// A value as text with sorted keys.
-fn write_canonical(value: &Value, out: &mut String) {
+pub(crate) fn write_canonical(value: &Value, out: &mut String) {
     match value {
         Value::Table(table) => {
             let mut entries: Vec<_> = table.iter().collect();
@@ -220,12 +220,14 @@ fn write_canonical(value: &Value, out: &mut String) {
 pub fn policy(source: &ScenarioSource, scenario: &Scenario) -> Result<OwnPolicy, BestError> {
     let known = find(source, scenario)?;
     let settings = settings(&known.layout);
+    let mut identity = String::new();
+    write_canonical(&Value::Table(settings.clone()), &mut identity);
     let build = move |more: &Table| {
         let mut all = settings.clone();
         all.extend(more.clone());
         waykeeper_policy::build("fixed", &all).map_err(Box::new)
     };
-    Ok(OwnPolicy { name: BEST_POLICY.to_owned(), build: Arc::new(build) })
+    Ok(OwnPolicy { name: BEST_POLICY.to_owned(), build: Arc::new(build), identity: Some(identity) })
 }
 
 fn settings(layout: &StaticLayout) -> Table {

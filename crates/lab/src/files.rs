@@ -12,6 +12,14 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+/// The files of a run.
+pub const RUN_FILES: [&str; 5] =
+    ["summary.json", "timeseries.csv", "decisions.jsonl", "report.html", "headline.svg"];
+/// The files of a sweep.
+pub const SWEEP_FILES: [&str; 3] = ["summary.json", "curve.csv", "report.html"];
+/// The files of a probe.
+pub const PROBE_FILES: [&str; 3] = ["report.html", "profile.toml", "findings.json"];
+
 /// Why a result could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutError {
@@ -48,14 +56,14 @@ pub enum OutError {
 /// [`OutError`]; files already renamed into place stay.
 pub fn write_run(directory: &Path, summary: &RunSummary) -> Result<Vec<PathBuf>, OutError> {
     // All files are rendered before the first is written: a result that cannot be rendered leaves no file.
-    let files = [
-        ("summary.json", summary.to_json()? + "\n"),
-        ("timeseries.csv", timeseries_csv(summary)?),
-        ("decisions.jsonl", decisions_jsonl(summary)?),
-        ("report.html", report::run_html(summary)?),
-        ("headline.svg", report::headline_svg(summary)),
+    let texts = [
+        summary.to_json()? + "\n",
+        timeseries_csv(summary)?,
+        decisions_jsonl(summary)?,
+        report::run_html(summary)?,
+        report::headline_svg(summary),
     ];
-    write_all(directory, &files)
+    write_all(directory, RUN_FILES.into_iter().zip(texts))
 }
 
 /// Writes a sweep into `directory`, which it makes if needed; returns the files' paths.
@@ -63,12 +71,8 @@ pub fn write_run(directory: &Path, summary: &RunSummary) -> Result<Vec<PathBuf>,
 /// # Errors
 /// As [`write_run`].
 pub fn write_sweep(directory: &Path, sweep: &SweepSummary) -> Result<Vec<PathBuf>, OutError> {
-    let files = [
-        ("summary.json", sweep.to_json()? + "\n"),
-        ("curve.csv", curve_csv(sweep)?),
-        ("report.html", report::sweep_html(sweep)?),
-    ];
-    write_all(directory, &files)
+    let texts = [sweep.to_json()? + "\n", curve_csv(sweep)?, report::sweep_html(sweep)?];
+    write_all(directory, SWEEP_FILES.into_iter().zip(texts))
 }
 
 /// Writes the findings of a probe: `report.html`, `findings.json`, and the given machine profile.
@@ -81,17 +85,17 @@ pub fn write_probe(
     findings: &waykeeper_probe::findings::Findings,
     profile: &str,
 ) -> Result<Vec<PathBuf>, OutError> {
-    let files = [
-        ("report.html", report::probe_html(findings)?),
-        ("profile.toml", profile.to_owned()),
-        ("findings.json", serde_json::to_string_pretty(findings)? + "\n"),
-    ];
-    write_all(directory, &files)
+    let texts =
+        [report::probe_html(findings)?, profile.to_owned(), serde_json::to_string_pretty(findings)? + "\n"];
+    write_all(directory, PROBE_FILES.into_iter().zip(texts))
 }
 
-fn write_all(directory: &Path, files: &[(&str, String)]) -> Result<Vec<PathBuf>, OutError> {
+fn write_all(
+    directory: &Path,
+    files: impl Iterator<Item = (&'static str, String)>,
+) -> Result<Vec<PathBuf>, OutError> {
     fs::create_dir_all(directory).map_err(|source| OutError::Directory { path: directory.into(), source })?;
-    files.iter().map(|(name, text)| write_whole(&directory.join(name), text.as_bytes())).collect()
+    files.map(|(name, text)| write_whole(&directory.join(name), text.as_bytes())).collect()
 }
 
 /// Writes a file atomically: complete or not at all.

@@ -5,13 +5,17 @@
 //! found by bisection, which assumes that p99 and loss grow with the load. Must not know how a run is made or who
 //! called.
 
-use crate::results::{RunSummary, SweepValue};
-use crate::runner::{At, Experiment, ExperimentOutcome, Points, RunError, RunPlan, SimulationProgress};
+use crate::results::{MissingRun, RunSummary, SweepValue, is_false, partial_line};
+use crate::runner::{
+    At, Experiment, ExperimentOutcome, KeptRuns, OnlyProgress, Points, RunError, RunName, RunPlan, RunStart,
+    RunWatcher, SimulationProgress,
+};
 use indexmap::IndexMap;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use toml::Value;
 use waykeeper_machine::ScenarioSource;
 
@@ -88,6 +92,12 @@ pub struct MslSummary {
     pub seed: u64,
     /// Seeds per load.
     pub seeds: u32,
+    /// True if it was interrupted before all searches had ended.
+    #[serde(skip_serializing_if = "is_false")]
+    pub partial: bool,
+    /// The searches that had not ended.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingRun>,
     /// Per sweep point and policy.
     pub knees: Vec<Knee>,
 }
@@ -101,10 +111,31 @@ struct Target {
 }
 
 /// One search to make.
+#[derive(Debug)]
 struct Search {
     at: At,
     source: ScenarioSource,
     policy: String,
+}
+
+/// Called while searches run.
+pub trait SearchWatcher: RunWatcher {
+    /// When a search has ended.
+    fn found(&self, knee: &Knee);
+}
+
+/// The searches of a scenario, read and checked, so that running them finds no input error.
+#[derive(Debug)]
+pub struct LoadSearch {
+    scenario: String,
+    plan: RunPlan,
+    criterion: Criterion,
+    target: Target,
+    searches: Vec<Search>,
+    /// Simulated time of one load of one search, ns.
+    per_probe_ns: u64,
+    stop: Arc<AtomicBool>,
+    kept: Option<Arc<KeptRuns>>,
 }
 
 /// Finds the maximum sustainable load at every point of the scenario's sweep under every policy. `nic` names the NIC to
@@ -119,51 +150,203 @@ pub fn find(
     criterion: Criterion,
     progress: &(dyn Fn(SimulationProgress) + Sync),
 ) -> Result<MslSummary, RunError> {
-    let target = target(source, nic)?;
-    // All input errors are found before the first simulation.
-    let whole = Experiment::prepare(source, plan.clone())?;
-    let mut searches = Vec::new();
-    let points = Points::new(source, &source.read()?.sweeps);
-    for index in 0..points.count() {
-        let (at, source) = points.source(index)?;
-        for policy in whole.policies() {
-            searches.push(Search { at: at.clone(), source: source.clone(), policy: policy.clone() });
+    let found = LoadSearch::prepare(source, plan, nic, criterion, None)?.run(&OnlyProgress(progress))?;
+    if found.partial { Err(RunError::Interrupted) } else { Ok(found) }
+}
+
+impl LoadSearch {
+    /// Reads the scenario at every point of its sweep. The simulations of the searches are kept in `kept`, and taken from
+    /// there if it is read.
+    ///
+    /// # Errors
+    /// [`RunError`]: no such NIC, or an error in the input.
+    pub fn prepare(
+        source: &ScenarioSource,
+        plan: &RunPlan,
+        nic: Option<&str>,
+        criterion: Criterion,
+        kept: Option<Arc<KeptRuns>>,
+    ) -> Result<LoadSearch, RunError> {
+        let target = target(source, nic)?;
+        let whole = Experiment::prepare(source, plan.clone())?;
+        let mut searches = Vec::new();
+        let scenario = source.read()?;
+        let points = Points::new(source, &scenario.sweeps);
+        for index in 0..points.count() {
+            let (at, source) = points.source(index)?;
+            for policy in whole.policies() {
+                searches.push(Search { at: at.clone(), source: source.clone(), policy: policy.clone() });
+            }
+        }
+        let per_probe_ns = whole.simulated_ns() / searches.len().max(1) as u64;
+        let (scenario, plan) = (scenario.name, plan.clone());
+        let stop = Arc::default();
+        Ok(LoadSearch { scenario, plan, criterion, target, searches, per_probe_ns, stop, kept })
+    }
+
+    /// The searches, in order; the seed is the first.
+    pub fn names(&self) -> Vec<RunName> {
+        let name = |search: &Search| {
+            let (policy, at) = (search.policy.clone(), search.at.clone());
+            RunName { policy, seed: self.plan.seed, at }
+        };
+        self.searches.iter().map(name).collect()
+    }
+
+    /// The threads that will run searches.
+    pub fn threads(&self) -> usize {
+        self.plan.threads()
+    }
+
+    /// Uses this flag: when set, each simulation ends at its next control interval.
+    #[must_use]
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> LoadSearch {
+        LoadSearch { stop, ..self }
+    }
+
+    /// Runs all searches. If the stop flag was set before all had ended, the summary has those that have.
+    ///
+    /// # Errors
+    /// [`RunError`] of the first that failed; [`RunError::Interrupted`] if none has ended.
+    pub fn run(&self, watcher: &dyn SearchWatcher) -> Result<MslSummary, RunError> {
+        let meter = Meter { search: self, watcher, counts: <[AtomicU64; 3]>::default() };
+        watcher.begins(RunStart {
+            kept: 0,
+            to_run: self.searches.len(),
+            total_ns: self.searches.len() as u64 * MOST_PROBES * self.per_probe_ns,
+        });
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.plan.threads).build();
+        let pool =
+            pool.map_err(|why| RunError::Threads { threads: self.plan.threads, why: why.to_string() })?;
+        let one = |(index, search): (usize, &Search)| match self.knee_of(index, search, &meter) {
+            Ok(knee) => {
+                watcher.found(&knee);
+                Ok(Some(knee))
+            }
+            Err(RunError::Interrupted) => Ok(None),
+            Err(why) => Err(why),
+        };
+        let found = pool.install(|| self.searches.par_iter().enumerate().map(one).collect::<Vec<_>>());
+        let (mut knees, mut missing) = (Vec::new(), Vec::new());
+        for (knee, search) in found.into_iter().zip(&self.searches) {
+            let lacks =
+                || MissingRun { policy: search.policy.clone(), seed: self.plan.seed, at: search.at.clone() };
+            knee?.map_or_else(|| missing.push(lacks()), |knee| knees.push(knee));
+        }
+        if knees.is_empty() {
+            return Err(RunError::Interrupted);
+        }
+        Ok(MslSummary {
+            schema: MSL_SCHEMA.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            scenario: self.scenario.clone(),
+            nic: self.target.nic.clone(),
+            line_gbps: self.target.line_gbps,
+            criterion: self.criterion,
+            seed: self.plan.seed,
+            seeds: self.plan.seeds,
+            partial: !missing.is_empty(),
+            missing,
+            knees,
+        })
+    }
+
+    /// One search.
+    fn knee_of(&self, index: usize, search: &Search, meter: &Meter<'_>) -> Result<Knee, RunError> {
+        let mut probes = 0;
+        let measure = |gbps: f64| {
+            probes += 1;
+            self.probe(index, search, gbps, meter)
+        };
+        let (msl_gbps, tried) = bisect(self.target.line_gbps, self.criterion, measure)?;
+        // Loads that need not be tried count as done, and not as simulated.
+        let spared_ns = MOST_PROBES.saturating_sub(probes) * self.per_probe_ns;
+        meter.add(index, spared_ns, spared_ns, true);
+        let at_line_rate = msl_gbps == Some(self.target.line_gbps);
+        Ok(Knee {
+            at: search.at.clone(),
+            policy: search.policy.clone(),
+            msl_gbps,
+            at_line_rate,
+            probes: tried,
+        })
+    }
+
+    /// Runs the scenario with one load: p99 and losses.
+    fn probe(
+        &self,
+        index: usize,
+        search: &Search,
+        gbps: f64,
+        meter: &Meter<'_>,
+    ) -> Result<(Option<f64>, f64), RunError> {
+        let mut source = search.source.clone();
+        source.set(&format!("nic.{}.offered_gbps", self.target.nic), &Value::Float(gbps))?;
+        // Searches already run in parallel.
+        let plan = RunPlan { policies: vec![search.policy.clone()], threads: 1, ..self.plan.clone() };
+        let experiment = Experiment::prepare_kept(&source, plan, Vec::new(), self.kept.clone())?;
+        let experiment = experiment.stopped_by(self.stop.clone());
+        let probe = OneProbe { meter, index, passed_ns: AtomicU64::new(0) };
+        let outcome = experiment.run_watched(&probe)?;
+        if outcome.is_partial() {
+            return Err(RunError::Interrupted);
+        }
+        // A kept simulation counts as done, and not as simulated.
+        let kept_ns = self.per_probe_ns.saturating_sub(probe.passed_ns.into_inner());
+        meter.add(index, kept_ns, kept_ns, false);
+        match outcome {
+            ExperimentOutcome::Run(run) => Ok(of_run(&run, &search.policy, &self.target)),
+            ExperimentOutcome::Sweep(_) => Ok((None, 0.0)),
         }
     }
-    let per_probe = whole.simulated_ns() / searches.len().max(1) as u64;
-    let (done, finished) = (AtomicU64::new(0), AtomicU64::new(0));
-    let jobs = searches.len() as u64;
-    let tell = |probes: u64, searches: u64| {
-        let done = done.fetch_add(probes, Ordering::Relaxed) + probes;
-        let jobs_done = finished.fetch_add(searches, Ordering::Relaxed) + searches;
-        let total_ns = jobs * MOST_PROBES * per_probe;
-        progress(SimulationProgress { done_ns: done * per_probe, shared_ns: 0, total_ns, jobs_done, jobs });
-    };
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(plan.threads).build();
-    let pool = pool.map_err(|why| RunError::Threads { threads: plan.threads, why: why.to_string() })?;
-    let knees = pool.install(|| {
-        let run = |search: &Search| {
-            let probes = AtomicU64::new(0);
-            let knee = knee_of(search, &target, criterion, plan, &|| {
-                probes.fetch_add(1, Ordering::Relaxed);
-                tell(1, 0);
-            });
-            tell(MOST_PROBES.saturating_sub(probes.into_inner()), 1);
-            knee
-        };
-        searches.par_iter().map(run).collect::<Result<Vec<_>, _>>()
-    })?;
-    Ok(MslSummary {
-        schema: MSL_SCHEMA.to_owned(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        scenario: source.read()?.name,
-        nic: target.nic,
-        line_gbps: target.line_gbps,
-        criterion,
-        seed: plan.seed,
-        seeds: plan.seeds,
-        knees,
-    })
+}
+
+/// Progress of all searches together: simulated time done, the part of it that was not simulated, and searches ended.
+struct Meter<'a> {
+    search: &'a LoadSearch,
+    watcher: &'a dyn SearchWatcher,
+    counts: [AtomicU64; 3],
+}
+
+impl Meter<'_> {
+    fn add(&self, run: usize, passed_ns: u64, shared_ns: u64, ended: bool) {
+        let more = [passed_ns, shared_ns, u64::from(ended)];
+        // Relaxed: the counts are only shown and order nothing.
+        let add = |at: usize| self.counts[at].fetch_add(more[at], Ordering::Relaxed) + more[at];
+        let jobs = self.search.searches.len() as u64;
+        self.watcher.progressed(SimulationProgress {
+            done_ns: add(0),
+            shared_ns: add(1),
+            total_ns: jobs * MOST_PROBES * self.search.per_probe_ns,
+            jobs_done: add(2),
+            jobs,
+            run,
+            passed_ns,
+            ended,
+        });
+    }
+}
+
+/// The simulations of one load.
+struct OneProbe<'a> {
+    meter: &'a Meter<'a>,
+    index: usize,
+    passed_ns: AtomicU64,
+}
+
+impl RunWatcher for OneProbe<'_> {
+    fn progressed(&self, progress: SimulationProgress) {
+        self.passed_ns.fetch_add(progress.passed_ns, Ordering::Relaxed);
+        self.meter.add(self.index, progress.passed_ns, 0, false);
+    }
+
+    fn warn(&self, line: &str) {
+        self.meter.watcher.warn(line);
+    }
+}
+
+impl SearchWatcher for OnlyProgress<'_> {
+    fn found(&self, _: &Knee) {}
 }
 
 fn target(source: &ScenarioSource, nic: Option<&str>) -> Result<Target, RunError> {
@@ -191,24 +374,6 @@ fn target(source: &ScenarioSource, nic: Option<&str>) -> Result<Target, RunError
     let workloads = scenario.workloads.iter().filter(|workload| workload.nic == Some(index));
     let workloads = workloads.map(|workload| workload.name.clone()).collect();
     Ok(Target { nic: spec.name.clone(), line_gbps: spec.gbps, workloads })
-}
-
-/// One search; it calls `probed` after every simulation.
-fn knee_of(
-    search: &Search,
-    target: &Target,
-    criterion: Criterion,
-    plan: &RunPlan,
-    probed: &dyn Fn(),
-) -> Result<Knee, RunError> {
-    let measure = |gbps: f64| {
-        let result = probe(search, target, plan, gbps);
-        probed();
-        result
-    };
-    let (msl_gbps, probes) = bisect(target.line_gbps, criterion, measure)?;
-    let at_line_rate = msl_gbps == Some(target.line_gbps);
-    Ok(Knee { at: search.at.clone(), policy: search.policy.clone(), msl_gbps, at_line_rate, probes })
 }
 
 /// The highest sustained load up to `line_gbps`, and what was tried on the way. `measure` returns p99 and losses.
@@ -245,28 +410,22 @@ fn bisect<E>(
     Ok(((low > 0.0).then_some(low), probes))
 }
 
-/// Runs the scenario with one load.
-fn probe(
-    search: &Search,
-    target: &Target,
-    plan: &RunPlan,
-    gbps: f64,
-) -> Result<(Option<f64>, f64), RunError> {
-    let mut source = search.source.clone();
-    source.set(&format!("nic.{}.offered_gbps", target.nic), &Value::Float(gbps))?;
-    // Searches already run in parallel.
-    let plan = RunPlan { policies: vec![search.policy.clone()], threads: 1, ..plan.clone() };
-    match Experiment::prepare(&source, plan)?.run(&|_| ())? {
-        ExperimentOutcome::Run(run) => Ok(of_run(&run, &search.policy, target)),
-        ExperimentOutcome::Sweep(_) => Ok((None, 0.0)),
-    }
-}
-
 /// The worst p99 of the NIC's workloads, and the losses.
 fn of_run(run: &RunSummary, policy: &str, target: &Target) -> (Option<f64>, f64) {
     let result = &run.policies[policy];
     let p99 = target.workloads.iter().filter_map(|name| result.workloads.get(name)?.metrics.latency_p99_us);
     (p99.reduce(f64::max), result.system.metrics.drops_per_s.unwrap_or(0.0))
+}
+
+/// The result of one search, in a line.
+pub fn line(knee: &Knee) -> String {
+    let at: Vec<String> = knee.at.iter().map(|(key, value)| format!("{key}={value}, ")).collect();
+    let found = match knee.msl_gbps {
+        Some(gbps) if knee.at_line_rate => format!("at least {gbps:.2} Gb/s"),
+        Some(gbps) => format!("{gbps:.2} Gb/s"),
+        None => "no load is sustained".to_owned(),
+    };
+    crate::show::plain(&format!("{}{}: {found}", at.concat(), knee.policy))
 }
 
 /// The searches as a table.
@@ -284,6 +443,9 @@ pub fn table(summary: &MslSummary) -> String {
         crate::show::plain(scenario),
         crate::show::plain(nic),
     );
+    if let Some(line) = partial_line(&summary.missing) {
+        let _ = writeln!(out, "{}\n", crate::show::wrapped(&line).trim_end());
+    }
     let keys: Vec<String> =
         summary.knees.first().map_or_else(Vec::new, |knee| knee.at.keys().cloned().collect());
     let mut rows = vec![keys];

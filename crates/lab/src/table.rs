@@ -7,15 +7,18 @@
 
 mod causes;
 mod evictions;
+mod point;
 mod sampling_error;
 mod worth;
 
 pub use causes::causes;
 pub use evictions::evictions;
+pub use point::point;
 pub use worth::worth;
 
 use crate::results::{
-    PolicyResult, RunSummary, Score, SweepSummary, SystemMetrics, WorkloadMetrics, WorkloadResult,
+    MissingRun, PolicyResult, RunSummary, Score, SweepSummary, SystemMetrics, WorkloadMetrics,
+    WorkloadResult, partial_line,
 };
 use crate::{show, timeline};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
@@ -140,7 +143,13 @@ pub fn heading(summary: &RunSummary) -> String {
         show::seconds(summary.duration_s),
         show::simulated(summary),
     );
+    out.push_str(&partial(&summary.missing));
     out
+}
+
+/// The mark of a partial result, and an empty line; nothing for a complete one.
+fn partial(missing: &[MissingRun]) -> String {
+    partial_line(missing).map_or_else(String::new, |line| show::wrapped(&show::plain(&line)) + "\n")
 }
 
 /// Notes on the comparison: that it is one seed (unless the verdict says so), when policies settled, which of them
@@ -306,6 +315,7 @@ pub fn curve(sweep: &SweepSummary, ink: Ink) -> String {
         let _ = write!(out, ": {}", show::plain(about));
     }
     out.push('\n');
+    out.push_str(&partial(&sweep.missing));
     let policies = sweep.policy_names();
     if policies.len() > 1 {
         let _ = write!(out, "\nperformance by policy\n{}", group_curve(sweep, &policies, ink));

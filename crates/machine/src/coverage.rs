@@ -4,6 +4,7 @@
 //! with the same owner and size are judged together, because they have the same use, as the buffers of a ring. Knows
 //! the lines of each workload and device; must not know how often they are used, nor how a report shows a gap.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use waykeeper_silicon::{FRAME_LINES, Handed, Sampling};
 
@@ -16,7 +17,7 @@ const LEAST_LINES: u64 = FRAME_LINES as u64;
 const TOLERANCE: f64 = 0.5;
 
 /// Regions of one owner and size that the sample covers badly.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Gap {
     /// The workload or device that owns them.
     pub owner: String,

@@ -6,7 +6,7 @@ use super::charts::{BarGroup, Bars, Frame, Line, Lines, Surface};
 use super::{Cell, Figure, Grid, waymap};
 use crate::results::{
     DecisionRecord, PolicyResult, RunSummary, Score, SystemMetrics, TimeSample, WorkloadMetrics, group_name,
-    sampling_error,
+    partial_line, sampling_error,
 };
 use crate::ways::WayClass;
 use crate::{show, timeline};
@@ -20,6 +20,7 @@ const WIDTH: f64 = 1080.0;
 #[template(path = "run.html")]
 struct Page<'a> {
     summary: &'a RunSummary,
+    partial: Option<String>,
     timeless: RunSummary,
     facts: Vec<(&'static str, String)>,
     ratios_chart: String,
@@ -58,6 +59,7 @@ pub(super) fn page(summary: &RunSummary) -> Result<String, askama::Error> {
         .collect();
     let page = Page {
         summary,
+        partial: partial_line(&summary.missing),
         timeless: RunSummary { wall_s: None, ..summary.clone() },
         facts: facts(summary).into_iter().chain(sampling_error(&[summary])).collect(),
         ratios_chart: ratios_chart(summary),

@@ -5,7 +5,9 @@
 
 use super::charts::{Frame, Line, Lines, Surface};
 use super::{Cell, Figure, Grid, run};
-use crate::results::{PolicyResult, RunSummary, SweepPoint, SweepSummary, SystemMetrics, ThroughputUnit};
+use crate::results::{
+    PolicyResult, RunSummary, SweepPoint, SweepSummary, SystemMetrics, ThroughputUnit, partial_line,
+};
 use crate::show;
 use askama::Template;
 use indexmap::{IndexMap, IndexSet};
@@ -14,6 +16,7 @@ use indexmap::{IndexMap, IndexSet};
 #[template(path = "sweep.html")]
 struct Page<'a> {
     sweep: &'a SweepSummary,
+    partial: Option<String>,
     timeless: SweepSummary,
     facts: Vec<(&'static str, String)>,
     /// Of all points, each once.
@@ -32,7 +35,9 @@ pub(super) fn page(sweep: &SweepSummary) -> Result<String, askama::Error> {
     let runs: Vec<&RunSummary> = sweep.points.iter().map(|point| &point.run).collect();
     facts.extend(run::sampling_error(&runs));
     let warnings = runs.iter().flat_map(|run| &run.warnings).collect();
-    Page { sweep, timeless, facts, warnings, figures: figures(sweep), grids: grids.collect() }.render()
+    let partial = partial_line(&sweep.missing);
+    Page { sweep, partial, timeless, facts, warnings, figures: figures(sweep), grids: grids.collect() }
+        .render()
 }
 
 /// How a metric is drawn.

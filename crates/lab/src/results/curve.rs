@@ -3,7 +3,7 @@
 //! Must not know how a point is run. A point's performance ratios are relative to the same point's
 //! baseline, so a curve of ratios compares policies, not points.
 
-use super::RunSummary;
+use super::{MissingRun, RunSummary};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -26,6 +26,12 @@ pub struct SweepSummary {
     /// Wall-clock seconds of the whole sweep.
     #[serde(default, skip_serializing_if = "super::metrics::not_available")]
     pub wall_s: Option<f64>,
+    /// True if the sweep was interrupted before all its simulations had ended.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub partial: bool,
+    /// The simulations that the numbers lack, of a partial result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingRun>,
     /// The keys swept, outermost first.
     pub keys: Vec<SweepKey>,
     /// One point per combination, the last key changes fastest.

@@ -10,6 +10,7 @@ mod curve;
 mod decision;
 mod evictions;
 mod metrics;
+mod missing;
 mod regret;
 pub(crate) mod sampling_error;
 mod score;
@@ -25,6 +26,8 @@ pub use decision::{CauseRecord, DecisionRecord, KnobRecord, Names, WayMapBuilder
 pub use evictions::Evictions;
 pub(crate) use evictions::order as order_evictions;
 pub use metrics::{Score, SystemMetrics, ThroughputUnit, WorkloadMetrics};
+pub(crate) use missing::is_false;
+pub use missing::{MissingRun, partial_line};
 pub use regret::Regret;
 pub use settled::KnobHistory;
 pub use verdict::{Comparison, Finding, Scope, Verdict};
@@ -76,6 +79,12 @@ pub struct RunSummary {
     /// Wall-clock seconds of the whole: the only number that differs from run to run.
     #[serde(default, skip_serializing_if = "metrics::not_available")]
     pub wall_s: Option<f64>,
+    /// True if the run was interrupted before all its simulations had ended.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub partial: bool,
+    /// The simulations that the numbers lack, of a partial result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingRun>,
     /// The policy that performance ratios are relative to; filled by [`RunSummary::score`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
@@ -191,7 +200,7 @@ pub struct SystemResult {
 }
 
 /// One controller interval: the same numbers as in the result, but of this interval only.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct TimeSample {
     /// End of the interval, in controller seconds since the start of the run.
     pub at_s: f64,

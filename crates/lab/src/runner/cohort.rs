@@ -14,7 +14,6 @@ use super::twin_predictor::TwinPredictor;
 use rayon::Scope;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 use waykeeper_control::{Loop, Observer};
 use waykeeper_host::Host;
 use waykeeper_machine::FaultyServer;
@@ -42,8 +41,8 @@ pub(super) struct CohortMember<'s> {
 
 /// Callbacks for progress and results.
 pub(super) struct Callbacks<'a> {
-    /// Called with the time passed, in ns of simulated time.
-    pub passed: &'a (dyn Fn(Passed) + Sync),
+    /// Called with a job's index in the plan and the time it advanced, in ns of simulated time.
+    pub passed: &'a (dyn Fn(usize, Passed) + Sync),
     /// Called with each job's result and its index in the plan.
     pub done: &'a (dyn Fn(usize, Result<Done, RunError>) + Sync),
 }
@@ -120,9 +119,6 @@ impl Run<'_> {
                 // A dropped loop restores the knobs again; here the loop still has a server for it.
                 self.looping.restore();
                 self.looping.restore();
-                if self.job.stop.load(Ordering::Relaxed) {
-                    return Turn::Failed(RunError::Interrupted);
-                }
                 Turn::Finished
             }
         }
@@ -160,7 +156,7 @@ impl<'s> SplitGroups<'s> {
         let host = run.looping.host();
         let Passed { ns, shared_ns } = host.passed();
         let simulated = |ns| (ns as f64 / run.job.scenario.time_factor) as u64;
-        (callbacks.passed)(Passed { ns: simulated(ns), shared_ns: simulated(shared_ns) });
+        (callbacks.passed)(run.index, Passed { ns: simulated(ns), shared_ns: simulated(shared_ns) });
         let result = match turn {
             Turn::Continues => {
                 let (step, moment) = host.leave(true);

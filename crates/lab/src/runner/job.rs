@@ -43,7 +43,7 @@ pub(super) struct Job<'a> {
 }
 
 /// Result of a simulation.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Done {
     pub result: PolicyResult,
     /// Memory regions that the sampled sets cover badly.

@@ -4,9 +4,13 @@
 //! result. Results are combined in the order of the plan, so they do not depend on the number of threads. This module
 //! must not know how a result is shown or whether there is a terminal.
 
+mod assemble;
+mod carry_out;
 mod cohort;
 mod error;
+mod identity;
 mod job;
+mod kept;
 mod plan;
 mod points;
 mod run_log;
@@ -14,25 +18,26 @@ mod shared_host;
 mod twin_predictor;
 mod warnings;
 
+pub(crate) use carry_out::OnlyProgress;
 pub use error::RunError;
+pub use kept::KeptRuns;
 pub use plan::{OwnPolicy, RunPlan};
-pub(crate) use points::{At, Points};
+pub use points::At;
+pub(crate) use points::Points;
 pub use waykeeper_control::LookBack;
 
 use crate::best::{self, BEST_POLICY};
-use crate::results::{RUN_SCHEMA, RunSummary, SWEEP_SCHEMA, SweepKey, SweepPoint, SweepSummary, combine};
-use cohort::{Callbacks, CohortMember};
-use indexmap::IndexMap;
-use job::{Done, Job};
+use crate::results::{RunSummary, SweepKey, SweepPoint, SweepSummary};
+use job::Job;
 use points::Point;
-use shared_host::{Passed, SharedHost};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
-use waykeeper_machine::{Scenario, ScenarioSource};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use waykeeper_machine::ScenarioSource;
 use waykeeper_silicon::Sampling;
 
+#[cfg(test)]
+mod kept_tests;
 #[cfg(test)]
 mod tests;
 
@@ -45,7 +50,7 @@ pub enum ExperimentOutcome {
     Sweep(SweepSummary),
 }
 
-/// Progress of all simulations together.
+/// Progress of all simulations together. Those that were kept by an earlier run are not in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SimulationProgress {
     /// Simulated nanoseconds done, summed over all simulations.
@@ -58,6 +63,55 @@ pub struct SimulationProgress {
     pub jobs_done: u64,
     /// Simulations in total.
     pub jobs: u64,
+    /// Which simulation advanced or ended, as an index into [`Experiment::runs`]; of a search for a load, which search.
+    pub run: usize,
+    /// Nanoseconds that it advanced.
+    pub passed_ns: u64,
+    /// True when it has ended.
+    pub ended: bool,
+}
+
+/// What there is to do when simulations begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunStart {
+    /// Simulations that are kept from an earlier run. Of a search for a load 0: it meets them one by one.
+    pub kept: usize,
+    /// Simulations, or searches, to run.
+    pub to_run: usize,
+    /// Simulated nanoseconds of these together.
+    pub total_ns: u64,
+}
+
+/// Called while simulations run, from many threads.
+pub trait RunWatcher: Sync {
+    /// Once, before the first simulation.
+    fn begins(&self, start: RunStart) {
+        let _ = start;
+    }
+
+    /// After every control interval of each simulation, and at its end.
+    fn progressed(&self, progress: SimulationProgress);
+
+    /// When the last simulation of a point of a sweep has ended; its values are final.
+    fn point_done(&self, point: &SweepPoint) {
+        let _ = point;
+    }
+
+    /// A warning about a kept run, in a line.
+    fn warn(&self, line: &str) {
+        let _ = line;
+    }
+}
+
+/// Which simulation of an experiment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RunName {
+    /// The policy.
+    pub policy: String,
+    /// The seed.
+    pub seed: u64,
+    /// Swept keys and their values; empty without a sweep.
+    pub at: At,
 }
 
 /// A scenario and a plan, read and checked, so that running it finds no input error.
@@ -72,6 +126,7 @@ pub struct Experiment {
     points: Vec<Point>,
     notes: Vec<String>,
     stop: Arc<AtomicBool>,
+    kept: Option<Arc<KeptRuns>>,
 }
 
 impl Experiment {
@@ -92,8 +147,23 @@ impl Experiment {
         plan: RunPlan,
         own: Vec<OwnPolicy>,
     ) -> Result<Experiment, RunError> {
+        Experiment::prepare_kept(source, plan, own, None)
+    }
+
+    /// The same. Each simulation that ends is kept in `kept`, and is taken from there if `kept` is read.
+    ///
+    /// # Errors
+    /// As [`Experiment::prepare`].
+    pub fn prepare_kept(
+        source: &ScenarioSource,
+        plan: RunPlan,
+        own: Vec<OwnPolicy>,
+        kept: Option<Arc<KeptRuns>>,
+    ) -> Result<Experiment, RunError> {
         let (mut experiment, points) = Experiment::begin(source, plan, own)?;
-        experiment.points = (0..points.count()).map(|index| points.read(index)).collect::<Result<_, _>>()?;
+        let read = |index| points.read(index, kept.as_deref());
+        experiment.points = (0..points.count()).map(read).collect::<Result<_, _>>()?;
+        experiment.kept = kept;
         Ok(experiment)
     }
 
@@ -113,7 +183,7 @@ impl Experiment {
         let (experiment, points) = Experiment::begin(source, plan, Vec::new())?;
         let count = points.count();
         for index in 0..count {
-            let point = points.read(index)?;
+            let point = points.read(index, None)?;
             experiment.job(&point, &experiment.policies[0], 0).server()?;
             progress(index as u64 + 1, count as u64);
         }
@@ -147,15 +217,22 @@ impl Experiment {
         plan.check_size(points.count(), policies.len())?;
         let file = source.file().to_owned();
         let notes = [changes.notes, named_again].concat();
+        let stop = Arc::default();
+        let points_read = Vec::new();
         let experiment =
-            Experiment { file, plan, own, policies, keys, points: Vec::new(), notes, stop: Arc::default() };
+            Experiment { file, plan, own, policies, keys, points: points_read, notes, stop, kept: None };
         Ok((experiment, points))
     }
 
-    /// A flag: when set, [`Experiment::run`] ends with [`RunError::Interrupted`] at the next control interval of each
-    /// simulation.
+    /// A flag: when set, each simulation ends at its next control interval, without a result.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stop.clone()
+    }
+
+    /// Uses this flag as the stop flag.
+    #[must_use]
+    pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Experiment {
+        Experiment { stop, ..self }
     }
 
     /// Notes for the reader about how the plan was interpreted, a line each.
@@ -173,84 +250,34 @@ impl Experiment {
         self.job_list().iter().map(Job::simulated_ns).sum()
     }
 
+    /// All simulations, in the order of the plan.
+    pub fn runs(&self) -> Vec<RunName> {
+        let mut runs = Vec::with_capacity(self.jobs());
+        for point in &self.points {
+            for policy in &self.policies {
+                runs.extend((0..self.plan.seeds as usize).map(|index| RunName {
+                    policy: policy.clone(),
+                    seed: self.seed(index),
+                    at: point.at.clone(),
+                }));
+            }
+        }
+        runs
+    }
+
+    /// Number of points; 1 without a sweep.
+    pub fn points(&self) -> usize {
+        self.points.len()
+    }
+
+    /// The threads that will run simulations.
+    pub fn threads(&self) -> usize {
+        self.plan.threads()
+    }
+
     /// Number of simulations.
     pub fn jobs(&self) -> usize {
         self.points.len() * self.policies.len() * self.plan.seeds as usize
-    }
-
-    /// Runs all simulations. `progress` is called from many threads, after every control interval.
-    ///
-    /// # Errors
-    /// [`RunError`] of the first simulation, in the plan's order, that failed.
-    pub fn run(&self, progress: &(dyn Fn(SimulationProgress) + Sync)) -> Result<ExperimentOutcome, RunError> {
-        self.run_together(progress, cohort::most(self.plan.sampling))
-    }
-
-    /// The same with at most `most` simulations per server; results do not depend on it.
-    fn run_together(
-        &self,
-        progress: &(dyn Fn(SimulationProgress) + Sync),
-        most: usize,
-    ) -> Result<ExperimentOutcome, RunError> {
-        let started = Instant::now();
-        let jobs = self.job_list();
-        let total_ns = jobs.iter().map(Job::simulated_ns).sum();
-        let (done_ns, shared_ns, jobs_done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-        let tell = |passed: Passed, finished: u64| {
-            // Relaxed: the counts are only shown and order nothing.
-            let add = |count: &AtomicU64, more: u64| count.fetch_add(more, Ordering::Relaxed) + more;
-            progress(SimulationProgress {
-                done_ns: add(&done_ns, passed.ns),
-                shared_ns: add(&shared_ns, passed.shared_ns),
-                total_ns,
-                jobs_done: add(&jobs_done, finished),
-                jobs: jobs.len() as u64,
-            });
-        };
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.plan.threads).build();
-        let pool =
-            pool.map_err(|why| RunError::Threads { threads: self.plan.threads, why: why.to_string() })?;
-        let mut results: Vec<Option<Result<Done, RunError>>> = Vec::new();
-        results.resize_with(jobs.len(), || None);
-        let results = Mutex::new(results);
-        let callbacks = Callbacks {
-            passed: &|passed| tell(passed, 0),
-            done: &|index, result| {
-                results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
-                tell(Passed::default(), 1);
-            },
-        };
-        let mut hosts: Vec<SharedHost> = jobs.iter().map(|_| SharedHost::default()).collect();
-        let mut hosts: Vec<Option<&mut SharedHost>> = hosts.iter_mut().map(Some).collect();
-        pool.scope(|scope| {
-            for indices in self.cohorts(most) {
-                let member = |index: usize| {
-                    let host = hosts[index].take().expect("a job is in one cohort");
-                    CohortMember { index, job: &jobs[index], host }
-                };
-                let cohort: Vec<CohortMember<'_>> = indices.into_iter().map(member).collect();
-                let callbacks = &callbacks;
-                scope.spawn(move |scope| cohort::run(scope, cohort, callbacks));
-            }
-        });
-        let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut results = results.into_iter();
-        let seeds = self.plan.seeds as usize;
-        let mut runs = Vec::new();
-        for point in &self.points {
-            let mut per_seed: Vec<RunSummary> = (0..seeds).map(|seed| self.blank(point, seed)).collect();
-            let mut gaps = Vec::new();
-            for policy in &self.policies {
-                for summary in &mut per_seed {
-                    let done: Done = results.next().flatten().expect("every job has a result")?;
-                    summary.policies.insert(policy.clone(), done.result);
-                    gaps.extend(done.gaps);
-                }
-            }
-            let warnings = warnings::of_gaps(gaps, self.plan.sampling);
-            runs.push(RunSummary { warnings, ..combine(per_seed)? });
-        }
-        Ok(self.outcome(runs, started.elapsed().as_secs_f64()))
     }
 
     /// All simulations: points outermost, seeds innermost.
@@ -282,8 +309,9 @@ impl Experiment {
         }
     }
 
-    /// Jobs with equal servers at the start, at most `most` together, by their index in [`Experiment::job_list`].
-    fn cohorts(&self, most: usize) -> Vec<Vec<usize>> {
+    /// The jobs that are `wanted`, those with equal servers at the start together, at most `most`, by their index in
+    /// [`Experiment::job_list`].
+    fn cohorts(&self, most: usize, wanted: impl Fn(usize) -> bool) -> Vec<Vec<usize>> {
         let (policies, seeds) = (self.policies.len(), self.plan.seeds as usize);
         // The settings of policies are not part of a server.
         let server_at = |point: &Point| {
@@ -300,7 +328,9 @@ impl Experiment {
             for (point, first) in firsts.iter().enumerate() {
                 for seed in 0..seeds {
                     let index = (point * policies + policy) * seeds + seed;
-                    cohorts.entry((*first, seed)).or_default().push(index);
+                    if wanted(index) {
+                        cohorts.entry((*first, seed)).or_default().push(index);
+                    }
                 }
             }
         }
@@ -309,65 +339,5 @@ impl Experiment {
 
     fn seed(&self, index: usize) -> u64 {
         self.plan.seed.wrapping_add(index as u64)
-    }
-
-    /// The summary of one point and seed, without policies' results.
-    fn blank(&self, point: &Point, seed: usize) -> RunSummary {
-        let scenario = &point.scenario;
-        RunSummary {
-            schema: RUN_SCHEMA.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            scenario: scenario.name.clone(),
-            about: about(scenario),
-            chip: scenario.chip.name.clone(),
-            llc_ways: scenario.chip.llc.ways,
-            seed: self.seed(seed),
-            seeds: 1,
-            sets: self.plan.sampling.to_string(),
-            sample_seed: self.plan.sample_seed,
-            time_factor: scenario.time_factor,
-            duration_s: scenario.duration_s,
-            measured_from_s: scenario.duration_s - scenario.measure_s,
-            simulated_s: scenario.duration_s / scenario.time_factor,
-            wall_s: None,
-            baseline: None,
-            sampling_error: IndexMap::new(),
-            warnings: Vec::new(),
-            verdict: None,
-            policies: IndexMap::new(),
-        }
-    }
-
-    fn outcome(&self, mut runs: Vec<RunSummary>, wall_s: f64) -> ExperimentOutcome {
-        if self.keys.is_empty() {
-            let mut run = runs.swap_remove(0);
-            run.wall_s = Some(wall_s);
-            return ExperimentOutcome::Run(Box::new(run));
-        }
-        let scenario = &self.points[0].scenario;
-        // The result of a sweep is the curve; verdicts on each point would be too much text.
-        let points = self.points.iter().zip(runs).map(|(point, run)| SweepPoint {
-            at: point.at.clone(),
-            run: RunSummary { verdict: None, ..run },
-        });
-        ExperimentOutcome::Sweep(SweepSummary {
-            schema: SWEEP_SCHEMA.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            scenario: scenario.name.clone(),
-            about: about(scenario),
-            wall_s: Some(wall_s),
-            keys: self.keys.clone(),
-            points: points.collect(),
-        })
-    }
-}
-
-/// The purpose of a scenario and its publication.
-fn about(scenario: &Scenario) -> Option<String> {
-    match (scenario.about.as_str(), scenario.paper.as_str()) {
-        ("", "") => None,
-        (about, "") => Some(about.to_owned()),
-        ("", paper) => Some(paper.to_owned()),
-        (about, paper) => Some(format!("{about} ({paper})")),
     }
 }

@@ -32,6 +32,9 @@ pub struct OwnPolicy {
     pub name: String,
     /// Builds it from the settings that the scenario has for this name.
     pub build: Arc<Build>,
+    /// What it does, as a text that changes with it. Without one its runs are not kept, because nothing tells whether a
+    /// kept one is of the same policy.
+    pub identity: Option<String>,
 }
 
 impl fmt::Debug for OwnPolicy {
@@ -109,6 +112,12 @@ impl RunPlan {
             return Err(RunError::Plan { what, value, wanted: "above 0 s, as 20".to_owned() });
         }
         Ok(LookBack { every_ns: every_ns as u64, intervals: LOOK_INTERVALS })
+    }
+
+    /// The number of threads: one for each core unless it is given.
+    pub(crate) fn threads(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        if self.threads == 0 { cores() } else { self.threads }
     }
 
     pub(super) fn check(&self) -> Result<(), RunError> {

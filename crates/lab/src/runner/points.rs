@@ -2,19 +2,22 @@
 //! what is done at a point.
 
 use super::error::RunError;
+use super::{KeptRuns, identity};
 use crate::results::SweepValue;
 use indexmap::IndexMap;
 use std::sync::Arc;
 use waykeeper_machine::{Scenario, ScenarioSource, SweptKey, shown};
 
 /// Swept keys and their values.
-pub(crate) type At = IndexMap<String, SweepValue>;
+pub type At = IndexMap<String, SweepValue>;
 
 /// One combination of swept values; without a sweep there is one empty combination.
 #[derive(Debug)]
 pub(super) struct Point {
     pub at: At,
     pub scenario: Arc<Scenario>,
+    /// The hash of all that determines its simulations apart from policy and seed; none where runs are not kept.
+    pub identity: Option<String>,
 }
 
 /// All points of a scenario's sweep; none is read until it is asked for.
@@ -51,10 +54,12 @@ impl Points {
         Ok((at, source))
     }
 
-    /// A point, read and checked.
-    pub(super) fn read(&self, index: usize) -> Result<Point, RunError> {
+    /// A point, read and checked; with its identity where runs are kept.
+    pub(super) fn read(&self, index: usize, kept: Option<&KeptRuns>) -> Result<Point, RunError> {
         let (at, source) = self.source(index)?;
-        Ok(Point { at, scenario: Arc::new(source.read()?) })
+        let scenario = source.read()?;
+        let identity = kept.and_then(|kept| identity::of_point(&source, &scenario, &kept.files));
+        Ok(Point { at, scenario: Arc::new(scenario), identity })
     }
 }
 

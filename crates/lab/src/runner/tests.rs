@@ -4,7 +4,7 @@
 use super::*;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use waykeeper_host::{Interval, Inventory, Plan, Workload};
 use waykeeper_policy::{Decision, Policy, PolicyError};
 use waykeeper_silicon::Sampling;
@@ -84,10 +84,10 @@ fn plan(seeds: u32, threads: usize) -> RunPlan {
 /// The outcome without the time it took, and the simulated time that was shared, ns.
 fn outcome(experiment: &Experiment, most: usize) -> (ExperimentOutcome, u64) {
     let (shared_ns, done_ns) = (AtomicU64::new(0), AtomicU64::new(0));
-    let tell = |progress: SimulationProgress| {
+    let tell = OnlyProgress(&|progress: SimulationProgress| {
         shared_ns.fetch_max(progress.shared_ns, Ordering::Relaxed);
         done_ns.fetch_max(progress.done_ns, Ordering::Relaxed);
-    };
+    });
     let mut outcome = experiment.run_together(&tell, most).unwrap();
     match &mut outcome {
         ExperimentOutcome::Run(run) => run.wall_s = None,
@@ -135,7 +135,7 @@ fn own(name: &str, script: Script) -> OwnPolicy {
     let build = move |_: &toml::Table| -> Result<Box<dyn Policy>, Box<PolicyError>> {
         Ok(Box::new(Scripted { name: of.clone(), script: script.clone(), at: 0 }))
     };
-    OwnPolicy { name, build: Arc::new(build) }
+    OwnPolicy { name, build: Arc::new(build), identity: None }
 }
 
 fn experiment(text: &str, scripts: Vec<Script>, plan: RunPlan) -> Experiment {
@@ -236,7 +236,7 @@ fn no_more_simulations_share_a_server_than_memory_allows() {
     {
         let most = cohort::most(sampling);
         assert_eq!(most, limit, "{sampling}");
-        let cohorts = experiment.cohorts(most);
+        let cohorts = experiment.cohorts(most, |_| true);
         assert!(cohorts.iter().all(|cohort| cohort.len() <= most));
         let mut all = cohorts.concat();
         all.sort_unstable();

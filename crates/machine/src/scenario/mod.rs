@@ -148,6 +148,11 @@ impl ScenarioSource {
         &self.table
     }
 
+    /// The file that a path in the scenario means.
+    pub fn path_of(&self, path: &str) -> PathBuf {
+        self.folder.as_deref().map_or_else(|| PathBuf::from(path), |folder| folder.join(path))
+    }
+
     /// Sets a dotted key, as a sweep does: `workload.fio.block`, or `workload[fio].block`.
     ///
     /// # Errors

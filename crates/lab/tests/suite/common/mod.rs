@@ -407,6 +407,8 @@ pub fn flagship(seed: u64) -> RunSummary {
         measured_from_s: 12.0,
         simulated_s: 1.5,
         wall_s: Some(14.2),
+        partial: false,
+        missing: Vec::new(),
         baseline: None,
         sampling_error: IndexMap::new(),
         warnings: Vec::new(),
@@ -457,6 +459,8 @@ pub fn sweep(two_keys: bool) -> SweepSummary {
         scenario: "a4-fig3".into(),
         about: Some("which ways hurt: X-Mem's mask moves over the LLC".into()),
         wall_s: Some(61.0),
+        partial: false,
+        missing: Vec::new(),
         keys,
         points,
     }
