@@ -28,6 +28,7 @@ from typing import Any
 import waykeeper as wk
 from waykeeper import mixes
 from waykeeper.best import means, scores
+from waykeeper.outputs import check_folder
 from waykeeper.parallel import Failure, each
 
 BUILT_IN = (
@@ -70,6 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parser().parse_args(words)
     folder = Path(options.out)
     try:
+        check_folder("--out", folder)
         names, policies = chosen(options, folder)
     except (wk.BadInput, OSError) as why:
         print(f"error: {why}", file=sys.stderr)

@@ -3,9 +3,8 @@
 
 use crate::exit::{self, Failure};
 use clap::Args;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,6 +43,9 @@ pub struct BestArgs {
     /// Continue the search whose journal is beside the result
     #[arg(long)]
     resume: bool,
+    /// Overwrite an existing result, and begin an earlier search again
+    #[arg(long, conflicts_with = "resume")]
+    force: bool,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -88,19 +90,13 @@ pub fn best(args: BestArgs) -> Result<(), Failure> {
     ] {
         command.arg(format!("{name}={value}"));
     }
-    command.args(args.resume.then_some("--resume")).args(args.json.then_some("--json"));
+    command
+        .args(args.resume.then_some("--resume"))
+        .args(args.force.then_some("--force"))
+        .args(args.json.then_some("--json"));
     command.args(args.out.map(|out| format!("--out={out}")));
-    // Ctrl-C reaches the search as well, which says what it keeps: this program waits for it.
-    let heard = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGINT, heard)
-        .map_err(|why| Failure::io("cannot listen for Ctrl-C", &why))?;
-    // Last, so that a scenario named like an option is refused as a name.
-    let status = command.arg("--").arg(&args.scenario).status();
-    let status = status.map_err(|why| Failure::io(format!("cannot start {python}"), &why))?;
-    match status.code() {
-        Some(0) => Ok(()),
-        // The search has printed its error.
-        Some(code) => Err(Failure::silent(u8::try_from(code).unwrap_or(exit::FAILED))),
-        None => Err(Failure::silent(exit::INTERRUPTED)),
-    }
+    // The search takes the place of this program, so that every signal reaches it: it says what it keeps. The scenario is
+    // last, so that one named like an option is refused as a name.
+    let why = command.arg("--").arg(&args.scenario).exec();
+    Err(Failure::io(format!("cannot start {python}"), &why))
 }

@@ -4,6 +4,7 @@
 
 use crate::args::Cli;
 use crate::exit::Failure;
+use crate::outputs;
 use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
 use std::fs;
@@ -28,6 +29,7 @@ pub struct ManArgs {
 
 /// Writes the pages.
 pub fn man(args: &ManArgs) -> Result<(), Failure> {
+    outputs::directory("--out", &args.out, &[], true)?;
     fs::create_dir_all(&args.out).map_err(|why| Failure::io(args.out.display(), &why))?;
     // `help` has no page: each page is the help of its subcommand.
     let mut root = Cli::command().disable_help_subcommand(true);

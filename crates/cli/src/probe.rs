@@ -8,8 +8,9 @@ mod source;
 use crate::ddio::listen;
 use crate::exit::{self, Failure};
 use crate::progress::PartBar;
+use crate::restore::root_at;
 use crate::run::assignment;
-use crate::{listing, out};
+use crate::{listing, out, outputs};
 use clap::{Args, Subcommand};
 use load_command::LoadCommand;
 use serde_json::json;
@@ -17,6 +18,7 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
+use waykeeper_lab::files::PROBE_FILES;
 use waykeeper_probe::experiment::{MeasurementTimes, ProbeError};
 use waykeeper_probe::findings::{Findings, Row};
 use waykeeper_probe::procedures::{self, ProbeOptions, Procedure};
@@ -111,6 +113,9 @@ pub struct RunArgs {
     /// Write report.html, profile.toml and findings.json into this directory [default for `all`: probe-out]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Overwrite the result that this directory has
+    #[arg(long)]
+    force: bool,
     /// Save the machine profile where the daemon and doctor read it
     #[arg(long, requires = "root")]
     save: bool,
@@ -164,6 +169,16 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         pace: if args.quick { MeasurementTimes::QUICK } else { MeasurementTimes::USUAL },
         quick: args.quick,
     };
+    // The places of the results are checked before a knob is set.
+    let all = args.names.iter().any(|name| name == "all");
+    let folder = args.out.clone().or_else(|| all.then(|| PathBuf::from("probe-out")));
+    if let Some(folder) = &folder {
+        outputs::directory("--out", folder, &PROBE_FILES, args.force)?;
+    }
+    if let Some(root) = args.root.as_ref().filter(|_| args.save) {
+        let profile = waykeeper_linux_host::profile::usual_path(&root_at(root)?);
+        outputs::directory("--save", profile.parent().unwrap_or(&profile), &[], true)?;
+    }
     let stop = listen()?;
     let mut source = source::ProbedHost::open(args)?;
     roles::check(&source.host().workloads(), &options.named)
@@ -201,8 +216,6 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
         }
         (error, _) => Failure::new(exit::FAILED, error),
     })?;
-    let all = args.names.iter().any(|name| name == "all");
-    let folder = args.out.clone().or_else(|| all.then(|| PathBuf::from("probe-out")));
     let saved = place.filter(|_| args.save);
     let written = files::write(&findings, identity, folder.as_deref(), saved.as_deref())?;
     if args.json {

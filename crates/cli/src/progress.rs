@@ -1,54 +1,18 @@
 //! Progress on standard error: a bar or a spinner on a terminal, else a plain line at intervals. Must not know what is
 //! done.
 
+mod run_bar;
+
+pub use run_bar::RunBar;
+
 use crate::{exit, listing};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use waykeeper_lab::runner::SimulationProgress;
 
 /// Time between two plain lines: short enough to show progress, long enough for a log.
 const EVERY: Duration = Duration::from_secs(10);
-
-/// A bar for simulations.
-pub struct Bar {
-    bar: ProgressBar,
-    lines: Option<LineTimer>,
-}
-
-impl Bar {
-    /// A bar, or plain lines where standard error is no terminal.
-    pub fn new() -> Bar {
-        let bar = ProgressBar::new(0);
-        let lines = plain_lines(&bar);
-        let style = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}  {eta} left");
-        bar.set_style(style.expect("the template is legal"));
-        bar.enable_steady_tick(Duration::from_millis(200));
-        Bar { bar, lines }
-    }
-
-    /// Shows the progress of the simulations.
-    pub fn show(&self, progress: SimulationProgress) {
-        self.bar.set_length(progress.total_ns);
-        self.bar.set_position(progress.done_ns);
-        let wall_s = self.bar.elapsed().as_secs_f64();
-        let ratio = progress.done_ns as f64 * 1e-9 / wall_s.max(1e-9);
-        let message =
-            format!("{}/{} simulations, {ratio:.2} simulated s per s", progress.jobs_done, progress.jobs);
-        if self.lines.as_ref().is_some_and(|lines| lines.due(self.bar.elapsed())) {
-            let share = progress.done_ns as f64 / progress.total_ns.max(1) as f64;
-            let left_s = wall_s * (1.0 - share) / share.max(1e-9);
-            exit::eprint_line(&format!("{:.0} %, {message}, about {left_s:.0} s left", 100.0 * share));
-        }
-        self.bar.set_message(message);
-    }
-
-    /// Removes the bar.
-    pub fn clear(&self) {
-        self.bar.finish_and_clear();
-    }
-}
 
 /// A bar for a probe or a check.
 pub struct PartBar {
@@ -59,9 +23,9 @@ pub struct PartBar {
 impl PartBar {
     /// A bar, or plain lines where standard error is no terminal.
     pub fn new() -> PartBar {
-        let bar = ProgressBar::new(0);
+        let bar = ProgressBar::new(1);
         let lines = plain_lines(&bar);
-        let style = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}  {eta} left");
+        let style = ProgressStyle::with_template("{bar:32} {percent:>3} %  {msg}");
         bar.set_style(style.expect("the template is legal"));
         bar.enable_steady_tick(Duration::from_millis(200));
         PartBar { bar, lines }
@@ -71,11 +35,15 @@ impl PartBar {
     pub fn show(&self, done: u64, total: u64, name: &'static str) {
         self.bar.set_length(total);
         self.bar.set_position(done);
-        if self.lines.as_ref().is_some_and(|lines| lines.due(self.bar.elapsed())) {
-            let share = 100.0 * done as f64 / total.max(1) as f64;
-            exit::eprint_line(&format!("{share:.0} %, {name}"));
+        let (elapsed, share) = (self.bar.elapsed(), done as f64 / total.max(1) as f64);
+        let left = match done {
+            0 => "time left not known yet".to_owned(),
+            _ => time_left(elapsed.as_secs_f64() * (1.0 / share - 1.0)),
+        };
+        if self.lines.as_ref().is_some_and(|lines| lines.due(elapsed)) {
+            exit::eprint_line(&format!("{:.0} %, {name}, {left}", 100.0 * share));
         }
-        self.bar.set_message(name);
+        self.bar.set_message(format!("{name}, {left}"));
     }
 
     /// Removes the bar.
@@ -168,11 +136,25 @@ impl LoadLine {
 
 /// If standard error is no terminal, hides the bar; plain lines are written instead.
 fn plain_lines(bar: &ProgressBar) -> Option<LineTimer> {
-    if std::io::stderr().is_terminal() {
-        return None;
+    hidden_without_terminal(bar).then(LineTimer::default)
+}
+
+/// Hides the bar if standard error is no terminal, and says whether it is.
+fn hidden_without_terminal(bar: &ProgressBar) -> bool {
+    let plain = !std::io::stderr().is_terminal();
+    if plain {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
     }
-    bar.set_draw_target(ProgressDrawTarget::hidden());
-    Some(LineTimer::default())
+    plain
+}
+
+/// A time that is left, in words.
+fn time_left(seconds: f64) -> String {
+    match seconds {
+        seconds if seconds < 120.0 => format!("about {seconds:.0} s left"),
+        seconds if seconds < 7200.0 => format!("about {:.0} min left", seconds / 60.0),
+        seconds => format!("about {:.1} h left", seconds / 3600.0),
+    }
 }
 
 /// Decides when the next plain line is due.
@@ -196,6 +178,12 @@ impl LineTimer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_left_has_a_fitting_unit() {
+        let left = [0.4, 119.0, 121.0, 7300.0].map(time_left);
+        assert_eq!(left, ["about 0 s left", "about 119 s left", "about 2 min left", "about 2.0 h left"]);
+    }
 
     #[test]
     fn a_line_is_due_every_ten_seconds_and_not_at_once() {

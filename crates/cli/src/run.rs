@@ -1,15 +1,16 @@
 //! `waykeeper run`: runs a scenario under policies and compares them. Must not know how a run is made (`lab`).
 
+mod keep;
+
 use crate::exit::{self, Failure};
-use crate::out;
-use crate::progress::Bar;
+use crate::progress::RunBar;
+use crate::{interrupt, out};
 use clap::Args;
+use keep::Keeping;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use waykeeper_lab::msl::{self, Criterion};
+use waykeeper_lab::msl::{self, Criterion, LoadSearch};
 use waykeeper_lab::results::{RunSummary, SweepSummary};
-use waykeeper_lab::runner::{Experiment, ExperimentOutcome, RunPlan};
+use waykeeper_lab::runner::{Experiment, ExperimentOutcome, RunError, RunName, RunPlan};
 use waykeeper_lab::table::{self, Extent, Ink};
 use waykeeper_lab::{files, registry};
 use waykeeper_machine::ScenarioSource;
@@ -21,12 +22,16 @@ Examples:
   waykeeper run --policy default --policy a4          only these two
   waykeeper run --details                             all tables, and what each policy did
   waykeeper run --seeds 5 --out results               means of 5 seeds; files and a page
+  waykeeper run --seeds 5 --out results --resume      continue after Ctrl-C
   waykeeper run a4-fig5 --json                        a sweep, for programs
   waykeeper run my.toml --set workload.fio.block=64k  your own scenario with a key changed
   waykeeper run --sets exact --duration 40            every LLC set, a shorter run
   waykeeper run idio-msl --find-msl                   the load at the knee of p99, per placement
 
-The same scenario, seed and version give the same numbers on any machine and any number of threads.";
+The same scenario, seed and version give the same numbers on any machine and any number of threads.
+Ctrl-C shows and writes what is finished, marked as partial; a second Ctrl-C ends at once. Finished
+runs are kept in DIR/.runs until the result is complete, without --out for a month in
+$XDG_CACHE_HOME/waykeeper/runs [~/.cache], where only --resume reads them (at most 256 MB).";
 
 /// Command-line arguments of `run`.
 #[derive(Args, Debug)]
@@ -69,6 +74,12 @@ pub struct RunArgs {
     /// Write summary.json, CSV, decisions and a page with charts into this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Overwrite the result that --out has
+    #[arg(long, requires = "out")]
+    force: bool,
+    /// Continue a run that was interrupted: use the finished runs that it kept
+    #[arg(long)]
+    resume: bool,
     /// Print the result as JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -90,7 +101,7 @@ pub struct RunArgs {
 
 /// Runs the subcommand.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
-    leave_on_interrupt()?;
+    let stop = interrupt::listen()?;
     let mut source = registry::open(&args.scenario)?;
     for (key, value) in &args.set {
         change(&mut source, key, value)?;
@@ -100,7 +111,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     }
     let looks = args.looks.map(|every_s| RunPlan::looks(every_s.unwrap_or(RunPlan::LOOKS_EVERY_S)));
     let plan = RunPlan {
-        policies: args.policy,
+        policies: args.policy.clone(),
         seed: args.seed,
         seeds: args.seeds,
         sampling: args.sets,
@@ -111,39 +122,110 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         threads: args.threads.unwrap_or(0),
         ..RunPlan::default()
     };
+    let bar = RunBar::new(&args.scenario, stop.clone());
     let searches = [(&args.find_msl, Criterion::Knee), (&args.find_zero_loss, Criterion::ZeroLoss)];
     if let Some((nic, criterion)) = searches.into_iter().find_map(|(nic, what)| Some((nic.as_ref()?, what))) {
-        return find_msl(&source, &plan, nic.as_deref(), criterion, args.json);
+        let keeping = Keeping::in_cache(args.resume);
+        let search = LoadSearch::prepare(&source, &plan, nic.as_deref(), criterion, keeping.runs())?;
+        return find_msl(&args, search.stopped_by(stop), &keeping, bar);
     }
-    let experiment = Experiment::prepare(&source, plan)?;
+    if let Some(out) = &args.out {
+        let sweeps = !source.read()?.sweeps.is_empty();
+        let files = if sweeps { &files::SWEEP_FILES[..] } else { &files::RUN_FILES };
+        keep::check_out(out, files, args.resume, args.force)?;
+    }
+    let keeping = match &args.out {
+        Some(out) => Keeping::beside(out, args.resume),
+        None => Keeping::in_cache(args.resume),
+    };
+    let experiment = Experiment::prepare_kept(&source, plan, Vec::new(), keeping.runs())?;
+    run_experiment(&args, experiment.stopped_by(stop), &keeping, bar)
+}
+
+fn run_experiment(
+    args: &RunArgs,
+    experiment: Experiment,
+    keeping: &Keeping,
+    bar: RunBar,
+) -> Result<(), Failure> {
     for note in experiment.notes() {
         exit::eprint_line(&format!("note: {note}"));
     }
-    let bar = Bar::new();
-    let outcome = experiment.run(&|progress| bar.show(progress));
+    let (names, points) = (experiment.runs(), experiment.points());
+    bar.plan(what(args, &names, points, experiment.threads()), "runs", &names, points);
+    let outcome = experiment.run_watched(&bar);
     bar.clear();
-    match outcome? {
-        ExperimentOutcome::Run(summary) if args.json => show_run(&summary, args.out.as_deref(), None),
+    let outcome = outcome.map_err(|why| ended_without_result(why, keeping))?;
+    let partial = outcome.is_partial();
+    let extent = if args.details { Extent::Details } else { Extent::Screen };
+    match outcome {
         ExperimentOutcome::Run(summary) => {
-            let extent = if args.details { Extent::Details } else { Extent::Screen };
-            show_run(&summary, args.out.as_deref(), Some(extent))
+            show_run(&summary, args.out.as_deref(), (!args.json).then_some(extent))?;
         }
-        ExperimentOutcome::Sweep(sweep) => show_sweep(&sweep, args.out.as_deref(), args.json),
+        ExperimentOutcome::Sweep(sweep) => show_sweep(&sweep, args.out.as_deref(), args.json)?,
+    }
+    end(partial, keeping)
+}
+
+fn find_msl(args: &RunArgs, search: LoadSearch, keeping: &Keeping, bar: RunBar) -> Result<(), Failure> {
+    let names = search.names();
+    bar.plan(what(args, &names, 1, search.threads()), "searches", &names, 1);
+    let found = search.run(&bar);
+    bar.clear();
+    let found = found.map_err(|why| ended_without_result(why, keeping))?;
+    if args.json {
+        out::json(&found)?
+    } else {
+        out::text(&msl::table(&found))?
+    }
+    end(found.partial, keeping)
+}
+
+/// What is run, in a line.
+fn what(args: &RunArgs, names: &[RunName], points: usize, threads: usize) -> String {
+    let mut policies: Vec<&str> = Vec::new();
+    names.iter().map(|name| name.policy.as_str()).for_each(|policy| {
+        if !policies.contains(&policy) {
+            policies.push(policy);
+        }
+    });
+    let some = |count: usize, one: &str, more: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {more}"),
+    };
+    let mut parts = vec![some(policies.len(), "policy", "policies") + " (" + &policies.join(", ") + ")"];
+    parts.push(some(args.seeds as usize, "seed", "seeds"));
+    if points > 1 {
+        parts.push(format!("{points} points"));
+    }
+    let searches = args.find_msl.is_some() || args.find_zero_loss.is_some();
+    let all = match searches {
+        true => some(names.len(), "search of up to 10 loads", "searches of up to 10 loads"),
+        false => some(names.len(), "run", "runs"),
+    };
+    let threads = some(threads.min(names.len()), "thread", "threads");
+    format!("{}: {}: {all} on {threads}", args.scenario, parts.join(" x "))
+}
+
+/// An interrupt before any run had ended, or a failure; what had ended until then is kept.
+fn ended_without_result(why: RunError, keeping: &Keeping) -> Failure {
+    match why {
+        RunError::Interrupted => Failure::new(
+            exit::INTERRUPTED,
+            format!("interrupted before the first run had ended; {}", keeping.interrupted()),
+        ),
+        why => why.into(),
     }
 }
 
-fn find_msl(
-    source: &ScenarioSource,
-    plan: &RunPlan,
-    nic: Option<&str>,
-    criterion: Criterion,
-    json: bool,
-) -> Result<(), Failure> {
-    let bar = Bar::new();
-    let found = msl::find(source, plan, nic, criterion, &|progress| bar.show(progress));
-    bar.clear();
-    let found = found?;
-    if json { out::json(&found) } else { out::text(&msl::table(&found)) }
+/// The end of a command that has shown its result.
+fn end(partial: bool, keeping: &Keeping) -> Result<(), Failure> {
+    if partial {
+        let why = format!("interrupted; {}", keeping.interrupted());
+        return Err(Failure::new(exit::INTERRUPTED, why));
+    }
+    keeping.complete();
+    Ok(())
 }
 
 /// Writes the requested files and prints `extent` of the run, or its JSON.
@@ -196,15 +278,6 @@ pub fn assignment(text: &str) -> Result<(String, toml::Value), String> {
         value.filter(|_| table.is_empty())
     });
     Ok((key.to_owned(), parsed.unwrap_or_else(|| toml::Value::String(value.to_owned()))))
-}
-
-/// Ctrl-C ends the program at once: files are written atomically, so no cleanup is needed.
-fn leave_on_interrupt() -> Result<(), Failure> {
-    let always = Arc::new(AtomicBool::new(true));
-    let code = i32::from(exit::INTERRUPTED);
-    signal_hook::flag::register_conditional_shutdown(signal_hook::consts::SIGINT, code, always)
-        .map(drop)
-        .map_err(|why| Failure::io("cannot listen for Ctrl-C", &why))
 }
 
 #[cfg(test)]

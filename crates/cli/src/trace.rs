@@ -2,12 +2,12 @@
 
 use crate::exit::{self, Failure};
 use crate::progress::Spinner;
-use crate::{listing, out};
+use crate::{listing, out, outputs};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use waykeeper_inputs::{ConvertOptions, Ended, RecordOptions, TraceInfo, Window, convert, record};
@@ -123,17 +123,6 @@ impl WindowArgs {
     fn window(&self) -> Window {
         Window { skip_instructions: self.skip, max_instructions: self.limit, max_records: None }
     }
-
-    /// A trace may have taken hours to record: it is overwritten only with --force.
-    fn check_output(&self, output: &Path) -> Result<(), Failure> {
-        if output.exists() && !self.force {
-            let output = output.display();
-            return Err(Failure::bad_input(format!(
-                "{output} exists already; name another file, or add --force"
-            )));
-        }
-        Ok(())
-    }
 }
 
 /// Runs the subcommand.
@@ -142,7 +131,7 @@ pub fn trace(command: TraceCommand) -> Result<(), Failure> {
         TraceCommand::Record(args) => record_program(&args),
         TraceCommand::Info { file, json } => show(&TraceInfo::read(&file)?, None, json),
         TraceCommand::Convert(args) => {
-            args.window.check_output(&args.output)?;
+            outputs::file("the trace", &args.output, args.window.force)?;
             let options =
                 ConvertOptions { window: args.window.window(), l1_filter: args.window.l1, source: None };
             show(&convert(&args.input, &args.output, &options)?, None, args.window.json)
@@ -151,7 +140,8 @@ pub fn trace(command: TraceCommand) -> Result<(), Failure> {
 }
 
 fn record_program(args: &RecordArgs) -> Result<(), Failure> {
-    args.window.check_output(&args.output)?;
+    // A trace may have taken hours to record: it is overwritten only with --force.
+    outputs::file("--output", &args.output, args.window.force)?;
     // Ctrl-C ends the recording, not the program: the recorded part is kept.
     let asked = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, asked.clone())

@@ -213,14 +213,14 @@ fn scenario_beside(from: &str, to: &str, parts: &[&str]) {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_not_bad_input() {
+fn a_result_below_a_file_is_refused() {
     let (_folder, path) = tiny();
     // A file has the name of the directory.
     let out = path.join("results");
     refused(
         &["run", path.to_str().unwrap(), "--policy", "none", "--out", out.to_str().unwrap()],
-        1,
-        &["results", "write"],
+        2,
+        &["--out", "tiny.toml is no directory"],
     );
 }
 

@@ -23,6 +23,8 @@ fn the_search_is_started_with_every_option_and_its_exit_code_is_kept() {
     let mut command = waykeeper();
     command.env("WAYKEEPER_PYTHON", &python);
     command.args(["best", "mine.toml", "--trials", "7", "--lpw-floor", "0.9", "--resume", "--out", "x.json"]);
+    let both = waykeeper().args(["best", "mine.toml", "--resume", "--force"]).assert().code(2);
+    assert!(both.get_output().stdout.is_empty());
     let done = command.output().unwrap();
     assert_eq!(done.status.code(), Some(130));
     assert_eq!(

@@ -123,6 +123,6 @@ fn a_trace_is_converted_and_cut() {
     let arguments = ["trace", "convert", &trace, cut, "--skip", "1M", "--limit", "100k", "--l1"];
     let text = output(&arguments);
     assert!(text.contains("100 000") && text.contains("L1 filtered    yes"), "{text}");
-    common::refused(&arguments, 2, &["cut.wkt exists already", "--force"]);
+    common::refused(&arguments, 2, &["cut.wkt: it exists already", "--force"]);
     output(&[&arguments[..], &["--force"]].concat());
 }

@@ -14,6 +14,7 @@ mod hotplug;
 mod installed;
 mod killed;
 mod listings;
+mod long_runs;
 mod lost_journal;
 mod memload;
 mod names;

@@ -112,12 +112,27 @@ fn mistakes_are_named_and_nothing_begins() {
 }
 
 #[test]
+fn the_place_of_the_result_is_checked_before_anything_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().display().to_string();
+    std::fs::write(folder.path().join("findings.json"), "theirs").unwrap();
+    // With every set the probe would take minutes.
+    let arguments = ["probe", "run", "all", "--sets", "exact", "--out"];
+    refused(&[&arguments[..], &[&out]].concat(), 2, &["findings.json exists already", "--force"]);
+    let below = folder.path().join("findings.json/out").display().to_string();
+    refused(&[&arguments[..], &[&below]].concat(), 2, &["findings.json is no directory"]);
+    assert_eq!(std::fs::read_to_string(folder.path().join("findings.json")).unwrap(), "theirs");
+}
+
+#[test]
 fn ctrl_c_ends_it_with_130() {
     let binary = assert_cmd::cargo::cargo_bin!("waykeeper");
     let mut command = Command::new(binary);
+    let folder = tempfile::tempdir().unwrap();
     // Every set, so that it takes long enough to be interrupted.
     command
-        .args(["probe", "run", "all", "--sets", "exact", "--out", "/nowhere-at-all"])
+        .args(["probe", "run", "all", "--sets", "exact", "--out"])
+        .arg(folder.path().join("out"))
         .stderr(Stdio::piped());
     let child = command.stdout(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(2));

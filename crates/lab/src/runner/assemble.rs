@@ -10,8 +10,8 @@ use indexmap::IndexMap;
 use std::collections::BTreeSet;
 use waykeeper_machine::Scenario;
 
-/// Most sets of policies to choose from: only seeds that were running at the interrupt differ in their policies, so there are
-/// hardly more than threads (ours).
+/// Most sets of policies to choose from: only seeds that were running at the interrupt differ in their policies, so there
+/// are hardly more than threads (ours).
 const MOST_CHOICES: usize = 1000;
 
 impl ExperimentOutcome {

@@ -42,7 +42,7 @@ fn experiment(text: &str, plan: RunPlan, kept: Option<(&Path, bool)>) -> Experim
     Experiment::prepare_kept(&source, plan, Vec::new(), kept).unwrap()
 }
 
-/// Sets the stop flag when so many simulations have ended; collects all that it is told.
+/// Sets the stop flag when so many simulations have ended; collects points and warnings.
 struct Stopper {
     stop: Arc<AtomicBool>,
     after: usize,

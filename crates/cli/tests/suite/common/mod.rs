@@ -46,6 +46,8 @@ working_set = "4 MiB"
 pub fn waykeeper() -> Command {
     let mut command = Command::cargo_bin("waykeeper").expect("the binary is built");
     command.env_remove("RUST_BACKTRACE").env("NO_COLOR", "1");
+    // Finished runs are kept there, not in the cache of the user who runs the tests.
+    command.env("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"));
     command
 }
 
