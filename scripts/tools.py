@@ -168,6 +168,8 @@ NEEDS = [
           zypper="pciutils"),
     _tool("setpci", "cli third_party: PCI of the virtual host", apt_get="pciutils", dnf="pciutils", pacman="pciutils",
           zypper="pciutils"),
+    _tool("script", "cli daemon_client: a status on a terminal", apt_get="bsdutils", dnf="util-linux-script",
+          pacman="util-linux", zypper="util-linux"),
     _tool("lsblk", "cli third_party: disks of the virtual host", apt_get="util-linux", dnf="util-linux",
           pacman="util-linux", zypper="util-linux"),
     Need("rdt", "cli third_party: goresctrl on the virtual host", rdt_is_here,

@@ -4,22 +4,28 @@
 //! on the socket. Must not know how the daemon works.
 
 mod page;
+mod view;
+mod watch;
 
 use crate::daemon_client::SocketArgs;
 use crate::exit::Failure;
 use crate::out;
 use clap::Args;
 use std::io::IsTerminal;
-use std::time::Duration;
+use view::Screen;
+use waykeeper_lab::table::Ink;
+use waykeeper_service::Client;
 use waykeeper_service::protocol::{ControlCommand, DaemonStatus, Tenants};
-use waykeeper_service::{Client, ClientError};
 
 const STATUS_EXAMPLES: &str = "\
 Examples:
-  waykeeper status                               tenants, counters, knobs, last decisions
-  waykeeper status --watch                       the same after every step
+  waykeeper status                               what fits the terminal, worth and culprits first
+  waykeeper status --details                     all of it, with the causes of the last decisions
+  waykeeper status --watch                       again after every step, also of a daemon started anew
   waykeeper status --json | jq .io.dca_ways      one value; docs/daemon-protocol.md lists all keys
   waykeeper status --watch --json                one line of JSON per step
+
+On a terminal the page has its size and colours (not with NO_COLOR set); into a pipe it is the one of --details.
 
 Exit codes: 3 no daemon is running, 4 permission denied, 5 the daemon is busy.";
 
@@ -28,9 +34,6 @@ Examples:
   waykeeper tenants           a table of tenants
   waykeeper tenants --json | jq '.tenants[] | select(.llc_hit_ratio < 0.5) | .name'    low hit ratio";
 
-/// Longest wait for the next step in --watch: a few periods, and a busy machine's delay.
-const STEPS: f64 = 3.0;
-
 /// Arguments of `waykeeper status`.
 #[derive(Args, Debug)]
 #[command(after_help = STATUS_EXAMPLES)]
@@ -38,9 +41,12 @@ pub struct StatusArgs {
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
-    /// Print again after every step, until Ctrl-C
+    /// Print again after every step, until Ctrl-C; if the daemon ends, wait until it is back
     #[arg(long)]
     watch: bool,
+    /// Print the whole status, also on a terminal
+    #[arg(long, conflicts_with = "json")]
+    details: bool,
     #[command(flatten)]
     socket: SocketArgs,
 }
@@ -60,41 +66,34 @@ pub struct TenantsArgs {
 pub fn status(args: &StatusArgs) -> Result<(), Failure> {
     let mut client = args.socket.connect(Client::TIMEOUT)?;
     if args.watch {
-        return watch(&mut client, args.json);
+        return watch::watch(client, args);
     }
     let status: DaemonStatus = client.ask(ControlCommand::Status)?;
-    if args.json { out::json(&status) } else { out::text(&page::status(&status)) }
+    match (args.json, args.screen()) {
+        (true, _) => out::json(&status),
+        (false, Some(screen)) => out::text(&view::view(&status, None, screen)),
+        (false, None) => out::text(&page::status(&status)),
+    }
+}
+
+impl StatusArgs {
+    /// The terminal that a view has to fit; `None` for the whole page.
+    fn screen(&self) -> Option<Screen> {
+        if self.details || self.json || !std::io::stdout().is_terminal() {
+            return None;
+        }
+        let (rows, columns) = console::Term::stdout().size_checked()?;
+        // A terminal that does not know its size says 0.
+        (rows > 0 && columns > 0).then(|| Screen {
+            columns: columns.into(),
+            rows: rows.into(),
+            ink: Ink::for_stdout(),
+        })
+    }
 }
 
 /// `waykeeper tenants`.
 pub fn tenants(args: &TenantsArgs) -> Result<(), Failure> {
     let tenants: Tenants = args.socket.connect(Client::TIMEOUT)?.ask(ControlCommand::Tenants)?;
     if args.json { out::json(&tenants) } else { out::text(&page::tenants(&tenants.tenants)) }
-}
-
-fn watch(client: &mut Client, json: bool) -> Result<(), Failure> {
-    let is_terminal = std::io::stdout().is_terminal();
-    client.send(ControlCommand::Watch)?;
-    loop {
-        let status: DaemonStatus = match client.receive() {
-            Ok(Some(status)) => status,
-            Ok(None) => return Err(Failure::new(crate::exit::FAILED, "the daemon has ended")),
-            Err(ClientError::Fault(fault)) => return Err(ClientError::Fault(fault).into()),
-            Err(why) => return Err(why.into()),
-        };
-        let longest = Duration::from_secs(3600);
-        let step = Duration::try_from_secs_f64(STEPS * status.period_s).unwrap_or(longest).min(longest);
-        client.set_timeout(Client::TIMEOUT + step);
-        let text = match json {
-            true => serde_json::to_string(&status).map_err(|why| {
-                Failure::new(crate::exit::FAILED, format!("cannot write the result as JSON: {why}"))
-            })?,
-            // Cursor home, clear the screen, then the page (ECMA-48).
-            false if is_terminal => format!("\x1b[H\x1b[2J{}", page::status(&status)),
-            false => page::status(&status),
-        };
-        if !out::text_while_open(&(text + "\n"))? {
-            return Ok(());
-        }
-    }
 }

@@ -144,7 +144,7 @@ fn device_lines(
     others: WayMask,
     name: &str,
 ) -> Result<Option<f64>, String> {
-    // Without DCA a write goes to memory.
+    // Without DCA the device writes into memory.
     if seen.knobs.dca(port.id) == Some(false) || others.is_empty() {
         return Ok(None);
     }
@@ -268,7 +268,8 @@ mod tests {
         let mut step = step(0.9);
         let worst = Worst::of(&step);
         assert_eq!(worst.sufferer, Some(Sufferer { tenant: "redis".to_owned(), ratio: 0.9, error: 0.02 }));
-        // Half of 20 million lines, both ways in redis's. lbm: 6 of 11 ways of 11 million are 6 million. fio has no way there.
+        // Half of 20 million lines, both ways in redis's. lbm: 6 of 11 ways of 11 million are 6 million. fio has no way
+        // there.
         assert_eq!(polluter_of(&step), ("nic0".to_owned(), 10e6, "redis".to_owned()));
         // With DCA off, writes fill no way.
         let seen = step.seen.as_mut().unwrap();

@@ -6,8 +6,8 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, Tab
 use std::fmt::Write;
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_service::protocol::{
-    CauseValue, DaemonStatus, DaemonTotals, LoggedEvent, PortStatus, TenantStatus, TwinReport, WorthRatio,
-    WorthSource, WorthStatus,
+    ActionLine, CauseValue, DaemonStatus, DaemonTotals, LoggedEvent, Polluter, PortStatus, TenantStatus,
+    TwinReport, Worst, WorthRatio, WorthSource, WorthStatus,
 };
 use waykeeper_service::{DaemonMode, Pause, printable};
 use waykeeper_units::four_digits;
@@ -26,6 +26,7 @@ const LATE: f64 = 3.0;
 pub fn status(status: &DaemonStatus) -> String {
     let mut out = heading(status);
     out.push_str(&worth(&status.worth));
+    out.push_str(&worst(&status.worst));
     if !status.tenants.is_empty() {
         let _ = write!(out, "\n{}", tenants(&status.tenants));
     }
@@ -33,6 +34,10 @@ pub fn status(status: &DaemonStatus) -> String {
         let _ = write!(out, "\n{}", ports(&status.ports));
     }
     out.push_str(&foreseen(status));
+    if !status.actions.is_empty() {
+        out.push_str("\nlast actions\n");
+        status.actions.iter().for_each(|own| out.push_str(&format!("  {}\n", action(own))));
+    }
     if !status.recent.is_empty() {
         out.push_str("\nlast decisions\n");
         let from = status.recent.len().saturating_sub(RECENT);
@@ -100,7 +105,7 @@ fn heading(status: &DaemonStatus) -> String {
 }
 
 /// What the model does, and what it advises.
-fn foreseen(status: &DaemonStatus) -> String {
+pub fn foreseen(status: &DaemonStatus) -> String {
     let mut out = String::new();
     if let Some(TwinReport { state, question_age_s, cpu_s, answers, panics }) = &status.twin {
         let asked = match question_age_s {
@@ -127,26 +132,74 @@ fn foreseen(status: &DaemonStatus) -> String {
 
 /// What the policy is worth, in one line; nothing from a daemon that does not tell it.
 fn worth(worth: &WorthStatus) -> String {
-    let percent =
-        |it: WorthRatio| format!("{:+.1} +- {:.1} %", 100.0 * (it.ratio - 1.0) + 0.0, 100.0 * it.error);
     let known = [("HPWs", worth.hpw), ("LPWs", worth.lpw)];
-    let known = known.iter().filter_map(|(name, it)| Some(format!("{name} {}", percent((*it)?))));
+    let known = known.iter().filter_map(|(name, it)| Some(format!("{name} {}", progress((*it)?))));
     let known = known.collect::<Vec<_>>().join(", ");
-    let ago = dash(worth.age_s.map(seconds));
     match (worth.from, &worth.unknown) {
         (Some(WorthSource::Unchanged), _) => "worth: nothing, the layout as found is in force\n".to_owned(),
-        (Some(WorthSource::AsFound), _) => {
-            format!("worth: {known} since the state as found, measured {ago} ago\n")
-        }
-        (Some(WorthSource::Look), _) => {
-            format!("worth: {known} since the state as found, looked at {ago} ago\n")
-        }
-        (Some(WorthSource::Foreseen), _) => {
-            format!("worth: {known} since the state as found, which was foreseen {ago} ago\n")
+        (Some(from), _) => {
+            format!("worth: {known} since the state as found, {} ago\n", worth_when(from, worth.age_s))
         }
         (None, Some(why)) => format!("worth: unknown, {}\n", printable(why)),
         (None, None) => String::new(),
     }
+}
+
+/// How and when progress under the layout as found was known, without the word *ago*.
+pub fn worth_when(from: WorthSource, age_s: Option<f64>) -> String {
+    let how = match from {
+        WorthSource::Unchanged => "in force",
+        WorthSource::AsFound => "measured",
+        WorthSource::Look => "looked at",
+        WorthSource::Foreseen => "foreseen",
+    };
+    format!("{how} {}", dash(age_s.map(seconds)))
+}
+
+/// Progress as a gain in percent with its standard error.
+pub fn progress(it: WorthRatio) -> String {
+    format!("{:+.1} +- {:.1} %", 100.0 * (it.ratio - 1.0) + 0.0, 100.0 * it.error)
+}
+
+/// Who suffers and who pollutes, a line each; nothing from a daemon that does not tell it.
+fn worst(worst: &Worst) -> String {
+    let sufferer = worst.sufferer.as_ref().map(|own| {
+        let it = WorthRatio { ratio: own.ratio, error: own.error };
+        format!("{} {}", printable(&own.tenant), progress(it))
+    });
+    let lines = [
+        ("sufferer", sufferer, &worst.no_sufferer),
+        ("polluter", worst.polluter.as_ref().map(polluter), &worst.no_polluter),
+    ];
+    let line = |(what, found, why): (&str, Option<String>, &Option<String>)| {
+        let found = found.or_else(|| Some(printable(why.as_deref()?)))?;
+        Some(format!("{what}: {found}\n"))
+    };
+    lines.into_iter().filter_map(line).collect()
+}
+
+/// `nic0, 12.3 million lines/s into ways of redis`.
+pub fn polluter(own: &Polluter) -> String {
+    let lines = own.lines_per_s / 1e6;
+    format!(
+        "{}, {} million lines/s into ways of {}",
+        printable(&own.name),
+        four_digits(lines),
+        printable(&own.into)
+    )
+}
+
+/// `15:02:11 a4 lp-zone-grow: fio takes a way`.
+pub fn action(own: &ActionLine) -> String {
+    // The time of day of an RFC 3339 text.
+    let at = own.at.get(11..19).unwrap_or(&own.at);
+    format!(
+        "{} {} {}: {}",
+        printable(at),
+        printable(&own.policy),
+        printable(&own.action),
+        printable(&own.text)
+    )
 }
 
 /// The tenants.
@@ -251,7 +304,7 @@ fn table(columns: &[&str], right: &[usize], rows: Vec<Vec<String>>) -> String {
     table.lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
 }
 
-fn dash(value: Option<impl ToString>) -> String {
+pub fn dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
@@ -259,11 +312,11 @@ fn listed(names: &[String]) -> String {
     if names.is_empty() { "-".to_owned() } else { printable(&names.join(", ")) }
 }
 
-fn percent(ratio: f64) -> String {
+pub fn percent(ratio: f64) -> String {
     format!("{:.1} %", 100.0 * ratio)
 }
 
-fn bandwidth(bytes_per_s: f64) -> String {
+pub fn bandwidth(bytes_per_s: f64) -> String {
     format!("{:.2} GB/s", bytes_per_s / 1e9)
 }
 
@@ -272,7 +325,7 @@ fn bytes(bytes: u64) -> String {
 }
 
 /// A duration in a suitable unit.
-fn seconds(s: f64) -> String {
+pub fn seconds(s: f64) -> String {
     match s {
         s if s < 0.1 => format!("{:.0} ms", s * 1e3),
         s if s < 100.0 => format!("{s:.1} s"),

@@ -9,7 +9,8 @@ mod stage;
 use common::{output, refused};
 use serde_json::Value;
 use stage::{READERS, Stage};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -39,6 +40,9 @@ fn a_status_is_a_page_for_people_and_json_for_programs() {
         " 0000:3a:00.0  nic0     on   2.00 GB/s  0.50 GB/s",
         " 0000:4a:00.0  ssd0     off  0.64 GB/s          -",
         "  counter: no MBM here",
+        "worth: HPWs +12.5 +- 4.0 %, LPWs -10.0 +- 2.0 % since the state as found, looked at 42.0 s ago",
+        "sufferer: fio -10.0 +- 2.0 %",
+        "polluter: no other fills ways of fio",
     ] {
         let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(page.lines().any(|there| squeezed(there) == squeezed(line)), "`{line}` is not in:\n{page}");
@@ -78,6 +82,124 @@ fn a_watch_prints_a_line_a_step_until_its_reader_has_seen_enough() {
     assert!(second > first);
     drop(lines);
     assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_watch_survives_a_restart_of_the_daemon_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("s");
+    let mut first = Stage::new(SocketLimits::default(), None);
+    symlink(first.socket(), &socket).unwrap();
+    let mut child = Command::new(binary())
+        .args(["status", "--watch", "--json", "--socket"])
+        .arg(&socket)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut notes = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut step = || {
+        let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        line["step"].as_u64().unwrap()
+    };
+    step();
+    let ended_at = first.published_state.read().step;
+    first.close();
+    assert_eq!(notes.next().unwrap().unwrap(), "the daemon has ended; waiting until it is back");
+    let second = Stage::new(SocketLimits::default(), None);
+    std::fs::remove_file(&socket).unwrap();
+    symlink(second.socket(), &socket).unwrap();
+    assert_eq!(notes.next().unwrap().unwrap(), "the daemon is back");
+    // The first daemon did not come as far.
+    while step() < ended_at + 100 {}
+    // Its reader goes while no daemon is there: it does not wait for one any longer.
+    drop(second);
+    assert_eq!(notes.next().unwrap().unwrap(), "the daemon has ended; waiting until it is back");
+    drop(lines);
+    assert!(child.wait().unwrap().success());
+}
+
+/// What `waykeeper` shows on a terminal of 80 columns and 24 rows.
+fn on_terminal(words: &str, environment: &[(&str, &str)]) -> String {
+    let command = format!("stty cols 80 rows 24 && exec {} {words}", binary());
+    let done = Command::new("script")
+        .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+        .env_remove("NO_COLOR")
+        .env("TERM", "xterm-256color")
+        .envs(environment.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .expect("not run: needs script");
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(done.status.success(), "{text}");
+    text.replace("\r\n", "\n")
+}
+
+#[test]
+fn on_a_terminal_the_status_has_its_size_and_colours_where_they_are_welcome() {
+    let stage = Stage::new(SocketLimits::default(), None);
+    stage.moves_on(2);
+    let socket = stage.socket().display().to_string();
+    let coloured = on_terminal(&format!("status --socket {socket}"), &[]);
+    assert!(coloured.contains("\x1b[32mHPWs +12.5 +- 4.0 %\x1b[0m"), "{coloured:?}");
+    let plain = on_terminal(&format!("status --socket {socket}"), &[("NO_COLOR", "1")]);
+    assert!(!plain.contains('\x1b') && plain.lines().count() < 24, "{plain}");
+    assert!(plain.lines().all(|line| line.chars().count() <= 80), "{plain}");
+    for line in [
+        "worth: HPWs +12.5 +- 4.0 %, LPWs -10.0 +- 2.0 %, looked at 42.0 s ago",
+        "sufferer: fio -10.0 +- 2.0 %",
+        "polluter: no other fills ways of fio",
+        "last actions",
+    ] {
+        assert!(plain.lines().any(|there| there == line), "`{line}` is not in:\n{plain}");
+    }
+    let whole = on_terminal(&format!("status --details --socket {socket}"), &[("NO_COLOR", "1")]);
+    assert!(whole.contains("last decisions") && whole.contains("same mask"), "{whole}");
+}
+
+#[test]
+fn a_watch_on_a_terminal_draws_over_its_last_frame_and_tells_when_the_daemon_is_gone() {
+    let mut stage = Stage::new(SocketLimits::default(), None);
+    let command = format!(
+        "stty cols 80 rows 24 && exec timeout 600 {} status --watch --socket {}",
+        binary(),
+        stage.socket().display()
+    );
+    let mut child = Command::new("script")
+        .args(["--quiet", "--flush", "--command", &command, "/dev/null"])
+        .env("NO_COLOR", "1")
+        .env("TERM", "xterm-256color")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .expect("not run: needs script");
+    let mut shown = child.stdout.take().unwrap();
+    let mut text = String::new();
+    let mut until = |what: &str| {
+        let mut some = [0; 4096];
+        while !text.contains(what) {
+            let count = shown.read(&mut some).unwrap();
+            assert!(count > 0, "`{what}` is not in:\n{text}");
+            text.push_str(&String::from_utf8_lossy(&some[..count]));
+        }
+        std::mem::take(&mut text)
+    };
+    let first = until("\x1b[J");
+    // The first frame erases the screen, the next ones only what they do not write over.
+    assert!(first.starts_with("\x1b[H\x1b[2Jwaykeeper manages: policy a4"), "{first:?}");
+    let next = until("\x1b[J");
+    assert!(!next.contains("\x1b[2J") && next.contains("\x1b[H"), "{next:?}");
+    stage.close();
+    let gone = until("! the daemon has ended; trying again at once");
+    assert!(!gone.contains("panicked"), "{gone}");
+    until("no daemon at ");
+    // Ctrl-C, as the terminal would send it.
+    let group = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process_group(group, rustix::process::Signal::TERM).unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a policy is worth as its control loop knows it: progress relative to that under the layout as found.
 //!
-//! The comparison with a baseline runs a second server; this is what the loop can say with the one that it has, as the daemon
-//! does on a host. Must not know how the loop measures.
+//! The comparison with a baseline runs a second server; this is what the loop can say with the one that it has, as the
+//! daemon does on a host. Must not know how the loop measures.
 
 use super::combine::mean_and_deviation;
 use super::metrics;

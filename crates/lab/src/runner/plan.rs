@@ -65,8 +65,8 @@ pub struct RunPlan {
     pub warmup_s: Option<f64>,
     /// Seconds of the server's clock per second of simulated traffic, instead of the scenario's.
     pub time_factor: Option<f64>,
-    /// Looks back at the layout as found, by which the control loop measures what a policy is worth. They take intervals from
-    /// the policy, also in the measured stretch. `None`: the loop knows only what it sees anyway.
+    /// Looks back at the layout as found, by which the control loop measures what a policy is worth. They take intervals
+    /// from the policy, also in the measured stretch. `None`: the loop knows only what it sees anyway.
     pub look_back: Option<LookBack>,
     /// Threads; 0 is one for each core.
     pub threads: usize,

@@ -86,7 +86,8 @@ fn what_a_result_says_of_looks_is_what_the_comparison_with_default_says() {
         }
         let expected = workload.metrics.performance_ratio.unwrap();
         gains += u32::from(expected > 1.02);
-        // Three standard errors, or a point: looks delay the policy's steps, so the runs do not have all layouts for as long.
+        // Three standard errors, or a point: looks delay the policy's steps, so that the runs have each layout at other
+        // times.
         let bound = Estimate { value: it.ratio, error: it.error.max(0.01 / 3.0) };
         assert!(bound.is_within(expected, 3.0), "{name}: {it:?}, compared {expected}");
     }
