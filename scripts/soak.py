@@ -77,6 +77,9 @@ listen = "off"
 [recorder]
 dir = "{state}/recorder"
 keep_mib = 16
+[worth]
+looks = true
+every_s = 10
 [log]
 level = "warn"
 [[tenant]]

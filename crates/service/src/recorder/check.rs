@@ -209,6 +209,7 @@ fn short(text: &str) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::published_state::tests::published;
+    use crate::{Polluter, PolluterKind, Sufferer};
     use std::collections::BTreeMap;
     use waykeeper_units::WorkloadId;
 
@@ -219,6 +220,31 @@ mod tests {
         let tenants = BTreeMap::from([(WorkloadId(0), hpw)]);
         let layout = Candidate { plan, tenants, hpw, lpw: Estimate::exact(1.0) };
         LayoutAnswer { question: 1, simulated: 10, best: vec![layout], asked: Vec::new() }
+    }
+
+    #[test]
+    fn a_worst_sufferer_and_polluter_have_possible_numbers_and_short_names() {
+        let polluter = |lines_per_s| Worst {
+            polluter: Some(Polluter {
+                kind: PolluterKind::Tenant,
+                name: "lbm".to_owned(),
+                lines_per_s,
+                into: "redis".to_owned(),
+            }),
+            ..Worst::default()
+        };
+        assert_eq!(worst(&polluter(0.5)), Ok(()));
+        assert!(worst(&polluter(-1.0)).unwrap_err().starts_with("-1 of the worst sufferer or polluter"));
+        assert!(worst(&polluter(f64::INFINITY)).is_err());
+        let sufferer = |tenant: String, error| Worst {
+            sufferer: Some(Sufferer { tenant, ratio: 0.5, error }),
+            ..Worst::default()
+        };
+        assert_eq!(worst(&sufferer("redis".to_owned(), 0.0)), Ok(()));
+        assert!(worst(&sufferer("redis".to_owned(), f64::NAN)).is_err());
+        assert!(worst(&sufferer("x".repeat(TEXT_MOST + 1), 0.0)).unwrap_err().contains("too long"));
+        let why = Worst { no_polluter: Some("y".repeat(TEXT_MOST + 1)), ..Worst::default() };
+        assert!(worst(&why).unwrap_err().contains("too long"));
     }
 
     #[test]

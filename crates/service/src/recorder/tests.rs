@@ -3,14 +3,15 @@
 use super::ring::RecordingRing;
 use super::*;
 use crate::published_state::tests::published;
-use crate::{Published, step_queue};
+use crate::{Published, Worst, step_queue};
 use proptest::prelude::*;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::time::SystemTime;
 use tempfile::TempDir;
-use waykeeper_control::Problem;
+use waykeeper_calibration::Estimate;
+use waykeeper_control::{Problem, Worth, WorthEstimate, WorthSource};
 use waykeeper_host::{Priority, Workload, WorkloadKind};
 use waykeeper_kernel::system;
 use waykeeper_linux_host::Grouping;
@@ -53,6 +54,14 @@ fn step(number: u64, noise: usize) -> Published {
     step.groupings = shares.then(|| grouping("tenant-0")).into_iter().collect();
     step.record.at_ns = number * 1_000_000_000;
     step.record.state = "Default".to_owned();
+    // The first tenant loses more with every step.
+    step.record.worth = Worth::Known(WorthEstimate {
+        from: WorthSource::AsFound,
+        age_s: number as f64,
+        hpw: None,
+        lpw: None,
+        tenants: [(WorkloadId(0), Estimate { value: 0.9 / (number + 1) as f64, error: 0.001 })].into(),
+    });
     step.record.problems.push(Problem::Sample(why));
     step
 }
@@ -109,6 +118,7 @@ fn what_was_recorded_reads_back_to_the_last_number() {
                 let wanted = step(seen, 50);
                 assert_eq!(entry.at, wanted.at);
                 assert_eq!(*entry.record, wanted.record);
+                assert_eq!(entry.worst, Some(Worst::of(&wanted)));
                 assert_eq!(entry.groups.as_deref(), Some(wanted.groups.as_slice()));
                 assert_eq!(entry.groupings.as_deref(), Some(wanted.groupings.as_slice()));
                 seen += 1;
