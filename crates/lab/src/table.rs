@@ -71,7 +71,7 @@ pub fn run(summary: &RunSummary, ink: Ink, extent: Extent) -> String {
         out.push_str(&footer(summary));
         out.push_str(if details { "\n" } else { "" });
     }
-    let has_looked = summary.policies.values().any(|policy| looked(policy));
+    let has_looked = summary.policies.values().any(looked);
     let worth = if details || has_looked { worth(summary, ink) } else { String::new() };
     if !worth.is_empty() {
         out.push_str(if details { "" } else { "\n" });
