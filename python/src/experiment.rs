@@ -7,13 +7,16 @@ use crate::errors::{BadInput, OrRaise};
 use crate::policy::{Raised, own};
 use crate::source::Source;
 use pyo3::prelude::*;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use waykeeper_lab::files;
-use waykeeper_lab::msl::{self, Criterion};
-use waykeeper_lab::runner::{Experiment, ExperimentOutcome, RunPlan, SimulationProgress};
+use waykeeper_lab::msl::{Criterion, Knee, LoadSearch, SearchWatcher};
+use waykeeper_lab::runner::{
+    Experiment, ExperimentOutcome, KeptRuns, RunError, RunPlan, RunWatcher, SimulationProgress,
+};
 use waykeeper_silicon::Sampling;
 
 /// Time between two checks for Ctrl-C by the caller's thread.
@@ -34,9 +37,16 @@ pub struct Options {
     time_factor: Option<f64>,
     looks_every_s: Option<f64>,
     threads: usize,
+    #[pyo3(default)]
+    keep: Option<PathBuf>,
 }
 
 impl Options {
+    /// The folder in which finished simulations are kept, and from which they are taken.
+    fn kept(&self) -> Option<Arc<KeptRuns>> {
+        self.keep.as_ref().map(|folder| Arc::new(KeptRuns::new(folder.clone(), true)))
+    }
+
     fn plan(self) -> PyResult<RunPlan> {
         let sampling: Sampling =
             self.sets.parse().map_err(|why| BadInput::new_err(format!("sets: {why}")))?;
@@ -57,17 +67,32 @@ impl Options {
     }
 }
 
-/// Progress in nanoseconds, shared with the simulating threads.
+/// Progress in nanoseconds, shared with the simulating threads, and what there is to say about kept runs.
 #[derive(Default)]
 struct Meter {
     done_ns: AtomicU64,
     total_ns: AtomicU64,
+    warnings: Mutex<Vec<String>>,
+}
+
+impl RunWatcher for Meter {
+    fn progressed(&self, progress: SimulationProgress) {
+        self.done_ns.fetch_max(progress.done_ns, Ordering::Relaxed);
+        self.total_ns.store(progress.total_ns, Ordering::Relaxed);
+    }
+
+    fn warn(&self, line: &str) {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).push(line.to_owned());
+    }
+}
+
+impl SearchWatcher for Meter {
+    fn found(&self, _: &Knee) {}
 }
 
 impl Meter {
-    fn set(&self, progress: SimulationProgress) {
-        self.done_ns.fetch_max(progress.done_ns, Ordering::Relaxed);
-        self.total_ns.store(progress.total_ns, Ordering::Relaxed);
+    fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn part(&self) -> f64 {
@@ -76,20 +101,19 @@ impl Meter {
     }
 }
 
-/// Runs `work` on another thread; meanwhile calls `progress` and checks for Ctrl-C, on which it calls `stop`.
+/// Runs `work` on another thread; meanwhile calls `progress` and checks for Ctrl-C, on which it sets `stop`.
 fn watch<T: Send>(
     py: Python<'_>,
     progress: Option<&Bound<'_, PyAny>>,
-    stop: &(dyn Fn() + Sync),
-    work: impl FnOnce(&Meter) -> T + Send,
+    stop: &AtomicBool,
+    meter: &Meter,
+    work: impl FnOnce() -> T + Send,
 ) -> PyResult<T> {
-    let meter = Meter::default();
     let (sender, receiver) = channel();
-    let receiver = std::sync::Mutex::new(receiver);
+    let receiver = Mutex::new(receiver);
     let mut raised = None;
     let result = std::thread::scope(|scope| {
-        let meter = &meter;
-        scope.spawn(move || sender.send(work(meter)));
+        scope.spawn(move || sender.send(work()));
         loop {
             let reported =
                 py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(GLANCE));
@@ -106,7 +130,7 @@ fn watch<T: Send>(
                 && raised.is_none()
             {
                 raised = Some(why);
-                stop();
+                stop.store(true, Ordering::Relaxed);
             }
         }
     });
@@ -133,21 +157,23 @@ pub fn run(
     let raised = Raised::default();
     let take = || raised.lock().unwrap_or_else(PoisonError::into_inner).take();
     let policies = own_policies.into_iter().map(|(name, make)| own(name, make, &raised)).collect();
+    let kept = options.kept();
     let plan = options.plan()?;
-    let experiment = py.detach(|| Experiment::prepare_with(&source.0, plan, policies));
+    let experiment = py.detach(|| Experiment::prepare_kept(&source.0, plan, policies, kept));
     if let Some(why) = take() {
         return Err(why);
     }
     let experiment = experiment.or_raise()?;
     let stop = experiment.stop_flag();
-    let outcome = watch(py, progress, &|| stop.store(true, Ordering::Relaxed), |meter| {
-        experiment.run(&|progress| meter.set(progress))
-    })?;
+    let meter = Meter::default();
+    let outcome = watch(py, progress, &stop, &meter, || experiment.run_watched(&meter))?;
     if let Some(why) = take() {
         return Err(why);
     }
-    let notes = experiment.notes().to_vec();
+    let notes = [experiment.notes(), &meter.warnings()].concat();
     match outcome.or_raise()? {
+        // Ctrl-C has raised its exception above; this is a stop that nothing asked for.
+        outcome if outcome.is_partial() => Err(RunError::Interrupted).or_raise(),
         ExperimentOutcome::Run(summary) => {
             let csv = files::timeseries_csv(&summary);
             let csv = csv.map_err(|why| crate::errors::RunFailed::new_err(why.to_string()))?;
@@ -157,7 +183,8 @@ pub fn run(
     }
 }
 
-/// Finds the highest load that a scenario's NIC sustains: JSON of `waykeeper.msl/1`.
+/// Finds the highest load that a scenario's NIC sustains: JSON of `waykeeper.msl/1`, and what there is to say about kept
+/// runs.
 #[pyfunction]
 #[pyo3(signature = (source, options, nic = None, zero_loss = false, progress = None))]
 pub fn find_load(
@@ -167,12 +194,14 @@ pub fn find_load(
     nic: Option<&str>,
     zero_loss: bool,
     progress: Option<&Bound<'_, PyAny>>,
-) -> PyResult<String> {
+) -> PyResult<(String, Vec<String>)> {
+    let kept = options.kept();
     let plan = options.plan()?;
     let criterion = if zero_loss { Criterion::ZeroLoss } else { Criterion::Knee };
-    // A search cannot be stopped inside a simulation; each one is short.
-    let found = watch(py, progress, &|| (), |meter| {
-        msl::find(&source.0, &plan, nic, criterion, &|progress| meter.set(progress))
-    })?;
-    serde_json::to_string(&found.or_raise()?).or_raise()
+    let stop = Arc::new(AtomicBool::new(false));
+    let search = py.detach(|| LoadSearch::prepare(&source.0, &plan, nic, criterion, kept)).or_raise()?;
+    let search = search.stopped_by(stop.clone());
+    let meter = Meter::default();
+    let found = watch(py, progress, &stop, &meter, || search.run(&meter))?;
+    Ok((serde_json::to_string(&found.or_raise()?).or_raise()?, meter.warnings()))
 }

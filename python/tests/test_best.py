@@ -1,6 +1,7 @@
 """The search of the best static layout: its arithmetic, its space, resuming, and what a run makes of the result."""
 
 import json
+import re
 import subprocess
 import sys
 from random import Random
@@ -134,7 +135,9 @@ def test_a_search_runs_on_dask(tiny, tmp_path):
     assert done.returncode == 0 and int(done.stdout) >= 9, done.stderr
 
 
-def test_a_search_that_is_stopped_keeps_its_trials_and_tries_the_interrupted_layout_again(tiny, tmp_path, monkeypatch):
+def test_a_search_that_is_stopped_keeps_its_trials_and_tries_the_interrupted_layout_again(
+    tiny, tmp_path, monkeypatch, capsys
+):
     out = tmp_path / "tiny.best.json"
     options = {"out": out, "lpw_floor": 0.5, "trials": 16, "confirm_seeds": 1, "progress": False}
     tried = []
@@ -150,5 +153,39 @@ def test_a_search_that_is_stopped_keeps_its_trials_and_tries_the_interrupted_lay
     with pytest.raises(KeyboardInterrupt):
         search.best(tiny, **options)
     assert len(tried) == 3 and not out.exists()
+    kept = capsys.readouterr().err
+    assert "has 2 layouts" in kept and kept.endswith("above the floor; continue with --resume\n")
     assert search.best(tiny, resume=True, **options)["found"]["trials"] == 16
     assert tried.count(tried[2]) >= 2
+
+
+def test_an_interrupt_while_the_best_layouts_are_confirmed_keeps_the_trials(tiny, tmp_path, monkeypatch, capsys):
+    options = {"out": tmp_path / "tiny.best.json", "lpw_floor": 0.5, "trials": 4, "confirm_seeds": 1, "progress": False}
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "_confirm", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            search.best(tiny, **options)
+    assert re.search(
+        r"journal has \d+ layouts, \d+ of them above the floor; continue with --resume", capsys.readouterr().err
+    )
+    found = search.best(tiny, resume=True, **options)
+    assert found["found"]["trials"] >= 4
+
+
+def test_the_place_of_the_layout_is_checked_before_the_search(tiny, tmp_path):
+    out = tmp_path / "tiny.best.json"
+    out.write_text("theirs")
+    options = {"lpw_floor": 0.5, "trials": 1, "confirm_seeds": 1, "progress": False}
+    for place, why in ((out, "exists already"), (tmp_path, "is a folder"), (out / "below", "is no folder")):
+        with pytest.raises(wk.BadInput, match=why):
+            search.best(tiny, out=place, **options)
+    assert out.read_text() == "theirs" and not out.with_suffix(".journal").exists()
+    out.with_suffix(".journal").write_text("")
+    with pytest.raises(wk.BadInput, match="--resume to continue it, or --force to begin again"):
+        search.best(tiny, out=out, **options)
+    search.best(tiny, out=out, force=True, **options)
+    assert '"schema": "waykeeper.best/1"' in out.read_text()

@@ -161,3 +161,28 @@ def test_a_run_writes_nothing_where_it_is_not_asked(tiny, tmp_path, monkeypatch,
     monkeypatch.chdir(tmp_path)
     wk.run(tiny, progress=False)
     assert list(tmp_path.iterdir()) == [] and capfd.readouterr() == ("", "")
+
+
+def test_a_run_that_is_kept_goes_on_and_is_not_made_twice(tiny, tmp_path):
+    kept = tmp_path / "runs"
+    whole = wk.run(tiny, ["default", "isolate"], seeds=2, progress=False)
+    assert not kept.exists()
+    wk.run(tiny, ["default"], seeds=2, keep=kept, progress=False)
+    stamps = {file: file.stat().st_mtime_ns for file in kept.iterdir()}
+    assert len(stamps) == 2
+    again = wk.run(tiny, ["default", "isolate"], seeds=2, keep=kept, progress=False)
+    assert len(list(kept.iterdir())) == 4
+    assert all(file.stat().st_mtime_ns == stamp for file, stamp in stamps.items())
+
+    def timeless(run):
+        return {key: value for key, value in json.loads(run.to_json()).items() if key != "wall_s"}
+
+    assert timeless(again) == timeless(whole)
+    assert again.timeseries().equals(whole.timeseries())
+    damaged = next(iter(stamps))
+    damaged.write_bytes(b"damaged")
+    with pytest.warns(UserWarning, match="is ignored and runs again"):
+        assert timeless(wk.run(tiny, ["default", "isolate"], seeds=2, keep=kept, progress=False)) == timeless(whole)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(wk.BadInput, match="keep: .*file/runs cannot be made"):
+        wk.run(tiny, keep=tmp_path / "file/runs", progress=False)

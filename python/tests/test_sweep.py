@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -172,3 +173,12 @@ def test_ctrl_c_ends_a_sweep_at_once_and_it_continues(tiny, tmp_path):
         time.sleep(0.02)
     os.killpg(running.pid, signal.SIGINT)
     assert running.wait(timeout=30) != 0
+    assert re.search(r"stopped; .*out has [1-7] of 8 points; the same call continues", running.stderr.read().decode())
+
+
+def test_the_folder_of_a_sweep_is_checked_before_the_first_run(tiny, tmp_path):
+    (tmp_path / "file").write_text("theirs")
+    for out in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(wk.BadInput, match="is no folder"):
+            wk.sweep({"workload.reader.mask": ["0x3"]}, tiny, out=out, jobs=1, progress=False)
+    assert (tmp_path / "file").read_text() == "theirs"

@@ -12,6 +12,7 @@ import argparse
 import json
 import math
 import os
+import signal
 import statistics
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from typing import Any
 from ._native import BadInput, RunFailed, __version__
 from .best_space import Layout, Space, starts
 from .best_stretch import Stretch, stretch
+from .outputs import check_file
 from .parallel import Failure, attempt, each
 from .results import PolicyRun, Run
 from .running import AnyScenario, run
@@ -119,6 +121,7 @@ def best(
     sets: str = "1/32",
     jobs: int = 1,
     resume: bool = False,
+    force: bool = False,
     engine: Any = None,
     progress: bool | None = None,
 ) -> dict[str, Any]:
@@ -127,6 +130,7 @@ def best(
     * `trials`: trials of the whole search, those of earlier processes included.
     * `seeds`: every trial runs these seeds, from 1 on. The best few layouts are then measured on `confirm_seeds` other ones.
     * `resume`: continue the search whose journal is beside `out`. Several processes may work on one journal.
+    * `force`: overwrite an existing result, and begin an earlier search beside it again.
     * `engine`: `None` for processes on this machine, or a `distributed.Client` (Dask) whose workers share the folder of `out`.
 
     Ctrl-C keeps the trials that are done; `resume` continues. Raises `BadInput` for wrong arguments and scenarios.
@@ -136,19 +140,23 @@ def best(
     _check(scenario, lpw_floor, trials, seeds, confirm_seeds, jobs)
     out = Path(out)
     journal = out.with_suffix(".journal")
-    if journal.exists() and not resume:
-        raise BadInput(f"{journal} has an earlier search; give --resume to continue it, or delete it")
-    if not out.parent.is_dir():
-        raise BadInput(f"{out.parent} is no folder; create it, or choose another --out")
-    search = _prepare(scenario, str(journal), trials, lpw_floor, seeds, sets)
-    study = _study(optuna, search, create=True)
+    if journal.exists() and not (resume or force):
+        raise BadInput(f"{journal} has an earlier search; give --resume to continue it, or --force to begin again")
+    check_file("--out", out, replace=resume or force)
+    if force:
+        journal.unlink(missing_ok=True)
+    study = None
     try:
+        search = _prepare(scenario, str(journal), trials, lpw_floor, seeds, sets)
+        study = _study(optuna, search, create=True)
         _work_all(search, jobs, engine, progress)
+        found = _confirm(search, _feasible(study, lpw_floor), confirm_seeds, len(_complete(study)))
     except KeyboardInterrupt:
-        left = len(_feasible(study, lpw_floor))
-        print(f"\nstopped; {journal} has {left} layouts above the floor; continue with --resume", file=sys.stderr)
+        done = len(_complete(study)) if study else 0
+        left = len(_feasible(study, lpw_floor)) if study else 0
+        kept = f"{journal} has {done} layouts, {left} of them above the floor; continue with --resume"
+        print(f"\nstopped; {kept if done else 'no layout was tried yet, nothing is kept'}", file=sys.stderr)
         raise
-    found = _confirm(search, _feasible(study, lpw_floor), confirm_seeds, len(_complete(study)))
     text = json.dumps(found, indent=1) + "\n"
     _write_whole(out, lambda path: path.write_text(text, encoding="utf-8"))
     return found
@@ -361,6 +369,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes [1]")
     parser.add_argument("--resume", action="store_true", help="continue the search beside --out")
+    parser.add_argument("--force", action="store_true", help="overwrite a result, and begin an earlier search again")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--out", metavar="FILE", help="result [NAME.best.json, beside a scenario's file]")
     return parser
@@ -375,7 +384,9 @@ def main(words: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     options = _parser().parse_args(words)
     out = Path(options.out) if options.out else default_out(options.scenario)
-    names = ("lpw_floor", "trials", "seeds", "confirm_seeds", "sets", "jobs", "resume")
+    names = ("lpw_floor", "trials", "seeds", "confirm_seeds", "sets", "jobs", "resume", "force")
+    # Ended by another program it says what it keeps, as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         found = best(options.scenario, out=out, **{name: getattr(options, name) for name in names})
     except BadInput as why:

@@ -32,6 +32,7 @@ def run(
     extrapolate: bool = False,
     looks_every_s: float | None = None,
     threads: int = 0,
+    keep: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Run | Curve:
     """Runs a scenario under policies; returns a `Run`, or a `Curve` if the scenario sweeps keys.
@@ -44,6 +45,8 @@ def run(
     * `looks_every_s`: let the control loop put the layout as found back for 4 intervals, at most every so many seconds, to
       measure what each policy is worth (`PolicyRun.worth`); the results of policies lose by these intervals.
     * `threads`: number of simulations that run in parallel; 0 is one per core.
+    * `keep`: a folder that keeps each simulation when it ends, so that the same call after Ctrl-C continues. A simulation is
+      taken from it if all that determines it is the same. Runs under your own policies are not kept.
     * `progress`: whether to show a progress bar; by default only on a terminal. It appears after one second.
 
     The same scenario, seed and version give the same numbers on any machine. Raises `BadInput` for invalid arguments and
@@ -54,6 +57,7 @@ def run(
     options = _options(names, seed, seeds, sets, duration_s, warmup_s, time_factor, sample_seed, threads)
     options["extrapolate"] = bool(extrapolate)
     options["looks_every_s"] = looks_every_s
+    options["keep"] = _folder(keep)
     with _Bar(scenario.file, progress) as bar:
         text, series, notes = _native.run(scenario.source(), options, own, bar.show)
     for note in notes:
@@ -73,18 +77,34 @@ def find_load(
     duration_s: float | None = None,
     warmup_s: float | None = None,
     threads: int = 0,
+    keep: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
 ) -> Load:
     """The highest load of a NIC that the scenario sustains, by bisection.
 
     A load is sustained if no packet is lost and p99 is at most five times that at a tenth of the line rate (the knee,
     IDIO's MSL). With `zero_loss` only the loss counts, not the latency (RFC 2544). `nic` may be left out if there is only
-    one.
+    one. `keep` is as in `run`.
     """
     scenario = as_scenario(scenario)
     options = _options(list(policies), seed, seeds, sets, duration_s, warmup_s, None, None, threads)
+    options["keep"] = _folder(keep)
     with _Bar(scenario.file, progress) as bar:
-        return Load(_native.find_load(scenario.source(), options, nic, zero_loss, bar.show))
+        text, notes = _native.find_load(scenario.source(), options, nic, zero_loss, bar.show)
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
+    return Load(text)
+
+
+def _folder(keep: str | os.PathLike[str] | None) -> str | None:
+    """The folder of kept runs; it is made here, so that a wrong one is noticed before the first simulation."""
+    if keep is None:
+        return None
+    try:
+        os.makedirs(keep, exist_ok=True)
+    except OSError as why:
+        raise _native.BadInput(f"keep: {os.fspath(keep)} cannot be made: {why.strerror}; name a folder") from why
+    return os.fspath(keep)
 
 
 def _options(
@@ -113,6 +133,7 @@ def _options(
         "time_factor": time_factor,
         "looks_every_s": None,
         "threads": threads,
+        "keep": None,
     }
 
 

@@ -25,6 +25,7 @@ from tqdm.auto import tqdm
 
 from . import bounded
 from ._native import BadInput, __version__
+from .outputs import check_folder
 from .parallel import Failure, attempt, each
 from .results import Curve, _Table
 from .running import AnyScenario, check_policies, run
@@ -110,12 +111,18 @@ def sweep(
     check_policies(policies)
     for point in points:
         point.scenario.check()
+    check_folder("out", folder)
     _claim(folder, base, points)
     missing = [point for point in points if not _file(folder, point).is_file()]
-    if engine is None:
-        failed = _local(folder, missing, jobs, progress)
-    else:
-        failed = _on_cluster(folder, missing, engine, progress)
+    try:
+        if engine is None:
+            failed = _local(folder, missing, jobs, progress)
+        else:
+            failed = _on_cluster(folder, missing, engine, progress)
+    except KeyboardInterrupt:
+        done = sum(_file(folder, point).is_file() for point in points)
+        print(f"\nstopped; {folder} has {done} of {len(points)} points; the same call continues", file=sys.stderr)
+        raise
     return _gather(folder, points, failed)
 
 

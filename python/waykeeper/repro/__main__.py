@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from .. import bounded
+from .._native import BadInput
+from ..outputs import check_folder
 from . import report
 from .claims import PAPERS, claims
 from .engine import QUICK_SEEDS, SEEDS, run_figures
@@ -125,6 +127,7 @@ def _list(given: argparse.Namespace) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     chosen = _chosen(given.ids)
+    _check_out(given.out)
     seeds = given.seeds or (QUICK_SEEDS if given.quick else SEEDS)
     results = run_figures(chosen, quick=given.quick, seeds=seeds, jobs=given.jobs, cache=given.out / "runs")
     found = outcomes(chosen, results)
@@ -143,6 +146,13 @@ def _run(given: argparse.Namespace) -> int:
         print(f"failed: {line}", file=sys.stderr)
     print(f"wrote {page}", file=sys.stderr)
     return 1 if failures else 0
+
+
+def _check_out(folder: Path) -> None:
+    try:
+        check_folder("--out", folder)
+    except BadInput as why:
+        raise _Usage(str(why)) from why
 
 
 def _folders(ids: list[str]) -> set[str]:
@@ -206,6 +216,7 @@ def _mechanisms(given: argparse.Namespace) -> int:
             raise _Usage(f"no mechanism `{name}`{_hint(name, known)} there are {', '.join(known)}")
     if given.docs is not None and not given.docs.is_dir():
         raise _Usage(f"{given.docs} is not a folder; --docs needs the folder to write {report.MECHANISMS} to")
+    _check_out(given.out)
     chosen = [one for name, one in known.items() if name in given.ids or not given.ids]
     figures = _chosen(given.only or ["all"])
     run = partial(run_figures, quick=given.quick, seeds=given.seeds, jobs=given.jobs, cache=given.out / "runs")

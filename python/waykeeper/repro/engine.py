@@ -1,24 +1,20 @@
-"""Runs figures: every case with every seed. A run that several figures need is made once, and results are kept on disk.
+"""Runs figures: every case with every seed. A run that several figures need is made once.
 
-The file name of a result is a hash of everything that determines it (scenario, policies, seed, version). So an interrupted
-suite continues where it stopped, and a figure does not run again when only its text has changed. This module must not
-depend on how a figure uses its runs.
+`run` and `find_load` keep each simulation that ends in a folder, and take it from there if all that determines it is the same
+(`keep`, as `waykeeper run --resume` does). So an interrupted suite continues where it stopped, and a figure does not run again
+when only its text has changed. This module must not depend on how a figure uses its runs.
 """
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import json
-import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache as cached
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .. import _native, bounded
-from .._native import BadInput, __version__
+from .._native import BadInput
 from ..parallel import Failure, each
 from ..results import Run
 from ..running import find_load, run
@@ -42,19 +38,6 @@ class Job:
     warmup_s: float | None
     search: str | None
     nic: str | None
-
-    def name(self) -> str:
-        """A hash of everything that determines the result."""
-        rest = [self.policies, self.seed, self.sets, self.duration_s, self.warmup_s, self.search, self.nic]
-        content = json.dumps([__version__, _build(), self.scenario.digest(), rest])
-        return hashlib.sha256(content.encode()).hexdigest()[:40]
-
-
-@cached
-def _build() -> str:
-    """The hash of the compiled part, because a changed model may give other numbers under the same version."""
-    assert _native.__file__ is not None
-    return hashlib.sha256(Path(_native.__file__).read_bytes()).hexdigest()[:16]
 
 
 @dataclass
@@ -89,20 +72,15 @@ def run_figures(
         doubled = {key for key in keys if keys.count(key) > 1}
         if doubled:
             raise ValueError(f"{figure_id}: case {doubled.pop()!r} exists twice")
-    wanted: dict[str, Job] = {}
-    names: dict[tuple[str, Hashable, int], str] = {}
+    wanted: dict[tuple[str, Hashable, int], Job] = {}
     for figure_id, mine in cases.items():
         for case in mine:
             first = _job(case, 1, change)
             for seed in range(1, count + 1):
-                job = replace(first, seed=seed)
-                name = job.name()
-                wanted[name] = job
-                names[figure_id, case.key, seed] = name
-    failures = _run_missing(wanted, cache, jobs, progress)
-    return {
-        figure_id: _figure_runs(figure_id, mine, count, names, failures, cache) for figure_id, mine in cases.items()
-    }
+                wanted[figure_id, case.key, seed] = replace(first, seed=seed)
+    results = _run_all(set(wanted.values()), cache, jobs, progress)
+    found = {key: results[job] for key, job in wanted.items()}
+    return {figure_id: _figure_runs(figure_id, mine, count, found) for figure_id, mine in cases.items()}
 
 
 def scenario_of(case: Case) -> Scenario:
@@ -126,20 +104,15 @@ def _job(case: Case, seed: int, change: Callable[[Scenario], Scenario] | None = 
     )
 
 
-def _run_missing(wanted: Mapping[str, Job], cache: Path, jobs: int | None, progress: bool | None) -> dict[str, str]:
-    cache.mkdir(parents=True, exist_ok=True)
-    missing = [(name, job) for name, job in wanted.items() if not _path(cache, name).is_file()]
+def _run_all(
+    wanted: Iterable[Job], cache: Path, jobs: int | None, progress: bool | None
+) -> dict[Job, dict[str, Any] | Failure]:
     # Long ones first, so that all cores finish at about the same time.
-    missing.sort(key=lambda pair: -_cost(pair[1]))
-    failures = {}
-    work = [job for _, job in missing]
-    for index, result in each(run_job, work, jobs=jobs, progress=progress, title="simulations"):
-        name = missing[index][0]
-        if isinstance(result, Failure):
-            failures[name] = result.why
-        else:
-            _keep(_path(cache, name), result)
-    return failures
+    work = sorted(wanted, key=lambda job: -_cost(job))
+    make = partial(run_job, keep=str(cache))
+    return {
+        work[index]: result for index, result in each(make, work, jobs=jobs, progress=progress, title="simulations")
+    }
 
 
 def _cost(job: Job) -> float:
@@ -152,14 +125,18 @@ def _cost(job: Job) -> float:
     return (job.duration_s or about["duration_s"]) / about["time_factor"] * len(job.policies) * searches
 
 
-def run_job(job: Job) -> dict[str, Any]:
-    """Runs one simulation, with steady intervals extrapolated, or one search; the result has plain values only."""
+def run_job(job: Job, keep: str | None = None) -> dict[str, Any]:
+    """Runs one simulation, with steady intervals extrapolated, or one search; the result has plain values only.
+
+    `keep` is the folder that keeps simulations.
+    """
     options = {
         "seed": job.seed,
         "sets": job.sets,
         "duration_s": job.duration_s,
         "warmup_s": job.warmup_s,
         "threads": 1,
+        "keep": keep,
         "progress": False,
     }
     if job.search is None:
@@ -171,39 +148,22 @@ def run_job(job: Job) -> dict[str, Any]:
     return {"scenario": found.values["scenario"], "msl_gbps": found.gbps, "policies": {}, "seeds": 1}
 
 
-def _path(cache: Path, name: str) -> Path:
-    return cache / f"{name}.json.gz"
-
-
-def _keep(path: Path, values: Mapping[str, Any]) -> None:
-    part = path.with_suffix(".part")
-    with gzip.open(part, "wt", encoding="utf-8", compresslevel=4) as file:
-        json.dump(values, file)
-    os.replace(part, path)
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return json.loads(bounded.unpacked(path, "a saved run"))
-
-
 def _figure_runs(
     figure_id: str,
     cases: Sequence[Case],
     count: int,
-    names: Mapping[tuple[str, Hashable, int], str],
-    failures: Mapping[str, str],
-    cache: Path,
+    found: Mapping[tuple[str, Hashable, int], dict[str, Any] | Failure],
 ) -> FigureRuns:
     failed = []
     means: dict[Hashable, CaseRun] = {}
     singles: list[dict[Hashable, CaseRun]] = [{} for _ in range(count)]
     for case in cases:
-        mine = [names[figure_id, case.key, seed] for seed in range(1, count + 1)]
-        broken = [failures[name] for name in mine if name in failures]
+        mine = [found[figure_id, case.key, seed] for seed in range(1, count + 1)]
+        broken = [result.why for result in mine if isinstance(result, Failure)]
         if broken:
             failed.append(f"case {case.key!r}: {broken[0]}")
             continue
-        values = [_read(_path(cache, name)) for name in mine]
+        values = [result for result in mine if not isinstance(result, Failure)]
         for single, value in zip(singles, values, strict=True):
             single[case.key] = _case_run(value)
         means[case.key] = _case_run(mean(values))
