@@ -5,11 +5,10 @@ Must not know what a file contains.
 
 from __future__ import annotations
 
-import gzip
 import os
 
 MOST = 64 << 20
-"""Longest text in bytes: a sweep of 10,000 points has 3 MB, a run of the reproduction suite with its curves 2 MB."""
+"""Longest text in bytes: a sweep of 10,000 points has 3 MB."""
 
 
 def text(path: str | os.PathLike[str], what: str) -> str:
@@ -18,12 +17,6 @@ def text(path: str | os.PathLike[str], what: str) -> str:
     Raises `OSError` if it cannot be read, and `ValueError` if it is not UTF-8 or has more than `MOST` bytes.
     """
     with open(path, "rb") as file:
-        return _decoded(file.read(MOST + 1), what)
-
-
-def unpacked(path: str | os.PathLike[str], what: str) -> str:
-    """The text of a file in gzip; errors as in `text`, where the bound is on the unpacked bytes."""
-    with gzip.open(path, "rb") as file:
         return _decoded(file.read(MOST + 1), what)
 
 

@@ -15,7 +15,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use toml::Value;
 use waykeeper_machine::ScenarioSource;
 
@@ -135,6 +135,7 @@ pub struct LoadSearch {
     /// Simulated time of one load of one search, ns.
     per_probe_ns: u64,
     stop: Arc<AtomicBool>,
+    inside_ns: Arc<AtomicI64>,
     kept: Option<Arc<KeptRuns>>,
 }
 
@@ -180,8 +181,8 @@ impl LoadSearch {
         }
         let per_probe_ns = whole.simulated_ns() / searches.len().max(1) as u64;
         let (scenario, plan) = (scenario.name, plan.clone());
-        let stop = Arc::default();
-        Ok(LoadSearch { scenario, plan, criterion, target, searches, per_probe_ns, stop, kept })
+        let (stop, inside_ns) = Default::default();
+        Ok(LoadSearch { scenario, plan, criterion, target, searches, per_probe_ns, stop, inside_ns, kept })
     }
 
     /// The searches, in order; the seed is the first.
@@ -198,7 +199,7 @@ impl LoadSearch {
         self.plan.threads()
     }
 
-    /// Uses this flag: when set, each simulation ends at its next control interval.
+    /// Uses this flag: when set, each simulation ends soon.
     #[must_use]
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> LoadSearch {
         LoadSearch { stop, ..self }
@@ -214,6 +215,7 @@ impl LoadSearch {
             kept: 0,
             to_run: self.searches.len(),
             total_ns: self.searches.len() as u64 * MOST_PROBES * self.per_probe_ns,
+            inside_ns: self.inside_ns.clone(),
         });
         let pool = rayon::ThreadPoolBuilder::new().num_threads(self.plan.threads).build();
         let pool =
@@ -285,7 +287,7 @@ impl LoadSearch {
         // Searches already run in parallel.
         let plan = RunPlan { policies: vec![search.policy.clone()], threads: 1, ..self.plan.clone() };
         let experiment = Experiment::prepare_kept(&source, plan, Vec::new(), self.kept.clone())?;
-        let experiment = experiment.stopped_by(self.stop.clone());
+        let experiment = experiment.stopped_by(self.stop.clone()).counted_in(self.inside_ns.clone());
         let probe = OneProbe { meter, index, passed_ns: AtomicU64::new(0) };
         let outcome = experiment.run_watched(&probe)?;
         if outcome.is_partial() {

@@ -10,6 +10,7 @@ use crate::evictions::EvictionRate;
 use crate::inventory::inventory;
 use crate::measured::{Measured, WriteBacks};
 use crate::opcodes::{Commands, Opcodes};
+use crate::pulse::{OnPulse, Pulse};
 use crate::sampling_error::SamplingErrors;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::RunOptions;
@@ -77,6 +78,11 @@ impl VirtualServer {
     /// Schedules the start of the measured interval, ns of the server's clock.
     pub fn begin_stretch_at(&mut self, at_ns: u64) {
         self.measure_from_ns = Some(at_ns);
+    }
+
+    /// Calls `observer` while it simulates, also for copies of the server made from now on.
+    pub fn observe(&mut self, observer: Arc<OnPulse>) {
+        self.bare.machine.pulse = Pulse::of(observer);
     }
 
     /// Until the measured interval begins, simulates only a part of each steady interval (`steady.rs`). No effect with

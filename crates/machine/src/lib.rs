@@ -26,6 +26,7 @@ mod nvme;
 mod opcodes;
 mod posted;
 mod programs;
+mod pulse;
 mod random;
 mod root_port;
 mod sampling_error;
@@ -46,6 +47,7 @@ pub use measured::{Measured, SystemMeasured, WorkloadMeasured, WriteBacks};
 pub use nic::{FlowOrder, MempoolSpec, Pace, Steering, TrafficSpec};
 pub use opcodes::{Commands, OpcodeRates, Opcodes};
 pub use programs::{KINDS, ProgramKind, ScoreKind, WorkUnit};
+pub use pulse::OnPulse;
 pub use sampling_error::{HitErrors, SamplingErrors};
 pub use scenario::{
     CapturedPacket, ChipFile, Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError,

@@ -12,6 +12,7 @@ use crate::mailbox::Mailbox;
 use crate::meter::Meter;
 use crate::nic::{Classifier, Fetch, Function, MempoolSpec, Nic, Queue, Spread, Steering, Traffic, Window};
 use crate::programs::{Blueprint, Core, Program, Site};
+use crate::pulse::Pulse;
 use crate::random::Stream;
 use crate::scenario::{Scenario, ScenarioError, WorkloadSpec};
 use crate::ssd::Array;
@@ -91,6 +92,7 @@ pub struct Machine {
     forward_ns: f64,
     /// When the last program with a start delay begins, ns.
     delays_until_ns: f64,
+    pub(crate) pulse: Pulse,
 }
 
 impl Machine {
@@ -149,6 +151,7 @@ impl Machine {
             now_ns: 0.0,
             forward_ns: 0.0,
             delays_until_ns: 0.0,
+            pulse: Pulse::default(),
         };
         machine.make_changes()?;
         Ok(machine)
@@ -203,7 +206,7 @@ impl Machine {
     /// Runs until simulated time reaches `until_ns`.
     ///
     /// # Errors
-    /// If a program that starts on the way does not fit simulated memory.
+    /// If a program that starts on the way does not fit simulated memory, or the observer ends it.
     pub fn run_until(&mut self, until_ns: f64) -> Result<(), ScenarioError> {
         let quantum = self.scenario.quantum_ns;
         let scale = self.scale();
@@ -222,6 +225,7 @@ impl Machine {
                 idio.advance(&mut self.bus.memory.chip, end);
             }
             self.make_changes()?;
+            self.pulse.beat(span)?;
         }
         Ok(())
     }

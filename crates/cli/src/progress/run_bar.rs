@@ -219,39 +219,41 @@ impl State {
         }
         if stop && !self.said_stop {
             self.said_stop = true;
-            lines.push(
-                "interrupted: waiting for the control intervals that are being simulated; Ctrl-C again ends at once"
-                    .to_owned(),
-            );
+            lines.push("interrupted: showing what is finished; Ctrl-C again ends at once".to_owned());
         }
         lines
     }
 
     fn kept(&self) -> String {
-        match self.start {
+        match &self.start {
             Some((start, _)) if start.kept > 0 => format!("; {} are kept and not run again", start.kept),
             _ => String::new(),
         }
     }
 
+    /// Simulated time done, ns, the control intervals that are being simulated included.
+    fn done_ns(&self) -> u64 {
+        let inside_ns = self.start.as_ref().map_or(0, |(start, _)| start.inside_ns.load(Ordering::Relaxed));
+        self.progress.map_or(0, |progress| progress.done_ns) + inside_ns.max(0) as u64
+    }
+
     /// Part that is done, 0..1.
     fn share(&self) -> f64 {
-        let done = |progress: SimulationProgress| progress.done_ns as f64 / progress.total_ns.max(1) as f64;
-        self.progress.map_or(0.0, done).min(1.0)
+        let total_ns = self.start.as_ref().map_or(0, |(start, _)| start.total_ns);
+        (self.done_ns() as f64 / total_ns.max(1) as f64).min(1.0)
     }
 
     /// The progress in a line.
     fn text(&self, elapsed: Duration) -> String {
-        let Some((start, began)) = self.start else { return self.what.clone() };
+        let Some((start, began)) = &self.start else { return self.what.clone() };
         let mut text = format!("{:.0} %, ", 100.0 * self.share());
         let ended = self.progress.map_or(0, |progress| progress.jobs_done) as usize;
         let _ = write!(text, "{} of {} {}", start.kept + ended, start.kept + start.to_run, self.unit);
         // What was taken over from an equal simulation took no time, and the rest of a simulation may not be taken over.
-        let simulated_ns =
-            self.progress.map_or(0, |progress| progress.done_ns - progress.shared_ns.min(progress.done_ns));
-        let done_ns = self.progress.map_or(0, |progress| progress.done_ns);
-        let left_ns = start.total_ns.saturating_sub(done_ns);
-        let wall_s = elapsed.saturating_sub(began).as_secs_f64().max(1e-3);
+        let shared_ns = self.progress.map_or(0, |progress| progress.shared_ns);
+        let simulated_ns = self.done_ns().saturating_sub(shared_ns);
+        let left_ns = start.total_ns.saturating_sub(self.done_ns());
+        let wall_s = elapsed.saturating_sub(*began).as_secs_f64().max(1e-3);
         if simulated_ns > 0 {
             let speed = simulated_ns as f64 * 1e-9 / wall_s;
             let _ =
@@ -285,6 +287,10 @@ mod tests {
         Duration::from_secs(s)
     }
 
+    fn start(kept: usize) -> RunStart {
+        RunStart { kept, to_run: 2, total_ns: 8_000_000_000, inside_ns: Arc::default() }
+    }
+
     /// Two runs of 4 simulated seconds each.
     fn state() -> State {
         State {
@@ -292,7 +298,7 @@ mod tests {
             unit: "runs",
             names: vec!["default".to_owned(), "a4".to_owned()],
             passed_ns: vec![0; 2],
-            start: Some((RunStart { kept: 0, to_run: 2, total_ns: 8_000_000_000 }, seconds(0))),
+            start: Some((start(0), seconds(0))),
             ..State::default()
         }
     }
@@ -314,6 +320,10 @@ mod tests {
     fn the_first_frame_claims_nothing() {
         assert_eq!(state().share(), 0.0);
         assert_eq!(state().text(seconds(5)), "0 %, 0 of 2 runs, time left not known yet");
+        // A first interval that is half done counts: 1 s of 8 in 5 s.
+        let inside = state();
+        inside.start.as_ref().unwrap().0.inside_ns.store(1_000_000_000, Ordering::Relaxed);
+        assert_eq!(inside.text(seconds(5)), "12 %, 0 of 2 runs, 0.20 simulated s per s, about 35 s left");
         let reading = State { what: "x: reading".to_owned(), ..State::default() };
         assert_eq!(reading.text(seconds(5)), "x: reading");
     }
@@ -332,7 +342,7 @@ mod tests {
         state.active = [(0, seconds(30)), (1, seconds(8))].into();
         assert!(state.text(seconds(30)).ends_with("; now default 50 %"));
         // Kept runs took no time: they count as ended, and not for the speed.
-        state.start = Some((RunStart { kept: 3, to_run: 2, total_ns: 8_000_000_000 }, seconds(8)));
+        state.start = Some((start(3), seconds(8)));
         assert!(
             state.text(seconds(10)).starts_with("50 %, 3 of 5 runs, 1.00 simulated s per s, about 4 s left")
         );

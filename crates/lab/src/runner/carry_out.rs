@@ -89,7 +89,13 @@ impl Experiment {
         }
         let to_run = || jobs.iter().zip(&wanted).filter(|(_, wanted)| **wanted).map(|(job, _)| job);
         let (total_ns, count) = (to_run().map(Job::simulated_ns).sum(), to_run().count() as u64);
-        watcher.begins(RunStart { kept: jobs.len() - count as usize, to_run: count as usize, total_ns });
+        let kept = jobs.len() - count as usize;
+        watcher.begins(RunStart {
+            kept,
+            to_run: count as usize,
+            total_ns,
+            inside_ns: self.inside_ns.clone(),
+        });
         let counts = Counts::default();
         let tell = |run: usize, passed: Passed, ended: bool| {
             // Relaxed: the counts are only shown and order nothing.
@@ -109,7 +115,10 @@ impl Experiment {
         let pool =
             pool.map_err(|why| RunError::Threads { threads: self.plan.threads, why: why.to_string() })?;
         let callbacks = Callbacks {
-            passed: &|index, passed| tell(index, passed, false),
+            passed: &|index, passed| {
+                self.inside_ns.fetch_sub(passed.simulated_ns as i64, Ordering::Relaxed);
+                tell(index, passed, false);
+            },
             done: &|index, result| {
                 let result = result.map(|done| self.keep(identities[index].as_deref(), done, watcher));
                 // The simulation counts as ended before its point does: a line about the point comes after it.

@@ -154,9 +154,10 @@ impl<'s> SplitGroups<'s> {
     /// Ends a loop's turn and returns the step to the next loop.
     fn add(&mut self, mut run: Run<'s>, turn: Turn, callbacks: &Callbacks<'_>) -> SharedStep {
         let host = run.looping.host();
-        let Passed { ns, shared_ns } = host.passed();
+        let Passed { ns, shared_ns, simulated_ns } = host.passed();
         let simulated = |ns| (ns as f64 / run.job.scenario.time_factor) as u64;
-        (callbacks.passed)(run.index, Passed { ns: simulated(ns), shared_ns: simulated(shared_ns) });
+        let passed = Passed { ns: simulated(ns), shared_ns: simulated(shared_ns), simulated_ns };
+        (callbacks.passed)(run.index, passed);
         let result = match turn {
             Turn::Continues => {
                 let (step, moment) = host.leave(true);

@@ -8,8 +8,9 @@ use crate::results::{
     WorkloadResult,
 };
 use indexmap::IndexMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use toml::Table;
 use waykeeper_control::{ControlConfig, ControlError, LookBack};
 use waykeeper_host::{Inventory, WorkloadKind};
@@ -30,7 +31,9 @@ pub(super) struct Job<'a> {
     /// Policies of the caller's own.
     pub own: &'a [OwnPolicy],
     /// Set by another thread to end the simulation.
-    pub stop: &'a AtomicBool,
+    pub stop: &'a Arc<AtomicBool>,
+    /// Simulated time of intervals that are being simulated, ns, of all jobs together.
+    pub inside_ns: &'a Arc<AtomicI64>,
     pub seed: u64,
     pub sample_seed: u64,
     pub sampling: Sampling,
@@ -66,6 +69,12 @@ impl Job<'_> {
             }
             other => other,
         })?;
+        let (stop, inside_ns) = (self.stop.clone(), self.inside_ns.clone());
+        server.observe(Arc::new(move |ns| {
+            // Relaxed: the time is only shown, and some time more does not matter.
+            inside_ns.fetch_add(ns as i64, Ordering::Relaxed);
+            if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }));
         if self.extrapolate {
             server.extrapolate_steady_intervals();
         }
@@ -107,8 +116,11 @@ impl Job<'_> {
         nanoseconds(self.scenario.duration_s)
     }
 
-    /// The error of a loop that cannot continue.
+    /// The error of a loop that cannot continue: the user's interrupt, if there was one.
     pub fn stopped(&self, why: ControlError) -> RunError {
+        if self.stop.load(Ordering::Relaxed) {
+            return RunError::Interrupted;
+        }
         RunError::Stopped { policy: self.policy.to_owned(), seed: self.seed, why }
     }
 

@@ -32,7 +32,7 @@ use job::Job;
 use points::Point;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicI64};
 use waykeeper_machine::ScenarioSource;
 use waykeeper_silicon::Sampling;
 
@@ -72,7 +72,7 @@ pub struct SimulationProgress {
 }
 
 /// What there is to do when simulations begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct RunStart {
     /// Simulations that are kept from an earlier run. Of a search for a load 0: it meets them one by one.
     pub kept: usize,
@@ -80,6 +80,9 @@ pub struct RunStart {
     pub to_run: usize,
     /// Simulated nanoseconds of these together.
     pub total_ns: u64,
+    /// Simulated nanoseconds of the control intervals that are being simulated at a time; they are not in
+    /// [`SimulationProgress::done_ns`] yet. About: it may be a little below zero.
+    pub inside_ns: Arc<AtomicI64>,
 }
 
 /// Called while simulations run, from many threads.
@@ -126,6 +129,7 @@ pub struct Experiment {
     points: Vec<Point>,
     notes: Vec<String>,
     stop: Arc<AtomicBool>,
+    inside_ns: Arc<AtomicI64>,
     kept: Option<Arc<KeptRuns>>,
 }
 
@@ -217,14 +221,14 @@ impl Experiment {
         plan.check_size(points.count(), policies.len())?;
         let file = source.file().to_owned();
         let notes = [changes.notes, named_again].concat();
-        let stop = Arc::default();
-        let points_read = Vec::new();
+        let (stop, inside_ns) = Default::default();
+        let (points_read, kept) = (Vec::new(), None);
         let experiment =
-            Experiment { file, plan, own, policies, keys, points: points_read, notes, stop, kept: None };
+            Experiment { file, plan, own, policies, keys, points: points_read, notes, stop, inside_ns, kept };
         Ok((experiment, points))
     }
 
-    /// A flag: when set, each simulation ends at its next control interval, without a result.
+    /// A flag: when set, each simulation ends soon, without a result.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         self.stop.clone()
     }
@@ -233,6 +237,11 @@ impl Experiment {
     #[must_use]
     pub fn stopped_by(self, stop: Arc<AtomicBool>) -> Experiment {
         Experiment { stop, ..self }
+    }
+
+    /// Counts the intervals that are being simulated in `inside_ns`, with those of other experiments.
+    pub(crate) fn counted_in(self, inside_ns: Arc<AtomicI64>) -> Experiment {
+        Experiment { inside_ns, ..self }
     }
 
     /// Notes for the reader about how the plan was interpreted, a line each.
@@ -300,6 +309,7 @@ impl Experiment {
             policy,
             own: &self.own,
             stop: &self.stop,
+            inside_ns: &self.inside_ns,
             seed,
             sample_seed: self.plan.sample_seed.unwrap_or(seed),
             sampling: self.plan.sampling,

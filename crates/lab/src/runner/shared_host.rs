@@ -75,6 +75,8 @@ pub(super) struct Passed {
     pub ns: u64,
     /// The part that had already been simulated for another loop.
     pub shared_ns: u64,
+    /// Traffic that was simulated for it, in ns of simulated time.
+    pub simulated_ns: u64,
 }
 
 /// The host of one loop. It has a server only during the loop's turn; at other times every request fails.
@@ -178,12 +180,15 @@ impl Host for SharedHost {
         let mut server = step.leave(self.at);
         // On the server's own clock: the clock of the seam may jump.
         let before_ns = server.server().now_ns();
+        let before_s = server.server().simulated_s();
         let answer = server.wait_until(deadline_ns);
         let span_ns = server.server().now_ns() - before_ns;
+        let simulated_s = server.server().simulated_s() - before_s;
         let after = step.add(server);
         step.nodes[self.at].waited.push((deadline_ns, answer.clone(), span_ns, after));
         self.at = after;
         self.passed.ns += span_ns;
+        self.passed.simulated_ns += (simulated_s * 1e9) as u64;
         answer
     }
 }

@@ -28,6 +28,12 @@ fn keys(value: &Value, parent: &str, found: &mut BTreeSet<String>) {
 fn complete() -> RunSummary {
     let mut summary = common::five_seeds();
     summary.sample_seed = Some(1);
+    summary.partial = true;
+    summary.missing = vec![MissingRun {
+        policy: "a4".to_owned(),
+        seed: 6,
+        at: [("nic.nic0.ring".to_owned(), SweepValue::Integer(64))].into(),
+    }];
     summary.warnings = vec!["a made-up one".to_owned()];
     for policy in summary.policies.values_mut() {
         policy

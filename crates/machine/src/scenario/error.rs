@@ -125,6 +125,9 @@ pub enum ScenarioError {
         /// The sizes.
         why: waykeeper_silicon::OutOfMemory,
     },
+    /// The observer of a simulation ended it.
+    #[error("stopped")]
+    Stopped,
 }
 
 impl ScenarioError {
