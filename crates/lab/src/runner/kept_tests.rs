@@ -267,3 +267,45 @@ fn a_search_for_a_load_continues_as_well() {
     let all: u64 = whole.knees.iter().map(|knee| knee.probes.len() as u64).sum();
     assert_eq!(resumed.simulated_ns.into_inner(), (all - kept) * 4_000_000);
 }
+
+#[test]
+fn time_inside_a_control_interval_is_counted_until_the_interval_ends() {
+    /// The most that was inside intervals, and what it sees at their ends.
+    #[derive(Default)]
+    struct Inside {
+        ns: Mutex<Option<Arc<std::sync::atomic::AtomicI64>>>,
+        before_the_first_end: std::sync::atomic::AtomicI64,
+    }
+    impl RunWatcher for Inside {
+        fn begins(&self, start: RunStart) {
+            *self.ns.lock().unwrap() = Some(start.inside_ns);
+        }
+        fn progressed(&self, _: SimulationProgress) {
+            let ns = self.ns.lock().unwrap().as_ref().map_or(0, |ns| ns.load(Ordering::Relaxed));
+            self.before_the_first_end.fetch_max(ns, Ordering::Relaxed);
+        }
+    }
+    let experiment = experiment(TEXT, RunPlan { seeds: 2, threads: 2, ..plan() }, None);
+    let inside = Inside::default();
+    experiment.run_watched(&inside).unwrap();
+    let left_ns = inside.ns.lock().unwrap().as_ref().unwrap().load(Ordering::Relaxed);
+    // Every interval was given back, up to a portion of 0.1 ms per copy of a server; an interval is 1 ms.
+    assert!(left_ns.abs() < 1_000_000, "{left_ns} ns");
+    // While one thread ends an interval, the other is inside one of at most 1 ms.
+    assert!(inside.before_the_first_end.into_inner() <= 2_000_000);
+
+    // An interval of an hour ends soon after the flag is set.
+    let endless =
+        TEXT.replace("duration_s = 4", "duration_s = 3600\ninterval_s = 3600").replace("= 1000", "= 1");
+    let endless = self::experiment(&endless, RunPlan { seeds: 1, ..plan() }, None);
+    let stop = endless.stop_flag();
+    let inside_ns = endless.inside_ns.clone();
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| endless.run(&|_| ()));
+        while inside_ns.load(Ordering::Relaxed) < 1_000_000 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        stop.store(true, Ordering::Relaxed);
+        assert!(matches!(running.join().unwrap(), Err(RunError::Interrupted)));
+    });
+}
