@@ -81,6 +81,20 @@ impl Cgroups {
         }
     }
 
+    /// Paths of the cgroups in a cgroup, sorted; the empty path is the root. In version 1 those of systemd's tree.
+    pub fn below(&mut self, reader: &mut Reader, folder: &str, notes: &mut Notes) -> Vec<String> {
+        let Some(tree) = self.units else { return Vec::new() };
+        let names = self.list(reader, tree, folder, notes).unwrap_or_default();
+        let mut paths: Vec<String> = names.iter().map(|name| join(folder, name)).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// The folder in which these paths begin.
+    pub fn folder(&self) -> &'static str {
+        self.units.map_or(MOUNT, |tree| tree.folder)
+    }
+
     /// Paths of the matching cgroups, sorted. Cgroups below a match belong to it and are not matches of their own.
     pub fn matches(
         &mut self,

@@ -2,8 +2,8 @@
 //!
 //! A4 s5.1 asks for a record per workload (cores, priority, what it does, which devices). [`declared`] and [`parse`]
 //! read such records, which may name processes, cgroups and devices that start, end, appear and disappear. A [`Census`]
-//! repeatedly finds the tenants that are present, and [`find_devices`] the devices that a name means. Must not know how
-//! tenants are measured or controlled.
+//! repeatedly finds the tenants that are present, and [`find_devices`] the devices that a name means. Where nothing is
+//! declared, [`discovery`] finds what could be. Must not know how tenants are measured or controlled.
 
 mod census;
 mod cgroups;
@@ -11,6 +11,7 @@ mod cores;
 mod declaration;
 mod device;
 mod devices;
+pub mod discovery;
 mod glob;
 mod naming;
 mod processes;

@@ -87,6 +87,9 @@ struct Stat {
     name: String,
     parent: u32,
     flags: u64,
+    /// In user and kernel mode, of all its threads.
+    cpu_ticks: u64,
+    nice: i32,
     started: u64,
     /// It is a zombie: it has ended, and its parent has not reaped it.
     is_over: bool,
@@ -105,10 +108,33 @@ impl Stat {
             name: name.to_owned(),
             parent: u32::try_from(number(4)?).ok()?,
             flags: number(9)?,
+            cpu_ticks: number(14)?.saturating_add(number(15)?),
+            nice: fields.get(19 - 3)?.parse().ok()?,
             started: number(22)?,
             is_over,
         })
     }
+}
+
+/// What the stat line of a process says beside its identity.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Figures {
+    pub name: String,
+    pub is_kernels: bool,
+    /// Clock ticks of CPU time of all its threads.
+    pub cpu_ticks: u64,
+    pub nice: i32,
+    /// Clock ticks from boot to its start.
+    pub started: u64,
+}
+
+/// The figures of a process; `None` if it is gone or cannot be read.
+pub(super) fn figures(reader: &mut Reader, pid: u32) -> Option<Figures> {
+    let text = reader.text(&format!("/proc/{pid}/stat"), STAT_BYTES).ok().flatten()?;
+    let stat = Stat::parse(&text).filter(|stat| !stat.is_over)?;
+    let is_kernels = stat.flags & KERNEL_THREAD != 0;
+    let Stat { name, cpu_ticks, nice, started, .. } = stat;
+    Some(Figures { name, is_kernels, cpu_ticks, nice, started })
 }
 
 #[derive(Clone, Debug, Default)]

@@ -3,7 +3,7 @@
 mod devices;
 mod docs;
 mod live;
-mod machine;
+pub mod machine;
 mod places;
 mod processes;
 mod properties;
