@@ -165,14 +165,15 @@ impl LinuxHost {
         let info = resctrl.info()?;
         let l3 = info.l3().ok_or(OpenError::NoCat)?.clone();
         tenant_set::check(&facts, &l3, &tenants)?;
-        let observes = access == HostAccess::Observe;
+        let observes = access != HostAccess::Manage;
         let most = if limits.masks { limits.max_classes } else { Some(0) };
         // Without a generation's table, and on an observed host, no register can be written.
-        let files = || RegisterFiles::new(&root, facts.generation.filter(|_| !observes));
+        let may_program = access != HostAccess::Observe;
+        let files = || RegisterFiles::new(&root, facts.generation.filter(|_| may_program));
         let (mut left, mut unproved) = (Vec::new(), Vec::new());
         let mut journal = match access {
             HostAccess::Observe => None,
-            HostAccess::Manage => {
+            HostAccess::Manage | HostAccess::Count => {
                 let mut journal = Journal::open(&journal, &root)?;
                 let mut leftovers = restore(&root, Some(&resctrl), &files(), &mut journal)?;
                 if leftovers.is_complete() {
@@ -188,7 +189,9 @@ impl LinuxHost {
                 Some(journal)
             }
         };
-        let allocation = Allocation::open(resctrl.clone(), &root, access, facts.domain, most, correct)?;
+        // Counters need no group.
+        let groups = if observes { HostAccess::Observe } else { access };
+        let allocation = Allocation::open(resctrl.clone(), &root, groups, facts.domain, most, correct)?;
         let started = count::start(&root, &facts, Some(facts.reader), journal.as_mut());
         let (counting, counting_notes) = match started {
             Ok(started) => started,
@@ -373,8 +376,9 @@ impl Host for LinuxHost {
         let counters_read = count::read_since(from_ns, self.clock.as_ref());
         let mut problems = counts.problems().to_vec();
         let mut groups = BTreeMap::new();
+        let changes_groups = !self.allocation.only_observes();
         let AllocationReadings { masks, occupancies } =
-            self.allocation.read(self.journal.as_mut(), &mut problems);
+            self.allocation.read(self.journal.as_mut().filter(|_| changes_groups), &mut problems);
         for group in &self.groups {
             let occupancy = occupancies.get(&group.id).copied().unwrap_or(Reading::Unsupported);
             let mut counters =

@@ -17,6 +17,9 @@ pub enum HostAccess {
     /// Managed: tenants get groups, and knobs are written.
     #[default]
     Manage,
+    /// Counted: counter registers are programmed where perf does not count the host, and restored at the end. Otherwise as
+    /// observed.
+    Count,
     /// Observed: no group, register or journal is written, and every request for a knob is refused. Counters are perf's
     /// and free-running ones. Masks and occupancy are those of existing groups.
     Observe,
@@ -84,7 +87,7 @@ impl Restrictions {
         let ports = (0..=u8::MAX).zip(facts.ports.iter().enumerate());
         let forbidden = ports.filter(|(_, (index, port))| !may(*index, port.address));
         Restrictions {
-            observes: access == HostAccess::Observe,
+            observes: access != HostAccess::Manage,
             masks: (!limits.masks).then_some(MASKS),
             ways: (!limits.dca_ways).then_some(WAYS),
             ports: forbidden.map(|(id, _)| (PortId(id), PORT)).collect(),

@@ -316,7 +316,7 @@ impl LinuxHost {
         at_start: bool,
         refused: &mut Refused,
     ) -> Result<(), GroupsError> {
-        let Some(journal) = &mut self.journal else {
+        let Some(journal) = self.journal.as_mut().filter(|_| !self.allocation.only_observes()) else {
             self.allocation.record_changes(planned);
             return Ok(());
         };

@@ -1,4 +1,5 @@
-//! Starts and ends the daemon: a control thread that owns the host, and the calling thread, which receives signals.
+//! Starts and ends the daemon: a control thread that owns the host, and the calling thread, which receives signals or
+//! embeds the daemon ([`RunningDaemon`]).
 //!
 //! The host is opened on the control thread and stays there. Socket and metrics are opened after the host and before
 //! the first knob is set, so that a daemon that cannot serve them changes nothing. Must not know the command line.
@@ -9,9 +10,11 @@ use crate::dry_run::DryRun;
 use crate::engine::{self, EngineError, LifecycleEvent, ManagedHost, ProblemSource, Setup, SignalRequest};
 use crate::linux::ManagedLinuxHost;
 use crate::order::{Orders, Sender, orders};
+use crate::protocol::DaemonStatus;
 use crate::published_state::{DaemonMode, PublishedState};
 use crate::recorder::{Recorder, RecorderConfig};
 use crate::servers::{Servers, ServersConfig, ServersError};
+use crate::socket::View;
 use crate::step_queue::{StepQueue, step_queue};
 use crate::twin::{Twin, TwinConfig};
 use crossbeam_channel::{Receiver, bounded, unbounded};
@@ -21,6 +24,7 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 use waykeeper_kernel::system;
 use waykeeper_linux_host::OpenError;
@@ -78,90 +82,158 @@ pub type Unlogged = Box<dyn Fn() -> u64 + Send>;
 /// # Errors
 /// Why it could not start or continue.
 pub fn run(config: Config, inputs: Inputs, unlogged: Unlogged) -> Result<(), DaemonError> {
-    config.check_places(system::real().as_ref())?;
-    let system = |what| move |why| DaemonError::System { what, why };
     // Before the host is opened, so that no signal ends the process without restoring the knobs.
-    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).map_err(system("listening to signals"))?;
-    let signal_handle = signals.handle();
-    let (sender, taken) = orders();
-    let (signal_request, signal_requests) = bounded(SIGNALS);
-    let (ready, is_ready) = bounded::<Arc<PublishedState>>(1);
-    let (start, may_start) = bounded::<()>(1);
-    let (lifecycle_events, lifecycle_receiver) = unbounded();
-    let (recorder, step_queues) = match recorder_of(&config).map_err(system("starting the recorder"))? {
-        Some((recorder, step_queue)) => (Some(Arc::new(recorder)), vec![step_queue]),
-        None => (None, Vec::new()),
-    };
-    let twin = twin_of(&config)?;
-    let own = recorder.clone();
-    let control = Control {
-        config: config.clone(),
-        inputs,
-        orders: taken,
-        signal_requests,
-        ready,
-        may_start,
-        recorder: own,
-        twin,
-        step_queues,
-        lifecycle_events,
-        unlogged,
-    };
-    let thread = std::thread::Builder::new().name("waykeeper-control".to_owned());
-    let handle = signal_handle.clone();
-    let control = thread
-        .spawn(move || {
-            let done = control.run();
-            handle.close();
-            done
-        })
-        .map_err(system("starting the control thread"))?;
-    let mut refused = None;
-    if let Ok(published_state) = is_ready.recv() {
-        // Stays open until the control thread has ended, so that clients can still read its last step.
-        let _open = match open_servers(&config, published_state.clone(), sender) {
-            Ok(servers) => {
-                // If the control thread has ended, its return value has the reason.
-                let _ = start.send(());
-                let notifier = Notifier::start(published_state, lifecycle_receiver);
-                let notifier =
-                    notifier.inspect_err(|why| tracing::warn!("cannot notify systemd: {why}")).ok();
-                Some((servers, notifier))
-            }
+    let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])
+        .map_err(|why| DaemonError::System { what: "listening to signals", why })?;
+    let handle = signals.handle();
+    let daemon = RunningDaemon::start(config, inputs, unlogged, move || handle.close())?;
+    for signal in signals.forever() {
+        tracing::info!(
+            signal,
+            "{}",
+            if signal == SIGHUP { "reading the configuration again" } else { "ending" }
+        );
+        daemon.request(if signal == SIGHUP { SignalRequest::Reload } else { SignalRequest::Stop });
+    }
+    daemon.wait()
+}
+
+/// A daemon on threads of this process. Dropping it stops it and restores every knob.
+pub struct RunningDaemon {
+    view: View,
+    signal_requests: crossbeam_channel::Sender<SignalRequest>,
+    control: Option<JoinHandle<Result<(), DaemonError>>>,
+    /// Stay open until the control thread has ended, so that clients can still read its last step.
+    open: Option<(Servers, Option<Notifier>)>,
+    recorder: Option<Arc<Recorder>>,
+}
+
+impl RunningDaemon {
+    /// Starts it; returns when socket and metrics are open and the first knobs may be set. `ended` is called on its
+    /// control thread when that ends.
+    ///
+    /// # Errors
+    /// Why it could not start; no knob is set then.
+    pub fn start(
+        config: Config,
+        inputs: Inputs,
+        unlogged: Unlogged,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<RunningDaemon, DaemonError> {
+        config.check_places(system::real().as_ref())?;
+        let system = |what| move |why| DaemonError::System { what, why };
+        let (sender, taken) = orders();
+        let (signal_requests, requested) = bounded(SIGNALS);
+        let (ready, is_ready) = bounded::<Arc<PublishedState>>(1);
+        let (start, may_start) = bounded::<()>(1);
+        let (lifecycle_events, lifecycle_receiver) = unbounded();
+        let (recorder, step_queues) = match recorder_of(&config).map_err(system("starting the recorder"))? {
+            Some((recorder, step_queue)) => (Some(Arc::new(recorder)), vec![step_queue]),
+            None => (None, Vec::new()),
+        };
+        let control = Control {
+            config: config.clone(),
+            inputs,
+            orders: taken,
+            signal_requests: requested,
+            ready,
+            may_start,
+            recorder: recorder.clone(),
+            twin: twin_of(&config)?,
+            step_queues,
+            lifecycle_events,
+            unlogged,
+        };
+        let thread = std::thread::Builder::new().name("waykeeper-control".to_owned());
+        let control = thread
+            .spawn(move || {
+                let done = control.run();
+                ended();
+                done
+            })
+            .map_err(system("starting the control thread"))?;
+        let Ok(published_state) = is_ready.recv() else {
+            // It ended before it had opened the host. What it returns has the reason.
+            return Err(joined(control)
+                .err()
+                .unwrap_or_else(|| DaemonError::Panic("it ended at once".to_owned())));
+        };
+        let servers = match open_servers(&config, published_state.clone(), sender) {
+            Ok(servers) => servers,
             Err(why) => {
-                refused = Some(why);
-                None
+                // Without permission to start the control thread ends.
+                drop(start);
+                return joined(control).and(Err(why.into()));
             }
         };
-        drop(start);
-        for signal in signals.forever() {
-            tracing::info!(
-                signal,
-                "{}",
-                if signal == SIGHUP { "reading the configuration again" } else { "ending" }
-            );
-            if signal == SIGHUP {
-                // A waiting signal requests the same already.
-                let _ = signal_request.try_send(SignalRequest::Reload);
-            } else {
-                // Blocks, so that a stop is never dropped; fails only if the control thread has ended.
-                let _ = signal_request.send(SignalRequest::Stop);
+        // If the control thread has ended, its return value has the reason.
+        let _ = start.send(());
+        let notifier = Notifier::start(published_state.clone(), lifecycle_receiver);
+        let notifier = notifier.inspect_err(|why| tracing::warn!("cannot notify systemd: {why}")).ok();
+        Ok(RunningDaemon {
+            view: View::new(system::real(), published_state),
+            signal_requests,
+            control: Some(control),
+            open: Some((servers, notifier)),
+            recorder,
+        })
+    }
+
+    /// What it does now, with its last decisions. They are kept if this is called several times per period.
+    pub fn status(&self) -> DaemonStatus {
+        self.view.status(&self.view.read())
+    }
+
+    /// Whether its control thread has ended, by a request or with an error.
+    pub fn has_ended(&self) -> bool {
+        self.control.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Passes on a request.
+    pub fn request(&self, request: SignalRequest) {
+        // A waiting request to reload asks the same already. A stop is never dropped: sending it blocks, and fails only
+        // if the control thread has ended.
+        let _ = match request {
+            SignalRequest::Reload => self.signal_requests.try_send(request).map_err(drop),
+            SignalRequest::Stop => self.signal_requests.send(request).map_err(drop),
+        };
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// Why it ended, if it was not stopped, or the knobs that could not be restored.
+    pub fn wait(mut self) -> Result<(), DaemonError> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<(), DaemonError> {
+        let Some(control) = self.control.take() else { return Ok(()) };
+        let done = joined(control);
+        drop(self.open.take());
+        // The control thread's end closes the step queue; the recorder then writes its buffered steps.
+        if let Some(recorder) = self.recorder.take().and_then(|own| Arc::try_unwrap(own).ok()) {
+            let lost = recorder.join().lost;
+            if lost > 0 {
+                tracing::warn!("{lost} steps could not be recorded");
             }
         }
+        done
     }
-    signal_handle.close();
-    let ended = control.join();
-    // The control thread's end closes the step queue; the recorder then writes its buffered steps.
-    if let Some(recorder) = recorder.and_then(|own| Arc::try_unwrap(own).ok()) {
-        let lost = recorder.join().lost;
-        if lost > 0 {
-            tracing::warn!("{lost} steps could not be recorded");
+}
+
+impl Drop for RunningDaemon {
+    fn drop(&mut self) {
+        if self.control.is_some() {
+            self.request(SignalRequest::Stop);
+            // Where it matters, `wait` returns the error.
+            let _ = self.finish();
         }
     }
-    match ended {
-        Ok(done) => refused.map_or(done, |why| Err(why.into())),
-        Err(panic) => Err(DaemonError::Panic(panic_message(&*panic))),
-    }
+}
+
+fn joined(control: JoinHandle<Result<(), DaemonError>>) -> Result<(), DaemonError> {
+    control.join().unwrap_or_else(|panic| Err(DaemonError::Panic(panic_message(&*panic))))
 }
 
 /// Steps that may wait for the recorder: a minute at one step per second. Assumption: no working disk blocks for

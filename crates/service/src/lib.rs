@@ -11,6 +11,7 @@ pub mod config;
 pub mod daemon;
 pub mod dry_run;
 pub mod engine;
+mod first_config;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -19,6 +20,7 @@ pub mod log;
 mod metrics;
 pub mod naming;
 mod notify;
+mod observation;
 mod order;
 pub mod protocol;
 mod published_state;
@@ -32,8 +34,10 @@ mod worst;
 
 pub use client::{Client, ClientError, printable};
 pub use engine::LifecycleEvent;
+pub use first_config::first_config;
 pub use metrics::{Listen, ListenError, ScrapeLimits};
-pub use notify::Notifier;
+pub use notify::{Notifier, notify_ready};
+pub use observation::Observation;
 pub use order::{Order, OrderError, Orders, Reply, Sender, orders};
 pub use published_state::{
     ActiveProblem, DaemonMode, LastAction, Pause, Published, PublishedClass, PublishedState, PublishedTotals,

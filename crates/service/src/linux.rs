@@ -1,4 +1,4 @@
-//! The Linux host as the engine manages it: its declared tenants, the census, and the host's problems.
+//! The Linux host as the engine manages it: its declared or found tenants, the census, and the host's problems.
 //!
 //! Must not know policies, or whether a kernel serves the host's files.
 
@@ -16,6 +16,7 @@ use waykeeper_linux_host::profile::{MachineProfile, usual_path};
 use waykeeper_linux_host::{
     AllowedChanges, DcaLimit, Grouping, HostAccess, LinuxHost, LinuxHostOptions, Managed, OpenError,
 };
+use waykeeper_tenants::discovery::discover;
 use waykeeper_tenants::{About, Census, Note, TenantSpec};
 use waykeeper_units::WayMask;
 
@@ -23,12 +24,20 @@ use waykeeper_units::WayMask;
 const SLOW_CLOCK: &str = "the clock of this host runs slower than the clock of this machine, as that of a virtual host whose \
     model is too slow; rates are per second of the host's clock";
 
-/// A Linux host with its declared tenants.
+/// Looks after which a daemon without declared tenants searches for tenants again. Assumption: at one look per second, a
+/// minute is soon enough for a new unit, and a search costs a few reads for each cgroup.
+const SEARCH_EVERY: u32 = 60;
+
+/// A Linux host with its declared tenants, or with those found where none is declared and the host is only observed.
 #[derive(Debug)]
 pub struct ManagedLinuxHost {
     host: LinuxHost,
     root: Root,
     census: Census,
+    /// Looks until the next search; `None` if tenants are declared.
+    search_in: Option<u32>,
+    /// Only a host that is not managed may have tenants that no operator declared.
+    observes: bool,
     events: Vec<String>,
     /// The census's lasting problems.
     notes: Vec<Note>,
@@ -50,22 +59,48 @@ impl ManagedLinuxHost {
     /// As [`ManagedLinuxHost::open`].
     pub fn open_on(system: SharedSystem, config: &Config) -> Result<ManagedLinuxHost, OpenError> {
         let root = Root::on(system, &config.root);
+        let observes = config.mode == DaemonMode::Observe;
+        let searches = observes && config.tenants.is_empty();
+        let (specs, found) = if searches { searched(&root) } else { (config.tenants.clone(), None) };
         // A separate census, whose notes are not reported: the first step reports them.
-        let here = Census::new(config.tenants.clone()).take(&root).tenants;
+        let here = Census::new(specs.clone()).take(&root).tenants;
         let first = here.iter().flat_map(|tenant| tenant.cores.cores()).next().copied();
         let options = LinuxHostOptions {
             managed: config.domain.map(Managed::Domain).or(first.map(Managed::Cpu)),
-            access: if config.mode == DaemonMode::Manage { HostAccess::Manage } else { HostAccess::Observe },
+            access: match config.mode {
+                DaemonMode::Manage => HostAccess::Manage,
+                DaemonMode::DryRun | DaemonMode::Observe if config.program_counters => HostAccess::Count,
+                DaemonMode::DryRun | DaemonMode::Observe => HostAccess::Observe,
+            },
             limits: limits(config),
             correct: config.limits.external_changes == ExternalChanges::Correct,
             profile: profile(config, &root)?,
             ..LinuxHostOptions::new(root.clone(), Vec::new(), config.journal_path())
         };
         let host = LinuxHost::open(options)?;
-        let events = host.notes().to_vec();
-        let census = Census::new(config.tenants.clone());
-        Ok(ManagedLinuxHost { host, root, census, events, notes: Vec::new(), postponed: None })
+        let events = found.into_iter().chain(host.notes().iter().cloned()).collect();
+        Ok(ManagedLinuxHost {
+            host,
+            root,
+            census: Census::new(specs),
+            search_in: searches.then_some(SEARCH_EVERY),
+            observes,
+            events,
+            notes: Vec::new(),
+            postponed: None,
+        })
     }
+}
+
+/// What could be tenants on a host where none is declared, and a line about them.
+fn searched(root: &Root) -> (Vec<TenantSpec>, Option<String>) {
+    let specs = discover(root).specs();
+    let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+    let about = match names.is_empty() {
+        true => "no tenant is declared, and none was found".to_owned(),
+        false => format!("no tenant is declared; observing those found: {}", names.join(", ")),
+    };
+    (specs, Some(format!("{about} (`waykeeper init` writes a configuration)")))
 }
 
 /// The machine profile that a configuration names, with its file. The usual one may be absent.
@@ -137,6 +172,13 @@ impl Host for ManagedLinuxHost {
 
 impl ManagedHost for ManagedLinuxHost {
     fn refresh(&mut self) {
+        if let Some(left) = &mut self.search_in {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                *left = SEARCH_EVERY;
+                self.census.replace(discover(&self.root).specs());
+            }
+        }
         let roster = self.census.take(&self.root);
         self.notes = roster.standing;
         let changes = self.host.set_tenants(roster.tenants);
@@ -157,7 +199,11 @@ impl ManagedHost for ManagedLinuxHost {
     }
 
     fn declare(&mut self, tenants: Vec<TenantSpec>) {
-        self.census.replace(tenants);
+        let searches = self.observes && tenants.is_empty();
+        self.search_in = searches.then_some(SEARCH_EVERY);
+        let (specs, found) = if searches { searched(&self.root) } else { (tenants, None) };
+        self.events.extend(found);
+        self.census.replace(specs);
     }
 
     fn active_problems(&self) -> Vec<ActiveProblem> {

@@ -44,6 +44,11 @@ impl Drop for Notifier {
     }
 }
 
+/// Tells systemd that a service without a control loop is ready. Without `NOTIFY_SOCKET` nothing is sent.
+pub fn notify_ready(status: &str) {
+    notify(&[NotifyState::Ready, NotifyState::Status(status)]);
+}
+
 /// Runs until the engine ends.
 fn pass_on(published_state: &PublishedState, lifecycle_events: &Receiver<LifecycleEvent>) {
     let watchdog = sd_notify::watchdog_enabled();

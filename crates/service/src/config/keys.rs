@@ -73,6 +73,14 @@ pub const KEYS: &[Key] = &[
         get: |config| word_of(config.mode, MODES),
     },
     Key {
+        path: "daemon.program_counters",
+        what: "whether counter registers may be programmed in the modes dry-run and observe where perf does not count \
+               the host; they are restored at the end",
+        live: false,
+        set: |config, value| switch(value).map(|on| config.program_counters = on),
+        get: |config| Value::Boolean(config.program_counters),
+    },
+    Key {
         path: "daemon.root",
         what: "directory where the host's file tree begins",
         live: false,

@@ -39,6 +39,8 @@ pub struct Config {
     pub period_ns: u64,
     /// What the daemon may do.
     pub mode: DaemonMode,
+    /// Whether a daemon that manages nothing may program counter registers where perf does not count the host.
+    pub program_counters: bool,
     /// The root prefix of the host.
     pub root: PathBuf,
     /// The journal's file; with `None` the usual one of that host.
@@ -188,6 +190,7 @@ impl Default for Config {
         Config {
             period_ns: 1_000_000_000,
             mode: DaemonMode::Manage,
+            program_counters: false,
             root: PathBuf::from("/"),
             journal: None,
             profile: PathChoice::Usual,

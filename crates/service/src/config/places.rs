@@ -58,8 +58,9 @@ impl Config {
             Some(Listen::Unix(path)) => Some(path.as_path()),
             _ => None,
         };
-        // Only a daemon that manages the host opens a journal.
-        let journal = (self.mode == DaemonMode::Manage).then(|| self.journal_path());
+        // Only a daemon that changes something on the host opens a journal.
+        let changes = self.mode == DaemonMode::Manage || self.program_counters;
+        let journal = changes.then(|| self.journal_path());
         let all = [
             ("daemon.profile", Place::File, profile),
             ("daemon.journal", Place::Made, journal),

@@ -181,3 +181,61 @@ fn a_dry_run_keeps_to_the_limits_and_an_observer_sees_every_tenant() {
     };
     assert_eq!((seen("dry-run"), seen("observe")), (1, 3));
 }
+
+#[test]
+fn an_observer_without_declared_tenants_finds_them_and_may_program_counters_but_no_knob() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let load = |daemon: &str| {
+        let file = machine.folder().join("waykeeper.toml");
+        let (root, journal) = (machine.root().prefix().to_owned(), machine.journal());
+        let text =
+            format!("[daemon]\nroot = {root:?}\njournal = {journal:?}\nmode = \"observe\"\n{daemon}\n");
+        std::fs::write(&file, text).unwrap();
+        Config::load(&Inputs { file: Some(file), ..Inputs::default() }).unwrap()
+    };
+    let cycles = |daemon: &str| {
+        let config = load(daemon);
+        let mut host = open(&config);
+        let mut names: Vec<String> = host.workloads().into_iter().map(|group| group.name).collect();
+        names.sort();
+        assert_eq!(names, ["fio", "l2fwd", "scan"]);
+        let events = host.take_events().join("\n");
+        assert!(
+            events.contains("no tenant is declared; observing those found: l2fwd, fio, scan"),
+            "{events}"
+        );
+        host.sample().unwrap();
+        machine.run(50 * waykeeper_testbed::MS);
+        let sample = host.sample().unwrap();
+        let id = host.workloads().iter().find(|group| group.name == "scan").unwrap().id;
+        assert_eq!(sample.knobs.mask(id).map(WayMask::bits), Some(0x7ff), "the default group's");
+        let refused = |knob, setting: Plan| {
+            let applied = host.apply(&setting).unwrap();
+            matches!(&applied[knob], KnobOutcome::Refused(why) if why.contains("only observes"))
+        };
+        let mut refused = refused;
+        assert!(refused(Knob::DcaWays, plan()));
+        assert!(host.active_problems().iter().all(|problem| problem.kind != "grouping"));
+        let counted = sample.groups[&id][WorkloadCounter::Cycles].value();
+        host.restore().unwrap_or_else(|why| panic!("{why:?}"));
+        assert_same_state(&machine.state(), &found, "after observing");
+        counted
+    };
+    // Perf does not count a virtual host, so its counters must be programmed.
+    assert_eq!(cycles(""), None);
+    assert!(cycles("program_counters = true").is_some_and(|cycles| cycles > 0));
+    // A reload that declares tenants ends the search, and one without begins it again.
+    let config = load("");
+    let mut host = open(&config);
+    let one =
+        waykeeper_tenants::parse(Path::new("t.toml"), "[[tenant]]\nname = \"own\"\ncores = \"3\"\n").unwrap();
+    host.declare(one);
+    host.refresh();
+    let names =
+        |host: &ManagedLinuxHost| host.workloads().into_iter().map(|group| group.name).collect::<Vec<_>>();
+    assert_eq!(names(&host), ["own"]);
+    host.declare(Vec::new());
+    host.refresh();
+    assert_eq!(names(&host).len(), 3);
+}

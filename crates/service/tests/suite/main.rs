@@ -4,4 +4,5 @@ mod advice;
 mod charge;
 mod dry_run;
 mod engine;
+mod first_config;
 mod replay;
