@@ -5,15 +5,15 @@
 //! are visible. This file must not know what else is in the tree.
 
 use crate::mount_calls::{self, TreeFiles};
+use crate::namespace::{IdMaps, keep_mounts_private};
 use rustix::fs::{CWD, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags};
-use rustix::thread::UnshareFlags;
+use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 use std::ffi::{CString, OsStr};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
@@ -338,13 +338,7 @@ fn start(
     steps: Vec<Step>,
     tell: OwnedFd,
 ) -> io::Result<std::process::Child> {
-    let user = rustix::process::geteuid().as_raw();
-    let group = rustix::process::getegid().as_raw();
-    let maps = [
-        (c"/proc/self/setgroups", "deny".to_owned()),
-        (c"/proc/self/uid_map", format!("0 {user} 1")),
-        (c"/proc/self/gid_map", format!("0 {group} 1")),
-    ];
+    let maps = IdMaps::new();
     // pqos locks a file there, which only root may do.
     let locks = Path::new("/run/lock").is_dir().then(|| Step::Tmpfs { at: c_path("/run/lock") });
     let mut child = Command::new(command);
@@ -354,18 +348,13 @@ fn start(
             let _ = rustix::io::write(&tell, &[step]);
             io::Error::from(errno)
         };
-        if unshare(UnshareFlags::NEWNS).is_err() {
-            unshare(UnshareFlags::NEWNS | UnshareFlags::NEWUSER).map_err(|errno| failed(NAMESPACE, errno))?;
-            for (path, text) in &maps {
-                write(path, text.as_bytes()).map_err(|errno| failed(NAMESPACE, errno))?;
-            }
-            if let Some(locks) = &locks {
-                // If this fails, only pqos fails, with a message.
-                let _ = locks.take();
-            }
+        if maps.enter().map_err(|errno| failed(NAMESPACE, errno))?
+            && let Some(locks) = &locks
+        {
+            // If this fails, only pqos fails, with a message.
+            let _ = locks.take();
         }
-        rustix::mount::mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-            .map_err(|errno| failed(PROPAGATION, errno))?;
+        keep_mounts_private().map_err(|errno| failed(PROPAGATION, errno))?;
         for (place, step) in steps.iter().enumerate() {
             step.take().map_err(|errno| failed(place.min(usize::from(PROPAGATION - 1)) as u8, errno))?;
         }
@@ -375,16 +364,6 @@ fn start(
     // calls on memory that was there before and takes none: paths are C strings, errors are numbers.
     unsafe { child.pre_exec(enter) };
     child.spawn()
-}
-
-fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
-    // SAFETY: no file table is unshared; namespaces of mounts and users make no memory invalid.
-    unsafe { rustix::thread::unshare_unsafe(flags) }
-}
-
-fn write(path: &std::ffi::CStr, text: &[u8]) -> Result<(), Errno> {
-    let file = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::io::write(file.as_fd() as BorrowedFd<'_>, text).map(|_| ())
 }
 
 /// Why the child could not run the command.

@@ -25,6 +25,7 @@ use crate::rdt::{Driver, Features};
 use crate::resctrl::description::{Cdp, Kernel};
 use crate::resctrl::{SharedResctrl, VirtualResctrl};
 use crate::topology::{self, Boot};
+use crate::trees::NAME_FILE;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,6 +51,8 @@ pub struct VirtualHostOptions {
     /// The procfs of the machine that serves the tree: its tasks and mounts are shown beside the server's own. `None`
     /// shows only the server's own.
     pub host_proc: Option<PathBuf>,
+    /// The name by which `enter` finds this host; `None` takes the scenario's.
+    pub name: Option<String>,
     /// The id of this boot, a UUID; `None` takes a random one.
     pub boot_id: Option<String>,
 }
@@ -65,6 +68,7 @@ impl Default for VirtualHostOptions {
             bandwidth: true,
             faults: Faults::new(),
             host_proc: Some(PathBuf::from("/proc")),
+            name: None,
             boot_id: None,
         }
     }
@@ -145,6 +149,7 @@ pub fn tree(
 ) -> Result<(Tree, MachineClock, MachineThread), VirtualHostError> {
     let layout = Layout::new(&scenario)?;
     let spec = scenario.chip.clone();
+    let name = options.name.clone().unwrap_or_else(|| scenario.name.clone());
     let features = Features::new(&layout, &spec, options.bandwidth);
     let bare = BareMachine::new(scenario.clone(), options.run)?;
     let server = Server::new(bare, layout.clone(), features.bandwidth_classes);
@@ -197,6 +202,7 @@ pub fn tree(
         tree.file("waykeeper/calls", MountCalls::new(shared.clone()));
     }
     tree.file("proc/mounts", ProcMounts::new(options.host_proc.clone(), resctrl));
+    tree.text(NAME_FILE, format!("{name}\n"));
     tree.file("waykeeper/clock", Clock(clock.clone()));
     Ok((tree, clock, thread))
 }
