@@ -1,5 +1,5 @@
-//! Guesses what a candidate does and whether it is to be protected, each with a reason: what the operator already told
-//! the kernel or Kubernetes first, then names, then what is known about common programs.
+//! Guesses what a candidate does and whether it is to be protected, each with a reason: what the operator has set
+//! in the kernel or in Kubernetes first, then names, then what is known about common programs.
 //!
 //! Must not read files.
 
@@ -97,7 +97,7 @@ fn program(candidate: &Candidate) -> Option<(&str, &'static Program)> {
     })
 }
 
-/// Whether a program has this name, or one that goes on after it: `dpdk-t`, `ffsb-heavy`, `stress-ng`.
+/// Whether a program has this name, or one that begins with it: `dpdk-t`, `ffsb-heavy`, `stress-ng`.
 fn is_named(name: &str, known: &str) -> bool {
     let short = known.len() <= 3;
     name.strip_prefix(known)
@@ -118,7 +118,7 @@ pub(super) fn kind(candidate: &Candidate) -> Option<Guess<WorkloadKind>> {
 
 /// Its priority.
 pub(super) fn priority(candidate: &Candidate) -> Guess<Priority> {
-    told(candidate)
+    set_by_operator(candidate)
         .or_else(|| named(candidate))
         .or_else(|| {
             let (name, (_, _, priority, why)) = program(candidate)?;
@@ -131,8 +131,8 @@ pub(super) fn priority(candidate: &Candidate) -> Guess<Priority> {
         .unwrap_or_else(|| Guess::new(Priority::Low, "nothing says that it must be protected"))
 }
 
-/// What the operator has told the kernel or Kubernetes.
-fn told(candidate: &Candidate) -> Option<Guess<Priority>> {
+/// What the operator has set in the kernel or in Kubernetes.
+fn set_by_operator(candidate: &Candidate) -> Option<Guess<Priority>> {
     if let Holds::Pods(class) = candidate.holds {
         return Some(match class {
             PodClass::Guaranteed => Guess::new(Priority::High, "pods with guaranteed resources (QoS class)"),
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_operator_told_comes_before_names_and_programs() {
+    fn what_the_operator_has_set_comes_before_names_and_programs() {
         let mut own = candidate("nginx");
         assert_eq!(priority(&own).value, Priority::High);
         own.name = "batch-nginx".to_owned();

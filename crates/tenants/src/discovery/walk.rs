@@ -1,4 +1,4 @@
-//! Goes through the cgroups and the processes and picks what could be a tenant: pods, containers, virtual machines,
+//! Reads the cgroups and the processes and picks what could be a tenant: pods, containers, virtual machines,
 //! units of other slices than the system's, and whatever has CPUs of its own or uses much CPU time.
 //!
 //! Bounded reads. Must not guess a priority.
@@ -149,7 +149,7 @@ fn place(path: &str) -> Place {
     Place::Holds(Holds::Unit(String::new()))
 }
 
-/// Goes through the machine.
+/// Searches the machine.
 pub(super) fn candidates(
     reader: &mut Reader,
     cgroups: &mut Cgroups,
