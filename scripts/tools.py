@@ -192,7 +192,7 @@ NEEDS = [
     Need("root", "tests that mount, change users or open MSRs", is_root, {}),
     Need("/dev/fuse", "tests on the virtual host", fuse_is_here, {}),
     Need("perf_event_open", "linux perf: counts events", perf_is_here, {}),
-    Need("user namespaces", "vhost enter: an ordinary user", user_namespaces_are_here, {}),
+    Need("user namespaces", "vhost enter, cli demo: an ordinary user", user_namespaces_are_here, {}),
     Need("control groups", "linux census: processes in groups of this machine", groups_are_here, {}),
     Need("locked memory", "memload runs: several rings of io_uring", memory_may_be_locked, {}),
     Need("2 CPUs", "linux census: a program with a core of its own", lambda: (os.cpu_count() or 1) >= 2, {}),

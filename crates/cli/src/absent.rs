@@ -45,8 +45,8 @@ macro_rules! absent {
 
 absent! {
     /// Commands of the full program.
-    FullCommand: "doctor" "ddio" "replay" "probe" "memload" "restore" "daemon" "status" "tenants" "pause" "resume" "reload"
-        "vhost" "completions" "man"
+    FullCommand: "doctor" "init" "ddio" "replay" "probe" "memload" "restore" "daemon" "status" "tenants" "pause" "resume" "reload"
+        "demo" "vhost" "completions" "man"
 }
 
 absent! {

@@ -14,11 +14,12 @@ use waykeeper_kernel::text_file::TextFileError;
 use waykeeper_linux_host::{GroupsError, OpenError};
 use waykeeper_service::config::{self, Config, ConfigError, Flag, Inputs, USUAL_FILE};
 use waykeeper_service::daemon::{self, DaemonError};
-use waykeeper_service::{ServersError, SocketFileError};
+use waykeeper_service::{DaemonMode, ServersError, SocketFileError};
 
 const EXAMPLES: &str = "\
 Examples:
   waykeeper daemon                             manage this host by /etc/waykeeper/waykeeper.toml
+  waykeeper daemon --observe                   only watch; without declared tenants those it finds
   waykeeper daemon --dry-run                   log what the policy would turn, and write nothing
   waykeeper daemon --config my.toml --check    print each value in force and where it was set
   waykeeper daemon --root /mnt/vhost --policy a4 --set daemon.period_s=0.1    manage a virtual host
@@ -45,7 +46,7 @@ pub struct DaemonArgs {
     /// Let the policy decide and log what it would turn, but write nothing
     #[arg(long, conflicts_with = "observe")]
     dry_run: bool,
-    /// Sample the counters only: run no policy and write nothing
+    /// Sample the counters only: turn no knob and write nothing; needs no declared tenants
     #[arg(long)]
     observe: bool,
     /// Policy that manages the host [default: the configuration's]
@@ -113,11 +114,11 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
         config.check_places(system::real().as_ref())?;
         return out::text(&config::show(&config));
     }
-    if config.tenants.is_empty() {
+    if config.tenants.is_empty() && config.mode != DaemonMode::Observe {
         let file = inputs.file.clone().unwrap_or_else(|| USUAL_FILE.into());
         return Err(Failure::bad_input(format!(
             "{}: no tenant is declared; add a [[tenant]] table with a name and cores, a cgroup, a slice, a \
-             unit, a process or devices",
+             unit, a process or devices, or let `waykeeper init` write some",
             file.display()
         )));
     }
@@ -130,7 +131,7 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
 }
 
 /// Checks that the policy exists and accepts its settings; the host checks later whether they fit it.
-fn check_policy(config: &Config) -> Result<(), ConfigError> {
+pub fn check_policy(config: &Config) -> Result<(), ConfigError> {
     let built = waykeeper_policy::build(&config.policy.name, &config.policy.settings);
     built.map(|_| ()).map_err(|error| config.policy_refused(&error))
 }

@@ -3,7 +3,10 @@
 //! `absent.rs` takes the place of this file in a build without the feature `full`.
 
 use crate::exit::Failure;
-use crate::{completions, daemon, ddio, doctor, man, memload, orders, probe, replay, restore, status, vhost};
+use crate::{
+    completions, daemon, ddio, demo, doctor, init, man, memload, orders, probe, replay, restore, status,
+    vhost,
+};
 use clap::Subcommand;
 
 /// Commands of the full program.
@@ -11,6 +14,8 @@ use clap::Subcommand;
 pub enum FullCommand {
     /// Check which counters and knobs this host has, and how to get those that are missing
     Doctor(doctor::DoctorArgs),
+    /// Write a first configuration from what this host runs, and say what managing it would be worth
+    Init(init::InitArgs),
     /// Show and set the LLC ways that devices fill (DDIO), and DCA on or off per device
     #[command(subcommand, after_help = ddio::EXAMPLES)]
     Ddio(ddio::DdioCommand),
@@ -38,6 +43,8 @@ pub enum FullCommand {
     /// Make the daemon reload its configuration
     #[command(after_help = orders::RELOAD_EXAMPLES)]
     Reload(orders::OrderArgs),
+    /// Show the daemon at work on a virtual host, in one command
+    Demo(demo::DemoArgs),
     /// Mount a virtual server as the files of a Linux host, for unmodified tools
     #[command(after_help = vhost::EXAMPLES)]
     Vhost(vhost::VhostArgs),
@@ -61,6 +68,7 @@ pub enum PolicyOrder {
 pub fn full(command: FullCommand) -> Result<(), Failure> {
     match command {
         FullCommand::Doctor(args) => doctor::doctor(args),
+        FullCommand::Init(args) => init::init(&args),
         FullCommand::Ddio(command) => ddio::ddio(command),
         FullCommand::Replay(args) => replay::replay(args),
         FullCommand::Probe(command) => probe::probe(command),
@@ -72,6 +80,7 @@ pub fn full(command: FullCommand) -> Result<(), Failure> {
         FullCommand::Pause(args) => orders::pause(&args),
         FullCommand::Resume(args) => orders::resume(&args),
         FullCommand::Reload(args) => orders::reload(&args),
+        FullCommand::Demo(args) => demo::demo(&args),
         FullCommand::Vhost(args) => vhost::vhost(args),
         FullCommand::Completions(args) => completions::completions(&args),
         FullCommand::Man(args) => man::man(&args),

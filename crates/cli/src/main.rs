@@ -35,11 +35,17 @@ mod daemon_client;
 #[cfg(feature = "full")]
 mod ddio;
 #[cfg(feature = "full")]
+mod demo;
+#[cfg(feature = "full")]
 mod devices;
 #[cfg(feature = "full")]
 mod doctor;
+#[cfg(feature = "full")]
+mod duration;
 #[cfg_attr(not(feature = "full"), path = "absent.rs")]
 mod full;
+#[cfg(feature = "full")]
+mod init;
 #[cfg(feature = "full")]
 mod man;
 #[cfg(feature = "full")]
@@ -56,6 +62,8 @@ mod replay;
 mod restore;
 #[cfg(feature = "full")]
 mod status;
+#[cfg(feature = "full")]
+mod terminal;
 #[cfg(feature = "full")]
 mod vhost;
 

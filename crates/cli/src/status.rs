@@ -3,8 +3,8 @@
 //! Text from the daemon is made printable before it reaches a terminal: users name tenants, and any program may listen
 //! on the socket. Must not know how the daemon works.
 
-mod page;
-mod view;
+pub mod page;
+pub mod view;
 mod watch;
 
 use crate::daemon_client::SocketArgs;
@@ -79,17 +79,20 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
 impl StatusArgs {
     /// The terminal that a view has to fit; `None` for the whole page.
     fn screen(&self) -> Option<Screen> {
-        if self.details || self.json || !std::io::stdout().is_terminal() {
-            return None;
-        }
-        let (rows, columns) = console::Term::stdout().size_checked()?;
-        // A terminal that does not know its size says 0.
-        (rows > 0 && columns > 0).then(|| Screen {
-            columns: columns.into(),
-            rows: rows.into(),
-            ink: Ink::for_stdout(),
-        })
+        if self.details || self.json { None } else { screen() }
     }
+}
+
+/// The terminal at standard output, if it is one that knows its size.
+pub fn screen() -> Option<Screen> {
+    let term = std::io::stdout().is_terminal().then(console::Term::stdout)?;
+    let (rows, columns) = term.size_checked()?;
+    // A terminal that does not know its size says 0.
+    (rows > 0 && columns > 0).then(|| Screen {
+        columns: columns.into(),
+        rows: rows.into(),
+        ink: Ink::for_stdout(),
+    })
 }
 
 /// `waykeeper tenants`.

@@ -245,7 +245,7 @@ mod tests {
         status.tenants = vec![
             tenant("a", Priority::High, 0x7ff, 0.9, 10e6),
             tenant("b", Priority::Low, 0x7ff, 0.25, 20e6),
-            tenant("c", Priority::Low, 0x0ff, 0.0, 1e6),
+            tenant("c", Priority::Low, 0x0ff, 0.0, 0.5e6),
         ];
         status
     }
@@ -259,15 +259,15 @@ mod tests {
         }
         assert_eq!((observation.steps(), observation.has_counters()), (2, true));
         // Steps 1 and 2: (1 + 2 + 2 + 2) / 2 = 3.5 GB/s; (20 + 40) / 2 = 30 %.
-        // Misses per second: a 10 M * 0.1 = 1 M, b 20 M * 0.75 = 15 M, c 1 M; of 17 M b has 88 % and a and c 6 % each.
+        // Misses per second: a 10 M * 0.1 = 1 M, b 20 M * 0.75 = 15 M, c 0.5 M; of 16.5 M b has 91 %, a 6 %, c 3 %.
         // a and b overlap 0x600, c does not.
         assert_eq!(
             observation.findings(),
             [
                 "devices: they write 3.5 GB/s; 30 % of these lines are in no cache when they arrive",
                 "masks and DCA ways: 2 of 3 tenants, 1 of them of low priority, may evict device data from 0x600",
-                "who misses: b has 88 % of all misses (15 M/s, 75 % of its references); a has 6 % of all misses (1 M/s, 10 % \
-                 of its references); c has 6 % of all misses (1 M/s, 100 % of its references)",
+                "who misses: b has 91 % of all misses (15 M/s, 75 % of its references); a has 6 % of all misses (1 M/s, 10 % \
+                 of its references); c has 3 % of all misses (0.5 M/s, 100 % of its references)",
                 "worth: not foreseen, the model of this server is off (twin.enabled)",
             ]
         );

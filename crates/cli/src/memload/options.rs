@@ -2,6 +2,7 @@
 //!
 //! Must not know how load is made.
 
+use crate::duration;
 use crate::exit::Failure;
 use clap::{Args, ValueEnum};
 use std::num::{IntErrorKind, ParseIntError};
@@ -62,7 +63,7 @@ pub struct LoadArgs {
     #[arg(long, value_enum, default_value_t = ProfileWord::Exact)]
     profile: ProfileWord,
     /// End after this time: 10 (seconds), 10s, 500ms, 2m
-    #[arg(long, value_name = "TIME", value_parser = time, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = duration::above_zero, allow_negative_numbers = true)]
     time: Option<Duration>,
     /// End after this many blocks
     #[arg(long, value_name = "N", value_parser = whole::<u64>, allow_negative_numbers = true)]
@@ -191,14 +192,6 @@ fn rate(text: &str) -> Result<f64, String> {
 
 fn size(text: &str) -> Result<u64, String> {
     parse_size(text).map_err(|why| why.to_string())
-}
-
-/// A time; a number without a unit is in seconds, as in nvme-memload and fio.
-fn time(text: &str) -> Result<Duration, String> {
-    let wanted = || format!("`{text}` is not a time above 0; write seconds (10) or a unit (500ms, 2m)");
-    let plain = text.parse::<f64>().ok().map(|s| Duration::try_from_secs_f64(s).map_err(|_| wanted()));
-    let time = plain.unwrap_or_else(|| humantime::parse_duration(text).map_err(|_| wanted()))?;
-    if time.is_zero() { Err(wanted()) } else { Ok(time) }
 }
 
 /// The plan of a run on this machine.

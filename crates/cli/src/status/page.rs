@@ -131,7 +131,7 @@ pub fn foreseen(status: &DaemonStatus) -> String {
 }
 
 /// What the policy is worth, in one line; nothing from a daemon that does not tell it.
-fn worth(worth: &WorthStatus) -> String {
+pub fn worth(worth: &WorthStatus) -> String {
     let known = [("HPWs", worth.hpw), ("LPWs", worth.lpw)];
     let known = known.iter().filter_map(|(name, it)| Some(format!("{name} {}", progress((*it)?))));
     let known = known.collect::<Vec<_>>().join(", ");
@@ -162,7 +162,7 @@ pub fn progress(it: WorthRatio) -> String {
 }
 
 /// Who suffers and who pollutes, a line each; nothing from a daemon that does not tell it.
-fn worst(worst: &Worst) -> String {
+pub fn worst(worst: &Worst) -> String {
     let sufferer = worst.sufferer.as_ref().map(|own| {
         let it = WorthRatio { ratio: own.ratio, error: own.error };
         format!("{} {}", printable(&own.tenant), progress(it))
@@ -258,7 +258,8 @@ fn ports(ports: &[PortStatus]) -> String {
     table(&["root port", "devices", "DCA", "in", "out"], &[3, 4], ports.iter().map(row).collect())
 }
 
-fn decision(event: &LoggedEvent) -> String {
+/// A decision with its causes, one line.
+pub fn decision(event: &LoggedEvent) -> String {
     let causes: Vec<String> = event.causes.iter().map(cause).collect();
     let causes = if causes.is_empty() { String::new() } else { format!(" ({})", causes.join("; ")) };
     format!(

@@ -127,6 +127,72 @@ fn a_mount_whose_program_was_killed_is_named_as_such() {
 }
 
 #[test]
+fn a_host_is_waited_for_and_of_two_hosts_enter_takes_the_named_one() {
+    // Other tests mount hosts at the same time.
+    let [left_name, right_name] = ["left", "right"].map(|side| format!("{side}-{}", std::process::id()));
+    let mut first = Server::start(&["--scenario", "a4-fig5", "--name", &left_name]);
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().display().to_string();
+    // The waiting begins before the host is there.
+    let wait = Command::new(cargo_bin("waykeeper")).args(["vhost", &place, "--wait=120s"]).spawn().unwrap();
+    let ready = folder.path().with_extension("ready");
+    let script = format!(
+        "exec \"$0\" vhost {place} --scenario a4-fig5 --sets 1/64 --name {right_name} --ready-fd 3 3>{}",
+        ready.display()
+    );
+    let mut second = Command::new("sh")
+        .args(["-c", &script])
+        .arg(cargo_bin("waykeeper"))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut wait = wait;
+    assert!(wait.wait().unwrap().success());
+    assert!(mounted(folder.path()));
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while std::fs::read_to_string(&ready).unwrap_or_default() != "ready\n" {
+        assert!(std::time::Instant::now() < deadline, "no signal on descriptor 3");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+
+    let inside = |host: &[&str]| {
+        let out = waykeeper(
+            &[&["vhost", "enter"], host, &["--", "cat", "/sys/fs/resctrl/info/L3/cbm_mask"]].concat(),
+        );
+        (out.status.code(), String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned())
+    };
+    let (code, said) = inside(&[]);
+    assert_eq!(code, Some(2));
+    let left = first.path().display().to_string();
+    for wanted in [
+        "several virtual hosts are mounted",
+        &format!("{left_name} ({left})"),
+        &format!("{right_name} ({place})"),
+    ] {
+        assert!(said.contains(wanted), "{said}");
+    }
+    for host in [&left_name, &right_name, &left, &place] {
+        assert_eq!(inside(&[host]), (Some(0), "7ff\n".to_owned()), "{host}");
+    }
+    let (code, said) = inside(&["no-such-host"]);
+    assert!(
+        code == Some(2) && said.contains("no virtual host is named `no-such-host`; mounted are "),
+        "{said}"
+    );
+    let pid = rustix::process::Pid::from_child(&second);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert!(second.wait().unwrap().success());
+    // A tree whose program was killed is none that can be entered by name.
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    assert_eq!(inside(&[&left_name]).0, Some(2));
+    let third = Server::start(&["--scenario", "a4-fig5"]);
+    assert_eq!(std::fs::read_to_string(third.path().join("waykeeper/name")).unwrap(), "a4-fig5\n");
+    assert!(Command::new("umount").args(["-l", &left]).status().unwrap().success());
+    std::fs::remove_file(ready).unwrap();
+}
+
+#[test]
 fn what_is_wrong_is_one_line_and_the_right_exit_code() {
     let empty = tempfile::tempdir().unwrap();
     let here = empty.path().to_str().unwrap();
@@ -140,6 +206,10 @@ fn what_is_wrong_is_one_line_and_the_right_exit_code() {
         (&[here, "--kernel", "six"], "`six` is not a Linux release"),
         (&["/nonexistent/waykeeper"], "cannot use /nonexistent/waykeeper as a mount point"),
         (&[full], "is not an empty directory"),
+        (&[here, "--name", "a b"], "`a b` is not a name"),
+        (&[here, "--ready-fd", "77"], "--ready-fd 77 cannot be written"),
+        (&[here, "--wait=0"], "`0` is not a time above 0"),
+        (&[here, "--wait", "--name", "a"], "cannot be used with"),
     ];
     for (words, wanted) in cases {
         let out = waykeeper(&[&["vhost"], *words].concat());
@@ -147,5 +217,8 @@ fn what_is_wrong_is_one_line_and_the_right_exit_code() {
         assert!(error.contains(wanted), "{words:?}: {error}");
         assert_eq!(out.status.code(), Some(2), "{words:?}: {error}");
     }
+    let out = waykeeper(&["vhost", here, "--wait=100ms"]);
+    let error = String::from_utf8_lossy(&out.stderr);
+    assert!(out.status.code() == Some(1) && error.contains("no virtual host was mounted on "), "{error}");
     assert!(!mounted(empty.path()));
 }

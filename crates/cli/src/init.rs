@@ -1,0 +1,248 @@
+//! `waykeeper init`: the first configuration of a host, written from what is found on it, and what managing it would be
+//! worth.
+//!
+//! Must not search or guess (`waykeeper_tenants::discovery`), nor write the text (`waykeeper_service::first_config`).
+
+use crate::exit::{self, Failure};
+use crate::progress::PartBar;
+use crate::{daemon, duration, listing, out, restore};
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use waykeeper_host::Priority;
+use waykeeper_kernel::root::Root;
+use waykeeper_kernel::system;
+use waykeeper_operator::doctor::{self, Check, CheckState, Family};
+use waykeeper_service::Observation;
+use waykeeper_service::config::{Config, Flag, Inputs};
+use waykeeper_service::daemon::RunningDaemon;
+use waykeeper_service::engine::SignalRequest;
+use waykeeper_tenants::discovery::{Discovery, discover};
+
+const EXAMPLES: &str = "\
+Examples:
+  waykeeper init                                   look at this host, write waykeeper.toml, observe for a minute
+  waykeeper init --out /etc/waykeeper/waykeeper.toml    write the file that the daemon reads
+  waykeeper init --root /tmp/host --program-counters    the same for a virtual host, which perf does not count
+  waykeeper init --out - --observe-for 0           only print the configuration
+
+init finds pods, containers, virtual machines, units with CPUs of their own or much CPU time, and
+pinned programs, and guesses their priorities; the comment beside each guess has its reason. It turns
+no knob. While it observes, the policy says what it would set and what that would be worth. An
+existing file is only replaced with --force.
+
+Exit codes: 2 bad usage or the file exists, 3 this host cannot be observed, 4 permission denied,
+5 another manager has the counters.";
+
+/// How often the observed state is read: several times per period, so that no step is missed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Arguments of `waykeeper init`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct InitArgs {
+    /// File to write; `-` prints the configuration and nothing else
+    #[arg(long, value_name = "FILE", default_value = "waykeeper.toml")]
+    out: PathBuf,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+    /// Directory where the host's file tree begins
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    root: PathBuf,
+    /// How long to observe the host; 0 observes nothing
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration::any, allow_negative_numbers = true)]
+    observe_for: Duration,
+    /// While observing, program counter registers where perf does not count the host, and restore them
+    #[arg(long)]
+    program_counters: bool,
+}
+
+/// Runs the subcommand.
+pub fn init(args: &InitArgs) -> Result<(), Failure> {
+    let root = restore::root_at(&args.root)?;
+    let prints = args.out.as_os_str() == "-";
+    if !prints && !args.force && args.out.symlink_metadata().is_ok() {
+        return Err(Failure::bad_input(format!(
+            "{} exists; --force replaces it, --out FILE writes another",
+            args.out.display()
+        )));
+    }
+    let discovery = discover(&root);
+    let text = waykeeper_service::first_config(&root, &discovery, &args.out);
+    if prints {
+        return out::text(&text);
+    }
+    let file = write_checked(&args.out, &text)?;
+    out::text(&found(&discovery, &args.out))?;
+    let observed = match args.observe_for.is_zero() {
+        true => Ok(true),
+        false => observe(&file, args),
+    };
+    out::text(&missing(&root))?;
+    out::text(&next(&args.out))?;
+    match observed {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Failure::silent(exit::INTERRUPTED)),
+        Err(why) => Err(why.about("the configuration is written, but this host could not be observed")),
+    }
+}
+
+/// Writes the text beside the file, checks it as the daemon does, and renames it. Returns the absolute path.
+fn write_checked(path: &Path, text: &str) -> Result<PathBuf, Failure> {
+    let path = std::path::absolute(path).map_err(|why| Failure::io(path.display(), &why))?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Failure::bad_input(format!("{} is not the name of a file", path.display())));
+    };
+    if path.is_dir() {
+        return Err(Failure::bad_input(format!("{} is a directory; name a file in it", path.display())));
+    }
+    let beside = folder.join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+    let failed = |why: &io::Error| match why.kind() {
+        io::ErrorKind::NotFound => Failure::bad_input(format!("there is no directory {}", folder.display())),
+        _ => Failure::io(format!("cannot write {}", path.display()), why),
+    };
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(&beside)
+        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
+        .map_err(|why| failed(&why))
+        .and_then(|()| checked(&beside))
+        .and_then(|()| std::fs::rename(&beside, &path).map_err(|why| failed(&why)));
+    if written.is_err() {
+        // It may not exist.
+        let _ = std::fs::remove_file(&beside);
+    }
+    written.map(|()| path)
+}
+
+/// What `waykeeper daemon --check` checks.
+fn checked(file: &Path) -> Result<(), Failure> {
+    let config = Config::load(&inputs(file, Vec::new()))?;
+    daemon::check_policy(&config)?;
+    Ok(config.check_places(system::real().as_ref())?)
+}
+
+fn inputs(file: &Path, flags: Vec<Flag>) -> Inputs {
+    Inputs { file: Some(file.to_owned()), environment: daemon::environment(), flags }
+}
+
+/// What was found, as a table.
+fn found(discovery: &Discovery, file: &Path) -> String {
+    let high = discovery.tenants.iter().filter(|own| own.priority.value == Priority::High).count();
+    let mut text = format!(
+        "{} is written: {} tenants, {high} of them of high priority; each priority is a guess\n",
+        file.display(),
+        discovery.tenants.len()
+    );
+    if discovery.tenants.is_empty() {
+        text.push_str("  nothing was found that could be a tenant; the file says what to do\n");
+        return text;
+    }
+    let mut rows = vec![["  tenant", "priority", "CPUs", "because"].map(str::to_owned).to_vec()];
+    for tenant in &discovery.tenants {
+        let priority = if tenant.priority.value == Priority::High { "high" } else { "low" };
+        rows.push(vec![
+            format!("  {}", tenant.name),
+            priority.to_owned(),
+            listing::or_dash(&tenant.cores.to_string()),
+            tenant.priority.why.clone(),
+        ]);
+    }
+    text.push_str(&listing::columns(&rows));
+    text
+}
+
+/// Observes the host with the written file; false if the user interrupted it.
+fn observe(file: &Path, args: &InitArgs) -> Result<bool, Failure> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, interrupted.clone())
+            .map_err(|why| Failure::io("listening to signals", &why))?;
+    }
+    let flag = |key: &str, value: &str| Flag {
+        flag: "waykeeper init".to_owned(),
+        key: key.to_owned(),
+        value: value.to_owned(),
+    };
+    let inputs = inputs(
+        file,
+        vec![
+            flag("daemon.mode", "observe"),
+            flag("daemon.program_counters", if args.program_counters { "true" } else { "false" }),
+            flag("socket.path", "off"),
+            flag("metrics.listen", "off"),
+            flag("recorder.dir", "off"),
+        ],
+    );
+    let config = Config::load(&inputs)?;
+    let daemon = RunningDaemon::start(config, inputs, Box::new(|| 0), || {})?;
+    let mut observation = Observation::default();
+    let bar = PartBar::new();
+    // The time counts from the first sample: a host with many counters takes a while to start.
+    let mut start: Option<Instant> = None;
+    let mut observed = Duration::ZERO;
+    while observed < args.observe_for && !interrupted.load(Ordering::Relaxed) && !daemon.has_ended() {
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        bar.show(millis(observed), millis(args.observe_for), "observing");
+        let status = daemon.status();
+        if !status.state.is_empty() {
+            observed = start.get_or_insert_with(Instant::now).elapsed();
+        }
+        observation.add(&status);
+        std::thread::sleep(LOOK);
+    }
+    bar.clear();
+    daemon.request(SignalRequest::Stop);
+    daemon.wait()?;
+    let mut text = format!("\nobserved for {:.0} s, {} steps\n", observed.as_secs_f64(), observation.steps());
+    for line in observation.findings() {
+        text.push_str(&format!("  {line}\n"));
+    }
+    if !observation.has_counters() && !args.program_counters {
+        text.push_str(
+            "  no counter of cores and caches runs on this host; --program-counters lets init program them, and restores \
+             them at the end\n",
+        );
+    }
+    out::text(&text)?;
+    Ok(!interrupted.load(Ordering::Relaxed))
+}
+
+/// What this host lacks, in the doctor's words.
+fn missing(root: &Root) -> String {
+    let report = doctor::examine(root);
+    let is_wanted = |check: &&Check| {
+        matches!(check.family, Family::Access | Family::Watch | Family::Steer)
+            && matches!(check.state, CheckState::Missing | CheckState::Degraded)
+    };
+    let lacks: Vec<&Check> = report.checks.iter().filter(is_wanted).collect();
+    if lacks.is_empty() {
+        return "\nthis host lacks nothing (waykeeper doctor)\n".to_owned();
+    }
+    let mut text = "\nthis host lacks (waykeeper doctor)\n".to_owned();
+    let names = lacks.iter().map(|check| check.name.len()).max().unwrap_or(0);
+    for check in lacks {
+        text.push_str(&format!("  {:<names$}  {}\n", check.name, check.value));
+        if let Some(remedy) = &check.remedy {
+            text.push_str(&format!("  {:<names$}  -> {remedy}\n", ""));
+        }
+    }
+    text
+}
+
+fn next(file: &Path) -> String {
+    let file = file.display();
+    format!(
+        "\nnext: correct the priorities in {file}, then\n  waykeeper daemon --config {file} --check\n  \
+         waykeeper daemon --config {file} --dry-run\n"
+    )
+}

@@ -1,0 +1,166 @@
+//! `waykeeper demo` end to end: it shows the daemon at work on a virtual host, restores every knob, and leaves nothing, as
+//! root and as another user, also after a kill. Needs root and /dev/fuse.
+
+use crate::common::refused;
+use assert_cmd::cargo::cargo_bin;
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Timeout of every step, for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A small model, so that it keeps up in a debug build.
+const SMALL: [&str; 6] = ["demo", "a4-fig5", "--sets", "1/256", "--policy", "a4"];
+
+fn command() -> Command {
+    assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
+    let mut command = Command::new(cargo_bin("waykeeper"));
+    command.args(SMALL).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Everything that a run could leave behind: mounts that this process sees, and files where they could be.
+fn traces() -> (String, Vec<String>) {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    // Other tests mount hosts below /tmp at the same time.
+    let is_own =
+        |line: &&str| line.split(' ').nth(1).is_some_and(|at| at == "/host" || at.starts_with("/run/"));
+    let own: String = mounts.lines().filter(is_own).map(|line| line.to_owned() + "\n").collect();
+    let mut files: Vec<String> = ["/run", "/"]
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).unwrap())
+        .map(|entry| entry.unwrap().path().display().to_string())
+        .filter(|path| path.ends_with("host") || path.ends_with("waykeeper.toml"))
+        .collect();
+    files.sort();
+    (own, files)
+}
+
+/// Reads lines until one contains `words`.
+fn until(child: &mut Child, words: &str) -> (String, BufReader<std::process::ChildStdout>) {
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut seen = String::new();
+    loop {
+        let mut line = String::new();
+        let count = reader.read_line(&mut line).unwrap();
+        assert!(count > 0, "it ended before `{words}`: {seen}\n{}", errors(child));
+        seen.push_str(&line);
+        if line.contains(words) {
+            return (seen, reader);
+        }
+    }
+}
+
+fn errors(child: &mut Child) -> String {
+    let mut text = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    text
+}
+
+fn ended(child: &mut Child) -> Option<i32> {
+    let start = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        assert!(start.elapsed() < PATIENCE, "it does not end");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn it_shows_decisions_and_says_that_every_knob_is_restored() {
+    let before = traces();
+    let done = command().args(["--for", "4s"]).output().unwrap();
+    let shown = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success(), "{shown}\n{}", String::from_utf8_lossy(&done.stderr));
+    for wanted in [
+        "making the virtual server of a4-fig5 ...\n",
+        "starting the daemon ...\n",
+        "a4-fig5 on a virtual gold-6140: policy a4 turns its masks and DCA.\n",
+        "q ends it. Next: waykeeper demo a4-fig5 --policy default; your host: waykeeper init\n",
+        "DCA ways 0x600",
+        "worth: ",
+        "ending: restoring the knobs ...\n",
+        "restored: masks, groups, DDIO ways and DCA of ",
+        "unmounted, nothing is left\n",
+    ] {
+        assert!(shown.contains(wanted), "{wanted}\n{shown}");
+    }
+    assert_eq!(traces(), before);
+}
+
+#[test]
+fn each_signal_ends_it_cleanly_and_a_kill_leaves_nothing_mounted() {
+    let before = traces();
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::KILL] {
+        let mut child = command().spawn().unwrap();
+        let (_, mut reader) = until(&mut child, "worth: ");
+        kill_process(Pid::from_child(&child), signal).unwrap();
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).unwrap();
+        let code = ended(&mut child);
+        if signal == Signal::KILL {
+            assert_eq!(code, None);
+        } else {
+            assert_eq!(code, Some(0), "{signal:?}: {rest}\n{}", errors(&mut child));
+            assert!(rest.contains("restored: masks, groups"), "{signal:?}: {rest}");
+        }
+        assert_eq!(traces(), before, "{signal:?}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_it() {
+    let mut child = command().spawn().unwrap();
+    drop(until(&mut child, "worth: "));
+    assert_eq!(ended(&mut child), Some(0), "{}", errors(&mut child));
+}
+
+/// In a mount namespace whose /dev/fuse any user may open, as most distributions have it.
+#[test]
+fn another_user_needs_only_the_device_and_user_namespaces() {
+    let made = Command::new("setpriv")
+        .args(["--reuid", "1234", "--regid", "1234", "--clear-groups", "unshare", "-Urm", "true"])
+        .status();
+    assert!(made.is_ok_and(|status| status.success()), "not run: needs user namespaces and setpriv");
+    let script = "mount -t tmpfs none /mnt && mknod /mnt/fuse c 10 229 && chmod 666 /mnt/fuse && \
+        mount --bind /mnt/fuse /dev/fuse && exec setpriv --reuid 1234 --regid 1234 --clear-groups \"$@\"";
+    let program = tempfile::tempdir().unwrap();
+    let copy = program.path().join("waykeeper");
+    std::fs::copy(cargo_bin("waykeeper"), &copy).unwrap();
+    std::fs::set_permissions(program.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
+    let done = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, "sh"])
+        .arg(&copy)
+        .args(SMALL)
+        .args(["--for", "3s"])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert!(done.status.success(), "{shown}\n{}", String::from_utf8_lossy(&done.stderr));
+    assert!(shown.contains("restored: masks, groups"), "{shown}");
+    // With a device that is only root's, one line says what is needed.
+    let mut command = Command::new(&copy);
+    let closed = std::fs::metadata("/dev/fuse").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::mode(&closed.permissions());
+    if mode & 0o006 != 0o006 {
+        let done = command.args(SMALL).uid(1234).gid(1234).output().unwrap();
+        let line = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert_eq!(done.status.code(), Some(4), "{line}");
+        assert!(line.starts_with("error: cannot open /dev/fuse: ") && line.lines().count() == 1, "{line}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_one_line_before_anything_is_mounted() {
+    refused(&["demo", "a4-fig55"], 2, &["did you mean `a4-fig5`?"]);
+    refused(&["demo", "--policy", "waykeper"], 2, &["did you mean `waykeeper`?"]);
+    refused(&["demo", "--speed", "0"], 2, &["`--speed` is 0; it must be above 0"]);
+    refused(&["demo", "--for", "0"], 2, &["`0` is not a time above 0"]);
+    refused(&["demo", "idio-fig3"], 2, &["the chip `idio` has no table [identity]"]);
+}

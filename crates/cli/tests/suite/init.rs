@@ -1,0 +1,99 @@
+//! `waykeeper init` on a mounted virtual host: the file it writes is one that the daemon accepts and runs with, the host is
+//! as before, and nothing is overwritten unasked. Needs root and /dev/fuse.
+
+use crate::common::daemon::Setup;
+use crate::common::{refused, waykeeper};
+use rustix::process::Signal;
+use serde_json::json;
+use std::path::Path;
+use waykeeper_testbed::{MountedHost, SCENARIO, assert_same_state, scenario, wall_clock};
+
+/// A host whose clock runs, with so little traffic that the model keeps up on a busy machine.
+fn machine() -> MountedHost {
+    let light = SCENARIO.replace("time_factor = 5", "time_factor = 500");
+    MountedHost::with(scenario("gold-6140", &light), wall_clock(256))
+}
+
+/// Runs init; its output and errors together.
+fn init(machine: &MountedHost, more: &[&str]) -> (Option<i32>, String) {
+    let root = machine.root().prefix().display().to_string();
+    let done = waykeeper().args(["init", "--root", &root]).args(more).output().unwrap();
+    let said = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (done.status.code(), said.concat())
+}
+
+#[test]
+fn the_written_configuration_is_accepted_and_a_daemon_runs_with_it() {
+    let machine = machine();
+    let found = machine.state();
+    let file = machine.folder().join("first.toml");
+    let out = file.display().to_string();
+    let (code, said) = init(&machine, &["--out", &out, "--observe-for", "2", "--program-counters"]);
+    assert_eq!(code, Some(0), "{said}");
+    for wanted in [
+        "first.toml is written: 3 tenants, 1 of them of high priority",
+        "it forwards packets",
+        "observed for 2 s",
+        "devices: they write ",
+        "masks and DCA ways: 3 of 3 tenants, 2 of them of low priority, may evict device data from 0x600",
+        "who misses: ",
+        "worth: ",
+        "this host lacks (waykeeper doctor)",
+        "--check",
+    ] {
+        assert!(said.contains(wanted), "{wanted}\n{said}");
+    }
+    assert_same_state(&machine.state(), &found, "after init");
+
+    let check = waykeeper().args(["daemon", "--check", "--config", &out]).output().unwrap();
+    let checked = String::from_utf8_lossy(&check.stdout).into_owned();
+    assert!(check.status.success() && checked.contains("# tenant l2fwd "), "{checked}");
+    let setup =
+        Setup { config: file.clone(), journal: machine.journal(), socket: machine.folder().join("socket") };
+    let paths = [
+        format!("daemon.journal={}", setup.journal.display()),
+        format!("socket.path={}", setup.socket.display()),
+    ];
+    let mut daemon =
+        setup.start_with(&["--set", &paths[0], "--set", &paths[1], "--set", "daemon.period_s=0.05"]);
+    assert!(daemon.in_charge(), "{}", daemon.log());
+    let status = daemon.answer(json!({"do": "status"}));
+    let tenants = status["ok"]["tenants"].as_array().map_or(0, Vec::len);
+    assert_eq!(tenants, 3, "{status}");
+    daemon.ends_by(Signal::TERM);
+    assert_same_state(&machine.state(), &found, "after the daemon");
+}
+
+#[test]
+fn an_existing_file_is_only_replaced_with_force_and_a_dash_prints() {
+    let machine = machine();
+    let file = machine.folder().join("first.toml");
+    let out = file.display().to_string();
+    std::fs::write(&file, "# mine\n").unwrap();
+    let root = machine.root().prefix().display().to_string();
+    refused(&["init", "--root", &root, "--out", &out], 2, &["first.toml exists; --force replaces it"]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "# mine\n");
+    let (code, said) = init(&machine, &["--out", &out, "--force", "--observe-for", "0"]);
+    assert_eq!(code, Some(0), "{said}");
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert!(written.contains("[[tenant]]\nname = \"l2fwd\"\nunit = \"l2fwd.service\""), "{written}");
+    assert!(!said.contains("observed for"), "{said}");
+    let (code, printed) = init(&machine, &["--out", "-"]);
+    assert_eq!((code, printed.replace("--config -", &format!("--config {out}"))), (Some(0), written));
+    // Nothing lies beside it.
+    let names = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
+    assert_eq!(names(machine.folder()), 2, "the host and the file");
+}
+
+#[test]
+fn what_is_wrong_is_one_line_before_anything_is_observed() {
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path().display().to_string();
+    refused(&["init", "--root", "/nonexistent", "--out", "-"], 2, &["--root /nonexistent: No such file"]);
+    refused(&["init", "--root", &here, "--out", &here], 2, &["exists; --force replaces it"]);
+    refused(&["init", "--root", &here, "--out", &here, "--force"], 2, &["is a directory; name a file in it"]);
+    let deep = format!("{here}/none/w.toml");
+    refused(&["init", "--root", &here, "--out", &deep], 2, &["there is no directory ", "/none"]);
+    refused(&["init", "--observe-for", "-1"], 2, &["`-1` is not a time"]);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0);
+}
