@@ -166,8 +166,11 @@ impl Frames<'_> {
     fn frame(&mut self, status: &DaemonStatus, note: Option<&str>, screen: Screen) -> String {
         let size = Some((screen.columns, screen.rows));
         let erase = if std::mem::replace(&mut self.size, size) == size { "" } else { "\x1b[2J" };
-        let page = view::view(status, note, screen).replace('\n', "\x1b[K\n");
-        format!("\x1b[H{erase}{page}\x1b[J")
+        // Erased before it is written: behind a full line the cursor is still on its last column.
+        let lines = view::view(status, note, screen)
+            .lines()
+            .fold(String::new(), |text, line| text + "\x1b[K" + line + "\n");
+        format!("\x1b[H{erase}{lines}\x1b[J")
     }
 }
 

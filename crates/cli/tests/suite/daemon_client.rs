@@ -189,7 +189,7 @@ fn a_watch_on_a_terminal_draws_over_its_last_frame_and_tells_when_the_daemon_is_
     };
     let first = until("\x1b[J");
     // The first frame erases the screen, the next ones only what they do not write over.
-    assert!(first.starts_with("\x1b[H\x1b[2Jwaykeeper manages: policy a4"), "{first:?}");
+    assert!(first.starts_with("\x1b[H\x1b[2J\x1b[Kwaykeeper manages: policy a4"), "{first:?}");
     let next = until("\x1b[J");
     assert!(!next.contains("\x1b[2J") && next.contains("\x1b[H"), "{next:?}");
     stage.close();
