@@ -154,6 +154,8 @@ def best(
     except KeyboardInterrupt:
         done = len(_complete(study)) if study else 0
         left = len(_feasible(study, lpw_floor)) if study else 0
+        if not done and not resume:
+            journal.unlink(missing_ok=True)
         kept = f"{journal} has {done} layouts, {left} of them above the floor; continue with --resume"
         print(f"\nstopped; {kept if done else 'no layout was tried yet, nothing is kept'}", file=sys.stderr)
         raise

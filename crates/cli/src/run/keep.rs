@@ -73,7 +73,7 @@ pub fn check_out(out: &Path, files: &[&str], resume: bool, force: bool) -> Resul
     let is_interrupted = out.join(IN_OUT).is_dir();
     if is_interrupted && !resume && !force {
         return Err(Failure::bad_input(format!(
-            "--out {}: it has the runs of an interrupted command; add --resume to continue, or --force to begin again",
+            "--out {}: it has the runs of a command that did not finish; add --resume to continue, or --force to begin again",
             out.display()
         )));
     }

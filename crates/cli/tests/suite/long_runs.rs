@@ -124,7 +124,7 @@ fn what_is_finished_at_ctrl_c_is_shown_and_written_and_resume_gives_the_same_byt
         // Without --resume or --force nothing of it is touched.
         let mut before = kept(&out.join(".runs"));
         before.sort();
-        refused(&first, 2, &["it has the runs of an interrupted command", "--resume", "--force"]);
+        refused(&first, 2, &["it has the runs of a command that did not finish", "--resume", "--force"]);
         let mut after = kept(&out.join(".runs"));
         after.sort();
         assert_eq!(after, before);
