@@ -11,6 +11,7 @@ A policy must not use clocks, files or random numbers of its own, so that a run 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -264,7 +265,7 @@ def _decision(answer: Decision | Plan | None) -> dict[str, Any]:
             "action": event.action,
             "group": event.workload,
             "text": event.text,
-            "causes": [{"what": what, "value": float(value), "limit": None} for what, value in event.causes],
+            "causes": [{"what": what, "value": _finite(what, value), "limit": None} for what, value in event.causes],
         }
         for event in answer.events
     ]
@@ -284,6 +285,13 @@ def _id(workload: Workload | int) -> int:
     if isinstance(workload, int):
         return workload
     raise TypeError(f"the key of a mask is {workload!r}; it must be a Workload or its id")
+
+
+def _finite(what: str, value: float) -> float:
+    """Results and recordings have no place for a number that is none."""
+    if not math.isfinite(value):
+        raise ValueError(f"the cause {what!r} is {value!r}; it must be a finite number")
+    return float(value)
 
 
 def _hex(mask: int) -> str:

@@ -15,6 +15,7 @@ mod interrupt;
 mod listing;
 mod out;
 mod outputs;
+mod own_policies;
 mod policy;
 mod progress;
 mod run;

@@ -3,6 +3,7 @@
 mod keep;
 
 use crate::exit::{self, Failure};
+use crate::own_policies::OwnPolicies;
 use crate::progress::RunBar;
 use crate::{interrupt, out};
 use clap::Args;
@@ -20,6 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   waykeeper run                                       the flagship scenario under its own policies
   waykeeper run --policy default --policy a4          only these two
+  waykeeper run --policy default --policy ./mine.py   your own policy in Python (`waykeeper policy new`)
   waykeeper run --details                             all tables, and what each policy did
   waykeeper run --seeds 5 --out results               means of 5 seeds; files and a page
   waykeeper run --seeds 5 --out results --resume      continue after Ctrl-C
@@ -41,7 +43,7 @@ pub struct RunArgs {
     #[arg(default_value = registry::FLAGSHIP)]
     scenario: String,
     /// Policy to run, may be given several times [default: the scenario's list]; `best` is the best static layout that
-    /// `waykeeper best` found
+    /// `waykeeper best` found; FILE.py, or a name with a `/`, is your own policy in Python, FILE.py:CLASS one of several
     #[arg(long, value_name = "NAME")]
     policy: Vec<String>,
     /// Seed of the random numbers; with --seeds the first of them
@@ -110,8 +112,11 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         return Err(Failure::bad_input("`--threads` is 0; it must be at least 1, or left out"));
     }
     let looks = args.looks.map(|every_s| RunPlan::looks(every_s.unwrap_or(RunPlan::LOOKS_EVERY_S)));
+    let mut policies = args.policy.clone();
+    let own = OwnPolicies::take(&mut policies)?;
+    own.failure.stops(stop.clone());
     let plan = RunPlan {
-        policies: args.policy.clone(),
+        policies,
         seed: args.seed,
         seeds: args.seeds,
         sampling: args.sets,
@@ -126,8 +131,15 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let searches = [(&args.find_msl, Criterion::Knee), (&args.find_zero_loss, Criterion::ZeroLoss)];
     if let Some((nic, criterion)) = searches.into_iter().find_map(|(nic, what)| Some((nic.as_ref()?, what))) {
         let keeping = Keeping::in_cache(args.resume);
-        let search = LoadSearch::prepare(&source, &plan, nic.as_deref(), criterion, keeping.runs())?;
-        return find_msl(&args, search.stopped_by(stop), &keeping, bar);
+        let search = LoadSearch::prepare(
+            &source,
+            &plan,
+            own.policies.clone(),
+            nic.as_deref(),
+            criterion,
+            keeping.runs(),
+        )?;
+        return find_msl(&args, search.stopped_by(stop), &own, &keeping, bar);
     }
     if let Some(out) = &args.out {
         let sweeps = !source.read()?.sweeps.is_empty();
@@ -138,13 +150,14 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         Some(out) => Keeping::beside(out, args.resume),
         None => Keeping::in_cache(args.resume),
     };
-    let experiment = Experiment::prepare_kept(&source, plan, Vec::new(), keeping.runs())?;
-    run_experiment(&args, experiment.stopped_by(stop), &keeping, bar)
+    let experiment = Experiment::prepare_kept(&source, plan, own.policies.clone(), keeping.runs())?;
+    run_experiment(&args, experiment.stopped_by(stop), &own, &keeping, bar)
 }
 
 fn run_experiment(
     args: &RunArgs,
     experiment: Experiment,
+    own: &OwnPolicies,
     keeping: &Keeping,
     bar: RunBar,
 ) -> Result<(), Failure> {
@@ -155,6 +168,7 @@ fn run_experiment(
     bar.plan(what(args, &names, points, experiment.threads()), "runs", &names, points);
     let outcome = experiment.run_watched(&bar);
     bar.clear();
+    own.check()?;
     let outcome = outcome.map_err(|why| ended_without_result(why, keeping))?;
     let partial = outcome.is_partial();
     let extent = if args.details { Extent::Details } else { Extent::Screen };
@@ -167,11 +181,18 @@ fn run_experiment(
     end(partial, keeping)
 }
 
-fn find_msl(args: &RunArgs, search: LoadSearch, keeping: &Keeping, bar: RunBar) -> Result<(), Failure> {
+fn find_msl(
+    args: &RunArgs,
+    search: LoadSearch,
+    own: &OwnPolicies,
+    keeping: &Keeping,
+    bar: RunBar,
+) -> Result<(), Failure> {
     let names = search.names();
     bar.plan(what(args, &names, 1, search.threads()), "searches", &names, 1);
     let found = search.run(&bar);
     bar.clear();
+    own.check()?;
     let found = found.map_err(|why| ended_without_result(why, keeping))?;
     if args.json {
         out::json(&found)?

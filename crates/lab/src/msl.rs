@@ -7,8 +7,8 @@
 
 use crate::results::{MissingRun, RunSummary, SweepValue, is_false, partial_line};
 use crate::runner::{
-    At, Experiment, ExperimentOutcome, KeptRuns, OnlyProgress, Points, RunError, RunName, RunPlan, RunStart,
-    RunWatcher, SimulationProgress,
+    At, Experiment, ExperimentOutcome, KeptRuns, OnlyProgress, OwnPolicy, Points, RunError, RunName, RunPlan,
+    RunStart, RunWatcher, SimulationProgress,
 };
 use indexmap::IndexMap;
 use rayon::prelude::*;
@@ -129,6 +129,7 @@ pub trait SearchWatcher: RunWatcher {
 pub struct LoadSearch {
     scenario: String,
     plan: RunPlan,
+    own: Vec<OwnPolicy>,
     criterion: Criterion,
     target: Target,
     searches: Vec<Search>,
@@ -151,25 +152,27 @@ pub fn find(
     criterion: Criterion,
     progress: &(dyn Fn(SimulationProgress) + Sync),
 ) -> Result<MslSummary, RunError> {
-    let found = LoadSearch::prepare(source, plan, nic, criterion, None)?.run(&OnlyProgress(progress))?;
+    let found =
+        LoadSearch::prepare(source, plan, Vec::new(), nic, criterion, None)?.run(&OnlyProgress(progress))?;
     if found.partial { Err(RunError::Interrupted) } else { Ok(found) }
 }
 
 impl LoadSearch {
-    /// Reads the scenario at every point of its sweep. The simulations of the searches are kept in `kept`, and taken from
-    /// there if it is read.
+    /// Reads the scenario at every point of its sweep. `own` are the caller's own policies. The simulations of the searches
+    /// are kept in `kept`, and taken from there if it is read.
     ///
     /// # Errors
     /// [`RunError`]: no such NIC, or an error in the input.
     pub fn prepare(
         source: &ScenarioSource,
         plan: &RunPlan,
+        own: Vec<OwnPolicy>,
         nic: Option<&str>,
         criterion: Criterion,
         kept: Option<Arc<KeptRuns>>,
     ) -> Result<LoadSearch, RunError> {
         let target = target(source, nic)?;
-        let whole = Experiment::prepare(source, plan.clone())?;
+        let whole = Experiment::prepare_with(source, plan.clone(), own.clone())?;
         let mut searches = Vec::new();
         let scenario = source.read()?;
         let points = Points::new(source, &scenario.sweeps);
@@ -182,7 +185,18 @@ impl LoadSearch {
         let per_probe_ns = whole.simulated_ns() / searches.len().max(1) as u64;
         let (scenario, plan) = (scenario.name, plan.clone());
         let (stop, inside_ns) = Default::default();
-        Ok(LoadSearch { scenario, plan, criterion, target, searches, per_probe_ns, stop, inside_ns, kept })
+        Ok(LoadSearch {
+            scenario,
+            plan,
+            own,
+            criterion,
+            target,
+            searches,
+            per_probe_ns,
+            stop,
+            inside_ns,
+            kept,
+        })
     }
 
     /// The searches, in order; the seed is the first.
@@ -286,7 +300,7 @@ impl LoadSearch {
         source.set(&format!("nic.{}.offered_gbps", self.target.nic), &Value::Float(gbps))?;
         // Searches already run in parallel.
         let plan = RunPlan { policies: vec![search.policy.clone()], threads: 1, ..self.plan.clone() };
-        let experiment = Experiment::prepare_kept(&source, plan, Vec::new(), self.kept.clone())?;
+        let experiment = Experiment::prepare_kept(&source, plan, self.own.clone(), self.kept.clone())?;
         let experiment = experiment.stopped_by(self.stop.clone()).counted_in(self.inside_ns.clone());
         let probe = OneProbe { meter, index, passed_ns: AtomicU64::new(0) };
         let outcome = experiment.run_watched(&probe)?;

@@ -105,6 +105,14 @@ pub enum PolicyError {
         /// What is wrong with it.
         source: MaskError,
     },
+    /// A policy from a file that cannot be made.
+    #[error("policy {}: {why}", shown(.policy))]
+    OwnPolicy {
+        /// The policy.
+        policy: String,
+        /// What is wrong, with the file and its line.
+        why: String,
+    },
 }
 
 /// `; did you mean ...?` or nothing.

@@ -20,6 +20,7 @@ mod long_runs;
 mod lost_journal;
 mod memload;
 mod names;
+mod own_policy;
 mod probe;
 mod real_host;
 mod recording;

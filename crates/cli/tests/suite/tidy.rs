@@ -32,6 +32,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("calibration", &["units", "host"]),
     ("twin", &["units", "host", "silicon", "calibration"]),
     ("policy", &["units", "host", "calibration"]),
+    ("policy-process", &["units", "bounded-read", "host", "policy"]),
     ("control", &["units", "host", "calibration", "policy"]),
     (
         "service",
@@ -45,6 +46,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "calibration",
             "twin",
             "policy",
+            "policy-process",
             "control",
         ],
     ),
@@ -74,6 +76,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "inputs",
             "machine",
             "policy",
+            "policy-process",
             "control",
             "lab",
             "generations",

@@ -248,7 +248,7 @@ fn a_search_for_a_load_continues_as_well() {
     let plan = RunPlan { seeds: 1, ..plan() };
     let search = |kept: Option<(&Path, bool)>| {
         let kept = kept.map(|(folder, reads)| Arc::new(KeptRuns::new(folder.to_owned(), reads)));
-        msl::LoadSearch::prepare(&source, &plan, None, msl::Criterion::Knee, kept).unwrap()
+        msl::LoadSearch::prepare(&source, &plan, Vec::new(), None, msl::Criterion::Knee, kept).unwrap()
     };
     let idle = experiment(TEXT, plan.clone(), None);
     let json = |found: &msl::MslSummary| serde_json::to_string(found).unwrap();

@@ -1,0 +1,108 @@
+//! The policies of `--policy FILE`: each file is read and run once before any work starts, and is then a policy of its own
+//! name. Must not know scenarios.
+
+use crate::exit::{self, Failure};
+use std::path::PathBuf;
+use std::sync::Arc;
+use toml::Table;
+use waykeeper_lab::runner::OwnPolicy;
+use waykeeper_policy::{Policy, PolicyError};
+use waykeeper_policy_process::{FileError, FirstFailure, Interpreter, PolicyFile, Process, WaitingPolicy};
+
+/// Names the interpreter; without it, `python3` is searched in `PATH`.
+pub const INTERPRETER: &str = "WAYKEEPER_PYTHON";
+
+/// The policies from files among some names.
+#[derive(Debug, Default)]
+pub struct OwnPolicies {
+    /// For the runner.
+    pub policies: Vec<OwnPolicy>,
+    /// The first failure of any of them in a simulation.
+    pub failure: FirstFailure,
+}
+
+impl OwnPolicies {
+    /// Puts the policy's name in the place of each file among `names`.
+    ///
+    /// # Errors
+    /// A file that cannot be read or has no policy, a name that two policies have, no Python.
+    pub fn take(names: &mut [String]) -> Result<OwnPolicies, Failure> {
+        let mut own = OwnPolicies::default();
+        // What the user wrote for each name so far.
+        let mut asked: Vec<(String, String)> = names
+            .iter()
+            .filter(|name| !PolicyFile::is_meant(name))
+            .map(|name| (name.clone(), name.clone()))
+            .collect();
+        for name in names.iter_mut().filter(|name| PolicyFile::is_meant(name)) {
+            let file = PolicyFile::read(name)?;
+            let (_, described) = Process::open(&file, &interpreter(), None)?;
+            match asked.iter().find(|(known, _)| *known == described.name) {
+                // The runner notes a policy that is given twice.
+                Some((_, written)) if written == name => {}
+                Some((_, written)) if *written == described.name => {
+                    return Err(Failure::bad_input(format!(
+                        "{name}: its policy has the name {written}, and --policy {written} is given too; give it another name"
+                    )));
+                }
+                Some((_, written)) => {
+                    return Err(Failure::bad_input(format!(
+                        "{name}: its policy has the name {}, as that of {written} has; give one of them another name",
+                        described.name
+                    )));
+                }
+                None => {
+                    own.policies.push(policy(described.name.clone(), file, &own.failure));
+                    asked.push((described.name.clone(), name.clone()));
+                }
+            }
+            *name = described.name;
+        }
+        Ok(own)
+    }
+
+    /// Fails if one of them failed in a simulation.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.failure.first().map_or(Ok(()), |why| Err(Failure::new(exit::FAILED, why)))
+    }
+}
+
+/// A policy that starts a process for each simulation.
+fn policy(name: String, file: PolicyFile, failure: &FirstFailure) -> OwnPolicy {
+    let (failure, own_name) = (failure.clone(), name.clone());
+    let build = move |settings: &Table| -> Result<Box<dyn Policy>, Box<PolicyError>> {
+        match WaitingPolicy::open(&file, &interpreter(), settings, &failure) {
+            Ok(policy) => Ok(Box::new(policy)),
+            Err(why) => Err(Box::new(PolicyError::OwnPolicy { policy: name.clone(), why: why.to_string() })),
+        }
+    };
+    OwnPolicy { name: own_name, identity: None, build: Arc::new(build) }
+}
+
+/// The interpreter of this command line.
+fn interpreter() -> Interpreter {
+    let program = std::env::var_os(INTERPRETER).filter(|program| !program.is_empty());
+    Interpreter {
+        program: program.map_or_else(|| PathBuf::from("python3"), PathBuf::from),
+        confined: false,
+        user: None,
+        printed: Arc::new(exit::eprint_line),
+        advice: format!("install Python 3.10 or later, or name its program in {INTERPRETER}"),
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Failure {
+        let code = match &error {
+            error if error.is_unsupported() => exit::UNSUPPORTED,
+            FileError::Read { why, .. } if why.kind() == std::io::ErrorKind::PermissionDenied => {
+                exit::NOT_PERMITTED
+            }
+            _ => exit::BAD_INPUT,
+        };
+        Failure::new(code, error)
+    }
+}

@@ -1,0 +1,387 @@
+//! A process that runs a policy: its start, the lines to it and from it, and its end.
+//!
+//! Three threads wait for the pipes, so that a caller never does: one writes calls, one reads answers, one reads what the
+//! policy prints. The process ends when its standard input is closed, also if this program was killed. Must not know what
+//! an answer means.
+
+use crate::FileError;
+use crate::file::PolicyFile;
+use crate::wire::{self, Answer, Call, OpenedPolicy};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use rustix::io::Errno;
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use toml::{Table, Value};
+
+/// What the process runs.
+const PROGRAM: &str = include_str!("../../../python/waykeeper/policy_process.py");
+/// What a policy is, for the process.
+const OWN_POLICY: &str = include_str!("../../../python/waykeeper/own_policy.py");
+
+/// Longest answer, bytes. Assumption: masks and events of a thousand workloads have a few hundred KiB.
+const LONGEST_ANSWER: u64 = 1 << 20;
+/// Longest line that a policy prints, bytes; the rest of it is another line.
+const LONGEST_PRINTED: u64 = 4096;
+/// Longest name of a policy: it is a key of scenarios, a label of metrics and a word of commands (assumption).
+const LONGEST_NAME: usize = 64;
+/// How long Python may take to start and to run the file. Assumption: imports from a slow disk take less.
+pub(crate) const OPENING: Duration = Duration::from_secs(30);
+/// How long an ended process may take until its exit status is known (assumption).
+const ENDING: Duration = Duration::from_secs(1);
+
+/// The ids under which a process runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UserIds {
+    /// The user.
+    pub user: u32,
+    /// The group.
+    pub group: u32,
+}
+
+/// Takes a line that a policy printed.
+pub type Printed = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Which Python runs a policy, and what the policy may do.
+#[derive(Clone)]
+pub struct Interpreter {
+    /// The program: a path, or a name that is searched in `PATH`.
+    pub program: PathBuf,
+    /// Whether the process runs with an empty environment, gives way to other programs, and may write no file, start no
+    /// process or thread, gain no privilege and import no module beside the file.
+    pub confined: bool,
+    /// The user of the process; `None` is this program's. Another one needs `CAP_SETUID` and `CAP_SETGID`.
+    pub user: Option<UserIds>,
+    /// Takes what the policy prints.
+    pub printed: Printed,
+    /// What to do where the program is missing, for messages.
+    pub advice: String,
+}
+
+impl fmt::Debug for Interpreter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interpreter")
+            .field("program", &self.program)
+            .field("confined", &self.confined)
+            .finish()
+    }
+}
+
+/// What a file says about its policy.
+pub type Described = OpenedPolicy;
+
+/// A line from the process, or its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Incoming {
+    /// A line.
+    Line(Vec<u8>),
+    /// A line that is too long; no more are read.
+    TooLong,
+    /// The process closed its standard output.
+    End,
+}
+
+/// A running policy. Dropping it ends the process.
+#[derive(Debug)]
+pub struct Process {
+    file: String,
+    child: Option<Child>,
+    /// Closed to end the process.
+    calls: Option<Sender<Vec<u8>>>,
+    answers: Receiver<Incoming>,
+    last_printed: Arc<Mutex<Option<String>>>,
+    /// Number of the last call.
+    number: u64,
+}
+
+impl Process {
+    /// Starts a process and calls for the file's policy without waiting for the answer. The second part is the number of
+    /// the last of these calls.
+    ///
+    /// # Errors
+    /// A program that cannot be started, and settings that cannot be passed on.
+    pub fn begin(
+        file: &PolicyFile,
+        with: &Interpreter,
+        settings: Option<&Table>,
+    ) -> Result<(Process, u64), FileError> {
+        let name = file.shown();
+        if let Some((key, found)) = settings.and_then(not_finite) {
+            return Err(FileError::Setting { file: name, key, found });
+        }
+        let mut process = Process::start(name, with)?;
+        // The file's folder, as Python has it for a script.
+        let folder = std::path::absolute(&file.path).ok();
+        let folder = folder.as_deref().and_then(Path::parent).and_then(Path::to_str);
+        let open = Call::Open {
+            file: &file.shown(),
+            text: &file.text,
+            policy_class: file.class.as_deref(),
+            own_policy: OWN_POLICY,
+            folder: folder.filter(|_| !with.confined),
+            confined: with.confined,
+        };
+        let mut last = process.call(&open);
+        if let Some(settings) = settings {
+            last = process.call(&Call::Create { settings });
+        }
+        Ok((process, last))
+    }
+
+    /// The same, and waits for the answers. Without settings the policy is not made.
+    ///
+    /// # Errors
+    /// Everything that can be wrong with the file.
+    pub fn open(
+        file: &PolicyFile,
+        with: &Interpreter,
+        settings: Option<&Table>,
+    ) -> Result<(Process, Described), FileError> {
+        let until = Instant::now() + OPENING;
+        let (mut process, last) = Process::begin(file, with, settings)?;
+        let mut described = None;
+        let failed = |why: FileError| match why {
+            // Before the first answer it is not known to be Python.
+            FileError::Ended { .. } | FileError::Answer { .. } => {
+                let why = match &why {
+                    FileError::Ended { how, last: Some(last), .. } => format!("it ended ({how}): {last}"),
+                    FileError::Ended { how, .. } => format!("it ended ({how})"),
+                    _ => "it answered with something else".to_owned(),
+                };
+                FileError::NotPython { program: with.program.clone(), why }
+            }
+            why => why,
+        };
+        loop {
+            let result = process.wait(until, OPENING);
+            let (number, answer) = if described.is_none() { result.map_err(failed)? } else { result? };
+            if let Answer::Opened(opened) = answer {
+                check_name(&process.file, &opened.name)?;
+                described = Some(opened);
+            }
+            if number >= last {
+                break;
+            }
+        }
+        match described {
+            Some(described) => Ok((process, described)),
+            None => Err(process.unexpected("it did not open the file")),
+        }
+    }
+
+    fn start(file: String, with: &Interpreter) -> Result<Process, FileError> {
+        let mut command = Command::new(&with.program);
+        command.arg("-B").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if with.confined {
+            command.arg("-s").env_clear().current_dir("/");
+            // Libraries of numpy start a thread per core, and a confined process may start none.
+            command.env("OPENBLAS_NUM_THREADS", "1").env("OMP_NUM_THREADS", "1");
+        }
+        // The order of sets is the same in every run.
+        command.env("PYTHONHASHSEED", "0").args(["-c", PROGRAM]);
+        if let Some(UserIds { user, group }) = with.user {
+            command.uid(user).gid(group);
+        }
+        let spawned = if with.confined { spawn_without_privileges(command) } else { command.spawn() };
+        let mut child = spawned.map_err(|why| match with.user {
+            Some(UserIds { user, .. }) if why.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+                FileError::NoUser { user, why }
+            }
+            _ => FileError::NoPython { program: with.program.clone(), why, advice: with.advice.clone() },
+        })?;
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let last_printed = Arc::new(Mutex::new(None));
+        let (calls, to_write) = unbounded();
+        let (tell, answers) = bounded(4);
+        let process = Process {
+            file,
+            child: Some(child),
+            calls: Some(calls),
+            answers,
+            last_printed: last_printed.clone(),
+            number: 0,
+        };
+        let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
+            return Err(process.unexpected("it has no pipes"));
+        };
+        let printed = with.printed.clone();
+        let started = thread("waykeeper-calls", move || write_calls(stdin, &to_write))
+            .and_then(|()| thread("waykeeper-answers", move || read_answers(stdout, &tell)))
+            .and_then(|()| thread("waykeeper-prints", move || read_printed(stderr, &last_printed, &printed)));
+        match started {
+            Ok(()) => Ok(process),
+            Err(why) => Err(process.unexpected(&format!("no thread can be started for it: {why}"))),
+        }
+    }
+
+    /// Sends a call without waiting. Returns its number, which its answer has too.
+    pub fn call(&mut self, call: &Call<'_>) -> u64 {
+        self.number += 1;
+        if let Some(calls) = &self.calls {
+            // If the process has ended, the thread that reads answers says so.
+            let _ = calls.send(wire::line(self.number, call));
+        }
+        self.number
+    }
+
+    /// The lines from the process, to wait for with others; [`Process::read`] reads each.
+    pub fn incoming(&self) -> &Receiver<Incoming> {
+        &self.answers
+    }
+
+    /// The answer in a line, with the number of its call.
+    ///
+    /// # Errors
+    /// The end of the process, a line that is no answer, an exception of the policy.
+    pub fn read(&mut self, incoming: &Incoming) -> Result<(u64, Answer), FileError> {
+        match incoming {
+            Incoming::Line(line) => match wire::answer(line) {
+                Ok((_, Answer::Error(why))) => Err(FileError::Raised(why)),
+                Ok(answer) => Ok(answer),
+                Err(why) => Err(self.unexpected(&why)),
+            },
+            Incoming::TooLong => Err(self.unexpected(&format!("it is longer than {LONGEST_ANSWER} bytes"))),
+            Incoming::End => Err(self.ended()),
+        }
+    }
+
+    /// Waits for the next answer until then; `waited` is for the message.
+    ///
+    /// # Errors
+    /// As [`Process::read`], and no answer in time.
+    pub fn wait(&mut self, until: Instant, waited: Duration) -> Result<(u64, Answer), FileError> {
+        match self.answers.recv_deadline(until) {
+            Ok(incoming) => self.read(&incoming),
+            Err(RecvTimeoutError::Timeout) => Err(FileError::Late { file: self.file.clone(), waited }),
+            Err(RecvTimeoutError::Disconnected) => Err(self.ended()),
+        }
+    }
+
+    /// The error of an answer that is none of those that were called for.
+    pub fn unexpected(&self, why: &str) -> FileError {
+        FileError::Answer { file: self.file.clone(), why: why.to_owned() }
+    }
+
+    /// How the process ended. One that only closed its pipes is ended.
+    fn ended(&mut self) -> FileError {
+        self.calls = None;
+        let mut how = "it closed its standard output".to_owned();
+        if let Some(child) = &mut self.child {
+            let until = Instant::now() + ENDING;
+            while Instant::now() < until {
+                match child.try_wait() {
+                    Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+                    Ok(Some(status)) => {
+                        how = status.to_string();
+                        break;
+                    }
+                    Err(why) => {
+                        how = why.to_string();
+                        break;
+                    }
+                }
+            }
+        }
+        let last = self.last_printed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        FileError::Ended { file: self.file.clone(), how, last }
+    }
+}
+
+impl Drop for Process {
+    /// Does not wait for the process. Without permission to end it (another user's, without `CAP_KILL`) the end of its
+    /// standard input ends it.
+    fn drop(&mut self) {
+        self.calls = None;
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            // Its exit status is fetched, so that it does not stay as a zombie.
+            let _ = thread("waykeeper-reap", move || drop(child.wait()));
+        }
+    }
+}
+
+/// Spawns from a thread that has given up what a child could inherit: ambient capabilities, and new privileges from the
+/// programs that it runs.
+fn spawn_without_privileges(mut command: Command) -> io::Result<Child> {
+    let spawn = move || {
+        // Kernels before 4.3 have no ambient capabilities.
+        let _ = rustix::thread::clear_ambient_capability_set();
+        rustix::thread::set_no_new_privs(true)?;
+        command.spawn()
+    };
+    let spawned = std::thread::Builder::new().name("waykeeper-spawn".to_owned()).spawn(spawn)?.join();
+    spawned.unwrap_or_else(|_| Err(io::Error::other("the thread that starts it panicked")))
+}
+
+fn thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+}
+
+/// Writes calls until there are no more, and then closes the pipe.
+fn write_calls(mut stdin: ChildStdin, calls: &Receiver<Vec<u8>>) {
+    // A process that has ended takes no more; the thread that reads answers says so.
+    while let Ok(call) = calls.recv() {
+        if stdin.write_all(&call).is_err() {
+            return;
+        }
+    }
+}
+
+fn read_answers(stdout: impl Read, tell: &Sender<Incoming>) {
+    let mut stdout = BufReader::new(stdout);
+    loop {
+        let mut line = Vec::new();
+        let incoming = match (&mut stdout).take(LONGEST_ANSWER).read_until(b'\n', &mut line) {
+            Ok(_) if line.ends_with(b"\n") => Incoming::Line(line),
+            Ok(_) if line.len() as u64 == LONGEST_ANSWER => Incoming::TooLong,
+            // A line without its end is cut off.
+            Ok(_) | Err(_) => Incoming::End,
+        };
+        let is_last = !matches!(incoming, Incoming::Line(_));
+        if tell.send(incoming).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+fn read_printed(stderr: impl Read, last: &Mutex<Option<String>>, printed: &Printed) {
+    let mut stderr = BufReader::new(stderr);
+    loop {
+        let mut line = Vec::new();
+        match (&mut stderr).take(LONGEST_PRINTED).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end();
+        if !text.is_empty() {
+            printed(text);
+            *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_owned());
+        }
+    }
+}
+
+/// The first number among settings that JSON cannot hold.
+fn not_finite(settings: &Table) -> Option<(String, f64)> {
+    fn within(value: &Value) -> Option<f64> {
+        match value {
+            Value::Float(number) => Some(*number).filter(|number| !number.is_finite()),
+            Value::Array(values) => values.iter().find_map(within),
+            Value::Table(values) => values.values().find_map(within),
+            _ => None,
+        }
+    }
+    settings.iter().find_map(|(key, value)| Some((key.clone(), within(value)?)))
+}
+
+fn check_name(file: &str, name: &str) -> Result<(), FileError> {
+    let is_fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_fine) {
+        return Ok(());
+    }
+    Err(FileError::Name { file: file.to_owned(), name: name.to_owned(), most: LONGEST_NAME })
+}
