@@ -108,8 +108,8 @@ pub fn environment() -> Vec<(String, String)> {
 /// Runs the daemon.
 pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
     let inputs = args.inputs()?;
-    let config = Config::load(&inputs)?;
-    check_policy(&config)?;
+    let config = Config::load(&inputs)?.with_file_policy(system::real().as_ref())?;
+    config.check_policy()?;
     if args.check {
         config.check_places(system::real().as_ref())?;
         return out::text(&config::show(&config));
@@ -128,12 +128,6 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
     // The error is the last line, after all lines of the log.
     drop(log);
     done.map_err(|error| Failure::from(error).printed_nonblocking())
-}
-
-/// Checks that the policy exists and accepts its settings; the host checks later whether they fit it.
-pub fn check_policy(config: &Config) -> Result<(), ConfigError> {
-    let built = waykeeper_policy::build(&config.policy.name, &config.policy.settings);
-    built.map(|_| ()).map_err(|error| config.policy_refused(&error))
 }
 
 /// Log lines that may wait for standard error; further lines are dropped. A blocked terminal must not block the control

@@ -127,7 +127,7 @@ fn write_checked(path: &Path, text: &str) -> Result<PathBuf, Failure> {
 /// What `waykeeper daemon --check` checks.
 fn checked(file: &Path) -> Result<(), Failure> {
     let config = Config::load(&inputs(file, Vec::new()))?;
-    daemon::check_policy(&config)?;
+    config.check_policy()?;
     Ok(config.check_places(system::real().as_ref())?)
 }
 

@@ -173,6 +173,21 @@ impl Process {
         }
     }
 
+    /// Makes the policy with these settings, and waits.
+    ///
+    /// # Errors
+    /// Settings that the policy refuses.
+    pub fn create(&mut self, settings: &Table) -> Result<(), FileError> {
+        if let Some((key, found)) = not_finite(settings) {
+            return Err(FileError::Setting { file: self.file.clone(), key, found });
+        }
+        let number = self.call(&Call::Create { settings });
+        match self.wait(Instant::now() + OPENING, OPENING)? {
+            (answered, Answer::Created {}) if answered == number => Ok(()),
+            _ => Err(self.unexpected("it did not make the policy")),
+        }
+    }
+
     fn start(file: String, with: &Interpreter) -> Result<Process, FileError> {
         let mut command = Command::new(&with.program);
         command.arg("-B").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,6 +1,6 @@
 //! The daemon: manages a host while it runs, and answers queries and orders.
 //!
-//! One thread has the host and the loop, and never waits for clients: it replaces the [`PublishedState`], sends each
+//! One thread has the host and the loop, and never waits for clients (only for a policy from a file, up to its deadline): it replaces the [`PublishedState`], sends each
 //! step to the [`StepQueue`] (which drops instead of blocking) and takes [`Order`]s between two steps. Socket, metrics
 //! and recorder run on other threads, read the published state or the step queue, and send orders. Must not know what
 //! serves the host's files, nor the command line.
@@ -11,6 +11,7 @@ pub mod config;
 pub mod daemon;
 pub mod dry_run;
 pub mod engine;
+mod file_policy;
 mod first_config;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
@@ -34,6 +35,7 @@ mod worst;
 
 pub use client::{Client, ClientError, printable};
 pub use engine::LifecycleEvent;
+pub use file_policy::{FilePolicy, FilePolicyChoice, LoadedPolicy};
 pub use first_config::first_config;
 pub use metrics::{Listen, ListenError, ScrapeLimits};
 pub use notify::{Notifier, notify_ready};

@@ -114,6 +114,9 @@ pub struct Published {
     pub paused: Option<Pause>,
     /// The current policy.
     pub policy: String,
+    /// The policy of the configuration's file, which need not be the current one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_policy: Option<String>,
     /// The settings it was built with, from the configuration or an order; others have their defaults.
     pub settings: Arc<toml::Table>,
     /// Time between two steps, nanoseconds.
@@ -205,6 +208,7 @@ pub(crate) mod tests {
             mode: DaemonMode::Manage,
             paused: None,
             policy: "default".to_owned(),
+            file_policy: None,
             settings: Arc::default(),
             period_ns: 1_000_000_000,
             inventory: Arc::new(inventory),

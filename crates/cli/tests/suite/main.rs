@@ -21,6 +21,7 @@ mod lost_journal;
 mod memload;
 mod names;
 mod own_policy;
+mod own_policy_daemon;
 mod probe;
 mod real_host;
 mod recording;

@@ -140,6 +140,43 @@ pub const KEYS: &[Key] = &[
         get: |config| text(&config.policy.name),
     },
     Key {
+        path: "policy.file",
+        what: "file of your own policy in Python, or `off`; FILE.py:CLASS is one of several in it. It is the policy unless \
+               policy.name is given",
+        live: true,
+        set: |config, value| {
+            config.file_policy.file = match value.as_str() {
+                Some("off") => None,
+                _ => {
+                    path(value).map_err(|wanted| format!("`off`, or {wanted}"))?;
+                    value.as_str().map(str::to_owned)
+                }
+            };
+            Ok(())
+        },
+        get: |config| config.file_policy.file.as_deref().map_or(text("off"), text),
+    },
+    Key {
+        path: "policy.python",
+        what: "program that runs that file: Python 3.10 or later",
+        live: true,
+        set: |config, value| path(value).map(|path| config.file_policy.python = path),
+        get: |config| shown(&config.file_policy.python),
+    },
+    Key {
+        path: "policy.deadline_ms",
+        what: "milliseconds that a decision of that file may take; `auto` is a fifth of the period",
+        live: true,
+        set: |config, value| {
+            config.file_policy.deadline_ms = match value.as_str() {
+                Some("auto") => None,
+                _ => Some(whole(value, 1, 60_000).map_err(|wanted| format!("`auto`, or {wanted}"))?),
+            };
+            Ok(())
+        },
+        get: |config| config.file_policy.deadline_ms.map_or(text("auto"), |ms| Value::Integer(ms.into())),
+    },
+    Key {
         path: "twin.enabled",
         what: "whether a model of this server answers what other layouts would bring; only some policies ask",
         live: false,

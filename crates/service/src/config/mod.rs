@@ -15,7 +15,7 @@ pub use keys::{KEYS, Key};
 pub use layers::{Flag, Inputs, Sources, ValueSource, tenants_in};
 pub use show::{differences, show};
 
-use crate::{DaemonMode, Listen, ServersConfig};
+use crate::{DaemonMode, FilePolicyChoice, Listen, ServersConfig};
 use std::path::{Path, PathBuf};
 use toml::Table;
 use waykeeper_control::LookBack;
@@ -53,6 +53,8 @@ pub struct Config {
     pub blind_steps: u64,
     /// The policy.
     pub policy: PolicyChoice,
+    /// The policy's file, if it is not a built-in policy.
+    pub file_policy: FilePolicyChoice,
     /// The model of this server that answers the policy's questions.
     pub twin: TwinChoice,
     /// How it is measured what the policy is worth.
@@ -197,6 +199,7 @@ impl Default for Config {
             domain: None,
             blind_steps: 30,
             policy: PolicyChoice { name: "waykeeper".to_owned(), settings: Table::new() },
+            file_policy: FilePolicyChoice::default(),
             twin: TwinChoice { enabled: true, share: 0.2, cores: None },
             worth: WorthChoice { looks: false, look_back: LookBack::default() },
             limits: ConfigLimits {

@@ -88,6 +88,14 @@ pub fn differences(old: &Config, new: &Config) -> Vec<Difference> {
             });
         }
     }
+    if let (Some(before), Some(after)) = (&old.file_policy.loaded, &new.file_policy.loaded)
+        && before.file.text != after.file.text
+        && old.file_policy.file == new.file_policy.file
+    {
+        let text = format!("the policy's file {} changed", after.file.path.display());
+        let source = new.sources.of("policy.file").clone();
+        found.push(Difference { key: "policy.file", live: true, text, source });
+    }
     if old.policy.settings != new.policy.settings {
         let names: BTreeSet<&String> = old.policy.settings.keys().chain(new.policy.settings.keys()).collect();
         let changed: Vec<&str> = names

@@ -82,7 +82,9 @@ impl EventSources {
         let (give, take) = bounded(1);
         let (system, inputs, back) = (self.system.clone(), self.inputs.clone(), take.clone());
         let work = move || {
-            let config = Box::new(Config::load_on(system.as_ref(), &inputs));
+            let config = Config::load_on(system.as_ref(), &inputs)
+                .and_then(|config| config.with_file_policy(system.as_ref()));
+            let config = Box::new(config);
             let _ = sender.send((config, take.recv().unwrap_or_default()));
         };
         // The channel has room for one message.

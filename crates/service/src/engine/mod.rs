@@ -118,6 +118,7 @@ pub fn first(config: &Config, inventory: &Inventory, system: &dyn System) -> Pub
         mode: config.mode,
         paused: None,
         policy: policy_of(config).name,
+        file_policy: file_policy_of(config),
         settings: Arc::new(policy_of(config).settings),
         period_ns: config.period_ns,
         inventory: Arc::new(inventory.clone()),
@@ -182,11 +183,18 @@ struct Engine<'a, H: ManagedHost> {
     blind: u64,
 }
 
+/// The name of the file's policy.
+fn file_policy_of(config: &Config) -> Option<String> {
+    config.file_policy.loaded.as_ref().map(|loaded| loaded.described.name.clone())
+}
+
 /// The policy that a configuration selects. In mode `observe` it is `none`, unless the policy can advise.
 fn policy_of(config: &Config) -> crate::config::PolicyChoice {
     let crate::config::PolicyChoice { name, settings } = &config.policy;
-    // A mistake in its settings is reported where the policy is built.
-    let advises = || waykeeper_policy::build(name, settings).map_or(true, |own| own.advisor().is_some());
+    // A policy from a file cannot advise. A mistake in settings is reported where the policy is built.
+    let is_file = config.file_policy.named(name).is_some();
+    let advises =
+        || !is_file && waykeeper_policy::build(name, settings).map_or(true, |own| own.advisor().is_some());
     match config.mode {
         DaemonMode::Observe if !advises() => {
             crate::config::PolicyChoice { name: "none".to_owned(), settings: Table::new() }
@@ -334,6 +342,8 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
     fn lasting_problems(&mut self) -> Vec<ActiveProblem> {
         let mut all = self.looping.host().active_problems();
         all.extend(self.problem_sources.iter().filter_map(|own| own()));
+        let policy = self.config.file_policy.loaded.as_ref().and_then(|loaded| loaded.trouble.get());
+        all.extend(policy.map(|text| ActiveProblem::new("policy", text)));
         if self.blind > 0 {
             all.push(ActiveProblem::new("blind", "neither counters nor masks can be read"));
         }

@@ -3,6 +3,7 @@
 //! Must not know the sender.
 
 use super::{Built, Engine, LifecycleEvent, ManagedHost};
+use crate::FilePolicy;
 use crate::config::{Config, ConfigError, differences};
 use crate::engine::event_sources::{SignalRequest, SourceEvent};
 use crate::naming::HostNames;
@@ -22,7 +23,14 @@ pub(super) fn build<H: Host + ?Sized>(
     name: &str,
     settings: &Table,
 ) -> Result<Box<dyn Policy>, PolicyError> {
-    let policy = waykeeper_policy::build(name, settings)?;
+    if let Some(loaded) = config.file_policy.named(name) {
+        let failed = |why: std::io::Error| PolicyError::OwnPolicy {
+            policy: name.to_owned(),
+            why: format!("no thread can be started for it: {why}"),
+        };
+        return Ok(Box::new(FilePolicy::start(loaded, settings).map_err(failed)?));
+    }
+    let policy = waykeeper_policy::build(name, settings).map_err(|error| with_own(error, config))?;
     let groups = host.workloads();
     let declared = config.tenants.iter().filter(|tenant| !tenant.each).map(|tenant| tenant.name.as_str());
     let mut names: Vec<&str> = declared.chain(groups.iter().map(|group| group.name.as_str())).collect();
@@ -31,6 +39,17 @@ pub(super) fn build<H: Host + ?Sized>(
     policy.check(host.inventory(), &names)?;
     let advisor = if config.mode == DaemonMode::Manage { None } else { policy.advisor() };
     Ok(advisor.unwrap_or(policy))
+}
+
+/// An unknown policy, with the file's among the known ones.
+fn with_own(error: PolicyError, config: &Config) -> PolicyError {
+    match error {
+        PolicyError::UnknownPolicy { name, nearest, mut known } => {
+            known.extend(super::file_policy_of(config));
+            PolicyError::UnknownPolicy { name, nearest, known }
+        }
+        error => error,
+    }
 }
 
 fn refused(why: impl std::fmt::Display) -> OrderError {
@@ -100,9 +119,11 @@ impl<H: ManagedHost> Engine<'_, H> {
         match order {
             Order::SetPolicy { name, settings } => {
                 let advises = |policy: Box<dyn Policy>| policy.advisor().is_some();
-                if self.config.mode == DaemonMode::Observe
-                    && !waykeeper_policy::build(name, settings).map_err(refused).map(advises)?
-                {
+                let cannot_advise = |config: &Config| match config.file_policy.named(name) {
+                    Some(_) => Ok(true),
+                    None => waykeeper_policy::build(name, settings).map_err(refused).map(|own| !advises(own)),
+                };
+                if self.config.mode == DaemonMode::Observe && cannot_advise(&self.config)? {
                     return Err(refused(format!(
                         "this daemon only observes, and policy {name} cannot tell what it would do without knobs; start \
                          it with mode manage or dry-run"
@@ -189,7 +210,7 @@ impl<H: ManagedHost> Engine<'_, H> {
     }
 
     /// Puts another configuration in force.
-    fn apply_config(&mut self, new: Config) -> Result<String, ConfigError> {
+    fn apply_config(&mut self, mut new: Config) -> Result<String, ConfigError> {
         let changes = differences(&self.config, &new);
         if let Some(fixed) = changes.iter().find(|change| !change.live) {
             let why =
@@ -198,7 +219,19 @@ impl<H: ManagedHost> Engine<'_, H> {
         }
         let choice = super::policy_of(&new);
         let changed = |key: &str| changes.iter().any(|change| change.key == key);
-        let next = match changed("policy.name") || changed("policy.settings") {
+        let (old_file, new_file) = (&self.config.file_policy.loaded, &mut new.file_policy.loaded);
+        // A process that would run the same continues.
+        let file_changed = old_file != new_file;
+        if let (Some(before), Some(after)) = (old_file, new_file)
+            && !file_changed
+        {
+            after.continues(before);
+        }
+        let running = self.looping.policy().name();
+        let of_a_file =
+            self.config.file_policy.named(running).is_some() || new.file_policy.named(&choice.name).is_some();
+        let replaces = changed("policy.name") || changed("policy.settings") || file_changed && of_a_file;
+        let next = match replaces {
             false => None,
             true => {
                 let built = build(self.looping.host(), &new, &choice.name, &choice.settings);

@@ -108,6 +108,7 @@ impl<H: ManagedHost> Engine<'_, H> {
             mode: self.config.mode,
             paused: self.paused,
             policy: self.looping.policy().name().to_owned(),
+            file_policy: super::file_policy_of(&self.config),
             settings: self.settings.clone(),
             period_ns: self.config.period_ns,
             inventory: self.inventory.clone(),

@@ -433,7 +433,11 @@ impl PolicyState {
             state: published.record.state.clone(),
             paused: published.paused,
             settings: (*published.settings).clone(),
-            known: registry().iter().map(|entry| entry.name.to_owned()).collect(),
+            known: registry()
+                .iter()
+                .map(|entry| entry.name.to_owned())
+                .chain(published.file_policy.clone())
+                .collect(),
         }
     }
 }

@@ -78,6 +78,7 @@ pub fn published(step: u64) -> Published {
         mode: DaemonMode::Manage,
         paused: None,
         policy: "a4".to_owned(),
+        file_policy: None,
         settings: Arc::new("stable_interval_s = 5".parse().unwrap()),
         period_ns: 20_000_000,
         inventory: Arc::new(inventory()),

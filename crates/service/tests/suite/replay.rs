@@ -80,6 +80,7 @@ fn record_released(
             mode: DaemonMode::Manage,
             paused,
             policy: name.to_owned(),
+            file_policy: None,
             settings: Arc::new(settings.clone()),
             period_ns: 1_000_000_000,
             inventory: inventory.clone(),
