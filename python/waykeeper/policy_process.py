@@ -3,7 +3,7 @@
 One JSON array a line: `[number, {call: arguments}]` on standard input, `[number, {answer: value}]` on standard output. The
 program that starts it sends the text of the file and of `own_policy.py`, so no installed package is needed: `waykeeper`, as
 the policy imports it, has the names that a policy needs. If the package is installed, its other names are loaded from there
-when they are first used. What the policy prints goes to standard error. Must not know why it is run, or what a policy does.
+when they are first used. What the policy prints is on standard error. Must not know why it is run, or what a policy does.
 """
 
 from __future__ import annotations

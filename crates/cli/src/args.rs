@@ -37,7 +37,7 @@ pub enum CliCommand {
     /// List, show and check scenarios
     #[command(subcommand, after_help = scenario::EXAMPLES)]
     Scenario(scenario::ScenarioCommand),
-    /// List and describe policies; switch the daemon to another policy
+    /// List and describe policies; write your own; switch the daemon to another policy
     #[command(subcommand, after_help = policy::EXAMPLES)]
     Policy(policy::PolicyCommand),
     /// List and show the chips that the virtual server can model

@@ -17,6 +17,7 @@ mod out;
 mod outputs;
 mod own_policies;
 mod policy;
+mod policy_new;
 mod progress;
 mod run;
 mod scenario;

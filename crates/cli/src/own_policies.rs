@@ -7,7 +7,9 @@ use std::sync::Arc;
 use toml::Table;
 use waykeeper_lab::runner::OwnPolicy;
 use waykeeper_policy::{Policy, PolicyError};
-use waykeeper_policy_process::{FileError, FirstFailure, Interpreter, PolicyFile, Process, WaitingPolicy};
+use waykeeper_policy_process::{
+    FirstFailure, Interpreter, PolicyFile, PolicyFileError, PolicyProcess, WaitingPolicy,
+};
 
 /// Names the interpreter; without it, `python3` is searched in `PATH`.
 pub const INTERPRETER: &str = "WAYKEEPER_PYTHON";
@@ -36,7 +38,7 @@ impl OwnPolicies {
             .collect();
         for name in names.iter_mut().filter(|name| PolicyFile::is_meant(name)) {
             let file = PolicyFile::read(name)?;
-            let (_, described) = Process::open(&file, &interpreter(), None)?;
+            let (_, described) = PolicyProcess::open(&file, &interpreter(), None)?;
             match asked.iter().find(|(known, _)| *known == described.name) {
                 // The runner notes a policy that is given twice.
                 Some((_, written)) if written == name => {}
@@ -94,11 +96,11 @@ fn interpreter() -> Interpreter {
     }
 }
 
-impl From<FileError> for Failure {
-    fn from(error: FileError) -> Failure {
+impl From<PolicyFileError> for Failure {
+    fn from(error: PolicyFileError) -> Failure {
         let code = match &error {
             error if error.is_unsupported() => exit::UNSUPPORTED,
-            FileError::Read { why, .. } if why.kind() == std::io::ErrorKind::PermissionDenied => {
+            PolicyFileError::Read { why, .. } if why.kind() == std::io::ErrorKind::PermissionDenied => {
                 exit::NOT_PERMITTED
             }
             _ => exit::BAD_INPUT,

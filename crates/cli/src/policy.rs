@@ -1,7 +1,8 @@
-//! `waykeeper policy`: lists and describes policies, and switches the daemon's policy. Must not know any policy.
+//! `waykeeper policy`: lists and describes policies, writes a new one, and switches the daemon's policy. Must not know any
+//! policy.
 
 use crate::exit::Failure;
-use crate::{full, listing, out};
+use crate::{full, listing, out, policy_new};
 use clap::Subcommand;
 use serde::Serialize;
 use std::fmt::Write;
@@ -25,6 +26,7 @@ pub const EXAMPLES: &str = "\
 Examples:
   waykeeper policy list                         all policies, a line each
   waykeeper policy describe a4                  one policy in full
+  waykeeper policy new mine                     write your own policy, mine.py, to begin with
   waykeeper policy set a4                       switch the running daemon to a4
   waykeeper run --policy default --policy a4    compare two policies on the virtual server";
 
@@ -47,6 +49,9 @@ pub enum PolicyCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Write a policy of your own to begin with, in Python or Rust
+    #[command(after_help = policy_new::EXAMPLES)]
+    New(policy_new::NewArgs),
     /// An order to the daemon
     #[command(flatten)]
     Order(full::PolicyOrder),
@@ -71,6 +76,7 @@ pub fn policy(command: PolicyCommand) -> Result<(), Failure> {
             rows.extend(registry().iter().map(|entry| vec![entry.name.to_owned(), idea(entry)]));
             out::text(&listing::columns(&rows))
         }
+        PolicyCommand::New(args) => policy_new::new(&args),
         PolicyCommand::Order(order) => full::order(order),
         PolicyCommand::Describe { name, json } => {
             let description = build(&name, &toml::Table::new())?.describe();

@@ -7,7 +7,7 @@ use waykeeper_units::one_line;
 
 /// What is wrong with a policy from a file.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
+pub enum PolicyFileError {
     /// The file cannot be read.
     #[error("{}: {why}", path.display())]
     Read {
@@ -103,9 +103,9 @@ fn last_words(last: &Option<String>) -> String {
     last.as_ref().map_or_else(String::new, |line| format!("; it printed: {}", one_line(line)))
 }
 
-impl FileError {
+impl PolicyFileError {
     /// True if this machine lacks Python.
     pub fn is_unsupported(&self) -> bool {
-        matches!(self, FileError::NoPython { .. })
+        matches!(self, PolicyFileError::NoPython { .. })
     }
 }

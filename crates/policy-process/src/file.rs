@@ -1,6 +1,6 @@
 //! The file of a policy: which names on a command line mean one, and its text. Must not know Python.
 
-use crate::FileError;
+use crate::PolicyFileError;
 use std::path::{Path, PathBuf};
 use waykeeper_bounded_read as bounded_read;
 
@@ -36,11 +36,11 @@ impl PolicyFile {
     ///
     /// # Errors
     /// A file that cannot be read, is too long or is not text.
-    pub fn read(name: &str) -> Result<PolicyFile, FileError> {
+    pub fn read(name: &str) -> Result<PolicyFile, PolicyFileError> {
         let (path, class) = PolicyFile::split(name);
         let path = Path::new(path);
         let text = bounded_read::text(path, "a policy")
-            .map_err(|why| FileError::Read { path: path.to_owned(), why })?;
+            .map_err(|why| PolicyFileError::Read { path: path.to_owned(), why })?;
         Ok(PolicyFile { path: path.to_owned(), class: class.map(str::to_owned), text })
     }
 

@@ -2,7 +2,7 @@
 //! [`Policy`](waykeeper_policy::Policy) like any other.
 //!
 //! * [`PolicyFile`]: the file and its text. [`Interpreter`]: the program that runs it, and what it may do.
-//! * [`Process`]: a running policy. Calls and answers are lines of JSON; a caller waits with a deadline or not at all.
+//! * [`PolicyProcess`]: a running policy. Calls and answers are lines of JSON; a caller waits with a deadline or not at all.
 //! * [`WaitingPolicy`]: a policy that waits for every answer, for simulations.
 //!
 //! The process gets the text of the file and of `python/waykeeper/policy_process.py`, so it needs Python and no package.
@@ -14,8 +14,8 @@ mod process;
 mod waiting;
 mod wire;
 
-pub use error::FileError;
+pub use error::PolicyFileError;
 pub use file::PolicyFile;
-pub use process::{Described, Incoming, Interpreter, Process, UserIds};
+pub use process::{Described, Incoming, Interpreter, PolicyProcess, UserIds};
 pub use waiting::{FirstFailure, WaitingPolicy};
-pub use wire::{Answer, Call};
+pub use wire::{PolicyAnswer, PolicyCall};

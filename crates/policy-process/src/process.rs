@@ -4,9 +4,9 @@
 //! policy prints. The process ends when its standard input is closed, also if this program was killed. Must not know what
 //! an answer means.
 
-use crate::FileError;
+use crate::PolicyFileError;
 use crate::file::PolicyFile;
-use crate::wire::{self, Answer, Call, OpenedPolicy};
+use crate::wire::{self, OpenedPolicy, PolicyAnswer, PolicyCall};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use rustix::io::Errno;
 use std::fmt;
@@ -87,7 +87,7 @@ pub enum Incoming {
 
 /// A running policy. Dropping it ends the process.
 #[derive(Debug)]
-pub struct Process {
+pub struct PolicyProcess {
     file: String,
     child: Option<Child>,
     /// Closed to end the process.
@@ -98,7 +98,7 @@ pub struct Process {
     number: u64,
 }
 
-impl Process {
+impl PolicyProcess {
     /// Starts a process and calls for the file's policy without waiting for the answer. The second part is the number of
     /// the last of these calls.
     ///
@@ -108,16 +108,16 @@ impl Process {
         file: &PolicyFile,
         with: &Interpreter,
         settings: Option<&Table>,
-    ) -> Result<(Process, u64), FileError> {
+    ) -> Result<(PolicyProcess, u64), PolicyFileError> {
         let name = file.shown();
         if let Some((key, found)) = settings.and_then(not_finite) {
-            return Err(FileError::Setting { file: name, key, found });
+            return Err(PolicyFileError::Setting { file: name, key, found });
         }
-        let mut process = Process::start(name, with)?;
+        let mut process = PolicyProcess::start(name, with)?;
         // The file's folder, as Python has it for a script.
         let folder = std::path::absolute(&file.path).ok();
         let folder = folder.as_deref().and_then(Path::parent).and_then(Path::to_str);
-        let open = Call::Open {
+        let open = PolicyCall::Open {
             file: &file.shown(),
             text: &file.text,
             policy_class: file.class.as_deref(),
@@ -127,7 +127,7 @@ impl Process {
         };
         let mut last = process.call(&open);
         if let Some(settings) = settings {
-            last = process.call(&Call::Create { settings });
+            last = process.call(&PolicyCall::Create { settings });
         }
         Ok((process, last))
     }
@@ -140,26 +140,28 @@ impl Process {
         file: &PolicyFile,
         with: &Interpreter,
         settings: Option<&Table>,
-    ) -> Result<(Process, Described), FileError> {
+    ) -> Result<(PolicyProcess, Described), PolicyFileError> {
         let until = Instant::now() + OPENING;
-        let (mut process, last) = Process::begin(file, with, settings)?;
+        let (mut process, last) = PolicyProcess::begin(file, with, settings)?;
         let mut described = None;
-        let failed = |why: FileError| match why {
+        let failed = |why: PolicyFileError| match why {
             // Before the first answer it is not known to be Python.
-            FileError::Ended { .. } | FileError::Answer { .. } => {
+            PolicyFileError::Ended { .. } | PolicyFileError::Answer { .. } => {
                 let why = match &why {
-                    FileError::Ended { how, last: Some(last), .. } => format!("it ended ({how}): {last}"),
-                    FileError::Ended { how, .. } => format!("it ended ({how})"),
+                    PolicyFileError::Ended { how, last: Some(last), .. } => {
+                        format!("it ended ({how}): {last}")
+                    }
+                    PolicyFileError::Ended { how, .. } => format!("it ended ({how})"),
                     _ => "it answered with something else".to_owned(),
                 };
-                FileError::NotPython { program: with.program.clone(), why }
+                PolicyFileError::NotPython { program: with.program.clone(), why }
             }
             why => why,
         };
         loop {
             let result = process.wait(until, OPENING);
             let (number, answer) = if described.is_none() { result.map_err(failed)? } else { result? };
-            if let Answer::Opened(opened) = answer {
+            if let PolicyAnswer::Opened(opened) = answer {
                 check_name(&process.file, &opened.name)?;
                 described = Some(opened);
             }
@@ -177,18 +179,18 @@ impl Process {
     ///
     /// # Errors
     /// Settings that the policy refuses.
-    pub fn create(&mut self, settings: &Table) -> Result<(), FileError> {
+    pub fn create(&mut self, settings: &Table) -> Result<(), PolicyFileError> {
         if let Some((key, found)) = not_finite(settings) {
-            return Err(FileError::Setting { file: self.file.clone(), key, found });
+            return Err(PolicyFileError::Setting { file: self.file.clone(), key, found });
         }
-        let number = self.call(&Call::Create { settings });
+        let number = self.call(&PolicyCall::Create { settings });
         match self.wait(Instant::now() + OPENING, OPENING)? {
-            (answered, Answer::Created {}) if answered == number => Ok(()),
+            (answered, PolicyAnswer::Created {}) if answered == number => Ok(()),
             _ => Err(self.unexpected("it did not make the policy")),
         }
     }
 
-    fn start(file: String, with: &Interpreter) -> Result<Process, FileError> {
+    fn start(file: String, with: &Interpreter) -> Result<PolicyProcess, PolicyFileError> {
         let mut command = Command::new(&with.program);
         command.arg("-B").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if with.confined {
@@ -204,15 +206,17 @@ impl Process {
         let spawned = if with.confined { spawn_without_privileges(command) } else { command.spawn() };
         let mut child = spawned.map_err(|why| match with.user {
             Some(UserIds { user, .. }) if why.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
-                FileError::NoUser { user, why }
+                PolicyFileError::NoUser { user, why }
             }
-            _ => FileError::NoPython { program: with.program.clone(), why, advice: with.advice.clone() },
+            _ => {
+                PolicyFileError::NoPython { program: with.program.clone(), why, advice: with.advice.clone() }
+            }
         })?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let last_printed = Arc::new(Mutex::new(None));
         let (calls, to_write) = unbounded();
         let (tell, answers) = bounded(4);
-        let process = Process {
+        let process = PolicyProcess {
             file,
             child: Some(child),
             calls: Some(calls),
@@ -234,7 +238,7 @@ impl Process {
     }
 
     /// Sends a call without waiting. Returns its number, which its answer has too.
-    pub fn call(&mut self, call: &Call<'_>) -> u64 {
+    pub fn call(&mut self, call: &PolicyCall<'_>) -> u64 {
         self.number += 1;
         if let Some(calls) = &self.calls {
             // If the process has ended, the thread that reads answers says so.
@@ -243,7 +247,7 @@ impl Process {
         self.number
     }
 
-    /// The lines from the process, to wait for with others; [`Process::read`] reads each.
+    /// The lines from the process, to wait for with others; [`PolicyProcess::read`] reads each.
     pub fn incoming(&self) -> &Receiver<Incoming> {
         &self.answers
     }
@@ -252,10 +256,10 @@ impl Process {
     ///
     /// # Errors
     /// The end of the process, a line that is no answer, an exception of the policy.
-    pub fn read(&mut self, incoming: &Incoming) -> Result<(u64, Answer), FileError> {
+    pub fn read(&mut self, incoming: &Incoming) -> Result<(u64, PolicyAnswer), PolicyFileError> {
         match incoming {
             Incoming::Line(line) => match wire::answer(line) {
-                Ok((_, Answer::Error(why))) => Err(FileError::Raised(why)),
+                Ok((_, PolicyAnswer::Error(why))) => Err(PolicyFileError::Raised(why)),
                 Ok(answer) => Ok(answer),
                 Err(why) => Err(self.unexpected(&why)),
             },
@@ -267,22 +271,22 @@ impl Process {
     /// Waits for the next answer until then; `waited` is for the message.
     ///
     /// # Errors
-    /// As [`Process::read`], and no answer in time.
-    pub fn wait(&mut self, until: Instant, waited: Duration) -> Result<(u64, Answer), FileError> {
+    /// As [`PolicyProcess::read`], and no answer in time.
+    pub fn wait(&mut self, until: Instant, waited: Duration) -> Result<(u64, PolicyAnswer), PolicyFileError> {
         match self.answers.recv_deadline(until) {
             Ok(incoming) => self.read(&incoming),
-            Err(RecvTimeoutError::Timeout) => Err(FileError::Late { file: self.file.clone(), waited }),
+            Err(RecvTimeoutError::Timeout) => Err(PolicyFileError::Late { file: self.file.clone(), waited }),
             Err(RecvTimeoutError::Disconnected) => Err(self.ended()),
         }
     }
 
     /// The error of an answer that is none of those that were called for.
-    pub fn unexpected(&self, why: &str) -> FileError {
-        FileError::Answer { file: self.file.clone(), why: why.to_owned() }
+    pub fn unexpected(&self, why: &str) -> PolicyFileError {
+        PolicyFileError::Answer { file: self.file.clone(), why: why.to_owned() }
     }
 
     /// How the process ended. One that only closed its pipes is ended.
-    fn ended(&mut self) -> FileError {
+    fn ended(&mut self) -> PolicyFileError {
         self.calls = None;
         let mut how = "it closed its standard output".to_owned();
         if let Some(child) = &mut self.child {
@@ -302,11 +306,11 @@ impl Process {
             }
         }
         let last = self.last_printed.lock().unwrap_or_else(PoisonError::into_inner).take();
-        FileError::Ended { file: self.file.clone(), how, last }
+        PolicyFileError::Ended { file: self.file.clone(), how, last }
     }
 }
 
-impl Drop for Process {
+impl Drop for PolicyProcess {
     /// Does not wait for the process. Without permission to end it (another user's, without `CAP_KILL`) the end of its
     /// standard input ends it.
     fn drop(&mut self) {
@@ -393,10 +397,10 @@ fn not_finite(settings: &Table) -> Option<(String, f64)> {
     settings.iter().find_map(|(key, value)| Some((key.clone(), within(value)?)))
 }
 
-fn check_name(file: &str, name: &str) -> Result<(), FileError> {
+fn check_name(file: &str, name: &str) -> Result<(), PolicyFileError> {
     let is_fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
     if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_fine) {
         return Ok(());
     }
-    Err(FileError::Name { file: file.to_owned(), name: name.to_owned(), most: LONGEST_NAME })
+    Err(PolicyFileError::Name { file: file.to_owned(), name: name.to_owned(), most: LONGEST_NAME })
 }

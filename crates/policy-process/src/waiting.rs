@@ -2,10 +2,10 @@
 //!
 //! Its first failure is kept for the caller, sets the caller's flag, and is its last call. Must not know what is simulated.
 
-use crate::FileError;
+use crate::PolicyFileError;
 use crate::file::PolicyFile;
-use crate::process::{Described, Interpreter, OPENING, Process};
-use crate::wire::{Answer, Call};
+use crate::process::{Described, Interpreter, OPENING, PolicyProcess};
+use crate::wire::{PolicyAnswer, PolicyCall};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -50,7 +50,7 @@ impl FirstFailure {
 pub struct WaitingPolicy {
     described: Described,
     /// `None` after a failure.
-    process: Option<Process>,
+    process: Option<PolicyProcess>,
     failure: FirstFailure,
     /// Intervals seen.
     intervals: u64,
@@ -72,20 +72,20 @@ impl WaitingPolicy {
         with: &Interpreter,
         settings: &Table,
         failure: &FirstFailure,
-    ) -> Result<WaitingPolicy, FileError> {
+    ) -> Result<WaitingPolicy, PolicyFileError> {
         // After a failure the caller needs no more results.
         if let Some(failed) = failure.first() {
-            return Err(FileError::Raised(failed));
+            return Err(PolicyFileError::Raised(failed));
         }
-        let (process, described) = Process::open(file, with, Some(settings))?;
+        let (process, described) = PolicyProcess::open(file, with, Some(settings))?;
         Ok(WaitingPolicy { described, process: Some(process), failure: failure.clone(), intervals: 0 })
     }
 
-    fn decide(&mut self, call: &Call<'_>) -> Decision {
+    fn decide(&mut self, call: &PolicyCall<'_>) -> Decision {
         let Some(process) = &mut self.process else { return Decision::default() };
         let number = process.call(call);
         let failure = match process.wait(Instant::now() + OPENING, OPENING) {
-            Ok((answered, Answer::Decision(decision))) if answered == number => return decision,
+            Ok((answered, PolicyAnswer::Decision(decision))) if answered == number => return decision,
             Ok(_) => process.unexpected("it answers another call"),
             Err(failure) => failure,
         };
@@ -110,11 +110,11 @@ impl Policy for WaitingPolicy {
     }
 
     fn start(&mut self, inventory: &Inventory, workloads: &[Workload]) -> Decision {
-        self.decide(&Call::Start { inventory, workloads })
+        self.decide(&PolicyCall::Start { inventory, workloads })
     }
 
     fn step(&mut self, workloads: &[Workload], seen: &Interval) -> Decision {
         self.intervals += 1;
-        self.decide(&Call::Step { workloads, seen })
+        self.decide(&PolicyCall::Step { workloads, seen })
     }
 }

@@ -1,4 +1,4 @@
-//! What goes over the pipes, one JSON array a line: `[number, {call: ...}]` to the policy, `[number, {answer: ...}]` back.
+//! The lines of the pipes, one JSON array a line: `[number, {call: ...}]` to the policy, `[number, {answer: ...}]` back.
 //!
 //! An answer is checked like any other input: unknown keys and wrong types are refused. Must not know processes.
 
@@ -11,7 +11,7 @@ use waykeeper_units::{PortId, WayMask, WorkloadId};
 /// A call of the policy.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Call<'a> {
+pub enum PolicyCall<'a> {
     /// Run the file and find its policy.
     Open {
         /// Its name in messages.
@@ -51,12 +51,12 @@ pub enum Call<'a> {
 /// An answer of the policy.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
-pub enum Answer {
-    /// To [`Call::Open`].
+pub enum PolicyAnswer {
+    /// To [`PolicyCall::Open`].
     Opened(OpenedPolicy),
-    /// To [`Call::Create`].
+    /// To [`PolicyCall::Create`].
     Created {},
-    /// To [`Call::Start`] and [`Call::Step`].
+    /// To [`PolicyCall::Start`] and [`PolicyCall::Step`].
     #[serde(deserialize_with = "decision")]
     Decision(Decision),
     /// To any of them: what was raised, with file and line.
@@ -130,7 +130,7 @@ fn decision<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Decision, D::Er
 }
 
 /// A call with its number, as a line.
-pub(crate) fn line(number: u64, call: &Call<'_>) -> Vec<u8> {
+pub(crate) fn line(number: u64, call: &PolicyCall<'_>) -> Vec<u8> {
     let mut line = serde_json::to_vec(&(number, call)).expect("its keys are texts and numbers");
     line.push(b'\n');
     line
@@ -140,7 +140,7 @@ pub(crate) fn line(number: u64, call: &Call<'_>) -> Vec<u8> {
 ///
 /// # Errors
 /// What is wrong with the line.
-pub(crate) fn answer(line: &[u8]) -> Result<(u64, Answer), String> {
+pub(crate) fn answer(line: &[u8]) -> Result<(u64, PolicyAnswer), String> {
     serde_json::from_slice(line).map_err(|why| why.to_string())
 }
 
@@ -151,7 +151,7 @@ mod tests {
     const PLAN: &str =
         r#"{"masks":{"2":"0x00c"},"dca_ways":"0x600","dca":{"1":false},"rx_ring":{"0":512},"rx_burst":{}}"#;
 
-    fn with(plan: &str, rest: &str) -> Result<(u64, Answer), String> {
+    fn with(plan: &str, rest: &str) -> Result<(u64, PolicyAnswer), String> {
         answer(format!(r#"[7, {{"decision":{{"plan":{plan}{rest}}}}}]"#).as_bytes())
     }
 
@@ -166,7 +166,7 @@ mod tests {
         let causes = vec![Cause { what: "c".to_owned(), value: 0.1, limit: Some(("d".to_owned(), 1e-3)) }];
         let event = Event { action: "a".to_owned(), group: None, text: "b".to_owned(), causes };
         let decision = Decision { plan, state: "Watch".to_owned(), events: vec![event] };
-        assert_eq!((number, answer), (7, Answer::Decision(decision)));
+        assert_eq!((number, answer), (7, PolicyAnswer::Decision(decision)));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! The daemon: manages a host while it runs, and answers queries and orders.
 //!
-//! One thread has the host and the loop, and never waits for clients (only for a policy from a file, up to its deadline): it replaces the [`PublishedState`], sends each
-//! step to the [`StepQueue`] (which drops instead of blocking) and takes [`Order`]s between two steps. Socket, metrics
-//! and recorder run on other threads, read the published state or the step queue, and send orders. Must not know what
-//! serves the host's files, nor the command line.
+//! One thread has the host and the loop, and never waits for clients: it replaces the [`PublishedState`], sends each
+//! step to the [`StepQueue`] (which drops instead of blocking) and takes [`Order`]s between two steps. It waits for a policy
+//! from a file, up to a deadline ([`FilePolicy`]). Socket, metrics and recorder run on other threads, read the published
+//! state or the step queue, and send orders. Must not know what serves the host's files, nor the command line.
 
 mod backoff;
 mod client;

@@ -28,6 +28,7 @@ fn shown(step: u64) -> Published {
         mode: DaemonMode::Manage,
         paused: None,
         policy: "a4".to_owned(),
+        file_policy: None,
         settings: Arc::default(),
         period_ns: 10_000_000,
         inventory: Arc::new(inventory),

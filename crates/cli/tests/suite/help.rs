@@ -17,6 +17,7 @@ fn help_says_what_it_said() {
         &["policy"],
         &["policy", "list"],
         &["policy", "describe"],
+        &["policy", "new"],
         &["policy", "set"],
         &["chip"],
         &["chip", "list"],

@@ -22,6 +22,7 @@ mod memload;
 mod names;
 mod own_policy;
 mod own_policy_daemon;
+mod policy_new;
 mod probe;
 mod real_host;
 mod recording;

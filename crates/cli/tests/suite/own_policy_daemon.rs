@@ -99,7 +99,7 @@ fn a_policy_from_a_file_manages_a_host_and_every_knob_comes_back() {
 }
 
 #[test]
-fn a_policy_that_ends_is_told_its_knobs_stay_and_it_comes_back() {
+fn a_policy_that_ends_is_started_again_and_its_knobs_stay() {
     let machine = MountedHost::new("gold-6140");
     let found = machine.state();
     let before = masks(&machine);

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use waykeeper_host::{Interval, Inventory, Knob, Workload};
 use waykeeper_policy::Policy;
-use waykeeper_policy_process::{Answer, Call, FirstFailure, Interpreter, PolicyFile, Process, WaitingPolicy};
+use waykeeper_policy_process::{
+    FirstFailure, Interpreter, PolicyAnswer, PolicyCall, PolicyFile, PolicyProcess, WaitingPolicy,
+};
 use waykeeper_units::{WayMask, WorkloadId};
 
 /// How long a test waits for a process before it fails.
@@ -66,7 +68,7 @@ fn stepping(body: &str) -> PolicyFile {
 /// The failure of opening a file and making its policy.
 fn refusal(file: &PolicyFile, settings: &str) -> String {
     let settings = settings.parse().unwrap();
-    Process::open(file, &python("python3", false).0, Some(&settings)).unwrap_err().to_string()
+    PolicyProcess::open(file, &python("python3", false).0, Some(&settings)).unwrap_err().to_string()
 }
 
 /// The failure in the first step.
@@ -138,7 +140,7 @@ fn what_is_wrong_with_a_file_is_one_line_with_its_place() {
 fn a_class_can_be_chosen() {
     let two = "import waykeeper\nclass A(waykeeper.Policy):\n    name = 'a'\nclass B(A):\n    \"\"\"The second.\"\"\"\n    name = 'b'\n";
     let chosen = PolicyFile { class: Some("B".to_owned()), ..file(two) };
-    let (_, described) = Process::open(&chosen, &python("python3", false).0, None).unwrap();
+    let (_, described) = PolicyProcess::open(&chosen, &python("python3", false).0, None).unwrap();
     assert_eq!((described.name.as_str(), described.idea.as_str()), ("b", "The second."));
     let missing = PolicyFile { class: Some("C".to_owned()), ..file(two) };
     assert_eq!(refusal(&missing, ""), "mine.py has no policy C; it has A, B");
@@ -149,7 +151,7 @@ fn settings_reach_the_policy_and_wrong_ones_are_refused() {
     let text = "import waykeeper\nclass Mine(waykeeper.Policy):\n    name = 'mine'\n    def __init__(self, limit, words=()):\n        assert limit == 0.1 and words == ['a'], (limit, words)\n";
     let (python, _) = python("python3", false);
     let settings = "limit = 0.1\nwords = [\"a\"]".parse().unwrap();
-    Process::open(&file(text), &python, Some(&settings)).unwrap();
+    PolicyProcess::open(&file(text), &python, Some(&settings)).unwrap();
     assert!(refusal(&file(text), "limit = 0.2").starts_with("mine.py:5: AssertionError: (0.2, "));
     let said = refusal(&file(text), "limits = 1");
     assert!(said.starts_with("mine.py: TypeError:") && said.contains("'limits'"), "{said}");
@@ -195,7 +197,7 @@ fn a_failure_in_a_step_names_policy_interval_file_and_line() {
 #[test]
 fn a_program_that_is_missing_or_is_not_python_is_named() {
     let file = stepping("return None");
-    let error = Process::open(&file, &python("/nowhere/python3", false).0, None).unwrap_err();
+    let error = PolicyProcess::open(&file, &python("/nowhere/python3", false).0, None).unwrap_err();
     assert!(error.is_unsupported());
     assert_eq!(
         error.to_string(),
@@ -203,7 +205,7 @@ fn a_program_that_is_missing_or_is_not_python_is_named() {
     );
     for (program, why) in [("true", "it ended (exit status: 0)"), ("echo", "it answered with something else")]
     {
-        let said = Process::open(&file, &python(program, false).0, None).unwrap_err().to_string();
+        let said = PolicyProcess::open(&file, &python(program, false).0, None).unwrap_err().to_string();
         assert!(said.starts_with(&format!("`{program}` does not run policies: {why}")), "{said}");
     }
 }
@@ -219,8 +221,8 @@ fn modules_beside_the_file_can_be_imported_unless_it_is_confined() {
     )
     .unwrap();
     let file = PolicyFile::read(path.to_str().unwrap()).unwrap();
-    assert_eq!(Process::open(&file, &python("python3", false).0, None).unwrap().1.name, "mine3");
-    let said = Process::open(&file, &python("python3", true).0, None).unwrap_err().to_string();
+    assert_eq!(PolicyProcess::open(&file, &python("python3", false).0, None).unwrap().1.name, "mine3");
+    let said = PolicyProcess::open(&file, &python("python3", true).0, None).unwrap_err().to_string();
     assert!(said.contains("No module named 'beside'"), "{said}");
 }
 
@@ -255,13 +257,14 @@ fn a_confined_policy_has_no_environment_files_processes_or_privileges() {
 fn the_process_ends_with_its_owner_even_if_the_policy_hangs() {
     let (python, _) = python("python3", false);
     let text = "import os, waykeeper\nclass Mine(waykeeper.Policy):\n    name = str(os.getpid())\n    def step(self, workloads, seen):\n        while True: pass\n";
-    let (mut process, described) = Process::open(&file(text), &python, Some(&toml::Table::new())).unwrap();
+    let (mut process, described) =
+        PolicyProcess::open(&file(text), &python, Some(&toml::Table::new())).unwrap();
     let proc = format!("/proc/{}", described.name);
     assert!(Path::new(&proc).exists());
-    process.call(&Call::Start { inventory: &server(), workloads: &workloads() });
-    let number = process.call(&Call::Step { workloads: &workloads(), seen: &seen() });
+    process.call(&PolicyCall::Start { inventory: &server(), workloads: &workloads() });
+    let number = process.call(&PolicyCall::Step { workloads: &workloads(), seen: &seen() });
     let (first, answer) = process.wait(Instant::now() + TIMEOUT, TIMEOUT).unwrap();
-    assert!(first < number && matches!(answer, Answer::Decision(_)));
+    assert!(first < number && matches!(answer, PolicyAnswer::Decision(_)));
     let wait = Duration::from_millis(100);
     let late = process.wait(Instant::now() + wait, wait).unwrap_err().to_string();
     assert_eq!(late, "mine.py: no answer in 0.1 s");

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use waykeeper_bounded_read::{self as bounded_read, TEXT_MOST};
 use waykeeper_kernel::system::{FileReader, System};
 use waykeeper_kernel::trust;
-use waykeeper_policy_process::{Described, Interpreter, PolicyFile, Process, UserIds};
+use waykeeper_policy_process::{Described, Interpreter, PolicyFile, PolicyProcess, UserIds};
 use waykeeper_units::one_line;
 
-/// The user of the process where the daemon is root, and its id where the system does not name it (Linux's overflowuid).
-const NOBODY: &str = "nobody";
-const NOBODY_ID: u32 = 65534;
+/// The user and group of the process where the daemon is root: those without files and rights (`overflowuid` and
+/// `overflowgid` in proc(5)).
+const UNPRIVILEGED: UserIds = UserIds { user: 65534, group: 65534 };
 
 /// The part of a period that a decision may take.
 const DEADLINE_PART: u64 = 5;
@@ -123,19 +123,12 @@ impl LoadedPolicy {
     }
 }
 
-/// The interpreter of a daemon: without privileges, as user `nobody` where the daemon is root.
+/// The interpreter of a daemon: without privileges, as another user where the daemon is root.
 fn interpreter(python: &Path) -> Interpreter {
-    let nobody = || {
-        let known = nix::unistd::User::from_name(NOBODY).ok().flatten();
-        known.map_or(UserIds { user: NOBODY_ID, group: NOBODY_ID }, |user| UserIds {
-            user: user.uid.as_raw(),
-            group: user.gid.as_raw(),
-        })
-    };
     Interpreter {
         program: python.to_owned(),
         confined: true,
-        user: rustix::process::geteuid().is_root().then(nobody),
+        user: rustix::process::geteuid().is_root().then_some(UNPRIVILEGED),
         printed: Arc::new(|_| ()),
         advice: "install Python 3.10 or later, or name its program in policy.python".to_owned(),
     }
@@ -154,7 +147,7 @@ impl Config {
         let file = read(system, &written).map_err(wrong)?;
         let python = self.file_policy.python.clone();
         let (mut process, described) =
-            Process::open(&file, &interpreter(&python), None).map_err(|why| wrong(why.to_string()))?;
+            PolicyProcess::open(&file, &interpreter(&python), None).map_err(|why| wrong(why.to_string()))?;
         let name = described.name.as_str();
         if waykeeper_policy::registry().iter().any(|entry| entry.name == name) {
             return Err(wrong(format!(

@@ -2,7 +2,7 @@
 //! decisions at most until a deadline.
 //!
 //! A decision that is late is dropped; a process that is dead, or late for too long, is started again with backoff. Until
-//! there is a decision again the knobs keep their values. Each of these is told once. A thread of its own
+//! there is a decision again the knobs keep their values. Each of these is reported once. A thread of its own
 //! (`file_policy/worker.rs`) has the process. Must not know the host.
 
 mod loaded;
@@ -59,7 +59,7 @@ pub struct FilePolicy {
     awaited: Option<u64>,
     /// Whether the process that runs now has started the policy.
     has_started: bool,
-    /// What was told last: [`LATE`] or [`DEAD`], and nothing while all is well.
+    /// What was reported last: [`LATE`] or [`DEAD`]; `None` while all is well.
     reported: Option<&'static str>,
     /// Intervals in a row whose decision was late.
     late: u32,
@@ -110,9 +110,8 @@ impl FilePolicy {
                     if let Some(decision) = self.hear(told, events) {
                         return Some(decision);
                     }
-                    if self.awaited.is_none() {
-                        return None;
-                    }
+                    // The process is gone.
+                    self.awaited?;
                 }
                 Err(RecvTimeoutError::Timeout) => return None,
                 Err(RecvTimeoutError::Disconnected) => {
@@ -146,7 +145,7 @@ impl FilePolicy {
         Duration::from_nanos(self.deadline_ns.load(Ordering::Relaxed))
     }
 
-    /// The process is dead; tells it once for each process.
+    /// The process is dead; reports it once for each process.
     fn died(&mut self, why: &str, pause: Option<Duration>, events: &mut Vec<Event>) {
         (self.awaited, self.has_started, self.late) = (None, false, 0);
         self.reported = Some(DEAD);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use toml::Table;
 use waykeeper_host::{Interval, Inventory, Workload};
 use waykeeper_policy::Decision;
-use waykeeper_policy_process::{Answer, Call, Incoming, Interpreter, PolicyFile, Process};
+use waykeeper_policy_process::{Incoming, Interpreter, PolicyAnswer, PolicyCall, PolicyFile, PolicyProcess};
 
 /// The first and the longest pause before a process is started again. Assumption: as of the twin.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ pub(super) enum Told {
 
 /// A running process.
 struct Running {
-    process: Process,
+    process: PolicyProcess,
     /// The call that starts the policy.
     start: u64,
     /// The number of the order that it works on, and of its call.
@@ -119,9 +119,9 @@ impl Worker {
             Order::Workloads(workloads) => self.workloads = workloads,
             Order::Step(number, workloads, seen) => {
                 self.workloads = workloads;
-                // Without a process its death is told already.
+                // Without a process its death is reported already.
                 if let Some(running) = &mut self.running {
-                    let call = Call::Step { workloads: &self.workloads, seen: &seen };
+                    let call = PolicyCall::Step { workloads: &self.workloads, seen: &seen };
                     running.works_on = Some((number, running.process.call(&call)));
                 }
             }
@@ -137,9 +137,10 @@ impl Worker {
     fn launch(&mut self) {
         let Some(server) = self.server.clone() else { return };
         (self.since, self.timer) = (Instant::now(), Some(Instant::now() + STARTING));
-        match Process::begin(&self.file, &self.interpreter, Some(&self.settings)) {
+        match PolicyProcess::begin(&self.file, &self.interpreter, Some(&self.settings)) {
             Ok((mut process, _)) => {
-                let start = process.call(&Call::Start { inventory: &server, workloads: &self.workloads });
+                let start =
+                    process.call(&PolicyCall::Start { inventory: &server, workloads: &self.workloads });
                 self.running = Some(Running { process, start, works_on: None });
             }
             Err(why) => self.died(&why.to_string()),
@@ -151,13 +152,13 @@ impl Worker {
         let Some(running) = &mut self.running else { return };
         let is_starting = self.timer.is_some();
         let told = match running.process.read(incoming) {
-            Ok((_, Answer::Opened(_) | Answer::Created {})) if is_starting => return,
-            Ok((call, Answer::Decision(decision))) if is_starting && call == running.start => {
+            Ok((_, PolicyAnswer::Opened(_) | PolicyAnswer::Created {})) if is_starting => return,
+            Ok((call, PolicyAnswer::Decision(decision))) if is_starting && call == running.start => {
                 self.timer = None;
                 Ok(Told::Started(decision))
             }
             Ok((call, answer)) => match (running.works_on.take(), answer) {
-                (Some((number, expected)), Answer::Decision(decision)) if expected == call => {
+                (Some((number, expected)), PolicyAnswer::Decision(decision)) if expected == call => {
                     Ok(Told::Decided(number, decision))
                 }
                 _ => Err(running.process.unexpected("it answers another call")),
