@@ -76,7 +76,9 @@ def test_decisions_in_a_process_are_those_of_a_class_in_python(tiny):
     wk.run(scenario, [Recorded])
     answers = in_a_process(CLASS, settings, calls)
     told = [answer["decision"] for _, answer in answers[2:]]
-    assert answers[0][1] == {"opened": {"name": "told", "idea": "Uses every part of what it sees."}}
+    assert answers[0][1] == {
+        "opened": {"name": "told", "idea": "Uses every part of what it sees.", "imports_beside": False}
+    }
     assert len(calls) == 5 and told == json.loads(json.dumps(decisions))
 
 

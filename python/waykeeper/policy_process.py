@@ -88,7 +88,8 @@ class Process:
         if not isinstance(name, str) or not name:
             raise Refused(f"{file}: {self.policy_class.__name__}.name is {name!r}; it must be a text")
         lines = (self.policy_class.__doc__ or "").strip().splitlines()
-        return {"name": name, "idea": lines[0] if lines else ""}
+        beside = any(within(loaded, folder) for loaded in sys.modules.values()) if folder is not None else False
+        return {"name": name, "idea": lines[0] if lines else "", "imports_beside": beside}
 
     def find(self, module: types.ModuleType, base: type, wanted: str | None) -> type:
         """The class of the policy: the only one of the file, or the wanted one."""
@@ -122,6 +123,12 @@ class Process:
         own = [frame.lineno for frame in traceback.extract_tb(why.__traceback__) if frame.filename == self.file]
         place = f"{self.file}:{own[-1]}" if own else self.file
         return f"{place}: {traceback.format_exception_only(type(why), why)[-1].strip()}"
+
+
+def within(module: Any, folder: str) -> bool:
+    """Whether a module was loaded from a folder, which need not be one of Python's own."""
+    file = getattr(module, "__file__", None)
+    return isinstance(file, str) and file.startswith(os.path.join(folder, "")) and module.__name__ != MODULE
 
 
 def provide(source: str) -> type:

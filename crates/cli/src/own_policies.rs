@@ -8,7 +8,7 @@ use toml::Table;
 use waykeeper_lab::runner::OwnPolicy;
 use waykeeper_policy::{Policy, PolicyError};
 use waykeeper_policy_process::{
-    FirstFailure, Interpreter, PolicyFile, PolicyFileError, PolicyProcess, WaitingPolicy,
+    Described, FirstFailure, Interpreter, PolicyFile, PolicyFileError, PolicyProcess, WaitingPolicy,
 };
 
 /// Names the interpreter; without it, `python3` is searched in `PATH`.
@@ -54,7 +54,7 @@ impl OwnPolicies {
                     )));
                 }
                 None => {
-                    own.policies.push(policy(described.name.clone(), file, &own.failure));
+                    own.policies.push(policy(&described, file, &own.failure));
                     asked.push((described.name.clone(), name.clone()));
                 }
             }
@@ -73,15 +73,16 @@ impl OwnPolicies {
 }
 
 /// A policy that starts a process for each simulation.
-fn policy(name: String, file: PolicyFile, failure: &FirstFailure) -> OwnPolicy {
-    let (failure, own_name) = (failure.clone(), name.clone());
+fn policy(described: &Described, file: PolicyFile, failure: &FirstFailure) -> OwnPolicy {
+    let (failure, name) = (failure.clone(), described.name.clone());
+    let identity = file.identity(described);
     let build = move |settings: &Table| -> Result<Box<dyn Policy>, Box<PolicyError>> {
         match WaitingPolicy::open(&file, &interpreter(), settings, &failure) {
             Ok(policy) => Ok(Box::new(policy)),
             Err(why) => Err(Box::new(PolicyError::OwnPolicy { policy: name.clone(), why: why.to_string() })),
         }
     };
-    OwnPolicy { name: own_name, identity: None, build: Arc::new(build) }
+    OwnPolicy { name: described.name.clone(), identity, build: Arc::new(build) }
 }
 
 /// The interpreter of this command line.

@@ -1,6 +1,7 @@
 //! The file of a policy: which names on a command line mean one, and its text. Must not know Python.
 
 use crate::PolicyFileError;
+use crate::process::{Described, OWN_POLICY, PROGRAM};
 use std::path::{Path, PathBuf};
 use waykeeper_bounded_read as bounded_read;
 
@@ -42,6 +43,15 @@ impl PolicyFile {
         let text = bounded_read::text(path, "a policy")
             .map_err(|why| PolicyFileError::Read { path: path.to_owned(), why })?;
         Ok(PolicyFile { path: path.to_owned(), class: class.map(str::to_owned), text })
+    }
+
+    /// What determines its decisions, as one text; `None` if it imported more than Python's and installed modules.
+    pub fn identity(&self, described: &Described) -> Option<String> {
+        let class = self.class.as_deref().unwrap_or_default();
+        let texts = [PROGRAM, OWN_POLICY, class, &self.text];
+        // With their lengths, so that the border between two texts counts.
+        let texts = texts.map(|text| format!("{} {text}", text.len()));
+        (!described.imports_beside).then(|| texts.concat())
     }
 
     /// Its name for messages.

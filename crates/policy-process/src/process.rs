@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 use toml::{Table, Value};
 
 /// What the process runs.
-const PROGRAM: &str = include_str!("../../../python/waykeeper/policy_process.py");
+pub(crate) const PROGRAM: &str = include_str!("../../../python/waykeeper/policy_process.py");
 /// What a policy is, for the process.
-const OWN_POLICY: &str = include_str!("../../../python/waykeeper/own_policy.py");
+pub(crate) const OWN_POLICY: &str = include_str!("../../../python/waykeeper/own_policy.py");
 
 /// Longest answer, bytes. Assumption: masks and events of a thousand workloads have a few hundred KiB.
 const LONGEST_ANSWER: u64 = 1 << 20;

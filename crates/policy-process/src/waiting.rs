@@ -105,7 +105,7 @@ impl Policy for WaitingPolicy {
     }
 
     fn describe(&self) -> Description {
-        let Described { name, idea } = self.described.clone();
+        let Described { name, idea, .. } = self.described.clone();
         Description { name, idea, source: "a file".to_owned(), ..Description::default() }
     }
 

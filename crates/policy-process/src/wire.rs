@@ -71,6 +71,8 @@ pub struct OpenedPolicy {
     pub name: String,
     /// The first line of its description.
     pub idea: String,
+    /// Whether it imported modules beside the file.
+    pub imports_beside: bool,
 }
 
 #[derive(Deserialize)]

@@ -142,6 +142,11 @@ fn a_class_can_be_chosen() {
     let chosen = PolicyFile { class: Some("B".to_owned()), ..file(two) };
     let (_, described) = PolicyProcess::open(&chosen, &python("python3", false).0, None).unwrap();
     assert_eq!((described.name.as_str(), described.idea.as_str()), ("b", "The second."));
+    let identity = chosen.identity(&described).unwrap();
+    assert_ne!(
+        PolicyFile { class: Some("A".to_owned()), ..chosen.clone() }.identity(&described),
+        Some(identity)
+    );
     let missing = PolicyFile { class: Some("C".to_owned()), ..file(two) };
     assert_eq!(refusal(&missing, ""), "mine.py has no policy C; it has A, B");
 }
@@ -221,7 +226,9 @@ fn modules_beside_the_file_can_be_imported_unless_it_is_confined() {
     )
     .unwrap();
     let file = PolicyFile::read(path.to_str().unwrap()).unwrap();
-    assert_eq!(PolicyProcess::open(&file, &python("python3", false).0, None).unwrap().1.name, "mine3");
+    let (_, described) = PolicyProcess::open(&file, &python("python3", false).0, None).unwrap();
+    // Another module could decide otherwise with the same file.
+    assert_eq!((described.name.as_str(), file.identity(&described)), ("mine3", None));
     let said = PolicyProcess::open(&file, &python("python3", true).0, None).unwrap_err().to_string();
     assert!(said.contains("No module named 'beside'"), "{said}");
 }
