@@ -199,7 +199,8 @@ pub fn find_load(
     let plan = options.plan()?;
     let criterion = if zero_loss { Criterion::ZeroLoss } else { Criterion::Knee };
     let stop = Arc::new(AtomicBool::new(false));
-    let search = py.detach(|| LoadSearch::prepare(&source.0, &plan, nic, criterion, kept)).or_raise()?;
+    let search =
+        py.detach(|| LoadSearch::prepare(&source.0, &plan, Vec::new(), nic, criterion, kept)).or_raise()?;
     let search = search.stopped_by(stop.clone());
     let meter = Meter::default();
     let found = watch(py, progress, &stop, &meter, || search.run(&meter))?;
