@@ -187,6 +187,8 @@ NEEDS = [
           pacman="systemd", zypper="systemd"),
     _tool("perl", "linux faults: a program that holds a lock", apt_get="perl-base", dnf="perl-interpreter",
           pacman="perl", zypper="perl-base"),
+    _tool("script", "cli demo: on a terminal", apt_get="bsdutils", dnf="util-linux", pacman="util-linux",
+          zypper="util-linux"),
     _tool("kill", "tests that end a program by a signal", apt_get="procps", dnf="util-linux", pacman="util-linux",
           zypper="util-linux"),
     Need("root", "tests that mount, change users or open MSRs", is_root, {}),

@@ -4,7 +4,7 @@
 use crate::common::refused;
 use assert_cmd::cargo::cargo_bin;
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -111,6 +111,39 @@ fn each_signal_ends_it_cleanly_and_a_kill_leaves_nothing_mounted() {
         }
         assert_eq!(traces(), before, "{signal:?}");
     }
+}
+
+/// Through script(1), which gives the program a terminal.
+#[test]
+fn on_a_terminal_it_shows_a_page_and_the_key_q_ends_it() {
+    let program = cargo_bin("waykeeper");
+    let line = format!("stty rows 24 columns 80; {} {}; stty -a", program.display(), SMALL.join(" "));
+    let child = Command::new("script")
+        .args(["-qefc", &line, "/dev/null"])
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.unwrap_or_else(|error| panic!("not run: needs script: {error}"));
+    let mut keys = child.stdin.take().unwrap();
+    let (page, mut reader) = until(&mut child, "worth: ");
+    assert!(
+        page.contains("\x1b[H\x1b[2Ja4-fig5 on a virtual gold-6140: policy a4 turns its masks and DCA."),
+        "{page}"
+    );
+    keys.write_all(b"q").unwrap();
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert_eq!(ended(&mut child), Some(0), "{rest}");
+    assert!(rest.contains("restored: masks, groups"), "{rest}");
+    // The terminal is as before.
+    assert!(rest.contains(" icanon ") && rest.contains(" echo "), "{rest}");
+    let mut of_the_page = rest.lines().filter_map(|line| line.split_once("\x1b[K"));
+    assert!(
+        of_the_page.all(|(line, _)| line.replace("\x1b[H", "").replace("\x1b[J", "").chars().count() <= 80),
+        "{rest}"
+    );
 }
 
 #[test]
