@@ -110,6 +110,9 @@ def test_the_blocks_of_a_page_run_in_their_order(page: str, tmp_path: Path) -> N
             text=True,
         )
         assert done.returncode == 0, f"{block} ended with {done.returncode}:\n{done.stdout[-2000:]}"
+    if page == "docs/tutorial.md":
+        drawn = (work / "first/headline.svg").read_bytes()
+        assert drawn == (ROOT / "docs/tutorial.svg").read_bytes(), "its picture is not the one that it draws"
 
 
 @needs_program
@@ -128,7 +131,8 @@ def test_every_command_of_a_block_exists() -> None:
 
 
 def test_a_command_is_found_behind_sudo_variables_and_pipes_and_not_in_a_document() -> None:
-    text = "A=1 sudo waykeeper run x --json | jq . # waykeeper no\ncat > f <<'E'\nwaykeeper not\nE\nwaykeeper vhost d & waykeeper status > out\n"
+    text = "A=1 sudo waykeeper run x --json | jq . # waykeeper no\ncat > f <<'E'\nwaykeeper not\nE\n"
+    text += "waykeeper vhost d & waykeeper status > out\n"
     assert commands(text) == [["run", "x", "--json"], ["vhost", "d"], ["status"]]
 
 

@@ -103,7 +103,8 @@ fn joined(text: &str) -> (String, Vec<usize>) {
 fn only_named(path: &str, before: &str, after: &str) -> bool {
     let link = path.ends_with(".md") && before.ends_with(['[', '(', '`']);
     let literal = before.ends_with('"') && (after.starts_with('"') || after.starts_with(" \""));
-    link || literal || before.ends_with("docs/reference/") || path == "docs/reference/README.md"
+    let folder = before.ends_with("docs/reference/") || before.ends_with("(reference/");
+    link || literal || folder || path == "docs/reference/README.md"
 }
 
 /// The number at the start of a text, as `2` or `2.1`.

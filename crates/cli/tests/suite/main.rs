@@ -1,6 +1,7 @@
 //! The tests of `waykeeper-cli`, one program: linking is most of what a test program costs to build.
 
 mod bad_input;
+mod bad_invocations;
 mod best;
 mod bounds;
 mod citations;

@@ -275,7 +275,8 @@ impl TwinMachine {
         (is_new && apart::may_help(&self.calibrator.describe()?)).then_some(plan)
     }
 
-    /// Whether LPWs together are foreseen to lose more under this layout than they may, also if the error is in their favour.
+    /// Whether LPWs together are foreseen to lose more under this layout than they may, also if the error is in their
+    /// favour.
     fn costs_too_much(&self, layout: &Plan, foreseen: &[Candidate]) -> bool {
         let Some(candidate) = foreseen.iter().find(|candidate| candidate.plan == *layout) else {
             return false;
