@@ -235,7 +235,12 @@ fn ended_without_result(why: RunError, keeping: &Keeping) -> Failure {
             exit::INTERRUPTED,
             format!("interrupted before the first run had ended; {}", keeping.interrupted()),
         ),
-        why => why.into(),
+        why => {
+            if keeping.has_some() {
+                exit::eprint_line(&format!("note: {}", keeping.interrupted()));
+            }
+            why.into()
+        }
     }
 }
 

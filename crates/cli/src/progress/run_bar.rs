@@ -70,7 +70,7 @@ impl RunBar {
     pub fn new(scenario: &str, stop: Arc<AtomicBool>) -> RunBar {
         let bar = ProgressBar::new(1);
         let plain = hidden_without_terminal(&bar);
-        let style = ProgressStyle::with_template("{bar:24} {wide_msg}");
+        let style = ProgressStyle::with_template("{bar:16} {wide_msg}");
         bar.set_style(style.expect("the template is legal"));
         let state = State { what: format!("{scenario}: reading"), unit: "runs", ..State::default() };
         let (started, state, over) = (Instant::now(), Mutex::new(state), Condvar::new());
@@ -254,13 +254,11 @@ impl State {
         let simulated_ns = self.done_ns().saturating_sub(shared_ns);
         let left_ns = start.total_ns.saturating_sub(self.done_ns());
         let wall_s = elapsed.saturating_sub(*began).as_secs_f64().max(1e-3);
-        if simulated_ns > 0 {
-            let speed = simulated_ns as f64 * 1e-9 / wall_s;
-            let _ =
-                write!(text, ", {speed:.2} simulated s per s, {}", time_left(left_ns as f64 * 1e-9 / speed));
-        } else {
-            text.push_str(", time left not known yet");
-        }
+        let speed = simulated_ns as f64 * 1e-9 / wall_s;
+        // The first moments say little: memory is being laid out.
+        let is_known = simulated_ns > 0 && wall_s >= FIRST.as_secs_f64();
+        let left = is_known.then(|| time_left(left_ns as f64 * 1e-9 / speed));
+        let _ = write!(text, ", {}", left.as_deref().unwrap_or("time left not known yet"));
         let each_ns = (start.total_ns / start.to_run.max(1) as u64).max(1);
         let mut running: Vec<(&usize, &Duration)> = self.active.iter().collect();
         running.sort_by_key(|(_, last)| std::cmp::Reverse(**last));
@@ -274,6 +272,11 @@ impl State {
         let named: Vec<String> = recent.map(name).collect();
         if !named.is_empty() {
             let _ = write!(text, "; now {}", named.join(", "));
+        }
+        // Last, since a narrow terminal cuts the line.
+        if is_known {
+            let digits = if speed < 0.1 { 4 } else { 2 };
+            let _ = write!(text, "; {speed:.digits$} simulated s per s");
         }
         text
     }
@@ -323,7 +326,7 @@ mod tests {
         // A first interval that is half done counts: 1 s of 8 in 5 s.
         let inside = state();
         inside.start.as_ref().unwrap().0.inside_ns.store(1_000_000_000, Ordering::Relaxed);
-        assert_eq!(inside.text(seconds(5)), "12 %, 0 of 2 runs, 0.20 simulated s per s, about 35 s left");
+        assert_eq!(inside.text(seconds(5)), "12 %, 0 of 2 runs, about 35 s left; 0.20 simulated s per s");
         let reading = State { what: "x: reading".to_owned(), ..State::default() };
         assert_eq!(reading.text(seconds(5)), "x: reading");
     }
@@ -336,16 +339,14 @@ mod tests {
         state.passed_ns = vec![2_000_000_000, 2_000_000_000];
         assert_eq!(
             state.text(seconds(10)),
-            "50 %, 0 of 2 runs, 0.20 simulated s per s, about 20 s left; now default 50 %, a4 50 %"
+            "50 %, 0 of 2 runs, about 20 s left; now default 50 %, a4 50 %; 0.20 simulated s per s"
         );
         // One that waits for a thread is not named.
         state.active = [(0, seconds(30)), (1, seconds(8))].into();
-        assert!(state.text(seconds(30)).ends_with("; now default 50 %"));
+        assert!(state.text(seconds(30)).ends_with("; now default 50 %; 0.0667 simulated s per s"));
         // Kept runs took no time: they count as ended, and not for the speed.
         state.start = Some((start(3), seconds(8)));
-        assert!(
-            state.text(seconds(10)).starts_with("50 %, 3 of 5 runs, 1.00 simulated s per s, about 4 s left")
-        );
+        assert!(state.text(seconds(10)).starts_with("50 %, 3 of 5 runs, about 4 s left; "));
     }
 
     #[test]

@@ -55,10 +55,15 @@ impl Keeping {
         }
     }
 
+    /// True if a run of this command was kept.
+    pub fn has_some(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.written() > 0)
+    }
+
     /// What is kept after an interrupt, and how to continue.
     pub fn interrupted(&self) -> String {
         match &self.kept {
-            Some(kept) if kept.written() > 0 => format!(
+            Some(kept) if self.has_some() => format!(
                 "finished runs are kept in {}; the same command with --resume continues",
                 kept.folder().display()
             ),

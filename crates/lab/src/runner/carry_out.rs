@@ -97,14 +97,14 @@ impl Experiment {
             inside_ns: self.inside_ns.clone(),
         });
         let counts = Counts::default();
-        let tell = |run: usize, passed: Passed, ended: bool| {
+        let tell = |run: usize, passed: Passed, ended: bool, finished: bool| {
             // Relaxed: the counts are only shown and order nothing.
             let add = |count: &AtomicU64, more: u64| count.fetch_add(more, Ordering::Relaxed) + more;
             watcher.progressed(SimulationProgress {
                 done_ns: add(&counts.done_ns, passed.ns),
                 shared_ns: add(&counts.shared_ns, passed.shared_ns),
                 total_ns,
-                jobs_done: add(&counts.jobs_done, u64::from(ended)),
+                jobs_done: add(&counts.jobs_done, u64::from(finished)),
                 jobs: count,
                 run,
                 passed_ns: passed.ns,
@@ -117,12 +117,12 @@ impl Experiment {
         let callbacks = Callbacks {
             passed: &|index, passed| {
                 self.inside_ns.fetch_sub(passed.simulated_ns as i64, Ordering::Relaxed);
-                tell(index, passed, false);
+                tell(index, passed, false, false);
             },
             done: &|index, result| {
                 let result = result.map(|done| self.keep(identities[index].as_deref(), done, watcher));
                 // The simulation counts as ended before its point does: a line about the point comes after it.
-                tell(index, Passed::default(), true);
+                tell(index, Passed::default(), true, result.is_ok());
                 self.collect(&collected, index, result, watcher);
             },
         };
