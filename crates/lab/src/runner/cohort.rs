@@ -63,6 +63,8 @@ struct Group<'s> {
 
 /// Starts the simulations of a cohort, which differ only in their policies, and runs them to the end.
 pub(super) fn run<'s>(scope: &Scope<'s>, cohort: Vec<CohortMember<'s>>, callbacks: &'s Callbacks<'s>) {
+    // They have begun: laying out memory and the first interval may take long.
+    cohort.iter().for_each(|member| (callbacks.passed)(member.index, Passed::default()));
     let (mut ready, mut server) = (Vec::new(), None);
     for CohortMember { index, job, host } in cohort {
         // Each job reports its own errors, as it would alone.
