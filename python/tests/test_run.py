@@ -145,6 +145,7 @@ def test_progress_is_reported_and_a_progress_function_may_raise(tiny, capfd):
         duration_s=None,
         warmup_s=None,
         time_factor=None,
+        looks_every_s=None,
         threads=1,
     )
     _native.run(long.source(), options, [], seen.append)
