@@ -133,7 +133,8 @@ fn polluter(published: &Published, victims: &[&Workload], into: &str) -> Result<
     let filling = all.into_iter().filter(|(_, _, lines_per_s)| *lines_per_s > 0.0);
     let most = filling.max_by(|(_, _, a), (_, _, b)| a.total_cmp(b));
     let (kind, name, lines_per_s) = most.ok_or_else(|| format!("no other fills ways of {into}"))?;
-    Ok(Polluter { kind, name, lines_per_s, into: into.to_owned() })
+    // Digits behind the point would only make recordings longer.
+    Ok(Polluter { kind, name, lines_per_s: lines_per_s.round(), into: into.to_owned() })
 }
 
 /// Lines per second that the devices behind a port bring into `others`; `None` if they can reach none of these ways.

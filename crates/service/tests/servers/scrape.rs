@@ -147,7 +147,7 @@ fn a_worth_that_is_not_known_has_no_series_and_a_polluter_has_one() {
     let series =
         "waykeeper_worst_polluter_lines_per_second{kind=\"tenant\",name=\"dpdk \\\"rx\\\"\",into=\"fio\"} ";
     let value = page().lines().find_map(|line| line.strip_prefix(series)?.parse::<f64>().ok()).unwrap();
-    assert!((value - 2e6 * 2.0 / 11.0).abs() < 1e-6, "{value}");
+    assert!((value - 2e6 * 2.0 / 11.0).abs() < 0.5, "{value}");
     let mut next = published(11);
     next.record.worth = Worth::Unknown(WorthUnknown::LoadChanged);
     published_state.replace(next);
