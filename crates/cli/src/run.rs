@@ -127,7 +127,8 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         threads: args.threads.unwrap_or(0),
         ..RunPlan::default()
     };
-    let bar = RunBar::new(&args.scenario, stop.clone());
+    let failure = own.failure.clone();
+    let bar = RunBar::new(&args.scenario, stop.clone(), move || failure.first().is_some());
     let searches = [(&args.find_msl, Criterion::Knee), (&args.find_zero_loss, Criterion::ZeroLoss)];
     if let Some((nic, criterion)) = searches.into_iter().find_map(|(nic, what)| Some((nic.as_ref()?, what))) {
         let keeping = Keeping::in_cache(args.resume);

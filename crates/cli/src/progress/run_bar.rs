@@ -38,6 +38,8 @@ struct Shared {
     started: Instant,
     /// Set when the user wants the command to end.
     stop: Arc<AtomicBool>,
+    /// Whether the command itself set `stop`.
+    failed: Box<dyn Fn() -> bool + Send + Sync>,
     state: Mutex<State>,
     over: Condvar,
 }
@@ -66,15 +68,20 @@ struct State {
 }
 
 impl RunBar {
-    /// A bar for a command that reads its scenario first. `stop` is set when the user wants it to end.
-    pub fn new(scenario: &str, stop: Arc<AtomicBool>) -> RunBar {
+    /// A bar for a command that reads its scenario first. `stop` is set when the user wants it to end, or when it `failed`.
+    pub fn new(
+        scenario: &str,
+        stop: Arc<AtomicBool>,
+        failed: impl Fn() -> bool + Send + Sync + 'static,
+    ) -> RunBar {
+        let failed = Box::new(failed);
         let bar = ProgressBar::new(1);
         let plain = hidden_without_terminal(&bar);
         let style = ProgressStyle::with_template("{bar:16} {wide_msg}");
         bar.set_style(style.expect("the template is legal"));
         let state = State { what: format!("{scenario}: reading"), unit: "runs", ..State::default() };
         let (started, state, over) = (Instant::now(), Mutex::new(state), Condvar::new());
-        let shared = Arc::new(Shared { bar, plain, started, stop, state, over });
+        let shared = Arc::new(Shared { bar, plain, started, stop, failed, state, over });
         let thread = {
             let shared = shared.clone();
             std::thread::Builder::new().name("waykeeper-progress".to_owned()).spawn(move || shared.show())
@@ -187,7 +194,8 @@ impl Shared {
         let mut state = self.lock();
         while !state.over {
             let elapsed = self.started.elapsed();
-            let lines = state.due(elapsed, self.plain, self.stop.load(Ordering::Relaxed));
+            let is_interrupted = self.stop.load(Ordering::Relaxed) && !(self.failed)();
+            let lines = state.due(elapsed, self.plain, is_interrupted);
             if !self.plain {
                 let (share, text) = (state.share(), state.text(elapsed));
                 drop(state);
