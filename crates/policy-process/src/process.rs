@@ -258,7 +258,7 @@ impl PolicyProcess {
     /// The end of the process, a line that is no answer, an exception of the policy.
     pub fn read(&mut self, incoming: &Incoming) -> Result<(u64, PolicyAnswer), PolicyFileError> {
         match incoming {
-            Incoming::Line(line) => match wire::answer(line) {
+            Incoming::Line(line) => match PolicyAnswer::parse(line) {
                 Ok((_, PolicyAnswer::Error(why))) => Err(PolicyFileError::Raised(why)),
                 Ok(answer) => Ok(answer),
                 Err(why) => Err(self.unexpected(&why)),

@@ -138,12 +138,14 @@ pub(crate) fn line(number: u64, call: &PolicyCall<'_>) -> Vec<u8> {
     line
 }
 
-/// An answer with the number of its call.
-///
-/// # Errors
-/// What is wrong with the line.
-pub(crate) fn answer(line: &[u8]) -> Result<(u64, PolicyAnswer), String> {
-    serde_json::from_slice(line).map_err(|why| why.to_string())
+impl PolicyAnswer {
+    /// An answer with the number of its call.
+    ///
+    /// # Errors
+    /// What is wrong with the line.
+    pub fn parse(line: &[u8]) -> Result<(u64, PolicyAnswer), String> {
+        serde_json::from_slice(line).map_err(|why| why.to_string())
+    }
 }
 
 #[cfg(test)]
@@ -154,7 +156,7 @@ mod tests {
         r#"{"masks":{"2":"0x00c"},"dca_ways":"0x600","dca":{"1":false},"rx_ring":{"0":512},"rx_burst":{}}"#;
 
     fn with(plan: &str, rest: &str) -> Result<(u64, PolicyAnswer), String> {
-        answer(format!(r#"[7, {{"decision":{{"plan":{plan}{rest}}}}}]"#).as_bytes())
+        PolicyAnswer::parse(format!(r#"[7, {{"decision":{{"plan":{plan}{rest}}}}}]"#).as_bytes())
     }
 
     #[test]
@@ -189,6 +191,8 @@ mod tests {
                 .unwrap_err()
                 .starts_with("unknown field `more`")
         );
-        assert!(answer(b"hello").is_err() && answer(br#"[1, {"decided":{}}]"#).is_err());
+        assert!(
+            PolicyAnswer::parse(b"hello").is_err() && PolicyAnswer::parse(br#"[1, {"decided":{}}]"#).is_err()
+        );
     }
 }

@@ -82,6 +82,11 @@ impl Sources {
         self.keys.get(path).unwrap_or(NOWHERE)
     }
 
+    /// A key that no source gave has a value because of another one.
+    pub(crate) fn follows(&mut self, path: &'static str, other: &str) {
+        self.keys.insert(path, self.of(other).clone());
+    }
+
     /// Source of a setting of the policy, if one gave it.
     pub fn setting(&self, name: &str) -> Option<&ValueSource> {
         self.settings.get(name)

@@ -156,6 +156,7 @@ impl Config {
         }
         if *self.sources.of("policy.name") == ValueSource::Default {
             self.policy.name = name.to_owned();
+            self.sources.follows("policy.name", "policy.file");
         }
         if self.policy.name == name {
             process.create(&self.policy.settings).map_err(|why| {
