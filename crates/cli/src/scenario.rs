@@ -5,8 +5,10 @@ use crate::progress::PartBar;
 use crate::{listing, out};
 use clap::Subcommand;
 use serde::Serialize;
+use std::fmt::Write;
 use waykeeper_lab::registry::{self, BUILT_IN};
-use waykeeper_lab::runner::{Experiment, RunPlan};
+use waykeeper_lab::results::Warning;
+use waykeeper_lab::runner::{CheckedScenario, Experiment, RunPlan};
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -46,7 +48,8 @@ pub enum ScenarioCommand {
         /// Built-in scenario or path of a scenario file
         name: String,
     },
-    /// Check scenario files for mistakes, with every sweep point and policy, without running them
+    /// Check scenario files for mistakes, with every sweep point and policy, without running them; 40 ms of each point are
+    /// simulated to warn of packets that would be dropped and of workloads that no policy can change
     #[command(after_help = CHECK_EXAMPLES)]
     Check {
         /// Paths of scenario files, or names of built-in scenarios
@@ -116,6 +119,8 @@ struct Checked<'a> {
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     simulations: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    warnings: Vec<Warning>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -125,9 +130,7 @@ fn check(files: &[String], json: bool) -> Result<(), Failure> {
     if json {
         out::json(&checked)?;
     } else {
-        let good =
-            checked.iter().filter_map(|c| Some(format!("{}: ok, {} simulations\n", c.file, c.simulations?)));
-        out::text(&good.collect::<String>())?;
+        out::text(&checked.iter().map(lines).collect::<String>())?;
         for error in checked.iter().filter_map(|checked| checked.error.as_ref()) {
             exit::eprint_line(&format!("error: {error}"));
         }
@@ -137,7 +140,7 @@ fn check(files: &[String], json: bool) -> Result<(), Failure> {
 
 fn check_one(file: &str) -> Checked<'_> {
     let bar = PartBar::new();
-    let read = || -> Result<usize, Failure> {
+    let read = || -> Result<CheckedScenario, Failure> {
         let source = registry::open(file)?;
         let check = |done, count| bar.show(done, count, "sweep points checked");
         Ok(Experiment::check(&source, RunPlan::default(), &check)?)
@@ -145,9 +148,22 @@ fn check_one(file: &str) -> Checked<'_> {
     let checked = read();
     bar.clear();
     match checked {
-        Ok(simulations) => Checked { file, ok: true, simulations: Some(simulations), error: None },
+        Ok(CheckedScenario { simulations, warnings }) => {
+            Checked { file, ok: true, simulations: Some(simulations), warnings, error: None }
+        }
         Err(failure) => {
-            Checked { file, ok: false, simulations: None, error: Some(failure.line().to_owned()) }
+            let error = Some(failure.line().to_owned());
+            Checked { file, ok: false, simulations: None, warnings: Vec::new(), error }
         }
     }
+}
+
+/// `my.toml: ok, 3 simulations`, and a line for each warning.
+fn lines(checked: &Checked<'_>) -> String {
+    let Some(simulations) = checked.simulations else { return String::new() };
+    let mut out = format!("{}: ok, {simulations} simulations\n", checked.file);
+    for warning in &checked.warnings {
+        let _ = writeln!(out, "  warning: {}", warning);
+    }
+    out
 }

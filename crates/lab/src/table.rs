@@ -17,8 +17,8 @@ pub use point::point;
 pub use worth::worth;
 
 use crate::results::{
-    MissingRun, PolicyResult, RunSummary, Score, SweepSummary, SystemMetrics, WorkloadMetrics,
-    WorkloadResult, partial_line,
+    MissingRun, PolicyResult, RunSummary, SEEDS, Score, SweepSummary, SystemMetrics, Warning, WarningKey,
+    WorkloadMetrics, WorkloadResult, partial_line, warning,
 };
 use crate::{show, timeline};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, TableStyle};
@@ -157,7 +157,7 @@ fn partial(missing: &[MissingRun]) -> String {
 pub fn footer(summary: &RunSummary) -> String {
     let mut out = String::new();
     if summary.seeds <= 1 && summary.verdict.is_none() {
-        let _ = writeln!(out, "{ONE_SEED}");
+        let _ = writeln!(out, "{}", one_seed());
     }
     out.push_str(&sampling_error::line(&[summary]));
     out.push_str(&warnings(&[summary]));
@@ -193,24 +193,39 @@ pub fn footer(summary: &RunSummary) -> String {
     out
 }
 
-/// Warnings that are printed, at most; a sweep can have some at each point.
-const MOST_WARNINGS: usize = 4;
-
-/// The warnings of all runs, each once.
+/// The warnings of a run, or of all points of a sweep, those of a kind once.
 fn warnings(runs: &[&RunSummary]) -> String {
-    let all: IndexSet<&String> = runs.iter().flat_map(|run| &run.warnings).collect();
-    let shown = all.iter().take(MOST_WARNINGS);
-    let mut out: String =
-        shown.map(|warning| show::wrapped(&format!("warning: {}", show::plain(warning)))).collect();
-    if all.len() > MOST_WARNINGS {
-        let _ =
-            writeln!(out, "{} more warnings are in the JSON, under `warnings`", all.len() - MOST_WARNINGS);
+    let warnings = match runs {
+        [run] => {
+            let mut kinds: IndexMap<WarningKey, Vec<Warning>> = IndexMap::new();
+            for warning in &run.warnings {
+                kinds.entry(warning.key).or_default().push(warning.clone());
+            }
+            kinds.into_values().flat_map(of_one_run).collect()
+        }
+        _ => warning::of_points(runs),
+    };
+    let line = |warning: &Warning| show::wrapped(&format!("warning: {}", show::plain(&warning.to_string())));
+    warnings.iter().map(line).collect()
+}
+
+/// The warnings of a kind that are printed.
+const MOST_OF_A_KIND: usize = 2;
+
+/// The warnings of one kind of a run; of more than [`MOST_OF_A_KIND`] the last one printed counts the others.
+fn of_one_run(mut all: Vec<Warning>) -> Vec<Warning> {
+    let more = all.len().saturating_sub(MOST_OF_A_KIND);
+    all.truncate(MOST_OF_A_KIND);
+    if let (Some(last), true) = (all.last_mut(), more > 0) {
+        last.advice = format!("{} ({more} more of this kind are in the JSON, under `warnings`)", last.advice);
     }
-    out
+    all
 }
 
 /// Printed under every comparison of a single seed, because users took the first number for exact.
-const ONE_SEED: &str = "one seed: another gives other numbers; `--seeds 3` shows mean and spread";
+fn one_seed() -> String {
+    format!("one seed: no error known; `--seeds {SEEDS}` shows mean and spread")
+}
 
 /// Performance ratios: a row per workload and per group mean, a column per policy.
 pub fn comparison(summary: &RunSummary, ink: Ink) -> String {
@@ -321,7 +336,7 @@ pub fn curve(sweep: &SweepSummary, ink: Ink) -> String {
         let _ = write!(out, "\nperformance by policy\n{}", group_curve(sweep, &policies, ink));
     }
     if sweep.points.iter().any(|point| point.run.seeds <= 1) {
-        let _ = writeln!(out, "{ONE_SEED}");
+        let _ = writeln!(out, "{}", one_seed());
     }
     let runs: Vec<&RunSummary> = sweep.points.iter().map(|point| &point.run).collect();
     out.push_str(&sampling_error::line(&runs));

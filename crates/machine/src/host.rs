@@ -108,6 +108,12 @@ impl VirtualServer {
         self.bare.measured()
     }
 
+    /// Per workload, the sum of the latencies, ns, and their number, since the measured interval began; before it, since
+    /// the start.
+    pub fn latency_totals(&self) -> impl Iterator<Item = (f64, f64)> {
+        self.bare.machine.bus.meters.iter().map(|meter| meter.latency_total())
+    }
+
     /// Dirty lines that the caches evicted in the measured interval.
     pub fn write_backs(&self) -> WriteBacks {
         self.bare.mark.write_backs(&self.bare.machine)

@@ -100,6 +100,9 @@ pub struct Measured {
     pub seconds: f64,
     /// Per workload, in the scenario's order.
     pub workloads: Vec<WorkloadMeasured>,
+    /// Per storage array, in the scenario's order: bytes moved / bytes that its drives and link can move in the same time,
+    /// of the direction with the larger ratio.
+    pub drive_busy_ratios: Vec<f64>,
     /// The whole system.
     pub system: SystemMeasured,
 }
@@ -133,6 +136,9 @@ pub(crate) struct ArrayLines {
     pub(crate) read: u64,
     pub(crate) written: u64,
     pub(crate) written_in_part: u64,
+    /// Bytes of blocks from the drives to the host, and back.
+    inbound_bytes: u64,
+    outbound_bytes: u64,
 }
 
 impl ArrayLines {
@@ -141,6 +147,8 @@ impl ArrayLines {
             read: array.outbound_bytes / LINE_BYTES + array.control.reads,
             written: array.inbound_bytes / LINE_BYTES,
             written_in_part: array.control.writes,
+            inbound_bytes: array.inbound_bytes,
+            outbound_bytes: array.outbound_bytes,
         }
     }
 }
@@ -193,6 +201,7 @@ impl Mark {
         Measured {
             seconds,
             workloads: (0..count).map(|index| self.workload(&now, machine, index, seconds)).collect(),
+            drive_busy_ratios: self.drive_busy_ratios(&now, machine, seconds),
             system: self.system(&now, machine, seconds),
         }
     }
@@ -238,6 +247,17 @@ impl Mark {
                 * scale
                 * LINE_BYTES as f64,
         }
+    }
+
+    fn drive_busy_ratios(&self, now: &Mark, machine: &Machine, seconds: f64) -> Vec<f64> {
+        let moved = self.arrays.iter().zip(&now.arrays);
+        let ratios = moved.zip(&machine.scenario.storage).map(|((before, now), storage)| {
+            let (read, write) = storage.array.bytes_per_s();
+            let inbound = (now.inbound_bytes - before.inbound_bytes) as f64 / seconds;
+            let outbound = (now.outbound_bytes - before.outbound_bytes) as f64 / seconds;
+            (inbound / read).max(outbound / write)
+        });
+        ratios.collect()
     }
 
     fn system(&self, now: &Mark, machine: &Machine, seconds: f64) -> SystemMeasured {

@@ -118,6 +118,11 @@ impl Meter {
         (self.latency_count > 0.0).then(|| self.latency_sum_ns / self.latency_count)
     }
 
+    /// Sum of all latencies, ns, and their number.
+    pub fn latency_total(&self) -> (f64, f64) {
+        (self.latency_sum_ns, self.latency_count)
+    }
+
     /// Latency at a quantile 0..1, ns, within 1 %.
     pub fn quantile_ns(&self, quantile: f64) -> Option<f64> {
         (self.latency_count > 0.0).then(|| self.latencies_ns().value_at_quantile(quantile) as f64)

@@ -68,6 +68,15 @@ impl Default for ArraySpec {
     }
 }
 
+impl ArraySpec {
+    /// The most that all drives together can move, to the host and from it, bytes per second.
+    pub fn bytes_per_s(&self) -> (f64, f64) {
+        let link = self.link_gb_per_s.unwrap_or(f64::INFINITY);
+        let all = |one: f64| one.min(link) * f64::from(self.drives) * 1e9;
+        (all(self.drive_gb_per_s), all(self.write_gb_per_s.unwrap_or(self.drive_gb_per_s)))
+    }
+}
+
 /// Direction of the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockDirection {

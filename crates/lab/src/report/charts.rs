@@ -7,7 +7,7 @@
 use crate::show;
 use kuva::backend::svg::SvgBackend;
 use kuva::plot::legend::{LegendEntry, LegendPosition, LegendShape};
-use kuva::plot::{BarPlot, LinePlot, LineStyle};
+use kuva::plot::{BarPlot, LinePlot, LineStyle, ScatterPlot};
 use kuva::render::annotations::ReferenceLine;
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
@@ -43,6 +43,51 @@ const FAINT: &str = "#7a7a7a";
 /// Dash patterns of lines, so that lines can be distinguished without colour. One fewer than colours, so that pairs of
 /// colour and dash repeat late.
 const DASHES: [&str; 7] = ["", "7 3", "2 3", "10 3 2 3", "14 4", "5 2 1 2 1 2", "1 5"];
+
+/// Colour of a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Colour {
+    /// By the index of a series: a policy, a group of workloads, a direction.
+    Series(usize),
+    /// Of one workload among all of a page: each has a hue of its own.
+    Workload {
+        /// Its place.
+        index: usize,
+        /// How many there are.
+        of: usize,
+    },
+}
+
+/// Step from one workload's hue to the next, as a part of the circle: neighbours in a list are far apart, and no hue comes
+/// twice in `of` steps as long as step and `of` have no common divisor.
+const HUE_STEP: f64 = 0.38;
+
+impl Colour {
+    /// The hue of a workload, degrees.
+    fn hue(index: usize, of: usize) -> f64 {
+        let coprime = |step: &usize| gcd(*step, of) == 1;
+        let wanted = (of as f64 * HUE_STEP).round() as usize;
+        let step = (wanted.max(1)..=of.max(1)).find(coprime).unwrap_or(1);
+        // Blue is first, as it is the first colour of a series.
+        (205.0 + 360.0 * ((index * step) % of.max(1)) as f64 / of.max(1) as f64) % 360.0
+    }
+
+    /// On the page; light and dark screens have a lightness of their own, and neighbouring hues another.
+    fn on_page(self) -> String {
+        match self {
+            Colour::Series(index) => Surface::Page.colour(index),
+            Colour::Workload { index, of } => {
+                let hue = Colour::hue(index, of);
+                let shade = (hue / 360.0 * of as f64).round() as usize % 2;
+                format!("hsl({hue:.1} 70% var(--shade-{shade}))")
+            }
+        }
+    }
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
 
 /// Where a chart is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,13 +175,20 @@ pub(crate) struct Lines<'a> {
     pub x_names: Option<Vec<String>>,
     /// Whether the legend is below the drawing, for long labels.
     pub legend_below: bool,
+    /// Whether each value is marked by a point: of a sweep only they were measured.
+    pub points: bool,
+    /// Whether the y axis is logarithmic if the values differ by more than [`LOG_FROM`].
+    pub may_be_log: bool,
 }
+
+/// Values that differ by more than this factor are drawn on a logarithmic axis (ours).
+const LOG_FROM: f64 = 10.0;
 
 /// One line.
 pub(crate) struct Line {
     pub label: String,
-    /// Index of its colour.
-    pub colour: usize,
+    /// Its colour.
+    pub colour: Colour,
     /// Index of its dash pattern.
     pub dash: usize,
     pub points: Vec<(f64, f64)>,
@@ -198,15 +250,14 @@ impl Bars<'_> {
 impl Lines<'_> {
     /// The chart; empty when there is nothing to draw.
     pub(crate) fn svg(&self) -> String {
-        let surface = self.frame.surface;
-        let plots: Vec<Plot> = self
+        let mut plots: Vec<Plot> = self
             .lines
             .iter()
             .filter(|line| !line.points.is_empty())
             .map(|line| {
                 let plot = LinePlot::new()
                     .with_data(line.points.iter().copied())
-                    .with_color(surface.colour(line.colour))
+                    .with_color(line.colour.on_page())
                     .with_line_style(line.style())
                     .with_stroke_width(1.8)
                     .with_legend(literal(&show::plain(&line.label)));
@@ -216,10 +267,22 @@ impl Lines<'_> {
         if plots.is_empty() {
             return String::new();
         }
-        let mut layout = self.frame.layout(&plots).with_y_axis_min(0.0);
-        let highest = self.lines.iter().flat_map(|line| &line.points).map(|(_, y)| *y).fold(0.0, f64::max);
+        if self.points {
+            let marked = self.lines.iter().filter(|line| !line.points.is_empty()).map(|line| {
+                let data = line.points.iter().copied();
+                Plot::Scatter(
+                    ScatterPlot::new().with_data(data).with_color(line.colour.on_page()).with_size(2.6),
+                )
+            });
+            plots.extend(marked.collect::<Vec<_>>());
+        }
+        let values = || self.lines.iter().flat_map(|line| &line.points).map(|(_, y)| *y);
+        let (lowest, highest) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+        let log = self.may_be_log && lowest > 0.0 && highest > lowest * LOG_FROM;
+        let layout = self.frame.layout(&plots);
+        let mut layout = if log { layout.with_log_y() } else { layout.with_y_axis_min(0.0) };
         // Some room above the highest point, so that its line is not drawn on the frame.
-        let top = self.y_max.or_else(|| (highest > 0.0).then_some(highest * 1.06));
+        let top = self.y_max.or_else(|| (highest > 0.0 && !log).then_some(highest * 1.06));
         if let Some(top) = top {
             layout = layout.with_y_axis_max(top);
         }
@@ -234,7 +297,9 @@ impl Lines<'_> {
             let names: Vec<String> = names.iter().map(|name| literal(&show::name(name))).collect();
             let last = names.len().saturating_sub(1) as f64;
             let at = move |x: f64| {
-                let name = (x >= 0.0 && x.fract() == 0.0).then(|| names.get(x as usize)).flatten();
+                // Positions are sums of steps: the third may be 3.0000000000000004.
+                let whole = x >= -1e-6 && (x - x.round()).abs() < 1e-6;
+                let name = whole.then(|| names.get(x.round() as usize)).flatten();
                 name.cloned().unwrap_or_default()
             };
             layout = layout
@@ -269,7 +334,7 @@ impl Lines<'_> {
         drawn
             .map(|line| LegendEntry {
                 label: literal(&show::plain(&line.label)),
-                color: self.frame.surface.colour(line.colour),
+                color: line.colour.on_page(),
                 shape: LegendShape::Line,
                 dasharray: line.style().dasharray(),
             })
@@ -321,8 +386,10 @@ impl Frame<'_> {
         }
         let svg = SvgBackend::new().render_scene(&scene);
         // kuva writes a fixed size; a view box lets the page shrink it.
+        // The page's style keeps these readable on a narrow screen.
+        let big = if self.surface == Surface::Page && self.width > 600.0 { " class=\"big\"" } else { "" };
         let open = format!(
-            "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" ",
+            "<svg{big} viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\" ",
             scene.width,
             scene.height,
             super::escape(self.alt),
@@ -346,4 +413,23 @@ fn dark() -> String {
 /// A dollar sign opens a formula in kuva's labels; a backslash before it makes it a dollar sign again.
 fn literal(text: &str) -> String {
     text.replace('$', "\\$")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_workloads_have_a_hue() {
+        for of in 1..=64 {
+            let mut hues: Vec<f64> = (0..of).map(|index| Colour::hue(index, of)).collect();
+            hues.sort_by(f64::total_cmp);
+            // Hues are spread evenly over the circle.
+            let gap = 360.0 / of as f64;
+            assert!(hues.windows(2).all(|pair| (pair[1] - pair[0] - gap).abs() < 1e-9), "{of}: {hues:?}");
+        }
+        // Eleven workloads: 0.38 of them is 4 steps of 32.7 degrees from one to the next.
+        let apart = Colour::hue(1, 11) - Colour::hue(0, 11) + 360.0;
+        assert!((apart % 360.0 - 4.0 * 360.0 / 11.0).abs() < 1e-9, "{apart}");
+    }
 }

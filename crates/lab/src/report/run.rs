@@ -2,7 +2,7 @@
 //!
 //! Must not know HTML, which is in the template. Must not compute results, only read them.
 
-use super::charts::{BarGroup, Bars, Frame, Line, Lines, Surface};
+use super::charts::{BarGroup, Bars, Colour, Frame, Line, Lines, Surface};
 use super::{Cell, Figure, Grid, waymap};
 use crate::results::{
     DecisionRecord, PolicyResult, RunSummary, Score, SystemMetrics, TimeSample, WorkloadMetrics, group_name,
@@ -299,14 +299,16 @@ fn figures(summary: &RunSummary, index: usize, result: &PolicyResult) -> Vec<Fig
     };
     let line = |label: &str, colour, dash, points| Line { label: label.to_owned(), colour, dash, points };
     let names = summary.workload_names();
-    let hits = names.iter().enumerate().map(|(i, (name, _))| {
-        let value = |sample: &TimeSample| {
-            sample.workloads.get(*name)?.get("llc_hit_ratio").map(|ratio| ratio * 100.0)
-        };
-        line(name, i, i, over_time(&value))
-    });
+    let of_workloads = |key: &'static str, scale: f64| -> Vec<Line> {
+        let lines = names.iter().enumerate().map(|(i, (name, _))| {
+            let value =
+                |sample: &TimeSample| sample.workloads.get(*name)?.get(key).map(|value| value * scale);
+            line(name, Colour::Workload { index: i, of: names.len() }, i, over_time(&value))
+        });
+        lines.collect()
+    };
     let system = |label, i, key: &'static str, change: fn(f64) -> f64| {
-        line(label, i + 1, i, over_time(&move |sample| sample.system.get(key).map(change)))
+        line(label, Colour::Series(i + 1), i, over_time(&move |sample| sample.system.get(key).map(change)))
     };
     let memory = vec![
         system("read", 0, "memory_read_bytes_per_s", |bytes| bytes / 1e9),
@@ -316,8 +318,10 @@ fn figures(summary: &RunSummary, index: usize, result: &PolicyResult) -> Vec<Fig
         system("device writes", 0, "dca_write_hit_ratio", |ratio| (1.0 - ratio) * 100.0),
         system("device reads", 1, "dca_read_hit_ratio", |ratio| (1.0 - ratio) * 100.0),
     ];
+    let (latencies, hits) = (of_workloads("latency_mean_us", 1.0), of_workloads("llc_hit_ratio", 100.0));
     let charts = [
-        ("LLC hit ratio per workload", "hit", "LLC hit ratio, %", Some(100.0), hits.collect(), WIDTH, 330.0),
+        ("Mean latency per workload", "latency", "mean latency, us", None, latencies, WIDTH, 330.0),
+        ("LLC hit ratio per workload", "hit", "LLC hit ratio, %", Some(100.0), hits, WIDTH, 330.0),
         ("Memory bandwidth", "memory", "GB/s", None, memory, WIDTH / 2.0, 270.0),
         ("DCA miss ratio", "dca", "DCA miss ratio, %", None, dca, WIDTH / 2.0, 270.0),
     ];
@@ -331,7 +335,10 @@ fn figures(summary: &RunSummary, index: usize, result: &PolicyResult) -> Vec<Fig
             x_label: "controller time, s",
             y_label,
         };
-        let svg = Lines { frame, lines, y_max, x_names: None, legend_below: false }.svg();
+        let may_be_log = id == "latency";
+        let svg =
+            Lines { frame, lines, y_max, x_names: None, legend_below: false, points: false, may_be_log }
+                .svg();
         Figure { title: title.to_owned(), svg }
     });
     figures.filter(|figure| !figure.svg.is_empty()).collect()

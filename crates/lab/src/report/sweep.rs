@@ -3,10 +3,11 @@
 //! One line per workload and policy; with two swept keys the second splits the lines. The colour identifies the
 //! workload, the dash pattern the policy and the second value. Must not know HTML or compute results.
 
-use super::charts::{Frame, Line, Lines, Surface};
+use super::charts::{Colour, Frame, Line, Lines, Surface};
 use super::{Cell, Figure, Grid, run};
 use crate::results::{
-    PolicyResult, RunSummary, SweepPoint, SweepSummary, SystemMetrics, ThroughputUnit, partial_line,
+    PolicyResult, RunSummary, SweepPoint, SweepSummary, SystemMetrics, ThroughputUnit, Warning, partial_line,
+    warning,
 };
 use crate::show;
 use askama::Template;
@@ -19,8 +20,8 @@ struct Page<'a> {
     partial: Option<String>,
     timeless: SweepSummary,
     facts: Vec<(&'static str, String)>,
-    /// Of all points, each once.
-    warnings: IndexSet<&'a String>,
+    /// Of all points, each kind once.
+    warnings: Vec<Warning>,
     figures: Vec<Figure>,
     grids: Vec<(String, Grid)>,
 }
@@ -34,7 +35,7 @@ pub(super) fn page(sweep: &SweepSummary) -> Result<String, askama::Error> {
     let grids = sweep.policy_names().into_iter().map(|policy| (policy.to_owned(), grid(sweep, policy)));
     let runs: Vec<&RunSummary> = sweep.points.iter().map(|point| &point.run).collect();
     facts.extend(run::sampling_error(&runs));
-    let warnings = runs.iter().flat_map(|run| &run.warnings).collect();
+    let warnings = warning::of_points(&runs);
     let partial = partial_line(&sweep.missing);
     Page { sweep, partial, timeless, facts, warnings, figures: figures(sweep), grids: grids.collect() }
         .render()
@@ -75,17 +76,18 @@ fn figures(sweep: &SweepSummary) -> Vec<Figure> {
             move |policy: &PolicyResult| policy.groups.get(group).and_then(|group| group.performance_ratio)
         };
         let mut lines = Lineup::new(sweep);
-        lines.add("HPW mean", 1, &value("HPW"));
-        lines.add("LPW mean", 2, &value("LPW"));
+        lines.add("HPW mean", Colour::Series(1), &value("HPW"));
+        lines.add("LPW mean", Colour::Series(2), &value("LPW"));
         figures.extend(lines.figure("means", plotted("performance_ratio", None)));
     }
     let workloads: IndexSet<&String> = policies(sweep).flat_map(|policy| policy.workloads.keys()).collect();
+    let of_workload = |index| Colour::Workload { index, of: workloads.len() };
     let units: IndexSet<Option<ThroughputUnit>> =
         policies(sweep).flat_map(|policy| policy.workloads.values()).map(|w| w.throughput_unit).collect();
     for unit in units {
         let mut lines = Lineup::new(sweep);
         for (i, name) in workloads.iter().enumerate() {
-            lines.add(name, i + 1, &|policy| {
+            lines.add(name, of_workload(i), &|policy| {
                 let workload =
                     policy.workloads.get(*name).filter(|workload| workload.throughput_unit == unit);
                 workload.and_then(|workload| workload.metrics.get("throughput"))
@@ -97,7 +99,9 @@ fn figures(sweep: &SweepSummary) -> Vec<Figure> {
     for key in ["latency_mean_us", "latency_p99_us", "llc_hit_ratio"] {
         let mut lines = Lineup::new(sweep);
         for (i, name) in workloads.iter().enumerate() {
-            lines.add(name, i + 1, &|policy| policy.workloads.get(*name).and_then(|w| w.metrics.get(key)));
+            lines.add(name, of_workload(i), &|policy| {
+                policy.workloads.get(*name).and_then(|w| w.metrics.get(key))
+            });
         }
         figures.extend(lines.figure(key, plotted(key, None)));
     }
@@ -109,7 +113,8 @@ fn figures(sweep: &SweepSummary) -> Vec<Figure> {
     for (id, first, second, title, y_label) in pairs {
         let mut lines = Lineup::new(sweep);
         for (i, key) in [first, second].into_iter().enumerate() {
-            lines.add(show::metric_name(key), i + 1, &|policy| policy.system.metrics.get(key));
+            lines
+                .add(show::metric_name(key), Colour::Series(i + 1), &|policy| policy.system.metrics.get(key));
         }
         let how = Plotted { title: title.to_owned(), y_label: y_label.to_owned(), ..plotted(first, None) };
         figures.extend(lines.figure(id, how));
@@ -140,7 +145,7 @@ impl<'a> Lineup<'a> {
     }
 
     /// Adds the values of `value`: a line per policy and value of the second key.
-    fn add(&mut self, label: &str, colour: usize, value: &dyn Fn(&PolicyResult) -> Option<f64>) {
+    fn add(&mut self, label: &str, colour: Colour, value: &dyn Fn(&PolicyResult) -> Option<f64>) {
         let several = self.sweep.policy_names().len() > 1;
         let mut lines: IndexMap<String, Vec<(f64, f64)>> = IndexMap::new();
         for point in &self.sweep.points {
@@ -184,6 +189,8 @@ impl<'a> Lineup<'a> {
             y_max: how.y_max,
             x_names: self.x_names,
             legend_below: true,
+            points: true,
+            may_be_log: false,
         };
         let svg = chart.svg();
         (!svg.is_empty()).then_some(Figure { title: how.title, svg })

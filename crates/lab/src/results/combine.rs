@@ -3,7 +3,10 @@
 //! A performance ratio is computed within each seed and then averaged: the baseline of a seed has the same traffic, so
 //! the pairing removes the differences between seeds. Must not know what any metric means.
 
-use super::{PolicyResult, Regret, RunSummary, cause, evictions, regret, sampling_error, verdict, worth};
+use super::{
+    PolicyResult, Regret, RunSummary, cause, evictions, regret, sampling_error, verdict, verdict_lines,
+    warning, worth,
+};
 use indexmap::IndexMap;
 
 /// Why results could not be combined.
@@ -31,7 +34,7 @@ pub enum CombineError {
 /// One result out of one per seed: every number becomes the mean, and `spread` the sample standard deviation.
 /// Decisions, way map and time series are those of the first seed, since they have no mean. A metric that any seed
 /// lacks is not available. Scores every seed first and fills `verdict`; a single seed is returned scored, with its
-/// verdict. Sampling errors become those of the mean.
+/// verdict. Sampling errors become those of the mean. The warnings are those of the first seed and those of the whole.
 ///
 /// # Errors
 /// [`CombineError`] when there is nothing, or the seeds ran different scenarios.
@@ -46,6 +49,7 @@ pub fn combine(mut runs: Vec<RunSummary>) -> Result<RunSummary, CombineError> {
         cause::fill(&mut alone);
         fill_regrets(&mut alone, regrets);
         alone.sampling_error = sampling_error::overall(&[&alone]);
+        conclude(&mut alone);
         return Ok(alone);
     }
     let mut combined = RunSummary { verdict, ..first.clone() };
@@ -58,7 +62,18 @@ pub fn combine(mut runs: Vec<RunSummary>) -> Result<RunSummary, CombineError> {
     cause::fill(&mut combined);
     fill_regrets(&mut combined, regrets);
     combined.sampling_error = sampling_error::overall(&[&combined]);
+    conclude(&mut combined);
     Ok(combined)
+}
+
+/// Adds the warnings that follow from the result to those that it has, and what to look at next to the verdict.
+fn conclude(summary: &mut RunSummary) {
+    let found = warning::of(summary);
+    summary.warnings.splice(0..0, found);
+    let next = verdict_lines::next_line(summary);
+    if let Some(verdict) = &mut summary.verdict {
+        verdict.lines.extend(next);
+    }
 }
 
 fn fill_regrets(summary: &mut RunSummary, regrets: IndexMap<String, Regret>) {

@@ -78,6 +78,13 @@ metrics! {
         memory_write_bytes_per_s,
         /// Packets its devices dropped because no descriptor was free.
         drops_per_s,
+        /// These packets / all packets offered to it.
+        dropped_ratio,
+        /// Accesses that missed the MLC, each as long as one to memory / unhalted time: no placement of lines in the LLC can
+        /// save a larger part.
+        llc_time_ratio,
+        /// Bytes its drives moved / bytes they can move.
+        drive_busy_ratio,
         /// Block commands it completed.
         commands_per_s,
         /// Blocks that these moved, as the program counts them.

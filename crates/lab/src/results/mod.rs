@@ -17,6 +17,7 @@ mod score;
 mod settled;
 mod verdict;
 mod verdict_lines;
+pub(crate) mod warning;
 mod worth;
 
 pub use cause::{MainCause, MemoryTimeCauses};
@@ -31,6 +32,8 @@ pub use missing::{MissingRun, partial_line};
 pub use regret::Regret;
 pub use settled::KnobHistory;
 pub use verdict::{Comparison, Finding, Scope, Verdict};
+pub(crate) use verdict_lines::SEEDS;
+pub use warning::{Warning, WarningKey};
 pub use worth::{PolicyWorth, ProgressRatio};
 
 use indexmap::IndexMap;
@@ -92,9 +95,9 @@ pub struct RunSummary {
     /// policies, and of the system. Empty where all sets are simulated; filled by [`combine`].
     #[serde(default, skip_serializing_if = "IndexMap::is_empty")]
     pub sampling_error: IndexMap<String, f64>,
-    /// Warnings about the numbers, one sentence each.
+    /// Warnings about the numbers, the gravest first; filled by the runner and [`combine`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// The policies compared seed by seed, and the outcome in a few lines; filled by [`combine`]. Absent for a single
     /// policy, and at a point of a sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -242,9 +245,10 @@ impl RunSummary {
 }
 
 impl TimeSample {
-    /// The metrics available per interval, as a policy reads them; the others are read from the machine, over the whole
-    /// measured interval.
+    /// The metrics available per interval: the mean latency, read from the machine, and the others as a policy reads them.
+    /// Those that are not in the list are read from the machine, over the whole measured interval.
     pub const KEYS: &[&str] = &[
+        "latency_mean_us",
         "ipc",
         "llc_hit_ratio",
         "mlc_hit_ratio",

@@ -15,7 +15,7 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 const LEVEL: f64 = 0.05;
 
 /// A smaller difference of performance ratios does not count, even if it is significant (a choice of ours).
-const LEAST: f64 = 0.01;
+pub(super) const LEAST: f64 = 0.01;
 
 /// The policy that is compared with the best other one, if it was run: ours.
 const OURS: &str = "waykeeper";
@@ -23,7 +23,7 @@ const OURS: &str = "waykeeper";
 /// Comparisons of policies, and their summary in a few lines.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Verdict {
-    /// At most six lines of text; not stable.
+    /// At most eight lines of text; not stable.
     pub lines: Vec<String>,
     /// The comparisons that the lines summarise.
     pub comparisons: Vec<Comparison>,
@@ -95,24 +95,54 @@ pub(super) fn of(runs: &[RunSummary]) -> Option<Verdict> {
     if comparisons.is_empty() {
         return None;
     }
-    if let Some((policy, against)) = pair(&comparisons) {
-        let pairs = groups.iter().filter_map(|group| compare(runs, Scope::Group, group, &policy, &against));
+    let pair = pair(&comparisons);
+    if let Some((policy, against)) = &pair {
+        let pairs = groups.iter().filter_map(|group| compare(runs, Scope::Group, group, policy, against));
         comparisons.extend(pairs.collect::<Vec<_>>());
     }
+    let best = best(&comparisons);
+    if let Some(best) = &best {
+        let rivals = others.iter().filter(|name| **name != BEST_POLICY && *name != best);
+        let new = |one: &Comparison| {
+            let same = |other: &Comparison| {
+                (&other.scope, &other.name, &other.policy, &other.against)
+                    == (&one.scope, &one.name, &one.policy, &one.against)
+            };
+            !comparisons.iter().any(same)
+        };
+        let more = rivals.filter_map(|rival| compare(runs, Scope::Group, groups.first()?, best, rival));
+        let more: Vec<Comparison> = more.filter(new).collect();
+        comparisons.extend(more);
+    }
     comparisons.extend(extremes(runs, &others, baseline));
-    let lines = verdict_lines::lines(&comparisons, runs.len(), baseline);
+    let named = verdict_lines::Named { baseline, pair, best };
+    let lines = verdict_lines::lines(&comparisons, runs.len(), &named);
     Some(Verdict { lines, comparisons })
 }
 
-/// The two policies beside the baseline that are compared with each other: ours and the best other one, or the best
-/// two. The best is the best for the first group: the high-priority one, if there is one.
-fn pair(comparisons: &[Comparison]) -> Option<(String, String)> {
-    let group = &comparisons.first()?.name;
+/// The policies beside the baseline and the best layout, the best for the first group first: the high-priority one, if
+/// there is one.
+fn ranked(comparisons: &[Comparison]) -> Vec<&Comparison> {
+    let Some(first) = comparisons.first() else { return Vec::new() };
     // The best layout is no policy that could be chosen instead: `regret` compares with it.
-    let of_group = comparisons.iter().filter(|other| other.name == *group && other.policy != BEST_POLICY);
+    let of_group = comparisons.iter().filter(|other| {
+        other.name == first.name && other.against == first.against && other.policy != BEST_POLICY
+    });
     let mut ranked: Vec<&Comparison> = of_group.collect();
     // The sort is stable: of equals the one named first comes first.
     ranked.sort_by(|a, b| b.difference.total_cmp(&a.difference));
+    ranked
+}
+
+/// The best policy for the first group beside the baseline.
+fn best(comparisons: &[Comparison]) -> Option<String> {
+    ranked(comparisons).first().map(|one| one.policy.clone())
+}
+
+/// The two policies beside the baseline that are compared with each other: ours and the best other one, or the best
+/// two.
+fn pair(comparisons: &[Comparison]) -> Option<(String, String)> {
+    let mut ranked = ranked(comparisons);
     if let Some(ours) = ranked.iter().position(|other| other.policy == OURS) {
         ranked[..=ours].rotate_right(1);
     }

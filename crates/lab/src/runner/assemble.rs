@@ -49,8 +49,12 @@ impl Experiment {
                 gaps.extend(done.gaps);
             }
         }
-        let warnings = warnings::of_gaps(gaps, self.plan.sampling);
-        Ok(RunSummary { warnings, ..combine(per_seed)? })
+        let mut warnings = warnings::of_scenario(&point.scenario, &self.policies);
+        warnings.extend(warnings::of_gaps(gaps, self.plan.sampling));
+        if let Some(first) = per_seed.first_mut() {
+            first.warnings = warnings;
+        }
+        Ok(combine(per_seed)?)
     }
 
     /// The result of a point of which some simulations have not ended; none if none has. The numbers are those of the
@@ -150,7 +154,7 @@ impl Experiment {
     }
 
     /// The summary of one point and seed, without policies' results.
-    fn blank(&self, point: &Point, seed: usize) -> RunSummary {
+    pub(super) fn blank(&self, point: &Point, seed: usize) -> RunSummary {
         let scenario = &point.scenario;
         RunSummary {
             schema: RUN_SCHEMA.to_owned(),

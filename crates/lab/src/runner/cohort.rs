@@ -116,7 +116,11 @@ impl Run<'_> {
     fn step(&mut self) -> Turn {
         match self.looping.step() {
             Err(why) => Turn::Failed(self.job.stopped(why)),
-            Ok(true) => Turn::after(self.run_log.observe(self.looping.record(), self.looping.seen())),
+            Ok(true) => {
+                let answer = self.run_log.observe(self.looping.record(), self.looping.seen());
+                self.run_log.add_latencies(self.looping.host().server().latency_totals());
+                Turn::after(answer)
+            }
             Ok(false) => {
                 // A dropped loop restores the knobs again; here the loop still has a server for it.
                 self.looping.restore();

@@ -170,12 +170,17 @@ fn evictions(scenario: &Scenario, rates: &[EvictionRate]) -> Vec<Evictions> {
     named
 }
 
-fn workloads(scenario: &Scenario, measured: &Measured) -> IndexMap<String, WorkloadResult> {
+pub(super) fn workloads(scenario: &Scenario, measured: &Measured) -> IndexMap<String, WorkloadResult> {
     let pairs = scenario.workloads.iter().zip(&measured.workloads);
-    pairs.map(|(spec, measured)| (spec.name.clone(), workload(scenario, spec, measured))).collect()
+    pairs.map(|(spec, one)| (spec.name.clone(), workload(scenario, spec, one, measured))).collect()
 }
 
-fn workload(scenario: &Scenario, spec: &WorkloadSpec, measured: &WorkloadMeasured) -> WorkloadResult {
+fn workload(
+    scenario: &Scenario,
+    spec: &WorkloadSpec,
+    measured: &WorkloadMeasured,
+    all: &Measured,
+) -> WorkloadResult {
     let nic = spec.nic.map(|nic| scenario.nics[nic].name.clone());
     let storage = spec.storage.map(|array| scenario.storage[array].name.clone());
     let unit = match spec.program.unit {
@@ -195,19 +200,25 @@ fn workload(scenario: &Scenario, spec: &WorkloadSpec, measured: &WorkloadMeasure
             waykeeper_machine::ScoreKind::Ipc => Score::Ipc,
         },
         throughput_unit: Some(unit),
-        metrics: workload_metrics(spec, measured),
+        metrics: workload_metrics(spec, measured, all),
         cause: None,
         sampling_error: IndexMap::new(),
         spread: IndexMap::new(),
     }
 }
 
-fn workload_metrics(spec: &WorkloadSpec, measured: &WorkloadMeasured) -> WorkloadMetrics {
+fn workload_metrics(spec: &WorkloadSpec, measured: &WorkloadMeasured, all: &Measured) -> WorkloadMetrics {
     let us = |ns: Option<f64>| ns.map(|ns| ns / 1e3);
     let throughput = match spec.program.unit {
         WorkUnit::Bytes => measured.bytes_per_s,
         WorkUnit::Packets | WorkUnit::Operations | WorkUnit::Instructions => measured.operations_per_s,
     };
+    let network = spec.program.kind == WorkloadKind::NetworkIo;
+    let offered = measured.operations_per_s + measured.dropped_per_s;
+    let busy_cores = measured.busy_ratio * spec.cores.len() as f64;
+    // Misses of the MLC may overlap, so this is the most that they take.
+    let llc_s =
+        (measured.demand_mlc_misses_per_s + measured.prefetches_per_s) * all.system.memory_latency_ns * 1e-9;
     WorkloadMetrics {
         performance_ratio: None,
         throughput: Some(throughput),
@@ -225,7 +236,10 @@ fn workload_metrics(spec: &WorkloadSpec, measured: &WorkloadMeasured) -> Workloa
         // The model does not keep memory traffic per workload.
         memory_read_bytes_per_s: None,
         memory_write_bytes_per_s: None,
-        drops_per_s: (spec.program.kind == WorkloadKind::NetworkIo).then_some(measured.dropped_per_s),
+        drops_per_s: network.then_some(measured.dropped_per_s),
+        dropped_ratio: (network && offered > 0.0).then(|| measured.dropped_per_s / offered),
+        llc_time_ratio: (busy_cores > 0.0).then(|| llc_s / busy_cores),
+        drive_busy_ratio: spec.storage.and_then(|array| all.drive_busy_ratios.get(array).copied()),
         ..WorkloadMetrics::default()
     }
 }

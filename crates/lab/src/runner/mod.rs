@@ -15,6 +15,7 @@ mod plan;
 mod points;
 mod run_log;
 mod shared_host;
+mod short;
 mod twin_predictor;
 mod warnings;
 
@@ -27,7 +28,8 @@ pub(crate) use points::Points;
 pub use waykeeper_control::LookBack;
 
 use crate::best::{self, BEST_POLICY};
-use crate::results::{RunSummary, SweepKey, SweepPoint, SweepSummary};
+use crate::results::{RunSummary, SweepKey, SweepPoint, SweepSummary, Warning, WarningKey, warning};
+use indexmap::IndexMap;
 use job::Job;
 use points::Point;
 use std::collections::{BTreeMap, HashMap};
@@ -48,6 +50,15 @@ pub enum ExperimentOutcome {
     Run(Box<RunSummary>),
     /// A curve.
     Sweep(SweepSummary),
+}
+
+/// A scenario without mistakes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CheckedScenario {
+    /// Number of simulations that a run takes.
+    pub simulations: usize,
+    /// What to know before a run.
+    pub warnings: Vec<Warning>,
 }
 
 /// Progress of all simulations together. Those that were kept by an earlier run are not in it.
@@ -174,7 +185,8 @@ impl Experiment {
     /// Reads the scenario at every point of its sweep, and builds every policy and the server of every point once:
     /// only this finds what does not fit simulated memory. One point is in memory at a time, and the fewest sets are
     /// simulated, since all memory is laid out with any number of sets. `progress` is called with
-    /// the points done and the points in all. Returns the number of simulations.
+    /// the points done and the points in all. Returns the number of simulations and the warnings that the scenario and a
+    /// [short simulation](short) of each point give, each kind once; of a long sweep they are of some points.
     ///
     /// # Errors
     /// [`RunError`] of the first fault.
@@ -182,16 +194,29 @@ impl Experiment {
         source: &ScenarioSource,
         plan: RunPlan,
         progress: &dyn Fn(u64, u64),
-    ) -> Result<usize, RunError> {
+    ) -> Result<CheckedScenario, RunError> {
         let plan = RunPlan { sampling: Sampling::COARSEST, ..plan };
         let (experiment, points) = Experiment::begin(source, plan, Vec::new())?;
         let count = points.count();
+        let mut found: IndexMap<WarningKey, Vec<Warning>> = IndexMap::new();
+        let stride = count.div_ceil(short::MOST_POINTS).max(1);
         for index in 0..count {
             let point = points.read(index, None)?;
-            experiment.job(&point, &experiment.policies[0], 0).server()?;
+            let server = experiment.job(&point, &experiment.policies[0], 0).server()?;
             progress(index as u64 + 1, count as u64);
+            if index % stride > 0 {
+                continue;
+            }
+            let mut warnings = warnings::of_scenario(&point.scenario, &experiment.policies);
+            warnings.extend(short::warnings(experiment.blank(&point, 0), &point.scenario, server)?);
+            for warning in warnings {
+                found.entry(warning.key).or_default().push(warning);
+            }
         }
-        Ok(count * experiment.policies.len() * experiment.plan.seeds as usize)
+        let simulations = count * experiment.policies.len() * experiment.plan.seeds as usize;
+        let warnings =
+            found.into_values().map(|all| warning::with_points(all, count.div_ceil(stride))).collect();
+        Ok(CheckedScenario { simulations, warnings })
     }
 
     /// The experiment without its points, and the points.

@@ -28,6 +28,10 @@ pub(super) struct RunLog<'a> {
     knob_history: KnobHistory<KnobValues>,
     worth: PolicyWorth,
     samples: Vec<TimeSample>,
+    /// Per workload, the server's latency totals at the end of the interval before.
+    latency_totals: Vec<(f64, f64)>,
+    /// The last sample is of the interval that was observed last.
+    sampled: bool,
 }
 
 impl<'a> RunLog<'a> {
@@ -57,7 +61,29 @@ impl<'a> RunLog<'a> {
             knob_history: KnobHistory::default(),
             worth: PolicyWorth::default(),
             samples: Vec::new(),
+            latency_totals: Vec::new(),
+            sampled: false,
         }
+    }
+
+    /// Adds the latencies of the interval to its sample, from the server's totals: no counter shows them.
+    pub fn add_latencies(&mut self, totals: impl Iterator<Item = (f64, f64)>) {
+        if !self.with_samples {
+            return;
+        }
+        let totals: Vec<(f64, f64)> = totals.collect();
+        if let Some(sample) = self.samples.last_mut().filter(|_| self.sampled) {
+            for (index, (group, (sum_ns, count))) in self.groups.iter().zip(&totals).enumerate() {
+                let before = self.latency_totals.get(index).copied().unwrap_or_default();
+                // The totals begin again with the measured interval.
+                let (sum_ns, count) =
+                    if *count < before.1 { (*sum_ns, *count) } else { (sum_ns - before.0, count - before.1) };
+                if let Some(metrics) = sample.workloads.get_mut(&group.name) {
+                    metrics.latency_mean_us = (count > 0.0).then(|| sum_ns / count / 1e3);
+                }
+            }
+        }
+        self.latency_totals = totals;
     }
 
     /// The result so far: decisions, way map, worth and samples.
@@ -105,6 +131,7 @@ impl Observer for RunLog<'_> {
         self.ways.push(at_s, &record.knobs, names);
         self.knob_history.push(at_s, &record.knobs, !decision.plan.is_empty());
         self.worth.note(at_s, &record.worth, &self.groups, record.look_back);
+        self.sampled = self.with_samples && seen.is_some();
         if let Some(seen) = seen.filter(|_| self.with_samples) {
             let sample = self.sample(record, seen);
             self.samples.push(sample);

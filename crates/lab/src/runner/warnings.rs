@@ -1,15 +1,17 @@
-//! Warnings about a result: memory that the sampled sets cover badly.
+//! Warnings that the runner knows of: memory that the sampled sets cover badly, and intervals that are too short.
 //!
 //! One sentence for the regions of one owner and size, over all seeds and policies of a result. Must not know how a gap
-//! is found or how a report shows a warning.
+//! is found or how a report shows a warning. Those that follow from a result alone are found in `results`.
 
+use crate::best::BEST_POLICY;
+use crate::results::{Warning, WarningKey, warning};
 use indexmap::IndexMap;
-use waykeeper_machine::Gap;
+use waykeeper_machine::{Gap, Scenario};
 use waykeeper_silicon::Sampling;
 
 /// The sentences for the gaps of several simulations with the same sampling; of several seeds, of the one with the
 /// largest deviation.
-pub(super) fn of_gaps(gaps: impl IntoIterator<Item = Gap>, sampling: Sampling) -> Vec<String> {
+pub(super) fn of_gaps(gaps: impl IntoIterator<Item = Gap>, sampling: Sampling) -> Vec<Warning> {
     let nominal = |gap: &Gap| gap.regions as f64 * f64::from(gap.region_lines) / f64::from(sampling.factor());
     let off = |gap: &Gap| (gap.sampled as f64 / nominal(gap) - 1.0).abs();
     let mut worst: IndexMap<(String, u32), Gap> = IndexMap::new();
@@ -24,7 +26,18 @@ pub(super) fn of_gaps(gaps: impl IntoIterator<Item = Gap>, sampling: Sampling) -
     worst.values().map(|gap| sentence(gap, nominal(gap), sampling)).collect()
 }
 
-fn sentence(gap: &Gap, nominal: f64, sampling: Sampling) -> String {
+/// The warnings that follow from a scenario alone, if one of the policies acts on what it sees.
+pub(super) fn of_scenario(scenario: &Scenario, policies: &[String]) -> Vec<Warning> {
+    let acts = |name: &String| {
+        let built = waykeeper_policy::build(name, &toml::Table::new());
+        // A policy of the caller is not in the registry; it may act.
+        name != BEST_POLICY && built.map_or(true, |policy| policy.describe().states.len() > 1)
+    };
+    let short = || warning::short_intervals(scenario.interval_s, scenario.time_factor);
+    if policies.iter().any(acts) { short().into_iter().collect() } else { Vec::new() }
+}
+
+fn sentence(gap: &Gap, nominal: f64, sampling: Sampling) -> Warning {
     let Gap { owner, regions, region_lines, sampled, mended_by } = gap;
     let what = match regions {
         1 => format!("a region of {region_lines} lines of {owner}"),
@@ -34,10 +47,13 @@ fn sentence(gap: &Gap, nominal: f64, sampling: Sampling) -> String {
         0 => "hit ratios and times lack its accesses there",
         _ => "hit ratios have its accesses there with a wrong weight",
     };
-    format!(
-        "{sampling} of the sets has {sampled} lines instead of {nominal:.1} of {what}: {effect}; `--sets {mended_by}` \
-         covers them"
-    )
+    Warning {
+        key: WarningKey::SampleGap,
+        text: format!(
+            "{sampling} of the sets has {sampled} lines instead of {nominal:.1} of {what}: {effect}"
+        ),
+        advice: format!("`--sets {mended_by}` covers them"),
+    }
 }
 
 #[cfg(test)]
@@ -54,8 +70,9 @@ mod tests {
         let sampling = Sampling::one_in(128).unwrap();
         // Two lines are nominal: four are off by 1, none as well, five by 1.5.
         let reported = of_gaps([gap("fio", 4), gap("fio", 5), gap("fio", 0), gap("nic0", 0)], sampling);
+        let texts: Vec<String> = reported.iter().map(Warning::to_string).collect();
         assert_eq!(
-            reported,
+            texts,
             [
                 "1/128 of the sets has 5 lines instead of 2.0 of 4 regions of 64 lines of fio: hit ratios have its \
                  accesses there with a wrong weight; `--sets 1/32` covers them",

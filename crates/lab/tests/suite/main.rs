@@ -10,4 +10,5 @@ mod report;
 mod schema;
 mod text;
 mod verdict;
+mod warnings;
 mod worth;

@@ -33,7 +33,12 @@ fn the_verdict_ends_with_the_regrets_and_best_is_no_rival() {
     let run = combine(vec![with_best(1), with_best(2), with_best(3)]).unwrap();
     assert!(run.policies["default"].regret.as_ref().unwrap().hpw_regret_deviation.is_some());
     let verdict = run.verdict.unwrap();
-    assert!(verdict.lines.last().unwrap().starts_with("HPWs below best (HPWs x"), "{:?}", verdict.lines);
+    let [.., regrets, next] = verdict.lines.as_slice() else { panic!("{:?}", verdict.lines) };
+    assert!(
+        regrets.starts_with("HPWs below best (HPWs x") && next.starts_with("next: "),
+        "{:?}",
+        verdict.lines
+    );
     assert!(verdict.comparisons.iter().all(|one| one.against != "best"), "{:?}", verdict.lines);
     let widest = verdict.lines.iter().map(|line| line.chars().count()).max().unwrap();
     assert!(widest <= 108, "{:?}", verdict.lines);

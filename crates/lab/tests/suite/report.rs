@@ -140,3 +140,41 @@ fn the_headline_is_a_picture_of_its_own() {
     }
     assert!(picture == report::headline_svg(&common::five_seeds()), "same result, same bytes");
 }
+
+#[test]
+fn latency_over_time_and_dca_are_drawn() {
+    let page = report::run_html(&common::five_seeds()).unwrap();
+    assert_eq!(page.matches("<h4>Mean latency per workload</h4>").count(), common::POLICIES.len());
+    // The DCA ways 9 and 10 are one band of two lanes of 17; the port that was off has a lane of its own.
+    assert!(
+        page.contains("<title>devices may allocate in 0x600, 0 s to 30 s</title><rect class=\"dca-band\"")
+    );
+    assert!(
+        page.contains(">5e:00.0</text>")
+            && page.contains("<title>DCA off at 0000:5e:00.0, 12 s to 30 s</title>")
+    );
+    assert!(page.contains("<title>DCA on at 0000:5e:00.0, 0 s to 12 s</title>"));
+    // Fastclick at about 200 us and ffsb-heavy at about 4 ms share a logarithmic axis.
+    let chart = page.split("id=\"p5-latency-clip-0\"").next().unwrap();
+    assert!(chart.ends_with("<clipPath "), "the chart has no clip path of its own");
+}
+
+#[test]
+fn workloads_have_a_hue_each_and_series_of_a_sweep_have_points() {
+    let page = report::run_html(&common::five_seeds()).unwrap();
+    let chart =
+        page.split("<h4>LLC hit ratio per workload</h4>").nth(1).unwrap().split("</svg>").next().unwrap();
+    let mut hues: Vec<&str> =
+        chart.split("stroke=\"hsl(").skip(1).filter_map(|rest| rest.split(' ').next()).collect();
+    hues.sort_unstable();
+    hues.dedup();
+    assert_eq!(hues.len(), 11, "{hues:?}");
+    let page = report::sweep_html(&common::sweep(false)).unwrap();
+    let chart = page.split("<h4>LLC hit</h4>").nth(1).unwrap().split("</svg>").next().unwrap();
+    // Two policies, two workloads, six values of the key.
+    assert_eq!(chart.matches("<circle").count(), 2 * 2 * 6);
+    // Every value of the swept key has its name.
+    for mask in ["0x600", "0x300", "0x0c0", "0x030", "0x00c", "0x003"] {
+        assert!(chart.contains(&format!(">{mask}</text>")), "{mask}");
+    }
+}

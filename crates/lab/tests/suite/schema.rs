@@ -34,7 +34,8 @@ fn complete() -> RunSummary {
         seed: 6,
         at: [("nic.nic0.ring".to_owned(), SweepValue::Integer(64))].into(),
     }];
-    summary.warnings = vec!["a made-up one".to_owned()];
+    let (text, advice) = ("a made-up one".to_owned(), "nothing to do".to_owned());
+    summary.warnings = vec![Warning { key: WarningKey::SampleGap, text, advice }];
     for policy in summary.policies.values_mut() {
         policy
             .workloads

@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use waykeeper_lab::results::combine;
+use waykeeper_lab::results::{Warning, WarningKey, combine};
 use waykeeper_lab::table::{self, Extent, Ink, PAGE_COLUMNS};
 use waykeeper_lab::timeline;
 
@@ -61,11 +61,18 @@ fn sampling_errors_and_warnings_are_below_the_table() {
     let text = table::footer(&summary);
     let wanted = "sampling error of hit ratios, points: LLC 0.40 (largest 1.10, parest), DCA write 0.30\n";
     assert!(text.contains(wanted) && !text.contains("warning"), "{text}");
-    summary.warnings = (1..=6).map(|number| format!("{number} {}", "word ".repeat(30))).collect();
+    let warning = |number: u32| Warning {
+        key: WarningKey::SampleGap,
+        text: format!("{number} {}", "word ".repeat(30)),
+        advice: "the cure".to_owned(),
+    };
+    summary.warnings = (1..=6).map(warning).collect();
     let text = table::footer(&summary);
     assert_fits(&text);
-    assert!(text.contains("\nwarning: 4 word") && !text.contains("warning: 5"), "{text}");
-    assert!(text.contains("\n2 more warnings are in the JSON, under `warnings`\n"), "{text}");
+    // Of a kind two are printed.
+    assert!(text.contains("\nwarning: 2 word") && !text.contains("warning: 3"), "{text}");
+    let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(joined.contains("the cure (4 more of this kind are in the JSON, under `warnings`)"), "{text}");
     // With all sets there is no sampling error, and no line about it.
     summary.sampling_error.clear();
     for result in summary.policies.values_mut() {
