@@ -1,7 +1,7 @@
 //! The types of the command line. The arguments of each subcommand are in its own file.
 
 use crate::{best, capture, chip, full, policy, run, scenario, trace};
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,4 +52,23 @@ pub enum CliCommand {
     /// Commands for a real host
     #[command(flatten)]
     Full(full::FullCommand),
+}
+
+impl Cli {
+    /// The arguments of the program; ends it if they are wrong.
+    pub fn read() -> Cli {
+        let mut command = with_negative_numbers(Cli::command());
+        let read = Cli::from_arg_matches_mut(&mut command.get_matches_mut());
+        read.unwrap_or_else(|error| error.format(&mut command).exit())
+    }
+}
+
+/// A negative number after an option is its value, which the option refuses with its range; clap would call it an
+/// unknown option.
+fn with_negative_numbers(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let is_option = arg.get_long().is_some() && arg.get_action().takes_values();
+        if is_option { arg.allow_negative_numbers(true) } else { arg }
+    });
+    command.mut_subcommands(with_negative_numbers)
 }

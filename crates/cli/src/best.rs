@@ -2,9 +2,11 @@
 //! searches.
 
 use crate::exit::{self, Failure};
+use crate::number::within;
 use clap::Args;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use waykeeper_lab::runner::MOST_SEEDS;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,19 +28,19 @@ pub struct BestArgs {
     #[arg(long, value_name = "R", default_value_t = 0.97)]
     lpw_floor: f64,
     /// Number of layouts to try in all, those of an earlier search that is resumed included
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = within(1u32, 1_000_000))]
     trials: u32,
     /// Number of seeds that each layout is run with
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1, MOST_SEEDS))]
     seeds: u32,
     /// Number of other seeds with which the best few layouts are measured at the end
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = within(0, MOST_SEEDS))]
     confirm_seeds: u32,
     /// Share of the LLC's sets to simulate: exact (all), 1/2, 1/4, ... 1/256
     #[arg(long, value_name = "1/N|exact", default_value_t = waykeeper_silicon::Sampling::DEFAULT)]
     sets: waykeeper_silicon::Sampling,
     /// Number of processes
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1u32, 4096))]
     jobs: u32,
     /// Continue the search whose journal is beside the result
     #[arg(long)]

@@ -13,6 +13,7 @@ mod chip;
 mod exit;
 mod interrupt;
 mod listing;
+mod number;
 mod out;
 mod outputs;
 mod own_policies;
@@ -69,13 +70,12 @@ mod terminal;
 #[cfg(feature = "full")]
 mod vhost;
 
-use clap::Parser;
 use std::panic;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     panic::set_hook(Box::new(exit::print_panic));
-    let cli = args::Cli::parse();
+    let cli = args::Cli::read();
     // The hook has already printed the panic.
     let done =
         panic::catch_unwind(|| dispatch(cli.command)).unwrap_or_else(|_| Err(exit::Failure::reported()));

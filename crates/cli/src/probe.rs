@@ -7,6 +7,7 @@ mod source;
 
 use crate::ddio::listen;
 use crate::exit::{self, Failure};
+use crate::number::within;
 use crate::progress::PartBar;
 use crate::restore::root_at;
 use crate::run::assignment;
@@ -84,7 +85,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment, conflicts_with = "root")]
     set: Vec<(String, toml::Value)>,
     /// Seed of the virtual server's random numbers
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "root")]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "root", value_parser = within(0, u64::MAX))]
     seed: u64,
     /// Share of the virtual LLC's sets to simulate: exact (all), 1/2, 1/4, ... 1/256
     #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT, conflicts_with = "root")]

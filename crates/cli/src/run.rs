@@ -3,6 +3,7 @@
 mod keep;
 
 use crate::exit::{self, Failure};
+use crate::number::within;
 use crate::own_policies::OwnPolicies;
 use crate::progress::RunBar;
 use crate::{interrupt, out};
@@ -11,7 +12,9 @@ use keep::Keeping;
 use std::path::{Path, PathBuf};
 use waykeeper_lab::msl::{self, Criterion, LoadSearch};
 use waykeeper_lab::results::{RunSummary, SweepSummary};
-use waykeeper_lab::runner::{Experiment, ExperimentOutcome, RunError, RunName, RunPlan};
+use waykeeper_lab::runner::{
+    Experiment, ExperimentOutcome, MOST_SEEDS, MOST_THREADS, RunError, RunName, RunPlan,
+};
 use waykeeper_lab::table::{self, Extent, Ink};
 use waykeeper_lab::{files, registry};
 use waykeeper_machine::ScenarioSource;
@@ -47,10 +50,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME")]
     policy: Vec<String>,
     /// Seed of the random numbers; with --seeds the first of them
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(0, u64::MAX))]
     seed: u64,
     /// Number of seeds to run, counting up from the first; the result is their mean and spread
-    #[arg(long, value_name = "K", default_value_t = 1)]
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = within(1, MOST_SEEDS))]
     seeds: u32,
     /// Share of the LLC's sets to simulate: exact (all), 1/2, 1/4, ... 1/256
     #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT)]
@@ -71,7 +74,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, conflicts_with_all = ["find_msl", "find_zero_loss"])]
     looks: Option<Option<f64>>,
     /// Number of threads, each of which runs one simulation at a time [default: one per core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within(1, MOST_THREADS))]
     threads: Option<usize>,
     /// Write summary.json, CSV, decisions and a page with charts into this directory
     #[arg(long, value_name = "DIR")]
@@ -107,9 +110,6 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let mut source = registry::open(&args.scenario)?;
     for (key, value) in &args.set {
         change(&mut source, key, value)?;
-    }
-    if args.threads == Some(0) {
-        return Err(Failure::bad_input("`--threads` is 0; it must be at least 1, or left out"));
     }
     let looks = args.looks.map(|every_s| RunPlan::looks(every_s.unwrap_or(RunPlan::LOOKS_EVERY_S)));
     let mut policies = args.policy.clone();

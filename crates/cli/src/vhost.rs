@@ -3,6 +3,7 @@
 
 use crate::duration;
 use crate::exit::{self, Failure};
+use crate::number::within;
 use crate::out;
 use crate::run::{assignment, change};
 use clap::{Args, Subcommand};
@@ -59,7 +60,7 @@ pub struct VhostArgs {
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     speed: f64,
     /// Seed of the virtual server's random numbers
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(0, u64::MAX))]
     seed: u64,
     /// Share of the LLC's sets to simulate: exact (all), 1/2, 1/4, ... 1/256
     #[arg(long, value_name = "1/N|exact", default_value_t = Sampling::DEFAULT)]

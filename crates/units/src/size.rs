@@ -1,4 +1,5 @@
-//! Sizes as users write them: `64`, `32k`, `4M`, `2 MiB`, `1.5 GiB`. All binary, as cache and block sizes are.
+//! Sizes as users write them: `64`, `32k`, `4M`, `2 MiB`, `1.5 GiB`. All binary, as cache and block sizes are, and in upper
+//! or lower case, as fio reads them: `1m`, `1 MB` and `1 MiB` are the same.
 
 use crate::shown;
 
@@ -40,6 +41,9 @@ mod tests {
         assert_eq!(parse_size("64"), Ok(64));
         assert_eq!(parse_size("32k"), Ok(32 << 10));
         assert_eq!(parse_size("2 MiB"), Ok(2 << 20));
+        for megabyte in ["1m", "1M", "1 mb", "1MB", "1 MB", "1MiB"] {
+            assert_eq!(parse_size(megabyte), Ok(1 << 20), "{megabyte}");
+        }
         assert_eq!(parse_size("1.5GiB"), Ok(3 << 29));
         for bad in ["", "M", "-1", "1.3", "4 parsecs", "1e400", "nan", "9999999999G"] {
             assert!(parse_size(bad).is_err(), "{bad} should be refused");

@@ -125,9 +125,15 @@ fn the_command_line_is_checked_as_well() {
     run(&["--policy", "a44"], &["unknown policy `a44`", "did you mean `a4`"]);
     run(&["--sets", "1/3"], &["--sets", "`1/3`", "exact, 1/2"]);
     run(&["--sets", "half"], &["`half`"]);
-    run(&["--seeds", "0"], &["seeds is 0", "from 1"]);
+    run(&["--seeds", "0"], &["--seeds", "'0'", "a whole number from 1 to 10000"]);
+    run(&["--seeds", "-3"], &["--seeds", "'-3'", "a whole number from 1 to 10000"]);
+    run(&["--seed", "-3"], &["--seed", "'-3'", "a whole number from 0 to"]);
+    run(&["--threads", "-1"], &["--threads", "'-1'", "a whole number from 1 to 4096"]);
+    run(&["--sets", "-2"], &["--sets", "`-2`", "exact, 1/2"]);
+    run(&["--duration", "-3"], &["`duration_s` is -3", "0.001"]);
+    run(&["--warmup", "-3"], &["warm-up is -3 s", "at least 0"]);
     run(&["--seed", "minus"], &["--seed", "minus"]);
-    run(&["--threads", "0"], &["--threads", "0", "at least 1"]);
+    run(&["--threads", "0"], &["--threads", "'0'", "from 1 to 4096"]);
     run(&["--duration", "0"], &["`duration_s` is 0", "0.001"]);
     run(&["--duration", "nan"], &["duration_s", "nan"]);
     run(&["--warmup", "2"], &["warm-up is 2 s", "less than the duration of 2 s"]);

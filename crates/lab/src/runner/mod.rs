@@ -22,7 +22,7 @@ mod warnings;
 pub(crate) use carry_out::OnlyProgress;
 pub use error::RunError;
 pub use kept::KeptRuns;
-pub use plan::{OwnPolicy, RunPlan};
+pub use plan::{MOST_SEEDS, MOST_THREADS, OwnPolicy, RunPlan};
 pub use points::At;
 pub(crate) use points::Points;
 pub use waykeeper_control::LookBack;

@@ -10,7 +10,7 @@ use waykeeper_policy::{Policy, PolicyError};
 use waykeeper_silicon::Sampling;
 
 /// Most seeds of one run: a larger number is probably a typing error (ours).
-const MOST_SEEDS: u32 = 10_000;
+pub const MOST_SEEDS: u32 = 10_000;
 
 /// Most simulations of one run: 10,000 seeds under ten policies (ours). Each result takes kilobytes.
 const MOST_SIMULATIONS: usize = 100_000;
@@ -19,7 +19,7 @@ const MOST_SIMULATIONS: usize = 100_000;
 const LOOK_INTERVALS: u32 = 4;
 
 /// Most threads: a larger number is probably a typing error (ours).
-const MOST_THREADS: usize = 4096;
+pub const MOST_THREADS: usize = 4096;
 
 /// A function that builds a policy from its settings.
 type Build = dyn Fn(&Table) -> Result<Box<dyn Policy>, Box<PolicyError>> + Send + Sync;
