@@ -6,6 +6,8 @@ use crate::run::assignment;
 use crate::{listing, out};
 use clap::Args;
 use serde_json::json;
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::SystemTime;
 use waykeeper_linux_host::Grouping;
@@ -14,7 +16,7 @@ use waykeeper_service::log::turned_of;
 use waykeeper_service::naming::HostNames;
 use waykeeper_service::protocol::plain_time;
 use waykeeper_service::recorder::{Header, Item, ReadError, RecordedStep, RecordingReader};
-use waykeeper_service::replay::{Compared, Replay, differences, within};
+use waykeeper_service::replay::{Compared, DifferenceSummary, KnobDifference, Replay, differences, within};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -76,8 +78,7 @@ struct ReplayPrinter {
     notes: Vec<String>,
     notes_left_out: u64,
     steps: u64,
-    compared: u64,
-    differ: u64,
+    summary: DifferenceSummary,
 }
 
 /// Most bytes of a table's cells: a table is held in memory to align its columns. A day of decisions has some MiB.
@@ -210,8 +211,8 @@ impl ReplayPrinter {
         compared: &Compared,
         as_json: bool,
     ) -> Result<(), Failure> {
-        self.compared += 1;
-        self.differ += u64::from(!compared.agrees());
+        let names = HostNames::recorded(self.header.as_deref(), entry.groups.as_deref().unwrap_or_default());
+        self.summary.add(entry.at, compared, &names);
         if as_json {
             return line(&json!({
                 "at": plain_time(entry.at), "step": compared.step, "agrees": compared.agrees(),
@@ -221,7 +222,6 @@ impl ReplayPrinter {
         if compared.agrees() {
             return Ok(());
         }
-        let names = HostNames::recorded(self.header.as_deref(), entry.groups.as_deref().unwrap_or_default());
         let differ = differences(&compared.recorded.wanted, &compared.replayed.wanted, &names);
         let mut rows = Vec::new();
         let (ours, theirs) = (&compared.recorded, &compared.replayed);
@@ -280,14 +280,19 @@ impl ReplayPrinter {
             Some(name) => format!(
                 "{name} decides differently in {} of {} steps. Open loop: the counters are those recorded \
                  under the other policy",
-                self.differ, self.compared
+                self.summary.differ, self.summary.compared
             ),
         };
         if args.json {
             for note in &self.notes {
                 line(&json!({ "note": note }))?;
             }
-            return line(&json!({ "steps": self.steps, "compared": self.compared, "differ": self.differ }));
+            let mut last = json!({ "steps": self.steps });
+            if args.policy.is_some() {
+                last = json!({ "steps": self.steps, "compared": self.summary.compared,
+                    "differ": self.summary.differ, "summary": self.summary });
+            }
+            return line(&last);
         }
         if self.rows_left_out > 0 {
             let most = ROWS_BYTES_MOST >> 20;
@@ -307,8 +312,61 @@ impl ReplayPrinter {
             out::text(&listing::columns(&self.rows))?;
             out::text("\n")?;
         }
+        if let Some(name) = &args.policy {
+            let recorded = self.header.as_ref().map_or("recorded", |header| header.policy.as_str());
+            out::text(&where_and_why(&self.summary, recorded, name))?;
+        }
         out::text(&format!("{summary}\n"))
     }
+}
+
+/// Where and why the decisions differ, in a few lines and tables. `recorded` and `replayed` name the policies.
+fn where_and_why(summary: &DifferenceSummary, recorded: &str, replayed: &str) -> String {
+    let Some(first) = &summary.first else { return String::new() };
+    let mut out = format!("first difference at {}, step {}\n", first.at, first.step);
+    for (name, why) in
+        [(format!("recorded ({recorded})"), &first.recorded), (replayed.to_owned(), &first.replayed)]
+    {
+        let reasons = if why.reasons.is_empty() { "no event".to_owned() } else { why.reasons.join("; ") };
+        let _ = writeln!(
+            out,
+            "  {}, state {}: {}",
+            shown(&name),
+            listing::or_dash(&shown(&why.state)),
+            shown(&reasons)
+        );
+    }
+    let share = |steps: u64| format!("{:.0} %", 100.0 * steps as f64 / summary.compared as f64);
+    let mut kinds = vec![["difference", "steps", "share"].map(str::to_owned).to_vec()];
+    kinds.extend(
+        summary.kinds.iter().map(|(kind, steps)| vec![kind.clone(), steps.to_string(), share(*steps)]),
+    );
+    let _ = write!(out, "\n{}", listing::columns(&kinds));
+    if !summary.knobs.is_empty() {
+        let heading = ["knob", "steps", "share", "first at", "recorded then", replayed];
+        let mut rows = vec![heading.map(str::to_owned).to_vec()];
+        rows.extend(summary.knobs.iter().map(|(name, knob)| {
+            let KnobDifference { steps, first_at, recorded, replayed } = knob;
+            [name, &steps.to_string(), &share(*steps), first_at, recorded, replayed]
+                .map(|cell| shown(cell))
+                .to_vec()
+        }));
+        let _ = write!(out, "\n{}", listing::columns(&rows));
+    }
+    let actions = |of: &BTreeMap<String, u64>| {
+        let counted: Vec<String> = of.iter().map(|(action, count)| format!("{action} {count}")).collect();
+        shown(&listing::or_dash(&counted.join(", ")))
+    };
+    let [ours, theirs] = &summary.actions;
+    let _ = writeln!(
+        out,
+        "\nevents where they differ: recorded {}; {} {}",
+        actions(ours),
+        shown(replayed),
+        actions(theirs)
+    );
+    out.push('\n');
+    out
 }
 
 fn line(value: &serde_json::Value) -> Result<(), Failure> {

@@ -6,6 +6,10 @@
 //! same at every step. A policy's questions are answered as recorded, without a twin. Must not know where the recording
 //! is or how results are shown.
 
+mod summary;
+
+pub use summary::{DifferenceSummary, FirstDifference, KnobDifference, Why};
+
 use crate::naming::HostNames;
 use crate::recorder::{Header, RecordedStep, writable};
 use crate::{DaemonMode, Pause};
@@ -213,22 +217,15 @@ fn want(wanted: &mut Plan, plan: Plan, groups: &[Workload]) {
     wanted.extend(plan);
 }
 
+/// The knobs of which two sets of wanted values have different ones.
+fn differing<'a>(recorded: &'a Plan, replayed: &'a Plan) -> impl Iterator<Item = Knob> + 'a {
+    let knobs: BTreeSet<Knob> = recorded.knobs().chain(replayed.knobs()).collect();
+    knobs.into_iter().filter(|knob| recorded.get(*knob) != replayed.get(*knob))
+}
+
 /// The differences of two sets of wanted values: knob, first value, second value.
 pub fn differences(recorded: &Plan, replayed: &Plan, names: &HostNames<'_>) -> Vec<[String; 3]> {
-    let knobs: BTreeSet<Knob> = recorded.knobs().chain(replayed.knobs()).collect();
-    let differing = knobs.into_iter().filter(|knob| recorded.get(*knob) != replayed.get(*knob));
-    let row = |knob: Knob| {
-        let place = match knob {
-            Knob::Mask(id) => format!("mask of {}", names.workload(id)),
-            Knob::DcaWays => "DCA ways".to_owned(),
-            Knob::Dca(port) | Knob::RxRing(port) | Knob::RxBurst(port) => {
-                format!("{} of {}", knob.kind(), names.port(port))
-            }
-        };
-        let text = |plan: &Plan| plan.get(knob).map_or_else(|| "-".to_owned(), ToString::to_string);
-        [place, text(recorded), text(replayed)]
-    };
-    differing.map(row).collect()
+    differing(recorded, replayed).map(|knob| summary::row(knob, recorded, replayed, names)).collect()
 }
 
 /// True if a time is in a range.
