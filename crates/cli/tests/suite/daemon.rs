@@ -56,7 +56,7 @@ fn a_daemon_lives_through_reloads_orders_and_pauses_and_leaves_everything_as_it_
     assert!(refused["error"]["text"].as_str().unwrap().contains("did you mean `fixed`?"), "{refused}");
     let settings = json!({"masks": {"fio": "0x00c"}});
     let set = daemon.answer(json!({"do": "set-policy", "name": "fixed", "settings": settings}));
-    assert_eq!(set["ok"]["text"], "policy fixed replaces fixed");
+    assert_eq!(set["ok"]["text"], "policy fixed starts anew with masks={ fio = \"0x00c\" }");
     daemon.comes("the masks of the order", |_| {
         masks(&machine)[1] != fixed[1] && masks(&machine)[0] == before[0]
     });

@@ -52,6 +52,12 @@ fn with_own(error: PolicyError, config: &Config) -> PolicyError {
     }
 }
 
+/// `its default settings`, or `stable_interval_s=5`.
+fn settings_in_words(settings: &Table) -> String {
+    let words: Vec<String> = settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    if words.is_empty() { "its default settings".to_owned() } else { words.join(", ") }
+}
+
 fn refused(why: impl std::fmt::Display) -> OrderError {
     OrderError::Refused(why.to_string())
 }
@@ -143,14 +149,18 @@ impl<H: ManagedHost> Engine<'_, H> {
         let name = next.policy.name().to_owned();
         if self.paused.is_some() {
             self.pending = Some(next);
-            return format!("policy {name} takes over when the pause ends");
+            return format!("the policy is paused: {name} takes over at `waykeeper resume`");
         }
         let before = self.looping.policy().name().to_owned();
+        let settings = settings_in_words(&next.settings);
         self.settings = next.settings;
         self.looping.replace(next.policy);
         self.active_problems.policy_changed(&self.looping.record().wanted);
         self.unpublished = true;
-        format!("policy {name} replaces {before}")
+        match name == before {
+            true => format!("policy {name} starts anew with {settings}"),
+            false => format!("policy {name} replaces {before}, with {settings}"),
+        }
     }
 
     fn pause(&mut self, pause: Pause) -> Reply {
@@ -190,7 +200,9 @@ impl<H: ManagedHost> Engine<'_, H> {
     }
 
     fn resume(&mut self) -> Reply {
-        let Some(pause) = self.paused else { return Ok("the policy is not paused".to_owned()) };
+        let Some(pause) = self.paused else {
+            return Ok("the policy is not paused; nothing changed".to_owned());
+        };
         let next = match (self.pending.take(), pause) {
             (Some(next), _) => Some(next),
             (None, Pause::Hold) => None,
@@ -204,8 +216,11 @@ impl<H: ManagedHost> Engine<'_, H> {
         };
         self.paused = None;
         Ok(match next {
-            Some(next) => self.replace_policy(next),
-            None => "the policy is resumed".to_owned(),
+            Some(next) => format!("resumed: {}", self.replace_policy(next)),
+            None => format!(
+                "resumed: policy {} decides again from the next step on",
+                self.looping.policy().name()
+            ),
         })
     }
 

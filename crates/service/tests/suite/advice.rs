@@ -199,7 +199,7 @@ fn a_daemon_that_may_set_nothing_says_what_it_would_set_and_what_that_would_brin
                 let why = reply.unwrap_err().to_string();
                 assert!(why.contains("policy a4 cannot tell what it would do without knobs"), "{why}");
             }
-            _ => assert_eq!(reply.as_deref(), Ok("policy a4 replaces waykeeper")),
+            _ => assert_eq!(reply.as_deref(), Ok("policy a4 replaces waykeeper, with its default settings")),
         }
         signal_request.send(SignalRequest::Stop).unwrap();
         running.join().unwrap();

@@ -216,10 +216,10 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
     let reported: Vec<String> =
         orders.into_iter().map(|reply| reply.unwrap_or_else(|why| panic!("{why}"))).collect();
     assert_eq!(reported[0], "the policy is paused; the knobs keep their values");
-    assert_eq!(reported[1], "policy fixed takes over when the pause ends");
-    assert_eq!(reported[2], "policy fixed replaces fixed");
+    assert_eq!(reported[1], "the policy is paused: fixed takes over at `waykeeper resume`");
+    assert_eq!(reported[2], "resumed: policy fixed starts anew with masks={ fio = \"0x00c\" }");
     assert_eq!(reported[3], "the policy is paused; the knobs are restored to their original values");
-    assert_eq!(reported[4], "policy fixed replaces fixed");
+    assert_eq!(reported[4], "resumed: policy fixed starts anew with masks={ fio = \"0x00c\" }");
     // The test's period differs from the file's.
     assert_eq!(reported[5], "daemon.period_s is 0.02, was 3600.0");
     assert_same_state(&machine.state(), &found, "after a stop");
