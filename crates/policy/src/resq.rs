@@ -12,7 +12,7 @@ use crate::ways::widest_run;
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use toml::Table;
 use waykeeper_host::{Interval, Inventory, Knob, Plan, RootPort, Support, Workload};
-use waykeeper_units::{LINE_BYTES, WayMask};
+use waykeeper_units::{LINE_BYTES, WayMask, four_digits};
 
 /// One line for the list of policies.
 pub(crate) const IDEA: &str = "RX rings that fit the DCA ways, a slice of the other ways per workload (ResQ)";
@@ -82,6 +82,7 @@ impl Resq {
         let buffer_bytes = u64::from(self.mtu_bytes).div_ceil(LINE_BYTES) * LINE_BYTES;
         let fit = (dca_bytes / buffer_bytes / u64::from(queues)).min(u64::from(u32::MAX / 2)) as u32;
         let ring = power_of_two_up_to(fit).max(self.min_descriptors.next_power_of_two());
+        let mib = four_digits(dca_bytes as f64 / f64::from(1 << 20));
         let mut events = Vec::new();
         for (port, _) in nics {
             if let Some(why) = no_switch(&port.rx_ring.switch) {
@@ -92,8 +93,7 @@ impl Resq {
             // At most what the port accepts; a range that is already small enough is kept.
             let ring = ring.min(power_of_two_up_to(port.rx_ring.high)).max(port.rx_ring.low);
             plan.insert(Knob::RxRing(port.id), ring);
-            let text =
-                format!("{queues} queues share {dca_bytes} bytes of DCA ways: {ring} descriptors each");
+            let text = format!("{queues} queues share {mib} MiB of DCA ways: {ring} descriptors each");
             let causes = vec![
                 cause("bytes of the DCA ways", dca_bytes as f64),
                 cause("bytes of a buffer", buffer_bytes as f64),

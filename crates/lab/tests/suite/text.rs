@@ -133,3 +133,44 @@ fn a_result_with_nothing_in_it_still_reads() {
     sweep.points.clear();
     assert_fits(&table::curve(&sweep, Ink::Plain));
 }
+
+/// The numbers of a text that are not part of a word, a hexadecimal number or a time.
+fn numbers(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '.' || c == ':' || c == '_'));
+    let words = words.map(|word| word.trim_matches('.').trim_end_matches('%'));
+    words.filter(|word| word.parse::<f64>().is_ok()).map(str::to_owned).collect()
+}
+
+#[test]
+fn decisions_have_at_most_four_significant_digits() {
+    use waykeeper_lab::{registry, runner};
+    let significant = |number: &str| {
+        let digits: String = number.chars().filter(char::is_ascii_digit).collect();
+        let leading = digits.trim_start_matches('0');
+        if number.contains('.') { leading.len() } else { leading.trim_end_matches('0').len() }
+    };
+    assert_eq!(["0.1235", "4718592", "33770000", "60.25"].map(significant), [4, 7, 4, 4]);
+    assert_eq!(numbers("a 1.5 % of 0x00c (12 ways), group 3"), ["1.5", "12", "3"]);
+    let source = registry::open(registry::FLAGSHIP).unwrap();
+    let plan = runner::RunPlan {
+        policies: waykeeper_policy::registry().iter().map(|entry| entry.name.to_owned()).collect(),
+        sampling: "1/256".parse().unwrap(),
+        duration_s: Some(15.0),
+        warmup_s: Some(14.0),
+        ..runner::RunPlan::default()
+    };
+    let outcome = runner::Experiment::prepare(&source, plan).unwrap().run(&|_| {}).unwrap();
+    let runner::ExperimentOutcome::Run(summary) = outcome else { panic!("the flagship is no sweep") };
+    let mut texts = 0;
+    for (policy, result) in &summary.policies {
+        for decision in &result.decisions {
+            texts += 1;
+            let long = numbers(&decision.text).into_iter().find(|number| significant(number) > 4);
+            assert_eq!(long, None, "{policy}: {}", decision.text);
+        }
+        let long =
+            numbers(&timeline::timeline(&summary, policy)).into_iter().find(|number| significant(number) > 4);
+        assert_eq!(long, None, "the timeline of {policy}");
+    }
+    assert!(texts > 100, "{texts}");
+}

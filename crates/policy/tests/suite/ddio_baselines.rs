@@ -155,7 +155,7 @@ fn resq_fits_all_buffers_into_the_dca_ways_and_keeps_cores_out_of_them() {
     // buffers. Four queues: 768 each, down to 512.
     let mut bench = Bench::new("resq", "", micro());
     assert_eq!(ring(&bench), Some(512));
-    assert_eq!(bench.text("ring-size"), "4 queues share 4718592 bytes of DCA ways: 512 descriptors each");
+    assert_eq!(bench.text("ring-size"), "4 queues share 4.5 MiB of DCA ways: 512 descriptors each");
     // 11 cores on the 9 ways outside 0x600: 4/11 of 9 = 3.27 each for the two with four cores, 0.82 below the
     // floor of one for the others: they get one each, the rest of 6 is halved.
     let masks: Vec<u32> = (0..5).map(|id| bench.mask(id)).collect();
