@@ -5,7 +5,6 @@ use crate::progress::PartBar;
 use crate::{listing, out};
 use clap::Subcommand;
 use serde::Serialize;
-use std::fmt::Write;
 use waykeeper_lab::registry::{self, BUILT_IN};
 use waykeeper_lab::results::Warning;
 use waykeeper_lab::runner::{CheckedScenario, Experiment, RunPlan};
@@ -130,7 +129,13 @@ fn check(files: &[String], json: bool) -> Result<(), Failure> {
     if json {
         out::json(&checked)?;
     } else {
-        out::text(&checked.iter().map(lines).collect::<String>())?;
+        let good =
+            checked.iter().filter_map(|c| Some(format!("{}: ok, {} simulations\n", c.file, c.simulations?)));
+        out::text(&good.collect::<String>())?;
+        for one in &checked {
+            let file = one.file;
+            one.warnings.iter().for_each(|warning| exit::eprint_line(&format!("warning: {file}: {warning}")));
+        }
         for error in checked.iter().filter_map(|checked| checked.error.as_ref()) {
             exit::eprint_line(&format!("error: {error}"));
         }
@@ -156,14 +161,4 @@ fn check_one(file: &str) -> Checked<'_> {
             Checked { file, ok: false, simulations: None, warnings: Vec::new(), error }
         }
     }
-}
-
-/// `my.toml: ok, 3 simulations`, and a line for each warning.
-fn lines(checked: &Checked<'_>) -> String {
-    let Some(simulations) = checked.simulations else { return String::new() };
-    let mut out = format!("{}: ok, {simulations} simulations\n", checked.file);
-    for warning in &checked.warnings {
-        let _ = writeln!(out, "  warning: {}", warning);
-    }
-    out
 }

@@ -33,7 +33,7 @@ fn a_run_prints_a_table_with_the_decisions() {
         text.contains("measured 1-2 s of 2 s of the server's clock; a run is 0.02 s simulated"),
         "{text}"
     );
-    assert!(text.contains("one seed: ") && text.contains("--seeds 3"), "{text}");
+    assert!(text.contains("one seed: ") && text.contains("--seeds 4"), "{text}");
     let two = ["run", path.to_str().unwrap(), "--policy", "a4", "--seeds", "2", "--seed", "4", "--details"];
     let two = output(&two);
     assert!(!two.contains("one seed: ") && two.contains("timelines of seed 4"), "{two}");

@@ -2,7 +2,7 @@
 //!
 //! Must not know HTML or how the findings were made.
 
-use super::charts::{Frame, Line, Lines, Surface};
+use super::charts::{Colour, Frame, Line, Lines, Surface};
 use super::{Cell, Figure, Grid};
 use askama::Template;
 use waykeeper_probe::findings::{Curve, Findings, Row};
@@ -53,7 +53,7 @@ fn curve(curve: &Curve) -> Option<Figure> {
     let at = |window| windows.iter().position(|known| *known == window).map(|index| index as f64);
     let lines = curve.lines.iter().enumerate().map(|(index, points)| Line {
         label: format!("others at position {}", index + 1),
-        colour: index + 1,
+        colour: Colour::Series(index + 1),
         dash: index,
         points: points.iter().filter_map(|(window, mean, _)| Some((at(*window)?, 100.0 * mean))).collect(),
     });
@@ -63,6 +63,8 @@ fn curve(curve: &Curve) -> Option<Figure> {
         y_max: None,
         x_names: Some(windows.iter().map(ToString::to_string).collect()),
         legend_below: true,
+        points: true,
+        may_be_log: false,
     };
     figure(&curve.title, chart.svg())
 }
@@ -71,7 +73,7 @@ fn curve(curve: &Curve) -> Option<Figure> {
 fn sweep(sweep: &LoadSweep) -> Option<Figure> {
     let line = |label: &str, colour: usize, of: fn(&Point) -> Option<f64>| Line {
         label: label.to_owned(),
-        colour,
+        colour: Colour::Series(colour),
         dash: colour - 1,
         points: sweep.points.iter().filter_map(|point| Some((point.value, 100.0 * of(point)?))).collect(),
     };
@@ -86,6 +88,8 @@ fn sweep(sweep: &LoadSweep) -> Option<Figure> {
         y_max: Some(100.0),
         x_names: None,
         legend_below: true,
+        points: true,
+        may_be_log: false,
     };
     figure(&title, chart.svg())
 }

@@ -178,3 +178,19 @@ fn workloads_have_a_hue_each_and_series_of_a_sweep_have_points() {
         assert!(chart.contains(&format!(">{mask}</text>")), "{mask}");
     }
 }
+
+#[test]
+fn the_picture_in_the_readme_has_a_title_says_which_way_is_better_and_has_dark_colours() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+    assert!(readme.contains("](docs/flagship.svg)"));
+    let picture = std::fs::read_to_string(root.join("docs/flagship.svg")).unwrap();
+    for words in ["a4-hpw-heavy: performance under each policy (higher is better)", "aria-label=\"Bar chart:"]
+    {
+        assert!(picture.contains(words), "the picture has no {words}");
+    }
+    assert!(
+        picture.contains("@media (prefers-color-scheme:dark)")
+            && picture.contains("[fill=\"#ffffff\"]{fill:#15191d}")
+    );
+}
