@@ -320,6 +320,9 @@ impl ReplayPrinter {
     }
 }
 
+/// Most reasons of a policy at the first difference: at its start there is one per tenant.
+const REASONS_MOST: usize = 5;
+
 /// Where and why the decisions differ, in a few lines and tables. `recorded` and `replayed` name the policies.
 fn where_and_why(summary: &DifferenceSummary, recorded: &str, replayed: &str) -> String {
     let Some(first) = &summary.first else { return String::new() };
@@ -327,14 +330,15 @@ fn where_and_why(summary: &DifferenceSummary, recorded: &str, replayed: &str) ->
     for (name, why) in
         [(format!("recorded ({recorded})"), &first.recorded), (replayed.to_owned(), &first.replayed)]
     {
-        let reasons = if why.reasons.is_empty() { "no event".to_owned() } else { why.reasons.join("; ") };
-        let _ = writeln!(
-            out,
-            "  {}, state {}: {}",
-            shown(&name),
-            listing::or_dash(&shown(&why.state)),
-            shown(&reasons)
-        );
+        let _ = writeln!(out, "  {}, state {}", shown(&name), listing::or_dash(&shown(&why.state)));
+        let none = ["no event".to_owned()];
+        let reasons = if why.reasons.is_empty() { &none[..] } else { &why.reasons };
+        for reason in reasons.iter().take(REASONS_MOST) {
+            let _ = writeln!(out, "    {}", shown(reason));
+        }
+        if reasons.len() > REASONS_MOST {
+            let _ = writeln!(out, "    and {} more", reasons.len() - REASONS_MOST);
+        }
     }
     let share = |steps: u64| format!("{:.0} %", 100.0 * steps as f64 / summary.compared as f64);
     let mut kinds = vec![["difference", "steps", "share"].map(str::to_owned).to_vec()];
@@ -380,4 +384,61 @@ fn shown(text: &str) -> String {
         if letter.is_control() { out.extend(letter.escape_default()) } else { out.push(letter) }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_service::replay::{FirstDifference, Why};
+
+    #[test]
+    fn the_summary_names_the_first_difference_the_kinds_the_knobs_and_the_events() {
+        assert_eq!(where_and_why(&DifferenceSummary::default(), "a4", "iat"), "");
+        let why = |state: &str, reasons: &[&str]| Why {
+            state: state.to_owned(),
+            reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+        };
+        let knob = KnobDifference {
+            steps: 30,
+            first_at: "1970-01-01T00:00:01.000Z".to_owned(),
+            recorded: "0x00c".to_owned(),
+            replayed: "-".to_owned(),
+        };
+        let summary = DifferenceSummary {
+            compared: 40,
+            differ: 30,
+            first: Some(FirstDifference {
+                at: "1970-01-01T00:00:01.000Z".to_owned(),
+                step: 1,
+                knobs: Vec::new(),
+                recorded: why("Expand", &["1", "2", "3", "4", "5", "a\nb", "7"]),
+                replayed: why("", &[]),
+            }),
+            kinds: BTreeMap::from([("mask".to_owned(), 30)]),
+            knobs: BTreeMap::from([("mask of fio".to_owned(), knob)]),
+            actions: [BTreeMap::from([("grow".to_owned(), 2)]), BTreeMap::new()],
+        };
+        let wanted = "\
+first difference at 1970-01-01T00:00:01.000Z, step 1
+  recorded (a4), state Expand
+    1
+    2
+    3
+    4
+    5
+    and 2 more
+  iat, state -
+    no event
+
+difference  steps  share
+mask        30     75 %
+
+knob         steps  share  first at                  recorded then  iat
+mask of fio  30     75 %   1970-01-01T00:00:01.000Z  0x00c          -
+
+events where they differ: recorded grow 2; iat -
+
+";
+        assert_eq!(where_and_why(&summary, "a4", "iat"), wanted);
+    }
 }

@@ -124,12 +124,13 @@ pub(super) fn next_line(summary: &RunSummary) -> Option<String> {
         (WarningKey::PacketsDropped, "packets dropped"),
         (WarningKey::SampleGap, "sample with gaps"),
     ];
-    let lost = verdict.comparisons.iter().filter(|one| one.scope == Scope::Workload && one.difference < 0.0);
+    let mut of_workloads = verdict.comparisons.iter().filter(|one| one.scope == Scope::Workload);
+    let lost = of_workloads.find(|one| one.difference < 0.0);
     let text = if summary.seeds <= 1 {
         format!("`--seeds {SEEDS}` shows mean and spread")
     } else if let Some(text) = causes.iter().find_map(|(key, what)| Some(because(what, warning(*key)?))) {
         text
-    } else if let Some(lost) = lost.last() {
+    } else if let Some(lost) = lost {
         let (name, policy) = (show::name(&lost.name), show::name(&lost.policy));
         format!("`--details` shows why {name} loses under {policy}")
     } else {
