@@ -77,9 +77,15 @@ fn a_policy_from_a_file_manages_a_host_and_every_knob_comes_back() {
 
     // Between the file's policy and built-in ones; only the configuration names files.
     let set = |name: &str| json!({"do": "set-policy", "name": name});
-    assert_eq!(daemon.answer(set("none"))["ok"]["text"], "policy none replaces mine");
+    assert_eq!(
+        daemon.answer(set("none"))["ok"]["text"],
+        "policy none replaces mine, with its default settings"
+    );
     daemon.comes("the mask as found", |_| masks(&machine) == before);
-    assert_eq!(daemon.answer(set("mine"))["ok"]["text"], "policy mine replaces none");
+    assert_eq!(
+        daemon.answer(set("mine"))["ok"]["text"],
+        "policy mine replaces none, with its default settings"
+    );
     daemon.comes("its mask again", |_| masks(&machine) == mine);
     for name in [path.as_str(), "min"] {
         let refused = daemon.answer(set(name));
@@ -90,7 +96,10 @@ fn a_policy_from_a_file_manages_a_host_and_every_knob_comes_back() {
     file(&machine, &MINE.replace("0x018", "0x300"));
     let reloaded = daemon.answer(json!({"do": "reload"}));
     let text = reloaded["ok"]["text"].as_str().unwrap_or_else(|| panic!("{reloaded}"));
-    assert_eq!(text, format!("the policy's file {path} changed; policy mine replaces mine"));
+    assert_eq!(
+        text,
+        format!("the policy's file {path} changed; policy mine starts anew with its default settings")
+    );
     daemon.comes("the other mask", |_| masks(&machine)[2] != before[2] && masks(&machine)[2] != mine[2]);
     let other = masks(&machine);
     file(&machine, &MINE.replace("0x018", "+"));
