@@ -52,6 +52,7 @@ fn published() -> Published {
         mode: DaemonMode::Manage,
         paused: None,
         policy: "default".to_owned(),
+        file_policy: None,
         settings: Arc::default(),
         period_ns: 1_000_000_000,
         inventory: Arc::new(inventory),
