@@ -143,7 +143,7 @@ fn watch<T: Send>(
     }
 }
 
-/// Runs a scenario: JSON of `waykeeper.run/1` or `waykeeper.sweep/1`, the time series as CSV (a run only) and what the
+/// Runs a scenario: JSON of `waykeeper.run/2` or `waykeeper.sweep/2`, the time series as CSV (a run only) and what the
 /// reader should know about how the plan was understood. `own` maps names to functions that make a policy from its settings.
 #[pyfunction]
 #[pyo3(signature = (source, options, own_policies, progress = None))]

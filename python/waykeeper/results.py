@@ -140,7 +140,7 @@ class _Table:
 
 
 class Run(_Table):
-    """The result of a run: `waykeeper.run/1`."""
+    """The result of a run: `waykeeper.run/2`."""
 
     def __init__(self, values: dict[str, Any], text: str | None = None, series: str | None = None) -> None:
         self._values = values
@@ -260,7 +260,7 @@ class Run(_Table):
 
 
 class Curve(_Table):
-    """The result of a scenario that sweeps keys: `waykeeper.sweep/1`."""
+    """The result of a scenario that sweeps keys: `waykeeper.sweep/2`."""
 
     def __init__(self, values: dict[str, Any], text: str) -> None:
         self._values = values
@@ -330,12 +330,12 @@ def load(text: str, series: str | None = None) -> Run | Curve:
         schema = values.get("schema")
     except (ValueError, AttributeError) as why:
         raise _native.BadInput(f"this text is not the result of a run: {why}") from why
-    if schema == "waykeeper.run/1":
+    if schema == "waykeeper.run/2":
         return Run(values, text, series)
-    if schema == "waykeeper.sweep/1":
+    if schema == "waykeeper.sweep/2":
         return Curve(values, text)
     raise _native.BadInput(
-        f"the results' schema is {schema!r}; this version reads waykeeper.run/1 and waykeeper.sweep/1"
+        f"the results' schema is {schema!r}; this version reads waykeeper.run/2 and waykeeper.sweep/2"
     )
 
 

@@ -256,7 +256,7 @@ fn the_place_of_a_result_is_checked_before_the_first_simulation() {
     refused(&["run", path.to_str().unwrap(), "--out", &out, "--resume"], 2, &["exists already"]);
     let (_other, short) = tiny();
     output(&["run", short.to_str().unwrap(), "--policy", "none", "--out", &out, "--force"]);
-    assert!(fs::read_to_string(out + "/summary.json").unwrap().contains("waykeeper.run/1"));
+    assert!(fs::read_to_string(out + "/summary.json").unwrap().contains("waykeeper.run/2"));
 }
 
 #[test]

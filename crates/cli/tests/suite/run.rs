@@ -196,7 +196,7 @@ fn a_sweep_prints_a_curve_in_order() {
     std::fs::write(&path, TINY.to_owned() + sweep).unwrap();
     let path = path.to_str().unwrap();
     let json: Value = serde_json::from_str(&output(&["run", path, "--json", "--policy", "none"])).unwrap();
-    assert_eq!(json["schema"], "waykeeper.sweep/1");
+    assert_eq!(json["schema"], "waykeeper.sweep/2");
     let points: Vec<String> =
         json["points"].as_array().unwrap().iter().map(|p| p["at"].to_string()).collect();
     let at = |block: &str, ring: u32| format!(r#"{{"nic.nic0.ring":{ring},"workload.fio.block":"{block}"}}"#);

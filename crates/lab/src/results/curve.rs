@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The schema of [`SweepSummary`]; its points have the schema of a run.
-pub const SWEEP_SCHEMA: &str = "waykeeper.sweep/1";
+pub const SWEEP_SCHEMA: &str = "waykeeper.sweep/2";
 
 /// The result of a scenario that sweeps one or two keys.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

@@ -42,7 +42,7 @@ use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_units::CoreList;
 
 /// The schema of [`RunSummary`]. The number grows when a key changes its meaning or is removed, not for a new key.
-pub const RUN_SCHEMA: &str = "waykeeper.run/1";
+pub const RUN_SCHEMA: &str = "waykeeper.run/2";
 
 /// The result of one scenario under one or more policies.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
