@@ -63,10 +63,10 @@ pub struct RunArgs {
     #[arg(long)]
     extrapolate: bool,
     /// Length of each run in seconds of the server's clock [default: the scenario's]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = seconds)]
     duration: Option<f64>,
     /// Measure from this second of the server's clock to the end [default: as the scenario says]
-    #[arg(long, value_name = "S")]
+    #[arg(long, value_name = "S", value_parser = seconds)]
     warmup: Option<f64>,
     /// Let the control loop put the layout as found back for 4 intervals, at most every S seconds of the server's clock, to
     /// measure what each policy is worth; the policy does not see these intervals nor the one after, so its results lose by
@@ -291,6 +291,11 @@ pub fn change(source: &mut ScenarioSource, key: &str, value: &toml::Value) -> Re
              or knobs.KEY"
         ))
     })
+}
+
+/// Seconds; the scenario says later which values are accepted.
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "write seconds as a number, like 30 or 0.5".to_owned())
 }
 
 /// `KEY=VALUE`; the value is TOML, or text without quotes.
