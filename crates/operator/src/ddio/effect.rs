@@ -75,6 +75,12 @@ fn writes(slice: &Interval) -> Option<f64> {
     slice.socket.sum(SocketCounter::DcaWriteHits, SocketCounter::DcaWriteMisses).value()
 }
 
+/// The slices in which device writes were counted. A counter has no value in a slice in which its clock hardly moved, as on a
+/// virtual host that is behind; the others say enough.
+fn counted(slices: &[Interval]) -> Vec<Interval> {
+    slices.iter().filter(|slice| writes(slice).is_some()).cloned().collect()
+}
+
 /// Mean device writes per second, or why nothing can be judged.
 fn load(slices: &[Interval], when: &str) -> Result<f64, EffectVerdict> {
     let rates: Option<Vec<f64>> = slices.iter().map(writes).collect();
@@ -95,6 +101,7 @@ fn load(slices: &[Interval], when: &str) -> Result<f64, EffectVerdict> {
 
 /// Judges a change of DCA ways: did the share of device writes that miss change by more than it varies by itself?
 pub fn of_ways(before: &[Interval], after: &[Interval]) -> EffectVerdict {
+    let (before, after) = (&counted(before)[..], &counted(after)[..]);
     for (slices, when) in [(before, "before the change"), (after, "after the change")] {
         if let Err(verdict) = load(slices, when) {
             return verdict;
@@ -154,6 +161,7 @@ pub fn together(verdicts: Vec<(u16, EffectVerdict)>) -> EffectVerdict {
 /// The side on which these ports have DCA, before or after, gives the DCA writes per line that devices write; the
 /// other side is compared with it.
 pub fn of_ports(before: &[Interval], after: &[Interval], ports: &[PortId], on: bool) -> EffectVerdict {
+    let (before, after) = (&counted(before)[..], &counted(after)[..]);
     let (with, without) = if on { (after, before) } else { (before, after) };
     let (when_on, when_off) = if on { ("after", "before") } else { ("before", "after") };
     let lines = |slices: &[Interval], wanted: &dyn Fn(PortId) -> bool| -> Option<f64> {
@@ -288,10 +296,21 @@ mod tests {
         let EffectVerdict::NotJudged(text) = of_ways(&shares([0.3; 4]), &idle) else { panic!() };
         assert!(text.contains("20000 lines a second after the change"), "{text}");
         let mut blind = shares([0.3; 4]);
-        blind[2].socket[SocketCounter::DcaWriteHits] = Reading::Unavailable;
+        blind.iter_mut().for_each(|slice| slice.socket[SocketCounter::DcaWriteHits] = Reading::Unavailable);
         assert!(matches!(of_ways(&blind, &shares([0.3; 4])), EffectVerdict::NotJudged(_)));
+        assert!(matches!(of_ports(&blind, &blind, &[PortId(0)], false), EffectVerdict::NotJudged(_)));
         assert!(matches!(of_ways(&[], &[]), EffectVerdict::NotJudged(_)));
         assert!(matches!(of_ports(&idle, &idle, &[PortId(0)], false), EffectVerdict::NotJudged(_)));
+    }
+
+    #[test]
+    fn a_slice_without_counts_is_left_out() {
+        let mut before = shares([0.30, 0.31, 0.29, 0.30]);
+        before[2].socket[SocketCounter::DcaWriteHits] = Reading::Unavailable;
+        assert!(matches!(of_ways(&before, &shares([0.20, 0.21, 0.19, 0.20])), EffectVerdict::Seen(_)));
+        let mut off = vec![slice(0.0, 0.0, [0.64, 0.0], [false, true]); 2];
+        off[0].socket[SocketCounter::DcaWriteMisses] = Reading::Unavailable;
+        assert!(matches!(of_ports(&before, &off, &[PortId(0)], false), EffectVerdict::Seen(_)));
     }
 
     #[test]
