@@ -310,9 +310,10 @@ fn time_is_the_kernels_and_the_server_follows_it() {
         assert!(host.now_ns() >= deadline);
         let next = sample(&mut host);
         let seen = Interval::between(&last, &next).expect("time passed");
-        // On a busy machine the model may lag behind: its counters are then not available, and the host says why.
+        // On a busy machine the model may lag behind, or reading takes longer at one end than at the other: counts are then
+        // not available, and never negative.
         let cycles = seen.groups[&L2FWD][WorkloadCounter::Cycles].value();
-        assert!(cycles.map_or(host.has_slow_clock(), |cycles| cycles >= 0.0), "{cycles:?}");
+        assert!(cycles.is_none_or(|cycles| cycles >= 0.0), "{cycles:?}");
         last = next;
     }
     host.wait_until(0).unwrap();
