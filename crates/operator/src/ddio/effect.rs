@@ -75,8 +75,8 @@ fn writes(slice: &Interval) -> Option<f64> {
     slice.socket.sum(SocketCounter::DcaWriteHits, SocketCounter::DcaWriteMisses).value()
 }
 
-/// The slices in which device writes were counted. A counter has no value in a slice in which its clock hardly moved, as on a
-/// virtual host that is behind; the others say enough.
+/// The slices in which device writes were counted. A counter has no value in a slice in which its clock hardly moved, as
+/// on a virtual host that is behind; the others say enough.
 fn counted(slices: &[Interval]) -> Vec<Interval> {
     slices.iter().filter(|slice| writes(slice).is_some()).cloned().collect()
 }

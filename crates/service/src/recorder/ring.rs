@@ -78,13 +78,24 @@ struct Segment {
     written: Option<WrittenTenants>,
 }
 
+/// The lock on the directory.
+#[derive(Debug)]
+struct DirectoryLock(Box<dyn OpenFile>);
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        // A child that another thread is just starting has the descriptor too: closing ours would not unlock.
+        let _ = self.0.lock(FlockOperation::Unlock);
+    }
+}
+
 /// The ring.
 #[derive(Debug)]
 pub struct RecordingRing {
     system: SharedSystem,
     config: RecorderConfig,
     /// Holds the lock on the directory, so that two daemons do not delete each other's segments.
-    lock: Option<Box<dyn OpenFile>>,
+    lock: Option<DirectoryLock>,
     closed: VecDeque<ClosedSegment>,
     next_number: u64,
     segment: Option<Segment>,
@@ -285,7 +296,7 @@ impl RecordingRing {
             .checked_add(1)
             .ok_or_else(|| refuse("the last segment has the highest possible number".to_owned()))?;
         self.closed = found.into_iter().map(|(_, segment)| segment).collect();
-        self.lock = Some(directory);
+        self.lock = Some(DirectoryLock(directory));
         Ok(())
     }
 
