@@ -174,10 +174,10 @@ class Terminal:
         return Played(step, seen, time.monotonic() - began, silence, after, problems)
 
     def close(self) -> None:
-        """Ends the shell and what it started."""
-        os.kill(self.child, signal.SIGHUP)
-        os.waitpid(self.child, 0)
+        """Ends the shell: what it started has ended, and nohup may have made it deaf to a hangup."""
         os.close(self.screen)
+        os.kill(self.child, signal.SIGKILL)
+        os.waitpid(self.child, 0)
 
     def cast(self, file: Path) -> None:
         """Writes the recording."""
