@@ -148,7 +148,7 @@ fn looks_through_files_say_what_looks_in_process_say_and_leave_what_they_found()
     // Two looks of four intervals, each with the step that begins it and the one after it.
     assert_eq!((unseen, unseen_inside), (12, 12));
     assert_eq!((outside.from, inside.from), (WorthSource::Look, WorthSource::Look));
-    // The scan loses nine of its eleven ways; its progress is told within the errors of both by both hosts.
+    // The scan loses nine of its eleven ways. Both hosts measure its progress, and agree within their errors.
     let tenants = |of: &WorthEstimate| of.tenants.values().copied().collect::<Vec<_>>();
     for (outside, inside) in tenants(&outside).into_iter().zip(tenants(&inside)) {
         let error = 3.0 * outside.error.hypot(inside.error) + 0.01;
