@@ -35,13 +35,13 @@ tools:
 
 ## Builds and runs the flagship: A4's mix under default, a4 and waykeeper.
 run: tools
-	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target \
+	scripts/show_seconds.sh $(CARGO) build --release --locked -p waykeeper-cli --target-dir target \
 		$$(target/release/waykeeper daemon --help >/dev/null 2>&1 || echo $(ONLY_RUN))
 	target/release/waykeeper run --extrapolate $(if $(findstring --seeds,$(ARGS)),,--seeds $(SEEDS)) $(ARGS)
 
 ## The full program: target/release/waykeeper
 build: tools
-	$(CARGO) build --release --locked -p waykeeper-cli --target-dir target
+	scripts/show_seconds.sh $(CARGO) build --release --locked -p waykeeper-cli --target-dir target
 
 ## The program, its unit, the readers' group, completions, manual pages and the operator's guide (docs/daemon.md); then: systemd-sysusers
 install:

@@ -1,6 +1,8 @@
 """Tests of the scripts behind `make test`: what counts as not run, and what a machine without a package manager is shown."""
 
 import os
+import pty
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -202,6 +204,35 @@ class Site(unittest.TestCase):
         listed = build_docs.targets(build_docs.SUMMARY)
         pages = {page for page in build_docs.tracked("docs/*.md") if page != build_docs.SUMMARY}
         self.assertEqual(pages - set(listed), set())
+
+
+class ShowSeconds(unittest.TestCase):
+    SCRIPT = Path(__file__).with_name("show_seconds.sh")
+
+    def on_a_terminal(self, command: str) -> tuple[int, str]:
+        """Exit status of a shell command under the script, and what its terminal showed."""
+        ours, its = pty.openpty()
+        status = subprocess.call([self.SCRIPT, "sh", "-c", command], stderr=its)
+        os.close(its)
+        shown = b""
+        try:
+            while part := os.read(ours, 4096):
+                shown += part
+        except OSError:
+            pass  # the terminal's other side is closed
+        os.close(ours)
+        return status, shown.decode()
+
+    def test_a_terminal_shows_seconds_while_a_command_is_silent(self) -> None:
+        status, shown = self.on_a_terminal("sleep 2.5; exit 7")
+        self.assertEqual(status, 7)
+        self.assertIn("\r  1s\r", shown)
+        self.assertIn("\r  2s\r", shown)
+
+    def test_nothing_is_added_where_there_is_no_terminal(self) -> None:
+        command = [self.SCRIPT, "sh", "-c", "sleep 1.5; echo built >&2; exit 3"]
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
+        self.assertEqual((done.returncode, done.stderr), (3, "built\n"))
 
 
 if __name__ == "__main__":
