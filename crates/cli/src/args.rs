@@ -1,7 +1,9 @@
 //! The types of the command line. The arguments of each subcommand are in its own file.
 
 use crate::{best, capture, chip, full, policy, run, scenario, trace};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use waykeeper_units::{Likeness, nearest};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -58,9 +60,27 @@ impl Cli {
     /// The arguments of the program; ends it if they are wrong.
     pub fn read() -> Cli {
         let mut command = with_negative_numbers(Cli::command());
-        let read = Cli::from_arg_matches_mut(&mut command.get_matches_mut());
-        read.unwrap_or_else(|error| error.format(&mut command).exit())
+        let read = command.try_get_matches_from_mut(std::env::args_os());
+        let read = read.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+        read.unwrap_or_else(|error| with_nearest_command(error, &command).format(&mut command).exit())
     }
+}
+
+/// Adds the nearest command where clap suggests none, as for two exchanged letters in a short word. Commands below a
+/// command keep clap's own suggestions.
+fn with_nearest_command(mut error: clap::Error, command: &Command) -> clap::Error {
+    let is_unknown = error.kind() == ErrorKind::InvalidSubcommand;
+    let first = std::env::args().nth(1);
+    let word = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) if is_unknown && first.as_ref() == Some(word) => word.clone(),
+        _ => return error,
+    };
+    let hidden = |command: &&Command| !command.is_hide_set();
+    let near = nearest(&word, command.get_subcommands().filter(hidden).map(Command::get_name), Likeness::Edits);
+    if let (Some(near), None) = (near, error.get(ContextKind::SuggestedSubcommand)) {
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![near.to_owned()]));
+    }
+    error
 }
 
 /// A negative number after an option is its value, which the option refuses with its range; clap would call it an

@@ -295,7 +295,7 @@ fn cannot_react(summary: &RunSummary) -> Option<Warning> {
     (!parts.is_empty()).then(|| Warning {
         key: WarningKey::CannotReact,
         text: format!("no policy can change much for {}", parts.join(", ")),
-        advice: "they pull the means towards 1: compare policies by the others".to_owned(),
+        advice: "compare policies by the other workloads: the means move less than they do".to_owned(),
     })
 }
 

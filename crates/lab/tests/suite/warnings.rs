@@ -82,7 +82,7 @@ fn a_workload_that_no_policy_can_change_is_named_with_the_reason() {
     assert_eq!(
         only(&summary, WarningKey::CannotReact),
         "no policy can change much for exchange2 (less than 1 % of the time beyond the MLC), ffsb-heavy (drives at \
-         their limit); they pull the means towards 1: compare policies by the others"
+         their limit); compare policies by the other workloads: the means move less than they do"
     );
     // A single policy is compared with nothing.
     let mut alone = seed(1);

@@ -253,7 +253,7 @@ impl<'a> Keys<'a> {
             return Ok(text);
         }
         let near = hint(&text, words.iter().copied());
-        Err(self.refuse(key, &format!("`{text}`"), &format!("{wanted}{near}")))
+        Err(self.refuse(key, &format!("`{text}`{near}"), &wanted))
     }
 
     /// A path, relative to the scenario's folder; required.
