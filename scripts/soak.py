@@ -35,13 +35,13 @@ offered_gbps = 40
 name = "raid0"
 
 [[workload]]
-name = "l2fwd"
+name = "hpw-l2fwd"
 program = "l2fwd"
 cores = "0"
 priority = "high"
 
 [[workload]]
-name = "fio"
+name = "lpw-fio"
 program = "fio"
 cores = "1"
 """
@@ -53,7 +53,7 @@ PERIODS = [4, 5, 6, 7, 9, 11, 13, 17, 19, 23]
 def scenario(slower: float) -> str:
     """The text of the scenario: two programs that run all the time, ten that start and exit, so many times as seldom."""
     churners = [
-        f'\n[[workload]]\nname = "churn{index}"\nprogram = "x-mem"\ncores = "{2 + index}"\n'
+        f'\n[[workload]]\nname = "{"hpw" if index % 3 == 0 else "lpw"}{index}"\nprogram = "x-mem"\ncores = "{2 + index}"\n'
         f'priority = "{"high" if index % 3 == 0 else "low"}"\nworking_set = "{1 + index}M"\n'
         f"start_s = {index}\nstop_s = {index + period * 0.6}\nevery_s = {period}\n"
         for index, period in enumerate(period * slower for period in PERIODS)
@@ -62,7 +62,9 @@ def scenario(slower: float) -> str:
 
 
 def configuration(root: Path, state: Path, policy: str, period_s: float) -> str:
-    """The daemon's configuration: every service in the slice of the tree is a tenant."""
+    """The daemon's configuration: every service in the slice of the tree is a tenant, with the priority of its name."""
+    nic = sorted((root / "sys/class/net").iterdir())[0].name
+    nvme = sorted((root / "sys/class/nvme").iterdir())[0].name
     return f"""
 [daemon]
 root = "{root}"
@@ -83,11 +85,31 @@ every_s = 10
 [log]
 level = "warn"
 [[tenant]]
-name = "{{name}}"
+name = "l2fwd"
+priority = "high"
+kind = "network-io"
+cgroup = "tenants.slice/hpw-l2fwd.service"
+devices = ["{nic}"]
+[[tenant]]
+name = "fio"
+priority = "low"
+kind = "storage-io"
+cgroup = "tenants.slice/lpw-fio.service"
+devices = ["{nvme}"]
+[[tenant]]
+name = "high-{{name}}"
+each = true
+priority = "high"
+cgroup = "tenants.slice/hpw[0-9]*.service"
+[[tenant]]
+name = "low-{{name}}"
 each = true
 priority = "low"
-cgroup = "tenants.slice/*.service"
+cgroup = "tenants.slice/lpw[0-9]*.service"
 """
+
+# Steps that a run must have, of those that fit into its time: a run on a machine that is too slow says nothing.
+STEPS_LEAST = 0.5
 
 
 def wait(what: str, condition, seconds: float = 60):
@@ -157,7 +179,8 @@ def look(pid: int, root: Path, state: Path) -> dict:
 
 
 def main() -> int:
-    """Runs the test; prints a line per sample and a summary. Returns 1 if memory or files grew or a check failed."""
+    """Runs the test; prints a line per sample and a summary. Returns 1 if memory or files grew, if the daemon did too few
+    steps or moved no mask, or if a check failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="target/release/waykeeper", help="the program (default: %(default)s)")
     parser.add_argument(
@@ -185,7 +208,6 @@ def main() -> int:
     root.mkdir()
     state.mkdir()
     (folder / "soak.toml").write_text(scenario(options.slower))
-    (folder / "waykeeper.toml").write_text(configuration(root, state, options.policy, options.period / options.speed))
     vhost = subprocess.Popen(
         [options.program, "vhost", root, "--scenario", folder / "soak.toml", "--speed", str(options.speed), "--no-mba"],
         stdout=subprocess.DEVNULL,
@@ -194,17 +216,22 @@ def main() -> int:
     try:
         wait("the mount", lambda: (root / "sys/fs/resctrl/schemata").exists())
         before = groups(root)
+        text = configuration(root, state, options.policy, options.period / options.speed)
+        (folder / "waykeeper.toml").write_text(text)
         log = (folder / "log").open("wb")
         daemon = subprocess.Popen([options.program, "daemon", "--config", folder / "waykeeper.toml"], stderr=log)
         wait("the socket", lambda: (state / "socket").exists() or daemon.poll() is not None)
-        rows, wrong = [], []
+        rows, wrong, seen, moved = [], [], {}, 0
         total = options.hours * 3600 / options.speed
         start = time.monotonic()
         for number in range(options.looks + 1):
             # The first tenth is a warm-up, in which caches and rings fill.
             while (elapsed := time.monotonic() - start) < total * (0.1 + 0.9 * number / options.looks):
                 time.sleep(min(1.0, total))
-                wrong += illegal(groups(root))
+                masks = groups(root)
+                wrong += illegal(masks)
+                moved += any(masks[path] != seen.get(path, masks[path]) for path in masks if path.endswith("schemata"))
+                seen = masks
                 if daemon.poll() is not None:
                     sys.exit(f"soak: the daemon ended: {(folder / 'log').read_text()[-2000:]}")
             row = {"hours": round(elapsed * options.speed / 3600, 2), **look(daemon.pid, root, state)}
@@ -220,6 +247,7 @@ def main() -> int:
         daemon.send_signal(signal.SIGTERM)
         code = daemon.wait(120)
         after = groups(root)
+        steps_fit = int(options.hours * 3600 / options.period)
         summary = {
             "exit": code,
             "as_found": after == before,
@@ -227,6 +255,8 @@ def main() -> int:
             "journal_left": (state / "journal").exists(),
             "cpu_s": cpu_s,
             "steps": rows[-1]["steps"],
+            "steps_fit": steps_fit,
+            "seconds_with_moved_masks": moved,
             "totals": said.get("totals"),
             "twin": said["twin"],
             "first": rows[0],
@@ -241,7 +271,8 @@ def main() -> int:
         most = lambda key, part: max(row[key] for row in part)  # noqa: E731
         begin, rest = rows[: len(rows) // 2 + 1], rows[len(rows) // 2 :]
         grew = rows[-1]["rss_kib"] > 1.1 * rows[0]["rss_kib"] + 1024 or most("files", rest) > most("files", begin) + 16
-        return int(bool(code or wrong or grew or after != before or summary["journal_left"]))
+        idle = rows[-1]["steps"] < STEPS_LEAST * steps_fit or (options.policy != "default" and moved == 0)
+        return int(bool(code or wrong or grew or after != before or summary["journal_left"] or idle))
     finally:
         if daemon and daemon.poll() is None:
             daemon.kill()
