@@ -98,7 +98,7 @@ pub fn demo(args: &DemoArgs) -> Result<(), Failure> {
     // Before the first thread: the kernel gives a user namespace only to a process with one.
     let place = PrivateRoot::enter()?;
     let ending = Ending::on_signals()?;
-    let mut view = DemoView::new(&scenario, &args.policy);
+    let mut view = DemoView::new(&scenario, &args.scenario, &args.policy);
     view.tell(&format!("making the virtual server of {} ...", scenario.name))?;
     let options = VirtualHostOptions {
         speed,

@@ -75,7 +75,9 @@ pub fn init(args: &InitArgs) -> Result<(), Failure> {
         )));
     }
     let discovery = discover(&root);
-    let text = waykeeper_service::first_config(&root, &discovery, &args.out);
+    // The commands in its comments name the file: what is printed has no name yet.
+    let name = if prints { Path::new("FILE") } else { &args.out };
+    let text = waykeeper_service::first_config(&root, &discovery, name, args.program_counters);
     if prints {
         return out::text(&text);
     }

@@ -213,7 +213,7 @@ fn by_registers(
             programs.retain(|program| program.writes.is_empty());
             notes.push(
                 "Waykeeper only observes this host and programs no counter: only counters that already run \
-                 are read"
+                 are read (daemon.program_counters = true programs the others, and restores them)"
                     .to_owned(),
             );
             let mut refuse = |_: &[_]| Err("nothing may be written".to_owned());

@@ -333,7 +333,8 @@ impl Control {
         if may_start.recv().is_err() {
             return Ok(());
         }
-        tracing::info!(policy = config.policy.name, root = %config.root.display(), mode = ?config.mode, "daemon started");
+        let socket = config.socket_path().map_or_else(|| "off".to_owned(), |path| path.display().to_string());
+        tracing::info!(policy = config.policy.name, root = %config.root.display(), socket, mode = ?config.mode, "daemon started");
         let (twin, failing) = twin.unzip();
         let recorder =
             recorder.into_iter().map(|own| Box::new(move || own.active_problem()) as ProblemSource);

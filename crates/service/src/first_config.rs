@@ -16,14 +16,14 @@ use waykeeper_units::one_line;
 const NAMED: usize = 12;
 
 /// The first configuration of the host under `root`, with a comment for each guess. `file` is where it will be, for the
-/// commands in its comments.
-pub fn first_config(root: &Root, discovery: &Discovery, file: &Path) -> String {
+/// commands in its comments. `programs_counters`: a daemon that only observes programs the counters that do not run.
+pub fn first_config(root: &Root, discovery: &Discovery, file: &Path, programs_counters: bool) -> String {
     let topology = Topology::read(root).ok();
     let domain = topology.as_ref().and_then(|topology| Domains::of(topology, &discovery.tenants));
     let mut text = heading(file);
     host(&mut text, topology.as_ref());
     devices(&mut text, &discovery.devices);
-    sections(&mut text, root.prefix(), domain.as_ref());
+    sections(&mut text, root.prefix(), domain.as_ref(), programs_counters);
     for tenant in &discovery.tenants {
         let toml = tenant.toml();
         match domain.as_ref().and_then(|domain| domain.elsewhere(tenant)) {
@@ -119,13 +119,19 @@ fn devices(text: &mut String, devices: &[SeenDevice]) {
     }
 }
 
-fn sections(text: &mut String, root: &Path, domain: Option<&Domains>) {
+fn sections(text: &mut String, root: &Path, domain: Option<&Domains>, programs_counters: bool) {
     push(text, "\n[daemon]\n");
     if root != Path::new("/") {
         let root = Value::String(root.display().to_string());
         let _ = writeln!(text, "root = {root}");
     }
     push(text, "period_s = 1.0                     # seconds between two readings of the counters\n");
+    if programs_counters {
+        push(
+            text,
+            "program_counters = true            # --observe and --dry-run program counters that do not run, and restore them\n",
+        );
+    }
     if let Some(domain) = domain {
         let _ = writeln!(
             text,

@@ -36,11 +36,11 @@ pub struct DemoView {
 }
 
 impl DemoView {
-    /// Two lines say what one sees and what to try next.
-    pub fn new(scenario: &Scenario, policy: &str) -> DemoView {
+    /// Two lines say what one sees and what to try next. `argument` is the scenario as the user named it.
+    pub fn new(scenario: &Scenario, argument: &str, policy: &str) -> DemoView {
         let other = if policy == "default" { "waykeeper" } else { "default" };
         let again =
-            if scenario.name == registry::FLAGSHIP { String::new() } else { format!(" {}", scenario.name) };
+            if argument == registry::FLAGSHIP { String::new() } else { format!(" {}", printable(argument)) };
         let heading = format!(
             "{} on a virtual {}: policy {policy} turns its masks and DCA.\n\
              q ends it. Next: waykeeper demo{again} --policy {other}; your host: waykeeper init\n",

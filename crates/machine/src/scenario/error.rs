@@ -176,9 +176,18 @@ pub(crate) fn quotes_hint(text: &str, span: Option<std::ops::Range<usize>>) -> S
             .flatten()
             .find_map(|at| bare_value(text.lines().nth(at)?))
     });
-    line.map_or_else(String::new, |(key, value)| {
-        format!("; put text in quotes: {key} = {}", Value::String(value.to_owned()))
+    line.map_or_else(String::new, |(key, value)| match leading_number(value) {
+        Some(number) => format!("; a number has no unit ({key} = {number}), a size is a text in quotes"),
+        None => format!("; put text in quotes: {key} = {}", Value::String(value.to_owned())),
     })
+}
+
+/// The number with which a value such as `100Gb` begins; none where other words follow, as in `0-3`.
+fn leading_number(value: &str) -> Option<&str> {
+    let end = value.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(value.len());
+    let (number, rest) = value.split_at(end);
+    let is_unit = rest.trim_start().starts_with(|char: char| char.is_ascii_alphabetic());
+    (is_unit && number.parse::<f64>().is_ok()).then_some(number)
 }
 
 /// Key and value of a line that would be valid TOML with quotes around its value.

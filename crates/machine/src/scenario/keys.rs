@@ -168,7 +168,7 @@ impl<'a> Keys<'a> {
             Value::Float(x) => Some(*x),
             _ => None,
         };
-        let wanted = || format!("a number from {} to {}", range.start(), range.end());
+        let wanted = || format!("a number from {} to {}{}", range.start(), range.end(), unit(key));
         match number.filter(|n| range.contains(n)) {
             Some(number) => Ok(Some(number)),
             None => Err(self.refuse(key, value, &wanted())),
@@ -184,7 +184,7 @@ impl<'a> Keys<'a> {
             return Ok(usual);
         };
         let number = value.as_integer().and_then(|n| u32::try_from(n).ok());
-        let wanted = || format!("a whole number from {} to {}", range.start(), range.end());
+        let wanted = || format!("a whole number from {} to {}{}", range.start(), range.end(), unit(key));
         number.filter(|n| range.contains(n)).ok_or_else(|| self.refuse(key, value, &wanted()))
     }
 
@@ -385,6 +385,13 @@ impl<'a> Keys<'a> {
     pub(crate) fn origin(&self) -> Origin<'a> {
         self.origin.clone()
     }
+}
+
+/// ` s`, ` Gb/s` and so on, by the end of a key's name; empty for a number without a unit.
+fn unit(key: &str) -> &'static str {
+    const UNITS: [(&str, &str); 6] =
+        [("gbps", " Gb/s"), ("_ns", " ns"), ("_us", " us"), ("_ms", " ms"), ("_s", " s"), ("_mhz", " MHz")];
+    UNITS.iter().find(|(end, _)| key.ends_with(end)).map_or("", |(_, unit)| unit)
 }
 
 fn size(bytes: u64) -> String {

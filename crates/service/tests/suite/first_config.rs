@@ -36,7 +36,7 @@ fn the_daemon_accepts_what_is_written_and_each_guess_has_its_reason() {
         left_out,
         ..discover(&root)
     };
-    let text = first_config(&root, &discovery, Path::new("w.toml"));
+    let text = first_config(&root, &discovery, Path::new("w.toml"), false);
     let accepted = tenants_in(Path::new("w.toml"), &text).unwrap();
     // CPUs 0-1 and 4-5 share the L3 of two of three tenants with CPUs; db is on the other.
     let names: Vec<&str> = accepted.iter().map(|spec| spec.name.as_str()).collect();
@@ -54,13 +54,15 @@ fn the_daemon_accepts_what_is_written_and_each_guess_has_its_reason() {
     ] {
         assert!(text.contains(wanted), "{wanted}\n{text}");
     }
+    assert!(!text.contains("program_counters"), "{text}");
 }
 
 #[test]
 fn a_host_without_tenants_gets_a_file_that_says_what_to_do() {
     let tree = PlainTree::skylake();
     let root = Root::at(tree.root());
-    let text = first_config(&root, &discover(&root), Path::new("w.toml"));
+    let text = first_config(&root, &discover(&root), Path::new("w.toml"), true);
     assert!(text.contains("# Nothing was found that could be a tenant"), "{text}");
+    assert!(text.contains("\nprogram_counters = true "), "{text}");
     assert!(tenants_in(Path::new("w.toml"), &text).unwrap_err().to_string().contains("no tenant"));
 }

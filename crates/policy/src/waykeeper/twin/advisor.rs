@@ -256,7 +256,7 @@ impl Watched {
             }
             Some(layout) => {
                 let what = changes(&self.server, &self.in_force, &layout.plan);
-                event("advise", format!("set {what}: foreseen are {}", expected(layout)), causes(layout))
+                event("advise", format!("foreseen are {}: set {what}", expected(layout)), causes(layout))
             }
         }
     }
@@ -305,7 +305,7 @@ mod tests {
         assert!(advisor.advice().is_none() && advisor.question().is_none());
         advisor.hear(&answer(&question, 0x3, 1.12));
         let decision = advisor.step(&groups, &interval(&[1.0, 1.0], 1e9));
-        let said = "set w1 0x003: foreseen are HPWs +12.0 +- 4.0 %, LPWs -1.0 +- 0.5 %";
+        let said = "foreseen are HPWs +12.0 +- 4.0 %, LPWs -1.0 +- 0.5 %: set w1 0x003";
         assert_eq!((decision.events[0].action.as_str(), decision.events[0].text.as_str()), ("advise", said));
         assert_eq!((decision.state.as_str(), decision.plan.is_empty()), ("Advise", true));
         assert_eq!(advisor.advice().unwrap().hpw.value, 1.12);

@@ -379,10 +379,10 @@ impl TwinMachine {
         if let Some(candidate) = self.queue.pop_front() {
             let what = changes(&self.server, &self.best, &candidate.plan);
             let text = match candidate.hpw.error.is_finite() {
-                true => format!("try {what}: foreseen are {}", expected(&candidate)),
+                true => format!("foreseen are {}: try {what}", expected(&candidate)),
                 false => {
                     format!(
-                        "try {what}: its measurement tells more than the model knows, or it was best in this phase before"
+                        "its measurement tells more than the model knows, or it was best in this phase before: try {what}"
                     )
                 }
             };
@@ -415,10 +415,10 @@ impl TwinMachine {
         let seen = format!("measured are {}", percents(since.hpw - 1.0, since.lpw - 1.0));
         let is_foreseen = candidate.hpw.error.is_finite();
         let said = match is_foreseen {
-            true => format!("expected are {}; {seen}", expected(candidate)),
+            true => format!("{seen}; expected were {}", expected(candidate)),
             false => seen,
         };
-        events.push(event(verb, format!("{verb} {what}: {said}"), causes(candidate)));
+        events.push(event(verb, format!("{said}: {verb} {what}"), causes(candidate)));
         if is_better {
             (self.best, self.best_progress) = (candidate.plan.clone(), measured.clone());
         } else {
