@@ -2,6 +2,7 @@
 //!
 //! There is no host: the tests write the published state and answer the orders.
 
+mod dashboard;
 mod docs;
 mod hostile;
 mod scrape;

@@ -17,7 +17,7 @@ use waykeeper_units::{WayMask, WorkloadId};
 const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
 
 /// Head and body of an answer; HTTP/1.0, so that neither side uses chunks.
-fn exchange(mut stream: impl Read + Write, request: &str) -> (String, String) {
+pub fn exchange(mut stream: impl Read + Write, request: &str) -> (String, String) {
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -36,7 +36,7 @@ fn get(address: SocketAddr, path: &str, accept: &str) -> (String, String) {
 }
 
 /// A published state that does not change, with its metrics.
-fn still(first: Published) -> (Arc<PublishedState>, Servers) {
+pub fn still(first: Published) -> (Arc<PublishedState>, Servers) {
     let published_state = Arc::new(PublishedState::new(first));
     let metrics = Some(Listen::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))));
     let servers = Servers::open(
@@ -58,6 +58,12 @@ fn promtool(page: &str) -> (bool, String) {
     let mut promtool = promtool.expect("not run: needs promtool");
     promtool.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
     let done = promtool.wait_with_output().unwrap();
+    (done.status.success(), String::from_utf8([done.stdout, done.stderr].concat()).unwrap())
+}
+
+/// Whether promtool accepts a file, and its output.
+pub fn promtool_on(words: &[&str], file: &std::path::Path) -> (bool, String) {
+    let done = Command::new("promtool").args(words).arg(file).output().expect("not run: needs promtool");
     (done.status.success(), String::from_utf8([done.stdout, done.stderr].concat()).unwrap())
 }
 
@@ -281,7 +287,7 @@ fn nothing_but_loopback_is_listened_on() {
 }
 
 /// Killed at the end of the test.
-struct Server(Child);
+pub struct Server(pub Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
