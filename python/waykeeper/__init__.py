@@ -14,6 +14,7 @@ from ._native import BadInput, RunFailed, __version__
 from .catalog import chip, chips, policies, policy, rules, scenarios
 from .own_policy import Decision, Event, Interval, Plan, Policy, Server, Workload
 from .parallel import Failure, Work, run_many
+from .recording import Recording, read_recording
 from .results import Curve, Load, PolicyRun, Run, WayMap, load
 from .running import find_load, run
 from .scenario import Scenario
@@ -30,6 +31,7 @@ __all__ = [
     "Plan",
     "Policy",
     "PolicyRun",
+    "Recording",
     "Run",
     "RunFailed",
     "Scenario",
@@ -45,6 +47,7 @@ __all__ = [
     "load",
     "policies",
     "policy",
+    "read_recording",
     "rules",
     "run",
     "run_many",

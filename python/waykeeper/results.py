@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from . import _native
+from .arrow import table
 
 
 class Metrics(Mapping[str, Any]):
@@ -173,7 +174,7 @@ class Run(_Table):
             for policy, result in self._values["policies"].items()
             for name, values in result["workloads"].items()
         ]
-        return _arrow(rows)
+        return table(rows)
 
     def systems(self) -> pa.Table:
         """One row per policy with the numbers of the socket and the group means."""
@@ -184,13 +185,13 @@ class Run(_Table):
                 row[f"{group.lower()}_performance_ratio"] = values.get("performance_ratio")
             row["settled_s"] = result.get("settled_s")
             rows.append(row)
-        return _arrow(rows)
+        return table(rows)
 
     def evictions(self) -> pa.Table:
         """One row per policy, evictor (`by`), owner of the lines (`of`) and reason."""
         results = self._values["policies"].items()
         rows = [{"policy": policy, **entry} for policy, result in results for entry in result.get("evictions", [])]
-        return _arrow(rows)
+        return table(rows)
 
     def timeseries(self) -> pa.Table:
         """The counters in each interval: one row per policy, interval and workload, and one for the socket.
@@ -288,7 +289,7 @@ class Curve(_Table):
             for policy, result in point["run"]["policies"].items():
                 for name, values in result["workloads"].items():
                     rows.append({**point["at"], "policy": policy, "workload": name, **_flat(values)})
-        return _arrow(rows)
+        return table(rows)
 
     def to_json(self) -> str:
         """The result as `waykeeper run --json` prints it."""
@@ -346,18 +347,6 @@ def _flat(values: Mapping[str, Any]) -> dict[str, Any]:
     errors = values.get("sampling_error", {})
     row.update({f"{key}_sampling_error": value for key, value in errors.items()})
     return row
-
-
-def _arrow(rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows as a table: integers among floats become floats; a value that a row lacks is null."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    columns = {}
-    for name in names:
-        column = [row.get(name) for row in rows]
-        if any(isinstance(value, float) for value in column):
-            column = [float(value) if isinstance(value, int) else value for value in column]
-        columns[name] = column
-    return pa.table(columns)
 
 
 def _pick(values: Mapping[str, Any], name: str, what: str) -> Any:

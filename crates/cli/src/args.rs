@@ -76,7 +76,8 @@ fn with_nearest_command(mut error: clap::Error, command: &Command) -> clap::Erro
         _ => return error,
     };
     let hidden = |command: &&Command| !command.is_hide_set();
-    let near = nearest(&word, command.get_subcommands().filter(hidden).map(Command::get_name), Likeness::Edits);
+    let near =
+        nearest(&word, command.get_subcommands().filter(hidden).map(Command::get_name), Likeness::Edits);
     if let (Some(near), None) = (near, error.get(ContextKind::SuggestedSubcommand)) {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![near.to_owned()]));
     }

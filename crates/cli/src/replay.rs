@@ -1,6 +1,8 @@
 //! `waykeeper replay`: shows the flight recorder's steps, and the decisions of another policy on the same counters.
 //! Must not know the format of a recording (`service`).
 
+mod trace;
+
 use crate::exit::{self, Failure};
 use crate::run::assignment;
 use crate::{listing, out};
@@ -28,6 +30,8 @@ Examples:
     waykeeper replay DIR --policy iat
   The same for a4 with one setting changed, one JSON object per line
     waykeeper replay DIR --policy a4 --set stable_interval_s=5 --json
+  Decisions and counters on a time line: open the file in ui.perfetto.dev
+    waykeeper replay DIR --trace steps.perfetto-trace
 
 With --policy the replay is open loop: the other policy sees the recorded counters, which do not
 react to its decisions, and each knob that it sets reads back as set.";
@@ -51,6 +55,12 @@ pub struct ReplayArgs {
     /// Leave out steps after this time (UTC)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Option<SystemTime>,
+    /// Write the steps as a trace for Perfetto (ui.perfetto.dev) instead of printing them
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "json"])]
+    trace: Option<PathBuf>,
+    /// Replace FILE if it exists
+    #[arg(long, requires = "trace")]
+    force: bool,
     /// Print one JSON object per line instead of a table
     #[arg(long)]
     json: bool,
@@ -98,6 +108,9 @@ pub fn replay(args: ReplayArgs) -> Result<(), Failure> {
         }
         _ => Failure::bad_input(why),
     })?;
+    if let Some(path) = &args.trace {
+        return trace::write(reader, path, args.force, args.from, args.to);
+    }
     let mut printer = ReplayPrinter::default();
     for item in reader {
         match item {

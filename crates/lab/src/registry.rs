@@ -78,7 +78,9 @@ pub struct BuiltIn {
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// Neither a built-in scenario nor a file.
-    #[error("unknown scenario `{name}`{nearest}; give the path of a scenario file, or one of those that are built in: {known}")]
+    #[error(
+        "unknown scenario `{name}`{nearest}; give the path of a scenario file, or one of those that are built in: {known}"
+    )]
     Unknown {
         /// The name that the user gave.
         name: String,

@@ -16,6 +16,7 @@ const WIDEST_COMMENT: usize = 125;
 const CRATES: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("bounded-read", &[]),
+    ("perfetto", &[]),
     ("host", &["units"]),
     ("silicon", &["units"]),
     ("inputs", &["bounded-read"]),
@@ -48,6 +49,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "policy",
             "policy-process",
             "control",
+            "perfetto",
         ],
     ),
     (

@@ -7,11 +7,13 @@ mod check;
 mod format;
 mod read;
 mod ring;
+mod trace;
 
 pub(crate) use check::check_numbers;
 pub use format::{FORMAT, Header, OLDEST, RecordedStep, SUFFIX, VERSION, writable};
 pub use read::{Item, ReadError, RecordingReader};
 pub use ring::{RecorderError, RecordingRing};
+pub use trace::RecordingTrace;
 
 use crate::{ActiveProblem, PublishedStep};
 use crossbeam_channel::Receiver;

@@ -85,7 +85,8 @@ fn the_layout_as_found_stays_until_an_answer_is_tried_and_what_gains_is_kept() {
     assert_eq!(machine.in_force, good.plan);
     let events = measure(&mut machine, &groups, &[1.1, 1.0]);
     assert_eq!(events[0].action, "keep");
-    let said = "measured are HPWs +10.0 %, LPWs +0.0 %; expected were HPWs +20.0 +- 1.0 %, LPWs +0.0 +- 1.0 %";
+    let said =
+        "measured are HPWs +10.0 %, LPWs +0.0 %; expected were HPWs +20.0 +- 1.0 %, LPWs +0.0 +- 1.0 %";
     assert!(events[0].text.starts_with(said), "{}", events[0].text);
     // The next question is relative to the kept layout, and asks for the one as found too.
     machine.step(&groups, &interval(&[1.1, 1.0], 1e9));
