@@ -11,7 +11,7 @@ use crate::engine::{self, EngineError, LifecycleEvent, ManagedHost, ProblemSourc
 use crate::linux::ManagedLinuxHost;
 use crate::order::{Orders, Sender, orders};
 use crate::protocol::DaemonStatus;
-use crate::published_state::{DaemonMode, PublishedState};
+use crate::published_state::{DaemonMode, Published, PublishedState};
 use crate::recorder::{Recorder, RecorderConfig};
 use crate::servers::{Servers, ServersConfig, ServersError};
 use crate::socket::View;
@@ -182,6 +182,11 @@ impl RunningDaemon {
     /// What it does now, with its last decisions. They are kept if this is called several times per period.
     pub fn status(&self) -> DaemonStatus {
         self.view.status(&self.view.read())
+    }
+
+    /// The present step, with all that was measured.
+    pub fn published(&self) -> Arc<Published> {
+        self.view.read()
     }
 
     /// Whether its control thread has ended, by a request or with an error.

@@ -82,6 +82,7 @@ impl ProtocolError {
 
 /// The answer to any request.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "ReadAnswer<T>", bound(deserialize = "T: Deserialize<'de>"))]
 pub struct Answer<T> {
     /// The version of the protocol.
     pub version: u64,
@@ -93,8 +94,30 @@ pub struct Answer<T> {
     pub outcome: AnswerOutcome<T>,
 }
 
+/// An answer as it is read. serde's `flatten` would read keys that are numbers as texts.
+#[derive(Deserialize)]
+struct ReadAnswer<T> {
+    version: u64,
+    id: Option<Id>,
+    ok: Option<T>,
+    error: Option<ProtocolError>,
+}
+
+impl<T> TryFrom<ReadAnswer<T>> for Answer<T> {
+    type Error = &'static str;
+
+    fn try_from(read: ReadAnswer<T>) -> Result<Answer<T>, &'static str> {
+        let outcome = match (read.ok, read.error) {
+            (Some(result), None) => AnswerOutcome::Ok(result),
+            (None, Some(error)) => AnswerOutcome::Error(error),
+            _ => return Err("an answer has either `ok` or `error`"),
+        };
+        Ok(Answer { version: read.version, id: read.id, outcome })
+    }
+}
+
 /// A result or an error.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AnswerOutcome<T> {
     /// The result.

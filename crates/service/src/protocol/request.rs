@@ -21,11 +21,12 @@ pub enum Id {
 pub const LONGEST_ID: usize = 64;
 
 /// The commands and the keys that each takes.
-pub const COMMANDS: [(&str, &[&str]); 8] = [
+pub const COMMANDS: [(&str, &[&str]); 9] = [
     ("status", &[]),
     ("tenants", &[]),
     ("policy", &[]),
     ("watch", &[]),
+    ("steps", &[]),
     ("set-policy", &["name", "settings"]),
     ("pause", &["release"]),
     ("resume", &[]),
@@ -44,6 +45,8 @@ pub enum ControlCommand {
     Policy,
     /// A status after every step, until the client disconnects.
     Watch,
+    /// The stream of steps: the header once, then each step, until the client disconnects.
+    Steps,
     /// Replace the policy.
     SetPolicy {
         /// Its name.
@@ -221,7 +224,7 @@ mod tests {
         let said = |text: &str| refusal(text).2;
         assert_eq!(
             said(r#"{"version":1,"do":"staus"}"#),
-            "unknown command `staus`; did you mean `status`?; known are status, tenants, policy, watch, set-policy, \
+            "unknown command `staus`; did you mean `status`?; known are status, tenants, policy, watch, steps, set-policy, \
              pause, resume, reload"
         );
         assert_eq!(

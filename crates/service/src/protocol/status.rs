@@ -8,7 +8,7 @@ use crate::twin::{TwinState, TwinStatus};
 use crate::{ActiveProblem, DaemonMode, LastAction, Pause, Published, Worst};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use waykeeper_calibration::Candidate;
 use waykeeper_control::StepRecord;
 use waykeeper_host::{
@@ -457,12 +457,23 @@ impl ActionLine {
 impl LoggedEvent {
     /// The decisions and problems of one step.
     pub fn all(published: &Published) -> Vec<LoggedEvent> {
-        let StepRecord { events, problems, .. } = &published.record;
-        let names = HostNames::of(published);
+        let (step, at) = (published.step, published.at);
+        LoggedEvent::of_record(&published.record, step, at, &published.policy, HostNames::of(published))
+    }
+
+    /// Those of the record of a step, at this time under this policy.
+    pub fn of_record(
+        record: &StepRecord,
+        step: u64,
+        at: SystemTime,
+        policy: &str,
+        names: HostNames<'_>,
+    ) -> Vec<LoggedEvent> {
+        let StepRecord { events, problems, .. } = record;
         let reported = |action: &str, tenant: Option<String>, text: &str, causes: &[Cause]| LoggedEvent {
-            step: published.step,
-            at: plain_time(published.at),
-            policy: published.policy.clone(),
+            step,
+            at: plain_time(at),
+            policy: policy.to_owned(),
             action: action.to_owned(),
             tenant,
             text: names.text(text),

@@ -119,6 +119,21 @@ pub struct RecordedStep<'a> {
 }
 
 impl RecordedStep<'_> {
+    /// The entry of a step with its tenants, which nothing borrows.
+    pub fn whole(step: &Published) -> RecordedStep<'static> {
+        RecordedStep {
+            step: step.step,
+            at: step.at,
+            paused: step.paused,
+            groups: Some(Cow::Owned(step.groups.clone())),
+            groupings: Some(Cow::Owned(step.groupings.clone())),
+            seen: step.seen.clone().map(Cow::Owned),
+            record: Cow::Owned(writable(&step.record).into_owned()),
+            worst: Some(Worst::of(step)),
+            active_problems: Cow::Owned(step.active_problems.clone()),
+        }
+    }
+
     /// The entry of a step; `before` is what the segment has last.
     pub(crate) fn of<'a>(step: &'a Published, before: Option<&WrittenTenants>) -> RecordedStep<'a> {
         let groups = before.is_none_or(|before| before.groups != step.groups);
@@ -188,6 +203,16 @@ pub(crate) fn number(name: &str) -> Option<u64> {
     (shaped && [number, day, clock].into_iter().all(digits)).then(|| number.parse().ok()).flatten()
 }
 
+/// The time in a segment's name, to the second.
+pub(crate) fn began(name: &str) -> Option<SystemTime> {
+    number(name)?;
+    let (_, time) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+    let part = |range: std::ops::Range<usize>| time.get(range);
+    let (year, month, day) = (part(0..4)?, part(4..6)?, part(6..8)?);
+    let (hour, minute, second) = (part(9..11)?, part(11..13)?, part(13..15)?);
+    humantime::parse_rfc3339(&format!("{year}-{month}-{day}T{hour}:{minute}:{second}Z")).ok()
+}
+
 /// The last second that RFC 3339 can write, 9999-12-31T23:59:59Z.
 pub(crate) const LAST_SECOND: u64 = 253_402_300_799;
 
@@ -225,6 +250,8 @@ mod tests {
         {
             assert_eq!(number(other), None, "{other}");
         }
+        assert_eq!(began(&name(42, at)), Some(at));
+        assert_eq!(began("0000000042-20269922T085500Z.jsonl.zst"), None);
         // Later times are written as the last second of RFC 3339.
         let far = SystemTime::UNIX_EPOCH + Duration::from_secs(LAST_SECOND + 1);
         assert_eq!(name(1, far), "0000000001-99991231T235959Z.jsonl.zst");

@@ -7,12 +7,14 @@ mod check;
 mod format;
 mod read;
 mod ring;
+mod stream;
 mod trace;
 
 pub(crate) use check::check_numbers;
 pub use format::{FORMAT, Header, OLDEST, RecordedStep, SUFFIX, VERSION, writable};
 pub use read::{Item, ReadError, RecordingReader};
 pub use ring::{RecorderError, RecordingRing};
+pub use stream::{StreamLine, StreamReader, StreamWriter};
 pub use trace::RecordingTrace;
 
 use crate::{ActiveProblem, PublishedStep};

@@ -4,15 +4,14 @@
 //! A torn tail (kill -9) or a damaged part loses its content and is reported; later segments are still read. Must not
 //! know policies.
 
-use super::check;
-use super::format::{FRAME_MOST, Header, LINE_MOST, RecordedStep, number};
+use super::format::{FRAME_MOST, Header, LINE_MOST, RecordedStep, began, number};
+use super::stream::{StreamLine, StreamReader};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use waykeeper_host::Workload;
-use waykeeper_linux_host::Grouping;
+use std::time::{Duration, SystemTime};
 
 /// Most segments of a directory: four times the recorder's limit.
 const FILES_MOST: usize = 4096;
@@ -79,9 +78,7 @@ pub struct RecordingReader {
 struct OpenSegment {
     path: PathBuf,
     input: BufReader<File>,
-    header: Option<Header>,
-    groups: Option<Vec<Workload>>,
-    groupings: Option<Vec<Grouping>>,
+    lines: StreamReader,
     /// The present frame, and where its next line begins.
     frame: Vec<u8>,
     line_at: usize,
@@ -101,6 +98,19 @@ impl RecordingReader {
     /// # Errors
     /// If it is missing, empty or cannot be opened.
     pub fn open(path: &Path) -> Result<RecordingReader, ReadError> {
+        RecordingReader::open_before(path, None)
+    }
+
+    /// The same; of a directory only the segment that was written at a time, and those after it. Segments are told apart by
+    /// the times in their names, which are to the second.
+    ///
+    /// # Errors
+    /// As [`RecordingReader::open`].
+    pub fn open_at(path: &Path, at: SystemTime) -> Result<RecordingReader, ReadError> {
+        RecordingReader::open_before(path, Some(at))
+    }
+
+    fn open_before(path: &Path, at: Option<SystemTime>) -> Result<RecordingReader, ReadError> {
         let cannot = |source| ReadError::Open { path: path.to_owned(), source };
         let about = fs::metadata(path).map_err(cannot)?;
         let mut files = Vec::new();
@@ -122,7 +132,16 @@ impl RecordingReader {
         } else {
             return Err(ReadError::Neither { path: path.to_owned() });
         }
-        let files = files.into_iter().map(|(_, path)| path).collect();
+        let mut files: VecDeque<PathBuf> = files.into_iter().map(|(_, path)| path).collect();
+        // The first file is left out while the second one also began before that time.
+        while let (Some(at), Some(second)) = (at, files.get(1)) {
+            let name = second.file_name().and_then(|name| name.to_str());
+            // It may have begun up to a second after the time in its name.
+            if name.and_then(began).is_none_or(|began| began + Duration::from_secs(1) > at) {
+                break;
+            }
+            files.pop_front();
+        }
         Ok(RecordingReader { files, open: None })
     }
 }
@@ -142,7 +161,7 @@ impl Iterator for RecordingReader {
             };
             let why = match open.item() {
                 Ok(Some(item)) => return Some(item),
-                Ok(None) if open.header.is_some() => None,
+                Ok(None) if open.lines.header().is_some() => None,
                 Ok(None) => Some("the file is empty".to_owned()),
                 Err(why) => Some(why),
             };
@@ -165,9 +184,7 @@ fn begin(path: &Path) -> io::Result<OpenSegment> {
     Ok(OpenSegment {
         path: path.to_owned(),
         input: BufReader::new(file),
-        header: None,
-        groups: None,
-        groupings: None,
+        lines: StreamReader::default(),
         frame: Vec::new(),
         line_at: 0,
     })
@@ -220,34 +237,16 @@ impl OpenSegment {
 
     /// Parses a line.
     fn take(&mut self, line: &[u8]) -> Result<Item, String> {
-        let Some(header) = &self.header else {
+        if self.lines.header().is_none() {
             let header: Header = serde_json::from_slice(line)
                 .map_err(|why| format!("the file does not begin like a recording: {}", place(&why)))?;
-            check::header(&header)?;
-            self.header = Some(header.clone());
-            return Ok(Item::Segment { path: self.path.clone(), header: Box::new(header) });
-        };
-        let mut entry: RecordedStep<'static> =
+            let header = Box::new(header);
+            self.lines.read(StreamLine::Header(header.clone()))?;
+            return Ok(Item::Segment { path: self.path.clone(), header });
+        }
+        let entry: RecordedStep<'static> =
             serde_json::from_slice(line).map_err(|why| format!("an entry is damaged: {}", place(&why)))?;
-        check::entry(&entry, &header.inventory)
-            .map_err(|why| format!("step {}: {why}; the rest is not read", entry.step))?;
-        match &entry.groups {
-            Some(groups) => self.groups = Some(groups.to_vec()),
-            None => {
-                let groups = self.groups.clone();
-                let groups =
-                    groups.ok_or("the first entry does not list the tenants; the rest is not read")?;
-                entry.groups = Some(groups.into());
-            }
-        }
-        match &entry.groupings {
-            Some(groupings) => self.groupings = Some(groupings.to_vec()),
-            None => entry.groupings = self.groupings.clone().map(Into::into),
-        }
-        if entry.groupings.is_none() && header.version > 1 {
-            return Err("the first entry does not list the tenants that share a class; the rest is not read"
-                .to_owned());
-        }
+        let entry = self.lines.step(entry).map_err(|why| format!("{why}; the rest is not read"))?;
         Ok(Item::Entry(Box::new(entry)))
     }
 }

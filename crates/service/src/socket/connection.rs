@@ -10,6 +10,7 @@ use crate::protocol::{
     ControlCommand, LONGEST_REQUEST, OrderResult, PolicyState, ProtocolError, ProtocolErrorKind, Request,
     Tenants, line, parse,
 };
+use crate::recorder::StreamWriter;
 use crate::{Order, OrderError, Pause, Published, Sender};
 use std::io;
 use std::sync::Arc;
@@ -80,8 +81,8 @@ impl Connection {
             tokio::time::sleep(bucket.next(&shared.limits, Instant::now())).await;
             let answer = match parse(&bytes) {
                 Err((id, fault)) => line::<()>(id.as_ref(), Err(&fault)),
-                Ok(request) if request.command == ControlCommand::Watch => {
-                    return self.watch(&request, shared).await;
+                Ok(request) if matches!(request.command, ControlCommand::Watch | ControlCommand::Steps) => {
+                    return self.follow(&request, shared).await;
                 }
                 Ok(request) => answer(request, self.right, shared).await,
             };
@@ -135,9 +136,10 @@ impl Connection {
         }
     }
 
-    /// Sends a status now and after every step. A slow client skips to the latest step.
-    async fn watch(&mut self, request: &Request, shared: &SocketState) -> io::Result<()> {
+    /// Sends a status or the lines of the stream, now and after every step. A slow client skips to the latest step.
+    async fn follow(&mut self, request: &Request, shared: &SocketState) -> io::Result<()> {
         let mut steps = shared.steps.clone();
+        let mut writer = StreamWriter::default();
         let mut scrap = [0; 64];
         let mut sent: Option<Arc<Published>> = None;
         loop {
@@ -145,7 +147,14 @@ impl Connection {
             // The published state may be ahead of `steps`; then this step was sent already.
             let now = shared.view.read();
             if sent.as_ref().is_none_or(|sent| !Arc::ptr_eq(sent, &now)) {
-                let text = line(request.id.as_ref(), Ok(&shared.view.status(&now)));
+                let id = request.id.as_ref();
+                let text = match request.command {
+                    ControlCommand::Steps => {
+                        let lines = writer.lines(&now);
+                        lines.iter().map(|one| line(id, Ok(one))).collect()
+                    }
+                    _ => line(id, Ok(&shared.view.status(&now))),
+                };
                 self.send(&text, &shared.limits).await?;
             }
             sent = Some(now);
@@ -170,7 +179,7 @@ impl Connection {
     }
 }
 
-/// The answer to all commands except `watch`.
+/// The answer to all commands except `watch` and `steps`.
 async fn answer(request: Request, right: Right, shared: &SocketState) -> String {
     let id = request.id.as_ref();
     if request.command.is_order() && right < Right::Order {
@@ -178,7 +187,8 @@ async fn answer(request: Request, right: Right, shared: &SocketState) -> String 
         return line::<()>(id, Err(&ProtocolError::new(ProtocolErrorKind::NotPermitted, text)));
     }
     let order = match request.command {
-        ControlCommand::Status | ControlCommand::Watch => {
+        // `serve` handles the two that follow the steps.
+        ControlCommand::Status | ControlCommand::Watch | ControlCommand::Steps => {
             return line(id, Ok(&shared.view.status(&shared.view.read())));
         }
         ControlCommand::Tenants => return line(id, Ok(&Tenants::of(&shared.view.read()))),

@@ -7,6 +7,7 @@ use waykeeper_service::protocol::{
     Answer, AnswerOutcome, COMMANDS, DaemonStatus, OrderResult, PolicyState, ProtocolErrorKind, Tenants,
     parse,
 };
+use waykeeper_service::recorder::StreamLine;
 
 fn page() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/daemon-protocol.md");
@@ -54,6 +55,7 @@ fn every_answer_in_the_page_reads_as_one_and_every_kind_of_no_is_explained() {
         let known = serde_json::from_value::<DaemonStatus>(value.clone()).is_ok()
             || serde_json::from_value::<Tenants>(value.clone()).is_ok()
             || serde_json::from_value::<PolicyState>(value.clone()).is_ok()
+            || serde_json::from_value::<StreamLine<'static>>(value.clone()).is_ok()
             || serde_json::from_value::<OrderResult>(value).is_ok();
         assert!(known, "{line}");
     }

@@ -8,7 +8,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use waykeeper_kernel::system::real;
-use waykeeper_service::protocol::{Answer, AnswerOutcome, DaemonStatus};
+use waykeeper_service::protocol::{Answer, AnswerOutcome, DaemonStatus, Id};
+use waykeeper_service::recorder::{StreamLine, StreamReader};
 use waykeeper_service::{
     Listen, Order, Pause, Published, PublishedState, Servers, ServersConfig, SocketLimits, orders,
 };
@@ -153,6 +154,43 @@ fn a_watch_follows_the_steps_until_the_daemon_ends() {
     stage.close();
     eventually("the daemon hangs up", || client.receive().is_empty());
     assert!(!stage.socket().exists());
+}
+
+#[test]
+fn the_stream_has_a_header_once_and_then_every_step_with_its_counters() {
+    let stage = Stage::new(SocketLimits::default(), None);
+    let mut client = Client::at(&stage.socket());
+    client.send(r#"{"version":1,"id":9,"do":"steps"}"#);
+    let mut reader = StreamReader::default();
+    let mut last = None;
+    for number in 0..6 {
+        let text = client.receive();
+        let answer: Answer<StreamLine<'static>> = serde_json::from_str(&text).unwrap();
+        assert_eq!(answer.id, Some(Id::Number(9)));
+        let AnswerOutcome::Ok(line) = answer.outcome else { panic!("{text}") };
+        match reader.read(line).unwrap() {
+            StreamLine::Header(header) => {
+                assert_eq!((number, header.policy.as_str(), header.period_ns), (0, "a4", 20_000_000));
+            }
+            StreamLine::Step(step) => {
+                // The line lists the tenants once; the reader adds them to every step.
+                assert_eq!(
+                    text.contains("\"stack\"") || text.contains("\"groups\":["),
+                    number == 1,
+                    "{text}"
+                );
+                assert_eq!(step.groups.unwrap().len(), 2);
+                assert!(last.is_none_or(|last| step.step > last), "{last:?} {}", step.step);
+                last = Some(step.step);
+            }
+        }
+    }
+    assert!(last.is_some());
+    // As a watch, it takes no further request.
+    client.send(r#"{"version":1,"do":"status"}"#);
+    let mut rest = String::new();
+    client.stream().read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("takes no more requests"), "{rest}");
 }
 
 #[test]
