@@ -168,6 +168,26 @@ pub struct Traffic {
     /// Draws the queues of flows; separate from the stream for sizes and gaps.
     rss: Stream,
     next_ns: f64,
+    /// What is offered, and how much of it.
+    spec: TrafficSpec,
+    load: Load,
+}
+
+/// How much of a specified traffic is offered.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    factor: f64,
+    /// No rate of flows is raised above this.
+    most_gbps: f64,
+}
+
+impl Load {
+    /// What the specification says.
+    const AS_SPECIFIED: Load = Load { factor: 1.0, most_gbps: f64::INFINITY };
+
+    fn rate(self, gbps: f64) -> f64 {
+        (gbps * self.factor).min(self.most_gbps)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -179,14 +199,30 @@ enum Source {
 
 impl Traffic {
     pub(crate) fn new(spec: &TrafficSpec, spread: Spread, stream: Stream, rss: Stream) -> Traffic {
-        let mut traffic = Traffic { source: Source::Silent, stream, spread, rss, next_ns: 0.0 };
-        traffic.change(spec, 0.0);
+        let (spec, load) = (spec.clone(), Load::AS_SPECIFIED);
+        let mut traffic = Traffic { source: Source::Silent, stream, spread, rss, next_ns: 0.0, spec, load };
+        traffic.begin(0.0);
         traffic
+    }
+
+    /// Offers `factor` times what the specification says from `now_ns` on, also of later specifications. Flows get no faster
+    /// than `most_gbps`.
+    pub(crate) fn set_load(&mut self, factor: f64, most_gbps: f64, now_ns: f64) {
+        self.load = Load { factor, most_gbps };
+        self.begin(now_ns);
     }
 
     /// Switches to other traffic from `now_ns` on. Existing flows keep their queues: RSS draws only for new flows.
     pub(crate) fn change(&mut self, spec: &TrafficSpec, now_ns: f64) {
-        self.source = match spec {
+        self.spec = spec.clone();
+        self.begin(now_ns);
+    }
+
+    /// Begins to offer the present specification at the present load.
+    fn begin(&mut self, now_ns: f64) {
+        let load = self.load;
+        self.source = match &self.spec {
+            _ if load.factor <= 0.0 => Source::Silent,
             TrafficSpec::Flows { gbps, .. } if *gbps <= 0.0 => Source::Silent,
             TrafficSpec::Flows { packet_bytes, mix, gbps, flows, order, pace, dscp } => {
                 let mut queue_of = match &mut self.source {
@@ -196,12 +232,13 @@ impl Traffic {
                 self.spread.deal(&mut queue_of, *flows as usize, &mut self.rss);
                 queue_of.truncate(*flows as usize);
                 let sizes = Sizes::new(*packet_bytes, mix);
-                let gaps = Gaps::new(*pace, sizes.mean_bits(), *gbps);
+                let gaps = Gaps::new(*pace, sizes.mean_bits(), load.rate(*gbps));
                 Source::Flows { sizes, gaps, queue_of, order: *order, turn: 0, dscp: *dscp }
             }
             TrafficSpec::Capture { packets, .. } if packets.is_empty() => Source::Silent,
             TrafficSpec::Capture { packets, gbps } => {
-                Source::Capture { packets: packets.clone(), gaps_ns: gaps(packets, *gbps).into(), turn: 0 }
+                let gaps_ns = gaps(packets, *gbps).into_iter().map(|gap| gap / load.factor).collect();
+                Source::Capture { packets: packets.clone(), gaps_ns, turn: 0 }
             }
         };
         self.next_ns = self.next_ns.max(now_ns);
