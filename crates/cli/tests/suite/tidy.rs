@@ -68,6 +68,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "probe",
         ],
     ),
+    ("view", &["units", "host", "silicon", "machine", "policy", "control", "service"]),
     (
         "cli",
         &[
@@ -89,6 +90,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "vhost",
             "probe",
             "service",
+            "view",
             "load",
             "memload",
         ],

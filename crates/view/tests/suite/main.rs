@@ -1,0 +1,6 @@
+//! The tests of `waykeeper-view`, one program: linking is most of what a test program costs to build.
+
+mod common;
+mod mounted;
+mod recording;
+mod scenario;
