@@ -6,7 +6,7 @@
 mod messages;
 
 use messages::{
-    Content, CounterDescriptor, DebugAnnotation, Trace, TracePacket, TrackDescriptor, TrackEvent,
+    Content, CounterDescriptor, DebugAnnotation, PerfettoTrace, TracePacket, TrackDescriptor, TrackEvent,
 };
 use prost::Message;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ pub struct Track(u64);
 
 /// The unit of a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CounterUnit {
+pub enum PerfettoUnit {
     /// A number of things.
     Count,
     /// Bytes.
@@ -40,7 +40,7 @@ pub type Notes = Vec<(String, NoteValue)>;
 
 /// Writes a trace. Times are nanoseconds and may be in any order on different tracks.
 #[derive(Debug)]
-pub struct TraceWriter<W> {
+pub struct PerfettoWriter<W> {
     to: W,
     tracks: u64,
 }
@@ -52,10 +52,10 @@ const BY_RANK: i32 = 3;
 /// The first packet of a sequence says that nothing before it counts (`SEQ_INCREMENTAL_STATE_CLEARED`).
 const CLEARED: u32 = 1;
 
-impl<W: Write> TraceWriter<W> {
+impl<W: Write> PerfettoWriter<W> {
     /// A trace without tracks.
-    pub fn new(to: W) -> TraceWriter<W> {
-        TraceWriter { to, tracks: 0 }
+    pub fn new(to: W) -> PerfettoWriter<W> {
+        PerfettoWriter { to, tracks: 0 }
     }
 
     /// A track for slices and instants, and for tracks below it, which are shown in the order of their making.
@@ -70,16 +70,16 @@ impl<W: Write> TraceWriter<W> {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn counter(&mut self, name: &str, unit: CounterUnit, below: Track) -> io::Result<Track> {
+    pub fn counter(&mut self, name: &str, unit: PerfettoUnit, below: Track) -> io::Result<Track> {
         let counter = match unit {
-            CounterUnit::Count => CounterDescriptor { unit: Some(2), unit_name: None },
-            CounterUnit::Bytes => CounterDescriptor { unit: Some(3), unit_name: None },
-            CounterUnit::Named(name) => CounterDescriptor { unit: None, unit_name: Some(name.to_owned()) },
+            PerfettoUnit::Count => CounterDescriptor { unit: Some(2), unit_name: None },
+            PerfettoUnit::Bytes => CounterDescriptor { unit: Some(3), unit_name: None },
+            PerfettoUnit::Named(name) => CounterDescriptor { unit: None, unit_name: Some(name.to_owned()) },
         };
         self.describe(name, Some(below), Some(counter))
     }
 
-    /// A slice begins; it lasts until [`TraceWriter::end`] on the same track.
+    /// A slice begins; it lasts until [`PerfettoWriter::end`] on the same track.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -175,7 +175,7 @@ impl<W: Write> TraceWriter<W> {
             content: Some(content),
         };
         // A trace with one packet is a part of the file: messages of one type follow one another.
-        self.to.write_all(&Trace { packets: vec![packet] }.encode_to_vec())
+        self.to.write_all(&PerfettoTrace { packets: vec![packet] }.encode_to_vec())
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_small_trace_by_hand() {
-        let mut writer = TraceWriter::new(Vec::new());
+        let mut writer = PerfettoWriter::new(Vec::new());
         let track = writer.track("a", None).unwrap();
         writer.count(track, 300, 1.5).unwrap();
         let bytes = writer.finish().unwrap();
@@ -216,10 +216,10 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        let mut writer = TraceWriter::new(Vec::new());
+        let mut writer = PerfettoWriter::new(Vec::new());
         let top = writer.track("top", None).unwrap();
-        let bytes = writer.counter("occupancy", CounterUnit::Bytes, top).unwrap();
-        let ratio = writer.counter("hit ratio", CounterUnit::Named("ratio"), top).unwrap();
+        let bytes = writer.counter("occupancy", PerfettoUnit::Bytes, top).unwrap();
+        let ratio = writer.counter("hit ratio", PerfettoUnit::Named("ratio"), top).unwrap();
         let notes = vec![
             ("why".to_owned(), NoteValue::Text("misses".to_owned())),
             ("ratio".to_owned(), NoteValue::Number(0.25)),
@@ -229,7 +229,7 @@ mod tests {
         writer.count(ratio, 2, 0.5).unwrap();
         writer.instant(top, 2, "problem", Notes::new()).unwrap();
         writer.end(top, 3).unwrap();
-        let trace = Trace::decode(writer.finish().unwrap().as_slice()).unwrap();
+        let trace = PerfettoTrace::decode(writer.finish().unwrap().as_slice()).unwrap();
         let events: Vec<(Option<u64>, &TrackEvent)> = trace
             .packets
             .iter()

@@ -7,7 +7,7 @@ use prost::{Message, Oneof};
 
 /// A trace: packets one after another.
 #[derive(Message)]
-pub struct Trace {
+pub struct PerfettoTrace {
     #[prost(message, repeated, tag = "1")]
     pub packets: Vec<TracePacket>,
 }

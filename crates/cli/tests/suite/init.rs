@@ -79,7 +79,7 @@ fn an_existing_file_is_only_replaced_with_force_and_a_dash_prints() {
     assert!(written.contains("[[tenant]]\nname = \"l2fwd\"\nunit = \"l2fwd.service\""), "{written}");
     assert!(!said.contains("observed for"), "{said}");
     let (code, printed) = init(&machine, &["--out", "-"]);
-    assert_eq!((code, printed.replace("--config -", &format!("--config {out}"))), (Some(0), written));
+    assert_eq!((code, printed.replace("--config FILE", &format!("--config {out}"))), (Some(0), written));
     // Nothing lies beside it.
     let names = |folder: &Path| std::fs::read_dir(folder).unwrap().count();
     assert_eq!(names(machine.folder()), 2, "the host and the file");

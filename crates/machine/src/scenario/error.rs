@@ -177,16 +177,19 @@ pub(crate) fn quotes_hint(text: &str, span: Option<std::ops::Range<usize>>) -> S
             .find_map(|at| bare_value(text.lines().nth(at)?))
     });
     line.map_or_else(String::new, |(key, value)| match leading_number(value) {
-        Some(number) => format!("; a number has no unit ({key} = {number}), a size is a text in quotes"),
+        Some(number) => format!("; a number has no unit: {key} = {number}"),
         None => format!("; put text in quotes: {key} = {}", Value::String(value.to_owned())),
     })
 }
 
-/// The number with which a value such as `100Gb` begins; none where other words follow, as in `0-3`.
+/// The number with which a value such as `40Gb/s` begins; none where no unit follows, as in `0-3`, or the unit of a size.
 fn leading_number(value: &str) -> Option<&str> {
     let end = value.find(|char: char| !char.is_ascii_digit() && char != '.').unwrap_or(value.len());
     let (number, rest) = value.split_at(end);
-    let is_unit = rest.trim_start().starts_with(|char: char| char.is_ascii_alphabetic());
+    let unit = rest.trim_start();
+    let is_size =
+        ["k", "m", "g", "kb", "mb", "gb", "kib", "mib", "gib"].contains(&unit.to_ascii_lowercase().as_str());
+    let is_unit = unit.starts_with(|char: char| char.is_ascii_alphabetic()) && !is_size;
     (is_unit && number.parse::<f64>().is_ok()).then_some(number)
 }
 

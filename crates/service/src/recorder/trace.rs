@@ -1,7 +1,8 @@
 //! A recording as a trace of Perfetto: decisions and states as slices, counters as tracks.
 //!
-//! The times of the trace are nanoseconds since the start of the daemon that wrote the first segment. A counter has a value where
-//! the step has one, so a gap in a recording is a gap in its time, not a zero. Must not know where the recording comes from.
+//! The times of the trace are nanoseconds since the start of the daemon that wrote the first segment. A counter has a value
+//! where the step has one, so a gap in a recording is a gap in its time, not a zero. Must not know where the recording comes
+//! from.
 
 use super::{Header, RecordedStep};
 use crate::naming::HostNames;
@@ -10,7 +11,7 @@ use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 use waykeeper_control::Worth;
 use waykeeper_host::{Interval, PortCounter, SocketCounter, WorkloadCounter};
-use waykeeper_perfetto::{CounterUnit, NoteValue, Notes, TraceWriter, Track};
+use waykeeper_perfetto::{NoteValue, Notes, PerfettoUnit, PerfettoWriter, Track};
 
 /// The tracks that every recording has.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,7 @@ struct CommonTracks {
 /// Writes a recording as a trace.
 #[derive(Debug)]
 pub struct RecordingTrace<W> {
-    to: TraceWriter<W>,
+    to: PerfettoWriter<W>,
     /// Time 0 of the trace.
     zero: Option<SystemTime>,
     header: Option<Box<Header>>,
@@ -45,7 +46,7 @@ impl<W: Write> RecordingTrace<W> {
     /// A trace without steps.
     pub fn new(to: W) -> RecordingTrace<W> {
         RecordingTrace {
-            to: TraceWriter::new(to),
+            to: PerfettoWriter::new(to),
             zero: None,
             header: None,
             common: None,
@@ -157,7 +158,7 @@ impl<W: Write> RecordingTrace<W> {
         let Worth::Known(known) = worth else { return Ok(()) };
         for (name, progress) in [("HPWs", known.hpw), ("LPWs", known.lpw)] {
             let value = progress.map(|progress| progress.value);
-            self.value(common.worth, at_ns, name, CounterUnit::Named("ratio"), value)?;
+            self.value(common.worth, at_ns, name, PerfettoUnit::Named("ratio"), value)?;
         }
         Ok(())
     }
@@ -173,14 +174,14 @@ impl<W: Write> RecordingTrace<W> {
         for (id, rates) in &seen.groups {
             let own = self.below(common.tenants, &names.workload(*id))?;
             let mask = seen.knobs.mask(*id).or(step.record.knobs.mask(*id));
-            let ratio = CounterUnit::Named("ratio");
+            let ratio = PerfettoUnit::Named("ratio");
             self.value(own, at_ns, "LLC hit ratio", ratio, rates.llc_hit_ratio())?;
             self.value(own, at_ns, "instructions per cycle", ratio, rates.ipc())?;
             let misses = rates[WorkloadCounter::LlcMisses].value();
-            self.value(own, at_ns, "LLC misses per second", CounterUnit::Count, misses)?;
+            self.value(own, at_ns, "LLC misses per second", PerfettoUnit::Count, misses)?;
             let occupied = rates[WorkloadCounter::OccupancyBytes].value();
-            self.value(own, at_ns, "LLC occupancy", CounterUnit::Bytes, occupied)?;
-            self.value(own, at_ns, "ways", CounterUnit::Count, mask.map(|mask| f64::from(mask.count())))?;
+            self.value(own, at_ns, "LLC occupancy", PerfettoUnit::Bytes, occupied)?;
+            self.value(own, at_ns, "ways", PerfettoUnit::Count, mask.map(|mask| f64::from(mask.count())))?;
         }
         Ok(())
     }
@@ -196,25 +197,25 @@ impl<W: Write> RecordingTrace<W> {
         for (id, rates) in &seen.ports {
             let own = self.below(common.devices, &names.port(*id))?;
             let written = rates[PortCounter::InboundBytes].value();
-            self.value(own, at_ns, "bytes written to the host per second", CounterUnit::Bytes, written)?;
+            self.value(own, at_ns, "bytes written to the host per second", PerfettoUnit::Bytes, written)?;
             let read = rates[PortCounter::OutboundBytes].value();
-            self.value(own, at_ns, "bytes read from the host per second", CounterUnit::Bytes, read)?;
+            self.value(own, at_ns, "bytes read from the host per second", PerfettoUnit::Bytes, read)?;
             let dca = seen.knobs.dca(*id).map(|on| f64::from(u8::from(on)));
-            self.value(own, at_ns, "DCA", CounterUnit::Named("on"), dca)?;
+            self.value(own, at_ns, "DCA", PerfettoUnit::Named("on"), dca)?;
         }
         let ways = seen.knobs.dca_ways().or(header.inventory.dca_ways_default);
         let ways = ways.map(|ways| f64::from(ways.count()));
-        self.value(common.devices, at_ns, "DCA ways", CounterUnit::Count, ways)
+        self.value(common.devices, at_ns, "DCA ways", PerfettoUnit::Count, ways)
     }
 
     fn socket(&mut self, common: CommonTracks, at_ns: u64, seen: &Interval) -> io::Result<()> {
         let missed = seen.socket.dca_write_miss_ratio();
-        self.value(common.socket, at_ns, "DCA write miss ratio", CounterUnit::Named("ratio"), missed)?;
+        self.value(common.socket, at_ns, "DCA write miss ratio", PerfettoUnit::Named("ratio"), missed)?;
         for (name, counter) in [
             ("bytes read from memory per second", SocketCounter::MemoryReadBytes),
             ("bytes written to memory per second", SocketCounter::MemoryWriteBytes),
         ] {
-            self.value(common.socket, at_ns, name, CounterUnit::Bytes, seen.socket[counter].value())?;
+            self.value(common.socket, at_ns, name, PerfettoUnit::Bytes, seen.socket[counter].value())?;
         }
         Ok(())
     }
@@ -235,7 +236,7 @@ impl<W: Write> RecordingTrace<W> {
         above: Track,
         at_ns: u64,
         name: &str,
-        unit: CounterUnit,
+        unit: PerfettoUnit,
         value: Option<f64>,
     ) -> io::Result<()> {
         let Some(value) = value else { return Ok(()) };
