@@ -172,7 +172,11 @@ fn run_experiment(
     own.check()?;
     let outcome = outcome.map_err(|why| ended_without_result(why, keeping))?;
     let partial = outcome.is_partial();
-    let extent = if args.details { Extent::Details } else { Extent::Screen };
+    let extent = match (args.details, &args.out) {
+        (true, _) => Extent::Details,
+        (false, Some(_)) => Extent::ScreenBesidePage,
+        (false, None) => Extent::Screen,
+    };
     match outcome {
         ExperimentOutcome::Run(summary) => {
             show_run(&summary, args.out.as_deref(), (!args.json).then_some(extent))?;

@@ -3,9 +3,10 @@
 //! The files of `scenarios/` are part of the binary, so that `waykeeper run a4-fig5` works from anywhere. Adding one is
 //! adding a file and a line in [`BUILT_IN`]. Must not know the contents of a scenario, except the files that it names.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use waykeeper_machine::{ScenarioError, ScenarioSource};
-use waykeeper_units::{Likeness, nearest};
+use waykeeper_units::{Likeness, nearest, one_line};
 
 macro_rules! built_in {
     ($($name:literal,)*) => {
@@ -62,6 +63,11 @@ built_in! {
     "thesis-victim-sandy-bridge",
 }
 
+/// The end of a scenario file's name.
+const SUFFIX: &str = ".toml";
+/// Most entries of a folder that are compared with a mistyped name: a hint is not worth more time (ours).
+const FILES_MOST: usize = 4096;
+
 /// The scenario that runs by default.
 pub const FLAGSHIP: &str = "a4-hpw-heavy";
 
@@ -88,6 +94,14 @@ pub enum RegistryError {
         nearest: String,
         /// The known names.
         known: String,
+    },
+    /// There is no such file.
+    #[error("{}: cannot be read: there is no such file{nearest}", one_line(&path.display().to_string()))]
+    NoFile {
+        /// The path that the user gave.
+        path: PathBuf,
+        /// `, did you mean ...` or empty.
+        nearest: String,
     },
     /// A built-in scenario whose captures and traces are not on this machine.
     #[error(
@@ -120,7 +134,10 @@ pub fn open(name: &str) -> Result<ScenarioSource, RegistryError> {
         return scenario.source(repository().as_deref());
     }
     let path = Path::new(name);
-    if name.contains('/') || name.ends_with(".toml") || path.is_file() {
+    if name.contains('/') || name.ends_with(SUFFIX) || path.is_file() {
+        if path.symlink_metadata().is_err_and(|why| why.kind() == ErrorKind::NotFound) {
+            return Err(RegistryError::NoFile { path: path.to_owned(), nearest: near_file(path) });
+        }
         return Ok(ScenarioSource::open(path)?);
     }
     Err(unknown(name))
@@ -186,12 +203,28 @@ fn repository() -> Option<PathBuf> {
     folder.canonicalize().ok()
 }
 
+/// `, did you mean the file ...` where the folder of `path` has a scenario file of a similar name; else empty.
+fn near_file(path: &Path) -> String {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Some(stem) = path.file_stem().and_then(|stem| stem.to_str()) else { return String::new() };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(FILES_MOST);
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let stems: Vec<String> = names.filter_map(|name| Some(name.strip_suffix(SUFFIX)?.to_owned())).collect();
+    nearest(stem, stems.iter().map(String::as_str), Likeness::Edits).map_or_else(String::new, |near| {
+        let near = path.with_file_name(near.to_owned() + SUFFIX);
+        format!(", did you mean the file `{}`?", near.display())
+    })
+}
+
 fn unknown(name: &str) -> RegistryError {
     let names = || BUILT_IN.iter().map(|scenario| scenario.name);
     let near = nearest(name, names(), Likeness::Edits);
+    let near = near.map_or_else(String::new, |near| format!(", did you mean `{near}`?"));
+    // The name of a file without its suffix, or with another one.
+    let file = near_file(&Path::new(name).with_extension("toml"));
     RegistryError::Unknown {
         name: name.to_owned(),
-        nearest: near.map_or_else(String::new, |near| format!(", did you mean `{near}`?")),
+        nearest: if file.is_empty() { near } else { file },
         known: names().collect::<Vec<_>>().join(", "),
     }
 }
@@ -259,6 +292,25 @@ mod tests {
             error.starts_with("unknown scenario `a4-hwp-heavy`, did you mean `a4-hpw-heavy`?"),
             "{error}"
         );
-        assert!(matches!(open("no/such/file.toml"), Err(RegistryError::Scenario(_))));
+        assert!(matches!(open("no/such/file.toml"), Err(RegistryError::NoFile { .. })));
+    }
+
+    #[test]
+    fn the_name_of_a_file_is_answered_with_a_similar_one_of_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("mine.toml"), "").unwrap();
+        std::fs::write(folder.path().join("notes.txt"), "").unwrap();
+        let said = |name: &str| open(folder.path().join(name).to_str().unwrap()).unwrap_err().to_string();
+        assert!(
+            said("min.toml").ends_with(
+                "there is no such file, did you mean the file `{}`?"
+                    .replace("{}", folder.path().join("mine.toml").to_str().unwrap())
+                    .as_str()
+            ),
+            "{}",
+            said("min.toml")
+        );
+        assert!(said("other.toml").ends_with("there is no such file"), "{}", said("other.toml"));
+        assert!(said("notes.toml").ends_with("there is no such file"), "{}", said("notes.toml"));
     }
 }

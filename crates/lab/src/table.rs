@@ -57,6 +57,8 @@ impl Ink {
 pub enum Extent {
     /// At most a screen: the comparison and the verdict; of a single policy, its workloads and the system.
     Screen,
+    /// The same, where a page with charts is written as well.
+    ScreenBesidePage,
     /// Also every policy's workloads, the system, who evicts whose lines, the timelines.
     Details,
 }
@@ -101,7 +103,8 @@ pub fn run(summary: &RunSummary, ink: Ink, extent: Extent) -> String {
         }
     } else {
         let more = if alone { "what the policy did and why" } else { "each policy's numbers and decisions" };
-        let _ = writeln!(out, "more: `--details` prints {more}; `--out DIR` writes a page with charts");
+        let page = if extent == Extent::Screen { "; `--out DIR` writes a page with charts" } else { "" };
+        let _ = writeln!(out, "more: `--details` prints {more}{page}");
     }
     if let Some(verdict) = &summary.verdict {
         let lines: Vec<String> = verdict.lines.iter().map(|line| show::plain(line)).collect();
