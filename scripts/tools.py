@@ -181,6 +181,8 @@ NEEDS = [
           pacman="prometheus", zypper="golang-github-prometheus-prometheus"),
     _tool("strace", "cli killed: kills the daemon at each of its system calls", apt_get="strace", dnf="strace",
           pacman="strace", zypper="strace"),
+    _tool("tmux", "cli top: a terminal that is typed into and read", apt_get="tmux", dnf="tmux", pacman="tmux",
+          zypper="tmux"),
     _tool("setpriv", "cli sandbox, linux faults: other users and capabilities", apt_get="util-linux", dnf="util-linux",
           pacman="util-linux", zypper="util-linux"),
     _tool("systemd-analyze", "cli sandbox: the unit's system call filter", apt_get="systemd", dnf="systemd",

@@ -25,11 +25,20 @@ pub struct SocketArgs {
 impl SocketArgs {
     /// Connects; `timeout` is the timeout of each answer.
     pub fn connect(&self, timeout: Duration) -> Result<Client, Failure> {
-        let socket = match &self.root {
+        Ok(Client::connect(&self.path()?, timeout)?)
+    }
+
+    /// The socket.
+    pub fn path(&self) -> Result<PathBuf, Failure> {
+        Ok(match &self.root {
             Some(root) => usual_socket(&restore::root_at(root)?),
             None => self.socket.clone(),
-        };
-        Ok(Client::connect(&socket, timeout)?)
+        })
+    }
+
+    /// The root of the host's files, if it was given.
+    pub fn root(&self) -> Result<Option<PathBuf>, Failure> {
+        self.root.as_ref().map(|root| Ok(restore::root_at(root)?.prefix().to_owned())).transpose()
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::exit::Failure;
 use crate::{
-    completions, daemon, ddio, demo, doctor, init, man, memload, orders, probe, replay, restore, status,
+    completions, daemon, ddio, demo, doctor, init, man, memload, orders, probe, replay, restore, status, top,
     vhost,
 };
 use clap::Subcommand;
@@ -32,6 +32,8 @@ pub enum FullCommand {
     Daemon(daemon::DaemonArgs),
     /// Show the daemon's tenants, counters, knobs and last decisions
     Status(status::StatusArgs),
+    /// Watch a host, a virtual server or a recording live, and turn its knobs
+    Top(top::TopArgs),
     /// List the daemon's tenants with their masks and hit ratios
     Tenants(status::TenantsArgs),
     /// Pause the daemon's policy
@@ -76,6 +78,7 @@ pub fn full(command: FullCommand) -> Result<(), Failure> {
         FullCommand::Restore(args) => restore::restore(args),
         FullCommand::Daemon(args) => daemon::daemon(args),
         FullCommand::Status(args) => status::status(&args),
+        FullCommand::Top(args) => top::top(&args),
         FullCommand::Tenants(args) => status::tenants(&args),
         FullCommand::Pause(args) => orders::pause(&args),
         FullCommand::Resume(args) => orders::resume(&args),

@@ -68,6 +68,8 @@ mod status;
 #[cfg(feature = "full")]
 mod terminal;
 #[cfg(feature = "full")]
+mod top;
+#[cfg(feature = "full")]
 mod vhost;
 
 use std::panic;

@@ -102,12 +102,7 @@ pub fn replay(args: ReplayArgs) -> Result<(), Failure> {
         Some(name) => Some(Replay::new(name, args.set.iter().cloned().collect())?),
         None => None,
     };
-    let reader = RecordingReader::open(&args.recording).map_err(|why| match &why {
-        ReadError::Open { source, .. } if source.kind() != std::io::ErrorKind::NotFound => {
-            Failure::new(exit::io_code(source), why)
-        }
-        _ => Failure::bad_input(why),
-    })?;
+    let reader = RecordingReader::open(&args.recording)?;
     if let Some(path) = &args.trace {
         return trace::write(reader, path, args.force, args.from, args.to);
     }
@@ -397,6 +392,17 @@ fn shown(text: &str) -> String {
         if letter.is_control() { out.extend(letter.escape_default()) } else { out.push(letter) }
     }
     out
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Failure {
+        match &error {
+            ReadError::Open { source, .. } if source.kind() != std::io::ErrorKind::NotFound => {
+                Failure::new(exit::io_code(source), error)
+            }
+            _ => Failure::bad_input(error),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ mod scenario_fuzz;
 mod scenario_keys;
 mod third_party;
 mod tidy;
+mod top;
 mod unsafe_code;
 mod vhost;
 mod words;
