@@ -179,6 +179,8 @@ NEEDS = [
           pacman="prometheus", zypper="golang-github-prometheus-prometheus"),
     _tool("prometheus", "service edge: scrapes the metrics", apt_get="prometheus", dnf="golang-github-prometheus",
           pacman="prometheus", zypper="golang-github-prometheus-prometheus"),
+    _tool("chromium", "python test_web: the web page in a browser", apt_get="chromium", dnf="chromium", pacman="chromium",
+          zypper="chromium"),
     _tool("strace", "cli killed: kills the daemon at each of its system calls", apt_get="strace", dnf="strace",
           pacman="strace", zypper="strace"),
     _tool("tmux", "cli top: a terminal that is typed into and read", apt_get="tmux", dnf="tmux", pacman="tmux",

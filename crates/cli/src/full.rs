@@ -4,8 +4,8 @@
 
 use crate::exit::Failure;
 use crate::{
-    completions, daemon, ddio, demo, doctor, init, man, memload, orders, probe, replay, restore, status, top,
-    vhost,
+    completions, daemon, ddio, demo, doctor, init, man, memload, orders, probe, replay, restore, serve,
+    status, top, vhost,
 };
 use clap::Subcommand;
 
@@ -34,6 +34,8 @@ pub enum FullCommand {
     Status(status::StatusArgs),
     /// Watch a host, a virtual server or a recording live, and turn its knobs
     Top(top::TopArgs),
+    /// Show a daemon, a virtual server or a recording as a web page, and turn its knobs there
+    Serve(serve::ServeArgs),
     /// List the daemon's tenants with their masks and hit ratios
     Tenants(status::TenantsArgs),
     /// Pause the daemon's policy
@@ -79,6 +81,7 @@ pub fn full(command: FullCommand) -> Result<(), Failure> {
         FullCommand::Daemon(args) => daemon::daemon(args),
         FullCommand::Status(args) => status::status(&args),
         FullCommand::Top(args) => top::top(&args),
+        FullCommand::Serve(args) => serve::serve(&args),
         FullCommand::Tenants(args) => status::tenants(&args),
         FullCommand::Pause(args) => orders::pause(&args),
         FullCommand::Resume(args) => orders::resume(&args),

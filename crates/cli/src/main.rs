@@ -64,6 +64,8 @@ mod replay;
 #[cfg(feature = "full")]
 mod restore;
 #[cfg(feature = "full")]
+mod serve;
+#[cfg(feature = "full")]
 mod status;
 #[cfg(feature = "full")]
 mod terminal;

@@ -69,6 +69,7 @@ const CRATES: &[(&str, &[&str])] = &[
         ],
     ),
     ("view", &["units", "host", "silicon", "machine", "policy", "control", "service"]),
+    ("web", &["machine", "policy", "lab", "view"]),
     (
         "cli",
         &[
@@ -91,6 +92,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "probe",
             "service",
             "view",
+            "web",
             "load",
             "memload",
         ],

@@ -1,0 +1,181 @@
+//! The paths of the server: the page's files, the list of what can be shown, events, turns, playgrounds.
+//!
+//! Every error is one line of text. Must not know sockets.
+
+use crate::assets;
+use crate::events;
+use crate::feed::LiveFeed;
+use crate::feeds::{FeedError, FeedSet, MAIN};
+use crate::guard::{self, Refusal};
+use crate::playground::{PlaygroundWish, Scenarios};
+use crate::{AccessToken, WebLimits};
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use http_body_util::{BodyExt, Limited};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use std::sync::Arc;
+use tokio::time::timeout;
+use waykeeper_view::{Turn, TurnError};
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub token: AccessToken,
+    pub feeds: FeedSet,
+    pub scenarios: Scenarios,
+    pub limits: WebLimits,
+    /// Other machines may ask by this one's address.
+    pub is_remote: bool,
+}
+
+type Shared = State<Arc<Desk>>;
+
+/// The server's paths.
+pub(crate) fn router(desk: Arc<Desk>) -> Router {
+    Router::new()
+        .route("/api/catalogue", get(catalogue))
+        .route("/api/feeds/{id}", get(feed))
+        .route("/api/feeds/{id}/events", get(feed_events))
+        .route("/api/feeds/{id}/history", get(history))
+        .route("/api/feeds/{id}/turn", post(turn))
+        .route("/api/playgrounds", post(start_playground))
+        .route("/api/playgrounds/{id}", delete(end_playground))
+        .fallback(page)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(desk.clone(), guarded))
+        .with_state(desk)
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, self.why + "\n").into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+/// Checks every request, and protects every answer.
+async fn guarded(State(desk): Shared, request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    let is_turn = parts.method == Method::POST || parts.method == Method::DELETE;
+    let checked = guard::check_sender(&parts, desk.is_remote)
+        .and_then(|()| if is_turn { guard::check_turn(&parts, &desk.token) } else { Ok(()) });
+    let mut response = match checked {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    guard::protect(response.headers_mut());
+    response
+}
+
+fn json<T: Serialize>(value: &T) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(bytes) => ([(CONTENT_TYPE, "application/json")], bytes).into_response(),
+        Err(why) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why.to_string()).into_response(),
+    }
+}
+
+/// A file of the page.
+async fn page(method: Method, uri: Uri) -> Response {
+    if method != Method::GET && method != Method::HEAD {
+        return wrong_method(method).await;
+    }
+    match assets::file(uri.path()) {
+        Some(file) => ([(CONTENT_TYPE, file.media_type)], Bytes::from_static(file.bytes)).into_response(),
+        None => {
+            Refusal::new(StatusCode::NOT_FOUND, "there is no such page; the first one is /").into_response()
+        }
+    }
+}
+
+async fn wrong_method(method: Method) -> Response {
+    let why = format!("the method {method} is not accepted here");
+    let mut response = Refusal::new(StatusCode::METHOD_NOT_ALLOWED, why).into_response();
+    response.headers_mut().entry(ALLOW).or_insert(HeaderValue::from_static("GET, HEAD"));
+    response
+}
+
+async fn catalogue(State(desk): Shared) -> Response {
+    let main = desk.feeds.has_main().then_some(MAIN);
+    json(&json!({
+        "version": env!("CARGO_PKG_VERSION"), "main": main, "scenarios": desk.scenarios.list(),
+        "policies": Scenarios::policies(),
+    }))
+}
+
+fn found(desk: &Desk, id: &str) -> Result<Arc<LiveFeed>, Refusal> {
+    desk.feeds
+        .get(id)
+        .ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "there is no such source; it may have ended"))
+}
+
+async fn feed(State(desk): Shared, Path(id): Path<String>) -> Result<Response, Refusal> {
+    found(&desk, &id)?;
+    Ok(json(&json!({ "id": id })))
+}
+
+async fn feed_events(State(desk): Shared, Path(id): Path<String>) -> Result<Response, Refusal> {
+    let frames = found(&desk, &id)?.viewer();
+    Ok(([(CONTENT_TYPE, "text/event-stream")], events::body(frames)).into_response())
+}
+
+async fn history(State(desk): Shared, Path(id): Path<String>) -> Result<Response, Refusal> {
+    let columns = found(&desk, &id)?.history().await;
+    Ok(json(&columns.unwrap_or_default()))
+}
+
+async fn turn(State(desk): Shared, Path(id): Path<String>, body: Body) -> Result<Response, Refusal> {
+    let feed = found(&desk, &id)?;
+    let turn: Turn = read(&desk, body, "a turn").await?;
+    let text = feed.turn(turn).await.map_err(|why| {
+        let status = match &why {
+            TurnError::Unsupported(_) => StatusCode::CONFLICT,
+            TurnError::Refused(_) => StatusCode::BAD_REQUEST,
+            TurnError::Lost(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Refusal::new(status, why.to_string())
+    })?;
+    Ok(json(&json!({ "text": text })))
+}
+
+async fn start_playground(State(desk): Shared, body: Body) -> Result<Response, Refusal> {
+    let wish: PlaygroundWish = read(&desk, body, "a playground").await?;
+    let full = |why: FeedError| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string());
+    desk.feeds.check_room().map_err(full)?;
+    let opening = desk.clone();
+    // Making a server takes as long as thousands of answers.
+    let opened = tokio::task::spawn_blocking(move || opening.scenarios.open(&wish)).await;
+    let opened = opened.map_err(|why| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why.to_string()))?;
+    let source = opened.map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, why.to_string()))?;
+    let id = desk.feeds.add_playground(source).map_err(full)?;
+    Ok(json(&json!({ "id": id })))
+}
+
+async fn end_playground(State(desk): Shared, Path(id): Path<String>) -> Result<Response, Refusal> {
+    if !desk.feeds.end_playground(&id) {
+        return Err(Refusal::new(StatusCode::NOT_FOUND, "there is no such playground; it may have ended"));
+    }
+    Ok(json(&json!({ "id": id })))
+}
+
+/// Reads a body of JSON, within a size and a time.
+async fn read<T: DeserializeOwned>(desk: &Desk, body: Body, what: &str) -> Result<T, Refusal> {
+    let most = desk.limits.body_bytes;
+    let late = |_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
+    let bytes = timeout(desk.limits.head, Limited::new(body, most).collect()).await.map_err(late)?;
+    let bytes = bytes.map_err(|_| {
+        Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body is broken or longer than {most} bytes"))
+    })?;
+    serde_json::from_slice(&bytes.to_bytes())
+        .map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, format!("not {what}: {why}")))
+}

@@ -1,0 +1,224 @@
+//! The server: a thread with its own runtime, a bound on connections, deadlines for each of them.
+//!
+//! Must not know paths.
+
+use crate::AccessToken;
+use crate::feeds::FeedSet;
+use crate::playground::Scenarios;
+use crate::routes::{self, Desk};
+use crate::stalled::StallLimited;
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::{sleep, timeout};
+use waykeeper_view::Source;
+
+/// Limits for clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WebLimits {
+    /// Connections at a time; one more is answered with 503.
+    pub connections: usize,
+    /// Time for the head of a request, and for a body.
+    pub head: Duration,
+    /// Time in which a client must take something of what is sent.
+    pub stall: Duration,
+    /// Longest body, bytes.
+    pub body_bytes: usize,
+    /// Bytes that the kernel keeps for a client; it doubles this number. Else it keeps megabytes of old pictures for a
+    /// viewer that takes none.
+    pub send_buffer: usize,
+}
+
+impl Default for WebLimits {
+    /// A page has one connection for its events and up to five for files (what browsers open to one server), so 512
+    /// are enough for 80 pages at once. A turn has less than a kilobyte. Assumption: the times.
+    fn default() -> WebLimits {
+        WebLimits {
+            connections: 512,
+            head: Duration::from_secs(5),
+            stall: Duration::from_secs(30),
+            body_bytes: 16 << 10,
+            // Six pictures of 11 tenants.
+            send_buffer: 64 << 10,
+        }
+    }
+}
+
+/// Longest head of a request, and most bytes that wait for a client, besides one picture.
+const BUFFER: usize = 16 << 10;
+/// Pause after a failed accept, for example without file descriptors.
+const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
+const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 1\r\n\
+    connection: close\r\ncontent-length: 21\r\n\r\ntoo many connections\n";
+
+/// Where the server listens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WebListen {
+    /// Address and port; port 0 is any free one.
+    pub address: SocketAddr,
+    /// Other machines may connect.
+    pub allow_remote: bool,
+}
+
+impl WebListen {
+    /// A port outside of those that Linux gives to clients and of 9100-9999, which exporters use. Assumption: the number
+    /// itself; no registry assigns it.
+    pub const PORT: u16 = 8642;
+
+    /// The address by default.
+    pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), WebListen::PORT);
+}
+
+/// Why the server does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum WebError {
+    /// Other machines could connect, and this was not asked for.
+    #[error("{0} can be reached by other machines; give --allow-remote too, or listen on 127.0.0.1")]
+    NotLoopback(SocketAddr),
+    /// The address is in use or not this machine's.
+    #[error("cannot listen on {address}: {why}; choose another port with --listen 127.0.0.1:PORT")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's message.
+        why: io::Error,
+    },
+    /// The system gives no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+    /// The system gives no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(#[from] getrandom::Error),
+}
+
+/// A running server. It ends when this is dropped.
+#[derive(Debug)]
+pub struct WebServer {
+    address: SocketAddr,
+    token: AccessToken,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WebServer {
+    /// Starts a server that shows `main`, and the playground on `scenarios`.
+    ///
+    /// # Errors
+    /// [`WebError`].
+    pub fn start(
+        listen: WebListen,
+        limits: WebLimits,
+        main: Option<Box<dyn Source>>,
+        scenarios: Scenarios,
+    ) -> Result<WebServer, WebError> {
+        let wanted = listen.address;
+        if !wanted.ip().is_loopback() && !listen.allow_remote {
+            return Err(WebError::NotLoopback(wanted));
+        }
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let failed = |why| WebError::Listen { address: wanted, why };
+        let listener = runtime.block_on(TcpListener::bind(wanted)).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let token = AccessToken::random()?;
+        let feeds = FeedSet::default();
+        if let Some(source) = main {
+            feeds.add_main(source)?;
+        }
+        let desk = Desk { token: token.clone(), feeds, scenarios, limits, is_remote: listen.allow_remote };
+        let (end, ended) = oneshot::channel();
+        let work = move || {
+            let router = routes::router(Arc::new(desk));
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accept(listener, router, limits) => {}
+                    _ = ended => {}
+                }
+            });
+            // Connections end with the runtime; a playground that is being made does not keep it.
+            runtime.shutdown_background();
+        };
+        let thread = thread::Builder::new().name("waykeeper-web".to_owned()).spawn(work)?;
+        Ok(WebServer { address, token, end: Some(end), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The token that allows to turn knobs.
+    pub fn token(&self) -> &AccessToken {
+        &self.token
+    }
+
+    /// The address for a browser on this machine, with the token.
+    pub fn link(&self) -> String {
+        let mut address = self.address;
+        if address.ip().is_unspecified() {
+            let local = if address.is_ipv4() {
+                IpAddr::V4(Ipv4Addr::LOCALHOST)
+            } else {
+                IpAddr::V6(Ipv6Addr::LOCALHOST)
+            };
+            address.set_ip(local);
+        }
+        format!("http://{address}/#token={}", self.token.text())
+    }
+}
+
+impl Drop for WebServer {
+    fn drop(&mut self) {
+        // Dropped, it ends the accept loop.
+        self.end.take();
+        if let Some(thread) = self.thread.take() {
+            // A panic was printed by its thread.
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, router: Router, limits: WebLimits) {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(ACCEPT_ERROR_PAUSE).await;
+            continue;
+        };
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            tokio::spawn(refuse(stream, limits));
+            continue;
+        };
+        let router = router.clone();
+        tokio::spawn(async move {
+            serve(stream, router, limits).await;
+            drop(place);
+        });
+    }
+}
+
+/// Serves one connection. An error affects only it.
+async fn serve(stream: TcpStream, router: Router, limits: WebLimits) {
+    // Without it an order's answer may wait for an acknowledgement.
+    let _ = stream.set_nodelay(true);
+    let _ = set_socket_send_buffer_size(&stream, limits.send_buffer);
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(BUFFER);
+    let io = TokioIo::new(StallLimited::new(stream, limits.stall));
+    let _ = http.serve_connection(io, TowerToHyperService::new(router)).await;
+}
+
+/// Answers a connection that is one too many.
+async fn refuse(mut stream: TcpStream, limits: WebLimits) {
+    let _ = timeout(limits.head, stream.write_all(FULL.as_bytes())).await;
+}
