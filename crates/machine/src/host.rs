@@ -98,8 +98,8 @@ impl VirtualServer {
         self.bare.begin_stretch();
     }
 
-    /// From now on, the wire offers `factor` times the scenario's traffic to a NIC, at most its line rate; false if the device
-    /// is no NIC. This is no knob of a server: it is for experiments that a person steers.
+    /// From now on, the wire offers `factor` times the scenario's traffic to a NIC, at most its line rate; false if the
+    /// device is no NIC. This is no knob of a server: it is for experiments that a person steers.
     pub fn set_load(&mut self, device: DeviceId, factor: f64) -> bool {
         let now_ns = self.bare.machine.now_ns();
         let Some(nic) = self.bare.machine.bus.nics.get_mut(device.index()) else { return false };

@@ -12,6 +12,7 @@ mod mempool;
 mod page_pool;
 mod pool;
 mod queue;
+mod spread;
 mod traffic;
 mod window;
 
@@ -23,8 +24,9 @@ pub use mempool::MempoolSpec;
 pub(crate) use page_pool::{HALF_PAGE_BYTES, PagePool, Recycle};
 pub(crate) use pool::{BUFFER_BYTES, Pool};
 pub(crate) use queue::{MAX_BURST, OUTSIDE_NS, Packet, Queue};
+pub(crate) use spread::{Function, Spread};
+pub(crate) use traffic::WIRE_OVERHEAD_BYTES;
 pub use traffic::{FlowOrder, Pace, Traffic, TrafficSpec};
-pub(crate) use traffic::{Function, Spread, WIRE_OVERHEAD_BYTES};
 pub(crate) use window::Window;
 
 use crate::meter::Meter;

@@ -101,8 +101,8 @@ impl RecordingReader {
         RecordingReader::open_before(path, None)
     }
 
-    /// The same; of a directory only the segment that was written at a time, and those after it. Segments are told apart by
-    /// the times in their names, which are to the second.
+    /// The same; of a directory only the segment that was written at a time, and those after it. The times in the
+    /// names of segments, which are to the second, say when each began.
     ///
     /// # Errors
     /// As [`RecordingReader::open`].
