@@ -60,7 +60,7 @@ pub struct LiveScenario {
     stop: Arc<AtomicBool>,
 }
 
-/// A turn and where its answer goes.
+/// A turn, and the channel for its answer.
 type AskedTurn = (Turn, Sender<Result<String, TurnError>>);
 
 /// Why a virtual server does not start.
@@ -337,7 +337,7 @@ impl Stage {
         self.publish(looping);
         if name == by_hand::POLICY {
             let turned = looping.record().applied.len();
-            return Ok(format!("{turned} knobs turned by hand; policy {name} holds all of them"));
+            return Ok(format!("knobs turned by hand: {turned}; policy {name} holds all of them"));
         }
         Ok(format!("policy {name} replaces {before}"))
     }

@@ -7,7 +7,7 @@ use waykeeper_units::WayMask;
 
 /// A source of steps.
 pub trait Source: Send {
-    /// The next event; `None` if there is none within `wait`. A reader that is too slow misses steps and gets the latest ones.
+    /// The next event; `None` if there is none within `wait`. A reader that is too slow misses steps and gets the latest.
     fn next(&mut self, wait: Duration) -> Option<SourceEvent>;
 
     /// Carries out a turn, and returns a line about what was done.

@@ -126,7 +126,7 @@ fn a_place_in_a_recording_is_found_forwards_and_backwards() {
 }
 
 #[test]
-fn a_damaged_recording_says_what_is_lost_and_goes_on() {
+fn a_damaged_recording_says_what_is_lost_and_continues() {
     let folder = tempfile::tempdir().unwrap();
     record(folder.path(), 20);
     let mut segments: Vec<_> = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();

@@ -57,7 +57,7 @@ fn a_picture_has_what_the_counters_say_and_nothing_else() {
     assert!(picture.tenants[2].occupancy_bytes.is_some_and(|bytes| bytes > 5e6), "{picture:?}");
     let nic = &picture.devices[0];
     assert_eq!((nic.name.as_str(), nic.dca, nic.tenants[0].as_str()), ("nic0", Some(true), "l2fwd"));
-    // 80 Gb/s on the wire are 10 GB/s, of which 24 bytes a packet are not written; each packet's completion is one more line.
+    // 80 Gb/s on the wire are 10 GB/s, of which 24 bytes a packet are not written; a packet's completion is one more line.
     assert!(nic.inbound_bytes_per_s.is_some_and(|bytes| (9.5e9..11e9).contains(&bytes)), "{nic:?}");
     assert!(picture.socket.dca_write_hit_ratio.is_some());
     let tail = viewer.model.tail(Series::Ipc, "scan", 100);
@@ -153,7 +153,7 @@ fn the_load_of_a_nic_follows_the_factor() {
 }
 
 #[test]
-fn stopped_time_stands_still_and_speed_is_kept() {
+fn stopped_time_gives_no_step_and_speed_is_kept() {
     let mut source = live("default", 1);
     source.turn(Turn::Stop).unwrap();
     while source.next(Duration::from_millis(300)).is_some() {}
