@@ -3,7 +3,7 @@
 //! A turn of a knob or of the policy is asked once. Must not know the terminal, nor how anything is drawn.
 
 use super::keys::Input;
-use super::state::{Chosen, PAUSES, Page, Question, Row};
+use super::state::{Chosen, PAUSES, Page, Question, ViewRow};
 use waykeeper_host::DeviceKind;
 use waykeeper_units::WayMask;
 use waykeeper_view::{Picture, SourceKind, Turn};
@@ -19,14 +19,14 @@ pub enum Effect {
     Turn(Turn),
 }
 
-/// Seconds that a key goes forward or back in a recording.
+/// Seconds by which a key moves in a recording.
 const SEEK_S: f64 = 10.0;
 
 /// Change of a load by one key.
 const LOAD_STEP: f64 = 0.1;
 
 /// Answers an input. `rows_at` has the rows on the screen, by line.
-pub fn answer(chosen: &mut Chosen, picture: &Picture, input: Input, rows_at: &[(u16, Row)]) -> Effect {
+pub fn answer(chosen: &mut Chosen, picture: &Picture, input: Input, rows_at: &[(u16, ViewRow)]) -> Effect {
     if input == Input::Control('c') {
         return Effect::Quit;
     }
@@ -38,7 +38,7 @@ pub fn answer(chosen: &mut Chosen, picture: &Picture, input: Input, rows_at: &[(
 }
 
 /// An input while no question is open.
-fn free(chosen: &mut Chosen, picture: &Picture, input: Input, rows_at: &[(u16, Row)]) -> Effect {
+fn free(chosen: &mut Chosen, picture: &Picture, input: Input, rows_at: &[(u16, ViewRow)]) -> Effect {
     match input {
         Input::Char('q') => return Effect::Quit,
         Input::Char('?' | 'h') if chosen.page != Page::Help => {
@@ -75,7 +75,7 @@ fn free(chosen: &mut Chosen, picture: &Picture, input: Input, rows_at: &[(u16, R
                 let again = chosen.row.as_ref() == Some(row);
                 chosen.row = Some(row.clone());
                 if again {
-                    open(chosen, picture, matches!(row, Row::Device(_)));
+                    open(chosen, picture, matches!(row, ViewRow::Device(_)));
                 }
             }
         }
@@ -94,7 +94,7 @@ fn free(chosen: &mut Chosen, picture: &Picture, input: Input, rows_at: &[(u16, R
 
 /// Shows one tenant or device: the selected one, else the first.
 fn open(chosen: &mut Chosen, picture: &Picture, device: bool) {
-    let wanted = |row: &Row| matches!(row, Row::Device(_)) == device;
+    let wanted = |row: &ViewRow| matches!(row, ViewRow::Device(_)) == device;
     let rows = chosen.rows(picture);
     let row =
         rows.get(chosen.place(picture)).filter(|row| wanted(row)).or(rows.iter().find(|row| wanted(row)));

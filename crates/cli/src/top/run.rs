@@ -5,7 +5,7 @@ use super::answer::{Effect, answer};
 use super::draw::{Scene, draw};
 use super::palette::Palette;
 use super::screen::TakenScreen;
-use super::state::{Chosen, Row};
+use super::state::{Chosen, ViewRow};
 use crate::exit::Failure;
 use crate::out;
 use ratatui::buffer::Buffer;
@@ -18,6 +18,9 @@ use waykeeper_view::{Picture, Source, SourceEvent, ViewModel};
 
 /// How often the source is asked for events. Assumption: an eye does not notice a step that is shown so much later.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a notice stays. Assumption: two lines are read in this time.
+const NOTICE: Duration = Duration::from_secs(5);
 
 /// Most events between two frames: a recording at a high speed must not keep keys waiting.
 const EVENTS: usize = 256;
@@ -38,7 +41,9 @@ pub struct LiveView {
     /// The picture that is shown, and of a held screen its history.
     picture: Option<Picture>,
     held: Option<ViewModel>,
-    rows_at: Vec<(u16, Row)>,
+    rows_at: Vec<(u16, ViewRow)>,
+    /// When the notice appeared.
+    noticed: Instant,
 }
 
 impl LiveView {
@@ -52,6 +57,7 @@ impl LiveView {
             picture: None,
             held: None,
             rows_at: Vec::new(),
+            noticed: Instant::now(),
         }
     }
 
@@ -73,6 +79,10 @@ impl LiveView {
         let mut screen = TakenScreen::take().map_err(failed)?;
         let mut is_dirty = true;
         while !ending.load(Ordering::Relaxed) {
+            if self.chosen.notice.is_some() && self.noticed.elapsed() > NOTICE {
+                self.chosen.notice = None;
+                is_dirty = true;
+            }
             is_dirty |= self.take_events() | resized.swap(false, Ordering::Relaxed);
             if std::mem::take(&mut is_dirty) {
                 screen.terminal.draw(|frame| self.draw(frame.buffer_mut())).map_err(failed)?;
@@ -83,7 +93,7 @@ impl LiveView {
                 Err(_) => return Ok(()),
             };
             for input in inputs {
-                is_dirty = true;
+                (is_dirty, self.noticed) = (true, Instant::now());
                 let Some(picture) = &self.picture else {
                     match input {
                         super::keys::Input::Char('q') | super::keys::Input::Control('c') => return Ok(()),
@@ -98,6 +108,7 @@ impl LiveView {
                             Ok(done) => (done, false),
                             Err(why) => (why.to_string(), true),
                         });
+                        self.noticed = Instant::now();
                         self.refresh();
                     }
                 }

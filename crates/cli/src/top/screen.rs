@@ -1,7 +1,7 @@
 //! The terminal: raw mode, the alternate screen and the mouse, and all of that back at the end, also after a panic.
 //!
-//! ratatui writes to it through [`AnsiBackend`]. ratatui's own backend needs crossterm's reader of keys, which brings a second
-//! version of a crate. Must not know what is drawn.
+//! ratatui writes to it through [`AnsiBackend`]. ratatui's own backend needs crossterm's reader of keys, which brings
+//! a second version of a crate. Must not know what is drawn.
 
 use super::keys::{Decoder, Input};
 use crossterm::cursor::{Hide, MoveTo, Show};

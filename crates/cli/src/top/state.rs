@@ -21,7 +21,7 @@ pub enum Page {
 
 /// A row that can be selected.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Row {
+pub enum ViewRow {
     /// A tenant, by name.
     Tenant(String),
     /// The devices behind a root port, by their names.
@@ -30,7 +30,7 @@ pub enum Row {
 
 /// Orders of tenants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum TenantOrder {
     /// As the source lists them.
     Listed,
     /// By name.
@@ -45,26 +45,32 @@ pub enum Order {
     Memory,
 }
 
-impl Order {
+impl TenantOrder {
     /// All of them, in the order in which the key `s` takes them.
-    pub const ALL: [Order; 6] =
-        [Order::Listed, Order::Name, Order::HitRatio, Order::Ipc, Order::Occupancy, Order::Memory];
+    pub const ALL: [TenantOrder; 6] = [
+        TenantOrder::Listed,
+        TenantOrder::Name,
+        TenantOrder::HitRatio,
+        TenantOrder::Ipc,
+        TenantOrder::Occupancy,
+        TenantOrder::Memory,
+    ];
 
     /// Its name.
     pub fn word(self) -> &'static str {
         match self {
-            Order::Listed => "as listed",
-            Order::Name => "by name",
-            Order::HitRatio => "by hit ratio",
-            Order::Ipc => "by IPC",
-            Order::Occupancy => "by LLC bytes",
-            Order::Memory => "by memory traffic",
+            TenantOrder::Listed => "as listed",
+            TenantOrder::Name => "by name",
+            TenantOrder::HitRatio => "by hit ratio",
+            TenantOrder::Ipc => "by IPC",
+            TenantOrder::Occupancy => "by LLC bytes",
+            TenantOrder::Memory => "by memory traffic",
         }
     }
 
-    fn next(self) -> Order {
-        let at = Order::ALL.iter().position(|own| *own == self).unwrap_or_default();
-        Order::ALL[(at + 1) % Order::ALL.len()]
+    fn next(self) -> TenantOrder {
+        let at = TenantOrder::ALL.iter().position(|own| *own == self).unwrap_or_default();
+        TenantOrder::ALL[(at + 1) % TenantOrder::ALL.len()]
     }
 }
 
@@ -150,11 +156,11 @@ pub struct Chosen {
     /// The page before help.
     pub back: Page,
     /// The selected row.
-    pub row: Option<Row>,
+    pub row: Option<ViewRow>,
     /// Text that names must contain; empty: all.
     pub filter: String,
-    /// Order of tenants.
-    pub order: Order,
+    /// TenantOrder of tenants.
+    pub order: TenantOrder,
     /// Place in [`SERIES`].
     pub series: usize,
     /// The open question.
@@ -172,7 +178,7 @@ impl Default for Chosen {
             back: Page::Overview,
             row: None,
             filter: String::new(),
-            order: Order::Listed,
+            order: TenantOrder::Listed,
             series: 0,
             question: None,
             notice: None,
@@ -189,14 +195,14 @@ impl Chosen {
         let low = |value: Option<f64>| value.unwrap_or(f64::INFINITY);
         let high = |value: Option<f64>| -value.unwrap_or(f64::NEG_INFINITY);
         let key = |tenant: &TenantPicture| match self.order {
-            Order::Listed | Order::Name => 0.0,
-            Order::HitRatio => low(tenant.llc_hit_ratio),
-            Order::Ipc => low(tenant.ipc),
-            Order::Occupancy => high(tenant.occupancy_bytes),
-            Order::Memory => high(tenant.memory_bytes_per_s),
+            TenantOrder::Listed | TenantOrder::Name => 0.0,
+            TenantOrder::HitRatio => low(tenant.llc_hit_ratio),
+            TenantOrder::Ipc => low(tenant.ipc),
+            TenantOrder::Occupancy => high(tenant.occupancy_bytes),
+            TenantOrder::Memory => high(tenant.memory_bytes_per_s),
         };
         tenants.sort_by(|a, b| key(a).total_cmp(&key(b)));
-        if self.order == Order::Name {
+        if self.order == TenantOrder::Name {
             tenants.sort_by(|a, b| a.name.cmp(&b.name));
         }
         tenants
@@ -212,9 +218,9 @@ impl Chosen {
     }
 
     /// The rows that can be selected, from top to bottom.
-    pub fn rows(&self, picture: &Picture) -> Vec<Row> {
-        let tenants = self.tenants(picture).into_iter().map(|tenant| Row::Tenant(tenant.name.clone()));
-        let devices = self.devices(picture).into_iter().map(|device| Row::Device(device.name.clone()));
+    pub fn rows(&self, picture: &Picture) -> Vec<ViewRow> {
+        let tenants = self.tenants(picture).into_iter().map(|tenant| ViewRow::Tenant(tenant.name.clone()));
+        let devices = self.devices(picture).into_iter().map(|device| ViewRow::Device(device.name.clone()));
         tenants.chain(devices).collect()
     }
 
@@ -235,16 +241,16 @@ impl Chosen {
     /// The selected tenant.
     pub fn tenant<'p>(&self, picture: &'p Picture) -> Option<&'p TenantPicture> {
         match self.rows(picture).into_iter().nth(self.place(picture))? {
-            Row::Tenant(name) => picture.tenants.iter().find(|tenant| tenant.name == name),
-            Row::Device(_) => None,
+            ViewRow::Tenant(name) => picture.tenants.iter().find(|tenant| tenant.name == name),
+            ViewRow::Device(_) => None,
         }
     }
 
     /// The selected devices.
     pub fn device<'p>(&self, picture: &'p Picture) -> Option<&'p DevicePicture> {
         match self.rows(picture).into_iter().nth(self.place(picture))? {
-            Row::Device(name) => picture.devices.iter().find(|device| device.name == name),
-            Row::Tenant(_) => None,
+            ViewRow::Device(name) => picture.devices.iter().find(|device| device.name == name),
+            ViewRow::Tenant(_) => None,
         }
     }
 

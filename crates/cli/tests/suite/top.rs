@@ -80,7 +80,7 @@ fn on_scenario(file: &Path) -> Terminal {
 fn keys_resize_and_a_policy_switch_work_in_a_terminal() {
     let (_folder, file) = tiny();
     let terminal = on_scenario(&file);
-    let first = terminal.shows("who hurts whom");
+    let first = terminal.shows("polluters and victims");
     assert!(first.contains("policy default") && first.contains("xmem"), "{first}");
     assert_eq!(first.lines().count(), 24, "{first}");
     terminal.keys(&["Enter"]);
@@ -106,9 +106,11 @@ fn keys_resize_and_a_policy_switch_work_in_a_terminal() {
         terminal.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
         let screen = terminal.until("another size", |screen| {
             let last = screen.lines().last().unwrap_or_default();
-            screen.lines().count() == rows && last.contains("select")
+            screen.lines().count() == rows
+                && last.contains("select")
+                && screen.contains("polluters and victims")
         });
-        assert!(screen.contains("who hurts whom"), "{columns}x{rows}\n{screen}");
+        assert!(screen.contains("polluters and victims"), "{columns}x{rows}\n{screen}");
     }
     // The list begins at the policy in force; `default` is the third.
     terminal.keys(&["p", "Home", "Down", "Down", "Enter"]);
@@ -121,7 +123,7 @@ fn keys_resize_and_a_policy_switch_work_in_a_terminal() {
     terminal.shows("progress since found");
     terminal.keys(&["q"]);
     let after = terminal.shows("ended with 0");
-    assert!(!after.contains("who hurts whom"), "the screen before is back\n{after}");
+    assert!(!after.contains("polluters and victims"), "the screen before is back\n{after}");
 }
 
 #[test]
@@ -136,7 +138,7 @@ fn the_terminal_is_as_before_after_a_signal() {
     );
     for (signal, code) in [(Signal::TERM, 0), (Signal::INT, 0)] {
         let terminal = Terminal::with(&command);
-        terminal.shows("who hurts whom");
+        terminal.shows("polluters and victims");
         let number = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
         rustix::process::kill_process(rustix::process::Pid::from_raw(number).unwrap(), signal).unwrap();
         let after = terminal.shows(&format!("ended with {code}"));
@@ -177,7 +179,7 @@ fn one_frame_as_text_and_what_cannot_work() {
     let scenario = file.to_str().unwrap();
     let frame = output(&["top", "--scenario", scenario, "--policy", "none", "--speed", "100", "--once"]);
     assert!(
-        frame.contains("xmem") && frame.contains("who hurts whom") && !frame.contains('\u{1b}'),
+        frame.contains("xmem") && frame.contains("polluters and victims") && !frame.contains('\u{1b}'),
         "{frame}"
     );
     refused(&["top", "--scenario", scenario], 2, &["needs a terminal", "--once"]);

@@ -5,7 +5,7 @@ use super::overview::{decisions, hurts};
 use super::parts::{bytes, fitted, most, percent, plain, progress, strip, thousands};
 use super::{Canvas, Scene, is_ratio, value_text};
 use crate::top::answer::kind;
-use crate::top::state::Row;
+use crate::top::state::ViewRow;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use waykeeper_host::{Priority, WorkloadKind};
@@ -16,9 +16,14 @@ use waykeeper_view::{Picture, Series};
 const DECISIONS: u16 = 4;
 
 /// Draws the selected tenant.
-pub fn tenant(canvas: &mut Canvas<'_>, area: Rect, picture: &Picture, scene: Scene<'_>) -> Vec<(u16, Row)> {
+pub fn tenant(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    picture: &Picture,
+    scene: Scene<'_>,
+) -> Vec<(u16, ViewRow)> {
     let Some(tenant) = scene.chosen.tenant(picture) else {
-        canvas.text(area.x + 1, area.y, "the tenant has ended; escape goes back", canvas.palette.faint());
+        canvas.text(area.x + 1, area.y, "the tenant has ended; escape leads back", canvas.palette.faint());
         return Vec::new();
     };
     let priority = if tenant.priority == Priority::High { "high" } else { "low" };
@@ -64,9 +69,14 @@ pub fn tenant(canvas: &mut Canvas<'_>, area: Rect, picture: &Picture, scene: Sce
 }
 
 /// Draws the selected devices.
-pub fn device(canvas: &mut Canvas<'_>, area: Rect, picture: &Picture, scene: Scene<'_>) -> Vec<(u16, Row)> {
+pub fn device(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    picture: &Picture,
+    scene: Scene<'_>,
+) -> Vec<(u16, ViewRow)> {
     let Some(device) = scene.chosen.device(picture) else {
-        canvas.text(area.x + 1, area.y, "the device is gone; escape goes back", canvas.palette.faint());
+        canvas.text(area.x + 1, area.y, "the device is gone; escape leads back", canvas.palette.faint());
         return Vec::new();
     };
     let socket = &picture.socket;

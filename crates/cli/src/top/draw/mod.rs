@@ -10,7 +10,7 @@ mod tests;
 mod timeline;
 
 use super::palette::Palette;
-use super::state::{Chosen, Page, Row};
+use super::state::{Chosen, Page, ViewRow};
 use parts::{duration, fitted, percent, plain, progress, thousands};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -42,7 +42,7 @@ pub struct Canvas<'a> {
 }
 
 /// Draws a page; returns the rows on it that can be selected, by line.
-pub fn draw(buffer: &mut Buffer, scene: Scene<'_>) -> Vec<(u16, Row)> {
+pub fn draw(buffer: &mut Buffer, scene: Scene<'_>) -> Vec<(u16, ViewRow)> {
     let area = buffer.area;
     let mut canvas = Canvas { buffer, area, palette: scene.palette };
     if area.width < LEAST.0 || area.height < LEAST.1 {

@@ -1,9 +1,11 @@
-//! The overview: the way map with the tenants, the devices, who hurts whom, the last decisions. Must not know other pages.
+//! The overview: the way map with the tenants, the devices, polluters and victims, the last decisions.
+//!
+//! Must not know other pages.
 
 use super::parts::{bytes, fitted, most, percent, plain, progress, right, spark, strip, thousands};
 use super::{Canvas, Scene, first_visible, is_ratio, tendency};
 use crate::top::answer::kind;
-use crate::top::state::Row;
+use crate::top::state::ViewRow;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 use waykeeper_host::Priority;
@@ -40,12 +42,12 @@ impl Columns {
 }
 
 /// Draws it; returns the rows by line.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, picture: &Picture, scene: Scene<'_>) -> Vec<(u16, Row)> {
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, picture: &Picture, scene: Scene<'_>) -> Vec<(u16, ViewRow)> {
     let chosen = scene.chosen;
     let (tenants, devices) = (chosen.tenants(picture), chosen.devices(picture));
     let place = chosen.place(picture);
     let height = usize::from(area.height);
-    // Headings: of tenants (two lines), devices, who hurts whom, decisions.
+    // Headings: of tenants (two lines), devices, polluters and victims, decisions.
     let rest = height.saturating_sub(5);
     let device_room = devices.len().min((rest / 5).max(1));
     let hurt_room = hurts(picture).len().min((rest / 6).max(1));
@@ -61,7 +63,7 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, picture: &Picture, scene: Scene
     for (index, tenant) in tenants.iter().enumerate().skip(first).take(tenant_room) {
         tenant_row(canvas, y, tenant, &columns, scene);
         select(canvas, y, index == place);
-        rows.push((y, Row::Tenant(tenant.name.clone())));
+        rows.push((y, ViewRow::Tenant(tenant.name.clone())));
         y += 1;
     }
     device_heading(canvas, y, &columns);
@@ -71,10 +73,10 @@ pub fn draw(canvas: &mut Canvas<'_>, area: Rect, picture: &Picture, scene: Scene
     for (index, device) in devices.iter().enumerate().skip(first).take(device_room) {
         device_row(canvas, y, device, picture, &columns, scene);
         select(canvas, y, selected == Some(index));
-        rows.push((y, Row::Device(device.name.clone())));
+        rows.push((y, ViewRow::Device(device.name.clone())));
         y += 1;
     }
-    canvas.heading(y, "who hurts whom");
+    canvas.heading(y, "polluters and victims");
     y += 1;
     for line in hurts(picture).into_iter().take(hurt_room) {
         canvas.text(area.x + 1, y, &line, canvas.palette.plain());

@@ -3,7 +3,7 @@
 use super::Canvas;
 use super::parts::strip;
 use crate::top::answer::returns;
-use crate::top::state::{PAUSES, Question, Row};
+use crate::top::state::{PAUSES, Question, ViewRow};
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 use waykeeper_service::printable;
@@ -149,7 +149,7 @@ const KEYS: [(&str, &str); 21] = [
 ];
 
 /// Draws the keys.
-pub fn help(canvas: &mut Canvas<'_>, body: Rect) -> Vec<(u16, Row)> {
+pub fn help(canvas: &mut Canvas<'_>, body: Rect) -> Vec<(u16, ViewRow)> {
     canvas.heading(body.y, "keys");
     for (y, (key, what)) in (body.y + 1..body.bottom()).zip(KEYS) {
         let key = super::fitted(key, 26);

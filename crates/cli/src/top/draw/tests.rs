@@ -3,7 +3,7 @@
 use super::{Scene, draw};
 use crate::top::palette::{ColourScheme, Palette};
 use crate::top::run::text_of;
-use crate::top::state::{Chosen, Page, Question, Row};
+use crate::top::state::{Chosen, Page, Question, ViewRow};
 use insta::assert_snapshot;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -143,7 +143,7 @@ fn step(number: u64, tenants: u32) -> RecordedStep<'static> {
     let record = StepRecord {
         at_ns: number * 1_000_000_000,
         state: "steady".to_owned(),
-        events: if number % 7 == 0 { vec![event] } else { Vec::new() },
+        events: if number.is_multiple_of(7) { vec![event] } else { Vec::new() },
         knobs,
         worth: Worth::Known(worth),
         ..StepRecord::default()
@@ -214,16 +214,16 @@ fn shown(tenants: u32, chosen: &Chosen, columns: u16, rows: u16) -> String {
     text_of(terminal.backend().buffer())
 }
 
-fn at(page: Page, row: Row) -> Chosen {
+fn at(page: Page, row: ViewRow) -> Chosen {
     Chosen { page, row: Some(row), ..Chosen::default() }
 }
 
-fn redis() -> Row {
-    Row::Tenant("redis-server".to_owned())
+fn redis() -> ViewRow {
+    ViewRow::Tenant("redis-server".to_owned())
 }
 
-fn nic() -> Row {
-    Row::Device("nic0".to_owned())
+fn nic() -> ViewRow {
+    ViewRow::Device("nic0".to_owned())
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn no_size_and_no_number_of_tenants_is_too_much() {
         for (columns, rows) in [(1, 1), (59, 15), (60, 16), (80, 24), (300, 100), (500, 200)] {
             for page in [Page::Overview, Page::Tenant, Page::Device, Page::Timeline, Page::Help] {
                 for question in &questions {
-                    let row = Row::Tenant(picture.tenants.last().unwrap().name.clone());
+                    let row = ViewRow::Tenant(picture.tenants.last().unwrap().name.clone());
                     let chosen = Chosen { question: question.clone(), ..at(page, row) };
                     let palette = Palette::new(ColourScheme::ColourBlind);
                     let scene = Scene { picture: Some(&picture), model: &model, chosen: &chosen, palette };
@@ -290,7 +290,7 @@ fn no_size_and_no_number_of_tenants_is_too_much() {
 fn the_selected_row_is_always_on_the_screen() {
     let (model, picture) = minute(256);
     for index in [0, 9, 100, 255] {
-        let row = Row::Tenant(picture.tenants[index].name.clone());
+        let row = ViewRow::Tenant(picture.tenants[index].name.clone());
         let chosen = at(Page::Overview, row.clone());
         let scene = Scene {
             picture: Some(&picture),
@@ -303,13 +303,13 @@ fn the_selected_row_is_always_on_the_screen() {
         terminal.draw(|frame| rows = draw(frame.buffer_mut(), scene)).unwrap();
         let (line, _) = rows.iter().find(|(_, own)| *own == row).expect("the row is shown");
         let text = text_of(terminal.backend().buffer());
-        let Row::Tenant(name) = row else { panic!("a tenant") };
+        let ViewRow::Tenant(name) = row else { panic!("a tenant") };
         assert!(text.lines().nth(usize::from(*line)).unwrap().contains(&name), "{text}");
     }
 }
 
 #[test]
-fn a_source_that_is_gone_and_an_empty_source_are_told() {
+fn a_source_that_is_gone_and_an_empty_source_are_reported() {
     let (mut model, _) = minute(3);
     model.take(SourceEvent::Lost { why: "no daemon at \u{1b}[2J/run/socket".to_owned() });
     let picture = model.picture(info()).unwrap();

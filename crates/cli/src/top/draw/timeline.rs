@@ -2,7 +2,7 @@
 
 use super::parts::{duration, fitted, most, right};
 use super::{Canvas, Scene, first_visible, is_ratio, value_text};
-use crate::top::state::{Row, SERIES};
+use crate::top::state::{SERIES, ViewRow};
 use ratatui::layout::Rect;
 use waykeeper_service::printable;
 use waykeeper_view::{Picture, SeriesOf};
@@ -12,19 +12,19 @@ const NAME: usize = 16;
 const VALUE: usize = 8;
 
 /// Draws it; returns the rows by line.
-pub fn draw(canvas: &mut Canvas<'_>, area: Rect, picture: &Picture, scene: Scene<'_>) -> Vec<(u16, Row)> {
+pub fn draw(canvas: &mut Canvas<'_>, area: Rect, picture: &Picture, scene: Scene<'_>) -> Vec<(u16, ViewRow)> {
     let chosen = scene.chosen;
     let (series, label) = SERIES[chosen.series % SERIES.len()];
-    let names: Vec<(Option<Row>, String, u8)> = match series.of() {
+    let names: Vec<(Option<ViewRow>, String, u8)> = match series.of() {
         SeriesOf::Tenants => chosen
             .tenants(picture)
             .into_iter()
-            .map(|own| (Some(Row::Tenant(own.name.clone())), own.name.clone(), own.colour))
+            .map(|own| (Some(ViewRow::Tenant(own.name.clone())), own.name.clone(), own.colour))
             .collect(),
         SeriesOf::Devices => chosen
             .devices(picture)
             .into_iter()
-            .map(|own| (Some(Row::Device(own.name.clone())), own.name.clone(), own.colour))
+            .map(|own| (Some(ViewRow::Device(own.name.clone())), own.name.clone(), own.colour))
             .collect(),
         SeriesOf::Socket => vec![(None, "socket".to_owned(), 0)],
     };
