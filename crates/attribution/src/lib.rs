@@ -1,0 +1,1 @@
+//! Who evicts whose lines from the LLC, estimated from counters alone.
