@@ -12,6 +12,7 @@ mod mailbox;
 mod model;
 mod observed_source;
 mod picture;
+mod pollution;
 mod recording_source;
 mod scenario_source;
 mod source;

@@ -7,6 +7,7 @@ use crate::picture::{
     DevicePicture, HurtPicture, LlcPicture, Picture, ProgressPicture, SocketPicture, TenantPicture,
     WorthPicture,
 };
+use crate::pollution::Pollution;
 use crate::source::{SourceEvent, SourceInfo};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
@@ -35,6 +36,7 @@ pub struct ViewModel {
     decisions: VecDeque<LoggedEvent>,
     knobs_turned: u64,
     colours: BTreeMap<String, u8>,
+    pollution: Pollution,
     hurts: Vec<HurtPicture>,
     history: History,
 }
@@ -56,11 +58,6 @@ impl ViewModel {
             SourceEvent::Lost { why } => self.lost = Some(why),
             SourceEvent::End => self.ended = true,
         }
-    }
-
-    /// Replaces what is known about polluters and victims; it is shown until it is replaced again.
-    pub fn set_hurts(&mut self, hurts: Vec<HurtPicture>) {
-        self.hurts = hurts;
     }
 
     /// The header and the step that the next picture shows.
@@ -151,6 +148,9 @@ impl ViewModel {
         let is_new = step.seen.is_some();
         if is_new || !step.record.problems.is_empty() {
             self.seen = step.seen.as_deref().cloned();
+        }
+        if let Some(seen) = &step.seen {
+            self.hurts = self.pollution.take(&header, tenants, seen);
         }
         self.give_colours(&header, tenants);
         self.step = Some(step);

@@ -45,7 +45,6 @@ const CRATES: &[(&str, &[&str])] = &[
             "kernel",
             "tenants",
             "linux-host",
-            "attribution",
             "calibration",
             "twin",
             "policy",
@@ -70,7 +69,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "probe",
         ],
     ),
-    ("view", &["units", "host", "silicon", "machine", "policy", "control", "service"]),
+    ("view", &["units", "host", "attribution", "silicon", "machine", "policy", "control", "service"]),
     ("web", &["machine", "policy", "lab", "view"]),
     (
         "cli",

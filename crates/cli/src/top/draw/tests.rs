@@ -20,7 +20,7 @@ use waykeeper_policy::{Cause, Event};
 use waykeeper_service::recorder::{FORMAT, Header, RecordedStep, VERSION};
 use waykeeper_service::{DaemonMode, PolluterKind, Worst};
 use waykeeper_units::{CoreId, DeviceId, PortId, WayMask, WorkloadId};
-use waykeeper_view::{Abilities, HurtPicture, Picture, SourceEvent, SourceInfo, SourceKind, ViewModel};
+use waykeeper_view::{Abilities, Picture, SourceEvent, SourceInfo, SourceKind, ViewModel};
 
 fn header() -> Header {
     let port = |id: u8, address: &str| RootPort {
@@ -192,14 +192,6 @@ fn minute(tenants: u32) -> (ViewModel, Picture) {
     for number in 0..60 {
         model.take(SourceEvent::Step(Box::new(step(number, tenants))));
     }
-    model.set_hurts(vec![HurtPicture {
-        kind: PolluterKind::Device,
-        polluter: "nic0".to_owned(),
-        victim: "x264".to_owned(),
-        share: Some(0.7),
-        confidence: Some(0.8),
-        why: "it fills 2 of 2 ways".to_owned(),
-    }]);
     let picture = model.picture(info()).unwrap();
     (model, picture)
 }
