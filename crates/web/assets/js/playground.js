@@ -98,8 +98,8 @@ class Panel {
         h("div", { class: "field" }, h("label", { for: `policy-${letter}`, text: "Policy" }), this.chooser), this.state),
       this.say,
       wayMapCard(this.map, `way-map-${letter}`, `LLC ways of server ${letter}`),
-      card("Devices and load", { id: `devices-${letter}`, wide: true }, this.devices.element, this.loads),
-      card("Last decisions", { id: `decisions-${letter}`, wide: true }, this.decisions.element));
+      card(`Devices and load of server ${letter}`, { id: `devices-${letter}`, wide: true }, this.devices.element, this.loads),
+      card(`Last decisions on server ${letter}`, { id: `decisions-${letter}`, wide: true }, this.decisions.element));
   }
 
   async start(parameters, wishes) {

@@ -22,6 +22,7 @@ export class TimelineView {
     this.frame = h("div", { class: "charts" });
     this.element = h("div", { class: "view" },
       h("section", { class: "card wide", "aria-label": "Timeline" },
+        h("h2", { class: "unseen", text: "Timeline" }),
         h("div", { class: "fields" },
           h("div", { class: "field" }, h("label", { for: "group", text: "Show" }), this.group),
           h("div", { class: "field" }, h("label", { for: "span", text: "Time" }), this.span),
