@@ -1,10 +1,11 @@
 //! Scores the attribution on recorded runs (see `record`): one line per run with its counts of pairs.
 //!
-//! `cargo run -p waykeeper-attribution --example evaluate -- [--alone] FILE...` prints, separated by tabs: scenario, point, policy,
-//! seed, intervals; true pairs, claimed ones and those that are both, at a share of 0.1 and of 0.2; victims of which it
-//! cannot tell, and true pairs of these; claimed pairs of victims whose loss matters, and how many of their true shares are
-//! in the error band; victims whose loss matters and that it tells of, and how many of their largest polluters are the true
-//! ones. With `--alone` each interval is judged without those before it. `scripts/attribution_table.py` makes the tables of docs/attribution.md of it.
+//! `cargo run -p waykeeper-attribution --example evaluate -- [--alone] FILE...` prints, separated by tabs: scenario, point,
+//! policy, seed, intervals; true pairs, claimed ones and those that are both, at a share of 0.1 and of 0.2; victims of which
+//! it cannot tell, and true pairs of these; claimed pairs of victims whose loss matters, and how many of their true shares
+//! are in the error band; victims whose loss matters and that it tells of, and how many of their largest polluters are the
+//! true ones. With `--alone` each interval is judged without those before it. `scripts/attribution_table.py` makes the
+//! tables of docs/attribution.md of it.
 
 #![expect(clippy::print_stdout, reason = "a table for a script")]
 #![expect(dead_code, reason = "the tests use the rest of the shared files")]

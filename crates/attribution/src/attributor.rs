@@ -157,7 +157,7 @@ impl View<'_> {
         play.evicted(by, victim) + unread.sum::<f64>()
     }
 
-    /// A victim's loss, and who causes it; or why it cannot be told.
+    /// A victim's loss and its causes, or why the counters cannot tell.
     fn victim(&self, victim: usize) -> Result<(LineLoss, Vec<PollutionPair>), String> {
         let known = self.known;
         let agents = 0..self.workloads.len() + known.flows.ports.len();

@@ -9,11 +9,11 @@ use waykeeper_units::{LINE_BYTES, WayMask};
 
 /// Lines of a core's MLC, 1 MiB (microarchitecture.md 2); no counter shows its size.
 const MLC_LINES: f64 = 16_384.0;
-/// Where a network program makes fewer references than its devices write lines, this part of them goes to these lines.
+/// Where a network program makes fewer references than its devices write lines, this part of them is to these lines.
 /// Assumption: the rest are descriptors and tables.
 const HEADER_PART: f64 = 0.7;
-/// With this many references per line that its devices write, a network program begins to read more than headers. Assumption:
-/// a forwarder makes about five references for a packet of 16 to 24 lines.
+/// With this many references per line that its devices write, a network program begins to read more than headers.
+/// Assumption: a forwarder makes about five references for a packet of 16 to 24 lines.
 const MORE_THAN_HEADERS: f64 = 0.5;
 /// An LLC with more ways than this and without inclusive ways is inclusive: Intel's have 20, non-inclusive ones at most 16.
 const NON_INCLUSIVE_WAYS: u32 = 16;

@@ -15,7 +15,7 @@ use waykeeper_units::WayMask;
 
 const TENANT_EVENTS: usize = 4;
 
-/// An MLC victim that was only read once goes to the LLC with this probability (microarchitecture.md 4).
+/// An MLC victim that was only read once is put into the LLC with this probability (microarchitecture.md 4).
 const INSERT_CHANCE: f64 = 0.25;
 /// A copy that must displace something of value is made with this probability (microarchitecture.md 4).
 const FORCE_CHANCE: f64 = 0.125;

@@ -7,8 +7,8 @@ use crate::rates::{Flows, PortFlow};
 use waykeeper_host::{DeviceKind, Interval, Inventory, PortCounter, RootPort, SocketCounter, Workload};
 use waykeeper_units::LINE_BYTES;
 
-/// Weight of data that a core reads against that of data that none reads, at the same misses: what a core read from memory is
-/// in its MLC when the device writes it again. Assumption.
+/// Weight of data that a core reads against that of data that none reads, at the same misses: what a core read from memory
+/// is in its MLC when the device writes it again. Assumption.
 const READ_WEIGHT: f64 = 0.5;
 /// The least weight of data that is read. Assumption: some lines of a ring that fits are evicted too.
 const LEAST_WEIGHT: f64 = 0.002;

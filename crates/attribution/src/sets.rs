@@ -134,8 +134,8 @@ impl SampledSets {
         *age = u8::from(*age >= 2);
     }
 
-    /// Puts a line into a way of `mask` of a set: an empty one, else the leftmost that is evict-first, for which all are aged
-    /// if there is none. Returns the way and the evicted line.
+    /// Puts a line into a way of `mask` of a set: an empty one, else the leftmost that is evict-first, for which all are
+    /// aged if there is none. Returns the way and the evicted line.
     pub fn insert(
         &mut self,
         set: u32,
@@ -252,7 +252,8 @@ mod tests {
         // Of the ways 3, 2 and 0: 3, then 2, then 0; the set has no others of the mask.
         let ways = [0, 1, 2].map(|_| sets.insert(0, mask(0b1101), LINE).expect("a way"));
         assert_eq!(ways, [(3, None), (2, None), (0, None)]);
-        // All have age 1, so all are aged by 2 and the leftmost goes. The new line has age 1: then way 2 is the oldest.
+        // All have age 1, so all are aged by 2 and the leftmost is evicted. The new line has age 1: then way 2 is the
+        // oldest.
         let gone = Some(GoneLine { owner: 0, kind: LineKind::Plain });
         assert_eq!(sets.insert(0, mask(0b1101), (1, LineKind::Used, true, 1)), Some((3, gone)));
         assert_eq!(sets.insert(0, mask(0b1101), LINE), Some((2, gone)));

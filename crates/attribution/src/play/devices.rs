@@ -18,7 +18,7 @@ const ENOUGH: f64 = 1.1;
 /// order in which they were read. Assumption.
 const OLDER_FIRST: usize = 4;
 
-/// Where a device's write to a line that was cached goes.
+/// What a device's write to a cached line finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum WritePlace {
     /// The line is in the LLC: it is updated there.
@@ -71,7 +71,7 @@ impl Play {
         if count == 0 { None } else { Some(flow.users[below(self.random(), count) as usize]) }
     }
 
-    /// Where a write goes that finds its line in a cache: to data that no core will read, or to a line that the user has read.
+    /// The line that a write finds in a cache: data that no core will read, or a line that the user has read.
     /// `None` if the buffers become one line more.
     fn place_of_write(
         &mut self,

@@ -41,9 +41,9 @@ proptest! {
             prop_assert!((0.0..=1.0).contains(&pair.confidence) && pair.lines_per_s >= 0.0);
             prop_assert!(pair.polluter != PollutionSource::Tenant(pair.victim));
             *sums.entry(pair.victim.0).or_default() += pair.share;
-            // The ways of a victim are its mask and, for unread data, the DCA ways and those in which a device finds lines that
-            // a user of it has read; those of a polluter are its mask, of devices the DCA ways, and for copies the inclusive
-            // ways.
+            // The ways of a victim are its mask and, for unread data, the DCA ways and those in which a device finds lines
+            // that a user of it has read; those of a polluter are its mask, of devices the DCA ways, and for copies the
+            // inclusive ways.
             let victim = &server.tenants[pair.victim.index()];
             let users = server.tenants.iter().filter(|other| other.device == victim.device);
             let of_users = users.fold(0x603, |ways, user| ways | user.mask);

@@ -1,5 +1,5 @@
-//! What the model says of an interval, by the definitions of docs/attribution.md. Shared by tests and examples; must not know
-//! how an attribution is found.
+//! What the model says of an interval, by the definitions of docs/attribution.md. Shared by tests and examples; must not
+//! know how an attribution is found.
 
 use crate::recorded::TrueEviction;
 use std::collections::{BTreeMap, BTreeSet};

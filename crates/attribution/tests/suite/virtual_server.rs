@@ -1,4 +1,5 @@
-//! The attribution against the truth of the virtual server, on three built-in scenarios. docs/attribution.md has all of them.
+//! The attribution against the truth of the virtual server, on three built-in scenarios. docs/attribution.md has all of
+//! them.
 
 use crate::recorded::run;
 use crate::truth::{Truth, claimed};

@@ -57,7 +57,7 @@ class DetailView {
       h("p", { class: "crumbs wide" }, h("a", { href: "#/", text: "Overview" }), " / ", this.mark, h("strong", { text: name }), this.missing),
       h("div", { class: "side" },
         card(name, { id: "facts" }, list),
-        card("Who hurts whom", { id: "hurts" }, this.hurts.element),
+        card("Polluters and victims", { id: "hurts" }, this.hurts.element),
         card("Decisions about it", { id: "last-decisions" }, this.decisions.element)),
       card("Timeline", { id: "charts", wide: true }, h("div", { class: "charts" }, ...this.charts.map((chart) => chart.element))));
   }

@@ -104,7 +104,7 @@ export class OverviewView {
       card("Devices", { id: "devices", wide: true }, this.devices.element),
       h("div", { class: "side" },
         card("Socket", { id: "socket" }, this.socket.element),
-        card("Who hurts whom", { id: "hurts" }, this.hurts.element),
+        card("Polluters and victims", { id: "hurts" }, this.hurts.element),
         card("Last decisions", { id: "last-decisions" }, this.decisions.element)));
   }
 
