@@ -18,7 +18,7 @@ use waykeeper_host::{
 };
 use waykeeper_policy::{Cause, Event};
 use waykeeper_service::recorder::{FORMAT, Header, RecordedStep, VERSION};
-use waykeeper_service::{DaemonMode, PolluterKind, Worst};
+use waykeeper_service::{DaemonMode, Worst};
 use waykeeper_units::{CoreId, DeviceId, PortId, WayMask, WorkloadId};
 use waykeeper_view::{Abilities, Picture, SourceEvent, SourceInfo, SourceKind, ViewModel};
 
