@@ -4,11 +4,11 @@
 
 use crate::history::{History, HistoryColumns, Series};
 use crate::picture::{
-    DevicePicture, HurtPicture, LlcPicture, Picture, ProgressPicture, SocketPicture, TenantPicture,
-    WorthPicture,
+    DevicePicture, LlcPicture, Picture, ProgressPicture, SocketPicture, TenantPicture, WorthPicture,
 };
 use crate::pollution::Pollution;
 use crate::source::{SourceEvent, SourceInfo};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, SystemTime};
 use waykeeper_control::{Estimate, Worth};
@@ -36,8 +36,8 @@ pub struct ViewModel {
     decisions: VecDeque<LoggedEvent>,
     knobs_turned: u64,
     colours: BTreeMap<String, u8>,
-    pollution: Pollution,
-    hurts: Vec<HurtPicture>,
+    /// Plays a step when its picture is wanted; steps that are only counted cost nothing.
+    pollution: RefCell<Pollution>,
     history: History,
 }
 
@@ -102,7 +102,7 @@ impl ViewModel {
             socket: self.seen.as_ref().map_or_else(SocketPicture::default, socket),
             worth: worth(&step.record.worth),
             worst: step.worst.clone().unwrap_or_default(),
-            hurts: self.hurts.clone(),
+            hurts: self.pollution.borrow_mut().of(header, step),
             decisions: self.decisions.iter().cloned().collect(),
             knobs_turned: self.knobs_turned,
             problems: step.active_problems.to_vec(),
@@ -148,9 +148,6 @@ impl ViewModel {
         let is_new = step.seen.is_some();
         if is_new || !step.record.problems.is_empty() {
             self.seen = step.seen.as_deref().cloned();
-        }
-        if let Some(seen) = &step.seen {
-            self.hurts = self.pollution.take(&header, tenants, seen);
         }
         self.give_colours(&header, tenants);
         self.step = Some(step);

@@ -4,11 +4,12 @@
 
 use crate::picture::HurtPicture;
 use std::sync::Arc;
+use std::time::SystemTime;
 use waykeeper_attribution::{Attribution, Attributor, PollutionSource};
 use waykeeper_host::{Interval, Inventory, Workload};
 use waykeeper_service::naming::HostNames;
 use waykeeper_service::protocol::PolluterKind;
-use waykeeper_service::recorder::Header;
+use waykeeper_service::recorder::{Header, RecordedStep};
 
 /// The name of a polluter that is not known.
 const OTHERS: &str = "others";
@@ -17,15 +18,28 @@ const OTHERS: &str = "others";
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pollution {
     /// The host that is attributed; another one begins anew.
-    of: Option<(Arc<Inventory>, Attributor)>,
+    host: Option<(Arc<Inventory>, Attributor)>,
+    /// The step that was played last, by its time, and what was said of it.
+    said: Option<(SystemTime, Vec<HurtPicture>)>,
 }
 
 impl Pollution {
-    /// Takes a step with counters. The pair with most lost lines is first.
-    pub fn take(&mut self, header: &Header, tenants: &[Workload], seen: &Interval) -> Vec<HurtPicture> {
-        let kept = self.of.take().filter(|(inventory, _)| *inventory == header.inventory);
+    /// The pairs of a step, the one with most lost lines first; those of the step before if this one has no counters.
+    pub fn of(&mut self, header: &Header, step: &RecordedStep<'_>) -> Vec<HurtPicture> {
+        let before = self.said.take().filter(|(at, _)| *at == step.at || step.seen.is_none());
+        let hurts = match (before, step.seen.as_deref()) {
+            (Some((_, hurts)), _) => hurts,
+            (None, Some(seen)) => self.play(header, step.groups.as_deref().unwrap_or_default(), seen),
+            (None, None) => Vec::new(),
+        };
+        self.said = Some((step.at, hurts.clone()));
+        hurts
+    }
+
+    fn play(&mut self, header: &Header, tenants: &[Workload], seen: &Interval) -> Vec<HurtPicture> {
+        let kept = self.host.take().filter(|(inventory, _)| *inventory == header.inventory);
         let begun = || (header.inventory.clone(), Attributor::new(&header.inventory));
-        let (_, attributor) = self.of.insert(kept.unwrap_or_else(begun));
+        let (_, attributor) = self.host.insert(kept.unwrap_or_else(begun));
         let said = attributor.observe(tenants, seen);
         named(&said, HostNames::new(tenants, &header.inventory))
     }
