@@ -13,6 +13,7 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use waykeeper_units::WayMask;
 
+/// Kinds of events of a tenant, in the order of its flows.
 const TENANT_EVENTS: usize = 4;
 
 /// An MLC victim that was only read once is put into the LLC with this probability (microarchitecture.md 4).
@@ -26,6 +27,7 @@ const REUSED_AGE: u8 = 0;
 const FIRST_WRITTEN: f64 = 0.3;
 /// How much that part changes when the lines held differ by their whole number. Assumption: slow against one play.
 const WRITTEN_STEP: f64 = 0.02;
+
 /// The sampled sets with all that is in them and in the MLCs.
 #[derive(Clone, Debug)]
 pub(crate) struct Play {

@@ -31,7 +31,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("operator", &["units", "host", "generations", "kernel", "linux-host"]),
     ("probe", &["units", "host", "kernel", "linux-host", "operator"]),
     ("calibration", &["units", "host"]),
-    ("attribution", &["units", "host", "calibration"]),
+    ("attribution", &["units", "host"]),
     ("twin", &["units", "host", "silicon", "calibration"]),
     ("policy", &["units", "host", "calibration"]),
     ("policy-process", &["units", "bounded-read", "host", "policy"]),
