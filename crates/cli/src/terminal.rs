@@ -1,4 +1,4 @@
-//! Single keys from the terminal. Must not know what they do.
+//! Keys from the terminal. Must not know what they do.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -28,21 +28,33 @@ impl KeyPresses {
     /// # Errors
     /// If the terminal is closed.
     pub fn within(&self, time: Duration) -> Result<Option<u8>, Errno> {
-        let input = stdin();
-        let mut wanted = [PollFd::new(&input, PollFlags::IN)];
-        let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
-        match poll(&mut wanted, Some(&time)) {
-            Ok(0) | Err(Errno::INTR) => return Ok(None),
-            Ok(_) => {}
-            Err(why) => return Err(why),
-        }
         let mut key = [0];
-        match rustix::io::read(&input, &mut key) {
-            Ok(1) => Ok(Some(key[0])),
-            Ok(_) => Err(Errno::IO),
-            Err(Errno::INTR) => Ok(None),
-            Err(why) => Err(why),
+        match read_within(time, &mut key)? {
+            None => Ok(None),
+            Some(0) => Err(Errno::IO),
+            Some(_) => Ok(Some(key[0])),
         }
+    }
+}
+
+/// Reads what standard input has within a time, and returns how many bytes: 0 if it is closed, `None` if none came. A
+/// signal ends the wait.
+///
+/// # Errors
+/// As of poll(2) and read(2).
+pub fn read_within(time: Duration, into: &mut [u8]) -> Result<Option<usize>, Errno> {
+    let input = stdin();
+    let mut wanted = [PollFd::new(&input, PollFlags::IN)];
+    let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: i64::from(time.subsec_nanos()) };
+    match poll(&mut wanted, Some(&time)) {
+        Ok(0) | Err(Errno::INTR) => return Ok(None),
+        Ok(_) => {}
+        Err(why) => return Err(why),
+    }
+    match rustix::io::read(&input, into) {
+        Ok(count) => Ok(Some(count)),
+        Err(Errno::INTR) => Ok(None),
+        Err(why) => Err(why),
     }
 }
 

@@ -4,6 +4,7 @@
 //! a second version of a crate. Must not know what is drawn.
 
 use super::keys::{Decoder, Input};
+use crate::terminal::read_within;
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::style::{Attribute, Color as Ink, Colors, Print, SetAttribute, SetColors};
 use crossterm::terminal::{
@@ -15,7 +16,6 @@ use ratatui::backend::{Backend, ClearType, WindowSize};
 use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 use ratatui::style::{Color, Modifier};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write, stdin, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +70,7 @@ impl TakenScreen {
         let mut inputs = Vec::new();
         let mut wait = wait;
         loop {
-            let Some(bytes) = read_within(wait)? else {
+            let Some(bytes) = bytes_within(wait)? else {
                 inputs.extend(self.decoder.settle());
                 return Ok(inputs);
             };
@@ -104,20 +104,12 @@ fn give_back() {
 }
 
 /// Bytes from the terminal; `None` if none came in time.
-fn read_within(wait: Duration) -> io::Result<Option<Vec<u8>>> {
-    let input = stdin();
-    let mut wanted = [PollFd::new(&input, PollFlags::IN)];
-    let wait = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: i64::from(wait.subsec_nanos()) };
-    match poll(&mut wanted, Some(&wait)) {
-        Ok(0) | Err(Errno::INTR) => return Ok(None),
-        Ok(_) => {}
-        Err(why) => return Err(why.into()),
-    }
+fn bytes_within(wait: Duration) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = [0; 1024];
-    match rustix::io::read(&input, &mut bytes) {
-        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-        Ok(count) => Ok(Some(bytes[..count].to_vec())),
-        Err(Errno::INTR | Errno::AGAIN) => Ok(None),
+    match read_within(wait, &mut bytes) {
+        Ok(Some(0)) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok(count) => Ok(count.map(|count| bytes[..count].to_vec())),
+        Err(Errno::AGAIN) => Ok(None),
         Err(why) => Err(why.into()),
     }
 }

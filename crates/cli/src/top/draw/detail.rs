@@ -59,12 +59,8 @@ pub fn tenant(
         (Series::MemoryBytesPerS, "memory B/s"),
         (Series::Ways, "ways"),
     ];
-    let title = format!("tenant {}", printable(&tenant.name));
-    let colour = canvas.palette.name(tenant.colour);
-    let top = facts_table(canvas, area, &title, &facts);
-    let rest = Rect { y: top, height: area.bottom().saturating_sub(top + DECISIONS), ..area };
-    courses(canvas, rest, &tenant.name, &series, colour, scene);
-    about(canvas, area, picture, &tenant.name);
+    let shown = Shown { what: "tenant", name: &tenant.name, colour: tenant.colour };
+    page(canvas, area, picture, scene, shown, &facts, &series);
     Vec::new()
 }
 
@@ -116,13 +112,35 @@ pub fn device(
         (Series::OutboundBytesPerS, "read B/s"),
         (Series::Dca, "DCA"),
     ];
-    let title = format!("devices {}", printable(&device.name));
-    let colour = canvas.palette.name(device.colour);
-    let top = facts_table(canvas, area, &title, &facts);
-    let rest = Rect { y: top, height: area.bottom().saturating_sub(top + DECISIONS), ..area };
-    courses(canvas, rest, &device.name, &series, colour, scene);
-    about(canvas, area, picture, &device.name);
+    let shown = Shown { what: "devices", name: &device.name, colour: device.colour };
+    page(canvas, area, picture, scene, shown, &facts, &series);
     Vec::new()
+}
+
+/// What a page is about.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    what: &'static str,
+    name: &'a str,
+    colour: u8,
+}
+
+/// The facts, below them the course of each series, and the decisions at the bottom.
+fn page(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    picture: &Picture,
+    scene: Scene<'_>,
+    shown: Shown<'_>,
+    facts: &[(&str, String)],
+    series: &[(Series, &str)],
+) {
+    let title = format!("{} {}", shown.what, printable(shown.name));
+    let colour = canvas.palette.name(shown.colour);
+    let top = facts_table(canvas, area, &title, facts);
+    let rest = Rect { y: top, height: area.bottom().saturating_sub(top + DECISIONS), ..area };
+    courses(canvas, rest, shown.name, series, colour, scene);
+    about(canvas, area, picture, shown.name);
 }
 
 /// Facts in two columns; returns the next line.
