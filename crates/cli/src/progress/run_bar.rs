@@ -6,7 +6,7 @@
 use super::{hidden_without_terminal, time_left};
 use crate::exit;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -77,7 +77,8 @@ impl RunBar {
         let failed = Box::new(failed);
         let bar = ProgressBar::new(1);
         let plain = hidden_without_terminal(&bar);
-        let style = ProgressStyle::with_template("{bar:16} {wide_msg}");
+        // Two lines, so that a terminal of 80 columns cuts neither the speed nor what runs now.
+        let style = ProgressStyle::with_template("{bar:16} {prefix}\n{wide_msg}");
         bar.set_style(style.expect("the template is legal"));
         let state = State { what: format!("{scenario}: reading"), unit: "runs", ..State::default() };
         let (started, state, over) = (Instant::now(), Mutex::new(state), Condvar::new());
@@ -93,12 +94,8 @@ impl RunBar {
     /// Says what will run: `what` in a line, each simulation or search by its name, and the points of the sweep.
     pub fn plan(&self, what: String, unit: &'static str, names: &[RunName], points: usize) {
         let mut state = self.shared.lock();
-        let seeds: BTreeSet<u64> = names.iter().map(|name| name.seed).collect();
         let name = |name: &RunName| {
-            let mut text = name.policy.clone();
-            if seeds.len() > 1 {
-                let _ = write!(text, " seed {}", name.seed);
-            }
+            let mut text = format!("{} seed {}", name.policy, name.seed);
             for (key, value) in &name.at {
                 let short = key.rsplit('.').next().unwrap_or(key);
                 let _ = write!(text, " {short}={value}");
@@ -197,11 +194,12 @@ impl Shared {
             let is_interrupted = self.stop.load(Ordering::Relaxed) && !(self.failed)();
             let lines = state.due(elapsed, self.plain, is_interrupted);
             if !self.plain {
-                let (share, text) = (state.share(), state.text(elapsed));
+                let (share, pace, running) = (state.share(), state.pace(elapsed), state.running());
                 drop(state);
                 self.bar.set_length(1000);
                 self.bar.set_position((1000.0 * share) as u64);
-                self.bar.set_message(text);
+                self.bar.set_prefix(pace);
+                self.bar.set_message(running);
                 self.bar.tick();
             } else {
                 drop(state);
@@ -223,7 +221,8 @@ impl State {
         }
         if plain && elapsed >= self.last_line + EVERY {
             self.last_line = elapsed;
-            lines.push(self.text(elapsed));
+            let (pace, running) = (self.pace(elapsed), self.running());
+            lines.push(if running.is_empty() { pace } else { format!("{pace}; {running}") });
         }
         if stop && !self.said_stop {
             self.said_stop = true;
@@ -251,8 +250,8 @@ impl State {
         (self.done_ns() as f64 / total_ns.max(1) as f64).min(1.0)
     }
 
-    /// The progress in a line.
-    fn text(&self, elapsed: Duration) -> String {
+    /// How much is done, the time left and the speed.
+    fn pace(&self, elapsed: Duration) -> String {
         let Some((start, began)) = &self.start else { return self.what.clone() };
         let mut text = format!("{:.0} %, ", 100.0 * self.share());
         let ended = self.progress.map_or(0, |progress| progress.jobs_done) as usize;
@@ -264,9 +263,18 @@ impl State {
         let wall_s = elapsed.saturating_sub(*began).as_secs_f64().max(1e-3);
         let speed = simulated_ns as f64 * 1e-9 / wall_s;
         // The first moments say little: memory is being laid out.
-        let is_known = simulated_ns > 0 && wall_s >= FIRST.as_secs_f64();
-        let left = is_known.then(|| time_left(left_ns as f64 * 1e-9 / speed));
-        let _ = write!(text, ", {}", left.as_deref().unwrap_or("time left not known yet"));
+        if simulated_ns == 0 || wall_s < FIRST.as_secs_f64() {
+            return text + ", time left not known yet";
+        }
+        let digits = if speed < 0.1 { 4 } else { 2 };
+        let left = time_left(left_ns as f64 * 1e-9 / speed);
+        let _ = write!(text, ", {left}, {speed:.digits$} simulated s per s");
+        text
+    }
+
+    /// The simulations that run now: policy, seed and point, and how much of each is done.
+    fn running(&self) -> String {
+        let Some((start, _)) = &self.start else { return String::new() };
         let each_ns = (start.total_ns / start.to_run.max(1) as u64).max(1);
         let mut running: Vec<(&usize, &Duration)> = self.active.iter().collect();
         running.sort_by_key(|(_, last)| std::cmp::Reverse(**last));
@@ -278,15 +286,7 @@ impl State {
         };
         let recent = running.iter().take_while(|(_, last)| **last + EVERY >= newest).take(NAMED);
         let named: Vec<String> = recent.map(name).collect();
-        if !named.is_empty() {
-            let _ = write!(text, "; now {}", named.join(", "));
-        }
-        // Last, since a narrow terminal cuts the line.
-        if is_known {
-            let digits = if speed < 0.1 { 4 } else { 2 };
-            let _ = write!(text, "; {speed:.digits$} simulated s per s");
-        }
-        text
+        if named.is_empty() { String::new() } else { format!("now {}", named.join(", ")) }
     }
 }
 
@@ -307,7 +307,7 @@ mod tests {
         State {
             what: "two runs".to_owned(),
             unit: "runs",
-            names: vec!["default".to_owned(), "a4".to_owned()],
+            names: vec!["default seed 1".to_owned(), "a4 seed 1".to_owned()],
             passed_ns: vec![0; 2],
             start: Some((start(0), seconds(0))),
             ..State::default()
@@ -330,13 +330,13 @@ mod tests {
     #[test]
     fn the_first_frame_claims_nothing() {
         assert_eq!(state().share(), 0.0);
-        assert_eq!(state().text(seconds(5)), "0 %, 0 of 2 runs, time left not known yet");
+        assert_eq!(state().pace(seconds(5)), "0 %, 0 of 2 runs, time left not known yet");
         // A first interval that is half done counts: 1 s of 8 in 5 s.
         let inside = state();
         inside.start.as_ref().unwrap().0.inside_ns.store(1_000_000_000, Ordering::Relaxed);
-        assert_eq!(inside.text(seconds(5)), "12 %, 0 of 2 runs, about 35 s left; 0.20 simulated s per s");
+        assert_eq!(inside.pace(seconds(5)), "12 %, 0 of 2 runs, about 35 s left, 0.20 simulated s per s");
         let reading = State { what: "x: reading".to_owned(), ..State::default() };
-        assert_eq!(reading.text(seconds(5)), "x: reading");
+        assert_eq!((reading.pace(seconds(5)).as_str(), reading.running().as_str()), ("x: reading", ""));
     }
 
     #[test]
@@ -346,15 +346,26 @@ mod tests {
         (state.progress, state.active) = (Some(progress(4, 2, 0)), [(0, seconds(9)), (1, seconds(8))].into());
         state.passed_ns = vec![2_000_000_000, 2_000_000_000];
         assert_eq!(
-            state.text(seconds(10)),
-            "50 %, 0 of 2 runs, about 20 s left; now default 50 %, a4 50 %; 0.20 simulated s per s"
+            state.due(seconds(10), true, false)[1],
+            "50 %, 0 of 2 runs, about 20 s left, 0.20 simulated s per s; now default seed 1 50 %, a4 seed 1 50 %"
         );
         // One that waits for a thread is not named.
         state.active = [(0, seconds(30)), (1, seconds(8))].into();
-        assert!(state.text(seconds(30)).ends_with("; now default 50 %; 0.0667 simulated s per s"));
+        assert_eq!(state.running(), "now default seed 1 50 %");
+        assert!(state.pace(seconds(30)).ends_with(", 0.0667 simulated s per s"));
         // Kept runs took no time: they count as ended, and not for the speed.
         state.start = Some((start(3), seconds(8)));
-        assert!(state.text(seconds(10)).starts_with("50 %, 3 of 5 runs, about 4 s left; "));
+        assert!(state.pace(seconds(10)).starts_with("50 %, 3 of 5 runs, about 4 s left, "));
+    }
+
+    #[test]
+    fn a_simulation_is_named_by_its_policy_and_seed() {
+        let bar = RunBar::new("x", Arc::default(), || false);
+        let at =
+            [("nic.nic0.offered_gbps".to_owned(), waykeeper_lab::results::SweepValue::Text("40".to_owned()))];
+        let name = RunName { policy: "a4".to_owned(), seed: 3, at: at.into_iter().collect() };
+        bar.plan("one run".to_owned(), "runs", &[name], 1);
+        assert_eq!(bar.shared.lock().names, ["a4 seed 3 offered_gbps=40"]);
     }
 
     #[test]
