@@ -81,7 +81,7 @@ fn a_project_in_rust_is_the_example_under_another_name() {
     refused(&new, 2, &["my-policy: File exists"]);
 }
 
-/// What a package depends on, and where that lies, as cargo resolves it.
+/// What a package depends on, and where that lies, as cargo reads its manifest.
 fn dependencies(manifest: &Path) -> Vec<(String, Option<String>)> {
     let done = Command::new(env!("CARGO"))
         .args(["metadata", "--offline", "--no-deps", "--format-version", "1", "--manifest-path"])
