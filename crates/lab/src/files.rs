@@ -61,7 +61,7 @@ pub fn write_run(directory: &Path, summary: &RunSummary) -> Result<Vec<PathBuf>,
         timeseries_csv(summary)?,
         decisions_jsonl(summary)?,
         report::run_html(summary)?,
-        report::headline_svg(summary),
+        report::headline_svg(summary)?,
     ];
     write_all(directory, RUN_FILES.into_iter().zip(texts))
 }

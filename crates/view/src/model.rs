@@ -9,9 +9,10 @@ use crate::picture::{
 use crate::pollution::Pollution;
 use crate::source::{SourceEvent, SourceInfo};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
 use waykeeper_control::{Estimate, Worth};
+use waykeeper_drawing::{Mark, Marks};
 use waykeeper_host::{
     HostCounter, Interval, PortCounter, Reading, Readings, RootPort, SocketCounter, Support, Workload,
     WorkloadCounter, WorkloadRates,
@@ -20,9 +21,6 @@ use waykeeper_service::naming::HostNames;
 use waykeeper_service::protocol::{LoggedEvent, plain_time};
 use waykeeper_service::recorder::{Header, RecordedStep};
 use waykeeper_units::LINE_BYTES;
-
-/// Names that keep a colour. Assumption: more tenants than ever live at a time on one host.
-const NAMES: usize = 4096;
 
 /// Takes events and gives pictures.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +33,7 @@ pub struct ViewModel {
     ended: bool,
     decisions: VecDeque<LoggedEvent>,
     knobs_turned: u64,
-    colours: BTreeMap<String, u8>,
+    marks: Marks,
     /// Plays a step when its picture is wanted; steps that are only counted cost nothing.
     pollution: RefCell<Pollution>,
     history: History,
@@ -113,7 +111,7 @@ impl ViewModel {
     pub fn history(&self, series: Series, from_s: f64, to_s: f64) -> HistoryColumns {
         let mut columns = self.history.columns(series, from_s, to_s);
         for column in &mut columns.columns {
-            column.colour = self.colours.get(&column.name).copied();
+            column.colour = self.marks.get(&column.name).map(|mark| mark.colour);
         }
         columns
     }
@@ -149,35 +147,22 @@ impl ViewModel {
         if is_new || !step.record.problems.is_empty() {
             self.seen = step.seen.as_deref().cloned();
         }
-        self.give_colours(&header, tenants);
+        self.mark_names(&header, tenants);
         self.step = Some(step);
         if is_new {
             self.remember(at_s);
         }
     }
 
-    /// Gives every new name a colour: that of its letters, or the next one that no other name has.
-    fn give_colours(&mut self, header: &Header, tenants: &[Workload]) {
-        let ports = header.inventory.ports.iter().map(|port| port_name(header, port));
-        let mut names: Vec<String> = tenants.iter().map(|tenant| tenant.name.clone()).chain(ports).collect();
-        names.sort_unstable();
-        if self.colours.len() > NAMES {
-            self.colours.retain(|name, _| names.binary_search(name).is_ok());
-        }
-        for name in names {
-            if self.colours.contains_key(&name) {
-                continue;
-            }
-            let used: Vec<u8> = self.colours.values().copied().collect();
-            let first = (fnv(&name) % u32::from(Picture::COLOURS)) as u8;
-            let mut choice = (0..Picture::COLOURS).map(|offset| (first + offset) % Picture::COLOURS);
-            let colour = choice.find(|colour| !used.contains(colour)).unwrap_or(first);
-            self.colours.insert(name, colour);
-        }
+    /// Marks the names of tenants and ports.
+    fn mark_names(&mut self, header: &Header, tenants: &[Workload]) {
+        let ports = header.inventory.ports.iter().map(|port| port_key(header, port, tenants));
+        self.marks.show(tenants.iter().map(|tenant| tenant.name.clone()).chain(ports));
     }
 
-    fn colour(&self, name: &str) -> u8 {
-        self.colours.get(name).copied().unwrap_or_default()
+    /// The mark of a name. Every name of the present step has one.
+    fn mark(&self, name: &str) -> Mark {
+        self.marks.get(name).unwrap_or(Mark { colour: 0, letter: '-' })
     }
 
     /// Adds the present step to the history.
@@ -228,6 +213,7 @@ impl ViewModel {
         let grouping = step.groupings.as_deref().unwrap_or_default();
         let grouping = grouping.iter().find(|own| own.tenant == tenant.name);
         let misses = value(WorkloadCounter::LlcMisses);
+        let mark = self.mark(&tenant.name);
         TenantPicture {
             id: tenant.id.0,
             name: tenant.name.clone(),
@@ -237,7 +223,8 @@ impl ViewModel {
             devices: devices.map(|device| device.name.clone()).collect(),
             mask,
             ways: mask.map(|mask| mask.count()),
-            colour: self.colour(&tenant.name),
+            colour: mark.colour,
+            letter: mark.letter,
             llc_hit_ratio: rates.and_then(WorkloadRates::llc_hit_ratio),
             ipc: rates.and_then(WorkloadRates::ipc),
             mlc_miss_ratio: rates.and_then(WorkloadRates::mlc_miss_ratio),
@@ -259,14 +246,15 @@ impl ViewModel {
             let rates = self.seen.as_ref().and_then(|seen| seen.ports.get(&port.id));
             let value = |counter| rates.and_then(|rates| value(rates, counter));
             let uses = |tenant: &&Workload| all.iter().any(|device| tenant.devices.contains(&device.id));
-            let name = port_name(header, port);
+            let mark = self.mark(&port_key(header, port, tenants));
             DevicePicture {
                 port: port.id.0,
                 address: port.address.clone(),
                 devices: all.iter().map(|device| device.name.clone()).collect(),
                 kind: all.first().map(|device| device.kind),
-                colour: self.colour(&name),
-                name,
+                colour: mark.colour,
+                letter: mark.letter,
+                name: port_name(header, port),
                 dca: knobs.dca(port.id),
                 dca_switch: port.dca_switch == Support::Yes,
                 inbound_bytes_per_s: value(PortCounter::InboundBytes),
@@ -290,6 +278,15 @@ fn port_name(header: &Header, port: &RootPort) -> String {
     let devices = header.inventory.devices.iter().filter(|device| device.ports.contains(&port.id));
     let names: Vec<&str> = devices.map(|device| device.name.as_str()).collect();
     if names.is_empty() { port.address.clone() } else { names.join(", ") }
+}
+
+/// What a port is marked by: its name, with its address if another port or a tenant has this name too.
+fn port_key(header: &Header, port: &RootPort, tenants: &[Workload]) -> String {
+    let name = port_name(header, port);
+    let others = header.inventory.ports.iter().filter(|other| other.id != port.id);
+    let is_shared = others.map(|other| port_name(header, other)).any(|other| other == name)
+        || tenants.iter().any(|tenant| tenant.name == name);
+    if is_shared { format!("{name} {}", port.address) } else { name }
 }
 
 fn since_1970(at: SystemTime) -> Duration {
@@ -329,9 +326,4 @@ fn worth(worth: &Worth) -> WorthPicture {
             why_unknown: None,
         },
     }
-}
-
-/// The hash FNV-1a (32 bits), which gives a name the same colour in every view.
-fn fnv(name: &str) -> u32 {
-    name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -114,8 +114,10 @@ pub struct TenantPicture {
     /// Number of these ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ways: Option<u32>,
-    /// Index into a palette, below [`Picture::COLOURS`]; a name keeps its colour.
+    /// Index into a palette, below [`Picture::COLOURS`]; a name keeps its colour as long as it is shown.
     pub colour: u8,
+    /// Letter beside the colour: no two names of a picture have both in common.
+    pub letter: char,
     /// LLC hits / references.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llc_hit_ratio: Option<f64>,
@@ -170,6 +172,8 @@ pub struct DevicePicture {
     pub kind: Option<DeviceKind>,
     /// Index into a palette, below [`Picture::COLOURS`].
     pub colour: u8,
+    /// Letter beside the colour, as a tenant's.
+    pub letter: char,
     /// Whether devices' writes allocate in the LLC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dca: Option<bool>,
@@ -247,7 +251,7 @@ pub struct HurtPicture {
 
 impl Picture {
     /// Colours of the palette.
-    pub const COLOURS: u8 = 12;
+    pub const COLOURS: u8 = waykeeper_drawing::COLOURS;
 
     /// Decisions in a picture.
     pub const DECISIONS: usize = 50;

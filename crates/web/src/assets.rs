@@ -1,11 +1,12 @@
 //! The files of the page, which are part of the program: no network and no build step is needed to show it.
 //!
-//! Adding a file is adding it in `assets/` and a line here. Must not know what a file contains.
+//! Adding a file is adding it in `assets/` and a line here. What charts and way maps need is in `waykeeper-drawing`, which
+//! the reports use too. Must not know what a file contains.
 
 /// A file of the page.
 #[derive(Clone, Copy, Debug)]
 pub struct PageFile {
-    /// Its path in the server.
+    /// Its path in the server, without the first slash.
     pub path: &'static str,
     /// Its media type.
     pub media_type: &'static str,
@@ -15,10 +16,10 @@ pub struct PageFile {
 
 macro_rules! files {
     ($($path:literal: $media_type:expr,)*) => {
-        /// Every file of the page. `/` is the first.
-        pub const FILES: &[PageFile] = &[
+        /// The files of this crate. `/` is the first.
+        const FILES: &[PageFile] = &[
             $(PageFile {
-                path: concat!("/", $path),
+                path: $path,
                 media_type: $media_type,
                 bytes: include_bytes!(concat!("../assets/", $path)),
             },)*
@@ -37,39 +38,45 @@ files! {
     "style.css": CSS,
     "icon.svg": SVG,
     "js/api.js": SCRIPT,
-    "js/chart.js": SCRIPT,
     "js/clock.js": SCRIPT,
     "js/decisions.js": SCRIPT,
     "js/detail.js": SCRIPT,
-    "js/dom.js": SCRIPT,
-    "js/export.js": SCRIPT,
     "js/feed.js": SCRIPT,
-    "js/format.js": SCRIPT,
     "js/link.js": SCRIPT,
     "js/main.js": SCRIPT,
-    "js/mask.js": SCRIPT,
     "js/orders.js": SCRIPT,
     "js/overview.js": SCRIPT,
-    "js/palette.js": SCRIPT,
     "js/playground.js": SCRIPT,
     "js/series.js": SCRIPT,
     "js/sparkline.js": SCRIPT,
     "js/tables.js": SCRIPT,
     "js/timeline.js": SCRIPT,
-    "js/way_map.js": SCRIPT,
-    "vendor/uplot/uPlot.iife.min.js": SCRIPT,
-    "vendor/uplot/uPlot.min.css": CSS,
-    "vendor/uplot/LICENSE": TEXT,
+}
+
+/// Every file of the page: those of this crate, then the drawing code.
+pub fn files() -> impl Iterator<Item = PageFile> {
+    let drawing = waykeeper_drawing::FILES.iter().map(|file| PageFile {
+        path: file.path,
+        media_type: match file.path.rsplit_once('.') {
+            Some((_, "js")) => SCRIPT,
+            Some((_, "css")) => CSS,
+            _ => TEXT,
+        },
+        bytes: file.text.as_bytes(),
+    });
+    FILES.iter().copied().chain(drawing)
 }
 
 /// The file at a path.
-pub fn file(path: &str) -> Option<&'static PageFile> {
-    if path == "/" { FILES.first() } else { FILES.iter().find(|file| file.path == path) }
+pub fn file(path: &str) -> Option<PageFile> {
+    let path = path.strip_prefix('/')?;
+    if path.is_empty() { files().next() } else { files().find(|file| file.path == path) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
     use std::path::{Path, PathBuf};
 
     fn all(folder: &Path, into: &mut Vec<PathBuf>) {
@@ -89,7 +96,9 @@ mod tests {
             assert!(file(&name).is_some(), "{name} is not served");
         }
         assert_eq!(found.len(), FILES.len());
-        for of in FILES.iter().filter(|of| of.path.starts_with("/js/")) {
+        let paths: BTreeSet<&str> = files().map(|of| of.path).collect();
+        assert_eq!(paths.len(), files().count(), "two files have one path");
+        for of in files().filter(|of| of.path.starts_with("js/")) {
             let text = std::str::from_utf8(of.bytes).unwrap();
             assert!(text.starts_with("// "), "{} does not open with its purpose", of.path);
             for import in text.lines().filter_map(|line| line.split_once(" from \"./")) {
@@ -97,13 +106,15 @@ mod tests {
                 assert!(file(&name).is_some(), "{} imports {name}", of.path);
             }
         }
-        assert_eq!(file("/").unwrap().path, "/index.html");
-        assert!(file("/../Cargo.toml").is_none());
+        assert_eq!(file("/").unwrap().path, "index.html");
+        assert_eq!(file("/js/chart.js").unwrap().media_type, SCRIPT);
+        assert_eq!(file("/vendor/uplot/LICENSE").unwrap().media_type, TEXT);
+        assert!(file("/../Cargo.toml").is_none() && file("index.html").is_none());
     }
 
     #[test]
     fn the_page_asks_no_other_server_and_has_no_script_or_style_inside() {
-        for of in FILES.iter().filter(|of| !of.path.starts_with("/vendor/")) {
+        for of in FILES {
             let text = std::str::from_utf8(of.bytes).unwrap();
             let outside: Vec<&str> = text
                 .lines()
@@ -115,6 +126,10 @@ mod tests {
         // The content security policy would refuse them.
         for inside in ["<style", " style=", "<script>", "onclick="] {
             assert!(!page.contains(inside), "{inside}");
+        }
+        // Every file that it names is there.
+        for name in page.split("=\"/").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(file(&format!("/{name}")).is_some(), "the page names {name}");
         }
     }
 }

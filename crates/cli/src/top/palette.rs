@@ -18,13 +18,14 @@ pub enum ColourScheme {
 }
 
 /// Colours of names on a dark background, as numbers of xterm's 256 colours.
-const DARK: [u8; Picture::COLOURS as usize] = [75, 214, 114, 204, 141, 80, 221, 209, 45, 183, 150, 180];
+const DARK: [u8; Picture::COLOURS as usize] = [39, 214, 43, 70, 225, 30, 98, 227, 204, 177, 123, 137];
 /// The same on a light one: each has a contrast of at least 4.5 to white.
-const LIGHT: [u8; Picture::COLOURS as usize] = [25, 130, 22, 161, 91, 23, 94, 124, 19, 96, 58, 52];
-/// Seven colours of Okabe and Ito (Color Universal Design, 2008), then five lighter ones of other hues.
+const LIGHT: [u8; Picture::COLOURS as usize] = [24, 94, 22, 17, 52, 162, 54, 63, 19, 29, 124, 96];
+/// Six colours of Okabe and Ito (Color Universal Design, 2008), then six that readers with any kind of colour blindness
+/// distinguish from these and from one another; chosen by a search for the largest least distance.
 const UNIVERSAL: [u32; Picture::COLOURS as usize] = [
-    0x56_b4_e9, 0xe6_9f_00, 0x00_9e_73, 0xcc_79_a7, 0xf0_e4_42, 0xd5_5e_00, 0x3d_9a_d6, 0xff_d5_8a,
-    0x9f_e0_cb, 0xf2_c6_e0, 0xd9_d9_d9, 0x99_99_99,
+    0x56_b4_e9, 0xe6_9f_00, 0x00_9e_73, 0xcc_79_a7, 0xf0_e4_42, 0xd5_5e_00, 0x99_44_ff, 0x00_ff_ff,
+    0xaa_cc_aa, 0xbb_44_bb, 0xff_ff_bb, 0x88_88_ee,
 ];
 
 /// The styles of a scheme.
@@ -109,6 +110,7 @@ impl Palette {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use waykeeper_drawing::sight::{self, ColourBlindness};
 
     /// Red, green and blue of one of xterm's colours 16 to 255: a cube of 6 x 6 x 6, then a ramp of 24 greys.
     fn rgb(index: u8) -> [f64; 3] {
@@ -120,32 +122,41 @@ mod tests {
         [level(cube / 36), level(cube / 6), level(cube)]
     }
 
-    /// WCAG 2.2, relative luminance.
-    fn luminance(rgb: [f64; 3]) -> f64 {
-        let linear = |part: f64| {
-            let part = part / 255.0;
-            if part <= 0.03928 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+    /// Red, green and blue of an exact colour.
+    fn exact(colour: u32) -> [f64; 3] {
+        let [_, red, green, blue] = colour.to_be_bytes().map(f64::from);
+        [red, green, blue]
+    }
+
+    /// The least distance of two of these colours.
+    fn least(colours: &[[f64; 3]], distance: impl Fn([f64; 3], [f64; 3]) -> f64) -> f64 {
+        let others = |(index, one): (usize, &[f64; 3])| {
+            colours[..index].iter().map(|other| distance(*one, *other)).fold(f64::INFINITY, f64::min)
         };
-        0.2126 * linear(rgb[0]) + 0.7152 * linear(rgb[1]) + 0.0722 * linear(rgb[2])
+        colours.iter().enumerate().map(others).fold(f64::INFINITY, f64::min)
     }
 
     #[test]
-    fn names_are_readable_on_their_background_and_differ() {
-        for index in DARK {
-            let contrast = (luminance(rgb(index)) + 0.05) / 0.05;
-            assert!(contrast >= 4.5, "{index} on black: {contrast:.2}");
+    fn names_are_readable_on_their_background_and_no_two_look_alike() {
+        let (black, white) = ([0.0; 3], [255.0; 3]);
+        for (colours, background) in
+            [(DARK.map(rgb), black), (LIGHT.map(rgb), white), (UNIVERSAL.map(exact), black)]
+        {
+            for colour in colours {
+                let contrast = sight::contrast(colour, background);
+                assert!(contrast >= 4.5, "{colour:?} on {background:?}: {contrast:.2}");
+            }
+            let least = least(&colours, sight::distance);
+            assert!(least >= sight::DISTINCT, "two colours differ by {least:.3}");
         }
-        for index in LIGHT {
-            let contrast = 1.05 / (luminance(rgb(index)) + 0.05);
-            assert!(contrast >= 4.5, "{index} on white: {contrast:.2}");
-        }
-        for colour in UNIVERSAL {
-            let [_, red, green, blue] = colour.to_be_bytes().map(f64::from);
-            let contrast = (luminance([red, green, blue]) + 0.05) / 0.05;
-            assert!(contrast >= 4.5, "{colour:06x} on black: {contrast:.2}");
-        }
-        for palette in [DARK, LIGHT] {
-            assert_eq!(palette.iter().collect::<std::collections::BTreeSet<_>>().len(), palette.len());
+    }
+
+    #[test]
+    fn readers_with_any_kind_of_colour_blindness_distinguish_their_colours() {
+        for kind in ColourBlindness::ALL {
+            let least = least(&UNIVERSAL.map(exact), |one, other| kind.distance(one, other));
+            // The six of Okabe and Ito reach 0.076.
+            assert!(least >= 0.075, "{kind:?}: two colours differ by {least:.3}");
         }
     }
 

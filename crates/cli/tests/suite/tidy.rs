@@ -16,6 +16,7 @@ const WIDEST_COMMENT: usize = 125;
 const CRATES: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("bounded-read", &[]),
+    ("drawing", &[]),
     ("perfetto", &[]),
     ("host", &["units"]),
     ("silicon", &["units"]),
@@ -66,16 +67,21 @@ const CRATES: &[(&str, &[&str])] = &[
             "twin",
             "policy",
             "control",
+            "drawing",
             "probe",
         ],
     ),
-    ("view", &["units", "host", "attribution", "silicon", "machine", "policy", "control", "service"]),
-    ("web", &["machine", "policy", "lab", "view"]),
+    (
+        "view",
+        &["units", "drawing", "host", "attribution", "silicon", "machine", "policy", "control", "service"],
+    ),
+    ("web", &["drawing", "machine", "policy", "lab", "view"]),
     (
         "cli",
         &[
             "units",
             "bounded-read",
+            "drawing",
             "host",
             "silicon",
             "inputs",

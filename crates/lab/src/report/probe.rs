@@ -2,8 +2,8 @@
 //!
 //! Must not know HTML or how the findings were made.
 
-use super::charts::{Colour, Frame, Line, Lines, Surface};
-use super::{Cell, Figure, Grid};
+use super::chart::{Axis, Chart, Look, Points, Unit};
+use super::{Cell, Drawing, Grid, ReportError};
 use askama::Template;
 use waykeeper_probe::findings::{Curve, Findings, Row};
 use waykeeper_probe::sweep::{LoadSweep, Point};
@@ -15,12 +15,15 @@ struct Page<'a> {
     facts: Vec<(&'static str, String)>,
     rows: Vec<Row>,
     answers: Grid,
-    figures: Vec<Figure>,
+    charts: Vec<Chart>,
+    /// Numbers of the charts.
+    numbers: Vec<usize>,
     notes: Vec<String>,
     version: &'static str,
+    drawing: Drawing,
 }
 
-pub(super) fn page(findings: &Findings) -> Result<String, askama::Error> {
+pub(super) fn page(findings: &Findings) -> Result<String, ReportError> {
     let facts = vec![
         ("Machine", findings.platform.chip.clone()),
         ("Host", findings.platform.host.clone()),
@@ -35,71 +38,56 @@ pub(super) fn page(findings: &Findings) -> Result<String, askama::Error> {
     };
     let answers = Grid { head, rows: rows.iter().map(cells).collect() };
     let curves = findings.curves.iter().filter_map(curve);
-    let figures = curves.chain(findings.sweeps.iter().filter_map(sweep)).collect();
+    let charts: Vec<Chart> = curves.chain(findings.sweeps.iter().filter_map(sweep)).collect();
     let of_sweep = |sweep: &LoadSweep| {
         let title = sweep.dial.title();
         sweep.notes.iter().map(move |note| format!("sweep of {title}: {note}")).collect::<Vec<_>>()
     };
     let notes = findings.sweeps.iter().flat_map(of_sweep).chain(findings.failures.iter().cloned()).collect();
-    Page { findings, facts, rows, answers, figures, notes, version: env!("CARGO_PKG_VERSION") }.render()
+    let drawing = Drawing::new(&(findings, &charts))?;
+    let version = env!("CARGO_PKG_VERSION");
+    let numbers = (0..charts.len()).collect();
+    Ok(Page { findings, facts, rows, answers, charts, numbers, notes, version, drawing }.render()?)
 }
 
 /// A chart over windows, leftmost way first, as masks are read.
-fn curve(curve: &Curve) -> Option<Figure> {
+fn curve(curve: &Curve) -> Option<Chart> {
     let mut windows: Vec<_> = curve.lines.iter().flatten().map(|(window, _, _)| *window).collect();
     windows.sort();
     windows.dedup();
     windows.reverse();
     let at = |window| windows.iter().position(|known| *known == window).map(|index| index as f64);
-    let lines = curve.lines.iter().enumerate().map(|(index, points)| Line {
-        label: format!("others at position {}", index + 1),
-        colour: Colour::Series(index + 1),
+    let lines = curve.lines.iter().enumerate().map(|(index, points)| Points {
+        name: format!("others at position {}", index + 1),
+        look: Look::numbered(index),
         dash: index,
-        points: points.iter().filter_map(|(window, mean, _)| Some((at(*window)?, 100.0 * mean))).collect(),
+        points: points.iter().filter_map(|(window, mean, _)| Some((at(*window)?, *mean))).collect(),
     });
-    let chart = Lines {
-        frame: frame(&curve.id, &curve.title, "window of the co-runner", "%"),
-        lines: lines.collect(),
-        y_max: None,
-        x_names: Some(windows.iter().map(ToString::to_string).collect()),
-        legend_below: true,
-        points: true,
-        may_be_log: false,
-    };
-    figure(&curve.title, chart.svg())
+    let names = windows.iter().map(ToString::to_string).collect();
+    let x = Axis::Names { label: "window of the co-runner".to_owned(), names };
+    let chart = Chart::new(title(&curve.title), Unit::Ratio, x, lines.collect())?;
+    Some(Chart { has_points: true, is_whole: false, ..chart })
 }
 
 /// A chart of hit rates over the swept value.
-fn sweep(sweep: &LoadSweep) -> Option<Figure> {
-    let line = |label: &str, colour: usize, of: fn(&Point) -> Option<f64>| Line {
-        label: label.to_owned(),
-        colour: Colour::Series(colour),
-        dash: colour - 1,
-        points: sweep.points.iter().filter_map(|point| Some((point.value, 100.0 * of(point)?))).collect(),
+fn sweep(sweep: &LoadSweep) -> Option<Chart> {
+    let line = |name: &str, look, dash, of: fn(&Point) -> Option<f64>| Points {
+        name: name.to_owned(),
+        look,
+        dash,
+        points: sweep.points.iter().filter_map(|point| Some((point.value, of(point)?))).collect(),
     };
+    let lines = vec![
+        line("writes that hit", Look::FIRST, 0, |point| point.write_hit),
+        line("reads that hit", Look::SECOND, 1, |point| point.read_hit),
+    ];
+    let x = Axis::Numbers { label: sweep.dial.title().to_owned() };
     let title = format!("Hit rates of devices over {}", sweep.dial.title());
-    let id = format!("sweep-{}", sweep.dial.title().split([' ', ',']).next().unwrap_or_default());
-    let chart = Lines {
-        frame: frame(&id, &title, sweep.dial.title(), "%"),
-        lines: vec![
-            line("writes that hit", 1, |point| point.write_hit),
-            line("reads that hit", 2, |point| point.read_hit),
-        ],
-        y_max: Some(100.0),
-        x_names: None,
-        legend_below: true,
-        points: true,
-        may_be_log: false,
-    };
-    figure(&title, chart.svg())
+    Some(Chart { has_points: true, ..Chart::new(title, Unit::Ratio, x, lines)? })
 }
 
-fn frame<'a>(id: &'a str, alt: &'a str, x_label: &'a str, y_label: &'a str) -> Frame<'a> {
-    Frame { id, alt, surface: Surface::Page, width: 540.0, height: 330.0, x_label, y_label }
-}
-
-fn figure(title: &str, svg: String) -> Option<Figure> {
-    let mut letters = title.chars();
-    let title = letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default();
-    (!svg.is_empty()).then_some(Figure { title, svg })
+/// A text that begins with a capital letter.
+fn title(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }

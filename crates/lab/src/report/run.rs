@@ -2,8 +2,9 @@
 //!
 //! Must not know HTML, which is in the template. Must not compute results, only read them.
 
-use super::charts::{BarGroup, Bars, Colour, Frame, Line, Lines, Surface};
-use super::{Cell, Figure, Grid, waymap};
+use super::bars::{self, BarGroup, Bars};
+use super::chart::{Axis, Chart, Look, Points, Unit};
+use super::{Cell, Drawing, Grid, ReportError, waymap};
 use crate::results::{
     DecisionRecord, PolicyResult, RunSummary, Score, SystemMetrics, TimeSample, WorkloadMetrics, group_name,
     partial_line, sampling_error,
@@ -11,10 +12,9 @@ use crate::results::{
 use crate::ways::WayClass;
 use crate::{show, timeline};
 use askama::Template;
-use indexmap::IndexSet;
-
-/// The charts' common width; the page scales them down where needed.
-const WIDTH: f64 = 1080.0;
+use indexmap::{IndexMap, IndexSet};
+use serde::Serialize;
+use waykeeper_drawing::Marks;
 
 #[derive(Template)]
 #[template(path = "run.html")]
@@ -28,7 +28,18 @@ struct Page<'a> {
     ratios: Grid,
     system: Grid,
     legend: Vec<(&'static str, char, &'static str)>,
+    way_colours: &'static str,
+    bars_style: String,
     panels: Vec<Panel>,
+    drawn: Drawn,
+    drawing: Drawing,
+}
+
+/// What the page's script draws: the charts, each at the place with its number, and with which marks the names.
+#[derive(Serialize)]
+struct Drawn {
+    charts: Vec<Chart>,
+    marks: IndexMap<String, Look>,
 }
 
 /// The part of the page for one policy.
@@ -37,7 +48,8 @@ struct Panel {
     summary: String,
     way_map: String,
     dca_off: String,
-    figures: Vec<Figure>,
+    /// Numbers of its charts.
+    charts: Vec<usize>,
     workloads: Grid,
     decisions: Vec<DecisionRow>,
 }
@@ -50,26 +62,35 @@ struct DecisionRow {
     knobs: Vec<String>,
 }
 
-pub(super) fn page(summary: &RunSummary) -> Result<String, askama::Error> {
-    let panels: Result<Vec<Panel>, askama::Error> = summary
-        .policies
-        .iter()
-        .enumerate()
-        .map(|(index, (name, result))| panel(summary, index, name, result))
-        .collect();
+pub(super) fn page(summary: &RunSummary) -> Result<String, ReportError> {
+    let names = summary.workload_names();
+    let marks = Marks::of(names.iter().map(|(name, _)| (*name).to_owned()));
+    let looks = names.iter().map(|(name, _)| ((*name).to_owned(), Look::of(marks.get(name))));
+    let mut drawn = Drawn { charts: Vec::new(), marks: looks.collect() };
+    let mut panels = Vec::new();
+    for (name, result) in &summary.policies {
+        let first = drawn.charts.len();
+        drawn.charts.extend(charts(result, &drawn.marks));
+        panels.push(panel(summary, name, result, (first..drawn.charts.len()).collect())?);
+    }
+    let timeless = RunSummary { wall_s: None, ..summary.clone() };
     let page = Page {
         summary,
         partial: partial_line(&summary.missing),
-        timeless: RunSummary { wall_s: None, ..summary.clone() },
         facts: facts(summary).into_iter().chain(sampling_error(&[summary])).collect(),
-        ratios_chart: ratios_chart(summary),
-        means_chart: means_chart(summary, Surface::Page),
+        ratios_chart: ratios_chart(summary)?,
+        means_chart: means_chart(summary, false)?,
         ratios: ratios(summary),
         system: system(summary),
         legend: WayClass::ALL.map(|class| (waymap::style(class), class.letter(), class.meaning())).to_vec(),
-        panels: panels?,
+        way_colours: waymap::COLOURS,
+        bars_style: bars::dark("svg.bars "),
+        panels,
+        drawing: Drawing::new(&(&timeless, &drawn))?,
+        drawn,
+        timeless,
     };
-    page.render()
+    Ok(page.render()?)
 }
 
 /// How the numbers were made: seeds, sets, times.
@@ -112,13 +133,9 @@ pub(super) fn sampling_error(runs: &[&RunSummary]) -> Option<(&'static str, Stri
     (!errors.is_empty()).then(|| ("Sampling error of hit ratios, points", errors.join(", ")))
 }
 
-fn policies(summary: &RunSummary) -> Vec<&str> {
-    summary.policies.keys().map(String::as_str).collect()
-}
-
-fn ratios_chart(summary: &RunSummary) -> String {
+fn ratios_chart(summary: &RunSummary) -> Result<String, askama::Error> {
     let groups = summary.workload_names().into_iter().map(|(name, _)| BarGroup {
-        label: name,
+        label: name.to_owned(),
         bars: summary
             .policies
             .values()
@@ -130,36 +147,29 @@ fn ratios_chart(summary: &RunSummary) -> String {
             .collect(),
     });
     let chart = Bars {
-        frame: Frame {
-            id: "ratios",
-            alt: "Bar chart: performance of every workload under every policy, relative to the baseline",
-            surface: Surface::Page,
-            width: WIDTH,
-            height: 380.0,
-            x_label: "",
-            y_label: "performance ratio",
-        },
-        series: policies(summary),
+        alt: "Bar chart: performance of every workload under every policy, relative to the baseline",
+        width: 1080.0,
+        height: 270.0,
+        y_label: "performance ratio",
+        series: summary.policies.keys().cloned().collect(),
         groups: groups.collect(),
         first_colour: 0,
         title: None,
-        reference: Some(1.0),
     };
     chart.svg()
 }
 
-/// The group means, a group of bars per policy.
-pub(super) fn means_chart(summary: &RunSummary, surface: Surface) -> String {
+/// The group means, a group of bars per policy; `alone` with a title, as a picture of its own.
+pub(super) fn means_chart(summary: &RunSummary, alone: bool) -> Result<String, askama::Error> {
     let names: IndexSet<&str> =
         summary.policies.values().flat_map(|policy| policy.groups.keys().map(String::as_str)).collect();
-    let words = |name: &str| match name {
+    let words = |name: &&str| match *name {
         "HPW" => "high priority".to_owned(),
         "LPW" => "low priority".to_owned(),
         other => other.to_owned(),
     };
-    let series: Vec<String> = names.iter().map(|name| words(name)).collect();
     let groups = summary.policies.iter().map(|(label, policy)| BarGroup {
-        label,
+        label: label.clone(),
         bars: names
             .iter()
             .map(|name| {
@@ -180,20 +190,14 @@ pub(super) fn means_chart(summary: &RunSummary, surface: Surface) -> String {
         ),
     };
     let chart = Bars {
-        frame: Frame {
-            id: "means",
-            alt: "Bar chart: mean performance of high- and low-priority workloads under every policy, higher is better",
-            surface,
-            width: 760.0,
-            height: 370.0,
-            x_label: "",
-            y_label: &y_label,
-        },
-        series: series.iter().map(String::as_str).collect(),
+        alt: "Bar chart: mean performance of high- and low-priority workloads under every policy, higher is better",
+        width: 760.0,
+        height: 270.0,
+        y_label: &y_label,
+        series: names.iter().map(words).collect(),
         groups: groups.collect(),
         first_colour: 1,
-        title: (surface == Surface::Paper).then_some((title, subtitle)),
-        reference: Some(1.0),
+        title: alone.then_some((title, subtitle)),
     };
     chart.svg()
 }
@@ -248,9 +252,9 @@ fn system(summary: &RunSummary) -> Grid {
 
 fn panel(
     summary: &RunSummary,
-    index: usize,
     name: &str,
     result: &PolicyResult,
+    charts: Vec<usize>,
 ) -> Result<Panel, askama::Error> {
     let mean = |group: &str| {
         let ratio = result.groups.get(group)?.performance_ratio?;
@@ -270,7 +274,7 @@ fn panel(
         summary: words.join(", "),
         way_map: waymap::svg(result, summary.llc_ways, format!("Way map over time under {name}"))?,
         dca_off: ports.into_iter().map(|port| dca_off(result, port)).collect::<Vec<_>>().join("; "),
-        figures: figures(summary, index, result),
+        charts,
         workloads: workloads(summary, result),
         decisions: result.decisions.iter().map(decision).collect(),
     })
@@ -293,55 +297,44 @@ fn dca_off(result: &PolicyResult, port: &str) -> String {
 }
 
 /// The charts over time; none without samples.
-fn figures(summary: &RunSummary, index: usize, result: &PolicyResult) -> Vec<Figure> {
+fn charts(result: &PolicyResult, looks: &IndexMap<String, Look>) -> Vec<Chart> {
     let over_time = |value: &dyn Fn(&TimeSample) -> Option<f64>| -> Vec<(f64, f64)> {
         result.samples.iter().filter_map(|sample| Some((sample.at_s, value(sample)?))).collect()
     };
-    let line = |label: &str, colour, dash, points| Line { label: label.to_owned(), colour, dash, points };
-    let names = summary.workload_names();
-    let of_workloads = |key: &'static str, scale: f64| -> Vec<Line> {
-        let lines = names.iter().enumerate().map(|(i, (name, _))| {
-            let value =
-                |sample: &TimeSample| sample.workloads.get(*name)?.get(key).map(|value| value * scale);
-            line(name, Colour::Workload { index: i, of: names.len() }, i, over_time(&value))
+    let of_workloads = |key: &'static str| -> Vec<Points> {
+        let lines = looks.iter().enumerate().map(|(index, (name, look))| {
+            let dash = looks.values().take(index).filter(|other| other.has_colour_of(look)).count();
+            let points = over_time(&|sample: &TimeSample| sample.workloads.get(name)?.get(key));
+            Points { name: name.clone(), look: *look, dash, points }
         });
         lines.collect()
     };
-    let system = |label, i, key: &'static str, change: fn(f64) -> f64| {
-        line(label, Colour::Series(i + 1), i, over_time(&move |sample| sample.system.get(key).map(change)))
+    let system = |name: &str, look, dash, key: &'static str, change: fn(f64) -> f64| {
+        let points = over_time(&|sample| sample.system.get(key).map(change));
+        Points { name: name.to_owned(), look, dash, points }
     };
     let memory = vec![
-        system("read", 0, "memory_read_bytes_per_s", |bytes| bytes / 1e9),
-        system("write", 1, "memory_write_bytes_per_s", |bytes| bytes / 1e9),
+        system("reads", Look::FIRST, 0, "memory_read_bytes_per_s", |bytes| bytes),
+        system("writes", Look::SECOND, 1, "memory_write_bytes_per_s", |bytes| bytes),
     ];
     let dca = vec![
-        system("device writes", 0, "dca_write_hit_ratio", |ratio| (1.0 - ratio) * 100.0),
-        system("device reads", 1, "dca_read_hit_ratio", |ratio| (1.0 - ratio) * 100.0),
+        system("device writes", Look::FIRST, 0, "dca_write_hit_ratio", |ratio| 1.0 - ratio),
+        system("device reads", Look::SECOND, 1, "dca_read_hit_ratio", |ratio| 1.0 - ratio),
     ];
-    let (latencies, hits) = (of_workloads("latency_mean_us", 1.0), of_workloads("llc_hit_ratio", 100.0));
     let charts = [
-        ("Mean latency per workload", "latency", "mean latency, us", None, latencies, WIDTH, 330.0),
-        ("LLC hit ratio per workload", "hit", "LLC hit ratio, %", Some(100.0), hits, WIDTH, 330.0),
-        ("Memory bandwidth", "memory", "GB/s", None, memory, WIDTH / 2.0, 270.0),
-        ("DCA miss ratio", "dca", "DCA miss ratio, %", None, dca, WIDTH / 2.0, 270.0),
+        ("Mean latency per workload", Unit::Microseconds, false, of_workloads("latency_mean_us")),
+        ("LLC hit ratio per workload", Unit::Ratio, true, of_workloads("llc_hit_ratio")),
+        ("Memory bandwidth", Unit::BytesPerSecond, false, memory),
+        // Of devices' accesses often only a small part misses.
+        ("DCA miss ratio", Unit::Ratio, false, dca),
     ];
-    let figures = charts.into_iter().map(|(title, id, y_label, y_max, lines, width, height)| {
-        let frame = Frame {
-            id: &format!("p{index}-{id}"),
-            alt: title,
-            surface: Surface::Page,
-            width,
-            height,
-            x_label: "controller time, s",
-            y_label,
-        };
-        let may_be_log = id == "latency";
-        let svg =
-            Lines { frame, lines, y_max, x_names: None, legend_below: false, points: false, may_be_log }
-                .svg();
-        Figure { title: title.to_owned(), svg }
+    let decided: Vec<f64> = result.decisions.iter().map(|decision| decision.at_s).collect();
+    let charts = charts.into_iter().filter_map(|(title, unit, is_whole, lines)| {
+        let chart = Chart::new(title.to_owned(), unit, Axis::Time, lines)?;
+        let chart = Chart { is_whole, marks: decided.clone(), ..chart };
+        Some(if unit == Unit::Microseconds { chart.log_where_it_helps() } else { chart })
     });
-    figures.filter(|figure| !figure.svg.is_empty()).collect()
+    charts.collect()
 }
 
 fn workloads(summary: &RunSummary, result: &PolicyResult) -> Grid {

@@ -1,10 +1,10 @@
 //! The page of a sweep: a chart per metric over the swept key, and the numbers as tables.
 //!
-//! One line per workload and policy; with two swept keys the second splits the lines. The colour identifies the
-//! workload, the dash pattern the policy and the second value. Must not know HTML or compute results.
+//! One line per workload and policy; with two swept keys the second splits the lines. The mark identifies the workload, the
+//! dash pattern the policy and the second value. Must not know HTML or compute results.
 
-use super::charts::{Colour, Frame, Line, Lines, Surface};
-use super::{Cell, Figure, Grid, run};
+use super::chart::{Axis, Chart, Look, Points, Unit};
+use super::{Cell, Drawing, Grid, ReportError, run};
 use crate::results::{
     PolicyResult, RunSummary, SweepPoint, SweepSummary, SystemMetrics, ThroughputUnit, Warning, partial_line,
     warning,
@@ -12,6 +12,7 @@ use crate::results::{
 use crate::show;
 use askama::Template;
 use indexmap::{IndexMap, IndexSet};
+use waykeeper_drawing::Marks;
 
 #[derive(Template)]
 #[template(path = "sweep.html")]
@@ -22,11 +23,14 @@ struct Page<'a> {
     facts: Vec<(&'static str, String)>,
     /// Of all points, each kind once.
     warnings: Vec<Warning>,
-    figures: Vec<Figure>,
+    charts: Vec<Chart>,
+    /// Numbers of the charts.
+    numbers: Vec<usize>,
     grids: Vec<(String, Grid)>,
+    drawing: Drawing,
 }
 
-pub(super) fn page(sweep: &SweepSummary) -> Result<String, askama::Error> {
+pub(super) fn page(sweep: &SweepSummary) -> Result<String, ReportError> {
     let mut timeless = SweepSummary { wall_s: None, ..sweep.clone() };
     timeless.points.iter_mut().for_each(|point| point.run.wall_s = None);
     let keys: Vec<&str> = sweep.keys.iter().map(|key| key.key.as_str()).collect();
@@ -37,89 +41,82 @@ pub(super) fn page(sweep: &SweepSummary) -> Result<String, askama::Error> {
     facts.extend(run::sampling_error(&runs));
     let warnings = warning::of_points(&runs);
     let partial = partial_line(&sweep.missing);
-    Page { sweep, partial, timeless, facts, warnings, figures: figures(sweep), grids: grids.collect() }
-        .render()
+    let charts = charts(sweep);
+    let drawing = Drawing::new(&(&timeless, &charts))?;
+    let numbers = (0..charts.len()).collect();
+    let page =
+        Page { sweep, partial, timeless, facts, warnings, charts, numbers, grids: grids.collect(), drawing };
+    Ok(page.render()?)
 }
 
-/// How a metric is drawn.
-struct Plotted {
-    title: String,
-    y_label: String,
-    y_max: Option<f64>,
-    scale: f64,
+fn unit_of(throughput: Option<ThroughputUnit>) -> Unit {
+    match throughput {
+        Some(ThroughputUnit::Packets) => Unit::PacketsPerSecond,
+        Some(ThroughputUnit::Bytes) => Unit::BytesPerSecond,
+        Some(ThroughputUnit::Instructions) => Unit::InstructionsPerSecond,
+        _ => Unit::OperationsPerSecond,
+    }
 }
 
-fn plotted(key: &str, unit: Option<ThroughputUnit>) -> Plotted {
-    let name = show::metric_name(key);
-    let (unit, scale, y_max) = match (key, unit) {
-        ("throughput", Some(ThroughputUnit::Packets)) => ("Mpackets/s", 1e-6, None),
-        ("throughput", Some(ThroughputUnit::Bytes)) => ("GB/s", 1e-9, None),
-        ("throughput", Some(ThroughputUnit::Instructions)) => ("Ginstructions/s", 1e-9, None),
-        ("throughput", _) => ("1000 operations/s", 1e-3, None),
-        _ if key.ends_with("_hit_ratio") => ("%", 100.0, Some(100.0)),
-        _ if key.ends_with("_us") => ("us", 1.0, None),
-        _ if key.ends_with("bytes_per_s") => ("GB/s", 1e-9, None),
-        _ if key.ends_with("_per_s") => ("1000/s", 1e-3, None),
-        _ => ("", 1.0, None),
-    };
-    let mut letters = name.chars();
-    let title = letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default();
-    let y_label =
-        if key == "performance_ratio" { format!("{name} ratio") } else { format!("{name}, {unit}") };
-    Plotted { title, y_label, y_max, scale }
+/// A metric's name as a title.
+fn title_of(key: &str) -> String {
+    let mut letters = show::metric_name(key).chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
 
-fn figures(sweep: &SweepSummary) -> Vec<Figure> {
-    let mut figures = Vec::new();
+fn charts(sweep: &SweepSummary) -> Vec<Chart> {
+    let mut charts = Vec::new();
     if sweep.policy_names().len() > 1 {
         let value = |group: &'static str| {
             move |policy: &PolicyResult| policy.groups.get(group).and_then(|group| group.performance_ratio)
         };
         let mut lines = Lineup::new(sweep);
-        lines.add("HPW mean", Colour::Series(1), &value("HPW"));
-        lines.add("LPW mean", Colour::Series(2), &value("LPW"));
-        figures.extend(lines.figure("means", plotted("performance_ratio", None)));
+        lines.add("HPW mean", Look::FIRST, &value("HPW"));
+        lines.add("LPW mean", Look::SECOND, &value("LPW"));
+        charts.extend(lines.chart(title_of("performance_ratio"), Unit::Relative));
     }
     let workloads: IndexSet<&String> = policies(sweep).flat_map(|policy| policy.workloads.keys()).collect();
-    let of_workload = |index| Colour::Workload { index, of: workloads.len() };
+    let marks = Marks::of(workloads.iter().map(|name| (*name).clone()));
     let units: IndexSet<Option<ThroughputUnit>> =
         policies(sweep).flat_map(|policy| policy.workloads.values()).map(|w| w.throughput_unit).collect();
     for unit in units {
         let mut lines = Lineup::new(sweep);
-        for (i, name) in workloads.iter().enumerate() {
-            lines.add(name, of_workload(i), &|policy| {
+        for name in &workloads {
+            lines.add(name, Look::of(marks.get(name)), &|policy| {
                 let workload =
                     policy.workloads.get(*name).filter(|workload| workload.throughput_unit == unit);
                 workload.and_then(|workload| workload.metrics.get("throughput"))
             });
         }
-        let id = format!("throughput-{}", unit.map_or("unknown", ThroughputUnit::as_str).replace('/', "-"));
-        figures.extend(lines.figure(&id, plotted("throughput", unit)));
+        charts.extend(lines.chart(title_of("throughput"), unit_of(unit)));
     }
-    for key in ["latency_mean_us", "latency_p99_us", "llc_hit_ratio"] {
+    let metrics = [
+        ("latency_mean_us", Unit::Microseconds),
+        ("latency_p99_us", Unit::Microseconds),
+        ("llc_hit_ratio", Unit::Ratio),
+    ];
+    for (key, unit) in metrics {
         let mut lines = Lineup::new(sweep);
-        for (i, name) in workloads.iter().enumerate() {
-            lines.add(name, of_workload(i), &|policy| {
+        for name in &workloads {
+            lines.add(name, Look::of(marks.get(name)), &|policy| {
                 policy.workloads.get(*name).and_then(|w| w.metrics.get(key))
             });
         }
-        figures.extend(lines.figure(key, plotted(key, None)));
+        charts.extend(lines.chart(title_of(key), unit));
     }
     let pairs = [
-        ("memory", "memory_read_bytes_per_s", "memory_write_bytes_per_s", "Memory bandwidth", "GB/s"),
-        ("dca", "dca_write_hit_ratio", "dca_read_hit_ratio", "DCA hit ratio", "DCA hit ratio, %"),
-        ("io", "inbound_bytes_per_s", "outbound_bytes_per_s", "I/O bandwidth", "GB/s"),
+        ("memory_read_bytes_per_s", "memory_write_bytes_per_s", "Memory bandwidth", Unit::BytesPerSecond),
+        ("dca_write_hit_ratio", "dca_read_hit_ratio", "DCA hit ratio", Unit::Ratio),
+        ("inbound_bytes_per_s", "outbound_bytes_per_s", "I/O bandwidth", Unit::BytesPerSecond),
     ];
-    for (id, first, second, title, y_label) in pairs {
+    for (first, second, title, unit) in pairs {
         let mut lines = Lineup::new(sweep);
-        for (i, key) in [first, second].into_iter().enumerate() {
-            lines
-                .add(show::metric_name(key), Colour::Series(i + 1), &|policy| policy.system.metrics.get(key));
+        for (key, look) in [(first, Look::FIRST), (second, Look::SECOND)] {
+            lines.add(show::metric_name(key), look, &|policy| policy.system.metrics.get(key));
         }
-        let how = Plotted { title: title.to_owned(), y_label: y_label.to_owned(), ..plotted(first, None) };
-        figures.extend(lines.figure(id, how));
+        charts.extend(lines.chart(title.to_owned(), unit));
     }
-    figures
+    charts
 }
 
 fn policies(sweep: &SweepSummary) -> impl Iterator<Item = &PolicyResult> {
@@ -131,7 +128,7 @@ struct Lineup<'a> {
     sweep: &'a SweepSummary,
     /// Names of the positions on the x axis, when the first key's values are not all numbers.
     x_names: Option<Vec<String>>,
-    lines: Vec<Line>,
+    lines: Vec<Points>,
 }
 
 impl<'a> Lineup<'a> {
@@ -145,7 +142,7 @@ impl<'a> Lineup<'a> {
     }
 
     /// Adds the values of `value`: a line per policy and value of the second key.
-    fn add(&mut self, label: &str, colour: Colour, value: &dyn Fn(&PolicyResult) -> Option<f64>) {
+    fn add(&mut self, label: &str, look: Look, value: &dyn Fn(&PolicyResult) -> Option<f64>) {
         let several = self.sweep.policy_names().len() > 1;
         let mut lines: IndexMap<String, Vec<(f64, f64)>> = IndexMap::new();
         for point in &self.sweep.points {
@@ -164,36 +161,19 @@ impl<'a> Lineup<'a> {
                 line.extend(value(policy).filter(|value| value.is_finite()).map(|value| (x, value)));
             }
         }
-        for (dash, (words, mut points)) in lines.into_iter().enumerate() {
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let label = if words.is_empty() { label.to_owned() } else { format!("{label} {words}") };
-            self.lines.push(Line { label, colour, dash, points });
+        for (dash, (words, points)) in lines.into_iter().enumerate() {
+            let name = if words.is_empty() { label.to_owned() } else { format!("{label} {words}") };
+            self.lines.push(Points { name, look, dash, points });
         }
     }
 
-    fn figure(mut self, id: &str, how: Plotted) -> Option<Figure> {
-        for line in &mut self.lines {
-            line.points.iter_mut().for_each(|(_, y)| *y *= how.scale);
-        }
-        let chart = Lines {
-            frame: Frame {
-                id,
-                alt: &how.title,
-                surface: Surface::Page,
-                width: 540.0,
-                height: 330.0,
-                x_label: self.sweep.keys.first().map(|key| key.title()).unwrap_or_default(),
-                y_label: &how.y_label,
-            },
-            lines: self.lines,
-            y_max: how.y_max,
-            x_names: self.x_names,
-            legend_below: true,
-            points: true,
-            may_be_log: false,
+    fn chart(self, title: String, unit: Unit) -> Option<Chart> {
+        let label = self.sweep.keys.first().map(|key| show::plain(key.title())).unwrap_or_default();
+        let x = match self.x_names {
+            Some(names) => Axis::Names { label, names: names.iter().map(|name| show::name(name)).collect() },
+            None => Axis::Numbers { label },
         };
-        let svg = chart.svg();
-        (!svg.is_empty()).then_some(Figure { title: how.title, svg })
+        Some(Chart { has_points: true, ..Chart::new(title, unit, x, self.lines)? })
     }
 }
 

@@ -5,6 +5,7 @@
 //! each in its tooltip. This file computes the geometry, the template `waymap.svg` writes it, the page's style has the
 //! colours. Must not know the purpose of a policy's masks.
 
+use super::round_steps;
 use crate::results::{PolicyResult, WayMapSlice};
 use crate::show;
 use crate::ways::{WayClass, class_of, members};
@@ -85,17 +86,20 @@ struct Picture {
 struct Alone {
     width: f64,
     height: f64,
-    palette: &'static str,
+    palette: String,
     picture: String,
 }
 
-/// The page's style, whose first rule holds the colours.
-const STYLE: &str = include_str!("style.css");
+/// The colours of the classes; the first rule has those on a light ground.
+pub(super) const COLOURS: &str = include_str!("waymap_colours.css");
 
 /// The picture with its own style, for a notebook or a file. Always on white; its CSS rules apply only to the picture.
 pub(super) fn alone(result: &PolicyResult, ways: u32, alt: String) -> Result<String, askama::Error> {
-    let palette =
-        STYLE.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(rule, _)| rule);
+    let light = |style: &str| {
+        let rule = style.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
+        rule.map_or_else(String::new, |(rule, _)| rule.to_owned())
+    };
+    let palette = light(&waykeeper_drawing::style()) + &light(COLOURS);
     let height = bottom(ways.min(32), ports(result).len()) + BOTTOM;
     match svg(result, ways, alt)? {
         picture if picture.is_empty() => Ok(picture),
@@ -178,7 +182,7 @@ pub(super) fn svg(result: &PolicyResult, ways: u32, alt: String) -> Result<Strin
         bands,
         ports: lanes,
         ways: (0..ways).map(|way| Tick { at: lane_of(way) + LANE / 2.0, label: way.to_string() }).collect(),
-        times: times(start, end).map(|at| Tick { at: x_of(at), label: format!("{at}") }).collect(),
+        times: round_steps(start, end, 12).map(|at| Tick { at: x_of(at), label: format!("{at}") }).collect(),
         marks: marks
             .map(|decision| Mark {
                 x: x_of(decision.at_s),
@@ -255,19 +259,6 @@ fn title(way: u32, class: WayClass, from: &WayMapSlice, to: &WayMapSlice) -> Str
     format!("way {way}, {}: {} - {who}", during(from, to), class.meaning())
 }
 
-/// Round times for the axis, a dozen at most.
-fn times(start: f64, end: f64) -> impl Iterator<Item = f64> {
-    let rough = ((end - start) / 12.0).max(1e-9);
-    let decade = 10f64.powf(rough.log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|nice| nice * decade).find(|step| *step >= rough);
-    let step = step.unwrap_or(rough);
-    let first = (start / step).ceil();
-    // Multiples of the step rather than a running sum, which would print as 0.30000000000000004.
-    (0..=12)
-        .map(move |i| ((first + f64::from(i)) * step * 1e9).round() / 1e9)
-        .take_while(move |at| *at <= end)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,15 +268,5 @@ mod tests {
         assert_eq!(blocks([9, 10].into_iter()), [(9, 10)]);
         assert_eq!(blocks([0, 1, 4, 6, 7].into_iter()), [(0, 1), (4, 4), (6, 7)]);
         assert!(blocks(std::iter::empty()).is_empty());
-    }
-
-    #[test]
-    fn the_time_axis_has_round_numbers() {
-        assert_eq!(times(0.0, 30.0).collect::<Vec<_>>(), [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0]);
-        assert_eq!(
-            times(0.0, 1.0).collect::<Vec<_>>(),
-            [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]
-        );
-        assert_eq!(times(3.0, 5.0).count(), 11);
     }
 }

@@ -51,7 +51,13 @@ fn a_picture_has_what_the_counters_say_and_nothing_else() {
         assert!(tenant.ipc.is_some_and(|ipc| ipc > 0.0), "{tenant:?}");
         assert!(tenant.llc_hit_ratio.is_none_or(|ratio| (0.0..=1.0).contains(&ratio)), "{tenant:?}");
         assert_eq!(tenant.mask, Some(WayMask::full(11)));
-        assert!(tenant.colour < Picture::COLOURS);
+    }
+    let tenants = picture.tenants.iter().map(|tenant| (tenant.colour, tenant.letter));
+    let marks: Vec<(u8, char)> =
+        tenants.chain(picture.devices.iter().map(|device| (device.colour, device.letter))).collect();
+    for (index, mark) in marks.iter().enumerate() {
+        assert!(mark.0 < Picture::COLOURS && mark.1.is_ascii_alphanumeric());
+        assert!(!marks[..index].contains(mark), "two names have the mark {mark:?}");
     }
     // The scan of 24 MiB occupies most of the LLC of 24.75 MiB.
     assert!(picture.tenants[2].occupancy_bytes.is_some_and(|bytes| bytes > 5e6), "{picture:?}");

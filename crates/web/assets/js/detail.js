@@ -70,7 +70,7 @@ class DetailView {
     if (!this.item) return;
     if (this.mark.dataset.colour !== colour(this.item.colour)) {
       this.mark.dataset.colour = colour(this.item.colour);
-      this.mark.replaceChildren(swatch(this.item.colour));
+      this.mark.replaceChildren(swatch(this.item));
     }
     this.facts.forEach(([, write], index) => setText(this.values[index], write(this.item, picture)));
     this.marks = decisionTimes(picture);

@@ -216,7 +216,7 @@ class Comparison {
       this.body.replaceChildren(...a.tenants.map((tenant) => {
         const cells = Array.from({ length: 5 }, () => h("td"));
         this.cells.set(tenant.name, cells);
-        return h("tr", {}, h("th", { scope: "row" }, swatch(tenant.colour), tenant.name), ...cells);
+        return h("tr", {}, h("th", { scope: "row" }, swatch(tenant), tenant.name), ...cells);
       }));
     }
     for (const tenant of a.tenants) {

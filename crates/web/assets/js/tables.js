@@ -5,7 +5,7 @@ import { h, setText } from "./dom.js";
 import * as format from "./format.js";
 import { fragment } from "./link.js";
 import { bitsOf, spoken } from "./mask.js";
-import { colour } from "./palette.js";
+import { colour, inkOn } from "./palette.js";
 import { seriesKey } from "./series.js";
 import { drawSparkline, sparkline } from "./sparkline.js";
 
@@ -27,10 +27,12 @@ const DEVICE_COLUMNS = [
   ["reads from host", (device) => format.bytesPerSecond(device.outbound_bytes_per_s), "outbound_bytes_per_s", false],
 ];
 
-/** The square with a name's colour. */
-export function swatch(index) {
-  const made = h("span", { class: "swatch", "aria-hidden": "true" });
-  made.style.background = colour(index);
+/** The square with a name's colour and letter, which is no part of the text beside it. */
+export function swatch(item) {
+  const made = h("span", { class: "swatch", "aria-hidden": "true", "data-letter": item.letter });
+  const fill = colour(item.colour);
+  made.style.background = fill;
+  made.style.color = inkOn(fill);
   return made;
 }
 
@@ -51,7 +53,7 @@ class LiveTable {
   }
 
   fill(items, ring, extra) {
-    const shape = JSON.stringify(items.map((item) => [item.name, item.colour])) + colour(0);
+    const shape = JSON.stringify(items.map((item) => [item.name, item.colour, item.letter])) + colour(0);
     if (shape !== this.shape) {
       this.shape = shape;
       this.rows.clear();
@@ -67,7 +69,7 @@ class LiveTable {
       return { cell: h("td", {}, value, line), value, line };
     });
     const name = this.hasLinks ? h("a", { href: fragment(this.kind, [item.name]), text: item.name }) : item.name;
-    const head = h("th", { scope: "row" }, swatch(item.colour), name);
+    const head = h("th", { scope: "row" }, swatch(item), name);
     const added = extra ? extra(item) : null;
     this.rows.set(item.name, { cells, added });
     return h("tr", {}, head, added && h("td", {}, added.element), ...cells.map((made) => made.cell));

@@ -2,7 +2,7 @@
 // Must not know how a chart is drawn.
 
 import { h, options } from "./dom.js";
-import { Chart } from "./chart.js";
+import { Chart, dashOf } from "./chart.js";
 import { decisionTimes } from "./detail.js";
 import * as link from "./link.js";
 import { colour, styleColour } from "./palette.js";
@@ -54,7 +54,7 @@ export class TimelineView {
     const chart = (title, unit, lines) => new Chart({ title, unit, lines, marks: () => this.marks });
     const per = (kind, items, series) => series.map(([what, title, unit]) => chart(title, unit,
       items.map((item) => ({ key: seriesKey(kind, item.name, what), name: item.name, colour: () => colour(item.colour),
-        dash: item.colourUse > 0 ? [6, 3] : undefined }))));
+        letter: item.letter, dash: dashOf(item.colourUse) }))));
     const socket = (title, unit, rows) => chart(title, unit, rows.map(([what, name, shade]) => ({
       key: seriesKey("socket", "socket", what), name, colour: () => styleColour(shade) })));
     const [ratio, misses, reads, writes] = SOCKET_SERIES;

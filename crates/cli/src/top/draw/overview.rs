@@ -141,7 +141,7 @@ fn tenant_row(canvas: &mut Canvas<'_>, y: u16, tenant: &TenantPicture, columns: 
     let priority = if tenant.priority == Priority::High { "H" } else { "L" };
     let mut x = canvas.text(canvas.area.x, y, &format!(" {priority} "), palette.faint());
     x = canvas.text(x, y, &fitted(&printable(&tenant.name), columns.name + 1), colour);
-    x = canvas.text(x + 1, y, &strip(tenant.mask, columns.ways as u32, '█'), colour);
+    x = canvas.text(x + 1, y, &strip(tenant.mask, columns.ways as u32, tenant.letter), colour);
     let texts = [
         percent(tenant.llc_hit_ratio),
         plain(tenant.ipc),
@@ -195,7 +195,7 @@ fn device_row(
     x = canvas.text(x, y, &fitted(&printable(&device.name), columns.name + 1), colour);
     // Devices without DCA fill no way.
     let mask = picture.llc.dca_ways.filter(|_| device.dca != Some(false));
-    x = canvas.text(x + 1, y, &strip(mask, columns.ways as u32, '▒'), colour);
+    x = canvas.text(x + 1, y, &strip(mask, columns.ways as u32, device.letter), colour);
     let dca = match device.dca {
         Some(true) => "on",
         Some(false) => "off",

@@ -22,7 +22,7 @@ export function plain(value, digits = 2) {
   return isNumber(value) ? value.toFixed(digits) : ABSENT;
 }
 
-function scaled(value, steps, base, unit) {
+function scaled(value, steps, base, unit, whole = (size) => String(Math.round(size))) {
   if (!isNumber(value)) return ABSENT;
   let size = value;
   let step = 0;
@@ -30,7 +30,7 @@ function scaled(value, steps, base, unit) {
     size /= base;
     step += 1;
   }
-  const number = step === 0 ? String(Math.round(size)) : three(size);
+  const number = step === 0 ? whole(size) : three(size);
   return `${number} ${steps[step]}${unit}`.trim();
 }
 
@@ -47,6 +47,11 @@ export function bytesPerSecond(value) {
 /** Events per second: `3.20 M/s`. */
 export function perSecond(value) {
   return scaled(value, ["/s", "k/s", "M/s", "G/s"], 1000, "");
+}
+
+/** Microseconds as a time with a fitting unit: `310 us`, `4.20 ms`. */
+export function microseconds(value) {
+  return scaled(value, ["us", "ms", "s"], 1000, "", three);
 }
 
 /** A ratio with its standard error: `1.35 ±0.02`. */

@@ -3,7 +3,7 @@
 
 import { s, setAttributes, setText } from "./dom.js";
 import { afterKey, bitsOf, hull, maskText, runs, spanBits, spoken } from "./mask.js";
-import { colour } from "./palette.js";
+import { colour, inkOn } from "./palette.js";
 
 const HEAD = 44;
 const ROW = 27;
@@ -118,13 +118,13 @@ function rowsOf(picture, can) {
   for (const tenant of picture.tenants) {
     rows.push({
       key: `tenant/${tenant.name}`, kind: "tenant", name: tenant.name, bits: bitsOf(tenant.mask), least,
-      turns: can("mask"), fill: tenant.colour, high: tenant.priority === "high",
+      turns: can("mask"), fill: tenant.colour, letter: tenant.letter, high: tenant.priority === "high",
     });
   }
   for (const device of picture.devices) {
     const bits = device.dca === false ? 0 : dca;
     rows.push({
-      key: `device/${device.port}`, kind: "device", name: device.name, bits, turns: false, fill: device.colour,
+      key: `device/${device.port}`, kind: "device", name: device.name, bits, turns: false, fill: device.colour, letter: device.letter,
       note: device.dca === false ? "DCA off" : null,
     });
   }
@@ -172,13 +172,21 @@ class Row {
     if (drawn !== this.drawn) {
       this.drawn = drawn;
       const { map } = this;
-      this.parts.replaceChildren(...runs(shown, map.ways).map(({ low, count }) => s("rect", {
-        class: `part ${this.kind}`, x: map.left(low + count - 1) + 1.5, y: this.top, width: count * map.cell - 3,
-        height: BAR, rx: 3, fill: row.fill === null ? null : colour(row.fill),
-      })));
+      this.parts.replaceChildren(...runs(shown, map.ways).flatMap((run) => this.part(run, row)));
     }
     setText(this.note, row.note ?? (row.bits === null ? "-" : ""));
     this.describe(row);
+  }
+
+  /** A bar of adjacent ways with the letter of its name. */
+  part({ low, count }, row) {
+    const { map } = this;
+    const fill = row.fill === null ? null : colour(row.fill);
+    const [x, width] = [map.left(low + count - 1) + 1.5, count * map.cell - 3];
+    const bar = s("rect", { class: `part ${this.kind}`, x, y: this.top, width, height: BAR, rx: 3, fill });
+    if (!row.letter) return [bar];
+    return [bar, s("text", { class: "part-letter", x: x + width / 2, y: this.top + BAR / 2 + 4, "text-anchor": "middle",
+      fill: inkOn(fill), text: row.letter })];
   }
 
   describe(row) {
