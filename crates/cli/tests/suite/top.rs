@@ -101,7 +101,7 @@ fn keys_resize_and_a_policy_switch_work_in_a_terminal() {
     terminal.until("all again", |screen| screen.contains("xmem") && !screen.contains("[qq]"));
     // The mask of the selected tenant: narrower by one way.
     terminal.keys(&["m", "-", "Enter"]);
-    terminal.until("the mask by hand", |screen| screen.contains("policy fixed") && screen.contains("·█"));
+    terminal.until("the mask by hand", |screen| screen.contains("policy fixed") && screen.contains("·DDDDD"));
     for (columns, rows) in [(120, 40), (200, 60), (80, 24)] {
         terminal.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &rows.to_string()]);
         let screen = terminal.until("another size", |screen| {

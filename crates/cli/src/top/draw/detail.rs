@@ -90,7 +90,7 @@ pub fn device(
         ("kind", kind(device.kind).to_owned()),
         ("used by", tenants),
         ("DCA", format!("{dca}, {switch}")),
-        ("DCA ways", format!("{ways} {}", strip(picture.llc.dca_ways, picture.llc.ways, '▒'))),
+        ("DCA ways", format!("{ways} {}", strip(picture.llc.dca_ways, picture.llc.ways, '█'))),
         ("RX ring", device.rx_ring.map_or_else(|| "-".to_owned(), |ring| ring.to_string())),
         ("write B/s", thousands(device.inbound_bytes_per_s)),
         ("read B/s", thousands(device.outbound_bytes_per_s)),

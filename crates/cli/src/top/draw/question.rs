@@ -144,7 +144,7 @@ const KEYS: [(&str, &str); 21] = [
     ("? h", "these keys"),
     ("q, Ctrl-C", "end"),
     ("", ""),
-    ("█ ▒ ·", "a way of a tenant, of devices, of neither; D I B mark DCA and inclusive ways"),
+    ("a letter or █, ·", "own ways, other ways; D I B: DCA, inclusive, both"),
     ("- and ±", "a value that is not available; one standard error"),
 ];
 
