@@ -83,8 +83,13 @@ class Summary:
 
 
 def build(cargo: str) -> list[Program]:
-    """Builds, with cargo's own messages on the terminal. Raises CalledProcessError if that fails."""
-    command = [cargo, "test", "--workspace", "--locked", "--no-run", "--message-format", "json-render-diagnostics"]
+    """Builds, with cargo's own messages on the terminal. Raises CalledProcessError if that fails.
+
+    Examples are not built: no test runs one, and `make lint` compiles them.
+    """
+    targets = ["--lib", "--bins", "--tests"]
+    messages = ["--message-format", "json-render-diagnostics"]
+    command = [cargo, "test", "--workspace", "--locked", "--no-run", *targets, *messages]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     programs = []
     for line in done.stdout.splitlines():
@@ -117,6 +122,7 @@ def sorted_out(output: str, missing: set[str]) -> tuple[list[str], dict[str, str
 
 def run(program: Program, threads: int, missing: set[str]) -> Outcome:
     """Runs one program to its end."""
+    threads *= 2 if program.name in WAITING else 1
     environment = {
         **os.environ,
         "CARGO_MANIFEST_DIR": str(program.folder),
@@ -142,7 +148,10 @@ def run(program: Program, threads: int, missing: set[str]) -> Outcome:
     return Outcome(program, status, passed, ignored, time.monotonic() - began, output, failed, not_run)
 
 
-LONGEST = ("machine suite", "linux suite", "cli suite", "lab suite", "probe suite")
+WAITING = ("cli suite",)
+"""Programs whose tests wait for processes and clocks most of the time: they run twice as many at a time as others."""
+
+LONGEST = ("machine suite", "cli suite", "linux-host suite", "service simulated", "lab suite")
 """The programs that run longest, first: some compute, some wait, and a late start of one would be waited for. Others by size."""
 
 
