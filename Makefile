@@ -18,7 +18,7 @@ MDBOOK = 0.5.4
 PREFIX ?= /usr
 DESTDIR ?=
 
-.PHONY: install run test test-rust test-python test-oracle test-nvme test-clients bench bench-nvme fidelity curves lint deny build python repro fuzz docs
+.PHONY: install run test test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity curves lint deny build python repro fuzz docs
 .PHONY: fuzz-ci
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
@@ -91,6 +91,11 @@ test-nvme:
 test-clients:
 	$(PYTHON) -m unittest discover -s clients/tests -t .
 	$(PYTHON) -m clients.run $(CLIENTS_ARGS)
+
+## The daemon as a plugin of a real containerd, with pods; downloads and builds containerd once (fleet/README.md).
+test-fleet:
+	$(PYTHON) -m unittest discover -s fleet/tests -t .
+	$(PYTHON) -m fleet.run $(FLEET_ARGS)
 
 ## Coverage-guided fuzzing of every reader, HOURS of wall time for all targets together (fuzz/README.md). Needs a C++ compiler.
 HOURS ?= 1

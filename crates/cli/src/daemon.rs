@@ -114,11 +114,11 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
         config.check_places(system::real().as_ref())?;
         return out::text(&config::show(&config));
     }
-    if config.tenants.is_empty() && config.mode != DaemonMode::Observe {
+    if config.tenants.is_empty() && config.mode != DaemonMode::Observe && !config.nri.enabled {
         let file = inputs.file.clone().unwrap_or_else(|| USUAL_FILE.into());
         return Err(Failure::bad_input(format!(
             "{}: no tenant is declared; add a [[tenant]] table with a name and cores, a cgroup, a slice, a \
-             unit, a process or devices, or let `waykeeper init` write some",
+             unit, a process or devices, let `waykeeper init` write some, or make pods tenants (nri.enabled = true)",
             file.display()
         )));
     }

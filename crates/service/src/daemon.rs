@@ -10,8 +10,9 @@ use crate::dry_run::DryRun;
 use crate::engine::{self, EngineError, LifecycleEvent, ManagedHost, ProblemSource, Setup, SignalRequest};
 use crate::linux::ManagedLinuxHost;
 use crate::order::{Orders, Sender, orders};
+use crate::pods::{NodeFacts, PodReceiver, PodSender, pod_mailbox};
 use crate::protocol::DaemonStatus;
-use crate::published_state::{DaemonMode, Published, PublishedState};
+use crate::published_state::{ActiveProblem, DaemonMode, Published, PublishedState};
 use crate::recorder::{Recorder, RecorderConfig};
 use crate::servers::{Servers, ServersConfig, ServersError};
 use crate::socket::View;
@@ -28,6 +29,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use waykeeper_kernel::system;
 use waykeeper_linux_host::OpenError;
+use waykeeper_nri::{Plugin, PluginLink};
 
 /// Capacity of the channel for signals; a second one of a kind adds nothing. Assumption: one of each kind that is
 /// handled.
@@ -105,6 +107,8 @@ pub struct RunningDaemon {
     control: Option<JoinHandle<Result<(), DaemonError>>>,
     /// Stay open until the control thread has ended, so that clients can still read its last step.
     open: Option<(Servers, Option<Notifier>)>,
+    /// The plugin of the container runtime; it ends after the control thread, which it waits for.
+    plugin: Option<Plugin>,
     recorder: Option<Arc<Recorder>>,
 }
 
@@ -131,6 +135,8 @@ impl RunningDaemon {
             Some((recorder, step_queue)) => (Some(Arc::new(recorder)), vec![step_queue]),
             None => (None, Vec::new()),
         };
+        let (pod_sender, pods) = config.nri.enabled.then(pod_mailbox).unzip();
+        let link = PluginLink::default();
         let control = Control {
             config: config.clone(),
             inputs,
@@ -139,6 +145,8 @@ impl RunningDaemon {
             ready,
             may_start,
             recorder: recorder.clone(),
+            pods,
+            link: link.clone(),
             twin: twin_of(&config)?,
             step_queues,
             lifecycle_events,
@@ -166,6 +174,15 @@ impl RunningDaemon {
                 return joined(control).and(Err(why.into()));
             }
         };
+        let plugin =
+            pod_sender.map(|sender| start_plugin(&config, &published_state, sender, link)).transpose();
+        let plugin = match plugin {
+            Ok(plugin) => plugin,
+            Err(why) => {
+                drop(start);
+                return joined(control).and(Err(system("starting the plugin of the container runtime")(why)));
+            }
+        };
         // If the control thread has ended, its return value has the reason.
         let _ = start.send(());
         let notifier = Notifier::start(published_state.clone(), lifecycle_receiver);
@@ -175,6 +192,7 @@ impl RunningDaemon {
             signal_requests,
             control: Some(control),
             open: Some((servers, notifier)),
+            plugin,
             recorder,
         })
     }
@@ -215,6 +233,7 @@ impl RunningDaemon {
     fn finish(&mut self) -> Result<(), DaemonError> {
         let Some(control) = self.control.take() else { return Ok(()) };
         let done = joined(control);
+        drop(self.plugin.take());
         drop(self.open.take());
         // The control thread's end closes the step queue; the recorder then writes its buffered steps.
         if let Some(recorder) = self.recorder.take().and_then(|own| Arc::try_unwrap(own).ok()) {
@@ -273,6 +292,18 @@ fn twin_of(config: &Config) -> Result<Option<(Twin, ProblemSource)>, DaemonError
     Ok(Some(started.map_err(refused)?))
 }
 
+/// Starts the plugin of the container runtime.
+fn start_plugin(
+    config: &Config,
+    published_state: &PublishedState,
+    sender: PodSender,
+    link: PluginLink,
+) -> io::Result<Plugin> {
+    let llc = published_state.read().inventory.llc;
+    let facts = NodeFacts { root: config.host_root(), ways: llc.ways, min_ways: llc.min_ways, sender };
+    Plugin::start(config.nri.plugin.clone(), link, Box::new(facts))
+}
+
 /// Opens socket and metrics.
 fn open_servers(
     config: &Config,
@@ -294,6 +325,8 @@ struct Control {
     inputs: Inputs,
     orders: Orders,
     signal_requests: Receiver<SignalRequest>,
+    pods: Option<PodReceiver>,
+    link: PluginLink,
     ready: crossbeam_channel::Sender<Arc<PublishedState>>,
     may_start: Receiver<()>,
     recorder: Option<Arc<Recorder>>,
@@ -320,6 +353,8 @@ impl Control {
             inputs,
             orders,
             signal_requests,
+            pods,
+            link,
             ready,
             may_start,
             recorder,
@@ -343,7 +378,11 @@ impl Control {
         let (twin, failing) = twin.unzip();
         let recorder =
             recorder.into_iter().map(|own| Box::new(move || own.active_problem()) as ProblemSource);
-        let problem_sources: Vec<ProblemSource> = recorder.chain(failing).collect();
+        let unlinked = pods
+            .is_some()
+            .then(|| Box::new(move || link.trouble().map(|why| ActiveProblem::new("nri", why))));
+        let unlinked = unlinked.map(|own| own as ProblemSource);
+        let problem_sources: Vec<ProblemSource> = recorder.chain(failing).chain(unlinked).collect();
         let setup = Setup {
             system,
             config,
@@ -352,6 +391,7 @@ impl Control {
             step_queues,
             orders,
             signal_requests,
+            pods,
             twin,
             problem_sources,
             lifecycle_events,

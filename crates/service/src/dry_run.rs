@@ -157,6 +157,10 @@ impl<H: ManagedHost> ManagedHost for DryRun<H> {
         self.host.time_left(deadline_ns)
     }
 
+    fn has_postponed(&self) -> bool {
+        self.host.has_postponed()
+    }
+
     fn restore(&mut self) -> Result<(), Vec<String>> {
         self.host.restore()
     }

@@ -23,6 +23,7 @@ pub mod naming;
 mod notify;
 mod observation;
 mod order;
+pub mod pods;
 pub mod protocol;
 mod published_state;
 pub mod recorder;

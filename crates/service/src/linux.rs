@@ -36,8 +36,8 @@ pub struct ManagedLinuxHost {
     census: Census,
     /// Looks until the next search; `None` if tenants are declared.
     search_in: Option<u32>,
-    /// Only a host that is not managed may have tenants that no operator declared.
-    observes: bool,
+    /// Only a host that is not managed may have tenants that neither an operator nor a pod declared.
+    may_search: bool,
     events: Vec<String>,
     /// The census's lasting problems.
     notes: Vec<Note>,
@@ -59,8 +59,8 @@ impl ManagedLinuxHost {
     /// As [`ManagedLinuxHost::open`].
     pub fn open_on(system: SharedSystem, config: &Config) -> Result<ManagedLinuxHost, OpenError> {
         let root = Root::on(system, &config.root);
-        let observes = config.mode == DaemonMode::Observe;
-        let searches = observes && config.tenants.is_empty();
+        let may_search = config.mode == DaemonMode::Observe && !config.nri.enabled;
+        let searches = may_search && config.tenants.is_empty();
         let (specs, found) = if searches { searched(&root) } else { (config.tenants.clone(), None) };
         // A separate census, whose notes are not reported: the first step reports them.
         let here = Census::new(specs.clone()).take(&root).tenants;
@@ -84,7 +84,7 @@ impl ManagedLinuxHost {
             root,
             census: Census::new(specs),
             search_in: searches.then_some(SEARCH_EVERY),
-            observes,
+            may_search,
             events,
             notes: Vec::new(),
             postponed: None,
@@ -199,7 +199,7 @@ impl ManagedHost for ManagedLinuxHost {
     }
 
     fn declare(&mut self, tenants: Vec<TenantSpec>) {
-        let searches = self.observes && tenants.is_empty();
+        let searches = self.may_search && tenants.is_empty();
         self.search_in = searches.then_some(SEARCH_EVERY);
         let (specs, found) = if searches { searched(&self.root) } else { (tenants, None) };
         self.events.extend(found);
@@ -253,6 +253,10 @@ impl ManagedHost for ManagedLinuxHost {
 
     fn time_left(&self, deadline_ns: u64) -> Duration {
         self.host.time_left(deadline_ns)
+    }
+
+    fn has_postponed(&self) -> bool {
+        self.postponed.is_some()
     }
 
     fn restore(&mut self) -> Result<(), Vec<String>> {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use waykeeper_kernel::content;
-use waykeeper_kernel::root::FileError;
+use waykeeper_kernel::root::{FileError, Root};
 use waykeeper_units::{CoreList, Likeness, nearest};
 
 const MOUNT: &str = "/sys/fs/cgroup";
@@ -72,6 +72,11 @@ impl Cgroups {
         let systemd = at("/sys/fs/cgroup/systemd", "cpuset.effective_cpus");
         let unified = at("/sys/fs/cgroup/unified", "cpuset.cpus.effective");
         Cgroups { paths: cpuset.or(unified), units: systemd.or(unified), ..Cgroups::default() }
+    }
+
+    /// Whether the tree of paths has this cgroup.
+    pub fn has(&self, reader: &mut Reader, path: &str) -> bool {
+        self.paths.is_some_and(|tree| reader.exists(&format!("{}/{path}", tree.folder)))
     }
 
     fn tree(&self, selector: &CgroupSelector) -> Option<Tree> {
@@ -292,6 +297,12 @@ impl Cgroups {
     }
 }
 
+/// Whether a host has a cgroup at this path, which is one that a declaration's `cgroup` can name.
+pub fn has_cgroup(root: &Root, path: &str) -> bool {
+    let mut reader = Reader::new(root);
+    Cgroups::find(&mut reader).has(&mut reader, path)
+}
+
 fn unreadable(notes: &mut Notes, error: &FileError) {
     notes.tell(None, About::Unreadable, "cgroup", || {
         format!("{error}; cgroups that cannot be read are ignored")
@@ -323,8 +334,8 @@ fn place_of(reader: &mut Reader, tree: Tree, slice: &str) -> Option<String> {
     Some(path)
 }
 
-/// `a-b.slice` is `a.slice/a-b.slice` (systemd.slice(5)).
-fn slice_path(name: &str) -> String {
+/// The path of a slice: that of `a-b.slice` is `a.slice/a-b.slice` (systemd.slice(5)).
+pub fn slice_path(name: &str) -> String {
     let stem = name.strip_suffix(".slice").unwrap_or(name);
     let ends = stem.match_indices('-').map(|(at, _)| at).chain([stem.len()]);
     ends.map(|end| format!("{}.slice", &stem[..end])).collect::<Vec<_>>().join("/")

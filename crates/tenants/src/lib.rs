@@ -20,6 +20,7 @@ mod roster;
 mod search;
 
 pub use census::{Census, MOST_MEMBERS, MOST_READS, MOST_TENANTS};
+pub use cgroups::{has_cgroup, slice_path};
 pub use declaration::{
     Clash, DeclarationError, DeclaredSize, KEYS, NO_TENANT, OWN_NAME, TenantEntry, TenantSpec, clash,
     declared, explain_key, parse,
@@ -27,6 +28,7 @@ pub use declaration::{
 pub use device::{DeviceName, DeviceNameError};
 pub use devices::{FoundDevice, NoDevice, find_devices};
 pub use glob::{CgroupSelector, Glob};
+pub use naming::plain_name;
 pub use roster::{About, Absent, Note, Roster};
 
 use waykeeper_host::{Priority, WorkloadKind};

@@ -11,6 +11,11 @@ use super::glob::CgroupSelector;
 /// Kinds of units. A glob that ends in one matches only that kind, so the names leave it out.
 const KINDS: [&str; 6] = [".scope", ".service", ".slice", ".socket", ".mount", ".swap"];
 
+/// A text as the name of a tenant: the text itself, or where that is no valid name one that only this text has.
+pub fn plain_name(text: &str) -> String {
+    own(OWN_NAME, text, text, text.is_empty())
+}
+
 /// The name of the tenant whose match has the name `own`.
 pub(super) fn named(template: &str, own: &str) -> String {
     template.replacen(OWN_NAME, own, 1)
@@ -56,6 +61,18 @@ mod tests {
         assert!(made.starts_with("cri-containerd-0123456789abcdef0123") && made.len() == 60, "{made}");
         let two = ["b/init.scope", "c/init.scope"].map(|path| name("*/init.scope", path));
         assert!(two[0] != two[1] && two[0].starts_with("init-"), "{two:?}");
+    }
+
+    #[test]
+    fn a_plain_name_is_kept_and_another_is_marked() {
+        assert_eq!(plain_name("default.web-0"), "default.web-0");
+        assert_eq!(plain_name("a/b"), "a_b-ab10d1e4");
+        let long = "x".repeat(65);
+        assert_eq!(
+            (plain_name(&long).len(), plain_name(&long) == plain_name(&format!("{long}y"))),
+            (64, false)
+        );
+        assert_eq!(plain_name(""), "-00000000");
     }
 
     proptest! {

@@ -357,6 +357,41 @@ pub const KEYS: &[Key] = &[
         get: |config| Value::Integer(i64::from(config.recorder.keep_mib)),
     },
     Key {
+        path: "nri.enabled",
+        what: "whether pods of Kubernetes become tenants, as a plugin of the container runtime (NRI) reports them",
+        live: false,
+        set: |config, value| switch(value).map(|on| config.nri.enabled = on),
+        get: |config| Value::Boolean(config.nri.enabled),
+    },
+    Key {
+        path: "nri.socket",
+        what: "the container runtime's socket for its plugins",
+        live: false,
+        set: |config, value| path(value).map(|path| config.nri.plugin.socket = path),
+        get: |config| shown(&config.nri.plugin.socket),
+    },
+    Key {
+        path: "nri.name",
+        what: "name of the plugin in the container runtime's log",
+        live: false,
+        set: |config, value| {
+            let wanted = "1 to 64 letters, digits, `-`, `_`, `.` and `+`";
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');
+            let is_name = |name: &String| (1..=64).contains(&name.len()) && name.chars().all(is_plain);
+            let name = Some(string(value, wanted)?).filter(is_name);
+            config.nri.plugin.name = name.ok_or_else(|| wanted.to_owned())?;
+            Ok(())
+        },
+        get: |config| text(&config.nri.plugin.name),
+    },
+    Key {
+        path: "nri.index",
+        what: "place of the plugin among those of the container runtime, which calls the lowest first",
+        live: false,
+        set: |config, value| whole(value, 0, 99).map(|index| config.nri.plugin.index = index),
+        get: |config| Value::Integer(config.nri.plugin.index.into()),
+    },
+    Key {
         path: "log.level",
         what: "error, warn, info, debug or trace, or directives of tracing-subscriber",
         live: false,

@@ -23,6 +23,7 @@ use waykeeper_kernel::journal::usual_path;
 use waykeeper_kernel::pci::PciAddress;
 use waykeeper_kernel::root::Root;
 use waykeeper_kernel::system::{RealSystem, System};
+use waykeeper_nri::PluginConfig;
 use waykeeper_tenants::TenantSpec;
 use waykeeper_units::CoreList;
 
@@ -67,6 +68,8 @@ pub struct Config {
     pub metrics: Option<Listen>,
     /// The flight recorder.
     pub recorder: RecorderChoice,
+    /// The plugin of the container runtime.
+    pub nri: NriChoice,
     /// The log.
     pub log: LogChoice,
     /// The declared tenants, in the order of the files.
@@ -178,6 +181,15 @@ pub struct RecorderChoice {
     pub keep_mib: u32,
 }
 
+/// The plugin of the container runtime, which makes pods tenants.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NriChoice {
+    /// Whether it is used.
+    pub enabled: bool,
+    /// The runtime's socket, and what the plugin calls itself.
+    pub plugin: PluginConfig,
+}
+
 /// The log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LogChoice {
@@ -213,6 +225,15 @@ impl Default for Config {
             socket: SocketChoice { path: PathChoice::Usual, group: None },
             metrics: None,
             recorder: RecorderChoice { dir: None, keep_hours: 24, keep_mib: 256 },
+            nri: NriChoice {
+                enabled: false,
+                plugin: PluginConfig {
+                    socket: PathBuf::from(PluginConfig::SOCKET),
+                    name: PluginConfig::NAME.to_owned(),
+                    index: PluginConfig::INDEX,
+                    stall: PluginConfig::STALL,
+                },
+            },
             log: LogChoice { level: "info".to_owned(), json: false },
             tenants: Vec::new(),
             sources: Sources::default(),

@@ -17,12 +17,12 @@ enum Place {
     File,
     /// A folder whose files the daemon writes.
     Folder,
-    /// A file that the daemon makes: its folder is checked.
+    /// A file that the daemon makes, or a socket that it connects to: its folder is checked.
     Made,
 }
 
 impl Config {
-    /// Checks the machine profile, the journal, the sockets and the recorder's folder by the rule of
+    /// Checks the machine profile, the journal, the sockets, that of the container runtime and the recorder's folder by the rule of
     /// [`waykeeper_kernel::trust`]. A place that does not exist yet passes if the folders above it do.
     ///
     /// # Errors
@@ -61,11 +61,14 @@ impl Config {
         // Only a daemon that changes something on the host opens a journal.
         let changes = self.mode == DaemonMode::Manage || self.program_counters;
         let journal = changes.then(|| self.journal_path());
+        // The daemon only connects to this socket; the folder decides who can put another one there.
+        let nri = self.nri.enabled.then(|| self.nri.plugin.socket.clone());
         let all = [
             ("daemon.profile", Place::File, profile),
             ("daemon.journal", Place::Made, journal),
             ("socket.path", Place::Made, self.socket_path()),
             ("metrics.listen", Place::Made, metrics.map(Path::to_owned)),
+            ("nri.socket", Place::Made, nri),
             ("recorder.dir", Place::Folder, self.recorder.dir.clone()),
         ];
         all.into_iter().filter_map(|(key, place, path)| Some((key, place, path?))).collect()

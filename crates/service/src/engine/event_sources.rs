@@ -4,6 +4,7 @@
 
 use crate::config::{Config, ConfigError, Inputs};
 use crate::order::{Orders, PendingOrder};
+use crate::pods::PodReceiver;
 use crossbeam_channel::{Receiver, Sender, bounded, never, select};
 use std::time::Duration;
 use waykeeper_kernel::system::SharedSystem;
@@ -22,6 +23,8 @@ pub enum SignalRequest {
 pub(super) enum SourceEvent {
     Order(PendingOrder),
     SignalRequest(SignalRequest),
+    /// The plugin sent the tenants of pods.
+    Pods,
     /// A configuration was read, with the order that requested it.
     Loaded(Box<Result<Config, ConfigError>>, Option<PendingOrder>),
 }
@@ -36,6 +39,7 @@ pub(super) struct EventSources {
     signal_requests: Receiver<SignalRequest>,
     inputs: Inputs,
     loading: Option<Receiver<Loaded>>,
+    pods: Option<PodReceiver>,
 }
 
 impl EventSources {
@@ -44,13 +48,20 @@ impl EventSources {
         orders: Orders,
         signal_requests: Receiver<SignalRequest>,
         inputs: Inputs,
+        pods: Option<PodReceiver>,
     ) -> EventSources {
-        EventSources { system, orders, signal_requests, inputs, loading: None }
+        EventSources { system, orders, signal_requests, inputs, loading: None, pods }
+    }
+
+    /// The mailbox of the tenants of pods, if there is one.
+    pub fn pods(&self) -> Option<&PodReceiver> {
+        self.pods.as_ref()
     }
 
     /// Waits for a message, at most `at_most`.
     pub fn wait(&mut self, at_most: Duration) -> Option<SourceEvent> {
         let loading = self.loading.clone().unwrap_or_else(never);
+        let pods = self.pods.as_ref().map_or_else(never, |pods| pods.wake().clone());
         // Channel closed: stop selecting on it.
         select! {
             recv(self.signal_requests) -> signal_request => match signal_request {
@@ -60,6 +71,11 @@ impl EventSources {
             recv(self.orders) -> pending_order => match pending_order {
                 Ok(pending_order) => return Some(SourceEvent::Order(pending_order)),
                 Err(_) => self.orders = never(),
+            },
+            recv(pods) -> woken => match woken {
+                Ok(()) => return Some(SourceEvent::Pods),
+                // The plugin has ended; the last message has been taken.
+                Err(_) => self.pods = None,
             },
             recv(loading) -> loaded => {
                 self.loading = None;

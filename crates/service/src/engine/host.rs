@@ -36,6 +36,11 @@ pub trait ManagedHost: Host {
         Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns()))
     }
 
+    /// Whether the last census waits for another tool's lock, so that groups are not as they should be.
+    fn has_postponed(&self) -> bool {
+        false
+    }
+
     /// Restores everything on the host to its original state.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod active_problems;
 mod event_sources;
 mod host;
 mod orders;
+mod pods;
 mod publish;
 
 pub use event_sources::SignalRequest;
@@ -16,6 +17,7 @@ pub use host::ManagedHost;
 use crate::config::{Config, ConfigError, Inputs};
 use crate::daemon::Unlogged;
 use crate::order::Orders;
+use crate::pods::PodReceiver;
 use crate::published_state::{
     ActiveProblem, DaemonMode, LastAction, Pause, Published, PublishedState, PublishedTotals,
 };
@@ -25,6 +27,7 @@ use active_problems::ActiveProblems;
 pub(crate) use active_problems::ProblemChanges;
 use crossbeam_channel::{Receiver, Sender};
 use event_sources::{EventSources, SourceEvent};
+use pods::PodState;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use toml::Table;
@@ -63,6 +66,8 @@ pub struct Setup {
     pub orders: Orders,
     /// Requests from signals.
     pub signal_requests: Receiver<SignalRequest>,
+    /// The tenants of pods, if a plugin of the container runtime sends them.
+    pub pods: Option<PodReceiver>,
     /// Answers the policy's questions; with `None` they are not answered.
     pub twin: Option<Twin>,
     /// Problems of other parts, to be shown with the engine's.
@@ -163,6 +168,7 @@ struct Engine<'a, H: ManagedHost> {
     lifecycle_events: Sender<LifecycleEvent>,
     unlogged: Unlogged,
     event_sources: EventSources,
+    pods: PodState,
     paused: Option<Pause>,
     /// Settings of the current policy.
     settings: Arc<Table>,
@@ -213,6 +219,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             step_queues,
             orders,
             signal_requests,
+            pods,
             twin,
             problem_sources,
             lifecycle_events,
@@ -245,7 +252,8 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             show_twin,
             lifecycle_events,
             unlogged,
-            event_sources: EventSources::new(system.clone(), orders, signal_requests, inputs),
+            event_sources: EventSources::new(system.clone(), orders, signal_requests, inputs, pods),
+            pods: PodState::default(),
             system,
             paused: None,
             settings: Arc::new(choice.settings),
@@ -285,6 +293,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             }
             self.step += 1;
             self.looping.host().refresh();
+            self.answer_pods();
             self.publish();
             self.check_readable()?;
         }
@@ -341,6 +350,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
     /// All problems that last.
     fn lasting_problems(&mut self) -> Vec<ActiveProblem> {
         let mut all = self.looping.host().active_problems();
+        all.extend(self.pod_problems());
         all.extend(self.problem_sources.iter().filter_map(|own| own()));
         let policy = self.config.file_policy.loaded.as_ref().and_then(|loaded| loaded.trouble.get());
         all.extend(policy.map(|text| ActiveProblem::new("policy", text)));

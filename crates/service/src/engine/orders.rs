@@ -84,6 +84,7 @@ impl<H: ManagedHost> Engine<'_, H> {
                 self.publish_change();
                 pending_order.answer(reply);
             }
+            SourceEvent::Pods => self.take_pods(),
             SourceEvent::Loaded(config, pending_order) => {
                 let reply = config.and_then(|config| self.apply_config(config)).map_err(refused);
                 match &reply {
@@ -260,10 +261,11 @@ impl<H: ManagedHost> Engine<'_, H> {
             })?;
         }
         self.looping.set_look_back(new.worth.allowed());
-        if changed("tenant") {
-            self.looping.host().declare(new.tenants.clone());
-        }
+        let tenants_changed = changed("tenant");
         self.config = new;
+        if tenants_changed {
+            self.declare_all();
+        }
         let mut reported: Vec<String> = changes.into_iter().map(|change| change.text).collect();
         reported.extend(next.map(|next| self.replace_policy(next)));
         Ok(if reported.is_empty() { "nothing changed".to_owned() } else { reported.join("; ") })

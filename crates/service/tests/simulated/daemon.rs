@@ -250,6 +250,7 @@ fn setup<H: ManagedHost>(
         step_queues,
         orders: taken,
         signal_requests,
+        pods: None,
         twin: twin_delay_ms.map(|delay_ms| inline_twin::twin(world, delay_ms)),
         problem_sources,
         lifecycle_events: unbounded().0,

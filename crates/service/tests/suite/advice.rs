@@ -127,6 +127,7 @@ fn run<H: ManagedHost>(
         step_queues: Vec::new(),
         orders: taken,
         signal_requests,
+        pods: None,
         twin: Some(Twin { predictor: Box::new(OneAnswer(None)), show }),
         problem_sources: Vec::new(),
         lifecycle_events: unbounded().0,

@@ -144,6 +144,7 @@ fn setup(
         step_queues: Vec::new(),
         orders: taken,
         signal_requests,
+        pods: None,
         twin: None,
         problem_sources: Vec::new(),
         lifecycle_events: unbounded().0,

@@ -5,4 +5,5 @@ mod charge;
 mod dry_run;
 mod engine;
 mod first_config;
+mod pods;
 mod replay;

@@ -10,6 +10,7 @@ use crate::reader::Reader;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::WorkloadKind;
 use waykeeper_kernel::pci::PciAddress;
+use waykeeper_kernel::root::Root;
 
 /// Most processes of a candidate whose open files are read, and most files of each. Assumption: a program that polls a
 /// device opens it early.
@@ -85,7 +86,14 @@ pub(super) fn used(reader: &mut Reader, candidates: &mut [Candidate]) {
     }
 }
 
-/// The devices behind a device file that programs use without the kernel, or below its file systems.
+/// The names of the devices behind a device file (`/dev/nvme0n1`) that programs use without the kernel, or below its file
+/// systems; empty for another file.
+pub fn devices_of_file(root: &Root, file: &str) -> Vec<String> {
+    let mut reader = Reader::new(root);
+    file.strip_prefix("/dev/").map(|path| device_of(&mut reader, path)).unwrap_or_default()
+}
+
+/// The same for a path below `/dev`.
 fn device_of(reader: &mut Reader, path: &str) -> Vec<String> {
     if let Some(group) = path.strip_prefix("vfio/").filter(|group| group.parse::<u32>().is_ok()) {
         let functions = reader.names(&format!("/sys/kernel/iommu_groups/{group}/devices"));

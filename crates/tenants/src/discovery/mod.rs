@@ -7,7 +7,7 @@ mod devices;
 mod guess;
 mod walk;
 
-pub use devices::SeenDevice;
+pub use devices::{SeenDevice, devices_of_file};
 
 use crate::cgroups::Cgroups;
 use crate::cores::Cores;

@@ -1,0 +1,67 @@
+//! Takes pods' tenants: they are declared beside those of the configuration, which come first.
+//!
+//! Must not know the runtime.
+
+use super::{Engine, ManagedHost};
+use crate::ActiveProblem;
+use std::collections::BTreeSet;
+use waykeeper_nri::PodTenants;
+use waykeeper_tenants::TenantSpec;
+
+/// The tenants of pods, and how far they are in force.
+#[derive(Debug, Default)]
+pub(super) struct PodState {
+    tenants: PodTenants,
+    /// The last message whose groups are not there yet.
+    waiting: Option<u64>,
+}
+
+impl<H: ManagedHost> Engine<'_, H> {
+    /// Takes the tenants that the plugin sent last.
+    pub(super) fn take_pods(&mut self) {
+        let Some((number, tenants)) = self.event_sources.pods().and_then(|pods| pods.take()) else { return };
+        self.pods.tenants = tenants;
+        self.pods.waiting = Some(number);
+        self.declare_all();
+        self.looping.host().refresh();
+        self.answer_pods();
+        self.publish_change();
+    }
+
+    /// Answers the plugin, if the host did not postpone its changes. Call it after each refresh.
+    pub(super) fn answer_pods(&mut self) {
+        if self.pods.waiting.is_none() || self.looping.host().has_postponed() {
+            return;
+        }
+        if let (Some(number), Some(pods)) = (self.pods.waiting.take(), self.event_sources.pods()) {
+            pods.done(number);
+        }
+    }
+
+    /// Declares the configuration's tenants and the pods'.
+    pub(super) fn declare_all(&mut self) {
+        let own = self.config.tenants.clone();
+        let (pods, _) = beside(&self.config.tenants, &self.pods.tenants.specs);
+        self.looping.host().declare(own.into_iter().chain(pods.into_iter().cloned()).collect());
+    }
+
+    /// What is wrong with pods.
+    pub(super) fn pod_problems(&self) -> impl Iterator<Item = ActiveProblem> {
+        let (_, hidden) = beside(&self.config.tenants, &self.pods.tenants.specs);
+        let hidden = hidden.into_iter().map(|name| {
+            format!(
+                "pod tenant {name}: the configuration declares a tenant of this name; the pod runs unmanaged"
+            )
+        });
+        let hidden: Vec<String> = hidden.collect();
+        let problems = self.pods.tenants.problems.iter().cloned().chain(hidden);
+        problems.map(|text| ActiveProblem::new("pod", text))
+    }
+}
+
+/// The tenants of pods beside those of the configuration, and the names of those that the configuration has too.
+fn beside<'t>(own: &[TenantSpec], pods: &'t [TenantSpec]) -> (Vec<&'t TenantSpec>, Vec<&'t str>) {
+    let names: BTreeSet<&str> = own.iter().map(|spec| spec.name.as_str()).collect();
+    let (hidden, free): (Vec<_>, Vec<_>) = pods.iter().partition(|spec| names.contains(spec.name.as_str()));
+    (free, hidden.into_iter().map(|spec| spec.name.as_str()).collect())
+}

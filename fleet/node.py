@@ -1,0 +1,211 @@
+"""A containerd of this machine with NRI, and a daemon of ours on a virtual host beside it.
+
+containerd is built once with Go and kept with the programs of `clients`; runc and busybox are Debian's. This module must not know what
+is checked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+from clients.testbed import tools
+from clients.testbed.checks import Failed
+from clients.testbed.host import VirtualHost
+from fleet import image
+from fleet.cri import CGROUP, IMAGE, Cri, FleetPod
+
+CONTAINERD = "github.com/containerd/containerd/v2"
+VERSION = "v2.4.2"
+PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
+
+SECONDS = 60
+"""Longest wait for a program to start or end, on a busy machine."""
+
+CONFIG = """
+version = 3
+root = "{folder}/root"
+state = "{folder}/state"
+
+[grpc]
+address = "{folder}/containerd.sock"
+
+[plugins.'io.containerd.nri.v1.nri']
+disable = false
+socket_path = "{folder}/nri.sock"
+plugin_path = "{folder}/none"
+plugin_config_path = "{folder}/none"
+
+[plugins.'io.containerd.cri.v1.runtime']
+restrict_oom_score_adj = true
+[plugins.'io.containerd.cri.v1.runtime'.containerd]
+default_runtime_name = "runc"
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+sandbox = "{image}"
+"""
+"""`restrict_oom_score_adj`: a machine in a container has no CAP_SYS_RESOURCE, without which runc cannot lower a score."""
+
+
+def programs() -> Path:
+    """A folder with containerd's programs."""
+    with tools.made(f"containerd-{VERSION}") as fresh:
+        if fresh:
+            words = [f"{CONTAINERD}/cmd/{name}@{VERSION}" for name in PROGRAMS]
+            environment = {"GOBIN": str(fresh), "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
+            tools.run([tools.go(), "install", *words], environment=environment)
+    return tools.CACHE / f"containerd-{VERSION}"
+
+
+def ended(process: subprocess.Popen[bytes] | subprocess.Popen[str], number: int = signal.SIGTERM) -> None:
+    """Ends a process with a signal, and kills it if it does not end."""
+    process.send_signal(number)
+    try:
+        process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+class Node:
+    """A containerd with a folder of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Node:
+        self.made = tempfile.TemporaryDirectory(prefix=f"waykeeper-fleet-{self.name}-")
+        self.folder = Path(self.made.name)
+        (self.folder / "config.toml").write_text(CONFIG.format(folder=self.folder, image=IMAGE))
+        runc = Path(tools.debian("runc", "runc")).parent
+        self.environment = {**os.environ, "PATH": f"{programs()}:{runc}:{os.environ.get('PATH', os.defpath)}"}
+        try:
+            self.start()
+            archive = self.folder / "image.tar"
+            image.write(archive, IMAGE, Path(tools.debian("busybox", "busybox-static")))
+            ctr = [programs() / "ctr", "-a", self.folder / "containerd.sock", "-n", "k8s.io"]
+            tools.run([*ctr, "images", "import", archive])
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process:
+            ended(self.process)
+        # A failed check leaves shims; their folder is mounted in places.
+        words = ["-namespace", "k8s.io", "-address", str(self.folder / "containerd.sock")]
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                command = path.read_bytes().decode(errors="replace").split("\0")
+            except OSError:
+                continue
+            if command[0].endswith("containerd-shim-runc-v2") and words[3] in command:
+                os.kill(int(path.parent.name), signal.SIGKILL)
+        for mount in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+            place = mount.split()[1]
+            if place.startswith(f"{self.folder}/"):
+                subprocess.run(["umount", "-l", place], check=False, stderr=subprocess.DEVNULL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for tree in Path("/sys/fs/cgroup").glob(f"**/{CGROUP}"):
+            for folder, _, _ in os.walk(tree, topdown=False):
+                os.rmdir(folder)
+
+    @property
+    def log(self) -> str:
+        """containerd's log."""
+        return (self.folder / "containerd.log").read_text(errors="replace")
+
+    def start(self) -> None:
+        """Starts containerd, and waits until it answers."""
+        with open(self.folder / "containerd.log", "ab") as log:
+            self.process = subprocess.Popen(
+                [programs() / "containerd", "-c", self.folder / "config.toml"],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        self.cri = Cri(self.folder / "containerd.sock")
+        self.cri.call("Version", {})
+
+    def kill(self) -> None:
+        """Kills containerd; its pods run on."""
+        self.cri.close()
+        if self.process:
+            ended(self.process, signal.SIGKILL)
+
+    def run(self, pod: FleetPod) -> float:
+        """Starts a pod; returns the seconds that it took."""
+        return self.cri.start(pod)
+
+
+class Daemon:
+    """Our daemon on a virtual host, as a plugin of a node."""
+
+    def __init__(self, host: VirtualHost, node: Node) -> None:
+        self.host, self.node = host, node
+        self.config = node.folder / "waykeeper.toml"
+        self.config.write_text(
+            f"""
+[daemon]
+journal = "{node.folder}/journal"
+[policy]
+name = "none"
+[twin]
+enabled = false
+[socket]
+path = "{node.folder}/waykeeper.sock"
+[nri]
+enabled = true
+socket = "{node.folder}/nri.sock"
+"""
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Starts it, and waits until containerd has given it the list of pods."""
+        before = self.node.log.count("connected and synchronized")
+        command = [tools.waykeeper(), "vhost", "enter", "--own-cgroups", self.host.root, "--"]
+        command += [tools.waykeeper(), "daemon", "--config", self.config]
+        with open(self.node.folder / "waykeeper.log", "ab") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        self.wait_connected(before)
+
+    def wait_connected(self, before: int) -> None:
+        """Waits until containerd has connected more often than before."""
+        end = time.monotonic() + SECONDS
+        while self.node.log.count("connected and synchronized") == before:
+            if time.monotonic() > end or (self.process and self.process.poll() is not None):
+                raise Failed(f"the plugin is not connected: {self.log[-1500:]}{self.node.log[-1500:]}")
+            time.sleep(0.02)
+
+    @property
+    def log(self) -> str:
+        """The daemon's log."""
+        return (self.node.folder / "waykeeper.log").read_text(errors="replace")
+
+    def kill(self) -> None:
+        """Kills it."""
+        if self.process:
+            # `vhost enter` ends with its command; the command is its child.
+            for path in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
+                os.kill(int(path), signal.SIGKILL)
+            ended(self.process, signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Ends it; it restores every knob."""
+        if self.process:
+            ended(self.process)
+            self.process = None

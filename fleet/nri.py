@@ -1,0 +1,213 @@
+"""The daemon as a plugin of a real containerd: pods become tenants before they run, come and go, survive restarts, and leave nothing.
+
+Two containerds run side by side, one of them with the plugin; pods start in turn on both, so that the times can be compared on a busy
+machine. Run it by `python3 -m fleet.run`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from clients.testbed import checks
+from clients.testbed.checks import Failed, Report
+from clients.testbed.host import VirtualHost
+from fleet.cri import FleetPod
+from fleet.node import SECONDS, VERSION, Daemon, Node
+
+PODS = int(os.environ.get("FLEET_PODS", "200"))
+"""Pods of the churn."""
+
+AT_ONCE = 6
+"""Pods that run at the same time: the virtual host has 15 classes beside the default one."""
+
+MOST_LATER_MS = 100
+"""How much later a pod may start because of the plugin (issue 25)."""
+
+SEED = 25
+
+PREFIX = "waykeeper-"
+
+
+def resctrl(host: VirtualHost) -> dict[str, str]:
+    """The masks and CPUs of all groups."""
+    root = host.path("sys/fs/resctrl")
+    groups = [root, *(path for path in root.iterdir() if (path / "schemata").exists())]
+    return {f"{group.name} {file}": (group / file).read_text() for group in groups for file in ("schemata", "cpus_list")}
+
+
+def group_of(host: VirtualHost, process: int) -> str | None:
+    """The group of ours that has a process."""
+    for path in host.path("sys/fs/resctrl").glob(f"{PREFIX}*/tasks"):
+        if str(process) in path.read_text().split():
+            return path.parent.name
+    return None
+
+
+def until(what: str, wanted: object) -> None:
+    """Waits until a condition holds."""
+    end = time.monotonic() + SECONDS
+    while not wanted():  # type: ignore[operator]
+        if time.monotonic() > end:
+            raise Failed(what)
+        time.sleep(0.05)
+
+
+class Churn:
+    """Pods that come and go on both nodes."""
+
+    def __init__(self, host: VirtualHost, ours: Node, other: Node, daemon: Daemon) -> None:
+        self.host, self.ours, self.other, self.daemon = host, ours, other, daemon
+        self.live: list[FleetPod] = []
+        self.without: list[float] = []
+        self.within: list[float] = []
+
+    def pod(self, name: str, chance: random.Random) -> FleetPod:
+        """A pod of any QoS class."""
+        annotations = chance.choice([{}, {"waykeeper.io/priority": "high"}, {"waykeeper.io/mask": "0x3"}])
+        return FleetPod(name, chance.choice(["burstable", "besteffort", ""]), annotations)
+
+    def start(self, pod: FleetPod) -> None:
+        """Starts a pod on our node; fails unless all its processes are in its group when containerd says that it runs."""
+        self.within.append(self.ours.run(pod))
+        self.live.append(pod)
+        groups = {group_of(self.host, process) for process in pod.processes()}
+        if len(groups) != 1 or f"{PREFIX}default.{pod.name}" not in groups:
+            raise Failed(f"{pod.name} is in {groups}: {self.daemon.log[-1500:]}")
+
+    def stop(self, pod: FleetPod) -> None:
+        """Ends a pod on our node."""
+        self.live.remove(pod)
+        self.ours.cri.end(pod)
+
+    def compare(self, name: str, chance: random.Random) -> None:
+        """Starts the same pod on the node without the plugin."""
+        pod = self.pod(f"{name}-without", chance)
+        self.without.append(self.other.run(pod))
+        self.other.cri.end(pod)
+
+    def run(self, pods: int) -> None:
+        """So many pods, a few at a time; in between the daemon and containerd are killed."""
+        chance = random.Random(SEED)
+        for number in range(pods):
+            if number == pods // 3:
+                self.kill_daemon()
+            if number == 2 * pods // 3:
+                self.kill_containerd()
+            while len(self.live) >= AT_ONCE or (self.live and chance.random() < 0.4):
+                self.stop(chance.choice(self.live))
+            # In turn, so that neither is always first after a pause.
+            both = [lambda: self.compare(f"p{number}", chance), lambda: self.start(self.pod(f"p{number}", chance))]
+            for act in both if number % 2 else reversed(both):
+                act()
+
+    def kill_daemon(self) -> None:
+        """Kills the daemon, lets a pod end without it, and starts it again: the pods that are left have their groups."""
+        self.daemon.kill()
+        if self.live:
+            self.stop(self.live[0])
+        self.daemon.start()
+        self.settle()
+
+    def kill_containerd(self) -> None:
+        """Kills containerd and starts it again: the plugin registers again, pods run on in their groups."""
+        before = self.ours.log.count("connected and synchronized")
+        self.ours.kill()
+        self.ours.start()
+        self.daemon.wait_connected(before)
+        self.settle()
+
+    def settle(self) -> None:
+        """Waits until exactly the pods that run have groups."""
+        wanted = {f"{PREFIX}default.{pod.name}" for pod in self.live}
+
+        def groups() -> set[str]:
+            return {path.name for path in self.host.path("sys/fs/resctrl").glob(f"{PREFIX}*")}
+
+        def are_there() -> bool:
+            return groups() == wanted and all(
+                group_of(self.host, process) for pod in self.live for process in pod.processes()
+            )
+
+        until(f"{wanted} were wanted: {self.daemon.log[-1500:]}", are_there)
+
+    def end(self) -> None:
+        """Ends all pods; fails if a group is left."""
+        while self.live:
+            self.stop(self.live[-1])
+        self.settle()
+
+
+def mistakes(churn: Churn) -> None:
+    """Fails unless a pod with a mistake runs unmanaged, with a line in the log."""
+    for name, annotations, line in [
+        ("mask", {"waykeeper.io/mask": "0x5"}, "pod default/mask: annotation waykeeper.io/mask = `0x5`"),
+        ("word", {"waykeeper.io/priority": "top"}, "pod default/word: annotation waykeeper.io/priority = `top`"),
+        ("key", {"waykeeper.io/priorty": "low"}, "did you mean `waykeeper.io/priority`?"),
+    ]:
+        pod = FleetPod(name, annotations=annotations)
+        churn.ours.run(pod)
+        try:
+            groups = {group_of(churn.host, process) for process in pod.processes()}
+            if groups != {None}:
+                raise Failed(f"{name} is in {groups}")
+            until(f"`{line}` is not in the log", lambda line=line: line in churn.daemon.log)
+        finally:
+            churn.ours.cri.end(pod)
+
+
+def latencies(churn: Churn) -> None:
+    """Fails if the plugin delays pods by more than is allowed; prints the times."""
+    rows = []
+    for name, all_of in (("without", churn.without), ("with", churn.within)):
+        milliseconds = sorted(1000 * seconds for seconds in all_of)
+        rows.append((statistics.median(milliseconds), milliseconds[-1]))
+        print(f"pod starts {name} the plugin: {len(all_of)}, median {rows[-1][0]:.0f} ms, worst {rows[-1][1]:.0f} ms")
+    (median, worst), (our_median, our_worst) = rows
+    if our_median > median + MOST_LATER_MS or our_worst > worst + MOST_LATER_MS:
+        raise Failed(f"median {our_median - median:+.0f} ms, worst {our_worst - worst:+.0f} ms")
+
+
+def run(report: Report) -> None:
+    """Runs the checks."""
+    report.client("containerd with NRI", VERSION)
+    with VirtualHost() as host, Node("ours") as ours, Node("other") as other:
+        before = resctrl(host)
+        early = FleetPod("early")
+        ours.run(early)
+        daemon = Daemon(host, ours)
+        churn = Churn(host, ours, other, daemon)
+        churn.live.append(early)
+        try:
+
+            def connects() -> None:
+                daemon.start()
+                churn.settle()
+
+            report.check("the plugin registers, and a pod that was there before has its group", connects)
+            report.check("pods with mistakes run unmanaged, with a line each", lambda: mistakes(churn))
+            report.check(f"{PODS} pods of seed {SEED} come and go, the daemon and containerd are killed", lambda: churn.run(PODS))
+            report.check(f"no pod starts {MOST_LATER_MS} ms later", lambda: latencies(churn))
+            report.check("no group is left", churn.end)
+
+            def restores() -> None:
+                daemon.stop()
+                if resctrl(host) != before:
+                    raise Failed(f"{resctrl(host)}, and not {before}")
+                journal = Path(ours.folder, "journal")
+                if journal.exists():
+                    raise Failed("a journal is left")
+
+            report.check("groups and masks are as at first", restores)
+        finally:
+            for pod in list(churn.live):
+                ours.cri.end(pod)
+            daemon.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(checks.main(run, []))
