@@ -1,7 +1,7 @@
 //! The path of a container's control group, from what its specification says.
 //!
-//! With systemd's driver a specification has `SLICE:PREFIX:NAME` (runc, docs/systemd.md), else the path itself. Must not read
-//! the tree.
+//! With systemd's driver a specification has `SLICE:PREFIX:NAME` (runc, docs/systemd.md), else the path itself. Must not
+//! read the tree.
 
 use waykeeper_tenants::slice_path;
 

@@ -1,7 +1,7 @@
 //! A container runtime for tests: the other end of the plugin's socket, well-behaved or not.
 //!
-//! It listens at a path, accepts the plugin, and calls it as containerd does, one request at a time. A failure panics with the
-//! reason. Must not know what the plugin does with what it hears.
+//! It listens at a path, accepts the plugin, and calls it as containerd does, one request at a time. A failure panics with
+//! the reason. Must not know what the plugin does with what it hears.
 
 use crate::messages::{
     Call, CallStatus, ConfigureCall, ConfigureReply, ContainerLinux, ContainerMessage, EventCall,

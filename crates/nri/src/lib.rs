@@ -1,9 +1,9 @@
 //! Kubernetes' pods as tenants: a plugin of the container runtime's Node Resource Interface (NRI).
 //!
-//! containerd and CRI-O call a plugin over a UNIX socket at each step of a pod's life. The plugin registers itself, takes the
-//! list of pods that are there, and follows the events. From pods, their annotations and facts about the machine it makes the
-//! tenants of all pods ([`plan`]), each time all of them, and passes them to a [`PodHost`]. Must not know what a tenant's group
-//! is, nor how often the control loop steps.
+//! containerd and CRI-O call a plugin over a UNIX socket at each step of a pod's life. The plugin registers itself, takes
+//! the list of pods that are there, and follows the events. From pods, their annotations and facts about the machine it
+//! makes the tenants of all pods ([`plan`]), each time all of them, and passes them to a [`PodHost`]. Must not know what a
+//! tenant's group is, nor how often the control loop steps.
 //!
 //! Layers, from the socket inwards: [`mux`], [`ttrpc`], [`messages`], [`Session`], [`Plugin`].
 

@@ -109,8 +109,8 @@ pub struct SynchronizeReply {
     pub more: bool,
 }
 
-/// The requests of pods and containers: `RunPodSandboxRequest`, `StopPodSandboxRequest`, `StartContainerRequest` and so on have
-/// these fields.
+/// The requests of pods and containers: `RunPodSandboxRequest`, `StopPodSandboxRequest`, `StartContainerRequest` and so on
+/// have these fields.
 #[derive(Clone, PartialEq, Message)]
 pub struct EventCall {
     /// The pod; absent if the runtime no longer knows it.

@@ -1,8 +1,8 @@
 //! Which tenants the pods are: a pure function of the pods and of facts about the machine.
 //!
-//! A pod is one tenant. A container whose class of service asks for another priority than its pod's is a tenant of its own. A
-//! container that another agent's class holds is left to it. A pod with a mistake runs unmanaged, and no other pod is affected.
-//! Must not know where pods come from, nor how tenants get groups.
+//! A pod is one tenant. A container whose class of service asks for another priority than its pod's is a tenant of its own.
+//! A container that another agent's class holds is left to it. A pod with a mistake runs unmanaged, and no other pod is
+//! affected. Must not know where pods come from, nor how tenants get groups.
 
 use crate::annotations::{self, PodWish};
 use crate::cgroup;
@@ -13,8 +13,8 @@ use waykeeper_host::Priority;
 use waykeeper_tenants::{CgroupSelector, DeviceName, TenantSpec, plain_name};
 use waykeeper_units::{CoreList, one_line, shown};
 
-/// Classes that mean a QoS class of Kubernetes or Koordinator, and their priorities. Names of classes in the documentation of
-/// goresctrl, of the NRI plugins (`usagePodQoSAsDefaultClass`) and of Koordinator (resctrl groups LSR, LS and BE).
+/// Classes that mean a QoS class of Kubernetes or Koordinator, and their priorities. Names of classes in the documentation
+/// of goresctrl, of the NRI plugins (`usagePodQoSAsDefaultClass`) and of Koordinator (resctrl groups LSR, LS and BE).
 const QOS_CLASSES: [(&str, Priority); 6] = [
     ("guaranteed", Priority::High),
     ("burstable", Priority::Low),
@@ -280,8 +280,8 @@ fn qos(class: &str) -> Option<Priority> {
     known.map(|(_, priority)| *priority)
 }
 
-/// The priority of a pod without annotations. The kubelet puts the QoS class of a pod into the path of its control group, and
-/// leaves it out for guaranteed pods (kubernetes:pkg/kubelet/cm/qos_container_manager_linux.go).
+/// The priority of a pod without annotations. The kubelet puts the QoS class of a pod into the path of its control group,
+/// and leaves it out for guaranteed pods (kubernetes:pkg/kubelet/cm/qos_container_manager_linux.go).
 fn usual_priority(pod: &Pod) -> Priority {
     let parent = &pod.cgroup_parent;
     let is_guaranteed =

@@ -1,8 +1,8 @@
 //! The plugin's thread: connects, serves the connection until it ends, and connects again.
 //!
-//! One thread, because the runtime sends one request at a time. Pauses between attempts double. Pods stay declared while there
-//! is no connection: their containers run on, and the next list of the runtime says which of them are left. Must not know the
-//! protocol.
+//! One thread, because the runtime sends one request at a time. Pauses between attempts double. Pods stay declared while
+//! there is no connection: their containers run on, and the next list of the runtime says which of them are left. Must not
+//! know the protocol.
 
 use crate::pod_host::PodHost;
 use crate::pods::Pods;
@@ -15,8 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// First and longest pause before the next attempt to connect. Assumption: containerd restarts within a second or so, and a line
-/// per problem in the log is independent of attempts.
+/// First and longest pause before the next attempt to connect. Assumption: containerd restarts within a second or so, and a
+/// line per problem in the log is independent of attempts.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 

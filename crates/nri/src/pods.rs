@@ -1,7 +1,7 @@
 //! The pods of this node and their containers that run, as the runtime's events say.
 //!
-//! A container is here from its start to its end; a pod from its first event to its stop. What a real node cannot have is not
-//! kept, so a peer that sends nonsense needs bounded memory. Must not know tenants.
+//! A container is here from its start to its end; a pod from its first event to its stop. What a real node cannot have is
+//! not kept, so a peer that sends nonsense needs bounded memory. Must not know tenants.
 
 use crate::annotations;
 use crate::messages::{ContainerMessage, PodMessage};

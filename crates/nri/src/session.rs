@@ -1,7 +1,7 @@
 //! One connection to the runtime: bytes in, bytes out.
 //!
-//! It registers the plugin, answers the runtime's requests and keeps the pods. A peer that sends nonsense gets an answer that
-//! says so where the protocol has one; else the connection ends. Must not know sockets or threads.
+//! It registers the plugin, answers the runtime's requests and keeps the pods. A peer that sends nonsense gets an answer
+//! that says so where the protocol has one; else the connection ends. Must not know sockets or threads.
 
 use crate::messages::{
     CONTAINER_RUNTIME, Call, ConfigureCall, ConfigureReply, ContainerMessage, EventCall, PLUGIN_SERVICE,

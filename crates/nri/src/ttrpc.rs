@@ -146,8 +146,8 @@ mod tests {
     fn a_registration_has_the_bytes_of_the_protocol() {
         let body = Registration { name: "wk".to_owned(), index: "90".to_owned(), version: String::new() };
         let bytes = TtrpcMessage::request(1, CONTAINER_RUNTIME, "RegisterPlugin", &body).bytes();
-        // Field 1 (key 0x0a): 28 bytes, field 2 (0x12): 14 bytes, field 3 (0x1a): the body of 8 bytes, in which field 1 has 2
-        // bytes and field 2 has 2. 30 + 16 + 10 = 56 bytes.
+        // Field 1 (key 0x0a): 28 bytes, field 2 (0x12): 14 bytes, field 3 (0x1a): the body of 8 bytes, in which field 1 has
+        // 2 bytes and field 2 has 2. 30 + 16 + 10 = 56 bytes.
         let mut expected = vec![0, 0, 0, 56, 0, 0, 0, 1, 1, 0];
         expected.extend_from_slice(b"\x0a\x1cnri.pkg.api.v1alpha1.Runtime");
         expected.extend_from_slice(b"\x12\x0eRegisterPlugin");

@@ -1,7 +1,7 @@
 //! Pods' tenants on their way from the NRI plugin to the control thread, and what the plugin asks about the machine.
 //!
-//! A mailbox with room for one message: all tenants of all pods, of which the last message counts. The plugin may wait for the
-//! groups, the control thread never waits. Must not know the runtime, nor policies.
+//! A mailbox with room for one message: all tenants of all pods, of which the last message counts. The plugin may wait for
+//! the groups, the control thread never waits. Must not know the runtime, nor policies.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

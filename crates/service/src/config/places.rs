@@ -22,8 +22,8 @@ enum Place {
 }
 
 impl Config {
-    /// Checks the machine profile, the journal, the sockets, that of the container runtime and the recorder's folder by the rule of
-    /// [`waykeeper_kernel::trust`]. A place that does not exist yet passes if the folders above it do.
+    /// Checks the machine profile, the journal, the sockets, that of the container runtime and the recorder's folder by the
+    /// rule of [`waykeeper_kernel::trust`]. A place that does not exist yet passes if the folders above it do.
     ///
     /// # Errors
     /// The first place that other users could change, with its key and the source of its value.
