@@ -296,14 +296,17 @@ impl<'p> Session<'p> {
         }
     }
 
-    /// Declares the tenants. `starts`: a container waits for its group.
+    /// Declares the tenants. `starts`: a container waits for its group, unless no tenant has it.
     fn declare(&mut self, wait: Duration, starts: bool, host: &mut dyn PodHost) {
         let tenants = plan(self.pods, host);
-        if !starts && self.declared.as_ref() == Some(&tenants) {
+        if self.declared.as_ref() == Some(&tenants) {
             return;
         }
+        let has_group_to_come =
+            starts && self.declared.as_ref().is_none_or(|before| before.specs != tenants.specs);
+        let wait = if has_group_to_come { wait } else { Duration::ZERO };
         self.declared = Some(tenants.clone());
-        if !host.declare(tenants, wait) && starts {
+        if !host.declare(tenants, wait) && has_group_to_come {
             tracing::warn!(
                 "a container starts before its group is there: the control loop took longer than {wait:?}"
             );

@@ -133,6 +133,24 @@ fn a_connection_registers_configures_and_synchronizes() {
 }
 
 #[test]
+fn only_a_container_that_gets_a_group_waits() {
+    let (mut pods, mut host) = (Pods::default(), Recorder::default());
+    let (mut session, _) = Session::start(&config(), &mut pods);
+    receive(&mut session, &mut host, &request(1, "Synchronize", &SynchronizeCall::default()));
+    let unmanaged = [(3, "alone", "manage", "false"), (5, "mistake", "priority", "top")];
+    let managed = [(7, "good", "priority", "high")];
+    for (stream, name, key, value) in unmanaged.into_iter().chain(managed) {
+        let annotations = [(format!("waykeeper.io/{key}"), value.to_owned())].into_iter().collect();
+        let own = PodMessage { annotations, ..pod(name) };
+        let start = EventCall { pod: Some(own), container: Some(container(name, name, 1)) };
+        let answered = receive(&mut session, &mut host, &request(stream, "StartContainer", &start));
+        assert_eq!(answered, [(stream, 0, Vec::new())]);
+    }
+    // The list, then the mistake: a problem without a tenant. The pod that is left alone declares nothing.
+    assert_eq!(host.declared, [(0, Duration::ZERO), (0, Duration::ZERO), (1, WAIT_MOST)]);
+}
+
+#[test]
 fn older_runtimes_send_events_as_changes_of_state() {
     let (mut pods, mut host) = (Pods::default(), Recorder::default());
     let (mut session, _) = Session::start(&config(), &mut pods);
