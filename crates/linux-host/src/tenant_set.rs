@@ -64,6 +64,8 @@ pub(super) struct TenantSet {
     /// Number of calls of [`LinuxHost::set_tenants`].
     round: u64,
     next: u32,
+    /// Tenants were placed, and their cores are not counted yet.
+    has_other_cores: bool,
     /// A tenant without cores was already reported.
     reported_coreless: bool,
 }
@@ -106,6 +108,13 @@ impl LinuxHost {
     /// A new tenant gets a new id, even if it had the same name before. A refused tenant (another tenant's core,
     /// another tool's group, an unknown device) is listed in the answer; the others are not affected.
     pub fn set_tenants(&mut self, tenants: Vec<Tenant>) -> Changes {
+        let changes = self.place_tenants(tenants);
+        self.count_tenants();
+        changes
+    }
+
+    /// The first half of [`LinuxHost::set_tenants`]: when it returns, the tenants' processes are in their groups.
+    pub fn place_tenants(&mut self, tenants: Vec<Tenant>) -> Changes {
         self.begin_round();
         let mut changes = Changes::default();
         self.count_returned_cores();
@@ -126,12 +135,19 @@ impl LinuxHost {
                 self.tenant_set.refuse(asked, why.to_string(), &mut changes);
             }
         }
-        if let Some(why) = self.follow_cores() {
-            self.complaints.push(why);
-        }
+        self.tenant_set.has_other_cores = true;
         self.inventory.llc.clos_count = self.allocation.class_count();
         self.complaints.extend(self.allocation.take_notes());
         changes
+    }
+
+    /// The second half: counts on the tenants' present cores. It writes to each new core's registers and to the journal,
+    /// for which a container that starts need not wait.
+    pub fn count_tenants(&mut self) {
+        if std::mem::take(&mut self.tenant_set.has_other_cores) {
+            let refused = self.follow_cores();
+            self.complaints.extend(refused);
+        }
     }
 
     /// The refused tenants, and why.

@@ -133,6 +133,14 @@ impl<H: ManagedHost> ManagedHost for DryRun<H> {
         self.host.refresh();
     }
 
+    fn place(&mut self) {
+        self.host.place();
+    }
+
+    fn count(&mut self) {
+        self.host.count();
+    }
+
     fn declare(&mut self, tenants: Vec<TenantSpec>) {
         self.host.declare(tenants);
     }

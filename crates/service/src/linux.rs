@@ -172,6 +172,11 @@ impl Host for ManagedLinuxHost {
 
 impl ManagedHost for ManagedLinuxHost {
     fn refresh(&mut self) {
+        self.place();
+        self.count();
+    }
+
+    fn place(&mut self) {
         if let Some(left) = &mut self.search_in {
             *left = left.saturating_sub(1);
             if *left == 0 {
@@ -181,7 +186,7 @@ impl ManagedHost for ManagedLinuxHost {
         }
         let roster = self.census.take(&self.root);
         self.notes = roster.standing;
-        let changes = self.host.set_tenants(roster.tenants);
+        let changes = self.host.place_tenants(roster.tenants);
         self.postponed = changes.postponed;
         let groups = self.host.workloads();
         for id in changes.arrived {
@@ -196,6 +201,10 @@ impl ManagedHost for ManagedLinuxHost {
         let gone = changes.left.into_iter().filter(|(_, name)| !is_absent(name));
         let gone: Vec<String> = gone.map(|(_, name)| format!("tenant {name} ended")).collect();
         self.events.extend(gone);
+    }
+
+    fn count(&mut self) {
+        self.host.count_tenants();
     }
 
     fn declare(&mut self, tenants: Vec<TenantSpec>) {

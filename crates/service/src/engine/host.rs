@@ -15,6 +15,15 @@ pub trait ManagedHost: Host {
     /// [`ManagedHost::active_problems`].
     fn refresh(&mut self);
 
+    /// The part of [`ManagedHost::refresh`] for which a container that starts waits: when it returns, the tenants'
+    /// processes are in their groups, unless [`ManagedHost::has_postponed`].
+    fn place(&mut self) {
+        self.refresh();
+    }
+
+    /// The rest of it: counts what the tenants do.
+    fn count(&mut self) {}
+
     /// Replaces the declared tenants from the next census on.
     fn declare(&mut self, tenants: Vec<TenantSpec>);
 

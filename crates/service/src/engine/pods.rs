@@ -23,12 +23,13 @@ impl<H: ManagedHost> Engine<'_, H> {
         self.pods.tenants = tenants;
         self.pods.waiting = Some(number);
         self.declare_all();
-        self.looping.host().refresh();
+        self.looping.host().place();
         self.answer_pods();
+        self.looping.host().count();
         self.publish_change();
     }
 
-    /// Answers the plugin, if the host did not postpone its changes. Call it after each refresh.
+    /// Answers the plugin, if the host did not postpone its changes. Call it after each placement.
     pub(super) fn answer_pods(&mut self) {
         if self.pods.waiting.is_none() || self.looping.host().has_postponed() {
             return;

@@ -80,6 +80,25 @@ fn a_host_begins_without_tenants_and_a_name_that_returns_gets_another_number() {
 }
 
 #[test]
+fn a_tenant_is_in_its_group_before_its_cores_are_counted() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let mut host = empty(&machine);
+    machine.faults.forget();
+    assert_eq!(host.place_tenants(vec![tenant("a", "0-1")]).arrived.len(), 1);
+    assert_eq!(machine.root().read_text("/sys/fs/resctrl/waykeeper-a/cpus_list").unwrap(), "0-1\n");
+    let registers = || machine.faults.seen().into_keys().filter(|(path, _)| path.ends_with("/msr")).count();
+    assert_eq!(registers(), 0);
+    host.count_tenants();
+    assert!(registers() > 0);
+    let a = id(&host, "a");
+    sample(&mut host);
+    machine.run(5 * MS);
+    assert!(sample(&mut host).groups[&a][WorkloadCounter::Instructions].value().is_some_and(|all| all > 0));
+    ends(&machine, host, &found);
+}
+
+#[test]
 fn the_managed_l3_is_the_named_one() {
     let machine = MountedHost::new("gold-6140");
     let open = |managed| {
