@@ -18,6 +18,9 @@ use std::time::Duration;
 /// Longest wait for the plugin, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Time limit of a request, ms. NRI's is 2000; with this one the plugin's own limits count.
+const LIMIT_MS: i64 = 100_000;
+
 /// A runtime that listens.
 #[derive(Debug)]
 pub struct FakeRuntime {
@@ -57,7 +60,7 @@ impl FakeRuntime {
     pub fn take(&self, pods: &[PodMessage], containers: &[ContainerMessage]) -> FakeConnection {
         let mut connection = self.accept();
         connection.register();
-        connection.configure(2000);
+        connection.configure(LIMIT_MS);
         connection.synchronize(pods, containers, usize::MAX);
         connection
     }

@@ -24,7 +24,7 @@ pub use plan::plan;
 pub use plugin::{Plugin, PluginLink};
 pub use pod_host::{PodHost, PodTenants};
 pub use pods::{CONTAINERS_MOST, PODS_MOST, Pod, PodContainer, Pods};
-pub use session::{Session, SessionStage, WAIT_MOST};
+pub use session::{Session, SessionStage};
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,6 +41,8 @@ pub struct PluginConfig {
     pub name: String,
     /// 0 to 99: the runtime calls plugins in this order.
     pub index: u32,
+    /// Longest wait for the groups of a starting container.
+    pub wait: Duration,
     /// How long the runtime may take for the rest of what it has begun to send, and for taking an answer.
     pub stall: Duration,
 }
@@ -52,6 +54,9 @@ impl PluginConfig {
     pub const NAME: &'static str = "waykeeper";
     /// Late: other plugins choose CPUs, devices and classes of a container before.
     pub const INDEX: u32 = 90;
+    /// NRI gives up after 2 s by default (pkg/api/timeouts.go) and then disconnects the plugin; a control step takes some
+    /// 10 ms. Assumption: a quarter is left for other plugins.
+    pub const WAIT: Duration = Duration::from_millis(500);
     /// As long as the runtime itself waits for a registration (pkg/api/timeouts.go).
     pub const STALL: Duration = Duration::from_secs(5);
 }

@@ -57,6 +57,7 @@ fn stage() -> Stage {
         socket: runtime.path().to_owned(),
         name: "waykeeper".to_owned(),
         index: 90,
+        wait: PluginConfig::WAIT,
         stall: Duration::from_millis(200),
     };
     let (sender, declared) = channel();
@@ -144,6 +145,7 @@ fn it_ends_at_once_with_and_without_a_connection() {
         socket: folder.path().join("none"),
         name: "waykeeper".to_owned(),
         index: 90,
+        wait: PluginConfig::WAIT,
         stall: PluginConfig::STALL,
     };
     let link = PluginLink::default();

@@ -18,10 +18,6 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use waykeeper_units::{one_line, shown};
 
-/// Longest wait for the groups of a starting container. NRI gives up after 2 s by default (pkg/api/timeouts.go) and then
-/// disconnects the plugin; a control step takes some 10 ms. Assumption: a quarter is left for other plugins.
-pub const WAIT_MOST: Duration = Duration::from_millis(500);
-
 /// The part of the runtime's time limit that a wait may take.
 const WAIT_SHARE: u32 = 4;
 
@@ -65,7 +61,10 @@ pub struct Session<'p> {
     stage: SessionStage,
     /// The list of pods, while parts of it are missing.
     list: Option<Pods>,
+    /// Longest wait for the groups of a starting container.
     wait: Duration,
+    /// The longest that the configuration allows.
+    wait_most: Duration,
     /// Mistakes of the peer that were logged.
     logged: BTreeSet<String>,
 }
@@ -93,7 +92,8 @@ impl<'p> Session<'p> {
             streams: StreamNumbers::default(),
             stage: SessionStage::Registering,
             list: None,
-            wait: WAIT_MOST,
+            wait: config.wait,
+            wait_most: config.wait,
             logged: BTreeSet::new(),
         };
         (session, bytes)
@@ -235,7 +235,8 @@ impl<'p> Session<'p> {
 
     fn configure(&mut self, call: &ConfigureCall) -> Answer {
         let timeout = u64::try_from(call.request_timeout_ms).ok().filter(|ms| *ms > 0);
-        self.wait = timeout.map_or(WAIT_MOST, |ms| WAIT_MOST.min(Duration::from_millis(ms) / WAIT_SHARE));
+        self.wait =
+            timeout.map_or(self.wait_most, |ms| self.wait_most.min(Duration::from_millis(ms) / WAIT_SHARE));
         tracing::info!("registered with {} {}", shown(&call.runtime), shown(&call.version));
         let events = event::WANTED.iter().fold(0, |events, event| events | 1 << (event - 1));
         Ok(ConfigureReply { events }.encode_to_vec())

@@ -47,6 +47,7 @@ fn config() -> PluginConfig {
         socket: "unused".into(),
         name: "waykeeper".to_owned(),
         index: 7,
+        wait: PluginConfig::WAIT,
         stall: PluginConfig::STALL,
     }
 }
@@ -147,7 +148,7 @@ fn only_a_container_that_gets_a_group_waits() {
         assert_eq!(answered, [(stream, 0, Vec::new())]);
     }
     // The list, then the mistake: a problem without a tenant. The pod that is left alone declares nothing.
-    assert_eq!(host.declared, [(0, Duration::ZERO), (0, Duration::ZERO), (1, WAIT_MOST)]);
+    assert_eq!(host.declared, [(0, Duration::ZERO), (0, Duration::ZERO), (1, PluginConfig::WAIT)]);
 }
 
 #[test]
@@ -165,7 +166,7 @@ fn older_runtimes_send_events_as_changes_of_state() {
         let answered = receive(&mut session, &mut host, &request(stream, "StateChange", &change(event, own)));
         assert_eq!(answered, [(stream, 0, Vec::new())]);
     }
-    assert_eq!(host.declared, [(1, WAIT_MOST), (0, Duration::ZERO)]);
+    assert_eq!(host.declared, [(1, PluginConfig::WAIT), (0, Duration::ZERO)]);
     assert!(pods.all().is_empty());
 }
 

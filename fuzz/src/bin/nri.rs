@@ -56,6 +56,7 @@ fuzz_target!(|data: &[u8]| {
         socket: PluginConfig::SOCKET.into(),
         name: PluginConfig::NAME.to_owned(),
         index: PluginConfig::INDEX,
+        wait: PluginConfig::WAIT,
         stall: PluginConfig::STALL,
     };
     let mut pods = Pods::default();

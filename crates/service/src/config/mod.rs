@@ -231,6 +231,7 @@ impl Default for Config {
                     socket: PathBuf::from(PluginConfig::SOCKET),
                     name: PluginConfig::NAME.to_owned(),
                     index: PluginConfig::INDEX,
+                    wait: PluginConfig::WAIT,
                     stall: PluginConfig::STALL,
                 },
             },

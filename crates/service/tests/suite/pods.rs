@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
+use waykeeper_nri::PluginConfig;
 use waykeeper_nri::fake_runtime::{FakeConnection, FakeRuntime, container, pod};
 use waykeeper_nri::messages::{ContainerMessage, PodMessage};
 use waykeeper_service::config::{Config, Inputs};
@@ -34,7 +35,7 @@ fn server(more: &str) -> (MountedHost, Config, Inputs) {
     let machine = MountedHost::with(scenario("gold-6140", &text), manual_clock(64));
     let (file, socket) = (machine.folder().join("waykeeper.toml"), machine.folder().join("nri.sock"));
     let text = format!(
-        "[daemon]\nperiod_s = 0.05\nroot = {:?}\njournal = {:?}\n[policy]\nname = \"none\"\n[twin]\nenabled = false\n\
+        "[daemon]\nperiod_s = 0.25\nroot = {:?}\njournal = {:?}\n[policy]\nname = \"none\"\n[twin]\nenabled = false\n\
          [socket]\npath = \"off\"\n[nri]\nenabled = true\nsocket = {:?}\n{more}",
         machine.root().prefix().display().to_string(),
         machine.journal().display().to_string(),
@@ -48,13 +49,17 @@ fn server(more: &str) -> (MountedHost, Config, Inputs) {
 
 /// The server with a daemon that runs.
 fn node(more: &str) -> Node {
-    let (machine, config, inputs) = server(more);
-    let runtime = FakeRuntime::listen(&config.nri.plugin.socket.clone());
-    let daemon = RunningDaemon::start(config, inputs, Box::new(|| 0), || {});
-    Node { machine, runtime, daemon: daemon.unwrap_or_else(|error| panic!("{error}")) }
+    Node::start(server(more))
 }
 
 impl Node {
+    /// Starts the daemon of a server.
+    fn start((machine, config, inputs): (MountedHost, Config, Inputs)) -> Node {
+        let runtime = FakeRuntime::listen(&config.nri.plugin.socket.clone());
+        let daemon = RunningDaemon::start(config, inputs, Box::new(|| 0), || {});
+        Node { machine, runtime, daemon: daemon.unwrap_or_else(|error| panic!("{error}")) }
+    }
+
     /// The control group and the first process of a program.
     fn program(&self, number: usize) -> (String, u32) {
         let path = format!("tenants.slice/w{number}.service");
@@ -132,12 +137,12 @@ impl Chance {
 #[test]
 fn pods_come_and_go_and_the_connection_is_lost_and_nothing_is_left() {
     // Most of the time is that of the mounted files; `make test-fleet` has 200 pods.
-    const PODS: usize = 12;
-    let (machine, config, inputs) = server("");
-    let (found, found_groups) = (machine.state(), groups(&machine.root()));
-    let runtime = FakeRuntime::listen(&config.nri.plugin.socket.clone());
-    let daemon = RunningDaemon::start(config, inputs, Box::new(|| 0), || {}).unwrap();
-    let node = Node { machine, runtime, daemon };
+    const PODS: usize = 8;
+    let mut server = server("");
+    // The machine's load does not decide whether a group is there in time.
+    server.1.nri.plugin.wait = TIMEOUT;
+    let (found, found_groups) = (server.0.state(), groups(&server.0.root()));
+    let node = Node::start(server);
     let mut chance = Chance(25);
     let mut free: Vec<usize> = (0..PROGRAMS).collect();
     let mut live: BTreeMap<usize, (PodMessage, ContainerMessage)> = BTreeMap::new();
@@ -154,10 +159,11 @@ fn pods_come_and_go_and_the_connection_is_lost_and_nothing_is_left() {
     node.until("pods that were there before", |node| {
         node.tenants() == ["default.before-a", "default.before-b"]
     });
-    let (mut started, mut in_time) = (0, 0);
+    let (mut started, mut is_lost) = (0, false);
     while started < PODS {
-        if started == PODS / 2 && !free.is_empty() && live.len() > 2 {
+        if !is_lost && started >= PODS / 2 && !free.is_empty() && live.len() > 2 {
             // The connection is lost; meanwhile one pod ends.
+            is_lost = true;
             drop(runtime);
             let gone = *live.keys().next().unwrap();
             live.remove(&gone);
@@ -170,21 +176,11 @@ fn pods_come_and_go_and_the_connection_is_lost_and_nothing_is_left() {
         if starts {
             let number = free.swap_remove(chance.below(free.len()));
             let (pod, container) = node.pod(&format!("p{started}"), number);
-            let begun = Instant::now();
             start(&mut runtime, &pod, &container);
-            let waited = begun.elapsed();
-            // The answer says that the container may run: its group is there and has it. A machine that is too busy for that
-            // is at the plugin's bound.
+            // The answer says that the container may run: its group is there and has it.
             let group = node.group_of(container.pid);
-            let is_in = |group: &Option<String>| group.as_ref().is_some_and(|name| name.contains(&pod.name));
-            assert!(
-                is_in(&group) || waited >= waykeeper_nri::WAIT_MOST,
-                "{} after {waited:?}: {group:?}, {:#?}",
-                pod.name,
-                node.daemon.status().active_problems
-            );
-            in_time += usize::from(is_in(&group));
-            node.until("its group", |node| is_in(&node.group_of(container.pid)));
+            let is_in = group.as_ref().is_some_and(|name| name.contains(&pod.name));
+            assert!(is_in, "{}: {group:?}, {:#?}", pod.name, node.daemon.status().active_problems);
             live.insert(number, (pod, container));
             started += 1;
         } else {
@@ -194,7 +190,7 @@ fn pods_come_and_go_and_the_connection_is_lost_and_nothing_is_left() {
             free.push(number);
         }
     }
-    assert!(in_time >= PODS / 2, "{in_time} of {PODS} pods had their group in time");
+    assert!(is_lost, "the connection was not lost");
     for (pod, container) in live.values() {
         stop(&mut runtime, pod, container);
     }
@@ -269,8 +265,45 @@ fn a_lock_of_another_tool_delays_a_pod_by_the_bound_and_no_more() {
     let begun = Instant::now();
     start(&mut runtime, &pod, &container);
     let waited = begun.elapsed();
-    assert!(waited >= waykeeper_nri::WAIT_MOST && waited < Duration::from_millis(1800), "{waited:?}");
+    assert!(waited >= PluginConfig::WAIT && waited < Duration::from_millis(1800), "{waited:?}");
     assert_eq!(node.group_of(container.pid), None);
     drop(resctrl);
     node.until("the daemon catches up", |node| node.group_of(container.pid).is_some());
+}
+
+#[test]
+fn a_runtime_that_stalls_or_lies_changes_no_tenant() {
+    let mut server = server("");
+    server.1.nri.plugin.stall = Duration::from_secs(2);
+    let node = Node::start(server);
+    let (pod, container) = node.pod("here", 1);
+    let (pods, containers) = (std::slice::from_ref(&pod), std::slice::from_ref(&container));
+    // The header of a frame that never comes; a frame of 4 GiB; a message of 4 GiB.
+    let lies = [
+        &[0, 0, 0, 1, 0, 0, 0, 9][..],
+        &[0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff],
+        &[0, 0, 0, 1, 0, 0, 0, 10, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 1, 1, 0],
+    ];
+    // A tenant that was away for a moment has another id.
+    let state = || {
+        let groups = node.daemon.published().groups.clone();
+        let ids: Vec<_> = groups.into_iter().map(|group| (group.id, group.name)).collect();
+        (node.group_of(container.pid), ids)
+    };
+    let mut before = None;
+    for (bytes, why) in lies.into_iter().zip(["did not complete", "a frame of", "a message of"]) {
+        let mut runtime = node.runtime.take(pods, containers);
+        node.until("its group", |node| {
+            node.group_of(container.pid).is_some() && node.tenants() == ["default.here"]
+        });
+        assert_eq!(&state(), before.get_or_insert_with(state));
+        runtime.send_bytes(bytes);
+        runtime.closed();
+        let wanted = format!("no connection to NRI at {}: ", node.runtime.path().display());
+        node.until(why, |node| {
+            let problems = node.daemon.status().active_problems;
+            problems.iter().any(|own| own.text.starts_with(&wanted) && own.text.contains(why))
+        });
+        assert_eq!(Some(state()), before);
+    }
 }
