@@ -38,6 +38,8 @@ class FleetPod:
     """Part of the path of its control group: `burstable`, `besteffort`, or nothing for a guaranteed pod."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ("/bin/busybox", "sh", "-c", "/bin/busybox sleep 600 & exec /bin/busybox sleep 600")
+    uid: str = ""
+    """Its unique id; that of its name if there is none."""
     sandbox: str = ""
     container: str = ""
 
@@ -82,7 +84,7 @@ class Cri:
         begun = time.monotonic()
         security: Mapping[int, Value] = {1: {1: NODE}}
         sandbox: dict[int, Value] = {
-            1: {1: pod.name, 2: f"uid-{pod.name}", 3: "default"},
+            1: {1: pod.name, 2: pod.uid or f"uid-{pod.name}", 3: "default"},
             7: texts(pod.annotations),
             8: {1: pod.cgroup_parent, 2: security},
         }

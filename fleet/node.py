@@ -157,25 +157,28 @@ class Daemon:
     def __init__(self, host: VirtualHost, node: Node) -> None:
         self.host, self.node = host, node
         self.config = node.folder / "waykeeper.toml"
+        # Its usual place, /run, is a tmpfs on a node with systemd: a sync there writes to no disk.
+        self.memory = tempfile.TemporaryDirectory(prefix="waykeeper-fleet-", dir="/dev/shm")
+        self.journal = Path(self.memory.name, "journal")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, policy: str) -> None:
+        """Starts it with the keys of a policy, and waits until containerd has given it the list of pods."""
         self.config.write_text(
             f"""
 [daemon]
-journal = "{node.folder}/journal"
+journal = "{self.journal}"
 [policy]
-name = "none"
+{policy}
 [twin]
 enabled = false
 [socket]
-path = "{node.folder}/waykeeper.sock"
+path = "{self.node.folder}/waykeeper.sock"
 [nri]
 enabled = true
-socket = "{node.folder}/nri.sock"
+socket = "{self.node.folder}/nri.sock"
 """
         )
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Starts it, and waits until containerd has given it the list of pods."""
         before = self.node.log.count("connected and synchronized")
         command = [tools.waykeeper(), "vhost", "enter", "--own-cgroups", self.host.root, "--"]
         command += [tools.waykeeper(), "daemon", "--config", self.config]

@@ -19,7 +19,9 @@ QUICK_PODS = 20
 
 def main() -> int:
     """Runs the checks; the exit status is 1 if one failed."""
-    parser = argparse.ArgumentParser(prog="python3 -m fleet.run", description="Run the daemon beside a real containerd.")
+    parser = argparse.ArgumentParser(
+        prog="python3 -m fleet.run", description="Run the daemon beside a real containerd."
+    )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_PODS} pods instead of 200")
     arguments = parser.parse_args()
     if "WAYKEEPER" not in os.environ:

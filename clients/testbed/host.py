@@ -27,7 +27,8 @@ COMMAND_SECONDS = 300
 ENDING_SECONDS = 10
 """Longest wait for a client that was asked to end."""
 
-FEW_SETS = ["--sets", "1/128", "--speed", "0.2"]
+FEW_SETS = ["--sets", "1/128"]
+SPEED = 0.2
 """Few sets and a slow clock: the clients are tested here, not the model."""
 
 
@@ -63,8 +64,8 @@ def started(
 class VirtualHost:
     """A mounted host, a Gold 6140 with a NIC and four disks (the default scenario of `waykeeper vhost`)."""
 
-    def __init__(self, *options: str) -> None:
-        self.options = options
+    def __init__(self, *options: str, speed: float = SPEED) -> None:
+        self.options = [*FEW_SETS, "--speed", str(speed), *options]
 
     def __enter__(self) -> VirtualHost:
         if os.geteuid() != 0 or not Path("/dev/fuse").exists():
@@ -72,7 +73,7 @@ class VirtualHost:
         self.folder = tempfile.TemporaryDirectory(prefix="waykeeper-clients-")
         self.root = Path(self.folder.name)
         self.server = subprocess.Popen(
-            [tools.waykeeper(), "vhost", self.root, *FEW_SETS, *self.options],
+            [tools.waykeeper(), "vhost", self.root, *self.options],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         )
