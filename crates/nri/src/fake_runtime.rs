@@ -4,8 +4,8 @@
 //! the reason. Must not know what the plugin does with what it hears.
 
 use crate::messages::{
-    Call, CallStatus, ConfigureCall, ConfigureReply, ContainerLinux, ContainerMessage, EventCall,
-    PLUGIN_SERVICE, PodLinux, PodMessage, Registration, Reply, SynchronizeCall, SynchronizeReply,
+    CallStatus, ConfigureCall, ConfigureReply, ContainerLinux, ContainerMessage, EventCall, PLUGIN_SERVICE,
+    PodLinux, PodMessage, Registration, SynchronizeCall, SynchronizeReply, TtrpcCall, TtrpcReply,
 };
 use crate::mux::{self, MuxReader, write_frame};
 use crate::ttrpc::{TtrpcMessage, TtrpcReader};
@@ -113,7 +113,7 @@ impl FakeConnection {
 
     fn registration(&mut self) -> (u32, Registration) {
         let message = self.message(mux::RUNTIME);
-        let call = Call::decode(message.payload.as_slice()).unwrap_or_else(|why| panic!("{why}"));
+        let call = TtrpcCall::decode(message.payload.as_slice()).unwrap_or_else(|why| panic!("{why}"));
         assert_eq!(call.method, "RegisterPlugin");
         let registration = Registration::decode(call.payload.as_slice());
         (message.stream, registration.unwrap_or_else(|why| panic!("{why}")))
@@ -188,7 +188,7 @@ impl FakeConnection {
     pub fn answer(&mut self, stream: u32) -> Result<Vec<u8>, CallStatus> {
         let message = self.message(mux::PLUGIN);
         assert_eq!(message.stream, stream, "an answer of another stream");
-        let reply = Reply::decode(message.payload.as_slice()).unwrap_or_else(|why| panic!("{why}"));
+        let reply = TtrpcReply::decode(message.payload.as_slice()).unwrap_or_else(|why| panic!("{why}"));
         match reply.status {
             Some(status) if status.code != 0 => Err(status),
             _ => Ok(reply.payload),

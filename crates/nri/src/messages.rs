@@ -14,7 +14,7 @@ pub const PLUGIN_SERVICE: &str = "nri.pkg.api.v1alpha1.Plugin";
 
 /// A request (`ttrpc.Request`).
 #[derive(Clone, PartialEq, Message)]
-pub struct Call {
+pub struct TtrpcCall {
     /// The service.
     #[prost(string, tag = "1")]
     pub service: String,
@@ -31,7 +31,7 @@ pub struct Call {
 
 /// A response (`ttrpc.Response`).
 #[derive(Clone, PartialEq, Message)]
-pub struct Reply {
+pub struct TtrpcReply {
     /// Whether the request was carried out.
     #[prost(message, optional, tag = "1")]
     pub status: Option<CallStatus>,

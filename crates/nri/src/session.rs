@@ -4,8 +4,8 @@
 //! that says so where the protocol has one; else the connection ends. Must not know sockets or threads.
 
 use crate::messages::{
-    CONTAINER_RUNTIME, Call, ConfigureCall, ConfigureReply, ContainerMessage, EventCall, PLUGIN_SERVICE,
-    PodMessage, Registration, Reply, StateChangeCall, SynchronizeCall, SynchronizeReply,
+    CONTAINER_RUNTIME, ConfigureCall, ConfigureReply, ContainerMessage, EventCall, PLUGIN_SERVICE,
+    PodMessage, Registration, StateChangeCall, SynchronizeCall, SynchronizeReply, TtrpcCall, TtrpcReply,
 };
 use crate::mux::{self, MuxReader, write_frame};
 use crate::plan::plan;
@@ -155,7 +155,7 @@ impl<'p> Session<'p> {
             self.note("an answer to a request that was not sent");
             return Ok(());
         }
-        let reply = Reply::decode(message.payload.as_slice())
+        let reply = TtrpcReply::decode(message.payload.as_slice())
             .map_err(|_| WireError::Registration { why: "the answer is not of the protocol".to_owned() })?;
         match reply.status {
             Some(status) if status.code != code::OK => {
@@ -185,7 +185,7 @@ impl<'p> Session<'p> {
         if message.flags != 0 {
             return refuse(self, code::UNIMPLEMENTED, "streams of several messages are not served");
         }
-        let Ok(call) = Call::decode(message.payload.as_slice()) else {
+        let Ok(call) = TtrpcCall::decode(message.payload.as_slice()) else {
             return refuse(self, code::INVALID_ARGUMENT, "the request is not of the protocol");
         };
         match self.carry_out(&call, host) {
@@ -194,7 +194,7 @@ impl<'p> Session<'p> {
         }
     }
 
-    fn carry_out(&mut self, call: &Call, host: &mut dyn PodHost) -> Answer {
+    fn carry_out(&mut self, call: &TtrpcCall, host: &mut dyn PodHost) -> Answer {
         if call.service != PLUGIN_SERVICE {
             return Err((code::UNIMPLEMENTED, format!("there is no service `{}`", shown(&call.service))));
         }

@@ -81,7 +81,7 @@ fn answers(bytes: &[u8]) -> Vec<(u32, i32, Vec<u8>)> {
     }
     let mut all = Vec::new();
     while let Some(message) = reader.message().unwrap() {
-        let Reply { status, payload } = Reply::decode(message.payload.as_slice()).unwrap();
+        let TtrpcReply { status, payload } = TtrpcReply::decode(message.payload.as_slice()).unwrap();
         all.push((message.stream, status.map_or(-1, |CallStatus { code, .. }| code), payload));
     }
     all
@@ -189,7 +189,7 @@ fn lies_are_answered_and_change_nothing() {
         let mut streaming = Vec::new();
         let open = TtrpcMessage { flags: 2, ..TtrpcMessage::request(15, PLUGIN_SERVICE, "Shutdown", &empty) };
         write_frame(mux::PLUGIN, &open.bytes(), &mut streaming);
-        let body_of_a_call = Call { service: "x".to_owned(), ..Default::default() };
+        let body_of_a_call = TtrpcCall { service: "x".to_owned(), ..Default::default() };
         for (bytes, stream, code) in [
             (request(2, "RunPodSandbox", &empty), 2, 3),
             (request(5, "Explode", &empty), 5, 12),

@@ -5,7 +5,7 @@
 //! methods there are.
 
 use crate::WireError;
-use crate::messages::{Call, CallStatus, Reply};
+use crate::messages::{CallStatus, TtrpcCall, TtrpcReply};
 use prost::Message;
 
 /// Bytes of a message's header.
@@ -91,7 +91,7 @@ impl TtrpcMessage {
 
     /// A request.
     pub fn request(stream: u32, service: &str, method: &str, body: &impl Message) -> TtrpcMessage {
-        let call = Call {
+        let call = TtrpcCall {
             service: service.to_owned(),
             method: method.to_owned(),
             payload: body.encode_to_vec(),
@@ -103,13 +103,14 @@ impl TtrpcMessage {
     /// The answer to a request that was carried out.
     pub fn answer(stream: u32, body: Vec<u8>) -> TtrpcMessage {
         let status = CallStatus { code: code::OK, message: String::new() };
-        let reply = Reply { status: Some(status), payload: body };
+        let reply = TtrpcReply { status: Some(status), payload: body };
         TtrpcMessage { stream, kind: RESPONSE, flags: 0, payload: reply.encode_to_vec() }
     }
 
     /// The answer to a request that was not.
     pub fn refusal(stream: u32, code: i32, why: &str) -> TtrpcMessage {
-        let reply = Reply { status: Some(CallStatus { code, message: why.to_owned() }), payload: Vec::new() };
+        let reply =
+            TtrpcReply { status: Some(CallStatus { code, message: why.to_owned() }), payload: Vec::new() };
         TtrpcMessage { stream, kind: RESPONSE, flags: 0, payload: reply.encode_to_vec() }
     }
 }
@@ -165,7 +166,7 @@ mod tests {
         reader.push(&[0, 0x0a, 0x00]);
         let message = reader.message().unwrap().unwrap();
         assert_eq!((message.stream, message.kind, message.flags), (3, RESPONSE, 0));
-        let reply = Reply::decode(message.payload.as_slice()).unwrap();
+        let reply = TtrpcReply::decode(message.payload.as_slice()).unwrap();
         assert_eq!(reply.status, Some(CallStatus::default()));
         assert!(!reader.is_within_message());
     }

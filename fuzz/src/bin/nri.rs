@@ -4,7 +4,7 @@
 use libfuzzer_sys::fuzz_target;
 use std::time::Duration;
 use waykeeper_fuzz::one_line;
-use waykeeper_nri::messages::Reply;
+use waykeeper_nri::messages::TtrpcReply;
 use waykeeper_nri::mux::{self, MuxReader};
 use waykeeper_nri::ttrpc::{self, TtrpcReader};
 use waykeeper_nri::{PluginConfig, PodHost, PodTenants, Pods, Session};
@@ -75,7 +75,7 @@ fuzz_target!(|data: &[u8]| {
         answers.push(&frame.payload);
         while let Some(answer) = answers.message().expect("our messages are in bounds") {
             assert_eq!(answer.kind, ttrpc::RESPONSE);
-            let reply = <Reply as prost::Message>::decode(answer.payload.as_slice()).expect("our answers are messages");
+            let reply = <TtrpcReply as prost::Message>::decode(answer.payload.as_slice()).expect("our answers are messages");
             assert!(reply.status.is_some());
         }
     }
