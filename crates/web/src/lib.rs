@@ -7,6 +7,8 @@ mod assets;
 mod events;
 mod feed;
 mod feeds;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod guard;
 mod playground;
 mod routes;

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime;
 use tokio::sync::{Semaphore, oneshot};
@@ -199,6 +199,9 @@ async fn accept(listener: TcpListener, router: Router, limits: WebLimits) {
             tokio::spawn(refuse(stream, limits));
             continue;
         };
+        // Without it an order's answer may wait for an acknowledgement.
+        let _ = stream.set_nodelay(true);
+        let _ = set_socket_send_buffer_size(&stream, limits.send_buffer);
         let router = router.clone();
         tokio::spawn(async move {
             serve(stream, router, limits).await;
@@ -208,10 +211,10 @@ async fn accept(listener: TcpListener, router: Router, limits: WebLimits) {
 }
 
 /// Serves one connection. An error affects only it.
-async fn serve(stream: TcpStream, router: Router, limits: WebLimits) {
-    // Without it an order's answer may wait for an acknowledgement.
-    let _ = stream.set_nodelay(true);
-    let _ = set_socket_send_buffer_size(&stream, limits.send_buffer);
+pub(crate) async fn serve<S>(stream: S, router: Router, limits: WebLimits)
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(BUFFER);
     let io = TokioIo::new(StallLimited::new(stream, limits.stall));
