@@ -171,6 +171,13 @@ def test_the_keyboard_turns_what_the_pointer_turns(page, served):
     page.get_by_label("Load of nic0").focus()
     page.keyboard.press("ArrowLeft")
     page.wait_for_function("location.hash.includes('load=nic0:0.95')")
+    array = page.get_by_label("Load of raid0")
+    assert array.get_attribute("max") == "100", "its programs have no memory for more requests"
+    array.focus()
+    page.keyboard.press("Home")
+    page.wait_for_function("location.hash.includes('raid0:0')")
+    # Without requests the storage program reads nothing.
+    page.wait_for_function("[...document.querySelectorAll('#devices-A tbody tr')].some((row) => /raid0\\D*0 B\\/s/.test(row.textContent))")
 
 
 def test_two_policies_run_on_the_same_traffic_and_the_link_brings_all_back(page, browser, served):

@@ -42,6 +42,23 @@ impl LoadLimits {
     /// No limit.
     pub const NONE: LoadLimits =
         LoadLimits { blocks: None, commands: None, slots: 1, rule: BudgetRule::Exact };
+
+    /// The same limits with `factor` times their rates.
+    pub fn scaled(self, factor: f64) -> LoadLimits {
+        let scale = |limit: Option<f64>| limit.map(|limit| limit * factor);
+        LoadLimits { blocks: scale(self.blocks), commands: scale(self.commands), ..self }
+    }
+
+    /// The limits that a limiter can keep.
+    fn kept(self) -> LoadLimits {
+        let least = |limit: Option<f64>| limit.map(|limit| limit.min(MOST));
+        LoadLimits {
+            blocks: least(self.blocks),
+            commands: least(self.commands),
+            slots: self.slots.max(1),
+            ..self
+        }
+    }
 }
 
 /// The budgets that all workers share.
@@ -57,9 +74,7 @@ pub struct Limiter {
 impl Limiter {
     /// Limiter whose first slot begins at `start_ns`.
     pub fn new(limits: LoadLimits, start_ns: f64) -> Limiter {
-        let least = |limit: Option<f64>| limit.map(|limit| limit.min(MOST));
-        let (blocks, commands) = (least(limits.blocks), least(limits.commands));
-        let limits = LoadLimits { blocks, commands, slots: limits.slots.max(1), ..limits };
+        let limits = limits.kept();
         let first = |limit: Option<f64>| match (limit, limits.rule) {
             (None, _) => i64::MAX,
             (Some(limit), BudgetRule::Thesis) => limit as i64,
@@ -69,23 +84,35 @@ impl Limiter {
         Limiter { limits, start_ns, slot: 0, blocks, commands }
     }
 
+    /// Changes the rates from the slot after `now_ns` on; the length of a slot and the rule stay. Slots before have the
+    /// budgets of the rates before.
+    pub fn set_rates(&mut self, limits: LoadLimits, now_ns: f64) {
+        self.advance(now_ns);
+        let LoadLimits { blocks, commands, .. } = limits.kept();
+        self.limits = LoadLimits { blocks, commands, ..self.limits };
+    }
+
     /// Admits a command now, or returns the time when the next slot begins, ns.
     pub fn admit(&mut self, now_ns: f64) -> Result<(), f64> {
         if self.limits.blocks.is_none() && self.limits.commands.is_none() {
             return Ok(());
         }
-        let slot_ns = self.slot_ns();
-        let slot = ((now_ns - self.start_ns) / slot_ns).max(0.0) as u64;
-        if slot > self.slot {
-            self.enter(slot);
-        }
+        self.advance(now_ns);
         // nvme-memload admits a command at a budget of 0.
         let least = if self.limits.rule == BudgetRule::Thesis { 0 } else { 1 };
         if self.blocks >= least && self.commands >= least {
             return Ok(());
         }
         // At least 1 ns later, so that rounding at the slot boundary cannot make the caller loop.
-        Err((self.start_ns + (self.slot + 1) as f64 * slot_ns).max(now_ns + 1.0))
+        Err((self.start_ns + (self.slot + 1) as f64 * self.slot_ns()).max(now_ns + 1.0))
+    }
+
+    /// Enters the slot of this time.
+    fn advance(&mut self, now_ns: f64) {
+        let slot = ((now_ns - self.start_ns) / self.slot_ns()).max(0.0) as u64;
+        if slot > self.slot {
+            self.enter(slot);
+        }
     }
 
     /// Start of the latest slot that `admit` has entered, ns. No further command belongs to an earlier slot.
@@ -232,6 +259,23 @@ mod tests {
         assert_eq!(admitted(&mut limiter, 0.0, 1000).0, 1);
         assert_eq!(admitted(&mut limiter, 9e9, 1000).0, 0);
         assert_eq!(admitted(&mut limiter, 10e9, 1000).0, 1);
+    }
+
+    #[test]
+    fn rates_that_change_leave_no_credit_of_the_rates_before() {
+        // 100 commands in each slot of 100 ms, then 50, then none for 50 slots, then 100 again.
+        let full = limits(None, Some(1000.0), 10, BudgetRule::CatchUp);
+        let mut limiter = Limiter::new(full, 0.0);
+        assert_eq!(admitted(&mut limiter, 0.0, 1).0, 100);
+        limiter.set_rates(full.scaled(0.5), 50e6);
+        assert_eq!(admitted(&mut limiter, 60e6, 1).0, 0, "the slot has had its budget");
+        assert_eq!(admitted(&mut limiter, 100e6, 1).0, 50);
+        limiter.set_rates(full.scaled(0.0), 150e6);
+        limiter.set_rates(full, 5150e6);
+        assert_eq!(admitted(&mut limiter, 5200e6, 1).0, 100);
+        let mut unlimited = Limiter::new(LoadLimits::NONE, 0.0);
+        unlimited.set_rates(LoadLimits::NONE.scaled(0.5), 1e9);
+        assert_eq!(unlimited.admit(1e9), Ok(()));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! not show values that only a model can have.
 
 use crate::bare::BareMachine;
+use crate::bus::Bus;
 use crate::coverage::Gap;
 use crate::evictions::EvictionRate;
 use crate::inventory::inventory;
@@ -98,12 +99,23 @@ impl VirtualServer {
         self.bare.begin_stretch();
     }
 
-    /// From now on, the wire offers `factor` times the scenario's traffic to a NIC, at most its line rate; false if the
-    /// device is no NIC. This is no knob of a server: it is for experiments that a person steers.
+    /// From now on, a device has `factor` times the scenario's load; false if there is no such device. The wire offers so
+    /// much traffic to a NIC, at most its line rate. The programs of an array keep so much of their requests in flight, at
+    /// most as many as in the scenario, and their limits of rates change alike. This is no knob of a server: it is for
+    /// experiments that a person steers.
     pub fn set_load(&mut self, device: DeviceId, factor: f64) -> bool {
         let now_ns = self.bare.machine.now_ns();
-        let Some(nic) = self.bare.machine.bus.nics.get_mut(device.index()) else { return false };
-        nic.traffic.set_load(factor, nic.gbps, now_ns);
+        let Bus { nics, arrays, .. } = &mut self.bare.machine.bus;
+        let first_array = nics.len();
+        if let Some(nic) = nics.get_mut(device.index()) {
+            nic.traffic.set_load(factor, nic.gbps, now_ns);
+        } else if let Some(array) =
+            device.index().checked_sub(first_array).and_then(|index| arrays.get_mut(index))
+        {
+            array.set_load(factor);
+        } else {
+            return false;
+        }
         if let Some(steadiness) = &mut self.steadiness {
             steadiness.forget();
         }

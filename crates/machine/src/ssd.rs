@@ -195,6 +195,8 @@ pub struct Array {
     queues: Vec<IoQueue>,
     free_queues: Vec<u32>,
     stream: Stream,
+    /// Share of the scenario's load that its programs offer, 0..1.
+    load: f64,
     /// Lines to read and to write before this turn of the array ends.
     reads: Gather,
     writes: Gather,
@@ -236,10 +238,26 @@ impl Array {
             queues: Vec::new(),
             free_queues: Vec::new(),
             stream,
+            load: 1.0,
             inbound_bytes: 0,
             outbound_bytes: 0,
             control: Control::default(),
         }
+    }
+
+    /// Its programs offer this share of the scenario's load from now on.
+    pub(crate) fn set_load(&mut self, share: f64) {
+        self.load = share.clamp(0.0, 1.0);
+    }
+
+    /// The share of the scenario's load that its programs offer.
+    pub(crate) fn load(&self) -> f64 {
+        self.load
+    }
+
+    /// Requests that a thread keeps in flight at the present load, of `depth` in the scenario: a part of one is one.
+    pub(crate) fn in_flight(&self, depth: usize) -> usize {
+        (self.load * depth as f64).ceil() as usize
     }
 
     /// A submission and completion queue pair for a thread of a workload.

@@ -11,8 +11,9 @@ pub(crate) struct Team {
     pub buffer: u32,
     /// Position of the next command in the pattern.
     pub position: u32,
-    /// Its limits of rates.
+    /// Its limits of rates, and the load of the array that they follow.
     pub limiter: Limiter,
+    pub load: f64,
     /// For each unit that is zeroed at once, whether it exists.
     pub present: Vec<bool>,
     /// The buffer was filled or read once, if the load requires it.

@@ -5,7 +5,7 @@
 
 use crate::source::{Turn, TurnError};
 use toml::{Table, Value};
-use waykeeper_host::{Inventory, KnobValues, Support, Workload};
+use waykeeper_host::{Device, Inventory, KnobValues, Support, Workload};
 
 /// The policy that holds knobs at given values.
 pub(crate) const POLICY: &str = "fixed";
@@ -39,15 +39,22 @@ pub(crate) fn settings(
             settings.insert("dca_ways".to_owned(), Value::String(mask.to_string()));
         }
         Turn::Dca { device, on } => {
-            if !inventory.devices.iter().any(|own| own.name == *device) {
-                let known = inventory.devices.iter().map(|own| own.name.as_str());
-                return Err(unknown("device", device, known));
-            }
+            self::device(inventory, device)?;
             table(&mut settings, "dca").insert(device.clone(), Value::Boolean(*on));
         }
         _ => return Ok(None),
     }
     Ok(Some(settings))
+}
+
+/// The device of this name.
+///
+/// # Errors
+/// If there is none.
+pub(crate) fn device<'a>(inventory: &'a Inventory, name: &str) -> Result<&'a Device, TurnError> {
+    let known = || inventory.devices.iter().map(|own| own.name.as_str());
+    let found = inventory.devices.iter().find(|own| own.name == name);
+    found.ok_or_else(|| unknown("device", name, known()))
 }
 
 /// The knobs in force that `fixed` can hold.

@@ -104,7 +104,8 @@ impl LiveScenario {
         if period_ns == 0 {
             return Err(ControlError::NoPeriod.into());
         }
-        let nics = server.inventory().devices.iter().filter(|device| device.kind == DeviceKind::Network);
+        let devices = &server.inventory().devices;
+        let loads = devices.iter().map(|device| (device.name.clone(), Turn::load_most(device.kind)));
         let info = SourceInfo {
             kind: SourceKind::Scenario,
             name: scenario.name.clone(),
@@ -113,7 +114,7 @@ impl LiveScenario {
                 policies: registry().iter().map(|entry| entry.name.to_owned()).collect(),
                 pause: true,
                 knobs: true,
-                loads: nics.map(|device| device.name.clone()).collect(),
+                loads: loads.collect(),
                 speed: true,
                 seek: false,
             },
@@ -348,16 +349,26 @@ impl Stage {
         factor: f64,
         looping: &mut Loop<'_, VirtualServer>,
     ) -> Result<String, TurnError> {
-        if !(factor.is_finite() && (0.0..=Turn::LOAD_MOST).contains(&factor)) {
-            let text = format!("load {factor} is out of range; give a number from 0 to {}", Turn::LOAD_MOST);
+        let own = by_hand::device(&self.inventory, &device)?;
+        let most = Turn::load_most(own.kind);
+        if !(factor.is_finite() && (0.0..=most).contains(&factor)) {
+            let why = match own.kind {
+                DeviceKind::Network => "",
+                DeviceKind::Storage => ", as its programs have no memory for more requests",
+            };
+            let text =
+                format!("load {factor} of {device} is out of range; give a number from 0 to {most}{why}");
             return Err(TurnError::Refused(text));
         }
-        let id = self.inventory.devices.iter().find(|own| own.name == device).map(|own| own.id);
-        if !id.is_some_and(|id| looping.host().set_load(id, factor)) {
-            let text = format!("{} is no NIC of this server", waykeeper_units::shown(&device));
-            return Err(TurnError::Refused(text));
+        if !looping.host().set_load(own.id, factor) {
+            return Err(TurnError::Unsupported(format!("the load of {device} cannot be changed")));
         }
-        let text = format!("{device} is offered {factor} times its load");
+        let text = match own.kind {
+            DeviceKind::Network => format!("{device} is offered {factor} times its traffic"),
+            DeviceKind::Storage => {
+                format!("programs of {device} keep {factor} times their requests in flight")
+            }
+        };
         self.loads.insert(device, factor);
         self.loads.retain(|_, factor| *factor != 1.0);
         let loads = self.loads.iter().map(|(name, factor)| (name.clone(), *factor)).collect();

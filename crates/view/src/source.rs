@@ -1,7 +1,9 @@
 //! Where steps come from, and what may be turned there. Must not know any source, nor what is drawn.
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::time::Duration;
+use waykeeper_host::DeviceKind;
 use waykeeper_service::recorder::{Header, RecordedStep};
 use waykeeper_units::WayMask;
 
@@ -79,7 +81,7 @@ pub enum SourceKind {
 }
 
 /// The turns that a source takes.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Abilities {
     /// Another policy; the names of those that it has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -90,9 +92,9 @@ pub struct Abilities {
     /// Masks, DCA ways, DCA of a device.
     #[serde(default)]
     pub knobs: bool,
-    /// NICs whose load can be changed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub loads: Vec<String>,
+    /// Devices whose load can be changed, each with the highest factor that it takes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub loads: BTreeMap<String, f64>,
     /// Speed, stop and play.
     #[serde(default)]
     pub speed: bool,
@@ -140,11 +142,12 @@ pub enum Turn {
         /// On or off.
         on: bool,
     },
-    /// The traffic that is offered to a NIC of a virtual server.
+    /// The load of a device of a virtual server: the traffic that is offered to a NIC, the requests that the programs of an
+    /// array keep in flight and the rates that limit them.
     Load {
-        /// The NIC.
+        /// The device.
         device: String,
-        /// Relative to that of the scenario, from 0 to [`Turn::LOAD_MOST`].
+        /// Relative to that of the scenario, from 0 to what [`Turn::load_most`] says.
         factor: f64,
     },
     /// Seconds of the source's clock per second of wall-clock time.
@@ -164,10 +167,17 @@ pub enum Turn {
 }
 
 impl Turn {
-    /// Highest load of a NIC relative to its scenario. A NIC's line rate limits it as well.
-    pub const LOAD_MOST: f64 = 10.0;
     /// Highest speed, as of `waykeeper vhost`.
     pub const SPEED_MOST: f64 = 1000.0;
+
+    /// The highest load of a device relative to its scenario. A NIC's line rate limits its load as well. A program has
+    /// memory for the requests of its scenario, and no more.
+    pub fn load_most(kind: DeviceKind) -> f64 {
+        match kind {
+            DeviceKind::Network => 10.0,
+            DeviceKind::Storage => 1.0,
+        }
+    }
 
     /// Checks a speed.
     ///

@@ -125,14 +125,14 @@ fn ask(chosen: &mut Chosen, picture: &Picture, key: char) {
         'P' => chosen.question = Some(Question::Pause { at: if picture.paused.is_some() { 2 } else { 0 } }),
         'l' => match chosen
             .device(picture)
-            .and_then(|own| own.devices.iter().find(|name| can.loads.contains(name)))
+            .and_then(|own| own.devices.iter().find_map(|name| Some((name, *can.loads.get(name)?))))
         {
-            Some(device) => {
+            Some((device, most)) => {
                 let loads = &picture.source.loads;
                 let factor = loads.iter().find(|(name, _)| name == device).map_or(1.0, |(_, factor)| *factor);
-                chosen.question = Some(Question::Load { device: device.clone(), factor });
+                chosen.question = Some(Question::Load { device: device.clone(), factor, most });
             }
-            None => refuse(chosen, "select a NIC of a virtual server to change its load"),
+            None => refuse(chosen, "select a device of a virtual server to change its load"),
         },
         _ if !can.knobs => refuse(chosen, knobs),
         'm' => match chosen.tenant(picture).and_then(|tenant| Some((tenant.name.clone(), tenant.mask?))) {
@@ -186,17 +186,17 @@ fn asked(chosen: &mut Chosen, picture: &Picture, mut question: Question, input: 
             return Effect::Turn(Turn::Dca { device: device.clone(), on: *on });
         }
         (Question::Dca { .. }, Input::Char('n')) => return Effect::None,
-        (Question::Load { device, factor }, Input::Enter) => {
+        (Question::Load { device, factor, .. }, Input::Enter) => {
             return Effect::Turn(Turn::Load { device: device.clone(), factor: *factor });
         }
-        (Question::Load { factor, .. }, input) => {
+        (Question::Load { factor, most, .. }, input) => {
             let by = match input {
                 Input::Right | Input::Up | Input::Char('+') => LOAD_STEP,
                 Input::Left | Input::Down | Input::Char('-') => -LOAD_STEP,
                 _ => 0.0,
             };
             // To a tenth, so that 0.3 is 0.3 after any way to it.
-            *factor = ((*factor + by) * 10.0).round().clamp(0.0, Turn::LOAD_MOST * 10.0) / 10.0;
+            *factor = ((*factor + by) * 10.0).round().clamp(0.0, *most * 10.0) / 10.0;
         }
         _ => {}
     }

@@ -115,12 +115,14 @@ pub enum Question {
         /// On or off.
         on: bool,
     },
-    /// Load of a NIC.
+    /// Load of a device.
     Load {
-        /// The NIC.
+        /// The device.
         device: String,
         /// Relative to the scenario's.
         factor: f64,
+        /// The highest that it takes.
+        most: f64,
     },
 }
 

@@ -92,7 +92,9 @@ impl Blueprint for Storage {
             writes: self.writes,
             block: self.block as f64,
             stream,
+            load: 1.0,
             started: false,
+            resting: Vec::new(),
             scan: None,
             pace: self
                 .parameters
@@ -124,7 +126,12 @@ struct StorageThread {
     writes: f64,
     block: f64,
     stream: Stream,
+    /// The load of the array that the thread's limits follow.
+    load: f64,
     started: bool,
+    /// Slots that the load of the array holds back; without limits of a job file. The last one is submitted first, so that
+    /// a smaller depth uses fewer buffers.
+    resting: Vec<u32>,
     scan: Option<Scan>,
     /// Limits of a job file; without one a slot is submitted again at once.
     pace: Option<Pace>,
@@ -171,13 +178,43 @@ impl StorageThread {
                 pace.rest(slot);
                 self.send(bus, core);
             }
-            None => self.submit(bus, core, slot),
+            None => {
+                self.resting.push(slot);
+                self.release(bus, core);
+            }
+        }
+    }
+
+    /// Submits the slots that the load of the array no longer holds back.
+    fn release(&mut self, bus: &mut Bus, core: &Core) {
+        let most = bus.arrays[self.array].in_flight(self.slots.len());
+        while self.slots.len() - self.resting.len() < most
+            && let Some(slot) = self.resting.pop()
+        {
+            self.submit(bus, core, slot);
+        }
+    }
+
+    /// Follows a load of the array that was changed.
+    fn follow_load(&mut self, bus: &mut Bus, core: &Core) {
+        let load = bus.arrays[self.array].load();
+        if load == self.load {
+            return;
+        }
+        self.load = load;
+        match &mut self.pace {
+            Some(pace) => pace.set_load(load, core.clock_ns),
+            None => self.release(bus, core),
         }
     }
 
     /// Submits the waiting slots that the limits allow. Returns when to check again, ns.
     fn send(&mut self, bus: &mut Bus, core: &Core) -> f64 {
+        let most = bus.arrays[self.array].in_flight(self.slots.len());
         while let Some(pace) = &mut self.pace {
+            if self.slots.len() - pace.resting() >= most {
+                break;
+            }
             match pace.next(core.clock_ns, self.block as u64) {
                 Ok(slot) => self.submit(bus, core, slot),
                 Err(at_ns) => return at_ns,
@@ -190,7 +227,9 @@ impl StorageThread {
 impl Program for StorageThread {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
         if !std::mem::replace(&mut self.started, true) && self.pace.is_none() {
-            for slot in 0..self.slots.len() as u32 {
+            let most = bus.arrays[self.array].in_flight(self.slots.len()) as u32;
+            self.resting.extend(most..self.slots.len() as u32);
+            for slot in 0..most {
                 // All slots begin with a read so that the queue is deep at once.
                 let entry = &mut self.slots[slot as usize];
                 entry.submitted_ns = core.clock_ns;
@@ -203,6 +242,7 @@ impl Program for StorageThread {
                 );
             }
         }
+        self.follow_load(bus, core);
         while core.clock_ns < until_ns {
             if let Some(mut scan) = self.scan.take() {
                 if self.scan(bus, core, &mut scan, until_ns) {

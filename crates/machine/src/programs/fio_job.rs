@@ -118,6 +118,7 @@ impl JobParameters {
         };
         Pace {
             limiter: Limiter::new(limits, start_ns),
+            limits,
             commands: self.commands.map_or(u64::MAX, |most| most.saturating_mul(copies)),
             over_ns: self.runtime_ns.map_or(f64::INFINITY, |runtime_ns| start_ns + runtime_ns),
             idle: (0..slots).collect(),
@@ -129,6 +130,8 @@ impl JobParameters {
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     limiter: Limiter,
+    /// The limits of the scenario.
+    limits: LoadLimits,
     /// Commands that may still be sent.
     commands: u64,
     over_ns: f64,
@@ -140,6 +143,16 @@ impl Pace {
     /// A slot has no request now.
     pub(super) fn rest(&mut self, slot: u32) {
         self.idle.push_back(slot);
+    }
+
+    /// Number of slots without a request.
+    pub(super) fn resting(&self) -> usize {
+        self.idle.len()
+    }
+
+    /// Rates are this share of the scenario's from now on.
+    pub(super) fn set_load(&mut self, share: f64, now_ns: f64) {
+        self.limiter.set_rates(self.limits.scaled(share), now_ns);
     }
 
     /// The slot that may send now, if one waits; else the time of the next check, ns.
@@ -164,6 +177,7 @@ mod tests {
     use std::sync::Arc;
     use waykeeper_host::Host;
     use waykeeper_silicon::Sampling;
+    use waykeeper_units::DeviceId;
 
     fn read(job: &str, keys: &str) -> Result<Scenario, ScenarioError> {
         let folder = tempfile::tempdir().unwrap();
@@ -175,11 +189,17 @@ mod tests {
         ScenarioSource::parse("m.toml", &text, Some(folder.path().to_owned())).unwrap().read()
     }
 
-    /// Requests and bytes in 30 ms from the start, per second.
+    /// Requests and bytes in 30 ms from the start.
     fn rates(job: &str, keys: &str) -> (f64, f64) {
+        rates_at(job, keys, 1.0)
+    }
+
+    /// The same at a load of the array.
+    fn rates_at(job: &str, keys: &str, load: f64) -> (f64, f64) {
         let scenario = Arc::new(read(job, keys).unwrap());
         let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::DEFAULT };
         let mut server = VirtualServer::new(scenario, options).unwrap();
+        assert!(server.set_load(DeviceId(0), load) && !server.set_load(DeviceId(1), load));
         server.wait_until(30_000_000).unwrap();
         let measured = server.measured().workloads[0];
         ((measured.operations_per_s * 0.03).round(), (measured.bytes_per_s * 0.03).round())
@@ -212,6 +232,23 @@ mod tests {
         // After 10 of the 30 ms no command is sent.
         let short = of("rate_iops=1000\nruntime=10ms\n");
         assert!((9.0..=10.0).contains(&short), "{short}");
+    }
+
+    #[test]
+    fn a_load_of_the_array_scales_requests_in_flight_and_rates() {
+        // Half of 4 requests in flight are 2, and half of 1 is 1.
+        let requests = |depth: u32, load| rates_at("", &format!("block = \"64k\"\ndepth = {depth}"), load).0;
+        let (four, half, two) = (requests(4, 1.0), requests(4, 0.5), requests(2, 1.0));
+        assert!((half / two - 1.0).abs() < 0.02 && half < 0.7 * four, "{four} {half} {two}");
+        assert_eq!(requests(1, 0.5), requests(1, 1.0));
+        assert_eq!(requests(4, 0.0), 0.0);
+        // 1000 and 500 requests a second: 30 and 15 in 30 ms, of which the last is on its way. The slot in which the
+        // load changes has its budget of one request already.
+        let job = "[a]\nrw=randread\nbs=64k\niodepth=8\nrate_iops=1000\n";
+        let at = |load| rates_at(job, "fio = \"job.fio\"", load).0;
+        let (full, half) = (at(1.0), at(0.5));
+        assert!((28.0..=30.0).contains(&full) && (14.0..=16.0).contains(&half), "{full} {half}");
+        assert_eq!(at(0.0), 0.0);
     }
 
     #[test]

@@ -211,6 +211,7 @@ impl Blueprint for Memload {
                 buffer: site.bus.arrays[array].add_buffer(site.workload, region),
                 position: 0,
                 limiter: Limiter::new(self.limits, site.start_ns),
+                load: 1.0,
                 present: vec![self.resident; pages.div_ceil(self.faults()) as usize],
                 ready: !prepares,
                 commands: 0,
@@ -323,6 +324,16 @@ impl Loader {
         bus.meters[self.workload].load.get_or_insert_default().prepared_ns = core.busy_ns;
     }
 
+    /// Rates follow a load of the array that was changed; the first thread that runs changes those of the team.
+    fn follow_load(&self, bus: &mut Bus, now_ns: f64) {
+        let (load, limits) = (bus.arrays[self.array].load(), self.spec.limits);
+        let team = self.team(bus);
+        if load != team.load {
+            team.load = load;
+            team.limiter.set_rates(limits.scaled(load), now_ns);
+        }
+    }
+
     /// The next command, if the limits allow one now; else the time at which they will.
     fn draw(&mut self, bus: &mut Bus, now_ns: f64) -> Result<Command, f64> {
         let End { commands, blocks, .. } = self.spec.end;
@@ -418,6 +429,7 @@ impl Program for Loader {
             core.halt(until_ns);
             return;
         }
+        self.follow_load(bus, core.clock_ns);
         while core.clock_ns < until_ns {
             if let Some(at) = self.warm_to {
                 self.warm(bus, core, at);
@@ -431,8 +443,10 @@ impl Program for Loader {
                 self.completed(bus, core, done.slot);
                 continue;
             }
-            let mut next = bus.arrays[self.array].next_completion_ns(self.queue).unwrap_or(until_ns);
-            if let Some(worker) = self.idle.front().copied() {
+            let array = &bus.arrays[self.array];
+            let mut next = array.next_completion_ns(self.queue).unwrap_or(until_ns);
+            let may_send = self.sent.len() - self.idle.len() < array.in_flight(self.sent.len());
+            if let Some(worker) = self.idle.front().copied().filter(|_| may_send) {
                 match self.draw(bus, core.clock_ns) {
                     Ok(command) => {
                         self.idle.pop_front();

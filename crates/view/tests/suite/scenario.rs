@@ -110,8 +110,15 @@ fn a_wrong_turn_names_what_would_be_accepted_and_changes_nothing() {
         (mask("scan", 0), "has no way"),
         (Turn::Dca { device: "nic1".to_owned(), on: true }, "unknown device `nic1`; known are nic0, raid0"),
         (Turn::Policy { name: "a5".to_owned(), settings: toml::Table::new() }, "did you mean `a4`?"),
-        (Turn::Load { device: "raid0".to_owned(), factor: 0.5 }, "raid0 is no NIC of this server"),
+        (
+            Turn::Load { device: "nic1".to_owned(), factor: 0.5 },
+            "unknown device `nic1`; known are nic0, raid0",
+        ),
         (Turn::Load { device: "nic0".to_owned(), factor: f64::NAN }, "give a number from 0 to 10"),
+        (
+            Turn::Load { device: "raid0".to_owned(), factor: 1.5 },
+            "from 0 to 1, as its programs have no memory",
+        ),
         (Turn::Speed { factor: 0.0 }, "above 0 and at most 1000"),
     ];
     for (turn, wanted) in said {
@@ -155,6 +162,23 @@ fn the_load_of_a_nic_follows_the_factor() {
     viewer.until("silence", |picture| bytes(picture) == 0.0);
     viewer.source.turn(Turn::Load { device: "nic0".to_owned(), factor: 1.0 }).unwrap();
     viewer.until("all of it again", |picture| (bytes(picture) / full - 1.0).abs() < 0.02);
+    assert!(viewer.source.info().loads.is_empty());
+}
+
+#[test]
+fn the_load_of_an_array_follows_the_factor() {
+    let mut source = live("default", 1);
+    assert_eq!(source.info().abilities.loads, [("nic0".to_owned(), 10.0), ("raid0".to_owned(), 1.0)].into());
+    let mut viewer = Viewer::new(&mut source);
+    let bytes = |picture: &Picture| picture.devices[1].inbound_bytes_per_s.unwrap_or(f64::NAN);
+    let load = |factor| Turn::Load { device: "raid0".to_owned(), factor };
+    let full = bytes(&viewer.until("reads", |picture| picture.step == 4));
+    let said = viewer.source.turn(load(0.0)).unwrap();
+    assert_eq!(said, "programs of raid0 keep 0 times their requests in flight");
+    viewer.until("silence", |picture| bytes(picture) == 0.0);
+    assert_eq!(viewer.source.info().loads, [("raid0".to_owned(), 0.0)]);
+    viewer.source.turn(load(1.0)).unwrap();
+    viewer.until("all of it again", |picture| bytes(picture) > 0.8 * full);
     assert!(viewer.source.info().loads.is_empty());
 }
 

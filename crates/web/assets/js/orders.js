@@ -20,7 +20,7 @@ export function takes(picture, kind, device) {
   const abilities = picture?.source?.abilities;
   if (!abilities) return false;
   if (kind === "policy") return (abilities.policies ?? []).length > 0;
-  if (kind === "load") return (abilities.loads ?? []).includes(device);
+  if (kind === "load") return Object.hasOwn(abilities.loads ?? {}, device);
   if (["mask", "dca-ways", "dca"].includes(kind)) return abilities.knobs === true;
   return abilities[kind] === true;
 }

@@ -15,6 +15,8 @@ import { colour } from "./palette.js";
 import { WayMap } from "./way_map.js";
 
 const SPEEDS = ["0.25", "0.5", "1", "2", "5", "10"];
+/** Highest factor on a slider: a NIC takes more, but its line rate is near. */
+const LOAD_SHOWN = 2;
 const NONE = "none";
 const STATES = { connecting: "starting", live: "runs", lost: "stopped", gone: "the server does not answer", ended: "has ended" };
 
@@ -145,19 +147,19 @@ class Panel {
     this.view.compare();
   }
 
-  /** A slider per NIC whose load can be changed. */
+  /** A slider per device whose load can be changed. */
   showLoads(picture) {
     const { abilities, loads } = picture.source;
-    const names = abilities.loads ?? [];
-    const shape = JSON.stringify(names);
+    const mosts = Object.entries(abilities.loads ?? {});
+    const shape = JSON.stringify(mosts);
     if (shape === this.loadShape) return;
     this.loadShape = shape;
     const now = new Map(loads ?? []);
-    this.loads.replaceChildren(...names.map((name) => {
+    this.loads.replaceChildren(...mosts.map(([name, most]) => {
       const id = `load-${this.letter}-${name}`;
       const share = Math.round(100 * (now.get(name) ?? 1));
       const shown = h("output", { for: id, text: `${share} %` });
-      const slider = h("input", { type: "range", id, min: 0, max: 200, step: 5, value: share, oninput: () => {
+      const slider = h("input", { type: "range", id, min: 0, max: 100 * Math.min(most, LOAD_SHOWN), step: 5, value: share, oninput: () => {
         shown.textContent = `${slider.value} %`;
         this.give(orders.load(name, Number(slider.value) / 100));
       } });

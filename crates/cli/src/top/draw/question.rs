@@ -48,9 +48,13 @@ pub fn draw(canvas: &mut Canvas<'_>, body: Rect, picture: &Picture, question: &Q
             let title = format!("switch DCA of {} {to}?", printable(device));
             (title, Vec::new(), "⏎ or y yes, n or esc no")
         }
-        Question::Load { device, factor } => {
+        Question::Load { device, factor, most } => {
             let title = format!("load of {}", printable(device));
-            (title, vec![(format!("{factor:.1} times the scenario's"), false)], "←→ change, ⏎ set, esc close")
+            (
+                title,
+                vec![(format!("{factor:.1} times the scenario's, at most {most:.1}"), false)],
+                "←→ change, ⏎ set, esc close",
+            )
         }
     };
     let note = returns(question, picture);
@@ -140,7 +144,7 @@ const KEYS: [(&str, &str); 21] = [
     ("m", "change the mask of the selected tenant"),
     ("w", "change the ways of devices"),
     ("d", "switch DCA of the selected device"),
-    ("l", "change the load of the selected NIC of a scenario"),
+    ("l", "change the load of the selected device of a scenario"),
     ("? h", "these keys"),
     ("q, Ctrl-C", "end"),
     ("", ""),

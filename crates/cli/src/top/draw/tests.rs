@@ -173,7 +173,7 @@ fn info() -> SourceInfo {
             policies: ["waykeeper", "default", "a4"].map(str::to_owned).to_vec(),
             pause: true,
             knobs: true,
-            loads: vec!["nic0".to_owned()],
+            loads: [("nic0".to_owned(), 10.0), ("raid0".to_owned(), 1.0)].into(),
             speed: true,
             seek: false,
         },
@@ -258,7 +258,7 @@ fn no_size_and_no_number_of_tenants_is_too_much() {
     let questions = [
         None,
         Some(Question::Policy { at: 0 }),
-        Some(Question::Load { device: "nic0".to_owned(), factor: 1.0 }),
+        Some(Question::Load { device: "nic0".to_owned(), factor: 1.0, most: 10.0 }),
         Some(Question::DcaWays { mask: WayMask::from_bits(0x3), before: WayMask::from_bits(0x600) }),
     ];
     for tenants in [1, 11, 256] {

@@ -6,6 +6,7 @@ use crate::scenario::ScenarioSource;
 use crate::server::RunOptions;
 use waykeeper_host::Host;
 use waykeeper_silicon::Sampling;
+use waykeeper_units::DeviceId;
 
 #[test]
 fn workers_are_dealt_to_the_cores_in_turn() {
@@ -34,6 +35,11 @@ fn workers_are_dealt_to_the_cores_in_turn() {
 
 /// One drive whose command takes 10 us and whose link moves 4.096 GB/s: 1 us a block.
 fn run(program: &str, storage: &str) -> VirtualServer {
+    run_at(program, storage, 1.0)
+}
+
+/// The same at a load of the drive.
+fn run_at(program: &str, storage: &str, load: f64) -> VirtualServer {
     let text = format!(
         "name = \"m\"\nchip = \"e5-2630v3\"\nduration_s = 0.03\nwarmup_s = 0.01\nmeasure_s = 0.01\ntime_factor = 1\n\
          [model]\nquantum_ns = 500\n\
@@ -45,6 +51,7 @@ fn run(program: &str, storage: &str) -> VirtualServer {
     let scenario = Arc::new(scenario.unwrap_or_else(|error| panic!("{error}")));
     let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::EXACT };
     let mut server = VirtualServer::new(scenario, options).unwrap();
+    assert!(server.set_load(DeviceId(0), load));
     server.begin_stretch_at(20_000_000);
     server.wait_until(30_000_000).unwrap();
     server
@@ -70,6 +77,17 @@ fn one_worker_takes_a_command_at_a_time() {
     near(flush.bytes_per_s, 80.0 * 1e9 / 15_650.0, 0.01);
     // A load without commands reports zero commands, not an absent value.
     assert_eq!(run("pattern = \"noop\"", "").commands(0).unwrap().commands_per_s, 0.0);
+}
+
+#[test]
+fn a_load_of_the_drive_scales_commands_in_flight_and_rates() {
+    let commands = |program: &str, load| run_at(program, "", load).commands(0).unwrap().commands_per_s;
+    // A command of 16.65 us: one of two workers takes 60060 a second.
+    near(commands("pattern = \"single\"\nworkers = 2", 0.5), 1e9 / 16_650.0, 0.02);
+    assert_eq!(commands("pattern = \"single\"", 0.0), 0.0);
+    let limited = "pattern = \"single\"\ncommands_per_s = 20000\nslots_per_s = 10000";
+    near(commands(limited, 1.0), 20_000.0, 0.01);
+    near(commands(limited, 0.25), 5000.0, 0.03);
 }
 
 #[test]
