@@ -1,5 +1,6 @@
 //! A server on loopback and a client that sends what a test says, byte by byte. Must not know what is tested.
 
+use rustix::net;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -42,6 +43,61 @@ impl Source for StillSource {
             place_s: None,
             loads: Vec::new(),
         }
+    }
+}
+
+/// A source whose steps cost no simulation. Its pictures have so many tenants that one is larger than what the kernel keeps
+/// for a viewer with small buffers.
+pub struct WideSource {
+    info: SourceInfo,
+    header: Option<SourceEvent>,
+    step: SourceEvent,
+}
+
+impl WideSource {
+    const TENANTS: u32 = 100;
+    /// Time between two steps.
+    const PAUSE: Duration = Duration::from_millis(50);
+
+    pub fn new() -> WideSource {
+        let mut source = live(1000.0);
+        let mut next = || source.next(PATIENCE).expect("an event comes");
+        let (header, mut step) = (next(), next());
+        assert!(matches!(header, SourceEvent::Begin(_)));
+        let SourceEvent::Step(of) = &mut step else { panic!("{step:?}") };
+        let tenants = of.groups.as_mut().unwrap().to_mut();
+        for number in 0..WideSource::TENANTS {
+            let mut more = tenants[0].clone();
+            more.id.0 = 1000 + number;
+            more.name = format!("tenant-{number}");
+            tenants.push(more);
+        }
+        WideSource { info: source.info(), header: Some(header), step }
+    }
+}
+
+impl Source for WideSource {
+    fn next(&mut self, wait: Duration) -> Option<SourceEvent> {
+        if self.header.is_some() {
+            return self.header.take();
+        }
+        if wait < WideSource::PAUSE {
+            return None;
+        }
+        std::thread::sleep(WideSource::PAUSE);
+        if let SourceEvent::Step(step) = &mut self.step {
+            step.step += 1;
+            step.at += WideSource::PAUSE;
+        }
+        Some(self.step.clone())
+    }
+
+    fn turn(&mut self, _: Turn) -> Result<String, TurnError> {
+        Err(TurnError::Unsupported("it has no knobs".to_owned()))
+    }
+
+    fn info(&self) -> SourceInfo {
+        self.info.clone()
     }
 }
 
@@ -119,7 +175,19 @@ pub fn order(server: &WebServer, method: &str, path: &str, body: &str) -> Reply 
 
 /// A viewer of a feed; the head of its answer is still to be read.
 pub fn view(server: &WebServer, id: &str) -> TcpStream {
-    let mut stream = connect(server);
+    ask_for_events(connect(server), server, id)
+}
+
+/// A viewer of a feed with room for 2 KB, who has to read before more is sent.
+pub fn view_without_reading(server: &WebServer, id: &str) -> TcpStream {
+    let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
+    // Before it connects: room that was announced is not taken back.
+    net::sockopt::set_socket_recv_buffer_size(&socket, 2048).unwrap();
+    net::connect(&socket, &server.address()).unwrap();
+    ask_for_events(TcpStream::from(socket), server, id)
+}
+
+fn ask_for_events(mut stream: TcpStream, server: &WebServer, id: &str) -> TcpStream {
     let host = server.address();
     write!(stream, "GET /api/feeds/{id}/events HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
     stream
