@@ -18,16 +18,14 @@ use waykeeper_view::{HistoryColumns, Series, Source, SourceEvent, Turn, TurnErro
 const LOOK: Duration = Duration::from_millis(50);
 /// Most events that one picture takes together: a source that is faster than this does not keep turns waiting.
 const EVENTS_MOST: usize = 64;
-/// A playground without a viewer ends after this time: a page that is loaded again finds it.
-const IDLE: Duration = Duration::from_secs(30);
 
 /// How long a feed lives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FeedLife {
     /// As long as the server.
     Server,
-    /// As long as it has a viewer.
-    Viewers,
+    /// As long as it has a viewer, and so much longer.
+    Viewers(Duration),
 }
 
 /// The latest events for viewers, as they are sent. The numbers grow with each change.
@@ -129,7 +127,9 @@ impl FeedThread {
             // One receiver belongs to the feed itself.
             if self.sender.receiver_count() > 1 {
                 watched = Instant::now();
-            } else if self.life == FeedLife::Viewers && watched.elapsed() > IDLE {
+            } else if let FeedLife::Viewers(idle) = self.life
+                && watched.elapsed() > idle
+            {
                 return;
             }
         }
@@ -194,5 +194,60 @@ impl FeedThread {
             frames.source = frame;
             frames.sources += 1;
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_view::{Abilities, SourceInfo, SourceKind};
+
+    /// A source without steps.
+    struct Silent;
+
+    impl Source for Silent {
+        fn next(&mut self, wait: Duration) -> Option<SourceEvent> {
+            thread::sleep(wait);
+            None
+        }
+
+        fn turn(&mut self, _: Turn) -> Result<String, TurnError> {
+            Ok("turned".to_owned())
+        }
+
+        fn info(&self) -> SourceInfo {
+            SourceInfo {
+                kind: SourceKind::Scenario,
+                name: "silent".to_owned(),
+                live: true,
+                abilities: Abilities::default(),
+                speed: None,
+                stopped: false,
+                length_s: None,
+                place_s: None,
+                loads: Vec::new(),
+            }
+        }
+    }
+
+    /// Waits until the feed is over; false if it is not within this time.
+    fn ends(feed: &LiveFeed, within: Duration) -> bool {
+        let begin = Instant::now();
+        while begin.elapsed() < within && !feed.is_over() {
+            thread::sleep(LOOK);
+        }
+        feed.is_over()
+    }
+
+    #[test]
+    fn a_playground_ends_some_time_after_its_last_viewer_and_the_main_source_does_not() {
+        let idle = Duration::from_millis(300);
+        let feed = LiveFeed::start(Box::new(Silent), FeedLife::Viewers(idle)).unwrap();
+        let main = LiveFeed::start(Box::new(Silent), FeedLife::Server).unwrap();
+        let viewer = feed.viewer();
+        assert!(!ends(&feed, 3 * idle), "it ended beside a viewer");
+        drop(viewer);
+        assert!(ends(&feed, Duration::from_secs(60)), "it has no viewer and does not end");
+        assert!(!main.is_over());
     }
 }

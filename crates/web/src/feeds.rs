@@ -6,10 +6,14 @@ use crate::feed::{FeedLife, LiveFeed};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use waykeeper_view::Source;
 
 /// Id of the main source's feed.
 pub const MAIN: &str = "main";
+
+/// A playground without a viewer ends after this time: a page that is loaded again finds it.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// Most virtual servers at a time. One takes a few MB and a part of a core.
 pub const PLAYGROUNDS_MOST: usize = 8;
@@ -67,7 +71,7 @@ impl FeedSet {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes)?;
         let id: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let feed = LiveFeed::start(source, FeedLife::Viewers)?;
+        let feed = LiveFeed::start(source, FeedLife::Viewers(IDLE))?;
         self.locked().insert(id.clone(), Arc::new(feed));
         Ok(id)
     }

@@ -288,6 +288,120 @@ pub fn kind(kind: Option<DeviceKind>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::top::draw::tests::minute;
+
+    /// The turn that inputs lead to, of which the last one may lead to one.
+    fn turn(picture: &Picture, chosen: &mut Chosen, inputs: &[Input]) -> Option<Turn> {
+        let mut last = Effect::None;
+        for input in inputs {
+            assert_eq!(last, Effect::None, "{inputs:?}: a turn before the last input");
+            last = answer(chosen, picture, *input, &[]);
+        }
+        match last {
+            Effect::Turn(turn) => Some(turn),
+            other => {
+                assert_eq!(other, Effect::None);
+                None
+            }
+        }
+    }
+
+    /// The same with a row selected.
+    fn on(picture: &Picture, row: ViewRow, keys: &str) -> Option<Turn> {
+        let inputs: Vec<Input> = keys
+            .chars()
+            .map(|key| match key {
+                '\n' => Input::Enter,
+                '\x1b' => Input::Escape,
+                other => Input::Char(other),
+            })
+            .collect();
+        turn(picture, &mut Chosen { row: Some(row), ..Chosen::default() }, &inputs)
+    }
+
+    fn tenant() -> ViewRow {
+        ViewRow::Tenant("redis-server".to_owned())
+    }
+
+    fn device(name: &str) -> ViewRow {
+        ViewRow::Device(name.to_owned())
+    }
+
+    #[test]
+    fn keys_of_time_lead_to_turns() {
+        let (_, mut picture) = minute(11);
+        let speed = |factor| Some(Turn::Speed { factor });
+        assert_eq!([on(&picture, tenant(), "]"), on(&picture, tenant(), "[")], [speed(2.0), speed(0.5)]);
+        assert_eq!(on(&picture, tenant(), " "), Some(Turn::Stop));
+        picture.source.stopped = true;
+        assert_eq!(on(&picture, tenant(), " "), Some(Turn::Play));
+        assert_eq!(on(&picture, tenant(), "."), None, "a virtual server has no other places");
+        picture.source.kind = SourceKind::Recording;
+        picture.source.place_s = Some(12.0);
+        let seek = |to_s| Some(Turn::Seek { to_s });
+        let keys = [",", ".", ",", "."].map(|key| on(&picture, tenant(), key));
+        assert_eq!(keys, [seek(2.0), seek(22.0), seek(2.0), seek(22.0)]);
+        let arrows = [Input::Left, Input::Right].map(|key| turn(&picture, &mut Chosen::default(), &[key]));
+        assert_eq!(arrows, [seek(2.0), seek(22.0)]);
+        picture.source.place_s = Some(3.0);
+        assert_eq!(on(&picture, tenant(), ","), seek(0.0));
+        // A host has no time to stop: the screen is held.
+        picture.source.abilities.speed = false;
+        let mut chosen = Chosen::default();
+        assert_eq!((turn(&picture, &mut chosen, &[Input::Char(' ')]), chosen.frozen), (None, true));
+    }
+
+    #[test]
+    fn each_knob_is_asked_once_and_turned_as_shown() {
+        let (_, picture) = minute(11);
+        let named = |name: &str| picture.tenants.iter().find(|own| own.name == name).unwrap();
+        let (mask, ways) = (named("redis-server").mask.unwrap(), picture.llc.dca_ways.unwrap());
+        let narrower = WayMask::span(mask.lowest().unwrap(), mask.count() - 1);
+        let wanted = Some(Turn::Mask { tenant: "redis-server".to_owned(), mask: narrower });
+        assert_eq!(on(&picture, tenant(), "m-\n"), wanted);
+        assert_eq!(on(&picture, tenant(), "m-\x1b"), None, "escape turns nothing");
+        let fewer = WayMask::span(ways.lowest().unwrap(), ways.count() - 1);
+        assert_eq!(on(&picture, tenant(), "w-\n"), Some(Turn::DcaWays { mask: fewer }));
+        let nic = &picture.devices[0];
+        let switched = Turn::Dca { device: "nic0".to_owned(), on: !nic.dca.unwrap() };
+        assert_eq!(on(&picture, device(&nic.name), "dy"), Some(switched));
+        assert_eq!(on(&picture, device(&nic.name), "dn"), None);
+        let load = |device: &str, factor| Some(Turn::Load { device: device.to_owned(), factor });
+        assert_eq!(on(&picture, device("nic0"), "l+++-\n"), load("nic0", 1.2));
+        assert_eq!(
+            on(&picture, device("raid0"), "l+\n"),
+            load("raid0", 1.0),
+            "an array has no more than its own"
+        );
+        assert_eq!(on(&picture, device("raid0"), "l--\n"), load("raid0", 0.8));
+        let policy = |name: &str| Some(Turn::Policy { name: name.to_owned(), settings: toml::Table::new() });
+        let first = [Input::Char('p'), Input::Home, Input::Enter];
+        assert_eq!(turn(&picture, &mut Chosen::default(), &first), policy("waykeeper"));
+        let last = [Input::Char('p'), Input::End, Input::Up, Input::Enter];
+        assert_eq!(turn(&picture, &mut Chosen::default(), &last), policy("default"));
+    }
+
+    #[test]
+    fn a_pause_is_asked_for_and_what_a_source_does_not_take_is_refused() {
+        let (_, mut picture) = minute(11);
+        let pause = |release| Some(Turn::Pause { release });
+        assert_eq!(
+            [on(&picture, tenant(), "P\n"), on(&picture, tenant(), "Pj\n")],
+            [pause(false), pause(true)]
+        );
+        picture.paused = Some(waykeeper_service::Pause::Hold);
+        assert_eq!(on(&picture, tenant(), "P\n"), Some(Turn::Resume));
+        picture.source.abilities = waykeeper_view::Abilities::default();
+        for key in ["p", "P", "m", "w", "d", "l"] {
+            let mut chosen = Chosen { row: Some(device("nic0")), ..Chosen::default() };
+            let input = Input::Char(key.chars().next().unwrap());
+            assert_eq!(answer(&mut chosen, &picture, input, &[]), Effect::None);
+            assert!(
+                chosen.question.is_none() && chosen.notice.is_some_and(|(_, is_error)| is_error),
+                "{key}"
+            );
+        }
+    }
 
     #[test]
     fn a_mask_moves_and_keeps_within_the_llc() {

@@ -6,7 +6,7 @@ mod overview;
 mod parts;
 mod question;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 mod timeline;
 
 use super::palette::Palette;

@@ -186,7 +186,7 @@ fn info() -> SourceInfo {
 }
 
 /// A minute of steps.
-fn minute(tenants: u32) -> (ViewModel, Picture) {
+pub(in crate::top) fn minute(tenants: u32) -> (ViewModel, Picture) {
     let mut model = ViewModel::new();
     model.take(SourceEvent::Begin(Box::new(header())));
     for number in 0..60 {
