@@ -5,7 +5,8 @@
 //! Through files no simulation runs during the measurement: the clock of the virtual server is stopped, that of the
 //! large one is a table. CPU time is the daemon's own, because on a real host the kernel serves the files. One of the
 //! four parts is the policy's time alone; the bench of `waykeeper-linux-host` counts the reads of a sample. The argument
-//! `twin` measures only the control step beside a twin.
+//! `twin` measures only the control step beside a twin, `viewers` only that beside viewers that read nothing. `steps SOCKET
+//! CORES TENANTS` is a daemon for `scripts/view_cost.py`.
 
 // The figures are the output of this program.
 #![allow(clippy::print_stdout)]
@@ -13,6 +14,7 @@
 mod life;
 mod metered;
 mod twin;
+mod viewers;
 
 use hdrhistogram::Histogram;
 use metered::{MeteredHost, MeteredPolicy, Spent};
@@ -35,17 +37,26 @@ const STEPS: u64 = 500;
 const POLICIES: [&str; 4] = ["none", "a4", "iat", "waykeeper"];
 /// Share of the sets that the model simulates; its time is not measured.
 const ONE_IN: u32 = 256;
+/// Cycles of the large server's cores.
+const CYCLES_PER_NS: u64 = 2;
 
 fn main() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/a4-hpw-heavy.toml");
     let scenario: Arc<Scenario> =
         Arc::new(ScenarioSource::open(&path).expect("the flagship").read().expect("the flagship"));
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(place) = arguments.iter().position(|argument| argument == "steps") {
+        return serve_steps(&arguments[place + 1..], scenario);
+    }
+    if arguments.iter().any(|argument| argument == "viewers") {
+        return beside_viewers(&LargeServer::new());
+    }
     println!("{STEPS} steps each; us, median (p99)\n");
     println!("{:<28}{:>20}{:>20}{:>20}{:>20}", "", "who is there", "reading", "deciding", "turning");
 
     let machine = MountedHost::with(scenario.clone(), manual_clock(ONE_IN));
     machine.run_to(MS);
-    if std::env::args().any(|argument| argument == "twin") {
+    if arguments.iter().any(|argument| argument == "twin") {
         return twin::beside_and_alone(machine.folder(), &machine.options(), |ns| machine.run(ns));
     }
     for policy in POLICIES {
@@ -84,11 +95,36 @@ fn main() {
     println!("\nthe control step beside a twin that always computes");
     twin::beside_and_alone(machine.folder(), &machine.options(), |ns| machine.run(ns));
 
+    beside_viewers(&large);
+
     println!("\na daemon at one step a second");
     let config = life::config(machine.folder(), &machine.options(), "a4");
     tell("18/11, a4", &life::live(&config, || machine.run(MS / 20)));
     let config = life::config(&large.folder(), &large.options(), "a4");
-    tell("128/64, a4", &life::live(&config, || large.pass(200_000_000)));
+    tell("128/64, a4", &life::live(&config, || large.pass(CYCLES_PER_NS * 100_000_000)));
+}
+
+/// The control step with 128 cores and 64 tenants: its counters cost no simulation, so its clock is right also on a busy
+/// machine.
+fn beside_viewers(large: &LargeServer) {
+    println!("\nthe control step beside viewers that read nothing, 128/64");
+    viewers::beside_and_alone(&large.folder(), &large.options(), |ns| large.pass(CYCLES_PER_NS * ns));
+}
+
+/// A daemon with steps of the flagship on 18 cores with 11 tenants, else of a host of the given size.
+fn serve_steps(arguments: &[String], flagship: Arc<Scenario>) {
+    let [socket, cores, tenants] = arguments else { panic!("give SOCKET CORES TENANTS") };
+    let socket = Path::new(socket);
+    let number = |text: &str| text.parse::<u16>().unwrap_or_else(|why| panic!("{text}: {why}"));
+    match (number(cores), number(tenants)) {
+        (18, 11) => {
+            let sampling = Sampling::one_in(ONE_IN).expect("a power of two");
+            let options = RunOptions { seed: 1, sample_seed: 1, sampling };
+            let mut server = VirtualServer::new(flagship, options).expect("the flagship");
+            viewers::daemon(socket, &mut server);
+        }
+        (cores, tenants) => viewers::daemon(socket, &mut SyntheticHost::new(cores, tenants)),
+    }
 }
 
 fn tell(name: &str, life: &life::Life) {
