@@ -67,7 +67,7 @@ pub struct DemoArgs {
     /// Policy that manages the host
     #[arg(long, value_name = "NAME", default_value = "waykeeper")]
     policy: String,
-    /// End after this time
+    /// End this long after the daemon's first step
     #[arg(long = "for", value_name = "TIME", value_parser = duration::above_zero, allow_negative_numbers = true)]
     for_time: Option<Duration>,
     /// Seconds of the server's clock per second of wall-clock time, above 0 and at most 1000
@@ -195,17 +195,23 @@ fn watch(
     for_time: Option<Duration>,
     ending: &Ending,
 ) -> Result<(), Failure> {
-    let start = Instant::now();
+    // When the first step was there.
+    let mut begun: Option<Instant> = None;
     let keys = io::stdout().is_terminal().then(KeyPresses::take).flatten();
     loop {
-        let is_over = for_time.is_some_and(|time| start.elapsed() >= time);
+        let status = daemon.status();
+        if !status.state.is_empty() {
+            begun.get_or_insert_with(Instant::now);
+        }
+        let shown_for = begun.map_or(Duration::ZERO, |begun| begun.elapsed());
+        let is_over = for_time.is_some_and(|time| shown_for >= time);
         if is_over || ending.is_asked() || daemon.has_ended() {
             return Ok(());
         }
         if let Some(why) = host.clock().failure() {
             return Err(Failure::new(exit::FAILED, format!("the virtual server stopped: {why}")));
         }
-        if !view.show(&daemon.status(), host.clock().lag_ns(), start.elapsed())? {
+        if !view.show(&status, host.clock().lag_ns(), shown_for)? {
             return Ok(());
         }
         match &keys {
