@@ -5,6 +5,7 @@ It needs the full program, Chromium and /dev/fuse for one test. It must not know
 
 import csv
 import io
+import json
 import os
 import re
 import subprocess
@@ -136,10 +137,13 @@ def test_a_dragged_mask_changes_the_hit_ratio(page, served):
     before = hit_ratio(page, victim)
     bar = page.get_by_role("slider", name=f"Mask of {polluter}")
     box = bar.bounding_box()
+    orders = []
+    page.on("request", lambda request: orders.append(request.post_data) if request.method == "POST" else None)
     # Its right edge by ten ways to the left: from 11 ways to the highest one.
     page.mouse.move(box["x"] + box["width"] - 3, box["y"] + box["height"] / 2)
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] / 11 - 3, box["y"] + box["height"] / 2, steps=6)
+    assert orders == [], "ways on the path of a drag must not reach the server"
     began, clock = time.monotonic(), server_clock(page)
     page.mouse.up()
     assert bar.get_attribute("aria-valuetext") == "way 10, 1 of 11"
@@ -152,6 +156,44 @@ def test_a_dragged_mask_changes_the_hit_ratio(page, served):
     # In quiet it is one step, a second at this speed. Beside other tests the order and the picture arrive some steps later.
     assert steps <= 10, f"the hit ratio changed after {steps} steps, {took:.2f} s"
     assert f"masks={polluter}" in page.url
+    assert [json.loads(order)["mask"] for order in orders] == ["0x400"]
+    beside = page.locator(f'.way-map g:has(> [data-row="tenant/{victim}"]) > .row-value')
+    assert beside.text_content() == f"{hit_ratio(page, victim):.0f} %", "the hit ratio is beside the bar"
+
+
+def test_a_finger_drags_a_mask_and_the_page_does_not_scroll(browser, served):
+    context = browser.new_context(bypass_csp=True, viewport={"width": 360, "height": 800}, has_touch=True)
+    context.set_default_timeout(1000 * PATIENCE_S)
+    page = context.new_page()
+    start_playground(page, served, f"scenario={FLAGSHIP}&policy=default&speed=4")
+    bar = page.get_by_role("slider", name="Mask of lbm")
+    bar.scroll_into_view_if_needed()
+    box, before = bar.bounding_box(), page.evaluate("scrollY")
+    finger = context.new_cdp_session(page)
+    x, y = box["x"] + box["width"] - 3, box["y"] + box["height"] / 2
+
+    def touch(kind, points):
+        finger.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    touch("touchStart", [{"x": x, "y": y}])
+    for part in range(1, 8):
+        # Seven ways to the left, and a little down as fingers do.
+        touch("touchMove", [{"x": x - part * box["width"] / 11, "y": y + 2 * part}])
+    touch("touchEnd", [])
+    assert bar.get_attribute("aria-valuetext") == "ways 7 to 10, 4 of 11"
+    page.wait_for_function("/masks=lbm(:|%3A)0x780/.test(location.hash)")
+    assert page.evaluate("scrollY") == before
+    context.close()
+
+
+def test_a_link_without_the_token_works_in_another_tab(page, served):
+    page.goto(served.link)
+    wait_for_step(page)
+    other = page.context.new_page()
+    other.goto(f"{served.base}/#/playground?scenario={FLAGSHIP}&policy=default&speed=4&masks=lbm:0x001")
+    other.wait_for_function(
+        "() => document.querySelector('[data-row=\"tenant/lbm\"]')?.getAttribute('aria-valuetext') === 'way 0, 1 of 11'"
+    )
 
 
 def test_the_keyboard_turns_what_the_pointer_turns(page, served):
@@ -177,7 +219,9 @@ def test_the_keyboard_turns_what_the_pointer_turns(page, served):
     page.keyboard.press("Home")
     page.wait_for_function("location.hash.includes('raid0:0')")
     # Without requests the storage program reads nothing.
-    page.wait_for_function("[...document.querySelectorAll('#devices-A tbody tr')].some((row) => /raid0\\D*0 B\\/s/.test(row.textContent))")
+    page.wait_for_function(
+        "[...document.querySelectorAll('#devices-A tbody tr')].some((row) => /raid0.*0 B\\/s0 B\\/s$/.test(row.textContent))"
+    )
 
 
 def test_two_policies_run_on_the_same_traffic_and_the_link_brings_all_back(page, browser, served):

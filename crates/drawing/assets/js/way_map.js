@@ -2,6 +2,7 @@
 // turned is dragged with the pointer or moved with keys. Must not know how an order is sent.
 
 import { s, setAttributes, setText } from "./dom.js";
+import { percent } from "./format.js";
 import { afterKey, bitsOf, hull, maskText, runs, spanBits, spoken } from "./mask.js";
 import { colour, inkOn } from "./palette.js";
 
@@ -12,6 +13,9 @@ const BAR = 17;
 const EDGE = 9;
 /** How long a wish is shown without the server having set it, ms. */
 const PATIENCE_MS = 4_000;
+/** Room for the LLC hit ratios at the right, pixels; narrow maps have none. */
+const VALUES = 58;
+const NARROW = 420;
 
 export class WayMap {
   /** `onMask(name, mask)` and `onDcaWays(mask)` are called with wishes; `can(kind)` says what may be turned. */
@@ -45,10 +49,12 @@ export class WayMap {
     this.picture = picture;
     if (this.width === 0) return;
     const rows = rowsOf(picture, this.can);
-    const shape = JSON.stringify([this.width, picture.llc.ways, picture.llc.inclusive_ways, picture.llc.dca_ways,
+    const hasValues = rows.some((row) => row.value !== undefined) && this.width > NARROW;
+    const shape = JSON.stringify([this.width, picture.llc.ways, picture.llc.inclusive_ways, picture.llc.dca_ways, hasValues,
       rows.map((row) => [row.key, row.turns])]);
     if (shape !== this.shape && !this.drag) {
       this.shape = shape;
+      this.values = hasValues ? VALUES : 0;
       this.build(rows);
     }
     for (const row of rows) this.rows.get(row.key)?.update(row);
@@ -64,7 +70,7 @@ export class WayMap {
     const { llc } = this.picture;
     this.ways = llc.ways;
     this.labels = Math.min(Math.max(0.2 * this.width, 92), 180);
-    this.cell = (this.width - this.labels - 2) / this.ways;
+    this.cell = (this.width - this.labels - this.values - 2) / this.ways;
     const height = HEAD + rows.length * ROW + 4;
     setAttributes(this.svg, { viewBox: `0 0 ${this.width} ${height}`, width: this.width, height });
     this.svg.replaceChildren(...this.columns(llc, height));
@@ -103,6 +109,7 @@ export class WayMap {
     made.push(s("text", { class: "way-number", x: 0, y: HEAD - 6, text: "way" }));
     const right = this.left(-1);
     made.push(s("line", { class: "grid", x1: right, x2: right, y1: HEAD - 2, y2: height - 4 }));
+    if (this.values > 0) made.push(s("text", { class: "way-number", x: this.width, y: HEAD - 6, "text-anchor": "end", text: "LLC hits" }));
     return made;
   }
 }
@@ -118,7 +125,7 @@ function rowsOf(picture, can) {
   for (const tenant of picture.tenants) {
     rows.push({
       key: `tenant/${tenant.name}`, kind: "tenant", name: tenant.name, bits: bitsOf(tenant.mask), least,
-      turns: can("mask"), fill: tenant.colour, letter: tenant.letter, high: tenant.priority === "high",
+      turns: can("mask"), fill: tenant.colour, letter: tenant.letter, high: tenant.priority === "high", value: tenant.llc_hit_ratio,
     });
   }
   for (const device of picture.devices) {
@@ -145,12 +152,13 @@ class Row {
     this.label = s("text", { class: row.high ? "row-name high" : "row-name", x: 0, y: top + 18 },
       s("title", { text: row.name }), short);
     this.note = s("text", { class: "row-note", x: map.labels + 6, y: top + 18 });
+    this.value = s("text", { class: "row-value", x: map.width, y: top + 18, "text-anchor": "end" });
     this.parts = s("g", {});
     this.ghost = s("rect", { class: "ghost", y: this.top - 2, height: BAR + 4, rx: 4 });
     this.bar = s("g", { class: row.turns ? "bar turns" : "bar", "data-row": row.key }, this.parts);
     if (row.turns) this.makeTurnable();
     else this.bar.setAttribute("role", "img");
-    this.group = s("g", {}, this.label, this.note, this.bar, this.ghost);
+    this.group = s("g", {}, this.label, this.note, this.bar, this.ghost, this.value);
     this.setGhost(null);
   }
 
@@ -161,12 +169,15 @@ class Row {
     });
     this.bar.addEventListener("keydown", (event) => this.pressed(event));
     this.bar.addEventListener("pointerdown", (event) => this.grab(event));
+    // Browsers scroll by a touch on a part of a drawing in spite of its style `touch-action`.
+    this.bar.addEventListener("touchstart", (event) => event.preventDefault(), { passive: false });
     this.bar.addEventListener("pointermove", (event) => this.showCursor(event));
   }
 
   update(row) {
     this.bits = row.bits;
-    if (this.wish !== undefined && (this.wish === row.bits || performance.now() > this.until)) this.setGhost(null);
+    const isSettled = this.wish === row.bits || performance.now() > this.until;
+    if (this.wish !== undefined && isSettled && !this.map.drag) this.setGhost(null);
     const shown = row.bits ?? 0;
     const drawn = `${shown}/${row.fill}/${colour(row.fill)}`;
     if (drawn !== this.drawn) {
@@ -175,6 +186,7 @@ class Row {
       this.parts.replaceChildren(...runs(shown, map.ways).flatMap((run) => this.part(run, row)));
     }
     setText(this.note, row.note ?? (row.bits === null ? "-" : ""));
+    if (row.kind === "tenant") setText(this.value, this.map.values > 0 ? percent(row.value, 0) : "");
     this.describe(row);
   }
 
@@ -209,15 +221,20 @@ class Row {
     return hull(this.wish ?? this.bits ?? 0, this.map.ways);
   }
 
+  /** Shows a wish. */
   wants(span) {
     const bits = spanBits(span.low, span.count);
-    if (bits === (this.wish ?? this.bits)) return;
     this.until = performance.now() + PATIENCE_MS;
     this.setGhost(bits);
-    const mask = maskText(bits, this.map.ways);
+    setAttributes(this.bar, { "aria-valuenow": span.low, "aria-valuetext": spoken(bits, this.map.ways) });
+  }
+
+  /** Asks for the wish, if it is another than before. */
+  order(before) {
+    if (this.wish === undefined || this.wish === before) return;
+    const mask = maskText(this.wish, this.map.ways);
     if (this.kind === "dca") this.map.onDcaWays(mask);
     else this.map.onMask(this.name, mask);
-    setAttributes(this.bar, { "aria-valuenow": span.low, "aria-valuetext": spoken(bits, this.map.ways) });
   }
 
   setGhost(bits) {
@@ -235,7 +252,9 @@ class Row {
     if (next === null) return;
     event.preventDefault();
     event.stopPropagation();
+    const before = this.wish ?? this.bits;
     this.wants(next);
+    this.order(before);
   }
 
   /** Where the pointer is in the map: the way, and the part of the bar. */
@@ -262,13 +281,17 @@ class Row {
     this.bar.setPointerCapture(event.pointerId);
     const { way, part } = this.place(event);
     const from = this.span();
+    const before = this.wish ?? this.bits;
     this.map.drag = true;
     this.bar.classList.add("held");
     const move = (moved) => {
       const by = Math.round(this.place(moved).way - way);
       this.wants(dragged(from, part, by, this.map.ways, this.least));
     };
-    const end = () => {
+    const end = (ended) => {
+      // Only where the drag ends is asked for: ways on its path would change the server for a step.
+      if (ended.type === "pointerup") this.order(before);
+      else this.setGhost(null);
       this.map.drag = false;
       this.bar.classList.remove("held");
       this.bar.removeEventListener("pointermove", move);

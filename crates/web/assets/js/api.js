@@ -2,18 +2,18 @@
 
 const KEY = "waykeeper-token";
 
-/** Takes the token out of the address, so that a copied link does not carry it. */
+/** Takes the token out of the address, so that a copied link does not carry it. Other tabs of the browser have it too: a link works there. */
 export function takeToken() {
   const fragment = location.hash.replace(/^#/, "");
   const found = /(?:^|[&?])token=([0-9A-Za-z_-]+)/.exec(fragment);
   if (!found) return;
-  sessionStorage.setItem(KEY, found[1]);
+  localStorage.setItem(KEY, found[1]);
   const rest = fragment.replace(found[0], "").replace(/^&/, "");
   history.replaceState(null, "", `${location.pathname}#${rest || "/"}`);
 }
 
 export function hasToken() {
-  return sessionStorage.getItem(KEY) !== null;
+  return localStorage.getItem(KEY) !== null;
 }
 
 /** An answer that is not a success, with the server's one line. */
@@ -26,7 +26,7 @@ export class ApiError extends Error {
 
 async function request(method, path, body) {
   const headers = {};
-  const token = sessionStorage.getItem(KEY);
+  const token = localStorage.getItem(KEY);
   if (token !== null) headers.Authorization = `Bearer ${token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   let response;
@@ -37,7 +37,7 @@ async function request(method, path, body) {
   }
   const answer = await response.text();
   if (!response.ok) {
-    if (response.status === 401) sessionStorage.removeItem(KEY);
+    if (response.status === 401) localStorage.removeItem(KEY);
     throw new ApiError(response.status, answer.trim() || `the server answered ${response.status}`);
   }
   return answer === "" ? null : JSON.parse(answer);

@@ -47,22 +47,32 @@ class SocketFacts {
   }
 }
 
-/** Polluters and their victims; until shares are known, the worst of both. */
+/** Pairs that are shown at once; the others open on demand. */
+const PAIRS = 5;
+
+/** Polluters and their victims, the largest shares first; until shares are known, the worst of both. */
 export class Hurts {
   constructor(about = null) {
     this.about = about;
     this.list = h("ul", { class: "hurts" });
-    this.element = h("div", {}, this.list);
+    this.rest = h("ul", { class: "hurts" });
+    this.count = h("summary");
+    this.more = h("details", { class: "hurts-more", hidden: "" }, this.count, this.rest);
+    this.element = h("div", {}, this.list, this.more);
   }
 
   update(picture) {
     const concerns = (hurt) => this.about === null || hurt.victim === this.about || hurt.polluter === this.about;
-    const hurts = picture.hurts.filter(concerns);
+    const hurts = picture.hurts.filter(concerns).sort((one, other) => (other.share ?? -1) - (one.share ?? -1));
     const lines = hurts.length > 0 ? hurts.map((hurt) => this.line(hurt)) : worstLines(picture.worst, this.about);
     const shape = JSON.stringify(lines);
     if (shape === this.shape) return;
     this.shape = shape;
-    this.list.replaceChildren(...lines.map((line) => h("li", {}, h("strong", { text: line.title }), h("span", { class: "note", text: line.note }))));
+    const items = lines.map((line) => h("li", {}, h("strong", { text: line.title }), h("span", { class: "note", text: line.note })));
+    this.list.replaceChildren(...items.slice(0, PAIRS));
+    this.rest.replaceChildren(...items.slice(PAIRS));
+    this.more.hidden = items.length <= PAIRS;
+    setText(this.count, `${items.length - PAIRS} more`);
   }
 
   line(hurt) {

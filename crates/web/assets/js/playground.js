@@ -9,7 +9,7 @@ import { Feed, LatestOrder } from "./feed.js";
 import * as format from "./format.js";
 import * as link from "./link.js";
 import * as orders from "./orders.js";
-import { wayMapCard } from "./overview.js";
+import { Hurts, wayMapCard } from "./overview.js";
 import { swatch, DeviceTable, TenantTable } from "./tables.js";
 import { colour } from "./palette.js";
 import { WayMap } from "./way_map.js";
@@ -92,6 +92,7 @@ class Panel {
       can: () => hasToken() && orders.takes(this.feed?.picture, "dca"),
     }, `Devices of server ${letter}`, false);
     this.loads = h("div", { class: "loads" });
+    this.hurts = new Hurts();
     this.decisions = new DecisionList({ most: 4, label: `Last decisions on server ${letter}`, live: letter === "A" });
     this.chooser = h("select", { id: `policy-${letter}`, onchange: () => this.view.policyChosen(this, this.chooser.value) });
     options(this.chooser, view.policies(), policy);
@@ -101,6 +102,7 @@ class Panel {
       this.say,
       wayMapCard(this.map, `way-map-${letter}`, `LLC ways of server ${letter}`),
       card(`Devices and load of server ${letter}`, { id: `devices-${letter}`, wide: true }, this.devices.element, this.loads),
+      card(`Polluters and victims on server ${letter}`, { id: `hurts-${letter}`, wide: true }, this.hurts.element),
       card(`Last decisions on server ${letter}`, { id: `decisions-${letter}`, wide: true }, this.decisions.element));
   }
 
@@ -141,6 +143,7 @@ class Panel {
     const { picture, ring } = feed;
     this.map.update(picture);
     this.devices.update(picture, ring);
+    this.hurts.update(picture);
     this.decisions.update(picture);
     this.showLoads(picture);
     if (picture.policy !== this.chooser.value && document.activeElement !== this.chooser) this.chooser.value = picture.policy;
@@ -205,11 +208,14 @@ class Comparison {
     this.body = h("tbody");
     const heads = ["name", "LLC hits A", "LLC hits B", "IPC A", "IPC B", "IPC A/B"].map((title) => h("th", { scope: "col", text: title }));
     const table = h("table", {}, h("caption", { class: "unseen", text: "Servers A and B" }), h("thead", {}, h("tr", {}, ...heads)), this.body);
-    this.element = card("A against B, same traffic", { id: "comparison", wide: true },
+    this.traffic = h("p", { class: "note" });
+    this.element = card("A against B", { id: "comparison", wide: true }, this.traffic,
       h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": "Servers A and B" }, table));
   }
 
   update(a, b) {
+    const loads = [a, b].map((picture) => JSON.stringify(picture.source.loads ?? []));
+    setText(this.traffic, loads[0] === loads[1] ? "Both have the same traffic." : "Their loads differ.");
     const other = new Map(b.tenants.map((tenant) => [tenant.name, tenant]));
     const shape = JSON.stringify(a.tenants.map((tenant) => tenant.name)) + colour(0);
     if (shape !== this.shape) {
