@@ -103,6 +103,7 @@ impl Look {
     }
 
     /// One of several lines that have no names of their own.
+    #[cfg(feature = "probe")]
     pub(super) fn numbered(index: usize) -> Look {
         Look { colour: Colour::Name((index % usize::from(waykeeper_drawing::COLOURS)) as u8), letter: None }
     }
