@@ -4,20 +4,15 @@
 //! the groups, the control thread never waits. Must not know the runtime, nor policies.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use waykeeper_kernel::resctrl::GROUP_PREFIX;
+use waykeeper_kernel::resctrl::{GROUP_PREFIX, Group, MOUNT};
 use waykeeper_kernel::root::Root;
 use waykeeper_nri::{PodHost, PodTenants};
 use waykeeper_tenants::discovery::devices_of_file;
 use waykeeper_tenants::{DeviceName, find_devices, has_cgroup};
 use waykeeper_units::WayMask;
-
-/// Where resctrl is mounted.
-const RESCTRL: &str = "/sys/fs/resctrl";
-
-/// Directories of resctrl that are no groups.
-const NO_GROUPS: [&str; 3] = ["info", "mon_groups", "mon_data"];
 
 #[derive(Debug, Default)]
 struct MailboxState {
@@ -127,11 +122,8 @@ impl PodHost for NodeFacts {
     }
 
     fn has_class(&self, class: &str) -> bool {
-        let is_name = !class.is_empty() && !class.starts_with('.') && !class.contains('/');
-        is_name
-            && !NO_GROUPS.contains(&class)
-            && !class.starts_with(GROUP_PREFIX)
-            && self.root.exists(format!("{RESCTRL}/{class}/tasks"))
+        let Ok(group) = Group::control(class) else { return false };
+        !class.starts_with(GROUP_PREFIX) && self.root.exists(group.directory(Path::new(MOUNT)).join("tasks"))
     }
 
     fn has_cgroup(&self, path: &str) -> bool {

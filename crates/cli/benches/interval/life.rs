@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use waykeeper_host::Priority;
 use waykeeper_linux_host::LinuxHostOptions;
+use waykeeper_service::config::{Config, Inputs};
 
 /// Settling time of a daemon, and the measured time after it.
 const SETTLING: Duration = Duration::from_secs(5);
@@ -31,6 +32,12 @@ pub fn config(folder: &Path, options: &LinuxHostOptions, policy: &str) -> PathBu
     let file = folder.join("bench.toml");
     std::fs::write(&file, text).expect("written");
     file
+}
+
+/// The same as the daemon reads it.
+pub fn loaded(folder: &Path, options: &LinuxHostOptions, policy: &str) -> Config {
+    let file = Some(config(folder, options, policy));
+    Config::load(&Inputs { file, ..Inputs::default() }).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Measurements of a daemon.

@@ -25,7 +25,6 @@ use waykeeper_control::{ControlConfig, Loop};
 use waykeeper_host::Host;
 use waykeeper_linux_host::LinuxHostOptions;
 use waykeeper_machine::{RunOptions, Scenario, ScenarioSource, VirtualServer};
-use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::engine::ManagedHost;
 use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_silicon::Sampling;
@@ -161,9 +160,7 @@ impl Steps {
 
 /// Steps of a managed_host, as the daemon's control thread takes them. `pass` advances the host's clock.
 fn through_files(name: &str, folder: &Path, options: &LinuxHostOptions, policy: &str, pass: impl Fn()) {
-    let file = life::config(folder, options, policy);
-    let config = Config::load(&Inputs { file: Some(file), ..Inputs::default() })
-        .unwrap_or_else(|error| panic!("{error}"));
+    let config = life::loaded(folder, options, policy);
     let mut managed_host = ManagedLinuxHost::open(&config).unwrap_or_else(|error| panic!("{error}"));
     managed_host.refresh();
     let mut host = MeteredHost { host: managed_host, spent: Arc::default() };

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use waykeeper_control::{ControlConfig, Loop, Predictor};
 use waykeeper_linux_host::LinuxHostOptions;
-use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::engine::ManagedHost;
 use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_service::twin::{Twin, TwinConfig, TwinState, TwinStatus};
@@ -72,9 +71,7 @@ fn thread_ns() -> u64 {
 /// Measures both. `pass` advances the host's clock by nanoseconds: as many as have passed, since counters of a host whose
 /// clock is slow are not used.
 pub fn beside_and_alone(folder: &Path, options: &LinuxHostOptions, pass: impl Fn(u64)) {
-    let file = life::config(folder, options, POLICY);
-    let config = Config::load(&Inputs { file: Some(file), ..Inputs::default() })
-        .unwrap_or_else(|error| panic!("{error}"));
+    let config = life::loaded(folder, options, POLICY);
     let asked = Tap::default();
     let (mut beside, mut alone) = (Times::new(), Times::new());
     let (mut lasted, mut computed) = (Duration::ZERO, Duration::ZERO);

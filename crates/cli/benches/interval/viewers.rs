@@ -15,7 +15,6 @@ use std::time::{Duration, Instant, SystemTime};
 use waykeeper_control::{ControlConfig, Loop};
 use waykeeper_host::Host;
 use waykeeper_linux_host::LinuxHostOptions;
-use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::engine::ManagedHost;
 use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_service::protocol::ControlCommand;
@@ -124,9 +123,7 @@ impl StuckViewers {
 
 /// Measures both. `pass` advances the host's clock by nanoseconds.
 pub fn beside_and_alone(folder: &Path, options: &LinuxHostOptions, pass: impl Fn(u64)) {
-    let file = life::config(folder, options, POLICY);
-    let config = Config::load(&Inputs { file: Some(file), ..Inputs::default() })
-        .unwrap_or_else(|error| panic!("{error}"));
+    let config = life::loaded(folder, options, POLICY);
     let socket = folder.join("viewers");
     let mut times = [(); 2].map(|()| Histogram::<u64>::new(3).expect("three digits"));
     for round in 0..2 * ROUNDS {

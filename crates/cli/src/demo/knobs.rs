@@ -4,11 +4,9 @@
 
 use crate::exit::Failure;
 use std::collections::{BTreeMap, BTreeSet};
-use waykeeper_kernel::resctrl::{GROUP_PREFIX, Resctrl, ResctrlError};
+use waykeeper_kernel::resctrl::{GROUP_PREFIX, MOUNT, Resctrl, ResctrlError};
 use waykeeper_kernel::root::{FileError, Root};
 use waykeeper_operator::ddio::survey;
-
-const RESCTRL: &str = "/sys/fs/resctrl";
 
 /// Values by name.
 #[derive(Debug, PartialEq)]
@@ -29,7 +27,7 @@ impl FoundKnobs {
             folders.extend(groups.iter().map(|group| format!("/{group}")));
             for folder in folders {
                 for file in ["schemata", "cpus_list"] {
-                    let path = format!("{RESCTRL}{folder}/{file}");
+                    let path = format!("{MOUNT}{folder}/{file}");
                     let read = |why: FileError| Failure::new(crate::exit::FAILED, why);
                     let text = root.read_optional(&path).map_err(read)?;
                     values.insert(path, text.unwrap_or_default().trim().replace('\n', " "));

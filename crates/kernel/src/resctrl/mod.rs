@@ -41,6 +41,9 @@ use std::path::{Path, PathBuf};
 /// Prefix of the names of Waykeeper's resctrl groups. Groups with other names are never changed.
 pub const GROUP_PREFIX: &str = "waykeeper-";
 
+/// Where resctrl is mounted (kernel:Documentation/filesystems/resctrl.rst).
+pub const MOUNT: &str = "/sys/fs/resctrl";
+
 /// The kernel's list of locks and their holders. It covers locks on every mount, also of a tree that another program
 /// serves.
 pub const LOCKS: &str = "/proc/locks";
@@ -72,7 +75,7 @@ impl Resctrl {
     /// # Errors
     /// [`ResctrlErrorKind::NotMounted`] with the remedy, if there is none.
     pub fn open(root: &Root, prefix: &str) -> Result<Resctrl, ResctrlError> {
-        let mount = root.path("/sys/fs/resctrl");
+        let mount = root.path(MOUNT);
         let absent =
             |why: &str| Err(ResctrlError::ours(ResctrlErrorKind::NotMounted, &mount, Action::List, why));
         match root.system().metadata(&mount.join("info")) {

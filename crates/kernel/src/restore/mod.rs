@@ -13,7 +13,9 @@ pub use orphans::{Leftovers, orphans};
 
 use crate::journal::{Journal, JournalError, Original, OriginalBits, is_search_due};
 use crate::registers::{RegisterAddress, RegisterIo};
-use crate::resctrl::{Group, IoAllocState, LOCKS, Resctrl, ResctrlError, ResctrlErrorKind, ResourceSettings};
+use crate::resctrl::{
+    Group, IoAllocState, LOCKS, MOUNT, Resctrl, ResctrlError, ResctrlErrorKind, ResourceSettings,
+};
 use crate::root::Root;
 use crate::topology::{Presence, Topology};
 use std::collections::BTreeMap;
@@ -149,10 +151,10 @@ pub fn mounted(root: &Root, prefix: &str) -> Option<Resctrl> {
                     let (place, kind) = (fields.next()?, fields.next()?);
                     (kind == "resctrl").then(|| at(place))
                 }),
-                Err(_) => Some(at("/sys/fs/resctrl")),
+                Err(_) => Some(at(MOUNT)),
             }
         }
-        Err(_) => Some(at("/sys/fs/resctrl")),
+        Err(_) => Some(at(MOUNT)),
     }
 }
 
