@@ -102,10 +102,10 @@ HOURS ?= 1
 fuzz:
 	$(PYTHON) -m fuzz.run --cargo $(CARGO) --hours $(HOURS) $(FUZZ_ARGS)
 
-## The same for continuous integration: the seeds, then inputs made of them: 20,000 for each target, fewer for slow ones.
+## The same for continuous integration: the seeds, then inputs made of them: 5,000 for each target, fewer for slow ones.
 fuzz-ci:
 	$(PYTHON) -m unittest discover -s fuzz/tests -t .
-	$(PYTHON) -m fuzz.run --cargo $(CARGO) --executions 20000 --figures target/fuzz/ci.json $(FUZZ_ARGS)
+	$(PYTHON) -m fuzz.run --cargo $(CARGO) --executions 5000 --figures target/fuzz/ci.json $(FUZZ_ARGS)
 
 ## memload beside Debian's fio, in that guest.
 bench-nvme:

@@ -44,7 +44,7 @@ MOST_BYTES = 16 << 10
 SHORT = {"values": 128, "schemata": 512, "glob": 512, "kernel_text": 1024}
 """The longest input of targets whose formats have words or a few lines: shorter inputs are read more often."""
 
-FEWER = {"socket": 8, "web": 8, "config": 4, "census": 4, "doctor": 4, "journal": 2, "pci": 2}
+FEWER = {"config": 2, "census": 2, "doctor": 2, "socket": 2, "web": 2}
 """Targets that wait for time or read few inputs per second, with the part of the executions that they get of a given number."""
 
 MOST_FINDINGS = 20

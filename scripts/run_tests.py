@@ -87,9 +87,8 @@ def build(cargo: str) -> list[Program]:
 
     Examples are not built: no test runs one, and `make lint` compiles them.
     """
-    targets = ["--lib", "--bins", "--tests"]
     messages = ["--message-format", "json-render-diagnostics"]
-    command = [cargo, "test", "--workspace", "--locked", "--no-run", *targets, *messages]
+    command = [cargo, "test", "--workspace", "--locked", "--no-run", "--tests", *messages]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
     programs = []
     for line in done.stdout.splitlines():

@@ -82,7 +82,7 @@ fn forks_of_all_scenarios_continue_alike() {
         let scenario = ScenarioSource::open(&file).and_then(|source| source.read()).unwrap();
         let simulated_ms = scenario.time_factor * 1e6;
         let until = |ms: f64| (ms * simulated_ms) as u64;
-        forks_alike(&file.display().to_string(), scenario, until(0.7), until(1.4));
+        forks_alike(&file.display().to_string(), scenario, until(0.4), until(0.8));
     }
 }
 

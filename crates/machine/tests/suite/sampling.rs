@@ -36,8 +36,8 @@ fn hit_ratios(scenario: &Scenario, measured: &Measured) -> Vec<(String, f64)> {
 /// seeds: FastClick's fullest queue is near critical, and a single run is in one of its two steady states at random.
 #[test]
 fn default_sampling_is_within_a_point_of_exact() {
-    const TRAFFIC: u64 = 12;
-    const SAMPLES: u64 = 4;
+    const TRAFFIC: u64 = 8;
+    const SAMPLES: u64 = 3;
     let slice = Arc::new(slice());
     let mean = |samples: u64, sampling: Sampling| {
         let mut mean: Vec<(String, f64)> = Vec::new();
