@@ -5,6 +5,7 @@ use crate::exit::{self, Failure};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
+use std::time::SystemTime;
 
 /// Bytes that are written as a test and removed again, so that a full disk is noticed where the system tells (ours).
 const TRIED: usize = 64 << 10;
@@ -71,7 +72,9 @@ fn folder_of(path: &Path) -> &Path {
 }
 
 fn try_to_write(folder: &Path) -> io::Result<()> {
-    let path = folder.join(format!(".waykeeper-{}", std::process::id()));
+    // Commands on several machines may try one folder at a time, with the same process number.
+    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let path = folder.join(format!(".waykeeper-{}-{at}", std::process::id()));
     let mut file = File::create_new(&path)?;
     let written = file.write_all(&[0; TRIED]).and_then(|()| file.sync_all());
     fs::remove_file(&path)?;

@@ -6,14 +6,14 @@ use crate::exit::{self, Failure};
 use crate::number::within;
 use crate::own_policies::OwnPolicies;
 use crate::progress::RunBar;
-use crate::{interrupt, out};
+use crate::{interrupt, out, outputs};
 use clap::Args;
 use keep::Keeping;
 use std::path::{Path, PathBuf};
 use waykeeper_lab::msl::{self, Criterion, LoadSearch};
 use waykeeper_lab::results::{RunSummary, SweepSummary};
 use waykeeper_lab::runner::{
-    Experiment, ExperimentOutcome, MOST_SEEDS, MOST_THREADS, RunError, RunName, RunPlan,
+    Experiment, ExperimentOutcome, MOST_SEEDS, MOST_THREADS, RunError, RunName, RunPlan, Shard,
 };
 use waykeeper_lab::table::{self, Extent, Ink};
 use waykeeper_lab::{files, registry};
@@ -29,6 +29,8 @@ Examples:
   waykeeper run --seeds 5 --out results               means of 5 seeds; files and a page
   waykeeper run --seeds 5 --out results --resume      continue after Ctrl-C
   waykeeper run a4-fig5 --json                        a sweep, for programs
+  waykeeper run a4-fig5 --out results --shard 3/8     an eighth of its runs, for a job of an array; at
+                                                      the end the same with --resume for --shard 3/8
   waykeeper run my.toml --set workload.fio.block=64k  your own scenario with a key changed
   waykeeper run --sets exact --duration 40            every LLC set, a shorter run
   waykeeper run idio-msl --find-msl                   the load at the knee of p99, per placement
@@ -85,6 +87,11 @@ pub struct RunArgs {
     /// Continue a run that was interrupted: use the finished runs that it kept
     #[arg(long)]
     resume: bool,
+    /// Run only share I of N (from 1) of the simulations and keep them in DIR/.runs, where the shards of other machines
+    /// keep theirs; what is kept there is not run again. When all have ended, the same command with --resume instead
+    /// writes the result. Simulations that share a server stay together, so a scenario without a sweep has a shard per seed
+    #[arg(long, value_name = "I/N", requires = "out", conflicts_with_all = ["force", "json", "details", "find_msl", "find_zero_loss"])]
+    shard: Option<Shard>,
     /// Print the result as JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -145,13 +152,20 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     if let Some(out) = &args.out {
         let sweeps = !source.read()?.sweeps.is_empty();
         let files = if sweeps { &files::SWEEP_FILES[..] } else { &files::RUN_FILES };
-        keep::check_out(out, files, args.resume, args.force)?;
+        match args.shard {
+            Some(_) => outputs::directory("--out", out, files, false)?,
+            None => keep::check_out(out, files, args.resume, args.force)?,
+        }
     }
-    let keeping = match &args.out {
-        Some(out) => Keeping::beside(out, args.resume),
-        None => Keeping::in_cache(args.resume),
+    let keeping = match (&args.out, args.shard) {
+        (Some(out), Some(_)) => Keeping::shared(out),
+        (Some(out), None) => Keeping::beside(out, args.resume),
+        (None, _) => Keeping::in_cache(args.resume),
     };
     let experiment = Experiment::prepare_kept(&source, plan, own.policies.clone(), keeping.runs())?;
+    if let Some(shard) = args.shard {
+        return run_shard(&args, experiment.stopped_by(stop), shard, &own, &keeping, bar);
+    }
     run_experiment(&args, experiment.stopped_by(stop), &own, &keeping, bar)
 }
 
@@ -184,6 +198,43 @@ fn run_experiment(
         ExperimentOutcome::Sweep(sweep) => show_sweep(&sweep, args.out.as_deref(), args.json)?,
     }
     end(partial, keeping)
+}
+
+/// Runs the simulations of a shard, which the result of the whole experiment uses later.
+fn run_shard(
+    args: &RunArgs,
+    experiment: Experiment,
+    shard: Shard,
+    own: &OwnPolicies,
+    keeping: &Keeping,
+    bar: RunBar,
+) -> Result<(), Failure> {
+    let most = experiment.most_shards();
+    if shard.count() > most {
+        exit::eprint_line(&format!("note: --shard {shard}: only {most} shards have simulations"));
+    }
+    let names = experiment.runs();
+    let whole = what(args, &names, experiment.points(), experiment.threads());
+    bar.plan(format!("shard {shard} of {whole}"), "runs", &names, experiment.points());
+    let outcome = experiment.run_shard(shard, &bar);
+    bar.clear();
+    own.check()?;
+    let outcome = outcome.map_err(|why| ended_without_result(why, keeping))?;
+    let folder = keeping.folder().display();
+    let ended = format!("{} of {} runs have ended", outcome.ended, outcome.runs);
+    if outcome.lost > 0 {
+        return Err(Failure::new(
+            exit::FAILED,
+            format!("shard {shard}: {} runs could not be kept in {folder}", outcome.lost),
+        ));
+    }
+    if outcome.ended < outcome.runs {
+        let why = format!("interrupted; {ended} and are kept in {folder}; the same command continues");
+        return Err(Failure::new(exit::INTERRUPTED, why));
+    }
+    out::text(&format!(
+        "shard {shard}: {ended} and are kept in {folder}\nwhen all shards have ended: the same command with --resume instead of --shard {shard}\n"
+    ))
 }
 
 fn find_msl(

@@ -33,6 +33,11 @@ impl Keeping {
         Keeping { kept: Some(Arc::new(kept)), in_out: true }
     }
 
+    /// In the directory of a result that several shards share: each uses and keeps runs there, and removes none.
+    pub fn shared(out: &Path) -> Keeping {
+        Keeping { kept: Some(Arc::new(KeptRuns::new(out.join(IN_OUT), true))), in_out: true }
+    }
+
     /// In the user's cache, with what is old removed. Without a home directory nothing is kept.
     pub fn in_cache(resume: bool) -> Keeping {
         let kept = cache().map(|cache| KeptRuns::new(cache.join("waykeeper/runs"), resume));
@@ -53,6 +58,11 @@ impl Keeping {
         if let Some(kept) = self.kept.as_ref().filter(|_| self.in_out) {
             kept.remove();
         }
+    }
+
+    /// The folder; empty if nothing is kept.
+    pub fn folder(&self) -> &Path {
+        self.kept.as_ref().map_or(Path::new(""), |kept| kept.folder())
     }
 
     /// True if a run of this command was kept.

@@ -141,6 +141,47 @@ fn what_is_finished_at_ctrl_c_is_shown_and_written_and_resume_gives_the_same_byt
 }
 
 #[test]
+fn shards_keep_their_runs_beside_each_other_and_resume_gives_the_bytes_of_a_run_in_one() {
+    let (folder, path) = tiny();
+    let words = ["run", path.to_str().unwrap(), "--seeds", "3", "--out"];
+    let [shared, whole] = ["shared", "whole"].map(|name| folder.path().join(name).display().to_string());
+    let with = |out: &str, more: &[&str]| output(&[&words[..], &[out], more].concat());
+    let wanted = with(&whole, &[]);
+    for (shard, runs) in [("2/2", 2), ("1/2", 4), ("1/2", 4)] {
+        let said = with(&shared, &["--shard", shard]);
+        assert!(said.starts_with(&format!("shard {shard}: {runs} of {runs} runs have ended")), "{said}");
+        assert!(said.contains(&format!("--resume instead of --shard {shard}")), "{said}");
+    }
+    // A shard writes no result, and no other command takes its runs for those of an interrupted one without being told.
+    assert!(!Path::new(&shared).join("summary.json").exists());
+    refused(&[&words[..], &[&shared]].concat(), 2, &["--resume", "--force"]);
+    assert_eq!(with(&shared, &["--resume"]), wanted);
+    assert_eq!(files(Path::new(&shared)), files(Path::new(&whole)));
+
+    refused(&[&words[..], &[&whole, "--shard", "1/2"]].concat(), 2, &["summary.json exists already"]);
+    refused(
+        &[&words[..], &[&shared, "--shard", "3/2"]].concat(),
+        2,
+        &["--shard", "I is 3; it must be 1 to 2"],
+    );
+    common::waykeeper().args(["run", path.to_str().unwrap(), "--shard", "1/2"]).assert().code(2);
+    let beyond = program(
+        folder.path(),
+        &[&words[..], &[&folder.path().join("other").display().to_string(), "--shard", "4/4"]].concat(),
+    );
+    let done = { beyond }.output().unwrap();
+    assert!(
+        text(&done.stderr).contains("note: --shard 4/4: only 3 shards have simulations"),
+        "{}",
+        text(&done.stderr)
+    );
+    assert_eq!(
+        (done.status.code(), text(&done.stdout).starts_with("shard 4/4: 0 of 0 runs")),
+        (Some(0), true)
+    );
+}
+
+#[test]
 fn without_out_runs_are_kept_in_the_cache_and_only_resume_reads_them() {
     let (folder, path) = slow();
     let [cache, fresh] = ["cache", "fresh"].map(|name| folder.path().join(name));

@@ -15,11 +15,13 @@ use std::time::Instant;
 pub(super) type Results = Vec<Option<Result<Done, RunError>>>;
 
 /// The results so far: those of jobs whose point is incomplete, and the complete points.
-struct Collected {
-    results: Results,
-    points: Vec<Option<Result<RunSummary, RunError>>>,
+pub(super) struct Collected {
+    pub(super) results: Results,
+    pub(super) points: Vec<Option<Result<RunSummary, RunError>>>,
     /// Jobs of each point that have not ended.
     left: Vec<usize>,
+    /// Jobs that were simulated to their end; the others' results were kept.
+    pub(super) simulated: usize,
 }
 
 /// Counts for the progress.
@@ -67,6 +69,17 @@ impl Experiment {
         most: usize,
     ) -> Result<ExperimentOutcome, RunError> {
         let started = Instant::now();
+        let Collected { points, results, .. } = self.simulate(watcher, most, &|_| true)?;
+        self.outcome(points, results, started.elapsed().as_secs_f64())
+    }
+
+    /// Takes the kept ones of the `wanted` jobs, by their index in [`Experiment::job_list`], and runs the others.
+    pub(super) fn simulate(
+        &self,
+        watcher: &dyn RunWatcher,
+        most: usize,
+        wanted: &dyn Fn(usize) -> bool,
+    ) -> Result<Collected, RunError> {
         let jobs = self.job_list();
         let identities: Vec<Option<String>> =
             jobs.iter().enumerate().map(|(at, job)| self.identity(at, job)).collect();
@@ -74,9 +87,13 @@ impl Experiment {
             results: (0..jobs.len()).map(|_| None).collect(),
             points: self.points.iter().map(|_| None).collect(),
             left: vec![self.jobs_per_point(); self.points.len()],
+            simulated: 0,
         });
-        let mut wanted = vec![true; jobs.len()];
-        for (index, identity) in identities.iter().enumerate() {
+        let mut wanted: Vec<bool> = (0..jobs.len()).map(wanted).collect();
+        let asked = wanted.iter().filter(|wanted| **wanted).count();
+        for (index, identity) in
+            identities.iter().enumerate().filter(|(index, _)| wanted[*index]).collect::<Vec<_>>()
+        {
             let Some((kept, hash)) = self.kept.as_ref().zip(identity.as_ref()) else { continue };
             match kept.get(hash) {
                 Ok(None) => {}
@@ -89,7 +106,7 @@ impl Experiment {
         }
         let to_run = || jobs.iter().zip(&wanted).filter(|(_, wanted)| **wanted).map(|(job, _)| job);
         let (total_ns, count) = (to_run().map(Job::simulated_ns).sum(), to_run().count() as u64);
-        let kept = jobs.len() - count as usize;
+        let kept = asked - count as usize;
         watcher.begins(RunStart {
             kept,
             to_run: count as usize,
@@ -141,15 +158,15 @@ impl Experiment {
             }
         });
         let collected = collected.into_inner().unwrap_or_else(PoisonError::into_inner);
-        self.outcome(collected.points, collected.results, started.elapsed().as_secs_f64())
+        Ok(Collected { simulated: counts.jobs_done.into_inner() as usize, ..collected })
     }
 
-    fn jobs_per_point(&self) -> usize {
+    pub(super) fn jobs_per_point(&self) -> usize {
         self.policies.len() * self.plan.seeds as usize
     }
 
     /// The hash of all that determines a job, where runs are kept.
-    fn identity(&self, index: usize, job: &Job<'_>) -> Option<String> {
+    pub(super) fn identity(&self, index: usize, job: &Job<'_>) -> Option<String> {
         let point = self.points[index / self.jobs_per_point()].identity.as_deref();
         point.and_then(|point| identity::of_job(point, job))
     }

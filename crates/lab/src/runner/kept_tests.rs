@@ -309,3 +309,66 @@ fn time_inside_a_control_interval_is_counted_until_the_interval_ends() {
         assert!(matches!(running.join().unwrap(), Err(RunError::Interrupted)));
     });
 }
+
+#[test]
+fn the_shards_of_an_experiment_together_have_its_bytes() {
+    for (text, groups) in [(TEXT.to_owned(), 3), (format!("{TEXT}{SWEEP}"), 9)] {
+        let whole = bytes(experiment(&text, plan(), None).run(&|_| ()).unwrap());
+        for count in [2, 4] {
+            let folder = tempfile::tempdir().unwrap();
+            let of_shard = || experiment(&text, plan(), Some((folder.path(), true)));
+            assert_eq!(of_shard().most_shards(), groups);
+            let mut times = vec![0; of_shard().jobs()];
+            for index in 1..=count {
+                let shard: Shard = format!("{index}/{count}").parse().unwrap();
+                let members = of_shard().shard_members(shard);
+                times
+                    .iter_mut()
+                    .zip(&members)
+                    .for_each(|(times, is_member)| *times += usize::from(*is_member));
+                let runs = members.iter().filter(|is_member| **is_member).count();
+                let (first, again) = (of_shard(), of_shard());
+                let watcher = Stopper::of(&first, usize::MAX);
+                let outcome = ShardOutcome { runs, ended: runs, lost: 0 };
+                assert_eq!(first.run_shard(shard, &watcher).unwrap(), outcome);
+                assert_eq!(watcher.ended.into_inner(), runs);
+                let watcher = Stopper::of(&again, usize::MAX);
+                assert_eq!(again.run_shard(shard, &watcher).unwrap(), outcome);
+                assert_eq!(watcher.ended.into_inner(), 0, "what is kept is not run again");
+            }
+            assert!(times.iter().all(|times| *times == 1), "each run is in one shard: {times:?}");
+            let all = of_shard();
+            let watcher = Stopper::of(&all, usize::MAX);
+            assert!(bytes(all.run_watched(&watcher).unwrap()) == whole);
+            assert_eq!(watcher.ended.into_inner(), 0, "the shards have run everything");
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_shard_says_what_has_ended_and_continues() {
+    let folder = tempfile::tempdir().unwrap();
+    let of_shard = || experiment(&format!("{TEXT}{SWEEP}"), plan(), Some((folder.path(), true)));
+    let shard: Shard = "1/2".parse().unwrap();
+    let first = of_shard();
+    let outcome = first.run_shard(shard, &Stopper::of(&first, 3)).unwrap();
+    assert!(outcome.runs == 10 && (3..10).contains(&outcome.ended), "{outcome:?}");
+    let second = of_shard();
+    let watcher = Stopper::of(&second, usize::MAX);
+    assert_eq!(second.run_shard(shard, &watcher).unwrap().ended, 10);
+    assert_eq!(watcher.ended.into_inner(), 10 - outcome.ended);
+}
+
+#[test]
+fn a_shard_whose_runs_cannot_be_kept_fails_or_says_how_many_are_lost() {
+    let shard: Shard = "1/1".parse().unwrap();
+    let nowhere = experiment(TEXT, plan(), None);
+    let why = nowhere.run_shard(shard, &Stopper::of(&nowhere, usize::MAX)).unwrap_err().to_string();
+    assert!(why.contains("the policy of a shard is default"), "{why}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let full = experiment(TEXT, plan(), Some((&file.join("runs"), true)));
+    let outcome = full.run_shard(shard, &Stopper::of(&full, usize::MAX)).unwrap();
+    assert_eq!(outcome, ShardOutcome { runs: 6, ended: 6, lost: 6 });
+}

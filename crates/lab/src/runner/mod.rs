@@ -14,6 +14,7 @@ mod kept;
 mod plan;
 mod points;
 mod run_log;
+mod shard;
 mod shared_host;
 mod short;
 mod twin_predictor;
@@ -25,6 +26,7 @@ pub use kept::KeptRuns;
 pub use plan::{MOST_SEEDS, MOST_THREADS, OwnPolicy, RunPlan};
 pub use points::At;
 pub(crate) use points::Points;
+pub use shard::{Shard, ShardOutcome};
 pub use waykeeper_control::LookBack;
 
 use crate::best::{self, BEST_POLICY};
