@@ -142,10 +142,11 @@ impl Journal {
         }
         let file = self.write_whole(text.as_bytes())?;
         self.system.rename(&self.beside(), &self.path)?;
-        // If this fails, the old file may reappear after a power failure; restoring from it has the same result.
-        let _ = sync_directory(self.system.as_ref(), &self.path);
+        // If this fails, the old file may reappear after a power failure; restoring from it has the same result. It is tried
+        // again before a line is added.
+        let is_named = sync_directory(self.system.as_ref(), &self.path).is_ok();
         let (length, lines) = (text.len() as u64, HEAD_LINES + entries.len() as u64);
-        Ok((JournalFile { file, length, lines, is_to_rewrite: false }, last))
+        Ok((JournalFile { file, length, lines, is_to_rewrite: false, is_named }, last))
     }
 
     /// Writes the temporary file, on disk when this returns.

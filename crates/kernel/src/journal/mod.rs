@@ -46,6 +46,8 @@ struct JournalFile {
     lines: u64,
     /// It must be written anew before a line is added: it has another format, or lines in another order.
     is_to_rewrite: bool,
+    /// Its name is on disk. A process that was killed may have left a file whose name is not.
+    is_named: bool,
 }
 
 /// An open journal with its locks: no other manager can set knobs of this host at the same time.
@@ -323,7 +325,8 @@ impl Journal {
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
             let file = trust::open(self.system.as_ref(), &self.path, flags);
             let file = file.map_err(|why| untrusted(&path, why, &failed))?;
-            self.file = Some(JournalFile { file, length: 0, lines: 0, is_to_rewrite: false });
+            self.file =
+                Some(JournalFile { file, length: 0, lines: 0, is_to_rewrite: false, is_named: false });
         }
         let first = HostLine {
             version: VERSION,
@@ -332,7 +335,8 @@ impl Journal {
             first: self.last + 1,
             complete_to: 0,
         };
-        let (Some(JournalFile { file, length, lines, .. }), Some(seal)) = (&mut self.file, &mut self.seal)
+        let (Some(JournalFile { file, length, lines, is_named, .. }), Some(seal)) =
+            (&mut self.file, &mut self.seal)
         else {
             return Ok(());
         };
@@ -346,7 +350,7 @@ impl Journal {
         }
         let written = write_all_at(file.as_ref(), text.as_bytes(), *length).and_then(|()| file.sync());
         let written = written
-            .and_then(|()| if is_new { sync_directory(self.system.as_ref(), &self.path) } else { Ok(()) });
+            .and_then(|()| if *is_named { Ok(()) } else { sync_directory(self.system.as_ref(), &self.path) });
         if let Err(source) = written {
             // The partial write is cut off. If that fails too, the file's content is unknown: no more writes.
             self.broken = file.set_len(*length).and_then(|()| file.sync()).is_err();
@@ -361,6 +365,7 @@ impl Journal {
         }
         *length += text.len() as u64;
         *lines += count;
+        *is_named = true;
         self.last = number;
         Ok(())
     }
@@ -400,7 +405,7 @@ impl Journal {
             let cut = file.set_len(length).and_then(|()| file.sync());
             cut.map_err(|source| JournalError::Write { path: self.path.clone(), source })?;
         }
-        self.file = Some(JournalFile { file, length, lines, is_to_rewrite });
+        self.file = Some(JournalFile { file, length, lines, is_to_rewrite, is_named: false });
         Ok(())
     }
 }

@@ -470,3 +470,25 @@ fn a_disk_that_ignores_syncs_loses_knobs() {
     let (count, reported, wrong) = judge(&short);
     assert!(wrong > 0 && reported > 0, "{count} states, {reported} reported, {wrong} wrong unsaid");
 }
+
+/// The next process finds the file under its name, whether the name is on disk or not.
+#[test]
+fn a_line_is_on_disk_although_a_killed_process_left_a_name_that_is_not() {
+    let disk = Disk::with(Files::default(), BTreeMap::new());
+    let path = Path::new(JOURNAL);
+    let mut journal = Journal::open(path, &disk.root()).unwrap();
+    journal.record(&[msr(16, 1), msr(17, 2)]).unwrap();
+    // It is killed after it has written the journal anew, before the folder is synced.
+    disk.state().ignores_syncs = true;
+    journal.keep_only(&[msr(16, 1)]).unwrap();
+    drop(journal);
+    disk.state().ignores_syncs = false;
+    let mut journal = Journal::open(path, &disk.root()).unwrap();
+    journal.record(&[msr(18, 3)]).unwrap();
+    drop(journal);
+    // The power fails: what is not on disk is lost.
+    let durable = disk.state().durable.clone();
+    let disk = Disk::with(durable, BTreeMap::new());
+    let journal = Journal::open(path, &disk.root()).unwrap();
+    assert_eq!(journal.originals(), [msr(16, 1), msr(18, 3)]);
+}
