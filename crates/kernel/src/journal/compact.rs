@@ -1,5 +1,5 @@
 //! Writes a journal anew: a long one without the entries that were recorded and forgotten again, one of an earlier
-//! format, or a damaged one without the damage.
+//! format, a damaged one without the damage, or one that gets or loses the mark of a hand-over.
 //!
 //! Tenants that start and end write a few lines each, and a manager runs for months. The new file is written beside the
 //! old one, synced and renamed over it, so after a power failure one of them is complete. Its entries go on with the
@@ -43,6 +43,7 @@ impl Journal {
     /// # Errors
     /// It could not be written; the journal is then unchanged.
     pub fn keep_only(&mut self, some: &[Original]) -> Result<(), JournalError> {
+        self.hand_over = None;
         self.replace_content(Knobs { originals: some.to_vec(), ..Knobs::default() })
     }
 
@@ -135,6 +136,7 @@ impl Journal {
             boot: self.written_in.clone(),
             first: self.last + 1,
             complete_to: last,
+            hand_over: self.hand_over.clone(),
         };
         let mut text = head(&host)?;
         for (number, entry) in (host.first..).zip(&entries) {

@@ -5,7 +5,7 @@
 //! The first line names the host and is there twice. Formats 1 to 3 have no numbers in their lines: a line's place is
 //! its number, and a journal that was cut between two lines looks whole. Must not know files.
 
-use super::{JournalDamage, Original};
+use super::{HandOver, JournalDamage, Original};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -50,6 +50,9 @@ pub(super) struct HostLine {
     /// The number of the last entry that was in the file before it got its name: a file that lacks it was cut.
     #[serde(default)]
     pub complete_to: u64,
+    /// A daemon ended and left the knobs to the next one. Versions that do not know this key ignore it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hand_over: Option<HandOver>,
 }
 
 /// The originals after all lines.

@@ -9,6 +9,7 @@
 mod compact;
 mod error;
 mod format;
+mod hand_over;
 mod lock;
 mod original;
 mod seal;
@@ -16,6 +17,7 @@ mod summary;
 mod unproved;
 
 pub use error::{JournalDamage, JournalError};
+pub use hand_over::{HandOver, HandedTenant};
 pub use lock::is_managed;
 pub use original::{Claim, Original, OriginalBits, OwnershipCheck, SchemataLine};
 pub use summary::{JournalSummary, is_there, summarize, usual_path};
@@ -59,6 +61,8 @@ pub struct Journal {
     boot: Option<String>,
     written_in: Option<String>,
     knobs: Knobs,
+    /// The mark of a hand-over.
+    hand_over: Option<HandOver>,
     /// The file, once it exists.
     file: Option<JournalFile>,
     seal: Option<Seal>,
@@ -107,6 +111,7 @@ impl Journal {
             written_in: boot.clone(),
             boot,
             knobs: Knobs::default(),
+            hand_over: None,
             file: None,
             seal: None,
             last: 0,
@@ -268,6 +273,7 @@ impl Journal {
     pub fn set_aside(&mut self) -> Result<(), JournalError> {
         let damage = self.damage.iter().map(|damage| format!("{}: {damage}", self.path.display()));
         let lines: Vec<String> = damage.chain([unproved::SEARCH_DUE.to_owned()]).collect();
+        self.hand_over = None;
         self.note_unproved(&lines)?;
         self.keep_damaged()?;
         self.replace_content(self.knobs.clone())
@@ -295,7 +301,7 @@ impl Journal {
         (self.file, self.seal, self.last) = (None, None, 0);
         self.broken = false;
         self.damage.clear();
-        self.knobs = Knobs::default();
+        (self.knobs, self.hand_over) = (Knobs::default(), None);
         self.written_in.clone_from(&self.boot);
         Ok(())
     }
@@ -334,6 +340,7 @@ impl Journal {
             boot: self.boot.clone(),
             first: self.last + 1,
             complete_to: 0,
+            hand_over: self.hand_over.clone(),
         };
         let (Some(JournalFile { file, length, lines, is_named, .. }), Some(seal)) =
             (&mut self.file, &mut self.seal)
@@ -396,6 +403,7 @@ impl Journal {
             check_host(&self.path, host, &self.root)?;
         }
         let Content { host, knobs, damage, last, appendable, .. } = content;
+        self.hand_over = host.as_ref().and_then(|host| host.hand_over.clone());
         self.written_in = host.map_or(sealed_in, |host| host.boot);
         (self.knobs, self.damage, self.last) = (knobs, damage, last);
         let lines = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;

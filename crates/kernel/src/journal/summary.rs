@@ -3,7 +3,9 @@
 //! For information only. Must not decide whether a knob may be set: [`Journal::open`](super::Journal::open) does.
 
 use super::seal::{self, Seal};
-use super::{JournalDamage, JournalError, Original, boot_id, format, is_other_boot, read_file, unproved};
+use super::{
+    HandOver, JournalDamage, JournalError, Original, boot_id, format, is_other_boot, read_file, unproved,
+};
 use crate::root::Root;
 use crate::system::{FileReader, System};
 use crate::trust;
@@ -52,6 +54,8 @@ pub struct JournalSummary {
     pub damage: Vec<JournalDamage>,
     /// What could not be proved after an earlier journal was damaged or lost.
     pub unproved: Vec<String>,
+    /// The mark of a hand-over, if no manager holds the lock.
+    pub hand_over: Option<HandOver>,
 }
 
 /// Whether a journal, its seal, or a file with what could not be proved is there.
@@ -90,7 +94,9 @@ pub fn summarize(path: &Path, root: &Root) -> Result<Option<JournalSummary>, Jou
     match read_file(system, path, OFlags::RDONLY)? {
         Some((_, bytes)) => {
             let content = format::read(&bytes, sealed);
-            written_in = content.host.map_or(written_in, |host| host.boot);
+            if let Some(host) = content.host {
+                (written_in, summary.hand_over) = (host.boot, host.hand_over);
+            }
             summary.originals = content.knobs.kept.into_iter().chain(content.knobs.originals).collect();
             summary.damage = content.damage;
         }
@@ -102,6 +108,9 @@ pub fn summarize(path: &Path, root: &Root) -> Result<Option<JournalSummary>, Jou
     summary.stale = is_other_boot(written_in.as_deref(), boot.as_deref());
     if held.is_some() || summary.stale {
         summary.damage.clear();
+    }
+    if held.is_some() || summary.stale || !summary.damage.is_empty() {
+        summary.hand_over = None;
     }
     summary.unproved = unproved::read(system, path, boot.as_deref())?;
     Ok(Some(summary))

@@ -74,6 +74,8 @@ pub struct Report {
     /// What cannot be proved about the host, a line each, with the lines of earlier restores since the boot: it lacks a
     /// knob's original value.
     pub unproved: Vec<String>,
+    /// A daemon that ended left its knobs to the next one, which may still come for so long: nothing was restored.
+    pub handed_over: Option<Duration>,
 }
 
 impl Report {
@@ -130,7 +132,10 @@ impl Report {
 
     /// True if every knob is as it was before Waykeeper set it, or as another program set it since.
     pub fn is_as_found(&self) -> bool {
-        self.is_complete() && self.away().next().is_none() && self.unproved.is_empty()
+        self.is_complete()
+            && self.away().next().is_none()
+            && self.unproved.is_empty()
+            && self.handed_over.is_none()
     }
 }
 
@@ -175,7 +180,7 @@ impl Restorer<'_> {
     /// # Errors
     /// The journal cannot be changed. Failures of knobs are in the report.
     pub fn restore(&mut self, journal: &mut Journal) -> Result<Report, JournalError> {
-        let damage = set_aside(journal)?;
+        let damage = begin(journal)?;
         // If a knob is recorded twice, its kept value is the older one and is restored last.
         let all = journal.kept().iter().chain(journal.originals()).cloned().collect::<Vec<_>>();
         let mut report = self.put_all_back(journal, &all);
@@ -197,7 +202,7 @@ impl Restorer<'_> {
         if journal.is_stale() || journal.kept().is_empty() {
             return self.restore(journal);
         }
-        let damage = set_aside(journal)?;
+        let damage = begin(journal)?;
         let passing = journal.originals().to_vec();
         let mut report = self.restore_some(journal, &passing)?;
         (report.damage, report.unproved) = (damage, journal.unproved()?);
@@ -351,10 +356,13 @@ impl Restorer<'_> {
     }
 }
 
-/// Sets a damaged journal aside, and returns what is wrong with it. One of an earlier boot no longer matters.
-fn set_aside(journal: &mut Journal) -> Result<Vec<String>, JournalError> {
+/// Begins a restore of a whole journal: no daemon can take its knobs over from now on. A damaged journal is set aside; the
+/// result is what is wrong with it. One of an earlier boot no longer matters.
+fn begin(journal: &mut Journal) -> Result<Vec<String>, JournalError> {
     let damage: Vec<String> = journal.damage().iter().map(ToString::to_string).collect();
     if damage.is_empty() || journal.is_stale() {
+        // If the disk is full, the mark stays: what the next daemon then takes over, it restores at its end.
+        let _ = journal.end_hand_over();
         return Ok(Vec::new());
     }
     journal.set_aside()?;

@@ -4,6 +4,7 @@
 
 mod aside;
 mod damaged;
+mod hand_over;
 mod holder;
 mod long;
 mod power;
