@@ -84,6 +84,18 @@ impl Knobs {
         self.records.entry(knob).or_default()
     }
 
+    /// The loop begins with knobs that an earlier one turned and left in force; `originals` are their settings before
+    /// that. If the policy names no knob at first, it decides from what is in force: they stay until it names them. A
+    /// policy that begins with a layout of its own replaces the earlier one: the knobs that it does not name return to
+    /// their original settings.
+    pub fn take_over(&mut self, originals: &Plan, first: &Plan) {
+        for (knob, original) in originals.iter() {
+            let record = self.record(knob);
+            record.original = Some(*original);
+            record.owner = if first.is_empty() { Owner::Policy } else { Owner::Predecessor };
+        }
+    }
+
     /// Takes in a reading: a knob that the loop has not turned reads as its original setting.
     pub fn observe(&mut self, read: &KnobValues) {
         for (knob, setting) in read.iter() {
@@ -151,6 +163,11 @@ impl Knobs {
         let mut all = Plan::default();
         all.extend(self.records.iter().filter_map(wanted));
         all
+    }
+
+    /// Whether the original settings are to be in force until the next call of [`Knobs::want`].
+    pub fn looks_back(&self) -> bool {
+        self.looks_back
     }
 
     /// The layout as found, given what reads back now: of every knob that the loop turned the original setting.
@@ -422,6 +439,30 @@ mod tests {
         assert_eq!(knobs.settle(&stuck), Plan::from([(DCA, true)]));
         assert_eq!(knobs.want(&Plan::default()), Plan::from([(DCA, true)]), "the next plan restores it");
         assert_eq!(knobs.settle(&found), Plan::default());
+    }
+
+    #[test]
+    fn knobs_that_were_taken_over_return_to_what_they_were_before_both_loops() {
+        let (found, in_force) = (plan(0x7ff, true), plan(0x00c, false));
+        let taken_over = |first: &Plan| {
+            let mut knobs = knobs();
+            knobs.take_over(&found, first);
+            knobs.observe(&in_force);
+            let wanted = knobs.want(first);
+            let due = knobs.due(&wanted, &in_force, 1);
+            (knobs, due)
+        };
+        // A policy that names no knob leaves all as they are.
+        let (mut knobs, due) = taken_over(&Plan::default());
+        assert_eq!(due, Plan::default());
+        assert_eq!(knobs.as_found(&in_force), found);
+        knobs.hand_over();
+        assert_eq!(knobs.want(&Plan::default()), found);
+        // One that names the same mask leaves it, and DCA returns.
+        let (mut knobs, due) = taken_over(&Plan::from([(MASK, WayMask::from_bits(0x00c))]));
+        assert_eq!(due, Plan::default().with(DCA, true));
+        knobs.hand_over();
+        assert_eq!(knobs.want(&Plan::default()), found);
     }
 
     #[test]

@@ -7,8 +7,10 @@
 //!
 //! In a look back (`run/look_back.rs`) the layout as found is in force for a few steps, which the policy does not see.
 //!
-//! When a loop ends for any reason, it restores the original value of every knob that it set.
+//! When a loop ends for any reason, it restores the original value of every knob that it set, unless it leaves them to
+//! another loop (`run/leave.rs`).
 
+mod leave;
 mod look_back;
 
 use crate::classes::classes;
@@ -125,6 +127,8 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     record: StepRecord,
     seen: Option<Interval>,
     summary: LoopSummary,
+    /// The knobs are left in force: the end of the loop restores none.
+    leaves: bool,
 }
 
 impl<'a, H: Host + ?Sized> Loop<'a, H> {
@@ -136,6 +140,22 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         host: &'a mut H,
         policy: Box<dyn Policy + 'a>,
         config: ControlConfig,
+    ) -> Result<Loop<'a, H>, ControlError> {
+        Loop::take_over(host, policy, config, &Plan::default())
+    }
+
+    /// The same with knobs that an earlier loop left in force ([`Loop::leave`]). `originals` has their values before
+    /// that one turned them: they are what this loop restores at its end. A policy whose first decision names no knob
+    /// begins with the values in force; otherwise the knobs that it does not name return to their original values, as at
+    /// [`Loop::replace`].
+    ///
+    /// # Errors
+    /// A period of 0.
+    pub fn take_over(
+        host: &'a mut H,
+        policy: Box<dyn Policy + 'a>,
+        config: ControlConfig,
+        originals: &Plan,
     ) -> Result<Loop<'a, H>, ControlError> {
         if config.period_ns == 0 {
             return Err(ControlError::NoPeriod);
@@ -160,11 +180,12 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             record: StepRecord { at_ns: started_ns, ..StepRecord::default() },
             seen: None,
             summary: LoopSummary::default(),
+            leaves: false,
         };
         if !config.verify {
             looping.worth.forget(WorthUnknown::NoKnobs);
         }
-        looping.begin(Vec::new());
+        looping.begin(Vec::new(), originals);
         Ok(looping)
     }
 
@@ -207,14 +228,16 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         };
         let event = Event { action: "policy-replaced".to_owned(), group: None, text, causes: vec![turned] };
         self.seen = None;
-        self.begin(vec![event]);
+        self.begin(vec![event], &Plan::default());
     }
 
     /// Starts the current policy and sets its initial knobs; the events in `first_events` come before the policy's own.
-    fn begin(&mut self, first_events: Vec<Event>) {
+    /// `originals` are those of knobs that an earlier loop left in force.
+    fn begin(&mut self, first_events: Vec<Event>, originals: &Plan) {
         let groups = self.host.workloads();
         let mut decision = self.policy.start(self.host.inventory(), &groups);
         decision.events.splice(0..0, first_events);
+        self.knobs.take_over(originals, &decision.plan);
         // Read the knobs before the first write: otherwise every knob would be written, also those that have the wanted
         // value.
         if self.sample() {
@@ -561,6 +584,8 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
 
 impl<H: Host + ?Sized> Drop for Loop<'_, H> {
     fn drop(&mut self) {
-        self.restore();
+        if !self.leaves {
+            self.restore();
+        }
     }
 }
