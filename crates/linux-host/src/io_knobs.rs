@@ -8,9 +8,9 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use waykeeper_generations::Generation;
-use waykeeper_host::{Knob, KnobOutcome, KnobValues, Setting, Support};
+use waykeeper_host::{Knob, KnobOutcome, KnobValues, Plan, Setting, Support};
 use waykeeper_kernel::dca_ways::{self, Wanted};
-use waykeeper_kernel::journal::{Journal, Original, OwnershipCheck};
+use waykeeper_kernel::journal::{Journal, Original, OriginalBits, OwnershipCheck};
 use waykeeper_kernel::pci::{PciAddress, PciConfigSpace, Writable};
 use waykeeper_kernel::registers::{RegisterAddress, RegisterFiles, RegisterIo};
 use waykeeper_kernel::root::Root;
@@ -216,6 +216,51 @@ impl IoKnobs {
             };
             register.written.set(Some(detect_external(written, now, original, journal, problems)));
         }
+    }
+
+    /// Takes over the knobs that the daemon before left: those in the journal that still have its value and may be set.
+    /// Returns their records; all others are to be restored.
+    pub fn take_over(&self, journal: &Journal, may_set: impl Fn(Knob) -> bool) -> Vec<Original> {
+        let mut taken = Vec::new();
+        for (_, register) in self.knobs.iter().filter(|(knob, _)| may_set(**knob)) {
+            let Some((record, bits)) = self.record_of(register, journal) else { continue };
+            // A register that cannot be read is restored, or the restore says why it cannot be.
+            let Ok(now) = self.now(register).map(|now| now & register.mask) else { continue };
+            let is_ours = bits.ownership.ours.is_empty() || bits.ownership.ours.contains(&now);
+            if is_ours && now != bits.value {
+                let (original, read_back) = (bits.value, Some(now));
+                register.written.set(Some(WrittenKnob { original, read_back, changed_externally: false }));
+                taken.push(record.clone());
+            }
+        }
+        taken
+    }
+
+    /// The journal's record of a knob, with its bits.
+    fn record_of<'j>(
+        &self,
+        register: &KnobRegister,
+        journal: &'j Journal,
+    ) -> Option<(&'j Original, OriginalBits<'j>)> {
+        let knob = register.original(0, Vec::new());
+        let record = journal.originals().iter().find(|own| own.is_same_knob(&knob))?;
+        Some((record, record.register()?))
+    }
+
+    /// Whether a record in the journal is that of a knob.
+    pub fn has(&self, record: &Original) -> bool {
+        self.knobs.values().any(|register| register.original(0, Vec::new()).is_same_knob(record))
+    }
+
+    /// The values before our first write of the knobs that still have a value of ours.
+    pub fn originals(&self) -> Plan {
+        let mut originals = Plan::default();
+        for (knob, register) in &self.knobs {
+            if let Some(written) = register.written.get().filter(|written| !written.changed_externally) {
+                originals.insert(*knob, setting(*knob, written.original));
+            }
+        }
+        originals
     }
 
     /// Sets a knob, for a root port for every device behind it.

@@ -12,6 +12,7 @@ mod count;
 mod devices;
 mod error;
 mod facts;
+mod hand_over;
 mod inventory;
 mod io_knobs;
 mod limits;
@@ -32,6 +33,7 @@ pub use watch::ObservedPackage;
 use allocation::{Allocation, AllocationReadings};
 use cores::Cores;
 use facts::Facts;
+use hand_over::TakenOver;
 use io_knobs::IoKnobs;
 use limits::Restrictions;
 use profile::{MachineIdentity, MachineProfile, microcode};
@@ -73,6 +75,9 @@ pub enum RestoreScope {
     All,
     /// Not those that a user set to stay (`ddio --keep`).
     Passing,
+    /// The same after the end of a daemon: if it handed its knobs over, the first such restore leaves them to the next
+    /// daemon.
+    AfterDaemon,
 }
 
 /// Options of [`LinuxHost::open`].
@@ -96,6 +101,8 @@ pub struct LinuxHostOptions {
     pub correct: bool,
     /// A machine profile and its file. A profile of other hardware is reported and not used.
     pub profile: Option<(PathBuf, MachineProfile)>,
+    /// Whether knobs are taken over that a daemon has left to the next one. Otherwise they are restored.
+    pub takes_over: bool,
 }
 
 impl LinuxHostOptions {
@@ -110,6 +117,7 @@ impl LinuxHostOptions {
             limits: AllowedChanges::default(),
             correct: false,
             profile: None,
+            takes_over: false,
         }
     }
 }
@@ -158,7 +166,17 @@ impl LinuxHost {
     /// # Errors
     /// If something required is missing or in use. What was made until then is undone.
     pub fn open(options: LinuxHostOptions) -> Result<LinuxHost, OpenError> {
-        let LinuxHostOptions { root, tenants, journal, managed, access, limits, correct, profile } = options;
+        let LinuxHostOptions {
+            root,
+            tenants,
+            journal,
+            managed,
+            access,
+            limits,
+            correct,
+            profile,
+            takes_over,
+        } = options;
         let first = tenants.iter().flat_map(|tenant| tenant.cores.cores().first()).next();
         let mut facts = Facts::read_managed(&root, managed, first.copied())?;
         let resctrl = Resctrl::open(&root, GROUP_PREFIX)?;
@@ -170,12 +188,32 @@ impl LinuxHost {
         // Without a generation's table, and on an observed host, no register can be written.
         let may_program = access != HostAccess::Observe;
         let files = || RegisterFiles::new(&root, facts.generation.filter(|_| may_program));
+        let ports = inventory::ports(&facts);
+        let knobs = IoKnobs::open(
+            files(),
+            facts.generation,
+            l3.cbm_mask,
+            (facts.socket, facts.reader),
+            &ports,
+            &root,
+            !observes,
+        );
+        let mut restrictions = Restrictions::new(&limits, access, &facts);
         let (mut left, mut unproved) = (Vec::new(), Vec::new());
+        let mut taken = None;
         let mut journal = match access {
             HostAccess::Observe => None,
             HostAccess::Manage | HostAccess::Count => {
                 let mut journal = Journal::open(&journal, &root)?;
-                let mut leftovers = restore(&root, Some(&resctrl), &files(), &mut journal)?;
+                let may_set = |knob| restrictions.refusal(knob).is_none();
+                taken = takes_over
+                    .then(|| TakenOver::of(&journal, facts.domain, &knobs, may_set))
+                    .flatten()
+                    .filter(|_| !observes);
+                let mut leftovers = match &taken {
+                    Some(taken) => taken.restore_rest(&root, &resctrl, &files(), &mut journal)?,
+                    None => restore(&root, Some(&resctrl), &files(), &mut journal)?,
+                };
                 if leftovers.is_complete() {
                     let known = journal.originals().to_vec();
                     recover::adopt(&root, Some(&resctrl), &files(), &mut journal, &known, &mut leftovers)?;
@@ -191,30 +229,27 @@ impl LinuxHost {
         };
         // Counters need no group.
         let groups = if observes { HostAccess::Observe } else { access };
-        let allocation = Allocation::open(resctrl.clone(), &root, groups, facts.domain, most, correct)?;
-        let started = count::start(&root, &facts, Some(facts.reader), journal.as_mut());
-        let (counting, counting_notes) = match started {
+        let opened = Allocation::open(resctrl.clone(), &root, groups, facts.domain, most, correct);
+        let opened = opened.and_then(|mut allocation| {
+            taken.iter().try_for_each(|taken| allocation.take_over(&taken.groups, &taken.tenants))?;
+            Ok(allocation)
+        });
+        let started = opened.map_err(OpenError::Groups).and_then(|allocation| {
+            let started = count::start(&root, &facts, Some(facts.reader), journal.as_mut());
+            Ok((allocation, started.map_err(OpenError::Counting)?))
+        });
+        let (allocation, (counting, counting_notes)) = match started {
             Ok(started) => started,
             Err(error) => {
                 // What cannot be restored stays in the journal, for `waykeeper restore`.
                 let _ = journal.map(|mut journal| restore(&root, Some(&resctrl), &files(), &mut journal));
-                return Err(OpenError::Counting(error));
+                return Err(error);
             }
         };
-        let ports = inventory::ports(&facts);
-        let knobs = IoKnobs::open(
-            files(),
-            facts.generation,
-            l3.cbm_mask,
-            (facts.socket, facts.reader),
-            &ports,
-            &root,
-            !observes,
-        );
         let mut inventory = inventory::inventory(&facts, &l3, allocation.class_count(), &knobs);
-        let mut restrictions = Restrictions::new(&limits, access, &facts);
         restrictions.show(&mut inventory);
         let mut notes: Vec<String> = left;
+        notes.extend(taken.map(|taken| taken.note()));
         if let Some((file, profile)) = profile {
             match profile.check(&file, &MachineIdentity::of(&inventory, microcode(&root))) {
                 Ok(()) => {

@@ -7,6 +7,7 @@
 use super::count;
 use super::facts::Facts;
 use super::{Managed, RestoreScope};
+use std::time::Duration;
 use waykeeper_generations::Generation;
 use waykeeper_kernel::counting::CoreEventPlan;
 use waykeeper_kernel::event_source::CounterUnit;
@@ -35,7 +36,20 @@ pub fn restore_journal(
     match scope {
         RestoreScope::All => restorer.restore(journal),
         RestoreScope::Passing => restorer.restore_passing(journal),
+        RestoreScope::AfterDaemon => match wait_once(root, journal) {
+            Some(left) => Ok(Report { handed_over: Some(left), ..Report::default() }),
+            None => restorer.restore_passing(journal),
+        },
     }
+}
+
+/// Leaves knobs that a daemon handed over to the next one, once. Returns how long that one may still come; `None` if the
+/// knobs are to be restored.
+fn wait_once(root: &Root, journal: &mut Journal) -> Option<Duration> {
+    let mark = journal.hand_over().filter(|mark| !mark.waited)?;
+    let left = mark.time_left(root.system().now())?;
+    // If that cannot be noted, each later restore would leave them too.
+    journal.note_waited().ok().map(|()| left)
 }
 
 /// Removes what a run left whose journal was damaged or lost, and adds it to the report on the restored journals.

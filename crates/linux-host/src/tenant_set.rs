@@ -120,14 +120,15 @@ impl LinuxHost {
         self.count_returned_cores();
         let planned = self.planned(&tenants, &mut changes);
         self.tenant_set.refused.retain(|name, _| tenants.iter().any(|tenant| tenant.name == *name));
-        if planned.is_empty() && self.allocation.is_settled() {
+        let takes_over = self.allocation.awaits_tenants();
+        if planned.is_empty() && !takes_over && self.allocation.is_settled() {
             // What failed before is in force now.
             let is_present = |asked: &Tenant| self.allocation.tenants().any(|(_, tenant)| tenant == asked);
             self.tenant_set.refused.retain(|_, refused| !is_present(&refused.asked));
             return changes;
         }
         let mut refused = Refused::new();
-        let done = self.change_tenants(&planned, false, &mut refused, &mut changes);
+        let done = self.change_tenants(&planned, takes_over, &mut refused, &mut changes);
         changes.postponed = done.err().map(|why| why.to_string());
         for (id, why) in refused {
             let mut all = planned.changed.iter().chain(&planned.added);
@@ -297,6 +298,7 @@ impl LinuxHost {
         let has = |host: &LinuxHost, id: &WorkloadId| host.allocation.tenant(*id).cloned();
         let before: Vec<Option<Tenant>> = planned.changed.iter().map(|(id, _)| has(self, id)).collect();
         let done = self.change_places(planned, at_start, refused);
+        self.end_hand_over();
         for id in planned.removed.iter().filter(|id| self.allocation.tenant(**id).is_none()) {
             let group = self.groups.iter().find(|group| group.id == *id);
             changes.left.extend(group.map(|group| (*id, group.name.clone())));

@@ -52,7 +52,8 @@ impl Allocation {
         }
     }
 
-    /// Removes, changes and adds tenants, in this order. Tenants that wait for a class get one before new tenants do.
+    /// Removes, changes and adds tenants, in this order. Tenants that wait for a class get one before new tenants do. At the
+    /// first call tenants of the daemon before are placed where they are.
     /// Corrects external changes, and tries again what failed before.
     ///
     /// # Errors
@@ -64,6 +65,7 @@ impl Allocation {
         pass: &mut Pass,
     ) -> Result<(), GroupsError> {
         self.observe(pass)?;
+        self.place_handed_over(changes, pass);
         self.correct(pass);
         self.tidy(pass);
         for id in &changes.removed {
@@ -88,7 +90,9 @@ impl Allocation {
         }
         self.promote(pass);
         for (id, tenant) in &changes.added {
-            if let Err(why) = self.arrive(*id, tenant, pass) {
+            if !self.members.contains_key(id)
+                && let Err(why) = self.arrive(*id, tenant, pass)
+            {
                 refused.insert(*id, why);
             }
         }
@@ -97,7 +101,7 @@ impl Allocation {
         Ok(())
     }
 
-    fn member(&self, tenant: &Tenant) -> Member {
+    pub(super) fn member(&self, tenant: &Tenant) -> Member {
         Member {
             processes: tenant.pids.iter().map(|pid| TenantProcess::find(&self.root, *pid)).collect(),
             tenant: tenant.clone(),

@@ -229,7 +229,6 @@ impl Allocation {
         if !self.state.has_ours(group) {
             self.create(group, journal)?;
         }
-        let mut held = Held { occupancy: self.hold_occupancy(group)?, ..Held::default() };
         if !group.is_monitor() {
             let default = self.resctrl.schemata(&Group::DEFAULT)?;
             let fresh = self.resctrl.schemata(group)?;
@@ -239,12 +238,21 @@ impl Allocation {
                 self.resctrl.set_schemata(group, &lines)?;
             }
             self.traffic.begins(group, self.shown(group));
+        }
+        let held = self.hold_group(group)?;
+        self.held.insert(group.clone(), held);
+        Ok(())
+    }
+
+    /// Opens a group's files that are read at every interval.
+    pub(super) fn hold_group(&self, group: &Group) -> Result<Held, GroupsError> {
+        let mut held = Held { occupancy: self.hold_occupancy(group)?, ..Held::default() };
+        if !group.is_monitor() {
             held.schemata = Some(self.resctrl.hold_schemata(group)?);
             held.cpus = Some(self.resctrl.hold_cpus(group)?);
             held.traffic = self.hold_traffic(group)?;
         }
-        self.held.insert(group.clone(), held);
-        Ok(())
+        Ok(held)
     }
 
     /// Makes the directory. Until it exists the journal has it as planned only: if another program makes a group of that

@@ -23,6 +23,7 @@ mod reading;
 mod retries;
 mod set_masks;
 mod state;
+mod take_over;
 mod tasks;
 mod traffic;
 mod wording;
@@ -42,6 +43,7 @@ use retries::{FailedSteps, Unwatched};
 use serde::{Deserialize, Serialize};
 use state::AllocationState;
 use std::collections::{BTreeMap, BTreeSet};
+use take_over::HandedOver;
 use tasks::TenantProcess;
 use traffic::Traffic;
 use waykeeper_kernel::journal::JournalError;
@@ -178,6 +180,7 @@ pub struct Allocation {
     external: ExternalChanges,
     traffic: Traffic,
     lock_state: LockState,
+    handed_over: HandedOver,
     /// Tenants of an observed host whose unknown occupancy was reported.
     reported: BTreeSet<String>,
     /// What notes were about, and the round in which the cause was last seen.
@@ -227,6 +230,7 @@ impl Allocation {
             external: ExternalChanges::new(corrects),
             traffic: Traffic::default(),
             lock_state: LockState::default(),
+            handed_over: HandedOver::default(),
             reported: BTreeSet::new(),
             noted: BTreeMap::new(),
             notes: Vec::new(),

@@ -43,7 +43,7 @@ impl TenantProcess {
     }
 
     /// Its threads now, itself included.
-    fn threads(&self, root: &Root) -> Result<Vec<u32>, FileError> {
+    pub fn threads(&self, root: &Root) -> Result<Vec<u32>, FileError> {
         let threads = match root.list(format!("/proc/{}/task", self.pid)) {
             Err(error) if error.is_absent() || error.errno() == Some(Errno::SRCH) => Vec::new(),
             threads => threads?,

@@ -2,6 +2,7 @@
 //! affected, and the end state equals the start. The clock is held. Needs root and /dev/fuse.
 
 mod again;
+mod hand_over;
 mod hotplug;
 mod processes;
 
