@@ -51,6 +51,7 @@ fn published() -> Published {
         started_clock: Duration::ZERO,
         mode: DaemonMode::Manage,
         paused: None,
+        hands_over_until: None,
         policy: "default".to_owned(),
         file_policy: None,
         settings: Arc::default(),

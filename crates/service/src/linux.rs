@@ -75,6 +75,7 @@ impl ManagedLinuxHost {
             limits: limits(config),
             correct: config.limits.external_changes == ExternalChanges::Correct,
             profile: profile(config, &root)?,
+            takes_over: config.mode == DaemonMode::Manage,
             ..LinuxHostOptions::new(root.clone(), Vec::new(), config.journal_path())
         };
         let host = LinuxHost::open(options)?;
@@ -266,6 +267,18 @@ impl ManagedHost for ManagedLinuxHost {
 
     fn has_postponed(&self) -> bool {
         self.postponed.is_some()
+    }
+
+    fn originals_taken_over(&mut self) -> Plan {
+        self.host.originals_taken_over()
+    }
+
+    fn awaits_tenants(&self) -> bool {
+        self.host.awaits_tenants()
+    }
+
+    fn hand_over(&mut self, until: Duration) -> Result<(), Vec<String>> {
+        self.host.hand_over(until).map_err(|why| vec![why.to_string()])
     }
 
     fn restore(&mut self) -> Result<(), Vec<String>> {

@@ -26,6 +26,8 @@ pub enum Order {
     Resume,
     /// Read the configuration again.
     Reload,
+    /// If the daemon is stopped within this time, it leaves its knobs in force for the next one.
+    HandOver(Duration),
 }
 
 impl Order {
@@ -37,6 +39,7 @@ impl Order {
             Order::Pause(Pause::Release) => "pause-release",
             Order::Resume => "resume",
             Order::Reload => "reload",
+            Order::HandOver(_) => "hand-over",
         }
     }
 }

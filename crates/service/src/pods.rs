@@ -83,6 +83,11 @@ impl PodReceiver {
         state.latest.take().map(|pods| (state.sent, pods))
     }
 
+    /// The first tenants and the number of their message, if they come within `at_most`.
+    pub fn wait(&self, at_most: Duration) -> Option<(u64, PodTenants)> {
+        self.wake.recv_timeout(at_most).ok().and_then(|()| self.take())
+    }
+
     /// The groups of a message are there.
     pub fn done(&self, number: u64) {
         let mut state = lock(&self.shared);

@@ -112,6 +112,9 @@ pub struct Published {
     pub mode: DaemonMode,
     /// Whether and how the policy is paused.
     pub paused: Option<Pause>,
+    /// If the daemon is stopped before this time of the monotonic clock, it leaves its knobs to the next one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hands_over_until: Option<Duration>,
     /// The current policy.
     pub policy: String,
     /// The policy of the configuration's file, which need not be the current one.
@@ -207,6 +210,7 @@ pub(crate) mod tests {
             started_clock: Duration::ZERO,
             mode: DaemonMode::Manage,
             paused: None,
+            hands_over_until: None,
             policy: "default".to_owned(),
             file_policy: None,
             settings: Arc::default(),

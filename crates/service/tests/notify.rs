@@ -27,6 +27,7 @@ fn shown(step: u64) -> Published {
         started_clock: Duration::ZERO,
         mode: DaemonMode::Manage,
         paused: None,
+        hands_over_until: None,
         policy: "a4".to_owned(),
         file_policy: None,
         settings: Arc::default(),

@@ -406,6 +406,7 @@ impl Stage {
             started_clock: Duration::ZERO,
             mode: DaemonMode::Manage,
             paused: self.paused,
+            hands_over_until: None,
             policy: looping.policy().name().to_owned(),
             file_policy: None,
             settings: self.settings.clone(),

@@ -55,6 +55,7 @@ fn published<H: Host>(
         started_clock: Duration::ZERO,
         mode: DaemonMode::Manage,
         paused: None,
+        hands_over_until: None,
         policy: looping.policy().name().to_owned(),
         file_policy: None,
         settings: Arc::default(),

@@ -67,6 +67,7 @@ fn mix() -> DaemonStatus {
         policy: "waykeeper".to_owned(),
         state: "Steady".to_owned(),
         paused: None,
+        hands_over_within_s: None,
         step: 7201,
         at: "2026-11-25T15:02:12Z".to_owned(),
         age_s: 0.25,

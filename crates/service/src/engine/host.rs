@@ -1,11 +1,11 @@
-//! What the engine needs of a host beyond the trait `Host`: changing tenants, lasting problems, and restoring at the
-//! end.
+//! What the engine needs of a host beyond the trait `Host`: changing tenants, lasting problems, and restoring or handing
+//! over at the end.
 //!
 //! A trait, so that tests can use other hosts and a dry run can wrap one. Must not know policies or clients.
 
 use crate::{ActiveProblem, PublishedClass};
 use std::time::Duration;
-use waykeeper_host::Host;
+use waykeeper_host::{Host, Plan};
 use waykeeper_linux_host::Grouping;
 use waykeeper_tenants::TenantSpec;
 
@@ -48,6 +48,25 @@ pub trait ManagedHost: Host {
     /// Whether the last census waits for another tool's lock, so that groups are not as they should be.
     fn has_postponed(&self) -> bool {
         false
+    }
+
+    /// The values that knobs had before the daemon before, as far as that one left them in force for this one.
+    fn originals_taken_over(&mut self) -> Plan {
+        Plan::default()
+    }
+
+    /// Whether groups of the daemon before wait for the first census, which removes those without a tenant.
+    fn awaits_tenants(&self) -> bool {
+        false
+    }
+
+    /// Leaves every knob in force for the next daemon, which may come until this time of the monotonic clock. Afterwards
+    /// [`ManagedHost::restore`] does nothing.
+    ///
+    /// # Errors
+    /// Why they cannot be left, a line each; they are then to be restored.
+    fn hand_over(&mut self, _until: Duration) -> Result<(), Vec<String>> {
+        Err(vec!["this host has no journal for the original values".to_owned()])
     }
 
     /// Restores everything on the host to its original state.

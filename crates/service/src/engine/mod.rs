@@ -100,14 +100,16 @@ pub enum EngineError {
     },
 }
 
-/// Runs until it is stopped, and restores every knob.
+/// Runs until it is stopped, and restores every knob, or leaves them to the next daemon where that was ordered.
 ///
 /// # Errors
 /// A policy that does not fit the host, or a host that is gone.
 pub fn run<H: ManagedHost>(host: &mut H, setup: Setup) -> Result<(), EngineError> {
     let mut engine = Engine::start(host, setup)?;
     let done = engine.run_until_stopped();
-    engine.end();
+    if done.is_err() || !engine.hand_over() {
+        engine.end();
+    }
     done
 }
 
@@ -122,6 +124,7 @@ pub fn first(config: &Config, inventory: &Inventory, system: &dyn System) -> Pub
         started_clock: clock,
         mode: config.mode,
         paused: None,
+        hands_over_until: None,
         policy: policy_of(config).name,
         file_policy: file_policy_of(config),
         settings: Arc::new(policy_of(config).settings),
@@ -170,6 +173,8 @@ struct Engine<'a, H: ManagedHost> {
     event_sources: EventSources,
     pods: PodState,
     paused: Option<Pause>,
+    /// Until when a stop leaves the knobs to the next daemon, on the monotonic clock.
+    hands_over_until: Option<Duration>,
     /// Settings of the current policy.
     settings: Arc<Table>,
     /// The policy that starts when the pause ends.
@@ -225,6 +230,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             lifecycle_events,
             unlogged,
         } = setup;
+        let known_pods = PodState::at_start(host, pods.as_ref(), &config);
         host.refresh();
         let choice = policy_of(&config);
         let policy = orders::build(host, &config, &choice.name, &choice.settings)
@@ -237,7 +243,8 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             ..ControlConfig::every(config.period_ns)
         };
         let inventory = Arc::new(host.inventory().clone());
-        let mut looping = Loop::start(host, policy, control)?;
+        let originals = host.originals_taken_over();
+        let mut looping = Loop::take_over(host, policy, control, &originals)?;
         let show_twin = twin.map(|twin| {
             looping.set_predictor(twin.predictor);
             twin.show
@@ -253,9 +260,10 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             lifecycle_events,
             unlogged,
             event_sources: EventSources::new(system.clone(), orders, signal_requests, inputs, pods),
-            pods: PodState::default(),
+            pods: known_pods,
             system,
             paused: None,
+            hands_over_until: None,
             settings: Arc::new(choice.settings),
             pending: None,
             active_problems: ActiveProblems::default(),
@@ -270,6 +278,7 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             blind: 0,
             config,
         };
+        engine.answer_pods();
         engine.publish();
         engine.report(LifecycleEvent::Started);
         Ok(engine)
@@ -314,6 +323,31 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
                 return NextAction::Step;
             }
         }
+    }
+
+    /// Leaves every knob to the next daemon if an order is in force that asks for it. False if they are to be restored.
+    fn hand_over(&mut self) -> bool {
+        let Some(until) = self.hands_over_until else { return false };
+        let left = until.saturating_sub(self.system.now());
+        if left.is_zero() {
+            tracing::info!("the order to hand over has expired, so the knobs are restored");
+            return false;
+        }
+        self.looping.leave();
+        if let Err(why) = self.looping.host().hand_over(until) {
+            tracing::warn!(
+                "the knobs are restored, because they could not be handed over: {}",
+                why.join("; ")
+            );
+            return false;
+        }
+        tracing::info!(
+            "the knobs stay in force for the next daemon, which has {} s to start",
+            left.as_secs()
+        );
+        self.step += 1;
+        self.publish();
+        true
     }
 
     /// Restores every knob and publishes that.

@@ -10,6 +10,7 @@ use crate::naming::HostNames;
 use crate::order::{Order, OrderError, PendingOrder, Reply};
 use crate::published_state::{ActiveProblem, DaemonMode, Pause};
 use std::sync::Arc;
+use std::time::Duration;
 use toml::Table;
 use waykeeper_control::ControlError;
 use waykeeper_host::{Host, Plan};
@@ -143,6 +144,7 @@ impl<H: ManagedHost> Engine<'_, H> {
             Order::Pause(pause) => self.pause(*pause),
             Order::Resume => self.resume(),
             Order::Reload => Err(refused("a reload is not handled here")),
+            Order::HandOver(within) => self.order_hand_over(*within),
         }
     }
 
@@ -198,6 +200,19 @@ impl<H: ManagedHost> Engine<'_, H> {
              tries again",
             all.join("; "),
         )))
+    }
+
+    /// From now on a stop within this time leaves the knobs to the next daemon.
+    fn order_hand_over(&mut self, within: Duration) -> Reply {
+        if self.config.mode != DaemonMode::Manage {
+            return Err(refused("this daemon sets no knob, so it has none to hand over"));
+        }
+        self.hands_over_until = Some(self.system.now().saturating_add(within));
+        Ok(format!(
+            "if this daemon is stopped within {} s, its knobs stay in force for the next one, which must start in the \
+             same time",
+            within.as_secs_f64()
+        ))
     }
 
     fn resume(&mut self) -> Reply {

@@ -4,9 +4,17 @@
 
 use super::{Engine, ManagedHost};
 use crate::ActiveProblem;
+use crate::config::Config;
+use crate::pods::PodReceiver;
 use std::collections::BTreeSet;
+use std::time::Duration;
 use waykeeper_nri::PodTenants;
 use waykeeper_tenants::TenantSpec;
+
+/// Longest wait for the list of pods before the groups that the daemon before left are compared with the tenants. NRI
+/// gives a plugin as long to register (containerd, plugin_registration_timeout); a runtime that listens sends the list
+/// at once.
+const FIRST_LIST: Duration = Duration::from_secs(5);
 
 /// The tenants of pods, and how far they are in force.
 #[derive(Debug, Default)]
@@ -14,6 +22,30 @@ pub(super) struct PodState {
     tenants: PodTenants,
     /// The last message whose groups are not there yet.
     waiting: Option<u64>,
+}
+
+impl PodState {
+    /// The state before the first census. If a daemon has left groups to this one, those of pods keep their tenants: the
+    /// list of pods is awaited and declared.
+    pub fn at_start<H: ManagedHost>(
+        host: &mut H,
+        receiver: Option<&PodReceiver>,
+        config: &Config,
+    ) -> PodState {
+        let awaited = receiver.filter(|_| host.awaits_tenants());
+        let Some((number, tenants)) = awaited.and_then(|receiver| receiver.wait(FIRST_LIST)) else {
+            return PodState::default();
+        };
+        let state = PodState { tenants, waiting: Some(number) };
+        host.declare(state.declared(config));
+        state
+    }
+
+    /// The configuration's tenants and the pods'.
+    fn declared(&self, config: &Config) -> Vec<TenantSpec> {
+        let (pods, _) = beside(&config.tenants, &self.tenants.specs);
+        config.tenants.iter().chain(pods).cloned().collect()
+    }
 }
 
 impl<H: ManagedHost> Engine<'_, H> {
@@ -41,9 +73,8 @@ impl<H: ManagedHost> Engine<'_, H> {
 
     /// Declares the configuration's tenants and the pods'.
     pub(super) fn declare_all(&mut self) {
-        let own = self.config.tenants.clone();
-        let (pods, _) = beside(&self.config.tenants, &self.pods.tenants.specs);
-        self.looping.host().declare(own.into_iter().chain(pods.into_iter().cloned()).collect());
+        let declared = self.pods.declared(&self.config);
+        self.looping.host().declare(declared);
     }
 
     /// What is wrong with pods.

@@ -107,6 +107,7 @@ impl<H: ManagedHost> Engine<'_, H> {
             started_clock: self.started.1,
             mode: self.config.mode,
             paused: self.paused,
+            hands_over_until: self.hands_over_until.filter(|until| self.system.now() < *until),
             policy: self.looping.policy().name().to_owned(),
             file_policy: super::file_policy_of(&self.config),
             settings: self.settings.clone(),

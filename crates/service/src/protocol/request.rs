@@ -21,7 +21,7 @@ pub enum Id {
 pub const LONGEST_ID: usize = 64;
 
 /// The commands and the keys that each takes.
-pub const COMMANDS: [(&str, &[&str]); 9] = [
+pub const COMMANDS: [(&str, &[&str]); 10] = [
     ("status", &[]),
     ("tenants", &[]),
     ("policy", &[]),
@@ -31,6 +31,7 @@ pub const COMMANDS: [(&str, &[&str]); 9] = [
     ("pause", &["release"]),
     ("resume", &[]),
     ("reload", &[]),
+    ("hand-over", &["within_s"]),
 ];
 
 /// A command.
@@ -65,6 +66,18 @@ pub enum ControlCommand {
     Resume,
     /// Read the configuration again.
     Reload,
+    /// Leave the knobs to the next daemon at the end.
+    HandOver {
+        /// Seconds in which this daemon must end and the next one come.
+        #[serde(default = "usual_within_s")]
+        within_s: f64,
+    },
+}
+
+/// The time of a hand-over without a request, in seconds. Assumption: a package manager replaces the program and starts the
+/// service again within it.
+fn usual_within_s() -> f64 {
+    60.0
 }
 
 impl ControlCommand {
@@ -76,6 +89,7 @@ impl ControlCommand {
                 | ControlCommand::Pause { .. }
                 | ControlCommand::Resume
                 | ControlCommand::Reload
+                | ControlCommand::HandOver { .. }
         )
     }
 }
@@ -201,6 +215,9 @@ mod tests {
             plain(r#"{"do":"pause","release":true,"version":1}"#),
             ControlCommand::Pause { release: true }
         );
+        assert_eq!(plain(r#"{"version":1,"do":"hand-over"}"#), ControlCommand::HandOver { within_s: 60.0 });
+        let text = r#"{"version":1,"do":"hand-over","within_s":600}"#;
+        assert_eq!(plain(text), ControlCommand::HandOver { within_s: 600.0 });
         for (name, _) in COMMANDS.iter().filter(|(name, _)| *name != "set-policy") {
             plain(&format!(r#"{{"version":1,"do":"{name}"}}"#));
         }
@@ -225,7 +242,7 @@ mod tests {
         assert_eq!(
             said(r#"{"version":1,"do":"staus"}"#),
             "unknown command `staus`; did you mean `status`?; known are status, tenants, policy, watch, steps, set-policy, \
-             pause, resume, reload"
+             pause, resume, reload, hand-over"
         );
         assert_eq!(
             said(r#"{"version":1,"do":"pause","relase":true}"#),

@@ -32,6 +32,9 @@ pub struct DaemonStatus {
     /// Whether and how the policy is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
+    /// If the daemon is stopped within so many seconds, it leaves its knobs to the next one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hands_over_within_s: Option<f64>,
     /// Number of the last step.
     pub step: u64,
     /// Time of that step (RFC 3339, UTC).
@@ -326,6 +329,10 @@ impl DaemonStatus {
             policy: published.policy.clone(),
             state: published.record.state.clone(),
             paused: published.paused,
+            hands_over_within_s: published
+                .hands_over_until
+                .and_then(|until| until.checked_sub(now))
+                .map(|left| left.as_secs_f64()),
             step: published.step,
             at: plain_time(published.at),
             age_s: since(published.at_clock),

@@ -197,10 +197,31 @@ async fn answer(request: Request, right: Right, shared: &SocketState) -> String 
         ControlCommand::Pause { release } => Order::Pause(if release { Pause::Release } else { Pause::Hold }),
         ControlCommand::Resume => Order::Resume,
         ControlCommand::Reload => Order::Reload,
+        ControlCommand::HandOver { within_s } => match hand_over(within_s) {
+            Ok(order) => order,
+            Err(fault) => return line::<()>(id, Err(&fault)),
+        },
     };
     match carry_out(order, shared).await {
         Ok(text) => line(id, Ok(&OrderResult { text })),
         Err(fault) => line::<()>(id, Err(&fault)),
+    }
+}
+
+/// Longest time of a hand-over, in seconds. Assumption: a day is enough to replace a program; knobs without a daemon
+/// suit the load less and less.
+const LONGEST_HAND_OVER_S: f64 = 86_400.0;
+
+/// The order to hand over within so many seconds.
+fn hand_over(within_s: f64) -> Result<Order, ProtocolError> {
+    match Duration::try_from_secs_f64(within_s) {
+        Ok(within) if within_s > 0.0 && within_s <= LONGEST_HAND_OVER_S => Ok(Order::HandOver(within)),
+        _ => {
+            let text = format!(
+                "hand-over: `within_s` is {within_s}; give a number above 0, at most {LONGEST_HAND_OVER_S}"
+            );
+            Err(ProtocolError::new(ProtocolErrorKind::BadRequest, text))
+        }
     }
 }
 

@@ -77,6 +77,7 @@ pub fn published(step: u64) -> Published {
         started_clock: Duration::ZERO,
         mode: DaemonMode::Manage,
         paused: None,
+        hands_over_until: None,
         policy: "a4".to_owned(),
         file_policy: None,
         settings: Arc::new("stable_interval_s = 5".parse().unwrap()),

@@ -109,13 +109,20 @@ fn orders_arrive_and_their_answers_come_back() {
         assert!(client.ask(&format!(r#"{{"version":1,"do":"{order}"}}"#))["ok"].is_object());
     }
     assert!(client.ask(r#"{"version":1,"do":"pause","release":true}"#)["ok"].is_object());
+    assert!(client.ask(r#"{"version":1,"do":"hand-over","within_s":2.5}"#)["ok"].is_object());
+    for wrong in ["0", "-1", "86401", "1e300"] {
+        let answer = client.ask(&format!(r#"{{"version":1,"do":"hand-over","within_s":{wrong}}}"#));
+        let text = answer["error"]["text"].as_str().unwrap_or_default();
+        assert!(text.contains("give a number above 0, at most 86400"), "{answer}");
+    }
     // No order ends the daemon.
     assert_eq!(client.ask(r#"{"version":1,"do":"stop"}"#)["error"]["kind"], "bad-request");
     let settings = "period = 2\nname = \"x\"".parse().unwrap();
     let orders = stage.end();
     assert_eq!(orders[0], Order::SetPolicy { name: "iat".to_owned(), settings });
     let rest = [Order::Pause(Pause::Hold), Order::Resume, Order::Reload, Order::Pause(Pause::Release)];
-    assert_eq!(orders[2..], rest);
+    assert_eq!(orders[2..6], rest);
+    assert_eq!(orders[6..], [Order::HandOver(Duration::from_millis(2500))]);
 }
 
 #[test]

@@ -5,9 +5,9 @@
 use crate::checks;
 use crate::history::{History, What};
 use crate::inline_twin;
-use crate::journaled::is_ours;
-use crate::picture::{self, Picture, SWITCH};
+use crate::picture::Picture;
 use crate::scenarios;
+use crate::stage::Stage;
 use crate::system::Simulated;
 use crate::usage::Usage;
 use crate::world::{JOURNAL, PREFIX, World};
@@ -18,7 +18,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use toml::Table;
 use waykeeper_kernel::journal::{Journal, JournalError};
-use waykeeper_kernel::resctrl::GROUP_PREFIX;
 use waykeeper_kernel::restore::Report;
 use waykeeper_kernel::root::Root;
 use waykeeper_kernel::system::SharedSystem;
@@ -30,7 +29,6 @@ use waykeeper_service::linux::ManagedLinuxHost;
 use waykeeper_service::protocol::DaemonStatus;
 use waykeeper_service::recorder::{RecorderConfig, RecordingRing};
 use waykeeper_service::{Published, PublishedState, PublishedStep, orders, step_queue};
-use waykeeper_testbed::{HostState, Watched};
 
 /// Where the configuration is.
 const CONFIG: &str = "/etc/waykeeper/waykeeper.toml";
@@ -62,30 +60,12 @@ pub enum End {
 
 /// Runs a history.
 pub fn run(history: &History) -> Outcome {
-    let world = World::new(history.clone(), scenarios::scenario(history.scenario));
-    for path in ["/etc", "/etc/waykeeper", "/run", "/var", "/var/log"] {
-        // The disk is new and has none of them.
-        let _ = world.lock().disk.make_dir(path);
-    }
-    write_config(&world, history.tenants);
-    let root = Root::on(Arc::new(Simulated::observer(&world)), PREFIX);
-    let (original, watched) = {
-        let state = world.lock();
-        (picture::take(&state.files, &state.clock), state.clock.clone())
-    };
-    let places = watched.with(|server| {
-        let layout = server.layout();
-        (layout.generation, layout.cpus() as u16, layout.packages as u16, layout.cores as u16)
-    });
-    let (generation, cpus, packages, cores) = places.unwrap_or_else(|why| panic!("the model: {why}"));
-    let own: BTreeSet<u16> = (0..cpus).collect();
-    let firsts: Vec<u16> = (0..packages).map(|package| package * cores).collect();
-    let watched = Watched::new(&root, generation, cpus, &own, &firsts);
-    let registers = other_registers(&watched, &root);
-
+    let stage = Stage::new(history);
+    let Stage { world, original, .. } = &stage;
     let mut last = End::Stopped;
+    let mut is_handed_over = false;
     for start in 0..history.most_starts {
-        last = process(&world, &original);
+        last = process(world, original);
         if start > 0 {
             world.lock().mark("restart");
         }
@@ -98,9 +78,12 @@ pub fn run(history: &History) -> Outcome {
                 state.note(why, 0);
             }
         }
-        if last == End::Stopped {
+        is_handed_over = last == End::Stopped && state.has_hand_over();
+        if is_handed_over {
+            state.mark("handed-over");
+        } else if last == End::Stopped {
             drop(state);
-            compare(&world, &original, &registers, &watched, &root, "after a stop");
+            stage.compare("after a stop");
             state = world.lock();
         }
         let now = state.now_ns;
@@ -112,9 +95,10 @@ pub fn run(history: &History) -> Outcome {
     let some_were_off = world.lock().calm();
     // The registers of a CPU that was off at a stop are still in the journal.
     let some_are_away = !world.lock().journaled().away().is_empty();
-    if (last != End::Stopped || some_were_off || some_are_away) && world.lock().violations.is_empty() {
-        finish(&world, history, &original);
-        compare(&world, &original, &registers, &watched, &root, "in the end");
+    let some_differ = last != End::Stopped || is_handed_over || some_were_off || some_are_away;
+    if some_differ && world.lock().violations.is_empty() {
+        finish(world, history, original);
+        stage.compare("in the end");
     }
     let state = world.lock();
     Outcome {
@@ -170,6 +154,10 @@ pub fn process(world: &World, original: &Picture) -> End {
     let done = catch_unwind(AssertUnwindSafe(|| {
         let config = Config::load_on(system.as_ref(), &inputs)?;
         let host = ManagedLinuxHost::open_on(system.clone(), &config)?;
+        // A start that restores removes the mark.
+        if world.lock().has_hand_over() {
+            world.lock().mark("taken-over");
+        }
         run_and_restore(host, |host| {
             let setup = setup(world, &simulated, original, config, inputs, host);
             Ok(engine::run(host, setup)?)
@@ -281,6 +269,9 @@ impl AfterStep {
         }
         let mut state = self.world.lock();
         state.mark("step");
+        if before.is_none() {
+            state.note_first_step();
+        }
         state.note_usage();
         check_published(&published, before.as_deref()).into_iter().for_each(|wrong| state.violation(wrong));
         checks::masks(&mut state);
@@ -300,6 +291,9 @@ impl AfterStep {
             drop(state);
             write_config(&self.world, variant);
             state = self.world.lock();
+        }
+        if message == What::Stop {
+            state.note_stop();
         }
         state.mailbox.send(&message, settings);
     }
@@ -336,11 +330,11 @@ fn check_published(published: &Published, before: Option<&Published>) -> Vec<Str
 }
 
 /// What `waykeeper restore` does.
-pub fn restore(world: &World) -> Result<Report, JournalError> {
+pub fn restore(world: &World, scope: RestoreScope) -> Result<Report, JournalError> {
     let process = world.lock().start_process();
     let root = Root::on(Arc::new(Simulated::new(world, process)), PREFIX);
     let done = Journal::open(Path::new(JOURNAL), &root).and_then(|mut journal| {
-        let mut report = restore_journal(&root, &mut journal, RestoreScope::All)?;
+        let mut report = restore_journal(&root, &mut journal, scope)?;
         let known = journal.originals().to_vec();
         adopt_orphans(&root, &mut journal, &known, &mut report)?;
         Ok(report)
@@ -351,7 +345,7 @@ pub fn restore(world: &World) -> Result<Report, JournalError> {
 
 /// Why a host is not as it was found after a restore.
 fn restore_failure(world: &World) -> Option<String> {
-    match restore(world) {
+    match restore(world, RestoreScope::All) {
         Err(why) => Some(why.to_string()),
         Ok(report) => {
             let failures = report.failures().map(|(knob, why)| format!("{knob}: {why}"));
@@ -359,140 +353,4 @@ fn restore_failure(world: &World) -> Option<String> {
             (!wrong.is_empty()).then(|| wrong.join("; "))
         }
     }
-}
-
-/// The registers that no other program touches here.
-pub fn other_registers(watched: &Watched, root: &Root) -> HostState {
-    let mut registers = watched.state(root);
-    let switch = format!(" {:#x}", SWITCH.0);
-    registers.retain(|name, _| {
-        // The class of a CPU has a number that depends on the history; the picture has its group. The picture also has
-        // the DCA ways and switches.
-        let pictured = name.starts_with("/sys/fs/resctrl")
-            || name.ends_with("MSR 0xc8f")
-            || name.ends_with("MSR 0xc8b")
-            || name.starts_with("PCI") && name.ends_with(&switch);
-        !pictured
-    });
-    registers
-}
-
-/// Everything is as it was, except what the other program changed last.
-fn compare(
-    world: &World,
-    original: &Picture,
-    registers: &HostState,
-    watched: &Watched,
-    root: &Root,
-    when: &str,
-) {
-    let (mut registers, mut now_registers) = (registers.clone(), other_registers(watched, root));
-    let mut state = world.lock();
-    let online = picture::online(&state.files);
-    let is_on = |name: &str| {
-        let cpu = name.strip_prefix("CPU ").and_then(|rest| rest.split(' ').next()?.parse::<u16>().ok());
-        cpu.is_none_or(|cpu| online.contains(&cpu))
-    };
-    // Those of a CPU that was off when the daemon restored stay in the journal, also if it is on since.
-    let away = if when == "in the end" { BTreeSet::new() } else { state.journaled().away() };
-    let is_there =
-        |name: &String| is_on(name) && !away.iter().any(|cpu| name.starts_with(&format!("CPU {cpu} ")));
-    [&mut registers, &mut now_registers].into_iter().for_each(|all| all.retain(|name, _| is_there(name)));
-    let now = picture::take(&state.files, &state.clock);
-    let mut wrong = Vec::new();
-    // A register that reads a wrong value of eight bytes at every reading cannot be told from one that another program
-    // took: it stays as it is.
-    let is_misread = state.history.events.iter().any(|event| {
-        matches!(&event.what, What::Garbage { path, calls: 0, text } if path.ends_with("msr") && text.len() >= 8)
-    });
-    if now_registers != registers && !is_misread {
-        wrong.push(waykeeper_testbed::state_difference(&registers, &now_registers));
-    }
-    let names: BTreeSet<&String> =
-        original.keys().chain(now.keys()).chain(state.touched.values.keys()).collect();
-    let (mut kept, mut reverted) = (0, 0);
-    let corrects = state.history.outsiders == "correct";
-    // With `outsiders = "correct"` another program's value is undone, at the latest by the restore at the end. Otherwise
-    // a register must have been written by a policy since.
-    let written = |name: &str| {
-        let register = name == picture::WAYS_NAME || name.starts_with("port ");
-        corrects || register && state.touched.overwritten.contains(name)
-    };
-    let was_left = |name: &str, found: Option<&String>| {
-        found.is_some_and(|found| state.touched.ever.contains(&(name.to_owned(), found.clone())))
-    };
-    for name in names {
-        let found = now.get(name);
-        if name.starts_with("task ") {
-            let group = found.map_or("", String::as_str);
-            let touched = state.touched.values.get(name).cloned().flatten();
-            // A task of a program that ended is gone; a new one is in its parent's group.
-            if !group.is_empty() && touched.as_deref() != Some(group) {
-                wrong.push(format!("{name} is in {group:?}"));
-            }
-            continue;
-        }
-        if name.contains(GROUP_PREFIX) {
-            if found.is_some() {
-                wrong.push(format!("{name} is there: {found:?}"));
-            }
-            continue;
-        }
-        let before = original.get(name).filter(|_| is_on(name));
-        // Which CPUs it has then is checked below.
-        if name.starts_with("monitor ") && name.ends_with(" of default") && found.is_some() {
-            continue;
-        }
-        // The daemon moves another program's monitoring group out of its own before it removes that.
-        let moved =
-            name.strip_suffix("default").filter(|rest| rest.starts_with("monitor ")).is_some_and(|rest| {
-                state.touched.values.iter().any(|(other, value)| other.starts_with(rest) && value.is_some())
-            });
-        if moved {
-            continue;
-        }
-        match state.touched.values.get(name) {
-            None if found == before => {}
-            None => wrong.push(format!("{name} is {found:?}, was {before:?}")),
-            Some(touched) if found == touched.as_ref() => kept += 1,
-            // What the other program did to one of Waykeeper's groups ended with the group.
-            Some(Some(group)) if name.starts_with("CPU ") && is_ours(group) && found == before => {}
-            // The other program took the CPU between the daemon's reading and its write, without resctrl's lock.
-            Some(Some(_)) if found == before && state.touched.raced.contains(name) => reverted += 1,
-            // Where another program sets a value that the daemon wrote too, the register does not say who wrote it: it
-            // counts as the daemon's, after a kill also for the next start. So does a value that changed and is back: it
-            // may have been misread meanwhile.
-            Some(Some(touched))
-                if (found == before || was_left(name, found))
-                    && state.touched.own.contains(&(name.clone(), touched.clone())) =>
-            {
-                reverted += 1;
-            }
-            // The daemon wrote it later, and restored what it had found before its first write: the first value, or an
-            // earlier one of the other program.
-            Some(_) if written(name) && (found == before || was_left(name, found)) => reverted += 1,
-            Some(touched) => {
-                wrong.push(format!(
-                    "{name} is {found:?}, was {before:?}, and another program left {touched:?}"
-                ));
-            }
-        }
-    }
-    for (monitor, cpus) in &state.touched.watched {
-        let has = |name: &String| name.starts_with(&format!("monitor {monitor} of "));
-        let Some((name, list)) = now.iter().find(|(name, _)| has(name)) else {
-            wrong.push(format!("the monitoring group {monitor} is gone, and its owner did not remove it"));
-            continue;
-        };
-        let list = picture::cpus(list);
-        let lost = cpus.iter().find(|cpu| !list.iter().any(|own| **cpu == format!("CPU {own}")));
-        wrong.extend(lost.map(|cpu| format!("{name} has lost {cpu}, which no other program took")));
-    }
-    if kept > 0 {
-        state.mark("kept");
-    }
-    if reverted > 0 {
-        state.mark("reverted");
-    }
-    wrong.into_iter().for_each(|text| state.violation(format!("{when}: {text}")));
 }

@@ -5,19 +5,17 @@
 //! `WAYKEEPER_SEEDS=N` damages N seeded kills, and from 500 on all 675 journals of one kill. Must not know the journal's
 //! format beyond its lines.
 
-use crate::daemon::{self, End, other_registers, process, write_config};
+use crate::daemon::{self, End, process, write_config};
 use crate::history::{Dice, Event, History, What};
 use crate::number;
-use crate::picture::{self, Picture};
-use crate::scenarios;
-use crate::system::Simulated;
-use crate::world::{JOURNAL, PREFIX, World};
+use crate::picture;
+use crate::stage::{Stage, other_registers};
+use crate::world::JOURNAL;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use waykeeper_kernel::resctrl::GROUP_PREFIX;
-use waykeeper_kernel::root::Root;
-use waykeeper_testbed::{HostState, Watched};
+use waykeeper_linux_host::RestoreScope;
 
 /// Seeded kills of a run without a request.
 const KILLS: u64 = 100;
@@ -31,47 +29,24 @@ const SEAL: &str = "/run/waykeeper/journal-host.seal";
 const UNPROVED: &str = "/run/waykeeper/journal-host.unproved";
 
 /// A host whose daemon was killed, and what it was before.
-struct Killed {
-    world: World,
-    root: Root,
-    original: Picture,
-    watched: Watched,
-    registers: HostState,
-}
+struct Killed(Stage);
 
 impl Killed {
     /// Runs a history's first process up to its kill; `None` if it ended otherwise.
     fn of(history: &History) -> Option<Killed> {
-        let world = World::new(history.clone(), scenarios::scenario(history.scenario));
-        for path in ["/etc", "/etc/waykeeper", "/run", "/var", "/var/log"] {
-            // The disk is new and has none of them.
-            let _ = world.lock().disk.make_dir(path);
-        }
-        write_config(&world, history.tenants);
-        let root = Root::on(Arc::new(Simulated::observer(&world)), PREFIX);
-        let clock = world.lock().clock.clone();
-        let original = picture::take(&world.lock().files, &clock);
-        let places = clock.with(|server| {
-            let layout = server.layout();
-            (layout.generation, layout.cpus() as u16, layout.packages as u16, layout.cores as u16)
-        });
-        let (generation, cpus, packages, cores) = places.unwrap_or_else(|why| panic!("the model: {why}"));
-        let own: BTreeSet<u16> = (0..cpus).collect();
-        let firsts: Vec<u16> = (0..packages).map(|package| package * cores).collect();
-        let watched = Watched::new(&root, generation, cpus, &own, &firsts);
-        let registers = other_registers(&watched, &root);
-        let end = process(&world, &original);
-        world.lock().calm();
-        (end == End::Killed).then_some(Killed { world, root, original, watched, registers })
+        let stage = Stage::new(history);
+        let end = process(&stage.world, &stage.original);
+        stage.world.lock().calm();
+        (end == End::Killed).then_some(Killed(stage))
     }
 
     fn read(&self, path: &str) -> Option<Vec<u8>> {
-        let state = self.world.lock();
+        let state = self.0.world.lock();
         state.disk.find(path).and_then(|number| state.disk.read(number, 0, usize::MAX)).ok()
     }
 
     fn write(&self, path: &str, bytes: Option<&[u8]>) {
-        let mut state = self.world.lock();
+        let mut state = self.0.world.lock();
         let found = state.disk.find(path);
         let done = match (bytes, found) {
             (None, Ok(_)) => state.disk.remove(path),
@@ -97,7 +72,7 @@ impl Killed {
         let mut wrong = Vec::new();
         let mut is_as_found = true;
         if restores {
-            match daemon::restore(&self.world) {
+            match daemon::restore(&self.0.world, RestoreScope::All) {
                 Ok(report) => {
                     is_as_found = report.is_as_found();
                     wrong.extend(report.failures().map(|(knob, why)| format!("{knob}: {why}")));
@@ -105,8 +80,8 @@ impl Killed {
                 Err(why) => wrong.push(why.to_string()),
             }
         } else {
-            write_config(&self.world, tenants);
-            let end = process(&self.world, &self.original);
+            write_config(&self.0.world, tenants);
+            let end = process(&self.0.world, &self.0.original);
             if end != End::Stopped {
                 wrong.push(format!("the next daemon: {end:?}"));
             }
@@ -115,12 +90,12 @@ impl Killed {
         if restores && is_said == is_as_found {
             wrong.push(format!("as found: {is_as_found}, and a file with what is not known: {is_said}"));
         }
-        let registers = other_registers(&self.watched, &self.root);
-        let state = self.world.lock();
+        let registers = other_registers(&self.0.watched, &self.0.root);
+        let state = self.0.world.lock();
         wrong.extend(state.violations.iter().cloned());
         let now = picture::take(&state.files, &state.clock);
-        for name in self.original.keys().chain(now.keys()).collect::<BTreeSet<_>>() {
-            let (before, after) = (self.original.get(name), now.get(name));
+        for name in self.0.original.keys().chain(now.keys()).collect::<BTreeSet<_>>() {
+            let (before, after) = (self.0.original.get(name), now.get(name));
             let is_task = name.starts_with("task ");
             let is_ours =
                 name.contains(GROUP_PREFIX) || after.is_some_and(|place| place.contains(GROUP_PREFIX));
@@ -131,10 +106,10 @@ impl Killed {
                 wrong.push(format!("{name} is {after:?}, was {before:?}"));
             }
         }
-        if !is_said && registers != self.registers {
-            wrong.push(waykeeper_testbed::state_difference(&self.registers, &registers));
+        if !is_said && registers != self.0.registers {
+            wrong.push(waykeeper_testbed::state_difference(&self.0.registers, &registers));
         }
-        if self.original.keys().any(|name| name.contains(GROUP_PREFIX)) {
+        if self.0.original.keys().any(|name| name.contains(GROUP_PREFIX)) {
             wrong.push("the host had a group of ours before".to_owned());
         }
         (wrong, is_said)

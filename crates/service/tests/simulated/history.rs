@@ -62,6 +62,8 @@ pub enum What {
     Pause { release: bool },
     /// An order.
     Resume,
+    /// The order to leave the knobs to the next process, if this one ends within so many milliseconds.
+    HandOver { ms: u64 },
     /// Another program makes a control group.
     MakeGroup { name: String },
     /// Another program makes a monitoring group in the nth control group.
@@ -138,6 +140,7 @@ impl What {
             What::SetPolicy { .. } => "set-policy",
             What::Pause { .. } => "pause",
             What::Resume => "resume",
+            What::HandOver { .. } => "hand-over",
             What::MakeGroup { .. } => "make-group",
             What::MakeMonitor { .. } => "make-monitor",
             What::WatchCpu { .. } => "watch-cpu",
@@ -158,7 +161,7 @@ impl What {
     }
 
     /// All names.
-    pub const NAMES: [&str; 25] = [
+    pub const NAMES: [&str; 26] = [
         "refuse",
         "short-read",
         "short-write",
@@ -168,6 +171,7 @@ impl What {
         "set-policy",
         "pause",
         "resume",
+        "hand-over",
         "make-group",
         "make-monitor",
         "watch-cpu",
@@ -303,6 +307,7 @@ impl History {
                 events.push(Event { at_ms, calls: 0, what: What::Lift });
             }
         }
+        add_hand_overs(seed, end_ms, &mut events);
         events.sort_by_key(|event| (event.at_ms, event.calls));
         History {
             seed,
@@ -357,6 +362,21 @@ impl History {
             most_starts: u32::MAX,
             events,
         }
+    }
+}
+
+/// Half of the histories have orders to hand over, each with a stop soon after it. The time that the next process has is
+/// often enough and sometimes not.
+fn add_hand_overs(seed: u64, end_ms: u64, events: &mut Vec<Event>) {
+    // Numbers of their own: the other events of a seed are those of the histories in `found`.
+    let mut dice = Dice::new(seed ^ 0x6861_6e64_6f76_6572);
+    if dice.once_in(2) {
+        return;
+    }
+    for _ in 0..1 + dice.below(3) {
+        let at_ms = dice.below(end_ms);
+        events.push(Event { at_ms, calls: 0, what: What::HandOver { ms: 150 + dice.below(1500) } });
+        events.push(Event { at_ms: at_ms + 1, calls: 0, what: What::Stop });
     }
 }
 

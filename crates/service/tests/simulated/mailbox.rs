@@ -72,6 +72,7 @@ impl Mailbox {
             What::Declare { by_signal: true, .. } => return signal(signals, SignalRequest::Reload),
             What::Declare { .. } => Order::Reload,
             What::SetPolicy { name } => Order::SetPolicy { name: name.clone(), settings },
+            What::HandOver { ms } => Order::HandOver(Duration::from_millis(*ms)),
             What::Pause { release } => Order::Pause(if *release { Pause::Release } else { Pause::Hold }),
             _ => Order::Resume,
         };

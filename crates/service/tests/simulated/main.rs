@@ -12,12 +12,15 @@ mod checks;
 mod daemon;
 mod damaged;
 mod disk;
+mod following;
+mod hand_over;
 mod history;
 mod inline_twin;
 mod journaled;
 mod mailbox;
 mod picture;
 mod scenarios;
+mod stage;
 mod system;
 mod touched;
 mod usage;
@@ -36,7 +39,7 @@ const SEEDS: u64 = 300;
 const ENOUGH: u64 = 300;
 
 /// Marks that every run of enough seeds must have, besides the names of events.
-const MARKS: [&str; 18] = [
+const MARKS: [&str; 20] = [
     "fault-refuse",
     "fault-short-read",
     "fault-short-write",
@@ -51,6 +54,8 @@ const MARKS: [&str; 18] = [
     "killed",
     "stopped",
     "restart",
+    "handed-over",
+    "taken-over",
     "restore",
     "start-and-stop",
     "twin-asked",

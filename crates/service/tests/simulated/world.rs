@@ -4,6 +4,7 @@
 //! Must not know how the daemon works.
 
 use crate::disk::{Disk, Inode};
+use crate::following::Following;
 use crate::history::{Event, History, What};
 use crate::journaled::Journaled;
 use crate::mailbox::Mailbox;
@@ -93,7 +94,7 @@ pub struct State {
     pub faults: Faults,
     pub mailbox: Mailbox,
     trace: u64,
-    calls: u64,
+    pub calls: u64,
     pub marks: BTreeMap<&'static str, u64>,
     pub violations: Vec<String>,
     journaled: Journaled,
@@ -103,6 +104,8 @@ pub struct State {
     /// CPUs of a package.
     pub cores: u16,
     verbose: bool,
+    /// What is noted where one process follows another.
+    pub following: Following,
 }
 
 /// The file that a lock is on.
@@ -156,6 +159,7 @@ impl World {
             usage: Vec::new(),
             cores,
             verbose: std::env::var_os("WAYKEEPER_TRACE").is_some(),
+            following: Following::default(),
         })))
     }
 
@@ -201,6 +205,9 @@ impl World {
         };
         let outcome = done.as_ref().map_or_else(|why| why.raw_os_error() as u64, |_| 0);
         state.note(&format!("{operation:?} {path}"), outcome);
+        if matches!(operation, Operation::Write | Operation::MakeDirectory | Operation::RemoveDirectory) {
+            state.look();
+        }
         done
     }
 }
@@ -307,6 +314,9 @@ impl State {
         }
         self.calls += 1;
         self.since_due += 1;
+        if self.following.kill_at.take_if(|at| *at <= self.calls).is_some() {
+            self.carry_out(&What::Kill { lose: self.calls.is_multiple_of(2), torn: 0 });
+        }
         self.happen();
         Ok(())
     }
@@ -453,6 +463,7 @@ impl State {
             | What::SetPolicy { .. }
             | What::Pause { .. }
             | What::Resume
+            | What::HandOver { .. }
             | What::Stop => self.mailbox.put(what.clone()),
             outside => self.act_outside(outside),
         }

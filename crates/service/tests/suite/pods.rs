@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::os::unix::fs::DirEntryExt;
 use std::time::{Duration, Instant};
 use waykeeper_nri::PluginConfig;
 use waykeeper_nri::fake_runtime::{FakeConnection, FakeRuntime, container, pod};
 use waykeeper_nri::messages::{ContainerMessage, PodMessage};
+use waykeeper_service::Client;
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::daemon::RunningDaemon;
+use waykeeper_service::engine::SignalRequest;
+use waykeeper_service::protocol::{ControlCommand, OrderResult};
 use waykeeper_testbed::{MountedHost, assert_same_state, groups, manual_clock, scenario};
 
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -36,9 +40,10 @@ fn server(more: &str) -> (MountedHost, Config, Inputs) {
     let (file, socket) = (machine.folder().join("waykeeper.toml"), machine.folder().join("nri.sock"));
     let text = format!(
         "[daemon]\nperiod_s = 0.25\nroot = {:?}\njournal = {:?}\n[policy]\nname = \"none\"\n[twin]\nenabled = false\n\
-         [socket]\npath = \"off\"\n[nri]\nenabled = true\nsocket = {:?}\n{more}",
+         [socket]\npath = {:?}\n[nri]\nenabled = true\nsocket = {:?}\n{more}",
         machine.root().prefix().display().to_string(),
         machine.journal().display().to_string(),
+        machine.folder().join("socket").display().to_string(),
         socket.display().to_string(),
     );
     std::fs::write(&file, text).unwrap();
@@ -89,6 +94,14 @@ impl Node {
                 .is_ok_and(|tasks| tasks.lines().any(|line| line == task))
         };
         own.find(|entry| has(entry.path())).map(|entry| entry.file_name().to_string_lossy().into_owned())
+    }
+
+    /// The directories of our groups, by their inodes: a group that is made again has another one.
+    fn groups(&self) -> BTreeMap<String, u64> {
+        let resctrl = self.machine.root().path("/sys/fs/resctrl");
+        let own = std::fs::read_dir(resctrl).unwrap().map(|entry| entry.unwrap());
+        let named = own.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.ino()));
+        named.filter(|(name, _)| name.starts_with("waykeeper-")).collect()
     }
 
     fn until(&self, what: &str, wanted: impl Fn(&Node) -> bool) {
@@ -253,6 +266,41 @@ fn mistakes_leave_their_pods_unmanaged_with_a_line_each() {
     // With the pod its problem ends.
     stop(&mut runtime, &pods[1].0, &pods[1].1);
     node.until("the problem ends", |node| !node.has_problem("pod default/mask"));
+}
+
+#[test]
+fn pods_keep_their_groups_when_one_daemon_follows_another() {
+    let (machine, config, inputs) = server("[[tenant]]\nname = \"declared\"\ncores = \"9\"\n");
+    let found = machine.state();
+    let mut node = Node::start((machine, config.clone(), inputs.clone()));
+    let (first, second) = (node.pod("a", 0), node.pod("b", 1));
+    let (pods, containers): (Vec<_>, Vec<_>) = [first, second].into_iter().unzip();
+    let all = ["declared", "default.a", "default.b"];
+    let runtime = node.runtime.take(&pods, &containers);
+    node.until("the pods", |node| node.tenants() == all);
+    let before = node.groups();
+    assert_eq!(before.len(), 3, "{before:?}");
+    let mut client = Client::connect(&config.socket_path().unwrap(), Client::ORDER_TIMEOUT)
+        .unwrap_or_else(|why| panic!("{why}"));
+    let order = ControlCommand::HandOver { within_s: 60.0 };
+    client.ask::<OrderResult>(order).unwrap_or_else(|why| panic!("{why}"));
+    drop(client);
+    // Pod b ends before the next daemon has the list.
+    node.daemon.request(SignalRequest::Stop);
+    let Node { machine, runtime: listener, daemon } = node;
+    daemon.wait().unwrap_or_else(|why| panic!("{why}"));
+    drop(runtime);
+    let daemon = RunningDaemon::start(config, inputs, Box::new(|| 0), || {});
+    node = Node { machine, runtime: listener, daemon: daemon.unwrap_or_else(|why| panic!("{why}")) };
+    assert_eq!(node.groups(), before);
+    let _runtime = node.runtime.take(&pods[..1], &containers[..1]);
+    node.until("the pod that is left", |node| node.tenants() == all[..2]);
+    let left: BTreeMap<String, u64> =
+        before.into_iter().filter(|(name, _)| !name.contains("default.b")).collect();
+    node.until("the group of the pod that ended is removed", |node| node.groups() == left);
+    let Node { machine, daemon, .. } = node;
+    drop(daemon);
+    assert_same_state(&machine.state(), &found, "after both");
 }
 
 #[test]

@@ -79,6 +79,7 @@ fn record_released(
             started_clock: Duration::ZERO,
             mode: DaemonMode::Manage,
             paused,
+            hands_over_until: None,
             policy: name.to_owned(),
             file_policy: None,
             settings: Arc::new(settings.clone()),

@@ -18,6 +18,7 @@ fn published(header: &Header, step: &RecordedStep<'static>) -> Published {
         started_clock: Duration::ZERO,
         mode: header.mode,
         paused: step.paused,
+        hands_over_until: None,
         policy: header.policy.clone(),
         file_policy: None,
         settings: header.settings.clone(),
