@@ -47,6 +47,9 @@ pub enum FullCommand {
     /// Make the daemon reload its configuration
     #[command(after_help = orders::RELOAD_EXAMPLES)]
     Reload(orders::OrderArgs),
+    /// Let the daemon leave its knobs in force for the next one when it is stopped
+    #[command(after_help = orders::HAND_OVER_EXAMPLES)]
+    HandOver(orders::HandOverArgs),
     /// Show the daemon at work on a virtual host, in one command
     Demo(demo::DemoArgs),
     /// Mount a virtual server as the files of a Linux host, for unmodified tools
@@ -86,6 +89,7 @@ pub fn full(command: FullCommand) -> Result<(), Failure> {
         FullCommand::Pause(args) => orders::pause(&args),
         FullCommand::Resume(args) => orders::resume(&args),
         FullCommand::Reload(args) => orders::reload(&args),
+        FullCommand::HandOver(args) => orders::hand_over(&args),
         FullCommand::Demo(args) => demo::demo(&args),
         FullCommand::Vhost(args) => vhost::vhost(args),
         FullCommand::Completions(args) => completions::completions(&args),

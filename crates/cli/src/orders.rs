@@ -1,11 +1,13 @@
-//! `waykeeper pause`, `resume`, `reload` and `policy set`: orders to the daemon, each one request and one answer.
+//! `waykeeper pause`, `resume`, `reload`, `hand-over` and `policy set`: orders to the daemon, each one request and one
+//! answer.
 //!
 //! Must not check them: only the daemon knows its machine.
 
 use crate::daemon_client::SocketArgs;
 use crate::exit::Failure;
-use crate::out;
+use crate::{duration, out};
 use clap::Args;
+use std::time::Duration;
 use toml::{Table, Value};
 use waykeeper_service::protocol::{ControlCommand, OrderResult};
 use waykeeper_service::{Client, printable};
@@ -31,6 +33,17 @@ Examples:
   waykeeper reload    like SIGHUP, and prints what changed
 
 A configuration with a mistake is refused (exit code 2); the one in force stays in force.";
+
+/// Examples of `waykeeper hand-over`.
+pub const HAND_OVER_EXAMPLES: &str = "\
+Examples:
+  waykeeper hand-over && systemctl restart waykeeper    upgrade: no tenant loses its ways meanwhile
+  waykeeper hand-over --within 10m                      before a container has a new image
+
+The order changes nothing by itself. If the daemon is stopped (SIGTERM) within the time, it restores
+no knob: groups, masks and DCA stay in force, and the journal keeps their original values. The next
+daemon that starts within the same time takes them over. After that time, or if no daemon is to
+follow, `waykeeper restore` restores every knob.";
 
 /// Examples of `waykeeper policy set`.
 pub const SET_EXAMPLES: &str = "\
@@ -58,6 +71,23 @@ pub struct PauseArgs {
     socket: SocketArgs,
 }
 
+/// Arguments of `waykeeper hand-over`.
+#[derive(Args, Debug)]
+pub struct HandOverArgs {
+    /// Time in which this daemon must be stopped and the next one started, up to 24h
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = within)]
+    within: Duration,
+    #[command(flatten)]
+    socket: SocketArgs,
+}
+
+/// A time above 0, at most a day, as the daemon accepts it.
+fn within(text: &str) -> Result<Duration, String> {
+    const LONGEST: Duration = Duration::from_secs(24 * 3600);
+    let time = duration::above_zero(text)?;
+    if time <= LONGEST { Ok(time) } else { Err(format!("`{text}` is longer than a day; write at most 24h")) }
+}
+
 /// Arguments of `waykeeper policy set`.
 #[derive(Args, Debug)]
 pub struct SetArgs {
@@ -83,6 +113,11 @@ pub fn resume(args: &OrderArgs) -> Result<(), Failure> {
 /// `waykeeper reload`.
 pub fn reload(args: &OrderArgs) -> Result<(), Failure> {
     order(&args.socket, ControlCommand::Reload)
+}
+
+/// `waykeeper hand-over`.
+pub fn hand_over(args: &HandOverArgs) -> Result<(), Failure> {
+    order(&args.socket, ControlCommand::HandOver { within_s: args.within.as_secs_f64() })
 }
 
 /// `waykeeper policy set`.
@@ -127,6 +162,15 @@ fn setting(text: &str) -> Result<(String, Value), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_hand_over_takes_up_to_a_day() {
+        assert_eq!(within("24h"), Ok(Duration::from_secs(86_400)));
+        assert_eq!(within("90"), Ok(Duration::from_secs(90)));
+        for refused in ["0", "25h", "soon"] {
+            assert!(within(refused).is_err_and(|why| why.contains(refused)), "{refused}");
+        }
+    }
 
     #[test]
     fn settings_are_toml_values_or_text() {

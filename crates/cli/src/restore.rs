@@ -46,7 +46,7 @@ pub struct RestoreArgs {
     /// Read only this journal, and not the configuration
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Do not restore what `ddio --keep` changed; for service units, which must not undo an operator's change
+    /// For service units, after the daemon: keep what `ddio --keep` changed, and once what `hand-over` left in force
     #[arg(long)]
     passing: bool,
     /// Print JSON instead of lines
@@ -129,7 +129,7 @@ impl RestoreArgs {
 
 /// Runs the subcommand. A failure with one journal does not prevent the restore of the other.
 pub fn restore(args: RestoreArgs) -> Result<(), Failure> {
-    let scope = if args.passing { RestoreScope::Passing } else { RestoreScope::All };
+    let scope = if args.passing { RestoreScope::AfterDaemon } else { RestoreScope::All };
     let Scope { root, journals, unread } = args.scope()?;
     let mut wrong: Vec<Failure> = unread.map(unread_configuration).into_iter().collect();
     let mut reports: Vec<(&Path, Report)> = Vec::new();
@@ -239,6 +239,7 @@ fn as_json(path: &Path, report: &Report) -> Value {
         "adopted": report.adopted,
         "unproved": report.unproved,
         "as_found": report.is_as_found(),
+        "handed_over_for_s": report.handed_over.map(|left| left.as_secs_f64()),
     })
 }
 
@@ -248,6 +249,14 @@ pub fn lines(path: &Path, report: &Report) -> String {
         return format!(
             "{}: removed, because it is of an earlier boot and the knobs have their power-on values since\n",
             path.display()
+        );
+    }
+    if let Some(left) = report.handed_over {
+        return format!(
+            "{}: the daemon that ended left its knobs to the next one, which has {} s to start; another `waykeeper restore` \
+             restores them\n",
+            path.display(),
+            left.as_secs()
         );
     }
     if report.knobs.is_empty() && report.unproved.is_empty() {

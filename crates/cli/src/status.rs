@@ -12,7 +12,10 @@ use crate::exit::Failure;
 use crate::out;
 use clap::Args;
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use view::Screen;
+use waykeeper_kernel::journal;
+use waykeeper_kernel::root::Root;
 use waykeeper_lab::table::Ink;
 use waykeeper_service::Client;
 use waykeeper_service::protocol::{ControlCommand, DaemonStatus, Tenants};
@@ -64,7 +67,8 @@ pub struct TenantsArgs {
 
 /// `waykeeper status`.
 pub fn status(args: &StatusArgs) -> Result<(), Failure> {
-    let mut client = args.socket.connect(Client::TIMEOUT)?;
+    let connected = args.socket.connect(Client::TIMEOUT);
+    let mut client = connected.map_err(|failure| with_hand_over(failure, &args.socket))?;
     if args.watch {
         return watch::watch(client, args);
     }
@@ -74,6 +78,20 @@ pub fn status(args: &StatusArgs) -> Result<(), Failure> {
         (false, Some(screen)) => out::text(&view::view(&status, None, screen)),
         (false, None) => out::text(&page::status(&status)),
     }
+}
+
+/// The failure to reach a daemon. If the last one left its knobs to the next one, it says so.
+fn with_hand_over(failure: Failure, socket: &SocketArgs) -> Failure {
+    let root = Root::at(socket.root().ok().flatten().unwrap_or_else(|| PathBuf::from("/")));
+    // Only root can read the journal.
+    let journal = journal::summarize(&journal::usual_path(&root), &root).ok().flatten();
+    let Some(mark) = journal.and_then(|journal| journal.hand_over) else { return failure };
+    let waits = match mark.time_left(root.system().now()) {
+        Some(left) => format!("which has {} s to start", left.as_secs()),
+        None => "which did not start in time: `waykeeper restore` restores them".to_owned(),
+    };
+    let text = format!("{}; a daemon that ended left its knobs to the next one, {waits}", failure.line());
+    Failure::new(failure.code(), text)
 }
 
 impl StatusArgs {

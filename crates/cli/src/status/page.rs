@@ -68,12 +68,15 @@ fn heading(status: &DaemonStatus) -> String {
         Some(Pause::Hold) => ", paused (knobs keep their values)",
         Some(Pause::Release) => ", paused (knobs are restored to their original values)",
     };
+    let hands_over = status.hands_over_within_s.map_or_else(String::new, |left| {
+        format!("if it is stopped within {}, the next daemon takes its knobs over\n", seconds(left))
+    });
     let late = if status.age_s > LATE * status.period_s { ": the control thread is late" } else { "" };
     let host = &status.host;
     let mut out = format!(
         "waykeeper {} {mode}, policy {} in state {}{paused}\n\
          step {}, {} ago{late}; period {}, running for {}\n\
-         {}, {}; cores {}; LLC of {} in {} ways, {} classes\n",
+         {hands_over}{}, {}; cores {}; LLC of {} in {} ways, {} classes\n",
         printable(&status.waykeeper),
         printable(&status.policy),
         if status.state.is_empty() { "-".to_owned() } else { printable(&status.state) },

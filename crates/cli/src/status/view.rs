@@ -167,8 +167,11 @@ fn heading(status: &DaemonStatus) -> String {
         (DaemonMode::DryRun | DaemonMode::Observe, Some(_)) => "is paused",
     };
     let state = if status.state.is_empty() { "-".to_owned() } else { printable(&status.state) };
+    let hands_over = status
+        .hands_over_within_s
+        .map_or_else(String::new, |left| format!("; hands over for {}", seconds(left)));
     format!(
-        "waykeeper {mode}: policy {}, state {state}; step {}, up {}",
+        "waykeeper {mode}: policy {}, state {state}; step {}, up {}{hands_over}",
         printable(&status.policy),
         status.step,
         seconds(status.uptime_s),

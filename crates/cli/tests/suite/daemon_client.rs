@@ -210,6 +210,9 @@ fn orders_say_what_came_of_them_and_end_as_they_should() {
     assert_eq!(output(&at(&["pause", "--release"], &socket)), "done: Pause(Release)\n");
     assert_eq!(output(&at(&["resume"], &socket)), "done: Resume\n");
     assert_eq!(output(&at(&["reload"], &socket)), "done: Reload\n");
+    assert_eq!(output(&at(&["hand-over"], &socket)), "done: HandOver(60s)\n");
+    assert_eq!(output(&at(&["hand-over", "--within", "10m"], &socket)), "done: HandOver(600s)\n");
+    refused(&at(&["hand-over", "--within", "25h"], &socket), 2, &["--within", "`25h` is longer than a day"]);
     let set = output(&at(&["policy", "set", "iat", "--set", "period=2", "--set", "name=x"], &socket));
     assert!(set.contains("Integer(2)") && set.contains("String(\"x\")"), "{set}");
     refused(&at(&["policy", "set", "a5"], &socket), 2, &["unknown policy `a5`"]);

@@ -47,6 +47,7 @@ fn help_says_what_it_said() {
         &["pause"],
         &["resume"],
         &["reload"],
+        &["hand-over"],
         &["vhost"],
         &["vhost", "enter"],
         &["completions"],

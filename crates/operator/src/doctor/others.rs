@@ -6,7 +6,8 @@ use super::allocation;
 use super::facts::Facts;
 use super::file;
 use super::report::{Check, CheckState, check};
-use waykeeper_kernel::journal;
+use std::path::Path;
+use waykeeper_kernel::journal::{self, HandOver};
 use waykeeper_kernel::resctrl::holder_in;
 use waykeeper_kernel::root::Root;
 
@@ -33,7 +34,7 @@ fn pqos(facts: &Facts<'_>) -> Check {
 }
 
 /// The process that holds a lock of any kind on a file.
-fn held_by(root: &Root, path: &std::path::Path) -> Option<u32> {
+fn held_by(root: &Root, path: &Path) -> Option<u32> {
     let Ok(Some(locks)) = file::text(root, "proc/locks") else { return None };
     holder_in(&locks, &root.system().metadata(path).ok()?, &["POSIX", "FLOCK", "OFDLCK"])
 }
@@ -118,6 +119,9 @@ fn journal(facts: &Facts<'_>) -> Check {
             None => check(name, CheckState::Ok, "no knob has to be restored"),
         };
     }
+    if let Some(mark) = &look.hand_over {
+        return handed_over(facts, &path, mark, look.originals.len());
+    }
     let value = format!(
         "{} holds the original values of {} knobs, and no waykeeper process is running",
         path.display(),
@@ -126,6 +130,20 @@ fn journal(facts: &Facts<'_>) -> Check {
     check(name, CheckState::Degraded, value).remedy("waykeeper restore")
 }
 
-fn file_name(path: &std::path::Path) -> String {
+/// A daemon left its knobs to the next one, which is not there yet.
+fn handed_over(facts: &Facts<'_>, path: &Path, mark: &HandOver, knobs: usize) -> Check {
+    let (waits, remedy) = match mark.time_left(facts.root.system().now()) {
+        Some(left) => (
+            format!("which has {} s to start", left.as_secs()),
+            "start the daemon; `waykeeper restore` restores the knobs instead",
+        ),
+        None => ("which did not start in time".to_owned(), "waykeeper restore"),
+    };
+    let value =
+        format!("a daemon that ended left {knobs} knobs in {} to the next one, {waits}", path.display());
+    check("journal", CheckState::Degraded, value).remedy(remedy)
+}
+
+fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

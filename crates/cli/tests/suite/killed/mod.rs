@@ -8,6 +8,7 @@ use crate::common::daemon;
 
 use daemon::{Daemon, Setup};
 use rustix::process::Signal;
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -69,12 +70,32 @@ impl Field {
         daemon.end()
     }
 
+    /// The same, with an order to leave the knobs to the next daemon.
+    fn hand_over(&self, mut daemon: Daemon) -> (std::process::ExitStatus, String) {
+        if daemon.in_charge() && daemon.ask(json!({"do": "hand-over"})).is_some() {
+            daemon.signal(Signal::TERM);
+        }
+        daemon.end()
+    }
+
+    /// A daemon that is killed at a point of its life.
+    fn kill_at(&self, point: &Point) -> Daemon {
+        let inject = format!("inject={}:signal=SIGKILL:when={}", point.call, point.nth);
+        let trace = format!("trace={}", point.call);
+        self.setup.start_traced(&["-o", "/dev/null", "-e", &trace, "-e", &inject])
+    }
+
     /// The changing calls of a whole run that touch the host or the journal, in order.
     fn points(&self) -> Vec<Point> {
+        self.points_of(|daemon| self.live(daemon))
+    }
+
+    /// The same of another life.
+    fn points_of(&self, live: impl FnOnce(Daemon) -> (std::process::ExitStatus, String)) -> Vec<Point> {
         let log = self.machine.folder().join("strace.log");
         let trace = format!("trace={}", CHANGING.join(","));
         let strace_arguments = ["-y", "-o", log.to_str().expect("ASCII"), "-e", &trace];
-        let (status, said) = self.live(self.setup.start_traced(&strace_arguments));
+        let (status, said) = live(self.setup.start_traced(&strace_arguments));
         assert!(status.success(), "{said}");
         let text = std::fs::read_to_string(&log).expect("strace wrote it");
         let folder = self.machine.folder().to_str().expect("ASCII").to_owned();
@@ -136,10 +157,7 @@ fn a_daemon_that_is_killed_anywhere_leaves_its_originals() {
     chosen.extend(some(&points, 8));
     let (mut killed, mut journals) = (0, 0);
     for (turn, point) in chosen.into_iter().enumerate() {
-        let inject = format!("inject={}:signal=SIGKILL:when={}", point.call, point.nth);
-        let trace = format!("trace={}", point.call);
-        let (status, said) =
-            field.live(field.setup.start_traced(&["-o", "/dev/null", "-e", &trace, "-e", &inject]));
+        let (status, said) = field.live(field.kill_at(point));
         let was_killed = status.signal() == Some(9);
         // If the host answers differently, there may be one call fewer than in the first run.
         assert!(was_killed || status.success(), "{point:?}: {status}: {said}");
@@ -155,6 +173,50 @@ fn a_daemon_that_is_killed_anywhere_leaves_its_originals() {
     }
     assert!(killed >= 24, "killed at {killed} points of {}", points.len());
     assert!(journals >= 18, "with a journal at {journals} of them");
+}
+
+/// Each takes two daemons. The simulated machine kills at many more points (`crates/service/tests/simulated/hand_over.rs`).
+const TAKE_OVERS: usize = 2;
+
+#[test]
+fn a_daemon_that_is_killed_while_it_hands_over_or_takes_over_leaves_its_originals() {
+    let field = Field::new();
+    let first = field.points_of(|daemon| field.hand_over(daemon));
+    assert!(field.setup.journal.exists(), "it was handed over");
+    let second = field.points();
+    field.nothing_is_left("after both");
+    // The mark is written when the journal is renamed over the one before.
+    let mark = first.iter().rposition(|point| point.call.starts_with("rename")).expect("the mark");
+    let ends = [mark, mark + 1].map(|index| (&first[index], true));
+    let starts = milestones(&second);
+    let starts = some(&starts, TAKE_OVERS).into_iter().map(|point| (point, false));
+    let (mut killed, mut marked) = (0, 0);
+    for (turn, (point, is_first)) in ends.into_iter().chain(starts).enumerate() {
+        let (status, said) = match is_first {
+            true => field.hand_over(field.kill_at(point)),
+            false => {
+                let (status, said) = field.hand_over(field.setup.start());
+                assert!(status.success(), "{said}");
+                field.live(field.kill_at(point))
+            }
+        };
+        let was_killed = status.signal() == Some(9);
+        assert!(was_killed || status.success(), "{point:?}: {status}: {said}");
+        killed += usize::from(was_killed);
+        let journal = std::fs::read(&field.setup.journal).unwrap_or_default();
+        marked += usize::from(was_killed && String::from_utf8_lossy(&journal).contains("hand_over"));
+        if turn % 2 == 0 {
+            field.setup.restore();
+        } else {
+            let (status, said) = field.live(field.setup.start());
+            assert!(status.success(), "{point:?}, the next start: {said}");
+        }
+        field.nothing_is_left(&format!("killed at {point:?}"));
+    }
+    assert!(
+        killed >= 3 && marked >= 1 && marked < killed,
+        "killed at {killed} points, {marked} with the mark"
+    );
 }
 
 #[test]
