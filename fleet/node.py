@@ -20,13 +20,11 @@ from clients.testbed.checks import Failed
 from clients.testbed.host import VirtualHost
 from fleet import image
 from fleet.cri import CGROUP, IMAGE, Cri, FleetPod
+from fleet.waiting import SECONDS, ended
 
 CONTAINERD = "github.com/containerd/containerd/v2"
 VERSION = "v2.4.2"
 PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
-
-SECONDS = 60
-"""Longest wait for a program to start or end, on a busy machine."""
 
 CONFIG = """
 version = 3
@@ -63,16 +61,6 @@ def programs() -> Path:
             environment = {"GOBIN": str(fresh), "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
             tools.run([tools.go(), "install", *words], environment=environment)
     return tools.CACHE / f"containerd-{VERSION}"
-
-
-def ended(process: subprocess.Popen[bytes] | subprocess.Popen[str], number: int = signal.SIGTERM) -> None:
-    """Ends a process with a signal, and kills it if it does not end."""
-    process.send_signal(number)
-    try:
-        process.wait(SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 class Node:

@@ -11,13 +11,13 @@ import random
 import re
 import statistics
 import sys
-import time
 
 from clients.testbed import checks, tools
 from clients.testbed.checks import Failed, Report
 from clients.testbed.host import VirtualHost
 from fleet.cri import FleetPod
-from fleet.node import SECONDS, VERSION, Daemon, Node
+from fleet.node import VERSION, Daemon, Node
+from fleet.waiting import until
 
 PODS = int(os.environ.get("FLEET_PODS", "200"))
 """Pods of the churn."""
@@ -81,15 +81,6 @@ def group_of(host: VirtualHost, process: int) -> str | None:
         if str(process) in path.read_text().split():
             return path.parent.name
     return None
-
-
-def until(what: str, wanted: object) -> None:
-    """Waits until a condition holds."""
-    end = time.monotonic() + SECONDS
-    while not wanted():  # type: ignore[operator]
-        if time.monotonic() > end:
-            raise Failed(what)
-        time.sleep(0.05)
 
 
 class Churn:
