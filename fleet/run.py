@@ -1,6 +1,6 @@
-"""Runs the checks with the real programs of a node. `make test-fleet` calls it.
+"""Runs the checks with Helm and with the real programs of a node. `make test-fleet` calls it.
 
-It builds our program, and makes the environment of Python that the client of containerd needs. This module must not know the checks.
+It builds our program, and makes the environment of Python that the checks need. This module must not know the checks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import sys
 
 from clients.testbed import tools
 
-GRPC = "grpcio==1.85.3"
+PACKAGES = ("grpcio==1.85.3", "PyYAML==6.0.3")
+
+PARTS = ("chart", "nri")
+"""The modules with checks, in their order."""
 
 QUICK_PODS = 20
 
@@ -20,9 +23,11 @@ QUICK_PODS = 20
 def main() -> int:
     """Runs the checks; the exit status is 1 if one failed."""
     parser = argparse.ArgumentParser(
-        prog="python3 -m fleet.run", description="Run the daemon beside a real containerd."
+        prog="python3 -m fleet.run",
+        description="Check the chart by Helm, and run the daemon beside a real containerd.",
     )
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_PODS} pods instead of 200")
+    parser.add_argument("--only", choices=PARTS, help="run one part")
     arguments = parser.parse_args()
     if "WAYKEEPER" not in os.environ:
         build = ["cargo", "build", "--quiet", "--locked", "-p", "waykeeper-cli"]
@@ -30,10 +35,12 @@ def main() -> int:
     environment = {**os.environ, "WAYKEEPER": str(tools.waykeeper())}
     if arguments.quick:
         environment["FLEET_PODS"] = str(QUICK_PODS)
-    done = subprocess.run(
-        [tools.python(GRPC), "-m", "fleet.nri"], cwd=tools.REPOSITORY, env=environment, stdin=subprocess.DEVNULL
-    )
-    return done.returncode
+    failed = False
+    for part in [arguments.only] if arguments.only else PARTS:
+        words = [tools.python(*PACKAGES), "-m", f"fleet.{part}"]
+        done = subprocess.run(words, cwd=tools.REPOSITORY, env=environment, stdin=subprocess.DEVNULL)
+        failed = failed or done.returncode != 0
+    return int(failed)
 
 
 if __name__ == "__main__":
