@@ -1,7 +1,7 @@
 """The checks of the Helm chart and of the Kustomize files: python3 -m fleet.chart (needs PyYAML).
 
-Lint, refusals, rendered objects, and our program's opinion of each rendered configuration. This module must
-not know how programs are built.
+Lint, refusals, rendered objects, and our program's opinion of each rendered configuration. `installed` has what needs a cluster. This
+module must not know how programs are built.
 """
 
 from __future__ import annotations

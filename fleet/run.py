@@ -1,4 +1,4 @@
-"""Runs the checks with Helm and with the real programs of a node. `make test-fleet` calls it.
+"""Runs the checks with the real programs of a cluster and of a node. `make test-fleet` calls it.
 
 It builds our program, and makes the environment of Python that the checks need. This module must not know the checks.
 """
@@ -14,19 +14,22 @@ from clients.testbed import tools
 
 PACKAGES = ("grpcio==1.85.3", "PyYAML==6.0.3")
 
-PARTS = ("chart", "nri")
+PARTS = ("chart", "installed", "nri")
 """The modules with checks, in their order."""
 
 QUICK_PODS = 20
+QUICK_NODES = 50
 
 
 def main() -> int:
     """Runs the checks; the exit status is 1 if one failed."""
     parser = argparse.ArgumentParser(
         prog="python3 -m fleet.run",
-        description="Check the chart by Helm, and run the daemon beside a real containerd.",
+        description="Run the chart on a real cluster, and the daemon beside a real containerd.",
     )
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_PODS} pods instead of 200")
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{QUICK_NODES} nodes and {QUICK_PODS} pods instead of 1000 and 200"
+    )
     parser.add_argument("--only", choices=PARTS, help="run one part")
     arguments = parser.parse_args()
     if "WAYKEEPER" not in os.environ:
@@ -34,7 +37,7 @@ def main() -> int:
         subprocess.run(build, cwd=tools.REPOSITORY, check=True)
     environment = {**os.environ, "WAYKEEPER": str(tools.waykeeper())}
     if arguments.quick:
-        environment["FLEET_PODS"] = str(QUICK_PODS)
+        environment |= {"FLEET_NODES": str(QUICK_NODES), "FLEET_PODS": str(QUICK_PODS)}
     failed = False
     for part in [arguments.only] if arguments.only else PARTS:
         words = [tools.python(*PACKAGES), "-m", f"fleet.{part}"]
