@@ -133,12 +133,17 @@ docs:
 	test -x target/tools/bin/mdbook || $(CARGO) install mdbook --version $(MDBOOK) --locked --no-default-features --root target/tools
 	$(PYTHON) scripts/build_docs.py --mdbook target/tools/bin/mdbook --out target/site
 
+# Checks with programs of other projects. They need Debian 12, so Python 3.11; their rules are those of the package.
+HARNESSES = clients fleet guests nvme oracle
+HARNESS_RULES = --config python/pyproject.toml --target-version py311
+
 ## The form of the code, and lints, also of the small build of `make run`. After `make test`, which makes $(VENV) with ruff in it.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p waykeeper-cli --no-default-features --locked -- -D warnings
 	$(VENV)/bin/ruff format --check python && $(VENV)/bin/ruff check python
+	$(VENV)/bin/ruff format --check $(HARNESS_RULES) $(HARNESSES) && $(VENV)/bin/ruff check $(HARNESS_RULES) $(HARNESSES)
 	$(MAKE) deny
 
 ## The crates that the build uses (deny.toml): licences, duplicates, sources; known vulnerabilities where their database can be had.

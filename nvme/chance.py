@@ -34,7 +34,8 @@ def uneven(values: list[int], below: int) -> str:
         distance = max(distance, abs(seen / count - (value + 1) / below))
     bound = math.sqrt(math.log(2 / FALSE_ALARM) / (2 * count))
     if distance > bound:
-        return f"their distribution deviates by {distance:.2f} from an even one; with {count} draws of {below} it may deviate by {bound:.2f}"
+        limit = f"with {count} draws of {below} it may deviate by {bound:.2f}"
+        return f"their distribution deviates by {distance:.2f} from an even one; {limit}"
     different, least = len(set(values)), least_different(count, below)
     if different < least:
         return f"{different} different values in {count} draws of {below}, expected at least {least}"
