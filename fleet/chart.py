@@ -35,7 +35,7 @@ ALL = METRICS | {
     },
     "config": {
         "daemon": {"mode": "manage", "period_s": 0.5, "domain": 1},
-        "policy": {"name": "a4", "settings": {"stable_interval_s": 5}},
+        "policy": {"name": "isolate", "settings": {"masks": {"default.web": "0x3", "backup": "0x4"}}},
         "twin": {"share": 0.1, "cores": "0-1"},
         "limits": {"classes": 4, "outsiders": "correct"},
         "recorder": {"dir": "/var/lib/waykeeper/recorder", "keep_hours": 2},

@@ -29,20 +29,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{/* A key of TOML: one that is not bare, such as the name of a pod's tenant, is quoted as a text of JSON. */}}
+{{- define "waykeeper.key" -}}
+{{- if regexMatch "^[A-Za-z0-9_-]+$" . }}{{ . }}{{ else }}{{ toJson . }}{{ end -}}
+{{- end -}}
+
 {{/* A table of TOML: first its own keys, then its tables. Numbers, texts, switches and lists of them are written alike in JSON
 and TOML; toToml would write whole numbers as 1.0. Takes `path`, which is empty or ends in a dot, and `table`. */}}
 {{- define "waykeeper.table" -}}
 {{- $path := .path -}}
 {{- range $key, $value := .table }}
 {{- if not (or (kindIs "map" $value) (kindIs "invalid" $value)) }}
-{{ $key }} = {{ toJson $value }}
+{{ include "waykeeper.key" $key }} = {{ toJson $value }}
 {{- end }}
 {{- end }}
 {{- range $key, $value := .table }}
 {{- if kindIs "map" $value }}
 
-[{{ $path }}{{ $key }}]
-{{- include "waykeeper.table" (dict "path" (printf "%s%s." $path $key) "table" $value) }}
+[{{ $path }}{{ include "waykeeper.key" $key }}]
+{{- include "waykeeper.table" (dict "path" (printf "%s%s." $path (include "waykeeper.key" $key)) "table" $value) }}
 {{- end }}
 {{- end }}
 {{- end -}}
