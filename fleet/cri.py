@@ -40,6 +40,7 @@ class FleetPod:
     command: tuple[str, ...] = ("/bin/busybox", "sh", "-c", "/bin/busybox sleep 600 & exec /bin/busybox sleep 600")
     uid: str = ""
     """Its unique id; that of its name if there is none."""
+    image: str = IMAGE
     sandbox: str = ""
     container: str = ""
 
@@ -91,7 +92,7 @@ class Cri:
         pod.sandbox = text(self.call("RunPodSandbox", {1: sandbox}), 1)
         container: dict[int, Value] = {
             1: {1: "main"},
-            2: {1: IMAGE},
+            2: {1: pod.image},
             3: list(pod.command),
             15: {2: {3: {1: NODE}}},
         }

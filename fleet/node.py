@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -36,7 +37,7 @@ address = "{folder}/containerd.sock"
 
 [plugins.'io.containerd.nri.v1.nri']
 disable = false
-socket_path = "{folder}/nri.sock"
+socket_path = "{folder}/nri/nri.sock"
 plugin_path = "{folder}/none"
 plugin_config_path = "{folder}/none"
 
@@ -78,10 +79,8 @@ class Node:
         self.environment = {**os.environ, "PATH": f"{programs()}:{runc}:{os.environ.get('PATH', os.defpath)}"}
         try:
             self.start()
-            archive = self.folder / "image.tar"
-            image.write(archive, IMAGE, Path(tools.debian("busybox", "busybox-static")))
-            ctr = [programs() / "ctr", "-a", self.folder / "containerd.sock", "-n", "k8s.io"]
-            tools.run([*ctr, "images", "import", archive])
+            busybox = Path(tools.debian("busybox", "busybox-static")).read_bytes()
+            self.load(IMAGE, {"bin/busybox": busybox}, ["/bin/busybox", "sleep", "86400"])
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -128,6 +127,14 @@ class Node:
         self.cri = Cri(self.folder / "containerd.sock")
         self.cri.call("Version", {})
 
+    def load(self, name: str, files: Mapping[str, bytes], command: Sequence[str] = ()) -> None:
+        """Gives containerd an image with these files."""
+        archive = self.folder / "image.tar"
+        image.write(archive, name, files, command)
+        ctr = [programs() / "ctr", "-a", self.folder / "containerd.sock", "-n", "k8s.io"]
+        tools.run([*ctr, "images", "import", archive])
+        archive.unlink()
+
     def kill(self) -> None:
         """Kills containerd; its pods run on."""
         self.cri.close()
@@ -164,7 +171,7 @@ enabled = false
 path = "{self.node.folder}/waykeeper.sock"
 [nri]
 enabled = true
-socket = "{self.node.folder}/nri.sock"
+socket = "{self.node.folder}/nri/nri.sock"
 """
         )
         before = self.node.log.count("connected and synchronized")

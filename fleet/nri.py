@@ -12,10 +12,11 @@ import re
 import statistics
 import sys
 
-from clients.testbed import checks, tools
+from clients.testbed import checks
 from clients.testbed.checks import Failed, Report
 from clients.testbed.host import VirtualHost
 from fleet.cri import FleetPod
+from fleet.groups import PREFIX, SPEED, group_of, knobs, resctrl
 from fleet.node import VERSION, Daemon, Node
 from fleet.waiting import until
 
@@ -35,12 +36,6 @@ MOST_LATER_MS = 100
 
 SEED = 25
 
-SPEED = 0.02
-"""Speed of the virtual host's clock: its model keeps up beside two containerds. A read of a counter waits for a model that does not, as it
-never does on a real host."""
-
-PREFIX = "waykeeper-"
-
 FOREIGN = "gold"
 """A class of another agent."""
 
@@ -55,32 +50,10 @@ SECOND_POLICY = 'name = "ddio-off"'
 """Switches DCA off. It follows the first when the daemon was killed."""
 
 
-def resctrl(host: VirtualHost) -> dict[str, str]:
-    """The masks and CPUs of all groups."""
-    root = host.path("sys/fs/resctrl")
-    groups = [root, *(path for path in root.iterdir() if (path / "schemata").exists())]
-    return {
-        f"{group.name} {file}": (group / file).read_text() for group in groups for file in ("schemata", "cpus_list")
-    }
-
-
-def knobs(host: VirtualHost) -> dict[str, str]:
-    """The same, with DDIO's ways and the DCA of all root ports."""
-    return resctrl(host) | {"ddio": host.good([tools.waykeeper(), "ddio", "show"])}
-
-
 def network_card(host: VirtualHost) -> str:
     """The PCI address of a network card."""
     devices = sorted(host.path("sys/bus/pci/devices").iterdir())
     return next(path.name for path in devices if (path / "class").read_text().startswith("0x02"))
-
-
-def group_of(host: VirtualHost, process: int) -> str | None:
-    """The group of ours that has a process."""
-    for path in host.path("sys/fs/resctrl").glob(f"{PREFIX}*/tasks"):
-        if str(process) in path.read_text().split():
-            return path.parent.name
-    return None
 
 
 class Churn:

@@ -14,7 +14,7 @@ from clients.testbed import tools
 
 PACKAGES = ("grpcio==1.85.3", "PyYAML==6.0.3")
 
-PARTS = ("chart", "installed", "nri")
+PARTS = ("chart", "rights", "installed", "nri")
 """The modules with checks, in their order."""
 
 QUICK_PODS = 20

@@ -13,12 +13,14 @@ SECONDS = 60
 """Longest wait for a program to start or end, on a busy machine."""
 
 
-def until(what: str, wanted: Callable[[], object], *, seconds: float = SECONDS, pause_s: float = 0.05) -> None:
-    """Waits until a condition holds, which is tested again after a pause."""
+def until(
+    what: str | Callable[[], str], wanted: Callable[[], object], *, seconds: float = SECONDS, pause_s: float = 0.05
+) -> None:
+    """Waits until a condition holds, which is tested again after a pause. `what` tells what is wrong if it never does."""
     end = time.monotonic() + seconds
     while not wanted():
         if time.monotonic() > end:
-            raise Failed(what)
+            raise Failed(what if isinstance(what, str) else what())
         time.sleep(pause_s)
 
 

@@ -36,9 +36,8 @@ class Image(unittest.TestCase):
     def test_every_blob_has_the_digest_that_names_it(self) -> None:
         """The index leads to the manifest, the manifest to the configuration and the layer."""
         with tempfile.TemporaryDirectory() as folder:
-            path, program = Path(folder, "image.tar"), Path(folder, "busybox")
-            program.write_bytes(b"a program")
-            image.write(path, "a/name:1", program)
+            path = Path(folder, "image.tar")
+            image.write(path, "a/name:1", {"bin/busybox": b"a program"})
             with tarfile.open(path) as archive:
                 files = {entry.name: archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]
         for name, data in files.items():
