@@ -92,7 +92,7 @@ test-clients:
 	$(PYTHON) -m unittest discover -s clients/tests -t .
 	$(PYTHON) -m clients.run $(CLIENTS_ARGS)
 
-## The chart on a real cluster, and the daemon as a plugin of a real containerd; downloads and builds both once (fleet/README.md).
+## The chart on a real cluster and on a real containerd, and the daemon as its plugin; downloads and builds them once (fleet/README.md).
 test-fleet:
 	$(PYTHON) -m unittest discover -s fleet/tests -t .
 	$(PYTHON) -m fleet.run $(FLEET_ARGS)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -149,6 +151,13 @@ class Installation:
         self.gone()
 
 
+def timed(report: Report, name: str, act: Callable[[], None]) -> None:
+    """Runs a check, and prints the seconds that it took."""
+    begun = time.monotonic()
+    report.check(name, act)
+    print(f"  {time.monotonic() - begun:.1f} s", flush=True)
+
+
 def run(report: Report) -> None:
     """Runs the checks."""
     report.client("Kubernetes", programs.KUBERNETES)
@@ -158,14 +167,14 @@ def run(report: Report) -> None:
             cluster.kubectl("apply", "--server-side", "-f", file)
         cluster.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
         installation = Installation(chart, cluster)
-        report.check("the API server accepts all objects, and refuses a privileged pod", installation.validated)
+        timed(report, "the API server accepts all objects, and refuses a privileged pod", installation.validated)
         cluster.create(nodes())
-        report.check(f"{NODES} nodes: one pod on each with the label, none on others", installation.install)
-        report.check("the daemon's account has no right", installation.has_no_right)
-        report.check("an upgrade replaces all pods", installation.upgrade)
-        report.check("a rollback brings the first configuration back", installation.roll_back)
-        report.check("nothing is left after the removal", installation.remove)
-        report.check("Kustomize applies and deletes the same", installation.kustomize)
+        timed(report, f"{NODES} nodes: one pod on each with the label, none on others", installation.install)
+        timed(report, "the daemon's account has no right", installation.has_no_right)
+        timed(report, "an upgrade replaces all pods", installation.upgrade)
+        timed(report, "a rollback brings the first configuration back", installation.roll_back)
+        timed(report, "nothing is left after the removal", installation.remove)
+        timed(report, "Kustomize applies and deletes the same", installation.kustomize)
 
 
 if __name__ == "__main__":
