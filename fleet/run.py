@@ -13,8 +13,9 @@ import sys
 from clients.testbed import tools
 
 PACKAGES = ("grpcio==1.85.3", "PyYAML==6.0.3")
+SWEEP_PACKAGES = ("dask==2026.8.0", "distributed==2026.8.0", "dask-jobqueue==0.9.0", "pyarrow==26.0.1", "tomli-w", "tqdm")
 
-PARTS = ("chart", "rights", "installed", "nri")
+PARTS = ("chart", "rights", "installed", "nri", "sweeps")
 """The modules with checks, in their order."""
 
 QUICK_PODS = 20
@@ -40,7 +41,8 @@ def main() -> int:
         environment |= {"FLEET_NODES": str(QUICK_NODES), "FLEET_PODS": str(QUICK_PODS)}
     failed = False
     for part in [arguments.only] if arguments.only else PARTS:
-        words = [tools.python(*PACKAGES), "-m", f"fleet.{part}"]
+        python = tools.python(*(SWEEP_PACKAGES if part == "sweeps" else PACKAGES))
+        words = [python, "-m", f"fleet.{part}"]
         done = subprocess.run(words, cwd=tools.REPOSITORY, env=environment, stdin=subprocess.DEVNULL)
         failed = failed or done.returncode != 0
     return int(failed)

@@ -1,0 +1,202 @@
+"""The checks of sweeps on a cluster: python3 -m fleet.sweeps (needs dask, distributed, dask-jobqueue, pyarrow).
+
+`waykeeper run --shard` as an array of jobs, and `waykeeper.sweep` on workers that dask-jobqueue starts, on a real Slurm with two nodes.
+Both must give what one process gives, also when a job or a worker is killed. This module must not know how Slurm is started.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import tempfile
+import time
+import zipfile
+from pathlib import Path
+
+from clients.testbed import checks, tools
+from clients.testbed.checks import Failed, Report, expect
+from fleet.slurm import Slurm
+from fleet.waiting import until
+
+MATURIN = "maturin==1.16.0"
+
+SHARDS = 8
+
+RUN = ("run", "a4-fig5", "--seeds", "6", "--sets", "1/32")
+"""A sweep with some 120 simulations, half a minute of one core."""
+
+COUNT = 5
+"""Checks of this module."""
+
+
+def run(report: Report) -> None:
+    """All checks."""
+    with tempfile.TemporaryDirectory(prefix="waykeeper-sweeps-") as made, Slurm() as slurm:
+        folder = Path(made)
+        report.client("Slurm", tools.run(["sbatch", "--version"], environment=slurm.environment).split()[-1])
+        whole = folder / "whole"
+        began = time.monotonic()
+        tools.run([tools.waykeeper(), *RUN, "--threads", "2", "--out", whole])
+        alone = time.monotonic() - began
+        report.check("shards: an array of jobs has the bytes of one process", lambda: array(slurm, folder, whole, alone))
+        report.check("shards: a killed job continues with what it kept", lambda: killed(slurm, folder, whole))
+        module = module_in(folder)
+        report.check("dask: a sweep on Slurm's workers is that of one process", lambda: dask(slurm, folder, module, ""))
+        report.check("dask: so is one whose worker is killed", lambda: dask(slurm, folder, module, "kill"))
+        report.check("dask: no job is left", lambda: until(lambda: jobs(slurm), lambda: not jobs(slurm).strip()))
+    report.count(COUNT)
+
+
+def array(slurm: Slurm, folder: Path, whole: Path, alone: float) -> None:
+    """Shards write beside each other; the command with --resume joins them and runs nothing."""
+    shared = folder / "shared"
+    status = slurm.array(shard(shared), SHARDS)
+    if status != 0:
+        raise Failed(f"the array ended with {status}: {slurm.logs()[-1000:]}")
+    runs = len(list((shared / ".runs").glob("*.json.gz")))
+    busy = sum(int(number) for number in re.findall(r"^job_ns (\d+)", slurm.logs(), re.M)) / 1e9
+    print(f"shards: {runs / busy:.2f} runs a second and core in jobs, {runs / alone / 2:.2f} in one process with two threads")
+    joined(shared, whole)
+
+
+def killed(slurm: Slurm, folder: Path, whole: Path) -> None:
+    """One job is killed after its first run; the same array started again runs the rest."""
+    shared = folder / "killed"
+    client = slurm.submit(shard(shared), SHARDS)
+    until("no run was kept", lambda: any((shared / ".runs").glob("*.json.gz")), pause_s=0.02)
+    victims = tools.run(["pgrep", "-f", "waykeeper run .*--shard"]).split()
+    os.kill(int(victims[0]), signal.SIGKILL)
+    if client.wait() == 0:
+        raise Failed("the killed job was not noticed, so this check shows nothing")
+    expect(tools.run(["sh", "-c", f"cat {slurm.folder}/job-*.log"]), "runs have ended")
+    before = len(list((shared / ".runs").glob("*.json.gz")))
+    if slurm.array(shard(shared), SHARDS) != 0:
+        raise Failed(slurm.logs()[-1000:])
+    after = len(list((shared / ".runs").glob("*.json.gz")))
+    if after <= before:
+        raise Failed(f"{before} runs before, {after} after: the killed job had ended")
+    joined(shared, whole)
+
+
+def shard(shared: Path) -> str:
+    """The script of one job."""
+    words = " ".join(str(word) for word in (tools.waykeeper(), *RUN, "--threads", "1", "--out", shared))
+    return (
+        f"began=$(date +%s%N)\n{words} --shard $SLURM_ARRAY_TASK_ID/{SHARDS} || exit\n"
+        "echo job_ns $(($(date +%s%N) - began))"
+    )
+
+
+def joined(shared: Path, whole: Path) -> None:
+    """The result of the shards, compared file by file but for the wall-clock time."""
+    text = tools.run(["sh", "-c", f"{tools.waykeeper()} {' '.join(RUN)} --out {shared} --resume 2>&1"])
+    if "1 run" in text and "kept" not in text:
+        raise Failed(f"the shards left runs: {text[:500]}")
+    names = sorted(path.name for path in whole.iterdir())
+    if names != sorted(path.name for path in shared.iterdir()):
+        raise Failed(f"{names} are not {sorted(path.name for path in shared.iterdir())}")
+    for name in names:
+        one, other = (timeless(place / name) for place in (shared, whole))
+        if one != other:
+            raise Failed(f"{name} differs")
+
+
+def timeless(path: Path) -> list[str]:
+    """A file without the wall-clock time of the run."""
+    return [line for line in path.read_text().splitlines() if "wall_s" not in line]
+
+
+def module_in(folder: Path) -> Path:
+    """Our Python package, from a wheel; a folder for PYTHONPATH."""
+    words = [tools.python(MATURIN), "-m", "maturin", "build", "--quiet", "--profile", "dev", "--locked", "--out", folder]
+    tools.run(words, folder=tools.REPOSITORY / "python")
+    (wheel,) = folder.glob("waykeeper-*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(folder / "module")
+    return folder / "module"
+
+
+SCENARIO = """
+name = "small"
+duration_s = 20
+warmup_s = 5
+measure_s = 15
+time_factor = 200
+[[nic]]
+name = "nic0"
+[[workload]]
+name = "dpdk"
+program = "dpdk-t"
+cores = "0-1"
+priority = "high"
+[[workload]]
+name = "scan"
+program = "x-mem"
+cores = "2"
+working_set = "4M"
+"""
+
+SWEEP = """
+import glob, os, signal, sys, threading, time
+import waykeeper as wk
+from dask_jobqueue import SLURMCluster
+from distributed import Client
+
+
+def main():
+    folder, kill = sys.argv[1], sys.argv[2] == "kill"
+    space = {"nic.nic0.packet_bytes": [64, 256, 512, 1024, 1500], "nic.nic0.ring": [256, 512, 1024, 2048]}
+    scenario = folder + "/small.toml"
+    arguments = dict(policies=["default", "a4"], sets="1/64", progress=False)
+    alone = wk.sweep(space, scenario, out=folder + "/alone", **arguments)
+    cluster = SLURMCluster(
+        cores=1, processes=1, memory="2GB", walltime="00:20:00", interface="lo",
+        log_directory=folder, local_directory=folder, scheduler_options={"dashboard_address": None},
+    )
+    cluster.scale(jobs=2)
+    with cluster, Client(cluster) as client:
+        client.wait_for_workers(2, timeout=120)
+        struck = []
+        if kill:
+            def strike():
+                while not glob.glob(folder + "/cluster/**/*.parquet", recursive=True):
+                    time.sleep(0.02)
+                pid = next(iter(client.run(os.getpid).values()))
+                os.kill(pid, signal.SIGKILL)
+                struck.append(pid)
+            thread = threading.Thread(target=strike)
+            thread.start()
+        result = wk.sweep(space, scenario, out=folder + "/cluster", engine=client, **arguments)
+        if kill:
+            thread.join()
+    assert not result.failures, result.failures
+    assert result.to_arrow().equals(alone.to_arrow()), "the tables differ"
+    print(f"{result.to_arrow().num_rows} rows alike, {len(struck)} workers killed")
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def dask(slurm: Slurm, folder: Path, module: Path, what: str) -> None:
+    """A sweep on two workers that are jobs of Slurm, beside the same sweep in processes of this machine."""
+    place = folder / f"dask-{what}"
+    place.mkdir()
+    script = place / "sweep.py"
+    script.write_text(SWEEP)
+    (place / "small.toml").write_text(SCENARIO)
+    environment = slurm.environment | {"PYTHONPATH": str(module)}
+    text = tools.run([sys.executable, script, place, what or "no"], environment=environment)
+    expect(text, "rows alike", f"{int(bool(what))} workers killed")
+
+
+def jobs(slurm: Slurm) -> str:
+    """The jobs that Slurm still has."""
+    return tools.run(["squeue", "--noheader"], environment=slurm.environment)
+
+
+if __name__ == "__main__":
+    sys.exit(checks.main(run, []))
