@@ -229,6 +229,26 @@ class Trial:
             self.wait_for_mask(pod, EARLY_MASK)
             self.ends(pod)
 
+    def hands_over(self) -> None:
+        """Is replaced by a new pod after `hand-over`: the group stays and keeps its mask, and the last one restores all."""
+        group = self.host.path(f"sys/fs/resctrl/{PREFIX}{EARLY}")
+        with self.pod(MASKS) as pod:
+            self.wait_for_mask(pod, EARLY_MASK)
+            made = group.stat().st_ino
+            status, said = pod.run(["waykeeper", "hand-over", "--within", "10m"])
+            if status != 0:
+                raise Failed(f"hand-over: {status}: {said}")
+            status = pod.stop(GRACE)
+            if status != 0 or self.mask() != EARLY_MASK:
+                raise Failed(f"ended with {status}, and the mask is {self.mask()}: {pod.log}")
+        with self.pod(MASKS) as pod:
+            until(lambda: f"the probe fails: {pod.log}", pod.is_started, pause_s=0.5)
+            time.sleep(STEPS_S)
+            self.wait_for_mask(pod, EARLY_MASK)
+            if group.stat().st_ino != made:
+                raise Failed(f"the group was made again: {pod.log}")
+            self.ends(pod)
+
     def finds_programs(self) -> None:
         """Finds a process by the file name of its program, ends."""
         with self.pod(PATHS) as pod:
@@ -267,6 +287,7 @@ def run(report: Report) -> None:
         try:
             report.check("the daemon manages in the chart's pod, takes orders, and restores all", trial.manages)
             report.check("killed, it starts again and restores all at its end", trial.is_killed)
+            report.check("after hand-over the next pod has its groups, and restores all at its end", trial.hands_over)
             report.check("with programPaths it finds a process by its program", trial.finds_programs)
             report.check("with pciConfig and a recorder it switches DCA and records", trial.switches_dca)
             for name, values, change, says in NEEDED:
