@@ -13,7 +13,14 @@ import sys
 from clients.testbed import tools
 
 PACKAGES = ("grpcio==1.85.3", "PyYAML==6.0.3")
-SWEEP_PACKAGES = ("dask==2026.8.0", "distributed==2026.8.0", "dask-jobqueue==0.9.0", "pyarrow==26.0.1", "tomli-w", "tqdm")
+SWEEP_PACKAGES = (
+    "dask==2026.8.0",
+    "distributed==2026.8.0",
+    "dask-jobqueue==0.9.0",
+    "pyarrow==26.0.1",
+    "tomli-w",
+    "tqdm",
+)
 
 PARTS = ("chart", "rights", "installed", "nri", "sweeps")
 """The modules with checks, in their order."""

@@ -99,7 +99,13 @@ class Slurm:
         key.chmod(0o400)
         # The folder belongs to this check alone; munge's rules for the folders of a service do not apply to it.
         self.folder.chmod(0o755)
-        munge = [commands["munged"], "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.sock"]
+        munge = [
+            commands["munged"],
+            "--foreground",
+            "--force",
+            f"--key-file={key}",
+            f"--socket={self.folder}/munge.sock",
+        ]
         munge += [f"--{name}-file={self.folder}/munge.{name}" for name in ("pid", "log", "seed")]
         self._run(munge)
         until("munged made no socket", (self.folder / "munge.sock").exists)

@@ -40,7 +40,9 @@ def run(report: Report) -> None:
         began = time.monotonic()
         tools.run([tools.waykeeper(), *RUN, "--threads", "2", "--out", whole])
         alone = time.monotonic() - began
-        report.check("shards: an array of jobs has the bytes of one process", lambda: array(slurm, folder, whole, alone))
+        report.check(
+            "shards: an array of jobs has the bytes of one process", lambda: array(slurm, folder, whole, alone)
+        )
         report.check("shards: a killed job continues with what it kept", lambda: killed(slurm, folder, whole))
         module = module_in(folder)
         report.check("dask: a sweep on Slurm's workers is that of one process", lambda: dask(slurm, folder, module, ""))
@@ -57,7 +59,9 @@ def array(slurm: Slurm, folder: Path, whole: Path, alone: float) -> None:
         raise Failed(f"the array ended with {status}: {slurm.logs()[-1000:]}")
     runs = len(list((shared / ".runs").glob("*.json.gz")))
     busy = sum(int(number) for number in re.findall(r"^job_ns (\d+)", slurm.logs(), re.M)) / 1e9
-    print(f"shards: {runs / busy:.2f} runs a second and core in jobs, {runs / alone / 2:.2f} in one process with two threads")
+    print(
+        f"shards: {runs / busy:.2f} runs a second and core in jobs, {runs / alone / 2:.2f} in one process with two threads"
+    )
     joined(shared, whole)
 
 
@@ -110,7 +114,18 @@ def timeless(path: Path) -> list[str]:
 
 def module_in(folder: Path) -> Path:
     """Our Python package, from a wheel; a folder for PYTHONPATH."""
-    words = [tools.python(MATURIN), "-m", "maturin", "build", "--quiet", "--profile", "dev", "--locked", "--out", folder]
+    words = [
+        tools.python(MATURIN),
+        "-m",
+        "maturin",
+        "build",
+        "--quiet",
+        "--profile",
+        "dev",
+        "--locked",
+        "--out",
+        folder,
+    ]
     tools.run(words, folder=tools.REPOSITORY / "python")
     (wheel,) = folder.glob("waykeeper-*.whl")
     with zipfile.ZipFile(wheel) as packed:
