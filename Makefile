@@ -17,9 +17,11 @@ MDBOOK = 0.5.4
 # Where `make install` puts things; DESTDIR goes before all of it, for packagers.
 PREFIX ?= /usr
 DESTDIR ?=
+# The program that `make install` installs.
+PROGRAM ?= target/release/waykeeper
 
 .PHONY: install run test test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity curves lint deny build python repro fuzz docs
-.PHONY: fuzz-ci
+.PHONY: fuzz-ci packages test-packages
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
 # optimise the policies: that does not make a run faster. If the full program is in target/release already, `make run` keeps it
@@ -45,8 +47,8 @@ build: tools
 
 ## The program, its unit, the readers' group, completions, manual pages and the operator's guide (docs/daemon.md); then: systemd-sysusers
 install:
-	@target/release/waykeeper daemon --help >/dev/null 2>&1 || { echo "no full program in target/release; run make build first" >&2; exit 1; }
-	install -D -m 755 target/release/waykeeper $(DESTDIR)$(PREFIX)/bin/waykeeper
+	@$(PROGRAM) daemon --help >/dev/null 2>&1 || { echo "no full program in target/release; run make build first" >&2; exit 1; }
+	install -D -m 755 $(PROGRAM) $(DESTDIR)$(PREFIX)/bin/waykeeper
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
 	sed 's#/usr/bin/waykeeper#$(PREFIX)/bin/waykeeper#' dist/waykeeper.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/waykeeper.service
 	chmod 644 $(DESTDIR)$(PREFIX)/lib/systemd/system/waykeeper.service
@@ -57,10 +59,10 @@ install:
 	install -D -m 644 dist/prometheus/waykeeper.rules.yml $(DESTDIR)$(PREFIX)/share/waykeeper/prometheus/waykeeper.rules.yml
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
-	target/release/waykeeper man --out $(DESTDIR)$(PREFIX)/share/man/man1
-	target/release/waykeeper completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/waykeeper
-	target/release/waykeeper completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_waykeeper
-	target/release/waykeeper completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/waykeeper.fish
+	$(PROGRAM) man --out $(DESTDIR)$(PREFIX)/share/man/man1
+	$(PROGRAM) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/waykeeper
+	$(PROGRAM) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_waykeeper
+	$(PROGRAM) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/waykeeper.fish
 	chmod 644 $(DESTDIR)$(PREFIX)/share/man/man1/waykeeper*.1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/waykeeper \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_waykeeper $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/waykeeper.fish
 
@@ -96,6 +98,15 @@ test-clients:
 test-fleet:
 	$(PYTHON) -m unittest discover -s fleet/tests -t .
 	$(PYTHON) -m fleet.run $(FLEET_ARGS)
+
+## A Debian package, an RPM, a wheel with the program inside and a container image, in target/packages (packages/README.md).
+packages:
+	$(PYTHON) -m packages.build $(PACKAGES_ARGS)
+
+## Each of them installed in a clean root by its users' own tool, used, upgraded, removed. Needs root and /dev/fuse.
+test-packages:
+	$(PYTHON) -m unittest discover -s packages/tests -t .
+	$(PYTHON) -m packages.check $(PACKAGES_ARGS)
 
 ## Coverage-guided fuzzing of every reader, HOURS of wall time for all targets together (fuzz/README.md). Needs a C++ compiler.
 HOURS ?= 1
@@ -134,7 +145,7 @@ docs:
 	$(PYTHON) scripts/build_docs.py --mdbook target/tools/bin/mdbook --out target/site
 
 # Checks with programs of other projects. They need Debian 12, so Python 3.11; their rules are those of the package.
-HARNESSES = clients fleet guests nvme oracle
+HARNESSES = clients fleet guests nvme oracle packages
 HARNESS_RULES = --config python/pyproject.toml --target-version py311
 
 ## The form of the code, and lints, also of the small build of `make run`. After `make test`, which makes $(VENV) with ruff in it.

@@ -89,9 +89,14 @@ def made(name: str) -> Iterator[Path | None]:
         fresh.rename(final)
 
 
+def search_path() -> str:
+    """PATH with the folders of administrators' tools and of Go."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN_FOLDERS])
+
+
 def found(command: str) -> str | None:
     """The path of a command of this machine."""
-    return shutil.which(command, path=os.pathsep.join([os.environ.get("PATH", os.defpath), *ADMIN_FOLDERS]))
+    return shutil.which(command, path=search_path())
 
 
 def waykeeper() -> Path:
@@ -187,6 +192,16 @@ def rust_program(name: str, dependencies: dict[str, str], source: Path) -> Path:
             (fresh / "target/debug" / name).rename(fresh / name)
             shutil.rmtree(fresh / "target")
     return CACHE / f"{name}-{key}" / name
+
+
+def cargo_program(name: str, version: str) -> Path:
+    """A program of a crate of crates.io, built with the versions of its lock file."""
+    with made(f"{name}-{version}") as fresh:
+        if fresh:
+            words = ["cargo", "install", "--quiet", "--locked", f"{name}@{version}", "--root", fresh]
+            run([*words, "--target-dir", fresh / "target"], folder=fresh)
+            shutil.rmtree(fresh / "target")
+    return CACHE / f"{name}-{version}" / "bin" / name
 
 
 def two_cpus_library() -> Path:
