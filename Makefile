@@ -55,7 +55,8 @@ install:
 	install -D -m 644 dist/sys-fs-resctrl.mount $(DESTDIR)$(PREFIX)/lib/systemd/system/sys-fs-resctrl.mount
 	install -D -m 644 dist/sysusers.d/waykeeper.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/waykeeper.conf
 	install -D -m 644 docs/daemon.md $(DESTDIR)$(PREFIX)/share/doc/waykeeper/daemon.md
-	install -D -m 644 dist/grafana/waykeeper-host.json $(DESTDIR)$(PREFIX)/share/waykeeper/grafana/waykeeper-host.json
+	install -d $(DESTDIR)$(PREFIX)/share/waykeeper/grafana
+	install -m 644 dist/grafana/*.json $(DESTDIR)$(PREFIX)/share/waykeeper/grafana
 	install -D -m 644 dist/prometheus/waykeeper.rules.yml $(DESTDIR)$(PREFIX)/share/waykeeper/prometheus/waykeeper.rules.yml
 	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	install -d $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d

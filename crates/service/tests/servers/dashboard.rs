@@ -1,4 +1,4 @@
-//! The Grafana dashboard and the rules in `dist/` against a real Prometheus that scrapes a daemon: every query has rows.
+//! The Grafana dashboards and the rules in `dist/` against a real Prometheus that scrapes a daemon: every query has rows.
 
 use super::scrape::{Server, exchange, promtool_on, still};
 use super::stage::{eventually, published};
@@ -88,7 +88,7 @@ fn each_alert_of_the_rules_is_tested() {
 }
 
 #[test]
-fn every_query_of_the_dashboard_and_every_rule_has_rows() {
+fn every_query_of_the_dashboards_and_every_rule_has_rows() {
     let (board, servers) = still(shared_ways(10));
     let metrics = servers.metrics_address().unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -110,9 +110,13 @@ fn every_query_of_the_dashboard_and_every_rule_has_rows() {
         .spawn();
     let _server = Server(server.expect("not run: needs prometheus"));
     let rules = std::fs::read_to_string(dist("prometheus/waykeeper.rules.yml")).unwrap();
-    let dashboard = std::fs::read_to_string(dist("grafana/waykeeper-host.json")).unwrap();
-    let mut queries = dashboard_queries(&serde_json::from_str(&dashboard).unwrap(), &metrics.to_string());
-    assert!(queries.len() >= 20, "{queries:?}");
+    let mut queries = Vec::new();
+    for (name, at_least) in [("host", 20), ("fleet", 12)] {
+        let dashboard = std::fs::read_to_string(dist(&format!("grafana/waykeeper-{name}.json"))).unwrap();
+        let own = dashboard_queries(&serde_json::from_str(&dashboard).unwrap(), &metrics.to_string());
+        assert!(own.len() >= at_least, "{own:?}");
+        queries.extend(own);
+    }
     queries.extend(recorded(&rules).into_iter().map(str::to_owned));
     let mut step = 10;
     for query in queries {
