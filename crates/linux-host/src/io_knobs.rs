@@ -142,7 +142,8 @@ impl IoKnobs {
         let register = switch.register.as_ref().filter(|_| switch.evidence.may_read());
         let unknown = || format!("{}: {}", dca_ways::words(switch.evidence), switch.note);
         let address = RegisterAddress::Msr { cpu, address: register.ok_or_else(unknown)?.msr };
-        self.registers.read(&address)?;
+        // A read that is refused for a moment must not take the knob away until the next start.
+        self.registers.read(&address).or_else(|_| self.registers.read(&address))?;
         self.knobs.insert(Knob::DcaWays, KnobRegister::new(address, Some(socket), u64::MAX));
         Ok(if switch.evidence.may_write() { Support::Yes } else { Support::ReadOnly })
     }
