@@ -57,6 +57,17 @@ impl Field {
         Field { machine, setup, found }
     }
 
+    /// Everything comes back by a restore, or every second time by the start of the next daemon and its end.
+    fn comes_back(&self, turn: usize, after: &str) {
+        if turn.is_multiple_of(2) {
+            self.setup.restore();
+        } else {
+            let (status, said) = self.live(self.setup.start());
+            assert!(status.success(), "{after}, the next start: {said}");
+        }
+        self.nothing_is_left(after);
+    }
+
     fn nothing_is_left(&self, after: &str) {
         assert_same_state(&self.machine.state(), &self.found, after);
         assert!(!self.setup.journal.exists(), "{after}: the journal is empty and gone");
@@ -163,13 +174,7 @@ fn a_daemon_that_is_killed_anywhere_leaves_its_originals() {
         assert!(was_killed || status.success(), "{point:?}: {status}: {said}");
         killed += usize::from(was_killed);
         journals += usize::from(field.setup.journal.exists());
-        if turn % 2 == 0 {
-            field.setup.restore();
-        } else {
-            let (status, said) = field.live(field.setup.start());
-            assert!(status.success(), "{point:?}, the next start: {said}");
-        }
-        field.nothing_is_left(&format!("killed at {point:?}"));
+        field.comes_back(turn, &format!("killed at {point:?}"));
     }
     assert!(killed >= 24, "killed at {killed} points of {}", points.len());
     assert!(journals >= 18, "with a journal at {journals} of them");
@@ -205,13 +210,7 @@ fn a_daemon_that_is_killed_while_it_hands_over_or_takes_over_leaves_its_original
         killed += usize::from(was_killed);
         let journal = std::fs::read(&field.setup.journal).unwrap_or_default();
         marked += usize::from(was_killed && String::from_utf8_lossy(&journal).contains("hand_over"));
-        if turn % 2 == 0 {
-            field.setup.restore();
-        } else {
-            let (status, said) = field.live(field.setup.start());
-            assert!(status.success(), "{point:?}, the next start: {said}");
-        }
-        field.nothing_is_left(&format!("killed at {point:?}"));
+        field.comes_back(turn, &format!("killed at {point:?}"));
     }
     assert!(
         killed >= 3 && marked >= 1 && marked < killed,
