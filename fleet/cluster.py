@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ from typing import Any
 from clients.testbed import tools
 from clients.testbed.checks import Failed
 from fleet import programs
+from fleet.ports import free_ports
 from fleet.waiting import ended
 
 SECONDS = 120
@@ -97,7 +97,7 @@ class Cluster:
         self.kubectl("create", "-f", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
     def _start(self) -> None:
-        store, peer, port = _free_port(), _free_port(), _free_port()
+        store, peer, port, controllers, scheduler = free_ports(5)
         self.connection.write_text(CONNECTION.format(port=port, token=TOKEN))
         self.connection.chmod(0o600)
         tokens, key = self.folder / "tokens.csv", self.folder / "accounts.key"
@@ -134,7 +134,7 @@ class Cluster:
         self._run(
             self.commands / "kube-controller-manager",
             *client,
-            f"--secure-port={_free_port()}",
+            f"--secure-port={controllers}",
             f"--cert-dir={self.folder}/certificates",
             f"--controllers={CONTROLLERS}",
             "--kube-api-qps=500",
@@ -143,7 +143,7 @@ class Cluster:
         self._run(
             self.commands / "kube-scheduler",
             *client,
-            f"--secure-port={_free_port()}",
+            f"--secure-port={scheduler}",
             f"--cert-dir={self.folder}/certificates",
             "--kube-api-qps=500",
             "--kube-api-burst=500",
@@ -167,10 +167,3 @@ class Cluster:
     def logs(self) -> str:
         """The ends of all programs' logs."""
         return "".join(f"\n{log.name}: {log.read_text(errors='replace')[-600:]}" for log in self.folder.glob("*.log"))
-
-
-def _free_port() -> int:
-    """A port of loopback that is free now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from clients.testbed import tools
+from fleet.ports import free_ports
 from fleet.waiting import ended, until
 
 NODES = ("node1", "node2")
@@ -139,12 +140,3 @@ class Slurm:
     def _why(self) -> str:
         logs = [path.read_text(errors="replace")[-600:] for path in sorted(self.folder.glob("*.log"))]
         return f"nodes are {self._states()}:\n" + "\n".join(logs)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
