@@ -398,7 +398,7 @@ pub(crate) fn direct_alignment(path: &Path) -> u32 {
 /// The number of the namespace behind a file; `None` if it is not NVMe.
 fn namespace_id(file: impl AsFd) -> Option<u32> {
     // SAFETY: this ioctl has no argument; a file that does not support it is not affected.
-    let nsid = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), libc::Ioctl::from(IOCTL_ID), 0) };
+    let nsid = unsafe { libc::ioctl(file.as_fd().as_raw_fd(), IOCTL_ID as libc::Ioctl, 0) };
     u32::try_from(nsid).ok().filter(|nsid| *nsid > 0)
 }
 
@@ -408,7 +408,7 @@ fn identify(file: impl AsFd, cns: u32, nsid: u32) -> Option<Box<[u8; IDENTIFY_BY
     let mut command = Passthru::identify(cns, nsid, answer.as_mut_ptr() as u64);
     // SAFETY: the command is the kernel's structure, and `answer` has the stated length; both outlive the call.
     let done = unsafe {
-        libc::ioctl(file.as_fd().as_raw_fd(), libc::Ioctl::from(IOCTL_ADMIN_CMD), &raw mut command)
+        libc::ioctl(file.as_fd().as_raw_fd(), IOCTL_ADMIN_CMD as libc::Ioctl, &raw mut command)
     };
     (done == 0).then_some(answer)
 }

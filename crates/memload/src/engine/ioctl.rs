@@ -43,7 +43,7 @@ impl Engine for Ioctl {
     fn carry(&mut self, _: Option<Instant>, done: &mut Vec<CompletedIo>) -> io::Result<()> {
         let Some((number, mut command)) = self.waiting.take() else { return Ok(()) };
         // SAFETY: the command is the kernel's structure, its memory is the buffer's, and both outlive the call.
-        let status = unsafe { libc::ioctl(self.file, libc::Ioctl::from(IOCTL_IO_CMD), &raw mut command) };
+        let status = unsafe { libc::ioctl(self.file, IOCTL_IO_CMD as libc::Ioctl, &raw mut command) };
         let end = match status {
             0 => Ok(()),
             status if status > 0 => Err(CommandError::Nvme(NvmeStatus((status & 0x7FFF) as u16))),
