@@ -55,6 +55,8 @@ pub struct Calibrator {
     fits: BTreeMap<WorkloadId, Fit>,
     /// The tenant that is fitted next.
     turn: usize,
+    /// How often all was dropped.
+    phase: u64,
 }
 
 impl Calibrator {
@@ -69,7 +71,14 @@ impl Calibrator {
             strange: 0,
             fits: BTreeMap::new(),
             turn: 0,
+            phase: 0,
         }
+    }
+
+    /// The number of the phase: it changes when other workloads or other traffic begin, and with it all that was seen is
+    /// dropped.
+    pub fn phase(&self) -> u64 {
+        self.phase
     }
 
     /// An interval of counters, and the workloads alive in it.
@@ -100,6 +109,7 @@ impl Calibrator {
 
     /// Drops all that was seen: the traffic is another one.
     fn forget(&mut self) {
+        self.phase += 1;
         self.records.clear();
         self.fits.clear();
         self.current = None;

@@ -8,7 +8,7 @@ use crate::plant::{Plant, TenantPlant};
 use crate::run::{Counts, Hits, PARTS, TenantCounts, run};
 use std::collections::BTreeMap;
 use waykeeper_calibration::{
-    Candidate, Estimate, Goal, LayoutLimits, LayoutQuestion, Observed, ServerDescription, TenantDescription,
+    Candidate, Estimate, FetchCosts, LayoutLimits, Observed, ServerDescription, TenantDescription,
 };
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_units::{PortId, WorkloadId};
@@ -17,7 +17,7 @@ use waykeeper_units::{PortId, WorkloadId};
 #[derive(Clone, Debug)]
 pub(crate) struct Foresight<'a> {
     server: &'a ServerDescription,
-    goal: Goal,
+    costs: FetchCosts,
     plant: Plant,
     /// By tenant, the hit ratios of the small chip and of the server under each observed layout.
     known: Vec<Vec<(f64, f64)>>,
@@ -25,6 +25,26 @@ pub(crate) struct Foresight<'a> {
     carried: Vec<Vec<(f64, f64)>>,
     /// The counts of the layout in force.
     now: Counts,
+}
+
+/// What counters would show under a layout, relative to the layout in force.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ForeseenCounters {
+    /// By tenant, in the order of the description.
+    pub tenants: Vec<ForeseenTenant>,
+    /// Change of the share of device writes that miss the LLC, of devices with DCA.
+    pub more_write_misses: f64,
+}
+
+/// A tenant's part of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct ForeseenTenant {
+    /// Change of its hit ratio.
+    pub more_hits: f64,
+    /// Lines per second of its NIC.
+    pub carried: f64,
+    /// Lines of its own in the LLC; `None` if the small chip held none before.
+    pub held: Option<f64>,
 }
 
 /// Hit ratios this near count as equal. Assumption: about the sampling error of a run.
@@ -54,8 +74,12 @@ const LEAST_ERROR: f64 = 0.006;
 
 impl<'a> Foresight<'a> {
     /// Simulates the layouts that were observed, with so many line events each. Returns the line events spent, too.
-    pub fn new(question: &'a LayoutQuestion, plant: Plant, events: u64) -> (Foresight<'a>, u64) {
-        let server = &question.server;
+    pub fn new(
+        server: &'a ServerDescription,
+        costs: FetchCosts,
+        plant: Plant,
+        events: u64,
+    ) -> (Foresight<'a>, u64) {
         let mut spent = 0;
         let mut known = vec![Vec::new(); plant.tenants.len()];
         for seen in &server.observed {
@@ -69,12 +93,51 @@ impl<'a> Foresight<'a> {
         }
         let now = run(&plant, &Layout::of(&server.knobs, server), events);
         spent += now.events;
-        (Foresight { server, goal: question.goal, carried: carried(server), plant, known, now }, spent)
+        (Foresight { server, costs, carried: carried(server), plant, known, now }, spent)
     }
 
     /// What a layout would bring, from a run of about so many line events. Returns the line events spent, too.
     pub fn of(&self, layout: &Layout, limits: &LayoutLimits, events: u64) -> (Candidate, u64) {
         let counts = run(&self.plant, layout, events);
+        (self.candidate(layout, limits, &counts), counts.events)
+    }
+
+    /// The same, and what the counters of the server would then show.
+    pub fn with_counters(
+        &self,
+        layout: &Layout,
+        limits: &LayoutLimits,
+        events: u64,
+    ) -> (Candidate, ForeseenCounters) {
+        let counts = run(&self.plant, layout, events);
+        let tenant = |index: usize| {
+            let plant = &self.plant.tenants[index];
+            let (before, after) = (&self.now.tenants[index], &counts.tenants[index]);
+            let hits = plant.all_hits(before).zip(plant.all_hits(after));
+            let hits =
+                hits.map(|(before, after)| (self.corrected(index, before), self.corrected(index, after)));
+            ForeseenTenant {
+                more_hits: hits.map_or(0.0, |(before, after)| after - before),
+                carried: hits
+                    .map_or(1.0, |(before, after)| self.carried(index, after) / self.carried(index, before)),
+                held: (before.held > 0.0).then(|| after.held / before.held),
+            }
+        };
+        let more_write_misses = self.write_misses(layout, &counts).unwrap_or(0.0)
+            - self.write_misses(&Layout::of(&self.server.knobs, self.server), &self.now).unwrap_or(0.0);
+        let tenants = (0..self.plant.tenants.len()).map(tenant).collect();
+        (self.candidate(layout, limits, &counts), ForeseenCounters { tenants, more_write_misses })
+    }
+
+    /// Share of the writes of devices with DCA that miss; `None` without such writes.
+    fn write_misses(&self, layout: &Layout, counts: &Counts) -> Option<f64> {
+        let with_dca = self.plant.ports.iter().zip(&counts.writes);
+        let with_dca = with_dca.filter(|(port, _)| layout.dca.get(port).copied().unwrap_or(true));
+        let (hits, misses) = with_dca.fold((0, 0), |sum, (_, writes)| (sum.0 + writes.0, sum.1 + writes.1));
+        (hits + misses > 0).then(|| misses as f64 / (hits + misses) as f64)
+    }
+
+    fn candidate(&self, layout: &Layout, limits: &LayoutLimits, counts: &Counts) -> Candidate {
         let mut tenants = BTreeMap::new();
         for (index, tenant) in self.server.tenants.iter().enumerate() {
             let progress = self.progress(index, tenant, layout, &counts.tenants[index]);
@@ -82,7 +145,7 @@ impl<'a> Foresight<'a> {
         }
         let hpw = together(self.server, &tenants, Priority::High);
         let lpw = together(self.server, &tenants, Priority::Low);
-        (Candidate { plan: layout.plan(self.server, limits), tenants, hpw, lpw }, counts.events)
+        Candidate { plan: layout.plan(self.server, limits), tenants, hpw, lpw }
     }
 
     fn progress(
@@ -161,7 +224,7 @@ impl<'a> Foresight<'a> {
             let devices = self.server.devices.iter().filter(|d| d.tenants.contains(&tenant.workload.id));
             let lines: f64 =
                 devices.flat_map(|d| &d.ports).map(|port| port.inbound_lines + port.outbound_lines).sum();
-            let cost = self.goal.llc_cost * hits + self.goal.memory_cost * (1.0 - hits);
+            let cost = self.costs.llc * hits + self.costs.memory * (1.0 - hits);
             return 1.0 + if lines > 0.0 { tenant.references.value * cost / lines } else { 0.0 };
         }
         (plant.base_s + plant.hit_s * hits + plant.miss_s * (1.0 - hits)).max(f64::MIN_POSITIVE)

@@ -1,8 +1,9 @@
 //! The twin: a small server on `silicon`, built from a description, that predicts what other layouts would bring.
 //!
-//! [`answer`] is a pure function of its question: same question, same answer. It must not know a real or a virtual server,
-//! nor any policy; all that it knows of programs is in the description.
+//! [`answer`] is a pure function of its question: same question, same answer. [`DescribedServer`] is that server as a host.
+//! It must not know a real or a virtual server, nor any policy; all that it knows of programs is in the description.
 
+mod described_server;
 mod foresight;
 mod layout;
 mod plant;
@@ -11,12 +12,14 @@ mod search;
 mod small_chip;
 mod tuning;
 
+pub use described_server::DescribedServer;
+
 use foresight::Foresight;
 use layout::Layout;
 use plant::Plant;
 use search::Search;
 use tuning::Tuning;
-use waykeeper_calibration::{LayoutAnswer, LayoutQuestion};
+use waykeeper_calibration::{FetchCosts, LayoutAnswer, LayoutQuestion};
 
 /// How much an answer may cost, in simulated line events: not in time, so that the answer does not depend on the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +56,8 @@ pub fn answer(question: &LayoutQuestion, budget: Budget) -> LayoutAnswer {
     let runs = tuning::RUNS.min(tuning::RUNS / tuning::LAYOUTS * server.observed.len());
     let (tuning, tuned) = Tuning::found(server, of(TUNING, runs));
     let plant = Plant::new(server, &tuning);
-    let (foresight, observed) = Foresight::new(question, plant, of(OBSERVED, server.observed.len() + 1));
+    let costs = FetchCosts { llc: question.goal.llc_cost, memory: question.goal.memory_cost };
+    let (foresight, observed) = Foresight::new(server, costs, plant, of(OBSERVED, server.observed.len() + 1));
     let mut simulated = 0;
     let last = of(FINAL, question.asked.len() + question.most);
     let mut asked = Vec::new();

@@ -50,20 +50,20 @@ benchmark = "lbm"
 priority = "low"
 "#;
 
-fn server() -> VirtualServer {
+pub(crate) fn server() -> VirtualServer {
     let source = ScenarioSource::parse("unlike.toml", SERVER, None).expect("it is TOML");
     let scenario = Arc::new(source.read().expect("it is legal"));
     let options = RunOptions { seed: 11, sample_seed: 12, sampling: Sampling::DEFAULT };
     VirtualServer::new(scenario, options).expect("it fits")
 }
 
-fn interval(server: &mut VirtualServer) -> Interval {
+pub(crate) fn interval(server: &mut VirtualServer) -> Interval {
     let before = server.sample().expect("it can");
     server.wait_until(server.now_ns() + SECOND).expect("it can");
     Interval::between(&before, &server.sample().expect("it can")).expect("a second has passed")
 }
 
-fn watch(server: &mut VirtualServer, calibrator: &mut Calibrator, intervals: usize) {
+pub(crate) fn watch(server: &mut VirtualServer, calibrator: &mut Calibrator, intervals: usize) {
     for _ in 0..intervals {
         let seen = interval(server);
         calibrator.observe(&server.workloads(), &seen);
