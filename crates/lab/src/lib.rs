@@ -1,7 +1,7 @@
 //! Scenario x policies x seeds: runs them and presents the results.
 //!
-//! The running half: [`registry`] finds a scenario, [`best`] the best layout known for it, [`runner`] runs it. The output
-//! half: [`results`] is the data;
+//! The running half: [`registry`] finds a scenario, [`best`] the best layout known for it, [`runner`] runs it;
+//! [`foreseen`] runs policies on a server that is known by its counters. The output half: [`results`] is the data;
 //! [`mod@table`] and [`timeline`] print it on a terminal, [`report`] as a page, [`files`] writes it into a directory.
 //! The output half reads results only: it must not know how a run is made.
 
@@ -10,6 +10,7 @@ mod ways;
 
 pub mod best;
 pub mod files;
+pub mod foreseen;
 pub mod msl;
 pub mod registry;
 pub mod report;

@@ -10,7 +10,7 @@ use super::job::Done;
 use super::job::Job;
 use super::run_log::RunLog;
 use super::shared_host::{Passed, SharedHost, SharedStep};
-use super::twin_predictor::TwinPredictor;
+use super::twin_predictor::InlineTwin;
 use rayon::Scope;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -88,7 +88,7 @@ pub(super) fn run<'s>(scope: &Scope<'s>, cohort: Vec<CohortMember<'s>>, callback
     for (index, job, host, policy, mut run_log) in ready {
         host.enter(step);
         let mut looping = Loop::start(host, policy, job.config()).expect("the period was checked");
-        looping.set_predictor(Box::new(TwinPredictor::default()));
+        looping.set_predictor(Box::new(InlineTwin::default()));
         let turn = Turn::after(run_log.observe(looping.record(), None));
         step = split.add(Run { index, job, looping, run_log }, turn, callbacks);
     }

@@ -27,6 +27,7 @@ pub use plan::{MOST_SEEDS, MOST_THREADS, OwnPolicy, RunPlan};
 pub use points::At;
 pub(crate) use points::Points;
 pub use shard::{Shard, ShardOutcome};
+pub use twin_predictor::InlineTwin;
 pub use waykeeper_control::LookBack;
 
 use crate::best::{self, BEST_POLICY};

@@ -11,9 +11,9 @@ const INTERVALS: u32 = 2;
 
 /// The open question, and the intervals for which it has been open.
 #[derive(Debug, Default)]
-pub(super) struct TwinPredictor(Option<(LayoutQuestion, u32)>);
+pub struct InlineTwin(Option<(LayoutQuestion, u32)>);
 
-impl Predictor for TwinPredictor {
+impl Predictor for InlineTwin {
     fn ask(&mut self, question: LayoutQuestion) {
         self.0 = Some((question, 0));
     }
