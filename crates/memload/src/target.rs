@@ -407,9 +407,8 @@ fn identify(file: impl AsFd, cns: u32, nsid: u32) -> Option<Box<[u8; IDENTIFY_BY
     let mut answer = Box::new([0u8; IDENTIFY_BYTES]);
     let mut command = Passthru::identify(cns, nsid, answer.as_mut_ptr() as u64);
     // SAFETY: the command is the kernel's structure, and `answer` has the stated length; both outlive the call.
-    let done = unsafe {
-        libc::ioctl(file.as_fd().as_raw_fd(), IOCTL_ADMIN_CMD as libc::Ioctl, &raw mut command)
-    };
+    let done =
+        unsafe { libc::ioctl(file.as_fd().as_raw_fd(), IOCTL_ADMIN_CMD as libc::Ioctl, &raw mut command) };
     (done == 0).then_some(answer)
 }
 

@@ -6,11 +6,11 @@
 //! is simulated once, and no simulation takes longer than alone. Must not know how results are combined.
 
 use super::RunError;
+use super::inline_twin::InlineTwin;
 use super::job::Done;
 use super::job::Job;
 use super::run_log::RunLog;
 use super::shared_host::{Passed, SharedHost, SharedStep};
-use super::twin_predictor::InlineTwin;
 use rayon::Scope;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -9,6 +9,7 @@ mod carry_out;
 mod cohort;
 mod error;
 mod identity;
+mod inline_twin;
 mod job;
 mod kept;
 mod plan;
@@ -17,17 +18,16 @@ mod run_log;
 mod shard;
 mod shared_host;
 mod short;
-mod twin_predictor;
 mod warnings;
 
 pub(crate) use carry_out::OnlyProgress;
 pub use error::RunError;
+pub use inline_twin::InlineTwin;
 pub use kept::KeptRuns;
 pub use plan::{MOST_SEEDS, MOST_THREADS, OwnPolicy, RunPlan};
 pub use points::At;
 pub(crate) use points::Points;
 pub use shard::{Shard, ShardOutcome};
-pub use twin_predictor::InlineTwin;
 pub use waykeeper_control::LookBack;
 
 use crate::best::{self, BEST_POLICY};
