@@ -45,7 +45,7 @@ macro_rules! absent {
 
 absent! {
     /// Commands of the full program.
-    FullCommand: "doctor" "init" "ddio" "replay" "probe" "memload" "restore" "daemon" "status" "top" "serve" "tenants" "pause" "resume" "reload" "hand-over"
+    FullCommand: "doctor" "init" "ddio" "replay" "fleet" "probe" "memload" "restore" "daemon" "status" "top" "serve" "tenants" "pause" "resume" "reload" "hand-over"
         "demo" "vhost" "completions" "man"
 }
 

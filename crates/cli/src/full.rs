@@ -4,8 +4,8 @@
 
 use crate::exit::Failure;
 use crate::{
-    completions, daemon, ddio, demo, doctor, init, man, memload, orders, probe, replay, restore, serve,
-    status, top, vhost,
+    completions, daemon, ddio, demo, doctor, fleet, init, man, memload, orders, probe, replay, restore,
+    serve, status, top, vhost,
 };
 use clap::Subcommand;
 
@@ -21,6 +21,9 @@ pub enum FullCommand {
     Ddio(ddio::DdioCommand),
     /// Show the daemon's recorded decisions, or those of another policy on the same counters
     Replay(replay::ReplayArgs),
+    /// Predict what policies would be worth on many nodes
+    #[command(subcommand, after_help = fleet::EXAMPLES)]
+    Fleet(fleet::FleetCommand),
     /// Measure which LLC ways are DCA ways, which knobs have an effect, and which tenants DCA affects
     #[command(subcommand, after_help = probe::EXAMPLES)]
     Probe(probe::ProbeCommand),
@@ -78,6 +81,7 @@ pub fn full(command: FullCommand) -> Result<(), Failure> {
         FullCommand::Init(args) => init::init(&args),
         FullCommand::Ddio(command) => ddio::ddio(command),
         FullCommand::Replay(args) => replay::replay(args),
+        FullCommand::Fleet(command) => fleet::fleet(command),
         FullCommand::Probe(command) => probe::probe(command),
         FullCommand::Memload(args) => memload::memload(args),
         FullCommand::Restore(args) => restore::restore(args),

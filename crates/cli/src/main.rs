@@ -45,6 +45,8 @@ mod devices;
 mod doctor;
 #[cfg(feature = "full")]
 mod duration;
+#[cfg(feature = "full")]
+mod fleet;
 #[cfg_attr(not(feature = "full"), path = "absent.rs")]
 mod full;
 #[cfg(feature = "full")]

@@ -35,6 +35,8 @@ fn help_says_what_it_said() {
         &["ddio", "on"],
         &["ddio", "off"],
         &["replay"],
+        &["fleet"],
+        &["fleet", "plan"],
         &["probe"],
         &["probe", "list"],
         &["probe", "run"],

@@ -11,6 +11,7 @@ mod daemon_client;
 mod ddio_effect;
 mod demo;
 mod devices;
+mod fleet;
 mod hand_over;
 mod help;
 mod hotplug;
