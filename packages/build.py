@@ -43,7 +43,8 @@ def main() -> int:
         first = build_all(kinds, out)
         if not arguments.twice:
             return 0
-        shutil.rmtree(program.OUT / "build")
+        for folder in program.OUT.glob("build-*"):
+            shutil.rmtree(folder)
         second = build_all(kinds, out / "second")
     except (Failed, subprocess.CalledProcessError) as error:
         print(error, file=sys.stderr)

@@ -57,11 +57,13 @@ def build(libc: str = "glibc") -> Path:
     # cargo-zigbuild looks for zig as `python -m ziglang`, with the python that comes first.
     path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
     words = [python.parent / "cargo-zigbuild", "zigbuild", "--release", "--locked", "-p", "waykeeper-cli"]
-    words += ["--target", target, "--target-dir", OUT / "build"]
+    # A folder of its own: in a shared one each of the two builds compiles again what the other compiled.
+    folder = OUT / f"build-{libc}"
+    words += ["--target", target, "--target-dir", folder]
     subprocess.run(
         [str(word) for word in words], cwd=ROOT, env={**os.environ, **environment(), "PATH": path}, check=True
     )
-    return OUT / "build" / triple / "release/waykeeper"
+    return folder / triple / "release/waykeeper"
 
 
 def stage(program: Path) -> Path:

@@ -27,7 +27,7 @@ def build(binary: Path, out: Path) -> Path:
     with tempfile.TemporaryDirectory(dir=program.OUT) as folder:
         fresh = Path(folder)
         words = [python, "-m", "maturin", "build", "--release", "--locked", "--zig", "--compatibility", tag]
-        words += ["--out", fresh, "--target-dir", program.OUT / "build"]
+        words += ["--out", fresh, "--target-dir", program.OUT / "build-wheel"]
         tools.run(words, folder=program.ROOT / "python", environment=environment)
         (plain,) = fresh.glob("waykeeper-*.whl")
         tools.run([python, "-m", "wheel", "unpack", "--dest", fresh, plain], environment=environment)

@@ -12,8 +12,6 @@ from packages import deb, program
 from packages.checks_of import jobs
 from packages.roots import CleanRoot
 
-STAND_IN = Path(__file__).with_name("systemctl")
-
 
 def check(report: Report, path: Path) -> None:
     """Every check, in turn, in one root."""
@@ -26,15 +24,12 @@ def check(report: Report, path: Path) -> None:
         report.check("deb: its files are there", lambda: files_are_there(root))
         jobs.mount(root)
         found = jobs.masks(root)
-        root.put(STAND_IN, "/usr/bin/systemctl")
-        root.run("mkdir -p /run/systemd/system && systemctl daemon-reload")
-        (root.path / "etc/waykeeper/waykeeper.toml").write_text(jobs.CONFIG)
-        root.run("systemctl start waykeeper.service")
-        jobs.wait(root, f"ls -d {jobs.HOST}/sys/fs/resctrl/waykeeper-*", "cat /tmp/daemon.log")
+        jobs.start_daemon(root)
         newer = deb.build(program.STAGE, program.OUT, revision="2")
         root.put(newer, "/packages/newer.deb")
         report.check("deb: an upgrade keeps configuration and knobs", lambda: upgrades(root))
-        report.check("deb: removed after kill -9, every knob is as found", lambda: removes(root, found))
+        remove = "apt-get -q remove -y waykeeper"
+        report.check("deb: removed after kill -9, every knob is as found", lambda: jobs.removes(root, found, remove))
         report.check("deb: purged, no file is left", lambda: purges(root, before))
 
 
@@ -63,35 +58,8 @@ def files_are_there(root: CleanRoot) -> None:
 
 
 def upgrades(root: CleanRoot) -> None:
-    """The old daemon hands over: no mask changes while packages are exchanged, and the configuration stays."""
-    watch = f"while :; do cat {jobs.HOST}/sys/fs/resctrl/waykeeper-*/schemata | sort -u | tr '\\n' ' '; echo; done"
-    before = jobs.masks(root)
-    root.start(f'sh -c "{watch} > /tmp/watched 2>&1"')
-    old = root.run("pidof waykeeper")
-    text = root.run("apt-get -q install -y /packages/newer.deb < /dev/null")
-    expect(text, "Setting up waykeeper")
-    jobs.wait(root, "systemctl is-active waykeeper.service", "cat /tmp/daemon.log")
-    jobs.wait(root, "waykeeper status >/dev/null 2>&1", "cat /tmp/daemon.log")
-    root.run("pkill -f /tmp/watched || true")
-    if old == root.run("pidof waykeeper"):
-        raise Failed("the old daemon still runs")
-    seen = set((root.path / "tmp/watched").read_text().splitlines())
-    if len(seen) != 1:
-        raise Failed(f"the masks changed while the package was upgraded: {sorted(seen)}")
-    if jobs.masks(root) != before:
-        raise Failed(f"the masks are not those before: {jobs.masks(root)}")
-    expect((root.path / "etc/waykeeper/waykeeper.toml").read_text(), jobs.HOST)
-
-
-def removes(root: CleanRoot, found: str) -> None:
-    """A killed daemon has left its groups; prerm gives the host back."""
-    root.run("kill -9 $(cat /run/waykeeper-stand-in.pid)")
-    if jobs.masks(root) == found:
-        raise Failed("the daemon had changed nothing, so this check shows nothing")
-    root.run("apt-get -q remove -y waykeeper")
-    after = jobs.masks(root)
-    if after != found:
-        raise Failed(f"knobs are not as found: {after}\nthey were: {found}")
+    """apt exchanges the packages."""
+    expect(jobs.upgrades(root, "apt-get -q install -y /packages/newer.deb < /dev/null"), "Setting up waykeeper")
 
 
 def purges(root: CleanRoot, before: set[str]) -> None:

@@ -5,8 +5,12 @@ This module must not know how the program came there.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from clients.testbed.checks import Failed, expect
 from packages.roots import CleanRoot
+
+STAND_IN = Path(__file__).with_name("systemctl")
 
 HOST = "/srv/host"
 """Where a virtual host is mounted in a root."""
@@ -43,6 +47,50 @@ def mount(root: CleanRoot) -> None:
     root.run(f"mkdir -p {HOST}")
     root.start(f"waykeeper vhost {HOST} --sets 1/128 --speed 0.2 > /tmp/vhost.log 2>&1")
     wait(root, f"test -e {HOST}/sys/fs/resctrl/schemata", "cat /tmp/vhost.log")
+
+
+def start_daemon(root: CleanRoot) -> None:
+    """Starts the installed unit through the stand-in for systemctl, and waits until the daemon has changed masks."""
+    root.put(STAND_IN, "/usr/bin/systemctl")
+    root.run("mkdir -p /run/systemd/system && systemctl daemon-reload")
+    (root.path / "etc/waykeeper/waykeeper.toml").write_text(CONFIG)
+    root.run("systemctl start waykeeper.service")
+    wait(root, f"ls -d {HOST}/sys/fs/resctrl/waykeeper-*", "cat /tmp/daemon.log")
+
+
+def upgrades(root: CleanRoot, command: str) -> str:
+    """The old daemon hands over: no mask changes while `command` exchanges the packages, and the configuration stays.
+
+    Returns the command's output.
+    """
+    look = f"cat {HOST}/sys/fs/resctrl/waykeeper-*/schemata | sort -u | tr '\\n' ' '; echo"
+    before = masks(root)
+    root.start(f'sh -c "while [ ! -e /tmp/stop ]; do {look}; done > /tmp/watched 2>&1"')
+    old = root.run("pidof waykeeper")
+    text = root.run(command)
+    wait(root, "systemctl is-active waykeeper.service", "cat /tmp/daemon.log")
+    wait(root, "waykeeper status > /dev/null 2>&1", "cat /tmp/daemon.log")
+    root.run("touch /tmp/stop")
+    if old == root.run("pidof waykeeper"):
+        raise Failed("the old daemon still runs")
+    seen = set((root.path / "tmp/watched").read_text().splitlines())
+    if len(seen) != 1:
+        raise Failed(f"the masks changed while the package was upgraded: {sorted(seen)}")
+    if masks(root) != before:
+        raise Failed(f"the masks are not those before: {masks(root)}")
+    expect((root.path / "etc/waykeeper/waykeeper.toml").read_text(), HOST)
+    return text
+
+
+def removes(root: CleanRoot, found: str, command: str) -> None:
+    """A killed daemon has left its groups; the package's script gives the host back."""
+    root.run("kill -9 $(cat /run/waykeeper-stand-in.pid)")
+    if masks(root) == found:
+        raise Failed("the daemon had changed nothing, so this check shows nothing")
+    root.run(command)
+    after = masks(root)
+    if after != found:
+        raise Failed(f"knobs are not as found: {after}\nthey were: {found}")
 
 
 def masks(root: CleanRoot) -> str:
