@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No program listens on the socket.
-    #[error("no daemon at {path}: {why}; start one with `waykeeper daemon`, or name its socket with --socket, or the root that its configuration has with --root", path = .path.display())]
+    #[error("no daemon at {path}: {why}; start one with `waykeeper daemon`, or name its configuration with --config, its socket with --socket or its root with --root", path = .path.display())]
     NoDaemon {
         /// The socket.
         path: PathBuf,

@@ -95,7 +95,10 @@ fn between_two_daemons_no_knob_changes_after_a_hand_over_and_they_do_after_a_pla
     let (looks, seen) = watch(&root, || {
         let (code, said) = run(&["hand-over", "--within", "2m", "--socket", &at]);
         assert!(code == Some(0) && said.contains("its knobs stay in force for the next one"), "{said}");
-        let (_, said) = run(&["status", "--socket", &at]);
+        // A client also finds the daemon by its configuration, and refuses one with a mistake.
+        let (code, said) = run(&["status", "--config", &format!("{config}.missing")]);
+        assert!(code == Some(2) && said.contains(".missing"), "{said}");
+        let (_, said) = run(&["status", "--config", &config]);
         assert!(said.contains("the next daemon takes its knobs over"), "{said}");
         let log = first.ends_by(Signal::TERM);
         assert!(log.contains("the knobs stay in force for the next daemon"), "{log}");
