@@ -95,10 +95,12 @@ test-clients:
 	$(PYTHON) -m unittest discover -s clients/tests -t .
 	$(PYTHON) -m clients.run $(CLIENTS_ARGS)
 
-## The chart on a real cluster and on a real containerd, and the daemon as its plugin; downloads and builds them once (fleet/README.md).
+## The chart on a real cluster and on a real containerd, the daemon as its plugin, sweeps on Slurm, and then the packages; downloads
+## and builds them once (fleet/README.md). FLEET_ARGS="--only PART" runs one part.
 test-fleet:
 	$(PYTHON) -m unittest discover -s fleet/tests -t .
 	$(PYTHON) -m fleet.run $(FLEET_ARGS)
+	$(if $(findstring --only,$(FLEET_ARGS)),,$(MAKE) test-packages)
 
 ## A Debian package, an RPM, a wheel with the program inside and a container image, in target/packages (packages/README.md).
 packages:

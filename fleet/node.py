@@ -131,9 +131,13 @@ class Node:
         """Gives containerd an image with these files."""
         archive = self.folder / "image.tar"
         image.write(archive, name, files, command)
+        self.load_archive(archive)
+        archive.unlink()
+
+    def load_archive(self, archive: Path) -> None:
+        """Gives containerd the image of an archive, by the name that it has there."""
         ctr = [programs() / "ctr", "-a", self.folder / "containerd.sock", "-n", "k8s.io"]
         tools.run([*ctr, "images", "import", archive])
-        archive.unlink()
 
     def kill(self) -> None:
         """Kills containerd; its pods run on."""

@@ -7,6 +7,7 @@ and `CAP_PERFMON`, `CAP_SYS_RAWIO` and `CAP_SYS_ADMIN` cannot be judged here. Th
 from __future__ import annotations
 
 import copy
+import os
 import subprocess
 import sys
 import tempfile
@@ -29,8 +30,12 @@ from fleet.manifests import Tree, container
 from fleet.node import VERSION, Node
 from fleet.pod import Pod
 from fleet.waiting import until
+from packages import program
 
-IMAGE = f"docker.io/library/{NAME}:1"
+SHIPPED = os.environ.get("WAYKEEPER_IMAGE")
+"""An archive with our container image (packages/image.py); without it an image is made of the program and its libraries."""
+
+IMAGE = f"localhost/{NAME}:{program.version()}"
 
 OTHER_IMAGE = "docker.io/library/waykeeper-traced:1"
 
@@ -143,7 +148,10 @@ class Trial:
         self.made = 0
         # A node with systemd shares its mounts, which mountPropagation needs.
         subprocess.run(["mount", "--make-shared", host.root], check=True)
-        node.load(IMAGE, image.with_libraries(tools.waykeeper(), "usr/bin/waykeeper"))
+        if SHIPPED:
+            node.load_archive(Path(SHIPPED))
+        else:
+            node.load(IMAGE, image.with_libraries(tools.waykeeper(), "usr/bin/waykeeper"))
         busybox = Path(tools.debian("busybox", "busybox-static")).read_bytes()
         node.load(OTHER_IMAGE, {f"bin/{name}": busybox for name in ("busybox", PROGRAM)})
         self.before = knobs(host)

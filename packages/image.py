@@ -16,8 +16,8 @@ from pathlib import Path
 
 from packages import program
 
-NAME = "docker.io/waykeeper/waykeeper"
-"""The name under which a runtime imports it; a tag is added."""
+NAME = "localhost/waykeeper"
+"""The name under which a runtime imports it, which the chart expects; a tag is added."""
 
 LABELS = {
     "org.opencontainers.image.title": "waykeeper",

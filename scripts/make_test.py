@@ -120,8 +120,11 @@ def python_tests() -> None:
 
 
 def script_tests() -> None:
-    """The scripts' own tests."""
+    """The own tests of the scripts, and of the harnesses that take long themselves (`make test-fleet` and others)."""
     must(sys.executable, "-m", "unittest", "discover", "--quiet", "--start-directory", "scripts")
+    for harness in ("clients", "fleet", "packages"):
+        words = ["--quiet", "--start-directory", f"{harness}/tests", "--top-level-directory", "."]
+        must(sys.executable, "-m", "unittest", "discover", *words)
 
 
 def set_up(pool: concurrent.futures.Executor, wanted: bool) -> concurrent.futures.Future[None] | None:

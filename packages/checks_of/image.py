@@ -6,6 +6,9 @@ It must not know how the image is built.
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -19,6 +22,7 @@ def check(report: Report, path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="waykeeper-image-") as folder:
         report.check("image: skopeo reads and copies it", lambda: copies(path, Path(folder)))
         report.check("image: crun runs it, read-only and without rights", lambda: runs(path, Path(folder)))
+        report.check("image: containerd runs it in the chart's pod", lambda: runs_in_a_pod(path))
 
 
 def copies(path: Path, folder: Path) -> None:
@@ -29,6 +33,19 @@ def copies(path: Path, folder: Path) -> None:
     facts = json.loads(tools.run([skopeo, *policy, "inspect", "--config", tag]))
     expect(json.dumps(facts["config"]), "/usr/bin/waykeeper", "65532:65532")
     tools.run([skopeo, *policy, "copy", tag, f"dir:{folder / 'copy'}"])
+
+
+def runs_in_a_pod(path: Path) -> None:
+    """The checks of `fleet.rights` with this image, on a real containerd with runc."""
+    daemon = program.STAGE / "usr/bin/waykeeper"
+    environment = {**os.environ, "WAYKEEPER_IMAGE": str(path), "WAYKEEPER": str(daemon)}
+    words = [sys.executable, "-m", "fleet.run", "--only", "rights"]
+    done = subprocess.run(
+        words, cwd=program.ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
+    if done.returncode != 0:
+        raise Failed(done.stdout + done.stderr)
+    print(done.stdout.strip().splitlines()[-1], flush=True)
 
 
 def runs(path: Path, folder: Path) -> None:
