@@ -16,12 +16,13 @@ from packages.roots import CleanRoot
 def check(report: Report, path: Path) -> None:
     """Every check, in turn, in one root."""
     with CleanRoot() as root:
-        root.run("apt-get -q update")
+        root.run("apt-get -q update && apt-get -q install -y --no-install-recommends systemd")
         before = root.files()
         root.put(path, "/packages/waykeeper.deb")
         report.check("deb: apt installs it", lambda: installs(root))
         report.check("deb: the main job runs", lambda: jobs.main_job(root))
         report.check("deb: its files are there", lambda: files_are_there(root))
+        report.check("deb: systemd accepts the unit", lambda: unit_is_sound(root))
         jobs.mount(root)
         found = jobs.masks(root)
         jobs.start_daemon(root)
@@ -55,6 +56,12 @@ def files_are_there(root: CleanRoot) -> None:
     ):
         root.run(f"test -s {path}")
     expect(root.run("dpkg-query -W -f '${Conffiles}' waykeeper"), "/etc/waykeeper/waykeeper.toml")
+
+
+def unit_is_sound(root: CleanRoot) -> None:
+    """`systemd-analyze verify` finds no fault; the exposure that `security` reports is at most what docs/daemon.md says."""
+    root.run("systemd-analyze verify waykeeper.service")
+    root.run("systemd-analyze security --offline=true --threshold=33 waykeeper.service")
 
 
 def upgrades(root: CleanRoot) -> None:
