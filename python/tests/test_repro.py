@@ -306,6 +306,8 @@ def test_words_about_curves():
     ("arguments", "says"),
     [
         (["run", "a4/fig99"], "a4/fig"),
+        (["run", "a4/fig5", "--scheduler", "/nowhere.json"], "/nowhere.json: no such file"),
+        (["run", "a4/fig5", "--scheduler", "carrier://pigeon"], "no Dask scheduler answers"),
         (["report", "--out", "/nowhere"], "/nowhere"),
         (["diff", "/nowhere/a.json", "/nowhere/b.json"], "/nowhere/a.json"),
     ],
@@ -342,6 +344,56 @@ def test_the_command_runs_a_figure_and_reports_it(tmp_path):
     assert refused.returncode == 2 and "6 of 327 claims" in refused.stderr
     listing = subprocess.run([*command, "list"], check=True, cwd=tmp_path, capture_output=True, text=True)
     assert "a4/fig5" in listing.stdout and "problem" not in listing.stdout
+
+
+ON_A_CLUSTER = """
+import os, signal, sys, threading, time
+from pathlib import Path
+from distributed import Client, LocalCluster
+from waykeeper.repro.__main__ import main
+
+if __name__ == "__main__":
+    out = Path(sys.argv[1])
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        address = cluster.scheduler_address
+        with Client(address) as client:
+            client.wait_for_workers(2)
+            victim = next(iter(client.run(os.getpid).values()))
+
+        def strike():
+            while not list(out.glob("runs/*")):
+                time.sleep(0.01)
+            os.kill(victim, signal.SIGKILL)
+
+        killer = threading.Thread(target=strike)
+        killer.start()
+        command = ["run", "idio/text", "--quick", "--seeds", "1", "--scheduler", address, "--out", str(out)]
+        status = main(command)
+        killer.join()
+    sys.exit(status)
+"""
+
+
+def test_on_a_cluster_whose_worker_is_killed_the_record_is_that_of_one_machine(tmp_path):
+    script = tmp_path / "cluster.py"
+    script.write_text(ON_A_CLUSTER)
+    here = [
+        sys.executable,
+        "-m",
+        "waykeeper.repro",
+        "run",
+        "idio/text",
+        "--quick",
+        "--seeds",
+        "1",
+        "--out",
+        tmp_path / "one",
+    ]
+    subprocess.run(here, check=True, cwd=tmp_path)
+    done = subprocess.run([sys.executable, script, tmp_path / "two"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    one, two = (json.loads((tmp_path / name / "claims.json").read_text()) for name in ("one", "two"))
+    assert one == two
 
 
 def test_the_published_score_holds_every_claim_once():

@@ -1,4 +1,4 @@
-"""Many runs in parallel, each in a process of its own, with a progress bar.
+"""Many runs in parallel, each in a process of its own or on a Dask cluster, with a progress bar.
 
 Results have the order of the inputs. A run that fails gives a `Failure` and does not stop the others. This module must not
 depend on what a run contains.
@@ -93,6 +93,40 @@ def each(
         for pair in results:
             bar.update()
             yield pair
+
+
+TRIES = 2
+"""How often an input is run on a cluster before it counts as failed: its worker may be lost."""
+
+
+def each_on_cluster(
+    function: Callable[[In], Out],
+    inputs: Sequence[In],
+    client: Any,
+    *,
+    progress: bool | None = None,
+    title: str = "",
+) -> Iterator[tuple[int, Out | Failure]]:
+    """The same on the workers of a Dask cluster: `client` is a `distributed.Client` whose workers have this package.
+
+    An input that fails is run once more. Dask itself gives the inputs of a lost worker to another one.
+    """
+    from distributed import as_completed
+
+    off = not progress if progress is not None else not sys.stderr.isatty()
+    futures = {client.submit(attempt, function, value, pure=False): (i, 1) for i, value in enumerate(inputs)}
+    queue = as_completed(list(futures))
+    with tqdm(total=len(inputs), desc=title, disable=off) as bar:
+        for future in queue:
+            index, tries = futures.pop(future)
+            result = attempt(type(future).result, future)
+            if isinstance(result, Failure) and tries < TRIES:
+                again = client.submit(attempt, function, inputs[index], pure=False)
+                futures[again] = (index, tries + 1)
+                queue.add(again)
+                continue
+            bar.update()
+            yield index, result
 
 
 def _here(function: Callable[[In], Out], inputs: Sequence[In]) -> Iterator[tuple[int, Out | Failure]]:

@@ -21,20 +21,16 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tqdm.auto import tqdm
 
 from . import bounded
 from ._native import BadInput, __version__
 from .outputs import check_folder
-from .parallel import Failure, attempt, each
+from .parallel import TRIES, Failure, each, each_on_cluster
 from .results import Curve, _Table
 from .running import AnyScenario, check_policies, run
 from .scenario import Scenario, as_scenario
 
 Space = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
-
-TRIES = 2
-"""A point that fails is run once more."""
 
 
 @dataclass(frozen=True)
@@ -191,28 +187,12 @@ def _local(folder: Path, points: list[Point], jobs: int | None, progress: bool |
 
 
 def _on_cluster(folder: Path, points: list[Point], client: Any, progress: bool | None) -> list[tuple[Point, Failure]]:
-    from distributed import as_completed
-
-    off = not progress if progress is not None else not sys.stderr.isatty()
     failed = []
-    tries = {point.index: 1 for point in points}
-    futures = {client.submit(attempt, run_point, point, pure=False): point for point in points}
-    queue = as_completed(list(futures))
-    with tqdm(total=len(points), desc="points", disable=off) as bar:
-        for future in queue:
-            point = futures.pop(future)
-            table = attempt(type(future).result, future)
-            if not isinstance(table, Failure):
-                _store(folder, point, table)
-            elif tries[point.index] < TRIES:
-                tries[point.index] += 1
-                again = client.submit(attempt, run_point, point, pure=False)
-                futures[again] = point
-                queue.add(again)
-                continue
-            else:
-                failed.append((point, table))
-            bar.update()
+    for index, table in each_on_cluster(run_point, points, client, progress=progress, title="points"):
+        if isinstance(table, Failure):
+            failed.append((points[index], table))
+        else:
+            _store(folder, points[index], table)
     return failed
 
 

@@ -10,6 +10,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ examples:
   python -m waykeeper.repro list
   python -m waykeeper.repro run a4/fig5 ddio-bench/fig6 --quick
   python -m waykeeper.repro run all --quick --out repro-out
+  python -m waykeeper.repro run all --scheduler tcp://head:8786 --out /shared/repro-out
   python -m waykeeper.repro report --out repro-out --docs docs
   python -m waykeeper.repro diff old/claims.json repro-out/claims.json
   python -m waykeeper.repro mechanisms spin --only a4/fig7
@@ -56,6 +58,12 @@ def main(arguments: list[str] | None = None) -> int:
     )
     running.add_argument("--seeds", type=_count, help="number of seeds per case (overrides --quick)")
     running.add_argument("--jobs", type=_count, help="simulations that run in parallel (one per core)")
+    running.add_argument(
+        "--scheduler",
+        metavar="ADDRESS|FILE",
+        help="run on a Dask cluster instead: its scheduler, like tcp://host:8786, or the scheduler's file; "
+        "the workers must have this package and share the folder of --out",
+    )
     running.add_argument("--out", type=Path, default=Path("repro-out"), help="folder of runs and report (repro-out)")
     running.add_argument("--json", action="store_true", help="print the record as JSON instead of a table")
     reporting = commands.add_parser("report", help="show the last run, and write the pages of docs/")
@@ -129,7 +137,10 @@ def _run(given: argparse.Namespace) -> int:
     chosen = _chosen(given.ids)
     _check_out(given.out)
     seeds = given.seeds or (QUICK_SEEDS if given.quick else SEEDS)
-    results = run_figures(chosen, quick=given.quick, seeds=seeds, jobs=given.jobs, cache=given.out / "runs")
+    with _cluster(given.scheduler) as engine:
+        results = run_figures(
+            chosen, quick=given.quick, seeds=seeds, jobs=given.jobs, cache=given.out / "runs", engine=engine
+        )
     found = outcomes(chosen, results)
     if given.ids == ["all"]:
         found += skipped()
@@ -146,6 +157,29 @@ def _run(given: argparse.Namespace) -> int:
         print(f"failed: {line}", file=sys.stderr)
     print(f"wrote {page}", file=sys.stderr)
     return 1 if failures else 0
+
+
+CONNECT_S = 30
+"""Longest wait for a scheduler."""
+
+
+def _cluster(scheduler: str | None) -> AbstractContextManager[Any]:
+    """A client of a Dask cluster; `None` without a scheduler."""
+    if scheduler is None:
+        return nullcontext()
+    try:
+        from distributed import Client
+    except ImportError as why:
+        raise _Usage(f"--scheduler needs Dask ({why}): pip install 'waykeeper[dask]'") from why
+    where = {"address": scheduler} if "://" in scheduler else {"scheduler_file": scheduler}
+    if "scheduler_file" in where and not Path(scheduler).is_file():
+        raise _Usage(
+            f"--scheduler {scheduler}: no such file; write tcp://HOST:PORT or the path of the scheduler's file"
+        )
+    try:
+        return Client(**where, timeout=CONNECT_S)
+    except (OSError, TimeoutError, ValueError) as why:
+        raise _Usage(f"--scheduler {scheduler}: no Dask scheduler answers: {why}") from why
 
 
 def _check_out(folder: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .._native import BadInput
-from ..parallel import Failure, each
+from ..parallel import Failure, each, each_on_cluster
 from ..results import Run
 from ..running import find_load, run
 from ..scenario import Scenario, as_scenario
@@ -59,8 +59,11 @@ def run_figures(
     cache: Path,
     progress: bool | None = None,
     change: Callable[[Scenario], Scenario] | None = None,
+    engine: Any = None,
 ) -> dict[str, FigureRuns]:
     """Runs all cases of `figures`; results by figure id. `cache` is the folder that keeps runs.
+
+    `engine` is `None` for `jobs` processes on this machine, or a `distributed.Client` (Dask) whose workers share `cache`.
 
     `change` changes every scenario after its case's overrides. A case that it leaves as it is has the same result, which is kept
     once.
@@ -78,7 +81,7 @@ def run_figures(
             first = _job(case, 1, change)
             for seed in range(1, count + 1):
                 wanted[figure_id, case.key, seed] = replace(first, seed=seed)
-    results = _run_all(set(wanted.values()), cache, jobs, progress)
+    results = _run_all(set(wanted.values()), cache, jobs, progress, engine)
     found = {key: results[job] for key, job in wanted.items()}
     return {figure_id: _figure_runs(figure_id, mine, count, found) for figure_id, mine in cases.items()}
 
@@ -105,14 +108,17 @@ def _job(case: Case, seed: int, change: Callable[[Scenario], Scenario] | None = 
 
 
 def _run_all(
-    wanted: Iterable[Job], cache: Path, jobs: int | None, progress: bool | None
+    wanted: Iterable[Job], cache: Path, jobs: int | None, progress: bool | None, engine: Any
 ) -> dict[Job, dict[str, Any] | Failure]:
     # Long ones first, so that all cores finish at about the same time.
     work = sorted(wanted, key=lambda job: -_cost(job))
-    make = partial(run_job, keep=str(cache))
-    return {
-        work[index]: result for index, result in each(make, work, jobs=jobs, progress=progress, title="simulations")
-    }
+    make = partial(run_job, keep=str(cache.absolute()))
+    title = "simulations"
+    if engine is None:
+        results = each(make, work, jobs=jobs, progress=progress, title=title)
+    else:
+        results = each_on_cluster(make, work, engine, progress=progress, title=title)
+    return {work[index]: result for index, result in results}
 
 
 def _cost(job: Job) -> float:
