@@ -17,9 +17,9 @@ from packages.roots import CleanRoot
 INSTALL = "apt-get -q update && apt-get -q install -y --no-install-recommends rpm"
 
 GLIBC = re.compile(
-    r"(/bin/sh|rpmlib\(.*\).*|config\(waykeeper\) = .*|lib(c|m|gcc_s|pthread|dl|rt|util)\.so\..*|ld-linux-x86-64\.so\.2.*|rtld\(GNU_HASH\))"
+    r"(/bin/sh|rpmlib\(.*\).*|config\(waykeeper\) = .*|util-linux|lib(c|m|gcc_s|pthread|dl|rt|util)\.so\..*|ld-linux-x86-64\.so\.2.*|rtld\(GNU_HASH\))"
 )
-"""What every RPM distribution has, and the package's own configuration, which it provides itself."""
+"""What every RPM distribution has (util-linux has kill), and the package's own configuration, which it provides itself."""
 
 
 def check(report: Report, path: Path) -> None:

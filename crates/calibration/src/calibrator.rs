@@ -55,8 +55,19 @@ pub struct Calibrator {
     fits: BTreeMap<WorkloadId, Fit>,
     /// The tenant that is fitted next.
     turn: usize,
-    /// How often all was dropped.
-    phase: u64,
+}
+
+/// What became of an interval.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IntervalUse {
+    /// It is in the means.
+    Counted,
+    /// It is the first one of a layout: lines of the layout before are still in the LLC.
+    Settling,
+    /// Its traffic is far from that of the means. One more such interval begins a new phase.
+    LeftOut,
+    /// Other workloads or other traffic begin with it: all that was seen before is dropped.
+    NewPhase,
 }
 
 impl Calibrator {
@@ -71,45 +82,41 @@ impl Calibrator {
             strange: 0,
             fits: BTreeMap::new(),
             turn: 0,
-            phase: 0,
         }
     }
 
-    /// The number of the phase: it changes when other workloads or other traffic begin, and with it all that was seen is
-    /// dropped.
-    pub fn phase(&self) -> u64 {
-        self.phase
-    }
-
-    /// An interval of counters, and the workloads alive in it.
-    pub fn observe(&mut self, groups: &[Workload], seen: &Interval) {
+    /// An interval of counters, and the workloads alive in it. Returns what became of it.
+    pub fn observe(&mut self, groups: &[Workload], seen: &Interval) -> IntervalUse {
         let ids = |groups: &[Workload]| groups.iter().map(|group| group.id).collect::<Vec<_>>();
-        if ids(&self.groups) != ids(groups) {
+        let others = ids(&self.groups) != ids(groups);
+        if others {
             self.forget();
         }
         self.groups = groups.to_vec();
         self.enter(&seen.knobs);
         self.under += 1;
         if self.under <= SETTLING {
-            return;
+            return if others { IntervalUse::NewPhase } else { IntervalUse::Settling };
         }
-        if self.is_strange(seen) {
+        let strange = self.is_strange(seen);
+        if strange {
             self.strange += 1;
             if self.strange < IN_TURN {
-                return;
+                return IntervalUse::LeftOut;
             }
             self.forget();
             self.enter(&seen.knobs);
         }
         self.strange = 0;
-        let Some(current) = self.current else { return };
-        self.records[current].note(groups, seen);
-        self.fit_some();
+        if let Some(current) = self.current {
+            self.records[current].note(groups, seen);
+            self.fit_some();
+        }
+        if strange { IntervalUse::NewPhase } else { IntervalUse::Counted }
     }
 
     /// Drops all that was seen: the traffic is another one.
     fn forget(&mut self) {
-        self.phase += 1;
         self.records.clear();
         self.fits.clear();
         self.current = None;

@@ -17,7 +17,7 @@ mod reuse;
 mod running;
 mod traffic;
 
-pub use calibrator::Calibrator;
+pub use calibrator::{Calibrator, IntervalUse};
 pub use description::{
     DeviceDescription, Observed, PortDescription, ReuseComponent, SeenTenant, ServerDescription,
     TenantDescription,

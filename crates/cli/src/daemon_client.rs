@@ -41,8 +41,18 @@ impl SocketArgs {
         if let Some(root) = &self.root {
             return Ok(usual_socket(&restore::root_at(root)?));
         }
-        let configured = self.configured()?.and_then(|config| config.socket_path());
-        Ok(configured.unwrap_or_else(|| PathBuf::from(ServersConfig::SOCKET)))
+        match self.configured()? {
+            None => Ok(PathBuf::from(ServersConfig::SOCKET)),
+            Some(config) => config.socket_path().ok_or_else(|| {
+                let why = "the daemon has no control socket: its configuration has socket.path = \"off\"";
+                Failure::new(exit::UNSUPPORTED, why)
+            }),
+        }
+    }
+
+    /// The configuration file that was named.
+    pub fn config(&self) -> Option<PathBuf> {
+        self.config.clone()
     }
 
     /// The root of the host's files, if it was given or the daemon's configuration has one.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
-use waykeeper_lab::foreseen::{CounterLog, ForeseenWorth, SeenPhase, worth};
+use waykeeper_lab::foreseen::{CounterLog, ForeseenWorth, PredictedServer, SeenPhase};
 use waykeeper_policy::build;
 use waykeeper_service::protocol::{WorthRatio, plain_time};
 use waykeeper_service::recorder::{Item, RecordingReader};
@@ -38,7 +38,9 @@ A daemon with `mode = \"observe\"` and `recorder.dir` changes nothing and record
 needs; ten minutes are enough. Of each recording the longest time with the same tenants under the
 same load counts. A model of the node is made of its counters, and each policy manages that model
 for two minutes. HPW and LPW are the change of progress of high- and low-priority tenants, relative
-to the layout in force at the end of that time, with two standard errors.";
+to the layout in force at the end of that time, with two standard errors.
+
+The exit code is 0 if every node was planned, and 1 if the recording of one says too little.";
 
 /// Policies that are compared if none is named.
 const POLICIES: [&str; 3] = ["a4", "iat", "waykeeper"];
@@ -54,7 +56,8 @@ pub enum FleetCommand {
 /// Arguments of `fleet plan`.
 #[derive(Args, Debug)]
 pub struct PlanArgs {
-    /// The recording of a node: a segment or the directory with all segments. A node has the directory's name, or NAME
+    /// The recording of a node: a segment, the directory with all segments, or a directory with `recorder` in it. A node
+    /// has the directory's name, or NAME
     #[arg(value_name = "[NAME=]NODE", required = true)]
     nodes: Vec<String>,
     /// Policy to plan with; may be given several times [default: a4, iat, waykeeper]
@@ -160,7 +163,7 @@ fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let mut plans: BTreeMap<usize, NodePlan> = BTreeMap::new();
     let mut shown = 0;
     let bar = PartBar::new();
-    let mut printed = Ok(());
+    let mut printed = Ok(true);
     thread::scope(|scope| {
         let (done, planned) = mpsc::channel();
         for _ in 0..threads {
@@ -182,38 +185,50 @@ fn plan(args: &PlanArgs) -> Result<(), Failure> {
         for (index, plan) in planned {
             plans.insert(index, plan);
             bar.show(plans.len() as u64, nodes.len() as u64, "planning nodes");
-            while let Some(plan) = plans.get(&shown).filter(|_| args.json && printed.is_ok()) {
+            while let Some(plan) = plans.get(&shown).filter(|_| args.json && matches!(printed, Ok(true))) {
                 printed = line(plan);
                 shown += 1;
+            }
+            if !matches!(printed, Ok(true)) {
+                // No reader is left.
+                next.store(nodes.len(), Ordering::Relaxed);
             }
         }
     });
     bar.clear();
-    printed?;
-    let interrupted = stop.load(Ordering::Relaxed);
+    if !printed? {
+        return Ok(());
+    }
     let plans: Vec<NodePlan> = plans.into_values().collect();
     if args.json {
         // After Ctrl-C there may be nodes behind one that is missing.
-        plans.iter().skip(shown).try_for_each(line)?;
+        plans.iter().skip(shown).try_for_each(|plan| line(plan).map(|_| ()))?;
     } else {
         out::text(&table::page(&plans))?;
     }
-    match plans.iter().all(|plan| plan.policies.iter().all(|policy| policy.why.is_some())) {
-        _ if interrupted => Err(Failure::new(
-            exit::INTERRUPTED,
-            format!("interrupted; {} of {} nodes are planned", plans.len(), nodes.len()),
-        )),
-        true => Err(Failure::new(exit::FAILED, "no node could be planned")),
-        false => Ok(()),
+    let is_planned = |plan: &&NodePlan| plan.policies.iter().any(|policy| policy.why.is_none());
+    let planned = plans.iter().filter(is_planned).count();
+    if stop.load(Ordering::Relaxed) {
+        let why = format!("interrupted; {planned} of {} nodes are planned", nodes.len());
+        return Err(Failure::new(exit::INTERRUPTED, why));
     }
+    if planned < nodes.len() {
+        let why = format!("{} of {} nodes could not be planned", nodes.len() - planned, nodes.len());
+        return Err(Failure::new(exit::FAILED, why));
+    }
+    Ok(())
 }
 
-fn line(plan: &NodePlan) -> Result<(), Failure> {
+/// Prints a plan as a line; false if the pipe is closed.
+fn line(plan: &NodePlan) -> Result<bool, Failure> {
     let json = serde_json::to_string(plan);
     let json =
         json.map_err(|why| Failure::new(exit::FAILED, format!("cannot write the plan as JSON: {why}")))?;
-    out::text(&(json + "\n"))
+    out::text_while_open(&(json + "\n"))
 }
+
+/// Usual name of a recorder's folder, also of a copy of it below the folder of a node.
+const RECORDER: &str = "recorder";
 
 /// The nodes; each has a name of its own.
 fn nodes(words: &[String]) -> Result<Vec<Node>, Failure> {
@@ -225,7 +240,7 @@ fn nodes(words: &[String]) -> Result<Vec<Node>, Failure> {
             _ => {
                 let path = std::path::Path::new(word);
                 // `rack1/db-7/recorder` and `rack1/db-7` are both the node db-7.
-                let is_recorder = path.file_name().is_some_and(|name| name == "recorder");
+                let is_recorder = path.file_name().is_some_and(|name| name == RECORDER);
                 let named = if is_recorder { path.parent().unwrap_or(path) } else { path };
                 let name = named.file_name().map(|name| name.to_string_lossy().into_owned());
                 (name.unwrap_or_else(|| word.clone()), word.as_str())
@@ -239,7 +254,9 @@ fn nodes(words: &[String]) -> Result<Vec<Node>, Failure> {
                 "{word}: another node is called {name}; give each a name of its own, like {name}-2={path}"
             )));
         }
-        nodes.push(Node { name, recording: PathBuf::from(path) });
+        let path = PathBuf::from(path);
+        let inner = path.join(RECORDER);
+        nodes.push(Node { name, recording: if inner.is_dir() { inner } else { path } });
     }
     Ok(nodes)
 }
@@ -262,7 +279,9 @@ fn policies(args: &PlanArgs) -> Result<Vec<(String, toml::Table)>, Failure> {
                 "--set {name}.{key}: {name} is not planned with; {known} are"
             )));
         };
-        settings.insert(key.clone(), value.clone());
+        if settings.insert(key.clone(), value.clone()).is_some() {
+            return Err(Failure::bad_input(format!("--set {name}.{key}: it is given twice")));
+        }
     }
     for (name, settings) in &policies {
         build(name, settings)?;
@@ -279,7 +298,7 @@ fn planned_node(node: &Node, policies: &[(String, toml::Table)], stop: &AtomicBo
         seen: None,
         policies: Vec::new(),
     };
-    let (recorded_intervals, phase) = match read(node) {
+    let (recorded_intervals, phase) = match read(node, stop)? {
         Ok(read) => read,
         Err(why) => return Some(NodePlan { why: Some(why), ..plan }),
     };
@@ -293,11 +312,15 @@ fn planned_node(node: &Node, policies: &[(String, toml::Table)], stop: &AtomicBo
         layouts: description.observed.len(),
         tenants: description.tenants.len(),
     });
+    let server = match PredictedServer::new(&phase) {
+        Ok(server) => server,
+        Err(why) => return Some(NodePlan { why: Some(why.to_string()), ..plan }),
+    };
     for (policy, settings) in policies {
         if stop.load(Ordering::Relaxed) {
             return None;
         }
-        plan.policies.push(match worth(&phase, policy, settings) {
+        plan.policies.push(match server.worth(policy, settings) {
             Ok(worth) => policy_plan(policy, &worth, &phase),
             Err(why) => PolicyPlan::unknown(policy, why.to_string()),
         });
@@ -305,12 +328,18 @@ fn planned_node(node: &Node, policies: &[(String, toml::Table)], stop: &AtomicBo
     Some(plan)
 }
 
-/// The intervals of a recording, and its longest phase.
-fn read(node: &Node) -> Result<(u64, SeenPhase), String> {
-    let reader = RecordingReader::open(&node.recording).map_err(|why| why.to_string())?;
+/// The intervals of a recording, and its longest phase; `None` after an interrupt.
+fn read(node: &Node, stop: &AtomicBool) -> Option<Result<(u64, SeenPhase), String>> {
+    let reader = match RecordingReader::open(&node.recording) {
+        Ok(reader) => reader,
+        Err(why) => return Some(Err(why.to_string())),
+    };
     let mut log: Option<CounterLog> = None;
     let (mut intervals, mut unreadable) = (0, None);
     for item in reader {
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
         match item {
             Item::Segment { header, .. } => match &mut log {
                 Some(log) => log.begin(&header.inventory),
@@ -327,14 +356,14 @@ fn read(node: &Node) -> Result<(u64, SeenPhase), String> {
         }
     }
     let phase = log.and_then(CounterLog::longest);
-    phase.map(|phase| (intervals, phase)).ok_or_else(|| {
+    Some(phase.map(|phase| (intervals, phase)).ok_or_else(|| {
         unreadable.unwrap_or_else(|| {
             format!(
                 "of {intervals} intervals, no three in turn have the same load and layout and the counters of \
                  tenants (instructions, cycles, LLC hits and misses)"
             )
         })
-    })
+    }))
 }
 
 fn policy_plan(policy: &str, worth: &ForeseenWorth, phase: &SeenPhase) -> PolicyPlan {

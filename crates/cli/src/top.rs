@@ -129,7 +129,11 @@ fn observed(args: &TopArgs, no_daemon: &ClientError) -> Result<Box<dyn Source>, 
     }
     let flags =
         values.into_iter().map(|(key, value)| Flag { flag: "top".to_owned(), key: key.to_owned(), value });
-    let inputs = Inputs { file: None, environment: crate::daemon::environment(), flags: flags.collect() };
+    let inputs = Inputs {
+        file: args.socket.config(),
+        environment: crate::daemon::environment(),
+        flags: flags.collect(),
+    };
     let config = Config::load(&inputs)?;
     ObservedSource::start(config, inputs).map(|source| Box::new(source) as Box<dyn Source>).map_err(|why| {
         let failure = Failure::from(why);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use waykeeper_calibration::{FetchCosts, progress};
 use waykeeper_control::{ControlConfig, Loop};
 use waykeeper_host::{Host, Interval, Priority};
-use waykeeper_lab::foreseen::{CounterLog, worth};
+use waykeeper_lab::foreseen::{CounterLog, PredictedServer};
 use waykeeper_lab::runner::InlineTwin;
 use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
@@ -42,7 +42,7 @@ fn main() {
     if policies.is_empty() {
         policies = ["default", "isolate", "a4", "iat", "waykeeper"].map(str::to_owned).to_vec();
     }
-    let mut gaps = Vec::new();
+    let (mut gaps, mut within) = (Vec::new(), 0);
     for file in files {
         let source = ScenarioSource::open(Path::new(&file)).expect("a scenario");
         let scenario = Arc::new(source.read().expect("a legal scenario"));
@@ -63,12 +63,13 @@ fn main() {
             before = after;
         }
         let phase = log.longest().expect("it was seen");
+        let predicted = PredictedServer::new(&phase).expect("its bytes were counted");
         let groups = server.workloads();
         let from = mean(&found);
         for name in &policies {
             let settings = scenario.policy_settings.get(name).and_then(toml::Value::as_table);
             let settings = settings.cloned().unwrap_or_default();
-            let foreseen = match worth(&phase, name, &settings) {
+            let foreseen = match predicted.worth(name, &settings) {
                 Ok(foreseen) => foreseen,
                 Err(why) => {
                     println!("{file} {name}: {why}");
@@ -112,17 +113,21 @@ fn main() {
                 together(Priority::Low),
                 foreseen.layouts
             );
-            gaps.push((hpw.value - together(Priority::High)).abs());
-            gaps.push((lpw.value - together(Priority::Low)).abs());
+            for (foreseen, priority) in [(hpw, Priority::High), (lpw, Priority::Low)] {
+                gaps.push((foreseen.value - together(priority)).abs());
+                within += usize::from(foreseen.is_within(together(priority), 2.0));
+            }
         }
     }
     gaps.sort_by(f64::total_cmp);
     let quantile = |q: f64| 100.0 * gaps[((gaps.len() as f64 - 1.0) * q).round() as usize];
     println!(
-        "means: median {:.1}, 90 % {:.1}, worst {:.1} points",
+        "{} means: median {:.1}, 90 % {:.1}, worst {:.1} points; {:.0} % within two errors",
+        gaps.len(),
         quantile(0.5),
         quantile(0.9),
-        quantile(1.0)
+        quantile(1.0),
+        100.0 * within as f64 / gaps.len() as f64
     );
 }
 

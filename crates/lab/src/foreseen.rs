@@ -1,17 +1,17 @@
 //! What policies would be worth on a server of which only counters are known.
 //!
 //! [`CounterLog`] takes the intervals that a daemon recorded and finds the longest phase: the same tenants under the same
-//! load. [`worth`] lets a policy manage that server as the twin predicts it (`waykeeper_twin::DescribedServer`), through
-//! the control loop of a daemon. It must not know files, nor how results are shown.
+//! load. [`PredictedServer`] is that server as the twin predicts it (`waykeeper_twin::DescribedServer`); a policy manages
+//! it through the control loop of a daemon. It must not know files, nor how results are shown.
 
 use crate::runner::InlineTwin;
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 use toml::Table;
-use waykeeper_calibration::{Calibrator, Estimate, ServerDescription};
+use waykeeper_calibration::{Calibrator, Estimate, IntervalUse, ServerDescription};
 use waykeeper_control::{ControlConfig, ControlError, Loop};
 use waykeeper_host::{
-    Host, HostCounter, Interval, Inventory, KnobValues, Priority, Reading, Readings, Workload,
+    Host, HostCounter, Interval, Inventory, KnobValues, PortCounter, PortRates, Priority, Readings, Workload,
 };
 use waykeeper_policy::{PolicyError, build};
 use waykeeper_twin::{Budget, DescribedServer};
@@ -30,8 +30,11 @@ const BUDGET: Budget = Budget { events: 12_000_000 };
 #[derive(Clone, Debug)]
 pub struct CounterLog {
     inventory: Inventory,
+    groups: Vec<Workload>,
     calibrator: Calibrator,
     means: Means,
+    /// What described the present phase last: its last layouts may have been in force for too short a time.
+    described: Option<(ServerDescription, Interval)>,
     intervals: u64,
     from: Option<SystemTime>,
     to: Option<SystemTime>,
@@ -76,6 +79,9 @@ pub enum ForeseeError {
     /// The policy does not exist, or does not fit the server.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// The bytes of a device that a tenant uses were not counted.
+    #[error("the bytes of {0} were not counted; `waykeeper doctor` on the node says what would help")]
+    BytesNotCounted(String),
     /// The loop ended.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -86,8 +92,10 @@ impl CounterLog {
     pub fn new(inventory: &Inventory) -> CounterLog {
         CounterLog {
             inventory: inventory.clone(),
+            groups: Vec::new(),
             calibrator: Calibrator::new(inventory),
             means: Means::default(),
+            described: None,
             intervals: 0,
             from: None,
             to: None,
@@ -95,21 +103,39 @@ impl CounterLog {
         }
     }
 
-    /// A daemon with another inventory writes from here on.
+    /// A daemon with this inventory writes from here on.
     pub fn begin(&mut self, inventory: &Inventory) {
         if self.inventory != *inventory {
-            self.end_phase(self.calibrator.clone());
+            self.describe();
+            self.end_phase();
             self.inventory = inventory.clone();
             self.calibrator = Calibrator::new(inventory);
         }
     }
 
-    /// An interval that ended at `at`, and the workloads alive in it.
+    /// An interval that ended at `at`, and the workloads alive in it. One with numbers that no counter has is left out.
     pub fn observe(&mut self, at: Option<SystemTime>, groups: &[Workload], seen: &Interval) {
-        let before = self.calibrator.clone();
-        self.calibrator.observe(groups, seen);
-        if self.calibrator.phase() != before.phase() {
-            self.end_phase(before);
+        if !is_sound(seen) {
+            return;
+        }
+        // A daemon that starts anew gives its tenants numbers from 0: the same number may be another tenant.
+        if self.groups != groups {
+            self.describe();
+            self.end_phase();
+            self.groups = groups.to_vec();
+            self.calibrator = Calibrator::new(&self.inventory);
+        }
+        if self.means.under.as_ref().is_some_and(|under| *under != seen.knobs) {
+            self.describe();
+        }
+        match self.calibrator.observe(groups, seen) {
+            IntervalUse::LeftOut => {
+                // The next interval may begin another phase.
+                self.describe();
+                return;
+            }
+            IntervalUse::NewPhase if self.intervals > 0 => self.end_phase(),
+            IntervalUse::NewPhase | IntervalUse::Settling | IntervalUse::Counted => {}
         }
         self.intervals += 1;
         self.from = self.from.or(at);
@@ -120,22 +146,36 @@ impl CounterLog {
     /// The longest phase; `None` if no layout was in force for three intervals of a phase, with the counters that a
     /// description needs.
     pub fn longest(mut self) -> Option<SeenPhase> {
-        self.end_phase(self.calibrator.clone());
+        self.describe();
+        self.end_phase();
         self.longest
     }
 
-    fn end_phase(&mut self, calibrator: Calibrator) {
-        let means = std::mem::take(&mut self.means);
-        let (intervals, from, to) = (std::mem::take(&mut self.intervals), self.from.take(), self.to.take());
-        if self.longest.as_ref().is_some_and(|longest| longest.intervals >= intervals) {
-            return;
+    /// Describes the present phase, if its layout was in force for long enough.
+    fn describe(&mut self) {
+        let described = self.calibrator.describe().filter(|description| !description.tenants.is_empty());
+        if let Some((description, rates)) = described.zip(self.means.rates.clone()) {
+            self.described = Some((description, rates));
         }
-        let described = calibrator.describe().filter(|description| !description.tenants.is_empty());
-        if let Some((description, rates)) = described.zip(means.rates) {
+    }
+
+    fn end_phase(&mut self) {
+        self.means = Means::default();
+        let (intervals, from, to) = (std::mem::take(&mut self.intervals), self.from.take(), self.to.take());
+        let Some((description, rates)) = self.described.take() else { return };
+        if self.longest.as_ref().is_none_or(|longest| longest.intervals < intervals) {
             let inventory = self.inventory.clone();
             self.longest = Some(SeenPhase { inventory, description, rates, intervals, from, to });
         }
     }
+}
+
+/// Whether all rates are numbers that a counter can have.
+fn is_sound(seen: &Interval) -> bool {
+    fn all<K: HostCounter<N>, const N: usize>(rates: &Readings<K, f64, N>) -> bool {
+        rates.iter().all(|(_, rate)| rate.value().is_none_or(|rate| rate.is_finite() && rate >= 0.0))
+    }
+    all(&seen.socket) && seen.groups.values().all(all) && seen.ports.values().all(all)
 }
 
 /// Mean rates under one layout.
@@ -147,81 +187,116 @@ struct Means {
     under: Option<KnobValues>,
 }
 
+/// Intervals that a mean remembers at most, as in a description.
+const REMEMBERED: f64 = 32.0;
+
 impl Means {
+    /// Notes an interval; one that lacks a counter that others had is left out.
     fn note(&mut self, seen: &Interval) {
         if self.under.as_ref() != Some(&seen.knobs) {
             *self = Means { under: Some(seen.knobs.clone()), ..Means::default() };
             return;
         }
-        self.count += 1.0;
-        let part = 1.0 / self.count;
         let Some(rates) = &mut self.rates else {
-            self.rates = Some(seen.clone());
+            (self.rates, self.count) = (Some(seen.clone()), 1.0);
             return;
         };
-        for (id, now) in &seen.groups {
-            rates.groups.entry(*id).and_modify(|mean| *mean = nearer(mean, now, part)).or_insert(*now);
+        if lacks(&rates.socket, &seen.socket)
+            || rates.groups.iter().any(|(id, then)| seen.groups.get(id).is_none_or(|now| lacks(then, now)))
+            || rates.ports.iter().any(|(id, then)| seen.ports.get(id).is_none_or(|now| lacks(then, now)))
+        {
+            return;
         }
-        for (id, now) in &seen.ports {
-            rates.ports.entry(*id).and_modify(|mean| *mean = nearer(mean, now, part)).or_insert(*now);
-        }
+        self.count = (self.count + 1.0).min(REMEMBERED);
+        let part = 1.0 / self.count;
+        rates.groups.iter_mut().for_each(|(id, mean)| *mean = nearer(mean, &seen.groups[id], part));
+        rates.ports.iter_mut().for_each(|(id, mean)| *mean = nearer(mean, &seen.ports[id], part));
         rates.socket = nearer(&rates.socket, &seen.socket, part);
         rates.to_ns = seen.to_ns;
     }
 }
 
-/// A mean moved by a part of its distance to a value; a missing value changes nothing.
+/// Whether a counter that had a value has none now.
+fn lacks<K: HostCounter<N>, const N: usize>(then: &Readings<K, f64, N>, now: &Readings<K, f64, N>) -> bool {
+    then.iter().any(|(counter, rate)| rate.value().is_some() && now[counter].value().is_none())
+}
+
+/// A mean moved by a part of its distance to a value; a counter that had none before has none.
 fn nearer<K: HostCounter<N>, const N: usize>(
     mean: &Readings<K, f64, N>,
     now: &Readings<K, f64, N>,
     part: f64,
 ) -> Readings<K, f64, N> {
-    mean.zip_with(now, |_, mean, now| match (mean, now) {
-        (Reading::Value(mean), Reading::Value(now)) => Reading::Value(mean + part * (now - mean)),
-        (Reading::Value(_), _) => mean,
-        _ => now,
-    })
+    mean.zip_with(now, |_, mean, now| mean.zip_with(now, |mean, now| mean + part * (now - mean)))
 }
 
-/// What a policy with these settings would be worth on a server.
-///
-/// # Errors
-/// A policy or a setting that does not exist, or does not fit the server.
-pub fn worth(phase: &SeenPhase, policy: &str, settings: &Table) -> Result<ForeseenWorth, ForeseeError> {
-    let SeenPhase { inventory, description, rates, .. } = phase;
-    let policy = build(policy, settings)?;
-    let names: Vec<&str> = description.tenants.iter().map(|tenant| tenant.workload.name.as_str()).collect();
-    policy.check(inventory, &names)?;
-    let mut host = DescribedServer::new(description, inventory, rates, BUDGET);
-    let mut looping = Loop::start(&mut host, policy, ControlConfig::every(PERIOD_NS))?;
-    looping.set_predictor(Box::new(InlineTwin::default()));
-    let (mut hpw, mut lpw) = (Average::default(), Average::default());
-    let mut tenants: BTreeMap<WorkloadId, Average> = BTreeMap::new();
-    let mut layouts = Vec::new();
-    for step in 1..=STEPS {
-        looping.step()?;
-        if step > STEPS - COUNTED {
-            let foreseen = looping.host().foreseen();
-            hpw.note(foreseen.hpw);
-            lpw.note(foreseen.lpw);
-            for (id, progress) in &foreseen.tenants {
-                tenants.entry(*id).or_default().note(*progress);
-            }
-            if !layouts.contains(&foreseen.plan) {
-                layouts.push(foreseen.plan.clone());
+/// A server as the twin predicts it, which policies can manage one after the other.
+#[derive(Debug)]
+pub struct PredictedServer<'a> {
+    phase: &'a SeenPhase,
+    host: DescribedServer<'a>,
+}
+
+impl<'a> PredictedServer<'a> {
+    /// The server of a phase.
+    ///
+    /// # Errors
+    /// The name of a device that a tenant uses, and whose bytes were not counted: its traffic is not known.
+    pub fn new(phase: &'a SeenPhase) -> Result<PredictedServer<'a>, ForeseeError> {
+        let SeenPhase { inventory, description, rates, .. } = phase;
+        let counted = |port| {
+            let inbound = |rates: &PortRates| rates[PortCounter::InboundBytes].value();
+            rates.ports.get(port).and_then(inbound).is_some()
+        };
+        let devices = description.tenants.iter().flat_map(|tenant| &tenant.workload.devices);
+        let mut devices = devices.filter_map(|id| inventory.devices.get(id.index()));
+        if let Some(device) = devices.find(|device| !device.ports.iter().all(counted)) {
+            return Err(ForeseeError::BytesNotCounted(device.name.clone()));
+        }
+        Ok(PredictedServer { phase, host: DescribedServer::new(description, inventory, rates, BUDGET) })
+    }
+
+    /// What a policy with these settings would be worth on it.
+    ///
+    /// # Errors
+    /// A policy or a setting that does not exist, or does not fit the server.
+    pub fn worth(&self, policy: &str, settings: &Table) -> Result<ForeseenWorth, ForeseeError> {
+        let SeenPhase { inventory, description, .. } = self.phase;
+        let policy = build(policy, settings)?;
+        let names: Vec<&str> =
+            description.tenants.iter().map(|tenant| tenant.workload.name.as_str()).collect();
+        policy.check(inventory, &names)?;
+        let mut host = self.host.clone();
+        let mut looping = Loop::start(&mut host, policy, ControlConfig::every(PERIOD_NS))?;
+        looping.set_predictor(Box::new(InlineTwin::default()));
+        let (mut hpw, mut lpw) = (Average::default(), Average::default());
+        let mut tenants: BTreeMap<WorkloadId, Average> = BTreeMap::new();
+        let mut layouts = Vec::new();
+        for step in 1..=STEPS {
+            looping.step()?;
+            if step > STEPS - COUNTED {
+                let foreseen = looping.host().foreseen();
+                hpw.note(foreseen.hpw);
+                lpw.note(foreseen.lpw);
+                for (id, progress) in &foreseen.tenants {
+                    tenants.entry(*id).or_default().note(*progress);
+                }
+                if !layouts.contains(&foreseen.plan) {
+                    layouts.push(foreseen.plan.clone());
+                }
             }
         }
+        let knobs = looping.host().sample().map_err(ControlError::Host)?.knobs;
+        let has = |priority| description.tenants.iter().any(|tenant| tenant.workload.priority == priority);
+        let ids = description.tenants.iter().map(|tenant| tenant.workload.id);
+        Ok(ForeseenWorth {
+            hpw: has(Priority::High).then(|| hpw.mean()),
+            lpw: has(Priority::Low).then(|| lpw.mean()),
+            tenants: ids.map(|id| tenants.get(&id).copied().unwrap_or_default().mean()).collect(),
+            knobs,
+            layouts: layouts.len(),
+        })
     }
-    let knobs = looping.host().sample().map_err(ControlError::Host)?.knobs;
-    let has = |priority| description.tenants.iter().any(|tenant| tenant.workload.priority == priority);
-    let ids = description.tenants.iter().map(|tenant| tenant.workload.id);
-    Ok(ForeseenWorth {
-        hpw: has(Priority::High).then(|| hpw.mean()),
-        lpw: has(Priority::Low).then(|| lpw.mean()),
-        tenants: ids.map(|id| tenants.get(&id).copied().unwrap_or_default().mean()).collect(),
-        knobs,
-        layouts: layouts.len(),
-    })
 }
 
 /// Progress over some intervals: the geometric mean. Errors are those of the model, the same in every interval, so that
@@ -252,7 +327,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::time::Duration;
-    use waykeeper_host::{Knob, Plan, PortCounter, SocketCounter, WorkloadCounter};
+    use waykeeper_host::{Knob, Plan, Reading, SocketCounter, WorkloadCounter};
     use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
     use waykeeper_silicon::Sampling;
     use waykeeper_units::{PortId, WayMask};
@@ -327,15 +402,62 @@ working_set = "64 MiB"
         assert!(CounterLog::new(&inventory).longest().is_none());
         let first = log.clone().longest().unwrap();
         assert_eq!((first.intervals, first.from, first.to), (5, Some(at(1)), Some(at(5))));
-        // Eight intervals of another load. The first of them was still one exception.
-        (0..8).for_each(|_| observe(&mut log, &busier(&seen[4])));
+        let references = |phase: &SeenPhase| phase.rates.groups[&groups[0].id].llc_references().unwrap();
+        // One interval of another load is in no mean; a second one begins a phase.
+        observe(&mut log, &busier(&seen[4]));
+        let still = log.clone().longest().unwrap();
+        assert_eq!((still.intervals, still.to), (5, Some(at(5))));
+        assert_eq!(references(&still), references(&first));
+        (0..7).for_each(|_| observe(&mut log, &busier(&seen[4])));
         let second = log.clone().longest().unwrap();
         assert_eq!((second.intervals, second.from, second.to), (7, Some(at(7)), Some(at(13))));
-        let references = |phase: &SeenPhase| phase.rates.groups[&groups[0].id].llc_references().unwrap();
         assert!((references(&second) / references(&first) - 4.0).abs() < 0.4, "{}", references(&second));
-        // A short third phase, of other workloads, changes nothing.
-        (0..3).for_each(|_| log.observe(None, &groups[..1], &seen[4]));
-        assert_eq!(log.longest().unwrap().to, Some(at(13)));
+        // A layout for the last moment does not hide the phase.
+        let mut other = busier(&seen[4]);
+        other.knobs.insert(Knob::Mask(groups[1].id), WayMask::from_bits(3));
+        observe(&mut log, &other);
+        let third = log.clone().longest().unwrap();
+        assert_eq!((third.intervals, third.to), (8, Some(at(14))));
+        assert_eq!(third.description.knobs, second.description.knobs);
+        // The same numbers under other names are other tenants, here in a shorter phase.
+        let mut renamed = groups.clone();
+        renamed.iter_mut().for_each(|group| group.name.push('2'));
+        (0..4).for_each(|_| log.observe(None, &renamed, &seen[4]));
+        let last = log.longest().unwrap();
+        assert_eq!((last.intervals, &last.description.tenants[0].workload.name), (8, &groups[0].name));
+    }
+
+    #[test]
+    fn what_no_counter_can_say_is_left_out() {
+        let mut server = server();
+        let (inventory, groups) = (server.inventory().clone(), server.workloads());
+        let seen = intervals(&mut server, 6);
+        let mut log = CounterLog::new(&inventory);
+        seen.iter().for_each(|seen| log.observe(None, &groups, seen));
+        for wrong in [f64::NAN, f64::INFINITY, -1.0] {
+            let mut seen = seen[5].clone();
+            seen.socket[SocketCounter::MemoryReadBytes] = Reading::Value(wrong);
+            log.observe(None, &groups, &seen);
+        }
+        assert_eq!(log.longest().unwrap().intervals, 6);
+    }
+
+    #[test]
+    fn cycles_of_zero_end_a_prediction_all_the_same() {
+        let mut server = server();
+        let (inventory, groups) = (server.inventory().clone(), server.workloads());
+        let seen = intervals(&mut server, 6);
+        let mut log = CounterLog::new(&inventory);
+        for seen in &seen {
+            let mut seen = seen.clone();
+            let rates = seen.groups.get_mut(&groups[0].id).unwrap();
+            for counter in [WorkloadCounter::Cycles, WorkloadCounter::Instructions] {
+                rates[counter] = Reading::Value(0.0);
+            }
+            log.observe(None, &groups, &seen);
+        }
+        let phase = log.longest().unwrap();
+        assert!(PredictedServer::new(&phase).unwrap().worth("isolate", &Table::new()).is_ok());
     }
 
     #[test]
@@ -372,18 +494,15 @@ working_set = "64 MiB"
         for rate in [9.0, 9.0, 9.0] {
             means.note(&with(Reading::Value(rate), 0x600));
         }
-        // The 50 of the second layout is left out: lines of the first one are still in the LLC. The mean of 1 and 2 is 1.5.
+        // The 50 of the second layout is left out: lines of the first one are still in the LLC. So is the interval that
+        // lacks a counter. The mean of 1, 2 and 6 is 3.
         for rate in [Reading::Value(50.0), Reading::Value(1.0), Reading::Value(2.0), Reading::Unavailable] {
             means.note(&with(rate, 0x700));
         }
-        let rates = |means: &Means| {
-            let rates = means.rates.clone().unwrap();
-            (rates.socket[SocketCounter::DcaWriteHits], rates.ports[&PortId(0)][PortCounter::InboundBytes])
-        };
-        assert_eq!(rates(&means), (Reading::Value(1.5), Reading::Value(1.5)));
-        // The fourth interval counts a fourth: 1.5 + (5.5 - 1.5) / 4.
-        means.note(&with(Reading::Value(5.5), 0x700));
-        assert_eq!(rates(&means), (Reading::Value(2.5), Reading::Value(2.5)));
+        means.note(&with(Reading::Value(6.0), 0x700));
+        let rates = means.rates.clone().unwrap();
+        assert_eq!(rates.socket[SocketCounter::DcaWriteHits], Reading::Value(3.0));
+        assert_eq!(rates.ports[&PortId(0)][PortCounter::InboundBytes], Reading::Value(3.0));
         assert_eq!(means.rates.unwrap().socket[SocketCounter::DcaReadHits], Reading::Unsupported);
     }
 
@@ -395,19 +514,20 @@ working_set = "64 MiB"
         intervals(&mut server, 6).iter().for_each(|seen| log.observe(None, &groups, seen));
         let phase = log.longest().unwrap();
         let settings: Table = toml::from_str("masks = { program = \"0x7fc\", stream = \"0x3\" }").unwrap();
-        let confined = worth(&phase, "fixed", &settings).unwrap();
+        let server = PredictedServer::new(&phase).unwrap();
+        let confined = server.worth("fixed", &settings).unwrap();
         let hpw = confined.hpw.unwrap();
         assert!(hpw.value > 1.02 && hpw.error > 0.0, "{confined:?}");
         assert_eq!((confined.layouts, confined.tenants.len()), (1, 2));
         assert_eq!(confined.knobs.mask(groups[1].id), Some(WayMask::from_bits(3)));
-        let nothing = worth(&phase, "none", &Table::new()).unwrap();
+        let nothing = server.worth("none", &Table::new()).unwrap();
         assert_eq!(nothing.hpw.unwrap().value, 1.0);
         assert_eq!(
-            worth(&phase, "fixed", &settings).unwrap(),
+            server.worth("fixed", &settings).unwrap(),
             confined,
             "the same question has the same answer"
         );
-        let wrong = worth(&phase, "fixed", &toml::from_str("masks = { absent = \"0x3\" }").unwrap());
+        let wrong = server.worth("fixed", &toml::from_str("masks = { absent = \"0x3\" }").unwrap());
         assert!(wrong.unwrap_err().to_string().contains("absent"));
     }
 

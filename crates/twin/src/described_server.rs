@@ -9,7 +9,7 @@ use crate::foresight::{ForeseenCounters, ForeseenTenant, Foresight};
 use crate::layout::Layout;
 use crate::plant::Plant;
 use crate::tuning::{self, Tuning};
-use crate::{Budget, LONGEST, OBSERVED, SHORTEST, TUNING};
+use crate::{Budget, LONGEST, SHORTEST, TUNING};
 use std::collections::BTreeMap;
 use waykeeper_calibration::{Candidate, FetchCosts, LayoutLimits, ServerDescription, limits};
 use waykeeper_host::{
@@ -17,10 +17,10 @@ use waykeeper_host::{
     Lines, Plan, PortCounter, PortRates, Reading, Readings, Setting, Snapshot, SocketCounter, SocketRates,
     Support, Workload, WorkloadCounter, WorkloadKind, WorkloadRates,
 };
-use waykeeper_units::{DeviceId, LINE_BYTES, PortId, WayMask, WorkloadId};
+use waykeeper_units::{LINE_BYTES, PortId, WayMask, WorkloadId};
 
 /// A server that is known by its counters alone.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct DescribedServer<'a> {
     server: &'a ServerDescription,
     limits: LayoutLimits,
@@ -53,8 +53,8 @@ impl<'a> DescribedServer<'a> {
         let runs = tuning::RUNS.min(tuning::RUNS / tuning::LAYOUTS * server.observed.len());
         let (tuning, _) = Tuning::found(server, of(TUNING, runs));
         let plant = Plant::new(server, &tuning);
-        let layouts = server.observed.len() + 1;
-        let (foresight, _) = Foresight::new(server, FetchCosts::default(), plant, of(OBSERVED, layouts));
+        // The layouts that were observed are run as long as any other: the one in force then changes nothing.
+        let (foresight, _) = Foresight::new(server, FetchCosts::default(), plant, LONGEST);
         DescribedServer {
             server,
             limits: limits(inventory),
@@ -210,8 +210,8 @@ fn rates(
 ) -> Interval {
     let mut then = seen.clone();
     let mut more_misses = 0.0;
-    // How much more a device moves: the mean of its tenants.
-    let mut moved: BTreeMap<DeviceId, Vec<f64>> = BTreeMap::new();
+    // How much more the devices behind a port move: the mean of their tenants, weighted by cores.
+    let mut paces: BTreeMap<PortId, (f64, f64)> = BTreeMap::new();
     for (tenant, foreseen) in server.tenants.iter().zip(&counters.tenants) {
         let workload = &tenant.workload;
         let Some(rates) = then.groups.get_mut(&workload.id) else { continue };
@@ -221,8 +221,12 @@ fn rates(
             // Progress of a workload on a NIC also counts what its packets wait for; lines are those that arrive.
             WorkloadKind::NetworkIo => foreseen.carried,
         };
-        for device in &workload.devices {
-            moved.entry(*device).or_default().push(pace);
+        let cores = workload.cores.len().max(1) as f64;
+        let devices = workload.devices.iter().filter_map(|id| inventory.devices.get(id.index()));
+        for port in devices.flat_map(|device| &device.ports) {
+            let (sum, weight) = paces.entry(*port).or_default();
+            *sum += cores * pace;
+            *weight += cores;
         }
         let before = rates[WorkloadCounter::LlcMisses].value();
         *rates = tenant_rates(rates, workload.kind, pace, *foreseen);
@@ -231,44 +235,57 @@ fn rates(
         }
     }
     let mut lines_without_dca = 0.0;
-    let (mut writes, mut was) = (0.0, 0.0);
-    for device in &inventory.devices {
-        let paces = moved.get(&device.id).map_or(&[][..], Vec::as_slice);
-        let pace = if paces.is_empty() { 1.0 } else { paces.iter().sum::<f64>() / paces.len() as f64 };
-        for port in &device.ports {
-            let Some(rates) = then.ports.get_mut(port) else { continue };
-            let lines = |rates: &PortRates| {
-                rates[PortCounter::InboundBytes].value().unwrap_or(0.0) / LINE_BYTES as f64
-            };
-            let had_dca = server.knobs.dca(*port).unwrap_or(true);
-            let before = lines(rates);
-            *rates = PortRates::from_fn(|counter| rates[counter].map(|rate| rate * pace));
-            let has_dca = layout.dca.get(port).copied().unwrap_or(true);
-            was += if had_dca { before } else { 0.0 };
-            writes += if has_dca { lines(rates) } else { 0.0 };
-            // Writes past the LLC go to memory, and the program reads them from there: that read is a miss above.
-            lines_without_dca += if has_dca { 0.0 } else { lines(rates) };
-            lines_without_dca -= if had_dca { 0.0 } else { before };
+    // Lines that devices with DCA write, and lines that all devices read: before and then.
+    let (mut writes, mut reads) = ([0.0; 2], [0.0; 2]);
+    for (port, rates) in &mut then.ports {
+        let pace = paces.get(port).map_or(1.0, |(sum, weight)| sum / weight);
+        let lines = |rates: &PortRates, counter| rates[counter].value().unwrap_or(0.0) / LINE_BYTES as f64;
+        let before = *rates;
+        *rates = PortRates::from_fn(|counter| before[counter].map(|rate| rate * pace));
+        let dca = [server.knobs.dca(*port).unwrap_or(true), layout.dca.get(port).copied().unwrap_or(true)];
+        for (at, rates) in [&before, &*rates].into_iter().enumerate() {
+            let written = lines(rates, PortCounter::InboundBytes);
+            reads[at] += lines(rates, PortCounter::OutboundBytes);
+            if dca[at] {
+                writes[at] += written;
+            } else {
+                // Writes past the LLC go to memory; the program's read of them is one of its misses.
+                lines_without_dca += if at == 1 { written } else { -written };
+            }
         }
     }
-    let (hits, misses) = (SocketCounter::DcaWriteHits, SocketCounter::DcaWriteMisses);
-    let mut more_write_misses = 0.0;
-    if let Some((hit, missed)) = seen.socket[hits].value().zip(seen.socket[misses].value())
-        && hit + missed > 0.0
-        && was > 0.0
-    {
-        let all = (hit + missed) * writes / was;
-        let ratio = (missed / (hit + missed) + counters.more_write_misses).clamp(0.0, 1.0);
-        then.socket[hits] = Reading::Value(all * (1.0 - ratio));
-        then.socket[misses] = Reading::Value(all * ratio);
-        more_write_misses = all * ratio - missed;
+    let more_write_misses = device_writes(&mut then.socket, writes, counters.write_misses);
+    if reads[0] > 0.0 {
+        for counter in [SocketCounter::DcaReadHits, SocketCounter::DcaReadMisses] {
+            then.socket[counter] = then.socket[counter].map(|rate| rate * reads[1] / reads[0]);
+        }
     }
-    let bytes = |lines: f64| lines * LINE_BYTES as f64;
-    let more = |rate: Reading<f64>, lines: f64| rate.map(|rate| (rate + bytes(lines)).max(0.0));
+    let more = |rate: Reading<f64>, lines: f64| rate.map(|rate| (rate + lines * LINE_BYTES as f64).max(0.0));
     let (read, written) = (SocketCounter::MemoryReadBytes, SocketCounter::MemoryWriteBytes);
     then.socket[read] = more(then.socket[read], more_misses);
     then.socket[written] = more(then.socket[written], more_write_misses + lines_without_dca);
     then
+}
+
+/// Sets hits and misses of the writes of devices with DCA, from the lines that these write and the share of them that the
+/// small chip misses, before and then. Returns how many more lines miss per second.
+fn device_writes(socket: &mut SocketRates, lines: [f64; 2], misses: [Option<f64>; 2]) -> f64 {
+    let counters = [SocketCounter::DcaWriteHits, SocketCounter::DcaWriteMisses];
+    let Some((hit, missed)) = socket[counters[0]].value().zip(socket[counters[1]].value()) else {
+        return 0.0;
+    };
+    let before = hit + missed;
+    // Without device writes before, what the small chip says is all that is known.
+    let (all, ratio) = if before > 0.0 && lines[0] > 0.0 {
+        let more = misses[1].zip(misses[0]).map_or(0.0, |(then, before)| then - before);
+        (before * lines[1] / lines[0], missed / before + more)
+    } else {
+        (lines[1], misses[1].unwrap_or(0.0))
+    };
+    let ratio = ratio.clamp(0.0, 1.0);
+    socket[counters[0]] = Reading::Value(all * (1.0 - ratio));
+    socket[counters[1]] = Reading::Value(all * ratio);
+    all * ratio - missed
 }
 
 /// A tenant's rates at another pace, with other hits and lines held.

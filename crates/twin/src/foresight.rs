@@ -32,8 +32,8 @@ pub(crate) struct Foresight<'a> {
 pub(crate) struct ForeseenCounters {
     /// By tenant, in the order of the description.
     pub tenants: Vec<ForeseenTenant>,
-    /// Change of the share of device writes that miss the LLC, of devices with DCA.
-    pub more_write_misses: f64,
+    /// Share of device writes that miss the LLC, of devices with DCA, before and then; `None` without such writes.
+    pub write_misses: [Option<f64>; 2],
 }
 
 /// A tenant's part of it.
@@ -123,10 +123,10 @@ impl<'a> Foresight<'a> {
                 held: (before.held > 0.0).then(|| after.held / before.held),
             }
         };
-        let more_write_misses = self.write_misses(layout, &counts).unwrap_or(0.0)
-            - self.write_misses(&Layout::of(&self.server.knobs, self.server), &self.now).unwrap_or(0.0);
+        let before = Layout::of(&self.server.knobs, self.server);
+        let write_misses = [self.write_misses(&before, &self.now), self.write_misses(layout, &counts)];
         let tenants = (0..self.plant.tenants.len()).map(tenant).collect();
-        (self.candidate(layout, limits, &counts), ForeseenCounters { tenants, more_write_misses })
+        (self.candidate(layout, limits, &counts), ForeseenCounters { tenants, write_misses })
     }
 
     /// Share of the writes of devices with DCA that miss; `None` without such writes.

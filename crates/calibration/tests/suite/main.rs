@@ -110,7 +110,9 @@ fn interval(second: u64, ways: u32, inbound_lines: f64, program: Program) -> Int
 /// A calibrator that has seen so many such intervals.
 fn after(intervals: u64, ways: u32) -> Calibrator {
     let mut calibrator = Calibrator::new(&inventory());
-    (0..intervals).for_each(|second| calibrator.observe(&groups(), &interval(second, ways, 100e6, PROGRAM)));
+    for second in 0..intervals {
+        calibrator.observe(&groups(), &interval(second, ways, 100e6, PROGRAM));
+    }
     calibrator
 }
 

@@ -21,7 +21,9 @@ pub enum PlanVerdict {
     Gain,
     /// HPWs gain and LPWs lose.
     GainForLoss,
-    /// Neither is larger than its error.
+    /// LPWs gain more than the error, and HPWs lose no more than it.
+    LpwGain,
+    /// No change is larger than its error.
     NoClearChange,
     /// HPWs lose, or LPWs lose and HPWs do not gain.
     Loss,
@@ -30,7 +32,7 @@ pub enum PlanVerdict {
 }
 
 impl PlanVerdict {
-    /// The verdict on a policy. A node without HPWs is judged by its LPWs.
+    /// The verdict on a policy.
     pub fn of(hpw: Option<WorthRatio>, lpw: Option<WorthRatio>) -> PlanVerdict {
         let gains =
             |ratio: Option<WorthRatio>| ratio.is_some_and(|r| r.ratio - 1.0 > LEAST.max(ERRORS * r.error));
@@ -39,7 +41,7 @@ impl PlanVerdict {
         match (gains(hpw), loses(hpw), loses(lpw)) {
             (true, _, false) => PlanVerdict::Gain,
             (true, _, true) => PlanVerdict::GainForLoss,
-            (false, false, false) if hpw.is_none() && gains(lpw) => PlanVerdict::Gain,
+            (false, false, false) if gains(lpw) => PlanVerdict::LpwGain,
             (false, false, false) => PlanVerdict::NoClearChange,
             (false, _, _) => PlanVerdict::Loss,
         }
@@ -49,6 +51,7 @@ impl PlanVerdict {
         match self {
             PlanVerdict::Gain => "HPWs gain",
             PlanVerdict::GainForLoss => "HPWs gain, LPWs lose",
+            PlanVerdict::LpwGain => "LPWs gain",
             PlanVerdict::NoClearChange => "no clear change",
             PlanVerdict::Loss => "loss",
             PlanVerdict::Unknown => "not planned",
@@ -91,7 +94,9 @@ pub fn page(plans: &[NodePlan]) -> String {
     out.push_str(
         "\nchange of progress against the layout in force, with two standard errors of the prediction\n",
     );
-    for (name, all) in policies.iter().filter(|_| plans.len() > 1) {
+    let unknown = plans.iter().filter(|plan| plan.why.is_some()).count();
+    for (name, all) in policies.iter_mut().filter(|_| plans.len() > 1) {
+        all.extend(std::iter::repeat_n((None, PlanVerdict::Unknown), unknown));
         let _ = writeln!(out, "{name}: {}", together(all));
     }
     out
@@ -140,8 +145,8 @@ mod tests {
         assert_eq!(verdict(Some((1.08, 0.03)), Some((0.97, 0.01))), PlanVerdict::GainForLoss);
         assert_eq!(verdict(same, Some((0.97, 0.01))), PlanVerdict::Loss);
         assert_eq!(verdict(Some((0.9, 0.03)), Some((1.1, 0.01))), PlanVerdict::Loss);
-        // Without HPWs the LPWs decide.
-        assert_eq!(verdict(None, Some((1.1, 0.01))), PlanVerdict::Gain);
+        assert_eq!(verdict(None, Some((1.1, 0.01))), PlanVerdict::LpwGain);
+        assert_eq!(verdict(Some((1.01, 0.01)), Some((1.1, 0.01))), PlanVerdict::LpwGain);
         assert_eq!(verdict(None, None), PlanVerdict::NoClearChange);
     }
 

@@ -1,10 +1,16 @@
 //! A described server as a host: counters as they were seen, counters as a layout changes them, knobs that it refuses.
 
 use crate::server::{interval, server, watch};
+use std::sync::Arc;
 use waykeeper_calibration::{Calibrator, ServerDescription};
-use waykeeper_host::{Host, Interval, Inventory, Knob, KnobOutcome, Plan, SocketCounter, WorkloadCounter};
+use waykeeper_host::{
+    Device, Host, HostCounter, Interval, Inventory, Knob, KnobOutcome, Plan, PortCounter, Reading, Readings,
+    SocketCounter, WorkloadCounter,
+};
+use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
+use waykeeper_silicon::Sampling;
 use waykeeper_twin::{Budget, DescribedServer};
-use waykeeper_units::{PortId, WayMask, WorkloadId};
+use waykeeper_units::{DeviceId, PortId, WayMask, WorkloadId};
 
 const SECOND: u64 = 1_000_000_000;
 const CHASER: WorkloadId = WorkloadId(0);
@@ -99,4 +105,144 @@ fn a_knob_that_the_server_does_not_have_is_refused_and_stays() {
         assert!(matches!(outcome, KnobOutcome::Refused(_)), "{knob:?} {outcome:?}");
     }
     assert_eq!(host.sample().expect("it can").knobs, before);
+}
+
+/// A forwarder on a NIC, a reader of an array, and a program.
+const DEVICES: &str = r#"
+name = "devices"
+duration_s = 60
+time_factor = 20
+
+[[nic]]
+name = "nic0"
+offered_gbps = 60
+
+[[storage]]
+name = "raid0"
+
+[[workload]]
+name = "l2fwd"
+program = "l2fwd"
+cores = "0-1"
+priority = "high"
+
+[[workload]]
+name = "fio"
+program = "fio"
+cores = "2-3"
+
+[[workload]]
+name = "program"
+program = "x-mem"
+cores = "4"
+working_set = "12 MiB"
+pattern = "random"
+priority = "high"
+"#;
+
+fn described_with_devices() -> (ServerDescription, Inventory, Interval) {
+    let source = ScenarioSource::parse("devices.toml", DEVICES, None).expect("it is TOML");
+    let options = RunOptions { seed: 5, sample_seed: 6, sampling: Sampling::DEFAULT };
+    let mut server =
+        VirtualServer::new(Arc::new(source.read().expect("it is legal")), options).expect("it fits");
+    let mut calibrator = Calibrator::new(server.inventory());
+    watch(&mut server, &mut calibrator, 6);
+    let description = calibrator.describe().expect("it was seen");
+    let seen = interval(&mut server);
+    (description, server.inventory().clone(), seen)
+}
+
+fn value<K: HostCounter<N>, const N: usize>(rates: &Readings<K, f64, N>, counter: K) -> f64 {
+    rates[counter].value().expect("a model counts it")
+}
+
+/// Lines per second that devices with DCA write, hits and misses.
+fn device_writes(seen: &Interval) -> f64 {
+    value(&seen.socket, SocketCounter::DcaWriteHits) + value(&seen.socket, SocketCounter::DcaWriteMisses)
+}
+
+/// Lines per second that the devices behind a port write.
+fn inbound(seen: &Interval, port: PortId) -> f64 {
+    value(&seen.ports[&port], PortCounter::InboundBytes) / 64.0
+}
+
+fn is_near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 2.0 + 1e-6 * b.abs()
+}
+
+#[test]
+fn device_counters_follow_the_switches_and_return_with_them() {
+    const FIO: WorkloadId = WorkloadId(1);
+    const NIC: PortId = PortId(0);
+    const ARRAY: PortId = PortId(1);
+    let (description, inventory, seen) = described_with_devices();
+    let mut host = DescribedServer::new(&description, &inventory, &seen, Budget::default());
+    let as_seen = |now: &Interval| {
+        for (counter, rate) in seen.socket.iter() {
+            let rate = rate.value().expect("a model counts it");
+            assert!(is_near(value(&now.socket, counter), rate), "{counter:?}: {rate} {:?}", now.socket);
+        }
+        assert!(seen.ports.len() == 2 && inbound(&seen, NIC) > 1e6 && inbound(&seen, ARRAY) > 1e6);
+        for port in [NIC, ARRAY] {
+            assert!(is_near(inbound(now, port), inbound(&seen, port)), "{port:?}");
+        }
+    };
+    as_seen(&next(&mut host));
+
+    // Without DCA the NIC's lines are no device writes of the LLC but writes to memory. The array's are as many as before,
+    // at the pace of its program.
+    host.apply(&Plan::default().with(Knob::Dca(NIC), false)).expect("it can");
+    let off = next(&mut host);
+    let pace = host.foreseen().tenants[&FIO].value;
+    assert!(is_near(inbound(&off, ARRAY), inbound(&seen, ARRAY) * pace), "{pace}");
+    let share = inbound(&off, ARRAY) / (inbound(&seen, NIC) + inbound(&seen, ARRAY));
+    assert!(is_near(device_writes(&off), device_writes(&seen) * share), "{share}");
+    let written = |seen: &Interval| value(&seen.socket, SocketCounter::MemoryWriteBytes) / 64.0;
+    let fewer_misses = value(&seen.socket, SocketCounter::DcaWriteMisses)
+        - value(&off.socket, SocketCounter::DcaWriteMisses);
+    assert!(is_near(written(&off) - written(&seen) + fewer_misses, inbound(&off, NIC)));
+
+    host.apply(&Plan::default().with(Knob::Dca(ARRAY), false)).expect("it can");
+    assert_eq!(device_writes(&next(&mut host)), 0.0);
+    let on = Plan::of_dca([(NIC, true), (ARRAY, true)]);
+    host.apply(&on).expect("it can");
+    as_seen(&next(&mut host));
+}
+
+#[test]
+fn a_server_that_was_seen_without_dca_has_device_writes_when_it_is_switched_on() {
+    let (mut description, inventory, mut seen) = described_with_devices();
+    for knobs in [&mut description.knobs, &mut description.observed[0].knobs, &mut seen.knobs] {
+        for port in [PortId(0), PortId(1)] {
+            knobs.insert(Knob::Dca(port), false);
+        }
+    }
+    for counter in [SocketCounter::DcaWriteHits, SocketCounter::DcaWriteMisses] {
+        seen.socket[counter] = Reading::Value(0.0);
+    }
+    let mut host = DescribedServer::new(&description, &inventory, &seen, Budget::default());
+    assert_eq!(device_writes(&next(&mut host)), 0.0);
+    host.apply(&Plan::of_dca([(PortId(0), true), (PortId(1), true)])).expect("it can");
+    let on = next(&mut host);
+    let lines = inbound(&on, PortId(0)) + inbound(&on, PortId(1));
+    assert!(is_near(device_writes(&on), lines), "{} {lines}", device_writes(&on));
+}
+
+#[test]
+fn a_port_of_several_devices_has_the_pace_of_their_program_once() {
+    const FIO: WorkloadId = WorkloadId(1);
+    let (mut description, mut inventory, seen) = described_with_devices();
+    let array = inventory.devices[1].clone();
+    inventory.devices.push(Device { id: DeviceId(2), name: "raid1".to_owned(), ..array.clone() });
+    let fio = &mut description.tenants[1].workload;
+    assert_eq!((fio.id, &fio.devices[..]), (FIO, &[array.id][..]));
+    fio.devices.push(DeviceId(2));
+    let mut host = DescribedServer::new(&description, &inventory, &seen, Budget::default());
+    host.apply(&Plan::of_masks([(FIO, WayMask::span(0, 1))]).with(Knob::Dca(array.ports[0]), false))
+        .expect("it can");
+    let now = next(&mut host);
+    let pace = host.foreseen().tenants[&FIO].value;
+    assert_ne!(pace, 1.0);
+    let port = array.ports[0];
+    assert!(is_near(inbound(&now, port), inbound(&seen, port) * pace), "{pace}");
 }
