@@ -60,11 +60,21 @@ def installs(root: CleanRoot) -> None:
     expect(root.run("rpm -V --nodeps waykeeper && waykeeper --version"), f"waykeeper {program.version()}")
 
 
+OF_THE_DISTRIBUTION = (
+    "/usr/lib/sysusers.d",
+    "/usr/share/fish",
+    "/usr/share/fish/vendor_completions.d",
+    "/usr/share/zsh",
+    "/usr/share/zsh/site-functions",
+)
+"""Folders that the package `filesystem` of every RPM distribution has, and a Debian has not."""
+
+
 def leaves_nothing(root: CleanRoot, before: set[str]) -> None:
     """Only the readers' group and the changed configuration are left, as rpm does it."""
     left = {
         path for path in root.files() - before if not path.startswith(("/srv", "/var/lib/rpm", "/etc/g", "/etc/.pwd"))
     }
-    left -= {"/usr/bin/systemctl", "/etc/waykeeper", "/etc/waykeeper/waykeeper.toml.rpmsave"}
+    left -= {*OF_THE_DISTRIBUTION, "/usr/bin/systemctl", "/etc/waykeeper", "/etc/waykeeper/waykeeper.toml.rpmsave"}
     if left:
         raise Failed(f"left: {sorted(left)}")
