@@ -17,7 +17,8 @@ from packages.roots import CleanRoot
 INSTALL = "apt-get -q update && apt-get -q install -y --no-install-recommends rpm"
 
 GLIBC = re.compile(
-    r"(/bin/sh|rpmlib\(.*\).*|config\(waykeeper\) = .*|util-linux|lib(c|m|gcc_s|pthread|dl|rt|util)\.so\..*|ld-linux-x86-64\.so\.2.*|rtld\(GNU_HASH\))"
+    r"(/bin/sh|rpmlib\(.*\).*|config\(waykeeper\) = .*|util-linux|ld-linux-x86-64\.so\.2.*|rtld\(GNU_HASH\)"
+    r"|lib(c|m|gcc_s|pthread|dl|rt|util)\.so\..*)"
 )
 """What every RPM distribution has (util-linux has kill), and the package's own configuration, which it provides itself."""
 
