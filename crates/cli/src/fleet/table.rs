@@ -59,11 +59,14 @@ impl PlanVerdict {
     }
 }
 
+/// A policy on a node: progress of HPWs, and the verdict.
+type OnNode = (Option<WorthRatio>, PlanVerdict);
+
 /// A row per node and policy, then a line per policy for all nodes.
 pub fn page(plans: &[NodePlan]) -> String {
     let heading = ["node", "intervals", "tenants", "policy", "HPW, %", "LPW, %", "verdict"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    let mut policies: Vec<(&str, Vec<(Option<WorthRatio>, PlanVerdict)>)> = Vec::new();
+    let mut policies: Vec<(&str, Vec<OnNode>)> = Vec::new();
     for plan in plans {
         let (intervals, tenants) = plan.seen.as_ref().map_or_else(
             || ("-".to_owned(), "-".to_owned()),
@@ -103,7 +106,7 @@ pub fn page(plans: &[NodePlan]) -> String {
 }
 
 /// The mean of a policy over nodes, and how many nodes have each verdict.
-fn together(all: &[(Option<WorthRatio>, PlanVerdict)]) -> String {
+fn together(all: &[OnNode]) -> String {
     let known: Vec<f64> = all.iter().filter_map(|(hpw, _)| *hpw).map(|hpw| hpw.ratio.ln()).collect();
     let mut counts: BTreeMap<PlanVerdict, usize> = BTreeMap::new();
     for (_, verdict) in all {
