@@ -81,7 +81,9 @@ fn observe(criterion: &mut Criterion) {
         });
     });
     let mut calibrator = Calibrator::new(&inventory);
-    intervals.iter().for_each(|seen| calibrator.observe(&groups, seen));
+    for seen in &intervals {
+        calibrator.observe(&groups, seen);
+    }
     criterion.bench_function("description", |bencher| bencher.iter(|| black_box(calibrator.describe())));
 }
 
