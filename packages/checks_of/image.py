@@ -21,7 +21,7 @@ def check(report: Report, path: Path) -> None:
     """Every check."""
     with tempfile.TemporaryDirectory(prefix="waykeeper-image-") as folder:
         report.check("image: skopeo reads and copies it", lambda: copies(path, Path(folder)))
-        report.check("image: crun runs it, read-only and without rights", lambda: runs(path, Path(folder)))
+        report.check("image: runc runs it, read-only and without rights", lambda: runs(path, Path(folder)))
         report.check("image: containerd runs it in the chart's pod", lambda: runs_in_a_pod(path))
 
 
@@ -50,13 +50,13 @@ def runs_in_a_pod(path: Path) -> None:
 
 def runs(path: Path, folder: Path) -> None:
     """umoci's part by hand: the only layer is the root; the process has no capability and may write to /tmp alone."""
-    crun = tools.debian("crun", "crun")
+    runc = tools.debian("runc", "runc")
     bundle = folder / "bundle"
     (bundle / "rootfs").mkdir(parents=True)
     manifest = json.loads((folder / "copy/manifest.json").read_text())
     (digest,) = (layer["digest"].removeprefix("sha256:") for layer in manifest["layers"])
     tools.run(["tar", "-xzf", folder / "copy" / digest, "-C", bundle / "rootfs"])
-    spec = json.loads(tools.run([crun, "spec"], folder=bundle) or (bundle / "config.json").read_text())
+    spec = json.loads(tools.run([runc, "spec"], folder=bundle) or (bundle / "config.json").read_text())
     process = spec["process"]
     process |= {"terminal": False, "user": {"uid": 65532, "gid": 65532}, "cwd": "/tmp"}
     process["args"] = ["/usr/bin/waykeeper", "run", "--policy", "default", "--policy", "a4", "--sets", "1/128"]
@@ -64,7 +64,7 @@ def runs(path: Path, folder: Path) -> None:
     spec["root"] = {"path": "rootfs", "readonly": True}
     spec["linux"].pop("resources", None)
     (bundle / "config.json").write_text(json.dumps(spec))
-    text = tools.run([crun, "--root", folder / "state", "run", "waykeeper-check"], folder=bundle)
+    text = tools.run([runc, "--root", folder / "state", "run", "waykeeper-check"], folder=bundle)
     expect(text, "performance relative to default")
     files = sorted(
         str(file.relative_to(bundle / "rootfs")) for file in (bundle / "rootfs").rglob("*") if file.is_file()
