@@ -16,7 +16,7 @@ from packages.roots import CleanRoot
 def check(report: Report, path: Path) -> None:
     """Every check, in turn, in one root."""
     with CleanRoot() as root:
-        root.run("apt-get -q update && apt-get -q install -y --no-install-recommends systemd")
+        root.run("apt-get -q update && apt-get -q install -y --no-install-recommends systemd procps")
         before = root.files()
         root.put(path, "/packages/waykeeper.deb")
         report.check("deb: apt installs it", lambda: installs(root))
