@@ -119,7 +119,12 @@ fn together(all: &[OnNode]) -> String {
         return counts;
     }
     let mean = (known.iter().sum::<f64>() / known.len() as f64).exp();
-    format!("HPWs {:+.1} % in the mean of {} nodes; {counts}", 100.0 * (mean - 1.0), known.len())
+    let nodes = if known.len() == 1 {
+        "on 1 node".to_owned()
+    } else {
+        format!("in the mean of {} nodes", known.len())
+    };
+    format!("HPWs {:+.1} % {nodes}; {counts}", 100.0 * (mean - 1.0))
 }
 
 /// A change in per cent with two standard errors.
@@ -166,5 +171,6 @@ mod tests {
             together(&all),
             "HPWs +10.0 % in the mean of 2 nodes; HPWs gain on 1, no clear change on 1, not planned on 1"
         );
+        assert_eq!(together(&all[..1]), "HPWs +21.0 % on 1 node; HPWs gain on 1");
     }
 }
