@@ -359,16 +359,18 @@ working_set = "64 MiB"
         VirtualServer::new(Arc::new(source.read().unwrap()), options).unwrap()
     }
 
-    fn intervals(server: &mut VirtualServer, count: usize) -> Vec<Interval> {
+    /// Six of its intervals.
+    fn recorded() -> (Inventory, Vec<Workload>, Vec<Interval>) {
+        let mut server = server();
         let mut before = server.sample().unwrap();
-        let mut all = Vec::new();
-        for _ in 0..count {
+        let mut seen = Vec::new();
+        for _ in 0..6 {
             server.wait_until(server.now_ns() + PERIOD_NS).unwrap();
             let after = server.sample().unwrap();
-            all.push(Interval::between(&before, &after).unwrap());
+            seen.push(Interval::between(&before, &after).unwrap());
             before = after;
         }
-        all
+        (server.inventory().clone(), server.workloads(), seen)
     }
 
     /// The time of an interval.
@@ -389,9 +391,7 @@ working_set = "64 MiB"
 
     #[test]
     fn the_longest_phase_counts_and_ends_where_the_load_changes() {
-        let mut server = server();
-        let (inventory, groups) = (server.inventory().clone(), server.workloads());
-        let seen = intervals(&mut server, 6);
+        let (inventory, groups, seen) = recorded();
         let mut log = CounterLog::new(&inventory);
         let mut number = 0;
         let mut observe = |log: &mut CounterLog, seen: &Interval| {
@@ -429,9 +429,7 @@ working_set = "64 MiB"
 
     #[test]
     fn what_no_counter_can_say_is_left_out() {
-        let mut server = server();
-        let (inventory, groups) = (server.inventory().clone(), server.workloads());
-        let seen = intervals(&mut server, 6);
+        let (inventory, groups, seen) = recorded();
         let mut log = CounterLog::new(&inventory);
         seen.iter().for_each(|seen| log.observe(None, &groups, seen));
         for wrong in [f64::NAN, f64::INFINITY, -1.0] {
@@ -444,9 +442,7 @@ working_set = "64 MiB"
 
     #[test]
     fn cycles_of_zero_end_a_prediction_all_the_same() {
-        let mut server = server();
-        let (inventory, groups) = (server.inventory().clone(), server.workloads());
-        let seen = intervals(&mut server, 6);
+        let (inventory, groups, seen) = recorded();
         let mut log = CounterLog::new(&inventory);
         for seen in &seen {
             let mut seen = seen.clone();
@@ -462,9 +458,7 @@ working_set = "64 MiB"
 
     #[test]
     fn a_recording_without_a_tenants_counters_or_of_two_intervals_has_no_phase() {
-        let mut server = server();
-        let (inventory, groups) = (server.inventory().clone(), server.workloads());
-        let seen = intervals(&mut server, 6);
+        let (inventory, groups, seen) = recorded();
         let mut short = CounterLog::new(&inventory);
         seen[..2].iter().for_each(|seen| short.observe(None, &groups, seen));
         assert!(short.longest().is_none());
@@ -508,10 +502,9 @@ working_set = "64 MiB"
 
     #[test]
     fn a_policy_that_confines_a_stream_is_worth_something_and_one_that_does_nothing_is_not() {
-        let mut server = server();
-        let (inventory, groups) = (server.inventory().clone(), server.workloads());
+        let (inventory, groups, seen) = recorded();
         let mut log = CounterLog::new(&inventory);
-        intervals(&mut server, 6).iter().for_each(|seen| log.observe(None, &groups, seen));
+        seen.iter().for_each(|seen| log.observe(None, &groups, seen));
         let phase = log.longest().unwrap();
         let settings: Table = toml::from_str("masks = { program = \"0x7fc\", stream = \"0x3\" }").unwrap();
         let server = PredictedServer::new(&phase).unwrap();

@@ -8,8 +8,8 @@
 use crate::foresight::{ForeseenCounters, ForeseenTenant, Foresight};
 use crate::layout::Layout;
 use crate::plant::Plant;
-use crate::tuning::{self, Tuning};
-use crate::{Budget, LONGEST, SHORTEST, TUNING};
+use crate::tuning::Tuning;
+use crate::{Budget, LONGEST};
 use std::collections::BTreeMap;
 use waykeeper_calibration::{Candidate, FetchCosts, LayoutLimits, ServerDescription, limits};
 use waykeeper_host::{
@@ -47,11 +47,7 @@ impl<'a> DescribedServer<'a> {
         seen: &'a Interval,
         budget: Budget,
     ) -> DescribedServer<'a> {
-        let of = |part: f64, runs: usize| {
-            ((part * budget.events as f64 / runs.max(1) as f64) as u64).clamp(SHORTEST, LONGEST)
-        };
-        let runs = tuning::RUNS.min(tuning::RUNS / tuning::LAYOUTS * server.observed.len());
-        let (tuning, _) = Tuning::found(server, of(TUNING, runs));
+        let (tuning, _) = Tuning::within(server, budget);
         let plant = Plant::new(server, &tuning);
         // The layouts that were observed are run as long as any other: the one in force then changes nothing.
         let (foresight, _) = Foresight::new(server, FetchCosts::default(), plant, LONGEST);

@@ -28,6 +28,13 @@ pub struct Budget {
     pub events: u64,
 }
 
+impl Budget {
+    /// Line events of each of some runs that together have a part of it.
+    fn share(self, part: f64, runs: usize) -> u64 {
+        ((part * self.events as f64 / runs.max(1) as f64) as u64).clamp(SHORTEST, LONGEST)
+    }
+}
+
 impl Default for Budget {
     /// Two fifths of a second of one core, at about 30 million line events a second (`benches/answer.rs`): two intervals of
     /// a second at a fifth of a core.
@@ -51,15 +58,13 @@ const SHORTEST: u64 = 10_000;
 /// Simulates until the budget is spent, and at least the layouts that were asked for.
 pub fn answer(question: &LayoutQuestion, budget: Budget) -> LayoutAnswer {
     let LayoutQuestion { server, limits, .. } = question;
-    let all = budget.events as f64;
-    let of = |part: f64, runs: usize| ((part * all / runs.max(1) as f64) as u64).clamp(SHORTEST, LONGEST);
-    let runs = tuning::RUNS.min(tuning::RUNS / tuning::LAYOUTS * server.observed.len());
-    let (tuning, tuned) = Tuning::found(server, of(TUNING, runs));
+    let (tuning, tuned) = Tuning::within(server, budget);
     let plant = Plant::new(server, &tuning);
     let costs = FetchCosts { llc: question.goal.llc_cost, memory: question.goal.memory_cost };
-    let (foresight, observed) = Foresight::new(server, costs, plant, of(OBSERVED, server.observed.len() + 1));
+    let (foresight, observed) =
+        Foresight::new(server, costs, plant, budget.share(OBSERVED, server.observed.len() + 1));
     let mut simulated = 0;
-    let last = of(FINAL, question.asked.len() + question.most);
+    let last = budget.share(FINAL, question.asked.len() + question.most);
     let mut asked = Vec::new();
     let mut spent = tuned + observed;
     for plan in &question.asked {

@@ -5,6 +5,7 @@
 use crate::layout::Layout;
 use crate::plant::{Plant, TenantPlant};
 use crate::run::{Counts, Hits, TenantCounts, run};
+use crate::{Budget, TUNING};
 use std::collections::BTreeMap;
 use waykeeper_calibration::{DeviceDescription, Observed, SeenTenant, ServerDescription};
 use waykeeper_host::DeviceKind;
@@ -32,7 +33,7 @@ pub(crate) struct Shape {
 }
 
 /// Layouts that are compared, the last ones.
-pub(crate) const LAYOUTS: usize = 3;
+const LAYOUTS: usize = 3;
 /// Changes that are tried, one in each turn by all tenants at once; each tenant keeps those that come nearer to what was
 /// observed of it. Assumption: tenants act on each other less than a change acts on its own tenant.
 const CHANGES: [fn(Shape) -> Shape; 13] = [
@@ -50,8 +51,6 @@ const CHANGES: [fn(Shape) -> Shape; 13] = [
     |shape| Shape { size: shape.size / 1.15, ..shape },
     |shape| Shape { share: shape.share * 0.9, ..shape },
 ];
-/// Runs of a tuning at most.
-pub(crate) const RUNS: usize = CHANGES.len() * LAYOUTS;
 /// Change of the logarithm of a device's number per difference of a ratio. Assumption: found to settle in a few turns.
 const STEP: f64 = 4.0;
 /// Largest change of a logarithm in a turn.
@@ -105,8 +104,14 @@ impl Tuning {
         Tuning { devices: devices.collect(), lags: lags.collect(), tenants: BTreeMap::new() }
     }
 
-    /// The choice that comes closest to what was observed, with `events` line events per run, and the line events spent.
-    pub fn found(server: &ServerDescription, events: u64) -> (Tuning, u64) {
+    /// The choice that comes closest to what was observed, for its part of a budget, and the line events spent.
+    pub fn within(server: &ServerDescription, budget: Budget) -> (Tuning, u64) {
+        let runs = CHANGES.len() * server.observed.len().min(LAYOUTS);
+        Tuning::found(server, budget.share(TUNING, runs))
+    }
+
+    /// The same, with `events` line events per run.
+    fn found(server: &ServerDescription, events: u64) -> (Tuning, u64) {
         let observed = &server.observed[server.observed.len().saturating_sub(LAYOUTS)..];
         let mut now = Tuning::guess(server);
         let mut best_devices: Option<(f64, Tuning)> = None;
