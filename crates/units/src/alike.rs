@@ -21,6 +21,18 @@ impl Likeness {
         }
     }
 
+    /// Whether words of these lengths can be similar. Comparing a word takes time in proportion to its length and to that of
+    /// each known one, and a file of a user may have one of a mebibyte.
+    fn fits(self, a: &str, b: &str) -> bool {
+        let (a, b) = (a.chars().count(), b.chars().count());
+        match self {
+            // There are at least as many edits as the lengths differ.
+            Likeness::Edits => self.is_similar(a.min(b) as f64 / a.max(b).max(1) as f64),
+            // The terms of Jaro's mean are at most 1, 1 and the ratio of the lengths: longer words can be similar.
+            Likeness::Jaro | Likeness::JaroWinkler => true,
+        }
+    }
+
     fn is_similar(self, likeness: f64) -> bool {
         match self {
             Likeness::Edits => likeness >= 0.4,
@@ -31,6 +43,7 @@ impl Likeness {
 
 /// The word of `known` most like `word`, if it is similar; the last one of equals.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>, by: Likeness) -> Option<&'a str> {
+    let known = known.into_iter().filter(|candidate| by.fits(word, candidate));
     most_alike(word, known, by).filter(|(_, likeness)| by.is_similar(*likeness)).map(|(near, _)| near)
 }
 
@@ -56,6 +69,10 @@ mod tests {
         // Three edits of five letters are 0.4, four are 0.2.
         assert_eq!(nearest("abxyz", ["abcde"], Likeness::Edits), Some("abcde"));
         assert_eq!(nearest("axyzv", ["abcde"], Likeness::Edits), None);
+        // Of five letters two are there, 0.4, and of six 0.33.
+        assert_eq!(nearest("ab", ["abcdef", "abcde"], Likeness::Edits), Some("abcde"));
+        assert_eq!(nearest("abcde", ["ab"], Likeness::Edits), Some("ab"));
+        assert_eq!(nearest("abcdef", ["ab"], Likeness::Edits), None);
         // One of two letters: Jaro is (1/2 + 1/2 + 1) / 3 = 0.667, too little.
         assert_eq!(nearest("ab", ["ac"], Likeness::Jaro), None);
         assert_eq!(most_alike("ab", ["ac"], Likeness::Jaro).map(|(near, _)| near), Some("ac"));
