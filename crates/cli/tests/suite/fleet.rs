@@ -3,9 +3,11 @@
 use crate::common::{daemon, output, refused};
 
 use daemon::Setup;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use waykeeper_testbed::{MountedHost, SCENARIO, scenario, wall_clock};
 
 /// Steps that are recorded at least.
@@ -73,4 +75,62 @@ fn a_plan_tells_what_policies_would_be_worth_on_each_recorded_node() {
     refused(&["fleet", "plan", one, "--set", "a4.x=1"], 2, &["no setting `x`"]);
     refused(&["fleet", "plan", one, "--set", "isolat.x=1"], 2, &["isolat is not planned with"]);
     refused(&["fleet", "plan", one, "--policy", "a5"], 2, &["did you mean `a4`?"]);
+    a_node_that_says_too_little_has_a_row_with_the_reason(folder.path(), one);
+    ctrl_c_and_a_closed_pipe_end_a_plan(one);
+}
+
+/// The first is a node with a damaged recording.
+fn a_node_that_says_too_little_has_a_row_with_the_reason(folder: &Path, one: &str) {
+    let damaged = folder.join("damaged");
+    std::fs::create_dir(&damaged).expect("a folder");
+    for segment in std::fs::read_dir(one).expect("a recording") {
+        let segment = segment.expect("a segment");
+        let bytes = std::fs::read(segment.path()).expect("a segment");
+        std::fs::write(damaged.join(segment.file_name()), &bytes[..bytes.len().min(40)]).expect("a file");
+    }
+    let damaged = damaged.to_str().expect("ASCII");
+    let done =
+        crate::common::waykeeper().args(["fleet", "plan", damaged, one, "--policy", "none"]).assert().code(1);
+    let [table, error] =
+        [&done.get_output().stdout, &done.get_output().stderr].map(|text| String::from_utf8_lossy(text));
+    let rows: Vec<&str> = table.lines().skip(1).take(2).collect();
+    assert!(rows[0].starts_with("damaged ") && !rows[0].contains(" none "), "{table}");
+    assert!(rows[1].starts_with("one ") && rows[1].ends_with("no clear change"), "{table}");
+    assert_eq!(error.lines().last(), Some("error: 1 of 2 nodes could not be planned"), "{error}");
+}
+
+/// A plan of many nodes, after its first line.
+fn long_plan(recording: &str) -> (Child, BufReader<ChildStdout>) {
+    let nodes = (0..200).map(|number| format!("node-{number}={recording}"));
+    let mut child = Command::new(assert_cmd::cargo::cargo_bin!("waykeeper"))
+        .args(["fleet", "plan", "--json", "--policy", "waykeeper"])
+        .args(nodes)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("a line");
+    assert!(line.starts_with(r#"{"node":"node-0","#), "{line}");
+    (child, output)
+}
+
+fn ctrl_c_and_a_closed_pipe_end_a_plan(recording: &str) {
+    let (child, mut output) = long_plan(recording);
+    kill_process(Pid::from_child(&child), Signal::INT).expect("the program runs");
+    let mut rest = String::new();
+    output.read_to_string(&mut rest).expect("text");
+    let done = child.wait_with_output().expect("its end");
+    let lines =
+        rest.lines().map(|line| serde_json::from_str::<Value>(line).expect("whole lines")).count() + 1;
+    assert!(lines < 200, "it was not interrupted");
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(130), "{error}");
+    assert!(error.contains(&format!("interrupted; {lines} of 200 nodes are planned")), "{error}");
+
+    let (child, output) = long_plan(recording);
+    drop(output);
+    let done = child.wait_with_output().expect("its end");
+    assert!(done.status.success() && done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
 }
