@@ -3,7 +3,12 @@
 import json
 import math
 import re
+import shutil
+import socket
+import subprocess
 import threading
+import time
+import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
@@ -137,6 +142,91 @@ def test_a_mistake_is_one_line(words: list[str], code: int, said: str, capsys: p
 def test_another_server_is_no_prometheus(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert canary.main(["--prometheus", f"{address}/broken", *TIMES]) == 1
     assert "no answer of Prometheus: <html>" in capsys.readouterr().err
+
+
+BEGIN, CHANGE, END = 1_767_225_600, 1_767_234_600, 1_767_243_600
+"""1 January 2026, 0:00, 2:30 and 5:00: the change is in the middle."""
+
+SCRAPED_S = 60
+
+
+def exposition() -> str:
+    """Three managed and three observed nodes, as the daemons' metrics were scraped every minute.
+
+    HPWs of managed nodes have 10 % more instructions per cycle after the change, those of observed ones 2 % more. DCA write
+    misses halve on managed nodes. Memory traffic is the same all the time.
+    """
+    series: dict[str, list[str]] = {
+        "waykeeper_mode gauge": [], "waykeeper_tenant_info gauge": [], "waykeeper_tenant_instructions counter": [],
+        "waykeeper_tenant_cycles counter": [], "waykeeper_io_llc_misses counter": [],
+        "waykeeper_io_llc_references counter": [], "waykeeper_memory_bytes counter": [],
+    }  # fmt: skip
+    for node in range(6):
+        is_managed = node < 3
+        instance = f'instance="node-{node}",job="waykeeper"'
+        tenant = f'{instance},tenant="db"'
+        for at in range(BEGIN, END + 1, SCRAPED_S):
+            before, after = min(at, CHANGE) - BEGIN, max(at - CHANGE, 0)
+            # Nodes differ, and so do their gains: by 0.1 %.
+            own, gain = 1 + node / 10, (1.1 if is_managed else 1.02) * (1 + node % 3 / 1000)
+            misses = before + after * (0.5 if is_managed else 1.0) * (1 + node % 3 / 1000)
+            rows = [
+                (f'waykeeper_mode{{{instance},mode="{"manage" if is_managed else "observe"}"}}', 1.0),
+                (f'waykeeper_tenant_info{{{tenant},priority="high"}}', 1.0),
+                (f"waykeeper_tenant_instructions_total{{{tenant}}}", 1e9 * own * (before + gain * after)),
+                (f"waykeeper_tenant_cycles_total{{{tenant}}}", 2e9 * (before + after)),
+                (f'waykeeper_io_llc_misses_total{{{instance},op="write"}}', 1e6 * misses),
+                (f'waykeeper_io_llc_references_total{{{instance},op="write"}}', 4e6 * (before + after)),
+                (f"waykeeper_memory_bytes_total{{{instance}}}", 1e9 * (before + after * (1 + node % 3 / 1000))),
+            ]
+            for lines, (name, value) in zip(series.values(), rows, strict=True):
+                lines.append(f"{name} {value} {at}")
+    parts = [f"# TYPE {name}\n" + "\n".join(lines) for name, lines in series.items()]
+    return "\n".join(parts) + "\n# EOF\n"
+
+
+@pytest.fixture
+def real_prometheus(tmp_path: Path):
+    if not shutil.which("prometheus") or not shutil.which("promtool"):
+        pytest.skip("needs prometheus")
+    (tmp_path / "metrics.txt").write_text(exposition())
+    (tmp_path / "prometheus.yml").write_text("")
+    words = ["promtool", "tsdb", "create-blocks-from", "openmetrics", "--quiet", "metrics.txt", "data"]
+    subprocess.run(words, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    words = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={place}"]
+    # The samples are as old as they are.
+    words.append("--storage.tsdb.retention.time=100y")
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            end = time.monotonic() + 60
+            while True:
+                try:
+                    urllib.request.urlopen(f"http://{place}/-/ready", timeout=5).close()
+                    break
+                except OSError:
+                    assert process.poll() is None and time.monotonic() < end, "Prometheus does not start"
+                    time.sleep(0.1)
+            yield f"http://{place}"
+        finally:
+            process.terminate()
+
+
+def test_a_real_prometheus_gives_the_change_that_is_in_its_samples(real_prometheus: str) -> None:
+    lines = canary.compare(canary.prometheus(real_prometheus), CHANGE, END)
+    found = {line.measure: line for line in lines}
+    hpw = found["HPW instructions per cycle"]
+    assert (hpw.managed, hpw.observed, hpw.verdict) == (3, 3, "better")
+    assert hpw.managed_change == pytest.approx(1.1 * 1.001, rel=1e-4)
+    assert hpw.ratio == pytest.approx(1.1 / 1.02, rel=1e-4)
+    # Logarithms of the gains differ by 0, 0.001, 0.002 on both sides: the error is 0.001 x sqrt(2 / 3), t of 4 is 2.7764.
+    assert math.log(hpw.high / hpw.low) / 2 == pytest.approx(0.002267, rel=0.02)
+    misses = found["DCA write misses"]
+    assert misses.ratio == pytest.approx(0.5, rel=1e-4) and misses.verdict == "better"
+    assert found["memory traffic"].verdict == "cannot tell"
+    assert found["LPW instructions per cycle"].verdict == "too few nodes have it"
 
 
 def test_every_metric_of_a_query_is_documented() -> None:
