@@ -21,7 +21,7 @@ DESTDIR ?=
 PROGRAM ?= target/release/waykeeper
 
 .PHONY: install run test test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity curves lint deny build python repro fuzz docs
-.PHONY: fuzz-ci packages test-packages
+.PHONY: packages test-packages
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
 # optimise the policies: that does not make a run faster. If the full program is in target/release already, `make run` keeps it
@@ -95,12 +95,12 @@ test-clients:
 	$(PYTHON) -m unittest discover -s clients/tests -t .
 	$(PYTHON) -m clients.run $(CLIENTS_ARGS)
 
-## The chart on a real cluster and on a real containerd, the daemon as its plugin, sweeps on Slurm, and then the packages; downloads
-## and builds them once (fleet/README.md). FLEET_ARGS="--only PART" runs one part.
+## The packages, and with what is in them: the chart on a real cluster and on a real containerd, the daemon as its plugin, sweeps on
+## Slurm. Downloads and builds other projects' programs once (fleet/README.md). FLEET_ARGS="--only PART" runs one part, without packages.
 test-fleet:
 	$(PYTHON) -m unittest discover -s fleet/tests -t .
-	$(PYTHON) -m fleet.run $(FLEET_ARGS)
 	$(if $(findstring --only,$(FLEET_ARGS)),,$(MAKE) test-packages)
+	$(PYTHON) -m fleet.run $(if $(findstring --only,$(FLEET_ARGS)),,--packaged) $(FLEET_ARGS)
 
 ## A Debian package, an RPM, a wheel with the program inside and a container image, in target/packages (packages/README.md).
 packages:
@@ -115,11 +115,6 @@ test-packages:
 HOURS ?= 1
 fuzz:
 	$(PYTHON) -m fuzz.run --cargo $(CARGO) --hours $(HOURS) $(FUZZ_ARGS)
-
-## The same for continuous integration: the seeds, then inputs made of them: 5,000 for each target, fewer for slow ones.
-fuzz-ci:
-	$(PYTHON) -m unittest discover -s fuzz/tests -t .
-	$(PYTHON) -m fuzz.run --cargo $(CARGO) --executions 5000 --figures target/fuzz/ci.json $(FUZZ_ARGS)
 
 ## memload beside Debian's fio, in that guest.
 bench-nvme:
@@ -151,11 +146,12 @@ docs:
 HARNESSES = clients fleet guests nvme oracle packages
 HARNESS_RULES = --config python/pyproject.toml --target-version py311
 
-## The form of the code, and lints, also of the small build of `make run`. After `make test`, which makes $(VENV) with ruff in it.
+## The form of the code, and lints, also of the small build of `make run`, and the lock file of fuzz/. After `make test`, which makes $(VENV) with ruff in it.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p waykeeper-cli --no-default-features --locked -- -D warnings
+	$(CARGO) metadata --manifest-path fuzz/Cargo.toml --locked --format-version 1 > target/fuzz-metadata.json
 	$(VENV)/bin/ruff format --check python && $(VENV)/bin/ruff check python
 	$(VENV)/bin/ruff format --check $(HARNESS_RULES) $(HARNESSES) && $(VENV)/bin/ruff check $(HARNESS_RULES) $(HARNESSES)
 	$(MAKE) deny

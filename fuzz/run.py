@@ -1,9 +1,8 @@
-"""Runs the fuzzing targets and prints a table. `make fuzz HOURS=n` and `make fuzz-ci` run it.
+"""Runs the fuzzing targets and prints a table. `make fuzz HOURS=n` runs it.
 
 A time is shared: each target runs for a slice, one process per job, round after round. Inputs that reach new code are kept in
 `target/fuzz/corpus`; the seeds in `fuzz/corpus` are read and not changed. An input that is a finding lies in
-`target/fuzz/findings/TARGET`. With a number of executions each target reads its seeds and inputs made of them by the random
-numbers of one seed: most targets then read the same at each run (not those with threads or hash maps).
+`target/fuzz/findings/TARGET`.
 
 Exit status: 0 no finding, 1 a finding, 2 wrong arguments or a build that failed.
 """
@@ -43,9 +42,6 @@ MOST_BYTES = 16 << 10
 
 SHORT = {"values": 128, "schemata": 512, "glob": 512, "kernel_text": 1024}
 """The longest input of targets whose formats have words or a few lines: shorter inputs are read more often."""
-
-FEWER = {"config": 2, "census": 2, "doctor": 2, "socket": 2, "web": 2}
-"""Targets that wait for time or read few inputs per second, with the part of the executions that they get of a given number."""
 
 MOST_FINDINGS = 20
 """A target with more findings is not run again."""
@@ -172,13 +168,6 @@ def slice_of(target: str, seconds: float, figures: Figures) -> None:
             break
 
 
-def repeatable(target: str, executions: int, figures: Figures) -> None:
-    """Runs a target on its seeds and on inputs made of them with the random numbers of one seed."""
-    with tempfile.TemporaryDirectory(prefix="waykeeper-fuzz-") as empty:
-        options = [f"-runs={executions // FEWER.get(target, 1)}", "-seed=1"]
-        run_once(target, Path(empty), options, figures)
-
-
 def table(all_figures: dict[str, Figures]) -> str:
     """The figures as a table in Markdown."""
     lines = ["| target | executions | per CPU second | edges | features | inputs | peak MiB | findings |"]
@@ -259,7 +248,6 @@ def main() -> int:
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--hours", type=float, help="time for all targets together")
     length.add_argument("--seconds", type=float, help="the same in seconds")
-    length.add_argument("--executions", type=int, help="inputs of each target, of one random seed")
     length.add_argument("--minimise", action="store_true", help="renew fuzz/corpus from the inputs that were found")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="targets that run at a time (all cores)")
     parser.add_argument("--cargo", default="cargo", help="the cargo to build with")
@@ -276,11 +264,7 @@ def main() -> int:
         minimise(names)
         return 0
     jobs = max(1, options.jobs or 1)
-    if options.executions:
-        figures: dict[str, Figures] = {}
-        each(names, jobs, figures, options.figures, lambda name, own: repeatable(name, options.executions, own))
-    else:
-        figures = fuzz(names, options.seconds or options.hours * 3600, jobs, options.figures)
+    figures = fuzz(names, options.seconds or options.hours * 3600, jobs, options.figures)
     print(table({name: figures[name] for name in names}))
     return 1 if any(figures[name].findings for name in names) else 0
 

@@ -122,9 +122,22 @@ def python_tests() -> None:
 def script_tests() -> None:
     """The own tests of the scripts, and of the harnesses that take long themselves (`make test-fleet` and others)."""
     must(sys.executable, "-m", "unittest", "discover", "--quiet", "--start-directory", "scripts")
-    for harness in ("clients", "fleet", "packages"):
+    for harness in ("clients", "fleet", "fuzz", "packages"):
         words = ["--quiet", "--start-directory", f"{harness}/tests", "--top-level-directory", "."]
         must(sys.executable, "-m", "unittest", "discover", *words)
+
+
+def fleet_checks() -> None:
+    """The short form of `make test-fleet`, without the parts whose programs take minutes to build and are not built. Raises Failed.
+
+    What is left out is said, and is no test that was not run: `make test-fleet` is where all of it runs.
+    """
+    if tools.is_root() and tools.fuse_is_here():
+        program = f"WAYKEEPER={ROOT / 'target/debug/waykeeper'}"
+        wheels = [f"WAYKEEPER_WHEEL={wheel}" for wheel in WHEELS.glob("waykeeper-*.whl")]
+        must("env", program, *wheels, sys.executable, "-m", "fleet.run", "--quick", "--cached")
+    else:
+        say("left out: it needs root and /dev/fuse")
 
 
 def set_up(pool: concurrent.futures.Executor, wanted: bool) -> concurrent.futures.Future[None] | None:
@@ -172,6 +185,7 @@ def whole(cargo: str, wanted: bool, phases: Phases) -> None:
             phases.run("Python package", python_tests)
         else:
             phases.not_run.append(f"all of python/tests: {why}")
+        phases.run("short form of make test-fleet", fleet_checks)
 
 
 def only_python(phases: Phases) -> None:

@@ -1,17 +1,4 @@
-//! Packet captures as files: pcap and pcapng, packed or not.
+//! `capture` for libFuzzer.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use waykeeper_fuzz::{one_line, with_file};
-use waykeeper_inputs::Capture;
-
-fuzz_target!(|data: &[u8]| {
-    with_file(data, |path| match Capture::read(path) {
-        Ok(capture) => {
-            let info = capture.info();
-            assert_eq!(info.packets, capture.packets.len() as u64);
-            assert_eq!(Capture::read(path).expect("the same file again").packets, capture.packets);
-        }
-        Err(why) => one_line(&why),
-    });
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| waykeeper_fuzz_targets::capture::read(data));

@@ -1,10 +1,4 @@
-//! A connection to the metrics: the bytes of a request, all at once, through hyper and our handler.
+//! `http` for libFuzzer.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use waykeeper_service::fuzzing;
-
-fuzz_target!(|data: &[u8]| {
-    let answer = fuzzing::scrape(data);
-    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{:?}", String::from_utf8_lossy(&answer));
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| waykeeper_fuzz_targets::http::read(data));

@@ -1,17 +1,4 @@
-//! A connection to the control socket: the bytes that a client sends, all at once.
+//! `socket` for libFuzzer.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
-use waykeeper_service::protocol::OrderResult;
-use waykeeper_service::{fuzzing, protocol::Answer};
-
-fuzz_target!(|data: &[u8]| {
-    let said = fuzzing::converse(data);
-    let text = String::from_utf8(said).expect("answers are text");
-    assert!(text.is_empty() || text.ends_with('\n'), "an answer that is not whole: {text:?}");
-    for line in text.lines() {
-        let answer: Answer<serde_json::Value> = serde_json::from_str(line).expect("an answer is JSON");
-        let _ = serde_json::from_str::<Answer<OrderResult>>(line);
-        assert_eq!(answer.version, 1);
-    }
-});
+libfuzzer_sys::fuzz_target!(|data: &[u8]| waykeeper_fuzz_targets::socket::read(data));

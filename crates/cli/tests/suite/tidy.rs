@@ -106,7 +106,33 @@ const CRATES: &[(&str, &[&str])] = &[
             "memload",
         ],
     ),
-    // The fixture of tests; a crate depends on it only for its tests.
+    // What fuzzing does with an input; only tests and fuzz/ use it.
+    (
+        "fuzz-targets",
+        &[
+            "inputs",
+            "kernel",
+            "linux-host",
+            "load",
+            "machine",
+            "memload",
+            "nri",
+            "operator",
+            "host",
+            "policy",
+            "policy-process",
+            "service",
+            "silicon",
+            "generations",
+            "tenants",
+            "testbed",
+            "units",
+            "vhost",
+            "view",
+            "web",
+        ],
+    ),
+    // The fixture of tests; a crate but `fuzz-targets` depends on it only for its tests.
     (
         "testbed",
         &["units", "host", "silicon", "machine", "generations", "vhost", "kernel", "tenants", "linux-host"],

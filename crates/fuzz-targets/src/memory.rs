@@ -120,14 +120,25 @@ fn put(nodes: &mut Nodes, path: &str, node: Node) {
     nodes.insert(path.into(), node);
 }
 
+/// A path with its NUL byte is no longer (linux include/uapi/linux/limits.h, PATH_MAX).
+const MOST_PATH_BYTES: usize = 4096;
+
 /// The path without links; its last component may be missing.
 fn resolve(nodes: &Nodes, path: &Path, follow_last: bool, links: &mut u32) -> Result<String, Errno> {
-    // The name of a node has neither links nor dots in it.
+    if path.as_os_str().len() >= MOST_PATH_BYTES {
+        return Err(Errno::NAMETOOLONG);
+    }
+    // The name of a node has neither links nor dots in it. Without this, each part of a path would be a search.
     if let Some(name) = path.to_str()
-        && let Some(node) = nodes.get(name)
-        && !(follow_last && matches!(node, Node::Link(_)))
+        && let Some((above, last)) = name.rsplit_once('/')
     {
-        return Ok(name.to_owned());
+        match nodes.get(name) {
+            Some(Node::Link(_)) if follow_last => {}
+            Some(_) => return Ok(name.to_owned()),
+            None if matches!(last, "" | "." | "..") => {}
+            None if matches!(nodes.get(above), Some(Node::Directory)) => return Ok(name.to_owned()),
+            None => {}
+        }
     }
     let mut at = String::new();
     let parts: Vec<Component<'_>> = path.components().collect();
