@@ -102,7 +102,7 @@ class Cluster:
         self.connection.chmod(0o600)
         tokens, key = self.folder / "tokens.csv", self.folder / "accounts.key"
         tokens.write_text(f'{TOKEN},admin,admin,"system:masters"\n')
-        tools.run([tools.debian("openssl", "openssl"), "genrsa", "-out", key, "2048"])
+        tools.run([programs.openssl(), "genrsa", "-out", key, "2048"])
         clients, peers = f"http://127.0.0.1:{store}", f"http://127.0.0.1:{peer}"
         self._run(
             programs.etcd(),

@@ -5,6 +5,7 @@ It is installed, upgraded, rolled back and removed. This module must not know ho
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -24,6 +25,18 @@ from fleet.waiting import until
 NODES = int(os.environ.get("FLEET_NODES", "1000"))
 
 LABEL = "feature.node.kubernetes.io/cpu-rdt.RDTL3CA"
+
+CANARY = "waykeeper.io/canary"
+"""The label of nodes that a second release manages."""
+
+NO_CANARY = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": CANARY, "operator": "DoesNotExist"}]}]
+        }
+    }
+}
+"""The affinity with which the first release leaves them."""
 
 
 def nodes() -> list[Tree]:
@@ -47,7 +60,7 @@ class Installation:
 
     def __init__(self, chart: Chart, cluster: Cluster) -> None:
         self.chart, self.cluster = chart, cluster
-        self.matching = {one["metadata"]["name"] for one in nodes() if LABEL in one["metadata"]["labels"]}
+        self.matching = sorted(one["metadata"]["name"] for one in nodes() if LABEL in one["metadata"]["labels"])
 
     def helm(self, *words: str | Path) -> str:
         """A command of Helm on the cluster."""
@@ -85,14 +98,21 @@ class Installation:
 
     def rolled_out(self) -> None:
         """Waits until each matching node has one pod that is ready, and no other node has any."""
-        self.cluster.kubectl("--namespace", NAMESPACE, "rollout", "status", f"daemonset/{NAME}", "--timeout=600s")
+        self.are_on({NAME: self.matching})
 
-        def places() -> list[str]:
-            return sorted(one["spec"].get("nodeName", "none") for one in self.pods())
+    def are_on(self, nodes: dict[str, list[str]]) -> None:
+        """Waits until each DaemonSet has one pod that is ready on each of its nodes, and there is no other pod."""
+        for name in nodes:
+            self.cluster.kubectl("--namespace", NAMESPACE, "rollout", "status", f"daemonset/{name}", "--timeout=600s")
+        wanted = sorted((name, node) for name, own in nodes.items() for node in own)
 
-        until(
-            "the pods are not on exactly the nodes with the label", lambda: places() == sorted(self.matching), pause_s=1
-        )
+        def places() -> list[tuple[str, str]]:
+            owned = (
+                (one["metadata"]["ownerReferences"][0]["name"], one["spec"].get("nodeName")) for one in self.pods()
+            )
+            return sorted((name, node or "none") for name, node in owned)
+
+        until("the pods are not on exactly their nodes", lambda: places() == wanted, pause_s=1)
 
     def install(self) -> None:
         """Installs."""
@@ -127,6 +147,27 @@ class Installation:
         self.rolled_out()
         if self.mode() != "observe" or self.digests() != self.first or self.cluster.objects("servicemonitors"):
             raise Failed(f"{self.mode()}, {self.digests()}")
+
+    def canary(self) -> None:
+        """A second release manages nodes with a label, and the first leaves them; then the second is removed, and the label."""
+        chosen, others = self.matching[::10], [node for at, node in enumerate(self.matching) if at % 10]
+        self.cluster.kubectl("label", "node", *chosen, f"{CANARY}=true")
+        name = f"{NAME}-canary"
+        self.helm("upgrade", NAME, CHART, "--reuse-values", "--set-json", f"affinity={json.dumps(NO_CANARY)}")
+        key = CANARY.replace(".", "\\.")
+        words = ["--set", "config.daemon.mode=manage", "--set-string", f"nodeSelector.{key}=true"]
+        self.helm("install", name, CHART, "--values", self.chart.values({}), *words)
+        self.are_on({NAME: others, name: chosen})
+        configurations = self.cluster.objects("configmaps", "--selector", "app.kubernetes.io/name=waykeeper")
+        modes = {
+            one["metadata"]["labels"]["app.kubernetes.io/instance"]: configuration(comparable([one]))["daemon"]["mode"]
+            for one in configurations
+        }
+        if modes != {NAME: "observe", name: "manage"}:
+            raise Failed(str(modes))
+        self.helm("uninstall", name)
+        self.cluster.kubectl("label", "node", *chosen, f"{CANARY}-")
+        self.rolled_out()
 
     def gone(self) -> None:
         """Waits until nothing of ours is left."""
@@ -173,6 +214,9 @@ def run(report: Report) -> None:
         timed(report, "the daemon's account has no right", installation.has_no_right)
         timed(report, "an upgrade replaces all pods", installation.upgrade)
         timed(report, "a rollback brings the first configuration back", installation.roll_back)
+        timed(
+            report, "a second release manages a share of the nodes, and leaves them to the first", installation.canary
+        )
         timed(report, "nothing is left after the removal", installation.remove)
         timed(report, "Kustomize applies and deletes the same", installation.kustomize)
 

@@ -1,12 +1,12 @@
 """A containerd of this machine with NRI, and a daemon of ours on a virtual host beside it.
 
-containerd is built once with Go and kept with the programs of `clients`; runc and busybox are Debian's. This module must not know what
-is checked.
+This module must not know what is checked.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,13 +19,9 @@ from types import TracebackType
 from clients.testbed import tools
 from clients.testbed.checks import Failed
 from clients.testbed.host import VirtualHost
-from fleet import image
+from fleet import image, programs
 from fleet.cri import CGROUP, IMAGE, Cri, FleetPod
 from fleet.waiting import SECONDS, ended
-
-CONTAINERD = "github.com/containerd/containerd/v2"
-VERSION = "v2.4.2"
-PROGRAMS = ("containerd", "containerd-shim-runc-v2", "ctr")
 
 CONFIG = """
 version = 3
@@ -54,16 +50,6 @@ sandbox = "{image}"
 """`restrict_oom_score_adj`: a machine in a container has no CAP_SYS_RESOURCE, without which runc cannot lower a score."""
 
 
-def programs() -> Path:
-    """A folder with containerd's programs."""
-    with tools.made(f"containerd-{VERSION}") as fresh:
-        if fresh:
-            words = [f"{CONTAINERD}/cmd/{name}@{VERSION}" for name in PROGRAMS]
-            environment = {"GOBIN": str(fresh), "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
-            tools.run([tools.go(), "install", *words], environment=environment)
-    return tools.CACHE / f"containerd-{VERSION}"
-
-
 class Node:
     """A containerd with a folder of its own."""
 
@@ -75,11 +61,11 @@ class Node:
         self.made = tempfile.TemporaryDirectory(prefix=f"waykeeper-fleet-{self.name}-")
         self.folder = Path(self.made.name)
         (self.folder / "config.toml").write_text(CONFIG.format(folder=self.folder, image=IMAGE))
-        runc = Path(tools.debian("runc", "runc")).parent
-        self.environment = {**os.environ, "PATH": f"{programs()}:{runc}:{os.environ.get('PATH', os.defpath)}"}
+        path = f"{programs.containerd()}:{programs.runc().parent}:{os.environ.get('PATH', os.defpath)}"
+        self.environment = {**os.environ, "PATH": path}
         try:
             self.start()
-            busybox = Path(tools.debian("busybox", "busybox-static")).read_bytes()
+            busybox = programs.busybox().read_bytes()
             self.load(IMAGE, {"bin/busybox": busybox}, ["/bin/busybox", "sleep", "86400"])
         except BaseException:
             self.__exit__(None, None, None)
@@ -118,7 +104,7 @@ class Node:
         """Starts containerd, and waits until it answers."""
         with open(self.folder / "containerd.log", "ab") as log:
             self.process = subprocess.Popen(
-                [programs() / "containerd", "-c", self.folder / "config.toml"],
+                [programs.containerd() / "containerd", "-c", self.folder / "config.toml"],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -136,7 +122,7 @@ class Node:
 
     def load_archive(self, archive: Path) -> None:
         """Gives containerd the image of an archive, by the name that it has there."""
-        ctr = [programs() / "ctr", "-a", self.folder / "containerd.sock", "-n", "k8s.io"]
+        ctr = [programs.containerd() / "ctr", "-a", self.folder / "containerd.sock", "-n", "k8s.io"]
         tools.run([*ctr, "images", "import", archive])
 
     def kill(self) -> None:
@@ -201,10 +187,22 @@ socket = "{self.node.folder}/nri/nri.sock"
     def kill(self) -> None:
         """Kills it."""
         if self.process:
-            # `vhost enter` ends with its command; the command is its child.
-            for path in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
-                os.kill(int(path), signal.SIGKILL)
+            for process in self._own():
+                os.kill(process, signal.SIGKILL)
             ended(self.process, signal.SIGKILL)
+
+    def peak_bytes(self) -> int:
+        """The most memory that it has had (VmHWM of /proc/PID/status)."""
+        (process,) = self._own()
+        (kib,) = re.findall(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{process}/status").read_text(), re.MULTILINE)
+        return int(kib) << 10
+
+    def _own(self) -> list[int]:
+        """The daemon itself: `vhost enter`, which ends with its command, is its parent."""
+        if not self.process:
+            return []
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(word) for word in children.read_text().split()]
 
     def stop(self) -> None:
         """Ends it; it restores every knob."""

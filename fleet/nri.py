@@ -12,12 +12,13 @@ import re
 import statistics
 import sys
 
-from clients.testbed import checks
+from clients.testbed import checks, tools
 from clients.testbed.checks import Failed, Report
 from clients.testbed.host import VirtualHost
+from fleet import programs
 from fleet.cri import FleetPod
 from fleet.groups import PREFIX, SPEED, group_of, knobs, resctrl
-from fleet.node import VERSION, Daemon, Node
+from fleet.node import Daemon, Node
 from fleet.waiting import until
 
 PODS = int(os.environ.get("FLEET_PODS", "200"))
@@ -35,6 +36,8 @@ MOST_LATER_MS = 100
 """How much later a pod may start because of the plugin (issue 25)."""
 
 SEED = 25
+
+VALUES = tools.REPOSITORY / "dist/helm/waykeeper/values.yaml"
 
 FOREIGN = "gold"
 """A class of another agent."""
@@ -204,9 +207,18 @@ def latencies(churn: Churn) -> None:
         raise Failed(f"median {our_median - median:+.0f} ms, worst {our_worst - worst:+.0f} ms")
 
 
+def memory(daemon: Daemon) -> None:
+    """Fails if the daemon's peak is too near to the chart's limit, which is in MiB; prints it."""
+    (limit,) = re.findall(r"^  limits:\n    memory: (\d+)Mi$", VALUES.read_text(), re.MULTILINE)
+    peak = daemon.peak_bytes() / (1 << 20)
+    print(f"the daemon's memory: {peak:.1f} MiB of {limit} MiB")
+    if peak > int(limit) / 2:
+        raise Failed(f"{peak:.1f} MiB")
+
+
 def run(report: Report) -> None:
     """Runs the checks."""
-    report.client("containerd with NRI", VERSION)
+    report.client("containerd with NRI", programs.CONTAINERD)
     with VirtualHost(speed=SPEED) as host, Node("ours") as ours, Node("other") as other:
         before = knobs(host)
         early = FleetPod("early")
@@ -231,6 +243,7 @@ def run(report: Report) -> None:
                 f"{PODS} pods of seed {SEED} come and go, the daemon and containerd are killed", lambda: churn.run(PODS)
             )
             report.check(f"no pod starts {MOST_LATER_MS} ms later", lambda: latencies(churn))
+            report.check("the daemon needs less than half of the memory that the chart allows", lambda: memory(daemon))
             report.check("no group is left", churn.end)
 
             def restores() -> None:

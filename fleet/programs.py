@@ -1,4 +1,4 @@
-"""The programs of a Kubernetes cluster, built with Go from their modules and kept with the programs of `clients`.
+"""The programs of a cluster and of a node: built with Go from their modules and kept with the programs of `clients`, or Debian's.
 
 Also files of other projects that are in their modules: definitions of objects, and the stages of kwok. This module must not know how
 they are used.
@@ -18,6 +18,7 @@ KUSTOMIZE = "v5.8.1"
 KUBERNETES = "v1.36.3"
 ETCD = "v3.7.3"
 KWOK = "v0.8.0"
+CONTAINERD = "v2.4.2"
 OPERATOR = ("github.com/prometheus-operator/prometheus-operator", "v0.85.0")
 DISCOVERY = ("sigs.k8s.io/node-feature-discovery", "v0.18.3")
 
@@ -76,6 +77,39 @@ def kubernetes() -> Path:
             build = [tools.go(), "build", "-ldflags", f"-s -w {flags}", "-o", f"{fresh}/", *packages]
             tools.run(build, folder=fresh, environment=ENVIRONMENT)
     return tools.CACHE / name
+
+
+def containerd() -> Path:
+    """A folder with containerd's programs."""
+    name = f"containerd-{CONTAINERD}"
+    with tools.made(name) as fresh:
+        if fresh:
+            module = "github.com/containerd/containerd/v2/cmd"
+            words = [f"{module}/{command}@{CONTAINERD}" for command in ("containerd", "containerd-shim-runc-v2", "ctr")]
+            environment = {"GOBIN": str(fresh), "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
+            tools.run([tools.go(), "install", *words], environment=environment)
+    return tools.CACHE / name
+
+
+def runc() -> Path:
+    """Debian's runc, which starts the containers."""
+    return Path(tools.debian("runc", "runc"))
+
+
+def busybox() -> Path:
+    """Debian's static busybox, the only program of the pods."""
+    return Path(tools.debian("busybox", "busybox-static"))
+
+
+def openssl() -> Path:
+    """Debian's openssl, which makes the cluster's key."""
+    return Path(tools.debian("openssl", "openssl"))
+
+
+def slurm() -> dict[str, Path]:
+    """Debian's Slurm and munge, by command."""
+    packages = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
+    return {command: Path(tools.debian(command, package)) for command, package in packages.items()}
 
 
 def kwok() -> tuple[Path, list[Path]]:

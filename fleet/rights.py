@@ -22,12 +22,12 @@ import yaml
 from clients.testbed import checks, tools
 from clients.testbed.checks import Failed, Report
 from clients.testbed.host import VirtualHost
-from fleet import image
+from fleet import image, programs
 from fleet.chart import NAME, Chart
 from fleet.cri import CGROUP, FleetPod
 from fleet.groups import PREFIX, SPEED, group_of, knobs
 from fleet.manifests import Tree, container
-from fleet.node import VERSION, Node
+from fleet.node import Node
 from fleet.pod import Pod
 from fleet.waiting import until
 from packages import program
@@ -152,7 +152,7 @@ class Trial:
             node.load_archive(Path(SHIPPED))
         else:
             node.load(IMAGE, image.with_libraries(tools.waykeeper(), "usr/bin/waykeeper"))
-        busybox = Path(tools.debian("busybox", "busybox-static")).read_bytes()
+        busybox = programs.busybox().read_bytes()
         node.load(OTHER_IMAGE, {f"bin/{name}": busybox for name in ("busybox", PROGRAM)})
         self.before = knobs(host)
         self.early = FleetPod("early")
@@ -283,7 +283,7 @@ class Trial:
 
 def run(report: Report) -> None:
     """Runs the checks."""
-    report.client("containerd", VERSION)
+    report.client("containerd", programs.CONTAINERD)
     with (
         tempfile.TemporaryDirectory(prefix="waykeeper-fleet-chart-") as folder,
         # /run is in memory too on a node with systemd.

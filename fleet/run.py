@@ -1,6 +1,6 @@
 """Runs the checks with the real programs of a cluster and of a node. `make test-fleet` calls it.
 
-It builds our program, and makes the environment of Python that the checks need. This module must not know the checks.
+It builds our program unless it is given one, and makes the environments of Python. This module must not know the checks.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ import argparse
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 from clients.testbed import tools
+from fleet import programs
+from packages import program
 
 PACKAGES = ("grpcio==1.85.3", "PyYAML==6.0.3")
 SWEEP_PACKAGES = (
@@ -22,11 +25,20 @@ SWEEP_PACKAGES = (
     "tqdm",
 )
 
-PARTS = ("chart", "rights", "installed", "nri", "sweeps")
-"""The modules with checks, in their order."""
+NODE = (programs.containerd, programs.runc, programs.busybox)
+CLUSTER = (programs.etcd, programs.kubernetes, programs.kwok, programs.definitions, programs.openssl)
 
-QUICK_PODS = 20
-QUICK_NODES = 50
+PARTS: dict[str, tuple[Callable[[], object], ...]] = {
+    "chart": (programs.helm, programs.kustomize),
+    "rights": (programs.helm, *NODE),
+    "installed": (programs.helm, *CLUSTER),
+    "nri": NODE,
+    "sweeps": (programs.slurm,),
+}
+"""The modules with checks, in their order, and the programs that each needs."""
+
+QUICK = {"FLEET_NODES": "50", "FLEET_PODS": "20", "FLEET_SEEDS": "6"}
+"""Sizes with which no part takes more than a minute or so."""
 
 
 def main() -> int:
@@ -36,23 +48,43 @@ def main() -> int:
         description="Run the chart on a real cluster, and the daemon beside a real containerd.",
     )
     parser.add_argument(
-        "--quick", action="store_true", help=f"{QUICK_NODES} nodes and {QUICK_PODS} pods instead of 1000 and 200"
+        "--quick", action="store_true", help="50 nodes, 20 pods and 6 seeds instead of 1000, 200 and 24"
     )
     parser.add_argument("--only", choices=PARTS, help="run one part")
+    parser.add_argument("--packaged", action="store_true", help="with the program and the wheel of `make packages`")
+    parser.add_argument("--cached", action="store_true", help="leave out the parts whose programs are not built yet")
     arguments = parser.parse_args()
-    if "WAYKEEPER" not in os.environ:
+    environment = dict(os.environ)
+    if arguments.packaged:
+        wheels = sorted(program.OUT.glob("waykeeper-*.whl"))
+        if not wheels or not program.built().exists():
+            parser.error(f"--packaged: no wheel and program in {program.OUT}; make packages builds them")
+        environment |= {"WAYKEEPER": str(program.built()), "WAYKEEPER_WHEEL": str(wheels[-1])}
+    elif "WAYKEEPER" not in environment:
         build = ["cargo", "build", "--quiet", "--locked", "-p", "waykeeper-cli"]
         subprocess.run(build, cwd=tools.REPOSITORY, check=True)
-    environment = {**os.environ, "WAYKEEPER": str(tools.waykeeper())}
-    if arguments.quick:
-        environment |= {"FLEET_NODES": str(QUICK_NODES), "FLEET_PODS": str(QUICK_PODS)}
+    environment = {"WAYKEEPER": str(tools.waykeeper()), **(QUICK if arguments.quick else {}), **environment}
     failed = False
     for part in [arguments.only] if arguments.only else PARTS:
+        if arguments.cached and (why := missing(part)):
+            print(f"left out: {part}: {why}; `make test-fleet` brings it", flush=True)
+            continue
         python = tools.python(*(SWEEP_PACKAGES if part == "sweeps" else PACKAGES))
         words = [python, "-m", f"fleet.{part}"]
         done = subprocess.run(words, cwd=tools.REPOSITORY, env=environment, stdin=subprocess.DEVNULL)
         failed = failed or done.returncode != 0
     return int(failed)
+
+
+def missing(part: str) -> str | None:
+    """The first program of a part that is not there; nothing is brought."""
+    try:
+        with tools.only_what_is_here():
+            for bring in PARTS[part]:
+                bring()
+    except tools.Missing as error:
+        return str(error)
+    return None
 
 
 if __name__ == "__main__":

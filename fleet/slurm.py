@@ -1,11 +1,12 @@
 """A Slurm of this machine: its controller, two nodes with one CPU each, and munge, all in a folder of their own.
 
-Debian's programs are used and no service is started. This module must not know what is checked.
+No service is started. This module must not know what is checked.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import socket
 import subprocess
@@ -14,13 +15,14 @@ from pathlib import Path
 from types import TracebackType
 
 from clients.testbed import tools
+from fleet import programs
 from fleet.ports import free_ports
 from fleet.waiting import ended, until
 
 NODES = ("node1", "node2")
 
-COMMANDS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
-"""Debian's package of each command."""
+RUN = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED"}
+"""States of jobs that have not ended."""
 
 CONFIG = """\
 ClusterName=fleet
@@ -53,7 +55,7 @@ class Slurm:
     """The running Slurm. Use it with `with`; its clients need `environment`."""
 
     def __enter__(self) -> Slurm:
-        commands = {command: tools.debian(command, package) for command, package in COMMANDS.items()}
+        commands = programs.slurm()
         self.made = tempfile.TemporaryDirectory(prefix="waykeeper-slurm-")
         self.folder = Path(self.made.name)
         self.processes: list[subprocess.Popen[bytes]] = []
@@ -76,25 +78,34 @@ class Slurm:
         """The environment of a client of this Slurm."""
         return {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
 
-    def array(self, script: str, tasks: int) -> int:
-        """Runs a shell script as an array of jobs, `SLURM_ARRAY_TASK_ID` from 1, and waits for all; the exit status."""
-        return self.submit(script, tasks).wait()
-
-    def submit(self, script: str, tasks: int) -> subprocess.Popen[bytes]:
-        """The client that waits for an array of jobs with one CPU each."""
+    def submit(self, script: str, tasks: int) -> str:
+        """Submits a shell script as an array of jobs with one CPU each, `SLURM_ARRAY_TASK_ID` from 1; the array's number."""
         path = self.folder / "job.sh"
         path.write_text(f"#!/bin/sh\n{script}\n")
-        words = ["sbatch", "--wait", f"--array=1-{tasks}", "--cpus-per-task=1", "--no-requeue"]
-        words += [f"--output={self.folder}/job-%a.log", str(path)]
-        return subprocess.Popen(
-            words, env=self.environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        words = ["sbatch", "--parsable", f"--array=1-{tasks}", "--cpus-per-task=1", "--no-requeue"]
+        words += [f"--output={self.folder}/job-%a.log", path]
+        return tools.run(words, environment=self.environment).strip()
+
+    def ends(self, array: str) -> bool:
+        """Waits until all jobs of an array have ended; whether each of them ended with 0.
+
+        `sbatch --wait` would look only every half minute (MAX_WAIT_SLEEP_TIME of Slurm's src/sbatch/sbatch.c).
+        """
+        states: list[str] = []
+
+        def have_ended() -> bool:
+            shown = tools.run(["scontrol", "--oneliner", "show", "job", array], environment=self.environment)
+            states[:] = re.findall(r"\bJobState=(\w+)", shown)
+            return not RUN.intersection(states)
+
+        until(lambda: f"jobs run on: {states}", have_ended, seconds=600, pause_s=0.2)
+        return set(states) == {"COMPLETED"}
 
     def logs(self) -> str:
         """What the jobs printed."""
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("job-*.log")))
 
-    def _start(self, commands: dict[str, str]) -> None:
+    def _start(self, commands: dict[str, Path]) -> None:
         key = self.folder / "munge.key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)

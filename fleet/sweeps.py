@@ -24,11 +24,14 @@ MATURIN = "maturin==1.16.0"
 
 SHARDS = 8
 
-RUN = ("run", "a4-fig5", "--seeds", "24", "--sets", "1/32")
-"""A sweep that takes half a minute of one core, so that a job takes seconds and not only starts."""
+SEEDS = int(os.environ.get("FLEET_SEEDS", "24"))
+"""Seeds of each point: so many that a job takes seconds and not only starts."""
 
-RUNS = 480
-"""Its simulations: 20 points with 24 seeds under one policy."""
+RUN = ("run", "a4-fig5", "--seeds", str(SEEDS), "--sets", "1/32")
+"""A sweep of half a minute of one core."""
+
+RUNS = 20 * SEEDS
+"""Its simulations: 20 points under one policy."""
 
 COUNT = 5
 """Checks of this module."""
@@ -57,9 +60,8 @@ def run(report: Report) -> None:
 def array(slurm: Slurm, folder: Path, whole: Path, alone: float) -> None:
     """Shards write beside each other; the command with --resume joins them and runs nothing."""
     shared = folder / "shared"
-    status = slurm.array(shard(shared), SHARDS)
-    if status != 0:
-        raise Failed(f"the array ended with {status}: {slurm.logs()[-1000:]}")
+    if not slurm.ends(slurm.submit(shard(shared), SHARDS)):
+        raise Failed(f"a job failed: {slurm.logs()[-1000:]}")
     busy = sum(int(number) for number in re.findall(r"^job_ns (\d+)", slurm.logs(), re.M)) / 1e9
     print(
         f"shards: {RUNS / busy:.2f} runs a second and core in jobs, {RUNS / alone / 2:.2f} in one process with two threads"
@@ -70,15 +72,15 @@ def array(slurm: Slurm, folder: Path, whole: Path, alone: float) -> None:
 def killed(slurm: Slurm, folder: Path, whole: Path) -> None:
     """One job is killed after its first run; the same array started again runs the rest."""
     shared = folder / "killed"
-    client = slurm.submit(shard(shared), SHARDS)
+    first = slurm.submit(shard(shared), SHARDS)
     until("no run was kept", lambda: any((shared / ".runs").glob("*.json.gz")), pause_s=0.02)
     victims = tools.run(["pgrep", "-f", "waykeeper run .*--shard"]).split()
     os.kill(int(victims[0]), signal.SIGKILL)
-    if client.wait() == 0:
+    if slurm.ends(first):
         raise Failed("the killed job was not noticed, so this check shows nothing")
     expect(tools.run(["sh", "-c", f"cat {slurm.folder}/job-*.log"]), "runs have ended")
     before = len(list((shared / ".runs").glob("*.json.gz")))
-    if slurm.array(shard(shared), SHARDS) != 0:
+    if not slurm.ends(slurm.submit(shard(shared), SHARDS)):
         raise Failed(slurm.logs()[-1000:])
     after = len(list((shared / ".runs").glob("*.json.gz")))
     if after <= before:
@@ -116,21 +118,12 @@ def timeless(path: Path) -> list[str]:
 
 
 def module_in(folder: Path) -> Path:
-    """Our Python package, from a wheel; a folder for PYTHONPATH."""
-    words = [
-        tools.python(MATURIN),
-        "-m",
-        "maturin",
-        "build",
-        "--quiet",
-        "--profile",
-        "dev",
-        "--locked",
-        "--out",
-        folder,
-    ]
-    tools.run(words, folder=tools.REPOSITORY / "python")
-    (wheel,) = folder.glob("waykeeper-*.whl")
+    """Our Python package, from a wheel: the one that WAYKEEPER_WHEEL names, else one that is built. A folder for PYTHONPATH."""
+    wheel = os.environ.get("WAYKEEPER_WHEEL")
+    if not wheel:
+        words = [tools.python(MATURIN), "-m", "maturin", "build", "--quiet", "--profile", "dev", "--locked"]
+        tools.run([*words, "--out", folder], folder=tools.REPOSITORY / "python")
+        (wheel,) = folder.glob("waykeeper-*.whl")
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(folder / "module")
     return folder / "module"

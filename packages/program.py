@@ -47,23 +47,26 @@ def environment() -> dict[str, str]:
     return {"SOURCE_DATE_EPOCH": moment(), "RUSTFLAGS": " ".join(away), "ZIG_GLOBAL_CACHE_DIR": str(OUT / "zig")}
 
 
+def built(libc: str = "glibc") -> Path:
+    """Where `build` puts the program."""
+    return OUT / f"build-{libc}" / TARGETS[libc].removesuffix(f".{GLIBC}") / "release/waykeeper"
+
+
 def build(libc: str = "glibc") -> Path:
     """The release program for a C library (a key of `TARGETS`). cargo decides whether there is something to do."""
-    target = TARGETS[libc]
     python = tools.python(*ZIG)
-    triple = target.removesuffix(f".{GLIBC}")
+    program = built(libc)
     if libc == "musl":
-        tools.run(["rustup", "target", "add", triple], folder=ROOT)
+        tools.run(["rustup", "target", "add", TARGETS[libc]], folder=ROOT)
     # cargo-zigbuild looks for zig as `python -m ziglang`, with the python that comes first.
     path = os.pathsep.join([str(python.parent), os.environ["PATH"]])
     words = [python.parent / "cargo-zigbuild", "zigbuild", "--release", "--locked", "-p", "waykeeper-cli"]
     # A folder of its own: in a shared one each of the two builds compiles again what the other compiled.
-    folder = OUT / f"build-{libc}"
-    words += ["--target", target, "--target-dir", folder]
+    words += ["--target", TARGETS[libc], "--target-dir", program.parents[2]]
     subprocess.run(
         [str(word) for word in words], cwd=ROOT, env={**os.environ, **environment(), "PATH": path}, check=True
     )
-    return folder / triple / "release/waykeeper"
+    return program
 
 
 def stage(program: Path) -> Path:

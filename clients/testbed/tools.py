@@ -48,6 +48,24 @@ KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 """Signs the lists of `debian_source`."""
 
 
+class Missing(Failed):
+    """A program is not there, and may not be brought."""
+
+
+_brings = True
+
+
+@contextmanager
+def only_what_is_here() -> Iterator[None]:
+    """Within it nothing is downloaded, built or installed: what is missing raises Missing."""
+    global _brings
+    _brings = False
+    try:
+        yield
+    finally:
+        _brings = True
+
+
 def run(words: list[str | Path], *, folder: Path | None = None, environment: dict[str, str] | None = None) -> str:
     """The output of a command that must succeed."""
     try:
@@ -78,6 +96,8 @@ def made(name: str) -> Iterator[Path | None]:
         # Also while another process makes something else, which may take many minutes.
         yield None
         return
+    if not _brings:
+        raise Missing(f"{name} is not in {CACHE}")
     with open(CACHE / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if final.exists():
@@ -106,6 +126,8 @@ def waykeeper() -> Path:
 
 def debian(command: str, package: str) -> str:
     """The path of a command of Debian; root installs its package."""
+    if not _brings and not found(command):
+        raise Missing(f"no {command} (package {package})")
     try:
         return str(packages.ensure(command, package))
     except packages.PackageError as error:
