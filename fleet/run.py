@@ -20,6 +20,8 @@ SWEEP_PACKAGES = (
     "dask==2026.8.0",
     "distributed==2026.8.0",
     "dask-jobqueue==0.9.0",
+    "jinja2==3.1.6",
+    "matplotlib==3.11.2",
     "pyarrow==26.0.1",
     "tomli-w",
     "tqdm",

@@ -1,4 +1,4 @@
-"""The checks of sweeps on a cluster: python3 -m fleet.sweeps (needs dask, distributed, dask-jobqueue, pyarrow).
+"""The checks of sweeps on a cluster: python3 -m fleet.sweeps (`run.py` has the packages of Python that it needs).
 
 `waykeeper run --shard` as an array of jobs, and `waykeeper.sweep` on workers that dask-jobqueue starts, on a real Slurm with two nodes.
 Both must give what one process gives, also when a job or a worker is killed. This module must not know how Slurm is started.
@@ -6,6 +6,7 @@ Both must give what one process gives, also when a job or a worker is killed. Th
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -33,7 +34,10 @@ RUN = ("run", "a4-fig5", "--seeds", str(SEEDS), "--sets", "1/32")
 RUNS = 20 * SEEDS
 """Its simulations: 20 points under one policy."""
 
-COUNT = 5
+FIGURES = ("run", "idio/text", "--quick", "--seeds", "1")
+"""What the reproduction suite runs: six claims."""
+
+COUNT = 6
 """Checks of this module."""
 
 
@@ -53,6 +57,9 @@ def run(report: Report) -> None:
         module = module_in(folder)
         report.check("dask: a sweep on Slurm's workers is that of one process", lambda: dask(slurm, folder, module, ""))
         report.check("dask: so is one whose worker is killed", lambda: dask(slurm, folder, module, "kill"))
+        report.check(
+            "dask: a figure of the reproduction suite is that of one machine", lambda: suite(slurm, folder, module)
+        )
         report.check("dask: no job is left", lambda: until(lambda: jobs(slurm), lambda: not jobs(slurm).strip()))
     report.count(COUNT)
 
@@ -149,10 +156,34 @@ cores = "2"
 working_set = "4M"
 """
 
+CLUSTER = """
+from dask_jobqueue import SLURMCluster
+
+
+def two_jobs(folder):
+    cluster = SLURMCluster(
+        cores=1, processes=1, memory="2GB", walltime="00:20:00", interface="lo",
+        log_directory=folder, local_directory=folder, scheduler_options={"dashboard_address": None},
+    )
+    cluster.scale(jobs=2)
+    return cluster
+"""
+
+SUITE = """
+import sys
+from cluster import two_jobs
+from waykeeper.repro.__main__ import main
+
+if __name__ == "__main__":
+    folder, *words = sys.argv[1:]
+    with two_jobs(folder) as cluster:
+        sys.exit(main([*words, "--out", folder + "/cluster", "--scheduler", cluster.scheduler_address]))
+"""
+
 SWEEP = """
 import glob, os, signal, sys, threading, time
 import waykeeper as wk
-from dask_jobqueue import SLURMCluster
+from cluster import two_jobs
 from distributed import Client
 
 
@@ -162,12 +193,7 @@ def main():
     scenario = folder + "/small.toml"
     arguments = dict(policies=["default", "a4"], sets="1/64", progress=False)
     alone = wk.sweep(space, scenario, out=folder + "/alone", **arguments)
-    cluster = SLURMCluster(
-        cores=1, processes=1, memory="2GB", walltime="00:20:00", interface="lo",
-        log_directory=folder, local_directory=folder, scheduler_options={"dashboard_address": None},
-    )
-    cluster.scale(jobs=2)
-    with cluster, Client(cluster) as client:
+    with two_jobs(folder) as cluster, Client(cluster) as client:
         client.wait_for_workers(2, timeout=120)
         struck = []
         if kill:
@@ -196,12 +222,28 @@ def dask(slurm: Slurm, folder: Path, module: Path, what: str) -> None:
     """A sweep on two workers that are jobs of Slurm, beside the same sweep in processes of this machine."""
     place = folder / f"dask-{what}"
     place.mkdir()
+    (place / "cluster.py").write_text(CLUSTER)
     script = place / "sweep.py"
     script.write_text(SWEEP)
     (place / "small.toml").write_text(SCENARIO)
     environment = slurm.environment | {"PYTHONPATH": str(module)}
     text = tools.run([sys.executable, script, place, what or "no"], environment=environment)
     expect(text, "rows alike", f"{int(bool(what))} workers killed")
+
+
+def suite(slurm: Slurm, folder: Path, module: Path) -> None:
+    """Figures of the reproduction suite on two workers that are jobs of Slurm, beside the same ones on this machine."""
+    place = folder / "suite"
+    place.mkdir()
+    (place / "cluster.py").write_text(CLUSTER)
+    script = place / "suite.py"
+    script.write_text(SUITE)
+    environment = slurm.environment | {"PYTHONPATH": str(module)}
+    tools.run([sys.executable, script, place, *FIGURES], environment=environment)
+    tools.run([sys.executable, "-m", "waykeeper.repro", *FIGURES, "--out", place / "alone"], environment=environment)
+    one, other = (json.loads((place / name / "claims.json").read_text()) for name in ("alone", "cluster"))
+    if one != other or not one["total"]["simulable"]:
+        raise Failed(f"{other['total']}, and alone {one['total']}")
 
 
 def jobs(slurm: Slurm) -> str:

@@ -160,7 +160,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 CONNECT_S = 30
-"""Longest wait for a scheduler."""
+"""Longest wait for a scheduler: Dask's own default (`distributed.comm.timeouts.connect`)."""
 
 
 def _cluster(scheduler: str | None) -> AbstractContextManager[Any]:

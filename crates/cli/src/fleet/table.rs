@@ -8,9 +8,9 @@ use std::fmt::Write;
 use waykeeper_service::printable;
 use waykeeper_service::protocol::WorthRatio;
 
-/// A change counts if it is larger than so many standard errors ...
+/// A change counts if it is larger than so many standard errors: within them are 95 % of the values of a normal distribution.
 const ERRORS: f64 = 2.0;
-/// ... and than this. Assumption: a smaller one is not worth a roll-out.
+/// It must also be larger than this. Assumption: a smaller one is not worth a roll-out.
 const LEAST: f64 = 0.01;
 
 /// What a policy would bring on a node.
