@@ -151,7 +151,7 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p waykeeper-cli --no-default-features --locked -- -D warnings
-	$(CARGO) metadata --manifest-path fuzz/Cargo.toml --locked --format-version 1 > target/fuzz-metadata.json
+	$(CARGO) metadata --manifest-path fuzz/Cargo.toml --locked --format-version 1 > /dev/null
 	$(VENV)/bin/ruff format --check python && $(VENV)/bin/ruff check python
 	$(VENV)/bin/ruff format --check $(HARNESS_RULES) $(HARNESSES) && $(VENV)/bin/ruff check $(HARNESS_RULES) $(HARNESSES)
 	$(MAKE) deny

@@ -146,6 +146,7 @@ class Daemon:
         self.memory = tempfile.TemporaryDirectory(prefix="waykeeper-fleet-", dir="/dev/shm")
         self.journal = Path(self.memory.name, "journal")
         self.process: subprocess.Popen[bytes] | None = None
+        self.highest = 0
 
     def start(self, policy: str) -> None:
         """Starts it with the keys of a policy, and waits until containerd has given it the list of pods."""
@@ -187,15 +188,17 @@ socket = "{self.node.folder}/nri/nri.sock"
     def kill(self) -> None:
         """Kills it."""
         if self.process:
+            self.peak_bytes()
             for process in self._own():
                 os.kill(process, signal.SIGKILL)
             ended(self.process, signal.SIGKILL)
 
     def peak_bytes(self) -> int:
-        """The most memory that it has had (VmHWM of /proc/PID/status)."""
+        """The most resident memory that it, or one that was killed, has had (VmHWM of /proc/PID/status)."""
         (process,) = self._own()
         (kib,) = re.findall(r"^VmHWM:\s+(\d+) kB$", Path(f"/proc/{process}/status").read_text(), re.MULTILINE)
-        return int(kib) << 10
+        self.highest = max(self.highest, int(kib) << 10)
+        return self.highest
 
     def _own(self) -> list[int]:
         """The daemon itself: `vhost enter`, which ends with its command, is its parent."""

@@ -27,10 +27,13 @@ PODS = int(os.environ.get("FLEET_PODS", "200"))
 AT_ONCE = 6
 """Pods that run at the same time: the virtual host has 7 classes beside the default one, as MBA has 8 (`info/MB/num_closids`)."""
 
-MOST_LATE = 0.05
-"""Share of pods that may start before their group is there: those for which a busy machine needs more than the plugin's bound of 500 ms."""
+MOST_LATE = max(3, PODS // 20)
+"""Pods that may start before their group is there: those for which a busy machine needs more than the plugin's bound of 500 ms."""
 
 LATE_LINE = "a container starts before its group is there"
+
+MANY = 200
+"""Pods from which on the worst start of both nodes is compared (issue 25)."""
 
 MOST_LATER_MS = 100
 """How much later a pod may start because of the plugin (issue 25)."""
@@ -120,7 +123,7 @@ class Churn:
                     self.start(self.pod(f"p{number}", chance))
                 else:
                     self.compare(f"p{number}", chance)
-        if self.late > MOST_LATE * pods:
+        if self.late > MOST_LATE:
             raise Failed(f"the groups of {self.late} of {pods} pods were late")
 
     def kill_daemon(self) -> None:
@@ -196,22 +199,26 @@ def mistakes(churn: Churn) -> None:
 
 
 def latencies(churn: Churn) -> None:
-    """Fails if the plugin delays pods by more than is allowed; prints the times."""
+    """Fails if the plugin delays pods by more than is allowed; prints the times. The worst of few pods is chance and not judged."""
     rows = []
     for name, all_of in (("without", churn.without), ("with", churn.within)):
         milliseconds = sorted(1000 * seconds for seconds in all_of)
         rows.append((statistics.median(milliseconds), milliseconds[-1]))
         print(f"pod starts {name} the plugin: {len(all_of)}, median {rows[-1][0]:.0f} ms, worst {rows[-1][1]:.0f} ms")
     (median, worst), (our_median, our_worst) = rows
-    if our_median > median + MOST_LATER_MS or our_worst > worst + MOST_LATER_MS:
+    is_judged = PODS >= MANY
+    if our_median > median + MOST_LATER_MS or (is_judged and our_worst > worst + MOST_LATER_MS):
         raise Failed(f"median {our_median - median:+.0f} ms, worst {our_worst - worst:+.0f} ms")
 
 
 def memory(daemon: Daemon) -> None:
-    """Fails if the daemon's peak is too near to the chart's limit, which is in MiB; prints it."""
+    """Fails if the daemon's peak is too near to the chart's limit, which is in MiB; prints it.
+
+    The limit also counts what the kernel keeps for the pod; the other half is left for that.
+    """
     (limit,) = re.findall(r"^  limits:\n    memory: (\d+)Mi$", VALUES.read_text(), re.MULTILINE)
     peak = daemon.peak_bytes() / (1 << 20)
-    print(f"the daemon's memory: {peak:.1f} MiB of {limit} MiB")
+    print(f"the daemon's resident memory: {peak:.1f} MiB of {limit} MiB")
     if peak > int(limit) / 2:
         raise Failed(f"{peak:.1f} MiB")
 
@@ -243,7 +250,7 @@ def run(report: Report) -> None:
                 f"{PODS} pods of seed {SEED} come and go, the daemon and containerd are killed", lambda: churn.run(PODS)
             )
             report.check(f"no pod starts {MOST_LATER_MS} ms later", lambda: latencies(churn))
-            report.check("the daemon needs less than half of the memory that the chart allows", lambda: memory(daemon))
+            report.check("the daemon has at most half of the chart's limit as resident memory", lambda: memory(daemon))
             report.check("no group is left", churn.end)
 
             def restores() -> None:

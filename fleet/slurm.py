@@ -21,7 +21,7 @@ from fleet.waiting import ended, until
 
 NODES = ("node1", "node2")
 
-RUN = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED"}
+NOT_ENDED = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED"}
 """States of jobs that have not ended."""
 
 CONFIG = """\
@@ -46,6 +46,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 MpiDefault=none
 ReturnToService=2
+MinJobAge=3600
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -86,8 +87,8 @@ class Slurm:
         words += [f"--output={self.folder}/job-%a.log", path]
         return tools.run(words, environment=self.environment).strip()
 
-    def ends(self, array: str) -> bool:
-        """Waits until all jobs of an array have ended; whether each of them ended with 0.
+    def ends(self, array: str, tasks: int) -> bool:
+        """Waits until all jobs of an array have ended; whether there were so many and each of them ended with 0.
 
         `sbatch --wait` would look only every half minute (MAX_WAIT_SLEEP_TIME of Slurm's src/sbatch/sbatch.c).
         """
@@ -96,10 +97,10 @@ class Slurm:
         def have_ended() -> bool:
             shown = tools.run(["scontrol", "--oneliner", "show", "job", array], environment=self.environment)
             states[:] = re.findall(r"\bJobState=(\w+)", shown)
-            return not RUN.intersection(states)
+            return not NOT_ENDED.intersection(states)
 
         until(lambda: f"jobs run on: {states}", have_ended, seconds=600, pause_s=0.2)
-        return set(states) == {"COMPLETED"}
+        return states == ["COMPLETED"] * tasks
 
     def logs(self) -> str:
         """What the jobs printed."""

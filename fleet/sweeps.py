@@ -26,10 +26,10 @@ MATURIN = "maturin==1.16.0"
 SHARDS = 8
 
 SEEDS = int(os.environ.get("FLEET_SEEDS", "24"))
-"""Seeds of each point: so many that a job takes seconds and not only starts."""
+"""Seeds of each point. With 24 a job takes seconds, so that runs a second and core can be compared; with fewer it mostly starts."""
 
 RUN = ("run", "a4-fig5", "--seeds", str(SEEDS), "--sets", "1/32")
-"""A sweep of half a minute of one core."""
+"""A sweep: with 24 seeds half a minute of one core."""
 
 RUNS = 20 * SEEDS
 """Its simulations: 20 points under one policy."""
@@ -67,7 +67,7 @@ def run(report: Report) -> None:
 def array(slurm: Slurm, folder: Path, whole: Path, alone: float) -> None:
     """Shards write beside each other; the command with --resume joins them and runs nothing."""
     shared = folder / "shared"
-    if not slurm.ends(slurm.submit(shard(shared), SHARDS)):
+    if not slurm.ends(slurm.submit(shard(shared), SHARDS), SHARDS):
         raise Failed(f"a job failed: {slurm.logs()[-1000:]}")
     busy = sum(int(number) for number in re.findall(r"^job_ns (\d+)", slurm.logs(), re.M)) / 1e9
     print(
@@ -83,11 +83,11 @@ def killed(slurm: Slurm, folder: Path, whole: Path) -> None:
     until("no run was kept", lambda: any((shared / ".runs").glob("*.json.gz")), pause_s=0.02)
     victims = tools.run(["pgrep", "-f", "waykeeper run .*--shard"]).split()
     os.kill(int(victims[0]), signal.SIGKILL)
-    if slurm.ends(first):
+    if slurm.ends(first, SHARDS):
         raise Failed("the killed job was not noticed, so this check shows nothing")
     expect(tools.run(["sh", "-c", f"cat {slurm.folder}/job-*.log"]), "runs have ended")
     before = len(list((shared / ".runs").glob("*.json.gz")))
-    if not slurm.ends(slurm.submit(shard(shared), SHARDS)):
+    if not slurm.ends(slurm.submit(shard(shared), SHARDS), SHARDS):
         raise Failed(slurm.logs()[-1000:])
     after = len(list((shared / ".runs").glob("*.json.gz")))
     if after <= before:

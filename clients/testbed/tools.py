@@ -57,7 +57,7 @@ _brings = True
 
 @contextmanager
 def only_what_is_here() -> Iterator[None]:
-    """Within it nothing is downloaded, built or installed: what is missing raises Missing."""
+    """Within it no program is downloaded, built or installed: one that is missing raises Missing."""
     global _brings
     _brings = False
     try:

@@ -66,6 +66,12 @@ class Targets(unittest.TestCase):
         sizes = [path.stat().st_size for path in (run.FUZZ / "corpus").rglob("*") if path.is_file()]
         self.assertLess(sum(sizes), 1 << 20)
 
+    def test_a_program_has_libfuzzer_read_by_the_target_of_its_name(self) -> None:
+        for name in run.targets():
+            text = (run.FUZZ / f"src/bin/{name}.rs").read_text()
+            line = f"libfuzzer_sys::fuzz_target!(|data: &[u8]| waykeeper_fuzz_targets::{name}::read(data));\n"
+            self.assertTrue(text.endswith(line), name)
+
     def test_a_dictionary_belongs_to_a_target(self) -> None:
         self.assertLessEqual({path.stem for path in (run.FUZZ / "dictionaries").iterdir()}, set(run.targets()))
 

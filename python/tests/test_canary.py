@@ -154,7 +154,7 @@ def exposition() -> str:
     """Three managed and three observed nodes, as the daemons' metrics were scraped every minute.
 
     HPWs of managed nodes have 10 % more instructions per cycle after the change, those of observed ones 2 % more. DCA write
-    misses halve on managed nodes. Memory traffic is the same all the time.
+    misses halve on managed nodes. Memory traffic grows alike on all.
     """
     series: dict[str, list[str]] = {
         "waykeeper_mode gauge": [], "waykeeper_tenant_info gauge": [], "waykeeper_tenant_instructions counter": [],
@@ -197,7 +197,7 @@ def real_prometheus(tmp_path: Path):
         free.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{free.getsockname()[1]}"
     words = ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=data", f"--web.listen-address={place}"]
-    # The samples are as old as they are.
+    # By default Prometheus deletes samples that are older than 15 days.
     words.append("--storage.tsdb.retention.time=100y")
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:

@@ -54,7 +54,8 @@ use std::alloc::System;
 use std::fmt::{Debug, Display};
 use std::str::FromStr;
 
-/// Most bytes that the Rust code of a target may hold at a time. Issue 21: an input that needs more is a finding.
+/// Most bytes that the Rust code of a program may hold at a time. Issue 21: an input that needs more is a finding. libFuzzer
+/// has one target in a program and keeps the input; in the test of this crate the targets share the limit.
 const MOST_BYTES: usize = 512 << 20;
 
 /// An allocation beyond the limit fails, which aborts the program. What C code allocates counts for libFuzzer's own limit

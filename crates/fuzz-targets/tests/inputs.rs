@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, Once, RwLock};
 
 /// Inputs of a target besides its seeds.
 const INPUTS: u32 = 5_000;
@@ -90,7 +90,9 @@ impl Material {
         files.sort();
         let seeds = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
         let dictionary = fuzz().join("dictionaries").join(format!("{target}.dict"));
-        let words = std::fs::read_to_string(dictionary).unwrap_or_default();
+        // Not every target has one.
+        let words =
+            if dictionary.exists() { std::fs::read_to_string(dictionary).unwrap() } else { String::new() };
         Material { seeds, words: words.lines().filter_map(word).collect() }
     }
 
@@ -179,7 +181,7 @@ fn word(line: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// What a thread does when it panics.
+/// What a thread is, or does at present.
 #[derive(Clone, Copy, PartialEq)]
 enum Role {
     /// It is one that a target started.
@@ -198,6 +200,9 @@ thread_local! {
 
 /// A panic of a thread that a target started. Which target is not known: the next input that is read counts as the finding.
 static ELSEWHERE: Mutex<Option<String>> = Mutex::new(None);
+
+/// Held while inputs are read; by the test that has such a thread panic, alone.
+static READING: RwLock<()> = RwLock::new(());
 
 /// Keeps the messages of panics, also of those that the code catches.
 fn keep_panics() {
@@ -227,9 +232,13 @@ fn finding(read: fn(&[u8]), input: &[u8]) -> Option<String> {
 /// Has a target read its seeds and what is made of them.
 fn read_all(target: &str, inputs: u32, read: fn(&[u8])) {
     keep_panics();
+    let finding = |input: &[u8]| {
+        let _reading = READING.read().unwrap();
+        finding(read, input)
+    };
     let material = Material::of(target);
     for seed in &material.seeds {
-        if let Some(why) = finding(read, seed) {
+        if let Some(why) = finding(seed) {
             panic!("{target}: a seed is a finding: {}: {why}", seed.escape_ascii());
         }
     }
@@ -237,7 +246,7 @@ fn read_all(target: &str, inputs: u32, read: fn(&[u8])) {
     let random = TestRng::deterministic_rng(RngAlgorithm::XorShift);
     let made = TestRunner::new_with_rng(config, random).run(
         &(any::<Index>(), prop_oneof![1 => Just(Vec::new()), 99 => vec(change(), 1..6)]),
-        |(seed, changes)| match finding(read, &material.input(seed, &changes)) {
+        |(seed, changes)| match finding(&material.input(seed, &changes)) {
             Some(why) => Err(TestCaseError::fail(why)),
             None => Ok(()),
         },
@@ -249,6 +258,8 @@ fn read_all(target: &str, inputs: u32, read: fn(&[u8])) {
         }
         Err(TestError::Abort(why)) => panic!("{target}: {why}"),
     }
+    let elsewhere = ELSEWHERE.lock().unwrap().take();
+    assert!(elsewhere.is_none(), "a thread of {target} or of another target: {elsewhere:?}");
 }
 
 /// A test for each target.
@@ -300,6 +311,7 @@ targets! {
 
 #[test]
 fn every_target_is_tested() {
+    keep_panics();
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/targets");
     let files = std::fs::read_dir(sources).unwrap().map(|entry| entry.unwrap().path());
     let names: BTreeSet<String> =
@@ -309,6 +321,7 @@ fn every_target_is_tested() {
 
 #[test]
 fn a_word_of_a_dictionary_is_bytes() {
+    keep_panics();
     assert_eq!(word(r#"magic="\xa1\x00b\\\"c""#), Some(b"\xa1\x00b\\\"c".to_vec()));
     assert_eq!(word("# a comment"), None);
 }
@@ -316,6 +329,7 @@ fn a_word_of_a_dictionary_is_bytes() {
 #[test]
 fn a_panic_that_the_code_catches_is_a_finding() {
     keep_panics();
+    let _alone = READING.write().unwrap();
     let caught: fn(&[u8]) = |input| {
         let _ = catch_unwind(|| assert!(input.is_empty(), "not empty"));
     };

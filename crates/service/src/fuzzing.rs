@@ -1,4 +1,4 @@
-//! One connection to the control socket or to the metrics, in this thread and without waiting, for the targets of `fuzz/`.
+//! One connection to the control socket or to the metrics, in this thread and without waiting, for `fuzz-targets`.
 //!
 //! A client sends all its bytes, says that it sends no more, and reads what is answered until the daemon closes. Orders are
 //! answered as by a daemon that is ending. Must not know what the bytes are.

@@ -25,12 +25,14 @@ impl Likeness {
     /// each known one, and a file of a user may have one of a mebibyte.
     fn fits(self, a: &str, b: &str) -> bool {
         let (a, b) = (a.chars().count(), b.chars().count());
-        match self {
+        let ratio = a.min(b) as f64 / a.max(b).max(1) as f64;
+        let most = match self {
             // There are at least as many edits as the lengths differ.
-            Likeness::Edits => self.is_similar(a.min(b) as f64 / a.max(b).max(1) as f64),
-            // The terms of Jaro's mean are at most 1, 1 and the ratio of the lengths: longer words can be similar.
-            Likeness::Jaro | Likeness::JaroWinkler => true,
-        }
+            Likeness::Edits => ratio,
+            // The three terms of Jaro's mean are at most 1, 1 and the ratio. Winkler's part is added only above 0.7.
+            Likeness::Jaro | Likeness::JaroWinkler => (2.0 + ratio) / 3.0,
+        };
+        self.is_similar(most)
     }
 
     fn is_similar(self, likeness: f64) -> bool {
@@ -73,6 +75,9 @@ mod tests {
         assert_eq!(nearest("ab", ["abcdef", "abcde"], Likeness::Edits), Some("abcde"));
         assert_eq!(nearest("abcde", ["ab"], Likeness::Edits), Some("ab"));
         assert_eq!(nearest("abcdef", ["ab"], Likeness::Edits), None);
+        // Eleven letters of one kind and one: Jaro is (1/11 + 1 + 1) / 3 = 0.697, too little; with nine it is 0.704.
+        assert_eq!(nearest("aaaaaaaaaaa", ["a"], Likeness::JaroWinkler), None);
+        assert_eq!(nearest("aaaaaaaaa", ["a"], Likeness::JaroWinkler), Some("a"));
         // One of two letters: Jaro is (1/2 + 1/2 + 1) / 3 = 0.667, too little.
         assert_eq!(nearest("ab", ["ac"], Likeness::Jaro), None);
         assert_eq!(most_alike("ab", ["ac"], Likeness::Jaro).map(|(near, _)| near), Some("ac"));

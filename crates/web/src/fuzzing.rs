@@ -1,4 +1,4 @@
-//! One connection to the server over memory, for the target of `fuzz/`: the client sends all its bytes and reads what is
+//! One connection to the server over memory, for `fuzz-targets`: the client sends all its bytes and reads what is
 //! answered until the server closes.
 //!
 //! Guard, paths, feed and hyper are those of a running server; only the listener is left out, and the limits on time are

@@ -8,7 +8,8 @@ use std::fmt::Write;
 use waykeeper_service::printable;
 use waykeeper_service::protocol::WorthRatio;
 
-/// A change counts if it is larger than so many standard errors: within them are 95 % of the values of a normal distribution.
+/// A change counts if it is larger than so many standard errors: 95 % of the values of a normal distribution are within
+/// them.
 const ERRORS: f64 = 2.0;
 /// It must also be larger than this. Assumption: a smaller one is not worth a roll-out.
 const LEAST: f64 = 0.01;

@@ -79,7 +79,7 @@ fn a_plan_tells_what_policies_would_be_worth_on_each_recorded_node() {
     ctrl_c_and_a_closed_pipe_end_a_plan(one);
 }
 
-/// The first is a node with a damaged recording.
+/// The plan has two nodes; the recording of the first is damaged.
 fn a_node_that_says_too_little_has_a_row_with_the_reason(folder: &Path, one: &str) {
     let damaged = folder.join("damaged");
     std::fs::create_dir(&damaged).expect("a folder");
@@ -94,7 +94,8 @@ fn a_node_that_says_too_little_has_a_row_with_the_reason(folder: &Path, one: &st
     let [table, error] =
         [&done.get_output().stdout, &done.get_output().stderr].map(|text| String::from_utf8_lossy(text));
     let rows: Vec<&str> = table.lines().skip(1).take(2).collect();
-    assert!(rows[0].starts_with("damaged ") && !rows[0].contains(" none "), "{table}");
+    assert!(rows[0].starts_with("damaged ") && rows[0].contains("not planned: "), "{table}");
+    assert!(rows[0].contains("the file is cut off at byte 0"), "{table}");
     assert!(rows[1].starts_with("one ") && rows[1].ends_with("no clear change"), "{table}");
     assert_eq!(error.lines().last(), Some("error: 1 of 2 nodes could not be planned"), "{error}");
 }
@@ -132,5 +133,7 @@ fn ctrl_c_and_a_closed_pipe_end_a_plan(recording: &str) {
     let (child, output) = long_plan(recording);
     drop(output);
     let done = child.wait_with_output().expect("its end");
-    assert!(done.status.success() && done.stderr.is_empty(), "{}", String::from_utf8_lossy(&done.stderr));
+    // On a slow machine there are lines of progress.
+    let error = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success() && !error.contains("error"), "{error}");
 }

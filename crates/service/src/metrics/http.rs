@@ -145,7 +145,7 @@ where
     let _ = timeout(limits.whole, http.serve_connection(TokioIo::new(stream), service)).await;
 }
 
-/// Serves one connection, for the targets of `fuzz/`.
+/// Serves one connection, for `fuzz-targets`.
 #[cfg(feature = "fuzzing")]
 pub(crate) async fn converse(
     stream: tokio::net::UnixStream,

@@ -57,7 +57,7 @@ async fn poll_published_state(shared: &SocketState, steps: &watch::Sender<Arc<cr
     }
 }
 
-/// Serves one connection of a user who may give orders, for the targets of `fuzz/`. A client that watches gets one status.
+/// Serves one connection of a user who may give orders, for `fuzz-targets`. A client that watches gets one status.
 #[cfg(feature = "fuzzing")]
 pub(crate) async fn converse(
     system: waykeeper_kernel::system::SharedSystem,
