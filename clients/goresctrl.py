@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import sys
 import tempfile
 import time
@@ -12,6 +11,7 @@ import urllib.request
 from clients.testbed import checks, tools
 from clients.testbed.checks import Failed, Report, expect
 from clients.testbed.host import VirtualHost
+from clients.testbed.ports import free_ports
 
 VERSION = "v0.14.0"
 
@@ -65,9 +65,7 @@ def configures(host: VirtualHost, program: str) -> None:
 
 def serves(host: VirtualHost, program: str) -> None:
     """Fails unless `rdt monitor` serves the default group's occupancy to Prometheus."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     with host.running([program, "monitor", "-port", str(port)]) as process:
         end = time.monotonic() + SECONDS
         while True:

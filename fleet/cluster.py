@@ -17,8 +17,8 @@ from typing import Any
 
 from clients.testbed import tools
 from clients.testbed.checks import Failed
+from clients.testbed.ports import free_ports
 from fleet import programs
-from fleet.ports import free_ports
 from fleet.waiting import ended
 
 SECONDS = 120

@@ -87,10 +87,13 @@ class Installation:
         found = self.cluster.objects("pods", "--selector", "app.kubernetes.io/name=waykeeper")
         return [one for one in found if "deletionTimestamp" not in one["metadata"]]
 
-    def mode(self) -> str:
-        """The mode in the configuration of the cluster."""
+    def modes(self) -> dict[str, str]:
+        """The mode in the configuration of each release."""
         found = self.cluster.objects("configmaps", "--selector", "app.kubernetes.io/name=waykeeper")
-        return configuration(comparable(found))["daemon"]["mode"]
+        return {
+            one["metadata"]["labels"]["app.kubernetes.io/instance"]: configuration(comparable([one]))["daemon"]["mode"]
+            for one in found
+        }
 
     def digests(self) -> set[str]:
         """The digests of the configurations with which pods were started."""
@@ -120,8 +123,8 @@ class Installation:
         self.helm("install", NAME, CHART, "--create-namespace", "--values", values)
         self.rolled_out()
         self.first = self.digests()
-        if len(self.first) != 1 or self.mode() != "observe":
-            raise Failed(f"{self.first}, {self.mode()}")
+        if len(self.first) != 1 or self.modes() != {NAME: "observe"}:
+            raise Failed(f"{self.first}, {self.modes()}")
 
     def has_no_right(self) -> None:
         """Fails if the daemon's account may do anything but what every account may."""
@@ -138,15 +141,19 @@ class Installation:
         )
         self.helm("upgrade", NAME, CHART, "--values", values)
         self.rolled_out()
-        if self.mode() != "manage" or self.digests() & self.first or not self.cluster.objects("servicemonitors"):
-            raise Failed(f"{self.mode()}, {self.digests()}")
+        if (
+            self.modes() != {NAME: "manage"}
+            or self.digests() & self.first
+            or not self.cluster.objects("servicemonitors")
+        ):
+            raise Failed(f"{self.modes()}, {self.digests()}")
 
     def roll_back(self) -> None:
         """Returns to the first revision: the pods have the first configuration again."""
         self.helm("rollback", NAME, "1")
         self.rolled_out()
-        if self.mode() != "observe" or self.digests() != self.first or self.cluster.objects("servicemonitors"):
-            raise Failed(f"{self.mode()}, {self.digests()}")
+        if self.modes() != {NAME: "observe"} or self.digests() != self.first or self.cluster.objects("servicemonitors"):
+            raise Failed(f"{self.modes()}, {self.digests()}")
 
     def canary(self) -> None:
         """A second release manages nodes with a label, and the first leaves them; then the second is removed, and the label."""
@@ -158,13 +165,8 @@ class Installation:
         words = ["--set", "config.daemon.mode=manage", "--set-string", f"nodeSelector.{key}=true"]
         self.helm("install", name, CHART, "--values", self.chart.values({}), *words)
         self.are_on({NAME: others, name: chosen})
-        configurations = self.cluster.objects("configmaps", "--selector", "app.kubernetes.io/name=waykeeper")
-        modes = {
-            one["metadata"]["labels"]["app.kubernetes.io/instance"]: configuration(comparable([one]))["daemon"]["mode"]
-            for one in configurations
-        }
-        if modes != {NAME: "observe", name: "manage"}:
-            raise Failed(str(modes))
+        if self.modes() != {NAME: "observe", name: "manage"}:
+            raise Failed(str(self.modes()))
         self.helm("uninstall", name)
         self.cluster.kubectl("label", "node", *chosen, f"{CANARY}-")
         self.rolled_out()

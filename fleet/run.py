@@ -79,7 +79,7 @@ def main() -> int:
         try:
             python = tools.python(*(SWEEP_PACKAGES if part == "sweeps" else PACKAGES))
         except Failed as error:
-            print(f"left out: {part}: {error}", flush=True)
+            print(f"{'left out' if arguments.cached else 'FAILED'}: {part}: {error}", flush=True)
             failed = failed or not arguments.cached
             continue
         words = [python, "-m", f"fleet.{part}"]

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 
 from clients.testbed import tools
+from clients.testbed.ports import free_ports
 from fleet import programs
-from fleet.ports import free_ports
 from fleet.waiting import ended, until
 
 NODES = ("node1", "node2")

@@ -218,28 +218,27 @@ if __name__ == "__main__":
 """
 
 
+def folder_with(place: Path, files: dict[str, str]) -> Path:
+    """A new folder with these files."""
+    place.mkdir()
+    for name, text in files.items():
+        (place / name).write_text(text)
+    return place
+
+
 def dask(slurm: Slurm, folder: Path, module: Path, what: str) -> None:
     """A sweep on two workers that are jobs of Slurm, beside the same sweep in processes of this machine."""
-    place = folder / f"dask-{what}"
-    place.mkdir()
-    (place / "cluster.py").write_text(CLUSTER)
-    script = place / "sweep.py"
-    script.write_text(SWEEP)
-    (place / "small.toml").write_text(SCENARIO)
+    place = folder_with(folder / f"dask-{what}", {"cluster.py": CLUSTER, "sweep.py": SWEEP, "small.toml": SCENARIO})
     environment = slurm.environment | {"PYTHONPATH": str(module)}
-    text = tools.run([sys.executable, script, place, what or "no"], environment=environment)
+    text = tools.run([sys.executable, place / "sweep.py", place, what or "no"], environment=environment)
     expect(text, "rows alike", f"{int(bool(what))} workers killed")
 
 
 def suite(slurm: Slurm, folder: Path, module: Path) -> None:
     """Figures of the reproduction suite on two workers that are jobs of Slurm, beside the same ones on this machine."""
-    place = folder / "suite"
-    place.mkdir()
-    (place / "cluster.py").write_text(CLUSTER)
-    script = place / "suite.py"
-    script.write_text(SUITE)
+    place = folder_with(folder / "suite", {"cluster.py": CLUSTER, "suite.py": SUITE})
     environment = slurm.environment | {"PYTHONPATH": str(module)}
-    tools.run([sys.executable, script, place, *FIGURES], environment=environment)
+    tools.run([sys.executable, place / "suite.py", place, *FIGURES], environment=environment)
     tools.run([sys.executable, "-m", "waykeeper.repro", *FIGURES, "--out", place / "alone"], environment=environment)
     one, other = (json.loads((place / name / "claims.json").read_text()) for name in ("alone", "cluster"))
     if one != other or not one["total"]["simulable"]:

@@ -183,6 +183,7 @@ fn nearer<K: HostCounter<N>, const N: usize>(
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::foreseen::PERIOD_NS;
     use std::collections::BTreeMap;
     use std::sync::Arc;
     use std::time::Duration;
@@ -190,8 +191,6 @@ pub mod tests {
     use waykeeper_machine::{RunOptions, ScenarioSource, VirtualServer};
     use waykeeper_silicon::Sampling;
     use waykeeper_units::{PortId, WayMask};
-
-    const PERIOD_NS: u64 = 1_000_000_000;
 
     /// Two programs, one of high priority, without devices.
     const SERVER: &str = r#"
