@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from ._native import RunFailed
+from ._native import BadInput, RunFailed
 from .catalog import chip, chips
 from .results import Run
 from .running import run
@@ -184,7 +184,7 @@ def starts(scenario: Scenario, space: Space, sets: str) -> Iterator[Layout]:
     for policy in STARTING_POLICIES:
         try:
             result = run(scenario, [policy], sets=sets, threads=1, extrapolate=True, progress=False)
-        except (ValueError, RunFailed):
+        except (BadInput, RunFailed):
             continue
         if not isinstance(result, Run):
             continue
