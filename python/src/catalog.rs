@@ -1,9 +1,10 @@
-//! Built-in scenarios, chips and policies. Must not know how they are run.
+//! Built-in scenarios, chips and policies, and the names of the numbers of results. Must not know how they are run.
 
 use crate::errors::OrRaise;
 use pyo3::prelude::*;
 use pythonize::pythonize;
 use waykeeper_lab::registry;
+use waykeeper_lab::results::{SystemMetrics, WorkloadMetrics};
 use waykeeper_silicon::{ChipSpec, Rules};
 
 /// Names of the built-in scenarios, the flagship first.
@@ -47,4 +48,10 @@ pub fn policy_description<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'p
 #[pyfunction]
 pub fn model_rules(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     Ok(pythonize(py, &Rules::default())?)
+}
+
+/// Names of the numbers that results have of workloads and of the socket; some names are of both.
+#[pyfunction]
+pub fn metric_names() -> Vec<&'static str> {
+    [WorkloadMetrics::KEYS, SystemMetrics::KEYS].concat()
 }

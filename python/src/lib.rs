@@ -19,7 +19,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::catalog::{
-        chip_names, chip_spec, model_rules, policy_description, policy_names, scenario_names, scenario_text,
+        chip_names, chip_spec, metric_names, model_rules, policy_description, policy_names, scenario_names,
+        scenario_text,
     };
     #[pymodule_export]
     use crate::errors::{BadInput, RunFailed};

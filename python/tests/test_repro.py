@@ -26,7 +26,9 @@ from waykeeper.repro.__main__ import main
 from waykeeper.repro.claims import PAPERS, claims
 from waykeeper.repro.curves import about_equal, crossing, falling, rising, spread_ratio
 from waykeeper.repro.engine import mean, run_figures
-from waykeeper.repro.figure import Runs
+from waykeeper.repro.figure import CaseRun, Runs
+from waykeeper.repro.finding import CaseFailed, NotAvailable
+from waykeeper.repro.mistake import Mistakes
 from waykeeper.repro.outcome import SCHEMA, changes, document, outcomes, score, skipped
 from waykeeper.repro.report import write, write_docs
 
@@ -93,9 +95,14 @@ class MadeUp(Figure):
     def a_number(self, runs):
         return number(100 * runs["1 MiB"].workload("reader").mlc_hit_ratio)
 
-    @claim("ISCA25-F12-2", MEDIUM, "a number that does not exist")
-    def a_mistake(self, runs):
-        return number(runs["nowhere"].system.nothing)
+    @claim(
+        "ISCA25-F12-2",
+        MEDIUM,
+        "a number that the model does not give without a device",
+        why="not said: it is not tested",
+    )
+    def no_number(self, runs):
+        return number(runs["1 MiB"].system.dca_write_hit_ratio)
 
 
 SCENARIO = {
@@ -130,17 +137,18 @@ def test_runs_are_kept_and_used_again(made_up):
 def test_outcomes_tell_seeds_spread_and_why(made_up):
     figure, results, _ = made_up
     found = {outcome.id: outcome for outcome in outcomes([figure], results)}
-    shape, off, broken = (found[f"ISCA25-{name}"] for name in ("F5-2", "F12-1", "F12-2"))
+    shape, off, lacking = (found[f"ISCA25-{name}"] for name in ("F5-2", "F12-1", "F12-2"))
     assert shape.verdict == "reproduced" and shape.seeds == 3 and shape.agreeing == 3 and shape.why == ""
     assert off.verdict == "not reproduced" and off.why == "it is made up" and off.spread is not None
     assert off.ours_low == off.ours_high and off.published == "-58 percent change"
-    assert broken.verdict == "not reproduced" and "could not be judged" in broken.why and "nowhere" in broken.why
+    assert lacking.verdict == "not tested" and lacking.ours == "" and lacking.agreeing == 3
+    assert lacking.why == "the model gives no dca_write_hit_ratio of the socket in case '1 MiB'"
     total = score(list(found.values()))
-    assert counts(total) == {"simulable": 3, "tested": 3, "reproduced": 1, "not_reproduced": 2}
+    assert counts(total) == {"simulable": 3, "tested": 2, "reproduced": 1, "not_reproduced": 1, "not_tested": 1}
     assert counts(total["strengths"]["strong"]) == {"simulable": 1, "tested": 1, "reproduced": 1}
-    assert counts(total["strengths"]["medium"]) == {"simulable": 1, "tested": 1, "not_reproduced": 1}
+    assert counts(total["strengths"]["medium"]) == {"simulable": 1, "not_tested": 1}
     assert counts(total["strengths"]["weak"]) == {"simulable": 1, "tested": 1, "not_reproduced": 1}
-    assert counts(total["headline"]) == {"simulable": 2, "tested": 2, "reproduced": 1, "not_reproduced": 1}
+    assert counts(total["headline"]) == {"simulable": 2, "tested": 1, "reproduced": 1, "not_tested": 1}
 
 
 def counts(row):
@@ -245,9 +253,109 @@ def test_a_case_that_cannot_run_is_reported_and_the_rest_continues(tmp_path):
             yield Case("1 MiB", SCENARIO)
             yield Case("bad", SCENARIO, {"workload.reader.working_set": "no size"})
 
-    results = run_figures([Failing()], quick=True, seeds=1, jobs=1, cache=tmp_path, progress=False)["a4/failing"]
-    assert len(results.failures) == 1 and "no size" in results.failures[0]
-    assert "1 MiB" in results.mean and "bad" not in results.mean
+        @claim("ISCA25-F12-1", WEAK, "a number of this test", why="not said: it is not tested")
+        def a_number(self, runs):
+            return number(100 * runs["bad"].workload("reader").mlc_hit_ratio)
+
+        @claim("ISCA25-F5-2", STRONG, "the hit ratio may rise or fall")
+        def larger_sets_hit_less(self, runs):
+            return checks({"falls": falling([runs[size].workload("reader").mlc_hit_ratio for size in runs.keys()])})
+
+        @claim("ISCA25-F12-2", MEDIUM, "a case that can run")
+        def no_number(self, runs):
+            return number(100 * (runs["1 MiB"].workload("reader").mlc_hit_ratio - 1))
+
+    results = run_figures([Failing()], quick=True, seeds=1, jobs=1, cache=tmp_path, progress=False)
+    (line,) = results["a4/failing"].failures
+    assert "case 'bad'" in line and "no size" in line
+    runs = results["a4/failing"].mean
+    assert runs["1 MiB"].workload("reader").mlc_hit_ratio is not None and "bad" in runs
+    with pytest.raises(CaseFailed, match="case 'bad' failed: .*no size"):
+        runs["bad"]
+    found = {outcome.id: outcome for outcome in outcomes([Failing()], results)}
+    asked, all_of_them, other = (found[f"ISCA25-{name}"] for name in ("F12-1", "F5-2", "F12-2"))
+    # A check that goes through the whole grid would go through a part of it.
+    for one in (asked, all_of_them):
+        assert one.verdict == "not tested" and one.why.startswith("case 'bad' failed: ") and "no size" in one.why
+    assert other.verdict != "not tested" and other.ours_low is not None
+
+
+@pytest.mark.parametrize(
+    ("mistake", "says"),
+    [
+        (lambda runs: runs["nowhere"], "KeyError: \"no case 'nowhere'"),
+        (lambda runs: runs["1 MiB"].workload("writer"), "KeyError"),
+        (lambda runs: number(runs["1 MiB"].workload("reader").hit_ratio), "no number is called 'hit_ratio'"),
+        (lambda runs: None > 0.5, "TypeError: '>' not supported between instances of 'NoneType' and 'float'"),
+        (lambda runs: 1 / 0, "ZeroDivisionError"),
+        (lambda runs: [][0], "IndexError"),
+        (lambda runs: checks({"it is higher": True}), "ValueError: ISCA25-F12-1 has a published number"),
+    ],
+)
+def test_a_mistake_in_a_check_is_an_error_and_no_verdict(made_up, monkeypatch, capsys, mistake, says):
+    _, _, folder = made_up
+
+    class Mistaken(MadeUp):
+        id = "a4/made-up"
+
+        @claim("ISCA25-F12-1", WEAK, "a mistake of this test", why="it is made up")
+        def a_number(self, runs):
+            return mistake(runs)
+
+    results = run_figures([Mistaken()], quick=True, seeds=1, jobs=1, cache=folder / "runs", progress=False)
+    with pytest.raises(Mistakes) as raised:
+        outcomes([Mistaken()], results)
+    assert says in str(raised.value) and "ISCA25-F12-1" in str(raised.value) and len(raised.value.mistakes) == 1
+
+    # The command fails; the simulations are kept, and no record has a verdict.
+    monkeypatch.setattr("waykeeper.repro.__main__.figures", lambda: {"a4/made-up": Mistaken()})
+    assert main(["run", "a4/made-up", "--quick", "--jobs", "1", "--out", str(folder)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: a4/made-up: the check of claim ISCA25-F12-1: ") and says in error
+    assert "finished simulations are kept" in error and not (folder / "claims.json").exists()
+    assert len(list((folder / "runs").iterdir())) == 6
+
+
+def test_a_mistake_in_the_panels_is_an_error_after_all_else_is_written(made_up):
+    figure, results, folder = made_up
+
+    class Undrawn(MadeUp):
+        id = "a4/undrawn"
+
+        def panels(self, runs):
+            return [None + 1]
+
+    class Lacking(MadeUp):
+        id = "a4/lacking"
+
+        def panels(self, runs):
+            yield Panel("hits", "", "", [Series("ours", [1], [runs["1 MiB"].system.dca_write_hit_ratio])])
+
+    figures = [Undrawn(), Lacking(), figure]
+    results = {one.id: results[figure.id] for one in figures}
+    with pytest.raises(Mistakes, match="a4/undrawn: the panels: TypeError"):
+        write(folder, document(outcomes([figure], results), True, 3), figures, results)
+    assert (folder / "claims.json").is_file() and (folder / "figures" / "a4-made-up.png").is_file()
+    page = (folder / "report.html").read_text()
+    assert "could not be drawn: the model gives no dca_write_hit_ratio of the socket" in page
+
+
+def test_what_the_model_does_not_give_is_told_from_zero_and_from_a_wrong_name():
+    values = {"workloads": {"w": {"ipc": 0.0}}, "system": {}}
+    run = CaseRun({"policies": {"none": values}, "msl_gbps": None}, ("key", 1))
+    assert run.workload("w").ipc == 0 and "ipc" in run.workload("w") and run.policy("none").workloads["w"]["ipc"] == 0
+    for read in (
+        lambda: run.workload("w").llc_hit_ratio,
+        lambda: run.workload("w")["llc_hit_ratio"],
+        lambda: run.policy("none").workloads["w"].llc_hit_ratio,
+    ):
+        with pytest.raises(NotAvailable, match=r"the model gives no llc_hit_ratio of w in case \('key', 1\)"):
+            read()
+    assert run.workload("w").get("llc_hit_ratio") is None and "llc_hit_ratio" not in run.workload("w")
+    with pytest.raises(NotAvailable, match="the lowest load"):
+        assert run.msl_gbps
+    with pytest.raises(KeyError, match="hit_ratios"):
+        run.workload("w").get("hit_ratios")
 
 
 def test_the_report_holds_every_claim_once_and_pictures(made_up):
@@ -295,7 +403,7 @@ def test_means_are_over_numbers_all_have():
 
 def test_words_about_curves():
     assert rising([1, 2, 3]) and not rising([1, 2, 1.5]) and rising([1, 2, 1.99, 3], 0.01)
-    assert not rising([1]) and not rising([1, None, 3]) and not rising([2, 2])
+    assert not rising([1]) and not rising([2, 2])
     assert falling([3, 2, 1]) and not falling([1, 2])
     assert about_equal([1, 1.04], 0.05) and not about_equal([1, 1.2], 0.05) and not about_equal([], 1)
     assert crossing([0, 10], [0, 100], 25) == 2.5 and crossing([0, 1], [0, 1], 5) is None

@@ -1,7 +1,8 @@
 """`python -m waykeeper.repro`: lists the figures of the reproduction suite, runs them and writes the report; shows which claims each
 mechanism of the model moves.
 
-Exit codes: 0 success, 1 a simulation failed or (`diff`) a verdict got worse, 2 bad usage, 130 interrupted.
+Exit codes: 0 success, 1 a simulation failed, a figure's code has a mistake or (`diff`) a verdict got worse, 2 bad usage,
+130 interrupted.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .engine import QUICK_SEEDS, SEEDS, run_figures
 from .figure import Figure
 from .mechanisms import Reference, mechanisms
 from .mechanisms import document as effects_document
+from .mistake import Mistakes
 from .outcome import RANK, SCHEMA, changes, document, outcomes, skipped
 from .registry import figures, not_simulable, problems
 
@@ -95,6 +97,11 @@ def main(arguments: list[str] | None = None) -> int:
     except _Usage as why:
         print(f"error: {why}", file=sys.stderr)
         return 2
+    except Mistakes as why:
+        for mistake in why.mistakes:
+            print(f"error: {mistake}", file=sys.stderr)
+        print("finished simulations are kept; correct the figure and run the same command again", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("interrupted; finished simulations are kept, the same command continues", file=sys.stderr)
         return 130

@@ -160,26 +160,21 @@ def _figure_runs(
     count: int,
     found: Mapping[tuple[str, Hashable, int], dict[str, Any] | Failure],
 ) -> FigureRuns:
-    failed = []
+    failed: dict[Hashable, str] = {}
     means: dict[Hashable, CaseRun] = {}
     singles: list[dict[Hashable, CaseRun]] = [{} for _ in range(count)]
     for case in cases:
         mine = [found[figure_id, case.key, seed] for seed in range(1, count + 1)]
         broken = [result.why for result in mine if isinstance(result, Failure)]
         if broken:
-            failed.append(f"case {case.key!r}: {broken[0]}")
+            failed[case.key] = broken[0]
             continue
         values = [result for result in mine if not isinstance(result, Failure)]
         for single, value in zip(singles, values, strict=True):
-            single[case.key] = _case_run(value)
-        means[case.key] = _case_run(mean(values))
-    return FigureRuns(Runs(means), [Runs(single) for single in singles], failed)
-
-
-def _case_run(values: dict[str, Any]) -> CaseRun:
-    result = CaseRun(values)
-    result.msl_gbps = values.get("msl_gbps")
-    return result
+            single[case.key] = CaseRun(value, case.key)
+        means[case.key] = CaseRun(mean(values), case.key)
+    lines = [f"case {key!r}: {why}" for key, why in failed.items()]
+    return FigureRuns(Runs(means, failed), [Runs(single, failed) for single in singles], lines)
 
 
 def mean(values: Sequence[Any]) -> Any:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
-from ..results import Run
-from .finding import Finding
+from .._native import metric_names
+from ..results import Metrics, PolicyRun, Run
+from .finding import CaseFailed, Finding, NotAvailable
 from .strength import Strength
 
 Judge = Callable[[Any, "Runs"], Finding]
@@ -71,11 +73,83 @@ class Panel:
     log_y: bool = False
 
 
+class Given(Metrics):
+    """Numbers of a run, for checks: where the model gives none, `NotAvailable` is raised and not `None` returned.
+
+    `get` returns `None` there. A name that is no number's raises `KeyError`.
+    """
+
+    def __init__(self, values: Mapping[str, Any], of: str) -> None:
+        super().__init__(values)
+        self._of = of
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.get(name)
+        if value is None:
+            raise NotAvailable(f"the model gives no {name} of {self._of}")
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return self._values.get(name) is not None  # type: ignore[call-overload]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The number, or `default` where the model gives none."""
+        if name not in self._values and name not in _metrics():
+            raise KeyError(f"no number is called {name!r}")
+        value = self._values.get(name)
+        return default if value is None else value
+
+
+@cache
+def _metrics() -> frozenset[str]:
+    return frozenset(metric_names())
+
+
+class CasePolicy(PolicyRun):
+    """The results of a case under one policy."""
+
+    def __init__(self, run: PolicyRun, case: str) -> None:
+        super().__init__(run.name, run._values)
+        self._case = case
+
+    def workload(self, name: str) -> Given:
+        return Given(super().workload(name), f"{name} in {self._case}")
+
+    @property
+    def workloads(self) -> dict[str, Given]:  # type: ignore[override]
+        return {name: self.workload(name) for name in super().workloads}
+
+    @property
+    def system(self) -> Given:
+        return Given(super().system, f"the socket in {self._case}")
+
+
 class CaseRun(Run):
     """The result of a case. If it has only one policy, its numbers are attributes of the run: `run.system`, `run.workload("fio")`."""
 
-    msl_gbps: float | None = None
-    """The highest load, if the case is a search."""
+    def __init__(self, values: dict[str, Any], key: Hashable = None) -> None:
+        super().__init__(values)
+        self._case = f"case {key!r}"
+
+    @property
+    def msl_gbps(self) -> float:
+        """The highest load, if the case is a search. Raises `NotAvailable` if even the lowest load is too high."""
+        found = self._values["msl_gbps"]
+        if found is None:
+            raise NotAvailable(f"{self._case}: even the lowest load that was tried is too high")
+        return found
+
+    @property
+    def policies(self) -> dict[str, PolicyRun]:
+        return {name: CasePolicy(run, self._case) for name, run in super().policies.items()}
+
+    def policy(self, name: str) -> CasePolicy:
+        return CasePolicy(super().policy(name), self._case)
 
     def _only(self) -> Any:
         policies = self.policies
@@ -104,27 +178,36 @@ class CaseRun(Run):
 
 
 class Runs:
-    """Results of a figure's cases by key, for one seed or as means over seeds."""
+    """Results of a figure's cases by key, for one seed or as means over seeds.
 
-    def __init__(self, runs: Mapping[Hashable, CaseRun]) -> None:
+    Who asks for a case that failed, or for all keys where one failed, gets `CaseFailed`: a check of a part of the grid would not
+    be the check of the claim. An unknown key raises `KeyError`.
+    """
+
+    def __init__(self, runs: Mapping[Hashable, CaseRun], failed: Mapping[Hashable, str] | None = None) -> None:
         self._runs = dict(runs)
+        self._failed = dict(failed or {})
 
     def __getitem__(self, key: Hashable) -> CaseRun:
+        if key in self._failed:
+            raise CaseFailed(f"case {key!r} failed: {self._failed[key]}")
         if key not in self._runs:
             raise KeyError(f"no case {key!r}; known are {', '.join(map(repr, self._runs))}")
         return self._runs[key]
 
     def __contains__(self, key: Hashable) -> bool:
-        return key in self._runs
+        return key in self._runs or key in self._failed
 
     def __iter__(self) -> Iterator[Hashable]:
-        return iter(self._runs)
+        return iter(self.keys())
 
     def __len__(self) -> int:
-        return len(self._runs)
+        return len(self._runs) + len(self._failed)
 
     def keys(self) -> list[Any]:
         """Keys of the cases, in order."""
+        for key in self._failed:
+            self[key]
         return list(self._runs)
 
 

@@ -9,6 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
+class Missing(Exception):
+    """What a check needs is not there, so the claim is not tested. The text says what is missing and why.
+
+    Only what holds results raises it. Any other exception of a check is a mistake in the check.
+    """
+
+
+class CaseFailed(Missing):
+    """A simulation failed."""
+
+
+class NotAvailable(Missing):
+    """The model gives no such value in a run, for example a hit ratio where nothing was looked up."""
+
+
 @dataclass(frozen=True)
 class Finding:
     """The result for one claim."""
@@ -53,8 +68,8 @@ class Finding:
 
 
 def number(value: float | None, shape: bool | None = None, holds: Mapping[str, object] | None = None) -> Finding:
-    """One number in the claim's unit. `None` is "not available"; the claim is then not reproduced. `holds` are statements that
-    the claim makes besides; all must hold."""
+    """One number in the claim's unit. `None`: ours shows no such number, for example no reaction; the claim is then not
+    reproduced. `holds` are statements that the claim makes besides; all must hold."""
     return span(value, value, shape, holds)
 
 

@@ -19,7 +19,8 @@ from .. import _native
 from .claims import PAPERS, Claim, claims
 from .engine import FigureRuns
 from .figure import Figure, Judgement, Runs
-from .finding import Finding
+from .finding import Finding, Missing
+from .mistake import Mistake, Mistakes
 from .registry import not_simulable
 from .strength import Strength
 from .verdict import Judged, Verdict, judge
@@ -81,11 +82,19 @@ RANK = {
 
 
 def outcomes(figures: Sequence[Figure], results: Mapping[str, FigureRuns]) -> list[Outcome]:
-    """All claims of the figures that were run, in the order of claims.csv."""
-    found = {}
+    """All claims of the figures that were run, in the order of claims.csv.
+
+    Raises `Mistakes` if a check raises an exception other than `Missing`: no verdict follows from a check with a mistake.
+    """
+    found, mistakes = {}, []
     for figure in figures:
         for judgement in figure.judgements():
-            found[judgement.claim] = _outcome(figure, judgement, results[figure.id])
+            try:
+                found[judgement.claim] = _outcome(figure, judgement, results[figure.id])
+            except Exception as why:
+                mistakes.append(Mistake(f"{figure.id}: the check of claim {judgement.claim}", why))
+    if mistakes:
+        raise Mistakes(mistakes)
     return [found[name] for name in claims() if name in found]
 
 
@@ -96,7 +105,7 @@ def skipped() -> list[Outcome]:
 
 def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outcome:
     claim = claims()[judgement.claim]
-    finding, judged, error = _look(figure, judgement, claim, results.mean)
+    finding, judged, missing = _look(figure, judgement, claim, results.mean)
     alone = [_look(figure, judgement, claim, runs) for runs in results.seeds]
     # A claim that is only calculated has no case and no seed.
     seeds = len(results.seeds) if len(results.mean) else 0
@@ -106,18 +115,17 @@ def _outcome(figure: Figure, judgement: Judgement, results: FigureRuns) -> Outco
         ranked = sorted(alone, key=lambda look: RANK[look[1].verdict.value])
         reached = ranked[math.ceil(SHOWN_BY * seeds) - 1]
         if judgement.each_seed:
-            finding, judged, error = reached
+            finding, judged, missing = reached
         elif judged.verdict is Verdict.REPRODUCED and reached[1].verdict is not Verdict.REPRODUCED:
             showing = sum(one.verdict is Verdict.REPRODUCED for _, one, _ in alone)
             lacking = f"{MEAN_ONLY} {showing} of {seeds} seeds alone do"
-            judged = replace(judged, verdict=reached[1].verdict)
+            judged, missing = replace(judged, verdict=reached[1].verdict), reached[2]
     values = [one.low for one, _, _ in alone if one is not None and one.low is not None] if seeds else []
     at_least = [one for _, one, _ in alone if RANK[one.verdict.value] <= RANK[judged.verdict.value]]
     off = judged.verdict is not Verdict.REPRODUCED
     absent = finding.absent if finding and judged.verdict is Verdict.NOT_TESTED else ""
-    why = absent or "; ".join(
-        text for text in (error, lacking, judgement.why if off else "", *(results.failures if error else ())) if text
-    )
+    explained = judgement.why if off and not missing else ""
+    why = absent or "; ".join(text for text in (missing, lacking, explained) if text)
     return _of(
         claim,
         judged.verdict,
@@ -157,12 +165,12 @@ def _meets_second(claim: Claim, finding: Finding | None) -> bool:
 
 
 def _look(figure: Figure, judgement: Judgement, claim: Claim, runs: Runs) -> tuple[Finding | None, Judged, str]:
-    """A claim's finding and verdict; if the figure's runs or numbers are missing, the claim is not reproduced."""
+    """A claim's finding and verdict. If a run failed or the model gives no value, the claim is not tested, and the text says why."""
     try:
         finding = judgement.judge(figure, runs)
-        return finding, judge(claim, finding), ""
-    except (KeyError, TypeError, ZeroDivisionError, IndexError) as why:
-        return None, Judged(Verdict.NOT_REPRODUCED), f"could not be judged: {type(why).__name__}: {why}"
+    except Missing as why:
+        return None, Judged(Verdict.NOT_TESTED), str(why)
+    return finding, judge(claim, finding), ""
 
 
 def _of(claim: Claim, verdict: Verdict, why: str, **found: Any) -> Outcome:

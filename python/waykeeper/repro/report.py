@@ -16,6 +16,8 @@ from typing import Any
 from .claims import PAPERS
 from .engine import FigureRuns
 from .figure import Figure, Panel
+from .finding import Missing
+from .mistake import Mistake, Mistakes
 
 TITLES = dict(PAPERS.values())
 MECHANISMS = "fidelity-mechanisms.md"
@@ -23,20 +25,26 @@ MECHANISMS = "fidelity-mechanisms.md"
 
 
 def write(out: Path, record: Mapping[str, Any], figures: Sequence[Figure], results: Mapping[str, FigureRuns]) -> Path:
-    """Writes `claims.json`, the drawings and `report.html` into `out`; returns the path of the page."""
+    """Writes `claims.json`, the drawings and `report.html` into `out`; returns the path of the page.
+
+    Raises `Mistakes`, after it has written all others, if the panels of a figure raise an exception other than `Missing`.
+    """
     from jinja2 import Environment
 
     from .draw import draw
 
     out.mkdir(parents=True, exist_ok=True)
     (out / "claims.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    drawn = []
+    drawn, mistakes = [], []
     for figure in figures:
         about = {"figure": figure, "picture": None, "failures": results[figure.id].failures, "broken": ""}
         try:
             panels = with_spread(figure, results[figure.id])
-        except (KeyError, TypeError, ZeroDivisionError, IndexError, ValueError) as why:
-            about["broken"], panels = f"could not be drawn: {type(why).__name__}: {why}", []
+        except Missing as why:
+            about["broken"], panels = f"could not be drawn: {why}", []
+        except Exception as why:
+            mistakes.append(Mistake(f"{figure.id}: the panels", why))
+            about["broken"], panels = f"could not be drawn: {mistakes[-1]}", []
         if panels:
             path = out / "figures" / figure.id.replace("/", "-")
             path.parent.mkdir(exist_ok=True)
@@ -47,6 +55,8 @@ def write(out: Path, record: Mapping[str, Any], figures: Sequence[Figure], resul
     template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
     page = out / "report.html"
     page.write_text(template.render(record=record, drawn=drawn, titles=TITLES), encoding="utf-8")
+    if mistakes:
+        raise Mistakes(mistakes)
     return page
 
 

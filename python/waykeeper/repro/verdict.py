@@ -10,7 +10,8 @@
 * absolute: within 25 %; within a factor of two, or with the right shape, `shape only`. A bound ("below 1400", "more than
   3000") is met only on its side.
 
-A claim about the removal of an effect that our runs do not show is `not tested`.
+A claim about the removal of an effect that our runs do not show is `not tested`, as is a claim whose run failed or for which the
+model gives no value.
 
 Of a published interval over a sweep both ends are compared with ours. An interval from zero ("up to 30 %") has one end.
 """

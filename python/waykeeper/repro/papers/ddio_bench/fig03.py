@@ -199,7 +199,7 @@ class Fig03(Figure):
             return absent(f"with a local NIC the forwarder's misses change by {more:.2g} % with the neighbour at 0x003")
         water = [_misses(runs["remote", LIGHT, mask], "water") for mask in ("0x600", "0x018")]
         forwarder = [_misses(runs["remote", LIGHT, mask], "l2fwd") for mask in ("0x600", "0x018", "0x003")]
-        lines = runs["remote", LIGHT, "0x600"].system.dca_write_hit_ratio
+        lines = runs["remote", LIGHT, "0x600"].system.get("dca_write_hit_ratio")
         return checks(
             {
                 "the neighbour misses as much in 0x600 as without overlap": about_equal(water, 0.05),
