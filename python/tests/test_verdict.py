@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from waykeeper.repro.bands import lacks
 from waykeeper.repro.claims import Claim, claims
-from waykeeper.repro.finding import Finding, checks, knee, lacks, number, span
+from waykeeper.repro.finding import Finding, checks, knee, number, span
 from waykeeper.repro.verdict import Verdict, judge
 
 YES, SHAPE, NO = Verdict.REPRODUCED, Verdict.SHAPE_ONLY, Verdict.NOT_REPRODUCED

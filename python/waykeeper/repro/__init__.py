@@ -1,18 +1,18 @@
 """The reproduction suite: runs every figure and table of the five papers and compares with the published numbers.
 
 A figure is a file in `papers/<paper>/` with the grid of scenarios, the published points, and one function per claim. The shared
-parts are the claims (`claims`), the results of a claim's function (`finding`), verdicts (`verdict`), running (`engine`), drawing
-(`draw`), the report (`report`), and the effects of the model's mechanisms (`mechanisms`). `python -m waykeeper.repro --help` lists
-the commands.
+parts are the claims (`claims`), the results of a claim's function (`finding`), the bands (`bands`), verdicts (`verdict`), running
+(`engine`), drawing (`draw`), the report (`report`), and the effects of the model's mechanisms (`mechanisms`).
+`python -m waykeeper.repro --help` lists the commands.
 """
 
+from .bands import lacks
 from .curves import about_equal, crossing, falling, rising, spread_ratio
 from .figure import Case, Figure, Panel, Points, Series, claim
-from .finding import LEAST_EFFECT, Finding, absent, checks, knee, lacks, number, span
+from .finding import Finding, absent, checks, knee, number, span
 from .strength import MEDIUM, STRONG, WEAK, Strength
 
 __all__ = [
-    "LEAST_EFFECT",
     "MEDIUM",
     "STRONG",
     "WEAK",

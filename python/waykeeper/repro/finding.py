@@ -85,16 +85,6 @@ def span(
     return Finding(low=low, high=high, shape=shape, checks=_held(holds or {}))
 
 
-LEAST_EFFECT = 2.0
-"""An effect below this many per cent is no effect, where the paper gives no size."""
-
-
-def lacks(ours: float, published: float | None = None) -> bool:
-    """Whether ours lacks an effect that a claim says is removed: it is less than half of the published one, or less than
-    `LEAST_EFFECT` where the paper gives no size. Both are in the same unit, per cent without a published size."""
-    return ours < (LEAST_EFFECT if published is None else published / 2)
-
-
 def absent(effect: str) -> Finding:
     """For a claim about the removal of an effect that our runs do not show: a sentence that says so, with the number."""
     return Finding(absent=effect)

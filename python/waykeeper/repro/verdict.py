@@ -1,4 +1,4 @@
-"""Verdicts: compares a finding with a published claim. The bands depend only on the kind of the claim.
+"""Verdicts: compares a finding with a published claim. The bands are those of `bands`, and depend only on the kind of the claim.
 
 * shape, ordering: all statements must hold. A published knee must be within 25 % or one grid step, at the end of a sweep
   within one grid step; the right shape with the knee elsewhere is `shape only`.
@@ -22,6 +22,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
+from .bands import ABSOLUTE, ALIKE, EFFECT, SAME, SIZE, of_size
 from .claims import Claim
 from .finding import Finding
 
@@ -36,18 +37,6 @@ class Verdict(Enum):
     NOT_SIMULABLE = "not simulable"
 
 
-RELATIVE = (0.5, 2.0)
-"""Our effect divided by the published one must be within these bounds."""
-NO_EFFECT = 2.0
-"""A published effect of at most this many per cent counts as none."""
-INSENSITIVE = 5.0
-"""Our effect may then be at most this many per cent."""
-ABSOLUTE = 0.25
-"""Allowed relative deviation of an absolute number."""
-ABSOLUTE_SHAPE = 2.0
-"""Allowed factor if only the order of magnitude must be right."""
-KNEE = 0.25
-"""Allowed relative deviation of a knee."""
 RATIO_UNITS = ("ratio",)
 """Units in which 1 means "no effect"."""
 PART_UNITS = ("percent of",)
@@ -94,9 +83,9 @@ def _shape(claim: Claim, finding: Finding) -> Judged:
         # A number for a shape: the shape is right if the number is in the published interval.
         if not (claim.has_number and finding.has_number):
             raise ValueError(f"{claim.id} is a claim about shape; its finding needs checks")
-        inside = all(_near(ours, published, KNEE, finding.step) for ours, published in _ends(claim, finding))
+        inside = all(_near(ours, published, ABSOLUTE, finding.step) for ours, published in _ends(claim, finding))
         return Judged(Verdict.REPRODUCED if inside else Verdict.NOT_REPRODUCED, _deviation(claim, finding))
-    part = 0.0 if finding.at_end else KNEE
+    part = 0.0 if finding.at_end else ABSOLUTE
     if not finding.holds:
         return Judged(Verdict.NOT_REPRODUCED)
     if not (claim.has_number and finding.shape is not None):
@@ -116,12 +105,12 @@ def _relative(claim: Claim, finding: Finding) -> Judged:
         return Judged(_ceiling(finding.high, claim.high), _deviation(claim, finding))
     for ours, published in _ends(claim, finding):
         effect, wanted = (ours - neutral) * scale, (published - neutral) * scale
-        if abs(wanted) <= NO_EFFECT:
-            good &= abs(effect) <= INSENSITIVE
-            same_sign &= abs(effect) <= 2 * INSENSITIVE
+        if abs(wanted) <= EFFECT.percent:
+            good &= abs(effect) <= SAME.percent
+            same_sign &= abs(effect) <= ALIKE.percent
         else:
             part = _undone(claim, effect, wanted) / _undone(claim, wanted, wanted)
-            good &= RELATIVE[0] <= part <= RELATIVE[1]
+            good &= of_size(part, 1.0)
             same_sign &= part > 0
     if good:
         verdict = Verdict.REPRODUCED
@@ -142,7 +131,7 @@ def _undone(claim: Claim, effect: float, wanted: float) -> float:
 def _ceiling(ours: float, published: float) -> Verdict:
     if ours <= published:
         return Verdict.REPRODUCED
-    return Verdict.SHAPE_ONLY if ours <= 2 * published else Verdict.NOT_REPRODUCED
+    return Verdict.SHAPE_ONLY if ours <= published / SIZE else Verdict.NOT_REPRODUCED
 
 
 def _absolute(claim: Claim, finding: Finding) -> Judged:
@@ -152,7 +141,7 @@ def _absolute(claim: Claim, finding: Finding) -> Judged:
     beyond = claim.is_maximum and finding.high is not None and finding.high > claim.high  # type: ignore[operator]
     if not beyond and all(_near(ours, published, allowed, 0.0) for ours, published in ends):
         return Judged(Verdict.REPRODUCED, _deviation(claim, finding))
-    near = all(_within_factor(ours, published, ABSOLUTE_SHAPE) for ours, published in ends)
+    near = all(_within_factor(ours, published, 1 / SIZE) for ours, published in ends)
     shape = near if finding.shape is None else finding.shape
     return Judged(Verdict.SHAPE_ONLY if shape else Verdict.NOT_REPRODUCED, _deviation(claim, finding))
 

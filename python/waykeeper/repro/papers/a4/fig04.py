@@ -1,6 +1,7 @@
 """A4 Fig. 4: effect of switching DCA off on X-Mem at four places and on DPDK-T."""
 
 from waykeeper.repro import WEAK, Case, Figure, Panel, Points, Series, absent, checks, claim, lacks
+from waykeeper.repro.bands import FAR, SAME, far_higher, nearly_all, raised, same, some
 
 from .common import miss
 
@@ -45,16 +46,16 @@ class Fig04(Figure):
             )
 
     def _contention(self, runs, place):
-        """Relative increase of X-Mem's misses over the quiet place, with DCA on and off."""
-        return [miss(runs[place, off], "x-mem") / miss(runs["3:4", off], "x-mem") - 1 for off in (False, True)]
+        """X-Mem's misses relative to those at the quiet place, with DCA on and off."""
+        return [miss(runs[place, off], "x-mem") / miss(runs["3:4", off], "x-mem") for off in (False, True)]
 
     def _lacking(self, place, on):
         """What is missing if contention with DCA on is less than half of the paper's; otherwise empty."""
         paper = MISSES_ON[place] / MISSES_ON["3:4"] - 1
-        if not lacks(on, paper):
+        if not lacks(on - 1, paper):
             return ""
         return (
-            f"with DCA on X-Mem's misses at way[{place}] are {100 * on:.2g} % above those at the quiet place, "
+            f"with DCA on X-Mem's misses at way[{place}] are {100 * (on - 1):.2g} % above those at the quiet place, "
             f"in the paper {100 * paper:.2g} %"
         )
 
@@ -69,8 +70,8 @@ class Fig04(Figure):
             return absent(lacking)
         return checks(
             {
-                "misses are raised at way[9:10] with DCA on": on > 0.08,
-                "they are not raised with DCA off": abs(off) < 0.05,
+                "misses are raised at way[9:10] with DCA on": raised(on, 1),
+                "they are not raised with DCA off": same(off, 1),
             }
         )
 
@@ -85,8 +86,8 @@ class Fig04(Figure):
             return absent(lacking)
         return checks(
             {
-                "misses are raised at way[0:1] with DCA on": on > 0.08,
-                "they are not raised with DCA off": abs(off) < 0.05,
+                "misses are raised at way[0:1] with DCA on": raised(on, 1),
+                "they are not raised with DCA off": same(off, 1),
             }
         )
 
@@ -101,7 +102,7 @@ class Fig04(Figure):
         }
         return checks(
             {
-                f"p99 is over 10 % higher with DCA off at way[{place}]": off > 1.1 * on
+                f"p99 is over {FAR.text} higher with DCA off at way[{place}]": far_higher(off, on)
                 for place, (on, off) in tails.items()
             }
         )
@@ -111,8 +112,8 @@ class Fig04(Figure):
         on, off = self._contention(runs, "9:10")
         return checks(
             {
-                "packets raise misses in ways in which neither devices nor DPDK-T may allocate": on > 0.08,
-                "packets that devices wrote past the LLC do not": abs(off) < 0.05,
+                "packets raise misses in ways in which neither devices nor DPDK-T may allocate": raised(on, 1),
+                "packets that devices wrote past the LLC do not": same(off, 1),
             }
         )
 
@@ -126,16 +127,16 @@ class Fig04(Figure):
         dpdk = runs["3:4", True].workload("dpdk-t")
         # Memory's traffic is counted for the socket only; a line that DPDK-T reads from memory is one of its LLC misses.
         held, read = dpdk.llc_occupancy_bytes, LINE * dpdk.llc_misses_per_s
-        contention = miss(runs["5:6", True], "x-mem") / miss(runs["3:4", True], "x-mem") - 1
+        _, contention = self._contention(runs, "5:6")
         return checks(
             {
                 (
                     "MLCs evict lines of packets into the LLC, which nothing else fills: DPDK-T holds over a tenth of its two ways"
-                ): held > 0.1 * TWO_WAYS,
+                ): some(held / TWO_WAYS),
                 (
                     "device writes invalidate what is left of the previous packet: DPDK-T reads over 90 % of the bytes that arrive "
                     "from memory"
-                ): read > 0.9 * runs["3:4", True].system.inbound_bytes_per_s,
-                "misses at way[5:6] are within 10 % of those at the quiet place": abs(contention) < 0.1,
+                ): nearly_all(read / runs["3:4", True].system.inbound_bytes_per_s),
+                f"misses at way[5:6] are within {SAME.text} of those at the quiet place": same(contention, 1),
             }
         )

@@ -1,6 +1,7 @@
 """A4 Fig. 5: storage throughput and memory traffic over the block size, with DCA on and off."""
 
 from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, about_equal, checks, claim, knee, rising
+from waykeeper.repro.bands import EFFECT, SAME, most, not_lower, raised, same
 
 from .common import memory
 
@@ -73,12 +74,12 @@ class Fig05(Figure):
     )
     def dca_does_not_matter_above_a_knee(self, runs):
         blocks = self._blocks(runs)
-        gains = [_throughput(runs[kib, False]) / _throughput(runs[kib, True]) - 1 for kib in blocks]
+        gains = [_throughput(runs[kib, False]) / _throughput(runs[kib, True]) for kib in blocks]
         above = [gain for kib, gain in zip(blocks, gains, strict=True) if kib > 32]
-        gained = [kib for kib, gain in zip(blocks, gains, strict=True) if gain > 0.03]
+        gained = [kib for kib, gain in zip(blocks, gains, strict=True) if raised(gain, 1)]
         last = max(gained, default=None)
         step = 16.0
-        return knee(last, all(abs(gain) <= 0.03 for gain in above) and last is not None, step)
+        return knee(last, all(same(gain, 1) for gain in above) and last is not None, step)
 
     @claim(
         "ISCA25-F5-2",
@@ -91,8 +92,8 @@ class Fig05(Figure):
         share = 1e9 * traffic[-1] / _throughput(runs[large[-1], False])
         return checks(
             {
-                "memory traffic grows with the block size": rising(traffic, 0.02),
-                "memory traffic is over half of the storage throughput": share > 0.5,
+                "memory traffic grows with the block size": rising(traffic, EFFECT),
+                "memory traffic is over half of the storage throughput": most(share),
             }
         )
 
@@ -105,11 +106,11 @@ class Fig05(Figure):
     def throughput_levels_off(self, runs):
         blocks = self._blocks(runs)
         curve = self._curve(runs, False, _throughput)
-        # From there on no block size brings more than a tenth.
-        level = next(kib for kib, value in zip(blocks, curve, strict=True) if value >= 0.9 * max(curve))
+        # From there on no block size brings more.
+        level = next(kib for kib, value in zip(blocks, curve, strict=True) if not_lower(value, max(curve)))
         beyond = [value for kib, value in zip(blocks, curve, strict=True) if kib >= 128]
         traffic = [memory(runs[kib, False]) for kib in blocks if kib >= 128]
-        return knee(level, about_equal(beyond, 0.1) and rising(traffic, 0.02))
+        return knee(level, about_equal(beyond, SAME) and rising(traffic, EFFECT))
 
     @claim(
         "ISCA25-F5-4",
@@ -120,9 +121,11 @@ class Fig05(Figure):
         shallow, deep = runs["depth", 4], runs["depth", 128]
         return checks(
             {
-                "with a deep queue a larger part of the device writes leaks to memory": _leak(deep)
-                > _leak(shallow) + 0.1,
-                "throughput with a deep queue is not lower": _throughput(deep) >= 0.97 * _throughput(shallow),
+                f"with a deep queue the part of device writes that leaks to memory is over {EFFECT.points} larger": _leak(
+                    deep
+                )
+                > _leak(shallow) + EFFECT,
+                "throughput with a deep queue is not lower": not_lower(_throughput(deep), _throughput(shallow)),
             }
         )
 

@@ -1,7 +1,6 @@
 """A4 Figs. 6 and 8a: DPDK-T's latency beside storage over the block size; DCA on, off, or off for the SSDs only."""
 
 from waykeeper.repro import (
-    LEAST_EFFECT,
     MEDIUM,
     WEAK,
     Case,
@@ -19,12 +18,14 @@ from waykeeper.repro import (
     number,
     span,
 )
+from waykeeper.repro.bands import EFFECT, FAR, SAME, far_higher, higher, lower, many_times
 
 from .common import SLIDES, change
 
 KIB = [4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 OFF = {"on": [], "off": ["nic0", "raid0"], "ssd": ["raid0"]}
 LARGE = 64
+"""KiB; above the knee of 32 KB (ISCA25-F5-1) the smallest block of the grid."""
 QUIET, INCLUSIVE = 3, 9
 """Places of X-Mem's two ways in Fig. 3b: way[3:4], which nothing else uses, and the inclusive ways way[9:10]."""
 LATENCY_ON = [338, 362, 590, 613, 597, 600, 595, 592, 585, 580]
@@ -101,7 +102,7 @@ class Fig06(Figure):
         blocks = self._blocks(runs)
         curve = {kib: _latency(runs["on", kib]) for kib in blocks}
         peak = max(curve, key=curve.get)
-        return knee(peak, curve[peak] > 1.05 * curve[blocks[0]] and curve[peak] > curve[blocks[-1]])
+        return knee(peak, higher(curve[peak], curve[blocks[0]]) and curve[peak] > curve[blocks[-1]])
 
     @claim(
         "ISCA25-F6-3",
@@ -113,13 +114,13 @@ class Fig06(Figure):
     def latency_falls_beyond_the_peak(self, runs):
         curve = {kib: _latency(runs["on", kib]) for kib in self._blocks(runs)}
         beyond = [latency for kib, latency in curve.items() if kib >= 128]
-        flat = about_equal([latency for kib, latency in curve.items() if kib >= 16], 0.05)
+        flat = about_equal([latency for kib, latency in curve.items() if kib >= 16], SAME)
         return checks(
             {
-                "from 128 KB on latency does not rise": falling(beyond, LEAST_EFFECT / 100),
-                "at 2 MB it is over 2 % below that at 128 KB": beyond[-1] < (1 - LEAST_EFFECT / 100) * beyond[0],
+                "from 128 KB on latency does not rise": falling(beyond, EFFECT),
+                f"at 2 MB it is over {EFFECT.text} below that at 128 KB": lower(beyond[-1], beyond[0]),
             },
-            {"from 16 KB on latency is within 5 % of its mean": flat},
+            {f"from 16 KB on latency is within {SAME.text} of its mean": flat},
         )
 
     @claim(
@@ -130,7 +131,9 @@ class Fig06(Figure):
     def storage_does_not_need_dca(self, runs):
         large = [kib for kib in self._blocks(runs) if kib >= LARGE]
         changes = [change(_storage(runs["off", kib]), _storage(runs["on", kib])) for kib in large]
-        return checks({"FIO's throughput changes by at most 5 %": all(abs(value) <= 5 for value in changes)})
+        return checks(
+            {f"FIO's throughput changes by at most {SAME.text}": all(abs(value) <= SAME.percent for value in changes)}
+        )
 
     @claim(
         "ISCA25-F6-5",
@@ -142,10 +145,10 @@ class Fig06(Figure):
         alone = _latency(runs["alone", "on"])
         return checks(
             {
-                "latency with DCA off is over 10 % higher at every block size": all(
-                    off > 1.1 * on for off, on in pairs
+                f"latency with DCA off is over {FAR.text} higher at every block size": all(
+                    far_higher(off, on) for off, on in pairs
                 ),
-                "and over twice the latency without storage": all(off > 2 * alone for off, _ in pairs),
+                "and over twice the latency without storage": all(many_times(off, alone) for off, _ in pairs),
             }
         )
 
@@ -161,12 +164,12 @@ class Fig06(Figure):
         return checks(
             {
                 "with large blocks, which exceed the DCA ways, over twice as many lines leak as with small ones": (
-                    _leak(large) > 2 * _leak(small)
+                    many_times(_leak(large), _leak(small))
                 ),
                 (
-                    "X-Mem in the inclusive ways, where no device may allocate, makes over 10 % more of DPDK-T's lines leak "
+                    f"X-Mem in the inclusive ways, where no device may allocate, makes over {EFFECT.text} more of DPDK-T's lines leak "
                     "than X-Mem in the quiet ways"
-                ): _leak(runs["x-mem", INCLUSIVE]) > 1.1 * _leak(runs["x-mem", QUIET]),
+                ): higher(_leak(runs["x-mem", INCLUSIVE]), _leak(runs["x-mem", QUIET])),
             }
         )
 
@@ -230,7 +233,9 @@ class Fig06(Figure):
     @claim("ISCA25-F8A-5", WEAK, "same finding as ISCA25-F6-4: the drives limit the throughput of large blocks")
     def storage_does_not_pay(self, runs):
         changes = [change(_storage(runs["ssd", kib]), _storage(runs["on", kib])) for kib in self._large(runs)]
-        return checks({"FIO's throughput changes by at most 5 %": all(abs(value) <= 5 for value in changes)})
+        return checks(
+            {f"FIO's throughput changes by at most {SAME.text}": all(abs(value) <= SAME.percent for value in changes)}
+        )
 
 
 def _alone():

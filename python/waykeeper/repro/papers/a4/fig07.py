@@ -1,6 +1,7 @@
 """A4 Fig. 7: n+2 ways that overlap the inclusive ways, compared with n ways beside them."""
 
 from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, checks, claim
+from waykeeper.repro.bands import EFFECT, lower, not_higher
 
 from .common import memory
 
@@ -56,14 +57,16 @@ class Fig07(Figure):
     def overlapping_is_better(self, runs):
         found = {}
         for more, fewer in PAIRS:
-            found[f"{more} needs no more memory bandwidth than {fewer}"] = memory(runs[more]) <= 1.02 * memory(
-                runs[fewer]
+            found[f"{more} needs no more memory bandwidth than {fewer}"] = not_higher(
+                memory(runs[more]), memory(runs[fewer])
             )
-            found[f"{more} is no slower than {fewer}"] = _latency(runs[more]) <= 1.02 * _latency(runs[fewer]) and _tail(
-                runs[more]
-            ) <= 1.05 * _tail(runs[fewer])
+            found[f"{more} is no slower than {fewer}"] = not_higher(
+                _latency(runs[more]), _latency(runs[fewer])
+            ) and not_higher(_tail(runs[more]), _tail(runs[fewer]))
         first, second = (runs[name] for name in PAIRS[0])
-        found["4-Overlap needs over 10 % less memory bandwidth than 2-Exclude"] = memory(first) < 0.9 * memory(second)
+        found[f"4-Overlap needs over {EFFECT.text} less memory bandwidth than 2-Exclude"] = lower(
+            memory(first), memory(second)
+        )
         found["and has a lower latency"] = _latency(first) < _latency(second)
         return checks(found)
 
@@ -77,11 +80,11 @@ class Fig07(Figure):
         more, fewer = (runs[name] for name in ("4 at DCA", "2 at DCA"))
         return checks(
             {
-                "four ways that include the DCA ways need over 10 % less memory bandwidth than two beside them": (
-                    memory(more) < 0.9 * memory(fewer)
+                f"four ways that include the DCA ways need over {EFFECT.text} less memory bandwidth than two beside them": (
+                    lower(memory(more), memory(fewer))
                 ),
                 "and have a lower latency": _latency(more) < _latency(fewer),
-                "and no higher p99": _tail(more) <= 1.05 * _tail(fewer),
+                "and no higher p99": not_higher(_tail(more), _tail(fewer)),
             }
         )
 

@@ -1,6 +1,7 @@
 """A4 Fig. 8b: with DCA off for the SSDs, storage needs few ways."""
 
 from waykeeper.repro import WEAK, Case, Figure, Panel, Points, Series, about_equal, checks, claim, falling, span
+from waykeeper.repro.bands import SAME
 
 from .common import miss
 
@@ -44,7 +45,7 @@ class Fig08b(Figure):
 
     @claim("ISCA25-F8B-2", WEAK, "the drives limit the throughput; no number of ways can move it")
     def storage_is_unaffected(self, runs):
-        return checks({"within 5 %": about_equal([runs[n].workload("fio").throughput for n in MASKS], 0.05)})
+        return checks({f"within {SAME.text}": about_equal([runs[n].workload("fio").throughput for n in MASKS], SAME)})
 
     @claim("ISCA25-F8B-3", WEAK, "arithmetic of the scenario's keys: threads, queue depth and block size")
     def buffers_exceed_ten_megabytes(self, runs):

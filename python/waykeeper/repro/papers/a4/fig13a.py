@@ -1,6 +1,7 @@
 """A4 Fig. 13a: the HPW-heavy mix under Default, Isolate and the four steps of A4."""
 
 from waykeeper.repro import MEDIUM, STRONG, WEAK, Case, Figure, Panel, Series, checks, claim, number, rising
+from waykeeper.repro.bands import EFFECT, FAR, SAME, far_lower, not_higher, not_lower, same
 
 from .common import change
 from .mixes import (
@@ -105,7 +106,7 @@ class Fig13a(Figure):
         best = max(names(run, io=False), key=lambda name: ratio(run, "a4-a", name))
         return checks(
             {
-                "the mean gains less than 5 %": performance(run, "a4-a", names(run)) < 1.05,
+                f"the mean gains at most {SAME.text}": not_higher(performance(run, "a4-a", names(run)), 1),
                 "of the workloads without I/O x264 gains most": best == "x264",
             }
         )
@@ -118,7 +119,13 @@ class Fig13a(Figure):
         "which may protect its packets there; not tested apart",
     )
     def the_first_step_hurts_fastclick(self, runs):
-        return checks({"FastClick is over 3 % slower than under Default": ratio(runs[MIX], "a4-a", "fastclick") < 0.97})
+        return checks(
+            {
+                f"FastClick is over {FAR.text} slower than under Default": far_lower(
+                    ratio(runs[MIX], "a4-a", "fastclick"), 1
+                )
+            }
+        )
 
     @claim(
         "ISCA25-F13A-4",
@@ -126,7 +133,7 @@ class Fig13a(Figure):
         "the drives limit FFSB-H at a fixed queue depth; no cache effect can move its latency by 5 %",
     )
     def storage_is_unaffected_the_first_step(self, runs):
-        return checks({"within 5 %": abs(ratio(runs[MIX], "a4-a", "ffsb-heavy") - 1) < 0.05})
+        return checks({f"within {SAME.text}": same(ratio(runs[MIX], "a4-a", "ffsb-heavy"), 1)})
 
     @claim(
         "ISCA25-F13A-5",
@@ -238,8 +245,9 @@ class Fig13a(Figure):
         run = runs[MIX]
         return checks(
             {
-                "the mean of the LPWs is at most 3 % below Default's": performance(run, "a4-d", names(run, high=False))
-                > 0.97
+                f"the mean of the LPWs is at most {SAME.text} below Default's": not_lower(
+                    performance(run, "a4-d", names(run, high=False)), 1
+                )
             }
         )
 
@@ -269,10 +277,11 @@ class Fig13a(Figure):
         curves = {name: [hits(run, policy, [name]) for policy in STEPS] for name in ("parest", "xalancbmk", "x264")}
         return checks(
             {
-                "parest's hit rate rises over the four steps": rising(curves["parest"], 0.02),
-                "xalancbmk's hit rate rises over the four steps": rising(curves["xalancbmk"], 0.02),
-                "x264 reaches 95 % of its final hit rate with the first step": curves["x264"][0]
-                > 0.95 * curves["x264"][-1],
+                "parest's hit rate rises over the four steps": rising(curves["parest"], EFFECT),
+                "xalancbmk's hit rate rises over the four steps": rising(curves["xalancbmk"], EFFECT),
+                f"x264 is within {SAME.text} of its final hit rate with the first step": not_lower(
+                    curves["x264"][0], curves["x264"][-1]
+                ),
             }
         )
 

@@ -1,7 +1,6 @@
 """A4 Fig. 14: parts of a packet's time, storage latency and throughput, and memory traffic on the HPW-heavy mix."""
 
 from waykeeper.repro import (
-    LEAST_EFFECT,
     MEDIUM,
     STRONG,
     WEAK,
@@ -14,6 +13,7 @@ from waykeeper.repro import (
     claim,
     number,
 )
+from waykeeper.repro.bands import ALIKE, EFFECT, alike, higher
 
 from .common import change, memory
 from .mixes import POLICIES
@@ -133,11 +133,11 @@ class Fig14(Figure):
         found = {}
         for name in POLICIES[1:]:
             storage = _storage(runs, name)
-            found[f"storage latency under {name} changes by less than 10 %"] = (
-                abs(change(storage.latency_mean_us, usual.latency_mean_us)) < 10
+            found[f"storage latency under {name} changes by at most {ALIKE.text}"] = alike(
+                storage.latency_mean_us, usual.latency_mean_us
             )
-            found[f"storage throughput under {name} changes by less than 10 %"] = (
-                abs(change(storage.throughput, usual.throughput)) < 10
+            found[f"storage throughput under {name} changes by at most {ALIKE.text}"] = alike(
+                storage.throughput, usual.throughput
             )
         return checks(found)
 
@@ -150,10 +150,9 @@ class Fig14(Figure):
     def storage_latency_is_larger_with_dca(self, runs):
         return checks(
             {
-                "storage latency under Default is over 2 % larger than under a4-c": change(
+                f"storage latency under Default is over {EFFECT.text} larger than under a4-c": higher(
                     _storage(runs, "default").latency_mean_us, _storage(runs, "a4-c").latency_mean_us
                 )
-                > LEAST_EFFECT
             }
         )
 

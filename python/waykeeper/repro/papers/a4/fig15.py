@@ -1,7 +1,6 @@
 """A4 Fig. 15: effect of the thresholds and of the revert interval on the HPW-heavy mix."""
 
 from waykeeper.repro import (
-    LEAST_EFFECT,
     MEDIUM,
     WEAK,
     Case,
@@ -16,6 +15,7 @@ from waykeeper.repro import (
     rising,
     span,
 )
+from waykeeper.repro.bands import EFFECT, SAME, higher, lower, not_higher, not_lower
 
 from .mixes import antagonists, cores, score
 
@@ -68,24 +68,22 @@ class Fig15(Figure):
     @claim(
         "ISCA25-F15-1",
         MEDIUM,
-        "two directions over a threshold, of which one must exceed 0.5 %",
+        "two directions over a threshold, of which one must be an effect",
         why="HPWs depend on FastClick's two states, on which T1 has little effect; LPWs change as published",
     )
     def a_lower_t1_helps_hpws(self, runs):
-        low, high = min(T1), max(T1)
+        (hpws, lpws), (usual_hpws, usual_lpws) = (
+            [_mean(runs, runs["T1", value], group) for group in (True, False)] for value in (min(T1), max(T1))
+        )
         return checks(
             {
-                "with the lowest T1 HPWs are at most 1 % worse than with the highest": _mean(
-                    runs, runs["T1", low], True
-                )
-                >= 0.99 * _mean(runs, runs["T1", high], True),
-                "with the lowest T1 LPWs are at most 1 % better than with the highest": _mean(
-                    runs, runs["T1", low], False
-                )
-                <= 1.01 * _mean(runs, runs["T1", high], False),
-                "HPWs gain or LPWs lose over 0.5 %": _mean(runs, runs["T1", low], True)
-                > 1.005 * _mean(runs, runs["T1", high], True)
-                or _mean(runs, runs["T1", low], False) < 0.995 * _mean(runs, runs["T1", high], False),
+                f"with the lowest T1 HPWs are at most {SAME.text} worse than with the highest": not_lower(
+                    hpws, usual_hpws
+                ),
+                f"with the lowest T1 LPWs are at most {SAME.text} better than with the highest": not_higher(
+                    lpws, usual_lpws
+                ),
+                f"HPWs gain or LPWs lose over {EFFECT.text}": higher(hpws, usual_hpws) or lower(lpws, usual_lpws),
             }
         )
 
@@ -119,8 +117,8 @@ class Fig15(Figure):
         for name in RAISED:
             run = runs["raised", name]
             found[f"A4 does not detect FFSB-H with a high {name}"] = "ffsb-heavy" not in antagonists(run, "a4")[0]
-            found[f"HPWs lose over 2 % by a high {name}"] = _mean(runs, run, True) < (1 - LEAST_EFFECT / 100) * _mean(
-                runs, usual, True
+            found[f"HPWs lose over {EFFECT.text} by a high {name}"] = lower(
+                _mean(runs, run, True), _mean(runs, usual, True)
             )
         return checks(found)
 
@@ -152,7 +150,7 @@ class Fig15(Figure):
         return checks(
             {
                 "performance relative to the oracle grows with the stable interval": rising(
-                    [self._part(runs, value) for value in self._stable(runs)], 0.01
+                    [self._part(runs, value) for value in self._stable(runs)], EFFECT
                 )
             }
         )

@@ -1,6 +1,14 @@
 """A4: statements of the text about parameters, geometry and device rates, compared with the tool's own tables."""
 
 from waykeeper.repro import WEAK, Case, Figure, checks, claim, number, span
+from waykeeper.repro.bands import EFFECT, SAME, hardly_any, nearly_all, same
+
+ORDERS = (10, 1000)
+"""One and three orders of magnitude (ISCA25-F5-5)."""
+THRESHOLDS = [20, 40, 35, 40, 90]
+"""Per cent, in the order of ISCA25-T1-1."""
+WARMUP_S = MEASURE_S = 10
+"""ISCA25-S6-2."""
 
 
 class Text(Figure):
@@ -34,10 +42,10 @@ class Text(Figure):
         small, large, wide = (runs["writes", name].system for name in ("small", "large", "wide"))
         return checks(
             {
-                "over 95 % of device writes to a ring that fits are updates": small.dca_write_hit_ratio > 0.95,
-                "under 90 % are updates if the ring does not fit two ways": large.dca_write_hit_ratio < 0.9,
-                "with more DCA ways the part of updates is over 5 points higher": wide.dca_write_hit_ratio
-                > large.dca_write_hit_ratio + 0.05,
+                "nearly all device writes to a ring that fits are updates": nearly_all(small.dca_write_hit_ratio),
+                "that is not so if the ring does not fit two ways": not nearly_all(large.dca_write_hit_ratio),
+                f"with more DCA ways the part of updates is over {EFFECT.points} higher": wide.dca_write_hit_ratio
+                > large.dca_write_hit_ratio + EFFECT,
             }
         )
 
@@ -46,11 +54,10 @@ class Text(Figure):
         system = runs["reads"].system
         return checks(
             {
-                "over 95 % of repeated device reads of uncached lines miss": system.dca_read_hit_ratio < 0.05,
-                "memory serves all of these reads, within 10 %": abs(
-                    system.memory_read_bytes_per_s / system.outbound_bytes_per_s - 1
-                )
-                < 0.1,
+                "hardly any repeated device read of an uncached line hits": hardly_any(system.dca_read_hit_ratio),
+                f"memory serves all of these reads, within {SAME.text}": same(
+                    system.memory_read_bytes_per_s, system.outbound_bytes_per_s
+                ),
             }
         )
 
@@ -63,8 +70,10 @@ class Text(Figure):
         ratios = [blocks[3] / packets[-1], blocks[-1] / packets[-1]]
         return checks(
             {
-                "a block of 32 KB is at least 10 times a packet": ratios[0] >= 10,
-                "a block of 2 MB is 1000 to 10 000 times a packet": 1000 <= ratios[1] <= 10_000,
+                f"a block of 32 KB is at least {ORDERS[0]} times a packet": ratios[0] >= ORDERS[0],
+                f"a block of 2 MB is at least {ORDERS[1]} times a packet, and no order of magnitude more": ORDERS[1]
+                <= ratios[1]
+                < ORDERS[0] * ORDERS[1],
             }
         )
 
@@ -80,7 +89,7 @@ class Text(Figure):
         settings = _settings("a4")
         names = ("hpw_llc_hit_thr", "dmalk_dca_ms_thr", "dmalk_io_tp_thr", "dmalk_llc_ms_thr", "ant_llc_miss_thr")
         values = [round(100 * settings[name]) for name in names]
-        return span(min(values), max(values)) if values == [20, 40, 35, 40, 90] else number(None)
+        return span(min(values), max(values)) if values == THRESHOLDS else number(None)
 
     @claim("ISCA25-S5-1", WEAK, "restates the default settings of the policy and the scenario's interval")
     def timing(self, runs):
@@ -96,7 +105,7 @@ class Text(Figure):
         from waykeeper import Scenario
 
         about = Scenario.load("a4-hpw-heavy").check()
-        if (about["warmup_s"], about["measure_s"]) != (10, 10):
+        if (about["warmup_s"], about["measure_s"]) != (WARMUP_S, MEASURE_S):
             return number(None)
         return number(about["duration_s"])
 

@@ -1,6 +1,7 @@
 """ATC20 Fig. 2: p99 over descriptors and DDIO ways, two cores at 100 Gb/s."""
 
 from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, checks, claim, rising
+from waykeeper.repro.bands import EFFECT, SAME, higher, not_higher
 
 from .common import ddio
 
@@ -50,10 +51,11 @@ class Fig02(Figure):
         return checks(
             {
                 (
-                    "p99 of many descriptors with many ways is at most 10 % above that of few descriptors with two ways"
-                ): (_p99(runs[most, many]) <= 1.1 * _p99(runs[2, few])),
-                "with two ways, p99 of many descriptors is over 10 % above that of few": _p99(runs[2, many])
-                > 1.1 * _p99(runs[2, few]),
+                    f"p99 of many descriptors with many ways is at most {SAME.text} above that of few descriptors with two ways"
+                ): not_higher(_p99(runs[most, many]), _p99(runs[2, few])),
+                f"with two ways, p99 of many descriptors is over {EFFECT.text} above that of few": higher(
+                    _p99(runs[2, many]), _p99(runs[2, few])
+                ),
                 "many descriptors with many ways drop fewer packets than few descriptors with two ways": _drops(
                     runs[most, many]
                 )
@@ -71,8 +73,8 @@ class Fig02(Figure):
         latency = [runs[2, d].workload("l2fwd") for d in descriptors]
         return checks(
             {
-                "p99 rises with descriptors": rising([one.latency_p99_us for one in latency], 0.02),
-                "the median rises with descriptors": rising([one.latency_p50_us for one in latency], 0.02),
+                "p99 rises with descriptors": rising([one.latency_p99_us for one in latency], EFFECT),
+                "the median rises with descriptors": rising([one.latency_p50_us for one in latency], EFFECT),
             }
         )
 

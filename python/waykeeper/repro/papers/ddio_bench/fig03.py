@@ -16,6 +16,7 @@ from waykeeper.repro import (
     number,
     rising,
 )
+from waykeeper.repro.bands import SAME, higher, lower, of_size, raised
 
 from .common import NIC, change
 
@@ -26,8 +27,6 @@ NATIVE, LIGHT = 32000, 8000
 """Molecules of the two inputs."""
 SUFFERS = 3
 """The light neighbour's misses at 0x600, relative to other masks (ATC20-F4-1)."""
-RAISED = 1.4
-"""Misses count as raised if they are over this factor above those with a mask without overlap."""
 
 
 class Fig03(Figure):
@@ -83,17 +82,17 @@ class Fig03(Figure):
         why="how much the neighbour evicts at each mask depends on its input size, which is assumed",
     )
     def the_forwarder_misses_more_in_two_regions(self, runs):
-        raised = {mask: self._ratio(runs, NATIVE, "l2fwd", mask) > RAISED for mask in MASKS}
-        starts = sum(now and not before for before, now in zip([False, *raised.values()], raised.values()))
+        more = {mask: raised(self._ratio(runs, NATIVE, "l2fwd", mask), 1) for mask in MASKS}
+        starts = sum(now and not before for before, now in zip([False, *more.values()], more.values()))
         return checks(
             {
-                "the forwarder misses over 1.4 times as much when the neighbour is in the forwarder's own ways 0x0c0": (
-                    raised["0x0c0"]
-                ),
-                "the forwarder misses over 1.4 times as much when the neighbour is in 0x003": raised["0x003"],
+                f"the forwarder misses over {SAME.text} more when the neighbour is in the forwarder's own ways 0x0c0": more[
+                    "0x0c0"
+                ],
+                f"the forwarder misses over {SAME.text} more when the neighbour is in 0x003": more["0x003"],
                 "the masks under which it misses so much are exactly two regions of neighbouring masks": starts == 2,
                 "none of them is 0x600, 0x300 or a mask between the two regions": not any(
-                    raised[mask] for mask in ("0x600", "0x300", *APART)
+                    more[mask] for mask in ("0x600", "0x300", *APART)
                 ),
             }
         )
@@ -110,30 +109,35 @@ class Fig03(Figure):
     @claim(
         "ATC20-F3-3",
         WEAK,
-        "calibrated: the leftmost victim was chosen because of this asymmetry; 10 % is a low threshold",
+        "calibrated: the leftmost victim was chosen because of this asymmetry; the limit is low",
     )
     def half_overlapping_masks_differ(self, runs):
         left, right = (_misses(runs[NATIVE, mask], "l2fwd") for mask in ("0x180", "0x060"))
-        return checks({"misses at 0x180 and 0x060 differ by over 10 %": max(left, right) > 1.1 * min(left, right)})
+        return checks(
+            {f"misses at 0x180 and 0x060 differ by over {SAME.text}": raised(max(left, right), min(left, right))}
+        )
 
     @claim(
         "ATC20-F3-4",
         MEDIUM,
-        "direction and wide bands (2 to 8 times, a third); the input size is calibrated at full rate only",
+        "direction and wide bands (half to twice); the input size is calibrated at full rate only",
     )
     def interference_follows_the_data_rate(self, runs):
         def extra(size, gbps):
             at, apart = (_misses(runs["rate", size, gbps, mask], "water") for mask in ("0x600", "0x018"))
             return at - apart
 
-        curve = [extra(1024, gbps) for gbps in (20, 40, 80)]
+        rates = (20, 40, 80)
+        curve = [extra(1024, gbps) for gbps in rates]
         return checks(
             {
                 "water's additional misses under 0x600 grow with the data rate": rising(curve),
-                "from 20 to 80 Gb/s they grow by a factor of 2 to 8": 2 <= curve[2] / curve[0] <= 8,
-                (
-                    "packets of half the size at the same data rate cause the same additional misses, within a third"
-                ): about_equal([extra(512, 40), extra(1024, 40)], 1 / 3),
+                "from 20 to 80 Gb/s they grow by half to twice as much as the rate": of_size(
+                    curve[-1] / curve[0], rates[-1] / rates[0]
+                ),
+                ("packets of half the size at the same data rate cause half to twice the additional misses"): of_size(
+                    extra(512, 40), extra(1024, 40)
+                ),
             }
         )
 
@@ -147,8 +151,8 @@ class Fig03(Figure):
         neighbour = {mask: self._ratio(runs, LIGHT, "water", mask) for mask in ("0x600", "0x003")}
         return checks(
             {
-                "I/O evicts the neighbour's lines at 0x600": neighbour["0x600"] > 1.4 * neighbour["0x003"],
-                "the neighbour evicts I/O lines at 0x003": forwarder["0x003"] > 1.4 * forwarder["0x600"],
+                "I/O evicts the neighbour's lines at 0x600": raised(neighbour["0x600"], neighbour["0x003"]),
+                "the neighbour evicts I/O lines at 0x003": raised(forwarder["0x003"], forwarder["0x600"]),
             }
         )
 
@@ -164,8 +168,8 @@ class Fig03(Figure):
         latency = {mask: runs[NATIVE, mask].workload("l2fwd").latency_mean_us for mask in ("0x003", "0x018")}
         return checks(
             {
-                "the neighbour is slower in DDIO's ways": water["0x600"] < 0.98 * water["0x018"],
-                "the forwarder is slower when the neighbour is in 0x003": latency["0x003"] > 1.01 * latency["0x018"],
+                "the neighbour is slower in DDIO's ways": lower(water["0x600"], water["0x018"]),
+                "the forwarder is slower when the neighbour is in 0x003": higher(latency["0x003"], latency["0x018"]),
             }
         )
 
@@ -202,8 +206,8 @@ class Fig03(Figure):
         lines = runs["remote", LIGHT, "0x600"].system.get("dca_write_hit_ratio")
         return checks(
             {
-                "the neighbour misses as much in 0x600 as without overlap": about_equal(water, 0.05),
-                "the forwarder misses as much for every place of the neighbour": about_equal(forwarder, 0.05),
+                "the neighbour misses as much in 0x600 as without overlap": about_equal(water, SAME),
+                "the forwarder misses as much for every place of the neighbour": about_equal(forwarder, SAME),
                 "no packet enters the LLC": lines is None,
             }
         )

@@ -1,6 +1,7 @@
 """ATC20 Fig. 5: hit rates of device writes and reads over the number of DDIO ways."""
 
 from waykeeper.repro import WEAK, Case, Figure, Panel, Points, Series, checks, claim, rising, span
+from waykeeper.repro.bands import EFFECT
 
 from .common import NIC, ddio, link_gbps, read_hits, write_hits
 
@@ -32,9 +33,11 @@ class Fig05(Figure):
         return checks(
             {
                 "write hit rate rises with the number of ways": rising(
-                    [write_hits(runs[w]) for w in runs.keys()], 0.01
+                    [write_hits(runs[w]) for w in runs.keys()], EFFECT
                 ),
-                "read hit rate rises with the number of ways": rising([read_hits(runs[w]) for w in runs.keys()], 0.01),
+                "read hit rate rises with the number of ways": rising(
+                    [read_hits(runs[w]) for w in runs.keys()], EFFECT
+                ),
             }
         )
 

@@ -15,6 +15,7 @@ from waykeeper.repro import (
     number,
     rising,
 )
+from waykeeper.repro.bands import EFFECT, SAME
 
 from .common import NIC, link_gbps, read_hits, write_hits
 
@@ -73,7 +74,7 @@ class Fig06(Figure):
         for size in (1024, 1500):
             for name, hits in (("write", write_hits), ("read", read_hits)):
                 curve = [hits(runs[size, ring]) for ring in self._rings(runs)]
-                curves[f"{name} hit rate falls with the number of descriptors, {size} B"] = falling(curve, 0.01)
+                curves[f"{name} hit rate falls with the number of descriptors, {size} B"] = falling(curve, EFFECT)
         return checks(curves)
 
     @claim(
@@ -95,8 +96,8 @@ class Fig06(Figure):
     def small_packets_are_alike(self, runs):
         return checks(
             {
-                f"the hit rates of small packets are within 5 % of each other at {ring} descriptors": about_equal(
-                    [write_hits(runs[size, ring]) for size in SMALL], 0.05
+                f"the hit rates of small packets are within {SAME.text} of their mean at {ring} descriptors": about_equal(
+                    [write_hits(runs[size, ring]) for size in SMALL], SAME
                 )
                 for ring in self._rings(runs)
             }
@@ -115,7 +116,7 @@ class Fig06(Figure):
         return checks(
             {
                 "from 512 B on, larger packets are forwarded at a lower packet rate": falling(packets),
-                "throughput rises with the packet size": rising(rates, 0.01),
+                "throughput rises with the packet size": rising(rates, EFFECT),
             }
         )
 

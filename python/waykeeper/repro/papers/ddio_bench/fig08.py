@@ -1,6 +1,7 @@
 """ATC20 Fig. 8: device hit rates over the packet rate, two cores with 4096 descriptors."""
 
 from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, checks, claim, knee, number
+from waykeeper.repro.bands import lowered
 
 from .common import read_hits, write_hits
 
@@ -91,9 +92,9 @@ class Fig08(Figure):
 
 
 def _falls_off(runs, hits):
-    """The first rate at which the hit rate is over 10 % below that at the lowest rate."""
+    """The first rate at which the hit rate is below that at the lowest rate, and not the same."""
     rates = runs.keys()
-    return next((rate for rate in rates if hits(runs[rate]) < 0.9 * hits(runs[rates[0]])), None)
+    return next((rate for rate in rates if lowered(hits(runs[rate]), hits(runs[rates[0]]))), None)
 
 
 def _last_good(runs, hits):

@@ -2,14 +2,13 @@
 
 import waykeeper
 from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, about_equal, checks, claim, knee, number
+from waykeeper.repro.bands import EFFECT, SAME, far_higher, far_lower, higher, not_lower
 
 from .common import change, link_gbps, read_hits, write_hits
 from .text import call_ns
 
 CALLS = [0, 20, 40, 50, 60, 70, 80, 100, 150, 200, 300, 400]
 QUICK = [0, 20, 40, 60, 80, 200, 400]
-SAME = 0.5
-"""Hit rates that differ by at most this many points count as equal."""
 
 
 class Fig09(Figure):
@@ -69,8 +68,8 @@ class Fig09(Figure):
     def work_helps_reads_slightly(self, runs):
         calls = self._calls(runs)
         hits = [read_hits(runs[n]) for n in calls]
-        best = next(n for n, value in zip(calls, hits, strict=True) if value >= max(hits) - SAME)
-        return knee(best, SAME < max(hits) - hits[0] < 20)
+        best = next(n for n, value in zip(calls, hits, strict=True) if not_lower(value, max(hits)))
+        return knee(best, higher(max(hits), hits[0]) and not far_higher(max(hits), hits[0]))
 
     @claim(
         "ATC20-F9-2",
@@ -79,7 +78,7 @@ class Fig09(Figure):
     )
     def cores_become_the_bottleneck(self, runs):
         calls = self._calls(runs)
-        fell = _gbps(runs[calls[-1]]) < 0.7 * _gbps(runs[0])
+        fell = far_lower(_gbps(runs[calls[-1]]), _gbps(runs[0]))
         return knee(_last_at_line_rate(runs, calls), fell)
 
     @claim("ATC20-F9-3", MEDIUM, "two directions, below and above the knee; write hits could fall or stay equal")
@@ -90,8 +89,10 @@ class Fig09(Figure):
         after = [write_hits(runs[n]) for n in calls if n > knee_at]
         return checks(
             {
-                "below the knee the write hit rate changes by at most 10 %": about_equal(before, 0.1),
-                "above the knee the write hit rate is over 20 % higher": min(after, default=0) > 1.2 * max(before),
+                f"below the knee the write hit rate is within {SAME.text} of its mean": about_equal(before, SAME),
+                f"above the knee the write hit rate is over {EFFECT.text} higher": higher(
+                    min(after, default=0), max(before)
+                ),
             }
         )
 
@@ -117,5 +118,5 @@ def _gbps(run):
 
 
 def _last_at_line_rate(runs, calls):
-    """The largest number of calls at which throughput has fallen by at most 3 %."""
-    return max((n for n in calls if _gbps(runs[n]) >= 0.97 * _gbps(runs[0])), default=None)
+    """The largest number of calls at which throughput is the same as without work."""
+    return max((n for n in calls if not_lower(_gbps(runs[n]), _gbps(runs[0]))), default=None)

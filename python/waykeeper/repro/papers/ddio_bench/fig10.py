@@ -1,6 +1,7 @@
 """ATC20 Fig. 10: device hit rates over the number of forwarding cores, 256 descriptors each."""
 
 from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, checks, claim, falling, knee
+from waykeeper.repro.bands import EFFECT
 
 from .common import NIC, cores, read_hits, write_hits
 
@@ -56,7 +57,7 @@ class Fig10(Figure):
         counts = [n for n in runs.keys() if n >= 4]
         return checks(
             {
-                "write hit rate falls from four cores on": falling([write_hits(runs[n]) for n in counts], 0.01),
-                "read hit rate falls from four cores on": falling([read_hits(runs[n]) for n in counts], 0.01),
+                "write hit rate falls from four cores on": falling([write_hits(runs[n]) for n in counts], EFFECT),
+                "read hit rate falls from four cores on": falling([read_hits(runs[n]) for n in counts], EFFECT),
             }
         )

@@ -1,6 +1,7 @@
 """ATC20 Fig. 14: two forwarders, each on a 100G NIC; tail latency of the first one in five set-ups."""
 
 from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, absent, checks, claim, lacks, number
+from waykeeper.repro.bands import EFFECT, SAME, lower, same
 
 from .common import change, reduction
 
@@ -76,12 +77,12 @@ class Fig14(Figure):
             return missing
         return checks(
             {
-                "p99 with four ways is within 5 % of that beside the remote neighbour": abs(
-                    change(_p99(runs["iv"]), _p99(runs["iii"]))
-                )
-                <= 5,
-                "both are over 5 % below p99 with two ways": max(_p99(runs["iii"]), _p99(runs["iv"]))
-                < 0.95 * _p99(runs["ii"]),
+                f"p99 with four ways is within {SAME.text} of that beside the remote neighbour": same(
+                    _p99(runs["iii"]), _p99(runs["iv"])
+                ),
+                f"both are over {EFFECT.text} below p99 with two ways": lower(
+                    max(_p99(runs["iii"]), _p99(runs["iv"])), _p99(runs["ii"])
+                ),
             }
         )
 

@@ -1,6 +1,7 @@
 """ATC20 s5, s9: the same behaviour on Haswell: 20 ways, eight slices of 2.5 MiB, an inclusive LLC."""
 
 from waykeeper.repro import WEAK, Case, Figure, Panel, Series, checks, claim, falling, rising
+from waykeeper.repro.bands import EFFECT
 
 from .common import ddio, forwarders, write_hits
 
@@ -38,8 +39,8 @@ class Haswell(Figure):
     def it_behaves_as_skylake_does(self, runs):
         return checks(
             {
-                "write hit rate falls with the number of descriptors": falling(self._curve(runs, "ring")[1], 0.01),
-                "write hit rate rises with the number of DDIO ways": rising(self._curve(runs, "ways")[1], 0.01),
-                "write hit rate falls from four cores on": falling(self._curve(runs, "cores", 4)[1], 0.01),
+                "write hit rate falls with the number of descriptors": falling(self._curve(runs, "ring")[1], EFFECT),
+                "write hit rate rises with the number of DDIO ways": rising(self._curve(runs, "ways")[1], EFFECT),
+                "write hit rate falls from four cores on": falling(self._curve(runs, "cores", 4)[1], EFFECT),
             }
         )

@@ -1,7 +1,8 @@
 """ATC20 s3, s2, s8.1: into which ways a device's lines are written, from where they are read, and the cost of the path
 through memory."""
 
-from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Series, checks, claim, number
+from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Series, checks, claim, lacks, number
+from waykeeper.repro.bands import ABSOLUTE, EFFECT, many_times, most, nearly_all
 
 from .common import NIC, forwarders, read_hits, write_hits
 
@@ -60,8 +61,8 @@ class Path(Figure):
     def classic_dma_is_written_to_memory_twice(self, runs):
         return checks(
             {
-                f"a packet of n = {lines} lines causes 2n + 5 memory accesses, within 25 %": (
-                    abs(_accesses(runs["classic", size]) / (2 * lines + 5) - 1) <= 0.25
+                f"a packet of n = {lines} lines causes 2n + 5 memory accesses, within {ABSOLUTE.text}": (
+                    abs(_accesses(runs["classic", size]) / (2 * lines + 5) - 1) <= ABSOLUTE
                 )
                 for size, lines in SIZES.items()
             }
@@ -73,15 +74,15 @@ class Path(Figure):
         return checks(
             {
                 (
-                    "over 90 % of writes to a buffer of 6 MiB hit if cores hold its lines in their own ways; "
+                    "nearly all writes to a buffer of 6 MiB hit if cores hold its lines in their own ways; "
                     "DDIO's ways hold 4.5 MiB"
-                ): (write_hits(runs["dpdk-t"]) > 90),
-                "under 75 % hit if no core reads the buffer, which then only has DDIO's ways": write_hits(
-                    runs["dpdk-nt"]
-                )
-                < 75,
-                "a neighbour in DDIO's ways misses over twice as much as one in other ways": water["0x600"]
-                > 2 * water["0x018"],
+                ): nearly_all(write_hits(runs["dpdk-t"]) / 100),
+                "that is not so if no core reads the buffer, which then only has DDIO's ways": not nearly_all(
+                    write_hits(runs["dpdk-nt"]) / 100
+                ),
+                "a neighbour in DDIO's ways misses over twice as much as one in other ways": many_times(
+                    water["0x600"], water["0x018"]
+                ),
             }
         )
 
@@ -90,8 +91,10 @@ class Path(Figure):
         resident, flushed = (read_hits(runs["flush", one]) for one in (False, True))
         return checks(
             {
-                "over 60 % of device reads hit blocks that are in a core's ways": resident > 60,
-                "after these blocks are evicted, repeated device reads do not bring them back": flushed < resident / 2,
+                "most device reads hit blocks that are in a core's ways": most(resident / 100),
+                "after these blocks are evicted, repeated device reads do not bring them back": lacks(
+                    flushed, resident
+                ),
             }
         )
 
@@ -100,8 +103,8 @@ class Path(Figure):
         cold, warm = (write_hits(runs["warm", one]) for one in (False, True))
         return checks(
             {
-                "the write hit rate is over 20 points higher with warm buffers": warm > cold + 20,
-                "the write hit rate with warm buffers is over 95 %": warm > 95,
+                f"the write hit rate is over {EFFECT.points} higher with warm buffers": warm - cold > EFFECT.percent,
+                "nearly all writes hit with warm buffers": nearly_all(warm / 100),
             }
         )
 

@@ -22,7 +22,7 @@ PUBLISHED = {
 }
 HIGH = {"l2fwd", "chain-offload", "random-read"}
 SHARE = 5.0
-"""Change in per cent up to which an application is not sensitive (ddio-bench s7)."""
+"""Change in per cent up to which an application is not sensitive (s7, ATC20-T2-9)."""
 
 
 class Table2(Figure):

@@ -1,6 +1,7 @@
 """IAT Fig. 3: zero-loss throughput of a forwarding core over the depth of its receive ring."""
 
 from waykeeper.repro import WEAK, Case, Figure, Panel, Points, Series, checks, claim, falling, knee, number
+from waykeeper.repro.bands import SAME, lowered
 
 RINGS = (1024, 512, 256, 128, 64)
 SMALL, LARGE = 60, 1514  # without the frame check sequence
@@ -61,7 +62,7 @@ class Fig03(Figure):
     )
     def large_packets_bear_shallow_rings(self, runs):
         rings, rates = _curve(runs, LARGE)
-        dropped = [ring for ring, rate in zip(rings, rates, strict=True) if rate < 0.95 * rates[0]]
+        dropped = [ring for ring, rate in zip(rings, rates, strict=True) if lowered(rate, rates[0])]
         first = max(dropped, default=None)
         return knee(first, first is not None and first <= 256)
 
@@ -74,11 +75,10 @@ class Fig03(Figure):
         parts = {size: [rate / _curve(runs, size)[1][0] for rate in _curve(runs, size)[1]] for size in (SMALL, LARGE)}
         return checks(
             {
-                "with half the ring throughput falls by over 5 % for small packets, but not for large ones": parts[
-                    SMALL
-                ][1]
-                < 0.95
-                < parts[LARGE][1],
+                f"with half the ring throughput falls by over {SAME.text} for small packets, but not for large ones": lowered(
+                    parts[SMALL][1], 1
+                )
+                and not lowered(parts[LARGE][1], 1),
                 "with 64 descriptors small packets keep a smaller part of their throughput": parts[SMALL][-1]
                 < parts[LARGE][-1],
                 "throughput of small packets falls with every smaller ring": falling(parts[SMALL]),

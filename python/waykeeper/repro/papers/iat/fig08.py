@@ -16,6 +16,7 @@ from waykeeper.repro import (
     rising,
     span,
 )
+from waykeeper.repro.bands import EFFECT, FEW, some
 
 from .switching import aggregated, cycles_per_packet, ddio, memory, switch
 
@@ -80,7 +81,7 @@ class Fig08(Figure):
         return checks(
             {
                 "with small packets misses stay below IAT's threshold (1 million/s)": misses[0] < MISS_LOW,
-                "misses grow with the packet size": rising(misses, slack=0.02),
+                "misses grow with the packet size": rising(misses, slack=EFFECT),
                 "with large packets misses are above the threshold": misses[-1] > MISS_LOW,
             }
         )
@@ -134,8 +135,9 @@ class Fig08(Figure):
             {
                 "IAT enters the state I/O Demand": any(decision["state"] == "IODemand" for decision in run.decisions),
                 "DDIO gains more than one way, one per interval": len(grown) > 1 and len(set(grown)) == len(grown),
-                "over 10 % of the baseline's memory traffic remains": memory(run)
-                > 0.1 * memory(runs[1514].policy("baseline")),
+                f"over {FEW.text} of the baseline's memory traffic remains": some(
+                    memory(run) / memory(runs[1514].policy("baseline"))
+                ),
             }
         )
 

@@ -1,7 +1,6 @@
 """IAT Fig. 10: a tenant that outgrows its ways, over the packet size, before and after devices get two more ways."""
 
 from waykeeper.repro import (
-    LEAST_EFFECT,
     MEDIUM,
     STRONG,
     WEAK,
@@ -17,6 +16,7 @@ from waykeeper.repro import (
     lacks,
     span,
 )
+from waykeeper.repro.bands import ALIKE, EFFECT, SAME, alike, lower, not_lower
 
 SIZES = (64, 128, 256, 512, 1024, 1514)
 RIVALS = ("baseline", "core-only", "io-iso", "iat")
@@ -43,9 +43,9 @@ class Fig10(Figure):
         for size in (64, 1514) if quick else SIZES:
             for phase in ENDS:
                 yield Case((size, phase), scenario(size, ENDS[phase]), policies=RIVALS)
-        for lower, names in LOWER.items():
+        for which, names in LOWER.items():
             overrides = {f"workload.{name}.priority": "low" for name in names}
-            yield Case((lower, "lower"), scenario(1514, END_S), overrides, policies=["io-iso"])
+            yield Case((which, "lower"), scenario(1514, END_S), overrides, policies=["io-iso"])
 
     def panels(self, runs):
         sizes = _sizes(runs)
@@ -114,8 +114,10 @@ class Fig10(Figure):
         part = [_rate(runs, size, "before", "core-only") / _rate(runs, size, "before", "iat") for size in sizes]
         return checks(
             {
-                "core-only has over 95 % of IAT's throughput with small packets": part[0] > 0.95,
-                "its part of IAT's throughput is over 10 % smaller with the largest packets": part[-1] < 0.9 * part[0],
+                f"with small packets core-only is at most {SAME.text} below IAT's throughput": not_lower(part[0], 1),
+                f"its part of IAT's throughput is over {EFFECT.text} smaller with the largest packets": lower(
+                    part[-1], part[0]
+                ),
             }
         )
 
@@ -136,7 +138,7 @@ class Fig10(Figure):
         }
         mean = {rival: sum(values) / len(values) for rival, values in cuts.items()}
         return checks(
-            {"on average core-only gains less than half of what IAT gains": mean["core-only"] < 0.5 * mean["iat"]}
+            {"on average core-only gains less than half of what IAT gains": lacks(mean["core-only"], mean["iat"])}
         )
 
     @claim(
@@ -153,7 +155,7 @@ class Fig10(Figure):
             taken += [_ways(run.way_map[-1]["masks"][name]) < 2 for name in ("container2", "container3")]
         return checks(
             {
-                "io-iso is within 10 % of IAT's throughput": all(abs(part - 1) < 0.1 for part in near),
+                f"io-iso is within {ALIKE.text} of IAT's throughput": all(alike(part, 1) for part in near),
                 "containers 2 and 3 lose ways": all(taken),
             }
         )
@@ -164,7 +166,7 @@ class Fig10(Figure):
         gains = [_rate(runs, size, "after", "core-only") / _rate(runs, size, "after", "baseline") - 1 for size in sizes]
         return checks(
             {
-                "with the largest packets core-only is at most 15 % above baseline": gains[-1] < 0.15,
+                f"with the largest packets core-only is at most {ALIKE.text} above baseline": gains[-1] <= ALIKE,
                 "and its gain over baseline is smallest there": gains[-1] == min(gains),
             }
         )
@@ -180,9 +182,8 @@ class Fig10(Figure):
         return checks(
             {
                 (
-                    "core-only's time per access is over 2 % shorter with four DDIO ways than with two, for small packets"
-                ): _time(runs, small, "after", "core-only")
-                < (1 - LEAST_EFFECT / 100) * _time(runs, small, "before", "core-only")
+                    f"core-only's time per access is over {EFFECT.text} shorter with four DDIO ways than with two, for small packets"
+                ): lower(_time(runs, small, "after", "core-only"), _time(runs, small, "before", "core-only"))
             }
         )
 
@@ -193,7 +194,7 @@ class Fig10(Figure):
         why="in ours io-iso divides the seven ways among the tenants, and container 4 keeps two to four",
     )
     def io_iso_has_few_ways_left(self, runs):
-        cases = [runs[size, "after"] for size in _sizes(runs)] + [runs[lower, "lower"] for lower in LOWER]
+        cases = [runs[size, "after"] for size in _sizes(runs)] + [runs[which, "lower"] for which in LOWER]
         ways = [_ways(run.policy("io-iso").way_map[-1]["masks"]["container4"]) for run in cases]
         return span(min(ways), max(ways))
 
@@ -217,7 +218,7 @@ class Fig10(Figure):
         return checks(
             {
                 "container 4 does not overlap DDIO's ways": all(clear),
-                "and keeps over 95 % of its throughput": min(kept) > 0.95,
+                f"and loses at most {SAME.text} of its throughput": not_lower(min(kept), 1),
             }
         )
 
@@ -230,7 +231,7 @@ class Fig10(Figure):
         return checks(
             {
                 "baseline's throughput falls with the packet size while container 4 overlaps DDIO's ways": falling(
-                    [_rate(runs, size, "after", "baseline") for size in _sizes(runs)], slack=0.01
+                    [_rate(runs, size, "after", "baseline") for size in _sizes(runs)], slack=EFFECT
                 )
             }
         )

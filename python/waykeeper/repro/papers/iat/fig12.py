@@ -1,7 +1,6 @@
 """IAT Fig. 12: SPEC and RocksDB beside Redis or a service chain, in ways that may overlap DDIO's."""
 
 from waykeeper.repro import (
-    LEAST_EFFECT,
     MEDIUM,
     STRONG,
     WEAK,
@@ -15,6 +14,7 @@ from waykeeper.repro import (
     lacks,
     span,
 )
+from waykeeper.repro.bands import EFFECT, SAME, lower, not_lower
 
 from . import apps
 from .apps import SPEC, lost, slowdown, unseen
@@ -181,8 +181,9 @@ class Fig12(Figure):
                 "every application loses more when it overlaps DDIO's ways than when it does not": all(
                     wide > 0 for wide, _ in spreads
                 ),
-                "for the application with the largest additional loss, IAT removes over half of it": abs(worst[1])
-                < 0.5 * worst[0],
+                "for the application with the largest additional loss, IAT removes over half of it": lacks(
+                    abs(worst[1]), worst[0]
+                ),
             }
         )
 
@@ -195,7 +196,9 @@ class Fig12(Figure):
         rates = [
             _chains(runs[app, "nfv", "overlap"].policy(policy)) for app in _apps(runs) for policy in ("baseline", "iat")
         ]
-        return checks({"the chain's throughput is within 2 % with and without IAT": min(rates) > 0.98 * max(rates)})
+        return checks(
+            {f"the chain's throughput is within {SAME.text} with and without IAT": not_lower(min(rates), max(rates))}
+        )
 
     @claim(
         "ISCA21-S6C-2",
@@ -210,10 +213,9 @@ class Fig12(Figure):
                 median, tail = _times(runs[app, "nfv", "overlap"].policy(policy))
                 totals["p99"][at] += tail
                 totals["p99 minus p50"][at] += tail - median
-        least = 1 - LEAST_EFFECT / 100
         return checks(
             {
-                f"IAT lowers {name} by over 2 %, on average over the applications": ours < least * theirs
+                f"IAT lowers {name} by over {EFFECT.text}, on average over the applications": lower(ours, theirs)
                 for name, (theirs, ours) in totals.items()
             }
         )

@@ -1,6 +1,7 @@
 """IAT Fig. 14: Redis beside applications that overlap DDIO's ways."""
 
 from waykeeper.repro import MEDIUM, Case, Figure, Panel, Points, Series, checks, claim, span
+from waykeeper.repro.bands import EFFECT
 
 from . import apps
 from .apps import MIXES, unseen
@@ -58,8 +59,8 @@ class Fig14(Figure):
 
     def _span(self, runs, what, policy):
         worst = [max(_all(runs, mix, what, policy)) for mix in _mixes(runs)]
-        # What is less than a percent without IAT is nothing that IAT could mend.
-        there = max(max(_all(runs, mix, what, "baseline")) for mix in _mixes(runs)) > 1.0
+        # What is no effect without IAT is nothing that IAT could mend.
+        there = max(max(_all(runs, mix, what, "baseline")) for mix in _mixes(runs)) > EFFECT.percent
         return span(min(worst), max(worst), shape=there)
 
     def _span_under_iat(self, runs, what, effect, published):

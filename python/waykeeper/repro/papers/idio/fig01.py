@@ -1,6 +1,7 @@
 """IDIO Fig. 1: effect of an LLC antagonist on the bandwidth of network functions, and of network functions on mcf."""
 
 from waykeeper.repro import MEDIUM, Case, Figure, Panel, Points, Series, absent, checks, claim, falling, lacks, number
+from waykeeper.repro.bands import EFFECT
 
 MIB = [0, 8, 32]
 MCF_GBPS = [5, 20, 40, 80]
@@ -15,9 +16,8 @@ LOST = 7
 """Published loss of L3fwd:64B's bandwidth to the antagonist, % (CAL20-F1-2)."""
 BYTES = {"L3fwd:1518B": 1518, "L3fwd:64B": 64, "iperf": 1518}
 LINE_GBPS = {"L3fwd:1518B": 80, "L3fwd:64B": 40, "iperf": 80}
-"""Line rates: above what each function forwards, and so low that the search's steps, 0.5 % of it, are at most 1 % of that."""
-STEP = 1.0
-"""Losses that differ by less than a step of the search, in points, count as equal."""
+"""Line rates: above what each function forwards, and so low that the search's steps, 0.5 % of it, are at most 1 % of that, less than an
+effect."""
 
 
 class Fig01(Figure):
@@ -117,20 +117,22 @@ class Fig01(Figure):
     @claim("CAL20-F1-4", MEDIUM, "a single direction, without a least size of the fall; nothing was fitted on it")
     def mcf_slows_as_the_load_grows(self, runs):
         curve = [runs["mcf", gbps].workload("mcf").ipc for gbps in (0, *MCF_GBPS)]
-        return checks({"mcf's IPC falls with the offered load": falling(curve, 0.01)})
+        return checks({"mcf's IPC falls with the offered load": falling(curve, EFFECT)})
 
     @claim(
         "CAL20-F1-5",
         MEDIUM,
-        "ordering of three programs by over a step of the search; the model could show the reverse",
+        "ordering of three programs by over 2 points; the model could show the reverse",
         why="the antagonist costs our L3fwd:64B too little: the paper does not give the size of its table",
     )
     def ranking(self, runs):
         loss = {name: self._loss(runs, name) for name in FUNCTIONS}
         return checks(
             {
-                "iperf loses more than L3fwd:64B": loss["iperf"] > loss["L3fwd:64B"] + STEP,
-                "L3fwd:64B loses more than L3fwd:1518B": loss["L3fwd:64B"] > loss["L3fwd:1518B"] + STEP,
+                f"iperf loses over {EFFECT.points} more than L3fwd:64B": loss["iperf"] - loss["L3fwd:64B"]
+                > EFFECT.percent,
+                f"L3fwd:64B loses over {EFFECT.points} more than L3fwd:1518B": loss["L3fwd:64B"] - loss["L3fwd:1518B"]
+                > EFFECT.percent,
             }
         )
 

@@ -1,6 +1,7 @@
 """IDIO Fig. 3: maximum sustainable load and tail latency of six network functions under four placements."""
 
 from waykeeper.repro import MEDIUM, WEAK, Case, Figure, Panel, Points, Series, checks, claim, number
+from waykeeper.repro.bands import ALIKE, SAME, alike, same
 
 FUNCTIONS = ["ipf", "ipfz", "ipfzrx", "dpi", "dpiz", "dpizrx"]
 PLACEMENTS = ["dram", "llc", "mlc", "idio"]
@@ -107,9 +108,7 @@ class Fig03(Figure):
     )
     def llc_hardly_differs_from_dram(self, runs):
         tails = [runs["tail", placement, 20].workload("nf").latency_p99_us for placement in ("llc", "dram")]
-        return checks(
-            {"p99 with LLC and with DRAM differ by less than 20 % at 20 Gb/s": abs(tails[0] / tails[1] - 1) < 0.2}
-        )
+        return checks({f"p99 with LLC and with DRAM differ by at most {SAME.text} at 20 Gb/s": same(*tails)})
 
     @claim(
         "CAL20-F3-8",
@@ -122,7 +121,7 @@ class Fig03(Figure):
             {
                 "p99 with MLC and IDIO is below that with LLC and DRAM": max(tails["mlc"], tails["idio"])
                 < min(tails["llc"], tails["dram"]),
-                "p99 with IDIO is within 20 % of that with MLC": abs(tails["idio"] / tails["mlc"] - 1) < 0.2,
+                f"p99 with IDIO is within {ALIKE.text} of that with MLC": alike(tails["idio"], tails["mlc"]),
             }
         )
 

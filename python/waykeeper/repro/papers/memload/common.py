@@ -1,6 +1,7 @@
 """Shared by the thesis's figures: its two machines, its patterns and the numbers of workers."""
 
 from waykeeper.repro import Case
+from waykeeper.repro.bands import not_lower
 
 SCENARIOS = {"Haswell": "thesis-load-haswell", "Sandy Bridge": "thesis-load-sandy-bridge"}
 MACHINES = list(SCENARIOS)
@@ -50,6 +51,6 @@ def name(pattern, operation):
     return "flush" if pattern == "flush" else f"{pattern}-{operation}"
 
 
-def saturated(values, part=0.95):
-    """The smallest number of workers that reaches `part` of the highest value."""
-    return next(n for n, value in zip(WORKERS, values, strict=True) if value >= part * max(values))
+def saturated(values):
+    """The smallest number of workers whose value is the same as the highest one."""
+    return next(n for n, value in zip(WORKERS, values, strict=True) if not_lower(value, max(values)))

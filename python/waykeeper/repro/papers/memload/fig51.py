@@ -1,12 +1,10 @@
 """Thesis Fig. 5.1: DMA bandwidth over the number of workers."""
 
 from waykeeper.repro import MEDIUM, WEAK, Figure, Panel, Points, Series, checks, claim, knee, number, rising, span
+from waykeeper.repro.bands import EFFECT, SAME, higher, lower, not_higher
 
 from . import author
 from .common import DRIVE, MACHINES, MIB, PATTERNS, QUIRK, WORKERS, curve, name, saturated, scaling
-
-VISIBLE = 0.01
-"""A curve is distinguishable from the axis above this fraction of the axis: about the width of a line."""
 
 
 class Fig51(Figure):
@@ -16,7 +14,7 @@ class Fig51(Figure):
         DRIVE,
         QUIRK,
         "each worker has a core of its own while cores are left; the Sandy Bridge has four",
-        f"a curve counts as noticeable from {VISIBLE:.0%} of the highest one on",
+        f"a curve counts as noticeable from {EFFECT.text} of the highest one on",
     ]
 
     def cases(self, quick):
@@ -39,7 +37,9 @@ class Fig51(Figure):
     )
     def pcie_2_caps(self, runs):
         values = self._mib(runs, "Sandy Bridge", "random", "write")
-        return number(max(values), holds={"more than two workers add less than 5 %": max(values) < 1.05 * values[1]})
+        return number(
+            max(values), holds={f"more than two workers add at most {SAME.text}": not_higher(max(values), values[1])}
+        )
 
     @claim("MEMLOAD-F5.1-2", WEAK, "restates the scenario's link rate of 3.31 GB/s; no cache effect can move it")
     def pcie_3_brings_more(self, runs):
@@ -53,7 +53,7 @@ class Fig51(Figure):
     )
     def two_workers_are_enough_for_random(self, runs):
         curves = [self._mib(runs, m, "random", "write") for m in MACHINES]
-        flat = all(max(values[1:]) <= 1.05 * min(values[1:]) for values in curves)
+        flat = all(not_higher(max(values[1:]), min(values[1:])) for values in curves)
         at = [saturated(values) for values in curves]
         return knee(min(at), flat, high=max(at))
 
@@ -68,7 +68,7 @@ class Fig51(Figure):
     )
     def single_caps_on_the_old_link(self, runs):
         values = self._mib(runs, "Sandy Bridge", "single", "write")
-        return knee(saturated(values), values[-1] <= 1.05 * values[-2])
+        return knee(saturated(values), not_higher(values[-1], values[-2]))
 
     @claim(
         "MEMLOAD-F5.1-5",
@@ -77,9 +77,11 @@ class Fig51(Figure):
     )
     def single_keeps_rising_on_the_new_one(self, runs):
         values = self._mib(runs, "Haswell", "single", "write")
-        more = values[-1] / values[-2] - 1
         return checks(
-            {"bandwidth rises with every worker": rising(values), "the last worker adds 2 % or more": more >= 0.02}
+            {
+                "bandwidth rises with every worker": rising(values),
+                f"the last worker adds over {EFFECT.text}": higher(values[-1], values[-2]),
+            }
         )
 
     @claim(
@@ -111,17 +113,15 @@ class Fig51(Figure):
                 pairs = zip(values[pattern, "read"], values[pattern, "write"], strict=True)
                 found[f"{m}: {pattern}-read is below {pattern}-write"] = all(r < w for r, w in pairs)
             gap = [values["random", op][-1] / values["single", op][-1] for op in ("read", "write")]
-            found[f"{m}: random and single are closer to each other with reads than with writes"] = (
-                gap[0] < 0.9 * gap[1]
-            )
-            caps = [values[p, "read"][-1] < 1.02 * values[p, "read"][-2] for p in ("random", "single")]
+            found[f"{m}: random and single are closer to each other with reads than with writes"] = lower(*gap)
+            caps = [not higher(values[p, "read"][-1], values[p, "read"][-2]) for p in ("random", "single")]
             found[f"{m}: read bandwidth has no clear maximum"] = not any(caps)
         return checks(found)
 
     @claim(
         "MEMLOAD-F5.1-8",
         WEAK,
-        "arithmetic of 80 bytes a command and of our own limit of 1 % for what is noticeable",
+        "arithmetic of 80 bytes a command and of our own limit of 2 % for what is noticeable",
         why="flush has 80 bytes per command, so its bandwidth follows the command rate of the drive, whose jump between three "
         "and five workers (MEMLOAD-F5.2-5) is not modelled",
     )
@@ -130,5 +130,5 @@ class Fig51(Figure):
         for m in MACHINES:
             highest = max(self._mib(runs, m, "random", "write"))
             flush = zip(WORKERS, self._mib(runs, m, "flush", "write"), strict=True)
-            first += [n for n, value in flush if value >= VISIBLE * highest][:1]
+            first += [n for n, value in flush if value >= EFFECT * highest][:1]
         return knee(min(first, default=None), len(first) == len(MACHINES), high=max(first, default=None))

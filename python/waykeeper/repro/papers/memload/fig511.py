@@ -1,6 +1,7 @@
 """Thesis Fig. 5.11: Redis beside the load generator."""
 
-from waykeeper.repro import LEAST_EFFECT, MEDIUM, Case, Figure, Panel, Points, Series, checks, claim
+from waykeeper.repro import MEDIUM, Case, Figure, Panel, Points, Series, checks, claim
+from waykeeper.repro.bands import EFFECT, SAME, same
 
 from .common import BIG
 
@@ -63,11 +64,13 @@ class Fig511(Figure):
         for machine in SCENARIOS:
             for setting in SETTINGS:
                 random, single = (self._slower(runs, machine, setting, p) for p in LOADS)
-                found[f"{machine}, {setting}: either load slows Redis by over 2 %"] = min(random, single) > LEAST_EFFECT
+                found[f"{machine}, {setting}: either load slows Redis by over {EFFECT.text}"] = (
+                    min(random, single) > EFFECT.percent
+                )
                 if setting != "caching":
                     found[f"{machine}, {setting}: Redis is slowest beside single"] = single > random
         random, single = (self._slower(runs, "Haswell", "caching", p) for p in LOADS)
-        found["Haswell, caching: the slowdowns by random and single differ by at most 20 %"] = (
-            abs(random - single) <= 0.2 * single
+        found[f"Haswell, caching: the slowdowns by random and single differ by at most {SAME.text}"] = same(
+            random, single
         )
         return checks(found)

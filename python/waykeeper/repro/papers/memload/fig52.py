@@ -1,6 +1,7 @@
 """Thesis Fig. 5.2: NVMe commands per second over the number of workers."""
 
 from waykeeper.repro import WEAK, Figure, Panel, Points, Series, checks, claim, knee
+from waykeeper.repro.bands import SAME, SIZE, not_higher, same
 
 from . import author
 from .common import DRIVE, MACHINES, PATTERNS, QUIRK, WORKERS, curve, name, saturated, scaling
@@ -37,8 +38,9 @@ class Fig52(Figure):
         found = {}
         for m in MACHINES:
             theirs = _share({p: max(author.commands(m, *p)) for p in PATTERNS})
-            found[f"{m}: random sends at most {2 * theirs:.2g} of the commands of every other pattern"] = (
-                _share(self._highest(runs, m)) <= 2 * theirs
+            most = theirs / SIZE
+            found[f"{m}: random sends at most {most:.2g} of the commands of every other pattern"] = (
+                _share(self._highest(runs, m)) <= most
             )
         return checks(found)
 
@@ -52,7 +54,11 @@ class Fig52(Figure):
     def single_read_is_the_drives(self, runs):
         highest = [self._highest(runs, m)["single", "read"] for m in MACHINES]
         return checks(
-            {"the highest command rates of both machines are within 5 %": max(highest) <= 1.05 * min(highest)}
+            {
+                f"the highest command rates of both machines are within {SAME.text}": not_higher(
+                    max(highest), min(highest)
+                )
+            }
         )
 
     @claim(
@@ -64,8 +70,8 @@ class Fig52(Figure):
     )
     def single_write_starts_alike_and_caps(self, runs):
         old, new = (self._thousands(runs, m, "single", "write") for m in ("Sandy Bridge", "Haswell"))
-        alike = abs(old[0] / new[0] - 1) <= 0.15
-        return knee(saturated(old), alike and old[-1] <= 1.05 * old[-2])
+        alike = same(old[0], new[0])
+        return knee(saturated(old), alike and not_higher(old[-1], old[-2]))
 
     @claim(
         "MEMLOAD-F5.2-4",

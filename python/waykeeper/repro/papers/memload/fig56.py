@@ -1,6 +1,7 @@
 """Thesis Fig. 5.6: opcode events, and the events expected from the program's own counts."""
 
 from waykeeper.repro import WEAK, Figure, Panel, Points, Series, checks, claim, number, span
+from waykeeper.repro.bands import SIZE, of_size
 
 from . import author
 from .common import PATTERNS, QUIRK, load, name
@@ -72,8 +73,8 @@ class Fig56(Figure):
         found = {}
         for p in ("random", "single"):
             more, theirs = _reads_a_command(runs["Haswell", p, "write", 1]) - 1, author.READS_A_COMMAND[p, "write"] - 1
-            text = f"{p}-write reads {theirs / 2:.2g} to {2 * theirs:.2g} lines per command besides the command"
-            found[text] = theirs / 2 <= more <= 2 * theirs
+            text = f"{p}-write reads {SIZE * theirs:.2g} to {theirs / SIZE:.2g} lines per command besides the command"
+            found[text] = of_size(more, theirs)
         return checks(found)
 
 
