@@ -18,10 +18,11 @@ class Fig11(Figure):
 
     def panels(self, runs):
         steps = runs["run"].policy("iat").way_map
-        at_s = [moment for step in steps for moment in (step["from_s"], step["to_s"])]
-        masks = [int(step["masks"]["container4"], 16) for step in steps for _ in range(2)]
-        wide = [int(step["dca_ways"], 16).bit_count() for step in steps for _ in range(2)]
-        series = [Series("container 4", at_s, [mask.bit_count() for mask in masks]), Series("DDIO", at_s, wide)]
+        # At the whole seconds, because each seed has steps of its own.
+        at_s = list(range(int(steps[-1]["to_s"]) + 1))
+        now = [_at(steps, moment) for moment in at_s]
+        wide = [int(step["dca_ways"], 16).bit_count() for step in now]
+        series = [Series("container 4", at_s, [_mask(step).bit_count() for step in now]), Series("DDIO", at_s, wide)]
         yield Panel("ways", x="time, s", y="ways", series=series)
 
     @claim(
