@@ -571,3 +571,19 @@ def test_iat_reacts_only_if_container_4_gains_ways_and_then_leaves_those_of_ddio
         way_map.append({"from_s": float(from_s), "masks": {"container4": mask}, "dca_ways": wide})
     run = SimpleNamespace(policy=lambda _: SimpleNamespace(way_map=way_map))
     assert figure.reaction({"run": run}).low == ours
+
+
+def test_seeds_whose_ways_change_at_other_times_have_curves_with_the_same_points():
+    from types import SimpleNamespace
+
+    figure, drawn = registry.figures()["iat/fig11"], []
+    for steps in ([(0, 2.5), (2.5, 4)], [(0, 1), (1, 3), (3, 4)]):
+        way_map = [
+            {"from_s": first, "to_s": last, "masks": {"container4": hex(2 ** (1 + index) - 1)}, "dca_ways": "0x600"}
+            for index, (first, last) in enumerate(steps)
+        ]
+        run = SimpleNamespace(policy=lambda _, way_map=way_map: SimpleNamespace(way_map=way_map))
+        (panel,) = figure.panels({"run": run})
+        drawn.append([(list(series.x), list(series.y)) for series in panel.series])
+    assert drawn[0] == [([0, 1, 2, 3, 4], [1, 1, 1, 2, 2]), ([0, 1, 2, 3, 4], [2] * 5)]
+    assert drawn[1][0] == ([0, 1, 2, 3, 4], [1, 2, 2, 3, 3])
