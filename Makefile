@@ -20,7 +20,7 @@ DESTDIR ?=
 # The program that `make install` installs.
 PROGRAM ?= target/release/waykeeper
 
-.PHONY: install run test test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity curves lint deny build python repro fuzz docs
+.PHONY: install run test test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity model-lock curves lint deny build python repro fuzz docs
 .PHONY: packages test-packages
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
@@ -175,6 +175,10 @@ bench:
 curves:
 	$(CARGO) run --release --locked -p waykeeper-machine --example spec_curves | $(VENV)/bin/python scripts/draw_programs.py
 	$(CARGO) run --release --locked -p waykeeper-machine --example trace_curves | $(PYTHON) scripts/table_traces.py
+
+## Runs the long simulations of crates/machine/tests again and writes their numbers, after a change of the model.
+model-lock:
+	WAYKEEPER_WRITE_LOCK=1 $(CARGO) test --locked -p waykeeper-machine --test suite
 
 ## Runs every published row again and writes docs/fidelity-table.md.
 fidelity:

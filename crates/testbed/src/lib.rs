@@ -52,6 +52,11 @@ pub use synthetic::SyntheticHost;
 #[cfg(feature = "host")]
 pub use tenants::tenants;
 
+/// Whether tests run in their long form (`make test-long`): more seeds, more inputs, every round of faults.
+pub fn is_long() -> bool {
+    std::env::var_os("TEST_LONG").is_some()
+}
+
 use std::sync::Arc;
 use waykeeper_machine::{RunOptions, Scenario, ScenarioSource};
 use waykeeper_silicon::Sampling;

@@ -7,7 +7,7 @@
 
 use crate::common;
 
-use common::{means, scenario};
+use common::{computed_means, means, scenario};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use waykeeper_silicon::Sampling;
@@ -53,6 +53,7 @@ fn points() -> Vec<Point> {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
                 while let Some(job) = jobs.get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed)) {
+                    let means = if writes_table() { computed_means } else { means };
                     let numbers = means(scenario(&job.0, &job.1), seeds(), Sampling::DEFAULT);
                     results.lock().expect("no panic").push((job.clone(), numbers));
                 }

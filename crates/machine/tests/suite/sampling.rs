@@ -3,6 +3,7 @@
 
 use crate::common;
 
+use common::lock::{Numbers, key, locked};
 use common::{run, scenario};
 use std::sync::Arc;
 use waykeeper_host::Host;
@@ -23,12 +24,12 @@ fn hit_ratios(scenario: &Scenario, measured: &Measured) -> Vec<(String, f64)> {
     for (spec, workload) in scenario.workloads.iter().zip(&measured.workloads) {
         // exchange2 has too few MLC misses in a short run for a meaningful LLC ratio.
         if workload.llc_misses_per_s > 1e6 {
-            ratios.push((format!("{} LLC", spec.name), workload.llc_hit_ratio.unwrap_or(0.0) * 100.0));
+            ratios.push((format!("{}/LLC", spec.name), workload.llc_hit_ratio.unwrap_or(0.0) * 100.0));
         }
-        ratios.push((format!("{} MLC", spec.name), workload.mlc_hit_ratio.unwrap_or(0.0) * 100.0));
+        ratios.push((format!("{}/MLC", spec.name), workload.mlc_hit_ratio.unwrap_or(0.0) * 100.0));
     }
-    ratios.push(("DCA write".to_owned(), measured.system.dca_write_hit_ratio.unwrap_or(0.0) * 100.0));
-    ratios.push(("DCA read".to_owned(), measured.system.dca_read_hit_ratio.unwrap_or(0.0) * 100.0));
+    ratios.push(("DCA/write".to_owned(), measured.system.dca_write_hit_ratio.unwrap_or(0.0) * 100.0));
+    ratios.push(("DCA/read".to_owned(), measured.system.dca_read_hit_ratio.unwrap_or(0.0) * 100.0));
     ratios
 }
 
@@ -39,7 +40,7 @@ fn default_sampling_is_within_a_point_of_exact() {
     const TRAFFIC: u64 = 8;
     const SAMPLES: u64 = 3;
     let slice = Arc::new(slice());
-    let mean = |samples: u64, sampling: Sampling| {
+    let mean = |samples: u64, sampling: Sampling| -> Numbers {
         let mut mean: Vec<(String, f64)> = Vec::new();
         for (seed, sample) in (1..=TRAFFIC).flat_map(|seed| (1..=samples).map(move |sample| (seed, sample))) {
             let ratios = hit_ratios(&slice, &run(&slice, seed, 100 * seed + sample, sampling));
@@ -51,7 +52,11 @@ fn default_sampling_is_within_a_point_of_exact() {
         }
         mean
     };
-    let (exact, sampled) = (mean(1, Sampling::EXACT), mean(SAMPLES, Sampling::DEFAULT));
+    let kept = |samples: u64, sampling: Sampling| {
+        let shown = format!("hit ratios of the flagship, {TRAFFIC} seeds x {samples} {sampling:?}");
+        locked(&key(&shown, &format!("{slice:?}")), || mean(samples, sampling))
+    };
+    let (exact, sampled) = (kept(1, Sampling::EXACT), kept(SAMPLES, Sampling::DEFAULT));
     let off: Vec<String> = exact
         .iter()
         .zip(&sampled)
@@ -82,17 +87,27 @@ fn runs_claim_the_error_that_they_have() {
         ratios.chain(devices).collect::<Vec<_>>()
     };
     assert!(run(1, Sampling::EXACT).iter().all(|(_, error)| error.is_none()));
-    let runs: Vec<_> = (1..=SAMPLES).map(|sample| run(sample, Sampling::DEFAULT)).collect();
-    let (mut claimed, mut true_ones) = (Vec::new(), Vec::new());
-    for index in 0..runs[0].len() {
-        let one: Option<Vec<(f64, f64)>> = runs.iter().map(|run| run[index].0.zip(run[index].1)).collect();
-        let Some(one) = one else { continue };
-        let mean = one.iter().map(|(ratio, _)| ratio).sum::<f64>() / SAMPLES as f64;
-        let variance =
-            one.iter().map(|(ratio, _)| (ratio - mean).powi(2)).sum::<f64>() / (SAMPLES - 1) as f64;
-        true_ones.push(variance.sqrt());
-        claimed.push((one.iter().map(|(_, error)| error * error).sum::<f64>() / SAMPLES as f64).sqrt());
-    }
+    // Per ratio: the error that the runs claim, and the spread that they have.
+    let errors = || {
+        let runs: Vec<_> = (1..=SAMPLES).map(|sample| run(sample, Sampling::DEFAULT)).collect();
+        let mut errors = Numbers::new();
+        for index in 0..runs[0].len() {
+            let one: Option<Vec<(f64, f64)>> = runs.iter().map(|run| run[index].0.zip(run[index].1)).collect();
+            let Some(one) = one else { continue };
+            let mean = one.iter().map(|(ratio, _)| ratio).sum::<f64>() / SAMPLES as f64;
+            let variance =
+                one.iter().map(|(ratio, _)| (ratio - mean).powi(2)).sum::<f64>() / (SAMPLES - 1) as f64;
+            let claimed = (one.iter().map(|(_, error)| error * error).sum::<f64>() / SAMPLES as f64).sqrt();
+            errors.extend([("claimed".to_owned(), claimed), ("true".to_owned(), variance.sqrt())]);
+        }
+        errors
+    };
+    let shown = format!("errors of {SAMPLES} samples of the flagship");
+    let errors = locked(&key(&shown, &format!("{slice:?}")), errors);
+    let of = |what: &str| -> Vec<f64> {
+        errors.iter().filter(|(name, _)| name == what).map(|(_, value)| *value).collect()
+    };
+    let (claimed, true_ones) = (of("claimed"), of("true"));
     assert!(claimed.len() >= 10, "{} ratios", claimed.len());
     // The geometric mean of the quotients, because redis-server's error is a hundred times that of the others.
     let quotients = claimed.iter().zip(&true_ones).map(|(claimed, is)| (claimed / is).ln());

@@ -1,7 +1,15 @@
 //! Every profile of `spec` alone on the simulated Gold 5120, compared with measurements over the size of the LLC, with
 //! prefetchers on and off.
 
-use crate::common::curves::{Compared, Point, WAYS, compared};
+use crate::common::curves::{Compared, Point, WAYS, compared, measured};
+use crate::common::lock::{Numbers, key, locked};
+use std::collections::HashMap;
+
+/// What the curves depend on besides the model.
+const SOURCES: &str = concat!(
+    include_str!("common/curves.rs"),
+    include_str!("../../../../docs/reference/spec2017-skylake-sp.csv")
+);
 
 /// Required accuracy: cycles per instruction within 10 %, misses within 15 % or 0.1 per thousand instructions.
 const CPI: f64 = 0.10;
@@ -21,25 +29,40 @@ const KNOWN: [(&str, &str, u32, &str); 9] = [
 ];
 
 /// The numbers of a point that are outside of the bounds, named as in `KNOWN`.
-fn outside(is: &Point, target: &Point) -> Vec<(&'static str, String)> {
+fn outside(cpi: f64, mpki: f64, target: &Point) -> Vec<(&'static str, String)> {
     let mut wrong = Vec::new();
-    if (is.cpi / target.cpi - 1.0).abs() > CPI {
-        wrong.push(("cpi", format!("{:.2} for {:.2}", is.cpi, target.cpi)));
+    if (cpi / target.cpi - 1.0).abs() > CPI {
+        wrong.push(("cpi", format!("{cpi:.2} for {:.2}", target.cpi)));
     }
-    if (is.mpki - target.mpki).abs() > (MISSES.0 * target.mpki).max(MISSES.1) {
-        wrong.push(("misses", format!("{:.2} for {:.2}", is.mpki, target.mpki)));
+    if (mpki - target.mpki).abs() > (MISSES.0 * target.mpki).max(MISSES.1) {
+        wrong.push(("misses", format!("{mpki:.2} for {:.2}", target.mpki)));
     }
     wrong
 }
 
+/// Every simulated point: `program/prefetchers/ways/number`.
+fn simulated() -> Numbers {
+    let numbers = |Compared { name, prefetchers, ways, is, .. }: Compared| {
+        let named = |number: &str| format!("{name}/{prefetchers}/{ways}/{number}");
+        [(named("cpi"), is.cpi), (named("mpki"), is.mpki)]
+    };
+    compared().into_iter().flat_map(numbers).collect()
+}
+
 #[test]
 fn every_program_has_its_measured_curve() {
-    let points = compared();
-    assert_eq!(points.len(), 23 * 2 * WAYS.len());
+    let points: HashMap<_, _> = locked(&key("spec curves", SOURCES), simulated).into_iter().collect();
+    assert_eq!(points.len(), 23 * 2 * WAYS.len() * 2);
+    let curves = measured();
     let mut found = Vec::new();
-    for Compared { name, prefetchers, ways, was, is } in &points {
-        for (what, text) in outside(is, was) {
-            found.push((name.as_str(), *prefetchers, *ways, what, text));
+    for (name, curve) in &curves {
+        for (prefetchers, targets) in [("off", &curve.off), ("on", &curve.on)] {
+            for (ways, target) in WAYS.into_iter().zip(targets) {
+                let number = |number: &str| points[&format!("{name}/{prefetchers}/{ways}/{number}")];
+                for (what, text) in outside(number("cpi"), number("mpki"), target) {
+                    found.push((name.as_str(), prefetchers, ways, what, text));
+                }
+            }
         }
     }
     let named: Vec<_> = found.iter().map(|(name, on, ways, what, _)| (*name, *on, *ways, *what)).collect();

@@ -5,9 +5,12 @@
 #![allow(dead_code)]
 
 pub mod curves;
+pub mod lock;
 pub mod traces;
 
+use lock::{Numbers, key, locked};
 use std::collections::{BTreeMap, HashMap};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 use waykeeper_host::Host;
@@ -37,9 +40,6 @@ pub fn run(scenario: &Arc<Scenario>, seed: u64, sample_seed: u64, sampling: Samp
     server.measured()
 }
 
-/// The numbers of one run, by `metric` or `metric/workload`.
-type Numbers = Vec<(String, f64)>;
-
 /// The numbers of one run. A second test that needs the same run waits for the first one's result.
 fn numbers_of(scenario: &Arc<Scenario>, text: &str, seed: u64, sampling: Sampling) -> Numbers {
     static RUNS: LazyLock<Mutex<HashMap<String, Arc<OnceLock<Numbers>>>>> = LazyLock::new(Mutex::default);
@@ -48,10 +48,17 @@ fn numbers_of(scenario: &Arc<Scenario>, text: &str, seed: u64, sampling: Samplin
     cell.get_or_init(|| numbers(scenario, &run(scenario, seed, seed, sampling))).clone()
 }
 
-/// The numbers of figures, averaged over seeds: `metric` or `metric/workload`.
-pub fn means(
+/// The numbers of figures, averaged over seeds: `metric` or `metric/workload`; kept ones where the lock has them.
+pub fn means(scenario: Scenario, seeds: RangeInclusive<u64>, sampling: Sampling) -> BTreeMap<String, f64> {
+    let (shown, text) = (format!("{} seeds {seeds:?} {sampling:?}", scenario.name), format!("{scenario:?}"));
+    let compute = || computed_means(scenario, seeds, sampling).into_iter().collect();
+    locked(&key(&shown, &text), compute).into_iter().collect()
+}
+
+/// The same, always computed.
+pub fn computed_means(
     scenario: Scenario,
-    seeds: std::ops::RangeInclusive<u64>,
+    seeds: RangeInclusive<u64>,
     sampling: Sampling,
 ) -> BTreeMap<String, f64> {
     // Scenarios with the same text are equal: the text has every field.
