@@ -164,7 +164,9 @@ fn another_user_needs_only_the_device_and_user_namespaces() {
         mount --bind /mnt/fuse /dev/fuse && exec setpriv --reuid 1234 --regid 1234 --clear-groups \"$@\"";
     let program = tempfile::tempdir().unwrap();
     let copy = program.path().join("waykeeper");
-    std::fs::copy(cargo_bin("waykeeper"), &copy).unwrap();
+    // By a process of its own, as in the census of `tenants`: no child of another thread inherits a file open for writing.
+    let copied = Command::new("cp").arg(cargo_bin("waykeeper")).arg(&copy).status().unwrap();
+    assert!(copied.success(), "{copied}");
     std::fs::set_permissions(program.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     assert!(rustix::process::geteuid().is_root(), "not run: needs root and /dev/fuse");
     let done = Command::new("unshare")

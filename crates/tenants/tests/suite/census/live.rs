@@ -24,7 +24,10 @@ impl Program {
         let own = folder.path().file_name().unwrap().to_str().unwrap();
         let tag: String = own.chars().filter(char::is_ascii_alphanumeric).collect();
         let name = format!("{name}{tag}");
-        fs::copy(of, folder.path().join(&name)).unwrap();
+        // A process of its own writes the copy: one that another test's thread starts meanwhile would inherit this
+        // process's open file, and a file that is open for writing cannot be executed.
+        let copied = Command::new("cp").arg(of).arg(folder.path().join(&name)).status().unwrap();
+        assert!(copied.success(), "{copied}");
         Program { name, folder }
     }
 
