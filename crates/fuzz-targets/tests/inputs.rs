@@ -13,12 +13,14 @@ use std::collections::BTreeSet;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, RwLock};
+use waykeeper_testbed::is_long;
 
-/// Inputs of a target besides its seeds.
-const INPUTS: u32 = 5_000;
+/// Inputs of a target besides its seeds, and how many times as many there are in the long form (`make test-long`).
+const INPUTS: u32 = 500;
+const LONG: u32 = 10;
 
 /// Inputs of a target that waits for time or takes milliseconds for an input.
-const FEWER_INPUTS: u32 = 2_500;
+const FEWER_INPUTS: u32 = 250;
 
 /// Longest input that is made, in bytes, as in `fuzz/run.py`.
 const MOST_BYTES: usize = 16 << 10;
@@ -242,7 +244,8 @@ fn read_all(target: &str, inputs: u32, read: fn(&[u8])) {
             panic!("{target}: a seed is a finding: {}: {why}", seed.escape_ascii());
         }
     }
-    let config = Config { cases: inputs, failure_persistence: None, ..Config::default() };
+    let cases = inputs * if is_long() { LONG } else { 1 };
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
     let random = TestRng::deterministic_rng(RngAlgorithm::XorShift);
     let made = TestRunner::new_with_rng(config, random).run(
         &(any::<Index>(), prop_oneof![1 => Just(Vec::new()), 99 => vec(change(), 1..6)]),

@@ -19,9 +19,12 @@ use waykeeper_control::{ControlConfig, Problem, StepRecord};
 use waykeeper_host::{Host, Interval, KnobValues};
 use waykeeper_machine::{FaultKind, FaultyServer, RunOptions, ScenarioSource, VirtualServer};
 use waykeeper_silicon::Sampling;
+use waykeeper_testbed::is_long;
 use waykeeper_units::WorkloadId;
 
-const SEEDS: u64 = 240;
+/// Seeds of a run without a request, and of one in the long form.
+const SEEDS: u64 = 40;
+const SEEDS_LONG: u64 = 1000;
 /// All changes happen before 14 s; the last part, in which a settled policy sets few knobs, is long after.
 const END_S: u64 = 300;
 const REST_FROM_S: u64 = 180;
@@ -275,7 +278,7 @@ fn whatever_happens_masks_are_legal_knobs_come_back_and_policies_rest() {
         run(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         return;
     }
-    let seeds = std::env::var("CHAOS_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
+    let seeds = std::env::var("CHAOS_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(if is_long() { SEEDS_LONG } else { SEEDS });
     let failed: Vec<String> = (1..=seeds)
         .filter_map(|seed| {
             run(seed).err().map(|why| format!("seed {seed}: {}", why.lines().next().unwrap_or("")))

@@ -327,9 +327,9 @@ impl History {
 
     /// A day of a seed: tenants and CPUs that come and go, policies, pauses, kills and faults of files, about one event in
     /// 20 s, and no other program: what then differs in the end has no excuse.
-    pub fn day(seed: u64, hours: u64) -> History {
+    pub fn lasting(seed: u64, minutes: u64) -> History {
         let mut dice = Dice::new(seed);
-        let end_ms = hours * 3_600_000;
+        let end_ms = minutes * 60_000;
         let mut events: Vec<Event> = Vec::new();
         let mut at_ms = 0;
         while at_ms < end_ms {

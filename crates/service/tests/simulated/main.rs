@@ -31,9 +31,11 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use waykeeper_testbed::is_long;
 
-/// Seeds of a run without a request.
-const SEEDS: u64 = 300;
+/// Seeds of a run without a request, and of one in the long form (`make test-long`).
+const SEEDS: u64 = 60;
+const SEEDS_LONG: u64 = 10_000;
 
 /// Seeds that are enough for everything to happen once.
 const ENOUGH: u64 = 300;
@@ -91,7 +93,7 @@ fn histories_end_as_they_began() {
     }
     let (first, seeds) = match number("WAYKEEPER_SEED") {
         Some(seed) => (seed, 1),
-        None => (number("WAYKEEPER_FIRST").unwrap_or(0), number("WAYKEEPER_SEEDS").unwrap_or(SEEDS)),
+        None => (number("WAYKEEPER_FIRST").unwrap_or(0), number("WAYKEEPER_SEEDS").unwrap_or(if is_long() { SEEDS_LONG } else { SEEDS })),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (next, failures) = (AtomicU64::new(first), Mutex::new(Vec::new()));
@@ -148,13 +150,16 @@ fn what_was_found_once_stays_mended() {
     }
 }
 
-/// Hours of the long run without a request; `WAYKEEPER_HOURS=24` runs a day.
-const HOURS: u64 = 1;
+/// Simulated minutes of the run that looks for leaks, and in the long form; `WAYKEEPER_MINUTES=1440` runs a day.
+const MINUTES: u64 = 15;
+const MINUTES_LONG: u64 = 240;
+/// A seed whose first minutes have an event of each kind that the test asks for.
+const SHORT_SEED: u64 = 4;
 
 #[test]
 fn a_long_run_uses_no_more_at_its_end_than_at_its_begin() {
-    let hours = number("WAYKEEPER_HOURS").unwrap_or(HOURS);
-    let history = History::day(number("WAYKEEPER_SEED").unwrap_or(1), hours);
+    let minutes = number("WAYKEEPER_MINUTES").unwrap_or(if is_long() { MINUTES_LONG } else { MINUTES });
+    let history = History::lasting(number("WAYKEEPER_SEED").unwrap_or(SHORT_SEED), minutes);
     let outcome = daemon::run(&history);
     #[expect(clippy::print_stdout, reason = "what happened, and what was in use, is the result of a run")]
     let () = println!("{:?}\n{:#?}", outcome.marks, outcome.usage);
@@ -178,7 +183,7 @@ const MOST_DESCRIPTORS: usize = 100;
 /// The recorder keeps 1 MiB and the file that it writes; the rest is the journal.
 const MOST_DISK_BYTES: usize = 3 << 20;
 
-/// What the allocator of the test's process may keep from hour to hour.
+/// What the allocator of the test's process may keep from note to note.
 const MOST_GROWTH_BYTES: usize = 16 << 20;
 
 fn join(all: &[&String]) -> String {

@@ -1,17 +1,17 @@
-//! What the daemon and its machine use, once in a simulated hour: descriptors, the disk, memory.
+//! What the daemon and its machine use, once in five simulated minutes: descriptors, the disk, memory.
 //!
 //! Must not know what a history does.
 
 use crate::world::State;
 
-/// One simulated hour, ns.
-const HOUR_NS: u64 = 3_600_000_000_000;
+/// Simulated time between two notes, ns.
+const NOTE_NS: u64 = 300_000_000_000;
 
 /// What is in use at the end of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
-    /// Simulated hours since the start.
-    pub hour: u64,
+    /// Which note it is, from 1 on.
+    pub note: u64,
     /// Open files of the daemon.
     pub descriptors: usize,
     /// Bytes of all files on the disk: journal, recordings, configuration.
@@ -21,13 +21,13 @@ pub struct Usage {
 }
 
 impl State {
-    /// Notes what is in use, if an hour has passed since the last time.
+    /// Notes what is in use, if the time between two notes has passed since the last time.
     pub fn note_usage(&mut self) {
-        let hour = self.now_ns / HOUR_NS;
-        if self.usage.last().is_none_or(|last| last.hour < hour) {
+        let note = self.now_ns / NOTE_NS;
+        if self.usage.last().is_none_or(|last| last.note < note) {
             let descriptors = self.open_descriptors();
             let disk_bytes = self.disk.bytes();
-            self.usage.push(Usage { hour, descriptors, disk_bytes, resident_bytes: resident_bytes() });
+            self.usage.push(Usage { note, descriptors, disk_bytes, resident_bytes: resident_bytes() });
         }
     }
 }
