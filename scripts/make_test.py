@@ -1,7 +1,7 @@
 """All of `make test`: sets up, builds, tests, and says what was not run.
 
 First one table shows what the tests need and what this machine has (`tools.py`). What is missing is installed while the build
-runs: Debian packages with apt-get, goresctrl with Go. The Python wheel is built while the tests run. `SETUP=no` declines. Without root or on another distribution the
+runs: Debian packages with apt-get, goresctrl with Go. `SETUP=no` declines. Without root or on another distribution the
 command for it is printed instead. Everything that can run then runs; tests that lack a requirement are listed at the end, by
 name. It must not know any single test.
 
@@ -39,10 +39,11 @@ class Failed(Exception):
 
 @dataclass
 class Phases:
-    """The seconds that each phase took, and what was not run, for the last lines."""
+    """The seconds that each phase took, what was not run and the slowest tests, for the last lines."""
 
     seconds: list[tuple[str, float]] = field(default_factory=list)
     not_run: list[str] = field(default_factory=list)
+    slowest: list[str] = field(default_factory=list)
 
     def run(self, name: str, work: Callable[[], None]) -> None:
         """Runs one phase and keeps its time. Raises what `work` raises."""
@@ -59,27 +60,29 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def must(*command: str | Path, cwd: Path = ROOT) -> None:
-    """Runs a command on this terminal. Raises Failed if it does not end with 0."""
+def must(*command: str | Path, cwd: Path = ROOT, quiet: bool = False) -> None:
+    """Runs a command on this terminal; if `quiet`, its output is shown only when it fails. Raises Failed if it does not end with 0."""
     words = [str(word) for word in command]
-    status = subprocess.run(words, cwd=cwd, stdin=subprocess.DEVNULL).returncode
-    if status != 0:
-        raise Failed(f"`{' '.join(words)}` ended with {status}")
-
-
-def build_wheel(has_python: Callable[[], bool], phases: Phases) -> None:
-    """Builds the wheel, at low priority: in `whole` the tests run beside it, and many wait for processes. Raises Failed."""
-    shutil.rmtree(WHEELS, ignore_errors=True)
-    if not has_python():
-        return
-    began = time.monotonic()
-    words = ["nice", "-n", "19", str(VENV / "bin/maturin"), "build", "--quiet", "--profile", "dev", "--locked"]
-    done = subprocess.run([*words, "--out", str(WHEELS)], cwd=ROOT / "python", stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)  # fmt: skip
-    phases.seconds.append(("wheel of the Python package", time.monotonic() - began))
+    kept = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if quiet else {}
+    done = subprocess.run(words, cwd=cwd, stdin=subprocess.DEVNULL, **kept)
     if done.returncode != 0:
-        say(f"{done.stdout}\n`{' '.join(words)}` ended with {done.returncode}")
-        raise Failed("the wheel of the Python package")
+        if quiet:
+            say(done.stdout)
+        raise Failed(f"`{' '.join(words)}` ended with {done.returncode}")
+
+
+def pack_wheel(extension: Path) -> None:
+    """Packs the wheel around the extension that the build of the tests made; maturin writes only its metadata. Raises Failed."""
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    content = WHEELS / "content"
+    left_out = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "python/waykeeper", content / "waykeeper", ignore=left_out)
+    shutil.copyfile(extension, content / "waykeeper/_native.abi3.so")
+    python = VENV / "bin/python"
+    must(VENV / "bin/maturin", "pep517", "write-dist-info", "--metadata-directory", content,
+         "--interpreter", python, cwd=ROOT / "python", quiet=True)  # fmt: skip
+    must(python, "-m", "wheel", "pack", content, "--dest-dir", WHEELS, quiet=True)
+    shutil.rmtree(content)
 
 
 def environment_for_python(installing: concurrent.futures.Future[None] | None) -> str | None:
@@ -113,10 +116,12 @@ def environment_for_python(installing: concurrent.futures.Future[None] | None) -
         return str(error)
 
 
-def python_tests() -> None:
+def python_tests(long: bool) -> None:
     """The Python package's tests on a wheel in the fresh environment."""
     must(VENV / "bin/pip", "install", "--quiet", "--no-deps", "--force-reinstall", *WHEELS.glob("waykeeper-*.whl"))
-    must(VENV / "bin/pytest", "-c", "python/pyproject.toml", "--numprocesses", str(os.cpu_count() or 1), "python/tests")
+    chosen = [] if long else ["-m", "not long"]
+    words = ["-c", "python/pyproject.toml", "--numprocesses", str(os.cpu_count() or 1), "--durations", "10", *chosen]
+    must(VENV / "bin/pytest", *words, "python/tests")
 
 
 def script_tests() -> None:
@@ -159,7 +164,7 @@ def set_up(pool: concurrent.futures.Executor, wanted: bool) -> concurrent.future
     return pool.submit(tools.install, rest, root)
 
 
-def whole(cargo: str, wanted: bool, phases: Phases) -> None:
+def whole(cargo: str, wanted: bool, long: bool, phases: Phases) -> None:
     """Every phase in turn. Raises Failed at the first that fails."""
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         installing = set_up(pool, wanted)
@@ -168,33 +173,34 @@ def whole(cargo: str, wanted: bool, phases: Phases) -> None:
         if not tools.command_is_here("cc")():
             raise Failed("no C compiler (cc); install gcc and the headers of the C library")
         fetching = pool.submit(environment_for_python, installing)
-        programs: list[run_tests.Program] = []
-        phases.run("build of the tests", lambda: programs.extend(build(cargo)))
+        built: list[run_tests.Built] = []
+        phases.run("build of the tests", lambda: built.append(build(cargo)))
         if installing is not None:
             phases.run("waiting for the packages", installing.result)
             left = [need.name for need in tools.missing() if need.packages]
             say(f"setup: still missing: {', '.join(left)}" if left else "setup: everything is installed")
         missing = {need.name for need in tools.missing()}
-        compiling = pool.submit(build_wheel, lambda: fetching.result() is None, phases)
-        phases.run("tests", lambda: rust_tests(programs, missing, phases))
-        phases.run("waiting for the wheel", compiling.result)
+        phases.run("tests", lambda: rust_tests(built[0].programs, missing, phases, long))
         phases.run("examples in the documentation", lambda: must_be_zero(run_tests.examples(cargo)))
         phases.run("tests of the scripts", script_tests)
         why = fetching.result()
         if why is None:
-            phases.run("Python package", python_tests)
-            phases.run("short form of make test-fleet", fleet_checks)
+            phases.run("wheel of the Python package", lambda: pack_wheel(built[0].extension))
+            phases.run("Python package", lambda: python_tests(long))
         else:
-            phases.not_run.append(f"all of python/tests, and the short form of make test-fleet: {why}")
+            phases.not_run.append(f"all of python/tests: {why}")
+        if long:
+            phases.run("short form of make test-fleet", fleet_checks)
 
 
-def only_python(phases: Phases) -> None:
+def only_python(cargo: str, long: bool, phases: Phases) -> None:
     """The Python package alone, by the phases of `whole`. Raises Failed if one fails or cannot run."""
     why = environment_for_python(None)
     if why is not None:
         raise Failed(f"python/tests cannot run: {why}")
-    build_wheel(lambda: True, phases)
-    phases.run("Python package", python_tests)
+    built = build(cargo)
+    phases.run("wheel of the Python package", lambda: pack_wheel(built.extension))
+    phases.run("Python package", lambda: python_tests(long))
 
 
 def must_be_zero(status: int) -> None:
@@ -203,17 +209,19 @@ def must_be_zero(status: int) -> None:
         raise Failed(f"ended with {status}")
 
 
-def build(cargo: str) -> list[run_tests.Program]:
-    """The test programs. Raises Failed if cargo does not build them."""
+def build(cargo: str) -> run_tests.Built:
+    """The test programs and the Python extension. Raises Failed if cargo does not build them."""
     try:
         return run_tests.build(cargo)
     except subprocess.CalledProcessError as error:
         raise Failed(f"the build ended with {error.returncode}") from None
 
 
-def rust_tests(programs: list[run_tests.Program], missing: set[str], phases: Phases) -> None:
+def rust_tests(programs: list[run_tests.Program], missing: set[str], phases: Phases, long: bool) -> None:
     """All test programs. Raises Failed if a test failed."""
-    summary = run_tests.run_all(programs, os.cpu_count() or 1, missing, say)
+    summary = run_tests.run_all(programs, os.cpu_count() or 1, missing, say, long)
+    run_tests.keep_times(summary.times)
+    phases.slowest = run_tests.slowest(summary.times)
     if run_tests.report(summary, say) == 1:
         raise Failed(f"{len(summary.failed)} tests failed")
     phases.not_run += [f"{name}: needs {why}" for name, why in summary.not_run.items()]
@@ -222,6 +230,7 @@ def rust_tests(programs: list[run_tests.Program], missing: set[str], phases: Pha
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cargo", default=os.environ.get("CARGO", "cargo"), help="cargo (default: %(default)s)")
+    parser.add_argument("--long", action="store_true", help="every test in its long form, and the tests that only it has (hours)")
     parser.add_argument("--only-python", action="store_true", help="only the Python package, without the set-up")
     arguments = parser.parse_args()
     setup = os.environ.get("SETUP", "yes")
@@ -233,12 +242,14 @@ def main() -> int:
     phases, began, wrong = Phases(), time.monotonic(), None
     try:
         if arguments.only_python:
-            only_python(phases)
+            only_python(arguments.cargo, arguments.long, phases)
         else:
-            whole(arguments.cargo, setup == "yes", phases)
+            whole(arguments.cargo, setup == "yes", arguments.long, phases)
     except Failed as error:
         wrong = str(error)
     say("== summary")
+    if phases.slowest:
+        say("\n".join(["slowest tests of all (target/test-times.tsv):", *phases.slowest]))
     for name, seconds in phases.seconds:
         say(f"{seconds:7.1f} s  {name}")
     say(f"{time.monotonic() - began:7.1f} s  all")

@@ -8,6 +8,9 @@ which programs run longest; it must not know any test.
 
     python3 scripts/run_tests.py            # all
     python3 scripts/run_tests.py --jobs 1   # one program at a time
+    python3 scripts/run_tests.py --long     # all, in their long form
+
+The seconds of each test are written to `target/test-times.tsv`, and the slowest are listed at the end.
 
 Exit status: 0 all passed, 1 a test failed or the build did, 3 the rest passed but tests were not run.
 """
@@ -33,6 +36,21 @@ ROOT = Path(__file__).resolve().parent.parent
 
 MOST_SECONDS = 1200
 """Longest that one program may take before it is ended and called failed."""
+
+MOST_SECONDS_LONG = 4 * 3600
+"""The same in the long form."""
+
+LONG = "TEST_LONG"
+"""The variable by which a test knows that it is to run in its long form: more seeds, more inputs, every fault round."""
+
+TIMES = ROOT / "target/test-times.tsv"
+"""Where the seconds of each test are kept: seconds, program, test."""
+
+TIMED = re.compile(r"^test (\S+).* <(\d+\.\d+)s>$", re.MULTILINE)
+"""A test with its seconds, in libtest's output with --report-time."""
+
+SLOWEST = 10
+"""How many of the slowest tests are listed."""
 
 NOT_RUN = re.compile(r"not run: needs ([^;:\n]+)")
 """What a test says that cannot run here; several requirements are joined by `and`."""
@@ -64,6 +82,8 @@ class Outcome:
     output: str
     failed: list[str] = field(default_factory=list)
     not_run: dict[str, str] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
+    """Seconds by test, as libtest measured them."""
 
     @property
     def good(self) -> bool:
@@ -80,27 +100,41 @@ class Summary:
     seconds: float
     failed: list[str]
     not_run: dict[str, str]
+    times: dict[str, float]
+    """Seconds by `package target test`."""
 
 
-def build(cargo: str) -> list[Program]:
+@dataclass(frozen=True)
+class Built:
+    """What cargo built: the test programs, and the Python package's extension."""
+
+    programs: list[Program]
+    extension: Path
+
+
+def build(cargo: str) -> Built:
     """Builds, with cargo's own messages on the terminal. Raises CalledProcessError if that fails.
 
-    Examples are not built: no test runs one, and `make lint` compiles them.
+    One call for tests, programs and the Python extension, so that each crate is compiled once with one set of features. Examples
+    are not built: no test runs one, and `make lint` compiles them.
     """
     messages = ["--message-format", "json-render-diagnostics"]
-    command = [cargo, "test", "--workspace", "--locked", "--no-run", "--tests", *messages]
+    command = [cargo, "build", "--workspace", "--locked", "--lib", "--bins", "--tests", *messages]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    programs = []
+    programs, extension = [], None
     for line in done.stdout.splitlines():
         message = json.loads(line)
-        if message.get("reason") != "compiler-artifact" or not message["profile"]["test"] or not message["executable"]:
+        if message.get("reason") != "compiler-artifact":
             continue
         target, folder = message["target"], Path(message["manifest_path"]).parent
-        programs.append(Program(folder.name, target["name"] if target["kind"] == ["test"] else f"({target['kind'][0]})",
-                                Path(message["executable"]), folder))  # fmt: skip
-    if not programs:
-        sys.exit("tests: cargo built no test program")
-    return programs
+        if target["kind"] == ["cdylib"]:
+            extension = Path(message["filenames"][0])
+        elif message["profile"]["test"] and message["executable"]:
+            name = target["name"] if target["kind"] == ["test"] else f"({target['kind'][0]})"
+            programs.append(Program(folder.name, name, Path(message["executable"]), folder))
+    if not programs or extension is None:
+        sys.exit("tests: cargo built no test program, or no Python extension")
+    return Built(programs, extension)
 
 
 def sorted_out(output: str, missing: set[str]) -> tuple[list[str], dict[str, str]]:
@@ -119,19 +153,23 @@ def sorted_out(output: str, missing: set[str]) -> tuple[list[str], dict[str, str
     return failed, not_run
 
 
-def run(program: Program, threads: int, missing: set[str]) -> Outcome:
+def run(program: Program, threads: int, missing: set[str], long: bool = False) -> Outcome:
     """Runs one program to its end."""
     threads *= 2 if program.name in WAITING else 1
     environment = {
         **os.environ,
+        **({LONG: "1"} if long else {}),
+        # libtest reports the seconds of each test only where unstable options are allowed.
+        "RUSTC_BOOTSTRAP": "1",
         "CARGO_MANIFEST_DIR": str(program.folder),
         "RUST_TEST_THREADS": os.environ.get("RUST_TEST_THREADS", str(threads)),
     }
+    words = [program.executable, "-Z", "unstable-options", "--report-time"]
     began = time.monotonic()
     try:
         done = subprocess.run(
-            [program.executable], cwd=program.folder, env=environment, stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=MOST_SECONDS,
+            words, cwd=program.folder, env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=MOST_SECONDS_LONG if long else MOST_SECONDS,
         )  # fmt: skip
         status, output = done.returncode, done.stdout.decode(errors="replace")
     except subprocess.TimeoutExpired as error:
@@ -144,7 +182,8 @@ def run(program: Program, threads: int, missing: set[str]) -> Outcome:
     # libtest ends with 0 or 101; anything else, or a count that does not fit its list, is the program's own failure.
     if counts is None or len(failed) + len(not_run) != wrong or status != (101 if wrong else 0):
         failed = failed or ["the program itself"]
-    return Outcome(program, status, passed, ignored, time.monotonic() - began, output, failed, not_run)
+    times = {name: float(seconds) for name, seconds in TIMED.findall(output)}
+    return Outcome(program, status, passed, ignored, time.monotonic() - began, output, failed, not_run, times)
 
 
 WAITING = ("cli suite",)
@@ -160,14 +199,20 @@ def rank(program: Program) -> tuple[int, int]:
     return place, -program.executable.stat().st_size
 
 
-def run_all(programs: list[Program], jobs: int, missing: set[str], say: Callable[[str], None] = print) -> Summary:
+def run_all(
+    programs: list[Program],
+    jobs: int,
+    missing: set[str],
+    say: Callable[[str], None] = print,
+    long: bool = False,
+) -> Summary:
     """Runs the programs, several at a time, in the order of `rank`."""
     # Where tests may leave files, CARGO_TARGET_TMPDIR: cargo makes the folder when it runs tests itself.
     (programs[0].executable.parents[2] / "tmp").mkdir(exist_ok=True)
     began, outcomes, writing, threads = time.monotonic(), [], threading.Lock(), os.cpu_count() or 1
 
     def one(program: Program) -> None:
-        outcome = run(program, threads, missing)
+        outcome = run(program, threads, missing, long)
         with writing:
             outcomes.append(outcome)
             word = "ok" if outcome.good else "FAILED"
@@ -184,7 +229,21 @@ def run_all(programs: list[Program], jobs: int, missing: set[str], say: Callable
         f"{outcome.program.name} {name}": why for outcome in outcomes for name, why in outcome.not_run.items()
     }
     passed = sum(outcome.passed for outcome in outcomes)
-    return Summary(passed, len(outcomes), time.monotonic() - began, sorted(failed), dict(sorted(not_run.items())))
+    times = {f"{outcome.program.name} {name}": one for outcome in outcomes for name, one in outcome.times.items()}
+    return Summary(passed, len(outcomes), time.monotonic() - began, sorted(failed), dict(sorted(not_run.items())), times)
+
+
+def slowest(times: dict[str, float]) -> list[str]:
+    """Lines for the slowest tests, the slowest first."""
+    ranked = sorted(times.items(), key=lambda item: -item[1])[:SLOWEST]
+    return [f"{seconds:7.1f} s  {name}" for name, seconds in ranked]
+
+
+def keep_times(times: dict[str, float]) -> None:
+    """Writes the seconds of each test, the slowest first."""
+    ranked = sorted(times.items(), key=lambda item: -item[1])
+    TIMES.parent.mkdir(exist_ok=True)
+    TIMES.write_text("".join(f"{seconds:.3f}\t{name}\n" for name, seconds in ranked), encoding="utf-8")
 
 
 def report(summary: Summary, say: Callable[[str], None] = print) -> int:
@@ -213,6 +272,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     cores = os.cpu_count() or 1
     parser.add_argument("--jobs", type=int, default=cores, help="programs at a time (default: the cores, %(default)s)")
+    parser.add_argument("--long", action="store_true", help="every test in its long form (hours)")
     parser.add_argument("--cargo", default=os.environ.get("CARGO", "cargo"), help="cargo (default: %(default)s)")
     arguments = parser.parse_args()
     if arguments.jobs < 1:
@@ -224,10 +284,12 @@ def main() -> int:
         print(text, flush=True)
 
     try:
-        summary = run_all(build(arguments.cargo), arguments.jobs, missing, say)
+        summary = run_all(build(arguments.cargo).programs, arguments.jobs, missing, say, arguments.long)
     except subprocess.CalledProcessError:
         return 1
     status = report(summary, say)
+    keep_times(summary.times)
+    say("tests: the slowest:\n" + "\n".join(slowest(summary.times)))
     if status == 1 or examples(arguments.cargo) != 0:
         return 1
     return status

@@ -126,6 +126,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_a_search_runs_on_dask(tiny, tmp_path):
     file, script = tmp_path / "tiny.toml", tmp_path / "search.py"
     file.write_text(tiny.text, encoding="utf-8")

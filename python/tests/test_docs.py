@@ -22,6 +22,8 @@ BLOCK = re.compile(r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n)?^```sh\n(?P<tex
 SHARED = ("scenarios", "inputs", "examples", "scripts")
 """Folders of the repository that commands name."""
 
+LONG = ("docs/own-policies.md", "docs/tour.md", "docs/tutorial.md")
+
 needs_program = pytest.mark.skipif(not PROGRAM.is_file(), reason="needs the full program (cargo build)")
 
 
@@ -92,7 +94,13 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 @needs_program
-@pytest.mark.parametrize("page", sorted({block.page for block in ALL if block.reason is None}))
+def run_pages() -> list[object]:
+    """The pages whose blocks are run. Those that compare policies on whole scenarios take minutes."""
+    pages = sorted({block.page for block in ALL if block.reason is None})
+    return [pytest.param(page, marks=pytest.mark.long) if page in LONG else page for page in pages]
+
+
+@pytest.mark.parametrize("page", run_pages())
 def test_the_blocks_of_a_page_run_in_their_order(page: str, tmp_path: Path) -> None:
     variables = environment(tmp_path)
     work = tmp_path / "work"

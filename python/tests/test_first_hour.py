@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "target/debug/waykeeper"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not PROGRAM.is_file(), reason="needs the full program (cargo build)")
 @pytest.mark.skipif(not os.access("/dev/fuse", os.W_OK), reason="needs /dev/fuse")
 def test_each_step_shows_what_it_must(tmp_path: Path) -> None:

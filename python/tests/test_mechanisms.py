@@ -181,6 +181,7 @@ def test_keys_that_were_set_are_in_the_effective_tables():
     assert packets.to_dict() == PACKETS
 
 
+@pytest.mark.long
 def test_every_case_can_be_read_with_each_mechanism_off():
     for figure in figures().values():
         for case in figure.cases(True):

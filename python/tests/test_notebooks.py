@@ -13,6 +13,7 @@ def test_there_are_notebooks():
     assert len(NOTEBOOKS) == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)

@@ -98,6 +98,7 @@ def test_a_policy_without_step_is_refused(tiny):
         wk.run(tiny, [Empty])
 
 
+@pytest.mark.long
 def test_a_policy_of_thirty_lines_beats_default_on_the_flagship():
     import runpy
     from pathlib import Path

@@ -482,6 +482,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_on_a_cluster_whose_worker_is_killed_the_record_is_that_of_one_machine(tmp_path):
     script = tmp_path / "cluster.py"
     script.write_text(ON_A_CLUSTER)

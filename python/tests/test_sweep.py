@@ -105,6 +105,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_two_hundred_points_on_dask_survive_a_kill(tiny, tmp_path):
     scenario, script, out = tmp_path / "tiny.toml", tmp_path / "sweep.py", tmp_path / "out"
     scenario.write_text(tiny.text)
