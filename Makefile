@@ -20,7 +20,7 @@ DESTDIR ?=
 # The program that `make install` installs.
 PROGRAM ?= target/release/waykeeper
 
-.PHONY: install run test test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity model-lock curves lint deny build python repro fuzz docs
+.PHONY: install run test test-long flaky test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity model-lock curves lint deny build python repro fuzz docs
 .PHONY: packages test-packages
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
@@ -70,6 +70,15 @@ install:
 ## Sets up what the tests need (SETUP=no declines), then all tests; CONTRIBUTING.md has the exit status.
 test:
 	SETUP=$(SETUP) $(PYTHON) scripts/make_test.py --cargo $(CARGO)
+
+## Every test in its long form, and those that only it has: more seeds, inputs, faults, notebooks (CONTRIBUTING.md). Hours.
+test-long:
+	SETUP=$(SETUP) $(PYTHON) scripts/make_test.py --cargo $(CARGO) --long
+
+## The tests N times beside other work; each that failed at least once is named.
+N ?= 20
+flaky:
+	$(PYTHON) scripts/flaky.py --cargo $(CARGO) --rounds $(N)
 
 test-rust:
 	$(PYTHON) scripts/run_tests.py --cargo $(CARGO)
@@ -123,7 +132,7 @@ bench-nvme:
 ## The Python package in an environment of its own, to use: target/venv/bin/python
 python:
 	$(PYTHON) -m venv $(VENV)
-	$(MAKE) wheel PROFILE=release
+	$(MAKE) wheel
 	$(VENV)/bin/pip install --quiet --force-reinstall --no-deps $(WHEELS)/waykeeper-*.whl
 	$(VENV)/bin/pip install --quiet "$$(ls $(WHEELS)/waykeeper-*.whl)[test]"
 
@@ -131,7 +140,7 @@ python:
 wheel:
 	$(VENV)/bin/pip install --quiet "maturin>=1.9,<2"
 	rm -rf $(WHEELS)
-	cd python && ../$(VENV)/bin/maturin build --quiet --profile $(PROFILE) --locked --out ../$(WHEELS)
+	cd python && ../$(VENV)/bin/maturin build --quiet --profile release --locked --out ../$(WHEELS)
 
 ## Runs every figure of the papers (hours; QUICK=--quick: minutes) and writes repro-out/report.html.
 repro: python

@@ -116,12 +116,22 @@ def environment_for_python(installing: concurrent.futures.Future[None] | None) -
         return str(error)
 
 
+def install_wheel() -> None:
+    """Installs the packed wheel into the environment of the tests."""
+    must(VENV / "bin/pip", "install", "--quiet", "--no-deps", "--force-reinstall", *WHEELS.glob("waykeeper-*.whl"))
+
+
+def pytest_arguments(long: bool) -> list[str]:
+    """What pytest is called with: as many processes as cores, and the seconds of the slowest tests."""
+    chosen = [] if long else ["-m", "not long"]
+    processes = str(os.cpu_count() or 1)
+    return ["-c", "python/pyproject.toml", "--numprocesses", processes, "--durations", "10", *chosen, "python/tests"]
+
+
 def python_tests(long: bool) -> None:
     """The Python package's tests on a wheel in the fresh environment."""
-    must(VENV / "bin/pip", "install", "--quiet", "--no-deps", "--force-reinstall", *WHEELS.glob("waykeeper-*.whl"))
-    chosen = [] if long else ["-m", "not long"]
-    words = ["-c", "python/pyproject.toml", "--numprocesses", str(os.cpu_count() or 1), "--durations", "10", *chosen]
-    must(VENV / "bin/pytest", *words, "python/tests")
+    install_wheel()
+    must(VENV / "bin/pytest", *pytest_arguments(long))
 
 
 def script_tests() -> None:
