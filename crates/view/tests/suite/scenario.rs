@@ -202,6 +202,30 @@ fn stopped_time_gives_no_step_and_speed_is_kept() {
 }
 
 #[test]
+fn a_server_at_which_nobody_looks_stands_still_and_continues_where_it_was() {
+    let mut source = live("default", 1);
+    let taken = |event| match event {
+        SourceEvent::Step(step) => Some(step.step),
+        _ => None,
+    };
+    source.watch(false);
+    // It is answered after the order to stand still was read.
+    source.turn(Turn::Speed { factor: 1000.0 }).unwrap();
+    let before = std::iter::from_fn(|| source.next(Duration::ZERO)).filter_map(taken).last();
+    // A step takes a millisecond at this speed.
+    assert_eq!(source.next(Duration::from_millis(100)), None);
+    source.turn(Turn::Pause { release: false }).unwrap();
+    assert!(event(&mut source) != SourceEvent::End, "a turn is shown at once");
+    source.watch(true);
+    let after = loop {
+        if let Some(step) = taken(event(&mut source)) {
+            break step;
+        }
+    };
+    assert_eq!(Some(after), before.map(|step| step + 1));
+}
+
+#[test]
 fn a_reader_that_stops_costs_no_memory_and_gets_the_latest_step() {
     let mut source = live("none", 1);
     let mut model = ViewModel::new();
