@@ -30,7 +30,7 @@ Examples:
   ssh -L 8642:127.0.0.1:8642 server waykeeper serve  another machine's page on this one
 
 serve prints an address; open it in a browser. Its last part is a token, without which the page shows
-everything and turns nothing. The page's playground starts virtual servers of their own, up to 8 at a time.
+everything and turns nothing. The page's playground starts virtual servers of their own; one ends when its page is closed.
 
 Exit codes: 3 no daemon is running at the socket that you named, 4 permission denied, 5 the address is in use.";
 

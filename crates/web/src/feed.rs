@@ -6,9 +6,9 @@ use axum::body::Bytes;
 use serde_json::json;
 use std::fmt;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
@@ -24,8 +24,89 @@ const EVENTS_MOST: usize = 64;
 pub enum FeedLife {
     /// As long as the server.
     Server,
-    /// As long as it has a viewer, and so much longer.
+    /// As long as it has a viewer, and so much longer. Its source stands still while nobody sees it.
     Viewers(Duration),
+}
+
+/// How much a feed is used; the least comes first, and of two that are used alike, the one that is so for longer.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum FeedUse {
+    /// No page has it, since then.
+    Left(Instant),
+    /// Only hidden pages have it, since then.
+    Hidden(Instant),
+    /// A page shows it.
+    Seen,
+}
+
+/// The viewers of a feed.
+#[derive(Debug)]
+pub struct Audience(Mutex<Present>);
+
+#[derive(Debug)]
+struct Present {
+    seen: usize,
+    hidden: usize,
+    /// The last change.
+    since: Instant,
+}
+
+impl Default for Audience {
+    fn default() -> Audience {
+        Audience(Mutex::new(Present { seen: 0, hidden: 0, since: Instant::now() }))
+    }
+}
+
+impl Audience {
+    fn locked(&self) -> MutexGuard<'_, Present> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn in_use(&self) -> FeedUse {
+        match *self.locked() {
+            Present { seen: 0, hidden: 0, since } => FeedUse::Left(since),
+            Present { seen: 0, since, .. } => FeedUse::Hidden(since),
+            _ => FeedUse::Seen,
+        }
+    }
+
+    /// Changes the number of viewers of one kind.
+    fn count(&self, is_seen: bool, change: impl Fn(usize) -> usize) {
+        let mut present = self.locked();
+        let count = if is_seen { &mut present.seen } else { &mut present.hidden };
+        *count = change(*count);
+        present.since = Instant::now();
+    }
+}
+
+/// A viewer of a feed: it keeps a playground alive.
+#[derive(Debug)]
+pub struct FeedViewer {
+    /// What it gets.
+    pub frames: watch::Receiver<FeedFrames>,
+    /// A page shows it. Else the page is hidden and gets no pictures.
+    pub is_seen: bool,
+    audience: Arc<Audience>,
+}
+
+impl FeedViewer {
+    /// One more viewer.
+    pub fn new(frames: watch::Receiver<FeedFrames>, is_seen: bool, audience: Arc<Audience>) -> FeedViewer {
+        audience.count(is_seen, |count| count + 1);
+        FeedViewer { frames, is_seen, audience }
+    }
+
+    /// Whether the feed has ended.
+    #[cfg(test)]
+    pub fn is_over(&self) -> bool {
+        self.frames.has_changed().is_err()
+    }
+}
+
+impl Drop for FeedViewer {
+    fn drop(&mut self) {
+        self.audience.count(self.is_seen, |count| count - 1);
+    }
 }
 
 /// The latest events for viewers, as they are sent. The numbers grow with each change.
@@ -51,6 +132,7 @@ enum Asked {
 pub struct LiveFeed {
     frames: watch::Receiver<FeedFrames>,
     asked: Sender<Asked>,
+    audience: Arc<Audience>,
     stop: Arc<AtomicBool>,
 }
 
@@ -61,27 +143,41 @@ impl fmt::Debug for LiveFeed {
 }
 
 impl LiveFeed {
-    /// Starts the thread.
+    /// Starts the thread, which calls `at_end` when it ends.
     ///
     /// # Errors
     /// If there is no thread.
-    pub fn start(source: Box<dyn Source>, life: FeedLife) -> io::Result<LiveFeed> {
+    pub fn start(
+        source: Box<dyn Source>,
+        life: FeedLife,
+        at_end: impl FnOnce() + Send + 'static,
+    ) -> io::Result<LiveFeed> {
         let (sender, frames) = watch::channel(FeedFrames::default());
         let (questions, asked) = channel();
         let stop = Arc::new(AtomicBool::new(false));
-        let thread = FeedThread { model: ViewModel::new(), source, asked, sender, stop: stop.clone(), life };
+        let audience = Arc::<Audience>::default();
+        let thread = FeedThread {
+            at_end: AtEnd(Some(Box::new(at_end))),
+            model: ViewModel::new(),
+            source,
+            asked,
+            sender,
+            audience: audience.clone(),
+            stop: stop.clone(),
+            life,
+        };
         thread::Builder::new().name("waykeeper-feed".to_owned()).spawn(move || thread.run())?;
-        Ok(LiveFeed { frames, asked: questions, stop })
+        Ok(LiveFeed { frames, asked: questions, audience, stop })
     }
 
-    /// The frames of a new viewer.
-    pub fn viewer(&self) -> watch::Receiver<FeedFrames> {
-        self.frames.clone()
+    /// A new viewer.
+    pub fn viewer(&self, is_seen: bool) -> FeedViewer {
+        FeedViewer::new(self.frames.clone(), is_seen, self.audience.clone())
     }
 
-    /// Whether its thread has ended.
-    pub fn is_over(&self) -> bool {
-        self.frames.has_changed().is_err()
+    /// How much it is used.
+    pub fn in_use(&self) -> FeedUse {
+        self.audience.in_use()
     }
 
     /// Carries out a turn.
@@ -109,26 +205,45 @@ impl Drop for LiveFeed {
     }
 }
 
+/// Says that the thread has ended, after a panic too.
+struct AtEnd(Option<Box<dyn FnOnce() + Send>>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        if let Some(at_end) = self.0.take() {
+            at_end();
+        }
+    }
+}
+
 struct FeedThread {
+    /// The first that is dropped: nobody finds a feed whose viewers have noticed its end.
+    #[expect(dead_code, reason = "it acts when it is dropped")]
+    at_end: AtEnd,
     source: Box<dyn Source>,
     model: ViewModel,
     asked: Receiver<Asked>,
     sender: watch::Sender<FeedFrames>,
+    audience: Arc<Audience>,
     stop: Arc<AtomicBool>,
     life: FeedLife,
 }
 
 impl FeedThread {
     fn run(mut self) {
-        let mut watched = Instant::now();
+        let mut was_seen = true;
         while !self.stop.load(Ordering::Relaxed) {
             self.take_events();
             self.carry_out();
-            // One receiver belongs to the feed itself.
-            if self.sender.receiver_count() > 1 {
-                watched = Instant::now();
-            } else if let FeedLife::Viewers(idle) = self.life
-                && watched.elapsed() > idle
+            let FeedLife::Viewers(idle) = self.life else { continue };
+            let used = self.audience.in_use();
+            let is_seen = used == FeedUse::Seen;
+            if is_seen != was_seen {
+                self.source.watch(is_seen);
+                was_seen = is_seen;
+            }
+            if let FeedUse::Left(since) = used
+                && since.elapsed() >= idle
             {
                 return;
             }
@@ -198,12 +313,14 @@ impl FeedThread {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod testing {
+    //! A source and patience for the tests of feeds.
+
     use super::*;
     use waykeeper_view::{Abilities, SourceInfo, SourceKind};
 
     /// A source without steps.
-    struct Silent;
+    pub struct Silent;
 
     impl Source for Silent {
         fn next(&mut self, wait: Duration) -> Option<SourceEvent> {
@@ -230,24 +347,86 @@ mod tests {
         }
     }
 
-    /// Waits until the feed is over; false if it is not within this time.
-    fn ends(feed: &LiveFeed, within: Duration) -> bool {
+    /// Longest that a test waits for anything.
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Waits for a condition.
+    pub fn wait_until(what: &str, so: impl Fn() -> bool) {
         let begin = Instant::now();
-        while begin.elapsed() < within && !feed.is_over() {
-            thread::sleep(LOOK);
+        while !so() {
+            assert!(begin.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+            thread::sleep(Duration::from_millis(2));
         }
-        feed.is_over()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{Silent, wait_until};
+    use super::*;
+    use waykeeper_view::SourceInfo;
+
+    /// A source that says whether it is watched.
+    struct Watched(Arc<Mutex<Option<bool>>>);
+
+    impl Source for Watched {
+        fn next(&mut self, wait: Duration) -> Option<SourceEvent> {
+            Silent.next(wait)
+        }
+
+        fn turn(&mut self, turn: Turn) -> Result<String, TurnError> {
+            Silent.turn(turn)
+        }
+
+        fn info(&self) -> SourceInfo {
+            Silent.info()
+        }
+
+        fn watch(&mut self, is_watched: bool) {
+            *self.0.lock().unwrap() = Some(is_watched);
+        }
     }
 
     #[test]
     fn a_playground_ends_some_time_after_its_last_viewer_and_the_main_source_does_not() {
-        let idle = Duration::from_millis(300);
-        let feed = LiveFeed::start(Box::new(Silent), FeedLife::Viewers(idle)).unwrap();
-        let main = LiveFeed::start(Box::new(Silent), FeedLife::Server).unwrap();
-        let viewer = feed.viewer();
-        assert!(!ends(&feed, 3 * idle), "it ended beside a viewer");
-        drop(viewer);
-        assert!(ends(&feed, Duration::from_secs(60)), "it has no viewer and does not end");
+        let idle = Duration::from_millis(200);
+        let ended = Arc::new(AtomicBool::new(false));
+        let at_end = ended.clone();
+        let feed = LiveFeed::start(Box::new(Silent), FeedLife::Viewers(idle), move || {
+            at_end.store(true, Ordering::Relaxed);
+        });
+        let feed = feed.unwrap();
+        let main = LiveFeed::start(Box::new(Silent), FeedLife::Server, || {}).unwrap();
+        let main = main.viewer(true);
+        let (seen, hidden) = (feed.viewer(true), feed.viewer(false));
+        drop(seen);
+        let begin = Instant::now();
+        while begin.elapsed() < 2 * idle {
+            thread::sleep(LOOK);
+            assert!(!hidden.is_over(), "a hidden page keeps it");
+        }
+        let left = Instant::now();
+        drop(hidden);
+        wait_until("it has no viewer and does not end", || ended.load(Ordering::Relaxed));
+        assert!(left.elapsed() >= idle, "a page that is loaded again finds it");
         assert!(!main.is_over());
+    }
+
+    #[test]
+    fn a_playground_stands_still_while_no_page_shows_it() {
+        let told = Arc::<Mutex<Option<bool>>>::default();
+        let source = Box::new(Watched(told.clone()));
+        let feed = LiveFeed::start(source, FeedLife::Viewers(Duration::from_secs(3600)), || {}).unwrap();
+        let is_told = |so| wait_until("the source is told", || *told.lock().unwrap() == Some(so));
+        is_told(false);
+        let hidden = feed.viewer(false);
+        assert!(matches!(feed.in_use(), FeedUse::Hidden(_)));
+        let seen = feed.viewer(true);
+        is_told(true);
+        assert_eq!(feed.in_use(), FeedUse::Seen);
+        drop(seen);
+        is_told(false);
+        drop(hidden);
+        assert!(matches!(feed.in_use(), FeedUse::Left(_)));
     }
 }

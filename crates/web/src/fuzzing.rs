@@ -4,7 +4,6 @@
 //! Guard, paths, feed and hyper are those of a running server; only the listener is left out, and the limits on time are
 //! short. Must not know what the bytes are.
 
-use crate::feeds::FeedSet;
 use crate::playground::Scenarios;
 use crate::routes::{self, Desk};
 use crate::server;
@@ -51,9 +50,8 @@ impl ServerInMemory {
     pub fn new(main: Box<dyn Source>) -> Result<ServerInMemory, WebError> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (token, limits) = (AccessToken::random()?, WebLimits { head: HEAD, ..WebLimits::default() });
-        let (feeds, scenarios) = (FeedSet::default(), Scenarios::default());
-        feeds.add_main(main)?;
-        let desk = Desk { token: token.clone(), feeds, scenarios, limits, is_remote: false };
+        let desk = Desk::new(token.clone(), Scenarios::default(), limits, false);
+        desk.feeds.add_main(main)?;
         Ok(ServerInMemory { runtime, router: routes::router(Arc::new(desk)), token, limits })
     }
 

@@ -16,7 +16,6 @@ mod server;
 mod stalled;
 mod token;
 
-pub use feeds::PLAYGROUNDS_MOST;
 pub use playground::{PlaygroundError, PlaygroundWish, ScenarioEntry, Scenarios};
 pub use server::{WebError, WebLimits, WebListen, WebServer};
 pub use token::AccessToken;

@@ -8,6 +8,10 @@ use waykeeper_lab::registry::{self, BUILT_IN, BuiltIn, RegistryError};
 use waykeeper_machine::{Scenario, ScenarioError};
 use waykeeper_view::{LiveError, LiveScenario, LiveSetup, Source};
 
+/// Nice value of playgrounds: with as many as there may be, the page, the main source and other programs get three times
+/// their share of a core.
+const NICE: i32 = 5;
+
 /// A scenario that can be started.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct ScenarioEntry {
@@ -105,8 +109,8 @@ impl Scenarios {
             Some(own) if own.name == wish.scenario => own.clone(),
             _ => Arc::new(registry::open(&wish.scenario)?.read()?),
         };
-        let setup =
-            LiveSetup { seed: wish.seed, speed: wish.speed, ..LiveSetup::new(scenario, &wish.policy) };
+        let (seed, speed) = (wish.seed, wish.speed);
+        let setup = LiveSetup { seed, speed, nice: NICE, ..LiveSetup::new(scenario, &wish.policy) };
         Ok(Box::new(LiveScenario::start(setup)?))
     }
 }

@@ -12,7 +12,7 @@ use crate::{AccessToken, WebLimits};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
-use axum::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -21,7 +21,9 @@ use http_body_util::{BodyExt, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use waykeeper_view::{Turn, TurnError};
 
@@ -31,6 +33,8 @@ pub(crate) struct Desk {
     pub token: AccessToken,
     pub feeds: FeedSet,
     pub scenarios: Scenarios,
+    /// Places of those who make a playground: many requests at once must not take the memory of many servers.
+    pub makers: Arc<Semaphore>,
     pub limits: WebLimits,
     /// Other machines may ask by this one's address.
     pub is_remote: bool,
@@ -38,10 +42,22 @@ pub(crate) struct Desk {
 
 type Shared = State<Arc<Desk>>;
 
+/// Playgrounds that are made at a time. One takes 20 ms of a core.
+const MAKERS: usize = 2;
+
+impl Desk {
+    /// A server without feeds.
+    pub fn new(token: AccessToken, scenarios: Scenarios, limits: WebLimits, is_remote: bool) -> Desk {
+        let feeds = FeedSet::new(limits.playgrounds, limits.playground_idle);
+        Desk { token, feeds, scenarios, makers: Arc::new(Semaphore::new(MAKERS)), limits, is_remote }
+    }
+}
+
 /// The server's paths.
 pub(crate) fn router(desk: Arc<Desk>) -> Router {
     Router::new()
         .route("/api/catalogue", get(catalogue))
+        .route("/api/events", get(events_of_pages))
         .route("/api/feeds/{id}", get(feed))
         .route("/api/feeds/{id}/events", get(feed_events))
         .route("/api/feeds/{id}/history", get(history))
@@ -57,8 +73,14 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = (self.status, self.why + "\n").into_response();
-        if self.status == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        let more = match self.status {
+            StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Bearer")),
+            // A page may be closed at any time.
+            StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, "2")),
+            _ => None,
+        };
+        if let Some((name, value)) = more {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         response
     }
@@ -125,8 +147,30 @@ async fn feed(State(desk): Shared, Path(id): Path<String>) -> Result<Response, R
 }
 
 async fn feed_events(State(desk): Shared, Path(id): Path<String>) -> Result<Response, Refusal> {
-    let frames = found(&desk, &id)?.viewer();
-    Ok(([(CONTENT_TYPE, "text/event-stream")], events::body(frames)).into_response())
+    let viewer = found(&desk, &id)?.viewer(true);
+    Ok(([(CONTENT_TYPE, "text/event-stream")], events::body(viewer)).into_response())
+}
+
+/// One stream for all pages of a browser: `?seen=ID,ID&hidden=ID`. It ends with the last of these feeds.
+async fn events_of_pages(State(desk): Shared, uri: Uri) -> Result<Response, Refusal> {
+    let mut wanted = BTreeMap::new();
+    for part in uri.query().unwrap_or_default().split('&') {
+        let (kind, ids) = part.split_once('=').unwrap_or((part, ""));
+        if kind != "seen" && kind != "hidden" {
+            let why = "write the ids of sources as ?seen=ID,ID&hidden=ID";
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, why));
+        }
+        for id in ids.split(',').filter(|id| !id.is_empty()) {
+            *wanted.entry(id.to_owned()).or_insert(false) |= kind == "seen";
+        }
+    }
+    let viewer = |id: &str, is_seen| desk.feeds.get(id).map(|feed| feed.viewer(is_seen));
+    let feeds = wanted.into_iter().map(|(id, is_seen)| {
+        let viewer = viewer(&id, is_seen);
+        (id, viewer)
+    });
+    let body = events::merged_body(feeds.collect());
+    Ok(([(CONTENT_TYPE, "text/event-stream")], body).into_response())
 }
 
 async fn history(State(desk): Shared, Path(id): Path<String>) -> Result<Response, Refusal> {
@@ -141,7 +185,8 @@ async fn turn(State(desk): Shared, Path(id): Path<String>, body: Body) -> Result
         let status = match &why {
             TurnError::Unsupported(_) => StatusCode::CONFLICT,
             TurnError::Refused(_) => StatusCode::BAD_REQUEST,
-            TurnError::Lost(_) => StatusCode::SERVICE_UNAVAILABLE,
+            // This server answers; what is behind it does not.
+            TurnError::Lost(_) => StatusCode::BAD_GATEWAY,
         };
         Refusal::new(status, why.to_string())
     })?;
@@ -151,10 +196,16 @@ async fn turn(State(desk): Shared, Path(id): Path<String>, body: Body) -> Result
 async fn start_playground(State(desk): Shared, body: Body) -> Result<Response, Refusal> {
     let wish: PlaygroundWish = read(&desk, body, "a playground").await?;
     let full = |why: FeedError| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string());
+    // The semaphore is never closed.
+    let place = desk.makers.clone().acquire_owned().await;
     desk.feeds.check_room().map_err(full)?;
     let opening = desk.clone();
-    // Making a server takes as long as thousands of answers.
-    let opened = tokio::task::spawn_blocking(move || opening.scenarios.open(&wish)).await;
+    // Making a server takes as long as thousands of answers. The place is kept until it is made, also if the client leaves.
+    let make = move || {
+        let _place = place;
+        opening.scenarios.open(&wish)
+    };
+    let opened = tokio::task::spawn_blocking(make).await;
     let opened = opened.map_err(|why| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why.to_string()))?;
     let source = opened.map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, why.to_string()))?;
     let id = desk.feeds.add_playground(source).map_err(full)?;

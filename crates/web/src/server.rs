@@ -3,7 +3,6 @@
 //! Must not know paths.
 
 use crate::AccessToken;
-use crate::feeds::FeedSet;
 use crate::playground::Scenarios;
 use crate::routes::{self, Desk};
 use crate::stalled::StallLimited;
@@ -29,6 +28,10 @@ use waykeeper_view::Source;
 pub struct WebLimits {
     /// Connections at a time; one more is answered with 503.
     pub connections: usize,
+    /// Virtual servers of playgrounds at a time.
+    pub playgrounds: usize,
+    /// A playground that no page has ends after this time: a page that is loaded again finds it.
+    pub playground_idle: Duration,
     /// Time for the head of a request, and for a body.
     pub head: Duration,
     /// Time in which a client must take something of what is sent.
@@ -41,11 +44,16 @@ pub struct WebLimits {
 }
 
 impl Default for WebLimits {
-    /// A page has one connection for its events and up to five for files (what browsers open to one server), so 512
-    /// are enough for 80 pages at once. A turn has less than a kilobyte. Assumption: the times.
+    /// A browser opens up to six connections to one server, one of them for the events of all its pages, so 512 are enough
+    /// for 85 browsers at once, each with any number of pages. A turn has less than a kilobyte. Assumption: the times.
+    ///
+    /// A playground takes 11 MB (A4's mix of 11 tenants) and, while a page shows it, 4 % of a core at the speed of the server's
+    /// clock. So 64 take at most 0.7 GB; pages of 40 tabs have room, and hidden pages give theirs to pages that are shown.
     fn default() -> WebLimits {
         WebLimits {
             connections: 512,
+            playgrounds: 64,
+            playground_idle: Duration::from_secs(5),
             head: Duration::from_secs(5),
             stall: Duration::from_secs(30),
             body_bytes: 16 << 10,
@@ -131,11 +139,10 @@ impl WebServer {
         let listener = runtime.block_on(TcpListener::bind(wanted)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let token = AccessToken::random()?;
-        let feeds = FeedSet::default();
+        let desk = Desk::new(token.clone(), scenarios, limits, listen.allow_remote);
         if let Some(source) = main {
-            feeds.add_main(source)?;
+            desk.feeds.add_main(source)?;
         }
-        let desk = Desk { token: token.clone(), feeds, scenarios, limits, is_remote: listen.allow_remote };
         let (end, ended) = oneshot::channel();
         let work = move || {
             let router = routes::router(Arc::new(desk));

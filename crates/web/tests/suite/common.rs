@@ -175,7 +175,12 @@ pub fn order(server: &WebServer, method: &str, path: &str, body: &str) -> Reply 
 
 /// A viewer of a feed; the head of its answer is still to be read.
 pub fn view(server: &WebServer, id: &str) -> TcpStream {
-    ask_for_events(connect(server), server, id)
+    ask_for_events(connect(server), server, &format!("feeds/{id}/events"))
+}
+
+/// The viewer of several feeds: `seen=ID,ID&hidden=ID`.
+pub fn view_all(server: &WebServer, feeds: &str) -> TcpStream {
+    ask_for_events(connect(server), server, &format!("events?{feeds}"))
 }
 
 /// A viewer of a feed with room for 2 KB, who has to read before more is sent.
@@ -184,12 +189,12 @@ pub fn view_without_reading(server: &WebServer, id: &str) -> TcpStream {
     // Before it connects: room that was announced is not taken back.
     net::sockopt::set_socket_recv_buffer_size(&socket, 2048).unwrap();
     net::connect(&socket, &server.address()).unwrap();
-    ask_for_events(TcpStream::from(socket), server, id)
+    ask_for_events(TcpStream::from(socket), server, &format!("feeds/{id}/events"))
 }
 
-fn ask_for_events(mut stream: TcpStream, server: &WebServer, id: &str) -> TcpStream {
+fn ask_for_events(mut stream: TcpStream, server: &WebServer, path: &str) -> TcpStream {
     let host = server.address();
-    write!(stream, "GET /api/feeds/{id}/events HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+    write!(stream, "GET /api/{path} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
     stream
 }
 

@@ -1,8 +1,8 @@
 //! Playgrounds: virtual servers of a page, bounded in number, that take turns and answer in pictures.
 
-use crate::common::{ask, order, read_until, serve, view};
+use crate::common::{PATIENCE, ask, order, read_until, serve, view, view_all};
 use std::time::{Duration, Instant};
-use waykeeper_web::{PLAYGROUNDS_MOST, WebLimits, WebServer};
+use waykeeper_web::{WebLimits, WebServer};
 
 fn start(server: &WebServer, body: &str) -> String {
     let reply = order(server, "POST", "/api/playgrounds", body);
@@ -40,27 +40,86 @@ fn a_mask_that_is_turned_is_in_the_next_picture_and_a_viewer_keeps_the_server() 
     assert!(reply.body.contains("wider than the chip"), "{}", reply.body);
 }
 
+/// Few playgrounds, which wait for an hour for a page.
+const FEW: usize = 3;
+
+fn few() -> WebServer {
+    let playground_idle = Duration::from_secs(3600);
+    serve(None, WebLimits { playgrounds: FEW, playground_idle, ..WebLimits::default() })
+}
+
+fn is_there(server: &WebServer, id: &str) -> bool {
+    ask(server, "GET", &format!("/api/feeds/{id}"), "", "").status == 200
+}
+
 #[test]
-fn there_are_at_most_so_many_and_one_that_ends_makes_room() {
-    let server = serve(None, WebLimits::default());
+fn pages_that_come_and_go_never_find_the_server_full() {
+    let server = few();
     let wish = wish(&server);
-    let ids: Vec<String> = (0..PLAYGROUNDS_MOST).map(|_| start(&server, &wish)).collect();
+    // A page that starts a server and is closed before it has seen a picture, and one that is closed after it.
+    for round in 0..3 * FEW {
+        let id = start(&server, &wish);
+        if round % 2 == 0 {
+            read_until(&mut view(&server, &id), "event: picture");
+        }
+    }
+    // Hidden pages keep theirs for as long as no page that is shown needs the place.
+    let hidden: Vec<String> = (0..FEW).map(|_| start(&server, &wish)).collect();
+    let mut pages = view_all(&server, &format!("hidden={}", hidden.join(",")));
+    read_until(&mut pages, "\r\n\r\n");
+    let shown = start(&server, &wish);
+    let come = read_until(&mut pages, "event: ended");
+    let ended: Vec<&String> = hidden.iter().filter(|id| !is_there(&server, id)).collect();
+    assert!(ended.len() == 1 && come.contains(&format!("id: {}\nevent: ended\n", ended[0])), "{come}");
+    assert!(is_there(&server, &shown));
+}
+
+#[test]
+fn only_pages_that_are_shown_fill_the_server_and_one_that_is_closed_makes_room_at_once() {
+    let server = few();
+    let wish = wish(&server);
+    let ids: Vec<String> = (0..FEW).map(|_| start(&server, &wish)).collect();
+    let mut pages: Vec<_> = ids.iter().map(|id| view(&server, id)).collect();
+    for page in &mut pages {
+        read_until(page, "event: picture");
+    }
     let reply = order(&server, "POST", "/api/playgrounds", &wish);
     assert_eq!(reply.status, 503, "{reply:?}");
-    assert!(
-        reply.body.contains(&format!("{PLAYGROUNDS_MOST} virtual servers run already")),
-        "{}",
-        reply.body
-    );
+    assert!(reply.head.contains("retry-after: 2"), "{}", reply.head);
+    assert!(reply.body.contains("pages show 3 virtual servers"), "{}", reply.body);
     assert_eq!(order(&server, "DELETE", &format!("/api/playgrounds/{}", ids[0]), "").status, 200);
     let another = start(&server, &wish);
     assert!(!ids.contains(&another), "an id is never given again");
     // A server that a page has ended is gone for its viewers too.
-    let gone = ask(&server, "GET", &format!("/api/feeds/{}", ids[0]), "", "");
-    assert_eq!(gone.status, 404);
+    assert!(!is_there(&server, &ids[0]));
+    let _page = view_all(&server, &format!("seen={another}"));
+    // A connection that is closed is enough; no request says goodbye.
+    drop(pages.pop());
+    let begin = Instant::now();
+    while order(&server, "POST", "/api/playgrounds", &wish).status != 200 {
+        assert!(begin.elapsed() < PATIENCE, "a closed page keeps its place");
+    }
+    assert!(is_there(&server, &ids[1]) && !is_there(&server, &ids[2]));
     let begin = Instant::now();
     drop(server);
     assert!(begin.elapsed() < Duration::from_secs(10), "the end waits for virtual servers");
+}
+
+#[test]
+fn one_stream_has_the_pictures_of_all_pages() {
+    let server = serve(None, WebLimits::default());
+    let wish = wish(&server);
+    let ids: Vec<String> = (0..2).map(|_| start(&server, &wish)).collect();
+    let mut pages = view_all(&server, &format!("seen={},unknown&hidden={}", ids[0], ids[1]));
+    let come = read_until(&mut pages, "event: picture");
+    assert!(come.contains("id: unknown\nevent: ended\n"), "{come}");
+    assert!(come.contains(&format!("id: {}\nevent: picture\n", ids[0])), "{come}");
+    // A hidden page has no pictures, and the server behind it stands still; it is there when the page is shown.
+    let mut pages = view_all(&server, &format!("seen={}", ids[1]));
+    let come = read_until(&mut pages, "event: picture");
+    assert!(come.contains(&format!("id: {}\n", ids[1])), "{come}");
+    let wrong = ask(&server, "GET", "/api/events?all=1", "", "");
+    assert_eq!((wrong.status, wrong.body.lines().count()), (400, 1), "{wrong:?}");
 }
 
 #[test]
