@@ -1,12 +1,9 @@
-// One source as the page sees it: its stream of pictures, its state, and orders to it. It reconnects by itself.
-// Must not know how a picture is shown.
+// One source as the page sees it: its pictures, its state, and orders to it. It reconnects by itself.
+// Must not know how a picture is shown, nor how events reach the page.
 
-import { ApiError, get, post } from "./api.js";
+import { get, post } from "./api.js";
+import { follow, unfollow } from "./connection.js";
 import { SeriesRing } from "./series.js";
-
-/** Without any sign of the server for this long, the stream counts as broken: the server sends one every 5 s. */
-const SILENCE_MS = 15_000;
-const RETRY_MS = 1_000;
 
 export class Feed {
   /** `changed` is called after every picture and every change of state, at most once per frame. */
@@ -20,51 +17,19 @@ export class Feed {
     this.why = "";
     this.isClosed = false;
     this.frame = 0;
-    this.open();
-  }
-
-  open() {
-    if (this.isClosed) return;
-    this.stream?.close();
-    const stream = new EventSource(`/api/feeds/${encodeURIComponent(this.id)}/events`);
-    this.stream = stream;
     this.lacksHistory = true;
-    this.heard();
-    stream.addEventListener("picture", (event) => this.take(JSON.parse(event.data)));
-    stream.addEventListener("source", (event) => this.turnTo(JSON.parse(event.data)));
-    stream.addEventListener("alive", () => this.heard());
-    stream.onerror = () => {
-      stream.close();
-      this.retry();
-    };
+    follow(id, (kind, data) => this.heard(kind, data));
   }
 
-  /** A sign of the server: starts the wait for the next one. */
-  heard() {
-    clearTimeout(this.silence);
-    this.silence = setTimeout(() => this.retry(), SILENCE_MS);
-  }
-
-  async retry() {
-    if (this.isClosed) return;
-    clearTimeout(this.silence);
-    clearTimeout(this.again);
-    this.stream?.close();
-    try {
-      await get(`/api/feeds/${encodeURIComponent(this.id)}`);
-      this.again = setTimeout(() => this.open(), RETRY_MS / 4);
-    } catch (error) {
-      if (error instanceof ApiError && error.status === 404) {
-        this.turnTo({ state: "ended", why: "the server has ended it" });
-        return;
-      }
-      this.turnTo({ state: "gone", why: error.message });
-      this.again = setTimeout(() => this.retry(), RETRY_MS);
-    }
+  heard(kind, data) {
+    if (kind === "picture") this.take(data);
+    else if (kind === "source") this.turnTo(data);
+    else if (kind === "ended") this.turnTo({ state: "ended", why: "the server has ended it" });
+    else if (kind === "gone") this.turnTo({ state: "gone", why: data.why });
+    else if (kind === "again") this.lacksHistory = true;
   }
 
   take(picture) {
-    this.heard();
     if (this.isClosed) return;
     this.state = picture.lost ? "lost" : picture.ended ? "finished" : "live";
     this.why = picture.lost ?? "";
@@ -90,7 +55,6 @@ export class Feed {
   }
 
   turnTo({ state, why }) {
-    this.heard();
     this.state = state;
     this.why = why ?? "";
     this.notify();
@@ -113,10 +77,8 @@ export class Feed {
 
   close() {
     this.isClosed = true;
-    clearTimeout(this.silence);
-    clearTimeout(this.again);
     cancelAnimationFrame(this.frame);
-    this.stream?.close();
+    unfollow(this.id);
   }
 }
 

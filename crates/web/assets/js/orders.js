@@ -18,7 +18,8 @@ export const about = (order) => `${order.do}/${order.tenant ?? order.device ?? "
 /** Whether a source takes orders of this kind, about this device. */
 export function takes(picture, kind, device) {
   const abilities = picture?.source?.abilities;
-  if (!abilities) return false;
+  // A source that is lost takes nothing.
+  if (!abilities || picture.lost) return false;
   if (kind === "policy") return (abilities.policies ?? []).length > 0;
   if (kind === "load") return Object.hasOwn(abilities.loads ?? {}, device);
   if (["mask", "dca-ways", "dca"].includes(kind)) return abilities.knobs === true;

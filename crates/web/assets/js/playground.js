@@ -18,6 +18,9 @@ const SPEEDS = ["0.25", "0.5", "1", "2", "5", "10"];
 /** Highest factor on a slider: a NIC takes more, but its line rate is near. */
 const LOAD_SHOWN = 2;
 const NONE = "none";
+/** Time until a server that could not be started is tried again. */
+const RETRY_MS = 2_000;
+const LEFT = "waykeeper-left-playgrounds";
 const STATES = { connecting: "starting", live: "runs", lost: "stopped", gone: "the server does not answer", ended: "has ended" };
 
 /** Settings of the address: `name:value,name:value`. */
@@ -27,6 +30,22 @@ function readPairs(text) {
 }
 
 const writePairs = (pairs) => [...pairs].map(([name, value]) => `${name}:${value}`).join(",");
+
+/**
+ * The servers that this tab has left, by what was set on them. The server keeps one for a few seconds, so a page that is loaded again,
+ * and a view that is opened again, go on with theirs.
+ */
+const left = {
+  read: () => JSON.parse(sessionStorage.getItem(LEFT) ?? "{}"),
+  put(settings, id) {
+    sessionStorage.setItem(LEFT, JSON.stringify({ ...left.read(), [settings]: id }));
+  },
+  take(settings) {
+    const { [settings]: id, ...others } = left.read();
+    sessionStorage.setItem(LEFT, JSON.stringify(others));
+    return id;
+  },
+};
 
 /** What the user has set on the first server, as in the address. */
 class Wishes {
@@ -69,8 +88,12 @@ class Wishes {
     this.write();
   }
 
+  settings() {
+    return { masks: writePairs(this.masks), ports: writePairs(this.ports), load: writePairs(this.loads), dca: this.dca };
+  }
+
   write() {
-    link.change({ masks: writePairs(this.masks), ports: writePairs(this.ports), load: writePairs(this.loads), dca: this.dca });
+    link.change(this.settings());
   }
 }
 
@@ -106,27 +129,58 @@ class Panel {
       card(`Last decisions on server ${letter}`, { id: `decisions-${letter}`, wide: true }, this.decisions.element));
   }
 
-  async start(parameters, wishes) {
-    this.stop();
+  /** Goes on with the server that the tab has left with these settings, or starts one. */
+  start(parameters, wishes) {
+    this.parameters = parameters;
     this.wishes = wishes;
-    setText(this.say, "");
+    const id = left.take(this.settings());
+    if (id === undefined) this.startLater(0);
+    else this.follow(id, []);
+  }
+
+  settings() {
+    return JSON.stringify([this.letter, this.parameters, this.policy, this.wishes?.settings()]);
+  }
+
+  follow(id, waiting) {
+    this.waiting = waiting;
+    this.begun = Date.now();
+    this.feed = new Feed(id, () => this.changed());
+  }
+
+  async startAnew() {
+    if (this.isClosed) return;
     try {
-      const { id } = await post("/api/playgrounds", { ...parameters, policy: this.policy });
+      const { id } = await post("/api/playgrounds", { ...this.parameters, policy: this.policy });
       if (this.isClosed) {
         remove(`/api/playgrounds/${id}`).catch(() => {});
         return;
       }
-      this.feed = new Feed(id, () => this.changed());
-      this.waiting = wishes?.orders() ?? [];
+      setText(this.say, "");
+      this.follow(id, this.wishes?.orders() ?? []);
     } catch (error) {
-      setText(this.say, `cannot start a server: ${error.message}`);
+      // No answer, or no room: both pass.
+      const isLater = error.status === 0 || error.status === 503;
+      setText(this.say, `cannot start a server: ${error.message}${isLater ? "; the page tries again by itself" : ""}`);
+      if (isLater) this.startLater(RETRY_MS);
     }
+  }
+
+  /** Starts a server after this time, or when the page is shown. */
+  startLater(afterMs) {
+    this.later = setTimeout(() => {
+      if (document.hidden) document.addEventListener("visibilitychange", () => this.startAnew(), { once: true });
+      else this.startAnew();
+    }, afterMs);
   }
 
   async changed() {
     const { feed } = this;
-    if (feed.state === "ended" && !this.isClosed) {
-      this.view.startPanel(this);
+    if (feed.state === "ended") {
+      // The page was hidden while others needed the place, or the machine slept. One that ends at once is not hurried.
+      feed.close();
+      this.feed = null;
+      this.startLater(Date.now() - this.begun < RETRY_MS ? RETRY_MS : 0);
       return;
     }
     setText(this.state, feed.picture && feed.state === "live"
@@ -187,17 +241,22 @@ class Panel {
     }
   }
 
-  stop() {
-    if (!this.feed) return;
-    const { id } = this.feed;
-    this.feed.close();
-    this.feed = null;
-    remove(`/api/playgrounds/${id}`).catch(() => {});
+  /** Remembers its server, in case that the page comes back. */
+  keep() {
+    if (this.feed) left.put(this.settings(), this.feed.id);
+  }
+
+  /** Ends its server, which will not be wanted again. */
+  end() {
+    if (this.feed) remove(`/api/playgrounds/${this.feed.id}`).catch(() => {});
+    this.close();
   }
 
   close() {
     this.isClosed = true;
-    this.stop();
+    clearTimeout(this.later);
+    this.feed?.close();
+    this.feed = null;
     this.map.close();
   }
 }
@@ -263,6 +322,8 @@ export class PlaygroundView {
     this.below = h("div", { class: "view" });
     this.element = h("div", { class: "view" },
       h("section", { class: "card wide", "aria-label": "Virtual servers" }, this.form, this.hint, this.say), this.frame, this.below);
+    this.keep = () => this.panels.forEach((panel) => panel.keep());
+    addEventListener("pagehide", this.keep);
     if (hasToken()) this.start();
     else setText(this.say, "To start a server, open the address with the token that `waykeeper serve` printed.");
   }
@@ -286,17 +347,13 @@ export class PlaygroundView {
     const against = this.against.value === NONE ? "" : this.against.value;
     link.change({ scenario, policy: this.policy.value, against, seed, speed });
     this.wishes.write();
-    for (const panel of this.panels) panel.close();
+    for (const panel of this.panels) panel.end();
     this.panels = [new Panel(this, "A", this.policy.value), ...(against ? [new Panel(this, "B", against)] : [])];
     this.frame.replaceChildren(...this.panels.map((panel) => panel.element));
     this.frame.classList.toggle("two", this.panels.length === 2);
     const tenants = card("Tenants of server A", { id: "tenants", wide: true }, this.tenants.element);
     this.below.replaceChildren(...(against ? [this.comparison.element] : []), tenants);
-    for (const panel of this.panels) this.startPanel(panel);
-  }
-
-  startPanel(panel) {
-    panel.start(this.settings(), panel.letter === "A" ? this.wishes : null);
+    for (const panel of this.panels) panel.start({ scenario, seed, speed }, panel.letter === "A" ? this.wishes : null);
   }
 
   policyChosen(panel, name) {
@@ -314,6 +371,8 @@ export class PlaygroundView {
   update() {}
 
   close() {
+    removeEventListener("pagehide", this.keep);
+    this.keep();
     for (const panel of this.panels) panel.close();
   }
 }
