@@ -1,6 +1,7 @@
-"""What the tests share: scenarios that take milliseconds."""
+"""What the tests share: scenarios that take milliseconds, and one page and browser for all tests of the web page."""
 
 import pytest
+from web_server import browser, playwright, served  # noqa: F401
 
 TINY = """\
 name = "tiny"

@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 
 import pytest
-from web_server import CHROMIUM, PATIENCE_S, PROGRAM, Served, start_browser
+from web_server import CHROMIUM, DRAWN, PATIENCE_S, PROGRAM
 
-playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+pytest.importorskip("playwright.sync_api", reason="needs playwright")
 image_of = pytest.importorskip("PIL.Image", reason="needs pillow")
 from PIL import ImageChops, ImageStat  # noqa: E402
 
@@ -30,36 +30,33 @@ CASES = [("overview-light", "/", 1440, "light"), ("overview-dark", "/", 1440, "d
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
+def small(browser, served, tmp_path_factory):
     """A function that makes the small grey picture of a view."""
     step = json.loads((PICTURES / "step.json").read_text(encoding="utf-8"))
-    events = f"event: picture\ndata: {json.dumps(step)}\n\n"
+    events = f"id: main\nevent: picture\ndata: {json.dumps(step)}\n\n"
     folder = tmp_path_factory.mktemp("pictures")
-    with playwright_api.sync_playwright() as playwright, Served("--scenario", "a4-fig5") as served:
-        browser = start_browser(playwright)
 
-        def make(view, width, scheme, hide=None):
-            context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-            context.set_default_timeout(1000 * PATIENCE_S)
-            page = context.new_page()
-            stream = {"content_type": "text/event-stream", "body": events}
-            page.route("**/api/feeds/main/events", lambda route: route.fulfill(**stream))
-            page.route(
-                "**/api/feeds/main/history", lambda route: route.fulfill(content_type="application/json", body="[]")
-            )
-            page.goto(f"{served.base}/#{view}")
-            page.wait_for_selector("#view .card dd, #view .card td")
-            page.wait_for_timeout(500)
-            if hide:
-                hidden = "name => document.querySelectorAll(name).forEach(it => (it.style.visibility = 'hidden'))"
-                page.evaluate(hidden, hide)
-            page.screenshot(path=folder / "whole.png")
-            context.close()
-            whole = image_of.open(folder / "whole.png").convert("L")
-            return whole.resize((whole.width // 4, whole.height // 4), image_of.Resampling.BOX)
+    def make(view, width, scheme, hide=None):
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        context.set_default_timeout(1000 * PATIENCE_S)
+        page = context.new_page()
+        # Playwright cannot answer the requests of a shared worker.
+        page.add_init_script("delete globalThis.SharedWorker")
+        stream = {"content_type": "text/event-stream", "body": events}
+        page.route("**/api/events?*", lambda route: route.fulfill(**stream))
+        page.route("**/api/feeds/main/history", lambda route: route.fulfill(content_type="application/json", body="[]"))
+        page.goto(f"{served.base}/#{view}")
+        page.wait_for_selector("#view .card dd, #view .card td")
+        page.evaluate(DRAWN)
+        if hide:
+            hidden = "name => document.querySelectorAll(name).forEach(it => (it.style.visibility = 'hidden'))"
+            page.evaluate(hidden, hide)
+        page.screenshot(path=folder / "whole.png")
+        context.close()
+        whole = image_of.open(folder / "whole.png").convert("L")
+        return whole.resize((whole.width // 4, whole.height // 4), image_of.Resampling.BOX)
 
-        yield make
-        browser.close()
+    return make
 
 
 def difference(one, other):

@@ -1,4 +1,7 @@
-"""A running `waykeeper serve` and a headless browser for the tests of the web page. It must not know what is tested."""
+"""A running `waykeeper serve` and a headless browser for the tests of the web page, one each for all tests of a process.
+
+It must not know what is tested.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,17 @@ import subprocess
 import threading
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "target/debug/waykeeper"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PATIENCE_S = 60
-"""Longest that a test waits: other tests take the cores too."""
+"""Longest that a test waits for anything: other tests take the cores too. A test that passes does not wait for it."""
+
+FLAGSHIP = "a4-hpw-heavy"
+DRAWN = "document.fonts.ready.then(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))))"
+"""Resolves when what the page has by now is laid out and drawn."""
 
 
 class Served:
@@ -61,7 +70,27 @@ class Served:
             self.process.kill()
 
 
-def start_browser(playwright):
-    """Debian's Chromium, headless. As root it has no sandbox of its own."""
-    flags = ["--no-sandbox"] if os.geteuid() == 0 else []
-    return playwright.chromium.launch(executable_path=CHROMIUM, args=[*flags, "--force-color-profile=srgb"])
+FLAGS = ["--force-color-profile=srgb", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+"""Of Chromium. As root it has no sandbox of its own."""
+
+
+@pytest.fixture(scope="session")
+def playwright():
+    api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+    with api.sync_playwright() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def browser(playwright):
+    """Debian's Chromium, headless."""
+    started = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    yield started
+    started.close()
+
+
+@pytest.fixture(scope="session")
+def served():
+    """The page of A4's mix."""
+    with Served("--scenario", FLAGSHIP, "--policy", "a4") as started:
+        yield started
