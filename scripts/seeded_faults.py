@@ -14,7 +14,7 @@ alone, with the fault and without: only if both agree is the fault caught. It mu
     python3 scripts/seeded_faults.py run --tree ../fast --command 'make test-fast'
     python3 scripts/seeded_faults.py table now.jsonl fast.jsonl
 
-Results are JSON lines; the same call goes on where it stopped. Exit status of `check`: 1 if an entry does not fit.
+Results are JSON lines; the same call continues where it stopped. Exit status of `check`: 1 if an entry does not fit.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def faults(path: Path = HERE / "seeded_faults.toml") -> list[Fault]:
     return found
 
 
-# Where a fault goes, and its guard.
+# Where a fault is put, and its guard.
 
 
 def once(text: str, part: str) -> int | None:
@@ -171,7 +171,7 @@ def moved_to(tree: Path, fault: Fault) -> str | None:
 
 
 def edit(tree: Path, fault: Fault, plain: bool) -> Edit | str:
-    """Where and how a fault goes into a tree, or why it does not fit. `plain` is without a guard."""
+    """Where and how a fault is put into a tree, or why it does not fit. `plain` is without a guard."""
 
     def place(file: str, old: str, within: str) -> Spot | str:
         path = tree / file
@@ -214,7 +214,7 @@ def seed(tree: Path, wanted: Iterable[Fault], plain: bool = False) -> dict[str, 
         for one in edits:
             (begin, end), new = one.at, one.text
             if last and last[0] == one.at and one.fault.reader:
-                # Another fault of a file that is read here too: its guard goes around this one's.
+                # Another fault of a file that is read here too: its guard is put around this one's.
                 new = new.replace(f"= {one.fault.reader};", f"= {last[1]};", 1)
                 text = text[:begin] + new + text[begin + len(last[1]) :]
             elif last and end > last[0][0]:

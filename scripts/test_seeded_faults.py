@@ -1,4 +1,4 @@
-"""Tests of seeded_faults.py: where a fault goes, its guard, the order of programs, what counts as caught. None builds anything."""
+"""Tests of seeded_faults.py: where a fault is put, its guard, the order of programs, what counts as caught. None builds anything."""
 
 import sys
 import tempfile

@@ -1,5 +1,5 @@
 //! A virtual server as a source: it runs in a thread of its own under the control loop, at a chosen speed, and takes turns
-//! between two steps. While nobody looks at it, it stands still and takes no time of a core.
+//! between two steps. While it has no viewer, it is paused and takes no time of a core.
 //!
 //! Its clock starts at 1970-01-01T00:00:00Z, so that the same scenario and seed give the same stream. Must not know how a
 //! scenario is found, nor what is drawn.
@@ -73,7 +73,7 @@ pub struct LiveScenario {
 enum Asked {
     /// A turn, and the channel for its answer.
     Turn(Turn, Sender<Result<String, TurnError>>),
-    /// Whether somebody looks.
+    /// Whether it has a viewer.
     Watch(bool),
 }
 
@@ -265,7 +265,7 @@ impl Stage {
             match asked {
                 Err(RecvTimeoutError::Disconnected) => return,
                 Ok(Asked::Watch(looked_at)) => {
-                    // Time in which it stood still is not made up for.
+                    // Time in which it was paused is not made up for.
                     if looked_at && !is_watched {
                         due = Instant::now() + self.pace();
                     }

@@ -21,7 +21,7 @@ pub trait Source: Send {
     /// What it is and what it can do at present.
     fn info(&self) -> SourceInfo;
 
-    /// Tells it whether anybody looks. A virtual server stands still while nobody does; for other sources nothing changes.
+    /// Says whether it has a viewer. A virtual server is paused without one; for other sources nothing changes.
     fn watch(&mut self, _is_watched: bool) {}
 }
 

@@ -1,7 +1,7 @@
 //! The streams of events to pages (server-sent events): pictures as fast as a page takes them, and a sign of life.
 //!
-//! A stream has one feed, or all feeds of the pages of one browser: browsers open six connections to a server, and a page that waits
-//! for a seventh does not load. Must not know who makes the pictures.
+//! A stream has one feed, or all feeds of the pages of one browser: browsers open six connections to a server, and a
+//! page that waits for a seventh does not load. Must not know who makes the pictures.
 
 use crate::feed::FeedViewer;
 use axum::body::{Body, Bytes};

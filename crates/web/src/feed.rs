@@ -24,7 +24,7 @@ const EVENTS_MOST: usize = 64;
 pub enum FeedLife {
     /// As long as the server.
     Server,
-    /// As long as it has a viewer, and so much longer. Its source stands still while nobody sees it.
+    /// As long as it has a viewer, and so much longer. Its source is paused while no page shows it.
     Viewers(Duration),
 }
 
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_playground_stands_still_while_no_page_shows_it() {
+    fn a_playground_is_paused_while_no_page_shows_it() {
         let told = Arc::<Mutex<Option<bool>>>::default();
         let source = Box::new(Watched(told.clone()));
         let feed = LiveFeed::start(source, FeedLife::Viewers(Duration::from_secs(3600)), || {}).unwrap();

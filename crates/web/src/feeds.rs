@@ -1,7 +1,7 @@
 //! All feeds of the server: the main source, and the playgrounds, which are bounded in number.
 //!
-//! Where a playground would be one too many, the one that is used least ends: first those that no page has, then those of hidden
-//! pages, which start theirs anew when they are shown. Must not know HTTP, nor how a source is opened.
+//! Where a playground would be one too many, the one that is used least ends: first those that no page has, then those of
+//! hidden pages, which start theirs anew when they are shown. Must not know HTTP, nor how a source is opened.
 
 use crate::feed::{FeedLife, FeedUse, LiveFeed};
 use std::collections::BTreeMap;

@@ -47,8 +47,8 @@ impl Default for WebLimits {
     /// A browser opens up to six connections to one server, one of them for the events of all its pages, so 512 are enough
     /// for 85 browsers at once, each with any number of pages. A turn has less than a kilobyte. Assumption: the times.
     ///
-    /// A playground takes 11 MB (A4's mix of 11 tenants), 0.1 % of a core while no page shows it, and a tenth of a core at the
-    /// speed of its clock. So 64 take 0.7 GB: 40 pages have room, and hidden pages give theirs to pages that are shown.
+    /// A playground takes 11 MB (A4's mix of 11 tenants), 0.1 % of a core while no page shows it, and a tenth of a core at
+    /// the speed of its clock. So 64 take 0.7 GB: 40 pages have room, and hidden pages give theirs to pages that are shown.
     fn default() -> WebLimits {
         WebLimits {
             connections: 512,

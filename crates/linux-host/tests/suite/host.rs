@@ -328,7 +328,9 @@ fn a_sample_opens_nothing_and_reads_each_register_once() {
     sample(&mut host);
     machine.faults.forget();
     sample(&mut host);
-    let seen = machine.faults.seen();
+    let mut seen = machine.faults.seen();
+    // A command of another test that looks for virtual hosts on this machine reads the name of each.
+    seen.retain(|(path, _), _| path != "waykeeper/name");
     assert!(seen.keys().all(|(_, operation)| *operation == Operation::Read), "{seen:?}");
     let reads = |part: &str| {
         seen.iter().filter(|((path, _), _)| path.contains(part)).map(|(_, count)| count).sum::<u64>()

@@ -202,7 +202,7 @@ fn stopped_time_gives_no_step_and_speed_is_kept() {
 }
 
 #[test]
-fn a_server_at_which_nobody_looks_stands_still_and_continues_where_it_was() {
+fn a_server_without_a_viewer_is_paused_and_continues_where_it_was() {
     let mut source = live("default", 1);
     let taken = |event| match event {
         SourceEvent::Step(step) => Some(step.step),

@@ -114,7 +114,7 @@ fn one_stream_has_the_pictures_of_all_pages() {
     let come = read_until(&mut pages, "event: picture");
     assert!(come.contains("id: unknown\nevent: ended\n"), "{come}");
     assert!(come.contains(&format!("id: {}\nevent: picture\n", ids[0])), "{come}");
-    // A hidden page has no pictures, and the server behind it stands still; it is there when the page is shown.
+    // A hidden page has no pictures, and the server behind it is paused; it is there when the page is shown.
     let mut pages = view_all(&server, &format!("seen={}", ids[1]));
     let come = read_until(&mut pages, "event: picture");
     assert!(come.contains(&format!("id: {}\n", ids[1])), "{come}");
