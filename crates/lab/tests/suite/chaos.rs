@@ -23,7 +23,7 @@ use waykeeper_testbed::is_long;
 use waykeeper_units::WorkloadId;
 
 /// Seeds of a run without a request, and of one in the long form.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 24;
 const SEEDS_LONG: u64 = 1000;
 /// All changes happen before 14 s; the last part, in which a settled policy sets few knobs, is long after.
 const END_S: u64 = 300;
@@ -278,7 +278,10 @@ fn whatever_happens_masks_are_legal_knobs_come_back_and_policies_rest() {
         run(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
         return;
     }
-    let seeds = std::env::var("CHAOS_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(if is_long() { SEEDS_LONG } else { SEEDS });
+    let seeds = std::env::var("CHAOS_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(if is_long() { SEEDS_LONG } else { SEEDS });
     let failed: Vec<String> = (1..=seeds)
         .filter_map(|seed| {
             run(seed).err().map(|why| format!("seed {seed}: {}", why.lines().next().unwrap_or("")))

@@ -92,7 +92,8 @@ fn runs_claim_the_error_that_they_have() {
         let runs: Vec<_> = (1..=SAMPLES).map(|sample| run(sample, Sampling::DEFAULT)).collect();
         let mut errors = Numbers::new();
         for index in 0..runs[0].len() {
-            let one: Option<Vec<(f64, f64)>> = runs.iter().map(|run| run[index].0.zip(run[index].1)).collect();
+            let one: Option<Vec<(f64, f64)>> =
+                runs.iter().map(|run| run[index].0.zip(run[index].1)).collect();
             let Some(one) = one else { continue };
             let mean = one.iter().map(|(ratio, _)| ratio).sum::<f64>() / SAMPLES as f64;
             let variance =

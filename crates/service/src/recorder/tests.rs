@@ -190,9 +190,11 @@ fn a_torn_tail_loses_only_its_frame_and_is_reported() {
     record(&config(directory.path(), 1 << 20), 0..30, 20);
     let file = files(directory.path()).remove(0);
     let whole = fs::read(&file).unwrap();
+    let mut unnoticed = 0;
     for length in 0..whole.len() {
         fs::write(&file, &whole[..length]).unwrap();
         let (steps, segments, lost) = read(&file);
+        unnoticed += usize::from(lost.is_empty());
         assert!(steps.len() % 10 == 0 && steps.iter().copied().eq(0..steps.len() as u64), "{length}");
         assert!(steps.len() < 30 && segments <= 1);
         // A cut between two frames cannot be noticed; any other is reported.
@@ -201,11 +203,7 @@ fn a_torn_tail_loses_only_its_frame_and_is_reported() {
         let told_or_between = lost.len() == 1 || (segments == 1 && length > 0);
         assert!(told_or_between, "{length}");
     }
-    let torn = (1..whole.len()).filter(|length| {
-        fs::write(&file, &whole[..*length]).unwrap();
-        read(&file).2.is_empty()
-    });
-    assert_eq!(torn.count(), 3, "only after the header, the first and the second frame nothing is missing");
+    assert_eq!(unnoticed, 3, "only after the header, the first and the second frame nothing is missing");
 }
 
 #[test]

@@ -23,7 +23,7 @@ const KILLS: u64 = 100;
 /// So many ask for all journals of one kill.
 const ALL: u64 = 500;
 /// Without that request one in so many is damaged: the journal's own tests damage each byte.
-const ONE_IN: usize = 5;
+const ONE_IN: usize = 10;
 
 /// The files of a journal.
 const SEAL: &str = "/run/waykeeper/journal-host.seal";

@@ -93,7 +93,10 @@ fn histories_end_as_they_began() {
     }
     let (first, seeds) = match number("WAYKEEPER_SEED") {
         Some(seed) => (seed, 1),
-        None => (number("WAYKEEPER_FIRST").unwrap_or(0), number("WAYKEEPER_SEEDS").unwrap_or(if is_long() { SEEDS_LONG } else { SEEDS })),
+        None => (
+            number("WAYKEEPER_FIRST").unwrap_or(0),
+            number("WAYKEEPER_SEEDS").unwrap_or(if is_long() { SEEDS_LONG } else { SEEDS }),
+        ),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let (next, failures) = (AtomicU64::new(first), Mutex::new(Vec::new()));

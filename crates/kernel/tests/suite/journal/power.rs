@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime};
 use waykeeper_kernel::restore::Report;
 use waykeeper_kernel::system::{DirEntry, FileKind, Metadata, OpenFile, System};
+use waykeeper_testbed::is_long;
 
 /// Where the journal is, and the host's boot id.
 const FOLDER: &str = "/state";
@@ -467,7 +468,9 @@ fn a_power_failure_at_any_call_loses_no_knob() {
 fn a_disk_that_ignores_syncs_loses_knobs() {
     let moments = moments(0, true);
     let short: Vec<Moment> = moments.into_iter().filter(|(_, pending, _)| pending.len() <= 10).collect();
-    let (count, reported, wrong) = judge(&short);
+    // One state that is lost shows it.
+    let some: Vec<Moment> = short.into_iter().step_by(if is_long() { 1 } else { 8 }).collect();
+    let (count, reported, wrong) = judge(&some);
     assert!(wrong > 0 && reported > 0, "{count} states, {reported} reported, {wrong} wrong unsaid");
 }
 

@@ -58,7 +58,8 @@ impl Lock {
         let mut text = format!("{HEAD}{}\n", self.model);
         for (key, numbers) in &self.kept {
             // `{}` of a float is the shortest text that reads back as the same bits.
-            let numbers: Vec<String> = numbers.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            let numbers: Vec<String> =
+                numbers.iter().map(|(name, value)| format!("{name}={value}")).collect();
             writeln!(text, "{key}\t{}", numbers.join(" ")).expect("writing to a string");
         }
         text
@@ -67,7 +68,8 @@ impl Lock {
 
 static KEPT: LazyLock<Lock> = LazyLock::new(|| {
     let text = std::fs::read_to_string(path()).unwrap_or_default();
-    Lock::parse(&text).unwrap_or_else(|| panic!("{}: not a lock; `make model-lock` writes it", path().display()))
+    Lock::parse(&text)
+        .unwrap_or_else(|| panic!("{}: not a lock; `make model-lock` writes it", path().display()))
 });
 
 /// The hash of this tree's model.
@@ -92,7 +94,8 @@ pub fn locked(key: &str, compute: impl FnOnce() -> Numbers) -> Numbers {
     if KEPT.model != *MODEL {
         return compute();
     }
-    let kept = KEPT.kept.get(key).unwrap_or_else(|| panic!("model.lock lacks {key}; `make model-lock` adds it"));
+    let kept =
+        KEPT.kept.get(key).unwrap_or_else(|| panic!("model.lock lacks {key}; `make model-lock` adds it"));
     if is_long() {
         assert_eq!(compute(), *kept, "{key}: the model gives other numbers than those in model.lock");
     }
@@ -120,7 +123,8 @@ fn without_places(text: &str) -> String {
 
 #[test]
 fn a_key_is_the_same_in_each_process_and_checkout() {
-    let text = concat!("f: 0x55d2c0ffee10, mask: 0x7ff, trace: \"", env!("CARGO_MANIFEST_DIR"), "/../a.wkt\"");
+    let text =
+        concat!("f: 0x55d2c0ffee10, mask: 0x7ff, trace: \"", env!("CARGO_MANIFEST_DIR"), "/../a.wkt\"");
     assert_eq!(without_places(text), "f: , mask: 7ff, trace: \"/../a.wkt\"");
 }
 
@@ -177,7 +181,8 @@ fn hash() -> String {
         hasher.write(name.as_bytes());
         if name.ends_with(".rs") {
             let text = String::from_utf8(bytes).expect("sources are UTF-8");
-            for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")) {
+            for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"))
+            {
                 hasher.write(line.as_bytes());
             }
         } else if !name.ends_with(".md") {
