@@ -5,7 +5,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use waykeeper_host::{
-    Applied, Host, HostError, Interval, Inventory, Knob, KnobSetting, KnobValues, Plan, Workload,
+    Applied, Host, HostError, Interval, Inventory, Knob, KnobSetting, KnobValues, Plan, Reading, Snapshot,
+    Workload,
 };
 use waykeeper_units::{PortId, WayMask};
 
@@ -53,6 +54,10 @@ pub enum ProbeError {
 
 /// Longest wait between checks for an interrupt, ns. Assumption: a reaction within 0.1 s feels immediate.
 const INTERRUPT_CHECK_NS: u64 = 100_000_000;
+
+/// How often a sample is lengthened by its length where the counters' clock lags. Assumption: a virtual host on a busy
+/// machine catches up within seconds.
+const LENGTHENED_MOST: u32 = 20;
 
 /// A server under test.
 pub struct ProbeExperiment<'h> {
@@ -168,15 +173,23 @@ impl<'h> ProbeExperiment<'h> {
         self.wait(self.pace.settle_ns)
     }
 
-    /// Rates over one sample.
+    /// Rates over one sample. Where the counters' clock lags behind the host's, as on a virtual host of a busy machine, the
+    /// sample lasts until they have counted.
     ///
     /// # Errors
     /// As [`ProbeExperiment::wait`]; a clock that does not advance.
     pub fn sample(&mut self) -> Result<Interval, ProbeError> {
         let before = self.host.sample()?;
-        self.wait(self.pace.sample_ns)?;
-        let after = self.host.sample()?;
-        Interval::between(&before, &after).ok_or_else(|| {
+        let mut seen = None;
+        for _ in 0..=LENGTHENED_MOST {
+            self.wait(self.pace.sample_ns)?;
+            let after = self.host.sample()?;
+            seen = Interval::between(&before, &after);
+            if seen.as_ref().is_none_or(|seen| !is_uncounted(&before, &after, seen)) {
+                break;
+            }
+        }
+        seen.ok_or_else(|| {
             let why = "the host's clock did not advance between two samples".to_owned();
             HostError::Failed { what: "reading counters".to_owned(), why }.into()
         })
@@ -220,6 +233,13 @@ impl<'h> ProbeExperiment<'h> {
         self.to_restore = Plan::default();
         Ok(())
     }
+}
+
+/// Whether counts of the socket were read at both ends and none of them has a rate: their clock hardly moved.
+fn is_uncounted(before: &Snapshot, after: &Snapshot, seen: &Interval) -> bool {
+    let is_known = |counter| [before, after].iter().all(|end| end.socket[counter].value().is_some());
+    let mut rates = seen.socket.counts().filter(|(counter, _)| is_known(*counter)).peekable();
+    rates.peek().is_some() && rates.all(|(_, rate)| rate == Reading::Unavailable)
 }
 
 impl Drop for ProbeExperiment<'_> {

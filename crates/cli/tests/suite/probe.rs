@@ -180,7 +180,7 @@ fn memload_brings_load_to_a_host_and_its_profile_is_put_where_it_is_looked_for()
     let reported: Value = serde_json::from_slice(&done.get_output().stdout).unwrap();
     let answers: Vec<_> =
         reported["rows"].as_array().unwrap().iter().map(|row| row["answer"].clone()).collect();
-    assert_eq!(answers, ["acts", "into this LLC", "acts", "into this LLC"]);
+    assert_eq!(answers, ["acts", "into this LLC", "acts", "into this LLC"], "{reported:#}");
     assert_eq!(profile.expect("--save wrote it").port.len(), 2);
     waykeeper_testbed::assert_same_state(&machine.state(), &before, "after a probe");
 }

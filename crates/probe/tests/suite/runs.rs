@@ -6,14 +6,18 @@ use chips::{on_stand, server};
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use waykeeper_host::{Host, KnobValues};
+use waykeeper_host::{
+    Applied, CountersRead, Host, HostError, Inventory, KnobValues, Lines, Plan, Snapshot, Workload,
+};
 use waykeeper_machine::FaultyServer;
 use waykeeper_probe::experiment::{MeasurementTimes, ProbeError, ProbeExperiment};
 use waykeeper_probe::findings::Findings;
+use waykeeper_probe::ports::Switch;
 use waykeeper_probe::procedures::{self, ProbeOptions, Procedure};
 use waykeeper_probe::roles::{self, Named};
 use waykeeper_probe::sensitivity::{self, Sensitivity};
 use waykeeper_probe::sweep::{AdjustableLoad, SweptParameter};
+use waykeeper_units::WayMask;
 
 fn knobs(host: &mut dyn Host) -> KnobValues {
     host.sample().unwrap().knobs
@@ -75,7 +79,7 @@ fn a_panic_brings_everything_back() {
         let mut reported = |_: u64| {};
         let mut experiment =
             ProbeExperiment::new(&mut host, MeasurementTimes::QUICK, &stop, &mut reported).unwrap();
-        experiment.set_ways(waykeeper_units::WayMask::from_bits(0x7f0)).unwrap();
+        experiment.set_ways(WayMask::from_bits(0x7f0)).unwrap();
         experiment.switch([waykeeper_units::PortId(0)], false).unwrap();
         panic!("on purpose");
     }));
@@ -100,6 +104,61 @@ fn counters_that_cannot_be_read_spoil_an_answer_and_not_the_run() {
     let mut host = server("gold-6140", &[], &[(end, &busy)]);
     let found = run(&mut host, &[Procedure::DcaWays]).unwrap().dca_ways.unwrap();
     assert!(found.reason().is_some_and(|why| why.contains("device or resource busy")), "{found:?}");
+}
+
+/// A server whose own clock lags behind the host's and catches up at each fifth wait, as a virtual host on a busy machine.
+struct Lagging {
+    server: FaultyServer,
+    now_ns: u64,
+    waits: u32,
+}
+
+impl Host for Lagging {
+    fn inventory(&self) -> &Inventory {
+        self.server.inventory()
+    }
+
+    fn workloads(&self) -> Vec<Workload> {
+        self.server.workloads()
+    }
+
+    fn sample(&mut self) -> Result<Snapshot, HostError> {
+        let counted_ns = self.server.now_ns();
+        let counters_read = Some(CountersRead { from_ns: counted_ns, to_ns: counted_ns });
+        Ok(Snapshot { at_ns: self.now_ns, counters_read, ..self.server.sample()? })
+    }
+
+    fn partial_writes(&mut self) -> Lines {
+        self.server.partial_writes()
+    }
+
+    fn root_mask(&mut self) -> WayMask {
+        self.server.root_mask()
+    }
+
+    fn apply(&mut self, plan: &Plan) -> Result<Applied, HostError> {
+        self.server.apply(plan)
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    fn wait_until(&mut self, deadline_ns: u64) -> Result<(), HostError> {
+        self.now_ns = deadline_ns;
+        self.waits += 1;
+        if self.waits.is_multiple_of(5) { self.server.wait_until(deadline_ns) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn a_sample_lasts_until_the_counters_of_a_host_that_lags_have_counted() {
+    let mut host = Lagging { server: server("gold-6140", &[], &[]), now_ns: 0, waits: 0 };
+    let stop = AtomicBool::new(false);
+    let found =
+        procedures::run(&mut host, None, &options(&[Procedure::Ports]), &stop, &|_| ()).unwrap().ports;
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|port| port.switch.value() == Some(&Switch::Acts)), "{found:#?}");
 }
 
 #[test]
