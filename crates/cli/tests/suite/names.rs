@@ -2,10 +2,10 @@
 //!
 //! Reads the sources as text; must not know what a type or a function is for.
 
-use crate::common::repository;
+use crate::common::sources::SOURCES;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Words that hide who acts, as in the test of plain words.
 const HIDING: &[&str] = &[
@@ -24,7 +24,7 @@ const HIDING: &[&str] = &[
 
 /// What a file declares.
 #[derive(Default)]
-struct Declared {
+pub struct Declared {
     types: Vec<String>,
     functions: Vec<String>,
 }
@@ -61,45 +61,32 @@ fn declared(code: TokenStream, in_test: bool, into: &mut Declared) {
     }
 }
 
-fn rust_files(folder: &Path, into: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            rust_files(&path, into);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            into.push(path);
-        }
-    }
+/// What a file declares; `path` is from the root of the repository.
+pub fn declarations(path: &Path, code: TokenStream) -> Declared {
+    let of_tests = path.iter().any(|part| part != "src" && part.to_string_lossy().starts_with("tests"));
+    let mut found = Declared::default();
+    declared(code, of_tests, &mut found);
+    found
 }
 
-/// Each Rust file of the crates, relative to the repository, with what it declares.
-fn crates() -> Vec<(PathBuf, Declared)> {
-    let mut files = Vec::new();
-    rust_files(&repository().join("crates"), &mut files);
-    files.sort();
-    let read = |path: PathBuf| {
-        let code = std::fs::read_to_string(&path).unwrap().parse().unwrap();
-        let path = path.strip_prefix(repository()).unwrap().to_owned();
-        let of_tests = path.iter().any(|part| part != "src" && part.to_string_lossy().starts_with("tests"));
-        let mut found = Declared::default();
-        declared(code, of_tests, &mut found);
-        (path, found)
-    };
-    files.into_iter().map(read).collect()
+/// Each Rust file of the crates, with what it declares.
+fn crates() -> impl Iterator<Item = (&'static Path, &'static Declared)> {
+    let ours = SOURCES.iter().filter(|source| source.path.starts_with("crates"));
+    ours.map(|source| (source.path.as_path(), &source.declared))
 }
 
 #[test]
 fn no_two_crates_have_a_public_type_of_the_same_name() {
-    let mut known: BTreeMap<String, PathBuf> = BTreeMap::new();
+    let mut known: BTreeMap<&str, &Path> = BTreeMap::new();
     let mut wrong = Vec::new();
     let crate_of = |path: &Path| path.iter().nth(1).map(ToOwned::to_owned);
     for (path, found) in crates() {
         if path.iter().nth(2).is_none_or(|folder| folder != "src") {
             continue;
         }
-        for name in found.types {
-            let first = known.entry(name.clone()).or_insert_with(|| path.clone());
-            if crate_of(first) != crate_of(&path) {
+        for name in &found.types {
+            let first = *known.entry(name).or_insert(path);
+            if crate_of(first) != crate_of(path) {
                 wrong.push(format!(
                     "{name}: a public type of {} and of {}; give one of them a name that says what it is",
                     first.display(),
@@ -116,7 +103,7 @@ fn no_two_crates_have_a_public_type_of_the_same_name() {
 fn the_names_of_functions_are_plain() {
     let mut wrong = Vec::new();
     for (path, found) in crates() {
-        for name in found.functions {
+        for name in &found.functions {
             if name.split('_').any(|word| HIDING.contains(&word)) {
                 wrong.push(format!("{}: `fn {name}` hides who acts", path.display()));
             }

@@ -2,10 +2,9 @@
 //!
 //! Clippy refuses a place without a comment that says why it is sound (`undocumented_unsafe_blocks` in `Cargo.toml`).
 
-use crate::common::repository;
+use crate::common::sources::SOURCES;
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// Every file with an `unsafe` block, function or implementation, and how many it has. A place that is added belongs into
 /// its row with a reason in the commit; code that can be safe is not added.
@@ -34,7 +33,8 @@ const PLACES: &[(&str, usize)] = &[
     ("crates/vhost/tests/suite/mounted.rs", 1),
 ];
 
-fn count(tokens: TokenStream) -> usize {
+/// The places in code.
+pub fn count(tokens: TokenStream) -> usize {
     let places = tokens.into_iter().map(|token| match token {
         TokenTree::Ident(word) => usize::from(word == "unsafe"),
         TokenTree::Group(group) => count(group.stream()),
@@ -43,29 +43,11 @@ fn count(tokens: TokenStream) -> usize {
     places.sum()
 }
 
-fn search(folder: &Path, found: &mut BTreeMap<String, usize>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() && !path.ends_with("target") {
-            search(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(&path).unwrap();
-            let tokens = text.parse().unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-            let places = count(tokens);
-            if places > 0 {
-                let name = path.strip_prefix(repository()).unwrap().display().to_string();
-                found.insert(name, places);
-            }
-        }
-    }
-}
-
 #[test]
 fn every_unsafe_place_is_in_the_list() {
-    let mut found = BTreeMap::new();
-    for folder in ["crates", "examples", "fuzz", "python"] {
-        search(&repository().join(folder), &mut found);
-    }
+    let sources = SOURCES.iter().filter(|source| source.unsafe_places > 0);
+    let found: BTreeMap<String, usize> =
+        sources.map(|source| (source.path.display().to_string(), source.unsafe_places)).collect();
     let known: BTreeMap<String, usize> =
         PLACES.iter().map(|(name, places)| ((*name).to_owned(), *places)).collect();
     let row = |(name, places): (&String, &usize)| format!("    ({name:?}, {places}),");

@@ -4,24 +4,27 @@
 //! Strings of tests are not checked.
 
 use crate::common::repository;
+use crate::common::sources::{SOURCES, Source};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use regex_lite::Regex;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// Words that hide who acts, or that replace a more exact verb.
-const HIDING: &str = r"(?i)\b(nobody|somebody|anybody|everybody|whoever|whomever|whom|told|stands|stood|goes|gets on|gets along|gone by)\b";
+static HIDING: LazyLock<Regex> = LazyLock::new(|| Regex::new(WORDS).unwrap());
+const WORDS: &str = r"(?i)\b(nobody|somebody|anybody|everybody|whoever|whomever|whom|told|stands|stood|goes|gets on|gets along|gone by)\b";
 
 /// Attributes whose strings only readers of the code see.
 const SILENT: [&str; 6] = ["doc", "expect", "allow", "ignore", "cfg_attr", "should_panic"];
 
 /// All lines of `text` with a word of the list, as `name:line: text`.
 fn hits(name: &str, text: &str) -> Vec<String> {
-    let hiding = regex_lite::Regex::new(HIDING).unwrap();
-    let lines = text.lines().enumerate().filter(|(_, line)| hiding.is_match(line));
+    let lines = text.lines().enumerate().filter(|(_, line)| HIDING.is_match(line));
     lines.map(|(number, line)| format!("{name}:{}: {}", number + 1, line.trim())).collect()
 }
 
 /// The string literals of Rust code, without attributes that only readers of the code see and without test modules.
-fn literals(stream: TokenStream, into: &mut Vec<String>) {
+pub fn literals(stream: TokenStream, into: &mut Vec<String>) {
     let mut tokens = stream.into_iter().peekable();
     let mut test_item = false;
     while let Some(token) = tokens.next() {
@@ -55,12 +58,16 @@ fn literals(stream: TokenStream, into: &mut Vec<String>) {
     }
 }
 
+/// A comment or a string literal of Python code.
+static PYTHON_STRING: LazyLock<Regex> = LazyLock::new(|| {
+    let string = r#"(?s)#[^\n]*|"""(.*?)"""|'''(.*?)'''|"((?:\\.|[^"\\\n])*)"|'((?:\\.|[^'\\\n])*)'"#;
+    Regex::new(string).unwrap()
+});
+
 /// The string literals of Python code, docstrings among them: `help()` and `--help` show these.
 fn python_literals(code: &str) -> String {
-    let string = r#"(?s)#[^\n]*|"""(.*?)"""|'''(.*?)'''|"((?:\\.|[^"\\\n])*)"|'((?:\\.|[^'\\\n])*)'"#;
-    let string = regex_lite::Regex::new(string).unwrap();
     let mut kept = String::new();
-    for found in string.captures_iter(code) {
+    for found in PYTHON_STRING.captures_iter(code) {
         if let Some(text) = (1..=4).find_map(|group| found.get(group)) {
             kept += text.as_str();
             kept.push('\n');
@@ -122,15 +129,10 @@ fn help_names_who_acts() {
 #[test]
 fn messages_name_who_acts() {
     let (mut wrong, mut count) = (Vec::new(), 0);
-    for path in all("crates", ".rs").into_iter().chain(all("python", ".rs")).chain(all("examples", ".rs")) {
-        if !path.components().any(|part| part.as_os_str() == "src") {
-            continue;
-        }
-        let code = std::fs::read_to_string(&path).unwrap();
-        let mut found = Vec::new();
-        literals(code.parse().unwrap(), &mut found);
-        count += found.len();
-        wrong.extend(found.iter().flat_map(|text| hits(&name(&path), text)));
+    for source in SOURCES.iter().filter(|source| !source.is_in("fuzz")) {
+        count += source.literals.len();
+        let name = source.path.display().to_string();
+        wrong.extend(source.literals.iter().flat_map(|text| hits(&name, text)));
     }
     assert!(count > 3000, "only {count} string literals were found");
     refused(&wrong);
@@ -158,12 +160,13 @@ fn comments(code: &str) -> String {
 #[test]
 fn comments_name_who_acts() {
     let mut wrong = Vec::new();
-    for folder in ["crates", "examples", "python"] {
-        // This file has the words as examples.
-        for path in all(folder, ".rs").into_iter().filter(|path| !path.ends_with("suite/words.rs")) {
-            let code = std::fs::read_to_string(&path).unwrap();
-            wrong.extend(hits(&name(&path), &comments(&code)));
-        }
+    // This file has the words as examples.
+    let ours = |source: &&Source| {
+        !["fuzz", "tests", "tests.rs"].iter().any(|name| source.is_in(name))
+            && !source.path.ends_with("suite/words.rs")
+    };
+    for source in SOURCES.iter().filter(ours) {
+        wrong.extend(hits(&source.path.display().to_string(), &comments(&source.text)));
     }
     refused(&wrong);
 }

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 pub mod daemon;
+pub mod sources;
 
 use assert_cmd::Command;
 use std::path::{Path, PathBuf};
