@@ -151,7 +151,8 @@ fn decisions_have_at_most_four_significant_digits() {
     };
     assert_eq!(["0.1235", "4718592", "33770000", "60.25"].map(significant), [4, 7, 4, 4]);
     assert_eq!(numbers("a 1.5 % of 0x00c (12 ways), group 3"), ["1.5", "12", "3"]);
-    let source = registry::open(registry::FLAGSHIP).unwrap();
+    let mut source = registry::open(registry::FLAGSHIP).unwrap();
+    source.set("time_factor", &toml::Value::Integer(100)).unwrap();
     let plan = runner::RunPlan {
         policies: waykeeper_policy::registry().iter().map(|entry| entry.name.to_owned()).collect(),
         sampling: "1/256".parse().unwrap(),

@@ -62,7 +62,9 @@ fn summary(policies: &[&str], look_back: Option<LookBack>) -> RunSummary {
         look_back,
         ..RunPlan::default()
     };
-    let source = waykeeper_lab::registry::open("a4-hpw-heavy").unwrap();
+    let mut source = waykeeper_lab::registry::open("a4-hpw-heavy").unwrap();
+    // A third of its traffic: an interval is still long enough for caches to settle.
+    source.set("time_factor", &toml::Value::Integer(60)).unwrap();
     match Experiment::prepare(&source, plan).unwrap().run(&|_| ()).unwrap() {
         ExperimentOutcome::Run(summary) => *summary,
         ExperimentOutcome::Sweep(_) => panic!("it sweeps nothing"),
