@@ -1,39 +1,72 @@
-//! `fleet plan` on recordings of a daemon that observes a mounted host. Needs root and /dev/fuse.
+//! `fleet plan` on a recording of a virtual server on which no knob is turned.
 
-use crate::common::{daemon, output, refused};
+use crate::common::{output, refused};
 
-use daemon::Setup;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use waykeeper_testbed::{MountedHost, SCENARIO, scenario, wall_clock};
+use std::time::Duration;
+use waykeeper_kernel::system;
+use waykeeper_service::recorder::{Header, RecordedStep, RecorderConfig, RecordingRing};
+use waykeeper_service::{Published, PublishedTotals};
+use waykeeper_testbed::{PATIENCE, SCENARIO, scenario};
+use waykeeper_view::{LiveScenario, LiveSetup, Source, SourceEvent};
 
-/// Steps that are recorded at least.
+/// Steps that are recorded: fewer than a source keeps for a reader that is late.
 const STEPS: u64 = 30;
 
-/// Records some steps of a daemon that turns no knob, into this folder.
+/// Records some steps of a virtual server under a policy that turns no knob, into this folder, as a daemon does. A daemon of
+/// a host in wall-clock time has other intervals on a busy machine, up to none that can be planned with.
 fn record(folder: &Path) {
-    // Little traffic, so that a busy machine simulates it in time.
-    let light = SCENARIO.replace("time_factor = 5", "time_factor = 500");
-    let machine = MountedHost::with(scenario("gold-6140", &light), wall_clock(256));
-    let more = format!(
-        "[metrics]\nlisten = \"off\"\n[recorder]\ndir = {folder:?}\n[policy]\nname = \"waykeeper\"\n"
-    );
-    let setup = Setup::plain(&machine, &more);
-    let mut daemon = setup.start_with(&[
-        "--observe",
-        "--set",
-        "daemon.program_counters=true",
-        "--set",
-        "daemon.period_s=0.25",
-    ]);
-    daemon.comes("steps", |daemon| {
-        let status = daemon.ask(json!({ "do": "status" }));
-        status.and_then(|status| status["ok"]["step"].as_u64()).is_some_and(|step| step >= STEPS)
-    });
-    daemon.ends_by(Signal::TERM);
+    let light = SCENARIO.replace("time_factor = 5", "interval_s = 0.25\ntime_factor = 500");
+    let setup = LiveSetup { speed: 1000.0, ..LiveSetup::new(scenario("gold-6140", &light), "none") };
+    let mut source = LiveScenario::start(setup).expect("the scenario runs");
+    let mut ring = RecordingRing::new(system::real(), RecorderConfig::in_directory(folder));
+    let mut header = None;
+    loop {
+        match source.next(PATIENCE).expect("a step") {
+            SourceEvent::Begin(begun) => header = Some(begun),
+            SourceEvent::Step(step) => {
+                ring.record(&published(header.as_deref().expect("it comes first"), &step));
+                if step.step >= STEPS {
+                    return ring.finish();
+                }
+            }
+            event => panic!("{event:?}"),
+        }
+    }
+}
+
+/// A step as the recorder takes it.
+fn published(header: &Header, step: &RecordedStep<'static>) -> Published {
+    Published {
+        step: step.step,
+        at: step.at,
+        started: header.started,
+        at_clock: Duration::ZERO,
+        started_clock: Duration::ZERO,
+        mode: header.mode,
+        paused: None,
+        hands_over_until: None,
+        policy: header.policy.clone(),
+        file_policy: None,
+        settings: header.settings.clone(),
+        period_ns: header.period_ns,
+        inventory: header.inventory.clone(),
+        groups: step.groups.as_deref().unwrap_or_default().to_vec(),
+        groupings: Vec::new(),
+        classes: Vec::new(),
+        snapshot: None,
+        seen: step.seen.as_deref().cloned(),
+        record: step.record.clone().into_owned(),
+        twin: None,
+        advice: None,
+        last_actions: Vec::new(),
+        active_problems: Vec::new(),
+        totals: PublishedTotals::default(),
+    }
 }
 
 #[test]
