@@ -94,6 +94,8 @@ pub struct PolicyProcess {
     calls: Option<Sender<Vec<u8>>>,
     answers: Receiver<Incoming>,
     last_printed: Arc<Mutex<Option<String>>>,
+    /// Closed when all that it printed was read.
+    printed_all: Receiver<()>,
     /// Number of the last call.
     number: u64,
 }
@@ -214,6 +216,7 @@ impl PolicyProcess {
         })?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let last_printed = Arc::new(Mutex::new(None));
+        let (prints, printed_all) = bounded::<()>(0);
         let (calls, to_write) = unbounded();
         let (tell, answers) = bounded(4);
         let process = PolicyProcess {
@@ -222,6 +225,7 @@ impl PolicyProcess {
             calls: Some(calls),
             answers,
             last_printed: last_printed.clone(),
+            printed_all,
             number: 0,
         };
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
@@ -230,7 +234,12 @@ impl PolicyProcess {
         let printed = with.printed.clone();
         let started = thread("waykeeper-calls", move || write_calls(stdin, &to_write))
             .and_then(|()| thread("waykeeper-answers", move || read_answers(stdout, &tell)))
-            .and_then(|()| thread("waykeeper-prints", move || read_printed(stderr, &last_printed, &printed)));
+            .and_then(|()| {
+                thread("waykeeper-prints", move || {
+                    read_printed(stderr, &last_printed, &printed);
+                    drop(prints);
+                })
+            });
         match started {
             Ok(()) => Ok(process),
             Err(why) => Err(process.unexpected(&format!("no thread can be started for it: {why}"))),
@@ -305,6 +314,8 @@ impl PolicyProcess {
                 }
             }
         }
+        // What it printed last may not have been read yet. A process that it started may keep the pipe open.
+        let _ = self.printed_all.recv_timeout(ENDING);
         let last = self.last_printed.lock().unwrap_or_else(PoisonError::into_inner).take();
         PolicyFileError::Ended { file: self.file.clone(), how, last }
     }
