@@ -7,7 +7,9 @@ use crate::mux;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use waykeeper_tenants::DeviceName;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a test waits, as `waykeeper_testbed::PATIENCE`. The testbed has a virtual server, for which this crate has no
+/// use.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A machine that passes on the names of the tenants.
 struct Passing(Sender<Vec<String>>);
@@ -50,7 +52,7 @@ struct Stage {
     _folder: tempfile::TempDir,
 }
 
-fn stage() -> Stage {
+fn stage(stall: Duration) -> Stage {
     let folder = tempfile::tempdir().unwrap();
     let runtime = FakeRuntime::listen(&folder.path().join("nri.sock"));
     let config = PluginConfig {
@@ -58,7 +60,7 @@ fn stage() -> Stage {
         name: "waykeeper".to_owned(),
         index: 90,
         wait: PluginConfig::WAIT,
-        stall: Duration::from_millis(200),
+        stall,
     };
     let (sender, declared) = channel();
     let link = PluginLink::default();
@@ -83,7 +85,7 @@ impl Stage {
 
 #[test]
 fn a_lost_connection_is_made_again_and_the_list_is_reconciled() {
-    let stage = stage();
+    let stage = stage(PATIENCE);
     let [a, b] = ["a", "b"].map(|name| pod(name, ""));
     let [of_a, of_b] = [(&a, 50), (&b, 51)].map(|(pod, pid)| container(pod, "c", pid, ""));
     let mut first = stage.runtime.accept();
@@ -106,13 +108,27 @@ fn a_lost_connection_is_made_again_and_the_list_is_reconciled() {
 }
 
 #[test]
-fn a_runtime_that_stalls_or_lies_about_a_length_is_left_and_tried_again() {
-    let stage = stage();
+fn a_runtime_that_stalls_is_left_and_tried_again() {
+    // Long enough for a runtime that does not stall, on a busy machine too.
+    let stage = stage(Duration::from_secs(2));
     let mut silent = stage.runtime.accept();
     // It accepts the connection and never answers the registration.
     silent.send_bytes(&[0, 0]);
     stage.until(|trouble| trouble.is_some_and(|why| why.contains("did not complete what it began to send")));
     silent.closed();
+    let own = pod("a", "");
+    let mut half = stage.runtime.take(std::slice::from_ref(&own), &[container(&own, "c", 50, "")]);
+    assert_eq!(stage.declared(), ["default.a"]);
+    stage.until(|trouble| trouble.is_none());
+    half.send_bytes(&[0, 0, 0, 1, 0, 0]);
+    stage.until(|trouble| trouble.is_some_and(|why| why.contains("did not complete")));
+    half.closed();
+    assert!(stage.declared.try_recv().is_err(), "nothing else was declared");
+}
+
+#[test]
+fn a_runtime_that_refuses_or_lies_about_a_length_is_left_and_tried_again() {
+    let stage = stage(PATIENCE);
     let mut refusing = stage.runtime.accept();
     refusing.refuse("no plugins today");
     stage.until(|trouble| trouble.is_some_and(|why| why.contains("refuses the plugin: no plugins today")));
@@ -124,20 +140,16 @@ fn a_runtime_that_stalls_or_lies_about_a_length_is_left_and_tried_again() {
     stage.until(|trouble| trouble.is_some_and(|why| why.contains("4294967295 bytes")));
     lying.closed();
     // What was declared before stays; the same list again declares it anew.
-    let mut half = stage.runtime.take(std::slice::from_ref(&own), &[container(&own, "c", 50, "")]);
+    let _again = stage.runtime.take(std::slice::from_ref(&own), &[container(&own, "c", 50, "")]);
     assert_eq!(stage.declared(), ["default.a"]);
     stage.until(|trouble| trouble.is_none());
-    half.send_bytes(&[0, 0, 0, 1, 0, 0]);
-    stage.until(|trouble| trouble.is_some_and(|why| why.contains("did not complete")));
-    half.closed();
     assert!(stage.declared.try_recv().is_err(), "nothing else was declared");
 }
 
 #[test]
-fn it_ends_at_once_with_and_without_a_connection() {
-    let stage = stage();
+fn it_ends_with_and_without_a_connection() {
+    let stage = stage(PATIENCE);
     let connection = stage.runtime.take(&[], &[]);
-    let begun = Instant::now();
     drop(stage.plugin);
     connection.closed();
     let folder = tempfile::tempdir().unwrap();
@@ -151,9 +163,8 @@ fn it_ends_at_once_with_and_without_a_connection() {
     let link = PluginLink::default();
     let plugin = Plugin::start(config, link.clone(), Box::new(Passing(channel().0))).unwrap();
     while link.trouble().is_none() {
-        std::thread::sleep(Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(10));
     }
     assert!(link.trouble().unwrap().contains("/none: No such file"), "{:?}", link.trouble());
     drop(plugin);
-    assert!(begun.elapsed() < PATIENCE);
 }

@@ -53,7 +53,7 @@ fn systemd_hears_that_it_is_ready_moves_and_stops_and_nothing_from_a_loop_that_i
     let path = folder.path().join("notify");
     let systemd = UnixDatagram::bind(&path).unwrap();
     // Longer than anything here takes, so that a missing message fails the test.
-    systemd.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    systemd.set_read_timeout(Some(waykeeper_testbed::PATIENCE)).unwrap();
     // SAFETY: this program has one test, and no thread but its own has been started yet.
     unsafe {
         std::env::set_var("NOTIFY_SOCKET", &path);

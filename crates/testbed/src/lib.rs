@@ -11,6 +11,7 @@
 //! * `SyntheticHost` (feature `synthetic`) is an in-process host of any size with varying counters, for the cost of
 //!   decisions.
 //! * `LargeServer` (feature `host`) is a server of 128 cores and 64 tenants without a model, for the cost of sampling.
+//! * [`wait_for`] waits for a condition; [`PATIENCE`] is the one limit of all waits of tests.
 //!
 //! ```text
 //! let machine = MountedHost::new("gold-6140");          // root and /dev/fuse, or a panic that says so
@@ -38,6 +39,7 @@ mod state;
 mod synthetic;
 #[cfg(feature = "host")]
 mod tenants;
+mod waiting;
 
 #[cfg(feature = "host")]
 pub use large::LargeServer;
@@ -51,6 +53,7 @@ pub use state::{HostState, Watched, assert_same_state, groups, state_difference}
 pub use synthetic::SyntheticHost;
 #[cfg(feature = "host")]
 pub use tenants::tenants;
+pub use waiting::{PATIENCE, wait_for, wait_for_some};
 
 /// Whether tests run in their long form (`make test-long`): more seeds, more inputs, every round of faults.
 pub fn is_long() -> bool {

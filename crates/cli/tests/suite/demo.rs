@@ -7,10 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// Timeout of every step, for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use waykeeper_testbed::wait_for_some;
 
 /// A small model, so that it keeps up in a debug build.
 const SMALL: [&str; 6] = ["demo", "a4-fig5", "--sets", "1/256", "--policy", "a4"];
@@ -61,14 +58,7 @@ fn errors(child: &mut Child) -> String {
 }
 
 fn ended(child: &mut Child) -> Option<i32> {
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code();
-        }
-        assert!(start.elapsed() < PATIENCE, "it does not end");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait_for_some("its end", || child.try_wait().unwrap()).code()
 }
 
 #[test]

@@ -10,10 +10,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
-
-/// Timeout of every wait, for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use waykeeper_testbed::wait_for;
 
 /// A scenario of which each simulation is one control interval that takes hours.
 fn endless() -> (tempfile::TempDir, PathBuf) {
@@ -55,11 +52,7 @@ fn kept(folder: &Path) -> Vec<PathBuf> {
 /// Runs the program until `folder` has so many kept runs, and interrupts it.
 fn interrupted(cache: &Path, folder: &Path, count: usize, arguments: &[&str]) -> Output {
     let child = program(cache, arguments).spawn().unwrap();
-    let started = Instant::now();
-    while kept(folder).len() < count {
-        assert!(started.elapsed() < PATIENCE, "{} has {} kept runs", folder.display(), kept(folder).len());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for("kept runs", || kept(folder).len() >= count);
     signal(&child, rustix::process::Signal::INT);
     child.wait_with_output().unwrap()
 }
@@ -242,14 +235,11 @@ fn a_second_ctrl_c_ends_the_program_at_once() {
     let sweep = format!("\n[[sweep]]\nkey = \"workload.fio.block\"\nvalues = [{}]\n", values.join(", "));
     fs::write(&path, fs::read_to_string(&path).unwrap() + &sweep).unwrap();
     let mut child = program(folder.path(), &["run", path.to_str().unwrap(), "--json"]).spawn().unwrap();
-    let started = Instant::now();
-    // Eight points have more JSON than a pipe takes, and nothing reads it: the program waits after the first signal.
-    while kept(&folder.path().join("waykeeper/runs")).len() < 20 {
-        assert!(started.elapsed() < PATIENCE);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for("kept runs", || kept(&folder.path().join("waykeeper/runs")).len() >= 20);
     signal(&child, rustix::process::Signal::INT);
-    std::thread::sleep(Duration::from_secs(1));
+    // Eight points have more JSON than a pipe takes, and nothing reads it: the program waits after the first signal.
+    let out = child.stdout.as_ref().unwrap();
+    wait_for("the result", || rustix::io::ioctl_fionread(out).unwrap() > 0);
     assert!(child.try_wait().unwrap().is_none(), "it waits for a reader");
     signal(&child, rustix::process::Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));

@@ -5,10 +5,7 @@ use crate::common;
 use common::{TINY, output, refused, waykeeper};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// How long a test waits for a process before it fails.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use waykeeper_testbed::{wait_for, wait_for_some};
 
 /// DCA off for storage; LPWs that miss more than `limit` share two ways.
 const MINE: &str = r#"import waykeeper as wk
@@ -174,19 +171,11 @@ fn a_policy_that_hangs_ends_with_a_killed_run() {
     let program = assert_cmd::cargo::cargo_bin("waykeeper");
     let mut run =
         std::process::Command::new(program).args(["run", &scenario, "--policy", &policy]).spawn().unwrap();
-    let begun = Instant::now();
-    let until = |what: &str, is_so: &dyn Fn() -> bool| {
-        while !is_so() {
-            assert!(begun.elapsed() < TIMEOUT, "{what}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    };
     let pid = || std::fs::read_to_string(format!("{policy}.pid")).ok().filter(|pid| !pid.is_empty());
-    until("the policy runs", &|| pid().is_some());
-    let process = format!("/proc/{}/cmdline", pid().unwrap());
+    let process = format!("/proc/{}/cmdline", wait_for_some("the policy", pid));
     assert!(Path::new(&process).exists());
     run.kill().unwrap();
     run.wait().unwrap();
     // Its entry may stay until it is reaped; its command line does not.
-    until("the process ends", &|| std::fs::read(&process).map_or(true, |line| line.is_empty()));
+    wait_for("the end of the process", || std::fs::read(&process).map_or(true, |line| line.is_empty()));
 }

@@ -7,7 +7,6 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 use waykeeper_linux_host::profile::{KnobState, MachineProfile, Writes};
 use waykeeper_machine::ScenarioSource;
 use waykeeper_testbed::{MountedHost, wall_clock};
@@ -135,7 +134,7 @@ fn ctrl_c_ends_it_with_130() {
         .arg(folder.path().join("out"))
         .stderr(Stdio::piped());
     let child = command.stdout(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(Duration::from_secs(2));
+    common::wait_until_caught(&child, rustix::process::Signal::INT);
     let pid = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let done = child.wait_with_output().unwrap();

@@ -5,8 +5,9 @@ use crate::common;
 use common::{refused, waykeeper};
 use serde_json::Value;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use waykeeper_testbed::plain_tree::{CPUS, DDIO_WAYS, NIC_PORT, PlainTree, SSD_PORT};
+use waykeeper_testbed::wait_for;
 
 /// The path of a test's journal: beside its tree, never in /run.
 fn journal(tree: &PlainTree) -> String {
@@ -215,11 +216,7 @@ impl Holder {
         let mut command = Command::new(program);
         command.args(["ddio", "set", "6", "--verify", "0", "--root", &root, "--journal", &journal]);
         let holder = Holder(command.stdout(Stdio::null()).spawn().unwrap());
-        let begun = Instant::now();
-        while tree.msr(0, DDIO_WAYS) != 0x7e0 || tree.msr(2, DDIO_WAYS) != 0x7e0 {
-            assert!(begun.elapsed() < Duration::from_secs(60), "the mask was never set");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        wait_for("the mask", || [0, 2].iter().all(|cpu| tree.msr(*cpu, DDIO_WAYS) == 0x7e0));
         holder
     }
 }
@@ -253,11 +250,7 @@ fn a_second_signal_ends_a_command_that_ignores_the_first() {
     let (root, journal) = (root(&tree), journal(&tree));
     command.args(["ddio", "set", "6", "--verify", "0", "--root", &root, "--journal", &journal, "--"]);
     let mut holder = Holder(command.args(["sh", "-c", look, &begun]).stdout(Stdio::null()).spawn().unwrap());
-    let started = Instant::now();
-    while !tree.path("begun").exists() {
-        assert!(started.elapsed() < Duration::from_secs(60), "the command never ran");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for("the command", || tree.path("begun").exists());
     let pid = rustix::process::Pid::from_raw(holder.0.id() as i32).unwrap();
     let code = loop {
         if let Some(status) = holder.0.try_wait().unwrap() {

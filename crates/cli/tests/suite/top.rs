@@ -7,10 +7,7 @@ use rustix::process::Signal;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use waykeeper_testbed::{MountedHost, SCENARIO, scenario, wall_clock};
-
-/// Time limit for anything that must happen eventually.
-const PATIENCE: Duration = Duration::from_secs(120);
+use waykeeper_testbed::{MountedHost, PATIENCE, SCENARIO, scenario, wall_clock};
 
 /// A terminal with a shell command in it, on a tmux server of its own.
 struct Terminal(tempfile::TempDir);
@@ -52,7 +49,7 @@ impl Terminal {
             if so(&screen) {
                 return screen;
             }
-            assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}\n{screen}");
+            assert!(start.elapsed() < PATIENCE, "waited for {what} in vain\n{screen}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }

@@ -4,6 +4,7 @@ use assert_cmd::cargo::cargo_bin;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use waykeeper_testbed::wait_for;
 
 /// A running `waykeeper vhost`, ended by SIGTERM when dropped.
 struct Server {
@@ -83,11 +84,7 @@ fn the_machine_moves_and_a_tree_that_is_not_there_is_reported() {
         value.unwrap().parse::<u64>().unwrap()
     };
     let first = clock();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while clock() == first {
-        assert!(std::time::Instant::now() < deadline, "the clock stands at {first}");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    wait_for("a later time", || clock() != first);
     let empty = tempfile::tempdir().unwrap();
     let out = waykeeper(&["vhost", "enter", empty.path().to_str().unwrap(), "--", "true"]);
     assert_eq!(out.status.code(), Some(2));
@@ -149,11 +146,8 @@ fn a_host_is_waited_for_and_of_two_hosts_enter_takes_the_named_one() {
     let mut wait = wait;
     assert!(wait.wait().unwrap().success());
     assert!(mounted(folder.path()));
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while std::fs::read_to_string(&ready).unwrap_or_default() != "ready\n" {
-        assert!(std::time::Instant::now() < deadline, "no signal on descriptor 3");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    let is_ready = || std::fs::read_to_string(&ready).is_ok_and(|text| text == "ready\n");
+    wait_for("the word on descriptor 3", is_ready);
 
     let inside = |host: &[&str]| {
         let out = waykeeper(

@@ -5,7 +5,6 @@ use std::fs;
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 use waykeeper_inputs::{Ended, RecordError, RecordOptions, Recording, Trace, Window, record};
 
 struct Place {
@@ -85,14 +84,13 @@ fn a_server_is_stopped_when_the_window_is_full() {
 #[test]
 fn a_program_that_only_waits_can_be_left() {
     let place = Place::new();
-    let valgrind = place.valgrind(&format!("{THREE}\nexec sleep 60"));
+    let valgrind = place.valgrind(&format!("{THREE}\nsleep 60\ntouch \"$0.woke\""));
     let options = RecordOptions { valgrind, ..RecordOptions::default() };
-    let start = Instant::now();
     let recording = record(&words(&["thing"]), &place.output(), &options, &mut |progress| {
         if progress.instructions == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert_eq!(recording.unwrap().ended, Ended::Asked);
-    assert!(start.elapsed() < Duration::from_secs(20));
+    assert!(!place.folder.path().join("valgrind.woke").exists(), "its end was waited for");
 }
 
 /// The program ends, but a daemon that it started holds the pipe.
@@ -100,12 +98,11 @@ fn a_program_that_only_waits_can_be_left() {
 fn a_daemon_left_behind_does_not_hold_the_recording() {
     let place = Place::new();
     let valgrind = place.valgrind(&format!("{THREE}\nsleep 60 &\necho $! > \"$0.pid\"\nexit 0"));
-    let start = Instant::now();
     let recording = place.record(&valgrind, Window::default()).unwrap();
     assert!(matches!(recording.ended, Ended::Exited(status) if status.success()));
-    assert!(start.elapsed() < Duration::from_secs(20));
+    // The daemon still runs, so its end was not waited for.
     let pid = fs::read_to_string(place.folder.path().join("valgrind.pid")).unwrap();
-    std::process::Command::new("kill").arg(pid.trim()).status().unwrap();
+    assert!(std::process::Command::new("kill").arg(pid.trim()).status().unwrap().success());
 }
 
 #[test]

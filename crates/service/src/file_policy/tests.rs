@@ -8,12 +8,11 @@ use std::path::Path;
 use tempfile::TempDir;
 use waykeeper_host::{KnobValues, Reading, SocketRates};
 use waykeeper_kernel::system::RealSystem;
+use waykeeper_testbed::{PATIENCE, wait_for, wait_for_some};
 use waykeeper_units::{WayMask, WorkloadId};
 
-/// How long a test waits for a process before it fails.
-const TIMEOUT: Duration = Duration::from_secs(60);
 /// A deadline that is never reached, ns.
-const LONG_NS: u64 = TIMEOUT.as_nanos() as u64;
+const LONG_NS: u64 = PATIENCE.as_nanos() as u64;
 /// A deadline that is reached by any policy that waits, ns.
 const SHORT_NS: u64 = 1_000_000;
 
@@ -96,24 +95,12 @@ impl Driven {
 
     /// Steps until the state is another, at most for the tests' timeout.
     fn steps_until(&mut self, is_so: impl Fn(&Decision) -> bool) -> Decision {
-        let begun = Instant::now();
-        loop {
-            let decision = self.step(LONG_NS);
-            if is_so(&decision) {
-                return decision;
-            }
-            assert!(begun.elapsed() < TIMEOUT, "{decision:?}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_for_some("a decision", || Some(self.step(LONG_NS)).filter(&is_so))
     }
 
     /// Waits until the process has answered.
     fn answered(&self) {
-        let begun = Instant::now();
-        while self.policy.told.is_empty() {
-            assert!(begun.elapsed() < TIMEOUT);
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_for("the answer", || !self.policy.told.is_empty());
     }
 
     fn touch(&self, name: &str) {
@@ -215,11 +202,7 @@ fn the_process_has_no_privileges_and_ends_with_the_policy() {
         }
     }
     drop(driven);
-    let begun = Instant::now();
-    while Path::new(&format!("/proc/{pid}")).exists() {
-        assert!(begun.elapsed() < TIMEOUT);
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_for("the end of the process", || !Path::new(&format!("/proc/{pid}")).exists());
 }
 
 #[test]

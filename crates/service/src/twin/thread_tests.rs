@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering::SeqCst;
 use waykeeper_calibration::{Candidate, Estimate, Goal, LayoutLimits, ServerDescription};
 use waykeeper_host::{KnobValues, LlcGeometry, Plan};
-
-/// How long a test waits for another thread before it fails.
-const TIMEOUT: Duration = Duration::from_secs(60);
+use waykeeper_testbed::{PATIENCE, wait_for_some};
 
 fn config(cores: Option<&str>) -> TwinConfig {
     let cores = cores.map(|text| text.parse().unwrap());
@@ -53,19 +51,12 @@ fn answer(question: &LayoutQuestion) -> LayoutAnswer {
 }
 
 /// Waits until it is so.
-fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < TIMEOUT, "it did not happen");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+fn until<T>(look: impl FnMut() -> Option<T>) -> T {
+    wait_for_some("it", look)
 }
 
 fn has_ended(ended: &Receiver<()>) {
-    assert_eq!(ended.recv_timeout(TIMEOUT), Err(RecvTimeoutError::Disconnected));
+    assert_eq!(ended.recv_timeout(PATIENCE), Err(RecvTimeoutError::Disconnected));
 }
 
 #[test]
@@ -80,14 +71,14 @@ fn a_newer_question_replaces_one_that_waits_and_answers_to_older_ones_are_droppe
     let (mut twin, ended) = start(config(None), find).unwrap().unwrap();
     assert_eq!(twin.slots.status(), TwinStatus::default());
     twin.ask(question(1));
-    assert_eq!(begun.recv_timeout(TIMEOUT), Ok(1));
+    assert_eq!(begun.recv_timeout(PATIENCE), Ok(1));
     assert_eq!(twin.slots.status().state, TwinState::Computing);
     // Two more while the first is computed: only the last is looked at. Neither call waits.
     twin.ask(question(2));
     twin.ask(question(3));
     assert_eq!(twin.answer(), None);
     go.send(()).unwrap();
-    assert_eq!(begun.recv_timeout(TIMEOUT), Ok(3));
+    assert_eq!(begun.recv_timeout(PATIENCE), Ok(3));
     // The first is answered by now, and another question was asked since.
     assert_eq!((twin.slots.status().answers, twin.answer()), (1, None));
     go.send(()).unwrap();
@@ -180,7 +171,7 @@ fn the_thread_has_nice_19_and_rests_so_that_it_keeps_its_share() {
     let (mut twin, _ended) = start(config(None), find).unwrap().unwrap();
     let before = rustix::process::getpriority_process(None).unwrap();
     twin.ask(question(1));
-    assert_eq!(told.recv_timeout(TIMEOUT), Ok(NICE));
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(NICE));
     assert_eq!(rustix::process::getpriority_process(None).unwrap(), before, "only that thread");
     until(|| twin.answer());
     assert!(twin.slots.status().cpu > Duration::ZERO);

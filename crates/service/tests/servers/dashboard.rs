@@ -1,13 +1,14 @@
 //! The Grafana dashboards and the rules in `dist/` against a real Prometheus that scrapes a daemon: every query has rows.
 
 use super::scrape::{Server, exchange, promtool_on, still};
-use super::stage::{eventually, published};
+use super::stage::published;
 use serde_json::Value;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use waykeeper_host::Knob;
 use waykeeper_service::Published;
+use waykeeper_testbed::wait_for;
 use waykeeper_units::{WayMask, WorkloadId};
 
 fn dist(file: &str) -> PathBuf {
@@ -120,7 +121,7 @@ fn every_query_of_the_dashboards_and_every_rule_has_rows() {
     queries.extend(recorded(&rules).into_iter().map(str::to_owned));
     let mut step = 10;
     for query in queries {
-        eventually(&format!("{query} has rows"), || {
+        wait_for(&format!("{query} has rows"), || {
             step += 1;
             board.replace(shared_ways(step));
             match rows(free, &query) {

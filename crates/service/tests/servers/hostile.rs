@@ -1,6 +1,6 @@
 //! Hostile clients: they get little, and the daemon is not affected.
 
-use super::stage::{Client, READERS, Stage, TIMEOUT, eventually};
+use super::stage::{Client, READERS, Stage};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt;
@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use waykeeper_service::SocketLimits;
 use waykeeper_service::protocol::LONGEST_REQUEST;
+use waykeeper_testbed::{PATIENCE, wait_for};
 
 /// A client of another user: takes on user and groups, and sends what is given.
 const OTHER: &str = r#"
@@ -153,11 +154,12 @@ fn resident_bytes() -> u64 {
 #[test]
 fn who_connects_and_says_nothing_or_half_a_line_is_hung_up_on() {
     let short = Duration::from_millis(100);
-    let stage = Stage::new(SocketLimits { idle: short, line: short, ..SocketLimits::default() }, None);
+    let stage = Stage::new(SocketLimits { idle: short, ..SocketLimits::default() }, None);
     let mut mute = Client::at(&stage.socket());
     let idle = mute.receive();
     assert!(idle.contains(r#""kind":"too-slow","text":"no request was sent within 0.1 s"#), "{idle}");
     assert_eq!(mute.receive(), "");
+    let stage = Stage::new(SocketLimits { line: short, ..SocketLimits::default() }, None);
     let mut half = Client::at(&stage.socket());
     half.stream().write_all(b"{\"version\":1,").unwrap();
     let slow = half.receive();
@@ -168,7 +170,7 @@ fn who_connects_and_says_nothing_or_half_a_line_is_hung_up_on() {
     assert_eq!(half.receive(), "");
     // Single bytes do not extend the limit, which is for the whole line.
     let mut trickle = UnixStream::connect(stage.socket()).unwrap();
-    eventually("a trickle ends", || {
+    wait_for("a trickle ends", || {
         std::thread::sleep(Duration::from_millis(20));
         trickle.write_all(b" ").is_err()
     });
@@ -217,8 +219,8 @@ fn who_asks_and_never_reads_is_hung_up_on() {
     let limits = SocketLimits { write: Duration::from_millis(100), burst: 1e6, ..SocketLimits::default() };
     let stage = Stage::new(limits, None);
     let mut deaf = UnixStream::connect(stage.socket()).unwrap();
-    deaf.set_write_timeout(Some(TIMEOUT)).unwrap();
-    eventually("the daemon hangs up", || deaf.write_all(format!("{STATUS}\n").as_bytes()).is_err());
+    deaf.set_write_timeout(Some(PATIENCE)).unwrap();
+    wait_for("the daemon hangs up", || deaf.write_all(format!("{STATUS}\n").as_bytes()).is_err());
     let mut watcher = UnixStream::connect(stage.socket()).unwrap();
     watcher.write_all(b"{\"version\":1,\"do\":\"watch\"}\n").unwrap();
     // The kernel buffers what fits; then the daemon closes the connection, not the client.
@@ -240,7 +242,7 @@ fn two_hundred_half_open_connections_are_a_few_and_give_way() {
         })
         .collect();
     // All connections are root's, so root itself must wait.
-    eventually("there is room again", || {
+    wait_for("there is room again", || {
         let mut client = connect();
         let _ = client.stream().write_all(format!("{STATUS}\n").as_bytes());
         let mut text = String::new();
@@ -268,7 +270,7 @@ fn one_user_has_a_few_connections_and_gets_an_error_for_more() {
     let refusal = Client::at(&stage.socket()).receive();
     assert!(refusal.contains(r#""kind":"busy","text":"user 0 has 2 connections already"#), "{refusal}");
     kept.pop();
-    eventually("the place is free again", || {
+    wait_for("the place is free again", || {
         let mut client = Client::at(&stage.socket());
         let _ = client.stream().write_all(format!("{STATUS}\n").as_bytes());
         client.receive().contains("\"ok\"")

@@ -1,6 +1,6 @@
 //! Metrics over HTTP: checked by Debian's promtool and scraped by a Prometheus.
 
-use super::stage::{Stage, TIMEOUT, eventually, published};
+use super::stage::{Stage, published};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -12,6 +12,7 @@ use waykeeper_host::Knob;
 use waykeeper_service::{
     Listen, Published, PublishedState, ScrapeLimits, Servers, ServersConfig, SocketLimits, orders,
 };
+use waykeeper_testbed::{PATIENCE, wait_for};
 use waykeeper_units::{WayMask, WorkloadId};
 
 const OPEN_METRICS: &str = "application/openmetrics-text;version=1.0.0,text/plain;q=0.5";
@@ -27,7 +28,7 @@ pub fn exchange(mut stream: impl Read + Write, request: &str) -> (String, String
 
 fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream
 }
 
@@ -227,7 +228,7 @@ fn who_does_not_speak_http_does_not_stay() {
         limited(ScrapeLimits { head: Duration::from_millis(50), whole: LONG, ..ScrapeLimits::default() });
     let mut mute = connect(address);
     let mut long = connect(address);
-    eventually("a head without end is cut off", || long.write_all(&[b'x'; 4096]).is_err());
+    wait_for("a head without end is cut off", || long.write_all(&[b'x'; 4096]).is_err());
     assert_eq!(mute.read(&mut [0; 64]).unwrap_or(0), 0, "hung up on without an answer");
     // Nor can a client that does not finish its request.
     let (_edge, address) =
@@ -325,12 +326,12 @@ fn a_prometheus_that_scrapes_knows_the_values() {
         let answer: serde_json::Value = serde_json::from_str(&body).ok()?;
         answer["data"]["result"][0]["value"][1].as_str().map(str::to_owned)
     };
-    eventually("prometheus has scraped", || value_of("waykeeper_tenants").is_some());
+    wait_for("prometheus has scraped", || value_of("waykeeper_tenants").is_some());
     assert_eq!(value_of("up"), Some("1".to_owned()));
     assert_eq!(value_of("waykeeper_tenant_ways{tenant=%22fio%22}"), Some("2".to_owned()));
     assert_eq!(value_of("waykeeper_device_dca_enabled{device=%220000:4a:00.0%22}"), Some("0".to_owned()));
     // The stage takes 50 steps a second, so the counter moves between two scrapes.
-    eventually("it sees the steps go on", || {
+    wait_for("it sees the steps go on", || {
         value_of("increase(waykeeper_steps_total[10s])")
             .is_some_and(|steps| steps.parse::<f64>().unwrap() > 0.0)
     });

@@ -25,10 +25,8 @@ use waykeeper_service::{
     ActiveProblem, DaemonMode, LastAction, Listen, Order, OrderError, Published, PublishedClass,
     PublishedState, PublishedTotals, Servers, ServersConfig, SocketLimits, orders,
 };
+use waykeeper_testbed::{PATIENCE, wait_for};
 use waykeeper_units::{CoreId, DeviceId, PortId, WayMask, WorkloadId};
-
-/// Time limit for anything that must happen eventually; the tests do not measure speed.
-pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A standard group of Debian, in every image, and not the kernel's overflow id.
 pub const READERS: (&str, u32) = ("games", 60);
@@ -286,7 +284,7 @@ impl Stage {
     /// Waits until the control thread has taken `more` steps.
     pub fn moves_on(&self, more: u64) {
         let goal = self.steps.load(Ordering::Relaxed) + more;
-        eventually("the published state moves on", || self.steps.load(Ordering::Relaxed) >= goal);
+        wait_for("the published state moves on", || self.steps.load(Ordering::Relaxed) >= goal);
     }
 
     /// Closes socket and metrics.
@@ -302,15 +300,6 @@ impl Stage {
     }
 }
 
-/// Waits until a condition holds; fails with `what` after [`TIMEOUT`].
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + TIMEOUT;
-    while !is_so() {
-        assert!(std::time::Instant::now() < deadline, "{what}: not within {TIMEOUT:?}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// A client that sends raw lines.
 pub struct Client(BufReader<UnixStream>);
 
@@ -318,8 +307,8 @@ impl Client {
     /// Connects, with a time limit.
     pub fn at(path: &Path) -> Client {
         let stream = UnixStream::connect(path).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Client(BufReader::new(stream))
     }
 

@@ -1,6 +1,6 @@
 //! Ordinary requests to the control socket.
 
-use super::stage::{Client, READERS, Stage, eventually, published};
+use super::stage::{Client, READERS, Stage, published};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -13,6 +13,7 @@ use waykeeper_service::recorder::{StreamLine, StreamReader};
 use waykeeper_service::{
     Listen, Order, Pause, Published, PublishedState, Servers, ServersConfig, SocketLimits, orders,
 };
+use waykeeper_testbed::wait_for;
 
 #[test]
 fn a_status_has_everything_there_is_to_see() {
@@ -66,7 +67,7 @@ fn a_wall_clock_before_1970_changes_neither_answers_nor_ages() {
     let [age, up] = ["age_s", "uptime_s"].map(|key| status["ok"][key].as_f64().unwrap());
     assert!(age >= 1.0 && up >= 3.0 && up - age < 2.001, "{age} {up}");
     // The socket's thread polls the state too; it answers later as well.
-    eventually("a later answer", || {
+    wait_for("a later answer", || {
         state.replace(Published { step: 8, ..(*state.read()).clone() });
         ask()["ok"]["step"] == 8
     });
@@ -159,7 +160,7 @@ fn a_watch_follows_the_steps_until_the_daemon_ends() {
     second.stream().read_to_string(&mut rest).unwrap();
     assert!(rest.contains("takes no more requests"), "{rest}");
     stage.close();
-    eventually("the daemon hangs up", || client.receive().is_empty());
+    wait_for("the daemon hangs up", || client.receive().is_empty());
     assert!(!stage.socket().exists());
 }
 

@@ -5,7 +5,7 @@ use crossbeam_channel::{bounded, unbounded};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use waykeeper_calibration::{Candidate, Estimate, LayoutAnswer, LayoutQuestion, TenantDescription};
 use waykeeper_control::Predictor;
 use waykeeper_host::{
@@ -23,9 +23,8 @@ use waykeeper_service::{
     ActiveProblem, DaemonMode, Order, Published, PublishedClass, PublishedState, Sender, orders,
 };
 use waykeeper_tenants::TenantSpec;
+use waykeeper_testbed::{PATIENCE, wait_for_some};
 use waykeeper_units::WayMask;
-
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The virtual server with its workloads as tenants.
 struct InProcess(VirtualServer);
@@ -174,15 +173,9 @@ fn a_daemon_that_may_set_nothing_says_what_it_would_set_and_what_that_would_brin
             assert_eq!(left, found);
         });
         let (published_state, signal_request, sender) = reported.recv().unwrap();
-        let begun = Instant::now();
-        let published: Arc<Published> = loop {
-            let published = published_state.read();
-            if published.advice.is_some() {
-                break published;
-            }
-            assert!(begun.elapsed() < TIMEOUT, "no advice in {:?}", published.record);
-            thread::sleep(Duration::from_millis(1));
-        };
+        let published: Arc<Published> = wait_for_some("advice", || {
+            Some(published_state.read()).filter(|published| published.advice.is_some())
+        });
         assert_eq!((published.policy.as_str(), published.record.state.as_str()), ("waykeeper", "Advise"));
         assert!(published.record.applied.is_empty() && published.record.wanted.is_empty());
         let status = DaemonStatus::of(&published, Vec::new(), published.at_clock);
@@ -194,7 +187,7 @@ fn a_daemon_that_may_set_nothing_says_what_it_would_set_and_what_that_would_brin
         let events = &published.totals.actions["waykeeper"];
         assert_eq!(events.get("advise"), Some(&1), "{events:?}");
         let order = Order::SetPolicy { name: "a4".to_owned(), settings: toml::Table::new() };
-        let reply = sender.ask(order, TIMEOUT);
+        let reply = sender.ask(order, PATIENCE);
         match mode {
             DaemonMode::Observe => {
                 let why = reply.unwrap_err().to_string();

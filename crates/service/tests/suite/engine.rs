@@ -6,7 +6,6 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 use waykeeper_host::{Applied, Host, HostError, Inventory, Lines, Plan, Snapshot, Workload};
 use waykeeper_kernel::system;
 use waykeeper_linux_host::Grouping;
@@ -19,10 +18,8 @@ use waykeeper_service::{
     PublishedState, PublishedStep, Sender, orders, step_queue,
 };
 use waykeeper_tenants::TenantSpec;
-use waykeeper_testbed::{MountedHost, assert_same_state};
+use waykeeper_testbed::{MountedHost, PATIENCE, assert_same_state, wait_for};
 use waykeeper_units::WayMask;
-
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A host that panics at a given reading of its counters.
 struct PanickingHost {
@@ -194,22 +191,19 @@ fn orders_are_answered_within_a_long_period_and_every_step_is_fed() {
             crossbeam_channel::Sender<SignalRequest>,
             Sender,
         ) = hear.recv().unwrap();
-        let begun = Instant::now();
-        while published_state.read().groups.is_empty() && begun.elapsed() < TIMEOUT {
-            thread::sleep(Duration::from_millis(5));
-        }
-        let mut replies = vec![sender.ask(Order::Pause(Pause::Hold), TIMEOUT)];
+        wait_for("tenants", || !published_state.read().groups.is_empty());
+        let mut replies = vec![sender.ask(Order::Pause(Pause::Hold), PATIENCE)];
         assert_eq!(published_state.read().paused, Some(Pause::Hold));
         let settings = "masks = { fio = \"0x00c\" }".parse().unwrap();
-        replies.push(sender.ask(Order::SetPolicy { name: "fixed".to_owned(), settings }, TIMEOUT));
+        replies.push(sender.ask(Order::SetPolicy { name: "fixed".to_owned(), settings }, PATIENCE));
         let bad =
-            sender.ask(Order::SetPolicy { name: "a44".to_owned(), settings: toml::Table::new() }, TIMEOUT);
+            sender.ask(Order::SetPolicy { name: "a44".to_owned(), settings: toml::Table::new() }, PATIENCE);
         assert!(bad.unwrap_err().to_string().contains("did you mean `a4`?"));
-        replies.push(sender.ask(Order::Resume, TIMEOUT));
+        replies.push(sender.ask(Order::Resume, PATIENCE));
         assert_eq!((published_state.read().paused, published_state.read().settings.len()), (None, 1));
-        replies.push(sender.ask(Order::Pause(Pause::Release), TIMEOUT));
-        replies.push(sender.ask(Order::Resume, TIMEOUT));
-        replies.push(sender.ask(Order::Reload, TIMEOUT));
+        replies.push(sender.ask(Order::Pause(Pause::Release), PATIENCE));
+        replies.push(sender.ask(Order::Resume, PATIENCE));
+        replies.push(sender.ask(Order::Reload, PATIENCE));
         signal_request.send(SignalRequest::Stop).unwrap();
         (replies, running.join().unwrap())
     });
@@ -256,20 +250,20 @@ fn a_release_says_which_knobs_did_not_come_back_and_tries_them_again() {
     let (refused_plans, signal_request, sender): (_, crossbeam_channel::Sender<SignalRequest>, Sender) =
         hear.recv().unwrap();
     // Answers come between two steps, so the knobs are set by now.
-    assert!(sender.ask(Order::Resume, TIMEOUT).is_ok());
+    assert!(sender.ask(Order::Resume, PATIENCE).is_ok());
     let turned = machine.state();
     assert_ne!(turned, found);
     // The loop tries three times to restore.
     refused_plans.store(3, Ordering::SeqCst);
-    let why = sender.ask(Order::Pause(Pause::Release), TIMEOUT).unwrap_err();
+    let why = sender.ask(Order::Pause(Pause::Release), PATIENCE).unwrap_err();
     let wanted =
         "could not be restored: mask 0x7ff of group 0 (l2fwd); mask 0x7ff of group 2 (scan); knobs could not";
     assert!(matches!(&why, OrderError::Incomplete(text) if text.contains(wanted)), "{why}");
     assert_same_state(&machine.state(), &turned, "after a release that failed");
-    let again = sender.ask(Order::Pause(Pause::Release), TIMEOUT);
+    let again = sender.ask(Order::Pause(Pause::Release), PATIENCE);
     assert_eq!(again.as_deref(), Ok("the policy is paused; the knobs are restored to their original values"));
     assert_ne!(machine.state(), turned);
-    let more = sender.ask(Order::Pause(Pause::Release), TIMEOUT);
+    let more = sender.ask(Order::Pause(Pause::Release), PATIENCE);
     assert_eq!(
         more.as_deref(),
         Ok("the policy is paused already; the knobs are restored to their original values")
@@ -306,16 +300,12 @@ fn a_reload_allows_looks_and_forbids_them_again_and_one_puts_the_layout_as_found
         Sender,
     ) = hear.recv().unwrap();
     let until = |what: &str, is_so: &dyn Fn(&Published) -> bool| {
-        let begun = Instant::now();
-        while !is_so(&published_state.read()) {
-            assert!(begun.elapsed() < TIMEOUT, "{what}: {:?}", published_state.read().record);
-            thread::sleep(Duration::from_millis(2));
-        }
+        wait_for(what, || is_so(&published_state.read()));
     };
     // Ten quiet steps: without permission no look begins.
     until("ten steps", &|step| step.step >= 10);
     std::fs::write(&file, format!("{text}[worth]\nlooks = true\nevery_s = 3600\nlook_steps = 4\n")).unwrap();
-    let allowed = sender.ask(Order::Reload, TIMEOUT).unwrap();
+    let allowed = sender.ask(Order::Reload, PATIENCE).unwrap();
     let wanted =
         "worth.looks is true, was false; worth.every_s is 3600.0, was 600.0; worth.look_steps is 4, was 3";
     assert_eq!(allowed, wanted);
@@ -325,7 +315,7 @@ fn a_reload_allows_looks_and_forbids_them_again_and_one_puts_the_layout_as_found
     };
     until("the end of a look", &has_looked);
     std::fs::write(&file, &text).unwrap();
-    let forbidden = sender.ask(Order::Reload, TIMEOUT).unwrap();
+    let forbidden = sender.ask(Order::Reload, PATIENCE).unwrap();
     assert!(forbidden.starts_with("worth.looks is false, was true; "), "{forbidden}");
     let last = published_state.read().step;
     until("ten steps more", &|step| step.step >= last + 10);

@@ -196,10 +196,7 @@ fn processes_that_outlive_the_command_are_still_answered() {
     );
     assert_eq!(shell_with(server.folder.path(), CALLS, &script).unwrap(), (0, String::new()));
     fs::write(&go, "").unwrap();
-    let waited = std::time::Instant::now();
-    while !seen.exists() && waited.elapsed().as_secs() < 60 {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    waykeeper_testbed::wait_for("the answer", || seen.exists());
     assert_eq!(fs::read_to_string(&seen).unwrap(), "7655821\n");
 }
 

@@ -1,11 +1,8 @@
 //! A live virtual server and what a source gives within a time limit. Must not know what is tested.
 
-use std::time::{Duration, Instant};
-use waykeeper_testbed::SCENARIO;
+use std::time::Instant;
+use waykeeper_testbed::{PATIENCE, SCENARIO};
 use waykeeper_view::{LiveScenario, LiveSetup, Picture, Source, SourceEvent, ViewModel};
-
-/// Time limit for anything that must happen eventually.
-pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The testbed's scenario with a step every 50 ms, as fast as it runs.
 pub fn live(policy: &str, seed: u64) -> LiveScenario {
@@ -35,7 +32,7 @@ impl<'s> Viewer<'s> {
     pub fn until(&mut self, what: &str, so: impl Fn(&Picture) -> bool) -> Picture {
         let start = Instant::now();
         loop {
-            assert!(start.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+            assert!(start.elapsed() < PATIENCE, "waited for {what} in vain");
             let event = event(self.source);
             self.model.take(event);
             if let Some(picture) = self.model.picture(self.source.info()).filter(|picture| so(picture)) {

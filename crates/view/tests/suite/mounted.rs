@@ -1,7 +1,7 @@
 //! A real daemon on a mounted virtual host: its socket and its recording give the same pictures, and an observed host writes
 //! nothing.
 
-use crate::common::{PATIENCE, Viewer, event};
+use crate::common::{Viewer, event};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Instant, SystemTime};
@@ -9,7 +9,7 @@ use waykeeper_service::DaemonMode;
 use waykeeper_service::config::{Config, Inputs};
 use waykeeper_service::daemon::RunningDaemon;
 use waykeeper_service::engine::SignalRequest;
-use waykeeper_testbed::{MountedHost, SCENARIO, scenario, wall_clock};
+use waykeeper_testbed::{MountedHost, PATIENCE, SCENARIO, scenario, wall_clock};
 use waykeeper_units::WayMask;
 use waykeeper_view::{
     DaemonSource, ObservedSource, Picture, RecordingSource, Source, SourceEvent, Turn, ViewModel,

@@ -13,10 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use waykeeper_host::{Priority, WorkloadKind};
-use waykeeper_testbed::MountedHost;
-
-/// Timeout of every step, for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use waykeeper_testbed::{MountedHost, PATIENCE};
 
 /// The daemon's configuration, journal and socket.
 pub struct Setup {
@@ -258,7 +255,7 @@ impl Daemon {
                 return true;
             }
             assert!(start.elapsed() < PATIENCE, "the daemon neither does it nor ends\n{}", self.log());
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 }

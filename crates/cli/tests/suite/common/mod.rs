@@ -88,6 +88,16 @@ pub fn refused(arguments: &[&str], code: i32, parts: &[&str]) {
     }
 }
 
+/// Waits until a program catches a signal; before that the signal would end it.
+pub fn wait_until_caught(child: &std::process::Child, signal: rustix::process::Signal) {
+    let status = format!("/proc/{}/status", child.id());
+    waykeeper_testbed::wait_for("a caught signal", || {
+        let text = std::fs::read_to_string(&status).unwrap();
+        let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
+    });
+}
+
 /// The repository.
 pub fn repository() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))

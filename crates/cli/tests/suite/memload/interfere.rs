@@ -5,8 +5,9 @@ use super::{ended, folder, under_way};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use waykeeper_probe::interfere::{Arm, order};
+use waykeeper_testbed::wait_for;
 
 #[test]
 fn what_cannot_be_measured_beside_a_load_is_refused() {
@@ -91,7 +92,7 @@ fn a_command_is_measured_in_cycles_of_a_seeded_order() {
     let groups = std::fs::read_to_string(left).unwrap();
     let groups: Vec<i32> = groups.lines().map(|group| group.parse().unwrap()).collect();
     assert_eq!(groups.len(), 2 * 4 * 3);
-    assert!(groups.into_iter().all(|group| alive(group).is_empty()), "what they left has been ended");
+    groups.into_iter().for_each(all_end);
 }
 
 /// Ctrl-C in a cycle ends the command and its children, and says so in one line.
@@ -116,7 +117,7 @@ fn an_interrupt_ends_the_command_too() {
         match std::fs::read_to_string(&mark) {
             Ok(pid) => break pid.trim().parse::<i32>().unwrap(),
             Err(_) if child.try_wait().unwrap().is_some() => panic!("it ended before it began"),
-            Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
         }
     };
     let pid = rustix::process::Pid::from_child(&child);
@@ -126,7 +127,7 @@ fn an_interrupt_ends_the_command_too() {
     assert_eq!(child.wait().unwrap().code(), Some(130), "{said:?}");
     let last = said.last().unwrap();
     assert!(last.starts_with("error: interrupted in cycle 1 ("), "{said:?}");
-    assert_eq!(alive(group), Vec::<String>::new(), "no child of the command is left");
+    all_end(group);
 }
 
 /// Ctrl-C before the first measurement; the incomplete file is removed.
@@ -177,21 +178,15 @@ fn a_load_that_fails_ends_the_command() {
     assert!(last.contains(" failed: ") && last.ends_with("; no result"), "{said}");
     // If the test had waited for the command, it would have ended by itself.
     let group: i32 = std::fs::read_to_string(groups).unwrap().trim().parse().unwrap();
-    assert_eq!(alive(group), Vec::<String>::new());
+    all_end(group);
 }
 
-/// Processes of a group that still run after killed ones had time to end. A zombie does not run.
-fn alive(group: i32) -> Vec<String> {
-    let until = Instant::now() + Duration::from_secs(10);
-    loop {
-        let left = running(group);
-        if left.is_empty() || Instant::now() > until {
-            return left;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Waits for the end of all processes of a group, which were killed.
+fn all_end(group: i32) {
+    wait_for("the end of the command's children", || running(group).is_empty());
 }
 
+/// Processes of a group. A zombie does not run.
 fn running(group: i32) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let stats = processes.filter_map(|entry| std::fs::read_to_string(entry.path().join("stat")).ok());

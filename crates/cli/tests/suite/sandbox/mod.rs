@@ -19,7 +19,6 @@ use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::Duration;
 use unit::{Places, Unit, enter};
 use waykeeper_testbed::{HostState, MountedHost, assert_same_state};
 
@@ -44,9 +43,11 @@ impl Field {
         std::fs::set_permissions(machine.folder(), open).expect("the folder is ours");
         let places = Places::make(&unit, machine.folder());
         let group = a_group();
-        // The port was free just now; if another program takes it, the test fails with the daemon's error.
-        let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
-        let metrics = SocketAddrV4::new(Ipv4Addr::LOCALHOST, free.expect("loopback").port());
+        // A port that was free just now, on an address of loopback that only this process uses.
+        let [.., high, low] = std::process::id().to_be_bytes();
+        let own = Ipv4Addr::new(127, 77, high, low);
+        let free = TcpListener::bind((own, 0)).and_then(|listener| listener.local_addr());
+        let metrics = SocketAddrV4::new(own, free.expect("loopback").port());
         let more = format!(
             "group = {:?}\n[metrics]\nlisten = \"{metrics}\"\n[recorder]\ndir = {:?}\n",
             group.0,
@@ -56,7 +57,7 @@ impl Field {
         let setup = Setup::with(&machine, journal, socket, &more);
         let path = machine.folder().join("notify");
         let systemd = UnixDatagram::bind(&path).expect("a socket beside the tree");
-        systemd.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+        systemd.set_read_timeout(Some(waykeeper_testbed::PATIENCE)).expect("a time");
         let found = machine.state();
         Field { unit, machine, places, setup, group, metrics, systemd: (path, systemd), found }
     }

@@ -7,9 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Timeout of every step, for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+use waykeeper_testbed::{PATIENCE, wait_for};
 
 /// Held by the running test.
 static TURN: Mutex<()> = Mutex::new(());
@@ -37,14 +35,12 @@ impl Host {
         command.arg("vhost").arg(folder.path()).args(["--sets", "1/128", "--speed", "0.2"]).args(more);
         let server = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let mut host = Host { server, folder, _turn: turn };
-        let begun = Instant::now();
-        while !host.path("sys/fs/resctrl/schemata").exists() {
+        wait_for("the virtual host", || {
             if let Some(status) = host.server.try_wait().unwrap() {
                 panic!("not run: needs root and /dev/fuse: waykeeper vhost ended with {status}");
             }
-            assert!(begun.elapsed() < PATIENCE, "the virtual host was never there");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            host.path("sys/fs/resctrl/schemata").exists()
+        });
         host
     }
 

@@ -8,9 +8,10 @@ use crate::census::machine::{census, check, show};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use waykeeper_kernel::root::Root;
 use waykeeper_tenants::{Census, Roster};
+use waykeeper_testbed::PATIENCE;
 
 /// A copy of a program under a unique name.
 struct Program {
@@ -60,19 +61,19 @@ impl Drop for Guest {
     }
 }
 
-/// Looks until `done`; a loaded machine may take long to start a program.
+/// Looks until `done`.
 fn until(census: &mut Census, what: &str, done: impl Fn(&Roster) -> bool) -> Roster {
-    let mut last = Vec::new();
-    for _ in 0..300 {
+    let begun = Instant::now();
+    loop {
         let roster = census.take(&Root::at("/"));
         check(&roster);
         if done(&roster) {
             return roster;
         }
-        last = roster.tenants.iter().map(show).collect();
+        let last: Vec<_> = roster.tenants.iter().map(show).collect();
+        assert!(begun.elapsed() < PATIENCE, "never {what}; at last {last:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
-    panic!("never {what}; at last {last:?}");
 }
 
 fn pids(roster: &Roster) -> Vec<u32> {
