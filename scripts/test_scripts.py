@@ -1,5 +1,6 @@
 """Tests of the scripts behind `make test`: what counts as not run, and what a machine without a package manager is shown."""
 
+import collections
 import os
 import pty
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 import build_docs
+import flaky
 import run_tests
 import make_test as whole
 import tools
@@ -85,6 +87,37 @@ class NotRun(unittest.TestCase):
                 self.assertEqual(run_tests.report(summary, lines.append), status, lines)
                 for name in summary.not_run:
                     self.assertTrue(any(name in line and "needs" in line for line in lines), lines)
+
+
+TIMED = """
+test host::mounts ... FAILED <1.500s>
+test masks::fit ... ok <0.012s>
+test masks::refuses - should panic ... ok <0.250s>
+test sums ... ignored
+"""
+
+
+class Times(unittest.TestCase):
+    def test_each_test_has_the_seconds_that_libtest_printed(self) -> None:
+        found = {name: float(seconds) for name, seconds in run_tests.TIMED.findall(TIMED)}
+        self.assertEqual(found, {"host::mounts": 1.5, "masks::fit": 0.012, "masks::refuses": 0.25})
+        self.assertEqual([line.split()[-1] for line in run_tests.slowest(found)],
+                         ["host::mounts", "masks::refuses", "masks::fit"])  # fmt: skip
+
+
+class Flaky(unittest.TestCase):
+    def test_each_test_that_failed_is_named_once_with_its_rounds(self) -> None:
+        names = flaky.FAILED_PYTHON.findall("FAILED tests/a.py::b[1] - x\nERROR tests/c.py::d\npassed FAILED no\n")
+        self.assertEqual(names, ["tests/a.py::b[1]", "tests/c.py::d"])
+        lines = flaky.table(collections.Counter(names + names[:1]), 3).splitlines()
+        self.assertEqual(lines, ["  2 of 3  tests/a.py::b[1]", "  1 of 3  tests/c.py::d",
+                                 "flaky: 2 tests failed at least once"])  # fmt: skip
+        self.assertEqual(flaky.table(collections.Counter(), 20), "flaky: 20 of 20 rounds green")
+
+    def test_the_other_work_ends_with_the_rounds(self) -> None:
+        with mock.patch.object(flaky.subprocess, "Popen") as started, flaky.load():
+            self.assertEqual(started.call_count, flaky.BUSY)
+        self.assertEqual(started.return_value.kill.call_count, flaky.BUSY)
 
 
 class Setup(unittest.TestCase):
