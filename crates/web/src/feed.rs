@@ -217,7 +217,7 @@ impl Drop for AtEnd {
 }
 
 struct FeedThread {
-    /// The first that is dropped: nobody finds a feed whose viewers have noticed its end.
+    /// The first that is dropped: a feed whose viewers have noticed its end cannot be found again.
     #[expect(dead_code, reason = "it acts when it is dropped")]
     at_end: AtEnd,
     source: Box<dyn Source>,
