@@ -8,9 +8,8 @@ import re
 import subprocess
 
 import pytest
-from web_server import CHROMIUM, PATIENCE_S, PROGRAM, start_browser
+from web_server import CHROMIUM, PATIENCE_S, PROGRAM
 
-playwright_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = [
     pytest.mark.skipif(not PROGRAM.is_file(), reason="needs the full program (cargo build)"),
     pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
@@ -63,14 +62,6 @@ def reports(tmp_path_factory):
         words = [PROGRAM, "run", folder / f"{name}.toml", "--policy", "default", "--policy", "a4", "--sets", "1/64"]
         subprocess.run([*words, "--out", folder / name], check=True, stdout=subprocess.DEVNULL)
     return {name: (folder / name / "report.html").as_uri() for name in ["run", "sweep"]}
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright_api.sync_playwright() as playwright:
-        started = start_browser(playwright)
-        yield started
-        started.close()
 
 
 @pytest.fixture
