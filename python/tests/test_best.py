@@ -7,6 +7,7 @@ import sys
 from random import Random
 
 import pytest
+from waiting import PATIENCE_S
 
 import waykeeper as wk
 from waykeeper import best as search
@@ -132,7 +133,7 @@ def test_a_search_runs_on_dask(tiny, tmp_path):
     file.write_text(tiny.text, encoding="utf-8")
     script.write_text(CLUSTER, encoding="utf-8")
     words = [sys.executable, str(script), str(file), str(tmp_path / "tiny.best.json")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 0 and int(done.stdout) >= 9, done.stderr
 
 

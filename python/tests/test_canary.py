@@ -7,13 +7,13 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlparse
 
 import pytest
+from waiting import PATIENCE_S, until
 
 from waykeeper import canary
 
@@ -201,14 +201,16 @@ def real_prometheus(tmp_path: Path):
     words.append("--storage.tsdb.retention.time=100y")
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
-            end = time.monotonic() + 60
-            while True:
+
+            def is_ready():
+                assert process.poll() is None, "Prometheus does not start"
                 try:
-                    urllib.request.urlopen(f"http://{place}/-/ready", timeout=5).close()
-                    break
+                    urllib.request.urlopen(f"http://{place}/-/ready", timeout=PATIENCE_S).close()
                 except OSError:
-                    assert process.poll() is None and time.monotonic() < end, "Prometheus does not start"
-                    time.sleep(0.1)
+                    return False
+                return True
+
+            until("Prometheus", is_ready)
             yield f"http://{place}"
         finally:
             process.terminate()
