@@ -8,7 +8,8 @@ import re
 import subprocess
 
 import pytest
-from web_server import CHROMIUM, PATIENCE_S, PROGRAM
+from waiting import PATIENCE_S
+from web_server import CHROMIUM, PROGRAM
 
 pytestmark = [
     pytest.mark.skipif(not PROGRAM.is_file(), reason="needs the full program (cargo build)"),

@@ -18,7 +18,8 @@ import uuid
 from pathlib import Path
 
 import pytest
-from web_server import CHROMIUM, DRAWN, FLAGS, FLAGSHIP, PATIENCE_S, PROGRAM, Served
+from waiting import PATIENCE_S
+from web_server import CHROMIUM, DRAWN, FLAGS, FLAGSHIP, PROGRAM, Served
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = [

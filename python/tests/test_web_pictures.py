@@ -10,7 +10,8 @@ import os
 from pathlib import Path
 
 import pytest
-from web_server import CHROMIUM, DRAWN, PATIENCE_S, PROGRAM
+from waiting import PATIENCE_S
+from web_server import CHROMIUM, DRAWN, PROGRAM
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright")
 image_of = pytest.importorskip("PIL.Image", reason="needs pillow")

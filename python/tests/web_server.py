@@ -12,12 +12,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "target/debug/waykeeper"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-PATIENCE_S = 60
-"""Longest that a test waits for anything: other tests take the cores too. A test that passes does not wait for it."""
 
 FLAGSHIP = "a4-hpw-heavy"
 DRAWN = "document.fonts.ready.then(() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done))))"
