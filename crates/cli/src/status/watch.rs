@@ -137,7 +137,7 @@ impl Frames<'_> {
 
     /// Says that the daemon cannot be reached; false if the reader is gone.
     fn lost(&mut self, why: &str, wait: &str) -> Result<bool, Failure> {
-        let note = format!("{why}; trying again {wait}");
+        let note = format!("trying again {wait}: {why}");
         let was_lost = std::mem::replace(&mut self.is_lost, true);
         match (self.args.screen(), self.last.take()) {
             (Some(screen), Some(last)) => {

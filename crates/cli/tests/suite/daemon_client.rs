@@ -193,7 +193,7 @@ fn a_watch_on_a_terminal_draws_over_its_last_frame_and_tells_when_the_daemon_is_
     let next = until("\x1b[J");
     assert!(!next.contains("\x1b[2J") && next.contains("\x1b[H"), "{next:?}");
     stage.close();
-    let gone = until("! the daemon has ended; trying again at once");
+    let gone = until("! trying again at once: the daemon has ended");
     assert!(!gone.contains("panicked"), "{gone}");
     until("no daemon at ");
     // Ctrl-C, as the terminal would send it.

@@ -137,11 +137,11 @@ fn tendency(palette: Palette, of: Option<waykeeper_view::ProgressPicture>) -> ra
     }
 }
 
-/// What is wrong, else the last notice, else the keys.
+/// What is wrong, else the last notice, else the keys. What comes last is cut off at the edge of a narrow terminal.
 fn footer(canvas: &mut Canvas<'_>, picture: &Picture, chosen: &Chosen) {
     let (x, y) = (canvas.area.x, canvas.area.bottom() - 1);
     let (text, style) = match (&picture.lost, &chosen.notice) {
-        (Some(why), _) => (format!(" {}; trying again", printable(why)), canvas.palette.bad()),
+        (Some(why), _) => (format!(" trying again: {}", printable(why)), canvas.palette.bad()),
         (None, Some((text, true))) => (format!(" {}", printable(text)), canvas.palette.bad()),
         (None, Some((text, false))) => (format!(" {}", printable(text)), canvas.palette.good()),
         (None, None) if picture.ended => {
