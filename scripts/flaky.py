@@ -13,6 +13,7 @@ Exit status: 0 every round was green, 1 a test failed at least once or the build
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import os
 import re
 import subprocess
@@ -50,7 +51,7 @@ def load() -> Iterator[None]:
 def rust_round(programs: list[run_tests.Program], missing: set[str]) -> tuple[list[str], str]:
     """The failed tests of one run of all programs, and its output."""
     lines: list[str] = []
-    summary = run_tests.run_all(programs, os.cpu_count() or 1, missing, lines.append)
+    summary = run_tests.run_all(run_tests.Queue.of(programs), os.cpu_count() or 1, missing, lines.append)
     return summary.failed, "\n".join(lines)
 
 
@@ -94,10 +95,12 @@ def main() -> int:
         with load():
             for done in range(1, arguments.rounds + 1):
                 began = time.monotonic()
-                failed, output = ([], "") if arguments.only == "python" else rust_round(built.programs, missing)
-                if arguments.only != "rust":
-                    more, text = python_round()
-                    failed, output = failed + more, f"{output}\n{text}"
+                # Beside each other, as `make test` runs them.
+                with concurrent.futures.ThreadPoolExecutor() as pool:
+                    halves = [] if arguments.only == "python" else [pool.submit(rust_round, built.programs, missing)]
+                    halves += [] if arguments.only == "rust" else [pool.submit(python_round)]
+                failed = [name for half in halves for name in half.result()[0]]
+                output = "\n".join(half.result()[1] for half in halves)
                 failures.update(failed)
                 if failed:
                     (OUT / f"round-{done}.txt").write_text(output, encoding="utf-8")

@@ -3,10 +3,12 @@
 First one table shows what the tests need and what this machine has (`tools.py`). What is missing is installed while the build
 runs: Debian packages with apt-get, goresctrl with Go. `SETUP=no` declines. Without root or on another distribution the
 command for it is printed instead. Everything that can run then runs; tests that lack a requirement are listed at the end, by
-name. It must not know any single test.
+name. The phases overlap, so that no core is idle: Rust's tests begin while cargo builds others, and go on beside Python's. What
+has passed with the same files is not run again (`passed.py`), unless `AGAIN=yes`. It must not know any single test.
 
     python3 scripts/make_test.py
     SETUP=no python3 scripts/make_test.py
+    AGAIN=yes python3 scripts/make_test.py
 
 Exit status: 0 everything passed; 1 a check, the build or a test failed; 3 everything that ran passed, but some tests were not
 run. `make` shows the number (`Error 3`) and itself ends with 2 for any error.
@@ -24,13 +26,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import run_tests
 import tools
+from passed import Passed
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / "target/venv"
 WHEELS = ROOT / "target/wheels"
+
+T = TypeVar("T")
 
 
 class Failed(Exception):
@@ -39,20 +45,33 @@ class Failed(Exception):
 
 @dataclass
 class Phases:
-    """The seconds that each phase took, what was not run and the slowest tests, for the last lines."""
+    """When each phase began and how long it took, what failed or was not run, and the slowest tests, for the last lines."""
 
-    seconds: list[tuple[str, float]] = field(default_factory=list)
+    seconds: list[tuple[float, float, str]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
     not_run: list[str] = field(default_factory=list)
     slowest: list[str] = field(default_factory=list)
+    began: float = field(default_factory=time.monotonic)
 
-    def run(self, name: str, work: Callable[[], None]) -> None:
-        """Runs one phase and keeps its time. Raises what `work` raises."""
+    def run(self, name: str, work: Callable[[], T]) -> T | None:
+        """Runs one phase and keeps its time. A phase that fails leaves the others to go on, and gives nothing."""
         say(f"== {name}")
         began = time.monotonic()
         try:
-            work()
+            return work()
+        except Failed as error:
+            self.failed.append(f"{name}: {error}")
+            return None
         finally:
-            self.seconds.append((name, time.monotonic() - began))
+            self.seconds.append((began - self.began, time.monotonic() - began, name))
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What this machine lacks once everything is installed that can be, and what has passed on it; None: everything runs."""
+
+    missing: set[str]
+    passed: Passed | None
 
 
 def say(text: str) -> None:
@@ -60,14 +79,17 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def must(*command: str | Path, cwd: Path = ROOT, quiet: bool = False) -> None:
-    """Runs a command on this terminal; if `quiet`, its output is shown only when it fails. Raises Failed if it does not end with 0."""
+def must(*command: str | Path, cwd: Path = ROOT, quiet: bool = False, whole: bool = False) -> None:
+    """Runs a command on this terminal. Raises Failed if it does not end with 0.
+
+    `quiet`: its output is shown only when it fails. `whole`: its output is shown when it has ended, not among that of others.
+    """
     words = [str(word) for word in command]
-    kept = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if quiet else {}
+    kept = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if quiet or whole else {}
     done = subprocess.run(words, cwd=cwd, stdin=subprocess.DEVNULL, **kept)
+    if whole or (quiet and done.returncode != 0):
+        say(done.stdout)
     if done.returncode != 0:
-        if quiet:
-            say(done.stdout)
         raise Failed(f"`{' '.join(words)}` ended with {done.returncode}")
 
 
@@ -121,17 +143,37 @@ def install_wheel() -> None:
     must(VENV / "bin/pip", "install", "--quiet", "--no-deps", "--force-reinstall", *WHEELS.glob("waykeeper-*.whl"))
 
 
-def pytest_arguments(long: bool) -> list[str]:
-    """What pytest is called with: as many processes as cores, and the seconds of the slowest tests."""
-    chosen = [] if long else ["-m", "not long"]
+def pytest_arguments(long: bool, program: bool = False) -> list[str]:
+    """What pytest is called with: as many processes as cores, and the seconds of the slowest tests.
+
+    `program`: only tests that run the program `waykeeper`, which python/tests/conftest.py marks.
+    """
+    words = ([] if long else ["not long"]) + (["program"] if program else [])
+    chosen = ["-m", " and ".join(words)] if words else []
     processes = str(os.cpu_count() or 1)
     return ["-c", "python/pyproject.toml", "--numprocesses", processes, "--durations", "10", *chosen, "python/tests"]
 
 
-def python_tests(long: bool) -> None:
-    """The Python package's tests on a wheel in the fresh environment."""
+def python_tests(built: run_tests.Built, long: bool, passed: Passed | None) -> None:
+    """The Python package's tests on a wheel in the fresh environment; with `passed`, those that have not passed as they are."""
+    names = [f"python/tests{' of the program' if program else ''}{' --long' if long else ''}" for program in (False, True)]
+    keys: list[str | None] = [None, None]
+    if passed is not None:
+        sources = ROOT / "python"
+        keys = [passed.key([built.extension], sources), passed.key([built.extension, built.waykeeper], sources)]
+    known = [passed is not None and passed.has(name, key) for name, key in zip(names, keys)]
+    if all(known):
+        say("python/tests have passed as they are, and are not run again")
+        return
+    if known[0]:
+        say("python/tests: those that do not run the program have passed as they are, and are not run again")
+    pack_wheel(built.extension)
     install_wheel()
-    must(VENV / "bin/pytest", *pytest_arguments(long))
+    must(VENV / "bin/pytest", *pytest_arguments(long, program=known[0]), whole=True)
+    if passed is not None:
+        for name, key in zip(names, keys):
+            passed.note(name, key)
+        passed.keep()
 
 
 def script_tests() -> None:
@@ -174,8 +216,18 @@ def set_up(pool: concurrent.futures.Executor, wanted: bool) -> concurrent.future
     return pool.submit(tools.install, rest, root)
 
 
-def whole(cargo: str, wanted: bool, long: bool, phases: Phases) -> None:
-    """Every phase in turn. Raises Failed at the first that fails."""
+def ready_machine(installing: concurrent.futures.Future[None] | None, again: bool) -> Machine:
+    """The machine once `installing` is done."""
+    if installing is not None:
+        installing.result()
+        left = [need.name for need in tools.missing() if need.packages]
+        say(f"setup: still missing: {', '.join(left)}" if left else "setup: everything is installed")
+    missing = {need.name for need in tools.missing()}
+    return Machine(missing, None if again else Passed(ROOT, run_tests.KEPT, missing))
+
+
+def whole(cargo: str, wanted: bool, long: bool, again: bool, phases: Phases) -> None:
+    """Every phase: Rust's tests from the time that the first is built, the others one after the other. Raises Failed without a compiler."""
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         installing = set_up(pool, wanted)
         if not shutil.which(cargo, path=os.environ["PATH"]):
@@ -183,34 +235,34 @@ def whole(cargo: str, wanted: bool, long: bool, phases: Phases) -> None:
         if not tools.command_is_here("cc")():
             raise Failed("no C compiler (cc); install gcc and the headers of the C library")
         fetching = pool.submit(environment_for_python, installing)
-        built: list[run_tests.Built] = []
-        phases.run("build of the tests", lambda: built.append(build(cargo)))
-        if installing is not None:
-            phases.run("waiting for the packages", installing.result)
-            left = [need.name for need in tools.missing() if need.packages]
-            say(f"setup: still missing: {', '.join(left)}" if left else "setup: everything is installed")
-        missing = {need.name for need in tools.missing()}
-        phases.run("tests", lambda: rust_tests(built[0].programs, missing, phases, long))
+        ready = pool.submit(ready_machine, installing, again)
+        queue = run_tests.Queue()
+        testing = pool.submit(phases.run, "tests", lambda: rust_tests(queue, ready.result(), long, phases))
+        try:
+            built = phases.run("build of the tests", lambda: build(cargo, queue.put))
+        finally:
+            queue.close()
+        if built is None:
+            return
         phases.run("examples in the documentation", lambda: must_be_zero(run_tests.examples(cargo)))
         phases.run("tests of the scripts", script_tests)
         why = fetching.result()
         if why is None:
-            phases.run("wheel of the Python package", lambda: pack_wheel(built[0].extension))
-            phases.run("Python package", lambda: python_tests(long))
+            phases.run("Python package", lambda: python_tests(built, ready.result().passed, long))
         else:
             phases.not_run.append(f"all of python/tests: {why}")
+        testing.result()
         if long:
             phases.run("short form of make test-fleet", fleet_checks)
 
 
 def only_python(cargo: str, long: bool, phases: Phases) -> None:
-    """The Python package alone, by the phases of `whole`. Raises Failed if one fails or cannot run."""
+    """The Python package alone, all of its tests. Raises Failed if they cannot run."""
     why = environment_for_python(None)
     if why is not None:
         raise Failed(f"python/tests cannot run: {why}")
     built = build(cargo)
-    phases.run("wheel of the Python package", lambda: pack_wheel(built.extension))
-    phases.run("Python package", lambda: python_tests(long))
+    phases.run("Python package", lambda: python_tests(built, None, long))
 
 
 def must_be_zero(status: int) -> None:
@@ -219,17 +271,17 @@ def must_be_zero(status: int) -> None:
         raise Failed(f"ended with {status}")
 
 
-def build(cargo: str) -> run_tests.Built:
+def build(cargo: str, found: Callable[[run_tests.Program], None] = lambda _: None) -> run_tests.Built:
     """The test programs and the Python extension. Raises Failed if cargo does not build them."""
     try:
-        return run_tests.build(cargo)
+        return run_tests.build(cargo, found)
     except subprocess.CalledProcessError as error:
         raise Failed(f"the build ended with {error.returncode}") from None
 
 
-def rust_tests(programs: list[run_tests.Program], missing: set[str], phases: Phases, long: bool) -> None:
+def rust_tests(queue: run_tests.Queue, machine: Machine, long: bool, phases: Phases) -> None:
     """All test programs. Raises Failed if a test failed."""
-    summary = run_tests.run_all(programs, os.cpu_count() or 1, missing, say, long)
+    summary = run_tests.run_all(queue, os.cpu_count() or 1, machine.missing, say, long, machine.passed)
     run_tests.keep_times(summary.times)
     phases.slowest = run_tests.slowest(summary.times)
     if run_tests.report(summary, say) == 1:
@@ -243,28 +295,30 @@ def main() -> int:
     parser.add_argument("--long", action="store_true", help="every test in its long form, and the tests that only it has (hours)")
     parser.add_argument("--only-python", action="store_true", help="only the Python package, without the set-up")
     arguments = parser.parse_args()
-    setup = os.environ.get("SETUP", "yes")
-    if setup not in ("yes", "no"):
-        parser.error(f"SETUP={setup}: expected yes or no")
+    answers = {name: os.environ.get(name, usual) for name, usual in (("SETUP", "yes"), ("AGAIN", "no"))}
+    for name, answer in answers.items():
+        if answer not in ("yes", "no"):
+            parser.error(f"{name}={answer}: expected yes or no")
     # rustup's shims may not be in the PATH of a shell that is no login shell.
     rustup = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo")) / "bin"
     os.environ["PATH"] = os.pathsep.join([tools.search_path(), str(rustup)])
-    phases, began, wrong = Phases(), time.monotonic(), None
+    phases = Phases()
     try:
         if arguments.only_python:
             only_python(arguments.cargo, arguments.long, phases)
         else:
-            whole(arguments.cargo, setup == "yes", arguments.long, phases)
+            whole(arguments.cargo, answers["SETUP"] == "yes", arguments.long, answers["AGAIN"] == "yes", phases)
     except Failed as error:
-        wrong = str(error)
+        phases.failed.append(str(error))
     say("== summary")
     if phases.slowest:
         say("\n".join(["slowest tests of all (target/test-times.tsv):", *phases.slowest]))
-    for name, seconds in phases.seconds:
-        say(f"{seconds:7.1f} s  {name}")
-    say(f"{time.monotonic() - began:7.1f} s  all")
-    if wrong is not None:
-        say(f"make test: FAILED: {wrong}")
+    for began, seconds, name in sorted(phases.seconds):
+        say(f"{seconds:7.1f} s from {began:5.0f} s  {name}")
+    say(f"{time.monotonic() - phases.began:7.1f} s  all")
+    if phases.failed:
+        for line in phases.failed:
+            say(f"make test: FAILED: {line}")
         return 1
     if phases.not_run:
         say(f"make test: everything that ran passed; {len(phases.not_run)} not run:")

@@ -9,8 +9,10 @@ which programs run longest; it must not know any test.
     python3 scripts/run_tests.py            # all
     python3 scripts/run_tests.py --jobs 1   # one program at a time
     python3 scripts/run_tests.py --long     # all, in their long form
+    python3 scripts/run_tests.py --again    # also those that passed with the same files (passed.py)
 
-The seconds of each test are written to `target/test-times.tsv`, and the slowest are listed at the end.
+A program is run as soon as cargo has built it, one at a time until all are built: rustc leaves a core idle now and then. The
+seconds of each test are written to `target/test-times.tsv`, and the slowest are listed at the end.
 
 Exit status: 0 all passed, 1 a test failed or the build did, 3 the rest passed but tests were not run.
 """
@@ -31,6 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import tools
+from passed import Passed
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,6 +42,9 @@ MOST_SECONDS = 1200
 
 MOST_SECONDS_LONG = 4 * 3600
 """The same in the long form."""
+
+KEPT = ROOT / "target/tests-passed.json"
+"""Where `passed.py` keeps what has passed."""
 
 LONG = "TEST_LONG"
 """The variable by which a test knows that it is to run in its long form: more seeds, more inputs, every fault round."""
@@ -102,39 +108,86 @@ class Summary:
     not_run: dict[str, str]
     times: dict[str, float]
     """Seconds by `package target test`."""
+    unchanged: int
+    """Programs that were not run, because they had passed with the same files."""
 
 
 @dataclass(frozen=True)
 class Built:
-    """What cargo built: the test programs, and the Python package's extension."""
+    """What cargo built: the test programs, the Python package's extension, and Waykeeper itself."""
 
     programs: list[Program]
     extension: Path
+    waykeeper: Path
 
 
-def build(cargo: str) -> Built:
-    """Builds, with cargo's own messages on the terminal. Raises CalledProcessError if that fails.
+class Queue:
+    """Programs to run, the highest rank first, while cargo may still build more."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Program] = []
+        self.changed = threading.Condition()
+        self.complete = False
+
+    @classmethod
+    def of(cls, programs: list[Program]) -> Queue:
+        """One to which no program is added."""
+        queue = cls()
+        queue.waiting, queue.complete = list(programs), True
+        return queue
+
+    def put(self, program: Program) -> None:
+        """Adds a program that is built."""
+        with self.changed:
+            self.waiting.append(program)
+            self.changed.notify_all()
+
+    def close(self) -> None:
+        """No more programs come."""
+        with self.changed:
+            self.complete = True
+            self.changed.notify_all()
+
+    def take(self, beside_the_build: bool) -> Program | None:
+        """The next program, waited for; none when none is left. Unless `beside_the_build`, the first comes when all are built."""
+        with self.changed:
+            while not self.complete and not (beside_the_build and self.waiting):
+                self.changed.wait()
+            if not self.waiting:
+                return None
+            self.waiting.sort(key=rank, reverse=True)
+            return self.waiting.pop()
+
+
+def build(cargo: str, found: Callable[[Program], None] = lambda _: None) -> Built:
+    """Builds, with cargo's own messages on the terminal, and hands on each test program as it is built.
 
     One call for tests, programs and the Python extension, so that each crate is compiled once with one set of features. Examples
-    are not built: no test runs one, and `make lint` compiles them.
+    are not built: no test runs one, and `make lint` compiles them. Raises CalledProcessError if the build fails.
     """
     messages = ["--message-format", "json-render-diagnostics"]
     command = [cargo, "build", "--workspace", "--locked", "--lib", "--bins", "--tests", *messages]
-    done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    programs, extension = [], None
-    for line in done.stdout.splitlines():
-        message = json.loads(line)
-        if message.get("reason") != "compiler-artifact":
-            continue
-        target, folder = message["target"], Path(message["manifest_path"]).parent
-        if target["kind"] == ["cdylib"]:
-            extension = Path(message["filenames"][0])
-        elif message["profile"]["test"] and message["executable"]:
-            name = target["name"] if target["kind"] == ["test"] else f"({target['kind'][0]})"
-            programs.append(Program(folder.name, name, Path(message["executable"]), folder))
-    if not programs or extension is None:
-        sys.exit("tests: cargo built no test program, or no Python extension")
-    return Built(programs, extension)
+    programs, extension, waykeeper = [], None, None
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            message = json.loads(line)
+            if message.get("reason") != "compiler-artifact":
+                continue
+            target, folder = message["target"], Path(message["manifest_path"]).parent
+            if target["kind"] == ["cdylib"]:
+                extension = Path(message["filenames"][0])
+            elif message["profile"]["test"] and message["executable"]:
+                name = target["name"] if target["kind"] == ["test"] else f"({target['kind'][0]})"
+                programs.append(Program(folder.name, name, Path(message["executable"]), folder))
+                found(programs[-1])
+            elif target["name"] == "waykeeper" and message["executable"]:
+                waykeeper = Path(message["executable"])
+    if running.returncode != 0:
+        raise subprocess.CalledProcessError(running.returncode, command)
+    if not programs or extension is None or waykeeper is None:
+        sys.exit("tests: cargo built no test program, no Python extension or no waykeeper")
+    return Built(programs, extension, waykeeper)
 
 
 def sorted_out(output: str, missing: set[str]) -> tuple[list[str], dict[str, str]]:
@@ -189,6 +242,9 @@ def run(program: Program, threads: int, missing: set[str], long: bool = False) -
 WAITING = ("cli suite",)
 """Programs whose tests wait for processes and clocks most of the time: they run twice as many at a time as others."""
 
+READING_SOURCES = ("cli suite",)
+"""Programs whose tests read the Rust sources of other packages."""
+
 LONGEST = ("machine suite", "cli suite", "linux-host suite", "service simulated", "lab suite")
 """The programs that run longest, first: some compute, some wait, and a late start of one would be waited for. Others by size."""
 
@@ -200,21 +256,33 @@ def rank(program: Program) -> tuple[int, int]:
 
 
 def run_all(
-    programs: list[Program],
+    queue: Queue,
     jobs: int,
     missing: set[str],
     say: Callable[[str], None] = print,
     long: bool = False,
+    passed: Passed | None = None,
 ) -> Summary:
-    """Runs the programs, several at a time, in the order of `rank`."""
-    # Where tests may leave files, CARGO_TARGET_TMPDIR: cargo makes the folder when it runs tests itself.
-    (programs[0].executable.parents[2] / "tmp").mkdir(exist_ok=True)
+    """Runs the programs, several at a time, in the order of `rank`; with `passed`, only those that have not passed as they are."""
     began, outcomes, writing, threads = time.monotonic(), [], threading.Lock(), os.cpu_count() or 1
+    unchanged: list[str] = []
 
     def one(program: Program) -> None:
+        name = f"{program.name}{' --long' if long else ''}"
+        key = None
+        if passed is not None:
+            key = passed.key([program.executable], None if program.name in READING_SOURCES else program.folder)
+            if passed.has(name, key):
+                unchanged.append(name)
+                return
+        # Where tests may leave files, CARGO_TARGET_TMPDIR: cargo makes the folder when it runs tests itself.
+        (program.executable.parents[2] / "tmp").mkdir(exist_ok=True)
         outcome = run(program, threads, missing, long)
         with writing:
             outcomes.append(outcome)
+            if passed is not None:
+                passed.note(name, key if outcome.good and not outcome.not_run else None)
+                passed.keep()
             word = "ok" if outcome.good else "FAILED"
             more = f", {outcome.ignored} ignored" if outcome.ignored else ""
             more += f", {len(outcome.not_run)} NOT RUN" if outcome.not_run else ""
@@ -222,15 +290,26 @@ def run_all(
             if not outcome.good:
                 say(f"{outcome.output}\n{program.executable}: status {outcome.status}")
 
+    def work(job: int) -> None:
+        while (program := queue.take(beside_the_build=job == 0)) is not None:
+            one(program)
+
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        list(pool.map(one, sorted(programs, key=rank)))
+        list(pool.map(work, range(jobs)))
     failed = [f"{outcome.program.name} {name}" for outcome in outcomes for name in outcome.failed]
     not_run = {
         f"{outcome.program.name} {name}": why for outcome in outcomes for name, why in outcome.not_run.items()
     }
-    passed = sum(outcome.passed for outcome in outcomes)
     times = {f"{outcome.program.name} {name}": one for outcome in outcomes for name, one in outcome.times.items()}
-    return Summary(passed, len(outcomes), time.monotonic() - began, sorted(failed), dict(sorted(not_run.items())), times)
+    return Summary(
+        passed=sum(outcome.passed for outcome in outcomes),
+        programs=len(outcomes),
+        seconds=time.monotonic() - began,
+        failed=sorted(failed),
+        not_run=dict(sorted(not_run.items())),
+        times=times,
+        unchanged=len(unchanged),
+    )
 
 
 def slowest(times: dict[str, float]) -> list[str]:
@@ -240,7 +319,9 @@ def slowest(times: dict[str, float]) -> list[str]:
 
 
 def keep_times(times: dict[str, float]) -> None:
-    """Writes the seconds of each test, the slowest first."""
+    """Writes the seconds of each test, the slowest first; where nothing ran, what is written stays."""
+    if not times:
+        return
     ranked = sorted(times.items(), key=lambda item: -item[1])
     TIMES.parent.mkdir(exist_ok=True)
     TIMES.write_text("".join(f"{seconds:.3f}\t{name}\n" for name, seconds in ranked), encoding="utf-8")
@@ -257,6 +338,8 @@ def report(summary: Summary, say: Callable[[str], None] = print) -> int:
         f"tests: {summary.passed} passed, {len(summary.failed)} failed, {len(summary.not_run)} not run "
         f"in {summary.programs} programs, {summary.seconds:.0f} s"
     )
+    if summary.unchanged:
+        say(f"tests: {summary.unchanged} programs have passed as they are, and were not run again")
     if summary.failed:
         say(f"tests: failed: {', '.join(summary.failed)}")
         return 1
@@ -273,6 +356,7 @@ def main() -> int:
     cores = os.cpu_count() or 1
     parser.add_argument("--jobs", type=int, default=cores, help="programs at a time (default: the cores, %(default)s)")
     parser.add_argument("--long", action="store_true", help="every test in its long form (hours)")
+    parser.add_argument("--again", action="store_true", help="also run what has passed with the same files")
     parser.add_argument("--cargo", default=os.environ.get("CARGO", "cargo"), help="cargo (default: %(default)s)")
     arguments = parser.parse_args()
     if arguments.jobs < 1:
@@ -284,9 +368,11 @@ def main() -> int:
         print(text, flush=True)
 
     try:
-        summary = run_all(build(arguments.cargo).programs, arguments.jobs, missing, say, arguments.long)
+        programs = build(arguments.cargo).programs
     except subprocess.CalledProcessError:
         return 1
+    passed = None if arguments.again else Passed(ROOT, KEPT, missing)
+    summary = run_all(Queue.of(programs), arguments.jobs, missing, say, arguments.long, passed)
     status = report(summary, say)
     keep_times(summary.times)
     say("tests: the slowest:\n" + "\n".join(slowest(summary.times)))

@@ -1,6 +1,7 @@
 """Tests of the scripts behind `make test`: what counts as not run, and what a machine without a package manager is shown."""
 
 import collections
+import concurrent.futures
 import os
 import pty
 import subprocess
@@ -11,8 +12,9 @@ from unittest import mock
 
 import build_docs
 import flaky
-import run_tests
 import make_test as whole
+import passed
+import run_tests
 import tools
 
 FAILURES = """
@@ -82,7 +84,7 @@ class NotRun(unittest.TestCase):
                 place.chmod(0o755)
                 program = run_tests.Program("x", "suite", place, Path(folder))
                 lines: list[str] = []
-                summary = run_tests.run_all([program], 1, missing, lines.append)
+                summary = run_tests.run_all(run_tests.Queue.of([program]), 1, missing, lines.append)
                 self.assertEqual(summary.failed == [], good, text)
                 self.assertEqual(run_tests.report(summary, lines.append), status, lines)
                 for name in summary.not_run:
@@ -103,6 +105,103 @@ class Times(unittest.TestCase):
         self.assertEqual(found, {"host::mounts": 1.5, "masks::fit": 0.012, "masks::refuses": 0.25})
         self.assertEqual([line.split()[-1] for line in run_tests.slowest(found)],
                          ["host::mounts", "masks::refuses", "masks::fit"])  # fmt: skip
+
+
+class Order(unittest.TestCase):
+    def program(self, package: str) -> run_tests.Program:
+        return run_tests.Program(package, "suite", Path(__file__), Path(__file__).parent)
+
+    def test_beside_the_build_one_program_runs_at_a_time_and_the_longest_of_what_is_there(self) -> None:
+        queue = run_tests.Queue()
+        for package in ("units", "cli", "machine"):
+            queue.put(self.program(package))
+        self.assertEqual(queue.take(beside_the_build=True).package, "machine")
+        with concurrent.futures.ThreadPoolExecutor(1) as pool:
+            second = pool.submit(queue.take, False)
+            self.assertFalse(concurrent.futures.wait([second], timeout=0.05).done)
+            queue.put(self.program("linux-host"))
+            queue.close()
+            self.assertEqual(second.result().package, "cli")
+        left = [queue.take(False), queue.take(True), queue.take(True), queue.take(False)]
+        self.assertEqual([program and program.package for program in left], ["linux-host", "units", None, None])
+
+    def test_a_build_that_fails_leaves_no_program_waiting(self) -> None:
+        queue = run_tests.Queue()
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            waiting = [pool.submit(queue.take, beside) for beside in (True, False)]
+            queue.close()
+            self.assertEqual([one.result() for one in waiting], [None, None])
+
+
+class PassedBefore(unittest.TestCase):
+    """A tree with two packages, a page and a program that was built from it."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        for name in ("crates/a/src/lib.rs", "crates/b/src/lib.rs", "docs/page.md", "target/program"):
+            self.write(name, name)
+        self.write(".gitignore", "target/")
+        subprocess.run(["git", "init", "--quiet"], cwd=self.root, check=True)
+
+    def write(self, name: str, text: str) -> None:
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_text(text)
+
+    def passed(self, *machine: str) -> passed.Passed:
+        return passed.Passed(self.root, self.root / "target/passed.json", machine)
+
+    def key(self, *machine: str, folder: str | None = "crates/a") -> str | None:
+        return self.passed(*machine).key([self.root / "target/program"], self.root / folder if folder else None)
+
+    def test_whatever_a_program_meets_makes_it_another_one(self) -> None:
+        first, everything = self.key(), self.key(folder=None)
+        self.assertEqual(self.key(), first)
+        self.write("crates/b/src/lib.rs", "of another package, so in the executable if anywhere")
+        self.assertEqual(self.key(), first)
+        self.assertNotEqual(self.key(folder=None), everything)
+        seen = [first, self.key("fio")]
+        for name in ("crates/a/src/lib.rs", "crates/a/tests/new.rs", "docs/page.md", "scenarios/new.toml", "target/program"):
+            self.write(name, "changed")
+            seen.append(self.key())
+        (self.root / "docs/page.md").unlink()
+        seen.append(self.key())
+        with mock.patch.dict(os.environ, {"TEST_LONG": "1"}):
+            seen.append(self.key())
+        self.assertEqual(len(set(seen)), len(seen), seen)
+
+    def test_what_passed_is_kept_and_what_failed_runs_again(self) -> None:
+        store, key = self.passed(), self.key()
+        self.assertFalse(store.has("a", key))
+        store.note("a", key)
+        store.note("b", key)
+        store.note("b", None)
+        store.keep()
+        again = self.passed()
+        self.assertEqual([again.has("a", key), again.has("b", key), again.has("a", "other")], [True, False, False])
+        self.write("target/passed.json", "damaged")
+        self.assertFalse(self.passed().has("a", key))
+
+    def test_without_git_nothing_has_passed(self) -> None:
+        with mock.patch.dict(os.environ, {"GIT_DIR": str(self.root / "none")}):
+            key = self.key()
+        self.assertIsNone(key)
+        self.assertFalse(self.passed().has("a", key))
+
+    def test_a_program_runs_once_until_something_changes(self) -> None:
+        self.write("debug/deps/program", "#!/bin/sh\necho 'test result: ok. 2 passed; 0 failed; 0 ignored'\n")
+        executable = self.root / "debug/deps/program"
+        executable.chmod(0o755)
+        program = run_tests.Program("a", "suite", executable, self.root / "crates/a")
+        counts = []
+        for change in (None, None, "docs/page.md"):
+            if change:
+                self.write(change, "changed")
+            queue = run_tests.Queue.of([program])
+            summary = run_tests.run_all(queue, 2, set(), lambda _: None, passed=self.passed())
+            counts.append((summary.passed, summary.unchanged))
+        self.assertEqual(counts, [(2, 0), (0, 1), (2, 0)])
 
 
 class Flaky(unittest.TestCase):
@@ -200,15 +299,28 @@ class Setup(unittest.TestCase):
         with mock.patch.object(os, "geteuid", return_value=0), mock.patch.object(tools, "is_root", return_value=False):
             self.assertEqual(tools.as_root(), [])
 
-    def test_an_unknown_answer_to_setup_is_refused(self) -> None:
-        with (
-            mock.patch.dict(os.environ, {"SETUP": "maybe"}),
-            mock.patch("sys.argv", ["test.py"]),
-            mock.patch("sys.stderr"),
-            self.assertRaises(SystemExit) as stopped,
-        ):
-            whole.main()
-        self.assertEqual(stopped.exception.code, 2)
+    def test_an_unknown_answer_is_refused(self) -> None:
+        for name in ("SETUP", "AGAIN"):
+            with (
+                mock.patch.dict(os.environ, {name: "maybe"}),
+                mock.patch("sys.argv", ["test.py"]),
+                mock.patch("sys.stderr"),
+                self.assertRaises(SystemExit) as stopped,
+            ):
+                whole.main()
+            self.assertEqual(stopped.exception.code, 2)
+
+
+class PhasesTogether(unittest.TestCase):
+    def test_a_phase_that_fails_is_said_and_leaves_the_others_to_go_on(self) -> None:
+        def fails() -> None:
+            raise whole.Failed("no")
+
+        phases = whole.Phases()
+        with mock.patch.object(whole, "say"):
+            self.assertEqual([phases.run("first", fails), phases.run("second", lambda: 2)], [None, 2])
+        self.assertEqual(phases.failed, ["first: no"])
+        self.assertEqual([name for _, _, name in phases.seconds], ["first", "second"])
 
 
 class Site(unittest.TestCase):

@@ -1,7 +1,8 @@
 """What the tests share: scenarios that take milliseconds, and one page and browser for all tests of the web page."""
 
 import pytest
-from web_server import browser, playwright, served  # noqa: F401
+from program import PROGRAM
+from web_server import Served, browser, playwright, served  # noqa: F401
 
 TINY = """\
 name = "tiny"
@@ -30,6 +31,14 @@ def tiny():
     import waykeeper as wk
 
     return wk.Scenario.parse(TINY, "tiny.toml")
+
+
+def pytest_collection_modifyitems(items):
+    """Marks the tests that run the program: those that are given a page of it, and all of a module that has it."""
+    for item in items:
+        has_it = any(value is PROGRAM or value is Served for value in vars(item.module).values())
+        if has_it or "served" in item.fixturenames:
+            item.add_marker("program")
 
 
 def pytest_configure(config):

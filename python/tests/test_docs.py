@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from program import PROGRAM, needs_program
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "target/debug/waykeeper"
 BLOCK = re.compile(r"(?:^<!-- not run: (?P<reason>[^\n]+) -->\n)?^```sh\n(?P<text>.*?)^```$", re.M | re.S)
 SHARED = ("scenarios", "inputs", "examples", "scripts")
 """Folders of the repository that commands name."""
 
 LONG = ("docs/own-policies.md", "docs/tour.md", "docs/tutorial.md")
-
-needs_program = pytest.mark.skipif(not PROGRAM.is_file(), reason="needs the full program (cargo build)")
 
 
 @dataclass(frozen=True)

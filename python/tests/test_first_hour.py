@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from program import PROGRAM, needs_program
 
 ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "target/debug/waykeeper"
 
 
 @pytest.mark.long
-@pytest.mark.skipif(not PROGRAM.is_file(), reason="needs the full program (cargo build)")
+@needs_program
 @pytest.mark.skipif(not os.access("/dev/fuse", os.W_OK), reason="needs /dev/fuse")
 def test_each_step_shows_what_it_must(tmp_path: Path) -> None:
     cast = tmp_path / "first-hour.cast"

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from program import PROGRAM, needs_program
 from waiting import PATIENCE_S, until
 
 import waykeeper as wk
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "target/debug/waykeeper"
 SCENARIO = """
 name = "recorded"
 chip = "gold-6140"
@@ -61,7 +60,7 @@ priority = "low"
 cgroup = "tenants.slice/batch.service"
 """
 pytestmark = [
-    pytest.mark.skipif(not PROGRAM.is_file(), reason="needs the full program (cargo build)"),
+    needs_program,
     pytest.mark.skipif(not os.access("/dev/fuse", os.W_OK) or os.geteuid() != 0, reason="needs root and /dev/fuse"),
 ]
 

@@ -8,11 +8,12 @@ import re
 import subprocess
 
 import pytest
+from program import PROGRAM, needs_program
 from waiting import PATIENCE_S
-from web_server import CHROMIUM, PROGRAM
+from web_server import CHROMIUM
 
 pytestmark = [
-    pytest.mark.skipif(not PROGRAM.is_file(), reason="needs the full program (cargo build)"),
+    needs_program,
     pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
 ]
 

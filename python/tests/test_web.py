@@ -18,12 +18,13 @@ import uuid
 from pathlib import Path
 
 import pytest
+from program import PROGRAM, needs_program
 from waiting import PATIENCE_S
-from web_server import CHROMIUM, DRAWN, FLAGS, FLAGSHIP, PROGRAM, Served
+from web_server import CHROMIUM, DRAWN, FLAGS, FLAGSHIP, Served
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = [
-    pytest.mark.skipif(not PROGRAM.is_file(), reason="needs the full program (cargo build)"),
+    needs_program,
     pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
 ]
 

@@ -10,15 +10,16 @@ import os
 from pathlib import Path
 
 import pytest
+from program import needs_program
 from waiting import PATIENCE_S
-from web_server import CHROMIUM, DRAWN, PROGRAM
+from web_server import CHROMIUM, DRAWN
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright")
 image_of = pytest.importorskip("PIL.Image", reason="needs pillow")
 from PIL import ImageChops, ImageStat  # noqa: E402
 
 pytestmark = [
-    pytest.mark.skipif(not PROGRAM.is_file(), reason="needs the full program (cargo build)"),
+    needs_program,
     pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
 ]
 

@@ -12,10 +12,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from program import PROGRAM
 from waiting import PATIENCE_S
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "target/debug/waykeeper"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 FLAGSHIP = "a4-hpw-heavy"
