@@ -176,7 +176,7 @@ deny:
 ## Other simulators on the same traces, after scripts/install_peers.py; two builds in turn: scripts/bench_ab.py.
 bench:
 	$(CARGO) bench --locked -p waykeeper-machine --bench summary
-	$(CARGO) bench --locked -p waykeeper-policy --bench decision
+	$(CARGO) bench --locked -p waykeeper-benches --bench decision
 	$(CARGO) bench --locked -p waykeeper-linux-host --bench cost
 	$(CARGO) bench --locked -p waykeeper-cli --bench interval
 

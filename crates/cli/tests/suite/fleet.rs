@@ -137,7 +137,7 @@ fn a_node_that_says_too_little_has_a_row_with_the_reason(folder: &Path, one: &st
 fn long_plan(recording: &str) -> (Child, BufReader<ChildStdout>) {
     let nodes = (0..200).map(|number| format!("node-{number}={recording}"));
     let mut child = Command::new(assert_cmd::cargo::cargo_bin!("waykeeper"))
-        .args(["fleet", "plan", "--json", "--policy", "waykeeper"])
+        .args(["fleet", "plan", "--json", "--policy", "isolate"])
         .args(nodes)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -4,6 +4,7 @@ use crate::common;
 
 use common::{TINY, output, repository, shipped, waykeeper};
 use serde_json::Value;
+use waykeeper_testbed::is_long;
 
 fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&output(arguments)).unwrap()
@@ -66,7 +67,10 @@ fn check_continues_after_a_bad_file() {
 fn every_built_in_scenario_checks_from_anywhere() {
     let folder = tempfile::tempdir().unwrap();
     let listed = json(&["scenario", "list", "--json"]);
-    let names = listed.as_array().unwrap().iter().map(|listed| listed["name"].as_str().unwrap());
+    // A check simulates a little of each; crates/lab reads all of them.
+    let some = if is_long() { 1 } else { 4 };
+    let names =
+        listed.as_array().unwrap().iter().step_by(some).map(|listed| listed["name"].as_str().unwrap());
     waykeeper().args(["scenario", "check"]).args(names).current_dir(folder.path()).assert().success();
 }
 

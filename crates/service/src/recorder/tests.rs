@@ -1,5 +1,6 @@
 //! The ring and its reader on real directories. Tests with full disks need root (a small tmpfs).
 
+use super::format::FRAME_MOST;
 use super::ring::RecordingRing;
 use super::*;
 use crate::published_state::tests::published;
@@ -401,8 +402,8 @@ fn bombs_and_liars_are_turned_away() {
         assert_eq!((steps.len(), segments, lost.len()), (0, 0, 1), "{lost:?}");
         lost[0].rsplit_once(".zst: ").unwrap().1.to_owned()
     };
-    // A GiB of blanks, packed into some 30 KB.
-    let bomb = zstd::encode_all(std::io::repeat(b' ').take(1 << 30), 3).unwrap();
+    // Four times as many blanks as a frame may have, packed into a few KB.
+    let bomb = zstd::encode_all(std::io::repeat(b' ').take(4 * FRAME_MOST as u64), 3).unwrap();
     assert!(bomb.len() < 100_000);
     assert!(lost(&bomb).contains("unpacks to more than"));
     // A frame that needs a window of 1 GiB.

@@ -1,7 +1,7 @@
 //! The cost of an answer: a server of 11 tenants, a NIC and drives, with the default budget. The bar is hundreds of layouts
 //! a second on one core.
 
-#[path = "../tests/suite/goal.rs"]
+#[path = "../../twin/tests/suite/goal.rs"]
 mod goal;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
