@@ -248,7 +248,7 @@ def whole(cargo: str, wanted: bool, long: bool, again: bool, phases: Phases) -> 
         phases.run("tests of the scripts", script_tests)
         why = fetching.result()
         if why is None:
-            phases.run("Python package", lambda: python_tests(built, ready.result().passed, long))
+            phases.run("Python package", lambda: python_tests(built, long, ready.result().passed))
         else:
             phases.not_run.append(f"all of python/tests: {why}")
         testing.result()
@@ -262,7 +262,7 @@ def only_python(cargo: str, long: bool, phases: Phases) -> None:
     if why is not None:
         raise Failed(f"python/tests cannot run: {why}")
     built = build(cargo)
-    phases.run("Python package", lambda: python_tests(built, None, long))
+    phases.run("Python package", lambda: python_tests(built, long, None))
 
 
 def must_be_zero(status: int) -> None:

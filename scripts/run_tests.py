@@ -75,6 +75,12 @@ class Program:
     def name(self) -> str:
         return f"{self.package} {self.target}"
 
+    @property
+    def runs_others(self) -> bool:
+        """Whether its tests may start the programs of its package, which cargo may build after them."""
+        has_some = (self.folder / "src/main.rs").exists() or (self.folder / "src/bin").is_dir()
+        return has_some and not self.target.startswith("(")
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -151,12 +157,14 @@ class Queue:
     def take(self, beside_the_build: bool) -> Program | None:
         """The next program, waited for; none when none is left. Unless `beside_the_build`, the first comes when all are built."""
         with self.changed:
-            while not self.complete and not (beside_the_build and self.waiting):
+            while True:
+                ready = [one for one in self.waiting if self.complete or (beside_the_build and not one.runs_others)]
+                if ready:
+                    self.waiting.remove(first := min(ready, key=rank))
+                    return first
+                if self.complete:
+                    return None
                 self.changed.wait()
-            if not self.waiting:
-                return None
-            self.waiting.sort(key=rank, reverse=True)
-            return self.waiting.pop()
 
 
 def build(cargo: str, found: Callable[[Program], None] = lambda _: None) -> Built:

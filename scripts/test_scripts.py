@@ -108,8 +108,21 @@ class Times(unittest.TestCase):
 
 
 class Order(unittest.TestCase):
-    def program(self, package: str) -> run_tests.Program:
-        return run_tests.Program(package, "suite", Path(__file__), Path(__file__).parent)
+    def program(self, package: str, target: str = "suite", folder: Path = Path(__file__).parent) -> run_tests.Program:
+        return run_tests.Program(package, target, Path(__file__), folder)
+
+    def test_tests_that_start_their_packages_program_wait_until_it_is_built(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("src/main.rs", "src/bin/other.rs"):
+                place = Path(folder, name.split("/")[1])
+                (place / name).parent.mkdir(parents=True)
+                (place / name).touch()
+                queue = run_tests.Queue()
+                for target in ("suite", "(bin)"):
+                    queue.put(self.program("cli", target, place))
+                self.assertEqual(queue.take(beside_the_build=True).target, "(bin)")
+                queue.close()
+                self.assertEqual(queue.take(beside_the_build=True).target, "suite")
 
     def test_beside_the_build_one_program_runs_at_a_time_and_the_longest_of_what_is_there(self) -> None:
         queue = run_tests.Queue()

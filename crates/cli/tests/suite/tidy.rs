@@ -15,6 +15,7 @@ const WIDEST_COMMENT: usize = 125;
 /// The crates, innermost first. A crate may depend only on the listed ones.
 const CRATES: &[(&str, &[&str])] = &[
     ("units", &[]),
+    ("benches", &[]),
     ("bounded-read", &[]),
     ("drawing", &[]),
     ("perfetto", &[]),
