@@ -51,7 +51,7 @@ def load() -> Iterator[None]:
 def rust_round(programs: list[run_tests.Program], missing: set[str]) -> tuple[list[str], str]:
     """The failed tests of one run of all programs, and its output."""
     lines: list[str] = []
-    summary = run_tests.run_all(run_tests.Queue.of(programs), os.cpu_count() or 1, missing, lines.append)
+    summary = run_tests.run_all(run_tests.Queue.of(programs), run_tests.JOBS, missing, lines.append)
     return summary.failed, "\n".join(lines)
 
 

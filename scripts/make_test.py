@@ -281,7 +281,7 @@ def build(cargo: str, found: Callable[[run_tests.Program], None] = lambda _: Non
 
 def rust_tests(queue: run_tests.Queue, machine: Machine, long: bool, phases: Phases) -> None:
     """All test programs. Raises Failed if a test failed."""
-    summary = run_tests.run_all(queue, os.cpu_count() or 1, machine.missing, say, long, machine.passed)
+    summary = run_tests.run_all(queue, run_tests.JOBS, machine.missing, say, long, machine.passed)
     run_tests.keep_times(summary.times)
     phases.slowest = run_tests.slowest(summary.times)
     if run_tests.report(summary, say) == 1:

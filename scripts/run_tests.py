@@ -37,6 +37,9 @@ from passed import Passed
 
 ROOT = Path(__file__).resolve().parent.parent
 
+JOBS = (os.cpu_count() or 1) + 1
+"""How many programs run at a time: one more than there are cores, since some wait for processes and clocks."""
+
 MOST_SECONDS = 1200
 """Longest that one program may take before it is ended and called failed."""
 
@@ -361,8 +364,7 @@ def examples(cargo: str) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    cores = os.cpu_count() or 1
-    parser.add_argument("--jobs", type=int, default=cores, help="programs at a time (default: the cores, %(default)s)")
+    parser.add_argument("--jobs", type=int, default=JOBS, help="programs at a time (default: %(default)s)")
     parser.add_argument("--long", action="store_true", help="every test in its long form (hours)")
     parser.add_argument("--again", action="store_true", help="also run what has passed with the same files")
     parser.add_argument("--cargo", default=os.environ.get("CARGO", "cargo"), help="cargo (default: %(default)s)")

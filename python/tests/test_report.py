@@ -148,11 +148,13 @@ def test_a_sweep_has_a_point_per_value_and_dark_colours(opened):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_no_violation(opened, scheme):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
+    # The schemes differ in colours alone: the other rules would find the same again.
+    rules = {"runOnly": ["color-contrast"]} if scheme == "dark" else {}
     for name in ["run", "sweep"]:
         # axe is a script of its own, which the page's policy refuses.
         page = opened(name, scheme=scheme, bypass_csp=True)
         page.locator("figure.chart canvas").first.wait_for()
-        found = axe.run(page).response["violations"]
+        found = axe.run(page, options=rules).response["violations"]
         wrong = [(one["id"], one["impact"], one["nodes"][0]["target"]) for one in found]
         assert wrong == [], f"{name}, {scheme}"
 
