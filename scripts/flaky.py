@@ -1,8 +1,8 @@
 """Runs the tests many times beside other work, and names each that failed at least once; `make flaky N=20` runs it.
 
 Two busy loops take their share of the cores, so that threads and processes come late and in other orders than on a quiet
-machine. What `make test` builds is built once. The output of a round in which a test failed is kept in `target/flaky`. It must
-not know any test.
+machine. What `make test` builds is built once. The output of a round in which a test failed is kept in `target/flaky`, and so is what
+each round of a commit found: the same call continues until the commit has that many rounds. It must not know any test.
 
     python3 scripts/flaky.py --rounds 20
     python3 scripts/flaky.py --rounds 5 --only rust      # without python/tests
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import json
 import os
 import re
 import subprocess
@@ -46,6 +47,31 @@ def load() -> Iterator[None]:
         for loop in loops:
             loop.kill()
             loop.wait()
+
+
+class Rounds:
+    """What each round of this commit found, in a file that is added to; of a tree with changes nothing is kept."""
+
+    def __init__(self, only: str | None) -> None:
+        asked = {"cwd": run_tests.ROOT, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        commit = subprocess.run(["git", "rev-parse", "HEAD"], **asked)
+        changes = subprocess.run(["git", "status", "--porcelain"], **asked)
+        is_known = commit.returncode == 0 and changes.stdout == ""
+        self.file = OUT / f"{commit.stdout.strip()}{'-' + only if only else ''}.jsonl" if is_known else None
+        lines = self.file.read_text(encoding="utf-8").splitlines() if self.file and self.file.exists() else []
+        self.found: list[list[str]] = [json.loads(line) for line in lines]
+
+    def add(self, failed: list[str]) -> None:
+        """Keeps one round."""
+        self.found.append(failed)
+        if self.file is not None:
+            with self.file.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(failed) + "\n")
+
+    @property
+    def failures(self) -> Counter[str]:
+        """In how many rounds each test failed."""
+        return Counter(name for failed in self.found for name in set(failed))
 
 
 def rust_round(programs: list[run_tests.Program], missing: set[str]) -> tuple[list[str], str]:
@@ -81,8 +107,10 @@ def main() -> int:
         parser.error(f"--rounds {arguments.rounds}: at least 1")
     os.environ["PATH"] = tools.search_path()
     missing = {need.name for need in tools.missing()}
-    failures: Counter[str] = Counter()
-    done = 0
+    OUT.mkdir(parents=True, exist_ok=True)
+    rounds = Rounds(arguments.only)
+    if rounds.found:
+        print(f"flaky: {len(rounds.found)} rounds of this commit were run before ({rounds.file})", flush=True)
     try:
         built = make_test.build(arguments.cargo)
         if arguments.only != "rust":
@@ -91,18 +119,18 @@ def main() -> int:
                 raise make_test.Failed(f"python/tests cannot run: {why}")
             make_test.pack_wheel(built.extension)
             make_test.install_wheel()
-        OUT.mkdir(parents=True, exist_ok=True)
         with load():
-            for done in range(1, arguments.rounds + 1):
+            while len(rounds.found) < arguments.rounds:
                 began = time.monotonic()
                 # Beside each other, as `make test` runs them.
                 with concurrent.futures.ThreadPoolExecutor() as pool:
                     halves = [] if arguments.only == "python" else [pool.submit(rust_round, built.programs, missing)]
                     halves += [] if arguments.only == "rust" else [pool.submit(python_round)]
                 failed = [name for half in halves for name in half.result()[0]]
-                output = "\n".join(half.result()[1] for half in halves)
-                failures.update(failed)
+                rounds.add(failed)
+                done = len(rounds.found)
                 if failed:
+                    output = "\n".join(half.result()[1] for half in halves)
                     (OUT / f"round-{done}.txt").write_text(output, encoding="utf-8")
                 word = "ok" if not failed else f"FAILED: {', '.join(failed)}"
                 print(f"round {done:2} of {arguments.rounds}  {time.monotonic() - began:6.0f} s  {word}", flush=True)
@@ -110,9 +138,9 @@ def main() -> int:
         print(f"flaky: FAILED: {error}")
         return 1
     except KeyboardInterrupt:
-        done = max(done - 1, 0)
-    print(table(failures, done))
-    return 1 if failures or done == 0 else 0
+        pass
+    print(table(rounds.failures, len(rounds.found)))
+    return 1 if rounds.failures or not rounds.found else 0
 
 
 if __name__ == "__main__":

@@ -226,6 +226,22 @@ class Flaky(unittest.TestCase):
                                  "flaky: 2 tests failed at least once"])  # fmt: skip
         self.assertEqual(flaky.table(collections.Counter(), 20), "flaky: 20 of 20 rounds green")
 
+    def test_rounds_of_a_commit_are_kept_and_those_of_a_changed_tree_are_not(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(run_tests, "ROOT", Path(folder)), \
+                mock.patch.object(flaky, "OUT", Path(folder, "target")):  # fmt: skip
+            Path(folder, ".gitignore").write_text("target\n")
+            flaky.OUT.mkdir()
+            who = ["-c", "user.name=a", "-c", "user.email=a@b"]
+            for words in (["init"], ["add", "."], [*who, "commit", "-m", "first"]):
+                subprocess.run(["git", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            flaky.Rounds(None).add(["cli suite a", "cli suite a"])
+            flaky.Rounds(None).add([])
+            flaky.Rounds("rust").add(["other"])
+            kept = flaky.Rounds(None)
+            self.assertEqual((kept.found, kept.failures), ([["cli suite a", "cli suite a"], []], {"cli suite a": 1}))
+            Path(folder, "new").touch()
+            self.assertEqual(flaky.Rounds(None).found, [])
+
     def test_the_other_work_ends_with_the_rounds(self) -> None:
         with mock.patch.object(flaky.subprocess, "Popen") as started, flaky.load():
             self.assertEqual(started.call_count, flaky.BUSY)
