@@ -22,6 +22,7 @@ mod level;
 mod line;
 mod mlc;
 mod noninclusive;
+mod ranges;
 mod rules;
 mod shared;
 mod simd;

@@ -4,9 +4,10 @@
 //! Every constant names its source in those files.
 
 use crate::dca::DcaRegisters;
-use crate::line::{SET_BITS, SLICE_BITS};
+use crate::ranges;
 use crate::simd::LANES;
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use waykeeper_units::{WayMask, one_line, shown};
 
 /// Which kind of last-level cache a chip has.
@@ -224,7 +225,7 @@ impl ChipSpec {
         })?;
         spec.check().map_err(|(key, value, wanted)| SpecError::Value {
             file: file.to_owned(),
-            key: key.to_owned(),
+            key: key.into_owned(),
             value,
             wanted,
         })?;
@@ -237,20 +238,15 @@ impl ChipSpec {
         u64::from(llc.slices) * u64::from(llc.sets) * u64::from(llc.ways) * waykeeper_units::LINE_BYTES
     }
 
-    fn check(&self) -> Result<(), (&'static str, String, String)> {
-        let bad = |key, value: &dyn ToString, wanted: &str| Err((key, value.to_string(), wanted.to_owned()));
+    fn check(&self) -> Result<(), (Cow<'static, str>, String, String)> {
+        let bad = |key: &'static str, value: &dyn ToString, wanted: &str| {
+            Err((Cow::Borrowed(key), value.to_string(), wanted.to_owned()))
+        };
         let (mlc, llc) = (&self.mlc, &self.llc);
-        if !(1..=64).contains(&self.cores) {
-            return bad("cores", &self.cores, "1 to 64");
-        }
-        if !mlc.sets.is_power_of_two() || !(16..=1 << SET_BITS).contains(&mlc.sets) {
+        let table = toml::Value::try_from(self).expect("a chip has the form of a table");
+        ranges::check(&table).map_err(|(key, value, wanted)| (key.into(), value, wanted))?;
+        if !mlc.sets.is_power_of_two() {
             return bad("mlc.sets", &mlc.sets, "a power of two from 16 to 1024");
-        }
-        if !(2..=16).contains(&mlc.ways) {
-            return bad("mlc.ways", &mlc.ways, "2 to 16");
-        }
-        if !(1..=1 << SLICE_BITS).contains(&llc.slices) {
-            return bad("llc.slices", &llc.slices, "1 to 32");
         }
         if !llc.sets.is_power_of_two() || llc.sets < mlc.sets || llc.sets > mlc.sets << 8 {
             let wanted = format!("a power of two, at least mlc.sets ({})", mlc.sets);
@@ -262,7 +258,7 @@ impl ChipSpec {
         }
         for (key, mask) in [("llc.dca_ways", llc.dca_ways), ("llc.inclusive_ways", llc.inclusive_ways)] {
             if let Some(Err(error)) = mask.map(|mask| mask.check(llc.ways, 1)) {
-                return Err((key, mask.unwrap_or_default().to_string(), format!("a legal mask ({error})")));
+                return bad(key, &mask.unwrap_or_default(), &format!("a legal mask ({error})"));
             }
         }
         if let (LlcKind::Inclusive, Some(mask)) = (llc.kind, llc.inclusive_ways) {
@@ -278,37 +274,21 @@ impl ChipSpec {
             (Some(_), None) => return bad("dca", &"there", "absent on a chip without `llc.dca_ways`"),
             (None, Some(_)) => return bad("dca", &"absent", "the table of a chip with `llc.dca_ways`"),
         }
-        if !(1..=llc.ways).contains(&llc.min_ways) {
+        if llc.min_ways > llc.ways {
             return bad("llc.min_ways", &llc.min_ways, "at least 1 and at most llc.ways");
         }
         if let Some(identity) = &self.identity {
-            identity.check()?;
+            identity.check().map_err(|(key, value, wanted)| (key.into(), value, wanted))?;
         }
-        if !(1..=255).contains(&llc.clos) {
-            return bad("llc.clos", &llc.clos, "1 to 255");
-        }
-        let positive = [
-            ("ghz", self.ghz),
-            ("dependent.mlc_ns", self.dependent.mlc_ns),
-            ("dependent.llc_ns", self.dependent.llc_ns),
-            ("dependent.memory_ns", self.dependent.memory_ns),
-            ("streaming.mlc_ns", self.streaming.mlc_ns),
-            ("streaming.llc_ns", self.streaming.llc_ns),
-            ("streaming.memory_ns", self.streaming.memory_ns),
-            ("core_to_core_factor", self.core_to_core_factor),
-            ("dram.channel_gb_per_s", self.dram.channel_gb_per_s),
-        ];
-        if let Some((key, value)) = positive.iter().find(|(_, v)| !(v.is_finite() && *v > 0.0)) {
-            return bad(key, value, "a positive number");
-        }
-        if !(1..=64).contains(&self.dram.channels) {
-            return bad("dram.channels", &self.dram.channels, "1 to 64");
-        }
-        if !(0.0..1.0).contains(&self.dram.max_utilisation) {
-            return bad("dram.max_utilisation", &self.dram.max_utilisation, "from 0 to below 1");
-        }
-        if !(self.dram.load_slope.is_finite() && self.dram.load_slope >= 0.0) {
-            return bad("dram.load_slope", &self.dram.load_slope, "0 or more");
+        for (kind, latency) in [("dependent", self.dependent), ("streaming", self.streaming)] {
+            let Latency { mlc_ns, llc_ns, memory_ns } = latency;
+            let (level, value, next, most) = match () {
+                () if mlc_ns > llc_ns => ("mlc_ns", mlc_ns, "llc_ns", llc_ns),
+                () if llc_ns > memory_ns => ("llc_ns", llc_ns, "memory_ns", memory_ns),
+                () => continue,
+            };
+            let wanted = format!("at most {kind}.{next} ({most})");
+            return Err((format!("{kind}.{level}").into(), value.to_string(), wanted));
         }
         Ok(())
     }
@@ -320,16 +300,6 @@ impl Identity {
         let bad = |key, value: &dyn ToString, wanted: &str| Err((key, value.to_string(), wanted.to_owned()));
         if self.vendor.len() != 12 || !self.vendor.is_ascii() {
             return bad("identity.vendor", &self.vendor, "12 ASCII characters, for example GenuineIntel");
-        }
-        // Leaf 1: 4 bits of family plus 8 of extended family where the former are 15.
-        if !(1..=15 + 255).contains(&self.family) {
-            return bad("identity.family", &self.family, "1 to 270");
-        }
-        if self.model > 255 {
-            return bad("identity.model", &self.model, "0 to 255");
-        }
-        if self.stepping > 15 {
-            return bad("identity.stepping", &self.stepping, "0 to 15");
         }
         if self.brand.len() > 47 || !self.brand.is_ascii() {
             return bad("identity.brand", &self.brand, "at most 47 ASCII characters");

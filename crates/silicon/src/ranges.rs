@@ -1,0 +1,181 @@
+//! The range and the unit of every number in a chip file, in one list. What relates two numbers is checked beside it (spec.rs).
+
+use crate::line::{SET_BITS, SLICE_BITS};
+use toml::Value;
+
+/// A number of a chip file.
+struct Number {
+    /// Dotted key.
+    key: &'static str,
+    least: f64,
+    most: f64,
+    unit: Unit,
+}
+
+/// A unit, and those in which other tools give the same quantity.
+struct Unit {
+    /// As messages write it; empty for a count or a ratio.
+    name: &'static str,
+    /// Another unit, and how many of this one it is.
+    others: &'static [(&'static str, f64)],
+}
+
+const COUNT: Unit = Unit { name: "", others: &[] };
+/// ChampSim and zsim give MHz, sysfs kHz.
+const GHZ: Unit = Unit { name: "GHz", others: &[("MHz", 1e-3), ("kHz", 1e-6), ("Hz", 1e-9)] };
+const NS: Unit = Unit { name: "ns", others: &[("ps", 1e-3), ("us", 1e3), ("s", 1e9)] };
+/// Intel's mlc prints MB/s.
+const GB_PER_S: Unit = Unit { name: "GB/s", others: &[("MB/s", 1e-3), ("B/s", 1e-9)] };
+
+const fn number(key: &'static str, least: f64, most: f64, unit: Unit) -> Number {
+    Number { key, least, most, unit }
+}
+
+/// All numbers. Latencies and bandwidths have ranges that every machine sold since 2010 is well within.
+const NUMBERS: &[Number] = &[
+    number("cores", 1.0, 64.0, COUNT),
+    number("ghz", 0.5, 10.0, GHZ),
+    number("core_to_core_factor", 0.1, 100.0, COUNT),
+    // CPUID leaf 1: 4 bits of family plus 8 of extended family where the former are 15.
+    number("identity.family", 1.0, 270.0, COUNT),
+    number("identity.model", 0.0, 255.0, COUNT),
+    number("identity.stepping", 0.0, 15.0, COUNT),
+    number("mlc.sets", 16.0, (1_u32 << SET_BITS) as f64, COUNT),
+    number("mlc.ways", 2.0, 16.0, COUNT),
+    number("llc.slices", 1.0, (1_u32 << SLICE_BITS) as f64, COUNT),
+    number("llc.sets", 16.0, 262_144.0, COUNT),
+    number("llc.ways", 1.0, 32.0, COUNT),
+    number("llc.clos", 1.0, 255.0, COUNT),
+    number("llc.min_ways", 1.0, 32.0, COUNT),
+    number("dependent.mlc_ns", 0.5, 10_000.0, NS),
+    number("dependent.llc_ns", 0.5, 10_000.0, NS),
+    number("dependent.memory_ns", 0.5, 10_000.0, NS),
+    number("streaming.mlc_ns", 0.1, 10_000.0, NS),
+    number("streaming.llc_ns", 0.1, 10_000.0, NS),
+    number("streaming.memory_ns", 0.1, 10_000.0, NS),
+    number("dram.channels", 1.0, 64.0, COUNT),
+    number("dram.channel_gb_per_s", 0.5, 500.0, GB_PER_S),
+    number("dram.load_slope", 0.0, 10.0, COUNT),
+    number("dram.max_utilisation", 0.0, 0.99, COUNT),
+];
+
+impl Number {
+    fn holds(&self, value: f64) -> bool {
+        (self.least..=self.most).contains(&value)
+    }
+
+    /// What is accepted, with the unit that was probably meant.
+    fn wanted(&self, value: f64) -> String {
+        let unit = self.unit.name;
+        let range = format!("{} to {} {unit}", self.least, self.most).trim_end().to_owned();
+        let meant = self.unit.others.iter().find(|(_, of_this)| self.holds(value * of_this));
+        match meant {
+            // Twelve digits hide that 0.098 * 1000 is not 98 in binary.
+            Some((other, of_this)) => {
+                let here = (value * of_this * 1e12).round() / 1e12;
+                format!("{range}; {value} {other} are {here} {unit}")
+            }
+            None => range,
+        }
+    }
+}
+
+/// The first number, in the order of the list, that is out of its range: key, value, what is accepted.
+pub(crate) fn check(chip: &Value) -> Result<(), (&'static str, String, String)> {
+    for number in NUMBERS {
+        let found = number.key.split('.').try_fold(chip, |table, key| table.get(key));
+        let value =
+            found.and_then(|value| value.as_float().or_else(|| value.as_integer().map(|value| value as f64)));
+        if let Some(value) = value.filter(|value| !number.holds(*value)) {
+            return Err((number.key, value.to_string(), number.wanted(value)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::ChipSpec;
+
+    /// The dotted keys of all numbers of a table.
+    fn keys(table: &Value, path: &str, into: &mut Vec<String>) {
+        for (key, value) in table.as_table().into_iter().flatten() {
+            let path = format!("{path}{key}");
+            match value {
+                Value::Float(_) | Value::Integer(_) => into.push(path),
+                _ => keys(value, &format!("{path}."), into),
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_of_a_chip_has_a_range_and_every_range_a_number() {
+        let mut found = Vec::new();
+        for name in ChipSpec::built_in_names() {
+            let chip: toml::Table = ChipSpec::built_in_text(name).unwrap().parse().unwrap();
+            keys(&Value::Table(chip), "", &mut found);
+        }
+        found.sort_unstable();
+        found.dedup();
+        let mut listed: Vec<&str> = NUMBERS.iter().map(|number| number.key).collect();
+        listed.sort_unstable();
+        assert_eq!(found, listed);
+    }
+
+    #[test]
+    fn the_unit_that_was_meant_is_named() {
+        let good = ChipSpec::built_in_text("gold-6140").unwrap();
+        let error = |from: &str, to: &str| {
+            assert!(good.contains(from), "{from}");
+            ChipSpec::parse("my.toml", &good.replacen(from, to, 1)).unwrap_err().to_string()
+        };
+        for (from, to, said) in [
+            ("ghz = 2.3", "ghz = 2300", "`ghz` is 2300; it must be 0.5 to 10 GHz; 2300 MHz are 2.3 GHz"),
+            ("ghz = 2.3", "ghz = 2.3e9", "2300000000 Hz are 2.3 GHz"),
+            ("ghz = 2.3", "ghz = 0", "`ghz` is 0; it must be 0.5 to 10 GHz"),
+            ("ghz = 2.3", "ghz = nan", "`ghz` is NaN; it must be 0.5 to 10 GHz"),
+            (
+                "channel_gb_per_s = 17.5",
+                "channel_gb_per_s = 17500",
+                "0.5 to 500 GB/s; 17500 MB/s are 17.5 GB/s",
+            ),
+            ("memory_ns = 98.0", "memory_ns = 0.098", "0.5 to 10000 ns; 0.098 us are 98 ns"),
+            ("memory_ns = 98.0", "memory_ns = 98000", "0.5 to 10000 ns; 98000 ps are 98 ns"),
+            (
+                "memory_ns = 98.0",
+                "memory_ns = inf",
+                "`dependent.memory_ns` is inf; it must be 0.5 to 10000 ns",
+            ),
+            ("cores = 18", "cores = 0", "`cores` is 0; it must be 1 to 64"),
+        ] {
+            let error = error(from, to);
+            assert!(error.ends_with(said) || error.contains(said), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_level_that_is_further_away_is_not_faster() {
+        let good = ChipSpec::built_in_text("gold-6140").unwrap();
+        for (from, to, said) in [
+            (
+                "llc_ns = 31.0",
+                "llc_ns = 310",
+                "`dependent.llc_ns` is 310; it must be at most dependent.memory_ns (98)",
+            ),
+            (
+                "mlc_ns = 6.5",
+                "mlc_ns = 65",
+                "`dependent.mlc_ns` is 65; it must be at most dependent.llc_ns (31)",
+            ),
+            (
+                "llc_ns = 5.5",
+                "llc_ns = 12",
+                "`streaming.llc_ns` is 12; it must be at most streaming.memory_ns (11.5)",
+            ),
+        ] {
+            let error = ChipSpec::parse("my.toml", &good.replacen(from, to, 1)).unwrap_err().to_string();
+            assert!(error.ends_with(said), "{error}");
+        }
+    }
+}
