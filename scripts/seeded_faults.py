@@ -283,6 +283,11 @@ class Runner:
         def watch() -> None:
             until = time.monotonic() + self.seconds
             while not over.wait(0.02):
+                if process.poll() is not None:
+                    # What it started and left behind may still hold its output open, and would be waited for.
+                    if not over.wait(1):
+                        swept(mark, folder)
+                    return
                 if stop.is_set() or time.monotonic() > until or (first and failed):
                     end(signal.SIGTERM)
                     if not over.wait(5):
