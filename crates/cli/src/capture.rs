@@ -63,10 +63,22 @@ fn page(info: &CaptureInfo) -> String {
         ("packet rate", rate(info.packets_per_s, 1e-6, "M packets/s")),
         ("data rate", rate(info.bytes_per_s, 8e-9, "Gb/s")),
     ];
-    if info.reordered > 0 {
+    let odd = &info.oddities;
+    if odd.reordered > 0 {
+        facts.push(("out of order", format!("{} packets; all are sorted by time", count(odd.reordered))));
+    }
+    if odd.longer_than_said > 0 {
+        let text = format!("{} packets; the captured length counts", count(odd.longer_than_said));
+        facts.push(("longer than said", text));
+    }
+    if odd.is_cut_off {
+        facts
+            .push(("cut off", "the file ends within a packet; the whole packets before it count".to_owned()));
+    }
+    if info.packets > 1 && info.duration_ns == 0 {
         facts.push((
-            "out of order",
-            format!("{} packets, raised to their predecessor's time", count(info.reordered)),
+            "times",
+            "all packets have one; a NIC needs `offered_gbps` beside this capture".to_owned(),
         ));
     }
     listing::facts(&facts)

@@ -50,8 +50,8 @@ pub use programs::{KINDS, ProgramKind, ScoreKind, WorkUnit};
 pub use pulse::OnPulse;
 pub use sampling_error::{HitErrors, SamplingErrors};
 pub use scenario::{
-    CapturedPacket, ChipFile, Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec, Scenario, ScenarioError,
-    ScenarioSource, StorageSpec, SweptKey, WorkloadPhase, WorkloadSpec, shown,
+    CapturedPacket, CapturedTraffic, ChipFile, Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec,
+    Scenario, ScenarioError, ScenarioSource, StorageSpec, SweptKey, WorkloadPhase, WorkloadSpec, shown,
 };
 pub use server::{Machine, RunOptions};
 pub use ssd::ArraySpec;

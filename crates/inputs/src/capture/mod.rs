@@ -36,12 +36,10 @@ const WANTED: &str =
 /// One packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// Nanoseconds since the capture's first packet. Never falls from one packet to the next: a packet
-    /// stamped before its predecessor gets the predecessor's time (and is counted in
-    /// [`Capture::reordered`]).
-    pub at_ns: u64,
-    /// The original length of the capture file, before the snap length. It includes the link header, and the frame
-    /// check sequence only where the capture has it.
+    /// Nanoseconds since the packet that is first in the file; negative for one that was stamped before it.
+    pub at_ns: i64,
+    /// The length before the snap length, or the captured length where the file says that more was captured than there was.
+    /// It includes the link header, and the frame check sequence only where the capture has it.
     pub bytes: u32,
     /// RSS hash under [`MICROSOFT_KEY`]; 0 for a packet that is not IP, as NICs report it.
     pub hash: u32,
@@ -101,7 +99,7 @@ pub enum CaptureFormat {
 /// A capture in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capture {
-    /// The packets in file order.
+    /// The packets in the order of their times; those of one time in the order of the file. The first has time 0.
     pub packets: Vec<Packet>,
     /// The flows in order of first appearance.
     pub flows: Vec<FlowKey>,
@@ -109,8 +107,22 @@ pub struct Capture {
     pub format: CaptureFormat,
     /// Link types of the interfaces that packets came from, each once.
     pub links: Vec<LinkType>,
-    /// Packets whose time stamp was before that of their predecessor and was raised to it.
+    /// What the file says that no wire delivers.
+    pub oddities: CaptureOddities,
+}
+
+/// What a capture file says that no wire delivers, and that its readers put right.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct CaptureOddities {
+    /// Packets whose time is before that of their predecessor in the file, as where several interfaces or queues were
+    /// captured: all packets are sorted by time.
     pub reordered: u64,
+    /// Packets of which more bytes were captured than their original length says, as some capture cards write: the
+    /// captured length counts.
+    pub longer_than_said: u64,
+    /// Whether the file ends within a packet, as where the capture was killed or copied in part: the whole packets before
+    /// it count.
+    pub is_cut_off: bool,
 }
 
 /// A summary of a capture.
@@ -128,8 +140,9 @@ pub struct CaptureInfo {
     pub flows: u64,
     /// Packets that belong to no flow.
     pub without_flow: u64,
-    /// Packets whose time stamp was raised to their predecessor's.
-    pub reordered: u64,
+    /// What the file says that no wire delivers.
+    #[serde(flatten)]
+    pub oddities: CaptureOddities,
     /// From first to last packet, nanoseconds.
     pub duration_ns: u64,
     /// Shortest packet, bytes.
@@ -148,7 +161,7 @@ impl Capture {
     /// Reads a capture.
     ///
     /// # Errors
-    /// One [`InputError`] if the file cannot be read, is of another kind, is cut short, holds no packet, or holds an
+    /// One [`InputError`] if the file cannot be read, is of another kind, has no whole packet, or holds an
     /// impossible length, time or link type.
     pub fn read(path: &Path) -> Result<Capture, InputError> {
         let mut packets = Vec::new();
@@ -156,12 +169,13 @@ impl Capture {
             packets.push(packet);
             ControlFlow::Continue(())
         })?;
+        in_order(&mut packets);
         Ok(Capture {
             packets,
             flows: rest.flows,
             format: rest.format,
             links: rest.links,
-            reordered: rest.reordered,
+            oddities: rest.oddities,
         })
     }
 
@@ -169,7 +183,7 @@ impl Capture {
     pub fn info(&self) -> CaptureInfo {
         let packets = self.packets.len() as u64;
         let bytes: u64 = self.packets.iter().map(|packet| u64::from(packet.bytes)).sum();
-        let duration_ns = self.packets.last().map_or(0, |packet| packet.at_ns);
+        let duration_ns = self.packets.last().map_or(0, |packet| packet.at_ns.unsigned_abs());
         let seconds = duration_ns as f64 / 1e9;
         // N packets span N-1 gaps; the last packet's bytes are not part of them either.
         let last_bytes = self.packets.last().map_or(0, |packet| u64::from(packet.bytes));
@@ -181,7 +195,7 @@ impl Capture {
             bytes,
             flows: self.flows.len() as u64,
             without_flow: self.packets.iter().filter(|packet| packet.flow.is_none()).count() as u64,
-            reordered: self.reordered,
+            oddities: self.oddities,
             duration_ns,
             min_bytes: self.packets.iter().map(|packet| packet.bytes).min().unwrap_or(0),
             max_bytes: self.packets.iter().map(|packet| packet.bytes).max().unwrap_or(0),
@@ -190,6 +204,13 @@ impl Capture {
             bytes_per_s: rate(bytes - last_bytes),
         }
     }
+}
+
+/// Sorts packets by their times and lets the first have time 0. Packets of one time keep their order.
+pub fn in_order(packets: &mut [Packet]) {
+    packets.sort_by_key(|packet| packet.at_ns);
+    let first = packets.first().map_or(0, |packet| packet.at_ns);
+    packets.iter_mut().for_each(|packet| packet.at_ns -= first);
 }
 
 /// A capture without its packets.
@@ -201,11 +222,11 @@ pub struct CaptureRest {
     pub format: CaptureFormat,
     /// Link types of the interfaces that packets came from, each once.
     pub links: Vec<LinkType>,
-    /// Packets whose time stamp was before that of their predecessor and was raised to it.
-    pub reordered: u64,
+    /// What the file says that no wire delivers.
+    pub oddities: CaptureOddities,
 }
 
-/// Reads a capture and passes each packet on without keeping it. A caller that breaks ends the reading early.
+/// Reads a capture and passes each packet on, in the order of the file, without keeping it. A caller that breaks ends the reading early.
 ///
 /// # Errors
 /// As [`Capture::read`].
@@ -221,9 +242,13 @@ pub fn each_packet(
         _ => return Err(source.wrong_format(WANTED)),
     };
     let mut collector = Collector::new(format, on);
-    match format {
-        CaptureFormat::Pcap => pcap::read(&mut source, &mut collector)?,
-        CaptureFormat::Pcapng => pcapng::read(&mut source, &mut collector)?,
+    let read = match format {
+        CaptureFormat::Pcap => pcap::read(&mut source, &mut collector),
+        CaptureFormat::Pcapng => pcapng::read(&mut source, &mut collector),
+    };
+    match read {
+        Err(InputError::Cut { .. }) if collector.packets > 0 => collector.rest.oddities.is_cut_off = true,
+        other => other?,
     }
     if collector.packets == 0 {
         let (path, what) = (path.to_owned(), "packets");
@@ -242,14 +267,19 @@ struct Collector<'a> {
     /// RSS hash of each flow, so that a flow is hashed once.
     hashes: Vec<u32>,
     packets: usize,
-    last_ns: u64,
+    last_ns: i64,
     first_ns: Option<i128>,
 }
 
 impl<'a> Collector<'a> {
     fn new(format: CaptureFormat, on: &'a mut dyn FnMut(Packet) -> ControlFlow<()>) -> Collector<'a> {
         Collector {
-            rest: CaptureRest { flows: Vec::new(), format, links: Vec::new(), reordered: 0 },
+            rest: CaptureRest {
+                flows: Vec::new(),
+                format,
+                links: Vec::new(),
+                oddities: CaptureOddities::default(),
+            },
             on,
             known: HashTable::new(),
             hasher: RandomState::new(),
@@ -283,7 +313,7 @@ impl<'a> Collector<'a> {
         source: &Source,
         link: LinkType,
         stamp_ns: i128,
-        bytes: u32,
+        lengths: Lengths,
         headers: Headers,
     ) -> Result<ControlFlow<()>, InputError> {
         let offset = source.offset();
@@ -293,7 +323,7 @@ impl<'a> Collector<'a> {
         }
         let first = *self.first_ns.get_or_insert(stamp_ns);
         let since = stamp_ns - first;
-        if since > MAX_SPAN_NS {
+        if since.abs() > MAX_SPAN_NS {
             let wanted = "within 146 years of the first packet; the file is damaged or its if_tsresol wrong";
             return Err(source.value(
                 offset,
@@ -302,11 +332,9 @@ impl<'a> Collector<'a> {
                 wanted,
             ));
         }
-        // Bounded by MAX_SPAN_NS above and by zero here.
-        let since = since.max(0) as u64;
-        if stamp_ns - first < i128::from(self.last_ns) {
-            self.rest.reordered += 1;
-        }
+        // Bounded by MAX_SPAN_NS above.
+        let at_ns = since as i64;
+        self.rest.oddities.reordered += u64::from(at_ns < self.last_ns);
         if !self.rest.links.contains(&link) {
             self.rest.links.push(link);
         }
@@ -321,23 +349,32 @@ impl<'a> Collector<'a> {
             }
         };
         self.packets += 1;
-        self.last_ns = self.last_ns.max(since);
-        Ok((self.on)(Packet { at_ns: self.last_ns, bytes, hash, flow, dscp: headers.dscp }))
+        self.last_ns = at_ns;
+        self.rest.oddities.longer_than_said += u64::from(lengths.captured > lengths.original);
+        let bytes = lengths.captured.max(lengths.original);
+        Ok((self.on)(Packet { at_ns, bytes, hash, flow, dscp: headers.dscp }))
     }
 }
 
-/// Checks a packet's two lengths, which both formats contain.
-fn check_lengths(source: &Source, captured: u32, original: u32) -> Result<(), InputError> {
-    let offset = source.offset();
-    if original > MAX_PACKET_BYTES {
-        let wanted = format!("at most {MAX_PACKET_BYTES} bytes; the file is damaged, capture again");
-        return Err(source.value(offset, "the packet's original length", original, wanted));
+/// A packet's two lengths in bytes, which both formats contain.
+#[derive(Clone, Copy)]
+struct Lengths {
+    captured: u32,
+    original: u32,
+}
+
+impl Lengths {
+    fn check(self, source: &Source) -> Result<Lengths, InputError> {
+        for (what, length) in
+            [("the packet's original length", self.original), ("the packet's captured length", self.captured)]
+        {
+            if length > MAX_PACKET_BYTES {
+                let wanted = format!("at most {MAX_PACKET_BYTES} bytes; the file is damaged, capture again");
+                return Err(source.value(source.offset(), what, length, wanted));
+            }
+        }
+        Ok(self)
     }
-    if captured > original {
-        let wanted = format!("at most the original length, {original}; the file is damaged, capture again");
-        return Err(source.value(offset, "the packet's captured length", captured, wanted));
-    }
-    Ok(())
 }
 
 fn link_type(source: &Source, offset: u64, number: u16) -> Result<LinkType, InputError> {
@@ -374,7 +411,7 @@ mod tests {
             flows: Vec::new(),
             format: CaptureFormat::Pcap,
             links: vec![LinkType::Ethernet],
-            reordered: 0,
+            oddities: CaptureOddities::default(),
         };
         let info = capture.info();
         assert_eq!((info.packets, info.bytes, info.duration_ns, info.without_flow), (3, 600, 2000, 1));

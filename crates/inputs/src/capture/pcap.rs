@@ -2,7 +2,7 @@
 //!
 //! `pcap-parser` decodes the fields; this file checks their values before it uses a length. Must not know flows.
 
-use super::{Collector, check_lengths, headers, link_type};
+use super::{Collector, Lengths, headers, link_type};
 use crate::error::InputError;
 use crate::source::Source;
 use pcap_parser::pcap::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
@@ -42,7 +42,7 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
         let length = [head[8], head[9], head[10], head[11]];
         let original = [head[12], head[13], head[14], head[15]];
         let word = if big_endian { u32::from_be_bytes } else { u32::from_le_bytes };
-        check_lengths(source, word(length), word(original))?;
+        let lengths = Lengths { captured: word(length), original: word(original) }.check(source)?;
 
         let whole = FRAME_BYTES + word(length) as usize;
         let bytes = source.need(whole, "packet")?;
@@ -68,7 +68,7 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
         }
         let nanos = i128::from(fraction) * i128::from(1_000_000_000 / fractions_per_s);
         let stamp_ns = i128::from(seconds) * 1_000_000_000 + nanos;
-        if into.packet(source, link, stamp_ns, word(original), headers)?.is_break() {
+        if into.packet(source, link, stamp_ns, lengths, headers)?.is_break() {
             break;
         }
         source.consume(whole);

@@ -5,7 +5,7 @@
 //! library (0.17) has no power-of-two resolution and reads if_tsoffset as little-endian in big-endian files. Blocks
 //! without packets are skipped.
 
-use super::{Collector, MAX_PACKET_BYTES, check_lengths, headers, link_type};
+use super::{Collector, Lengths, MAX_PACKET_BYTES, headers, link_type};
 use crate::capture::LinkType;
 use crate::error::InputError;
 use crate::source::Source;
@@ -175,9 +175,9 @@ fn packet(
         );
         return Err(source.value(at + 8, "the packet's interface", id, wanted));
     };
-    check_lengths(source, captured, original)?;
+    let lengths = Lengths { captured, original }.check(source)?;
     // A u64 times 10^9 fits u128 and, divided, i128.
     let nanos = (u128::from(stamp) * 1_000_000_000 / interface.units_per_s) as i128;
     let stamp_ns = nanos + i128::from(interface.offset_s) * 1_000_000_000;
-    into.packet(source, interface.link, stamp_ns, original, headers)
+    into.packet(source, interface.link, stamp_ns, lengths, headers)
 }

@@ -118,6 +118,7 @@ pub(super) fn next_line(summary: &RunSummary) -> Option<String> {
         format!("{what}: {first}")
     };
     let causes = [
+        (WarningKey::Silent, "nothing measured"),
         (WarningKey::SpreadLargerThanEffect, "not distinguishable"),
         (WarningKey::NotSettled, "not settled"),
         (WarningKey::ShortIntervals, "intervals too short"),

@@ -43,6 +43,10 @@ pub enum WarningKey {
     CannotReact,
     /// Memory that the sampled sets cover badly.
     SampleGap,
+    /// A capture that says what no wire delivers.
+    CaptureChanged,
+    /// A workload that did nothing while it was measured.
+    Silent,
 }
 
 /// One warning.

@@ -50,6 +50,7 @@ impl Experiment {
             }
         }
         let mut warnings = warnings::of_scenario(&point.scenario, &self.policies);
+        warnings.extend(warnings::of_silence(&point.scenario, &per_seed));
         warnings.extend(warnings::of_gaps(gaps, self.plan.sampling));
         if let Some(first) = per_seed.first_mut() {
             first.warnings = warnings;

@@ -8,6 +8,7 @@ mod msl;
 mod regret;
 mod report;
 mod schema;
+mod silent;
 mod text;
 mod verdict;
 mod warnings;

@@ -149,8 +149,12 @@ fn read_traffic(
     };
     if keys.has("capture") {
         let path = keys.required_path("capture")?;
-        let packets = keys.origin().inputs.capture(&path).map_err(|why| keys.named(why))?;
-        return Ok(TrafficSpec::Capture { packets, gbps: offered.filter(|gbps| *gbps > 0.0) });
+        let capture = keys.origin().inputs.capture(&path).map_err(|why| keys.named(why))?;
+        if offered.is_none() && capture.span_ns() <= 0.0 {
+            let wanted = "a capture whose packets have different times, or have `offered_gbps` beside it: all its packets have one time";
+            return Err(keys.refuse("capture", &path.display(), wanted));
+        }
+        return Ok(TrafficSpec::Capture { capture, gbps: offered, line_gbps });
     }
     let (bytes, rate, number, turns) = match before {
         Some(TrafficSpec::Flows { packet_bytes, gbps, flows, order, .. }) => {
@@ -163,8 +167,10 @@ fn read_traffic(
         Some(TrafficSpec::Flows { pace, dscp, .. }) => (*pace, *dscp),
         _ => (Pace::Even, 0),
     };
-    if let (Some(TrafficSpec::Capture { packets, .. }), true) = (before, !keys.has("packet_bytes")) {
-        return Ok(TrafficSpec::Capture { packets: packets.clone(), gbps: offered });
+    if let (Some(TrafficSpec::Capture { capture, gbps, .. }), true) = (before, !keys.has("packet_bytes")) {
+        // What has no times of its own keeps its rate.
+        let rate = offered.or(gbps.filter(|_| capture.span_ns() <= 0.0));
+        return Ok(TrafficSpec::Capture { capture: capture.clone(), gbps: rate, line_gbps });
     }
     let order = match turns {
         FlowOrder::InTurn => "in-turn",

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use waykeeper_inputs::{MAX_RECORDS, Packet, Trace, Window, each_packet};
+use waykeeper_inputs::{CaptureOddities, MAX_RECORDS, Packet, Trace, Window, each_packet, in_order};
 
 /// Packets and records of all captures and traces of a scenario together: what one trace may have, 192 MiB.
 pub(crate) const ENTRIES_MOST: usize = MAX_RECORDS;
@@ -27,43 +27,65 @@ pub struct CapturedPacket {
     pub dscp: u8,
 }
 
+/// The packets of a capture as a NIC receives them.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CapturedTraffic {
+    /// In the order of their times.
+    pub packets: Vec<CapturedPacket>,
+    /// Packets of the file.
+    pub recorded: u64,
+    /// Packets of the file that are longer than one on the wire, since segmentation offload merged them: each is several here.
+    pub merged: u64,
+    /// What the file says that no wire delivers.
+    pub oddities: CaptureOddities,
+}
+
+impl CapturedTraffic {
+    /// From first to last packet, ns.
+    pub fn span_ns(&self) -> f64 {
+        self.packets.last().map_or(0.0, |last| last.at_ns)
+    }
+}
+
 /// The files that are in use, by their paths. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InputFiles(Arc<Mutex<InUse>>);
 
 #[derive(Debug, Default)]
 struct InUse {
-    captures: BTreeMap<PathBuf, Weak<Vec<CapturedPacket>>>,
+    captures: BTreeMap<PathBuf, Weak<CapturedTraffic>>,
     /// By path and the most instructions.
     traces: BTreeMap<(PathBuf, Option<u64>), Weak<Trace>>,
 }
 
 impl InputFiles {
     /// The packets of a capture as they are on the wire.
-    pub fn capture(&self, path: &Path) -> Result<Arc<Vec<CapturedPacket>>, ScenarioError> {
+    pub fn capture(&self, path: &Path) -> Result<Arc<CapturedTraffic>, ScenarioError> {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(packets) = files.captures.get(path).and_then(Weak::upgrade) {
-            return Ok(packets);
+        if let Some(traffic) = files.captures.get(path).and_then(Weak::upgrade) {
+            return Ok(traffic);
         }
         let left = files.left();
-        let mut packets = Vec::new();
-        let mut is_over = false;
+        let (mut found, mut parts, mut merged) = (Vec::new(), 0, 0);
         let mut take = |packet: Packet| {
-            packets.extend(split(&packet).take(left + 1 - packets.len()));
-            is_over = packets.len() > left;
-            if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            parts += parts_of(&packet) as usize;
+            merged += u64::from(parts_of(&packet) > 1);
+            found.push(packet);
+            if parts > left { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        each_packet(path, &mut take).map_err(ScenarioError::input)?;
-        if is_over {
+        let rest = each_packet(path, &mut take).map_err(ScenarioError::input)?;
+        if parts > left {
             return Err(ScenarioError::Input(format!(
                 "{}: with it the scenario's captures and traces have more than {ENTRIES_MOST} packets and records, \
                  which are the most; cut the capture with editcap -c",
                 path.display()
             )));
         }
-        let packets = Arc::new(packets);
-        files.captures.insert(path.to_owned(), Arc::downgrade(&packets));
-        Ok(packets)
+        in_order(&mut found);
+        let (packets, recorded) = (found.iter().flat_map(split).collect(), found.len() as u64);
+        let traffic = Arc::new(CapturedTraffic { packets, recorded, merged, oddities: rest.oddities });
+        files.captures.insert(path.to_owned(), Arc::downgrade(&traffic));
+        Ok(traffic)
     }
 
     /// The records of a trace that leave the L1, from the first `most_instructions` instructions.
@@ -84,19 +106,24 @@ impl InputFiles {
 impl InUse {
     /// Packets and records that may still be read.
     fn left(&mut self) -> usize {
-        self.captures.retain(|_, packets| packets.strong_count() > 0);
+        self.captures.retain(|_, traffic| traffic.strong_count() > 0);
         self.traces.retain(|_, trace| trace.strong_count() > 0);
-        let packets = self.captures.values().filter_map(Weak::upgrade).map(|packets| packets.len());
+        let packets = self.captures.values().filter_map(Weak::upgrade).map(|traffic| traffic.packets.len());
         let records = self.traces.values().filter_map(Weak::upgrade).map(|trace| trace.records.len());
         ENTRIES_MOST.saturating_sub(packets.chain(records).sum())
     }
 }
 
-/// A captured packet as packets on the wire: packets that segmentation offload merged are split.
+/// How many packets on the wire a captured one was.
+fn parts_of(packet: &Packet) -> u32 {
+    packet.bytes.div_ceil(WIRE_PACKET_BYTES).max(1)
+}
+
+/// A captured packet as packets on the wire: packets that segmentation offload merged are split. The parts have one time;
+/// the NIC's line spaces them.
 fn split(packet: &Packet) -> impl Iterator<Item = CapturedPacket> + use<> {
     let packet = *packet;
-    let parts = packet.bytes.div_ceil(WIRE_PACKET_BYTES).max(1);
-    (0..parts).map(move |part| CapturedPacket {
+    (0..parts_of(&packet)).map(move |part| CapturedPacket {
         at_ns: packet.at_ns as f64,
         bytes: (packet.bytes - part * WIRE_PACKET_BYTES).clamp(60, WIRE_PACKET_BYTES),
         hash: packet.hash,

@@ -17,7 +17,7 @@ pub use chip::ChipFile;
 pub use devices::{NicPhase, NicSpec, StorageSpec};
 pub use error::ScenarioError;
 pub use faults::{Fault, FaultKind};
-pub use inputs::CapturedPacket;
+pub use inputs::{CapturedPacket, CapturedTraffic};
 pub use keys::Keys;
 pub use sweep::{SweptKey, shown};
 pub use workload::{WorkloadPhase, WorkloadSpec};

@@ -1,0 +1,172 @@
+//! A source that was silent while it was measured, and a capture that no wire delivers, are said with the key to change.
+
+use std::path::Path;
+use waykeeper_lab::results::{RunSummary, WarningKey};
+use waykeeper_lab::runner::{Experiment, ExperimentOutcome, RunPlan};
+use waykeeper_machine::ScenarioSource;
+
+/// Four controller seconds, of which the last two are measured: 20 ms of traffic.
+const SERVER: &str = r#"
+name = "small"
+policies = ["default"]
+duration_s = 4
+warmup_s = 1
+measure_s = 2
+interval_s = 1
+time_factor = 100
+[[nic]]
+name = "nic0"
+NIC
+[[workload]]
+name = "fwd"
+program = "l2fwd"
+cores = 0
+nic = "nic0"
+priority = "high"
+[[workload]]
+name = "scan"
+program = "x-mem"
+cores = 1
+working_set = "4M"
+SCAN
+"#;
+
+fn source(folder: &Path, nic: &str, scan: &str) -> ScenarioSource {
+    let text = SERVER.replace("NIC", nic).replace("SCAN", scan);
+    ScenarioSource::parse("small.toml", &text, Some(folder.to_owned())).unwrap()
+}
+
+fn run(folder: &Path, nic: &str, scan: &str) -> RunSummary {
+    let experiment = Experiment::prepare(&source(folder, nic, scan), RunPlan::default()).unwrap();
+    match experiment.run(&|_| ()).unwrap() {
+        ExperimentOutcome::Run(summary) => *summary,
+        ExperimentOutcome::Sweep(_) => panic!("it sweeps nothing"),
+    }
+}
+
+/// The warnings of a kind, with what to do.
+fn said(summary: &RunSummary, key: WarningKey) -> Vec<String> {
+    summary.warnings.iter().filter(|one| one.key == key).map(ToString::to_string).collect()
+}
+
+/// A pcap file: time in us, captured and original length of each packet. Its packets are no IP.
+fn pcap(folder: &Path, name: &str, packets: &[(u32, u32, u32)]) {
+    let mut bytes =
+        vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+    for (us, captured, original) in packets {
+        for word in [us / 1_000_000, us % 1_000_000, *captured, *original] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(vec![0; *captured as usize]);
+    }
+    std::fs::write(folder.join(name), bytes).unwrap();
+}
+
+#[test]
+fn each_silent_source_is_said_with_its_reason_and_its_key() {
+    let folder = tempfile::tempdir().unwrap();
+    // Packets at 0 and 1 s of traffic: the second is far behind the end.
+    pcap(folder.path(), "sparse.pcap", &[(0, 60, 60), (1_000_000, 60, 60)]);
+    pcap(folder.path(), "usual.pcap", &[(0, 60, 60), (10, 60, 60), (20, 60, 60)]);
+    for (nic, scan, wanted) in [
+        ("offered_gbps = 1", "", None),
+        ("capture = \"usual.pcap\"", "", None),
+        (
+            "offered_gbps = 0",
+            "",
+            Some(
+                "fwd did nothing while it was measured: nic0 is offered nothing then; `--set nic.nic0.offered_gbps=N` offers some",
+            ),
+        ),
+        (
+            "capture = \"usual.pcap\"\noffered_gbps = 0",
+            "",
+            Some(
+                "fwd did nothing while it was measured: nic0 is offered nothing then; `--set nic.nic0.offered_gbps=N` offers some",
+            ),
+        ),
+        (
+            "offered_gbps = 1\n[[nic.phase]]\nat_s = 1\noffered_gbps = 0",
+            "",
+            Some(
+                "fwd did nothing while it was measured: nic0 is offered nothing then; `--set nic.nic0.offered_gbps=N` offers some",
+            ),
+        ),
+        (
+            "capture = \"sparse.pcap\"",
+            "",
+            Some(
+                "fwd did nothing while it was measured: no packet came to nic0 within the measured 20.0 ms of traffic; \
+                 `--set nic.nic0.offered_gbps=N` plays its capture at a rate",
+            ),
+        ),
+        (
+            "offered_gbps = 1",
+            "start_s = 5",
+            Some(
+                "scan did nothing while it was measured: it starts at 5 s, the measurement ends at 4 s; \
+                 `--set workload.scan.start_s=N` starts it earlier",
+            ),
+        ),
+        (
+            "offered_gbps = 1",
+            "stop_s = 1.5",
+            Some(
+                "scan did nothing while it was measured: it stops at 1.5 s, the measurement begins at 2 s; \
+                 `--set workload.scan.stop_s=N` keeps it running",
+            ),
+        ),
+    ] {
+        let summary = run(folder.path(), nic, scan);
+        assert_eq!(
+            said(&summary, WarningKey::Silent),
+            Vec::from_iter(wanted.map(str::to_owned)),
+            "{nic} {scan}"
+        );
+    }
+}
+
+#[test]
+fn a_capture_without_times_needs_a_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    pcap(folder.path(), "t0.pcap", &[(0, 60, 60); 100]);
+    pcap(folder.path(), "one.pcap", &[(7, 60, 60)]);
+    for name in ["t0", "one"] {
+        let capture = format!("capture = \"{name}.pcap\"");
+        let error = source(folder.path(), &capture, "").read().unwrap_err().to_string();
+        assert!(
+            error.contains("`nic[nic0].capture` is") && error.contains("all its packets have one time"),
+            "{error}"
+        );
+        let summary = run(folder.path(), &format!("{capture}\noffered_gbps = 1"), "");
+        // 84 bytes of 8 bits at 1 Gb/s: a packet each 672 ns, 1.49 million a second.
+        let throughput = summary.policies["default"].workloads["fwd"].metrics.throughput.unwrap();
+        assert!((throughput / 1.488e6 - 1.0).abs() < 0.01, "{throughput}");
+        assert_eq!(said(&summary, WarningKey::Silent), [""; 0]);
+    }
+}
+
+#[test]
+fn what_was_changed_of_a_capture_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    // The second was stamped before the first, the third is three frames, of the fourth more was captured than there was.
+    pcap(folder.path(), "odd.pcap", &[(5, 60, 60), (2, 60, 60), (100, 60, 4000), (200, 60, 10)]);
+    let summary = run(folder.path(), "capture = \"odd.pcap\"\ngbps = 10", "");
+    let [text] = &said(&summary, WarningKey::CaptureChanged)[..] else { panic!("{:?}", summary.warnings) };
+    // The two parts behind the first of 1514 bytes wait for 1538 bytes each: 1.23 and 2.46 us.
+    assert_eq!(
+        text,
+        "the capture of nic0 is not what a wire delivers: 1 of 4 packets are longer than a frame and come as several; \
+         1 of 4 packets are out of order in the file and sorted by time; 1 of 4 packets have more bytes than their \
+         length says; the bytes count; 2 of 6 frames come later than recorded, up to 2.46 us, since the line carries \
+         10 Gb/s; `waykeeper capture info` shows the file; `--set nic.nic0.offered_gbps=N` plays it at a rate"
+    );
+    // A burst of 200 packets within a microsecond on a line of 1 Gb/s: never more than the line carries.
+    let burst: Vec<_> =
+        (0..200).map(|number| (number / 200, 1000, 1000)).chain([(4000, 1000, 1000)]).collect();
+    pcap(folder.path(), "burst.pcap", &burst);
+    let summary = run(folder.path(), "capture = \"burst.pcap\"\ngbps = 1", "");
+    assert!(
+        said(&summary, WarningKey::CaptureChanged)[0].contains("199 of 201 frames come later than recorded")
+    );
+}
