@@ -1,4 +1,5 @@
-//! The range and the unit of every number in a chip file, in one list. What relates two numbers is checked beside it (spec.rs).
+//! The range and the unit of every number in a chip file, in one list. What relates two numbers is checked beside it
+//! (spec.rs).
 
 use crate::line::{SET_BITS, SLICE_BITS};
 use toml::Value;

@@ -3,7 +3,7 @@
 
 use crate::common;
 
-use common::{folder_with, refused, shipped, tiny};
+use common::{folder_with, output, refused, shipped, tiny};
 
 /// The scenario with `from` replaced by `to` is refused, by `check` and by `run`, with all of `parts`.
 fn scenario(from: &str, to: &str, parts: &[&str]) {
@@ -166,6 +166,10 @@ fn captures_and_traces_name_the_offset() {
     let capture = std::fs::read(shipped("inputs/redis-benchmark.pcap")).unwrap();
     let cut = folder.path().join("cut.pcap");
     std::fs::write(&cut, &capture[..1000]).unwrap();
+    let said = output(&["capture", "info", cut.to_str().unwrap()]);
+    assert!(said.contains("packets      10\n") && said.contains("the file ends within a packet"), "{said}");
+    // Within the first packet.
+    std::fs::write(&cut, &capture[..100]).unwrap();
     refused(
         &["capture", "info", cut.to_str().unwrap()],
         2,

@@ -171,3 +171,30 @@ fn check_and_run_warn_of_packets_that_are_dropped() {
     let done = waykeeper().args(["scenario", "check", path]).assert().success();
     assert!(done.get_output().stderr.is_empty(), "{:?}", done.get_output());
 }
+
+#[test]
+fn what_a_capture_says_that_no_wire_delivers_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("odd.pcap");
+    // Time in us, captured and original length of each packet (pcap-savefile(5)).
+    let info = |packets: &[(u32, u32, u32)]| {
+        let mut bytes = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 0xffff, 1].map(u32::to_le_bytes).concat();
+        for (us, captured, original) in packets {
+            bytes.extend([0, *us, *captured, *original].map(u32::to_le_bytes).concat());
+            bytes.extend(vec![0; *captured as usize]);
+        }
+        std::fs::write(&path, bytes).unwrap();
+        output(&["capture", "info", path.to_str().unwrap()])
+    };
+    let odd = info(&[(5, 128, 112), (2, 60, 60), (9, 60, 0)]);
+    assert!(odd.contains("out of order      1 packets; all are sorted by time\n"), "{odd}");
+    assert!(odd.contains("longer than said  2 packets; the captured length counts\n"), "{odd}");
+    assert!(odd.contains("60 to 128 bytes, mean 82.7"), "{odd}");
+    let one_time = info(&[(7, 60, 60); 100]);
+    assert!(one_time.contains("all packets have one; a NIC needs `offered_gbps`"), "{one_time}");
+    let usual = info(&[(0, 60, 60), (1, 60, 60)]);
+    assert!(
+        !usual.contains("out of order") && !usual.contains("longer than") && !usual.contains("times"),
+        "{usual}"
+    );
+}

@@ -226,7 +226,8 @@ pub struct CaptureRest {
     pub oddities: CaptureOddities,
 }
 
-/// Reads a capture and passes each packet on, in the order of the file, without keeping it. A caller that breaks ends the reading early.
+/// Reads a capture and passes each packet on, in the order of the file, without keeping it. A caller that breaks ends the
+/// reading early.
 ///
 /// # Errors
 /// As [`Capture::read`].

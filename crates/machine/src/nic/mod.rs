@@ -4,6 +4,7 @@
 //! must not know caches or what a worker does with a packet (microarchitecture.md 7).
 //! Marks: docs/reference/README.md#marks.
 
+mod captured;
 mod classifier;
 mod entries;
 mod fetch;

@@ -34,7 +34,8 @@ pub struct CapturedTraffic {
     pub packets: Vec<CapturedPacket>,
     /// Packets of the file.
     pub recorded: u64,
-    /// Packets of the file that are longer than one on the wire, since segmentation offload merged them: each is several here.
+    /// Packets of the file that are longer than one on the wire, since segmentation offload merged them: each is several
+    /// here.
     pub merged: u64,
     /// What the file says that no wire delivers.
     pub oddities: CaptureOddities,
