@@ -231,7 +231,10 @@ def seed(tree: Path, wanted: Iterable[Fault], plain: bool = False) -> dict[str, 
 
 
 def swept(mark: str, folder: Path) -> None:
-    """Ends what a stopped program left: the processes with its mark in their environment, and mounts in its folder."""
+    """Ends what a stopped program left: the processes with its mark in their environment, and mounts in its folder.
+
+    A thread that waits for the answer of a file system of its own killed process cannot end: only a forced unmount aborts it.
+    """
     wanted = f"{MARK}={mark}".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -241,7 +244,7 @@ def swept(mark: str, folder: Path) -> None:
             continue
     places = [line.split(" ")[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
     for place in reversed([place for place in places if place.startswith(f"{folder}/")]):
-        subprocess.run(["umount", "--lazy", place], stderr=subprocess.DEVNULL)
+        subprocess.run(["umount", "--force", "--lazy", place], stderr=subprocess.DEVNULL)
     shutil.rmtree(folder, ignore_errors=True)
 
 

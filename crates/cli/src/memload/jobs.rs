@@ -3,7 +3,7 @@
 //! `load::jobs` reads the keys; this file converts a job to the plan of equal command line options. Must not know how
 //! load is made.
 
-use crate::exit::Failure;
+use crate::exit::{self, Failure};
 use std::path::Path;
 use std::time::Duration;
 use waykeeper_load::jobs::{Job, JobEngine, JobError, JobFile};
@@ -51,6 +51,7 @@ pub fn read(path: &Path, only: Option<&str>, base: &LoadPlan) -> Result<Vec<Plan
     let text = waykeeper_bounded_read::text(path, "a job file")
         .map_err(|why| Failure::bad_input(format!("{file}: cannot read the job file: {why}")))?;
     let jobs = JobFile::parse(&file, &text).map_err(Failure::bad_input)?;
+    jobs.notes().iter().for_each(|note| exit::eprint_line(&format!("note: {file}: {note}")));
     let chosen = match only {
         Some(name) => vec![jobs.job(&file, Some(name)).map_err(Failure::bad_input)?.clone()],
         None => jobs.jobs,

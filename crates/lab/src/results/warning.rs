@@ -47,6 +47,8 @@ pub enum WarningKey {
     CaptureChanged,
     /// A workload that did nothing while it was measured.
     Silent,
+    /// Lines of a job file that have no effect here, or another one.
+    JobFile,
 }
 
 /// One warning.

@@ -36,10 +36,21 @@ pub(super) fn of_scenario(scenario: &Scenario, policies: &[String]) -> Vec<Warni
     };
     let short = || warning::short_intervals(scenario.interval_s, scenario.time_factor);
     let mut found: Vec<Warning> = scenario.nics.iter().filter_map(of_capture).collect();
+    found.extend(scenario.workloads.iter().filter_map(of_job));
     if policies.iter().any(acts) {
         found.extend(short());
     }
     found
+}
+
+/// What the job file of a workload says that has no effect here.
+fn of_job(workload: &WorkloadSpec) -> Option<Warning> {
+    let notes = workload.blueprint.notes();
+    (!notes.is_empty()).then(|| Warning {
+        key: WarningKey::JobFile,
+        text: format!("the job file of {}: {}", show::name(&workload.name), show::plain(&notes.join("; "))),
+        advice: "remove the lines, or read their effect as above".to_owned(),
+    })
 }
 
 /// What had to be changed of the captures of a NIC so that its wire can deliver them.

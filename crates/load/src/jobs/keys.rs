@@ -3,8 +3,9 @@
 //! Knows one section and the `[global]` keys before it; must not parse lines of text.
 
 use super::value::{self, Base};
-use super::{Job, JobDirection, JobEngine, JobError, shown};
+use super::{Job, JobDirection, JobEngine, JobError, JobNote, shown};
 use crate::{MOST_COMMAND_BYTES, MOST_DEPTH, MOST_WORKERS};
+use std::path::Path;
 use waykeeper_units::{CoreList, Likeness, nearest};
 
 /// The section whose keys apply to all jobs below it.
@@ -18,32 +19,33 @@ struct Key {
     /// Value of a key that is written without one.
     bare: Option<&'static str>,
     set: fn(&mut Draft, Base, &str) -> Result<(), String>,
+    /// For a key without effect here: why.
+    idle: Option<&'static str>,
 }
 
 const fn key(names: &'static [&'static str], set: fn(&mut Draft, Base, &str) -> Result<(), String>) -> Key {
-    Key { names, bare: None, set }
+    Key { names, bare: None, set, idle: None }
 }
 
 const fn flag(names: &'static [&'static str], set: fn(&mut Draft, Base, &str) -> Result<(), String>) -> Key {
-    Key { names, bare: Some("1"), set }
+    Key { names, bare: Some("1"), set, idle: None }
+}
+
+/// Keys that cannot change the DMA load, and why.
+const fn idle(names: &'static [&'static str], why: &'static str) -> Key {
+    Key { names, bare: Some("1"), set: |_, _, _| Ok(()), idle: Some(why) }
 }
 
 /// All keys, in the order of messages.
 const KEYS: &[Key] = &[
     key(&["rw", "readwrite"], |draft, _, text| {
         draft.rw = Rw::parse(text)?;
-        Ok(())
-    }),
-    key(&["bs", "blocksize"], |draft, base, text| {
-        let bytes = value::bytes(text, base, SECTOR_BYTES, MOST_COMMAND_BYTES)?;
-        if !bytes.is_multiple_of(SECTOR_BYTES) {
-            return Err(format!(
-                "a multiple of {SECTOR_BYTES} bytes, and is {bytes} B (fio's kib is 1000 B)"
-            ));
+        if text.contains(':') {
+            draft.note("each position is random, where fio sends a few commands in sequence");
         }
-        draft.job.block_bytes = bytes;
         Ok(())
     }),
+    key(&["bs", "blocksize"], block),
     key(&["iodepth"], |draft, base, text| {
         draft.job.depth = value::count(text, base, 1, MOST_DEPTH.into())? as u32;
         Ok(())
@@ -79,15 +81,53 @@ const KEYS: &[Key] = &[
         Ok(())
     }),
     key(&["ioengine"], |draft, _, text| {
-        let known = [JobEngine::IoUring, JobEngine::IoUringCmd];
-        let found = known.into_iter().find(|engine| engine.name() == text);
-        draft.job.engine = Some(found.ok_or("io_uring or io_uring_cmd")?);
+        draft.waits_for_each = false;
+        draft.job.engine = Some(match text {
+            "io_uring" => JobEngine::IoUring,
+            "io_uring_cmd" => JobEngine::IoUringCmd,
+            "libaio" | "posixaio" | "solarisaio" | "windowsaio" => {
+                draft.note("the drive is loaded alike: io_uring sends the commands");
+                JobEngine::IoUring
+            }
+            "sync" | "psync" | "vsync" | "pvsync" | "pvsync2" => {
+                draft.note(
+                    "one command at a time, as fio's synchronous engines send them: io_uring sends them",
+                );
+                draft.waits_for_each = true;
+                JobEngine::IoUring
+            }
+            _ => {
+                return Err("io_uring, io_uring_cmd, libaio, posixaio, or one of sync, psync, vsync, pvsync and pvsync2: \
+                    other engines load no drive, or not by commands alone"
+                    .to_owned());
+            }
+        });
+        Ok(())
+    }),
+    key(&["directory"], |draft, _, text| {
+        if draft.is_on_model {
+            draft.note("the scenario says which drives are loaded");
+            return Ok(());
+        }
+        only(!text.contains(':'), "one folder; fio's lists with a colon are not taken")?;
+        only(!text.contains('$'), "without `$`: fio's variables are not expanded here")?;
+        draft.directory = Some(text.to_owned());
+        Ok(())
+    }),
+    key(&["filesize"], |draft, base, text| put(&mut draft.file_bytes, value::bytes(text, base, 1, u64::MAX))),
+    key(&["ramp_time"], |draft, _, text| {
+        only(text == "0" || value::time_us(text).is_ok(), "a time like 10 (seconds) or 500ms")?;
+        draft.note("nothing is left out of the measurement: what warms up counts");
         Ok(())
     }),
     key(&["cmd_type"], |_, _, text| {
         only(text == "nvme", "nvme, the only kind of command that is passed through")
     }),
     key(&["filename"], |draft, _, text| {
+        if draft.is_on_model {
+            draft.note("the scenario says which drives are loaded");
+            return Ok(());
+        }
         // Fio accepts a list with colons.
         only(!text.contains(':'), "one file or device; fio's lists with a colon are not taken")?;
         // Fio also expands `${NAME}`, `$ncpus` and other variables; without expansion the name would mean another file.
@@ -95,11 +135,13 @@ const KEYS: &[Key] = &[
         draft.job.file = Some(text.to_owned());
         Ok(())
     }),
-    key(&["direct"], |_, _, text| only(text == "1", "1: I/O through the page cache is not DMA of a command")),
-    key(&["buffered"], |_, _, text| {
-        only(text == "0", "0: I/O through the page cache is not DMA of a command")
-    }),
+    key(&["direct"], |draft, _, text| unbuffered(draft, text == "1", "1")),
+    key(&["buffered"], |draft, _, text| unbuffered(draft, text == "0", "0")),
     key(&["cpus_allowed"], |draft, _, text| {
+        if draft.is_on_model {
+            draft.note("the scenario says which cores the program runs on");
+            return Ok(());
+        }
         let cores: CoreList = text.parse().map_err(|why| format!("a list of CPUs like 0-3,8 ({why})"))?;
         draft.job.cores = Some(cores);
         Ok(())
@@ -116,15 +158,108 @@ const KEYS: &[Key] = &[
         };
         Ok(())
     }),
+    key(&["bsrange", "blocksize_range"], |draft, base, text| match text.split_once('-') {
+        Some((least, most)) if least == most => block(draft, base, least),
+        _ => Err("a range of one size, like 4k-4k: commands have one size here".to_owned()),
+    }),
     key(&["name"], |draft, _, text| {
         draft.job.name = text.to_owned();
         Ok(())
     }),
-    // These keys do not change the DMA load: workers are always threads here, and there is one summary for all.
+    // Workers are always threads here, and there is one summary for all.
     key(&["description"], |_, _, _| Ok(())),
     flag(&["thread"], |_, _, text| value::flag(text).map(drop)),
     flag(&["group_reporting"], |_, _, text| value::flag(text).map(drop)),
+    idle(&["norandommap"], RANDOM),
+    idle(&["softrandommap"], RANDOM),
+    idle(&["randrepeat"], RANDOM),
+    idle(&["allrandrepeat"], RANDOM),
+    idle(&["randseed"], RANDOM),
+    idle(&["random_generator"], RANDOM),
+    idle(&["invalidate"], FILE),
+    idle(&["unlink"], FILE),
+    idle(&["fallocate"], FILE),
+    idle(&["create_serialize"], FILE),
+    idle(&["create_on_open"], FILE),
+    idle(&["create_fsync"], FILE),
+    idle(&["overwrite"], FILE),
+    idle(&["file_service_type"], FILE),
+    idle(&["openfiles"], FILE),
+    idle(&["end_fsync"], FILE),
+    idle(&["fsync_on_close"], FILE),
+    idle(&["fadvise_hint"], FILE),
+    idle(&["refill_buffers"], CONTENT),
+    idle(&["scramble_buffers"], CONTENT),
+    idle(&["zero_buffers"], CONTENT),
+    idle(&["buffer_pattern"], CONTENT),
+    idle(&["buffer_compress_percentage"], CONTENT),
+    idle(&["dedupe_percentage"], CONTENT),
+    idle(&["cpus_allowed_policy"], CORES),
+    idle(&["nice"], CORES),
+    idle(&["prio"], CORES),
+    idle(&["prioclass"], CORES),
+    idle(&["iodepth_batch", "iodepth_batch_submit"], BATCH),
+    idle(&["iodepth_batch_complete", "iodepth_batch_complete_min"], BATCH),
+    idle(&["iodepth_batch_complete_max"], BATCH),
+    idle(&["iodepth_low"], BATCH),
+    idle(&["hipri"], BATCH),
+    idle(&["fixedbufs"], BATCH),
+    idle(&["registerfiles"], BATCH),
+    idle(&["sqthread_poll"], BATCH),
+    idle(&["userspace_reap"], BATCH),
+    idle(&["nonvectored"], BATCH),
+    idle(&["gtod_reduce"], REPORT),
+    idle(&["gtod_cpu"], REPORT),
+    idle(&["clocksource"], REPORT),
+    idle(&["disable_lat"], REPORT),
+    idle(&["disable_clat"], REPORT),
+    idle(&["disable_slat"], REPORT),
+    idle(&["disable_bw", "disable_bw_measurement"], REPORT),
+    idle(&["percentile_list"], REPORT),
+    idle(&["lat_percentiles"], REPORT),
+    idle(&["clat_percentiles"], REPORT),
+    idle(&["slat_percentiles"], REPORT),
+    idle(&["write_bw_log"], REPORT),
+    idle(&["write_lat_log"], REPORT),
+    idle(&["write_iops_log"], REPORT),
+    idle(&["write_hist_log"], REPORT),
+    idle(&["log_avg_msec"], REPORT),
+    idle(&["log_hist_msec"], REPORT),
+    idle(&["log_max_value"], REPORT),
+    idle(&["log_offset"], REPORT),
+    idle(&["per_job_logs"], REPORT),
+    idle(&["bwavgtime"], REPORT),
+    idle(&["iopsavgtime"], REPORT),
+    idle(&["unified_rw_reporting"], REPORT),
+    idle(&["new_group"], REPORT),
+    idle(&["stats"], REPORT),
 ];
+
+const RANDOM: &str = "random positions are drawn by Waykeeper, and differ from fio's";
+const FILE: &str = "how fio makes and closes its files does not change the commands";
+const CONTENT: &str = "what the buffers contain does not change the commands";
+const CORES: &str = "how the operating system shares cores between jobs does not change the commands";
+const BATCH: &str = "commands are sent and taken one by one";
+const REPORT: &str = "it is about what fio reports";
+
+/// `bs`.
+fn block(draft: &mut Draft, base: Base, text: &str) -> Result<(), String> {
+    let bytes = value::bytes(text, base, SECTOR_BYTES, MOST_COMMAND_BYTES)?;
+    if !bytes.is_multiple_of(SECTOR_BYTES) {
+        return Err(format!("a multiple of {SECTOR_BYTES} bytes, and is {bytes} B (fio's kib is 1000 B)"));
+    }
+    draft.job.block_bytes = bytes;
+    Ok(())
+}
+
+/// `direct` and `buffered`. The model has no page cache: each command reaches its drives.
+fn unbuffered(draft: &mut Draft, is: bool, wanted: &str) -> Result<(), String> {
+    if !is && draft.is_on_model {
+        draft.note("there is no page cache: each command reaches the drives");
+        return Ok(());
+    }
+    only(is, &format!("{wanted}: I/O through the page cache is not DMA of a command"))
+}
 
 fn put<T>(place: &mut Option<T>, value: Result<T, String>) -> Result<(), String> {
     *place = Some(value?);
@@ -143,8 +278,13 @@ struct Rw {
 }
 
 impl Rw {
+    /// A number behind a random `rw` is how many commands go on in sequence.
     fn parse(text: &str) -> Result<Rw, String> {
-        let (access, random) = match text {
+        let name = match text.split_once(':') {
+            Some((name, count)) if name.starts_with("rand") && count.parse::<u32>().is_ok() => name,
+            _ => text,
+        };
+        let (access, random) = match name {
             "read" => (Some(JobDirection::Read), false),
             "write" => (Some(JobDirection::Write), false),
             "randread" => (Some(JobDirection::Read), true),
@@ -165,11 +305,24 @@ struct Draft {
     /// Share of a mixed job's commands that write.
     writes: f64,
     base: Base,
+    /// The virtual server runs it: files and cores are the scenario's.
+    is_on_model: bool,
+    /// The engine waits for each command.
+    waits_for_each: bool,
+    directory: Option<String>,
+    /// `filesize`.
+    file_bytes: Option<u64>,
+    /// What the present line has to say.
+    notes: Vec<&'static str>,
     /// The lines that set it, those of `[global]` first.
     lines: Vec<Line>,
 }
 
 impl Draft {
+    fn note(&mut self, text: &'static str) {
+        self.notes.push(text);
+    }
+
     /// Fio's defaults.
     fn new() -> Draft {
         Draft {
@@ -196,6 +349,11 @@ impl Draft {
             rw: Rw { access: Some(JobDirection::Read), random: false },
             writes: 0.5,
             base: Base::Binary,
+            is_on_model: false,
+            waits_for_each: false,
+            directory: None,
+            file_bytes: None,
+            notes: Vec::new(),
             lines: Vec::new(),
         }
     }
@@ -204,6 +362,13 @@ impl Draft {
     fn done(mut self) -> Result<Job, (Line, String)> {
         self.job.access = self.rw.access.unwrap_or(JobDirection::Mixed { writes: self.writes });
         self.job.random = self.rw.random;
+        self.job.size_bytes = self.job.size_bytes.or(self.file_bytes);
+        if self.waits_for_each {
+            self.job.depth = 1;
+        }
+        if let (Some(directory), Some(file)) = (&self.directory, &mut self.job.file) {
+            *file = Path::new(directory).join(&*file).to_string_lossy().into_owned();
+        }
         let job = &self.job;
         // The last line with a key applies.
         let said = |key: &str| self.lines.iter().rfind(|line| line.key == key);
@@ -240,6 +405,7 @@ struct Line {
     number: u32,
     key: &'static str,
     set: fn(&mut Draft, Base, &str) -> Result<(), String>,
+    idle: Option<&'static str>,
     value: String,
 }
 
@@ -252,24 +418,48 @@ pub(super) struct Reader<'a> {
     /// The open section: its line, its name and its keys.
     open: Option<(u32, String, Vec<Line>)>,
     jobs: Vec<Job>,
+    notes: Vec<JobNote>,
+    /// A line of `[global]` is wrong.
+    is_global_wrong: bool,
+    /// All that is wrong, so that a file is corrected in one pass.
+    wrong: Vec<JobError>,
 }
 
 impl Reader<'_> {
-    pub(super) fn new(file: &str) -> Reader<'_> {
-        Reader { file, global: Draft::new(), open: None, jobs: Vec::new() }
+    pub(super) fn new(file: &str, is_on_model: bool) -> Reader<'_> {
+        Reader {
+            file,
+            global: Draft { is_on_model, ..Draft::new() },
+            open: None,
+            jobs: Vec::new(),
+            notes: Vec::new(),
+            is_global_wrong: false,
+            wrong: Vec::new(),
+        }
     }
 
-    pub(super) fn section(&mut self, line: u32, name: &str) -> Result<(), JobError> {
-        self.close()?;
+    pub(super) fn section(&mut self, line: u32, name: &str) {
+        self.close();
         if name.is_empty() {
-            let (file, text) = (self.file.to_owned(), "[]".to_owned());
-            return Err(JobError::Head { file, line, text });
+            return self.bad_head(line, "[]");
         }
         self.open = Some((line, name.to_owned(), Vec::new()));
-        Ok(())
     }
 
-    pub(super) fn key(&mut self, number: u32, name: &str, value: Option<&str>) -> Result<(), JobError> {
+    /// A line that should be the head of a section. The lines below it are those of a job without a name.
+    pub(super) fn bad_head(&mut self, line: u32, text: &str) {
+        self.close();
+        self.wrong.push(JobError::Head { file: self.file.to_owned(), line, text: shown(text) });
+        self.open = Some((line, String::new(), Vec::new()));
+    }
+
+    pub(super) fn key(&mut self, number: u32, name: &str, value: Option<&str>) {
+        if let Err(error) = self.read_key(number, name, value) {
+            self.wrong.push(error);
+        }
+    }
+
+    fn read_key(&mut self, number: u32, name: &str, value: Option<&str>) -> Result<(), JobError> {
         let file = || self.file.to_owned();
         let Some((_, _, lines)) = &mut self.open else {
             return Err(JobError::Outside { file: file(), line: number, key: shown(name) });
@@ -280,7 +470,7 @@ impl Reader<'_> {
                 line: number,
                 key: shown(name),
                 near: hint(name),
-                known: KEYS.iter().map(|key| key.names[0]).collect::<Vec<_>>().join(", "),
+                known: known(),
             });
         };
         let refused = |value: &str, wanted: String| {
@@ -292,7 +482,8 @@ impl Reader<'_> {
             return Err(refused("without a value", format!("{name}=...")));
         };
         // Fio accepts a number after a space, and a description has no effect.
-        let has_word = value.contains(char::is_alphabetic) && key.names[0] != "description";
+        let has_word =
+            value.contains(char::is_alphabetic) && key.names[0] != "description" && key.idle.is_none();
         if has_word && raw.starts_with(char::is_whitespace) {
             let wanted = format!(
                 "directly after the `=`, as in `{name}={}`: after a space fio takes neither words nor units",
@@ -300,7 +491,7 @@ impl Reader<'_> {
             );
             return Err(refused(&format!("`{}`", shown(raw)), wanted));
         }
-        let line = Line { number, key: key.names[0], set: key.set, value: value.to_owned() };
+        let line = Line { number, key: key.names[0], set: key.set, idle: key.idle, value: value.to_owned() };
         // Fio reads the base of units before the other keys of a section.
         if line.key == "kb_base" {
             lines.insert(0, line)
@@ -310,8 +501,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), JobError> {
-        let Some((at, name, lines)) = self.open.take() else { return Ok(()) };
+    fn close(&mut self) {
+        let Some((at, name, lines)) = self.open.take() else { return };
         let mut draft = self.global.clone();
         if name != GLOBAL {
             draft.job.line = at;
@@ -325,28 +516,57 @@ impl Reader<'_> {
             value: format!("`{}`", shown(&line.value)),
             wanted,
         };
+        let mut is_whole = !self.is_global_wrong;
         for line in lines {
             let base = draft.base;
-            (line.set)(&mut draft, base, &line.value).map_err(|wanted| refused(&line, wanted))?;
+            if let Err(wanted) = (line.set)(&mut draft, base, &line.value) {
+                self.wrong.push(refused(&line, wanted));
+                is_whole = false;
+            }
+            draft.notes.extend(line.idle);
+            let notes = draft.notes.drain(..);
+            self.notes.extend(notes.map(|text| JobNote { line: line.number, key: line.key, text }));
             draft.lines.push(line);
         }
         if name == GLOBAL {
             self.global = draft;
-        } else {
-            self.jobs.push(draft.done().map_err(|(line, wanted)| refused(&line, wanted))?);
+            self.is_global_wrong = !is_whole;
+            return;
         }
-        Ok(())
+        if !is_whole || name.is_empty() {
+            // Whether its lines fit each other is not known.
+            return;
+        }
+        match draft.done() {
+            Ok(job) => self.jobs.push(job),
+            Err((line, wanted)) => self.wrong.push(refused(&line, wanted)),
+        }
     }
 
-    pub(super) fn finish(mut self) -> Result<Vec<Job>, JobError> {
-        self.close()?;
-        Ok(self.jobs)
+    pub(super) fn finish(mut self) -> Result<(Vec<Job>, Vec<JobNote>), JobError> {
+        self.close();
+        match self.wrong.len() {
+            0 => Ok((self.jobs, self.notes)),
+            1 => Err(self.wrong.remove(0)),
+            _ => {
+                self.wrong.sort_by_key(JobError::line);
+                let lacks_key = self.wrong.iter().any(|error| matches!(error, JobError::Key { .. }));
+                let known = if lacks_key { format!("; supported are {}", known()) } else { String::new() };
+                Err(JobError::Lines { file: self.file.to_owned(), wrong: self.wrong, known })
+            }
+        }
     }
+}
+
+/// The keys that have an effect.
+fn known() -> String {
+    let with_effect = KEYS.iter().filter(|key| key.idle.is_none());
+    with_effect.map(|key| key.names[0]).collect::<Vec<_>>().join(", ")
 }
 
 /// `, did you mean `x`` if a known key is similar to `word`.
 fn hint(word: &str) -> String {
-    let all = KEYS.iter().flat_map(|key| key.names).copied();
+    let all = KEYS.iter().filter(|key| key.idle.is_none()).flat_map(|key| key.names).copied();
     nearest(word, all, Likeness::JaroWinkler)
         .map_or_else(String::new, |known| format!(", did you mean `{known}`"))
 }

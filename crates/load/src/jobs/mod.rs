@@ -123,6 +123,19 @@ impl Job {
 pub struct JobFile {
     /// At least one.
     pub jobs: Vec<Job>,
+    /// What the file says that has no effect here, or another one than under fio.
+    pub notes: Vec<JobNote>,
+}
+
+/// A line that has no effect here, or another one than under fio.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobNote {
+    /// The line, from 1.
+    pub line: u32,
+    /// Its key.
+    pub key: &'static str,
+    /// What comes of it.
+    pub text: &'static str,
 }
 
 /// A job file that cannot be used. The message is one line with file, line, key and an accepted value.
@@ -176,6 +189,16 @@ pub enum JobError {
         /// Accepted values.
         wanted: String,
     },
+    /// Several lines that cannot be used.
+    #[error("{file}: {} lines cannot be used: {}{known}", wrong.len(), lines_of(wrong))]
+    Lines {
+        /// The file.
+        file: String,
+        /// What is wrong with each.
+        wrong: Vec<JobError>,
+        /// The accepted keys, if one was unknown.
+        known: String,
+    },
     /// A file without a job.
     #[error("{file}: has no job; write a section [NAME] besides [global]")]
     Empty {
@@ -204,35 +227,60 @@ pub enum JobError {
     },
 }
 
+impl JobError {
+    /// The line, from 1; 0 for the file as a whole.
+    fn line(&self) -> u32 {
+        match self {
+            JobError::Head { line, .. }
+            | JobError::Outside { line, .. }
+            | JobError::Key { line, .. }
+            | JobError::Value { line, .. } => *line,
+            _ => 0,
+        }
+    }
+}
+
 impl JobFile {
     /// Reads a job file; `file` is its name in messages.
     ///
     /// # Errors
-    /// The first error in the file.
+    /// All lines that are wrong, in one error.
     pub fn parse(file: &str, text: &str) -> Result<JobFile, JobError> {
+        JobFile::read(text, Reader::new(file, false), file)
+    }
+
+    /// Reads a job file for the virtual server, where a scenario gives drives and cores: any value of `filename`,
+    /// `directory` and `cpus_allowed` is a note.
+    ///
+    /// # Errors
+    /// As [`JobFile::parse`].
+    pub fn parse_for_model(file: &str, text: &str) -> Result<JobFile, JobError> {
+        JobFile::read(text, Reader::new(file, true), file)
+    }
+
+    fn read(text: &str, mut reader: Reader<'_>, file: &str) -> Result<JobFile, JobError> {
         // Fio ends a value at the first `;` or `#` anywhere in the line, so comments are removed before lines are
         // parsed.
         let plain: Vec<&str> = text.lines().map(without_comment).collect();
         let plain = plain.join("\n");
         let mut parser = Parser::new(&plain);
-        let mut reader = Reader::new(file);
         loop {
             let line = parser.line() + 1;
             let Some(item) = parser.next() else { break };
             match item {
                 Item::Blank | Item::Comment(_) | Item::SectionEnd => {}
-                Item::Section(name) => reader.section(line, name.trim())?,
-                Item::Property(key, value) => reader.key(line, key.trim(), value)?,
+                Item::Section(name) => reader.section(line, name.trim()),
+                Item::Property(key, value) => reader.key(line, key.trim(), value),
                 Item::Error(text) => {
-                    return Err(JobError::Head { file: file.to_owned(), line, text: shown(text) });
+                    reader.bad_head(line, text);
                 }
             }
         }
-        let jobs = reader.finish()?;
+        let (jobs, notes) = reader.finish()?;
         if jobs.is_empty() {
             return Err(JobError::Empty { file: file.to_owned() });
         }
-        Ok(JobFile { jobs })
+        Ok(JobFile { jobs, notes })
     }
 
     /// The job called `name`, or the only job if `name` is `None`; `file` is the file's name in messages.
@@ -252,10 +300,41 @@ impl JobFile {
         }
     }
 
+    /// The notes, one sentence for each kind: `directory` (line 3), ...
+    pub fn notes(&self) -> Vec<String> {
+        let mut kinds: Vec<(&str, Vec<String>)> = Vec::new();
+        for note in &self.notes {
+            let place = format!("`{}` (line {})", note.key, note.line);
+            match kinds.iter_mut().find(|(text, _)| *text == note.text) {
+                Some((_, places)) => places.push(place),
+                None => kinds.push((note.text, vec![place])),
+            }
+        }
+        kinds.into_iter().map(|(text, places)| format!("{}: {text}", places.join(", "))).collect()
+    }
+
     /// Groups of parallel jobs; a job with `waits` begins a new group.
     pub fn groups(&self) -> Vec<&[Job]> {
         self.jobs.chunk_by(|_, next| !next.waits).collect()
     }
+}
+
+/// `3: ...; 7: ...`, without the file and the list of keys, which the message has once.
+fn lines_of(wrong: &[JobError]) -> String {
+    let line = |error: &JobError| match error {
+        JobError::Key { line, key, near, .. } => {
+            format!("{line}: `{key}` is not a fio key that is supported here{near}")
+        }
+        JobError::Value { line, key, value, wanted, .. } => {
+            format!("{line}: `{key}` is {value}; it must be {wanted}")
+        }
+        JobError::Head { line, text, .. } => {
+            format!("{line}: `{text}` is not the head of a job; write [NAME]")
+        }
+        JobError::Outside { line, key, .. } => format!("{line}: `{key}` is given before any section"),
+        other => other.to_string(),
+    };
+    wrong.iter().map(line).collect::<Vec<_>>().join("; ")
 }
 
 /// A line up to the first `;` or `#`, without the space around it.

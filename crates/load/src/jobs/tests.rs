@@ -141,7 +141,10 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
         ("[a]\nnumjobs=-1\n", "j.fio:2: `numjobs` is `-1`; it must be a whole number from 1 to 1024"),
         ("[a]\nrw=trim\n", "j.fio:2: `rw` is `trim`; it must be one of read, write, randread,"),
         ("[a]\nruntime=0\n", "j.fio:2: `runtime` is `0`; it must be a time of at least 1us"),
-        ("[a]\nioengine=libaio\n", "j.fio:2: `ioengine` is `libaio`; it must be io_uring or io_uring_cmd"),
+        (
+            "[a]\nioengine=mmap\n",
+            "j.fio:2: `ioengine` is `mmap`; it must be io_uring, io_uring_cmd, libaio, posixaio, or one",
+        ),
         ("[a]\ndirect=0\n", "j.fio:2: `direct` is `0`; it must be 1: I/O through the page cache"),
         ("[a]\ndirect\n", "j.fio:2: `direct` is without a value; it must be direct=..."),
         ("[a]\nfilename=/dev/a:/dev/b\n", "j.fio:2: `filename` is `/dev/a:/dev/b`; it must be one file"),
@@ -194,6 +197,84 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
         let reported = reported(text);
         assert!(reported.starts_with(begins) && !reported.contains('\n'), "{text:?}: {reported}");
     }
+}
+
+#[test]
+fn public_job_files_are_read_with_notes() {
+    let text = "\
+[global]
+ioengine=libaio
+directory=/mnt/data
+randrepeat=0
+gtod_reduce = reduce
+norandommap
+[a]
+filename=seq
+rw=randread:8
+ramp_time=5s
+filesize=64m
+[b]
+ioengine=pvsync2
+iodepth=16
+write_lat_log=b
+";
+    let file = JobFile::parse("j.fio", text).unwrap();
+    let [a, b] = &file.jobs[..] else { panic!("{file:?}") };
+    assert_eq!(
+        (a.engine, a.depth, a.random, a.size_bytes),
+        (Some(JobEngine::IoUring), 1, true, Some(64 << 20))
+    );
+    assert_eq!((a.file.as_deref(), b.file.as_deref()), (Some("/mnt/data/seq"), None));
+    // A synchronous engine has one command in flight, as under fio.
+    assert_eq!((b.engine, b.depth), (Some(JobEngine::IoUring), 1));
+    assert_eq!(
+        file.notes(),
+        [
+            "`ioengine` (line 2): the drive is loaded alike: io_uring sends the commands",
+            "`randrepeat` (line 4), `norandommap` (line 6): random positions are drawn by Waykeeper, and differ from fio's",
+            "`gtod_reduce` (line 5), `write_lat_log` (line 15): it is about what fio reports",
+            "`rw` (line 9): each position is random, where fio sends a few commands in sequence",
+            "`ramp_time` (line 10): nothing is left out of the measurement: what warms up counts",
+            "`ioengine` (line 13): one command at a time, as fio's synchronous engines send them: io_uring sends them",
+        ]
+    );
+    assert_eq!(JobFile::parse("j.fio", "[a]\nfilename=b\n").unwrap().notes(), [""; 0]);
+}
+
+#[test]
+fn a_file_of_the_model_may_name_any_file_and_any_cores() {
+    let text = "[a]\nfilename=${DEV}:other\ndirectory=$x\ncpus_allowed=what\ndirect=0\nbsrange=8k-8k\n";
+    let file = JobFile::parse_for_model("j.fio", text).unwrap();
+    assert_eq!((file.jobs[0].file.as_ref(), file.jobs[0].cores.as_ref()), (None, None));
+    assert_eq!(
+        file.notes(),
+        [
+            "`filename` (line 2), `directory` (line 3): the scenario says which drives are loaded",
+            "`cpus_allowed` (line 4): the scenario says which cores the program runs on",
+            "`direct` (line 5): there is no page cache: each command reaches the drives",
+        ]
+    );
+    assert_eq!(file.jobs[0].block_bytes, 8192);
+    assert!(JobFile::parse("j.fio", text).is_err());
+    let range = JobFile::parse_for_model("j.fio", "[a]\nbsrange=4k-8k\n").unwrap_err().to_string();
+    assert!(range.contains("`bsrange` is `4k-8k`; it must be a range of one size"), "{range}");
+}
+
+#[test]
+fn all_lines_that_are_wrong_are_said_at_once() {
+    let text = "[a]\nverify=crc32c\nbs=4k,64k\nthinktime=9\n[b]\nrate=1m\nrate_iops=9\n";
+    let said = JobFile::parse("j.fio", text).unwrap_err().to_string();
+    let begins = "j.fio: 4 lines cannot be used: 2: `verify` is not a fio key that is supported here";
+    assert!(said.starts_with(begins) && !said.contains('\n'), "{said}");
+    for part in [
+        "; 4: `thinktime` is not a fio key that is supported here",
+        "; 3: `bs` is `4k,64k`; it must be a number of bytes",
+        "; 7: `rate_iops` is `9`; it must be absent, because line 6 gives `rate`",
+        "; supported are rw, bs, iodepth,",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(!said.contains("gtod_reduce"), "keys without effect are not listed: {said}");
 }
 
 /// Output of fio for a file.

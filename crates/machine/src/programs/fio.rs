@@ -60,6 +60,7 @@ fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, Scenari
     }
     Ok(Arc::new(Storage {
         parameters: None,
+        notes: Vec::new(),
         block: keys.size("block", 512..=16 << 20, usual.block)?,
         depth: keys.count("depth", 1..=1024, usual.depth)?,
         writes: keys.number("write_share", 0.0..=1.0, usual.writes)?,
@@ -69,6 +70,10 @@ fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, Scenari
 impl Blueprint for Storage {
     fn has_schedule(&self) -> bool {
         self.parameters.is_some()
+    }
+
+    fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {

@@ -16,7 +16,7 @@ const SLOTS: u32 = 1000;
 const MOST_DEPTH: u64 = 4096;
 
 /// A storage program's parameters, from keys or from a job.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Storage {
     pub(super) block: u64,
     /// Requests in flight per thread; of a job, per copy.
@@ -24,6 +24,8 @@ pub(super) struct Storage {
     pub(super) writes: f64,
     /// Further parameters from a job file.
     pub(super) parameters: Option<JobParameters>,
+    /// Of the job file.
+    pub(super) notes: Vec<String>,
 }
 
 /// Parameters of a job for each of its copies beyond blocks, depth and directions.
@@ -58,8 +60,9 @@ pub(super) fn read(keys: &mut Keys<'_>) -> Result<Option<Storage>, ScenarioError
     let text = waykeeper_bounded_read::text(&path, "a job file")
         .map_err(|why| ScenarioError::unreadable(&path, why))?;
     let file = path.display().to_string();
-    let jobs = JobFile::parse(&file, &text)?;
-    storage(&file, jobs.job(&file, name.as_deref())?).map(Some)
+    let jobs = JobFile::parse_for_model(&file, &text)?;
+    let storage = storage(&file, jobs.job(&file, name.as_deref())?)?;
+    Ok(Some(Storage { notes: jobs.notes(), ..storage }))
 }
 
 fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
@@ -90,6 +93,7 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
             commands: job.ends_after(),
             runtime_ns: job.runtime_us.map(|us| us as f64 * 1e3),
         }),
+        notes: Vec::new(),
     })
 }
 
@@ -249,6 +253,19 @@ mod tests {
         let (full, half) = (at(1.0), at(0.5));
         assert!((28.0..=30.0).contains(&full) && (14.0..=16.0).contains(&half), "{full} {half}");
         assert_eq!(at(0.0), 0.0);
+    }
+
+    #[test]
+    fn a_public_job_file_loads_the_array_and_says_what_has_no_effect() {
+        let job = "[global]\nioengine=libaio\ndirect=0\nfilename=${DEV}\n[a]\nrw=randread\nbs=64k\niodepth=8\nnumjobs=2\n";
+        let named = "fio = \"job.fio\"";
+        assert_eq!(rates(job, named), rates("", "block = \"64k\"\ndepth = 8"));
+        let notes = read(job, named).unwrap().workloads[0].blueprint.notes().to_vec();
+        assert_eq!(notes.len(), 3, "{notes:?}");
+        assert!(notes[2].starts_with("`filename` (line 4): "), "{notes:?}");
+        // A synchronous engine has one command in flight in each copy.
+        let waiting = job.replace("libaio", "psync");
+        assert_eq!(rates(&waiting, named), rates("", "block = \"64k\"\ndepth = 1"));
     }
 
     #[test]

@@ -85,6 +85,11 @@ pub trait Blueprint: Send + Sync + std::fmt::Debug {
     fn has_schedule(&self) -> bool {
         false
     }
+
+    /// What its input says that has no effect on the virtual server, or another one than where it comes from; for people.
+    fn notes(&self) -> &[String] {
+        &[]
+    }
 }
 
 /// What a thread is built from.
