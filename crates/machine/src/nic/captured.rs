@@ -1,7 +1,10 @@
 //! When the packets of a capture arrive: at their recorded times or at a rate, and never faster than the line.
 
-use super::traffic::WIRE_OVERHEAD_BYTES;
 use crate::scenario::CapturedTraffic;
+
+/// Preamble, gap and checksum around a packet on the wire, bytes. IEEE 802.3: 8, 12 and 4; with them 1 KiB is the
+/// 1048 bytes of microarchitecture.md 7.
+pub(crate) const WIRE_OVERHEAD_BYTES: f64 = 24.0;
 
 /// How long a packet takes on a line, ns.
 fn wire_ns(bytes: u32, gbps: f64) -> f64 {

@@ -17,6 +17,7 @@ mod spread;
 mod traffic;
 mod window;
 
+pub(crate) use captured::WIRE_OVERHEAD_BYTES;
 pub(crate) use classifier::Classifier;
 pub use classifier::Steering;
 pub(crate) use fetch::Fetch;
@@ -26,7 +27,6 @@ pub(crate) use page_pool::{HALF_PAGE_BYTES, PagePool, Recycle};
 pub(crate) use pool::{BUFFER_BYTES, Pool};
 pub(crate) use queue::{MAX_BURST, OUTSIDE_NS, Packet, Queue};
 pub(crate) use spread::{Function, Spread};
-pub(crate) use traffic::WIRE_OVERHEAD_BYTES;
 pub use traffic::{FlowOrder, Pace, Traffic, TrafficSpec};
 pub(crate) use window::Window;
 

@@ -5,15 +5,11 @@
 //! result is. With virtual functions flows are first distributed by weight, as a sender chooses its destinations, and
 //! RSS spreads those of a function over its queues. Marks: docs/reference/README.md#marks.
 
-use super::captured;
+use super::captured::{self, WIRE_OVERHEAD_BYTES};
 use super::spread::Spread;
 use crate::random::Stream;
 use crate::scenario::CapturedTraffic;
 use std::sync::Arc;
-
-/// Preamble, gap and checksum around a packet on the wire, bytes. IEEE 802.3: 8, 12 and 4; with them 1 KiB is the
-/// 1048 bytes of microarchitecture.md 7.
-pub(crate) const WIRE_OVERHEAD_BYTES: f64 = 24.0;
 
 /// In which order flows send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
