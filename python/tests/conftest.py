@@ -1,5 +1,7 @@
 """What the tests share: scenarios that take milliseconds, and one page and browser for all tests of the web page."""
 
+import signal
+
 import pytest
 from program import PROGRAM
 from web_server import Served, browser, playwright, served  # noqa: F401
@@ -42,7 +44,12 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_configure(config):
-    """The package under test is the installed wheel, never the source tree."""
+    """The package under test is the installed wheel, never the source tree; and Ctrl-C is heeded.
+
+    A shell without job control starts a command in the background with SIGINT ignored, and what is started by that ignores it
+    too: a test that interrupts a program would wait in vain.
+    """
     import waykeeper
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     assert "site-packages" in waykeeper.__file__, f"waykeeper is imported from {waykeeper.__file__}"
