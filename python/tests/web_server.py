@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 from program import PROGRAM

@@ -151,7 +151,7 @@ fn reason(scenario: &Scenario, workload: &WorkloadSpec, from_s: f64) -> (String,
         TrafficSpec::Capture { gbps, .. } => gbps.is_some_and(|gbps| gbps <= 0.0),
     };
     // The traffic at the end of the measurement, and all that was offered within it.
-    let before = nic.phases.iter().filter(|phase| phase.at_s <= from_s).next_back();
+    let before = nic.phases.iter().rfind(|phase| phase.at_s <= from_s);
     let within = nic.phases.iter().filter(|phase| phase.at_s > from_s && phase.at_s < to_s);
     let first = before.map_or(&nic.traffic, |phase| &phase.traffic);
     let plain = show::plain(&nic.name);
