@@ -173,7 +173,6 @@ def python_tests(built: run_tests.Built, long: bool, passed: Passed | None) -> N
     if passed is not None:
         for name, key in zip(names, keys):
             passed.note(name, key)
-        passed.keep()
 
 
 def script_tests() -> None:
@@ -238,10 +237,12 @@ def whole(cargo: str, wanted: bool, long: bool, again: bool, phases: Phases) -> 
         ready = pool.submit(ready_machine, installing, again)
         queue = run_tests.Queue()
         testing = pool.submit(phases.run, "tests", lambda: rust_tests(queue, ready.result(), long, phases))
+        built = None
         try:
             built = phases.run("build of the tests", lambda: build(cargo, queue.put))
         finally:
-            queue.close()
+            # What is wrong with the build is the last to be read, not what tests of the other crates say.
+            queue.close(keeps=built is not None)
         if built is None:
             return
         phases.run("examples in the documentation", lambda: must_be_zero(run_tests.examples(cargo)))

@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import subprocess
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -45,7 +46,7 @@ class Passed:
 
     def __init__(self, root: Path, kept: Path, machine: Iterable[str]) -> None:
         """`machine`: what else decides about a result, such as the tools that are missing."""
-        self.kept = kept
+        self.kept, self.writing = kept, threading.Lock()
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -77,15 +78,13 @@ class Passed:
         return key is not None and self.keys.get(name) == key
 
     def note(self, name: str, key: str | None) -> None:
-        """Keeps that `name` passed with this key, or with None that it did not."""
-        if key is None:
-            self.keys.pop(name, None)
-        else:
-            self.keys[name] = key
-
-    def keep(self) -> None:
-        """Writes the file."""
-        self.kept.parent.mkdir(exist_ok=True)
-        new = self.kept.with_suffix(".new")
-        new.write_text(json.dumps(self.keys, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        new.replace(self.kept)
+        """Keeps that `name` passed with this key, or with None that it did not. Threads may call it at a time."""
+        with self.writing:
+            if key is None:
+                self.keys.pop(name, None)
+            else:
+                self.keys[name] = key
+            self.kept.parent.mkdir(exist_ok=True)
+            new = self.kept.with_suffix(".new")
+            new.write_text(json.dumps(self.keys, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            new.replace(self.kept)

@@ -151,10 +151,12 @@ class Queue:
             self.waiting.append(program)
             self.changed.notify_all()
 
-    def close(self) -> None:
-        """No more programs come."""
+    def close(self, keeps: bool = True) -> None:
+        """No more programs come; unless it `keeps` them, those that wait are not run either."""
         with self.changed:
             self.complete = True
+            if not keeps:
+                self.waiting.clear()
             self.changed.notify_all()
 
     def take(self, beside_the_build: bool) -> Program | None:
@@ -293,7 +295,6 @@ def run_all(
             outcomes.append(outcome)
             if passed is not None:
                 passed.note(name, key if outcome.good and not outcome.not_run else None)
-                passed.keep()
             word = "ok" if outcome.good else "FAILED"
             more = f", {outcome.ignored} ignored" if outcome.ignored else ""
             more += f", {len(outcome.not_run)} NOT RUN" if outcome.not_run else ""

@@ -144,6 +144,10 @@ class Order(unittest.TestCase):
             waiting = [pool.submit(queue.take, beside) for beside in (True, False)]
             queue.close()
             self.assertEqual([one.result() for one in waiting], [None, None])
+        queue = run_tests.Queue()
+        queue.put(self.program("units"))
+        queue.close(keeps=False)
+        self.assertEqual([queue.take(True), queue.take(False)], [None, None])
 
 
 class PassedBefore(unittest.TestCase):
@@ -190,11 +194,16 @@ class PassedBefore(unittest.TestCase):
         store.note("a", key)
         store.note("b", key)
         store.note("b", None)
-        store.keep()
         again = self.passed()
         self.assertEqual([again.has("a", key), again.has("b", key), again.has("a", "other")], [True, False, False])
         self.write("target/passed.json", "damaged")
         self.assertFalse(self.passed().has("a", key))
+
+    def test_threads_may_note_at_a_time(self) -> None:
+        store, key = self.passed(), self.key()
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda number: store.note(f"p{number}", key), range(200)))
+        self.assertEqual(len(self.passed().keys), 200)
 
     def test_without_git_nothing_has_passed(self) -> None:
         with mock.patch.dict(os.environ, {"GIT_DIR": str(self.root / "none")}):
