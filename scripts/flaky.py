@@ -33,6 +33,9 @@ OUT = run_tests.ROOT / "target/flaky"
 BUSY = 2
 """Busy loops, as many as the cores of the machine on which the tests are to be green."""
 
+JOBS = 2 * run_tests.JOBS
+"""Test programs at a time: twice those of `make test`, so that they disturb each other too and the loops get no half of the cores."""
+
 FAILED_PYTHON = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 """A line of pytest's short summary (`-rfE`)."""
 
@@ -77,7 +80,7 @@ class Rounds:
 def rust_round(programs: list[run_tests.Program], missing: set[str]) -> tuple[list[str], str]:
     """The failed tests of one run of all programs, and its output."""
     lines: list[str] = []
-    summary = run_tests.run_all(run_tests.Queue.of(programs), run_tests.JOBS, missing, lines.append)
+    summary = run_tests.run_all(run_tests.Queue.of(programs), JOBS, missing, lines.append)
     return summary.failed, "\n".join(lines)
 
 
