@@ -150,7 +150,7 @@ impl Census {
             if drafts.len() == before {
                 let name = declared.spec.name.clone();
                 let why = why_absent(&declared.spec, &mut context);
-                context.notes.tell(Some(&name), About::Absent, "", || format!("it is not present: {why}"));
+                context.notes.tell(Some(&name), About::Absent, &why, || format!("it is not present: {why}"));
                 absent.push(Absent { name, why });
             }
         }
@@ -283,8 +283,10 @@ impl Claims {
     /// Declared cores that are online and belong to no tenant yet.
     fn cores(&self, name: &str, declared: &CoreList, context: &mut SearchContext) -> CoreList {
         let online = context.cores.online(declared);
-        if online != *declared {
-            context.notes.tell(Some(name), About::Missing, "cores", || {
+        // Without any core it is not present, and that is said.
+        if online != *declared && !online.is_empty() {
+            // Other cores are another condition: what is shown is true now, not when the first core was switched off.
+            context.notes.tell(Some(name), About::Missing, &format!("cores {online}"), || {
                 format!("not all of its cores {declared} are online; it has {online}")
             });
         }

@@ -90,6 +90,21 @@ fn what_is_declared_of_cores_is_believed_as_far_as_they_are_online() {
 }
 
 #[test]
+fn the_cores_that_are_missing_are_those_of_the_present() {
+    let mut machine = Machine::new("[[tenant]]\nname = \"a\"\ncores = \"1-4\"\n");
+    assert_eq!(machine.look().1, [""; 0]);
+    for (online, left) in [("0-2,4-5", "1-2,4"), ("0-1,3,5", "1,3"), ("0,3", "3")] {
+        machine.tree.write("sys/devices/system/cpu/online", &format!("{online}\n"));
+        let (shown, notes) = machine.look();
+        assert_eq!(shown, [format!("a [{left}] []")]);
+        assert_eq!(notes, [format!("tenant a: not all of its cores 1-4 are online; it has {left}")]);
+        assert_eq!(machine.look().1, [""; 0], "it is reported once");
+    }
+    machine.tree.write("sys/devices/system/cpu/online", "0\n");
+    assert_eq!(machine.look().1, ["tenant a: it is not present: none of its cores 1-4 is online"]);
+}
+
+#[test]
 fn on_a_machine_whose_cpus_are_unknown_no_tenant_gets_cores() {
     let mut machine =
         Machine::new("[[tenant]]\nname = \"a\"\nprocess = \"x\"\n[[tenant]]\nname = \"b\"\ncores = \"3\"\n");
