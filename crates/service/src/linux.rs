@@ -284,8 +284,10 @@ impl ManagedHost for ManagedLinuxHost {
     fn restore(&mut self) -> Result<(), Vec<String>> {
         match self.host.close() {
             Err(why) => Err(vec![why.to_string()]),
-            Ok(report) if report.is_complete() => Ok(()),
-            Ok(report) => Err(report.failures().map(|(knob, why)| format!("{knob}: {why}")).collect()),
+            Ok(report) => match report.remaining() {
+                done if done.is_empty() => Ok(()),
+                left => Err(left),
+            },
         }
     }
 }

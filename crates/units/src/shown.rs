@@ -20,6 +20,13 @@ pub fn shown(word: &str) -> String {
     }
 }
 
+/// The first of many names, in one line.
+pub fn few(names: &[String]) -> String {
+    const MOST: usize = 6;
+    let first = names[..names.len().min(MOST)].join(", ");
+    if names.len() > MOST { format!("{first} and {} more", names.len() - MOST) } else { first }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +37,8 @@ mod tests {
         assert_eq!(shown("a\nb\u{7}é"), "a\\nb\\u{7}é");
         assert_eq!(shown(&"é".repeat(61)), "é".repeat(60) + "…");
         assert_eq!(one_line(&"x\r".repeat(100)), "x\\r".repeat(100));
+        let names: Vec<String> = (1..=8).map(|number| format!("COS{number}")).collect();
+        assert_eq!(few(&names[..2]), "COS1, COS2");
+        assert_eq!(few(&names), "COS1, COS2, COS3, COS4, COS5, COS6 and 2 more");
     }
 }

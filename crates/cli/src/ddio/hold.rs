@@ -203,20 +203,15 @@ impl ChangedKnobs<'_> {
         // Counters that were programmed for the check and are unchanged are left out of the report.
         report.knobs.retain(|(_, outcome)| *outcome != RestoreOutcome::AsItWas);
         printer.say(restore::lines(&path, &report).trim_end())?;
-        match report.failures().next() {
-            None => Ok(report
-                .knobs
-                .iter()
-                .map(|(knob, outcome)| json!({ "knob": knob, "outcome": outcome.to_string() }))
-                .collect()),
-            Some((knob, why)) => Err(Failure::new(
-                exit::FAILED,
-                format!(
-                    "{knob}: {why}; its original value stays in {}: try `waykeeper restore`",
-                    path.display()
-                ),
-            )),
+        let left = report.remaining();
+        if !left.is_empty() {
+            let (left, path) = (left.join("; "), path.display());
+            let line = format!("{left}; the original values stay in {path}: try `waykeeper restore`");
+            return Err(Failure::new(exit::FAILED, line));
         }
+        let knob =
+            |(knob, outcome): &(_, RestoreOutcome)| json!({ "knob": knob, "outcome": outcome.to_string() });
+        Ok(report.knobs.iter().map(knob).collect())
     }
 }
 

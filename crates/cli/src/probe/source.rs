@@ -90,18 +90,18 @@ impl ProbedHost {
 
     /// Releases the host and restores its knobs.
     pub fn close(mut self) -> Result<(), Failure> {
-        let failed = match &mut self.host {
-            Opened::Virtual(_) => None,
-            Opened::Linux(host, _) => {
-                let report = host.close()?;
-                report.failures().next().map(|(knob, why)| format!("{knob}: {why}"))
-            }
+        let left = match &mut self.host {
+            Opened::Virtual(_) => Vec::new(),
+            Opened::Linux(host, _) => host.close()?.remaining(),
         };
-        match failed {
+        match left.first() {
             None => Ok(()),
-            Some(why) => Err(Failure::new(
+            Some(_) => Err(Failure::new(
                 exit::FAILED,
-                format!("{why}; its original value stays in the journal: try `waykeeper restore`"),
+                format!(
+                    "{}; the original values stay in the journal: try `waykeeper restore`",
+                    left.join("; ")
+                ),
             )),
         }
     }

@@ -3,13 +3,63 @@
 //! A group's name is the name of its directory. It must not know what the directory contains.
 
 use serde::{Deserialize, Deserializer, Serialize};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Directories in the root of the mount that are not groups.
 const RESERVED: [&str; 3] = ["info", "mon_groups", "mon_data"];
 /// Longest file name (NAME_MAX).
 const LONGEST: usize = 255;
+
+/// Stands for the byte 0x00 of a name that is no text, U+F701 for 0x01 and so on: so that every group that another program can
+/// make has a name here. These characters are for private use; where a name has them itself, its bytes are written so too.
+const BYTES: u32 = 0xf700;
+
+/// A directory's name as a group's name.
+pub(super) fn as_text(name: &OsStr) -> String {
+    let mut text = String::new();
+    for chunk in name.as_bytes().utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            match byte_of(letter) {
+                None => text.push(letter),
+                Some(_) => text.extend(letter.encode_utf8(&mut [0; 4]).bytes().filter_map(letter_of)),
+            }
+        }
+        text.extend(chunk.invalid().iter().copied().filter_map(letter_of));
+    }
+    text
+}
+
+/// The directory's name of a group's name.
+fn as_file_name(text: &str) -> OsString {
+    let mut bytes = Vec::new();
+    for letter in text.chars() {
+        match byte_of(letter) {
+            Some(byte) => bytes.push(byte),
+            None => bytes.extend_from_slice(letter.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+fn letter_of(byte: u8) -> Option<char> {
+    char::from_u32(BYTES + u32::from(byte))
+}
+
+fn byte_of(letter: char) -> Option<u8> {
+    u32::from(letter).checked_sub(BYTES).and_then(|byte| u8::try_from(byte).ok())
+}
+
+/// A name for a message. Other programs choose their names freely: what a terminal would obey is escaped.
+fn shown(name: &str) -> String {
+    let letter = |letter: char| match byte_of(letter) {
+        Some(byte) => format!("\\x{byte:02x}"),
+        None => letter.to_string(),
+    };
+    waykeeper_units::one_line(&name.chars().map(letter).collect::<String>())
+}
 
 /// A group, named by its path.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
@@ -66,10 +116,10 @@ impl Group {
     /// Its directory below the mount.
     pub fn directory(&self, mount: &Path) -> PathBuf {
         let mut path = mount.to_path_buf();
-        path.extend(self.control.as_deref());
+        path.extend(self.control.as_deref().map(as_file_name));
         if let Some(name) = &self.monitor {
             path.push("mon_groups");
-            path.push(name);
+            path.push(as_file_name(name));
         }
         path
     }
@@ -77,9 +127,9 @@ impl Group {
 
 impl fmt::Display for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.control, &self.monitor) {
+        match (self.control.as_deref().map(shown), self.monitor.as_deref().map(shown)) {
             (None, None) => f.write_str("(default)"),
-            (Some(control), None) => f.write_str(control),
+            (Some(control), None) => f.write_str(&control),
             (None, Some(monitor)) => write!(f, "mon_groups/{monitor}"),
             (Some(control), Some(monitor)) => write!(f, "{control}/mon_groups/{monitor}"),
         }
@@ -93,7 +143,7 @@ fn name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
 
 /// Checks a group's name. A damaged journal could contain any text, and a name with a slash would be another path.
 fn check(name: &str) -> Result<String, String> {
-    let plain = !name.is_empty() && name.len() <= LONGEST && !name.contains(['/', '\n', '\0']);
+    let plain = !name.is_empty() && as_file_name(name).len() <= LONGEST && !name.contains(['/', '\n', '\0']);
     if plain && name != "." && name != ".." && !RESERVED.contains(&name) {
         return Ok(name.to_owned());
     }
@@ -119,6 +169,23 @@ mod tests {
         assert_eq!(at(&Group::DEFAULT.monitor("m1").unwrap()), "/m/mon_groups/m1");
         assert_eq!(control.monitor("m1").unwrap().parent(), control);
         assert!(!Group::DEFAULT.monitor("m1").unwrap().is_default());
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_leads_to_its_directory_and_is_shown_escaped() {
+        let names: [(&[u8], &str); 4] = [
+            (b"bad\xff\xfename", r"bad\xff\xfename"),
+            (b"\x1b[31mred", r"\u{1b}[31mred"),
+            // A character of those that stand for bytes, which is valid text itself.
+            ("\u{f7ff}x".as_bytes(), r"\xef\x9f\xbfx"),
+            ("a b ä☃".as_bytes(), "a b ä☃"),
+        ];
+        for (name, wanted) in names {
+            let name = OsStr::from_bytes(name);
+            let group = Group::control(&as_text(name)).unwrap();
+            assert_eq!(group.directory(Path::new("/m")), Path::new("/m").join(name));
+            assert_eq!(group.to_string(), wanted);
+        }
     }
 
     #[test]

@@ -72,6 +72,9 @@ pub struct Info {
     pub monitoring: Option<MonitoringInfo>,
     /// Directories that this code does not know.
     pub unknown: Vec<String>,
+    /// What is there but cannot be understood, as of a newer kernel: a whole resource, or one of the files that only some kernels
+    /// have. It counts as absent.
+    pub strange: Vec<ResctrlError>,
 }
 
 /// How many groups the hardware's CLOSIDs and RMIDs allow.
@@ -82,6 +85,9 @@ pub struct GroupLimits {
     /// Most control and monitoring groups together at the same time; `None` without monitoring.
     pub rmids: Option<u32>,
 }
+
+/// The directory of the L3's monitoring.
+pub const MONITORING: &str = "L3_MON";
 
 /// The kernel keeps its free classes in 32 bits (closid_free_map, up to 6.7), and no x86 CPU has more.
 const MOST_CLOSIDS: u32 = 32;
@@ -101,6 +107,19 @@ impl Info {
     /// True if code and data have masks of their own.
     pub fn has_cdp(&self) -> bool {
         self.caches.contains_key(&Resource::L3Code)
+    }
+
+    /// Why a resource (or its monitoring, `L3_MON`) is absent although its directory is there.
+    pub fn trouble_with(&self, directory: &str) -> Option<&ResctrlError> {
+        let is_in =
+            |path: &Path| path.parent().and_then(Path::file_name).is_some_and(|name| name == directory);
+        self.strange.iter().find(|error| is_in(&error.path))
+    }
+
+    /// Classes for groups beside the default one: io_alloc takes one while it is enabled (hardware.md 8.1).
+    pub fn classes_for_groups(&self) -> u32 {
+        let devices = self.l3().is_some_and(|l3| l3.io_alloc == Some(IoAllocState::Enabled));
+        self.limits().closids.saturating_sub(1 + u32::from(devices))
     }
 
     /// Most groups: the minimum over the resources (hardware.md 7.4).
@@ -131,30 +150,37 @@ impl Info {
 }
 
 impl Resctrl {
-    /// Reads all of `info/`.
+    /// Reads all of `info/`. What cannot be understood is in [`Info::strange`], and does not affect the rest.
     ///
     /// # Errors
-    /// If an existing file cannot be read or is malformed; the error names the file.
+    /// If the directory cannot be listed.
     pub fn info(&self) -> Result<Info, ResctrlError> {
-        let top = self.info_path("");
         let mut info = Info::default();
-        for name in self.list(&top)? {
+        let mut reader = Reader { system: self.system(), strange: Vec::new() };
+        for name in self.list(&self.info_path(""))? {
             let directory = self.info_path(&name);
             if !self.system().is_dir(&directory) {
                 continue;
             }
-            match Resource::from(name.as_str()) {
+            let resource = Resource::from(name.as_str());
+            let read = match &resource {
                 Resource::Mb | Resource::Smba => {
-                    info.bandwidths
-                        .insert(Resource::from(name.as_str()), bandwidth(self.system(), &directory)?);
+                    reader.bandwidth(&directory).map(|own| drop(info.bandwidths.insert(resource, own)))
                 }
-                resource if resource.is_cache() => {
-                    info.caches.insert(resource, cache(self.system(), &directory)?);
+                _ if resource.is_cache() => {
+                    reader.cache(&directory).map(|own| drop(info.caches.insert(resource, own)))
                 }
-                _ if name == "L3_MON" => info.monitoring = Some(monitoring(self.system(), &directory)?),
-                _ => info.unknown.push(name),
-            }
+                _ if name == MONITORING => {
+                    reader.monitoring(&directory).map(|own| info.monitoring = Some(own))
+                }
+                _ => {
+                    info.unknown.push(name);
+                    Ok(())
+                }
+            };
+            reader.strange.extend(read.err());
         }
+        info.strange = reader.strange;
         Ok(info)
     }
 
@@ -186,57 +212,81 @@ pub(super) fn parse_bit_usage(text: &str) -> Result<BTreeMap<u32, String>, Strin
     Ok(usage)
 }
 
-fn cache(system: &dyn System, directory: &Path) -> Result<CacheInfo, ResctrlError> {
-    let mask = directory.join("cbm_mask");
-    let cbm_mask = needed(system, &mask, hex_mask)?;
-    if cbm_mask.is_empty() {
-        return Err(ResctrlError::malformed(&mask, "expected at least one way, not `0`"));
+/// Reads the directories of `info/`, and keeps what it could not understand.
+struct Reader<'a> {
+    system: &'a dyn System,
+    strange: Vec<ResctrlError>,
+}
+
+impl Reader<'_> {
+    fn cache(&mut self, directory: &Path) -> Result<CacheInfo, ResctrlError> {
+        let mask = directory.join("cbm_mask");
+        let cbm_mask = self.needed(&mask, hex_mask)?;
+        if cbm_mask.is_empty() {
+            return Err(ResctrlError::malformed(&mask, "expected at least one way, not `0`"));
+        }
+        Ok(CacheInfo {
+            num_closids: self.needed(&directory.join("num_closids"), at_least_one)?,
+            cbm_mask,
+            min_cbm_bits: self.needed(&directory.join("min_cbm_bits"), number)?,
+            shareable_bits: self.optional(&directory.join("shareable_bits"), hex_mask),
+            sparse_masks: self.optional(&directory.join("sparse_masks"), flag),
+            io_alloc: self.optional(&directory.join("io_alloc"), IoAllocState::parse),
+        })
     }
-    let sparse = |text: &str| match text.trim_end() {
+
+    fn bandwidth(&mut self, directory: &Path) -> Result<BandwidthInfo, ResctrlError> {
+        let word = |text: &str| match text.trim_end() {
+            mode @ ("max" | "per-thread" | "undefined") => Ok(mode.to_owned()),
+            _ => Err(format!("expected max, per-thread or undefined, not `{}`", shown(text))),
+        };
+        Ok(BandwidthInfo {
+            num_closids: self.needed(&directory.join("num_closids"), at_least_one)?,
+            min_bandwidth: self.needed(&directory.join("min_bandwidth"), number)?.into(),
+            bandwidth_gran: self.needed(&directory.join("bandwidth_gran"), at_least_one)?.into(),
+            delay_linear: self.optional(&directory.join("delay_linear"), flag),
+            thread_throttle_mode: self.optional(&directory.join("thread_throttle_mode"), word),
+        })
+    }
+
+    fn monitoring(&mut self, directory: &Path) -> Result<MonitoringInfo, ResctrlError> {
+        let features = self.needed(&directory.join("mon_features"), parse_features)?;
+        let (configurable, events): (Vec<_>, Vec<_>) =
+            features.iter().partition(|feature| feature.ends_with("_config"));
+        let event = |name: &&String| MonitorEvent::from(name.strip_suffix("_config").unwrap_or(name));
+        Ok(MonitoringInfo {
+            num_rmids: self.needed(&directory.join("num_rmids"), at_least_one)?,
+            events: events.iter().map(event).collect(),
+            configurable: configurable.iter().map(event).collect(),
+            assign_mode: self.optional(&directory.join("mbm_assign_mode"), parse_assign_mode),
+        })
+    }
+
+    /// Reads a file that every kernel has in such a directory.
+    fn needed<T>(&self, path: &Path, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, ResctrlError> {
+        let text = files::read(self.system, path, files::MOST_BYTES)?;
+        parse(&text).map_err(|why| ResctrlError::malformed(path, why))
+    }
+
+    /// Reads a file that only some kernels have. A newer kernel may write other words into it.
+    fn optional<T>(&mut self, path: &Path, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        let read = files::read_if_there(self.system, path).and_then(|text| {
+            let parsed = text.map(|text| parse(&text)).transpose();
+            parsed.map_err(|why| ResctrlError::malformed(path, why))
+        });
+        read.unwrap_or_else(|why| {
+            self.strange.push(why);
+            None
+        })
+    }
+}
+
+fn flag(text: &str) -> Result<bool, String> {
+    match text.trim_end() {
         "0" => Ok(false),
         "1" => Ok(true),
         _ => Err(format!("expected 0 or 1, not `{}`", shown(text))),
-    };
-    Ok(CacheInfo {
-        num_closids: needed(system, &directory.join("num_closids"), at_least_one)?,
-        cbm_mask,
-        min_cbm_bits: needed(system, &directory.join("min_cbm_bits"), number)?,
-        shareable_bits: optional(system, &directory.join("shareable_bits"), hex_mask)?,
-        sparse_masks: optional(system, &directory.join("sparse_masks"), sparse)?,
-        io_alloc: optional(system, &directory.join("io_alloc"), IoAllocState::parse)?,
-    })
-}
-
-fn bandwidth(system: &dyn System, directory: &Path) -> Result<BandwidthInfo, ResctrlError> {
-    let word = |text: &str| match text.trim_end() {
-        mode @ ("max" | "per-thread" | "undefined") => Ok(mode.to_owned()),
-        _ => Err(format!("expected max, per-thread or undefined, not `{}`", shown(text))),
-    };
-    let flag = |text: &str| match text.trim_end() {
-        "0" => Ok(false),
-        "1" => Ok(true),
-        _ => Err(format!("expected 0 or 1, not `{}`", shown(text))),
-    };
-    Ok(BandwidthInfo {
-        num_closids: needed(system, &directory.join("num_closids"), at_least_one)?,
-        min_bandwidth: needed(system, &directory.join("min_bandwidth"), number)?.into(),
-        bandwidth_gran: needed(system, &directory.join("bandwidth_gran"), at_least_one)?.into(),
-        delay_linear: optional(system, &directory.join("delay_linear"), flag)?,
-        thread_throttle_mode: optional(system, &directory.join("thread_throttle_mode"), word)?,
-    })
-}
-
-fn monitoring(system: &dyn System, directory: &Path) -> Result<MonitoringInfo, ResctrlError> {
-    let features = needed(system, &directory.join("mon_features"), parse_features)?;
-    let (configurable, events): (Vec<_>, Vec<_>) =
-        features.iter().partition(|feature| feature.ends_with("_config"));
-    let event = |name: &&String| MonitorEvent::from(name.strip_suffix("_config").unwrap_or(name));
-    Ok(MonitoringInfo {
-        num_rmids: needed(system, &directory.join("num_rmids"), at_least_one)?,
-        events: events.iter().map(event).collect(),
-        configurable: configurable.iter().map(event).collect(),
-        assign_mode: optional(system, &directory.join("mbm_assign_mode"), parse_assign_mode)?,
-    })
+    }
 }
 
 /// Reads `mon_features`: one name per line, at least one.
@@ -271,26 +321,6 @@ fn at_least_one(text: &str) -> Result<u32, String> {
         0 => Err("expected at least 1, not `0`".to_owned()),
         value => Ok(value),
     }
-}
-
-/// Reads a file that every kernel has in such a directory.
-fn needed<T>(
-    system: &dyn System,
-    path: &Path,
-    parse: impl Fn(&str) -> Result<T, String>,
-) -> Result<T, ResctrlError> {
-    let text = files::read(system, path, files::MOST_BYTES)?;
-    parse(&text).map_err(|why| ResctrlError::malformed(path, why))
-}
-
-/// Reads a file that only some kernels have.
-fn optional<T>(
-    system: &dyn System,
-    path: &Path,
-    parse: impl Fn(&str) -> Result<T, String>,
-) -> Result<Option<T>, ResctrlError> {
-    let Some(text) = files::read_if_there(system, path)? else { return Ok(None) };
-    parse(&text).map(Some).map_err(|why| ResctrlError::malformed(path, why))
 }
 
 #[cfg(test)]
@@ -354,14 +384,28 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_must_be_there_and_one_that_makes_no_sense_are_named() {
-        let (keep, resctrl) = tree(&[("L3_MON/mon_features", "\n"), ("L3_MON/num_rmids", "0\n")]);
-        let error = resctrl.info().unwrap_err().to_string();
+    fn what_cannot_be_understood_is_named_and_affects_only_itself() {
+        let (keep, resctrl) = tree(&[
+            ("L3_MON/mon_features", "\n"),
+            ("L3_MON/num_rmids", "0\n"),
+            ("L3/num_closids", "16\n"),
+            ("L3/cbm_mask", "7ff\n"),
+            ("L3/min_cbm_bits", "1\n"),
+            ("L3/io_alloc", "on demand\n"),
+            ("MB/num_closids", "none\n"),
+        ]);
+        let info = resctrl.info().unwrap();
+        // A newer word in a file that only some kernels have is one value less.
+        assert_eq!(info.l3().map(|l3| (l3.num_closids, l3.io_alloc)), Some((16, None)));
+        assert_eq!((info.monitoring.as_ref(), info.bandwidths.len(), info.limits().closids), (None, 0, 16));
+        assert_eq!(info.strange.len(), 3, "{:?}", info.strange);
+        let error = info.trouble_with(MONITORING).unwrap().to_string();
         let path = keep.path().join("info/L3_MON");
         let wanted = "reading: it is empty; expected one feature a line, like llc_occupancy";
         assert_eq!(error, format!("{}: {wanted}", path.join("mon_features").display()));
+        assert!(info.trouble_with("MB").unwrap().to_string().contains("decimal number, not `none`"));
         std::fs::write(path.join("mon_features"), "llc_occupancy\nmbm_total_bytes_config\n").unwrap();
-        let error = resctrl.info().unwrap_err().to_string();
+        let error = resctrl.info().unwrap().trouble_with(MONITORING).unwrap().to_string();
         assert!(error.contains("num_rmids: reading: expected at least 1, not `0`"), "{error}");
         std::fs::write(path.join("num_rmids"), "256\n").unwrap();
         let monitoring = resctrl.info().unwrap().monitoring.unwrap();
@@ -370,7 +414,7 @@ mod tests {
             (vec![MonitorEvent::LlcOccupancy], vec![MonitorEvent::MbmTotal])
         );
         std::fs::remove_file(path.join("num_rmids")).unwrap();
-        assert!(resctrl.info().unwrap_err().is_gone());
+        assert!(resctrl.info().unwrap().trouble_with(MONITORING).unwrap().is_gone());
     }
 
     proptest! {

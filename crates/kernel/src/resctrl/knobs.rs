@@ -4,12 +4,12 @@
 
 use super::error::{ResctrlError, shown};
 use super::files::{self, HeldFile};
-use super::schemata::{Resource, ResourceSettings, Schemata, decimal};
+use super::schemata::{DomainSetting, Resource, ResourceSettings, Schemata, decimal};
 use super::{Group, Resctrl};
 use crate::content;
 use std::collections::BTreeMap;
 use std::fmt;
-use waykeeper_units::CoreList;
+use waykeeper_units::{CoreList, WayMask};
 
 /// A group's mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +48,24 @@ impl GroupMode {
 impl fmt::Display for GroupMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+/// Ways that one group alone may have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExclusiveWays {
+    /// The group.
+    pub group: Group,
+    /// Its mode, exclusive or pseudo-locked.
+    pub mode: GroupMode,
+    /// The ways.
+    pub mask: WayMask,
+}
+
+impl fmt::Display for ExclusiveWays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ExclusiveWays { group, mode, mask } = self;
+        write!(f, "the ways {mask} belong to group {group} alone ({mode})")
     }
 }
 
@@ -152,9 +170,30 @@ impl Resctrl {
             let domains = now.line(&line.resource).map(|line| &line.domains[..]).unwrap_or_default();
             let ids: Vec<String> = domains.iter().map(|(id, _)| id.to_string()).collect();
             let place = if ids.is_empty() { String::new() } else { format!(" in domains {}", ids.join(",")) };
-            info.accepted(&line.resource) + &place
+            let named = line.domains.iter().map(|(id, _)| *id);
+            let held = named.flat_map(|id| self.exclusive_ways(&line.resource, id).unwrap_or_default());
+            let held: Vec<String> =
+                held.filter(|own| own.group != *group).map(|own| format!("; but {own}")).collect();
+            info.accepted(&line.resource) + &place + &held.concat()
         };
         lines.iter().map(line).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The ways of a cache that no other group may have, because of a group's mode (resctrl.rst, "mode"), in one domain.
+    ///
+    /// # Errors
+    /// If the groups cannot be listed. A group that cannot be read is left out.
+    pub fn exclusive_ways(&self, cache: &Resource, domain: u32) -> Result<Vec<ExclusiveWays>, ResctrlError> {
+        let mut all = Vec::new();
+        for group in self.control_groups()? {
+            let Ok(mode @ (GroupMode::Exclusive | GroupMode::PseudoLocked)) = self.mode(&group) else {
+                continue;
+            };
+            let schemata = self.schemata(&group).ok();
+            let mask = schemata.and_then(|all| all.get(cache, domain).and_then(DomainSetting::mask));
+            all.extend(mask.map(|mask| ExclusiveWays { group, mode, mask }));
+        }
+        Ok(all)
     }
 
     /// The CPUs whose unassigned tasks belong to the group.

@@ -21,19 +21,21 @@ pub use error::{Action, ResctrlError, ResctrlErrorKind};
 pub use evacuate::Remember;
 pub use files::HeldFile;
 pub use group::Group;
+pub use info::MONITORING;
 pub use info::{BandwidthInfo, CacheInfo, GroupLimits, Info, MonitoringInfo};
 pub use io_alloc::IoAllocState;
-pub use knobs::{GroupMode, HeldCpus, HeldSchemata};
+pub use knobs::{ExclusiveWays, GroupMode, HeldCpus, HeldSchemata};
 pub use lock::holder_in;
 pub(crate) use lock::holder_of;
 pub use lock::{FlockGuard, Holder, WriteAccess};
-pub use monitor::{Count, HeldCount, MonDomain, MonitorEvent};
+pub use monitor::{Count, HeldCount, MonDomain, MonitorEvent, PARTIAL_COUNTS};
 pub use schemata::{DomainSetting, Resource, ResourceSettings, Schemata};
 pub use tasks::MovedTasks;
 
-use crate::root::Root;
+use crate::root::{FileError, Root};
 use crate::system::{self, DirEntry, SharedSystem, System};
 use rustix::fs::Mode as Permissions;
+use std::ffi::OsString;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -55,6 +57,16 @@ pub struct Resctrl {
     mount: PathBuf,
     locks: PathBuf,
     prefix: String,
+}
+
+/// What is wrong where resctrl is mounted at another place.
+pub fn elsewhere(place: &str) -> String {
+    format!("resctrl is mounted at {}, but Waykeeper needs it at {MOUNT}", waykeeper_units::one_line(place))
+}
+
+/// The command that makes a mount at another place reachable at ours too.
+pub fn bind_command(place: &str) -> String {
+    format!("mount --bind {} {MOUNT}", waykeeper_units::one_line(place))
 }
 
 /// Whether a command clears `info/last_cmd_status` before it adds to it (virtual-host.md 3.4).
@@ -83,13 +95,46 @@ impl Resctrl {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(ResctrlError::system(&mount.join("info"), Action::List, &error))
             }
-            Err(_) if root.system().is_dir(&mount) => {
-                absent("resctrl is not mounted; run: mount -t resctrl resctrl /sys/fs/resctrl")
-            }
-            Err(_) => absent(
-                "this kernel has no resctrl here: the CPU lacks RDT/PQoS, or the kernel is built without",
-            ),
+            Err(_) => match Resctrl::mounted_at(root) {
+                Ok(Some(place)) => absent(&format!("{}; run: {}", elsewhere(&place), bind_command(&place))),
+                _ if root.system().is_dir(&mount) => {
+                    absent("resctrl is not mounted; run: mount -t resctrl resctrl /sys/fs/resctrl")
+                }
+                _ => absent(
+                    "this kernel has no resctrl here: the CPU lacks RDT/PQoS, or the kernel is built without",
+                ),
+            },
         }
+    }
+
+    /// Checks that it is still mounted.
+    ///
+    /// # Errors
+    /// [`ResctrlErrorKind::NotMounted`] with the remedy.
+    pub fn check_mounted(&self) -> Result<(), ResctrlError> {
+        match self.system.metadata(&self.mount.join("info")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let why = "another program unmounted resctrl; run: mount -t resctrl resctrl /sys/fs/resctrl";
+                Err(ResctrlError::ours(ResctrlErrorKind::NotMounted, &self.mount, Action::List, why))
+            }
+            // What else is wrong is said by what reads a file.
+            _ => Ok(()),
+        }
+    }
+
+    /// Where resctrl is mounted; there is one instance of it, so a second mount(8) fails. `None`: nowhere, or there is no
+    /// `/proc/mounts`.
+    ///
+    /// # Errors
+    /// If `/proc/mounts` cannot be read.
+    pub fn mounted_at(root: &Root) -> Result<Option<String>, FileError> {
+        let mounts = root.read_optional("/proc/mounts")?.unwrap_or_default();
+        Ok(mounts.lines().find_map(|line| {
+            // Device, place, kind of file system (fstab(5)), which escapes a space in the place.
+            let mut fields = line.split_whitespace().skip(1);
+            let (place, kind) = (fields.next()?, fields.next()?);
+            (kind == "resctrl").then(|| place.replace("\\040", " "))
+        }))
     }
 
     /// A mount at any path on this machine, without checking it.
@@ -148,7 +193,7 @@ impl Resctrl {
     /// All control groups except the default one, ours and others', by name.
     ///
     /// # Errors
-    /// If the mount cannot be listed, or a group's name is no text.
+    /// If the mount cannot be listed.
     pub fn control_groups(&self) -> Result<Vec<Group>, ResctrlError> {
         self.groups_in(&self.mount, |name| Group::control(name).ok())
     }
@@ -156,7 +201,7 @@ impl Resctrl {
     /// The monitoring groups of a control group, by name.
     ///
     /// # Errors
-    /// If the group is gone, or a group's name is not UTF-8. Without monitoring the list is empty.
+    /// If the group is gone. Without monitoring the list is empty.
     pub fn monitor_groups(&self, parent: &Group) -> Result<Vec<Group>, ResctrlError> {
         let directory = self.directory(parent).join("mon_groups");
         match self.groups_in(&directory, |name| parent.monitor(name).ok()) {
@@ -170,9 +215,9 @@ impl Resctrl {
         directory: &Path,
         group: impl Fn(&str) -> Option<Group>,
     ) -> Result<Vec<Group>, ResctrlError> {
-        let names = self.list(directory)?;
-        let is_group = |name: &&String| self.system.is_dir(&directory.join(name.as_str()));
-        Ok(names.iter().filter(is_group).filter_map(|name| group(name)).collect())
+        let names = self.entries(directory)?;
+        let is_group = |name: &&OsString| self.system.is_dir(&directory.join(name));
+        Ok(names.iter().filter(is_group).filter_map(|name| group(&group::as_text(name))).collect())
     }
 
     /// True if the group exists now.
@@ -270,22 +315,20 @@ impl Resctrl {
         error
     }
 
-    /// The names in a directory, in order.
+    /// The names in a directory that are text, in order.
     fn list(&self, directory: &Path) -> Result<Vec<String>, ResctrlError> {
-        let failed = |error: io::Error| ResctrlError::system(directory, Action::List, &error);
+        Ok(self.entries(directory)?.into_iter().filter_map(|name| name.into_string().ok()).collect())
+    }
+
+    /// All names in a directory, in order.
+    fn entries(&self, directory: &Path) -> Result<Vec<OsString>, ResctrlError> {
         let mut names = Vec::new();
         let mut visit = |entry: DirEntry| {
-            names.push(entry.name.into_string());
-            if names.last().is_some_and(Result::is_err) {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
+            names.push(entry.name);
+            ControlFlow::Continue(())
         };
-        self.system.list(directory, &mut visit).map_err(failed)?;
-        let mut names = names.into_iter().collect::<Result<Vec<String>, _>>().map_err(|name| {
-            ResctrlError::malformed(directory, format!("the name {name:?} in it is not UTF-8 text"))
-        })?;
+        let listed = self.system.list(directory, &mut visit);
+        listed.map_err(|error| ResctrlError::system(directory, Action::List, &error))?;
         names.sort_unstable();
         Ok(names)
     }

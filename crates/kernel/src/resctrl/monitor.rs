@@ -8,8 +8,12 @@ use super::error::{ResctrlError, shown};
 use super::files::{self, HeldFile};
 use super::group::Group;
 use super::schemata::decimal;
+use crate::topology::L3;
 use std::fmt;
 use waykeeper_host::Reading;
+
+/// Why counts of an L3 are wrong where [`Resctrl::counts_only_a_part`].
+pub const PARTIAL_COUNTS: &str = "sub-NUMA clustering is on, and this kernel counts only a part of each L3 (Linux 6.11 and later count all of it)";
 
 /// A counted event.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -157,6 +161,15 @@ impl Resctrl {
         Ok(domains)
     }
 
+    /// Whether the counts of an L3 leave a part of it out ([`PARTIAL_COUNTS`]): with sub-NUMA clustering each node has counters
+    /// of its own, which the kernel adds up only if it also lists each (resctrl.rst, `mon_sub_L3_YY`; Linux 6.11).
+    pub fn counts_only_a_part(&self, l3: &L3) -> bool {
+        let own = |domain: &MonDomain| Some(domain.l3) == l3.id;
+        let domains = self.monitor_domains(&Group::DEFAULT).unwrap_or_default();
+        let mut nodes = domains.iter().filter(|domain| own(domain)).map(|domain| domain.node);
+        l3.clusters() > 1 && domains.iter().any(own) && nodes.all(|node| node.is_none())
+    }
+
     /// Reads one counter once. `None`: this machine does not count the event.
     ///
     /// # Errors
@@ -194,7 +207,7 @@ impl Resctrl {
     /// # Errors
     /// If the file cannot be read or has no number.
     pub fn max_threshold_occupancy(&self) -> Result<Option<u64>, ResctrlError> {
-        let path = self.info_path("L3_MON").join("max_threshold_occupancy");
+        let path = self.info_path(super::MONITORING).join("max_threshold_occupancy");
         let Some(text) = files::read_if_there(self.system(), &path)? else { return Ok(None) };
         let why = || ResctrlError::malformed(&path, format!("expected bytes, not `{}`", shown(&text)));
         decimal(&text).ok_or_else(why).map(Some)
@@ -205,7 +218,7 @@ impl Resctrl {
     /// # Errors
     /// If the kernel refuses the value.
     pub fn set_max_threshold_occupancy(&self, bytes: u64) -> Result<Option<u64>, ResctrlError> {
-        let path = self.info_path("L3_MON").join("max_threshold_occupancy");
+        let path = self.info_path(super::MONITORING).join("max_threshold_occupancy");
         self.write(&path, &format!("{bytes}\n"), Resctrl::KEEPS_STATUS, || {
             "bytes, at most the size of an L3".to_owned()
         })?;

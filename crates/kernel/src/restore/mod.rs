@@ -105,6 +105,13 @@ impl Report {
         reasons.into_iter().map(line).collect::<Vec<_>>().into_iter()
     }
 
+    /// What does not have its original value and stays in the journal: a line for each knob that failed, then one for each
+    /// reason for which knobs cannot be reached now. Empty if all is done.
+    pub fn remaining(&self) -> Vec<String> {
+        let failed = self.failures().map(|(knob, why)| format!("{knob}: {why}"));
+        failed.chain(self.away()).collect()
+    }
+
     /// The groups that no journal had and that were removed, one line each.
     pub fn adopted_groups(&self) -> impl Iterator<Item = String> {
         let groups = self.adopted.iter().filter_map(|own| match own {
@@ -149,15 +156,7 @@ pub fn mounted(root: &Root, prefix: &str) -> Option<Resctrl> {
     match Resctrl::open(root, prefix) {
         Ok(resctrl) => Some(resctrl),
         Err(error) if error.kind == ResctrlErrorKind::NotMounted => {
-            match root.read_optional("/proc/mounts") {
-                Ok(mounts) => mounts.unwrap_or_default().lines().find_map(|line| {
-                    // Device, place, kind of file system (fstab(5)).
-                    let mut fields = line.split_whitespace().skip(1);
-                    let (place, kind) = (fields.next()?, fields.next()?);
-                    (kind == "resctrl").then(|| at(place))
-                }),
-                Err(_) => Some(at(MOUNT)),
-            }
+            Resctrl::mounted_at(root).map_or_else(|_| Some(at(MOUNT)), |place| Some(at(&place?)))
         }
         Err(_) => Some(at(MOUNT)),
     }

@@ -92,6 +92,9 @@ fn msr_writes(facts: &Facts<'_>) -> Check {
         }
         Ok(None) => check(CheckState::Missing, "no msr driver").remedy("modprobe msr"),
         Err(why) => check(CheckState::Unknown, &why),
+        Ok(Some(_)) if matches!(facts.lockdown, Lockdown::On(_)) => {
+            check(CheckState::Degraded, "every write is refused under lockdown").remedy("see lockdown below")
+        }
         Ok(Some(text)) => match text.as_str() {
             "on" => check(CheckState::Ok, "on: writes are silent"),
             "default" => check(CheckState::Ok, "default: the first write taints the kernel and is logged"),

@@ -7,11 +7,15 @@ use super::facts::Facts;
 use super::file;
 use super::report::{Check, CheckState, check};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use waykeeper_generations::{ErratumKind, Vendor};
 use waykeeper_kernel::journal;
-use waykeeper_kernel::resctrl::{Info, IoAllocState, Resctrl, ResctrlError, ResctrlErrorKind, Resource};
+use waykeeper_kernel::resctrl::{
+    self, Info, IoAllocState, PARTIAL_COUNTS, Resctrl, ResctrlError, ResctrlErrorKind, Resource,
+};
 use waykeeper_kernel::restore;
 use waykeeper_kernel::root::DEAD_MOUNT;
+use waykeeper_units::few;
 
 /// The state of resctrl on this host.
 pub(super) enum Mount {
@@ -47,7 +51,11 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
     match &facts.mount {
         Mount::Mounted(resctrl, Ok(info)) => {
             let cdp = if info.has_cdp() { " with CDP" } else { "" };
-            return check(CheckState::Ok, format!("mounted at {}{cdp}", resctrl.mount_point().display()));
+            let mounted = format!("mounted at {}{cdp}", resctrl.mount_point().display());
+            return match info.strange.first() {
+                None => check(CheckState::Ok, mounted),
+                Some(first) => check(CheckState::Degraded, format!("{mounted}; not understood: {first}")),
+            };
         }
         Mount::Mounted(_, Err(error)) => {
             return check(CheckState::Unknown, error.to_string());
@@ -61,6 +69,10 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
             };
         }
         Mount::No(_) => {}
+    }
+    if let Ok(Some(place)) = Resctrl::mounted_at(facts.root) {
+        let remedy = format!("{}, or unmount it and mount it there", resctrl::bind_command(&place));
+        return check(CheckState::Missing, resctrl::elsewhere(&place)).remedy(remedy);
     }
     // The kernel registers the file system only if it found RDT or PQoS (resctrl_init).
     match file::text(facts.root, "proc/filesystems") {
@@ -96,13 +108,19 @@ fn info<'f>(facts: &'f Facts<'_>, name: &'static str) -> Result<&'f Info, Check>
 const RDT_BOOT_OPTION: &str =
     "boot with rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,mba on the kernel's command line";
 
-/// Adds the remedy for a feature that the CPU reports and the kernel does not offer.
-fn not_driven(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check {
-    match facts.erratum(kind) {
+/// Adds the remedy for a feature that the CPU reports and the kernel does not offer. `words` are its names in the boot option
+/// `rdt=` (kernel:Documentation/admin-guide/kernel-parameters.txt).
+fn not_driven(facts: &Facts<'_>, check: Check, words: &[&str], kind: Option<ErratumKind>) -> Check {
+    let cmdline = file::line(facts.root, "proc/cmdline").ok().flatten().unwrap_or_default();
+    let options = cmdline.split_whitespace().filter_map(|word| word.strip_prefix("rdt="));
+    let off = options.flat_map(|list| list.split(',')).filter_map(|word| word.strip_prefix('!'));
+    if let Some(off) = off.filter(|word| words.contains(word)).last() {
+        let value = format!("{}: rdt=!{off} on its command line switches it off", check.value);
+        return Check { value, ..check }.remedy(format!("boot without !{off} in rdt="));
+    }
+    match kind.and_then(|kind| facts.erratum(kind)) {
         Some(_) => check.remedy(RDT_BOOT_OPTION),
-        None => check.remedy(
-            "look for rdt=! on the kernel's command line (/proc/cmdline) and for an erratum in its log",
-        ),
+        None => check.remedy("look for an erratum in the kernel's log (dmesg | grep resctrl)"),
     }
 }
 
@@ -111,8 +129,10 @@ fn before_mounting(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check 
     let cmdline = file::line(facts.root, "proc/cmdline");
     let asked_for =
         matches!(&cmdline, Ok(Some(text)) if text.split_whitespace().any(|word| word.starts_with("rdt=")));
+    // Where it is mounted at another place, the kernel has decided already.
+    let is_mounted = matches!(Resctrl::mounted_at(facts.root), Ok(Some(_)));
     match facts.erratum(kind) {
-        Some(_) if !asked_for => {
+        Some(_) if !asked_for && !is_mounted => {
             let value = format!(
                 "{}; after mounting, the kernel offers it on this CPU only with a boot option",
                 check.value
@@ -133,6 +153,9 @@ fn cat(facts: &Facts<'_>) -> Check {
         Err(check) => return check,
     };
     let Some(l3) = info.l3() else {
+        if let Some(trouble) = info.trouble_with("L3") {
+            return check(CheckState::Unknown, trouble.to_string());
+        }
         if !facts.has_flag("cat_l3") {
             return check(
                 CheckState::Missing,
@@ -141,7 +164,7 @@ fn cat(facts: &Facts<'_>) -> Check {
         }
         let check =
             check(CheckState::Missing, "the CPU has L3 CAT, but the kernel does not offer it".to_owned());
-        return not_driven(facts, check, ErratumKind::CatNeedsBootOption);
+        return not_driven(facts, check, &["l3cat"], Some(ErratumKind::CatNeedsBootOption));
     };
     let ways = l3.cbm_mask.count();
     let shared = match l3.shareable_bits {
@@ -150,7 +173,35 @@ fn cat(facts: &Facts<'_>) -> Check {
     };
     let holes = if l3.sparse_masks == Some(true) { "; masks may have holes" } else { "" };
     let least = l3.min_cbm_bits;
-    check(CheckState::Ok, format!("{ways} ways ({}), at least {least} per mask{shared}{holes}", l3.cbm_mask))
+    let value = format!("{ways} ways ({}), at least {least} per mask{shared}{holes}", l3.cbm_mask);
+    let held = exclusive(facts, info);
+    if held.is_empty() {
+        return unless_strange(info, "L3", check(CheckState::Ok, value));
+    }
+    check(CheckState::Degraded, format!("{value}; {}", few(&held))).remedy(
+        "no other group can have these ways: remove the group (rmdir), or write `shareable` into its `mode`",
+    )
+}
+
+/// Degrades a check of a directory of `info` in which some file is not understood.
+fn unless_strange(info: &Info, directory: &str, check: Check) -> Check {
+    match info.trouble_with(directory) {
+        Some(trouble) => {
+            Check { state: CheckState::Degraded, value: format!("{}; {trouble}", check.value), ..check }
+        }
+        None => check,
+    }
+}
+
+/// The ways that other programs' groups have for themselves, each once.
+fn exclusive(facts: &Facts<'_>, info: &Info) -> Vec<String> {
+    let (Mount::Mounted(resctrl, _), Ok(topology)) = (&facts.mount, &facts.topology) else {
+        return Vec::new();
+    };
+    let Some(resource) = info.l3_resources().pop() else { return Vec::new() };
+    let domains = topology.l3.iter().filter_map(|l3| l3.id);
+    let held = domains.flat_map(|domain| resctrl.exclusive_ways(&resource, domain).unwrap_or_default());
+    held.map(|own| own.to_string()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn classes(facts: &Facts<'_>, info: &Info) -> Check {
@@ -159,41 +210,50 @@ fn classes(facts: &Facts<'_>, info: &Info) -> Check {
         return check(CheckState::Missing, "needs resctrl".to_owned());
     };
     let all = info.limits().closids;
+    if let (None, Some(trouble)) = (info.l3(), info.trouble_with("L3")) {
+        return check(CheckState::Unknown, trouble.to_string());
+    }
+    if info.l3().is_none() {
+        return check(CheckState::Missing, format!("{all} classes of service, but none divides the L3"));
+    }
     let groups = match resctrl.control_groups() {
-        Ok(groups) => u32::try_from(groups.len()).unwrap_or(u32::MAX),
+        Ok(groups) => groups.iter().map(ToString::to_string).collect::<Vec<_>>(),
         Err(error) => return check(CheckState::Unknown, error.to_string()),
     };
-    // The default group uses one class; io_alloc uses another while it is enabled (hardware.md 8.1).
-    let devices = u32::from(info.l3().is_some_and(|l3| l3.io_alloc == Some(IoAllocState::Enabled)));
-    let free = all.saturating_sub(1 + groups + devices);
+    let held = u32::try_from(groups.len()).unwrap_or(u32::MAX);
+    let free = info.classes_for_groups().saturating_sub(held);
     let value = format!("{all} classes of service, {free} free");
     if free > 0 || all <= 1 {
-        return check(if all > 1 { CheckState::Ok } else { CheckState::Missing }, value);
+        let check = check(if all > 1 { CheckState::Ok } else { CheckState::Missing }, value);
+        // A resource that is not understood may have fewer classes.
+        let other = Resource::Mb.name();
+        return unless_strange(info, "L3", unless_strange(info, other, check));
     }
-    check(CheckState::Degraded, value)
+    check(CheckState::Degraded, format!("{value}: {} hold {held}", few(&groups)))
         .remedy("remove groups under /sys/fs/resctrl that are no longer used (rmdir)")
 }
 
 fn mba(facts: &Facts<'_>, info: &Info) -> Check {
     let check = |state, value: String| check("mba", state, value);
     let Some(bandwidth) = info.bandwidths.get(&Resource::Mb) else {
-        let value = match facts.has_flag("mba") {
-            true => "the CPU has MBA, but the kernel does not offer it".to_owned(),
-            false => format!("the CPU reports no MBA{}", facts.behind_a_hypervisor()),
-        };
-        return check(CheckState::Missing, value);
+        if let Some(trouble) = info.trouble_with("MB") {
+            return check(CheckState::Unknown, trouble.to_string());
+        }
+        if !facts.has_flag("mba") {
+            let value = format!("the CPU reports no MBA{}", facts.behind_a_hypervisor());
+            return check(CheckState::Missing, value);
+        }
+        let check =
+            check(CheckState::Missing, "the CPU has MBA, but the kernel does not offer it".to_owned());
+        return not_driven(facts, check, &["mba"], None);
     };
     let (low, step) = (bandwidth.min_bandwidth, bandwidth.bandwidth_gran);
-    check(
-        CheckState::Ok,
-        match facts.vendor() {
-            // hardware.md 7.3: units of 1/8 GB/s; 2048 is no limit.
-            Some(Vendor::Amd) => {
-                format!("from {low} in steps of {step} eighths of a GB/s; 2048 means no limit")
-            }
-            _ => format!("from {low} % in steps of {step} %"),
-        },
-    )
+    let value = match facts.vendor() {
+        // hardware.md 7.3: units of 1/8 GB/s; 2048 is no limit.
+        Some(Vendor::Amd) => format!("from {low} in steps of {step} eighths of a GB/s; 2048 means no limit"),
+        _ => format!("from {low} % in steps of {step} %"),
+    };
+    unless_strange(info, "MB", check(CheckState::Ok, value))
 }
 
 fn io_alloc(facts: &Facts<'_>, info: &Info) -> Check {
@@ -224,6 +284,9 @@ pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
         Err(check) => return check,
     };
     let Some(monitoring) = &info.monitoring else {
+        if let Some(trouble) = info.trouble_with(resctrl::MONITORING) {
+            return check(CheckState::Unknown, trouble.to_string());
+        }
         if !facts.has_flag("cqm_llc") {
             return check(
                 CheckState::Missing,
@@ -234,14 +297,22 @@ pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
             CheckState::Missing,
             "the CPU has CMT and MBM, but the kernel does not offer them".to_owned(),
         );
-        return not_driven(facts, check, ErratumKind::MonitoringNeedsBootOption);
+        let words = ["cmt", "mbmtotal", "mbmlocal"];
+        return not_driven(facts, check, &words, Some(ErratumKind::MonitoringNeedsBootOption));
     };
     let events: Vec<&str> = monitoring.events.iter().map(|event| event.name()).collect();
     let mode = match monitoring.assign_mode.as_deref() {
         Some(mode) => format!("; counters assigned by {mode}"),
         None => String::new(),
     };
-    check(CheckState::Ok, format!("{}; {} RMIDs{mode}", events.join(", "), monitoring.num_rmids))
+    let value = format!("{}; {} RMIDs{mode}", events.join(", "), monitoring.num_rmids);
+    if let (Mount::Mounted(resctrl, _), Ok(topology)) = (&facts.mount, &facts.topology)
+        && topology.l3.iter().any(|l3| resctrl.counts_only_a_part(l3))
+    {
+        return check(CheckState::Degraded, format!("{value}; {PARTIAL_COUNTS}"))
+            .remedy("run Linux 6.11 or later, or switch sub-NUMA clustering off in the BIOS");
+    }
+    unless_strange(info, resctrl::MONITORING, check(CheckState::Ok, value))
 }
 
 /// Groups that Waykeeper did not make, and the holder of the lock that tools share.
@@ -252,7 +323,7 @@ pub(super) fn others(facts: &Facts<'_>) -> Vec<Check> {
         Ok(groups) => {
             let names = |ours: bool| {
                 let of = groups.iter().filter(|group| resctrl.is_ours(group) == ours);
-                of.map(|group| group.name().to_owned()).collect::<Vec<_>>()
+                of.map(ToString::to_string).collect::<Vec<_>>()
             };
             let (ours, foreign) = (names(true), names(false));
             let by_others = format!("made by others: {}", few(&foreign));
@@ -300,11 +371,4 @@ fn orphaned(facts: &Facts<'_>, resctrl: &Resctrl) -> Option<Check> {
         "waykeeper restore (with the daemon's --config, if that names a journal): it removes them and says what \
         cannot be restored",
     ))
-}
-
-/// The first few of many names.
-fn few(names: &[String]) -> String {
-    const MOST: usize = 6;
-    let shown = names[..names.len().min(MOST)].join(", ");
-    if names.len() > MOST { format!("{shown} and {} more", names.len() - MOST) } else { shown }
 }

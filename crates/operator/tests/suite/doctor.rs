@@ -106,6 +106,7 @@ fn what_prevents_management_is_named() {
     state(&report, "lockdown", CheckState::Degraded, &["integrity", "Secure Boot"]);
     state(&report, "ddio-ways", CheckState::Degraded, &["0x600", "lockdown"]);
     state(&report, "dca-ports", CheckState::Degraded, &["lockdown"]);
+    state(&report, "msr-writes", CheckState::Degraded, &["refused", "lockdown"]);
     assert!(report.is_manageable(), "CAT goes through resctrl all the same");
     let report = with("sys/module/msr/parameters/allow_writes", "off\n");
     state(&report, "msr-writes", CheckState::Degraded, &["msr.allow_writes=on"]);
@@ -123,13 +124,106 @@ fn what_prevents_management_is_named() {
         tree.write(&format!("sys/fs/resctrl/COS{group}/tasks"), "");
     }
     // MBA's 8 classes limit L3's 16 (hardware.md 7.4), and the default group has one of them.
-    state(&examine(tree.root()), "classes", CheckState::Degraded, &["8 classes of service, 0 free", "rmdir"]);
+    let held = ["8 classes of service, 0 free", "COS1, COS2, ", " and 1 more hold 7", "rmdir"];
+    state(&examine(tree.root()), "classes", CheckState::Degraded, &held);
     tree.write("sys/devices/system/node/node2/cpulist", "1,5\n");
     tree.write("sys/devices/system/node/node0/cpulist", "0,4\n");
     state(&examine(tree.root()), "snc", CheckState::Degraded, &["2 NUMA nodes", "BIOS"]);
     // Counter 2 of CPU 0 is running.
     tree.set_msr(0, 0x188, 0x0041_003c);
     state(&examine(tree.root()), "counters-in-use", CheckState::Info, &["counters 2 of 4"]);
+}
+
+/// With sub-NUMA clustering, kernels before 6.11 count one node of each L3.
+#[test]
+fn counts_of_a_part_of_the_l3_are_no_counts_of_it() {
+    let tree = PlainTree::skylake();
+    let counter = "sys/fs/resctrl/mon_data/mon_L3_00";
+    tree.write(&format!("{counter}/llc_occupancy"), "0\n");
+    state(&examine(tree.root()), "monitoring", CheckState::Ok, &["llc_occupancy"]);
+    tree.write("sys/devices/system/node/node2/cpulist", "1,5\n");
+    tree.write("sys/devices/system/node/node0/cpulist", "0,4\n");
+    let report = examine(tree.root());
+    state(&report, "monitoring", CheckState::Degraded, &["only a part of each L3", "6.11", "BIOS"]);
+    tree.write(&format!("{counter}/mon_sub_L3_00/llc_occupancy"), "0\n");
+    state(&examine(tree.root()), "monitoring", CheckState::Ok, &["llc_occupancy"]);
+}
+
+#[test]
+fn a_kernel_that_offers_less_than_the_cpu_has_is_named_with_what_made_it_so() {
+    let tree = PlainTree::skylake();
+    tree.remove("sys/fs/resctrl/info/L3");
+    let report = examine(tree.root());
+    state(&report, "classes", CheckState::Missing, &["8 classes of service, but none divides the L3"]);
+    state(&report, "cat", CheckState::Missing, &["boot with rdt=cmt,mbmtotal,mbmlocal,l3cat"]);
+    // The boot option may be there and say the opposite.
+    tree.write("proc/cmdline", "quiet rdt=cmt,!l3cat,!mba\n");
+    let report = examine(tree.root());
+    state(&report, "cat", CheckState::Missing, &["rdt=!l3cat on its command line", "boot without !l3cat"]);
+    tree.remove("sys/fs/resctrl/info/MB");
+    state(&examine(tree.root()), "mba", CheckState::Missing, &["rdt=!mba", "boot without !mba"]);
+    tree.write("proc/cmdline", "quiet rdt=!cmt\n");
+    tree.remove("sys/fs/resctrl/info/L3_MON");
+    state(&examine(tree.root()), "monitoring", CheckState::Missing, &["rdt=!cmt", "boot without !cmt"]);
+}
+
+#[test]
+fn resctrl_at_another_place_is_found_and_a_second_mount_is_not_advised() {
+    let tree = PlainTree::skylake();
+    tree.remove("sys/fs/resctrl/info");
+    tree.write("proc/mounts", "proc /proc proc rw 0 0\nresctrl /mnt/rdt\\040here resctrl rw,relatime 0 0\n");
+    let report = examine(tree.root());
+    let remedy = "mount --bind /mnt/rdt here /sys/fs/resctrl, or unmount it";
+    state(&report, "resctrl", CheckState::Missing, &["mounted at /mnt/rdt here, but", remedy]);
+    let cat = report.check("cat").unwrap();
+    assert_eq!((cat.value.as_str(), cat.remedy.as_deref()), ("needs resctrl", None));
+}
+
+#[test]
+fn names_of_other_programs_are_escaped_and_one_that_is_no_text_is_a_group_as_any_other() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let tree = PlainTree::skylake();
+    let before = examine(tree.root());
+    let groups = tree.path("sys/fs/resctrl");
+    for name in [&b"\x1b[31mred"[..], b"bad\xff\xfename", b"-rf", b"$(id)"] {
+        std::fs::create_dir(groups.join(OsStr::from_bytes(name))).unwrap();
+    }
+    let report = examine(tree.root());
+    let shown = [r"\u{1b}[31mred", r"bad\xff\xfename", "-rf", "$(id)"];
+    state(&report, "groups", CheckState::Degraded, &shown);
+    state(&report, "classes", CheckState::Ok, &["8 classes of service, 3 free"]);
+    assert_eq!(changed(&before, &report), ["classes", "groups"]);
+}
+
+#[test]
+fn ways_that_a_group_has_for_itself_are_named_with_it() {
+    let tree = PlainTree::skylake();
+    tree.write("sys/fs/resctrl/excl/mode", "exclusive\n");
+    tree.write("sys/fs/resctrl/excl/schemata", "L3:0=003;1=003\n");
+    let shown = ["11 ways", "the ways 0x003 belong to group excl alone (exclusive)", "shareable"];
+    state(&examine(tree.root()), "cat", CheckState::Degraded, &shown);
+    tree.write("sys/fs/resctrl/excl/mode", "shareable\n");
+    state(&examine(tree.root()), "cat", CheckState::Ok, &["11 ways"]);
+}
+
+/// A newer kernel's words in one file cost what the file says, and nothing else.
+#[test]
+fn a_file_of_resctrl_that_is_not_understood_is_named() {
+    let tree = PlainTree::skylake();
+    tree.write("sys/fs/resctrl/info/MB/thread_throttle_mode", "per-cluster\n");
+    let report = examine(tree.root());
+    state(
+        &report,
+        "resctrl",
+        CheckState::Degraded,
+        &["not understood", "thread_throttle_mode", "per-cluster"],
+    );
+    state(&report, "mba", CheckState::Degraded, &["from 10 %", "per-cluster"]);
+    tree.write("sys/fs/resctrl/info/MB/num_closids", "many\n");
+    let report = examine(tree.root());
+    state(&report, "mba", CheckState::Unknown, &["num_closids", "many"]);
+    state(&report, "cat", CheckState::Ok, &["11 ways"]);
 }
 
 #[test]
