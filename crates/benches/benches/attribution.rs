@@ -36,6 +36,7 @@ fn inventory(cores: u16) -> Inventory {
             min_ways: 1,
             bytes: u64::from(cores) * 2048 * 11 * 64,
             clos_count: 16,
+            sparse_masks: false,
             inclusive_ways: Some(WayMask::from_bits(0x003)),
         },
         dca_ways_default: Some(WayMask::from_bits(0x600)),

@@ -100,6 +100,7 @@ fn question() -> LayoutQuestion {
                 min_ways: 1,
                 bytes: 25_952_256,
                 clos_count: 16,
+                sparse_masks: false,
                 inclusive_ways: Some(WayMask::from_bits(3)),
             },
             dca_ways: Some(WayMask::from_bits(0x600)),

@@ -165,6 +165,7 @@ mod tests {
         min_ways: 1,
         bytes: 11_000_000,
         clos_count: 16,
+        sparse_masks: false,
         inclusive_ways: Some(WayMask::from_bits(0x003)),
     };
 

@@ -118,6 +118,8 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     before: Option<Snapshot>,
     knobs: Knobs,
     effects: Effects,
+    /// The classes of service that the policy knows of.
+    clos_count: u32,
     /// The last error about classes of service, so that it is reported once.
     reported_classes_error: Option<String>,
     worth: WorthMeter,
@@ -173,6 +175,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             before: None,
             knobs: Knobs::new(config.take_back),
             effects: Effects::default(),
+            clos_count: 0,
             reported_classes_error: None,
             worth: WorthMeter::new(),
             looks_back: LooksBack::default(),
@@ -235,6 +238,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     /// `originals` are those of knobs that an earlier loop left in force.
     fn begin(&mut self, first_events: Vec<Event>, originals: &Plan) {
         let groups = self.host.workloads();
+        self.clos_count = self.host.inventory().llc.clos_count;
         let mut decision = self.policy.start(self.host.inventory(), &groups);
         decision.events.splice(0..0, first_events);
         self.knobs.take_over(originals, &decision.plan);
@@ -394,6 +398,10 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
             self.policy.hear(&answer);
             self.record.answer = Some(answer);
         }
+        let clos_count = self.host.inventory().llc.clos_count;
+        if std::mem::replace(&mut self.clos_count, clos_count) != clos_count {
+            self.policy.classes(clos_count);
+        }
         let decision = self.policy.step(groups, seen);
         self.carry_out(decision, groups);
         self.looks_back.decided(!self.record.applied.is_empty());
@@ -439,7 +447,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         decision.events.push(Event {
             action: "restored".to_owned(),
             group: None,
-            text: "every knob is restored to its original value".to_owned(),
+            text: "every knob of the policy returns to its original value".to_owned(),
             causes: vec![cause],
         });
         // There is no later step in which a busy machine could be asked again.

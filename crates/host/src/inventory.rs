@@ -1,7 +1,7 @@
 //! The inventory of a server: what is known about it before anything is measured. It must not hold counter values.
 
 use serde::{Deserialize, Serialize};
-use waykeeper_units::{CoreId, DeviceId, PortId, WayMask};
+use waykeeper_units::{CoreId, DeviceId, MaskError, PortId, WayMask};
 
 /// Whether a knob or counter can be used.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,9 +26,25 @@ pub struct LlcGeometry {
     pub bytes: u64,
     /// Classes of service, root class included.
     pub clos_count: u32,
+    /// Whether the ways of a mask need not be next to each other.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sparse_masks: bool,
     /// Ways tied to the shared directory ways, the only ones whose lines may also be in an MLC
     /// (A4 s2.1); `None` when the LLC is not of that kind or it is not known.
     pub inclusive_ways: Option<WayMask>,
+}
+
+impl LlcGeometry {
+    /// Checks that CAT accepts this mask here.
+    ///
+    /// # Errors
+    /// The first rule it breaks.
+    pub fn check(&self, mask: WayMask) -> Result<WayMask, MaskError> {
+        match mask.check(self.ways, self.min_ways.max(1)) {
+            Err(MaskError::Holes(..)) if self.sparse_masks => Ok(mask),
+            checked => checked,
+        }
+    }
 }
 
 /// What kind of traffic a device brings.

@@ -18,8 +18,7 @@ pub(super) fn ports(facts: &Facts) -> Vec<(PortId, waykeeper_kernel::pci::PciAdd
 pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoKnobs) -> Inventory {
     let ways = l3.cbm_mask;
     let within = |mask: &WayMask| mask.minus(ways).is_empty();
-    let table = facts.generation;
-    let register = table.and_then(|table| table.dca.ways.register.as_ref());
+    let register = facts.generation.and_then(|table| table.dca.ways.register.as_ref());
     // The register's value is used first, then the table's default, but not CPUID's shareable bits (hardware.md 1.3).
     let dca = knobs.read(&mut Vec::new()).dca_ways();
     let dca = dca.or_else(|| register.and_then(|register| register.default)).filter(within);
@@ -41,17 +40,25 @@ pub(super) fn inventory(facts: &Facts, l3: &CacheInfo, classes: u32, knobs: &IoK
     Inventory {
         platform: Platform { chip: facts.chip.clone(), host: facts.host.clone() },
         cores: facts.l3.cpus.cores().to_vec(),
-        llc: LlcGeometry {
-            ways: ways.count(),
-            min_ways: l3.min_cbm_bits.max(1),
-            bytes: facts.l3.bytes,
-            clos_count: classes,
-            inclusive_ways: table.and_then(|table| table.resctrl.inclusive_ways).filter(within),
-        },
+        llc: llc(facts, l3, classes),
         dca_ways_default: dca,
         dca_ways_switch: knobs.support(Knob::DcaWays),
         devices: (0..=u8::MAX).zip(&facts.devices).map(device).collect(),
         ports: (0..=u8::MAX).zip(&facts.ports).map(port).collect(),
+    }
+}
+
+/// The managed L3 as the seam has it, with this number of classes for masks.
+fn llc(facts: &Facts, l3: &CacheInfo, classes: u32) -> LlcGeometry {
+    let ways = l3.cbm_mask;
+    let inclusive = facts.generation.and_then(|table| table.resctrl.inclusive_ways);
+    LlcGeometry {
+        ways: ways.count(),
+        min_ways: l3.min_cbm_bits.max(1),
+        bytes: facts.l3.bytes,
+        clos_count: classes,
+        sparse_masks: l3.sparse_masks == Some(true),
+        inclusive_ways: inclusive.filter(|mask| mask.minus(ways).is_empty()),
     }
 }
 
@@ -87,8 +94,8 @@ pub(super) fn group(
         devices.push(DeviceId(index));
     }
     let parse = |text: &String| {
-        let mask = WayMask::parse(text, l3.cbm_mask.count()).map_err(|why| why.to_string())?;
-        mask.check(l3.cbm_mask.count(), l3.min_cbm_bits.max(1)).map_err(|why| why.to_string())
+        let mask = WayMask::parse(text, l3.cbm_mask.count());
+        mask.and_then(|mask| llc(facts, l3, 1).check(mask)).map_err(|why| why.to_string())
     };
     let mask = tenant.mask.as_ref().map(parse).transpose();
     Ok(Workload {

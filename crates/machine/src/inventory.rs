@@ -45,6 +45,7 @@ pub(crate) fn inventory(scenario: &Scenario) -> Inventory {
             min_ways: chip.llc.min_ways,
             bytes: chip.llc_bytes(),
             clos_count: chip.llc.clos,
+            sparse_masks: chip.llc.sparse_masks,
             inclusive_ways: chip.llc.inclusive_ways,
         },
         dca_ways_default: chip.llc.dca_ways,

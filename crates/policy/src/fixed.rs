@@ -76,7 +76,7 @@ struct Fixed {
 impl Fixed {
     fn mask(&self, workload: &str, llc: LlcGeometry) -> Option<Result<WayMask, PolicyError>> {
         let text = self.masks.get(workload)?;
-        let mask = WayMask::parse(text, llc.ways).and_then(|mask| mask.check(llc.ways, llc.min_ways));
+        let mask = WayMask::parse(text, llc.ways).and_then(|mask| llc.check(mask));
         Some(mask.map_err(|source| bad_mask(workload, source)))
     }
 

@@ -13,7 +13,7 @@ use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 pub(crate) use shares::{Partition, partition};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::{Table, Value};
-use waykeeper_host::{Interval, Inventory, Plan, Workload};
+use waykeeper_host::{Interval, Inventory, LlcGeometry, Plan, Workload};
 use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 /// One line for the list of policies.
@@ -52,8 +52,7 @@ fn mask_text(workload: &str, value: &Value) -> Result<String, PolicyError> {
 #[derive(Default)]
 struct Isolate {
     fixed: BTreeMap<String, String>,
-    ways: u32,
-    min_ways: u32,
+    llc: Option<LlcGeometry>,
     /// Most partitions: one class belongs to the root group, which keeps all ways for unmanaged cores.
     partitions_max: u32,
     dca: BTreeMap<PortId, bool>,
@@ -65,15 +64,16 @@ impl Isolate {
     /// Computes all masks for `groups` and logs them.
     fn lay_out(&mut self, groups: &[Workload]) -> Vec<Event> {
         self.groups = groups.to_vec();
+        let Some(llc) = self.llc else { return Vec::new() };
         let mut events = Vec::new();
-        self.masks = self.fixed_masks(groups, &mut events);
+        self.masks = self.fixed_masks(groups, &llc, &mut events);
         let taken = self.masks.values().fold(WayMask::EMPTY, |all, mask| all.or(*mask));
         let rest: Vec<&Workload> =
             groups.iter().filter(|group| !self.masks.contains_key(&group.id)).collect();
         let distinct = self.masks.values().collect::<BTreeSet<_>>().len() as u32;
-        let free = widest_run(WayMask::full(self.ways).minus(taken));
+        let free = widest_run(WayMask::full(llc.ways).minus(taken));
         let limit = self.partitions_max.saturating_sub(distinct);
-        for Partition { mask, members } in partition(&rest, free, self.min_ways, limit) {
+        for Partition { mask, members } in partition(&rest, free, llc.min_ways.max(1), limit) {
             let names: Vec<&str> = members.iter().map(|group| group.name.as_str()).collect();
             let text = format!("{} get {mask} ({} ways)", names.join(", "), mask.count());
             let cores = members.iter().map(|group| group.cores.len() as f64).sum();
@@ -84,13 +84,18 @@ impl Isolate {
         }
         // No ways are left beside the masks set by hand: the other workloads get all ways, like unmanaged cores.
         for group in rest {
-            self.masks.entry(group.id).or_insert_with(|| WayMask::full(self.ways));
+            self.masks.entry(group.id).or_insert_with(|| WayMask::full(llc.ways));
         }
         events
     }
 
     /// The masks set by hand whose workload is alive and that the chip accepts.
-    fn fixed_masks(&self, groups: &[Workload], events: &mut Vec<Event>) -> BTreeMap<WorkloadId, WayMask> {
+    fn fixed_masks(
+        &self,
+        groups: &[Workload],
+        llc: &LlcGeometry,
+        events: &mut Vec<Event>,
+    ) -> BTreeMap<WorkloadId, WayMask> {
         let mut masks = BTreeMap::new();
         for (name, text) in &self.fixed {
             let Some(group) = groups.iter().find(|group| group.name == *name) else {
@@ -100,7 +105,7 @@ impl Isolate {
                 events.push(Event { action: "mask-waits".to_owned(), group: None, text, causes: Vec::new() });
                 continue;
             };
-            let legal = WayMask::parse(text, self.ways).and_then(|mask| mask.check(self.ways, self.min_ways));
+            let legal = WayMask::parse(text, llc.ways).and_then(|mask| llc.check(mask));
             let (action, text) = match legal {
                 Ok(mask) => {
                     masks.insert(group.id, mask);
@@ -157,12 +162,17 @@ impl Policy for Isolate {
     }
 
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
-        self.ways = inventory.llc.ways;
-        self.min_ways = inventory.llc.min_ways.max(1);
-        self.partitions_max = inventory.llc.clos_count.saturating_sub(1).max(1);
+        self.llc = Some(inventory.llc);
+        self.classes(inventory.llc.clos_count);
         self.dca = dca_on_everywhere(inventory);
         let events = self.lay_out(groups);
         self.decide(events)
+    }
+
+    fn classes(&mut self, clos_count: u32) {
+        self.partitions_max = clos_count.saturating_sub(1).max(1);
+        // The next step lays the ways out again.
+        self.groups.clear();
     }
 
     fn step(&mut self, groups: &[Workload], _seen: &Interval) -> Decision {

@@ -94,6 +94,10 @@ pub trait Policy: Send {
     /// as a change in it.
     fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision;
 
+    /// How many classes of service there are now, the default group's included; called before the next step when other
+    /// programs have taken or released some.
+    fn classes(&mut self, _clos_count: u32) {}
+
     /// A question about other layouts, if it has a new one; asked after the start and after every step. The answer comes
     /// before a later step, or never. A question takes the place of an earlier one that is not answered.
     fn question(&mut self) -> Option<LayoutQuestion> {
@@ -136,6 +140,10 @@ impl<P: Policy + ?Sized> Policy for &mut P {
 
     fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         (**self).step(groups, seen)
+    }
+
+    fn classes(&mut self, clos_count: u32) {
+        (**self).classes(clos_count);
     }
 
     fn question(&mut self) -> Option<LayoutQuestion> {

@@ -300,7 +300,7 @@ fn start_plugin(
     link: PluginLink,
 ) -> io::Result<Plugin> {
     let llc = published_state.read().inventory.llc;
-    let facts = NodeFacts { root: config.host_root(), ways: llc.ways, min_ways: llc.min_ways, sender };
+    let facts = NodeFacts { root: config.host_root(), llc, sender };
     Plugin::start(config.nri.plugin.clone(), link, Box::new(facts))
 }
 

@@ -60,7 +60,7 @@ impl<H: Host> DryRun<H> {
         if llc.clos_count < 2 {
             return KnobOutcome::Refused("the chip has no class of service for a mask".to_owned());
         }
-        match mask.check(llc.ways, llc.min_ways) {
+        match llc.check(mask) {
             Ok(_) => KnobOutcome::Applied,
             Err(why) => KnobOutcome::Refused(why.to_string()),
         }

@@ -7,6 +7,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use waykeeper_host::LlcGeometry;
 use waykeeper_kernel::resctrl::{GROUP_PREFIX, Group, MOUNT};
 use waykeeper_kernel::root::Root;
 use waykeeper_nri::{PodHost, PodTenants};
@@ -108,22 +109,20 @@ impl Drop for PodReceiver {
 pub struct NodeFacts {
     /// The root of the host's file tree.
     pub root: Root,
-    /// Ways of the LLC.
-    pub ways: u32,
-    /// Fewest ways that a mask may have.
-    pub min_ways: u32,
+    /// The LLC.
+    pub llc: LlcGeometry,
     /// The way to the control thread.
     pub sender: PodSender,
 }
 
 impl PodHost for NodeFacts {
     fn check_mask(&self, text: &str) -> Result<(), String> {
-        let mask = WayMask::parse(text, self.ways).map_err(|why| why.to_string())?;
-        mask.check(self.ways, self.min_ways).map(drop).map_err(|why| why.to_string())
+        let mask = WayMask::parse(text, self.llc.ways).and_then(|mask| self.llc.check(mask));
+        mask.map(drop).map_err(|why| why.to_string())
     }
 
     fn ways(&self) -> u32 {
-        self.ways
+        self.llc.ways
     }
 
     fn has_class(&self, class: &str) -> bool {

@@ -195,6 +195,7 @@ pub(crate) mod tests {
                 min_ways: 1,
                 bytes: 25_952_256,
                 clos_count: 16,
+                sparse_masks: false,
                 inclusive_ways: None,
             },
             dca_ways_default: Some(WayMask::from_bits(0x600)),

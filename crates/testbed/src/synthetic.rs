@@ -50,6 +50,7 @@ impl SyntheticHost {
                 min_ways: 1,
                 bytes: 516_096 << 10,
                 clos_count: 16,
+                sparse_masks: false,
                 inclusive_ways: None,
             },
             dca_ways_default: Some(WayMask::from_bits(0xc000)),

@@ -60,6 +60,7 @@ impl Server {
                 min_ways: 1,
                 bytes: 18 * 2048 * 11 * 64,
                 clos_count: 16,
+                sparse_masks: false,
                 inclusive_ways: Some(WayMask::from_bits(0x003)),
             },
             dca_ways_default: Some(WayMask::from_bits(0x600)),

@@ -20,6 +20,7 @@ fn inventory() -> Inventory {
             min_ways: 1,
             bytes: LLC_LINES as u64 * 64,
             clos_count: 16,
+            sparse_masks: false,
             inclusive_ways: None,
         },
         dca_ways_default: Some(WayMask::from_bits(0x600)),

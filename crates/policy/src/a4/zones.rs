@@ -78,7 +78,7 @@ mod tests {
 
     fn llc(ways: u32, inclusive: Option<u32>) -> LlcGeometry {
         let inclusive_ways = inclusive.map(WayMask::from_bits);
-        LlcGeometry { ways, min_ways: 1, bytes: 0, clos_count: 16, inclusive_ways }
+        LlcGeometry { ways, min_ways: 1, bytes: 0, clos_count: 16, sparse_masks: false, inclusive_ways }
     }
 
     fn zones(variant: Variant, io_hpw: bool) -> Zones {

@@ -61,6 +61,12 @@ impl Policy for Iat {
         decision
     }
 
+    fn classes(&mut self, clos_count: u32) {
+        if let Some(machine) = &mut self.machine {
+            machine.llc.clos_count = clos_count;
+        }
+    }
+
     fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         // Without `start` there is no chip to plan for: the plan is empty.
         self.machine.as_mut().map_or_else(Decision::default, |machine| machine.step(groups, seen))

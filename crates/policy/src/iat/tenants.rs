@@ -89,7 +89,7 @@ impl Tenants {
         let mut runs: Vec<(WayMask, Vec<&Workload>)> = Vec::new();
         let mut rest: Vec<&Workload> = Vec::new();
         for group in groups {
-            match group.mask.map(|mask| mask.check(llc.ways, llc.min_ways)) {
+            match group.mask.map(|mask| llc.check(mask)) {
                 Some(Ok(mask)) => {
                     let (shared, apart): (Vec<_>, Vec<_>) =
                         runs.into_iter().partition(|(other, _)| other.overlaps(mask));

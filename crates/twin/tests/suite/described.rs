@@ -63,6 +63,7 @@ fn question(tenants: Vec<TenantDescription>, asked: Vec<Plan>) -> LayoutQuestion
         min_ways: 1,
         bytes: LLC_LINES as u64 * 64,
         clos_count: 16,
+        sparse_masks: false,
         inclusive_ways: Some(WayMask::from_bits(3)),
     };
     LayoutQuestion {

@@ -45,6 +45,7 @@ fn header() -> Header {
             min_ways: 1,
             bytes: 25_952_256,
             clos_count: 16,
+            sparse_masks: false,
             inclusive_ways: Some(WayMask::from_bits(0x3)),
         },
         dca_ways_default: Some(WayMask::from_bits(0x600)),

@@ -60,6 +60,7 @@ pub fn fake() -> FakeHost {
         min_ways: 1,
         bytes: 25_952_256,
         clos_count: 4,
+        sparse_masks: false,
         inclusive_ways: Some(WayMask::from_bits(3)),
     };
     let port = RootPort {

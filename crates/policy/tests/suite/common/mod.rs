@@ -46,6 +46,7 @@ pub fn gold_6140() -> Inventory {
             min_ways: 1,
             bytes: 25_952_256,
             clos_count: 16,
+            sparse_masks: false,
             inclusive_ways: Some(WayMask::from_bits(0x003)),
         },
         dca_ways_default: Some(WayMask::from_bits(0x600)),
