@@ -181,7 +181,8 @@ impl LinuxHost {
         let mut facts = Facts::read_managed(&root, managed, first.copied())?;
         let resctrl = Resctrl::open(&root, GROUP_PREFIX)?;
         let info = resctrl.info()?;
-        let l3 = info.l3().ok_or(OpenError::NoCat)?.clone();
+        let no_cat = || info.trouble_with("L3").map_or(OpenError::NoCat, |why| why.clone().into());
+        let l3 = info.l3().cloned().ok_or_else(no_cat)?;
         tenant_set::check(&facts, &l3, &tenants)?;
         let observes = access != HostAccess::Manage;
         let most = if limits.masks { limits.max_classes } else { Some(0) };
@@ -229,7 +230,7 @@ impl LinuxHost {
         };
         // Counters need no group.
         let groups = if observes { HostAccess::Observe } else { access };
-        let opened = Allocation::open(resctrl.clone(), &root, groups, facts.domain, most, correct);
+        let opened = Allocation::open(resctrl.clone(), &root, groups, &facts.l3, most, correct);
         let opened = opened.and_then(|mut allocation| {
             taken.iter().try_for_each(|taken| allocation.take_over(&taken.groups, &taken.tenants))?;
             Ok(allocation)
@@ -249,6 +250,7 @@ impl LinuxHost {
         let mut inventory = inventory::inventory(&facts, &l3, allocation.class_count(), &knobs);
         restrictions.show(&mut inventory);
         let mut notes: Vec<String> = left;
+        notes.extend(info.strange.iter().map(ToString::to_string));
         notes.extend(taken.map(|taken| taken.note()));
         if let Some((file, profile)) = profile {
             match profile.check(&file, &MachineIdentity::of(&inventory, microcode(&root))) {

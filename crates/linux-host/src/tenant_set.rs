@@ -121,7 +121,9 @@ impl LinuxHost {
         let planned = self.planned(&tenants, &mut changes);
         self.tenant_set.refused.retain(|name, _| tenants.iter().any(|tenant| tenant.name == *name));
         let takes_over = self.allocation.awaits_tenants();
-        if planned.is_empty() && !takes_over && self.allocation.is_settled() {
+        let may_promote = self.allocation.count_classes();
+        self.inventory.llc.clos_count = self.allocation.class_count();
+        if planned.is_empty() && !takes_over && !may_promote && self.allocation.is_settled() {
             // What failed before is in force now.
             let is_present = |asked: &Tenant| self.allocation.tenants().any(|(_, tenant)| tenant == asked);
             self.tenant_set.refused.retain(|_, refused| !is_present(&refused.asked));

@@ -14,7 +14,7 @@ use waykeeper_kernel::resctrl::{Action, Group, ResctrlError, ResctrlErrorKind};
 use waykeeper_tenants::Tenant;
 use waykeeper_units::{WayMask, WorkloadId};
 
-/// After this many changes of tenants we check again whether more classes are free. Assumption: this is rare enough to
+/// After this many counts of the classes we try again whether more are free. Assumption: this is rare enough to
 /// cost nothing, and other tools release classes now and then.
 const ROUNDS: u32 = 16;
 
@@ -80,7 +80,7 @@ impl Allocation {
         self.observe(pass)?;
         let control = self.state.groups.keys().filter(|group| !group.is_default() && !group.is_monitor());
         let own = |group: &&Group| self.classes.values().any(|class| class.group == **group);
-        self.limit_classes(control.filter(|group| !own(group)).count());
+        self.limit_classes(control.filter(|group| !own(group)).cloned().collect());
         for (id, tenant) in &changes.changed {
             if !refused.contains_key(id)
                 && let Err(why) = self.grow(*id, tenant, pass)
@@ -150,8 +150,8 @@ impl Allocation {
         self.drop_empty_classes();
         let had = self.placement.in_use().len();
         let beside = self.chip.closids.saturating_sub(self.placement.limit());
-        self.notes.push(error.to_string());
-        self.ran_out = Some(RanOut { had, beside, rounds: ROUNDS });
+        self.note_once("classes".to_owned(), error.to_string());
+        self.ran_out = Some(RanOut { had, beside, rounds: ROUNDS, why: error.to_string() });
         self.placement.set_limit(had);
     }
 
@@ -217,6 +217,7 @@ impl Allocation {
     /// Gives free classes to waiting tenants, of high priority first; each keeps its present mask. If a step fails, the
     /// tenant stays where it is.
     fn promote(&mut self, pass: &mut Pass) {
+        self.has_freed_class = false;
         let mut waiting = self.waiting();
         if waiting.is_empty() {
             return;
@@ -239,7 +240,7 @@ impl Allocation {
     }
 
     /// The tenants that wait for a class, if one is free; not those whose removed group is left removed.
-    fn waiting(&self) -> Vec<WorkloadId> {
+    pub(super) fn waiting(&self) -> Vec<WorkloadId> {
         if self.placement.free().is_none() {
             return Vec::new();
         }

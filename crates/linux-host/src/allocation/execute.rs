@@ -88,6 +88,9 @@ impl Allocation {
         if self.only_observes() {
             return true;
         }
+        if self.has_mode_to_correct() {
+            return false;
+        }
         let corrected = self.wrong().into_keys().collect();
         let plan = plan(&self.state, &desired(&self.wishes(&corrected), &self.state));
         self.failed_steps.keep_planned(&plan);
@@ -289,7 +292,7 @@ impl Allocation {
             Action::Read if !error.is_gone() => GroupsError::ReadsBack(error.to_string()),
             _ => error.into(),
         })?;
-        match self.mask_in(&found) {
+        match self.mask_in(&found, Some(mask)) {
             Ok(now) if now == mask => Ok(()),
             Ok(now) => Err(GroupsError::ReadsBack(now.to_string())),
             Err(why) => Err(GroupsError::ReadsBack(why)),

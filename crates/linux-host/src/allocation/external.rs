@@ -1,17 +1,18 @@
-//! External changes to our groups: removed groups, CPUs taken out or added, monitoring groups made in them.
+//! External changes to our groups: removed groups, CPUs and tasks taken out, CPUs added, monitoring groups made in them.
 //!
 //! They are detected at each sample and left as they are. If configured they are corrected, but only a few times: two
 //! managers would undo each other's changes. A removed group that is not corrected is not made again: its tenants are
 //! in the default group until they are removed. The control loop checks masks, since it knows the requested ones. Must
 //! not know policies.
 
+use super::lost_tasks::{LostTasks, pid_runs};
 use super::placement::Slot;
 use super::state::Maker;
-use super::{Allocation, Pass};
+use super::{Allocation, Class, GroupsError, Pass};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_kernel::journal::Journal;
-use waykeeper_kernel::resctrl::{Group, ResctrlError};
+use waykeeper_kernel::resctrl::{Group, GroupMode, MOUNT, ResctrlError};
 use waykeeper_units::{CoreList, WorkloadId};
 
 /// An external change to one of our groups, or to a tenant's CPUs.
@@ -36,12 +37,32 @@ pub enum ExternalChange {
         /// The group that has the first of them, if known.
         by: Option<String>,
     },
+    /// Tasks of a tenant are not in its group.
+    TasksLost {
+        /// The group that should have them.
+        group: String,
+        /// The tenant.
+        tenant: String,
+        /// The tasks.
+        tasks: Vec<u32>,
+        /// The group that has the first of them; the default group is `(default)`.
+        by: String,
+    },
     /// CPUs that no tenant has were added to our group.
     CpusAdded {
         /// The group.
         group: String,
         /// The CPUs.
         cpus: CoreList,
+    },
+    /// Another program unmounted resctrl: no group can be read or changed, and the kernel may still have them.
+    Unmounted,
+    /// Another program changed our group's mode: other groups can no longer have its ways.
+    ModeChanged {
+        /// The group.
+        group: String,
+        /// The mode, by the kernel's name.
+        mode: &'static str,
     },
     /// Another program made a monitoring group in our group. It stays, and moves to the default group when ours is
     /// removed.
@@ -63,8 +84,24 @@ impl std::fmt::Display for ExternalChange {
                 let by = by.as_ref().map_or_else(String::new, |by| format!("; they are in {by}"));
                 write!(f, "CPUs {cpus} of {} are no longer in resctrl group {group}{by}", tenants.join(", "))
             }
+            ExternalChange::TasksLost { group, tenant, tasks, by } => {
+                let tasks = pid_runs(tasks);
+                write!(
+                    f,
+                    "tasks {tasks} of {tenant} are no longer in resctrl group {group}; they are in {by}"
+                )
+            }
             ExternalChange::CpusAdded { group, cpus } => {
                 write!(f, "another program put CPUs {cpus} into resctrl group {group}")
+            }
+            ExternalChange::Unmounted => {
+                write!(f, "another program unmounted resctrl; run: mount -t resctrl resctrl {MOUNT}")
+            }
+            ExternalChange::ModeChanged { group, mode } => {
+                write!(
+                    f,
+                    "another program made resctrl group {group} {mode}; no other group can have its ways"
+                )
             }
             ExternalChange::MonitorInside { group, monitor } => {
                 write!(f, "another program made the monitoring group {monitor} in resctrl group {group}")
@@ -75,7 +112,8 @@ impl std::fmt::Display for ExternalChange {
 
 /// Corrections per group before it is left as it is. Assumption: an operator who changes it a fourth time intends it.
 const CORRECTIONS: u32 = 3;
-/// Other programs' monitoring groups are searched at every 16th sample: each search lists a directory of every group.
+/// Other programs' monitoring groups and the groups' modes are looked at in every 16th sample: each look lists a directory and
+/// opens a file of every group.
 const MONITORS_EVERY: u32 = 16;
 
 /// External changes, and what was done about them.
@@ -85,19 +123,29 @@ pub(super) struct ExternalChanges {
     corrects: bool,
     present: Vec<ExternalChange>,
     monitors: Vec<ExternalChange>,
-    samples: u32,
+    pub lost_tasks: BTreeMap<WorkloadId, LostTasks>,
+    /// Tasks that are moved back although another program's group has them, while groups are corrected.
+    pub taken_back: BTreeSet<u32>,
+    pub samples: u32,
     /// Number of corrections per group.
     corrected: BTreeMap<String, u32>,
 }
 
 impl ExternalChanges {
     pub fn new(corrects: bool) -> ExternalChanges {
-        let (present, monitors) = (Vec::new(), Vec::new());
-        ExternalChanges { corrects, present, monitors, samples: 0, corrected: BTreeMap::new() }
+        ExternalChanges {
+            corrects,
+            present: Vec::new(),
+            monitors: Vec::new(),
+            lost_tasks: BTreeMap::new(),
+            taken_back: BTreeSet::new(),
+            samples: 0,
+            corrected: BTreeMap::new(),
+        }
     }
 
     /// Whether a group of this name may be corrected once more.
-    fn may_correct(&self, group: &str) -> bool {
+    pub fn may_correct(&self, group: &str) -> bool {
         let tried = self.corrected.get(group).copied().unwrap_or_default();
         self.corrects && tried < CORRECTIONS
     }
@@ -113,13 +161,15 @@ impl Allocation {
     /// [`Allocation::masks`] reports.
     pub(super) fn detect_external_changes(&mut self, journal: &mut Journal, problems: &mut Vec<String>) {
         self.external.present.clear();
-        let mut lost = Vec::new();
+        let (mut lost, mut is_mounted) = (Vec::new(), true);
         for class in self.placement.in_use() {
             let Some(group) = self.classes.get(&class).map(|class| class.group.clone()) else { continue };
             let occupants: Vec<WorkloadId> = self.placement.tenants_in(Slot::Class(class)).collect();
             match self.held.get(&group).and_then(|held| held.cpus.as_ref()).map(|held| held.read()) {
                 Some(Err(error)) => problems.push(error.to_string()),
                 Some(Ok(Some(there))) => lost.extend(self.compare(&group, occupants, there)),
+                // Without a mount every group looks gone, and the kernel may still have all of them (umount -l).
+                Some(Ok(None)) | None if self.resctrl.check_mounted().is_err() => is_mounted = false,
                 Some(Ok(None)) | None => {
                     if self.was_replaced(&group) || !self.resctrl.has(&group) {
                         self.lose(&group, journal);
@@ -130,8 +180,10 @@ impl Allocation {
         }
         let gone = self.groups_gone();
         self.external.present.extend(gone);
+        let lost_tasks = self.lost_task_changes();
+        self.external.present.extend(lost_tasks);
         let rooted = self.rooted();
-        if !self.cpus_of(&rooted).is_empty() {
+        if is_mounted && !self.cpus_of(&rooted).is_empty() {
             match self.held.get(&Group::DEFAULT).and_then(|held| held.cpus.as_ref()).map(|held| held.read()) {
                 Some(Err(error)) => problems.push(error.to_string()),
                 there => {
@@ -143,6 +195,12 @@ impl Allocation {
         self.report_lost(lost);
         if self.external.samples.is_multiple_of(MONITORS_EVERY) {
             self.external.monitors = self.monitors_inside();
+            self.external.monitors.extend(self.changed_modes());
+            is_mounted = is_mounted && self.resctrl.check_mounted().is_ok();
+        }
+        match is_mounted {
+            true => self.external.monitors.retain(|own| *own != ExternalChange::Unmounted),
+            false => self.external.monitors = vec![ExternalChange::Unmounted],
         }
         self.external.samples = self.external.samples.wrapping_add(1);
         let reported = self.external_changes().filter(|own| !matches!(own, ExternalChange::GroupGone { .. }));
@@ -281,6 +339,37 @@ impl Allocation {
         found
     }
 
+    /// Our groups that are not shareable. A file that cannot be read is reported where the group's others are.
+    fn changed_modes(&self) -> Vec<ExternalChange> {
+        let of = |class: &Class| match self.resctrl.mode(&class.group) {
+            Ok(GroupMode::Shareable) | Err(_) => None,
+            Ok(mode) => {
+                Some(ExternalChange::ModeChanged { group: class.group.to_string(), mode: mode.name() })
+            }
+        };
+        self.classes.values().filter_map(of).collect()
+    }
+
+    /// Whether a group's mode is to be corrected.
+    pub(super) fn has_mode_to_correct(&self) -> bool {
+        let may = |change: &ExternalChange| match change {
+            ExternalChange::ModeChanged { group, .. } => self.external.may_correct(group),
+            _ => false,
+        };
+        self.external.monitors.iter().any(may)
+    }
+
+    /// Makes a group shareable again. What is found at the next look is true, so a success ends the report.
+    fn correct_mode(&mut self, group: &Group) -> Result<(), GroupsError> {
+        let name = group.to_string();
+        let is_own = |change: &ExternalChange| matches!(change, ExternalChange::ModeChanged { group, .. } if *group == name);
+        if self.external.monitors.iter().any(is_own) {
+            self.resctrl.set_mode(group, GroupMode::Shareable)?;
+            self.external.monitors.retain(|change| !is_own(change));
+        }
+        Ok(())
+    }
+
     fn owners(&self) -> Result<Vec<(Group, CoreList)>, ResctrlError> {
         let groups = self.resctrl.control_groups()?;
         groups.into_iter().map(|group| Ok((group.clone(), self.resctrl.cpus(&group)?))).collect()
@@ -298,12 +387,14 @@ impl Allocation {
         let mut wrong: BTreeMap<Group, bool> = BTreeMap::new();
         for group in self.classes.values().map(|class| &class.group).chain([&Group::DEFAULT]) {
             let name = group.to_string();
-            for change in self.external.present.iter().filter(|_| self.external.may_correct(&name)) {
+            for change in self.external_changes().filter(|_| self.external.may_correct(&name)) {
                 match change {
                     ExternalChange::GroupGone { group: own, .. } if *own == name => {
                         wrong.insert(group.clone(), true);
                     }
                     ExternalChange::CpusLost { group: own, .. }
+                    | ExternalChange::TasksLost { group: own, .. }
+                    | ExternalChange::ModeChanged { group: own, .. }
                     | ExternalChange::CpusAdded { group: own, .. }
                         if *own == name =>
                     {
@@ -324,7 +415,11 @@ impl Allocation {
                 true => self.remake(&group, pass),
                 false => {
                     pass.corrected.insert(group.clone());
-                    self.settle(pass).map_err(|(_, why)| why)
+                    self.external.taken_back = self.tasks_to_take_back(&group);
+                    let settled = self.correct_mode(&group);
+                    let settled = settled.and_then(|()| self.settle(pass).map_err(|(_, why)| why));
+                    self.external.taken_back.clear();
+                    settled
                 }
             };
             self.notes.push(match result {

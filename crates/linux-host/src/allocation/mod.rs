@@ -13,6 +13,7 @@ mod desired;
 mod execute;
 mod external;
 mod lock;
+mod lost_tasks;
 mod observe;
 mod observed_host;
 mod others;
@@ -48,11 +49,13 @@ use tasks::TenantProcess;
 use traffic::Traffic;
 use waykeeper_kernel::journal::JournalError;
 use waykeeper_kernel::resctrl::{
-    Group, HeldCount, HeldCpus, HeldSchemata, MonDomain, MonitorEvent, Resctrl, ResctrlError, Resource,
+    Group, HeldCount, HeldCpus, HeldSchemata, MonDomain, MonitorEvent, PARTIAL_COUNTS, Resctrl, ResctrlError,
+    Resource,
 };
 use waykeeper_kernel::root::{FileError, Root};
+use waykeeper_kernel::topology::L3;
 use waykeeper_tenants::Tenant;
-use waykeeper_units::{CoreList, WayMask, WorkloadId};
+use waykeeper_units::{CoreList, WayMask, WorkloadId, few};
 
 /// Why the tenants' groups could not be made or changed.
 #[derive(Debug, thiserror::Error)]
@@ -151,8 +154,10 @@ struct RanOut {
     had: usize,
     /// Classes that other programs had.
     beside: usize,
-    /// Number of tenant changes until we retry.
+    /// Number of counts of the classes until we retry.
     rounds: u32,
+    /// The kernel's refusal.
+    why: String,
 }
 
 /// The tenants, their places, and what is known of resctrl.
@@ -164,6 +169,10 @@ pub struct Allocation {
     chip: Chip,
     /// Most classes that the operator allows.
     most: usize,
+    /// Groups of other programs, each of which has a class.
+    holders: Vec<String>,
+    /// A class became free since waiting tenants were last served.
+    has_freed_class: bool,
     /// The kernel refused a class before the limit was reached.
     ran_out: Option<RanOut>,
     members: BTreeMap<WorkloadId, Member>,
@@ -197,26 +206,29 @@ impl Allocation {
         resctrl: Resctrl,
         root: &Root,
         access: HostAccess,
-        domain: u32,
+        l3: &L3,
         max_classes: Option<u32>,
         corrects: bool,
     ) -> Result<Allocation, GroupsError> {
         let info = resctrl.info()?;
+        let (domain, counts_whole) = (l3.id.unwrap_or_default(), !resctrl.counts_only_a_part(l3));
         let counted =
             |event: &MonitorEvent| info.monitoring.as_ref().is_some_and(|all| all.events.contains(event));
         let chip = Chip {
             domain,
             resources: info.l3_resources(),
             ways: info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
-            closids: (info.limits().closids as usize).saturating_sub(1),
-            counts_occupancy: counted(&MonitorEvent::LlcOccupancy),
-            counts_traffic: counted(&MonitorEvent::MbmTotal),
+            closids: info.classes_for_groups() as usize,
+            counts_occupancy: counts_whole && counted(&MonitorEvent::LlcOccupancy),
+            counts_traffic: counts_whole && counted(&MonitorEvent::MbmTotal),
         };
         let mut allocation = Allocation {
             root: root.clone(),
             access,
             chip,
             most: max_classes.map_or(usize::MAX, |most| most as usize),
+            holders: Vec::new(),
+            has_freed_class: false,
             ran_out: None,
             members: BTreeMap::new(),
             placement: ClassPlacement::new(0),
@@ -236,12 +248,19 @@ impl Allocation {
             notes: Vec::new(),
             resctrl,
         };
+        if !counts_whole {
+            let note =
+                format!("LLC occupancy and memory traffic are not known for any tenant: {PARTIAL_COUNTS}");
+            allocation.notes.push(note);
+        }
         if access == HostAccess::Observe {
             // Other programs' groups are no limit to what could be set.
             allocation.placement.set_limit(allocation.chip.closids.min(allocation.most));
             return Ok(allocation);
         }
-        if let (false, Some(monitoring)) = (allocation.chip.counts_occupancy, &info.monitoring) {
+        if let (false, true, Some(monitoring)) =
+            (allocation.chip.counts_occupancy, counts_whole, &info.monitoring)
+        {
             let events: Vec<&str> = monitoring.events.iter().map(MonitorEvent::name).collect();
             allocation.notes.push(format!(
                 "LLC occupancy is not known for any tenant: {} lists {}, but not {}",
@@ -257,7 +276,7 @@ impl Allocation {
             occupancy: None,
         };
         allocation.held.insert(Group::DEFAULT, held);
-        let others = allocation.resctrl.control_groups()?.len();
+        let others = allocation.resctrl.control_groups()?;
         allocation.limit_classes(others);
         Ok(allocation)
     }
@@ -310,7 +329,7 @@ impl Allocation {
 
     /// The tenants without a class of their own: which tenants share it, and why.
     pub fn groupings(&self) -> Vec<Grouping> {
-        let limit = self.placement.limit();
+        let full = self.why_no_class();
         let shares = |tenant: WorkloadId| {
             let slot = self.placement.slot(tenant);
             let others = self.placement.tenants_in(slot).filter(|other| *other != tenant);
@@ -318,20 +337,33 @@ impl Allocation {
             let in_default = slot == Slot::Default;
             let why = match (in_default, with.is_empty()) {
                 (false, true) => return None,
-                (false, false) => {
-                    format!(
-                        "they have the same mask, and all tenants together have only {limit} classes of service"
-                    )
-                }
+                (false, false) => format!("they have the same mask, and {full}"),
                 (true, _) if self.removed_group(tenant).is_some() => {
                     "another program removed its class, and limits.outsiders says to leave it removed"
                         .to_owned()
                 }
-                (true, _) => format!("all {limit} classes of service for tenants are in use"),
+                (true, _) => full.clone(),
             };
             Some(Grouping { tenant: self.name(tenant).to_owned(), with, in_default, why })
         };
         self.placement.slots().filter_map(|(tenant, _)| shares(tenant)).collect()
+    }
+
+    /// Why a tenant has no class of its own: how many tenants have one, and which other groups hold the rest.
+    fn why_no_class(&self) -> String {
+        let limit = self.placement.limit();
+        let mut why = format!("all {limit} classes of service for tenants are in use");
+        if !self.holders.is_empty() {
+            let (count, all) = (self.holders.len(), self.chip.closids);
+            why.push_str(&format!(
+                "; groups of other programs hold {count} of {all}: {}",
+                few(&self.holders)
+            ));
+        }
+        if let Some(ran_out) = &self.ran_out {
+            why.push_str(&format!("; the last request was refused: {}", ran_out.why));
+        }
+        why
     }
 
     /// CPUs of tenants that were offline and are online again, since the last call. What counted on them may have stopped.
@@ -377,10 +409,29 @@ impl Allocation {
         own.fold(CoreList::default(), |all, own| all.with(&own.cores))
     }
 
-    /// Sets the limit, given the classes of other programs: the chip's remaining classes besides the default group's.
-    fn limit_classes(&mut self, others: usize) {
+    /// Counts the classes that other programs have now, if they had some at the last count. True if a tenant waits for a class
+    /// and one has become free.
+    pub fn count_classes(&mut self) -> bool {
+        if self.only_observes() || self.holders.is_empty() && self.ran_out.is_none() {
+            return false;
+        }
+        let listed = self.resctrl.check_mounted().and_then(|()| self.resctrl.control_groups());
+        if let Ok(control) = listed {
+            let own = |group: &Group| self.classes.values().any(|class| class.group == *group);
+            let before = self.placement.limit();
+            self.limit_classes(control.into_iter().filter(|group| !own(group)).collect());
+            self.has_freed_class |= self.placement.limit() > before;
+        }
+        self.has_freed_class && !self.waiting().is_empty()
+    }
+
+    /// Sets the limit, given the groups of other programs: the chip's remaining classes besides the default group's.
+    fn limit_classes(&mut self, others: Vec<Group>) {
+        let foreign = others.iter().filter(|group| !self.resctrl.is_ours(group));
+        self.holders = foreign.map(Group::to_string).collect();
+        let others = others.len();
         let mut limit = self.chip.closids.saturating_sub(others);
-        // io_alloc and pseudo-locked regions take some classes, so there may be fewer than reported.
+        // Pseudo-locked regions take some classes, so there may be fewer than reported.
         if let Some(ran_out) = &mut self.ran_out {
             ran_out.rounds -= 1;
             match others >= ran_out.beside && ran_out.rounds > 0 {

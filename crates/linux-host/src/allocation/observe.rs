@@ -11,6 +11,7 @@ impl Allocation {
     /// Masks and occupancies now, and external changes since the last step. They are added to `problems`.
     pub fn read(&mut self, journal: Option<&mut Journal>, problems: &mut Vec<String>) -> AllocationReadings {
         let Some(journal) = journal else { return self.read_others(problems) };
+        self.find_lost_tasks(problems);
         let occupancies = self.occupancies(problems);
         let masks = self.masks(problems);
         self.detect_external_changes(journal, problems);
@@ -20,6 +21,7 @@ impl Allocation {
     /// Reads all groups that matter to a plan: control groups, our monitoring groups, and the default group's others.
     /// Our groups that another program removed are not made again before a sample has reported it.
     pub(super) fn observe(&mut self, pass: &mut Pass) -> Result<(), GroupsError> {
+        self.resctrl.check_mounted()?;
         self.look_at_cpus();
         let mut groups = BTreeMap::new();
         groups.insert(Group::DEFAULT, Known::read(Maker::Unknown, self.resctrl.cpus(&Group::DEFAULT)?));

@@ -12,7 +12,7 @@ use waykeeper_units::{CoreList, WayMask};
 impl Allocation {
     /// Mask and occupancy of every tenant now.
     pub(super) fn read_others(&mut self, problems: &mut Vec<String>) -> AllocationReadings {
-        let groups = match self.all_groups() {
+        let groups = match self.all_groups(problems) {
             Ok(groups) => groups,
             Err(error) => {
                 problems.push(error.to_string());
@@ -58,8 +58,9 @@ impl Allocation {
         readings
     }
 
-    /// All groups with their CPUs, each control group before its monitoring groups.
-    fn all_groups(&self) -> Result<Vec<(Group, CoreList)>, ResctrlError> {
+    /// All groups with their CPUs, each control group before its monitoring groups. One that cannot be read is left out and
+    /// added to `problems`.
+    fn all_groups(&self, problems: &mut Vec<String>) -> Result<Vec<(Group, CoreList)>, ResctrlError> {
         let mut groups = Vec::new();
         let control = self.resctrl.control_groups()?;
         for parent in std::iter::once(Group::DEFAULT).chain(control) {
@@ -72,16 +73,16 @@ impl Allocation {
                     Ok((cpus, group)) => groups.push((group, cpus)),
                     // Its owner has just removed it.
                     Err(error) if error.is_gone() => {}
-                    Err(error) => return Err(error),
+                    Err(error) => problems.push(error.to_string()),
                 }
             }
         }
         Ok(groups)
     }
 
-    fn mask_of_other(&self, group: &Group) -> Result<WayMask, String> {
+    pub(super) fn mask_of_other(&self, group: &Group) -> Result<WayMask, String> {
         let schemata = self.resctrl.schemata(group).map_err(|error| error.to_string())?;
-        self.mask_in(&schemata).map_err(|why| format!("resctrl group {group}: {why}"))
+        self.mask_in(&schemata, None).map_err(|why| format!("resctrl group {group}: {why}"))
     }
 
     fn occupancy_of_other(&self, group: &Group, problems: &mut Vec<String>) -> Reading<u64> {

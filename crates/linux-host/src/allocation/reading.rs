@@ -31,12 +31,13 @@ impl Allocation {
             Ok(schemata) => schemata.flatten(),
         };
         let schemata = schemata.ok_or_else(|| format!("{} is gone: another program removed it", place()))?;
-        self.mask_in(&schemata).map_err(|why| format!("{}: {why}", place()))
+        let ours = self.state.groups.get(group).and_then(|known| known.mask);
+        self.mask_in(&schemata, ours).map_err(|why| format!("{}: {why}", place()))
     }
 
-    /// The mask of the managed L3 in a group's schemata.
-    pub(super) fn mask_in(&self, schemata: &Schemata) -> Result<WayMask, String> {
-        mask_in(schemata, &self.chip.resources, self.chip.domain, self.chip.ways)
+    /// The mask of the managed L3 in a group's schemata. `ours`: the mask that we wrote last, if we wrote one.
+    pub(super) fn mask_in(&self, schemata: &Schemata, ours: Option<WayMask>) -> Result<WayMask, String> {
+        mask_in(schemata, &self.chip.resources, (self.chip.domain, self.chip.ways), ours)
     }
 
     /// Every tenant's mask. One that cannot be read is reported in `problems` instead.
@@ -44,10 +45,13 @@ impl Allocation {
         let mut known: BTreeMap<Slot, Option<WayMask>> = BTreeMap::new();
         let mut masks = BTreeMap::new();
         for (tenant, slot) in self.placement.slots() {
-            let mask = *known.entry(slot).or_insert_with(|| {
-                let mask = self.mask(self.group_of(slot)?);
-                mask.map_err(|why| problems.push(why)).ok()
-            });
+            let mask = match self.strayed_to(tenant) {
+                Some(other) => self.mask_of_other(other).map_err(|why| problems.push(why)).ok(),
+                None => *known.entry(slot).or_insert_with(|| {
+                    let mask = self.mask(self.group_of(slot)?);
+                    mask.map_err(|why| problems.push(why)).ok()
+                }),
+            };
             if let Some(mask) = mask {
                 masks.insert(tenant, mask);
             }
@@ -61,6 +65,7 @@ impl Allocation {
         for (tenant, member) in &self.members {
             problems.extend(member.unwatched.as_ref().map(|unwatched| unwatched.why.clone()));
             let reading = match self.occupancy_of(*tenant) {
+                Some(_) if self.is_counted_in_part(*tenant) => Reading::Unavailable,
                 Some(held) => read(held, problems),
                 None if self.chip.counts_occupancy => Reading::Unavailable,
                 None => Reading::Unsupported,
@@ -104,20 +109,26 @@ impl Allocation {
     }
 }
 
-/// A domain's mask. With CDP it is the data half's: what devices and their readers share is data.
+/// A domain's mask. With CDP it is the data half's: what devices and their readers share is data. We write both halves alike, so
+/// a half that differs from `ours` is another program's, and is the answer.
 fn mask_in(
     schemata: &Schemata,
     resources: &[Resource],
-    domain: u32,
-    ways: WayMask,
+    (domain, ways): (u32, WayMask),
+    ours: Option<WayMask>,
 ) -> Result<WayMask, String> {
-    let resource = resources.last().ok_or("resctrl offers no L3 allocation here")?;
-    let mask = schemata.get(resource, domain).and_then(DomainSetting::mask);
-    let mask = mask.ok_or_else(|| format!("its schemata has no mask for {resource} in domain {domain}"))?;
-    if mask.minus(ways).is_empty() {
-        return Ok(mask);
-    }
-    Err(format!("the mask {mask} has ways beyond those of the cache ({ways})"))
+    let half = |resource: &Resource| {
+        let mask = schemata.get(resource, domain).and_then(DomainSetting::mask);
+        let mask =
+            mask.ok_or_else(|| format!("its schemata has no mask for {resource} in domain {domain}"))?;
+        match mask.minus(ways).is_empty() {
+            true => Ok(mask),
+            false => Err(format!("the mask {mask} has ways beyond those of the cache ({ways})")),
+        }
+    };
+    let halves = resources.iter().map(half).collect::<Result<Vec<WayMask>, String>>()?;
+    let others = halves.iter().find(|mask| ours.is_some_and(|ours| **mask != ours));
+    others.or(halves.last()).copied().ok_or_else(|| "resctrl offers no L3 allocation here".to_owned())
 }
 
 fn read(held: &HeldCount, problems: &mut Vec<String>) -> Reading<u64> {
@@ -127,5 +138,31 @@ fn read(held: &HeldCount, problems: &mut Vec<String>) -> Reading<u64> {
             problems.push(error.to_string());
             Reading::Unavailable
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 0x7f0 is what we wrote into both halves.
+    #[test]
+    fn with_cdp_the_half_that_another_program_changed_is_the_mask() {
+        let resources = [Resource::L3Code, Resource::L3Data];
+        let mask = |text: &str, ours: Option<u32>| {
+            let schemata = Schemata::parse(text).unwrap();
+            let chip = (0, WayMask::full(11));
+            mask_in(&schemata, &resources, chip, ours.map(WayMask::from_bits)).map(WayMask::bits)
+        };
+        let alike = "L3CODE:0=7f0\nL3DATA:0=7f0\n";
+        assert_eq!(mask(alike, Some(0x7f0)), Ok(0x7f0));
+        assert_eq!(mask("L3CODE:0=00f\nL3DATA:0=7f0\n", Some(0x7f0)), Ok(0x00f));
+        assert_eq!(mask("L3CODE:0=7f0\nL3DATA:0=00f\n", Some(0x7f0)), Ok(0x00f));
+        // Where we wrote none, what devices and their readers share is data.
+        assert_eq!(mask("L3CODE:0=00f\nL3DATA:0=7f0\n", None), Ok(0x7f0));
+        assert!(mask("L3DATA:0=7f0\n", None).unwrap_err().contains("no mask for L3CODE in domain 0"));
+        assert!(
+            mask("L3CODE:0=fff\nL3DATA:0=7f0\n", None).unwrap_err().contains("beyond those of the cache")
+        );
     }
 }

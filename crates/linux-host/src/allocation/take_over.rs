@@ -39,7 +39,8 @@ impl Allocation {
         let is_ours = |own: &&HandedTenant| own.group.is_default() || self.state.has_ours(&own.group);
         self.handed_over.awaited = Some(tenants.iter().filter(is_ours).cloned().collect());
         let control = self.resctrl.control_groups()?;
-        self.limit_classes(control.iter().filter(|group| !self.state.has_ours(group)).count());
+        let others = control.into_iter().filter(|group| !self.state.has_ours(group));
+        self.limit_classes(others.collect());
         Ok(())
     }
 

@@ -95,7 +95,7 @@ impl Allocation {
         self.threads_of(processes.unwrap_or_default())
     }
 
-    fn threads_of(&self, processes: &[TenantProcess]) -> Result<Vec<u32>, FileError> {
+    pub(super) fn threads_of(&self, processes: &[TenantProcess]) -> Result<Vec<u32>, FileError> {
         let mut all = Vec::new();
         for process in processes.iter().filter(|process| process.is_same(&self.root)) {
             all.extend(process.threads(&self.root)?);
@@ -152,8 +152,9 @@ impl Allocation {
                 // Read just before the move: a program that waits for the end of our step will have moved its tasks by
                 // then.
                 let others = self.others_tasks()?;
-                let (stay, go): (Vec<u32>, Vec<u32>) =
-                    threads.iter().partition(|thread| others.contains(thread));
+                let stays =
+                    |thread: &&u32| others.contains(thread) && !self.external.taken_back.contains(thread);
+                let (stay, go): (Vec<u32>, Vec<u32>) = threads.iter().partition(stays);
                 theirs.extend(stay);
                 let result = self.resctrl.assign(group, &go)?;
                 gone.extend(result.vanished);

@@ -1,6 +1,7 @@
 //! What LinuxHost may change, and external changes: observation, limits and corrections, on the virtual host with a
 //! held clock. Needs root and /dev/fuse.
 
+use std::collections::BTreeMap;
 use waykeeper_generations::{Generation, RegisterBit};
 use waykeeper_host::{Host, Knob, KnobOutcome, Plan, Reading, Snapshot, Support, WorkloadCounter};
 use waykeeper_linux_host::profile::{
@@ -16,6 +17,7 @@ use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
 const L2FWD: WorkloadId = WorkloadId(0);
 const SCAN: WorkloadId = WorkloadId(2);
+const FIO: WorkloadId = WorkloadId(1);
 
 fn open(machine: &MountedHost, change: impl FnOnce(&mut LinuxHostOptions)) -> LinuxHost {
     let mut options = machine.options();
@@ -370,6 +372,105 @@ fn what_others_do_is_put_right_three_times_if_that_is_configured() {
     drop(host);
     root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
     assert_eq!(machine.state(), found);
+}
+
+/// Another tool's leftover groups have every class, and then give some up.
+#[test]
+fn classes_that_other_programs_release_are_used() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let names: Vec<String> = (1..)
+        .map(|number| format!("/sys/fs/resctrl/COS{number}"))
+        .take_while(|path| root.make_dir(path).is_ok())
+        .collect();
+    assert!(names.len() > 2, "{names:?}");
+    let mut host = open(&machine, |_| {});
+    let held = format!("groups of other programs hold {0} of {0}: COS1, COS2", names.len());
+    let groupings = host.groupings();
+    assert_eq!(groupings.len(), 3);
+    for own in groupings {
+        assert!(own.in_default && own.why.contains(&held), "{}", own.why);
+    }
+    assert_eq!(host.inventory().llc.clos_count, 1);
+    names[..2].iter().for_each(|path| root.remove_dir(path).unwrap());
+    host.set_tenants(machine.options().tenants);
+    assert_eq!(host.inventory().llc.clos_count, 3);
+    let waiting: Vec<String> = host.groupings().into_iter().map(|own| own.tenant).collect();
+    assert_eq!(waiting.len(), 1, "{waiting:?}");
+    root.remove_dir(&names[2]).unwrap();
+    host.set_tenants(machine.options().tenants);
+    assert_eq!(host.groupings(), []);
+    assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-l2fwd/cpus_list").unwrap(), "0-1\n");
+    // Nothing is left to be had: the groups are not listed at each look.
+    machine.faults.forget();
+    names[3..].iter().for_each(|path| root.remove_dir(path).unwrap());
+    host.set_tenants(machine.options().tenants);
+    assert!(host.close().expect("closed").is_complete());
+}
+
+#[test]
+fn ways_that_another_group_has_for_itself_are_named_in_the_refusal() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let write = |path: &str, text: &str| root.write_once(format!("/sys/fs/resctrl/{path}"), text).unwrap();
+    root.make_dir("/sys/fs/resctrl/excl").unwrap();
+    write("excl/schemata", "L3:0=003\n");
+    write("schemata", "L3:0=7fc\n");
+    write("excl/mode", "exclusive\n");
+    let mut host = open(&machine, |_| {});
+    let applied = host.apply(&Plan::of_masks(BTreeMap::from([(FIO, WayMask::from_bits(0x00f))]))).unwrap();
+    refused(&applied[Knob::Mask(FIO)], "but the ways 0x003 belong to group excl alone (exclusive)");
+    // Freed ways are had at the next request.
+    write("excl/mode", "shareable\n");
+    let applied = host.apply(&Plan::of_masks(BTreeMap::from([(FIO, WayMask::from_bits(0x00f))]))).unwrap();
+    assert_eq!(applied[Knob::Mask(FIO)], KnobOutcome::Applied);
+    assert!(host.close().expect("closed").is_complete());
+}
+
+/// The mode of a group is looked at in every 16th sample.
+const MODE_EVERY: usize = 16;
+
+#[test]
+fn a_mode_that_another_program_sets_is_reported_and_corrected_if_that_is_configured() {
+    for correct in [false, true] {
+        let machine = MountedHost::new("gold-6140");
+        let root = machine.root();
+        let mut host = open(&machine, |options| options.correct = correct);
+        let masks = BTreeMap::from([(FIO, 0x00f), (L2FWD, 0x7f0), (SCAN, 0x7f0)]);
+        let masks: BTreeMap<_, _> =
+            masks.into_iter().map(|(id, bits)| (id, WayMask::from_bits(bits))).collect();
+        assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());
+        root.write_once("/sys/fs/resctrl/schemata", "L3:0=7f0\n").unwrap();
+        root.write_once("/sys/fs/resctrl/waykeeper-fio/mode", "exclusive\n").unwrap();
+        (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
+        let group = "waykeeper-fio".to_owned();
+        assert_eq!(host.external_changes(), [ExternalChange::ModeChanged { group, mode: "exclusive" }]);
+        host.set_tenants(machine.options().tenants);
+        let mode = root.read_text("/sys/fs/resctrl/waykeeper-fio/mode").unwrap();
+        assert_eq!(mode, if correct { "shareable\n" } else { "exclusive\n" });
+        (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
+        assert_eq!(host.external_changes().is_empty(), correct);
+    }
+}
+
+#[test]
+fn a_resctrl_that_is_unmounted_is_no_group_that_is_gone() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let mut host = open(&machine, |_| {});
+    sample(&mut host);
+    root.write_once("/waykeeper/resctrl", "umount\n").unwrap();
+    // Without a mask and without a count the sample may be an error; what is known is reported.
+    let _ = host.sample();
+    assert_eq!(host.external_changes(), [ExternalChange::Unmounted]);
+    let postponed = host.set_tenants(machine.options().tenants[..1].to_vec()).postponed.unwrap();
+    assert!(postponed.contains("another program unmounted resctrl; run: mount -t resctrl"), "{postponed}");
+    let journal = std::fs::read_to_string(machine.journal()).unwrap();
+    assert!(journal.contains("waykeeper-fio"), "the journal keeps what may still be there: {journal}");
+    root.write_once("/waykeeper/resctrl", "mount\n").unwrap();
+    let _ = host.sample();
+    assert!(host.external_changes().iter().all(|own| matches!(own, ExternalChange::GroupGone { .. })));
+    assert!(host.close().expect("closed").is_complete());
 }
 
 /// Another program sets the DCA ways and switches DCA of a port.

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use waykeeper_host::{Host, Plan, Reading, SocketCounter, WorkloadCounter};
 use waykeeper_kernel::journal::{Journal, Original};
 use waykeeper_kernel::resctrl::Group;
-use waykeeper_linux_host::{AllowedChanges, LinuxHost, LinuxHostOptions};
+use waykeeper_linux_host::{AllowedChanges, ExternalChange, LinuxHost, LinuxHostOptions};
 use waykeeper_tenants::Tenant;
 use waykeeper_testbed::{MS, MountedHost, assert_same_state};
 use waykeeper_units::WayMask;
@@ -87,6 +87,115 @@ fn a_tenant_without_cores_is_its_processes_and_their_children() {
     host.set_tenants(vec![of(vec![parent]), tenant("scan", "3")]);
     assert!(tasks(own).contains(&parent) && !tasks(own).contains(&child));
     ends(&machine, host, &found);
+}
+
+/// Another tool moves a task, as `pqos -I -a pid:1=PID` does.
+fn move_task(machine: &MountedHost, pid: u32, group: &str) {
+    machine.root().write_once(format!("/sys/fs/resctrl/{group}/tasks"), &format!("{pid}\n")).unwrap();
+}
+
+#[test]
+fn tasks_that_another_tool_moves_are_reported_and_shown_with_the_mask_that_holds_for_them() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let mut family = Family::new();
+    family.say();
+    let pids = [family.0.id(), family.child()];
+    let mut host = empty(&machine);
+    let loose = Tenant { pids: pids.to_vec(), ..tenant("loose", "") };
+    host.set_tenants(vec![loose.clone()]);
+    let own = id(&host, "loose");
+    let masks = BTreeMap::from([(own, WayMask::from_bits(0x7f0))]);
+    assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());
+    sample(&mut host);
+    assert_eq!(host.external_changes(), []);
+    host.complaints();
+    let root = machine.root();
+    root.make_dir("/sys/fs/resctrl/COS1").unwrap();
+    root.write_once("/sys/fs/resctrl/COS1/schemata", "L3:0=003\n").unwrap();
+    // One of two processes: the mask holds for the other, and the count is of a part.
+    move_task(&machine, pids[1], "COS1");
+    let snapshot = sample(&mut host);
+    let lost = |tasks: &[u32], by: &str| ExternalChange::TasksLost {
+        group: "waykeeper-loose".to_owned(),
+        tenant: "loose".to_owned(),
+        tasks: tasks.to_vec(),
+        by: by.to_owned(),
+    };
+    assert_eq!(host.external_changes(), [lost(&pids[1..], "COS1")]);
+    assert_eq!(snapshot.knobs.mask(own).unwrap().bits(), 0x7f0);
+    assert_eq!(snapshot.groups[&own][WorkloadCounter::OccupancyBytes], Reading::Unavailable);
+    let line = format!(
+        "tasks {} of loose are no longer in resctrl group waykeeper-loose; they are in COS1",
+        pids[1]
+    );
+    assert_eq!(host.complaints(), [line]);
+    // Both: nothing of the tenant has our mask.
+    move_task(&machine, pids[0], "COS1");
+    let snapshot = sample(&mut host);
+    assert_eq!(host.external_changes(), [lost(&pids, "COS1")]);
+    assert_eq!(snapshot.knobs.mask(own).unwrap().bits(), 0x003);
+    assert_eq!(host.complaints().len(), 1);
+    sample(&mut host);
+    host.set_tenants(vec![loose]);
+    sample(&mut host);
+    assert_eq!((host.external_changes(), host.complaints()), (vec![lost(&pids, "COS1")], vec![]));
+    // The other tool's group ends: its tasks are in the default group.
+    root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
+    let snapshot = sample(&mut host);
+    assert_eq!(host.external_changes(), [lost(&pids, "(default)")]);
+    assert_eq!(snapshot.knobs.mask(own).unwrap().bits(), 0x7ff);
+    // It ends when the tasks are back.
+    pids.iter().for_each(|pid| move_task(&machine, *pid, "waykeeper-loose"));
+    let snapshot = sample(&mut host);
+    assert_eq!(host.external_changes(), []);
+    assert_eq!(snapshot.knobs.mask(own).unwrap().bits(), 0x7f0);
+    assert!(snapshot.groups[&own][WorkloadCounter::OccupancyBytes].value().is_some());
+    ends(&machine, host, &found);
+}
+
+#[test]
+fn moved_tasks_are_moved_back_three_times_if_that_is_configured() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let family = Family::new();
+    let pid = family.0.id();
+    let loose = Tenant { pids: vec![pid], ..tenant("loose", "") };
+    let options = LinuxHostOptions::new(machine.root(), Vec::new(), machine.journal());
+    let mut host = LinuxHost::open(LinuxHostOptions { correct: true, ..options }).unwrap();
+    host.set_tenants(vec![loose.clone()]);
+    let root = machine.root();
+    root.make_dir("/sys/fs/resctrl/COS1").unwrap();
+    for round in 1..=4 {
+        move_task(&machine, pid, "COS1");
+        sample(&mut host);
+        host.set_tenants(vec![loose.clone()]);
+        let ours = root.read_text("/sys/fs/resctrl/waykeeper-loose/tasks").unwrap();
+        assert_eq!(ours.lines().any(|line| line == pid.to_string()), round < 4, "{round}");
+        sample(&mut host);
+        assert_eq!(host.external_changes().is_empty(), round < 4, "{round}");
+    }
+    let corrected = "resctrl group waykeeper-loose was corrected, 3 of 3 times".to_owned();
+    assert!(host.complaints().contains(&corrected));
+    root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
+    ends(&machine, host, &found);
+}
+
+/// A task that its owner moves to the default group has the class of its CPU, which is the tenant's.
+#[test]
+fn a_task_in_the_default_group_on_a_cpu_of_its_tenant_has_the_tenants_mask() {
+    let machine = MountedHost::new("gold-6140");
+    let family = Family::new();
+    let mut host = empty(&machine);
+    host.set_tenants(vec![Tenant { pids: vec![family.0.id()], ..tenant("both", "2-3") }]);
+    let own = id(&host, "both");
+    let masks = BTreeMap::from([(own, WayMask::from_bits(0x00f))]);
+    assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());
+    machine.root().write_once("/sys/fs/resctrl/tasks", &format!("{}\n", family.0.id())).unwrap();
+    let snapshot = sample(&mut host);
+    assert_eq!(host.external_changes().len(), 1);
+    assert_eq!(snapshot.knobs.mask(own).unwrap().bits(), 0x00f);
+    assert!(snapshot.groups[&own][WorkloadCounter::OccupancyBytes].value().is_some());
 }
 
 #[test]
