@@ -349,6 +349,24 @@ mod tests {
     }
 
     #[test]
+    fn lru_evicts_in_the_order_of_use_with_every_number_of_ways() {
+        for number in 1..=32 {
+            with_chooser(Replacement::Lru, |rule| {
+                let mut ways = Ways::<32>::EMPTY;
+                let mask = MaskLanes::new(WayMask::from_bits(u32::MAX >> (32 - number)));
+                let lines = number as u16;
+                for tag in 0..lines {
+                    assert_eq!(ways.insert(&mask, (tag, 0, 0), rule, 0), None);
+                }
+                for tag in 0..lines {
+                    let gone = ways.insert(&mask, (lines + tag, 0, 0), rule, 0);
+                    assert_eq!(gone.map(|gone| gone.tag), Some(tag), "{number} ways");
+                }
+            });
+        }
+    }
+
+    #[test]
     fn a_copy_takes_an_empty_way_or_an_evict_first_one_but_no_unread_device_data() {
         with_chooser(Replacement::Qlru, |rule| {
             let mut ways = Ways::<16>::EMPTY;
