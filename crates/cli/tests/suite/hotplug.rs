@@ -79,7 +79,14 @@ fn the_registers_of_a_cpu_that_is_off_at_the_end_are_restored_when_it_is_on() {
     daemon.comes("the classes", |_| class(&machine, "fio") == "2");
     daemon.comes("its counters", |_| machine.msr(2, 0x186) != 0);
     switch(&machine, 2, "0");
-    daemon.ends_by(Signal::TERM);
+    daemon.signal(Signal::TERM);
+    let (status, log) = daemon.end();
+    assert_eq!(status.code(), Some(1), "{log}");
+    let last = log.lines().last().unwrap_or_default();
+    assert!(
+        last.contains("stay in the journal") && last.contains("restored later: CPU 2 is offline"),
+        "{log}"
+    );
     assert!(setup.journal.exists(), "it has the registers of CPU 2");
     switch(&machine, 2, "1");
     let mut restore = Command::new(env!("CARGO_BIN_EXE_waykeeper"));

@@ -13,8 +13,8 @@ const RESERVED: [&str; 3] = ["info", "mon_groups", "mon_data"];
 /// Longest file name (NAME_MAX).
 const LONGEST: usize = 255;
 
-/// Stands for the byte 0x00 of a name that is no text, U+F701 for 0x01 and so on: so that every group that another program can
-/// make has a name here. These characters are for private use; where a name has them itself, its bytes are written so too.
+/// The bytes of a directory's name that are no text are characters from here on, U+F7FF for 0xff. These characters are for
+/// private use; where a name has one itself, its bytes are written so too.
 const BYTES: u32 = 0xf700;
 
 /// A directory's name as a group's name.

@@ -72,8 +72,8 @@ pub struct Info {
     pub monitoring: Option<MonitoringInfo>,
     /// Directories that this code does not know.
     pub unknown: Vec<String>,
-    /// What is there but cannot be understood, as of a newer kernel: a whole resource, or one of the files that only some kernels
-    /// have. It counts as absent.
+    /// What is there but cannot be understood, as of a newer kernel: a whole resource, or one of the files that only some
+    /// kernels have. It counts as absent.
     pub strange: Vec<ResctrlError>,
 }
 
@@ -165,10 +165,10 @@ impl Resctrl {
             let resource = Resource::from(name.as_str());
             let read = match &resource {
                 Resource::Mb | Resource::Smba => {
-                    reader.bandwidth(&directory).map(|own| drop(info.bandwidths.insert(resource, own)))
+                    reader.bandwidth(&directory).map(|own| _ = info.bandwidths.insert(resource, own))
                 }
                 _ if resource.is_cache() => {
-                    reader.cache(&directory).map(|own| drop(info.caches.insert(resource, own)))
+                    reader.cache(&directory).map(|own| _ = info.caches.insert(resource, own))
                 }
                 _ if name == MONITORING => {
                     reader.monitoring(&directory).map(|own| info.monitoring = Some(own))

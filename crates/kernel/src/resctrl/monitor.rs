@@ -161,8 +161,8 @@ impl Resctrl {
         Ok(domains)
     }
 
-    /// Whether the counts of an L3 leave a part of it out ([`PARTIAL_COUNTS`]): with sub-NUMA clustering each node has counters
-    /// of its own, which the kernel adds up only if it also lists each (resctrl.rst, `mon_sub_L3_YY`; Linux 6.11).
+    /// Whether the counts of an L3 leave a part of it out ([`PARTIAL_COUNTS`]): with sub-NUMA clustering each node has
+    /// counters of its own, which the kernel adds up only if it also lists each (resctrl.rst, `mon_sub_L3_YY`).
     pub fn counts_only_a_part(&self, l3: &L3) -> bool {
         let own = |domain: &MonDomain| Some(domain.l3) == l3.id;
         let domains = self.monitor_domains(&Group::DEFAULT).unwrap_or_default();

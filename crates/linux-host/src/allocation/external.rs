@@ -112,8 +112,8 @@ impl std::fmt::Display for ExternalChange {
 
 /// Corrections per group before it is left as it is. Assumption: an operator who changes it a fourth time intends it.
 const CORRECTIONS: u32 = 3;
-/// Other programs' monitoring groups and the groups' modes are looked at in every 16th sample: each look lists a directory and
-/// opens a file of every group.
+/// Other programs' monitoring groups and the groups' modes are looked at in every 16th sample: each look lists a
+/// directory and opens a file of every group.
 const MONITORS_EVERY: u32 = 16;
 
 /// External changes, and what was done about them.

@@ -1,9 +1,9 @@
 //! Tasks of tenants that another program has moved out of our groups: found at each sample, and what holds for a tenant
 //! whose tasks are elsewhere.
 //!
-//! The kernel moves a task at one write into another group's `tasks` (`pqos -I -a pid:N=M` does nothing else). It then has that
-//! group's mask, unless that is the default group: then the group of its CPU decides (resctrl.rst, "resource allocation rules").
-//! Must not know masks, nor write.
+//! The kernel moves a task at one write into another group's `tasks` (`pqos -I -a pid:N=M` does nothing else). The task
+//! then has that group's mask, unless that is the default group: then the group of its CPU decides (resctrl.rst,
+//! "resource allocation rules"). Must not know masks, nor write.
 
 use super::external::ExternalChange;
 use super::tasks::TenantProcess;
@@ -81,8 +81,8 @@ impl Allocation {
         if suspects.is_empty() {
             return Ok(None);
         }
-        // A thread that was there before and after its group was read, and that the group does not have, is elsewhere: it has
-        // neither ended nor begun meanwhile.
+        // A thread that was there before and after its group was read, and that the group does not have, is elsewhere: it
+        // has neither ended nor begun meanwhile.
         let before = self.threads_of(&suspects)?;
         let tasks: BTreeSet<u32> = self.resctrl.tasks(&group)?.into_iter().collect();
         let after: BTreeSet<u32> = self.threads_of(&suspects)?.into_iter().collect();

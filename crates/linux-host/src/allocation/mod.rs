@@ -409,8 +409,8 @@ impl Allocation {
         own.fold(CoreList::default(), |all, own| all.with(&own.cores))
     }
 
-    /// Counts the classes that other programs have now, if they had some at the last count. True if a tenant waits for a class
-    /// and one has become free.
+    /// Counts the classes that other programs have now, if they had some at the last count. True if a tenant waits for a
+    /// class and one has become free.
     pub fn count_classes(&mut self) -> bool {
         if self.only_observes() || self.holders.is_empty() && self.ran_out.is_none() {
             return false;

@@ -109,8 +109,8 @@ impl Allocation {
     }
 }
 
-/// A domain's mask. With CDP it is the data half's: what devices and their readers share is data. We write both halves alike, so
-/// a half that differs from `ours` is another program's, and is the answer.
+/// A domain's mask. With CDP it is the data half's: what devices and their readers share is data. We write both halves
+/// alike, so a half that differs from `ours` is another program's, and is the answer.
 fn mask_in(
     schemata: &Schemata,
     resources: &[Resource],

@@ -6,3 +6,4 @@ mod device_watch;
 mod faults;
 mod host;
 mod members;
+mod outsiders;

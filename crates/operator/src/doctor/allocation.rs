@@ -108,13 +108,13 @@ fn info<'f>(facts: &'f Facts<'_>, name: &'static str) -> Result<&'f Info, Check>
 const RDT_BOOT_OPTION: &str =
     "boot with rdt=cmt,mbmtotal,mbmlocal,l3cat,l3cdp,mba on the kernel's command line";
 
-/// Adds the remedy for a feature that the CPU reports and the kernel does not offer. `words` are its names in the boot option
-/// `rdt=` (kernel:Documentation/admin-guide/kernel-parameters.txt).
+/// Adds the remedy for a feature that the CPU reports and the kernel does not offer. `words` are its names in the boot
+/// option `rdt=` (kernel:Documentation/admin-guide/kernel-parameters.txt).
 fn not_driven(facts: &Facts<'_>, check: Check, words: &[&str], kind: Option<ErratumKind>) -> Check {
     let cmdline = file::line(facts.root, "proc/cmdline").ok().flatten().unwrap_or_default();
     let options = cmdline.split_whitespace().filter_map(|word| word.strip_prefix("rdt="));
-    let off = options.flat_map(|list| list.split(',')).filter_map(|word| word.strip_prefix('!'));
-    if let Some(off) = off.filter(|word| words.contains(word)).last() {
+    let mut off = options.flat_map(|list| list.split(',')).filter_map(|word| word.strip_prefix('!'));
+    if let Some(off) = off.find(|word| words.contains(word)) {
         let value = format!("{}: rdt=!{off} on its command line switches it off", check.value);
         return Check { value, ..check }.remedy(format!("boot without !{off} in rdt="));
     }

@@ -170,7 +170,16 @@ pub fn process(world: &World, original: &Picture) -> End {
     state.end_process();
     match done {
         _ if killed => End::Killed,
-        Ok(Ok(())) => End::Stopped,
+        Ok(Ok(())) => {
+            if !state.has_hand_over() && !state.journaled().away().is_empty() {
+                state.violation("the daemon ended as if every knob were restored".to_owned());
+            }
+            End::Stopped
+        }
+        // The registers of a CPU that is off are said to be left.
+        Ok(Err(DaemonError::Left(left))) if left.iter().all(|line| line.contains("restored later: ")) => {
+            End::Stopped
+        }
         Ok(Err(why @ DaemonError::Panic(_))) => {
             state.violation(why.to_string());
             End::Failed(why.to_string())

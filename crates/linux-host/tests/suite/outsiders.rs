@@ -1,0 +1,208 @@
+//! What other programs do to our groups, to the classes and ways beside them, and to resctrl itself. Needs root and /dev/fuse.
+
+use crate::access::{FIO, L2FWD, SCAN, open, plan, refused, sample};
+use std::collections::BTreeMap;
+use waykeeper_host::{Host, Knob, KnobOutcome, Plan};
+use waykeeper_linux_host::ExternalChange;
+use waykeeper_testbed::MountedHost;
+use waykeeper_units::WayMask;
+
+/// Another program removes scan's group, takes l2fwd's CPU 1, and adds CPU 9 to fio's group.
+fn disturb(machine: &MountedHost) {
+    let root = machine.root();
+    root.remove_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
+    if !root.exists("/sys/fs/resctrl/COS1") {
+        root.make_dir("/sys/fs/resctrl/COS1").unwrap();
+    }
+    root.write_once("/sys/fs/resctrl/COS1/cpus_list", "1\n").unwrap();
+    root.write_once("/sys/fs/resctrl/waykeeper-fio/cpus_list", "2,9\n").unwrap();
+}
+
+#[test]
+fn what_others_do_to_our_groups_is_reported_once_and_left() {
+    let machine = MountedHost::new("gold-6140");
+    let mut host = open(&machine, |_| {});
+    assert_eq!(sample(&mut host).groups.len(), 3);
+    assert_eq!(host.external_changes(), []);
+    disturb(&machine);
+    for _ in 0..3 {
+        sample(&mut host);
+    }
+    let expected = [
+        ExternalChange::CpusAdded { group: "waykeeper-fio".into(), cpus: "9".parse().unwrap() },
+        ExternalChange::GroupGone { group: "waykeeper-scan".into(), tenants: vec!["scan".into()] },
+        ExternalChange::CpusLost {
+            group: "waykeeper-l2fwd".into(),
+            tenants: vec!["l2fwd".into()],
+            cpus: "1".parse().unwrap(),
+            by: Some("COS1".into()),
+        },
+    ];
+    assert_eq!(host.external_changes(), expected);
+    let mut reported = host.complaints();
+    reported.sort();
+    assert_eq!(
+        reported,
+        [
+            "CPUs 1 of l2fwd are no longer in resctrl group waykeeper-l2fwd; they are in COS1",
+            "another program put CPUs 9 into resctrl group waykeeper-fio",
+            "resctrl group waykeeper-scan is gone: another program removed it",
+        ]
+    );
+    // It is left as it is, also when tenants are set and when a policy requests a mask there.
+    host.set_tenants(machine.options().tenants);
+    let root = machine.root();
+    let applied = host.apply(&plan()).unwrap();
+    refused(
+        &applied[Knob::Mask(SCAN)],
+        "another program removed resctrl group waykeeper-scan; Waykeeper leaves it removed",
+    );
+    assert_eq!(applied[Knob::Mask(L2FWD)], KnobOutcome::Applied);
+    assert_eq!(sample(&mut host).knobs.mask(SCAN).unwrap().bits(), 0x7ff, "what the default group has");
+    assert_eq!(host.complaints(), [""; 0]);
+    assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "1\n");
+    assert!(!root.exists("/sys/fs/resctrl/waykeeper-scan"));
+    // An external change ends when it is undone.
+    root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
+    root.write_once("/sys/fs/resctrl/waykeeper-l2fwd/cpus_list", "0-1\n").unwrap();
+    root.write_once("/sys/fs/resctrl/waykeeper-fio/cpus_list", "2\n").unwrap();
+    sample(&mut host);
+    assert_eq!(host.external_changes().len(), 1);
+    // A group with the removed group's name is its maker's, also when we close.
+    root.make_dir("/sys/fs/resctrl/waykeeper-scan").unwrap();
+    root.write_once("/sys/fs/resctrl/waykeeper-scan/cpus_list", "7\n").unwrap();
+    assert!(host.close().expect("closed").is_complete());
+    assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-scan/cpus_list").unwrap(), "7\n");
+}
+
+#[test]
+fn what_others_do_is_put_right_three_times_if_that_is_configured() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let mut host = open(&machine, |options| options.correct = true);
+    let root = machine.root();
+    for round in 1..=4 {
+        disturb(&machine);
+        sample(&mut host);
+        host.set_tenants(machine.options().tenants);
+        sample(&mut host);
+        let cpus =
+            |group: &str| root.read_text(format!("/sys/fs/resctrl/{group}/cpus_list")).unwrap_or_default();
+        let groups = ["waykeeper-l2fwd", "waykeeper-fio", "waykeeper-scan"].map(cpus);
+        if round < 4 {
+            assert_eq!(groups, ["0-1\n", "2\n", "3\n"], "{round}");
+            assert_eq!(host.external_changes(), [], "{round}");
+        } else {
+            assert_eq!(groups, ["0\n", "2,9\n", ""], "who does it a fourth time means it");
+            assert_eq!(host.external_changes().len(), 3);
+        }
+    }
+    let reported = host.complaints();
+    assert!(
+        reported.contains(&"resctrl group waykeeper-scan was corrected, 3 of 3 times".to_owned()),
+        "{reported:?}"
+    );
+    assert!(host.close().expect("closed").is_complete());
+    drop(host);
+    root.remove_dir("/sys/fs/resctrl/COS1").unwrap();
+    assert_eq!(machine.state(), found);
+}
+
+/// Another tool's leftover groups have every class, and then give some up.
+#[test]
+fn classes_that_other_programs_release_are_used() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let names: Vec<String> = (1..)
+        .map(|number| format!("/sys/fs/resctrl/COS{number}"))
+        .take_while(|path| root.make_dir(path).is_ok())
+        .collect();
+    assert!(names.len() > 2, "{names:?}");
+    let mut host = open(&machine, |_| {});
+    let held = format!("groups of other programs hold {0} of {0}: COS1, COS2", names.len());
+    let groupings = host.groupings();
+    assert_eq!(groupings.len(), 3);
+    for own in groupings {
+        assert!(own.in_default && own.why.contains(&held), "{}", own.why);
+    }
+    assert_eq!(host.inventory().llc.clos_count, 1);
+    names[..2].iter().for_each(|path| root.remove_dir(path).unwrap());
+    host.set_tenants(machine.options().tenants);
+    assert_eq!(host.inventory().llc.clos_count, 3);
+    let waiting: Vec<String> = host.groupings().into_iter().map(|own| own.tenant).collect();
+    assert_eq!(waiting.len(), 1, "{waiting:?}");
+    root.remove_dir(&names[2]).unwrap();
+    host.set_tenants(machine.options().tenants);
+    assert_eq!(host.groupings(), []);
+    assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-l2fwd/cpus_list").unwrap(), "0-1\n");
+    // Nothing is left to be had: the groups are not listed at each look.
+    machine.faults.forget();
+    names[3..].iter().for_each(|path| root.remove_dir(path).unwrap());
+    host.set_tenants(machine.options().tenants);
+    assert!(host.close().expect("closed").is_complete());
+}
+
+#[test]
+fn ways_that_another_group_has_for_itself_are_named_in_the_refusal() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let write = |path: &str, text: &str| root.write_once(format!("/sys/fs/resctrl/{path}"), text).unwrap();
+    root.make_dir("/sys/fs/resctrl/excl").unwrap();
+    write("excl/schemata", "L3:0=003\n");
+    write("schemata", "L3:0=7fc\n");
+    write("excl/mode", "exclusive\n");
+    let mut host = open(&machine, |_| {});
+    let applied = host.apply(&Plan::of_masks(BTreeMap::from([(FIO, WayMask::from_bits(0x00f))]))).unwrap();
+    refused(&applied[Knob::Mask(FIO)], "but the ways 0x003 belong to group excl alone (exclusive)");
+    // Freed ways are had at the next request.
+    write("excl/mode", "shareable\n");
+    let applied = host.apply(&Plan::of_masks(BTreeMap::from([(FIO, WayMask::from_bits(0x00f))]))).unwrap();
+    assert_eq!(applied[Knob::Mask(FIO)], KnobOutcome::Applied);
+    assert!(host.close().expect("closed").is_complete());
+}
+
+/// The mode of a group is looked at in every 16th sample.
+const MODE_EVERY: usize = 16;
+
+#[test]
+fn a_mode_that_another_program_sets_is_reported_and_corrected_if_that_is_configured() {
+    for correct in [false, true] {
+        let machine = MountedHost::new("gold-6140");
+        let root = machine.root();
+        let mut host = open(&machine, |options| options.correct = correct);
+        let masks = BTreeMap::from([(FIO, 0x00f), (L2FWD, 0x7f0), (SCAN, 0x7f0)]);
+        let masks: BTreeMap<_, _> =
+            masks.into_iter().map(|(id, bits)| (id, WayMask::from_bits(bits))).collect();
+        assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());
+        root.write_once("/sys/fs/resctrl/schemata", "L3:0=7f0\n").unwrap();
+        root.write_once("/sys/fs/resctrl/waykeeper-fio/mode", "exclusive\n").unwrap();
+        (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
+        let group = "waykeeper-fio".to_owned();
+        assert_eq!(host.external_changes(), [ExternalChange::ModeChanged { group, mode: "exclusive" }]);
+        host.set_tenants(machine.options().tenants);
+        let mode = root.read_text("/sys/fs/resctrl/waykeeper-fio/mode").unwrap();
+        assert_eq!(mode, if correct { "shareable\n" } else { "exclusive\n" });
+        (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
+        assert_eq!(host.external_changes().is_empty(), correct);
+    }
+}
+
+#[test]
+fn a_resctrl_that_is_unmounted_is_no_group_that_is_gone() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let mut host = open(&machine, |_| {});
+    sample(&mut host);
+    root.write_once("/waykeeper/resctrl", "umount\n").unwrap();
+    // Without a mask and without a count the sample may be an error; what is known is reported.
+    let _ = host.sample();
+    assert_eq!(host.external_changes(), [ExternalChange::Unmounted]);
+    let postponed = host.set_tenants(machine.options().tenants[..1].to_vec()).postponed.unwrap();
+    assert!(postponed.contains("another program unmounted resctrl; run: mount -t resctrl"), "{postponed}");
+    let journal = std::fs::read_to_string(machine.journal()).unwrap();
+    assert!(journal.contains("waykeeper-fio"), "the journal keeps what may still be there: {journal}");
+    root.write_once("/waykeeper/resctrl", "mount\n").unwrap();
+    let _ = host.sample();
+    assert!(host.external_changes().iter().all(|own| matches!(own, ExternalChange::GroupGone { .. })));
+    assert!(host.close().expect("closed").is_complete());
+}
