@@ -14,6 +14,7 @@ use waykeeper_kernel::text_file::TextFileError;
 use waykeeper_linux_host::{GroupsError, OpenError};
 use waykeeper_service::config::{self, Config, ConfigError, Flag, Inputs, USUAL_FILE};
 use waykeeper_service::daemon::{self, DaemonError};
+use waykeeper_service::linux::check_host;
 use waykeeper_service::{DaemonMode, ServersError, SocketFileError};
 
 const EXAMPLES: &str = "\
@@ -112,15 +113,15 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
     config.check_policy()?;
     if args.check {
         config.check_places(system::real().as_ref())?;
-        return out::text(&config::show(&config));
+        out::text(&config::show(&config))?;
+        // The configuration may be for another machine.
+        if let Some(why) = refused_here(&config, &inputs) {
+            exit::eprint_line(&format!("warning: the daemon would not start on this host: {why}"));
+        }
+        return Ok(());
     }
-    if config.tenants.is_empty() && config.mode != DaemonMode::Observe && !config.nri.enabled {
-        let file = inputs.file.clone().unwrap_or_else(|| USUAL_FILE.into());
-        return Err(Failure::bad_input(format!(
-            "{}: no tenant is declared; add a [[tenant]] table with a name and cores, a cgroup, a slice, a \
-             unit, a process or devices, let `waykeeper init` write some, or make pods tenants (nri.enabled = true)",
-            file.display()
-        )));
+    if let Some(why) = no_tenant(&config, &inputs) {
+        return Err(Failure::bad_input(why));
     }
     let (log, lost) = start_log(&config)?;
     let unlogged = Box::new(move || lost.dropped_lines() as u64);
@@ -128,6 +129,24 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
     // The error is the last line, after all lines of the log.
     drop(log);
     done.map_err(|error| Failure::from(error).printed_nonblocking())
+}
+
+/// Why a configuration without tenants is refused, if it has none and needs some.
+fn no_tenant(config: &Config, inputs: &Inputs) -> Option<String> {
+    if !config.tenants.is_empty() || config.mode == DaemonMode::Observe || config.nri.enabled {
+        return None;
+    }
+    let file = inputs.file.clone().unwrap_or_else(|| USUAL_FILE.into());
+    Some(format!(
+        "{}: no tenant is declared; add a [[tenant]] table with a name and cores, a cgroup, a slice, a \
+         unit, a process or devices, let `waykeeper init` write some, or make pods tenants (nri.enabled = true)",
+        file.display()
+    ))
+}
+
+/// Why a start with this configuration would be refused here, as far as that shows without a change of the host.
+fn refused_here(config: &Config, inputs: &Inputs) -> Option<String> {
+    no_tenant(config, inputs).or_else(|| check_host(config).err().map(|why| why.to_string()))
 }
 
 /// Log lines that may wait for standard error; further lines are dropped. A blocked terminal must not block the control

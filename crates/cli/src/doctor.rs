@@ -5,9 +5,10 @@ use crate::exit::{self, Failure};
 use crate::out;
 use crate::restore::root_at;
 use clap::Args;
+use serde_json::json;
 use std::fmt::Write;
 use std::path::PathBuf;
-use waykeeper_operator::doctor::{self, CheckState, DoctorReport, Family};
+use waykeeper_operator::doctor::{self, CheckState, DoctorReport, Family, HostUse};
 
 /// Examples of the subcommand.
 pub const EXAMPLES: &str = "\
@@ -16,8 +17,8 @@ Examples:
   waykeeper doctor --json | jq '.checks[] | select(.state != \"ok\")'    only what is not ok
   waykeeper doctor --root /mnt/vhost     a virtual host, or the recorded files of a machine
 
-doctor opens no file for writing and changes nothing. Its exit code is 3 if this host has no knob
-that can be turned. States: ok, missing, degraded (present but limited), unknown (could not be
+doctor opens no file for writing and changes nothing. Its last lines say what can be done on this
+host. Its exit code is 3 if this host has no knob that can be turned. States: ok, missing, degraded (present but limited), unknown (could not be
 determined), info.";
 
 /// Arguments of `waykeeper doctor`.
@@ -36,18 +37,32 @@ pub struct DoctorArgs {
 pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let root = root_at(&args.root)?;
     let report = doctor::examine(&root);
+    let host_use = report.best_use();
     if args.json {
-        out::json(&report)?;
+        out::json(&json!({ "checks": report.checks, "use": host_use, "command": host_use.command() }))?;
     } else {
-        out::text(&table(&report))?;
+        out::text(&format!("{}{}\n", table(&report), verdict(&report)))?;
     }
-    if report.is_manageable() {
-        return Ok(());
+    match host_use {
+        HostUse::Manage | HostUse::Knobs => Ok(()),
+        HostUse::Observe | HostUse::Simulate => Err(Failure::silent(exit::UNSUPPORTED)),
     }
-    Err(Failure::new(
-        exit::UNSUPPORTED,
-        "this host has no knob that can be turned; the remedies above say how to get one",
-    ))
+}
+
+/// What can be done here, and the command to continue with.
+pub fn verdict(report: &DoctorReport) -> String {
+    let (host_use, why) = (report.best_use(), report.why_unmanaged());
+    let can = match host_use {
+        HostUse::Manage => "this host can be managed".to_owned(),
+        HostUse::Knobs => {
+            format!("the DDIO of this host can be changed by hand; the daemon cannot manage it: {why}")
+        }
+        HostUse::Observe => format!("this host can be observed; the daemon cannot manage it: {why}"),
+        HostUse::Simulate => format!(
+            "nothing of this host's cache can be seen or set ({why}); the virtual server works everywhere"
+        ),
+    };
+    format!("{can}\nnext: {}", host_use.command())
 }
 
 /// The report as text: a heading per family, a line per subject, and what to do below it.

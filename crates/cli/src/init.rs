@@ -3,6 +3,7 @@
 //!
 //! Must not search or guess (`waykeeper_tenants::discovery`), nor write the text (`waykeeper_service::first_config`).
 
+use crate::doctor::verdict as doctor_verdict;
 use crate::exit::{self, Failure};
 use crate::progress::PartBar;
 use crate::{daemon, duration, listing, out, restore};
@@ -16,9 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use waykeeper_host::Priority;
-use waykeeper_kernel::root::Root;
 use waykeeper_kernel::system;
-use waykeeper_operator::doctor::{self, Check, CheckState, Family};
+use waykeeper_operator::doctor::{self, Check, CheckState, DoctorReport, Family, HostUse};
 use waykeeper_service::Observation;
 use waykeeper_service::config::{Config, Flag, Inputs};
 use waykeeper_service::daemon::RunningDaemon;
@@ -74,6 +74,15 @@ pub fn init(args: &InitArgs) -> Result<(), Failure> {
             args.out.display()
         )));
     }
+    if !prints {
+        check_place(&args.out)?;
+    }
+    let report = doctor::examine(&root);
+    let host_use = report.best_use();
+    if host_use == HostUse::Simulate && !prints {
+        let why = format!("no configuration is written: {}", doctor_verdict(&report).replace('\n', "; "));
+        return Err(Failure::new(exit::UNSUPPORTED, why));
+    }
     let discovery = discover(&root);
     // The commands in its comments name the file: what is printed has no name yet.
     let name = if prints { Path::new("FILE") } else { &args.out };
@@ -87,12 +96,24 @@ pub fn init(args: &InitArgs) -> Result<(), Failure> {
         true => Ok(true),
         false => observe(&file, args),
     };
-    out::text(&missing(&root))?;
-    out::text(&next(&args.out))?;
+    out::text(&missing(&report))?;
+    out::text(&next(&args.out, host_use, &report))?;
     match observed {
         Ok(true) => Ok(()),
         Ok(false) => Err(Failure::silent(exit::INTERRUPTED)),
         Err(why) => Err(why.about("the configuration is written, but this host could not be observed")),
+    }
+}
+
+/// Checks that a file could be written there.
+fn check_place(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::bad_input(format!("{} is a directory; name a file in it", path.display())));
+    }
+    let absolute = std::path::absolute(path).map_err(|why| Failure::io(path.display(), &why))?;
+    match absolute.parent().filter(|folder| !folder.is_dir()) {
+        Some(folder) => Err(Failure::bad_input(format!("there is no directory {}", folder.display()))),
+        None => Ok(()),
     }
 }
 
@@ -102,9 +123,6 @@ fn write_checked(path: &Path, text: &str) -> Result<PathBuf, Failure> {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(Failure::bad_input(format!("{} is not the name of a file", path.display())));
     };
-    if path.is_dir() {
-        return Err(Failure::bad_input(format!("{} is a directory; name a file in it", path.display())));
-    }
     let beside = folder.join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
     let failed = |why: &io::Error| match why.kind() {
         io::ErrorKind::NotFound => Failure::bad_input(format!("there is no directory {}", folder.display())),
@@ -220,8 +238,7 @@ fn observe(file: &Path, args: &InitArgs) -> Result<bool, Failure> {
 }
 
 /// What this host lacks, in the doctor's words.
-fn missing(root: &Root) -> String {
-    let report = doctor::examine(root);
+fn missing(report: &DoctorReport) -> String {
     let is_wanted = |check: &&Check| {
         matches!(check.family, Family::Access | Family::Watch | Family::Steer)
             && matches!(check.state, CheckState::Missing | CheckState::Degraded)
@@ -241,10 +258,14 @@ fn missing(root: &Root) -> String {
     text
 }
 
-fn next(file: &Path) -> String {
+/// The commands that work with the file on this host.
+fn next(file: &Path, host_use: HostUse, report: &DoctorReport) -> String {
     let file = file.display();
-    format!(
-        "\nnext: correct the priorities in {file}, then\n  waykeeper daemon --config {file} --check\n  \
-         waykeeper daemon --config {file} --dry-run\n"
-    )
+    if host_use == HostUse::Manage {
+        return format!(
+            "\nnext: correct the priorities in {file}, then\n  waykeeper daemon --config {file} --check\n  \
+             waykeeper daemon --config {file} --dry-run\n"
+        );
+    }
+    format!("\n{}\n      waykeeper daemon --config {file} --observe\n", doctor_verdict(report))
 }

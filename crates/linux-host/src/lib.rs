@@ -16,6 +16,7 @@ mod hand_over;
 mod inventory;
 mod io_knobs;
 mod limits;
+mod platform;
 pub mod profile;
 mod recover;
 mod tenant_counters;
@@ -36,6 +37,7 @@ use facts::Facts;
 use hand_over::TakenOver;
 use io_knobs::IoKnobs;
 use limits::Restrictions;
+use platform::Platform;
 use profile::{MachineIdentity, MachineProfile, microcode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -50,7 +52,6 @@ use waykeeper_kernel::counting::{CoreEventPlan, Counting, Counts};
 use waykeeper_kernel::host_clock::HostClock;
 use waykeeper_kernel::journal::{Journal, JournalError};
 use waykeeper_kernel::registers::RegisterFiles;
-use waykeeper_kernel::resctrl::GROUP_PREFIX;
 use waykeeper_kernel::resctrl::{CacheInfo, Resctrl};
 use waykeeper_kernel::restore::{Report, Restorer};
 use waykeeper_kernel::root::Root;
@@ -94,6 +95,8 @@ pub struct LinuxHostOptions {
     pub managed: Option<Managed>,
     /// Whether the host is managed or only observed.
     pub access: HostAccess,
+    /// Whether a host without L3 CAT is refused. One that is only observed has counters without it.
+    pub needs_cat: bool,
     /// Knobs and CPUs that may be changed.
     pub limits: AllowedChanges,
     /// Whether changes by other programs to our resctrl groups are corrected, a few times each. Otherwise they are only
@@ -114,6 +117,7 @@ impl LinuxHostOptions {
             journal,
             managed: None,
             access: HostAccess::Manage,
+            needs_cat: true,
             limits: AllowedChanges::default(),
             correct: false,
             profile: None,
@@ -166,24 +170,22 @@ impl LinuxHost {
     /// # Errors
     /// If something required is missing or in use. What was made until then is undone.
     pub fn open(options: LinuxHostOptions) -> Result<LinuxHost, OpenError> {
+        let first = options.first_core();
         let LinuxHostOptions {
             root,
             tenants,
             journal,
             managed,
             access,
+            needs_cat,
             limits,
             correct,
             profile,
             takes_over,
         } = options;
-        let first = tenants.iter().flat_map(|tenant| tenant.cores.cores().first()).next();
-        let mut facts = Facts::read_managed(&root, managed, first.copied())?;
-        let resctrl = Resctrl::open(&root, GROUP_PREFIX)?;
-        let info = resctrl.info()?;
-        let no_cat = || info.trouble_with("L3").map_or(OpenError::NoCat, |why| why.clone().into());
-        let l3 = info.l3().cloned().ok_or_else(no_cat)?;
+        let Platform { mut facts, resctrl, info, l3 } = Platform::read(&root, managed, first, needs_cat)?;
         tenant_set::check(&facts, &l3, &tenants)?;
+        let mounted = resctrl.check_mounted().is_ok().then_some(&resctrl);
         let observes = access != HostAccess::Manage;
         let most = if limits.masks { limits.max_classes } else { Some(0) };
         // Without a generation's table, and on an observed host, no register can be written.
@@ -213,11 +215,11 @@ impl LinuxHost {
                     .filter(|_| !observes);
                 let mut leftovers = match &taken {
                     Some(taken) => taken.restore_rest(&root, &resctrl, &files(), &mut journal)?,
-                    None => restore(&root, Some(&resctrl), &files(), &mut journal)?,
+                    None => restore(&root, mounted, &files(), &mut journal)?,
                 };
                 if leftovers.is_complete() {
                     let known = journal.originals().to_vec();
-                    recover::adopt(&root, Some(&resctrl), &files(), &mut journal, &known, &mut leftovers)?;
+                    recover::adopt(&root, mounted, &files(), &mut journal, &known, &mut leftovers)?;
                 }
                 if !leftovers.is_complete() {
                     let why = leftovers.failures().map(|(knob, why)| format!("{knob}: {why}"));
@@ -243,7 +245,7 @@ impl LinuxHost {
             Ok(started) => started,
             Err(error) => {
                 // What cannot be restored stays in the journal, for `waykeeper restore`.
-                let _ = journal.map(|mut journal| restore(&root, Some(&resctrl), &files(), &mut journal));
+                let _ = journal.map(|mut journal| restore(&root, mounted, &files(), &mut journal));
                 return Err(error);
             }
         };
@@ -446,7 +448,9 @@ impl Host for LinuxHost {
         self.complaints.extend(self.allocation.take_notes());
         let blind = !groups.is_empty()
             && knobs.masks().next().is_none()
-            && groups.values().all(|group| group[WorkloadCounter::Cycles].value().is_none());
+            && [WorkloadCounter::Cycles, WorkloadCounter::OccupancyBytes]
+                .iter()
+                .all(|counter| groups.values().all(|group| group[*counter].value().is_none()));
         let first = problems.first().cloned();
         self.complain(problems);
         if let (true, Some(why)) = (blind, first) {

@@ -62,22 +62,7 @@ impl ManagedLinuxHost {
         let may_search = config.mode == DaemonMode::Observe && !config.nri.enabled;
         let searches = may_search && config.tenants.is_empty();
         let (specs, found) = if searches { searched(&root) } else { (config.tenants.clone(), None) };
-        // A separate census, whose notes are not reported: the first step reports them.
-        let here = Census::new(specs.clone()).take(&root).tenants;
-        let first = here.iter().flat_map(|tenant| tenant.cores.cores()).next().copied();
-        let options = LinuxHostOptions {
-            managed: config.domain.map(Managed::Domain).or(first.map(Managed::Cpu)),
-            access: match config.mode {
-                DaemonMode::Manage => HostAccess::Manage,
-                DaemonMode::DryRun | DaemonMode::Observe if config.program_counters => HostAccess::Count,
-                DaemonMode::DryRun | DaemonMode::Observe => HostAccess::Observe,
-            },
-            limits: limits(config),
-            correct: config.limits.external_changes == ExternalChanges::Correct,
-            profile: profile(config, &root)?,
-            takes_over: config.mode == DaemonMode::Manage,
-            ..LinuxHostOptions::new(root.clone(), Vec::new(), config.journal_path())
-        };
+        let options = options(config, &root, &specs)?;
         let host = LinuxHost::open(options)?;
         let events = found.into_iter().chain(host.notes().iter().cloned()).collect();
         Ok(ManagedLinuxHost {
@@ -91,6 +76,35 @@ impl ManagedLinuxHost {
             postponed: None,
         })
     }
+}
+
+/// Whether the host of a configuration would be opened.
+///
+/// # Errors
+/// As [`ManagedLinuxHost::open`], for all that is found without a change of the host.
+pub fn check_host(config: &Config) -> Result<(), OpenError> {
+    let root = config.host_root();
+    LinuxHost::check(&options(config, &root, &config.tenants)?)
+}
+
+fn options(config: &Config, root: &Root, specs: &[TenantSpec]) -> Result<LinuxHostOptions, OpenError> {
+    // A separate census, whose notes are not reported: the first step reports them.
+    let here = Census::new(specs.to_vec()).take(root).tenants;
+    let first = here.iter().flat_map(|tenant| tenant.cores.cores()).next().copied();
+    Ok(LinuxHostOptions {
+        managed: config.domain.map(Managed::Domain).or(first.map(Managed::Cpu)),
+        access: match config.mode {
+            DaemonMode::Manage => HostAccess::Manage,
+            DaemonMode::DryRun | DaemonMode::Observe if config.program_counters => HostAccess::Count,
+            DaemonMode::DryRun | DaemonMode::Observe => HostAccess::Observe,
+        },
+        needs_cat: config.mode != DaemonMode::Observe,
+        limits: limits(config),
+        correct: config.limits.external_changes == ExternalChanges::Correct,
+        profile: profile(config, root)?,
+        takes_over: config.mode == DaemonMode::Manage,
+        ..LinuxHostOptions::new(root.clone(), Vec::new(), config.journal_path())
+    })
 }
 
 /// What could be tenants on a host where none is declared, and a line about them.

@@ -248,7 +248,12 @@ fn a_user_without_privileges_reads_a_configuration_of_its_own_private_group() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_waykeeper"));
         command.args(["daemon", "--check", "--config"]).arg(&config).uid(1234).gid(1234).env_clear();
         let output = command.output().unwrap();
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        let lines = String::from_utf8_lossy(&output.stderr).into_owned();
+        // Where the tests run, there may be no resctrl.
+        let is_about_host =
+            |line: &&str| line.starts_with("warning: the daemon would not start on this host: ");
+        let lines: String = lines.lines().filter(|line| !is_about_host(line)).collect();
+        (output.status.code(), lines)
     };
     // What useradd and a umask of 002 make, and a file of root.
     assert_eq!(check(1234, 1234, 0o664), (Some(0), String::new()));

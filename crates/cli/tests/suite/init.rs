@@ -85,6 +85,24 @@ fn an_existing_file_is_only_replaced_with_force_and_a_dash_prints() {
     assert_eq!(names(machine.folder()), 2, "the host and the file");
 }
 
+/// Neither a mask nor a counter: a configuration would be of no use, and the two commands that it names would fail.
+#[test]
+fn a_host_of_which_nothing_can_be_seen_or_set_gets_no_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let (host, out) = (folder.path().join("host"), folder.path().join("w.toml"));
+    std::fs::create_dir(&host).unwrap();
+    let (host, out) = (host.display().to_string(), out.display().to_string());
+    let why = ["no configuration is written", "cpu/online", "next: waykeeper serve --scenario"];
+    refused(&["init", "--root", &host, "--out", &out], 3, &why);
+    assert!(!std::path::Path::new(&out).exists());
+    // What is printed may be for another host; the check says what this one lacks.
+    let printed = waykeeper().args(["init", "--root", &host, "--out", "-"]).assert().success();
+    std::fs::write(&out, &printed.get_output().stdout).unwrap();
+    let check = waykeeper().args(["daemon", "--check", "--config", &out, "--root", &host]).assert().success();
+    let warned = String::from_utf8_lossy(&check.get_output().stderr).into_owned();
+    assert!(warned.starts_with("warning: the daemon would not start on this host: "), "{warned}");
+}
+
 #[test]
 fn what_is_wrong_is_one_line_before_anything_is_observed() {
     let folder = tempfile::tempdir().unwrap();

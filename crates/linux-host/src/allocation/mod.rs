@@ -49,8 +49,8 @@ use tasks::TenantProcess;
 use traffic::Traffic;
 use waykeeper_kernel::journal::JournalError;
 use waykeeper_kernel::resctrl::{
-    Group, HeldCount, HeldCpus, HeldSchemata, MonDomain, MonitorEvent, PARTIAL_COUNTS, Resctrl, ResctrlError,
-    Resource,
+    Group, HeldCount, HeldCpus, HeldSchemata, Info, MonDomain, MonitorEvent, PARTIAL_COUNTS, Resctrl,
+    ResctrlError, Resource,
 };
 use waykeeper_kernel::root::{FileError, Root};
 use waykeeper_kernel::topology::L3;
@@ -113,6 +113,8 @@ struct Chip {
     ways: WayMask,
     /// Classes besides the default group's.
     closids: usize,
+    /// Without a mount, which only observation does without, there are no groups.
+    is_mounted: bool,
     counts_occupancy: bool,
     counts_traffic: bool,
 }
@@ -210,7 +212,8 @@ impl Allocation {
         max_classes: Option<u32>,
         corrects: bool,
     ) -> Result<Allocation, GroupsError> {
-        let info = resctrl.info()?;
+        let is_mounted = resctrl.check_mounted().is_ok();
+        let info = if is_mounted { resctrl.info()? } else { Info::default() };
         let (domain, counts_whole) = (l3.id.unwrap_or_default(), !resctrl.counts_only_a_part(l3));
         let counted =
             |event: &MonitorEvent| info.monitoring.as_ref().is_some_and(|all| all.events.contains(event));
@@ -218,7 +221,8 @@ impl Allocation {
             domain,
             resources: info.l3_resources(),
             ways: info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
-            closids: info.classes_for_groups() as usize,
+            closids: info.l3().map_or(0, |_| info.classes_for_groups()) as usize,
+            is_mounted,
             counts_occupancy: counts_whole && counted(&MonitorEvent::LlcOccupancy),
             counts_traffic: counts_whole && counted(&MonitorEvent::MbmTotal),
         };

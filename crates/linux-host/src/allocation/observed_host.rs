@@ -7,11 +7,16 @@ use super::{Allocation, AllocationReadings};
 use std::collections::BTreeMap;
 use waykeeper_host::Reading;
 use waykeeper_kernel::resctrl::{Group, ResctrlError};
-use waykeeper_units::{CoreList, WayMask};
+use waykeeper_units::{CoreList, WayMask, WorkloadId};
 
 impl Allocation {
     /// Mask and occupancy of every tenant now.
     pub(super) fn read_others(&mut self, problems: &mut Vec<String>) -> AllocationReadings {
+        if !self.chip.is_mounted {
+            let unsupported = |id: &WorkloadId| (*id, Reading::Unsupported);
+            let occupancies = self.members.keys().map(unsupported).collect();
+            return AllocationReadings { occupancies, ..AllocationReadings::default() };
+        }
         let groups = match self.all_groups(problems) {
             Ok(groups) => groups,
             Err(error) => {
@@ -27,6 +32,8 @@ impl Allocation {
             let inside = |cpus: &CoreList| cores.without(cpus).is_empty();
             let mut control = groups.iter().filter(|(group, _)| !group.is_monitor());
             match control.find(|(_, cpus)| !cores.is_empty() && inside(cpus)) {
+                // The kernel may offer groups without masks of the L3.
+                Some(_) if self.chip.resources.is_empty() => {}
                 Some((group, _)) => {
                     let mask = *known
                         .entry(group)

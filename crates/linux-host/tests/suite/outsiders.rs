@@ -1,4 +1,5 @@
-//! What other programs do to our groups, to the classes and ways beside them, and to resctrl itself. Needs root and /dev/fuse.
+//! What other programs do to our groups, to the classes and ways beside them, and to resctrl itself. Needs root and
+//! /dev/fuse.
 
 use crate::access::{FIO, L2FWD, SCAN, open, plan, refused, sample};
 use std::collections::BTreeMap;

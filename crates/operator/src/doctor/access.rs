@@ -7,6 +7,7 @@ use super::facts::Facts;
 use super::file;
 use super::report::{Check, CheckState, check};
 use rustix::io::Errno;
+use waykeeper_generations::Generation;
 use waykeeper_kernel::msr::MsrError;
 
 /// All checks of this family.
@@ -73,7 +74,24 @@ fn cpuid(facts: &Facts<'_>) -> Check {
     }
 }
 
+/// Whether registers would show or set something here that the kernel does not: a virtual machine is given none of the
+/// cache's, and a CPU without DDIO ways needs them only to count what perf does not.
+fn msr_helps(facts: &Facts<'_>) -> bool {
+    let has_ways = |generation: &Generation| generation.dca.ways.register.is_some();
+    let perf_counts = |generation: &Generation| {
+        facts.event_sources.as_ref().is_ok_and(|all| all.contains(&generation.core.perf))
+    };
+    let helps = |generation| has_ways(generation) || !perf_counts(generation);
+    facts.is_virtual != Some(true) && facts.generation.is_none_or(helps)
+}
+
+/// Why the msr module is not asked for.
+const NO_USE: &str = "no msr driver; nothing here needs it";
+
 fn msr(facts: &Facts<'_>) -> Check {
+    if matches!(facts.msr, Err(MsrError::NoModule { .. })) && !msr_helps(facts) {
+        return check("msr", CheckState::Info, NO_USE);
+    }
     match &facts.msr {
         Ok(()) => check("msr", CheckState::Ok, "the msr device can be read"),
         Err(error @ (MsrError::NoModule { .. } | MsrError::Permission { .. } | MsrError::Offline { .. })) => {
@@ -90,6 +108,7 @@ fn msr_writes(facts: &Facts<'_>) -> Check {
         Ok(None) if facts.msr.is_ok() => {
             check(CheckState::Info, "the msr driver has no parameter allow_writes: writes are allowed")
         }
+        Ok(None) if !msr_helps(facts) => check(CheckState::Info, NO_USE),
         Ok(None) => check(CheckState::Missing, "no msr driver").remedy("modprobe msr"),
         Err(why) => check(CheckState::Unknown, &why),
         Ok(Some(_)) if matches!(facts.lockdown, Lockdown::On(_)) => {

@@ -9,7 +9,8 @@ use super::facts::Facts;
 use super::report::{Check, CheckState, check};
 use crate::ddio::{self, PortDca, Survey};
 use waykeeper_generations::Evidence;
-use waykeeper_kernel::dca_ways;
+use waykeeper_kernel::{dca_ways, journal};
+use waykeeper_linux_host::{LinuxHost, LinuxHostOptions};
 
 /// All checks of this family.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
@@ -17,6 +18,21 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     let mut checks = allocation::steered(facts);
     checks.extend([ways(facts, &survey), ports(facts, &survey), devices(&survey)]);
     checks
+}
+
+/// Whether a daemon would start here, and whether it would to observe only: its own answers.
+pub(super) fn daemon(facts: &Facts<'_>) -> Vec<Check> {
+    let starts = |name, needs_cat, can| {
+        let options = LinuxHostOptions::new(facts.root.clone(), Vec::new(), journal::usual_path(facts.root));
+        match LinuxHost::check(&LinuxHostOptions { needs_cat, ..options }) {
+            Ok(()) => check(name, CheckState::Ok, can),
+            Err(why) => check(name, CheckState::Missing, why),
+        }
+    };
+    vec![
+        starts("daemon", true, "it can manage this host"),
+        starts("observe", false, "the daemon can observe this host (--observe)"),
+    ]
 }
 
 /// Degrades a check of a readable knob if kernel lockdown forbids setting it.

@@ -15,7 +15,7 @@ mod profile;
 mod report;
 mod watch;
 
-pub use report::{Check, CheckState, DoctorReport, Family};
+pub use report::{Check, CheckState, DoctorReport, Family, HostUse};
 
 use waykeeper_kernel::root::Root;
 
@@ -28,6 +28,7 @@ pub fn examine(root: &Root) -> DoctorReport {
         (Family::Watch, watch::checks(&facts)),
         (Family::Steer, knobs::checks(&facts)),
         (Family::Steer, profile::checks(&facts)),
+        (Family::Steer, knobs::daemon(&facts)),
         (Family::Others, others::checks(&facts)),
     ];
     let of = |(family, checks): (Family, Vec<Check>)| {

@@ -77,6 +77,35 @@ pub(super) fn check(name: &'static str, state: CheckState, value: impl Display) 
     Check { name, state, value: value.to_string(), remedy: None, family: Family::Host }
 }
 
+/// The checks of counters that observation shows.
+const COUNTERS: [&str; 5] = ["monitoring", "core-counters", "dca-counters", "io-counters", "memory-counters"];
+
+/// What can be done on a host, the most first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HostUse {
+    /// The daemon can manage it.
+    Manage,
+    /// Its DDIO can be changed by hand.
+    Knobs,
+    /// Its counters can be read.
+    Observe,
+    /// Nothing of its cache can be seen or set. The virtual server needs no hardware.
+    Simulate,
+}
+
+impl HostUse {
+    /// The command that works on such a host and shows most.
+    pub fn command(self) -> &'static str {
+        match self {
+            HostUse::Manage => "waykeeper init",
+            HostUse::Knobs => "waykeeper ddio show",
+            HostUse::Observe => "waykeeper daemon --observe",
+            HostUse::Simulate => "waykeeper serve --scenario a4-hpw-heavy",
+        }
+    }
+}
+
 /// All checks, in the order of the report.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct DoctorReport {
@@ -90,10 +119,26 @@ impl DoctorReport {
         self.checks.iter().find(|check| check.name == name)
     }
 
-    /// True if a knob can be set: CAT masks, DDIO ways, DCA of a port, or the I/O share of AMD.
-    pub fn is_manageable(&self) -> bool {
-        let knobs = ["cat", "ddio-ways", "dca-ports", "io-alloc"];
-        knobs.iter().filter_map(|name| self.check(name)).any(|check| check.state == CheckState::Ok)
+    /// What can be done on this host.
+    pub fn best_use(&self) -> HostUse {
+        let any = |names: &[&str]| {
+            names.iter().filter_map(|name| self.check(name)).any(|check| check.state == CheckState::Ok)
+        };
+        if any(&["daemon"]) {
+            HostUse::Manage
+        } else if any(&["ddio-ways", "dca-ports"]) {
+            HostUse::Knobs
+        } else if any(&["observe"]) && any(&COUNTERS) {
+            HostUse::Observe
+        } else {
+            HostUse::Simulate
+        }
+    }
+
+    /// Why the daemon cannot manage this host; empty if it can.
+    pub fn why_unmanaged(&self) -> &str {
+        let missing = self.check("daemon").filter(|check| check.state != CheckState::Ok);
+        missing.map_or("", |check| check.value.as_str())
     }
 
     /// The number of checks in `state`.

@@ -1,14 +1,18 @@
 //! `doctor` on trees of plain files: a complete server, the same without single files, recorded files of this machine,
 //! and an empty tree.
 
+#[allow(dead_code, reason = "the recordings are read by other tests too")]
+use crate::hardware::machine;
 use crate::reported;
 
+use machine::Machine;
 use reported::reported;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use waykeeper_kernel::root::Root;
-use waykeeper_operator::doctor::{self, CheckState, DoctorReport};
+use waykeeper_linux_host::{HostAccess, LinuxHost, LinuxHostOptions};
+use waykeeper_operator::doctor::{self, CheckState, DoctorReport, HostUse};
 use waykeeper_testbed::plain_tree::{NIC_PORT, PlainTree};
 
 fn examine(root: &Path) -> DoctorReport {
@@ -107,7 +111,7 @@ fn what_prevents_management_is_named() {
     state(&report, "ddio-ways", CheckState::Degraded, &["0x600", "lockdown"]);
     state(&report, "dca-ports", CheckState::Degraded, &["lockdown"]);
     state(&report, "msr-writes", CheckState::Degraded, &["refused", "lockdown"]);
-    assert!(report.is_manageable(), "CAT goes through resctrl all the same");
+    assert_eq!(report.best_use(), HostUse::Manage, "CAT goes through resctrl all the same");
     let report = with("sys/module/msr/parameters/allow_writes", "off\n");
     state(&report, "msr-writes", CheckState::Degraded, &["msr.allow_writes=on"]);
     state(&with("sys/fs/resctrl/COS1/tasks", ""), "groups", CheckState::Degraded, &["COS1", "pqos -R"]);
@@ -226,6 +230,66 @@ fn a_file_of_resctrl_that_is_not_understood_is_named() {
     state(&report, "cat", CheckState::Ok, &["11 ways"]);
 }
 
+/// A host that is opened without a change of it, as `daemon --dry-run` opens it; with `needs_cat` false as `--observe` does.
+fn opened(root: &Path, needs_cat: bool) -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let options = LinuxHostOptions::new(Root::at(root), Vec::new(), folder.path().join("journal"));
+    let options = LinuxHostOptions { access: HostAccess::Observe, needs_cat, ..options };
+    LinuxHost::open(options).map(drop).map_err(|why| why.to_string())
+}
+
+/// What doctor says of the daemon is what its start does, with the same sentence, on every recorded machine and on a server
+/// that lacks one file; and the command that doctor names works.
+#[test]
+fn doctor_and_the_start_of_a_daemon_agree() {
+    let agree = |root: &Path| {
+        let report = examine(root);
+        let daemon = report.check("daemon").unwrap();
+        let said = if daemon.state == CheckState::Ok { Ok(()) } else { Err(daemon.value.clone()) };
+        assert_eq!(opened(root, true), said, "{}", root.display());
+        if report.best_use() == HostUse::Observe {
+            assert_eq!(opened(root, false), Ok(()), "{}", root.display());
+        }
+        report.best_use()
+    };
+    let mut uses = Vec::new();
+    for name in Machine::names() {
+        let machine = Machine::recorded(&name);
+        uses.push(agree(machine.root.prefix()));
+    }
+    let tree = PlainTree::skylake();
+    assert_eq!(agree(tree.root()), HostUse::Manage);
+    for (path, content) in tree.files() {
+        tree.remove(&path);
+        uses.push(agree(tree.root()));
+        std::fs::write(tree.path(&path), content).unwrap();
+    }
+    for folder in
+        ["sys/fs/resctrl/info", "sys/fs/resctrl/info/L3", "sys/fs/resctrl", "dev/cpu", "sys/bus/pci"]
+    {
+        let tree = PlainTree::skylake();
+        tree.remove(folder);
+        uses.push(agree(tree.root()));
+    }
+    let seen = |wanted| uses.contains(&wanted);
+    assert!(seen(HostUse::Manage) && seen(HostUse::Knobs), "{uses:?}");
+}
+
+/// Only monitoring, of resctrl and of perf: `--observe` needs no CAT.
+#[test]
+fn a_host_without_cat_and_ddio_can_be_observed() {
+    let tree = PlainTree::skylake();
+    for path in ["sys/fs/resctrl/info/L3", "dev/cpu", "sys/bus/pci"] {
+        tree.remove(path);
+    }
+    assert_eq!(examine(tree.root()).best_use(), HostUse::Observe);
+    assert!(opened(tree.root(), true).unwrap_err().contains("resctrl offers no L3 allocation here"));
+    assert_eq!(opened(tree.root(), false), Ok(()));
+    tree.remove("sys/fs/resctrl/info");
+    assert!(opened(tree.root(), true).unwrap_err().contains("resctrl is not mounted"));
+    assert_eq!(opened(tree.root(), false), Ok(()));
+}
+
 #[test]
 fn icelake_shows_its_register_which_may_not_be_managed() {
     let tree = PlainTree::of(106, 6, "Intel(R) Xeon(R) Gold 5320 CPU @ 2.20GHz", 12);
@@ -240,7 +304,7 @@ fn icelake_shows_its_register_which_may_not_be_managed() {
     state(&report, "dca-ports", CheckState::Missing, &["no switch"]);
     state(&report, "cat", CheckState::Ok, &["12 ways"]);
     tree.remove("sys/fs/resctrl");
-    assert!(!examine(tree.root()).is_manageable());
+    assert_eq!(examine(tree.root()).best_use(), HostUse::Observe);
 }
 
 #[test]
@@ -279,7 +343,7 @@ fn garbage_in_a_file_spoils_its_own_subject_only() {
     assert_eq!(spoilt["sys/module/msr/parameters/allow_writes"], ["msr-writes"]);
     assert_eq!(
         spoilt["sys/devices/system/node/node0/cpulist"],
-        ["topology", "llc", "snc", "ddio-ways", "counters-in-use"]
+        ["topology", "llc", "snc", "ddio-ways", "daemon", "observe", "counters-in-use"]
     );
     assert_eq!(spoilt["dev/cpu/2/msr"], ["ddio-ways"]);
     assert_eq!(spoilt[&format!("sys/devices/pci0000:3a/{NIC_PORT}/config")], ["dca-ports"]);

@@ -14,6 +14,6 @@ pub fn reported(root: &Path, report: &DoctorReport) -> String {
             let _ = writeln!(out, "    -> {remedy}");
         }
     }
-    let _ = writeln!(out, "manageable: {}", report.is_manageable());
+    let _ = writeln!(out, "next: {}", report.best_use().command());
     out.replace(&root.display().to_string(), "ROOT")
 }

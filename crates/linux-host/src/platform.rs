@@ -1,0 +1,78 @@
+//! What a host must have before anything on it is changed: an L3 that the kernel knows, and its ways. `doctor` asks the same
+//! question that the start of a daemon asks.
+//!
+//! Reads only. Must not know tenants beyond the core that selects the managed L3.
+
+use super::error::OpenError;
+use super::facts::Facts;
+use super::tenant_set;
+use super::{LinuxHost, LinuxHostOptions, Managed};
+use std::path::Path;
+use waykeeper_kernel::resctrl::{CacheInfo, GROUP_PREFIX, Info, LOCKS, MOUNT, Resctrl};
+use waykeeper_kernel::root::Root;
+use waykeeper_units::{CoreId, WayMask};
+
+/// The managed L3, and the way to its masks.
+pub(super) struct Platform {
+    pub facts: Facts,
+    pub resctrl: Resctrl,
+    /// Empty where resctrl is not mounted.
+    pub info: Info,
+    pub l3: CacheInfo,
+}
+
+impl Platform {
+    /// Reads it. Without CAT (`needs_cat` is false) the ways are those of the cache, of which no mask exists.
+    ///
+    /// # Errors
+    /// What is missing, and the remedy.
+    pub fn read(
+        root: &Root,
+        managed: Option<Managed>,
+        first: Option<CoreId>,
+        needs_cat: bool,
+    ) -> Result<Platform, OpenError> {
+        let facts = Facts::read_managed(root, managed, first)?;
+        let opened = Resctrl::open(root, GROUP_PREFIX).and_then(|resctrl| Ok((resctrl.info()?, resctrl)));
+        let (info, resctrl) = match opened {
+            Ok(opened) => opened,
+            Err(why) if needs_cat => return Err(why.into()),
+            Err(_) => {
+                let mount = root.path(MOUNT);
+                let absent = Resctrl::on(root.system().clone(), &mount, Path::new(LOCKS), GROUP_PREFIX);
+                (Info::default(), absent)
+            }
+        };
+        let no_cat = || info.trouble_with("L3").map_or(OpenError::NoCat, |why| why.clone().into());
+        let whole = |ways| CacheInfo {
+            num_closids: 1,
+            cbm_mask: WayMask::full(ways),
+            min_cbm_bits: 1,
+            shareable_bits: None,
+            sparse_masks: None,
+            io_alloc: None,
+        };
+        let ways = facts.l3.ways.filter(|ways| !needs_cat && (1..=32).contains(ways));
+        let l3 = info.l3().cloned().or_else(|| ways.map(whole)).ok_or_else(no_cat)?;
+        Ok(Platform { facts, resctrl, info, l3 })
+    }
+}
+
+impl LinuxHost {
+    /// What [`LinuxHost::open`] checks before it changes anything. Locks, journals and counters are not asked for.
+    ///
+    /// # Errors
+    /// Why the host would not be opened.
+    pub fn check(options: &LinuxHostOptions) -> Result<(), OpenError> {
+        let platform =
+            Platform::read(&options.root, options.managed, options.first_core(), options.needs_cat)?;
+        tenant_set::check(&platform.facts, &platform.l3, &options.tenants)
+    }
+}
+
+impl LinuxHostOptions {
+    /// The first tenant's first core, which selects the L3 where none is named.
+    pub(super) fn first_core(&self) -> Option<CoreId> {
+        self.tenants.iter().flat_map(|tenant| tenant.cores.cores().first()).next().copied()
+    }
+}
