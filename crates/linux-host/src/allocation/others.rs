@@ -31,7 +31,7 @@ impl WatchedCpus {
 
 impl Allocation {
     /// Other programs' control groups, then their monitoring groups of the default group.
-    fn others(&self) -> impl Iterator<Item = &Group> {
+    pub(super) fn others(&self) -> impl Iterator<Item = &Group> {
         let others = self.state.groups.iter().filter(|(_, known)| known.maker == Maker::Other);
         let others: Vec<&Group> = others.map(|(group, _)| group).collect();
         let (monitors, control): (Vec<_>, Vec<_>) = others.into_iter().partition(|group| group.is_monitor());

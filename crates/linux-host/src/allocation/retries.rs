@@ -9,6 +9,7 @@ use super::state::AllocationStep;
 use super::{Allocation, GroupsError, Pass};
 use crate::backoff::{Backoff, MOST_ROUNDS};
 use waykeeper_kernel::resctrl::{Group, ResctrlError};
+use waykeeper_units::few;
 
 /// Why a tenant has no monitoring group although it needs one.
 #[derive(Debug)]
@@ -98,12 +99,17 @@ impl Allocation {
         let group = step.group();
         let tenant = self.members.keys().copied().find(|id| self.monitor_of(*id).as_ref() == Some(group));
         let is_new = plan.fills.contains(&AllocationStep::Make(group.clone()));
+        let holders: Vec<String> = self.others().map(Group::to_string).collect();
+        let held = match holders.is_empty() {
+            true => String::new(),
+            false => format!("; groups of other programs, each with an RMID: {}", few(&holders)),
+        };
         let Some(member) = tenant.filter(|_| is_new).and_then(|id| self.members.get_mut(&id)) else {
             return false;
         };
         let before = member.unwatched.as_ref().map(|unwatched| unwatched.backoff);
         member.unwatched = Some(Unwatched {
-            why: format!("the LLC occupancy of {} is not known: {why}", member.tenant.name),
+            why: format!("the LLC occupancy of {} is not known: {why}{held}", member.tenant.name),
             backoff: Backoff::after(before, self.round),
         });
         true

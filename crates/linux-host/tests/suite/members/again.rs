@@ -90,11 +90,15 @@ fn a_monitoring_group_that_found_no_rmid_is_made_when_one_is_free() {
     let mut host = one_class(&machine);
     let all = || vec![tenant("a", "0"), tenant("b", "1")];
     refuse(&machine, "sys/fs/resctrl/mon_groups/waykeeper-b", Operation::MakeDirectory, Errno::NOSPC);
+    machine.root().make_dir("/sys/fs/resctrl/mon_groups/tool").unwrap();
     host.set_tenants(all());
     let b = id(&host, "b");
     let occupancy = |host: &mut LinuxHost| sample(host).groups[&b][WorkloadCounter::OccupancyBytes].value();
     assert_eq!(occupancy(&mut host), None);
-    assert!(host.complaints().iter().any(|reported| reported.contains("occupancy of b is not known")));
+    let reported = host.complaints().concat();
+    assert!(reported.contains("occupancy of b is not known"), "{reported}");
+    assert!(reported.contains("groups of other programs, each with an RMID: mon_groups/tool"), "{reported}");
+    machine.root().remove_dir("/sys/fs/resctrl/mon_groups/tool").unwrap();
     (0..6).for_each(|_| drop(host.set_tenants(all())));
     assert_eq!(occupancy(&mut host), None);
     machine.faults.lift();
