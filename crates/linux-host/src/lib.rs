@@ -16,6 +16,7 @@ mod hand_over;
 mod inventory;
 mod io_knobs;
 mod limits;
+mod masks_behind;
 mod platform;
 pub mod profile;
 mod recover;
@@ -37,6 +38,7 @@ use facts::Facts;
 use hand_over::TakenOver;
 use io_knobs::IoKnobs;
 use limits::Restrictions;
+use masks_behind::MasksBehind;
 use platform::Platform;
 use profile::{MachineIdentity, MachineProfile, microcode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,6 +138,7 @@ pub struct LinuxHost {
     groups: Vec<Workload>,
     tenant_set: TenantSet,
     allocation: Allocation,
+    behind: MasksBehind,
     /// The originals of what is changed; `None` if the host is only observed.
     journal: Option<Journal>,
     restrictions: Restrictions,
@@ -274,6 +277,7 @@ impl LinuxHost {
             groups: Vec::new(),
             tenant_set: TenantSet::default(),
             allocation,
+            behind: MasksBehind::default(),
             journal,
             restrictions,
             knobs,
@@ -335,7 +339,7 @@ impl LinuxHost {
 
     /// Changes by other programs to our groups and to tenants' CPUs, as of the last sample.
     pub fn external_changes(&self) -> Vec<ExternalChange> {
-        self.allocation.external_changes().cloned().collect()
+        self.allocation.external_changes().chain(&self.behind.present).cloned().collect()
     }
 
     /// Closes the host: restores every knob that Waykeeper changed, except those that another program changed since. A
@@ -418,6 +422,8 @@ impl Host for LinuxHost {
         let changes_groups = !self.allocation.only_observes();
         let AllocationReadings { masks, occupancies } =
             self.allocation.read(self.journal.as_mut().filter(|_| changes_groups), &mut problems);
+        self.look_behind_masks();
+        problems.extend(self.behind.present.iter().map(ToString::to_string));
         for group in &self.groups {
             let occupancy = occupancies.get(&group.id).copied().unwrap_or(Reading::Unsupported);
             let mut counters =

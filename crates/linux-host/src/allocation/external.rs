@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_kernel::journal::Journal;
 use waykeeper_kernel::resctrl::{Group, GroupMode, MOUNT, ResctrlError};
-use waykeeper_units::{CoreList, WorkloadId};
+use waykeeper_units::{CoreList, WayMask, WorkloadId};
 
 /// An external change to one of our groups, or to a tenant's CPUs.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -57,6 +57,13 @@ pub enum ExternalChange {
     },
     /// Another program unmounted resctrl: no group can be read or changed, and the kernel may still have them.
     Unmounted,
+    /// No register of the CPU has the mask that resctrl shows for a group.
+    MaskBehind {
+        /// The group; the default group is `(default)`.
+        group: String,
+        /// The mask that resctrl shows.
+        mask: WayMask,
+    },
     /// Another program changed our group's mode: other groups can no longer have its ways.
     ModeChanged {
         /// The group.
@@ -97,6 +104,11 @@ impl std::fmt::Display for ExternalChange {
             ExternalChange::Unmounted => {
                 write!(f, "another program unmounted resctrl; run: mount -t resctrl resctrl {MOUNT}")
             }
+            ExternalChange::MaskBehind { group, mask } => write!(
+                f,
+                "resctrl shows mask {mask} for group {group}, but no register has it: another program wrote the \
+                 masks past resctrl"
+            ),
             ExternalChange::ModeChanged { group, mode } => {
                 write!(
                     f,

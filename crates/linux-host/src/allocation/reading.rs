@@ -59,6 +59,22 @@ impl Allocation {
         masks
     }
 
+    /// The masks that resctrl shows for the default group, which comes first, and for ours. One that cannot be read is left
+    /// out, but not the default group's: without it there are none.
+    pub fn masks_of_groups(&self) -> Vec<(String, WayMask)> {
+        let Ok(default) = self.mask(&Group::DEFAULT) else { return Vec::new() };
+        let own = self
+            .classes
+            .values()
+            .filter_map(|class| self.mask(&class.group).ok().map(|mask| (class.group.to_string(), mask)));
+        std::iter::once((Group::DEFAULT.to_string(), default)).chain(own).collect()
+    }
+
+    /// Mask registers of a class: with CDP one for code and one for data.
+    pub fn masks_per_class(&self) -> u32 {
+        u32::try_from(self.chip.resources.len()).unwrap_or(1)
+    }
+
     /// Every tenant's occupancy in bytes. A class's own count includes its monitoring groups, which are subtracted.
     pub(super) fn occupancies(&self, problems: &mut Vec<String>) -> BTreeMap<WorkloadId, Reading<u64>> {
         let mut all = BTreeMap::new();

@@ -189,6 +189,26 @@ fn a_mode_that_another_program_sets_is_reported_and_corrected_if_that_is_configu
 }
 
 #[test]
+fn masks_that_are_written_past_resctrl_are_reported() {
+    let machine = MountedHost::new("gold-6140");
+    let mut host = open(&machine, |_| {});
+    let masks = BTreeMap::from([(FIO, WayMask::from_bits(0x600))]);
+    assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());
+    sample(&mut host);
+    assert_eq!(host.external_changes(), []);
+    // pqos in MSR mode: class 2 is fio's, the second tenant's.
+    let class = machine.with_model(|server| server.class(2).0);
+    machine.set_msr(0, 0xc90 + u32::try_from(class).unwrap(), 0x003);
+    (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
+    let group = "waykeeper-fio".to_owned();
+    let mask = WayMask::from_bits(0x600);
+    assert_eq!(host.external_changes(), [ExternalChange::MaskBehind { group, mask }]);
+    machine.set_msr(0, 0xc90 + u32::try_from(class).unwrap(), 0x600);
+    (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
+    assert_eq!(host.external_changes(), []);
+}
+
+#[test]
 fn a_resctrl_that_is_unmounted_is_no_group_that_is_gone() {
     let machine = MountedHost::new("gold-6140");
     let root = machine.root();
