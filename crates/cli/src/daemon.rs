@@ -44,10 +44,11 @@ pub struct DaemonArgs {
     /// Journal of original knob values [default: the configuration's]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Let the policy decide and log what it would turn, but write nothing
+    /// Let the policy decide and log what it would turn, but write no knob (counter registers only with
+    /// daemon.program_counters = true, which restores them)
     #[arg(long, conflicts_with = "observe")]
     dry_run: bool,
-    /// Sample the counters only: turn no knob and write nothing; needs no declared tenants
+    /// Sample the counters only: turn no knob; needs no declared tenants, no CAT, and no resctrl
     #[arg(long)]
     observe: bool,
     /// Policy that manages the host [default: the configuration's]

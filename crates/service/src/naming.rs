@@ -4,7 +4,7 @@
 
 use crate::Published;
 use crate::recorder::Header;
-use waykeeper_host::{Inventory, Workload};
+use waykeeper_host::{Inventory, Knob, KnobSetting, Workload};
 use waykeeper_units::{PortId, WorkloadId};
 
 /// The names that apply to a step.
@@ -38,6 +38,14 @@ impl<'a> HostNames<'a> {
     /// A root port's number with the devices behind it: `port 0 (nic0)`.
     pub fn port(&self, id: PortId) -> String {
         with(&id.to_string(), self.devices(id).as_deref())
+    }
+
+    /// A knob and its value, with the workload's name in the place of its number.
+    pub fn knob(&self, knob: KnobSetting) -> String {
+        match knob.knob {
+            Knob::Mask(id) => format!("mask {} of {}", knob.setting, self.workload(id)),
+            _ => self.text(&knob.to_string()),
+        }
     }
 
     /// A text with the name added to each `group 3` and `port 0`.
@@ -145,5 +153,8 @@ mod tests {
             (names.workload(WorkloadId(1)), names.workload(WorkloadId(2))),
             ("lbm".into(), "group 2".into())
         );
+        let mask = waykeeper_units::WayMask::from_bits(0x3);
+        let knobs = [Knob::Mask(WorkloadId(12)).at(mask), Knob::Dca(PortId(0)).at(false)];
+        assert_eq!(knobs.map(|knob| names.knob(knob)), ["mask 0x003 of redis", "DCA off on port 0 (nic0)"]);
     }
 }

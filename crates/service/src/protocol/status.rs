@@ -372,7 +372,7 @@ impl Advice {
         let in_force = &published.record.knobs;
         let changed = advice.plan.settings().filter(|knob| in_force.setting(knob.knob) != Some(*knob));
         Advice {
-            knobs: changed.map(|knob| names.text(&knob.to_string())).collect(),
+            knobs: changed.map(|knob| names.knob(knob)).collect(),
             hpw_progress: advice.hpw.value,
             hpw_error: advice.hpw.error,
             lpw_progress: advice.lpw.value,
