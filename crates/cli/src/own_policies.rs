@@ -93,7 +93,7 @@ fn interpreter() -> Interpreter {
         confined: false,
         user: None,
         printed: Arc::new(exit::eprint_line),
-        advice: format!("install Python 3.10 or later, or name its program in {INTERPRETER}"),
+        setting: INTERPRETER,
     }
 }
 

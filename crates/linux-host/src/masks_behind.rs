@@ -1,5 +1,5 @@
-//! Masks that another program wrote past resctrl, into the CPU's registers (pqos in MSR mode, PerfSpect): resctrl goes on
-//! showing the mask that it set (hardware.md 7.5).
+//! Masks that another program wrote past resctrl, into the CPU's registers (pqos in MSR mode, PerfSpect): resctrl still
+//! shows the mask that it set (hardware.md 7.5).
 //!
 //! Only a register's number says which class it belongs to, and the kernel tells no group's number. So a mask counts as
 //! in force if any register has it; the default group's class is number 0. Reads only.

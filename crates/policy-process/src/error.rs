@@ -17,14 +17,14 @@ pub enum PolicyFileError {
         why: io::Error,
     },
     /// The interpreter cannot be started.
-    #[error("cannot start Python as `{}`: {why}; {advice}", program.display())]
+    #[error("cannot start Python as `{}`: {why}; install Python 3.10 or later, or name its program in {setting}", program.display())]
     NoPython {
         /// The program.
         program: PathBuf,
         /// The system's error.
         why: io::Error,
-        /// What to do.
-        advice: String,
+        /// The setting that names another program.
+        setting: &'static str,
     },
     /// The process cannot have another user.
     #[error(

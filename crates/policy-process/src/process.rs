@@ -58,8 +58,8 @@ pub struct Interpreter {
     pub user: Option<UserIds>,
     /// Takes what the policy prints.
     pub printed: Printed,
-    /// What to do where the program is missing, for messages.
-    pub advice: String,
+    /// The setting that names another program, for messages.
+    pub setting: &'static str,
 }
 
 impl fmt::Debug for Interpreter {
@@ -89,6 +89,8 @@ pub enum Incoming {
 #[derive(Debug)]
 pub struct PolicyProcess {
     file: String,
+    program: PathBuf,
+    setting: &'static str,
     child: Option<Child>,
     /// Closed to end the process.
     calls: Option<Sender<Vec<u8>>>,
@@ -210,9 +212,7 @@ impl PolicyProcess {
             Some(UserIds { user, .. }) if why.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
                 PolicyFileError::NoUser { user, why }
             }
-            _ => {
-                PolicyFileError::NoPython { program: with.program.clone(), why, advice: with.advice.clone() }
-            }
+            _ => PolicyFileError::NoPython { program: with.program.clone(), why, setting: with.setting },
         })?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let last_printed = Arc::new(Mutex::new(None));
@@ -221,6 +221,8 @@ impl PolicyProcess {
         let (tell, answers) = bounded(4);
         let process = PolicyProcess {
             file,
+            program: with.program.clone(),
+            setting: with.setting,
             child: Some(child),
             calls: Some(calls),
             answers,
@@ -268,13 +270,22 @@ impl PolicyProcess {
     pub fn read(&mut self, incoming: &Incoming) -> Result<(u64, PolicyAnswer), PolicyFileError> {
         match incoming {
             Incoming::Line(line) => match PolicyAnswer::parse(line) {
-                Ok((_, PolicyAnswer::Error(why))) => Err(PolicyFileError::Raised(why)),
+                Ok((_, PolicyAnswer::Error(why))) => Err(PolicyFileError::Raised(self.with_remedy(why))),
                 Ok(answer) => Ok(answer),
                 Err(why) => Err(self.unexpected(&why)),
             },
             Incoming::TooLong => Err(self.unexpected(&format!("it is longer than {LONGEST_ANSWER} bytes"))),
             Incoming::End => Err(self.ended()),
         }
+    }
+
+    /// An exception with what to do about it: a module may be installed for another Python.
+    fn with_remedy(&self, why: String) -> String {
+        if !why.contains(": ModuleNotFoundError: ") {
+            return why;
+        }
+        let (program, setting) = (self.program.display(), self.setting);
+        format!("{why}; install it for `{program}`, or name a Python that has it in {setting}")
     }
 
     /// Waits for the next answer until then; `waited` is for the message.

@@ -50,7 +50,7 @@ fn python(program: &str, confined: bool) -> (Interpreter, Arc<Mutex<Vec<String>>
         confined,
         user: None,
         printed: Arc::new(move |line| into.lock().unwrap().push(line.to_owned())),
-        advice: "install it".to_owned(),
+        setting: "THE_PYTHON",
     };
     (interpreter, lines)
 }
@@ -118,7 +118,11 @@ fn what_is_wrong_with_a_file_is_one_line_with_its_place() {
     for (text, why) in [
         ("def f(:\n", "mine.py:1: SyntaxError: invalid syntax"),
         ("x = 1\nprint(y)\n", "mine.py:2: NameError: name 'y' is not defined"),
-        ("import nosuchthing\n", "mine.py:1: ModuleNotFoundError: No module named 'nosuchthing'"),
+        (
+            "import nosuchthing\n",
+            "mine.py:1: ModuleNotFoundError: No module named 'nosuchthing'; install it for `python3`, or name a Python that \
+             has it in THE_PYTHON",
+        ),
         ("import sys\nsys.exit(3)\n", "mine.py:2: SystemExit: 3"),
         ("x = 1\n", "mine.py has no policy; it needs a class like `class Mine(waykeeper.Policy)`"),
         (
@@ -208,7 +212,8 @@ fn a_program_that_is_missing_or_is_not_python_is_named() {
     assert!(error.is_unsupported());
     assert_eq!(
         error.to_string(),
-        "cannot start Python as `/nowhere/python3`: No such file or directory (os error 2); install it"
+        "cannot start Python as `/nowhere/python3`: No such file or directory (os error 2); install Python 3.10 or later, or name its \
+         program in THE_PYTHON"
     );
     for (program, why) in [("true", "it ended (exit status: 0)"), ("echo", "it answered with something else")]
     {

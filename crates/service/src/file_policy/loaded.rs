@@ -130,7 +130,7 @@ fn interpreter(python: &Path) -> Interpreter {
         confined: true,
         user: rustix::process::geteuid().is_root().then_some(UNPRIVILEGED),
         printed: Arc::new(|_| ()),
-        advice: "install Python 3.10 or later, or name its program in policy.python".to_owned(),
+        setting: "policy.python",
     }
 }
 
