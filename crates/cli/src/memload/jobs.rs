@@ -50,13 +50,9 @@ pub fn read(path: &Path, only: Option<&str>, base: &LoadPlan) -> Result<Vec<Plan
     let file = path.display().to_string();
     let text = waykeeper_bounded_read::text(path, "a job file")
         .map_err(|why| Failure::bad_input(format!("{file}: cannot read the job file: {why}")))?;
-    let jobs = JobFile::parse(&file, &text).map_err(Failure::bad_input)?;
+    let jobs = JobFile::parse(&file, &text, only).map_err(Failure::bad_input)?;
     jobs.notes().iter().for_each(|note| exit::eprint_line(&format!("note: {file}: {note}")));
-    let chosen = match only {
-        Some(name) => vec![jobs.job(&file, Some(name)).map_err(Failure::bad_input)?.clone()],
-        None => jobs.jobs,
-    };
-    let planned = chosen.into_iter().map(|job| {
+    let planned = jobs.jobs.into_iter().map(|job| {
         let plan = plan(&file, &job, base).map_err(Failure::bad_input)?;
         Ok(PlannedJob { name: job.name, target: job.file, plan })
     });

@@ -3,11 +3,14 @@
 //! The meaning of each key is from fio's manual and, where the manual is silent or wrong, from tests of fio 3.33. Knows
 //! text only; must not know whether a file or device supports what a job requests.
 
+mod draft;
+mod engines;
 mod keys;
+mod table;
 mod value;
 
 use ini_core::{Item, Parser};
-use keys::Reader;
+use keys::{Contents, Reader};
 use waykeeper_units::CoreList;
 
 /// Direction of a job's data, from the view of the drive (fio's words, not memory's).
@@ -85,6 +88,12 @@ pub struct Job {
     pub io_bytes: Option<u64>,
     /// Commands after which a copy ends (`number_ios`).
     pub commands: Option<u64>,
+    /// How often a copy is done (`loops`); the ends above are of one time.
+    pub loops: u64,
+    /// Time before its first command, us (`startdelay`).
+    pub start_delay_us: u64,
+    /// What it wrote is read at its end (`verify`).
+    pub reads_back: bool,
     /// Time after which a copy ends, us (`runtime`).
     pub runtime_us: Option<u64>,
     /// Only `runtime` ends the job, however many bytes it has moved (`time_based`).
@@ -114,7 +123,7 @@ impl Job {
             (Some(bytes), _) => Some(bytes.div_ceil(self.block_bytes)),
             (None, size) => size.map(|bytes| bytes / self.block_bytes),
         };
-        moved.into_iter().chain(self.commands).min()
+        moved.into_iter().chain(self.commands).min().map(|once| once.saturating_mul(self.loops))
     }
 }
 
@@ -241,12 +250,12 @@ impl JobError {
 }
 
 impl JobFile {
-    /// Reads a job file; `file` is its name in messages.
+    /// Reads a job file, all jobs or the one called `only`; `file` is its name in messages.
     ///
     /// # Errors
-    /// All lines that are wrong, in one error.
-    pub fn parse(file: &str, text: &str) -> Result<JobFile, JobError> {
-        JobFile::read(text, Reader::new(file, false), file)
+    /// All lines that are wrong, in one error; those of jobs that are not wanted are not read.
+    pub fn parse(file: &str, text: &str, only: Option<&str>) -> Result<JobFile, JobError> {
+        JobFile::read(text, Reader::new(file, false, only), file, only)
     }
 
     /// Reads a job file for the virtual server, where a scenario gives drives and cores: any value of `filename`,
@@ -254,11 +263,11 @@ impl JobFile {
     ///
     /// # Errors
     /// As [`JobFile::parse`].
-    pub fn parse_for_model(file: &str, text: &str) -> Result<JobFile, JobError> {
-        JobFile::read(text, Reader::new(file, true), file)
+    pub fn parse_for_model(file: &str, text: &str, only: Option<&str>) -> Result<JobFile, JobError> {
+        JobFile::read(text, Reader::new(file, true, only), file, only)
     }
 
-    fn read(text: &str, mut reader: Reader<'_>, file: &str) -> Result<JobFile, JobError> {
+    fn read(text: &str, mut reader: Reader<'_>, file: &str, only: Option<&str>) -> Result<JobFile, JobError> {
         // Fio ends a value at the first `;` or `#` anywhere in the line, so comments are removed before lines are
         // parsed.
         let plain: Vec<&str> = text.lines().map(without_comment).collect();
@@ -276,27 +285,27 @@ impl JobFile {
                 }
             }
         }
-        let (jobs, notes) = reader.finish()?;
-        if jobs.is_empty() {
+        let Contents { jobs, names, notes } = reader.finish()?;
+        if names.is_empty() {
             return Err(JobError::Empty { file: file.to_owned() });
+        }
+        if let Some(name) = only.filter(|_| jobs.is_empty()) {
+            return Err(JobError::NoJob { file: file.to_owned(), name: shown(name), known: listed(&names) });
         }
         Ok(JobFile { jobs, notes })
     }
 
-    /// The job called `name`, or the only job if `name` is `None`; `file` is the file's name in messages.
+    /// The only job; `file` is the file's name in messages.
     ///
     /// # Errors
-    /// If there is no such job, or if there are several and none was named.
-    pub fn job(&self, file: &str, name: Option<&str>) -> Result<&Job, JobError> {
-        let known = || self.jobs.iter().map(|job| job.name.as_str()).collect::<Vec<_>>().join(", ");
-        match name {
-            Some(name) => self.jobs.iter().find(|job| job.name == name).ok_or_else(|| JobError::NoJob {
-                file: file.to_owned(),
-                name: shown(name),
-                known: known(),
-            }),
-            None if self.jobs.len() == 1 => Ok(&self.jobs[0]),
-            None => Err(JobError::Several { file: file.to_owned(), count: self.jobs.len(), known: known() }),
+    /// If there are several.
+    pub fn job(&self, file: &str) -> Result<&Job, JobError> {
+        match self.jobs.as_slice() {
+            [job] => Ok(job),
+            jobs => {
+                let names: Vec<_> = jobs.iter().map(|job| job.name.clone()).collect();
+                Err(JobError::Several { file: file.to_owned(), count: names.len(), known: listed(&names) })
+            }
         }
     }
 
@@ -317,6 +326,16 @@ impl JobFile {
     pub fn groups(&self) -> Vec<&[Job]> {
         self.jobs.chunk_by(|_, next| !next.waits).collect()
     }
+}
+
+/// The names of jobs, the first ones of many.
+fn listed(names: &[String]) -> String {
+    const MOST: usize = 20;
+    let mut text: Vec<String> = names.iter().take(MOST).map(|name| shown(name)).collect();
+    if names.len() > MOST {
+        text.push("...".to_owned());
+    }
+    text.join(", ")
 }
 
 /// `3: ...; 7: ...`, without the file and the list of keys, which the message has once.

@@ -52,7 +52,7 @@ rate=100m
 
 #[test]
 fn a_whole_file_is_read() {
-    let file = JobFile::parse("j.fio", WHOLE).unwrap();
+    let file = JobFile::parse("j.fio", WHOLE, None).unwrap();
     let [readers, mixed, writer] = file.jobs.as_slice() else { panic!("{file:?}") };
     assert_eq!((readers.name.as_str(), readers.line), ("readers", 11));
     assert_eq!((readers.access, readers.random, readers.block_bytes), (JobDirection::Read, true, 131_072));
@@ -72,10 +72,12 @@ fn a_whole_file_is_read() {
     assert_eq!(mixed.ends_after(), Some(1));
     assert_eq!(mixed.engine, Some(JobEngine::IoUringCmd));
     assert_eq!(file.groups().iter().map(|group| group.len()).collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(file.job("j.fio", Some("mixed")), Ok(mixed));
-    let reported = |name| file.job("j.fio", name).unwrap_err().to_string();
-    assert_eq!(reported(None), "j.fio: has 3 jobs; name one of readers, mixed, writer");
-    assert_eq!(reported(Some("x")), "j.fio: has no job `x`; it has readers, mixed, writer");
+    let one = JobFile::parse("j.fio", WHOLE, Some("mixed")).unwrap();
+    assert_eq!(one.job("j.fio"), Ok(mixed));
+    let several = file.job("j.fio").unwrap_err().to_string();
+    assert_eq!(several, "j.fio: has 3 jobs; name one of readers, mixed, writer");
+    let none = JobFile::parse("j.fio", WHOLE, Some("x")).unwrap_err().to_string();
+    assert_eq!(none, "j.fio: has no job `x`; it has readers, mixed, writer");
 }
 
 #[test]
@@ -101,7 +103,7 @@ fn units_are_fios() {
     }
     // The base applies to all keys: also to plain numbers, and from `[global]`.
     let text = "[global]\nkb_base=1000\n[a]\niodepth=1k\nnumjobs=1k\nnumber_ios=1k\nrate_iops=1k\nsize=5k\n";
-    let file = JobFile::parse("j.fio", text).unwrap();
+    let file = JobFile::parse("j.fio", text, None).unwrap();
     let Job { depth, copies, commands, commands_per_s, size_bytes, .. } = file.jobs[0];
     assert_eq!((depth, copies, commands, commands_per_s), (1000, 1000, Some(1000), Some(1000)));
     assert_eq!(size_bytes, Some(5000));
@@ -114,13 +116,14 @@ fn units_are_fios() {
 
 #[test]
 fn what_has_no_meaning_is_refused_with_file_and_line() {
-    let reported = |text: &str| JobFile::parse("j.fio", text).unwrap_err().to_string();
+    let reported = |text: &str| JobFile::parse("j.fio", text, None).unwrap_err().to_string();
     let unknown = reported("[a]\n\nio_depth=4\n");
     assert!(unknown.starts_with("j.fio:3: `io_depth` is not a fio key that is supported here"), "{unknown}");
     assert!(unknown.contains(", did you mean `iodepth`; supported are rw, bs, iodepth,"), "{unknown}");
-    assert!(
-        reported("[a]\nverify=crc32c\n").starts_with("j.fio:2: `verify` is not a fio key that is supported")
-    );
+    let engines = reported("[a]\nhttp_host=x\n");
+    assert!(engines.starts_with("j.fio:2: `http_host` is not a fio key that is supported"), "{engines}");
+    let model = reported("[a]\nzonemode=zbd\n");
+    assert!(model.contains("here (the virtual server accepts it: where data lie on a drive"), "{model}");
     let cases = [
         (
             "[a]\nbs=0\n",
@@ -144,6 +147,14 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
         (
             "[a]\nioengine=mmap\n",
             "j.fio:2: `ioengine` is `mmap`; it must be io_uring, io_uring_cmd, libaio, posixaio, or one",
+        ),
+        ("[a]\nioengine=rbd\n", "j.fio:2: `ioengine` is `rbd`; it must be io_uring, io_uring_cmd, libaio,"),
+        ("[a]\nverify=md5\n", "j.fio:2: `verify` is `md5`; it must be 0 on a real drive"),
+        ("[a]\nstartdelay=4\n", "j.fio:2: `startdelay` is `4`; it must be 0 on a real drive"),
+        ("[a]\nsync=1\n", "j.fio:2: `sync` is `1`; it must be 0: a real drive is also told"),
+        (
+            "[a]\nloops=2\nio_size=8k\n",
+            "j.fio:2: `loops` is `2`; it must be 1 beside `io_size`, which alone says how much is moved",
         ),
         ("[a]\ndirect=0\n", "j.fio:2: `direct` is `0`; it must be 1: I/O through the page cache"),
         ("[a]\ndirect\n", "j.fio:2: `direct` is without a value; it must be direct=..."),
@@ -218,7 +229,7 @@ ioengine=pvsync2
 iodepth=16
 write_lat_log=b
 ";
-    let file = JobFile::parse("j.fio", text).unwrap();
+    let file = JobFile::parse("j.fio", text, None).unwrap();
     let [a, b] = &file.jobs[..] else { panic!("{file:?}") };
     assert_eq!(
         (a.engine, a.depth, a.random, a.size_bytes),
@@ -233,18 +244,18 @@ write_lat_log=b
             "`ioengine` (line 2): the drive is loaded alike: io_uring sends the commands",
             "`randrepeat` (line 4), `norandommap` (line 6): random positions are drawn by Waykeeper, and differ from fio's",
             "`gtod_reduce` (line 5), `write_lat_log` (line 15): it is about what fio reports",
-            "`rw` (line 9): each position is random, where fio sends a few commands in sequence",
+            "`rw` (line 9): each position is random, where fio sends a few commands in sequence or leaves gaps",
             "`ramp_time` (line 10): nothing is left out of the measurement: what warms up counts",
             "`ioengine` (line 13): one command at a time, as fio's synchronous engines send them: io_uring sends them",
         ]
     );
-    assert_eq!(JobFile::parse("j.fio", "[a]\nfilename=b\n").unwrap().notes(), [""; 0]);
+    assert_eq!(JobFile::parse("j.fio", "[a]\nfilename=b\n", None).unwrap().notes(), [""; 0]);
 }
 
 #[test]
 fn a_file_of_the_model_may_name_any_file_and_any_cores() {
     let text = "[a]\nfilename=${DEV}:other\ndirectory=$x\ncpus_allowed=what\ndirect=0\nbsrange=8k-8k\n";
-    let file = JobFile::parse_for_model("j.fio", text).unwrap();
+    let file = JobFile::parse_for_model("j.fio", text, None).unwrap();
     assert_eq!((file.jobs[0].file.as_ref(), file.jobs[0].cores.as_ref()), (None, None));
     assert_eq!(
         file.notes(),
@@ -255,19 +266,19 @@ fn a_file_of_the_model_may_name_any_file_and_any_cores() {
         ]
     );
     assert_eq!(file.jobs[0].block_bytes, 8192);
-    assert!(JobFile::parse("j.fio", text).is_err());
-    let range = JobFile::parse_for_model("j.fio", "[a]\nbsrange=4k-8k\n").unwrap_err().to_string();
+    assert!(JobFile::parse("j.fio", text, None).is_err());
+    let range = JobFile::parse_for_model("j.fio", "[a]\nbsrange=4k-8k\n", None).unwrap_err().to_string();
     assert!(range.contains("`bsrange` is `4k-8k`; it must be a range of one size"), "{range}");
 }
 
 #[test]
 fn all_lines_that_are_wrong_are_said_at_once() {
-    let text = "[a]\nverify=crc32c\nbs=4k,64k\nthinktime=9\n[b]\nrate=1m\nrate_iops=9\n";
-    let said = JobFile::parse("j.fio", text).unwrap_err().to_string();
-    let begins = "j.fio: 4 lines cannot be used: 2: `verify` is not a fio key that is supported here";
+    let text = "[a]\nverify_me=crc32c\nbs=4k,64k\nthinktime=9\n[b]\nrate=1m\nrate_iops=9\n";
+    let said = JobFile::parse("j.fio", text, None).unwrap_err().to_string();
+    let begins = "j.fio: 4 lines cannot be used: 2: `verify_me` is not a fio key that is supported here";
     assert!(said.starts_with(begins) && !said.contains('\n'), "{said}");
     for part in [
-        "; 4: `thinktime` is not a fio key that is supported here",
+        "; 4: `thinktime` is `9`; it must be 0: pauses between commands cannot be expressed",
         "; 3: `bs` is `4k,64k`; it must be a number of bytes",
         "; 7: `rate_iops` is `9`; it must be absent, because line 6 gives `rate`",
         "; supported are rw, bs, iodepth,",
@@ -275,6 +286,89 @@ fn all_lines_that_are_wrong_are_said_at_once() {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert!(!said.contains("gtod_reduce"), "keys without effect are not listed: {said}");
+}
+
+/// What many public files have: keys of positions, checksums, other engines; values without an effect.
+#[test]
+fn keys_that_cannot_change_the_load_of_the_model_are_notes() {
+    let same = "[a]\nrw=read\nbs=8k\niodepth=4\nsize=1m\n";
+    let plain = JobFile::parse_for_model("j.fio", same, None).unwrap();
+    for (more, note) in [
+        ("rw=read:-8k\n", "each position is random"),
+        ("bs=8k,8k,16k\n", ""),
+        ("zonemode=strided\nzonesize=256m\noffset=50%\n", "where data lie on a drive does not matter"),
+        ("fsync=0\nthinktime=0\nsync=0\niodepth_mode=none\n", ""),
+        ("sync=1\ncmdprio_percentage=20\n", "the drives have no priorities"),
+        ("ioengine=null\n", "moves nothing"),
+        ("ioengine=xnvme\nxnvme_async=io_uring\n", "belongs to an engine"),
+        ("exitall\nflow=8\nwait_for=b\n", "the job runs alone"),
+        ("ss=iops:10%\nratemin=1k\ncontinue_on_error=all\n", "until its end"),
+        ("mem=shmhuge\n", "placed in memory"),
+        ("threads=1\nloops=1\nstartdelay=0\n", ""),
+    ] {
+        let file = JobFile::parse_for_model("j.fio", &format!("{same}{more}"), None).unwrap();
+        let notes = file.notes().join("; ");
+        assert!(notes.contains(note) && notes.is_empty() == note.is_empty(), "{more}: {notes}");
+        let job = Job { engine: None, ..file.jobs[0].clone() };
+        assert_eq!(job, plain.jobs[0], "{more}");
+    }
+    for (more, wanted) in [
+        ("bs=4k,8k\n", "a number of bytes"),
+        ("mem=cudamalloc\n", "the host's memory"),
+        ("ioengine=libcufile\n", "given together with `cuda_io=posix`"),
+        ("ioengine=libcufile\ncuda_io=cufile\n", "posix: what a drive moves to the memory of a GPU"),
+        ("ioengine=http\n", "this one loads a network"),
+        ("ioengine=dev-dax\n", "loads and stores of the cores"),
+        ("ioengine=filecreate\n", "moves no data of a drive"),
+        ("latency_target=500\n", "a search for one cannot be expressed"),
+        ("iodepth_mode=stepped:10-130/5,5/30\n", "steps cannot be expressed"),
+        ("verify_backlog=8\n", "reads between the writes"),
+        ("rate_process=poisson\n", "random gaps between commands"),
+        ("sg_write_mode=verify_bytchk_01\n", "the other commands verify or repeat"),
+    ] {
+        let said = JobFile::parse_for_model("j.fio", &format!("{same}{more}"), None).unwrap_err().to_string();
+        assert!(said.contains(wanted) && !said.contains('\n'), "{more}: {said}");
+    }
+}
+
+#[test]
+fn values_that_can_change_the_load_are_kept() {
+    let read = |more: &str| {
+        let text = format!("[a]\nbs=8k\nsize=20k\nrw=write\n{more}");
+        JobFile::parse_for_model("j.fio", &text, None).unwrap().jobs.remove(0)
+    };
+    // Two blocks fit into 20 KiB.
+    assert_eq!((read("").ends_after(), read("loops=3\n").ends_after()), (Some(2), Some(6)));
+    assert_eq!(read("size=30%\n").ends_after(), None);
+    assert_eq!(read("startdelay=4ms\n").start_delay_us, 4_000);
+    assert_eq!(
+        (read("verify=md5\n").reads_back, read("verify=md5\ndo_verify=0\n").reads_back),
+        (true, false)
+    );
+    // A memory-mapped file, a zoned device and plain reads beside a GPU have one command in flight.
+    for engine in ["mmap", "libzbc", "mtd", "libcufile\ncuda_io=posix"] {
+        assert_eq!(read(&format!("iodepth=9\nioengine={engine}\n")).depth, 1, "{engine}");
+    }
+    assert_eq!(read("iodepth=9\nioengine=sg\n").depth, 9);
+}
+
+/// Lines of `[global]` that a job replaces, and lines of other jobs, are not its own.
+#[test]
+fn one_job_of_a_file_is_read_without_the_others() {
+    let text = "[global]\nioengine=e4defrag\nbs=4k\nname=all\n[a]\nrw=write\ninplace=1\n[b]\nioengine=libaio\n\
+        [c]\nioengine=sync\nname=last\nkb_base=1000\nbs=4kib\n[d]\nno_such=1\n";
+    let one = |name| JobFile::parse_for_model("j.fio", text, Some(name));
+    let b = one("b").unwrap();
+    assert_eq!((b.jobs[0].name.as_str(), b.jobs[0].block_bytes, b.notes.len()), ("b", 4096, 1));
+    assert_eq!(one("last").unwrap().jobs[0].block_bytes, 4096);
+    assert!(one("a").unwrap_err().to_string().starts_with("j.fio:2: `ioengine` is `e4defrag`; it must be"));
+    let all = JobFile::parse_for_model("j.fio", text, None).unwrap_err().to_string();
+    // The line of [global] is wrong for two jobs, and named once.
+    assert!(
+        all.starts_with("j.fio: 2 lines cannot be used: 2: `ioengine`") && all.contains("; 16: `no_such`"),
+        "{all}"
+    );
+    assert_eq!(one("c").unwrap_err().to_string(), "j.fio: has no job `c`; it has a, b, last, d");
 }
 
 /// Output of fio for a file.
@@ -328,9 +422,9 @@ fn fio_refuses_the_same_files() {
         "size= 1m\n",
     ] {
         assert!(moved(&format!("[a]\nioengine=null\n{wrong}")).is_err(), "{wrong}");
-        assert!(JobFile::parse("j.fio", &format!("[a]\n{wrong}")).is_err(), "{wrong}");
+        assert!(JobFile::parse("j.fio", &format!("[a]\n{wrong}"), None).is_err(), "{wrong}");
     }
-    assert!(moved("bs=4k\n").is_err() && JobFile::parse("j.fio", "bs=4k\n").is_err());
+    assert!(moved("bs=4k\n").is_err() && JobFile::parse("j.fio", "bs=4k\n", None).is_err());
 }
 
 /// Each copy of a job has as many commands as under fio.
@@ -383,7 +477,7 @@ size=1m
 timeout=2H
 buffered=0
 ";
-    let file = JobFile::parse("j.fio", text).unwrap();
+    let file = JobFile::parse("j.fio", text, None).unwrap();
     let ours = file.jobs.iter().flat_map(|job| {
         let kib = job.ends_after().unwrap() * job.block_bytes / 1024;
         let both = if job.access.writes() == 1.0 { (0, kib) } else { (kib, 0) };
@@ -394,7 +488,7 @@ buffered=0
     let mut theirs = moved(&format!("[global]\nioengine=null\n{text}{timed}")).unwrap();
     // Only time ends the last job.
     assert!(theirs.pop().unwrap().0 > 16);
-    assert_eq!(JobFile::parse("j.fio", timed).unwrap().jobs[0].ends_after(), None);
+    assert_eq!(JobFile::parse("j.fio", timed, None).unwrap().jobs[0].ends_after(), None);
     assert_eq!(theirs, ours);
 }
 
@@ -427,7 +521,7 @@ proptest! {
     /// Any text gives either valid jobs or a one-line error that begins with the file's name.
     #[test]
     fn anything_is_read_or_refused(text in prop_oneof![lines(), "\\PC{0,200}", ".{0,200}"]) {
-        match JobFile::parse("j.fio", &text) {
+        match JobFile::parse("j.fio", &text, None) {
             Ok(file) => {
                 prop_assert!(!file.jobs.is_empty());
                 prop_assert_eq!(file.groups().iter().map(|group| group.len()).sum::<usize>(), file.jobs.len());

@@ -11,6 +11,17 @@ pub(super) enum Base {
     Decimal,
 }
 
+impl Base {
+    /// The value of `kb_base`.
+    pub(super) fn parse(text: &str) -> Result<Base, String> {
+        match text {
+            "1024" => Ok(Base::Binary),
+            "1000" => Ok(Base::Decimal),
+            _ => Err("1024 or 1000".to_owned()),
+        }
+    }
+}
+
 /// Letters of the units, each a power above the one before it.
 const LETTERS: &str = "kmgtp";
 

@@ -163,9 +163,9 @@ impl StorageThread {
         scan.at == lines.len()
     }
 
-    /// Submits the slot again, as a read or a write.
-    fn submit(&mut self, bus: &mut Bus, core: &Core, slot: u32) {
-        let write = self.writes > 0.0 && self.stream.chance(self.writes);
+    /// Submits the slot again: a job's check of what was written as a read, else as a read or a write.
+    fn submit(&mut self, bus: &mut Bus, core: &Core, slot: u32, is_check: bool) {
+        let write = !is_check && self.writes > 0.0 && self.stream.chance(self.writes);
         let entry = &mut self.slots[slot as usize];
         entry.submitted_ns = core.clock_ns;
         entry.direction = if write { BlockDirection::Write } else { BlockDirection::Read };
@@ -196,7 +196,7 @@ impl StorageThread {
         while self.slots.len() - self.resting.len() < most
             && let Some(slot) = self.resting.pop()
         {
-            self.submit(bus, core, slot);
+            self.submit(bus, core, slot, false);
         }
     }
 
@@ -221,7 +221,7 @@ impl StorageThread {
                 break;
             }
             match pace.next(core.clock_ns, self.block as u64) {
-                Ok(slot) => self.submit(bus, core, slot),
+                Ok((slot, is_check)) => self.submit(bus, core, slot, is_check),
                 Err(at_ns) => return at_ns,
             }
         }

@@ -37,6 +37,9 @@ pub(super) struct JobParameters {
     bytes_per_s: Option<f64>,
     commands_per_s: Option<f64>,
     commands: Option<u64>,
+    /// Reads of what the commands wrote, after all of them.
+    reads_back: u64,
+    start_delay_ns: f64,
     runtime_ns: Option<f64>,
 }
 
@@ -60,8 +63,8 @@ pub(super) fn read(keys: &mut Keys<'_>) -> Result<Option<Storage>, ScenarioError
     let text = waykeeper_bounded_read::text(&path, "a job file")
         .map_err(|why| ScenarioError::unreadable(&path, why))?;
     let file = path.display().to_string();
-    let jobs = JobFile::parse_for_model(&file, &text)?;
-    let storage = storage(&file, jobs.job(&file, name.as_deref())?)?;
+    let jobs = JobFile::parse_for_model(&file, &text, name.as_deref())?;
+    let storage = storage(&file, jobs.job(&file)?)?;
     Ok(Some(Storage { notes: jobs.notes(), ..storage }))
 }
 
@@ -91,10 +94,18 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
             bytes_per_s: job.bytes_per_s.map(|rate| rate as f64),
             commands_per_s: job.commands_per_s.map(|rate| rate as f64),
             commands: job.ends_after(),
+            reads_back: reads_back(job),
+            start_delay_ns: job.start_delay_us as f64 * 1e3,
             runtime_ns: job.runtime_us.map(|us| us as f64 * 1e3),
         }),
         notes: Vec::new(),
     })
+}
+
+/// Commands that read what a job wrote, if it is read at the end (`verify`) and the job has an end.
+fn reads_back(job: &Job) -> u64 {
+    let commands = job.ends_after().filter(|_| job.reads_back);
+    commands.map_or(0, |commands| (commands as f64 * job.access.writes()).round() as u64)
 }
 
 impl JobParameters {
@@ -120,11 +131,16 @@ impl JobParameters {
             // fio sends later what it could not send in time.
             rule: BudgetRule::CatchUp,
         };
+        let begin_ns = start_ns + self.start_delay_ns;
         Pace {
-            limiter: Limiter::new(limits, start_ns),
+            limiter: Limiter::new(limits, begin_ns),
             limits,
+            begin_ns,
             commands: self.commands.map_or(u64::MAX, |most| most.saturating_mul(copies)),
-            over_ns: self.runtime_ns.map_or(f64::INFINITY, |runtime_ns| start_ns + runtime_ns),
+            reads_back: self.reads_back.saturating_mul(copies),
+            over_ns: self.runtime_ns.map_or(f64::INFINITY, |runtime_ns| begin_ns + runtime_ns),
+            is_reading_back: false,
+            slots: slots as usize,
             idle: (0..slots).collect(),
         }
     }
@@ -136,9 +152,14 @@ pub(super) struct Pace {
     limiter: Limiter,
     /// The limits of the scenario.
     limits: LoadLimits,
+    begin_ns: f64,
     /// Commands that may still be sent.
     commands: u64,
+    /// Reads of what was written that may still be sent, after all commands.
+    reads_back: u64,
+    is_reading_back: bool,
     over_ns: f64,
+    slots: usize,
     /// Slots without a request; the one that waits longest is first.
     idle: VecDeque<u32>,
 }
@@ -159,17 +180,28 @@ impl Pace {
         self.limiter.set_rates(self.limits.scaled(share), now_ns);
     }
 
-    /// The slot that may send now, if one waits; else the time of the next check, ns.
-    pub(super) fn next(&mut self, now_ns: f64, block: u64) -> Result<u32, f64> {
-        if now_ns >= self.over_ns || self.commands == 0 {
+    /// The slot that may send now, if one waits, and whether it reads what was written; else the time of the next
+    /// check, ns.
+    pub(super) fn next(&mut self, now_ns: f64, block: u64) -> Result<(u32, bool), f64> {
+        if now_ns < self.begin_ns {
+            return Err(self.begin_ns);
+        }
+        if now_ns >= self.over_ns {
             return Err(f64::INFINITY);
         }
+        // Fio reads back after its last write has completed.
+        let is_over = self.commands == 0;
+        if is_over && (self.reads_back == 0 || (!self.is_reading_back && self.idle.len() < self.slots)) {
+            return Err(f64::INFINITY);
+        }
+        self.is_reading_back = is_over;
         let slot = *self.idle.front().ok_or(f64::INFINITY)?;
         self.limiter.admit(now_ns).map_err(|slot_ns| slot_ns.min(self.over_ns))?;
         self.idle.pop_front();
         self.limiter.charge(u32::try_from(block).unwrap_or(u32::MAX));
-        self.commands -= 1;
-        Ok(slot)
+        let left = if is_over { &mut self.reads_back } else { &mut self.commands };
+        *left -= 1;
+        Ok((slot, is_over))
     }
 }
 
@@ -236,6 +268,21 @@ mod tests {
         // After 10 of the 30 ms no command is sent.
         let short = of("rate_iops=1000\nruntime=10ms\n");
         assert!((9.0..=10.0).contains(&short), "{short}");
+    }
+
+    #[test]
+    fn what_was_written_is_read_back_at_the_end_and_a_job_begins_late() {
+        let of = |more: &str| {
+            rates(&format!("[a]\nbs=64k\niodepth=8\nnumber_ios=20\n{more}"), "fio = \"job.fio\"").0
+        };
+        assert_eq!((of("rw=write\n"), of("rw=write\nloops=2\n")), (20.0, 40.0));
+        assert_eq!((of("rw=write\nverify=md5\n"), of("rw=write\nverify=md5\ndo_verify=0\n")), (40.0, 20.0));
+        // Half of 20 commands write; a job that only reads has nothing to read back.
+        assert_eq!((of("rw=randrw\nverify=md5\n"), of("rw=read\nverify=md5\n")), (30.0, 20.0));
+        // 1000 commands a second, in 10 of the 30 ms; and a run that ends before the job begins.
+        let late = of("startdelay=20ms\nrate_iops=1000\n");
+        assert!((9.0..=11.0).contains(&late), "{late}");
+        assert_eq!(of("startdelay=1s\n"), 0.0);
     }
 
     #[test]
