@@ -255,3 +255,20 @@ fn placements_and_their_keys_are_refused_with_what_would_do() {
     let parts = ["`nic[n].placement` is `idio`", "non-inclusive LLC only"];
     refused(&["scenario", "check", path.to_str().unwrap()], 2, &parts);
 }
+
+/// Output of other tools in the place of a recording is called by its name, by every command that reads one.
+#[test]
+fn a_csv_of_another_tool_is_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("perf.csv");
+    std::fs::write(&file, "1234567,,cycles,1000,100.00,,\n99,,LLC-loads,1000,100.00,,\n").unwrap();
+    let path = file.to_str().unwrap();
+    for arguments in [
+        &["replay", path][..],
+        &["replay", path, "--policy", "iat"],
+        &["fleet", "plan", path],
+        &["top", "--replay", path, "--once"],
+    ] {
+        refused(arguments, 2, &["perf.csv is a CSV of perf stat, not a recording of the daemon"]);
+    }
+}

@@ -4,6 +4,7 @@
 //! [`Recorder::active_problem`] reports them. Must not know the loop or the use of a recording.
 
 mod check;
+mod foreign;
 mod format;
 mod read;
 mod ring;

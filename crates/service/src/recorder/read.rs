@@ -4,6 +4,7 @@
 //! A torn tail (kill -9) or a damaged part loses its content and is reported; later segments are still read. Must not
 //! know policies.
 
+use super::foreign;
 use super::format::{FRAME_MOST, Header, LINE_MOST, RecordedStep, began, number};
 use super::stream::{StreamLine, StreamReader};
 use std::collections::VecDeque;
@@ -41,6 +42,18 @@ pub enum ReadError {
     TooMany {
         /// Its path.
         path: PathBuf,
+    },
+    /// A file of another kind.
+    #[error(
+        "{} is {found}, not a recording of the daemon; a daemon with `recorder.dir` writes one, also with `mode = \
+         \"observe\"`; its files are named like 0000000001-20261122T085500Z.jsonl.zst",
+        .path.display()
+    )]
+    Foreign {
+        /// Its path.
+        path: PathBuf,
+        /// What it is.
+        found: String,
     },
     /// Neither a file nor a directory.
     #[error("{}: neither a file nor a directory", .path.display())]
@@ -128,6 +141,9 @@ impl RecordingReader {
             }
             files.sort();
         } else if about.is_file() {
+            if let Some(found) = foreign::name_of(&first_bytes(path).map_err(cannot)?) {
+                return Err(ReadError::Foreign { path: path.to_owned(), found });
+            }
             files.push((0, path.to_owned()));
         } else {
             return Err(ReadError::Neither { path: path.to_owned() });
@@ -174,16 +190,27 @@ impl Iterator for RecordingReader {
     }
 }
 
-/// Opens a segment without blocking on a pipe or device of that name.
-fn begin(path: &Path) -> io::Result<OpenSegment> {
+/// Opens a file without blocking on a pipe or device of that name.
+fn open_file(path: &Path) -> io::Result<File> {
     let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = fs::OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a file"));
     }
+    Ok(file)
+}
+
+/// The first bytes of a file, by which other tools' are known.
+fn first_bytes(path: &Path) -> io::Result<Vec<u8>> {
+    let mut first = Vec::new();
+    open_file(path)?.take(foreign::LOOK_BYTES as u64).read_to_end(&mut first)?;
+    Ok(first)
+}
+
+fn begin(path: &Path) -> io::Result<OpenSegment> {
     Ok(OpenSegment {
         path: path.to_owned(),
-        input: BufReader::new(file),
+        input: BufReader::new(open_file(path)?),
         lines: StreamReader::default(),
         frame: Vec::new(),
         line_at: 0,

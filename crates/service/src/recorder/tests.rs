@@ -392,6 +392,20 @@ fn a_recorder_on_its_thread_writes_the_feed_and_a_bad_path_stops_no_thread() {
     assert!(status.active_problem.unwrap().text.contains("not a directory"));
 }
 
+/// A text in the place of a recording is called by its name, also if it is named like a segment.
+#[test]
+fn a_file_of_another_tool_is_not_called_damaged() {
+    let directory = TempDir::new().unwrap();
+    for name in ["pqos.csv", "0000000001-20261122T085500Z.jsonl.zst"] {
+        let file = directory.path().join(name);
+        fs::write(&file, "Time,Core,IPC,LLC Misses,LLC[KB]\n2026-11-22 08:00:00,0,1.2,3k,4\n").unwrap();
+        let why = RecordingReader::open(&file).unwrap_err().to_string();
+        let wanted =
+            format!("{} is a CSV of pqos, not a recording of the daemon; a daemon with", file.display());
+        assert!(why.starts_with(&wanted), "{why}");
+    }
+}
+
 #[test]
 fn bombs_and_liars_are_turned_away() {
     let directory = TempDir::new().unwrap();
