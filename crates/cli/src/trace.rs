@@ -10,7 +10,9 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use waykeeper_inputs::{ConvertOptions, Ended, RecordOptions, TraceInfo, Window, convert, record};
+use waykeeper_inputs::{
+    ConvertOptions, Ended, RecordOptions, TraceInfo, Unrecorded, Window, convert, record,
+};
 
 const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -22,7 +24,8 @@ Examples:
     waykeeper trace record -o sort.wkt --l1 -- sort big.txt
 
 Recording needs valgrind, which slows a program down some hundred times. Without --limit the whole
-program is recorded. Standard output is the program's own. At the end a summary is printed to
+program is recorded. One process is recorded: what a script or wrapper starts is not, and a line at the
+end says so; give the program itself. Standard output is the program's own. At the end a summary is printed to
 standard error, or with --json to standard output after the program's output.
 
 A scenario runs a trace with: program = \"replay\", trace = \"ls.wkt\".";
@@ -38,9 +41,14 @@ Examples:
     waykeeper trace convert 605.mcf_s-472B.champsimtrace.xz mcf.wkt --limit 50M
   A lackey text, only accesses that miss a 32 KiB L1
     waykeeper trace convert lackey.txt.zst program.wkt --l1
+  A trace of DynamoRIO
+    drrun -t drmemtrace -tool view -indir DIR 2> view.txt
+    waykeeper trace convert view.txt program.wkt --l1
 
-Input formats: valgrind lackey text (--trace-mem=yes), ChampSim binary traces and .wkt, plain or
-compressed with gzip, xz or zstd.";
+Input formats: valgrind lackey text (--trace-mem=yes), ChampSim binary traces, .wkt, text of
+DynamoRIO's view tool, of Pin's pinatrace and of Dinero (din), and lines `read|write|fetch ADDRESS
+[SIZE]` of any tool: the address in hex, the size in bytes. All plain or compressed with gzip, xz
+or zstd.";
 
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
@@ -67,7 +75,7 @@ pub enum TraceCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Convert a valgrind lackey or ChampSim trace into a .wkt file
+    /// Convert a memory trace of another tool into a .wkt file
     #[command(after_help = CONVERT_EXAMPLES)]
     Convert(ConvertArgs),
 }
@@ -164,13 +172,18 @@ fn record_program(args: &RecordArgs) -> Result<(), Failure> {
         Ended::Asked => "interrupted; the trace recorded until then is kept".to_owned(),
         Ended::Exited(status) => format!("the program ended by itself ({status})"),
     };
+    let run =
+        Run { ended: &ended, unrecorded: &recording.unrecorded, warnings: recording.unrecorded.sentences() };
     if args.window.json {
-        show(&recording.info, Some(&ended), true)?;
+        show(&recording.info, Some(&run), true)?;
     }
     // Standard output belongs to the recorded program.
     exit::eprint_line(&format!("\nrecorded {}", args.output.display()));
     if !args.window.json {
-        exit::eprint_line(page(&recording.info, Some(&ended)).trim_end());
+        exit::eprint_line(page(&recording.info, Some(&run)).trim_end());
+    }
+    for warning in &run.warnings {
+        exit::eprint_line(&format!("warning: {} {warning}", recording.info.source));
     }
     match recording.ended {
         Ended::Asked => Err(Failure::new(exit::INTERRUPTED, "interrupted")),
@@ -178,26 +191,41 @@ fn record_program(args: &RecordArgs) -> Result<(), Failure> {
     }
 }
 
-/// A trace and how its recording ended, as JSON.
+/// How a recording went.
+#[derive(Serialize)]
+struct Run<'a> {
+    ended: &'a str,
+    /// What the program did that is not in the trace.
+    unrecorded: &'a Unrecorded,
+    warnings: Vec<String>,
+}
+
+/// A trace, and how its recording went, as JSON.
 #[derive(Serialize)]
 struct Shown<'a> {
     #[serde(flatten)]
     info: &'a TraceInfo,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<&'a str>,
+    #[serde(flatten)]
+    run: Option<&'a Run<'a>>,
 }
 
-fn show(info: &TraceInfo, ended: Option<&str>, json: bool) -> Result<(), Failure> {
-    if json { out::json(&Shown { info, ended }) } else { out::text(&page(info, ended)) }
+fn show(info: &TraceInfo, run: Option<&Run<'_>>, json: bool) -> Result<(), Failure> {
+    if json { out::json(&Shown { info, run }) } else { out::text(&page(info, run)) }
 }
 
-fn page(info: &TraceInfo, ended: Option<&str>) -> String {
+fn page(info: &TraceInfo, run: Option<&Run<'_>>) -> String {
     let count = listing::grouped;
     let summary = info.summary;
     let mut facts = vec![
         ("format", format!("{:?}", info.format).to_lowercase()),
         ("source", listing::or_dash(&info.source)),
-        ("instructions", count(summary.instructions)),
+        (
+            "instructions",
+            match info.counts_accesses_only {
+                true => format!("{} (only those that touch memory are listed)", count(summary.instructions)),
+                false => count(summary.instructions),
+            },
+        ),
         (
             "records",
             format!(
@@ -212,7 +240,7 @@ fn page(info: &TraceInfo, ended: Option<&str>) -> String {
         ("lines written", count(info.lines_written)),
         ("L1 filtered", if info.l1_filtered { "yes" } else { "no" }.to_owned()),
     ];
-    facts.extend(ended.map(|ended| ("ended", ended.to_owned())));
+    facts.extend(run.map(|run| ("ended", run.ended.to_owned())));
     listing::facts(&facts)
 }
 

@@ -109,11 +109,18 @@ pub enum InputError {
         /// The accepted values, or what to do.
         wanted: String,
     },
-    /// A line of a text trace that lackey does not write.
-    #[error(
-        "{path}, line {line}: `{text}` is no lackey line; wanted `I  addr,size`, ` L addr,size`, \
-         ` S addr,size` or ` M addr,size` as `valgrind --tool=lackey --trace-mem=yes` writes them"
-    )]
+    /// A file of another tool, which is not read.
+    #[error("{path} is {found}, which is not read; {remedy}")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+        /// The way to a file that is read.
+        remedy: &'static str,
+    },
+    /// A line of a text trace that its format does not have.
+    #[error("{path}, line {line}: `{text}` is no {name} line; wanted {wanted}")]
     Line {
         /// The file.
         path: PathBuf,
@@ -121,6 +128,10 @@ pub enum InputError {
         line: u64,
         /// Its first characters, made printable.
         text: String,
+        /// The format.
+        name: &'static str,
+        /// The lines that it has.
+        wanted: &'static str,
     },
     /// Stored bytes do not match their checksum.
     #[error(
@@ -155,6 +166,7 @@ impl InputError {
             | InputError::Cut { path, .. }
             | InputError::Value { path, .. }
             | InputError::Line { path, .. }
+            | InputError::Foreign { path, .. }
             | InputError::Checksum { path, .. } => path,
         }
     }

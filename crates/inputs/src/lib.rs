@@ -21,7 +21,7 @@ pub use capture::{
     MAX_PACKETS, Packet, each_packet, in_order,
 };
 pub use error::InputError;
-pub use record::{Ended, RecordError, RecordOptions, Recording, RecordingProgress, record};
+pub use record::{Ended, RecordError, RecordOptions, Recording, RecordingProgress, Unrecorded, record};
 pub use rss::{IndirectionTable, MICROSOFT_KEY, RSS_TABLE_ENTRIES, toeplitz};
 pub use source::Packing;
 pub use trace::{

@@ -172,16 +172,7 @@ impl Source {
             Err(error) => error,
             Ok([]) => InputError::Empty { path: self.path.clone(), wanted },
             Ok(first) => {
-                let found = name_of(first).map_or_else(
-                    || {
-                        first[..first.len().min(8)]
-                            .iter()
-                            .map(|byte| format!("{byte:02x}"))
-                            .collect::<Vec<_>>()
-                            .join(" ")
-                    },
-                    str::to_owned,
-                );
+                let found = name_of(first).map_or_else(|| start_of(first), str::to_owned);
                 InputError::WrongFormat { path: self.path.clone(), found, wanted }
             }
         }
@@ -209,6 +200,18 @@ fn packing_of(magic: &[u8]) -> Packing {
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Packing::Zstd,
         _ => Packing::Plain,
     }
+}
+
+/// The start of a file for a message: its first words if it is text, else its first bytes in hex.
+fn start_of(first: &[u8]) -> String {
+    const MOST: usize = 32;
+    let first = &first[..first.len().min(MOST)];
+    let line = first.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    if line.len() > 3 && line.iter().all(|byte| byte.is_ascii_graphic() || b" \t".contains(byte)) {
+        return format!("the text `{}`", line.escape_ascii());
+    }
+    let bytes: Vec<String> = first.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    bytes.join(" ")
 }
 
 /// Formats that are often passed to the wrong reader, by name.

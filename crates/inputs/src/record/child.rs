@@ -4,6 +4,7 @@
 //! keeps its stdin, stdout and stderr. The child leads its own process group, so that its children are stopped with it.
 
 use super::RecordError;
+use super::family::{Family, Unrecorded};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -20,6 +21,8 @@ use std::time::{Duration, Instant};
 const TRACE_FD: i32 = 3;
 /// Longest wait for the pipe in one call. Short enough for a progress bar, long enough to cost no CPU time.
 const POLL: Duration = Duration::from_millis(100);
+/// The first wait after text: a program that has become silent may have started another one, which may be short.
+const SHORT_POLL: Duration = Duration::from_millis(1);
 /// Requested size of the pipe: the maximum of an unprivileged process. It reduces context switches with valgrind, which
 /// is the bottleneck.
 const PIPE_BYTES: usize = 1 << 20;
@@ -43,6 +46,9 @@ pub(super) struct Traced {
     /// The program was seen to have ended. [`Traced::wait`] or drop collects it, and not earlier: until then its
     /// process id cannot be reused, and its group can be signalled safely.
     ended: bool,
+    family: Family,
+    /// The next wait for the pipe.
+    patience: Duration,
 }
 
 impl Traced {
@@ -71,13 +77,15 @@ impl Traced {
         })?;
         // The command holds our copy of the writing end, which would keep the pipe open.
         drop(valgrind_command);
-        Ok(Traced { child, pipe, ended: false })
+        let family = Family::new(child.id());
+        Ok(Traced { child, pipe, ended: false, family, patience: POLL })
     }
 
     /// Waits for text, at most [`POLL`].
     pub(super) fn listen(&mut self, into: &mut [u8]) -> io::Result<PipeEvent> {
+        self.family.look();
         let mut polled = [PollFd::new(&self.pipe, PollFlags::IN)];
-        let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(POLL.subsec_nanos()) };
+        let wait = Timespec { tv_sec: 0, tv_nsec: i64::from(self.patience.subsec_nanos()) };
         let ready = match poll(&mut polled, Some(&wait)) {
             Ok(ready) => ready,
             Err(rustix::io::Errno::INTR) => 0,
@@ -86,9 +94,13 @@ impl Traced {
         if ready > 0 {
             return Ok(match self.pipe.read(into)? {
                 0 => PipeEvent::End,
-                bytes => PipeEvent::Bytes(bytes),
+                bytes => {
+                    self.patience = SHORT_POLL;
+                    PipeEvent::Bytes(bytes)
+                }
             });
         }
+        self.patience = (2 * self.patience).min(POLL);
         // A daemon that the program started may hold the pipe open for ever. The recording ends when the program itself
         // has ended and the pipe was empty after that.
         if self.ended {
@@ -98,8 +110,8 @@ impl Traced {
         Ok(PipeEvent::Nothing)
     }
 
-    /// Sends SIGTERM, after [`GRACE`] SIGKILL; returns the exit status.
-    pub(super) fn stop(&mut self) -> io::Result<ExitStatus> {
+    /// Sends SIGTERM, after [`GRACE`] SIGKILL.
+    pub(super) fn stop(&mut self) -> io::Result<()> {
         self.signal(Signal::TERM);
         let deadline = Instant::now() + GRACE;
         let mut rest = vec![0; 64 * 1024];
@@ -113,12 +125,23 @@ impl Traced {
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
-        self.wait()
+        Ok(())
     }
 
-    /// Waits for a program whose pipe has ended, or that is being stopped.
-    pub(super) fn wait(&mut self) -> io::Result<ExitStatus> {
-        self.child.wait()
+    /// Waits for a program whose pipe has ended, or that is being stopped. Returns its status, and what it did besides;
+    /// if it exits and `may_be_replaced`, another program took its place.
+    pub(super) fn wait(&mut self, may_be_replaced: bool) -> io::Result<(ExitStatus, Unrecorded)> {
+        // What took its place may start others.
+        while !self.has_ended()? {
+            self.family.look();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let mut unrecorded = self.family.ended(may_be_replaced);
+        let status = self.child.wait()?;
+        if status.code().is_none() {
+            unrecorded.replaced_by = None;
+        }
+        Ok((status, unrecorded))
     }
 
     fn id(&self) -> Option<Pid> {

@@ -5,15 +5,17 @@
 //! stopped when the window is full.
 //!
 //! *What is followed.* The one process that valgrind starts, with all its threads as valgrind interleaves them (it runs
-//! one at a time and lackey does not say which). Children that it forks are not traced; programs that it executes in
-//! children run without valgrind. The kernel's own accesses are not seen, system calls take no instructions. A repeated
+//! one at a time and lackey does not say which). Children that it forks are not traced; programs that it executes run
+//! without valgrind: [`Unrecorded`] says which there were. The kernel's own accesses are not seen, system calls take no instructions. A repeated
 //! string instruction (`rep movs`, `rep stos`) counts one instruction and one access a repeat, as valgrind runs it.
 
 mod child;
+mod family;
 
 use crate::error::InputError;
 use crate::trace::{L1Filter, Pipeline, RecordBuilder, TraceInfo, Window, decode_lackey, printable};
 use child::{PipeEvent, Traced};
+pub use family::Unrecorded;
 use std::ffi::OsString;
 use std::io;
 use std::ops::ControlFlow;
@@ -22,6 +24,8 @@ use std::process::ExitStatus;
 
 /// Text read at once. Lackey writes some 14 bytes an access.
 const CHUNK_BYTES: usize = 256 * 1024;
+/// In the last line that lackey writes of a program (lackey/lk_main.c, lk_fini).
+const EXIT_LINE: &[u8] = b"Exit code:";
 
 /// Options of [`record()`].
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,6 +74,8 @@ pub struct Recording {
     pub info: TraceInfo,
     /// Why it ended.
     pub ended: Ended,
+    /// What the program did besides.
+    pub unrecorded: Unrecorded,
 }
 
 /// Why a recording failed.
@@ -170,6 +176,7 @@ pub fn record(
         text: vec![0; CHUNK_BYTES],
         held: 0,
         line: 0,
+        has_exit_line: false,
     };
     let stopped = loop {
         match traced.listen(&mut converter.text[converter.held..]).map_err(lost)? {
@@ -188,11 +195,12 @@ pub fn record(
             break Some(Ended::Asked);
         }
     };
-    let status = match stopped {
-        Some(_) => traced.stop(),
-        None => traced.wait(),
-    };
-    let status = status.map_err(lost)?;
+    if stopped.is_some() {
+        traced.stop().map_err(lost)?;
+    }
+    // Lackey's last line is missing where another program took the place of the one that it ran.
+    let may_be_replaced = stopped.is_none() && !converter.has_exit_line;
+    let (status, unrecorded) = traced.wait(may_be_replaced).map_err(lost)?;
     let instructions = converter.builder.instructions();
     if instructions == 0 && stopped.is_none() {
         let (command, valgrind) = (child::shown(command), options.valgrind.clone());
@@ -201,7 +209,12 @@ pub fn record(
     let Some(info) = converter.finish()? else {
         return Err(RecordError::Nothing { command: child::shown(command), instructions, status });
     };
-    Ok(Recording { info, ended: stopped.unwrap_or(Ended::Exited(status)) })
+    Ok(Recording { info, ended: stopped.unwrap_or(Ended::Exited(status)), unrecorded })
+}
+
+/// `==31== Exit code:       0`.
+fn is_exit_line(line: &[u8]) -> bool {
+    line.windows(EXIT_LINE.len()).any(|part| part == EXIT_LINE)
 }
 
 /// Converts text to records.
@@ -212,6 +225,8 @@ struct TextConverter {
     /// Bytes of an incomplete line at the start of `text`.
     held: usize,
     line: u64,
+    /// Lackey has written the exit code of the program.
+    has_exit_line: bool,
 }
 
 impl TextConverter {
@@ -225,6 +240,7 @@ impl TextConverter {
             if !decode_lackey(line, &mut self.builder) {
                 return Err(self.refused(start..start + length, command));
             }
+            self.has_exit_line |= line.starts_with(b"==") && is_exit_line(line);
             start += length + 1;
         }
         if start == 0 && end == self.text.len() {

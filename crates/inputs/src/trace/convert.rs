@@ -48,7 +48,8 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<
             remedy,
         });
     }
-    pipeline.finish(reader.summary().instructions)
+    let info = pipeline.finish(reader.summary().instructions)?;
+    Ok(TraceInfo { counts_accesses_only: reader.counts_accesses_only(), ..info })
 }
 
 /// Passes records through the filter and the window into the writer.

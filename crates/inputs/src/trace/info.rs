@@ -43,6 +43,9 @@ pub struct TraceInfo {
     pub source: String,
     /// True if the records are misses of the L1 filter.
     pub l1_filtered: bool,
+    /// Only instructions that touch memory are counted: the file has no others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub counts_accesses_only: bool,
     /// The counts.
     #[serde(flatten)]
     pub summary: TraceSummary,
@@ -69,12 +72,13 @@ impl TraceInfo {
         for record in reader.by_ref() {
             footprint.count(&record?, path)?;
         }
-        Ok(footprint.info(
+        let info = footprint.info(
             reader.format(),
             reader.source().to_owned(),
             reader.l1_filtered(),
             reader.summary(),
-        ))
+        );
+        Ok(TraceInfo { counts_accesses_only: reader.counts_accesses_only(), ..info })
     }
 }
 
@@ -132,6 +136,7 @@ impl Footprint {
             format,
             source,
             l1_filtered,
+            counts_accesses_only: false,
             summary,
             lines,
             footprint_bytes: lines * LINE_BYTES,

@@ -7,14 +7,8 @@
 //!
 //! Lackey does not name threads: their accesses are interleaved as valgrind runs them. Must not know caches.
 
-use super::{RecordBuilder, TouchKind, TraceRecord};
-use crate::error::InputError;
-use crate::source::Source;
-
-/// Longest line. Lackey's own are under 30 bytes; the first lines quote the command.
-const MAX_LINE_BYTES: usize = 64 * 1024;
-/// Longest accepted access. A guess: the longest that x86 has, xsave's, is under 3 KiB.
-const MAX_ACCESS_BYTES: u64 = 4096;
+use super::text::MAX_ACCESS_BYTES;
+use super::{RecordBuilder, TouchKind};
 
 /// Processes one line, without its newline; false if lackey does not write such lines.
 pub(crate) fn decode(line: &[u8], into: &mut RecordBuilder) -> bool {
@@ -51,89 +45,15 @@ fn place_of(text: &[u8]) -> Option<(u64, u64)> {
         .then_some((address, bytes))
 }
 
-pub(super) struct LackeyReader {
-    input: Source,
-    line: u64,
-    builder: RecordBuilder,
-    ended: bool,
-}
-
-impl LackeyReader {
-    pub(super) fn new(input: Source) -> LackeyReader {
-        LackeyReader { input, line: 0, builder: RecordBuilder::default(), ended: false }
-    }
-
-    /// True if a file starts as lackey's do. The rest of the line is checked when it is read, so that an error contains
-    /// its number.
-    pub(super) fn is_it(first: &[u8]) -> bool {
-        [b"I  ".as_slice(), b" L ", b" S ", b" M ", b"==", b"SB "]
-            .iter()
-            .any(|prefix| first.starts_with(prefix))
-    }
-
-    /// The next record; none after the last.
-    pub(super) fn next(&mut self) -> Result<Option<TraceRecord>, InputError> {
-        loop {
-            if let Some(record) = self.builder.pop() {
-                return Ok(Some(record));
-            }
-            if self.ended {
-                return Ok(None);
-            }
-            self.read_line()?;
-        }
-    }
-
-    /// Instructions after the last record, once the records have run out.
-    pub(super) fn tail_instructions(&self) -> u64 {
-        self.builder.tail_instructions()
-    }
-
-    fn read_line(&mut self) -> Result<(), InputError> {
-        // The look-ahead buffer mostly contains the whole line; otherwise the longest possible line is requested.
-        let mut bytes = self.input.peek(1)?;
-        let mut end = bytes.iter().position(|byte| *byte == b'\n');
-        if end.is_none() {
-            bytes = self.input.peek(MAX_LINE_BYTES)?;
-            end = bytes.iter().position(|byte| *byte == b'\n');
-        }
-        let Some(end) = end else {
-            return self.end_without_newline();
-        };
-        self.line += 1;
-        if !decode(&bytes[..end], &mut self.builder) {
-            let text = printable(&bytes[..end]);
-            return Err(InputError::Line { path: self.input.path().to_owned(), line: self.line, text });
-        }
-        self.input.consume(end + 1);
-        Ok(())
-    }
-
-    fn end_without_newline(&mut self) -> Result<(), InputError> {
-        let rest = self.input.peek(MAX_LINE_BYTES)?;
-        let (present, text) = (rest.len() as u64, printable(rest));
-        let (path, offset) = (self.input.path().to_owned(), self.input.offset());
-        if present == 0 {
-            self.ended = true;
-            self.builder.finish();
-            Ok(())
-        } else if present < MAX_LINE_BYTES as u64 {
-            // Lackey ends every line; otherwise a size cut from `16` to `1` would not be noticed.
-            Err(InputError::Cut { path, offset, what: "last line", needed: present + 1, present })
-        } else {
-            Err(InputError::Line { path, line: self.line + 1, text })
-        }
-    }
-}
-
-/// The start of a line, escaped for a message.
-pub(crate) fn printable(line: &[u8]) -> String {
-    line[..line.len().min(32)].escape_ascii().to_string()
+/// True if a file begins as lackey's do.
+pub(super) fn is_it(first: &str) -> bool {
+    ["I  ", " L ", " S ", " M ", "==", "SB "].iter().any(|prefix| first.starts_with(prefix))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::TraceRecord;
 
     #[test]
     fn reads_every_kind_of_line() {

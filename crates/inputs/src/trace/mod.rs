@@ -1,15 +1,20 @@
 //! Memory traces: the cache lines that a program touches, load or store, and the instructions between touches.
 //!
-//! Three formats are read ([`TraceReader`] detects which), one is written (`.wkt`, [`TraceWriter`]). All become the
+//! Six formats are read ([`TraceReader`] detects which), one is written (`.wkt`, [`TraceWriter`]). All become the
 //! same [`TraceRecord`]s. Must not know caches, except for the filter in `l1`, or the cost of an access.
 
 mod builder;
 mod champsim;
 mod convert;
+mod drmemtrace;
+mod foreign;
 mod info;
 mod l1;
 mod lackey;
+mod pin;
+mod plain;
 mod reader;
+mod text;
 mod varint;
 mod window;
 mod wkt;
@@ -21,9 +26,10 @@ pub(crate) use convert::Pipeline;
 pub use convert::{ConvertOptions, convert};
 pub use info::{TraceInfo, TraceSummary};
 pub use l1::{L1_SETS, L1_WAYS, L1Filter, L1Filtered, l1_filter};
-pub(crate) use lackey::{decode as decode_lackey, printable};
+pub(crate) use lackey::decode as decode_lackey;
 pub use reader::{MAX_RECORDS, Trace, TraceFormat, TraceReader};
 use serde::Serialize;
+pub(crate) use text::printable;
 pub use window::Window;
 pub(crate) use wkt::MAGIC as WKT_MAGIC;
 pub use wkt_writer::TraceWriter;

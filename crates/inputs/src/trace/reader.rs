@@ -1,19 +1,19 @@
 //! Reads a memory trace of any format: detects the format, then returns records.
 //!
-//! `.wkt` has a magic, lackey's text is recognised by its first line, ChampSim has neither and is assumed if the first
-//! record is possible. The file's name is ignored.
+//! `.wkt` has a magic, text is recognised by its first line, ChampSim has neither and is assumed if the first record is
+//! possible. The file's name is ignored.
 
 use super::champsim::ChampSimReader;
-use super::lackey::LackeyReader;
+use super::text::{LOOK_BYTES, TextFormat, TextReader};
 use super::wkt_reader::WktReader;
-use super::{L1Filter, TraceRecord, TraceSummary, WKT_MAGIC, Window, window};
+use super::{L1Filter, TraceRecord, TraceSummary, WKT_MAGIC, Window, foreign, window};
 use crate::error::InputError;
 use crate::source::{Source, name_of};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-const WANTED: &str = "a memory trace: .wkt, valgrind lackey text (--trace-mem=yes) or ChampSim, \
-                      plain, gzip, xz or zstd";
+const WANTED: &str = "a memory trace: .wkt, valgrind lackey text (--trace-mem=yes), ChampSim, text of drmemtrace's view \
+                      tool, of pinatrace or of Dinero, or `read ADDRESS SIZE` lines; plain, gzip, xz or zstd";
 /// Records of a [`Trace`] in memory at most: 2^23, 192 MiB. A guess at what a run can use: behind the L1 filter some 20
 /// records per 1000 instructions are left, so 2^23 are 400 million instructions.
 pub const MAX_RECORDS: usize = 1 << 23;
@@ -28,11 +28,17 @@ pub enum TraceFormat {
     Lackey,
     /// ChampSim's 64-byte records.
     ChampSim,
+    /// Text of DynamoRIO's view tool.
+    DrMemTrace,
+    /// Text of Pin's pinatrace.
+    Pin,
+    /// Plain text, also Dinero's.
+    Plain,
 }
 
 enum Reader {
     Wkt(Box<WktReader>),
-    Lackey(LackeyReader),
+    Text(TextReader),
     ChampSim(ChampSimReader),
 }
 
@@ -49,15 +55,19 @@ impl TraceReader {
     /// Opens a trace.
     ///
     /// # Errors
-    /// [`InputError`] if the file cannot be read, is empty, or is none of the three formats.
+    /// [`InputError`] if the file cannot be read, is empty, or is none of these formats.
     pub fn open(path: &Path) -> Result<TraceReader, InputError> {
         let mut source = Source::open(path)?;
-        let first = source.peek(512)?;
+        let first = source.peek(LOOK_BYTES)?;
+        let first = first[..first.len().min(LOOK_BYTES)].to_vec();
+        let text = as_text(&first);
         let reader = if first.starts_with(WKT_MAGIC) {
             Reader::Wkt(Box::new(WktReader::new(source)?))
-        } else if LackeyReader::is_it(first) {
-            Reader::Lackey(LackeyReader::new(source))
-        } else if ChampSimReader::is_it(first) && name_of(first).is_none() {
+        } else if let Some((text, format)) = text.and_then(|text| Some((text, TextFormat::of(text)?))) {
+            Reader::Text(TextReader::new(source, format, text))
+        } else if let Some((found, remedy)) = foreign::of(&first, text) {
+            return Err(InputError::Foreign { path: path.to_owned(), found, remedy });
+        } else if ChampSimReader::is_it(&first) && name_of(&first).is_none() {
             Reader::ChampSim(ChampSimReader::new(source))
         } else {
             return Err(source.wrong_format(WANTED));
@@ -68,9 +78,9 @@ impl TraceReader {
 
     /// The format found.
     pub fn format(&self) -> TraceFormat {
-        match self.reader {
+        match &self.reader {
             Reader::Wkt(_) => TraceFormat::Wkt,
-            Reader::Lackey(_) => TraceFormat::Lackey,
+            Reader::Text(reader) => reader.format(),
             Reader::ChampSim(_) => TraceFormat::ChampSim,
         }
     }
@@ -79,13 +89,18 @@ impl TraceReader {
     pub fn source(&self) -> &str {
         match &self.reader {
             Reader::Wkt(reader) => &reader.source,
-            Reader::Lackey(_) | Reader::ChampSim(_) => "",
+            Reader::Text(_) | Reader::ChampSim(_) => "",
         }
     }
 
     /// True if the records went through the L1 filter when the file was made.
     pub fn l1_filtered(&self) -> bool {
         matches!(&self.reader, Reader::Wkt(reader) if reader.l1_filtered)
+    }
+
+    /// True if the file lists accesses only, so that instructions that touch no memory are not counted.
+    pub fn counts_accesses_only(&self) -> bool {
+        matches!(&self.reader, Reader::Text(reader) if reader.counts_accesses_only())
     }
 
     /// Counts so far; of the whole trace once the records have run out.
@@ -101,7 +116,7 @@ impl TraceReader {
     fn read(&mut self) -> Result<Option<TraceRecord>, InputError> {
         let (record, tail) = match &mut self.reader {
             Reader::Wkt(reader) => (reader.next()?, reader.tail_instructions()),
-            Reader::Lackey(reader) => (reader.next()?, reader.tail_instructions()),
+            Reader::Text(reader) => (reader.next()?, reader.tail_instructions()),
             Reader::ChampSim(reader) => (reader.next()?, reader.tail_instructions()),
         };
         match &record {
@@ -119,6 +134,19 @@ impl TraceReader {
         }
         Ok(record)
     }
+}
+
+/// The first bytes as text, without a letter that is cut; none if they are no text. Text of programs may have any bytes
+/// further on.
+fn as_text(first: &[u8]) -> Option<&str> {
+    let end = match std::str::from_utf8(first) {
+        Ok(_) => first.len(),
+        Err(why) => why.valid_up_to(),
+    };
+    let text = std::str::from_utf8(&first[..end]).ok()?;
+    let line = text.lines().next()?;
+    let is_text = |letter: char| !letter.is_control() || letter == '\t';
+    (!line.is_empty() || text.len() > 1).then_some(text).filter(|_| line.chars().all(is_text))
 }
 
 impl Iterator for TraceReader {

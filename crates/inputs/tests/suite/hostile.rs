@@ -34,6 +34,9 @@ fn good_files() -> Vec<Vec<u8>> {
         wkt(&records(500), 9),
         lackey(),
         champsim(),
+        common::DIN.as_bytes().to_vec(),
+        common::PIN.as_bytes().to_vec(),
+        common::VIEW.as_bytes().to_vec(),
     ];
     let packed = plain.iter().map(|bytes| zstd::encode_all(bytes.as_slice(), 1).unwrap());
     packed.chain(plain.iter().cloned()).collect()

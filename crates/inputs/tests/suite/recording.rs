@@ -105,6 +105,52 @@ fn a_daemon_left_behind_does_not_hold_the_recording() {
     assert!(std::process::Command::new("kill").arg(pid.trim()).status().unwrap().success());
 }
 
+/// A child that is seen while it lives, and one that ends at once.
+#[test]
+fn processes_that_are_not_recorded_are_said() {
+    let place = Place::new();
+    let fifo = place.folder.path().join("valgrind.fifo");
+    let valgrind = place
+        .valgrind(&format!("mkfifo \"$0.fifo\"\n{THREE}\ncat \"$0.fifo\"\necho '==1== Exit code: 0' >&3"));
+    let options = RecordOptions { valgrind, ..RecordOptions::default() };
+    // The child reads until the other end is closed, which is some looks after it was opened.
+    let (mut open, mut looks) = (None, 0);
+    let recording = record(&words(&["thing"]), &place.output(), &options, &mut |progress| {
+        if progress.instructions == 3 && looks == 0 {
+            open = Some(fs::OpenOptions::new().write(true).open(&fifo).unwrap());
+        }
+        looks += usize::from(open.is_some());
+        if looks == 5 {
+            open = None;
+        }
+        ControlFlow::Continue(())
+    });
+    let unrecorded = recording.unwrap().unrecorded;
+    assert!(
+        unrecorded.started.contains(&"cat".to_owned()) && unrecorded.replaced_by.is_none(),
+        "{unrecorded:?}"
+    );
+
+    // Whether it is seen or not, it was waited for.
+    let short = place.valgrind(&format!("{THREE}\n/bin/true\necho '==1== Exit code: 0' >&3"));
+    let short = place.record(&short, Window::default()).unwrap().unrecorded;
+    assert!(short.sentences().concat().starts_with("started "), "{short:?}");
+    let alone = place.valgrind(&format!("{THREE}\necho '==1== Exit code: 0' >&3"));
+    assert_eq!(place.record(&alone, Window::default()).unwrap().unrecorded.sentences(), [""; 0]);
+}
+
+#[test]
+fn a_program_that_becomes_another_one_is_said() {
+    let place = Place::new();
+    let valgrind = place.valgrind(&format!("{THREE}\nexec 3>&-\nexec sleep 0.1"));
+    let unrecorded = place.record(&valgrind, Window::default()).unwrap().unrecorded;
+    assert_eq!(unrecorded.replaced_by.as_deref(), Some("sleep"));
+    assert_eq!(unrecorded.sentences(), ["became sleep (exec), which is not recorded; record it directly"]);
+    // A program that a signal ends writes no exit code either.
+    let killed = place.valgrind(&format!("{THREE}\nkill -KILL $$"));
+    assert_eq!(place.record(&killed, Window::default()).unwrap().unrecorded.replaced_by, None);
+}
+
 #[test]
 fn errors_are_reported_and_leave_no_file() {
     let place = Place::new();
@@ -147,8 +193,14 @@ fn the_real_valgrind_records_a_real_program() {
     assert_eq!((recording.ended, recording.info.summary.instructions), (Ended::Full, 50_000));
     assert!(recording.info.lines > 100);
     let all = RecordOptions { l1_filter: true, ..RecordOptions::default() };
-    let recording =
-        record(&words(&["true"]), &place.output(), &all, &mut |_| ControlFlow::Continue(())).unwrap();
+    let run = |command: &[&str]| {
+        record(&words(command), &place.output(), &all, &mut |_| ControlFlow::Continue(())).unwrap()
+    };
+    let wrapper = run(&["sh", "-c", "/bin/true; exec true"]).unrecorded;
+    assert_eq!(wrapper.replaced_by.as_deref(), Some("true"), "{wrapper:?}");
+    assert!(wrapper.sentences().concat().starts_with("started "), "{wrapper:?}");
+    let recording = run(&["true"]);
+    assert_eq!(recording.unrecorded.sentences(), [""; 0]);
     assert!(
         matches!(recording.ended, Ended::Exited(status) if status.success()) && recording.info.l1_filtered
     );

@@ -71,6 +71,36 @@ fn lackey_and_champsim_are_recognised_and_counted() {
     assert_eq!((info.lines, info.lines_written, info.footprint_bytes), (125, 25, 125 * LINE_BYTES));
 }
 
+/// The same five instructions as each tool writes them: 2 loads, 1 store over a border, 2 without accesses.
+#[test]
+fn texts_of_other_tools_are_read() {
+    let din = common::DIN.as_bytes();
+    let lackey =
+        b"I  400000,4\nI  400004,4\n L 1000,8\nI  400008,4\n S 103c,8\nI  40000c,4\n L 2000,8\nI  400010,4\n";
+    let of_lackey = read(lackey);
+    for (text, format) in [(din, TraceFormat::Plain), (common::VIEW.as_bytes(), TraceFormat::DrMemTrace)] {
+        let info = TraceInfo::read(file(text).path()).unwrap();
+        assert_eq!((info.format, info.counts_accesses_only), (format, false));
+        let trace = read(text);
+        assert_eq!(
+            (&trace.records, trace.tail_instructions),
+            (&of_lackey.records, of_lackey.tail_instructions)
+        );
+    }
+    // Pinatrace lists accesses only: three instructions are known.
+    let info = TraceInfo::read(file(common::PIN.as_bytes()).path()).unwrap();
+    assert_eq!(
+        (info.format, info.counts_accesses_only, info.summary.instructions),
+        (TraceFormat::Pin, true, 3)
+    );
+    assert_eq!((info.summary.loads, info.summary.stores), (2, 2));
+    let lines =
+        |trace: Trace| trace.records.iter().map(|record| (record.line, record.kind)).collect::<Vec<_>>();
+    assert_eq!(lines(read(common::PIN.as_bytes())), lines(of_lackey));
+    // A person may leave out the last end of line.
+    assert_eq!(read(b"read 1000 8").records.len(), 1);
+}
+
 #[test]
 fn packed_traces_read_as_plain_ones() {
     let plain = champsim();
@@ -139,14 +169,35 @@ fn other_files_are_called_by_their_names() {
     assert!(
         refused(&common::pcap(false, true, 1, &common::packets())).contains("the magic of a pcap capture")
     );
-    assert!(refused(b"hello, world").contains("starts with 68 65 6c 6c"));
-    assert!(refused(&[0x5a; 640]).contains("starts with 5a 5a"));
+    assert!(refused(b"hello, world").contains("starts with the text `hello, world`"));
+    assert!(refused(&[0x5a; 640]).contains("starts with the text `ZZZZ"));
+    let gem5 = refused(b"gem5\x0a\x08\x01\x02");
+    assert!(
+        gem5.contains("is a packet trace of gem5 (protobuf), which is not read; decode it with"),
+        "{gem5}"
+    );
+    assert!(
+        refused(b"0x12345680 R\n0x123456c0 W\n")
+            .contains("is a memory trace of Ramulator, which is not read")
+    );
+    assert!(refused(b"PK\x03\x04zip").contains("`drrun -t drmemtrace -tool view"));
     let error = TraceReader::open(std::path::Path::new("/nowhere/t.wkt")).err().unwrap().to_string();
     assert!(error.contains("cannot open /nowhere/t.wkt"), "{error}");
 }
 
 #[test]
 fn bad_lines_and_records_are_named_with_their_place() {
+    assert!(
+        refused(b"read 1000 8\nraed 1040 8\n")
+            .contains("line 2: `raed 1040 8` is no plain trace line; wanted `read")
+    );
+    assert!(refused(b"0x400000: R 0x1000\n0x400004: R 0x10").contains("cut short: the last line at byte 19"));
+    assert!(
+        refused(b"0x400000: R 0x1000\n0x400004: Q 0x1000\n")
+            .contains("line 2: `0x400004: Q 0x1000` is no pinatrace")
+    );
+    let view = refused(b"Output format:\n 1 0: 7 <marker: version 6>\n 2 1: 7 ifetch ? byte(s) @ 0x1\n");
+    assert!(view.contains("line 3: ` 2 1: 7 ifetch ?") && view.contains("is no drmemtrace line"), "{view}");
     assert!(refused(b"I  400000,4\n L zz,8\n").contains("line 2: ` L zz,8` is no lackey line"));
     assert!(refused(b"I  400000,4\n L 123,8").contains("cut short: the last line at byte 12"));
     assert!(refused(b"==1== Lackey\n").contains("holds no memory accesses"));

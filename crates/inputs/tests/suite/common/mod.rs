@@ -144,6 +144,33 @@ pub fn lackey() -> Vec<u8> {
     text.into_bytes()
 }
 
+/// Five instructions in Dinero's din format.
+pub const DIN: &str =
+    "2 400000\n2 400004\nread 1000 8\n2 400008\nwrite 103c 8\n2 40000c\nr,2000,8\n2 400010\n";
+
+/// The same as Pin's pinatrace lists them.
+pub const PIN: &str =
+    "#\n0x400004: R 0x1000 8 0x1\n0x400008: W 0x103c 8 0x2\n0x40000c: R 0x2000 8 0x3\n#eof\n";
+
+/// The same as DynamoRIO's view tool prints them.
+pub const VIEW: &str = "\
+hello
+Output format:
+<--record#-> <--instr#->: <---tid---> <record details>
+------------------------------------------------------------
+           1           0:     3264 <marker: version 6>
+           2           1:     3264 ifetch       4 byte(s) @ 0x0000000000400000 90                   nop
+           3           2:     3264 ifetch       4 byte(s) @ 0x0000000000400004 48 8b 03             mov    (%rbx) -> %rax
+           4           2:     3264 read         8 byte(s) @ 0x0000000000001000 by PC 0x0000000000400004
+           5           3:     3264 ifetch       4 byte(s) @ 0x0000000000400008 48 89 03             mov    %rax -> (%rbx)
+           6           3:     3264 write        8 byte(s) @ 0x000000000000103c by PC 0x0000000000400008
+           7           4:     3264 ifetch       4 byte(s) @ 0x000000000040000c 48 8b 03             mov    (%rbx) -> %rax
+           8           4:     3264 read         8 byte(s) @ 0x0000000000002000 by PC 0x000000000040000c
+           9           5:     3264 ifetch       4 byte(s) @ 0x0000000000400010 90                   nop
+View tool results:
+              5 : total instructions
+";
+
 /// A ChampSim trace.
 pub fn champsim() -> Vec<u8> {
     let mut bytes = Vec::new();
