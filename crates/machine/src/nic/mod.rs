@@ -151,26 +151,38 @@ impl Nic {
             counted.offered += 1;
             let start = later(later(free_ns, arrival.at_ns), queue.receive_free_ns);
             let lagging = start - arrival.at_ns > patience_ns;
-            if lagging || !queue.has_posted() {
+            // What a buffer cannot hold is in the next ones, each with a descriptor and a completion.
+            let buffers = u32::from(arrival.bytes).div_ceil(BUFFER_BYTES);
+            if lagging || !queue.has_posted_for(buffers) {
                 counted.dropped += 1;
                 meters[queue.workload].dropped += 1.0;
                 return;
             }
-            let with_completion = u32::from(lines_of(arrival.bytes)) + 1;
+            let with_completion = u32::from(lines_of(arrival.bytes)) + buffers;
             free_ns = start + f64::from(with_completion) * line_ns;
             counted.inbound_bytes += u64::from(with_completion) * 64;
             if !windowed {
                 queue.receive_free_ns = start + QUEUE_PACKET_NS + QUEUE_BYTE_NS * f64::from(arrival.bytes);
             }
-            let packet = queue.fill(arrival.bytes, arrival.flow, arrival.at_ns, free_ns);
-            marked.note(arrival.queue, packet.buffer, packet.lines);
-            if WINDOWS && let Some(window) = &mut queue.window {
-                window.arrived();
-            }
-            if let Some(classifier) = classifier {
-                let lines = queue.pool.sampled(packet.buffer, packet.lines);
-                let header = queue.pool.sampled(packet.buffer, 1) == 1;
-                classifier.classify(arrival.queue as usize, arrival.dscp, lines, header);
+            let mut left = arrival.bytes;
+            loop {
+                let bytes = left.min(BUFFER_BYTES as u16);
+                let is_first = left == arrival.bytes;
+                left -= bytes;
+                let times = (arrival.at_ns, free_ns);
+                let packet = queue.fill_part(bytes, arrival.flow, times, (is_first, left == 0));
+                marked.note(arrival.queue, packet.buffer, packet.lines);
+                if WINDOWS && let Some(window) = &mut queue.window {
+                    window.arrived();
+                }
+                if let Some(classifier) = classifier {
+                    let lines = queue.pool.sampled(packet.buffer, packet.lines);
+                    let header = is_first && queue.pool.sampled(packet.buffer, 1) == 1;
+                    classifier.classify(arrival.queue as usize, arrival.dscp, lines, header);
+                }
+                if left == 0 {
+                    break;
+                }
             }
         });
         (*counters, *pcie_free_ns) = (counted, free_ns);
@@ -249,17 +261,22 @@ impl Nic {
                 break;
             }
             let bytes = f64::from(packet.bytes);
-            owed_until_ns += (bytes + WIRE_OVERHEAD_BYTES) * *wire_byte_ns;
+            // On the wire, and for the engine, the buffers of a packet are one.
+            let (overhead, packet_ns) =
+                if packet.is_first { (WIRE_OVERHEAD_BYTES, QUEUE_PACKET_NS) } else { (0.0, 0.0) };
+            owed_until_ns += (bytes + overhead) * *wire_byte_ns;
             let fetched = (u64::from(packet.lines) + 1) * 64;
             counters.outbound_bytes += fetched;
             if let Some(reader) = reader {
                 reader.read(fetched as f64);
             }
-            meter.operations += 1.0;
             meter.bytes += bytes;
-            meter.latency(start - packet.arrived_ns + queue.outside_ns);
+            if packet.is_last {
+                meter.operations += 1.0;
+                meter.latency(start - packet.arrived_ns + queue.outside_ns);
+            }
             marked.note(0, packet.buffer, packet.lines);
-            free_ns = start + part * (QUEUE_PACKET_NS + QUEUE_BYTE_NS * bytes);
+            free_ns = start + part * (packet_ns + QUEUE_BYTE_NS * bytes);
             sent += 1;
         }
         (queue.send_free_ns, *wire_owed_until_ns) = (free_ns, owed_until_ns);

@@ -57,6 +57,9 @@ pub(crate) struct Packet {
     pub bytes: u16,
     /// Lines of the packet.
     pub lines: u8,
+    /// The first and the last of the buffers that a packet fills; most fill one, which is both.
+    pub is_first: bool,
+    pub is_last: bool,
 }
 
 impl Packet {
@@ -67,14 +70,22 @@ impl Packet {
         self.lines = lines_of(bytes);
     }
 
-    const NONE: Packet =
-        Packet { arrived_ns: 0.0, ready_ns: 0.0, buffer: Buffer::NONE, flow: 0, bytes: 0, lines: 0 };
+    const NONE: Packet = Packet {
+        arrived_ns: 0.0,
+        ready_ns: 0.0,
+        buffer: Buffer::NONE,
+        flow: 0,
+        bytes: 0,
+        lines: 0,
+        is_first: true,
+        is_last: true,
+    };
 }
 
 /// Lines of a packet of so many bytes.
 #[inline(always)]
 pub(crate) fn lines_of(bytes: u16) -> u8 {
-    // A buffer holds 32 lines.
+    // A buffer holds 32 lines, and the longest packet has 145.
     u32::from(bytes).div_ceil(LINE_BYTES as u32) as u8
 }
 
@@ -270,11 +281,30 @@ impl Queue {
         self.filled != self.posted
     }
 
+    /// True if so many buffers are posted.
+    #[inline(always)]
+    pub(crate) fn has_posted_for(&self, buffers: u32) -> bool {
+        self.posted - self.filled >= u64::from(buffers)
+    }
+
     /// Puts a packet into the next posted buffer.
     #[inline(always)]
     pub(crate) fn fill(&mut self, bytes: u16, flow: u32, arrived_ns: f64, ready_ns: f64) -> Packet {
+        self.fill_part(bytes, flow, (arrived_ns, ready_ns), (true, true))
+    }
+
+    /// The same for the part of a packet in one buffer, which may be its first and its last.
+    #[inline(always)]
+    pub(crate) fn fill_part(
+        &mut self,
+        bytes: u16,
+        flow: u32,
+        (arrived_ns, ready_ns): (f64, f64),
+        (is_first, is_last): (bool, bool),
+    ) -> Packet {
         let buffer = self.buffers[(self.filled & self.ring_mask) as usize];
-        let packet = Packet { arrived_ns, ready_ns, buffer, flow, bytes, lines: lines_of(bytes) };
+        let lines = lines_of(bytes);
+        let packet = Packet { arrived_ns, ready_ns, buffer, flow, bytes, lines, is_first, is_last };
         self.packets[(self.filled & self.packet_mask) as usize] = packet;
         self.filled += 1;
         packet
@@ -507,77 +537,4 @@ impl Queue {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use waykeeper_silicon::{ChipSpec, Rules, Sampling};
-
-    fn queue(ring: u32) -> Queue {
-        let chip = ChipSpec::built_in("gold-6140").unwrap();
-        let mut memory = AddressMap::new(&chip, Rules::default().slice_hash, Sampling::EXACT, 1, 1);
-        Queue::new(&mut memory, ring, 0).unwrap()
-    }
-
-    /// Fills packets until no descriptor has a buffer.
-    fn fill_up(queue: &mut Queue) -> u32 {
-        let mut count = 0;
-        while queue.has_posted() {
-            queue.fill(64, 0, 0.0, 0.0);
-            count += 1;
-        }
-        count
-    }
-
-    fn work_off(queue: &mut Queue, packets: u32) {
-        for _ in 0..packets {
-            queue.advance();
-            queue.release();
-        }
-    }
-
-    /// Lines of completion entries the NIC writes for the next `packets` packets.
-    fn completion_lines(queue: &mut Queue, packets: u32) -> usize {
-        let (mut reads, mut writes) = (Gather::new(), Gather::new());
-        for _ in 0..packets {
-            queue.fill(64, 0, 0.0, 0.0);
-            work_off(queue, 1);
-        }
-        queue.gather_filled(&mut reads, &mut writes);
-        writes.lines().iter().collect::<std::collections::BTreeSet<_>>().len()
-    }
-
-    #[test]
-    fn a_smaller_ring_holds_fewer_packets_in_fewer_buffers_and_entries() {
-        let mut queue = queue(256);
-        assert_eq!((queue.ring(), fill_up(&mut queue)), (256, 256));
-        work_off(&mut queue, 256);
-        queue.resize(64);
-        assert_eq!((queue.ring(), fill_up(&mut queue)), (64, 64));
-        work_off(&mut queue, 64);
-        let mut used = std::collections::BTreeSet::new();
-        for _ in 0..1000 {
-            used.insert(queue.fill(64, 0, 0.0, 0.0).buffer);
-            work_off(&mut queue, 1);
-        }
-        // One more than the ring: the worker posts a free buffer before it gives the packet's own back.
-        assert_eq!(used.len(), 65);
-        queue.gather_filled(&mut Gather::new(), &mut Gather::new());
-        assert_eq!(completion_lines(&mut queue, 500), 64);
-        queue.resize(256);
-        assert_eq!((queue.ring(), fill_up(&mut queue)), (256, 256));
-    }
-
-    #[test]
-    fn packets_that_wait_when_the_ring_shrinks_are_kept_and_hold_back_new_ones() {
-        let mut queue = queue(256);
-        for _ in 0..100 {
-            queue.fill(64, 0, 0.0, 0.0);
-        }
-        queue.resize(64);
-        assert_eq!((queue.waiting(), fill_up(&mut queue)), (100, 0));
-        // 100 wait: 36 are taken before the ring holds 64, the 37th makes room for one.
-        work_off(&mut queue, 36);
-        assert!(!queue.has_posted());
-        work_off(&mut queue, 1);
-        assert_eq!(fill_up(&mut queue), 1);
-    }
-}
+mod tests;

@@ -65,11 +65,25 @@ pub enum TrafficSpec {
     },
 }
 
+impl TrafficSpec {
+    /// Its longest packet, bytes.
+    pub(crate) fn longest_packet(&self) -> u32 {
+        match self {
+            TrafficSpec::Flows { packet_bytes, mix, .. } => {
+                mix.iter().map(|(bytes, _)| *bytes).max().unwrap_or(*packet_bytes)
+            }
+            TrafficSpec::Capture { capture, .. } => {
+                capture.packets.iter().map(|packet| packet.bytes).max().unwrap_or(0)
+            }
+        }
+    }
+}
+
 /// A packet on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub at_ns: f64,
-    /// At most a buffer's room.
+    /// A packet of more than a buffer's room fills several.
     pub bytes: u16,
     pub queue: u32,
     /// Number of the flow; of a captured packet, its hash.

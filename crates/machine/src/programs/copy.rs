@@ -49,6 +49,10 @@ impl PacketHandler for Copy {
         Spent { work_ns: 0.0, line_ns: self.write(f64::from(packet.lines)) }
     }
 
+    fn rest(&mut self, packet: &mut Packet, pool: &Pool) -> Spent {
+        self.run(packet, pool)
+    }
+
     #[inline(always)]
     fn settle(&mut self, memory: &mut Memory, core: usize) -> f64 {
         self.written.settle(memory, core, Access::Write)

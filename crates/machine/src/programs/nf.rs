@@ -147,6 +147,24 @@ impl PacketHandler for Lines {
         spent
     }
 
+    fn rest(&mut self, packet: &mut Packet, pool: &Pool) -> Spent {
+        let Function { inspects, copies, .. } = self.function;
+        let lines = f64::from(packet.lines);
+        let mut spent = Spent { work_ns: 0.0, line_ns: 0.0 };
+        if inspects || copies {
+            pool.gather(packet.buffer, packet.lines, &mut self.payload.sampled);
+            spent.line_ns += lines * self.payload.ns();
+        }
+        if inspects {
+            spent.work_ns += lines * self.hash_line_ns;
+        }
+        if copies {
+            spent.work_ns += lines * self.copy_line_ns;
+            spent.line_ns += lines * self.copy.ns();
+        }
+        spent
+    }
+
     #[inline(always)]
     fn settle(&mut self, memory: &mut Memory, core: usize) -> f64 {
         let read = self.header.settle(memory, core, Access::Read);
@@ -165,6 +183,10 @@ impl PacketHandler for Copying {
     #[inline(always)]
     fn run(&mut self, packet: &mut Packet, pool: &Pool) -> Spent {
         self.0.run(packet, pool)
+    }
+
+    fn rest(&mut self, packet: &mut Packet, pool: &Pool) -> Spent {
+        self.0.rest(packet, pool)
     }
 
     #[inline(always)]

@@ -27,6 +27,11 @@ pub(super) trait PacketHandler: Clone + Send + std::fmt::Debug {
     /// Handles one packet; `packet` is sent afterwards, as this leaves it.
     fn run(&mut self, packet: &mut Packet, pool: &Pool) -> Spent;
 
+    /// Handles a further buffer of a packet that fills several; what looks at headers has no work with it.
+    fn rest(&mut self, _packet: &mut Packet, _pool: &Pool) -> Spent {
+        Spent { work_ns: 0.0, line_ns: 0.0 }
+    }
+
     /// Its packet was copied: `packet` is the copy.
     fn copied(&mut self, _packet: &Packet, _pool: &Pool) {}
 

@@ -244,7 +244,9 @@ impl<E: PacketHandler> Poller<E> {
         let mut done = 0;
         while let Some(packet) = queue.nth(done).filter(|_| !full) {
             let ready = packet.ready_ns;
-            let polls = burst.left == 0 || ready > burst.polled_ns;
+            // The buffers of a packet are taken together.
+            let (is_first, is_last) = (packet.is_first, packet.is_last);
+            let polls = is_first && (burst.left == 0 || ready > burst.polled_ns);
             // A waiting worker sees a packet half an empty poll late on average.
             let late_ns = if E::SLEEPS { WAKE_NS } else { empty_poll_ns / 2.0 };
             let start = if polls && ready > now { ready + late_ns } else { now };
@@ -262,24 +264,30 @@ impl<E: PacketHandler> Poller<E> {
                 }
                 (burst.polled_ns, burst.left, burst.first_arrived_ns) = (start, most, packet.arrived_ns);
             }
-            burst.left -= 1;
+            burst.left -= u32::from(is_first);
             let touched = match work.touch {
                 Touch::None => 0,
-                Touch::Header => 1,
+                Touch::Header => u8::from(is_first),
                 Touch::Payload => packet.lines,
             };
             let lines = f64::from(touched);
-            let work_ns = base_ns + lines * line_work_ns;
+            let own_ns = if is_first { base_ns } else { 0.0 };
+            let work_ns = own_ns + lines * line_work_ns;
             worked_ns += work_ns;
             now = start + if polls { work.burst_ns } else { 0.0 } + (work_ns + ring_ns) + lines * line_ns;
-            stations.packets += 1.0;
-            stations.queueing_ns += start - packet.arrived_ns;
+            if is_first {
+                stations.packets += 1.0;
+                stations.queueing_ns += start - packet.arrived_ns;
+            }
             stations.pointer_ns += ring_ns;
             stations.processing_ns += now - start - ring_ns;
             packet.ready_ns = now;
             let mut taken = *packet;
             if E::ANY {
-                let spent = handler.run(&mut taken, &queue.pool);
+                let spent = match is_first {
+                    true => handler.run(&mut taken, &queue.pool),
+                    false => handler.rest(&mut taken, &queue.pool),
+                };
                 worked_ns += spent.work_ns;
                 now += spent.work_ns + spent.line_ns;
                 taken.ready_ns = now;
@@ -298,9 +306,9 @@ impl<E: PacketHandler> Poller<E> {
                 done = 0;
             }
             if counts {
-                meter.operations += 1.0;
+                meter.operations += f64::from(u8::from(is_last));
                 meter.bytes += f64::from(bytes);
-                if let Latency::EveryPacket = latency {
+                if is_last && let Latency::EveryPacket = latency {
                     meter.latency(now - arrived_ns + outside_ns);
                 }
             }

@@ -230,6 +230,16 @@ impl Socket {
         let packet = queue.take_front().expect("a frame is ready");
         while queue.post_buffer(|| pages.take()) {}
         let start = *now;
+        if !packet.is_first {
+            // A further buffer of the frame: the driver adds it to the frame's structure.
+            let ring_ns =
+                lines.completion.ns() * queue.completion_lines + DESCRIPTOR_LINES * lines.descriptor.ns();
+            *now = start + ring_ns;
+            *gro_left = gro_left.saturating_sub(u64::from(packet.bytes));
+            held.push_back(Held { packet, skb: None });
+            meter.stations.pointer_ns += ring_ns;
+            return 0.0;
+        }
         let polls = (BUDGET - turn.softirq_left).is_multiple_of(work.weight.min(queue.burst_limit));
         let worked_ns = work.softirq_ns + if polls { work.poll_ns } else { 0.0 };
         let ring_ns =
@@ -274,7 +284,7 @@ impl Socket {
         let Socket { work, lines, skbs, held, pages, turn, .. } = self;
         let Held { packet, skb } = held.pop_front().expect("the program has something to read");
         let start = *now;
-        let mut worked_ns = work.delay_ns;
+        let mut worked_ns = if packet.is_first { work.delay_ns } else { 0.0 };
         if turn.read_left == 0 {
             turn.read_left = work.read_bytes;
             worked_ns += work.read_ns;
@@ -307,9 +317,11 @@ impl Socket {
             turn.program_first = false;
         }
         meter.stations.processing_ns += *now - start;
-        meter.operations += 1.0;
         meter.bytes += f64::from(packet.bytes);
-        meter.latency(*now - packet.arrived_ns + queue.outside_ns);
+        if packet.is_last {
+            meter.operations += 1.0;
+            meter.latency(*now - packet.arrived_ns + queue.outside_ns);
+        }
         worked_ns
     }
 

@@ -21,6 +21,32 @@ const MEMPOOL_BUFFERS: u32 = 65_535;
 /// Maximum size of a mempool cache, buffers (D: DPDK, RTE_MEMPOOL_CACHE_MAX_SIZE).
 const MEMPOOL_CACHE_MOST: u32 = 512;
 
+/// Bytes of an Ethernet header before an IP packet (IEEE 802.3).
+const HEADER_BYTES: u32 = 14;
+/// The MTU of Ethernet without jumbo frames (IEEE 802.3), and the largest that NICs of today have (D: mlx5 and ice take
+/// more than 9000, and few more than 9216).
+const USUAL_MTU: u32 = 1500;
+const MTU_MOST: u32 = 9216;
+
+/// The wire of a NIC: its rate, Gb/s, and its MTU if the scenario gives one.
+#[derive(Clone, Copy, Debug)]
+struct Wire {
+    gbps: f64,
+    mtu: Option<u32>,
+}
+
+impl Wire {
+    /// The longest packet of flows: without an MTU what a buffer holds.
+    fn longest_of_flows(self) -> u32 {
+        self.mtu.map_or(BUFFER_BYTES, |mtu| mtu + HEADER_BYTES)
+    }
+
+    /// The longest packet of a capture; longer ones are split.
+    fn longest_of_captures(self) -> u32 {
+        self.mtu.unwrap_or(USUAL_MTU) + HEADER_BYTES
+    }
+}
+
 /// A change of a NIC's traffic.
 #[derive(Clone, Debug)]
 pub struct NicPhase {
@@ -65,6 +91,14 @@ pub struct NicSpec {
     pub phases: Vec<NicPhase>,
 }
 
+impl NicSpec {
+    /// The longest packet that it offers, bytes.
+    pub(crate) fn longest_packet(&self) -> u32 {
+        let all = std::iter::once(&self.traffic).chain(self.phases.iter().map(|phase| &phase.traffic));
+        all.map(TrafficSpec::longest_packet).max().unwrap_or(0)
+    }
+}
+
 /// A storage array.
 #[derive(Clone, Debug)]
 pub struct StorageSpec {
@@ -88,12 +122,17 @@ pub(super) fn read_nics(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Vec<NicS
         if !ring.is_power_of_two() {
             return Err(inner.refuse("ring", &ring, "a power of two from 32 to 32768"));
         }
-        let traffic = read_traffic(&mut inner, None, gbps)?;
+        let mtu = match inner.has("mtu") {
+            true => Some(inner.count("mtu", 576..=MTU_MOST, USUAL_MTU)?),
+            false => None,
+        };
+        let wire = Wire { gbps, mtu };
+        let traffic = read_traffic(&mut inner, None, wire)?;
         let mut phases = Vec::new();
         for (table, line) in inner.tables("phase")? {
             let mut phase = Keys::new(keys.origin(), table, &format!("nic[{name}].phase"), line);
             let at_s = phase.number("at_s", 0.0..=86_400.0, 0.0)?;
-            phases.push(NicPhase { at_s, traffic: read_traffic(&mut phase, Some(&traffic), gbps)? });
+            phases.push(NicPhase { at_s, traffic: read_traffic(&mut phase, Some(&traffic), wire)? });
             phase.finish()?;
         }
         nics.push(NicSpec {
@@ -140,8 +179,9 @@ fn read_mempool(keys: &mut Keys<'_>) -> Result<Option<MempoolSpec>, ScenarioErro
 fn read_traffic(
     keys: &mut Keys<'_>,
     before: Option<&TrafficSpec>,
-    line_gbps: f64,
+    wire: Wire,
 ) -> Result<TrafficSpec, ScenarioError> {
+    let line_gbps = wire.gbps;
     let offered = keys.optional_number("offered_gbps", 0.0..=line_gbps)?;
     let part = match before {
         Some(before) => read_part(keys, before, offered)?,
@@ -149,7 +189,8 @@ fn read_traffic(
     };
     if keys.has("capture") {
         let path = keys.required_path("capture")?;
-        let capture = keys.origin().inputs.capture(&path).map_err(|why| keys.named(why))?;
+        let capture =
+            keys.origin().inputs.capture(&path, wire.longest_of_captures()).map_err(|why| keys.named(why))?;
         if offered.is_none() && capture.span_ns() <= 0.0 {
             let wanted = "a capture whose packets have different times, or have `offered_gbps` beside it: all its packets have one time";
             return Err(keys.refuse("capture", &path.display(), wanted));
@@ -176,10 +217,10 @@ fn read_traffic(
         FlowOrder::InTurn => "in-turn",
         FlowOrder::Random => "random",
     };
-    let packet_bytes = keys.count("packet_bytes", 60..=BUFFER_BYTES, bytes)?;
+    let packet_bytes = read_packet_bytes(keys, wire, bytes)?;
     Ok(TrafficSpec::Flows {
         packet_bytes,
-        mix: read_mix(keys, before)?,
+        mix: read_mix(keys, before, wire.longest_of_flows())?,
         gbps: offered.unwrap_or(rate * part),
         flows: keys.count("flows", 1..=1_000_000, number)?,
         order: match keys.choice("flow_order", &["in-turn", "random"], order)?.as_str() {
@@ -191,8 +232,24 @@ fn read_traffic(
     })
 }
 
+/// `packet_bytes`. A packet that is too long for the wire is refused with the key that makes it fit.
+fn read_packet_bytes(keys: &mut Keys<'_>, wire: Wire, usual: u32) -> Result<u32, ScenarioError> {
+    let most = wire.longest_of_flows();
+    let bytes = keys.count("packet_bytes", 60..=most.max(MTU_MOST + HEADER_BYTES), usual)?;
+    if bytes > most && keys.has("packet_bytes") {
+        let mtu = bytes - HEADER_BYTES;
+        let wanted = format!("from 60 to {most}, or `mtu` of the NIC at least {mtu}, for jumbo frames");
+        return Err(keys.refuse("packet_bytes", &bytes, &wanted));
+    }
+    Ok(bytes.min(most))
+}
+
 /// `packet_mix`: pairs of a size and a weight.
-fn read_mix(keys: &mut Keys<'_>, before: Option<&TrafficSpec>) -> Result<Vec<(u32, f64)>, ScenarioError> {
+fn read_mix(
+    keys: &mut Keys<'_>,
+    before: Option<&TrafficSpec>,
+    most: u32,
+) -> Result<Vec<(u32, f64)>, ScenarioError> {
     let sized = keys.has("packet_bytes");
     let Some(list) = keys.list("packet_mix")? else {
         return Ok(match before {
@@ -203,16 +260,15 @@ fn read_mix(keys: &mut Keys<'_>, before: Option<&TrafficSpec>) -> Result<Vec<(u3
     let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
     let pair = |value: &toml::Value| match value.as_array()?.as_slice() {
         [bytes, weight] => {
-            let bytes =
-                u32::try_from(bytes.as_integer()?).ok().filter(|b| (60..=BUFFER_BYTES).contains(b))?;
+            let bytes = u32::try_from(bytes.as_integer()?).ok().filter(|b| (60..=most).contains(b))?;
             Some((bytes, number(weight).filter(|weight| *weight > 0.0 && *weight <= 1e6)?))
         }
         _ => None,
     };
-    let wanted = "pairs of a size from 60 to 2048 and a weight, as in [[60, 1], [1514, 3.5]]";
-    let read = |value| pair(value).ok_or_else(|| keys.refuse("packet_mix", value, wanted));
+    let wanted = format!("pairs of a size from 60 to {most} and a weight, as in [[60, 1], [1514, 3.5]]");
+    let read = |value| pair(value).ok_or_else(|| keys.refuse("packet_mix", value, &wanted));
     if list.is_empty() {
-        return Err(keys.refuse("packet_mix", &"[]", wanted));
+        return Err(keys.refuse("packet_mix", &"[]", &wanted));
     }
     if sized {
         return Err(keys.refuse(

@@ -11,9 +11,6 @@ use waykeeper_inputs::{CaptureOddities, MAX_RECORDS, Packet, Trace, Window, each
 /// Packets and records of all captures and traces of a scenario together: what one trace may have, 192 MiB.
 pub(crate) const ENTRIES_MOST: usize = MAX_RECORDS;
 
-/// Largest packet without jumbo frames; larger packets of a capture are split. IEEE 802.3: 1500 and a header of 14.
-const WIRE_PACKET_BYTES: u32 = 1514;
-
 /// One packet of a capture.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CapturedPacket {
@@ -54,23 +51,26 @@ pub(crate) struct InputFiles(Arc<Mutex<InUse>>);
 
 #[derive(Debug, Default)]
 struct InUse {
-    captures: BTreeMap<PathBuf, Weak<CapturedTraffic>>,
+    /// By path and the longest packet on the wire.
+    captures: BTreeMap<(PathBuf, u32), Weak<CapturedTraffic>>,
     /// By path and the most instructions.
     traces: BTreeMap<(PathBuf, Option<u64>), Weak<Trace>>,
 }
 
 impl InputFiles {
-    /// The packets of a capture as they are on the wire.
-    pub fn capture(&self, path: &Path) -> Result<Arc<CapturedTraffic>, ScenarioError> {
+    /// The packets of a capture as they are on a wire with packets of at most `longest` bytes.
+    pub fn capture(&self, path: &Path, longest: u32) -> Result<Arc<CapturedTraffic>, ScenarioError> {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(traffic) = files.captures.get(path).and_then(Weak::upgrade) {
+        let key = (path.to_owned(), longest);
+        if let Some(traffic) = files.captures.get(&key).and_then(Weak::upgrade) {
             return Ok(traffic);
         }
         let left = files.left();
         let (mut found, mut parts, mut merged) = (Vec::new(), 0, 0);
         let mut take = |packet: Packet| {
-            parts += parts_of(&packet) as usize;
-            merged += u64::from(parts_of(&packet) > 1);
+            let of_this = parts_of(&packet, longest);
+            parts += of_this as usize;
+            merged += u64::from(of_this > 1);
             found.push(packet);
             if parts > left { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
@@ -83,9 +83,10 @@ impl InputFiles {
             )));
         }
         in_order(&mut found);
-        let (packets, recorded) = (found.iter().flat_map(split).collect(), found.len() as u64);
+        let (packets, recorded) =
+            (found.iter().flat_map(|packet| split(packet, longest)).collect(), found.len() as u64);
         let traffic = Arc::new(CapturedTraffic { packets, recorded, merged, oddities: rest.oddities });
-        files.captures.insert(path.to_owned(), Arc::downgrade(&traffic));
+        files.captures.insert(key, Arc::downgrade(&traffic));
         Ok(traffic)
     }
 
@@ -116,17 +117,17 @@ impl InUse {
 }
 
 /// How many packets on the wire a captured one was.
-fn parts_of(packet: &Packet) -> u32 {
-    packet.bytes.div_ceil(WIRE_PACKET_BYTES).max(1)
+fn parts_of(packet: &Packet, longest: u32) -> u32 {
+    packet.bytes.div_ceil(longest).max(1)
 }
 
 /// A captured packet as packets on the wire: packets that segmentation offload merged are split. The parts have one time;
 /// the NIC's line spaces them.
-fn split(packet: &Packet) -> impl Iterator<Item = CapturedPacket> + use<> {
+fn split(packet: &Packet, longest: u32) -> impl Iterator<Item = CapturedPacket> + use<> {
     let packet = *packet;
-    (0..parts_of(&packet)).map(move |part| CapturedPacket {
+    (0..parts_of(&packet, longest)).map(move |part| CapturedPacket {
         at_ns: packet.at_ns as f64,
-        bytes: (packet.bytes - part * WIRE_PACKET_BYTES).clamp(60, WIRE_PACKET_BYTES),
+        bytes: (packet.bytes - part * longest).clamp(60, longest),
         hash: packet.hash,
         dscp: packet.dscp.unwrap_or(0),
     })

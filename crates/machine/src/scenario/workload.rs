@@ -4,6 +4,7 @@ use super::cgroup;
 use super::devices::{NicSpec, StorageSpec};
 use super::error::{ScenarioError, hint};
 use super::keys::Keys;
+use crate::nic::BUFFER_BYTES;
 use crate::programs::{Blueprint, KINDS, ProgramKind, kind};
 use std::sync::Arc;
 use toml::Table;
@@ -124,6 +125,16 @@ fn read_one(
         ));
     }
     let nic = device(keys, "nic", &nic_names, network && switch.is_none())?;
+    if let Some(nic) = nic.map(|index| &nics[index]).filter(|_| kind.name == SWITCH)
+        && nic.longest_packet() > BUFFER_BYTES
+    {
+        let wanted = format!(
+            "on a NIC whose packets have at most {BUFFER_BYTES} bytes, and `{}` has {}: a virtual port has one buffer for each",
+            nic.name,
+            nic.longest_packet()
+        );
+        return Err(keys.refuse("program", &format!("`{SWITCH}`"), &wanted));
+    }
     let share = keys.optional_number("share", 0.001..=1000.0)?;
     if let (Some(share), None) = (share, nic) {
         return Err(keys.refuse(
