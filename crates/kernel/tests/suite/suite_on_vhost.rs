@@ -193,6 +193,9 @@ fn manage(host: &Host) -> Result<(), String> {
     let resctrl = Resctrl::open(&host.root, PREFIX).map_err(|error| reported(&error))?;
     let _lock = resctrl.lock_exclusive(Duration::from_secs(10)).map_err(|error| reported(&error))?;
     let info = resctrl.info().map_err(|error| reported(&error))?;
+    if let Some(strange) = info.strange.first() {
+        return Err(reported(strange));
+    }
     let ways = info.l3().ok_or("no L3")?.cbm_mask;
     let default = resctrl.schemata(&Group::DEFAULT).map_err(|error| reported(&error))?;
     let cpus = resctrl.cpus(&Group::DEFAULT).map_err(|error| reported(&error))?;
@@ -316,9 +319,12 @@ fn garbage_in_every_file_names_the_file() {
             });
             // `garbage` could be the name of a feature of a later kernel.
             let is_name = file.ends_with("mon_features") && bytes == b"garbage\n";
-            match resctrl.info() {
-                Ok(_) => assert!(is_name, "{file}: {bytes:?} was taken"),
-                Err(error) => {
+            let info = resctrl.info().expect("listed");
+            let directory = file.split('/').nth(1).expect("a directory of info");
+            match info.trouble_with(directory) {
+                None => assert!(is_name, "{file}: {bytes:?} was taken"),
+                Some(error) => {
+                    assert_eq!(info.strange.len(), 1, "the others are read: {:?}", info.strange);
                     let path = host.root.path(Path::new("/sys/fs/resctrl").join(file));
                     assert!(
                         error.to_string().starts_with(&format!("{}: reading: ", path.display())),
