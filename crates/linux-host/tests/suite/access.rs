@@ -281,6 +281,28 @@ fn take_dca(machine: &MountedHost, port: &str, bit: RegisterBit) {
     config.write_at(&[byte[0] ^ 1 << bit.bit], bit.offset.into()).unwrap();
 }
 
+/// NoSnoopOpWrEn (bit 3) is in the same register as the switch.
+#[test]
+fn the_switch_of_dca_leaves_the_other_bits_of_its_register() {
+    let machine = MountedHost::new("gold-6140");
+    let switch = Generation::by_id("skx").and_then(|chip| chip.dca.port.allocating).expect("a switch");
+    let mut host = open(&machine, |_| {});
+    let config = machine.config(&host.inventory().ports[0].address.clone());
+    let byte = || {
+        let mut byte = [0];
+        config.read_exact_at(&mut byte, switch.offset.into()).unwrap();
+        byte[0]
+    };
+    config.write_at(&[byte() | 1 << 3], switch.offset.into()).unwrap();
+    let found = byte();
+    for on in [false, true, false] {
+        assert!(host.apply(&Plan::of_dca([(PortId(0), on)])).unwrap().is_complete());
+        assert_eq!(byte() & !(1 << switch.bit), found & !(1 << switch.bit), "{on}");
+    }
+    assert!(host.close().expect("closed").is_complete());
+    assert_eq!(byte(), found);
+}
+
 #[test]
 fn a_later_change_of_dca_by_another_program_is_kept() {
     let machine = MountedHost::new("gold-6140");

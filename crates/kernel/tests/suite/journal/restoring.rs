@@ -188,6 +188,47 @@ fn ones_alone_are_no_answer() {
     assert!(table.borrow().order.is_empty() && host.path.exists());
 }
 
+/// `ddio set --keep` set 0x7f0, and a later run changed it again: the value before both is the original.
+#[test]
+fn of_a_knob_that_is_recorded_twice_the_older_value_is_restored() {
+    let host = Host::new();
+    let mut journal = host.open().unwrap();
+    let ways = |value| [Original::whole_msr(0, Some(0), 0xc8b, value)];
+    journal.record(&ways(0x600)).unwrap();
+    journal.keep_all(&ways(0x600)).unwrap();
+    journal.record(&ways(0x7f0)).unwrap();
+    let table = TableCell::new(Table { msrs: [((0, 0xc8b), 0x7ff)].into(), ..Table::default() });
+    let mut restorer = Restorer { root: &host.root, resctrl: None, registers: &table };
+    assert!(restorer.restore(&mut journal).unwrap().is_complete());
+    assert_eq!(table.borrow().msrs[&(0, 0xc8b)], 0x600);
+}
+
+/// The kernel gives an ended task's pid to another one, which is recognised by its start (field 22 of stat).
+#[test]
+fn a_task_that_has_a_recorded_pid_by_chance_is_not_moved() {
+    let host = Host::new();
+    let mount = host.root.path("/sys/fs/resctrl");
+    fs::create_dir_all(mount.join("info")).unwrap();
+    let resctrl = waykeeper_kernel::resctrl::Resctrl::at(&mount, Path::new("/proc/locks"), "waykeeper-");
+    let group = Group::control("COS1").unwrap();
+    for (started, outcome, tasks) in
+        [(2000, RestoreOutcome::Gone, ""), (1000, RestoreOutcome::Restored, "42\n")]
+    {
+        fs::create_dir_all(mount.join("COS1")).unwrap();
+        fs::write(mount.join("COS1/tasks"), "").unwrap();
+        fs::create_dir_all(host.root.path("/proc/42")).unwrap();
+        let stat = format!("42 (a) b) S {}{started} 0\n", "1 ".repeat(18));
+        fs::write(host.root.path("/proc/42/stat"), stat).unwrap();
+        let mut journal = host.open().unwrap();
+        let task = Original::Task { group: group.clone(), pid: 42, started: 1000 };
+        journal.record(std::slice::from_ref(&task)).unwrap();
+        let table = TableCell::new(Table::default());
+        let mut restorer = Restorer { root: &host.root, resctrl: Some(&resctrl), registers: &table };
+        assert_eq!(restorer.restore(&mut journal).unwrap().knobs, [(task, outcome)]);
+        assert_eq!(fs::read_to_string(mount.join("COS1/tasks")).unwrap(), tasks);
+    }
+}
+
 /// A register of a package is reached through any CPU of it.
 #[test]
 fn what_was_read_through_a_cpu_that_is_offline_now_is_written_through_another() {
