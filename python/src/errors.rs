@@ -8,6 +8,7 @@ use waykeeper_lab::runner::RunError;
 use waykeeper_machine::ScenarioError;
 use waykeeper_policy::PolicyError;
 use waykeeper_silicon::SpecError;
+use waykeeper_units::message;
 
 create_exception!(
     waykeeper,
@@ -27,8 +28,8 @@ impl<T> OrRaise<T> for Result<T, RunError> {
     fn or_raise(self) -> PyResult<T> {
         self.map_err(|why| match why {
             RunError::Interrupted => PyKeyboardInterrupt::new_err(()),
-            why if why.is_bad_input() => BadInput::new_err(why.to_string()),
-            why => RunFailed::new_err(why.to_string()),
+            why if why.is_bad_input() => BadInput::new_err(message(&why.to_string())),
+            why => RunFailed::new_err(message(&why.to_string())),
         })
     }
 }
@@ -37,7 +38,7 @@ macro_rules! bad_input {
     ($($error:ty),*) => {
         $(impl<T> OrRaise<T> for Result<T, $error> {
             fn or_raise(self) -> PyResult<T> {
-                self.map_err(|why| BadInput::new_err(why.to_string()))
+                self.map_err(|why| BadInput::new_err(message(&why.to_string())))
             }
         })*
     };

@@ -60,3 +60,9 @@ def test_what_is_wrong_is_named(tiny, make, says):
 def test_a_notebook_shows_a_table_and_escapes_names(tiny):
     named = wk.Scenario.parse(tiny.text.replace('"reader"', '"<b>reader"'))
     assert "&lt;b&gt;reader" in named._repr_html_()
+
+
+def test_a_message_repeats_the_beginning_of_a_long_value(tiny):
+    with pytest.raises(wk.BadInput, match="KiB, MiB or GiB") as raised:
+        wk.Scenario.parse(tiny.text.replace("4 MiB", "x" * 200_000), "tiny.toml").check()
+    assert len(str(raised.value)) < 1000

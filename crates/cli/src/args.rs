@@ -1,9 +1,12 @@
 //! The types of the command line. The arguments of each subcommand are in its own file.
 
-use crate::{best, capture, chip, full, policy, run, scenario, trace};
+use crate::{best, capture, chip, exit, full, policy, run, scenario, trace};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
-use waykeeper_units::{Likeness, nearest};
+use waykeeper_units::{Likeness, message, nearest, shown};
+
+/// Bytes from which an argument is shortened in an error; a path is rarely longer (ours).
+const LONG_ARGUMENT: usize = 200;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -62,8 +65,27 @@ impl Cli {
         let mut command = with_negative_numbers(Cli::command());
         let read = command.try_get_matches_from_mut(std::env::args_os());
         let read = read.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
-        read.unwrap_or_else(|error| with_nearest_command(error, &command).format(&mut command).exit())
+        read.unwrap_or_else(|error| end(&with_nearest_command(error, &command).format(&mut command)))
     }
+}
+
+/// Ends the program with the text of clap: help, version, or an error, in which long arguments are shortened.
+fn end(error: &clap::Error) -> ! {
+    let whole = error.render().to_string();
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let values = words.flat_map(|word| match word.split_once('=') {
+        Some((_, value)) => vec![value.to_owned(), word],
+        None => vec![word],
+    });
+    let text = values
+        .filter(|value| value.len() > LONG_ARGUMENT)
+        .fold(whole.clone(), |text, value| text.replace(&value, &shown(&value)));
+    let lines: Vec<String> = text.lines().map(message).collect();
+    if !error.use_stderr() || lines.iter().eq(whole.lines()) {
+        error.exit();
+    }
+    exit::eprint_line(&lines.join("\n"));
+    std::process::exit(error.exit_code())
 }
 
 /// Adds the nearest command where clap suggests none, as for two exchanged letters in a short word. Commands below a

@@ -14,6 +14,7 @@ use waykeeper_lab::runner::RunError;
 use waykeeper_machine::ScenarioError;
 use waykeeper_policy::PolicyError;
 use waykeeper_silicon::SpecError;
+use waykeeper_units::message;
 
 /// It failed.
 pub const FAILED: u8 = 1;
@@ -39,9 +40,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// Ends with `code` and prints `why`.
+    /// Ends with `code` and prints `why`, which may repeat what a file contains.
     pub fn new(code: u8, why: impl Display) -> Failure {
-        Failure { code, line: Some(why.to_string()) }
+        Failure { code, line: Some(message(&why.to_string())) }
     }
 
     /// The command line or an input file is wrong.
@@ -101,9 +102,10 @@ impl Failure {
     }
 }
 
-/// A line on standard error. A failure to write it cannot be reported.
-pub fn eprint_line(line: &str) {
-    let _ = writeln!(io::stderr(), "{line}");
+/// A line on standard error, or several. What they repeat of a file is made harmless. A failure to write cannot be reported.
+pub fn eprint_line(text: &str) {
+    let lines: Vec<String> = text.split('\n').map(message).collect();
+    let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
 }
 
 /// One receiver per line that a thread is still writing.
@@ -161,6 +163,8 @@ pub fn print_panic(panic: &PanicHookInfo<'_>) {
 pub fn io_code(error: &io::Error) -> u8 {
     match error.kind() {
         io::ErrorKind::PermissionDenied => NOT_PERMITTED,
+        // An error of ours, not of the system: nothing with this name can be read or written.
+        io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => BAD_INPUT,
         _ => FAILED,
     }
 }

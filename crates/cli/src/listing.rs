@@ -1,15 +1,19 @@
 //! Plain lists: aligned columns without borders, and `key  value` pages. Must not know their content.
 
 use std::fmt::Write;
+use waykeeper_units::printable;
 
-/// Rows of cells with aligned columns; the last column is not padded. The first row is the heading.
+/// Rows of cells with aligned columns; the last column is not padded. The first row is the heading. Cells may come from a
+/// file or a host: characters that a terminal obeys are replaced.
 pub fn columns(rows: &[Vec<String>]) -> String {
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width =
         |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max();
     let widths: Vec<usize> = (0..count).map(|column| width(column).unwrap_or(0)).collect();
     let mut out = String::new();
-    for row in rows {
+    for row in &rows {
         let mut line = String::new();
         for (cell, width) in row.iter().zip(&widths) {
             let _ = write!(line, "{cell:<width$}  ");
@@ -63,6 +67,12 @@ mod tests {
     fn columns_line_up_and_end_without_blanks() {
         let rows = [["name", "about"], ["a", ""], ["longer", "x"]].map(|row| row.map(str::to_owned).to_vec());
         assert_eq!(columns(&rows), "name    about\na\nlonger  x\n");
+    }
+
+    #[test]
+    fn a_cell_does_not_turn_its_line() {
+        let rows = [["name"], ["\u{202e}evil\u{1b}[2J"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(columns(&rows), "name\n?evil?[2J\n");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use waykeeper_service::naming::HostNames;
 use waykeeper_service::protocol::plain_time;
 use waykeeper_service::recorder::{Header, Item, ReadError, RecordedStep, RecordingReader};
 use waykeeper_service::replay::{Compared, DifferenceSummary, KnobDifference, Replay, differences, within};
+use waykeeper_units::one_line;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -109,7 +110,7 @@ pub fn replay(args: ReplayArgs) -> Result<(), Failure> {
     let mut printer = ReplayPrinter::default();
     for item in reader {
         match item {
-            Item::Unreadable(why) => printer.note(shown(&why)),
+            Item::Unreadable(why) => printer.note(one_line(&why)),
             Item::Segment { header, .. } => {
                 if let Some(other) = &mut other {
                     other.segment(&header);
@@ -206,8 +207,9 @@ impl ReplayPrinter {
         let (policy, state) = self.shown.clone();
         for (number, (event, text)) in what.into_iter().enumerate() {
             let first = number == 0;
-            let head = |text: &str| if first { shown(text) } else { String::new() };
-            let row = [head(&plain_time(entry.at)), head(&policy), head(&state), shown(&event), shown(&text)];
+            let head = |text: &str| if first { one_line(text) } else { String::new() };
+            let row =
+                [head(&plain_time(entry.at)), head(&policy), head(&state), one_line(&event), one_line(&text)];
             self.row(row.to_vec());
         }
         Ok(())
@@ -251,7 +253,7 @@ impl ReplayPrinter {
         }
         for (number, row) in rows.into_iter().enumerate() {
             let at = if number == 0 { plain_time(entry.at) } else { String::new() };
-            self.row(std::iter::once(at).chain(row.iter().map(|cell| shown(cell))).collect());
+            self.row(std::iter::once(at).chain(row.iter().map(|cell| one_line(cell))).collect());
         }
         Ok(())
     }
@@ -338,11 +340,11 @@ fn where_and_why(summary: &DifferenceSummary, recorded: &str, replayed: &str) ->
     for (name, why) in
         [(format!("recorded ({recorded})"), &first.recorded), (replayed.to_owned(), &first.replayed)]
     {
-        let _ = writeln!(out, "  {}, state {}", shown(&name), listing::or_dash(&shown(&why.state)));
+        let _ = writeln!(out, "  {}, state {}", one_line(&name), listing::or_dash(&one_line(&why.state)));
         let none = ["no event".to_owned()];
         let reasons = if why.reasons.is_empty() { &none[..] } else { &why.reasons };
         for reason in reasons.iter().take(REASONS_MOST) {
-            let _ = writeln!(out, "    {}", shown(reason));
+            let _ = writeln!(out, "    {}", one_line(reason));
         }
         if reasons.len() > REASONS_MOST {
             let _ = writeln!(out, "    and {} more", reasons.len() - REASONS_MOST);
@@ -360,21 +362,21 @@ fn where_and_why(summary: &DifferenceSummary, recorded: &str, replayed: &str) ->
         rows.extend(summary.knobs.iter().map(|(name, knob)| {
             let KnobDifference { steps, first_at, recorded, replayed } = knob;
             [name, &steps.to_string(), &share(*steps), first_at, recorded, replayed]
-                .map(|cell| shown(cell))
+                .map(|cell| one_line(cell))
                 .to_vec()
         }));
         let _ = write!(out, "\n{}", listing::columns(&rows));
     }
     let actions = |of: &BTreeMap<String, u64>| {
         let counted: Vec<String> = of.iter().map(|(action, count)| format!("{action} {count}")).collect();
-        shown(&listing::or_dash(&counted.join(", ")))
+        one_line(&listing::or_dash(&counted.join(", ")))
     };
     let [ours, theirs] = &summary.actions;
     let _ = writeln!(
         out,
         "\nevents where they differ: recorded {}; {} {}",
         actions(ours),
-        shown(replayed),
+        one_line(replayed),
         actions(theirs)
     );
     out.push('\n');
@@ -383,15 +385,6 @@ fn where_and_why(summary: &DifferenceSummary, recorded: &str, replayed: &str) ->
 
 fn line(value: &serde_json::Value) -> Result<(), Failure> {
     out::text(&format!("{value}\n"))
-}
-
-/// Text of a recording with control characters escaped: a recording may come from any source.
-fn shown(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter.is_control() { out.extend(letter.escape_default()) } else { out.push(letter) }
-    }
-    out
 }
 
 impl From<ReadError> for Failure {

@@ -163,10 +163,9 @@ pub(crate) fn sampling_error(key: &str, error: f64, largest: Option<(String, f64
     format!("{} {}{}", metric_name(key).trim_end_matches(" hit"), digits(error), largest.unwrap_or_default())
 }
 
-/// Text from a scenario made safe for a terminal: control characters (an escape sequence hides in them)
-/// become `?`.
+/// Text from a scenario made safe for a terminal: characters that it obeys become `?`.
 pub(crate) fn plain(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    waykeeper_units::printable(text)
 }
 
 /// A name for a table: safe and not too long.

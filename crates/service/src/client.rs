@@ -216,13 +216,7 @@ impl Client {
 pub fn printable(text: &str) -> String {
     // The longest text of our own is the list of all policies.
     const LONGEST: usize = 2_000;
-    let safe = |c: char| if c.is_control() || is_format(c) { '?' } else { c };
-    text.chars().take(LONGEST).map(safe).collect()
-}
-
-/// Characters that change the direction of text or break lines: the text would look different.
-fn is_format(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    waykeeper_units::printable(text).chars().take(LONGEST).collect()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub use cores::{CoreList, CoreListError};
 pub use digits::four_digits;
 pub use ids::{ClosId, CoreId, DeviceId, PortId, WorkloadId};
 pub use mask::{MaskError, WayMask};
-pub use shown::{few, one_line, shown};
+pub use shown::{few, message, one_line, printable, shown};
 pub use size::{SizeError, parse_size};
 
 /// Bytes in one cache line on every chip that is modelled here.

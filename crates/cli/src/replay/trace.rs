@@ -48,7 +48,7 @@ fn write_steps(
     let mut trace = RecordingTrace::new(file);
     for item in reader {
         match item {
-            Item::Unreadable(why) => exit::eprint_line(&format!("note: {}", super::shown(&why))),
+            Item::Unreadable(why) => exit::eprint_line(&format!("note: {}", why)),
             Item::Segment { header, .. } => trace.segment(&header),
             Item::Entry(step) if within(step.at, from, to) => trace.step(&step)?,
             Item::Entry(_) => {}

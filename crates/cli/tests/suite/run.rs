@@ -2,7 +2,7 @@
 
 use crate::common;
 
-use common::{TINY, output, refused, tiny, waykeeper};
+use common::{TINY, folder_with, output, refused, tiny, waykeeper};
 use serde_json::Value;
 
 /// JSON of a run without its wall-clock time.
@@ -241,8 +241,7 @@ fn a_key_can_be_changed_from_outside() {
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     use std::io::Read;
-    use std::process::{Command, Stdio};
-    let mut child = Command::new(env!("CARGO_BIN_EXE_waykeeper"))
+        let mut child = Command::new(env!("CARGO_BIN_EXE_waykeeper"))
         .args(["scenario", "show", "a4-hpw-heavy"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -272,4 +271,46 @@ fn find_msl_prints_a_table_or_json_and_needs_a_nic() {
         "name = \"n\"\n[[workload]]\nname = \"w\"\nprogram = \"x-mem\"\ncores = 0\nworking_set = \"1 MiB\"\n";
     std::fs::write(&without, text).unwrap();
     refused(&["run", without.to_str().unwrap(), "--find-msl"], 2, &["without.toml has no [[nic]]"]);
+}
+
+#[test]
+fn a_name_that_turns_the_direction_of_writing_does_not_reach_a_terminal() {
+    let (_folder, path) = folder_with("name = \"xmem\"", "name = \"x\\u202emem\"");
+    for more in [&[][..], &["--details"]] {
+        let text = output(&[&["run", path.to_str().unwrap()], more].concat());
+        assert!(text.contains("x?mem") && !text.contains('\u{202e}'), "{text:?}");
+    }
+    let said = |from: &str, to: &str| {
+        let (_folder, path) = folder_with(from, to);
+        let done = waykeeper().args(["run", path.to_str().unwrap()]).assert().code(2);
+        String::from_utf8(done.get_output().stderr.clone()).unwrap()
+    };
+    let line = said("program = \"x-mem\"", "program = \"x\\u202emem\\u001b[2J\"");
+    assert!(line.contains("x\\u{202e}mem\\u{1b}[2J"), "{line:?}");
+}
+
+#[test]
+fn an_error_repeats_the_beginning_of_a_long_value() {
+    let long = "x".repeat(200_000);
+    let line = |from: &str, to: &str, part: &str| {
+        let (_folder, path) = folder_with(from, to);
+        for arguments in [&["run"][..], &["scenario", "check"]] {
+            let done = waykeeper().args(arguments).arg(&path).assert().code(2);
+            let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+            assert!(said.len() < 1500 && said.lines().count() == 1 && said.contains(part), "{said}");
+        }
+    };
+    line("\"4 MiB\"", &format!("\"{long}\""), "KiB, MiB or GiB");
+    line("program = \"x-mem\"", &format!("program = \"{long}\""), "`workload[xmem].program`");
+    line("working_set", &format!("{long} = 1\nworking_set"), "is not a key");
+    line("name = \"tiny\"", &format!("name = {long}"), "not valid TOML");
+    // Of the command line, which the system bounds.
+    let long = &long[..100_000];
+    for arguments in
+        [&["run", long][..], &["run", "--sets", long], &["run", &format!("--seed={long}")], &[long]]
+    {
+        let done = waykeeper().args(arguments).assert().code(2);
+        let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+        assert!(said.len() < 3000 && said.starts_with("error: ") && said.contains("xxx"), "{said}");
+    }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use waykeeper_kernel::trust::TrustError;
 use waykeeper_policy::PolicyError;
-use waykeeper_units::one_line;
+use waykeeper_units::message;
 
 /// Why a configuration was refused. Nothing changed.
 #[derive(Debug, thiserror::Error)]
@@ -22,7 +22,7 @@ pub enum ConfigError {
     #[error("the configuration is not read: {0}")]
     Untrusted(TrustError),
     /// A value is wrong.
-    #[error("{source_of}: {}", one_line(.why))]
+    #[error("{source_of}: {}", message(.why))]
     Wrong {
         /// Its source.
         source_of: ValueSource,

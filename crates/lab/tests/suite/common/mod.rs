@@ -467,7 +467,7 @@ pub fn sweep(two_keys: bool) -> SweepSummary {
 }
 
 /// Text that breaks output without escaping.
-pub const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"'&$\\alpha$\x1b[2J,\n=cmd";
+pub const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\"'&$\\alpha$\x1b[2J\u{202e},\n=cmd";
 
 /// The flagship with hostile names in every field that contains a name of the scenario.
 pub fn hostile() -> RunSummary {
