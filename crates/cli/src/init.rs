@@ -6,12 +6,12 @@
 use crate::doctor::verdict as doctor_verdict;
 use crate::exit::{self, Failure};
 use crate::progress::PartBar;
-use crate::{daemon, duration, listing, out, restore};
+use crate::{daemon, duration, listing, out, outputs, restore};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use std::fs::OpenOptions;
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use waykeeper_host::Priority;
 use waykeeper_kernel::system;
 use waykeeper_operator::doctor::{self, Check, CheckState, DoctorReport, Family, HostUse};
+use waykeeper_output_file::OutputFile;
 use waykeeper_service::Observation;
 use waykeeper_service::config::{Config, Flag, Inputs};
 use waykeeper_service::daemon::RunningDaemon;
@@ -68,15 +69,7 @@ pub struct InitArgs {
 pub fn init(args: &InitArgs) -> Result<(), Failure> {
     let root = restore::root_at(&args.root)?;
     let prints = args.out.as_os_str() == "-";
-    if !prints && !args.force && args.out.symlink_metadata().is_ok() {
-        return Err(Failure::bad_input(format!(
-            "{} exists; --force replaces it, --out FILE writes another",
-            args.out.display()
-        )));
-    }
-    if !prints {
-        check_place(&args.out)?;
-    }
+    let output = if prints { None } else { Some(Output::begin(&args.out, args.force)?) };
     let report = doctor::examine(&root);
     let host_use = report.best_use();
     if host_use == HostUse::Simulate && !prints {
@@ -87,10 +80,8 @@ pub fn init(args: &InitArgs) -> Result<(), Failure> {
     // The commands in its comments name the file: what is printed has no name yet.
     let name = if prints { Path::new("FILE") } else { &args.out };
     let text = waykeeper_service::first_config(&root, &discovery, name, args.program_counters);
-    if prints {
-        return out::text(&text);
-    }
-    let file = write_checked(&args.out, &text)?;
+    let Some(output) = output else { return out::text(&text) };
+    let file = output.write_checked(&text)?;
     out::text(&found(&discovery, &args.out))?;
     let observed = match args.observe_for.is_zero() {
         true => Ok(true),
@@ -105,43 +96,44 @@ pub fn init(args: &InitArgs) -> Result<(), Failure> {
     }
 }
 
-/// Checks that a file could be written there.
-fn check_place(path: &Path) -> Result<(), Failure> {
-    if path.is_dir() {
-        return Err(Failure::bad_input(format!("{} is a directory; name a file in it", path.display())));
+/// The configuration that is being written.
+struct Output {
+    /// Its absolute path.
+    path: PathBuf,
+    file: OutputFile,
+    /// Where the text is until it is checked.
+    draft: PathBuf,
+}
+
+impl Output {
+    fn begin(path: &Path, replace: bool) -> Result<Output, Failure> {
+        let mut file = outputs::begin("--out", path, replace)?;
+        let path = std::path::absolute(path).map_err(|why| Failure::io(path.display(), &why))?;
+        let draft = file.draft_path().map_err(|why| failed(&path, &why))?.map(Path::to_owned);
+        let Some(draft) = draft else {
+            return Err(Failure::bad_input(format!(
+                "--out {}: it is no regular file, which a daemon reads; --out - prints the configuration",
+                path.display()
+            )));
+        };
+        // Whatever the umask allows: a daemon refuses a file that other users may write.
+        let mode = fs::metadata(&draft).map(|found| found.permissions().mode() & !0o022);
+        mode.and_then(|mode| fs::set_permissions(&draft, Permissions::from_mode(mode)))
+            .map_err(|why| failed(&path, &why))?;
+        Ok(Output { path, file, draft })
     }
-    let absolute = std::path::absolute(path).map_err(|why| Failure::io(path.display(), &why))?;
-    match absolute.parent().filter(|folder| !folder.is_dir()) {
-        Some(folder) => Err(Failure::bad_input(format!("there is no directory {}", folder.display()))),
-        None => Ok(()),
+
+    /// Writes the text beside the file, checks it as the daemon does, and gives it its name. Returns the absolute path.
+    fn write_checked(mut self, text: &str) -> Result<PathBuf, Failure> {
+        self.file.write_all(text.as_bytes()).map_err(|why| failed(&self.path, &why))?;
+        checked(&self.draft)?;
+        self.file.keep().map_err(|why| failed(&self.path, &why))?;
+        Ok(self.path)
     }
 }
 
-/// Writes the text beside the file, checks it as the daemon does, and renames it. Returns the absolute path.
-fn write_checked(path: &Path, text: &str) -> Result<PathBuf, Failure> {
-    let path = std::path::absolute(path).map_err(|why| Failure::io(path.display(), &why))?;
-    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(Failure::bad_input(format!("{} is not the name of a file", path.display())));
-    };
-    let beside = folder.join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-    let failed = |why: &io::Error| match why.kind() {
-        io::ErrorKind::NotFound => Failure::bad_input(format!("there is no directory {}", folder.display())),
-        _ => Failure::io(format!("cannot write {}", path.display()), why),
-    };
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o644)
-        .open(&beside)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()))
-        .map_err(|why| failed(&why))
-        .and_then(|()| checked(&beside))
-        .and_then(|()| std::fs::rename(&beside, &path).map_err(|why| failed(&why)));
-    if written.is_err() {
-        // It may not exist.
-        let _ = std::fs::remove_file(&beside);
-    }
-    written.map(|()| path)
+fn failed(path: &Path, why: &io::Error) -> Failure {
+    Failure::io(format!("cannot write {}", path.display()), why)
 }
 
 /// What `waykeeper daemon --check` checks.

@@ -10,6 +10,7 @@ use clap_mangen::Man;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use waykeeper_output_file::Existing;
 
 /// Examples of `waykeeper man`.
 pub const EXAMPLES: &str = "\
@@ -43,7 +44,8 @@ fn write(command: &Command, folder: &Path) -> Result<(), Failure> {
     }
     let path = folder.join(Man::new(command.clone()).get_filename());
     let page = page(command).map_err(|why| Failure::io(path.display(), &why))?;
-    fs::write(&path, page).map_err(|why| Failure::io(path.display(), &why))
+    waykeeper_output_file::write(&path, &page, Existing::Replace)
+        .map_err(|why| Failure::io(path.display(), &why))
 }
 
 fn page(command: &Command) -> io::Result<Vec<u8>> {

@@ -21,9 +21,14 @@ pub fn text_while_open(text: &str) -> Result<bool, Failure> {
 
 /// Prints a value as JSON.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
+    text(&json_text(value)?)
+}
+
+/// A value as JSON, with a line feed at the end.
+pub fn json_text(value: &impl Serialize) -> Result<String, Failure> {
     let json = serde_json::to_string_pretty(value);
     let json = json.map_err(|why| {
         Failure::new(crate::exit::FAILED, format!("cannot write the result as JSON: {why}"))
     })?;
-    text(&(json + "\n"))
+    Ok(json + "\n")
 }

@@ -2,50 +2,63 @@
 //! must not find at its end that its result has no place. Must not know what is written.
 
 use crate::exit::{self, Failure};
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use crate::out;
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::Path;
-use std::time::SystemTime;
-
-/// Bytes that are written as a test and removed again, so that a full disk is noticed where the system tells (ours).
-const TRIED: usize = 64 << 10;
+use waykeeper_output_file::{Existing, OutputFile, check, check_folder, folder_of, is_stdout};
 
 /// Checks that `files` can be written into the directory `path` of the option `option`: it exists or can be made, can be
-/// written and is not full. Existing files are refused unless they are to be replaced.
+/// written and is not full. Existing files are refused unless they are to be replaced, and what is no file always.
 pub fn directory(option: &str, path: &Path, files: &[&str], replace: bool) -> Result<(), Failure> {
     let name = format!("{option} {}", path.display());
-    let folder = existing(path).map_err(|why| failed(&name, &why))?;
+    let folder = existing(path).map_err(|why| refused(&name, path, &why))?;
     if !folder.is_dir() {
         let what = if folder == path { "it".to_owned() } else { folder.display().to_string() };
         return Err(Failure::bad_input(format!("{name}: {what} is no directory; name another place")));
     }
-    let exists = |file: &&&str| fs::symlink_metadata(path.join(file)).is_ok();
-    if let Some(file) = files.iter().find(exists).filter(|_| !replace) {
-        return Err(Failure::bad_input(format!(
-            "{name}: {} exists already; name another directory, or add --force",
-            path.join(file).display()
-        )));
+    for file in files.iter().map(|file| path.join(file)).filter(|file| fs::symlink_metadata(file).is_ok()) {
+        let file_name = file.display();
+        // A pipe would wait for its reader until the end of the work.
+        if fs::metadata(&file).is_ok_and(|found| !found.is_file()) {
+            return Err(Failure::bad_input(format!(
+                "{name}: {file_name} is no regular file; name another directory"
+            )));
+        }
+        if !replace {
+            return Err(Failure::bad_input(format!(
+                "{name}: {file_name} exists already; name another directory, or add --force"
+            )));
+        }
+        begin(option, &file, true)?;
     }
-    try_to_write(folder).map_err(|why| failed(&name, &why))
+    check_folder(folder).map_err(|why| refused(&name, path, &why))
 }
 
 /// Checks that the file `path` of the option `option` can be written: its directory exists, can be written and is not full.
 /// An existing file is refused unless it is to be replaced.
 pub fn file(option: &str, path: &Path, replace: bool) -> Result<(), Failure> {
-    let name = format!("{option} {}", path.display());
-    if path.is_dir() {
-        return Err(Failure::bad_input(format!("{name}: it is a directory; name a file")));
+    check(path, existing_is(replace))
+        .map_err(|why| refused(&format!("{option} {}", path.display()), path, &why))
+}
+
+/// Begins the file `path` of the option `option`. An existing file is refused unless it is to be replaced.
+pub fn begin(option: &str, path: &Path, replace: bool) -> Result<OutputFile, Failure> {
+    OutputFile::begin(path, existing_is(replace))
+        .map_err(|why| refused(&format!("{option} {}", path.display()), path, &why))
+}
+
+/// Prints what a command reports about its output `path`: on standard error if that is standard output.
+pub fn report(path: &Path, text: &str) -> Result<(), Failure> {
+    if !is_stdout(path) {
+        return out::text(text);
     }
-    if fs::symlink_metadata(path).is_ok() && !replace {
-        return Err(Failure::bad_input(format!(
-            "{name}: it exists already; name another file, or add --force"
-        )));
-    }
-    let folder = folder_of(path);
-    if !folder.is_dir() {
-        return Err(Failure::bad_input(format!("{name}: there is no directory {}", folder.display())));
-    }
-    try_to_write(folder).map_err(|why| failed(&name, &why))
+    exit::eprint_line(text.trim_end());
+    Ok(())
+}
+
+fn existing_is(replace: bool) -> Existing {
+    if replace { Existing::Replace } else { Existing::Keep }
 }
 
 /// The path, or the nearest of the directories above it that exists.
@@ -62,27 +75,21 @@ fn existing(path: &Path) -> io::Result<&Path> {
     }
 }
 
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        // Of a name alone, and of the root.
-        _ if path.has_root() => Path::new("/"),
-        _ => Path::new("."),
-    }
-}
-
-fn try_to_write(folder: &Path) -> io::Result<()> {
-    // Commands on several machines may try one folder at a time, with the same process number.
-    let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
-    let path = folder.join(format!(".waykeeper-{}-{at}", std::process::id()));
-    let mut file = File::create_new(&path)?;
-    let written = file.write_all(&[0; TRIED]).and_then(|()| file.sync_all());
-    fs::remove_file(&path)?;
-    written
-}
-
-fn failed(name: &str, why: &io::Error) -> Failure {
+fn refused(name: &str, path: &Path, why: &io::Error) -> Failure {
     let code = match why.kind() {
+        ErrorKind::AlreadyExists => {
+            let what = "it exists already; name another file, or add --force";
+            return Failure::bad_input(format!("{name}: {what}"));
+        }
+        ErrorKind::NotFound | ErrorKind::NotADirectory if !folder_of(path).is_dir() => {
+            return Failure::bad_input(format!(
+                "{name}: there is no directory {}",
+                folder_of(path).display()
+            ));
+        }
+        ErrorKind::IsADirectory | ErrorKind::InvalidInput => {
+            return Failure::bad_input(format!("{name}: {why}"));
+        }
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => exit::NOT_PERMITTED,
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => exit::CONFLICT,
         _ => exit::FAILED,

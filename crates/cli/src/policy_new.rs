@@ -4,9 +4,10 @@
 use crate::exit::Failure;
 use crate::out;
 use clap::Args;
-use std::fs::{self, File};
-use std::io::Write;
+use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use waykeeper_output_file::Existing;
 use waykeeper_policy::registry;
 
 /// Examples of `waykeeper policy new`.
@@ -104,26 +105,35 @@ fn rust(args: &NewArgs) -> Result<(), Failure> {
     let folder = args.dir.join(name);
     // Fails if it exists.
     fs::create_dir(&folder).map_err(|why| Failure::bad_input(format!("{}: {why}", folder.display())))?;
+    let scenario = checkout.join("scenarios/a4-hpw-heavy.toml");
+    project(&folder, name, &checkout, &scenario).inspect_err(|_| {
+        // It is ours and incomplete; a failure to remove it would hide the reason.
+        let _ = fs::remove_dir_all(&folder);
+    })?;
+    out::text(&format!(
+        "wrote {0}\ntry it: cd {0} && cargo run --release -- {1}\n",
+        folder.display(),
+        scenario.display()
+    ))
+}
+
+/// Writes the files of the project.
+fn project(folder: &Path, name: &str, checkout: &Path, scenario: &Path) -> Result<(), Failure> {
     let sources = folder.join("src");
     fs::create_dir(&sources).map_err(|why| Failure::io(sources.display(), &why))?;
-    let scenario = checkout.join("scenarios/a4-hpw-heavy.toml");
     let main = renamed(RUST_MAIN, name)
         .replace("-p own-policy -- scenarios/a4-hpw-heavy.toml", &format!("-- {}", scenario.display()));
-    write(&folder.join("Cargo.toml"), &manifest(name, &checkout))?;
+    write(&folder.join("Cargo.toml"), &manifest(name, checkout))?;
     write(&sources.join("main.rs"), &main.replace("usage: own-policy", &format!("usage: {name}")))?;
     write(&sources.join("policy.rs"), &renamed(RUST_POLICY, name))?;
-    write(&folder.join("README.md"), &readme(name, &checkout, &scenario))?;
+    write(&folder.join("README.md"), &readme(name, checkout, scenario))?;
     // The versions that Waykeeper was tested with.
     for shared in ["Cargo.lock", "rust-toolchain.toml"] {
         if let Ok(text) = fs::read_to_string(checkout.join(shared)) {
             write(&folder.join(shared), &text)?;
         }
     }
-    out::text(&format!(
-        "wrote {0}\ntry it: cd {0} && cargo run --release -- {1}\n",
-        folder.display(),
-        scenario.display()
-    ))
+    Ok(())
 }
 
 /// The manifest of the example outside its workspace: every crate by its path, other versions as in the workspace.
@@ -190,12 +200,13 @@ fn capitalised(word: &str) -> String {
 
 /// Writes a new file.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let failed = |why: std::io::Error| match why.kind() {
-        std::io::ErrorKind::AlreadyExists => {
+    waykeeper_output_file::write(path, text.as_bytes(), Existing::Keep).map_err(|why| match why.kind() {
+        ErrorKind::AlreadyExists => {
             Failure::bad_input(format!("{} exists already; choose another name or --dir", path.display()))
         }
+        ErrorKind::IsADirectory | ErrorKind::InvalidInput => {
+            Failure::bad_input(format!("{}: {why}", path.display()))
+        }
         _ => Failure::io(path.display(), &why),
-    };
-    let mut file = File::create_new(path).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)
+    })
 }

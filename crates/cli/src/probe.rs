@@ -178,7 +178,8 @@ fn run(args: &RunArgs) -> Result<(), Failure> {
     }
     if let Some(root) = args.root.as_ref().filter(|_| args.save) {
         let profile = waykeeper_linux_host::profile::usual_path(&root_at(root)?);
-        outputs::directory("--save", profile.parent().unwrap_or(&profile), &[], true)?;
+        let name = profile.file_name().unwrap_or_default().to_string_lossy();
+        outputs::directory("--save", profile.parent().unwrap_or(&profile), &[&*name], true)?;
     }
     let stop = listen()?;
     let mut source = source::ProbedHost::open(args)?;

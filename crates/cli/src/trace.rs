@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use waykeeper_inputs::{
     ConvertOptions, Ended, RecordOptions, TraceInfo, Unrecorded, Window, convert, record,
 };
+use waykeeper_output_file::is_stdout;
 
 const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -137,17 +138,24 @@ impl WindowArgs {
 pub fn trace(command: TraceCommand) -> Result<(), Failure> {
     match command {
         TraceCommand::Record(args) => record_program(&args),
-        TraceCommand::Info { file, json } => show(&TraceInfo::read(&file)?, None, json),
+        TraceCommand::Info { file, json } => out::text(&text(&TraceInfo::read(&file)?, None, json)?),
         TraceCommand::Convert(args) => {
             outputs::file("the trace", &args.output, args.window.force)?;
             let options =
                 ConvertOptions { window: args.window.window(), l1_filter: args.window.l1, source: None };
-            show(&convert(&args.input, &args.output, &options)?, None, args.window.json)
+            let info = convert(&args.input, &args.output, &options)?;
+            outputs::report(&args.output, &text(&info, None, args.window.json)?)
         }
     }
 }
 
 fn record_program(args: &RecordArgs) -> Result<(), Failure> {
+    if is_stdout(&args.output) {
+        return Err(Failure::bad_input(format!(
+            "--output {}: standard output belongs to the recorded program; name a file or a pipe",
+            args.output.display()
+        )));
+    }
     // A trace may have taken hours to record: it is overwritten only with --force.
     outputs::file("--output", &args.output, args.window.force)?;
     // Ctrl-C ends the recording, not the program: the recorded part is kept.
@@ -175,7 +183,7 @@ fn record_program(args: &RecordArgs) -> Result<(), Failure> {
     let run =
         Run { ended: &ended, unrecorded: &recording.unrecorded, warnings: recording.unrecorded.sentences() };
     if args.window.json {
-        show(&recording.info, Some(&run), true)?;
+        out::text(&text(&recording.info, Some(&run), true)?)?;
     }
     // Standard output belongs to the recorded program.
     exit::eprint_line(&format!("\nrecorded {}", args.output.display()));
@@ -209,8 +217,8 @@ struct Shown<'a> {
     run: Option<&'a Run<'a>>,
 }
 
-fn show(info: &TraceInfo, run: Option<&Run<'_>>, json: bool) -> Result<(), Failure> {
-    if json { out::json(&Shown { info, run }) } else { out::text(&page(info, run)) }
+fn text(info: &TraceInfo, run: Option<&Run<'_>>, json: bool) -> Result<String, Failure> {
+    if json { out::json_text(&Shown { info, run }) } else { Ok(page(info, run)) }
 }
 
 fn page(info: &TraceInfo, run: Option<&Run<'_>>) -> String {

@@ -5,12 +5,12 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use waykeeper_host::{Inventory, Support};
 use waykeeper_kernel::cpuinfo::Cpuinfo;
 use waykeeper_kernel::root::Root;
 use waykeeper_kernel::text_file::{self, TextFileError};
+use waykeeper_output_file::Existing;
 use waykeeper_units::{Likeness, WayMask, most_alike};
 
 /// Version of the file format.
@@ -251,19 +251,16 @@ impl MachineProfile {
         }
     }
 
-    /// Writes the file atomically.
+    /// Writes the file, complete or not at all; an existing one is replaced.
     ///
     /// # Errors
     /// The system's error.
     pub fn write(&self, file: &Path) -> Result<(), TextFileError> {
         let io = |why| TextFileError::io(file, why);
-        let new = file.with_extension("toml.new");
         if let Some(folder) = file.parent() {
             std::fs::create_dir_all(folder).map_err(io)?;
         }
-        let mut handle = std::fs::File::create(&new).map_err(io)?;
-        handle.write_all(self.to_string().as_bytes()).and_then(|()| handle.sync_all()).map_err(io)?;
-        std::fs::rename(&new, file).map_err(io)
+        waykeeper_output_file::write(file, self.to_string().as_bytes(), Existing::Replace).map_err(io)
     }
 
     /// Puts the results into an inventory: a knob without effect becomes read-only, and the inclusive ways are the

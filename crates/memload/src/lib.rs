@@ -26,7 +26,7 @@ pub use buffer::{Buffer, BufferError, word};
 pub use check::{PlanError, check};
 pub use engine::{CommandError, IoCommand, IoOperation};
 pub use error::PrepareError;
-pub use pending_file::{CreatedFile, abandon, give_name};
+pub use pending_file::{CreatedFile, abandon};
 pub use plan::{EngineKind, LoadPlan, PageSize, Touch};
 pub use ready::{Ready, look};
 pub use run::{End, LoadFailure, LoadOutcome, LoadProgress, Running, Stopper};

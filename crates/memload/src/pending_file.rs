@@ -3,7 +3,7 @@
 //! Knows names and content; must not know the purpose of the file.
 
 use crate::buffer::word;
-use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -11,6 +11,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use waykeeper_output_file::give_new_name;
 
 /// Bytes that are written at a time.
 const FILL_BYTES: usize = 1 << 20;
@@ -115,25 +116,9 @@ impl PendingFile {
             return Ok(true);
         };
         let mut names = self.temp_names.names();
-        give_name(temp_name, &self.path)?;
+        give_new_name(temp_name, &self.path)?;
         names.retain(|name| name != temp_name);
         Ok(true)
-    }
-}
-
-/// Renames a complete file without replacing another.
-///
-/// # Errors
-/// If the name is taken or cannot be given; the file keeps its name.
-pub fn give_name(temp_name: &Path, path: &Path) -> io::Result<()> {
-    match rustix::fs::renameat_with(CWD, temp_name, CWD, path, RenameFlags::NOREPLACE) {
-        // Network file systems lack RENAME_NOREPLACE, but link(2) does not replace files either.
-        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-            rustix::fs::linkat(CWD, temp_name, CWD, path, AtFlags::empty())?;
-            let _ = rustix::fs::unlink(temp_name);
-            Ok(())
-        }
-        done => Ok(done?),
     }
 }
 

@@ -2,14 +2,14 @@
 
 use super::within;
 use crate::exit::{self, Failure};
-use crate::{out, outputs};
-use std::fs::{self, File};
+use crate::outputs;
 use std::io::{self, BufWriter};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
+use waykeeper_output_file::OutputFile;
 use waykeeper_service::recorder::{Item, RecordingReader, RecordingTrace};
 
-/// Writes the steps from `from` to `to` into `path`, which appears once it is complete.
+/// Writes the steps from `from` to `to` into `path`, which has its name once it is complete.
 pub fn write(
     reader: RecordingReader,
     path: &Path,
@@ -17,34 +17,23 @@ pub fn write(
     from: Option<SystemTime>,
     to: Option<SystemTime>,
 ) -> Result<(), Failure> {
-    outputs::file("--trace", path, replace)?;
-    let beside = beside(path);
-    let failed = |why: &io::Error| Failure::io(format!("cannot write {}", path.display()), why);
-    let written = File::create_new(&beside)
-        .and_then(|file| write_steps(reader, BufWriter::new(file), from, to))
-        .and_then(|(file, steps)| {
-            file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-            if steps > 0 {
-                fs::rename(&beside, path)?;
-            }
-            Ok(steps)
-        });
-    if !matches!(written, Ok(steps) if steps > 0) {
-        // It may not exist.
-        let _ = fs::remove_file(&beside);
+    let file = outputs::begin("--trace", path, replace)?;
+    let failed = |why: io::Error| Failure::io(format!("cannot write {}", path.display()), &why);
+    let (buffer, steps) = write_steps(reader, BufWriter::new(file), from, to).map_err(failed)?;
+    if steps == 0 {
+        return Err(Failure::bad_input("no steps in this recording, or none from --from to --to"));
     }
-    match written.map_err(|why| failed(&why))? {
-        0 => Err(Failure::bad_input("no steps in this recording, or none from --from to --to")),
-        steps => out::text(&format!("{} has {steps} steps: open it in ui.perfetto.dev\n", path.display())),
-    }
+    let file = buffer.into_inner().map_err(io::IntoInnerError::into_error);
+    file.and_then(OutputFile::keep).map_err(failed)?;
+    outputs::report(path, &format!("{} has {steps} steps: open it in ui.perfetto.dev\n", path.display()))
 }
 
 fn write_steps(
     reader: RecordingReader,
-    file: BufWriter<File>,
+    file: BufWriter<OutputFile>,
     from: Option<SystemTime>,
     to: Option<SystemTime>,
-) -> io::Result<(BufWriter<File>, u64)> {
+) -> io::Result<(BufWriter<OutputFile>, u64)> {
     let mut trace = RecordingTrace::new(file);
     for item in reader {
         match item {
@@ -55,10 +44,4 @@ fn write_steps(
         }
     }
     trace.finish()
-}
-
-/// The file that is written first, in the same folder.
-fn beside(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}", std::process::id()))
 }

@@ -71,7 +71,11 @@ fn an_existing_file_is_only_replaced_with_force_and_a_dash_prints() {
     let out = file.display().to_string();
     std::fs::write(&file, "# mine\n").unwrap();
     let root = machine.root().prefix().display().to_string();
-    refused(&["init", "--root", &root, "--out", &out], 2, &["first.toml exists; --force replaces it"]);
+    refused(
+        &["init", "--root", &root, "--out", &out],
+        2,
+        &["first.toml: it exists already; name another file, or add --force"],
+    );
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "# mine\n");
     let (code, said) = init(&machine, &["--out", &out, "--force", "--observe-for", "0"]);
     assert_eq!(code, Some(0), "{said}");
@@ -108,8 +112,12 @@ fn what_is_wrong_is_one_line_before_anything_is_observed() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path().display().to_string();
     refused(&["init", "--root", "/nonexistent", "--out", "-"], 2, &["--root /nonexistent: No such file"]);
-    refused(&["init", "--root", &here, "--out", &here], 2, &["exists; --force replaces it"]);
-    refused(&["init", "--root", &here, "--out", &here, "--force"], 2, &["is a directory; name a file in it"]);
+    for force in [&[][..], &["--force"]] {
+        let refuse = |out: &str, why: &str| {
+            refused(&[&["init", "--root", &here, "--out", out], force].concat(), 2, &[why]);
+        };
+        refuse(&here, "it is a directory; name a file");
+    }
     let deep = format!("{here}/none/w.toml");
     refused(&["init", "--root", &here, "--out", &deep], 2, &["there is no directory ", "/none"]);
     refused(&["init", "--observe-for", "-1"], 2, &["`-1` is not a time"]);

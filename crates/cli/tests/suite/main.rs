@@ -23,6 +23,7 @@ mod long_runs;
 mod lost_journal;
 mod memload;
 mod names;
+mod outputs;
 mod own_policy;
 mod own_policy_daemon;
 mod policy_new;

@@ -241,7 +241,7 @@ fn a_key_can_be_changed_from_outside() {
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     use std::io::Read;
-        let mut child = Command::new(env!("CARGO_BIN_EXE_waykeeper"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_waykeeper"))
         .args(["scenario", "show", "a4-hpw-heavy"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

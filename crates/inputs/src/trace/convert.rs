@@ -1,13 +1,12 @@
-//! Converts any trace format to `.wkt`: filters, cuts, writes, and renames the file when it is complete.
+//! Converts any trace format to `.wkt`: filters, cuts, and writes a file that has its name when it is complete.
 
 use super::info::Footprint;
 use super::window::WindowFilter;
 use super::{L1Filter, TraceFormat, TraceInfo, TraceReader, TraceRecord, TraceWriter, Window};
 use crate::error::InputError;
-use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
+use waykeeper_output_file::{Existing, OutputFile};
 
 /// Options of [`convert`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -56,8 +55,8 @@ pub fn convert(input: &Path, output: &Path, options: &ConvertOptions) -> Result<
 pub(crate) struct Pipeline {
     filter: Option<L1Filter>,
     window_filter: WindowFilter,
-    file: PartFile,
-    writer: TraceWriter<BufWriter<File>>,
+    output: PathBuf,
+    writer: TraceWriter<BufWriter<OutputFile>>,
     footprint: Footprint,
     source: String,
     l1_filtered: bool,
@@ -72,11 +71,12 @@ impl Pipeline {
         filter: Option<L1Filter>,
         window: Window,
     ) -> Result<Pipeline, InputError> {
-        let (file, out) = PartFile::create(output)?;
-        let writer = TraceWriter::new(BufWriter::new(out), &source, l1_filtered)
-            .map_err(|error| file.cannot(error))?;
+        let writer = OutputFile::begin(output, Existing::Replace)
+            .and_then(|file| TraceWriter::new(BufWriter::new(file), &source, l1_filtered))
+            .map_err(|error| cannot(output, error))?;
         let (window_filter, footprint) = (WindowFilter::new(window), Footprint::default());
-        Ok(Pipeline { filter, window_filter, file, writer, footprint, source, l1_filtered, records: 0 })
+        let output = output.to_owned();
+        Ok(Pipeline { filter, window_filter, output, writer, footprint, source, l1_filtered, records: 0 })
     }
 
     /// Adds a record.
@@ -86,8 +86,8 @@ impl Pipeline {
             None => Some(record),
         };
         if let Some(record) = record.and_then(|record| self.window_filter.push(record)) {
-            self.footprint.count(&record, &self.file.output)?;
-            self.writer.push(record).map_err(|error| self.file.cannot(error))?;
+            self.footprint.count(&record, &self.output)?;
+            self.writer.push(record).map_err(|error| cannot(&self.output, error))?;
             self.records += 1;
         }
         Ok(())
@@ -108,50 +108,18 @@ impl Pipeline {
         self.window_filter.is_past(instructions)
     }
 
-    /// Ends the file and renames it; the input had this many instructions.
+    /// Ends the file and gives it its name; the input had this many instructions.
     pub(crate) fn finish(self, instructions: u64) -> Result<TraceInfo, InputError> {
-        let Pipeline { window_filter, file, writer, footprint, source, l1_filtered, .. } = self;
-        let (summary, _) = writer
+        let Pipeline { window_filter, output, writer, footprint, source, l1_filtered, .. } = self;
+        let (summary, buffer) = writer
             .finish(window_filter.tail_instructions(instructions))
-            .map_err(|error| file.cannot(error))?;
-        file.keep()?;
+            .map_err(|error| cannot(&output, error))?;
+        let file = buffer.into_inner().map_err(io::IntoInnerError::into_error);
+        file.and_then(OutputFile::keep).map_err(|error| cannot(&output, error))?;
         Ok(footprint.info(TraceFormat::Wkt, source, l1_filtered, summary))
     }
 }
 
-/// An output file under a temporary name until it is complete; removed if it never is.
-struct PartFile {
-    output: PathBuf,
-    part: PathBuf,
-    kept: bool,
-}
-
-impl PartFile {
-    fn create(output: &Path) -> Result<(PartFile, File), InputError> {
-        let mut part = OsString::from(output);
-        part.push(".part");
-        let part = PathBuf::from(part);
-        let file =
-            File::create(&part).map_err(|source| InputError::Write { path: output.to_owned(), source })?;
-        Ok((PartFile { output: output.to_owned(), part, kept: false }, file))
-    }
-
-    fn cannot(&self, source: io::Error) -> InputError {
-        InputError::Write { path: self.output.clone(), source }
-    }
-
-    fn keep(mut self) -> Result<(), InputError> {
-        fs::rename(&self.part, &self.output).map_err(|error| self.cannot(error))?;
-        self.kept = true;
-        Ok(())
-    }
-}
-
-impl Drop for PartFile {
-    fn drop(&mut self) {
-        if !self.kept {
-            // The file is ours and incomplete; a failure to remove it cannot be reported here.
-            let _ = fs::remove_file(&self.part);
-        }
-    }
+fn cannot(output: &Path, source: io::Error) -> InputError {
+    InputError::Write { path: output.to_owned(), source }
 }

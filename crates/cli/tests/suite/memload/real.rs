@@ -58,6 +58,23 @@ fn a_run_says_what_it_did_to_the_last_command() {
     assert!(log.starts_with("sent_ns,took_ns,op,buffer_byte,device_byte,bytes\n"), "{log}");
 }
 
+/// As `--log >(gzip >log.gz)`.
+#[test]
+fn a_log_is_written_into_a_pipe() {
+    use std::io::Read;
+    use std::os::unix::fs::OpenOptionsExt;
+    let (folder, path) = file();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut reader = std::fs::File::options().read(true).custom_flags(nonblocking).open(&pipe).unwrap();
+    let (code, _, said) = run(&[text(&path), "--commands", "10", "--log", text(&pipe)]);
+    assert_eq!(code, 0, "{said}");
+    let mut log = String::new();
+    reader.read_to_string(&mut log).unwrap();
+    assert!(log.starts_with("sent_ns,took_ns,") && log.lines().count() == 11, "{log}");
+}
+
 #[test]
 fn people_get_a_table() {
     let (_folder, path) = file();
@@ -105,7 +122,6 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
     on(&["--depth", "-1"], &["`-1` is not a whole number"]);
     on(&["--limit-commands", "-0.5"], &["`-0.5` is not a number above 0; leave the option out"]);
     on(&["--log", text(&path)], &["this file is the target"]);
-    on(&["--log", "/dev/null"], &["--log /dev/null: the file exists already; name another file"]);
     let kept = folder.path().join("kept");
     std::fs::write(&kept, "of a run that took hours").unwrap();
     on(&["--log", text(&kept), "--commands", "1"], &["kept: the file exists already; name another file"]);
@@ -116,12 +132,11 @@ fn what_cannot_be_is_one_line_and_changes_nothing() {
         refused(&["memload", text(target), "--create", "1MiB", "--log", text(log)], 2, parts);
     };
     make(&missing, &missing, &["this file is the target"]);
-    make(&folder.path().join("missing.partial"), &missing, &["the name of its partial file is the target"]);
-    // An existing file with the partial log's name belongs to another program and stays.
-    let (log, partial) = (folder.path().join("log"), folder.path().join("log.partial"));
-    std::os::unix::fs::symlink(&path, &partial).unwrap();
-    on(&["--log", text(&log)], &["log.partial exists already"]);
-    std::fs::remove_file(&partial).unwrap();
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    on(&["--log", text(&link)], &["this file is the target"]);
+    std::fs::remove_file(&link).unwrap();
+    on(&["--log", "/dev/stdout"], &["standard output has the result; name a file or a pipe"]);
     refused(&["memload", text(&missing)], 2, &["there is no such file", "--create SIZE"]);
     for words in [&["memload", "/dev/nvme99n9"][..], &["memload", "/dev/nvme99n9", "--create", "1M"]] {
         refused(words, 2, &["/dev/nvme99n9: there is no such device", "ls /dev/ng*"]);
@@ -195,8 +210,8 @@ fn a_file_that_may_not_be_written_is_left_alone() {
     let log = only.0.path().join("log");
     refused(
         &["memload", text(&path), "--log", text(&log)],
-        1,
-        &["--log ", "its directory: Read-only file system"],
+        4,
+        &["--log ", "cannot be written: Read-only file system"],
     );
     let (code, summary, _) = run(&[text(&only_read), "--commands", "10"]);
     assert_eq!((code, &summary["commands"]), (0, &10.into()), "it may be read");
@@ -246,7 +261,7 @@ fn a_failed_run_is_reported_also_where_its_log_cannot_be_written() {
     let (folder, path) = file();
     let log = folder.path().join("log");
     let run = under_way(&[text(&path), "--json", "--log", text(&log)], "1 s: ");
-    std::fs::write(folder.path().join("log.partial"), "theirs").unwrap();
+    std::fs::write(&log, "theirs").unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
     let (code, summary, said) = ended(run, None);
     let reported = errors(&said);
