@@ -16,7 +16,6 @@ import argparse
 import fcntl
 import json
 import math
-import os
 import statistics
 import sys
 import time
@@ -28,7 +27,7 @@ from typing import Any
 import waykeeper as wk
 from waykeeper import mixes
 from waykeeper.best import means, scores
-from waykeeper.outputs import check_folder
+from waykeeper.outputs import check_folder, write
 from waykeeper.parallel import Failure, each
 
 BUILT_IN = (
@@ -95,8 +94,8 @@ def main(words: Sequence[str] | None = None) -> int:
     found = comparison(records, policies, options.judge)
     text = table(found, policies, options.judge)
     print(json.dumps(found, indent=1) if options.json else text)
-    (folder / "table.txt").write_text(text + "\n", encoding="utf-8")
-    (folder / "table.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write(folder / "table.txt", text + "\n")
+    write(folder / "table.json", json.dumps(found, indent=1) + "\n")
     runs = sum(record["policy"] != BEST for record in records)
     cpu_s = sum(record["cpu_s"] for record in records)
     print(f"{runs} of {len(tasks) * len(policies)} runs; {cpu_s:.0f} s of one core", file=sys.stderr)
@@ -175,9 +174,7 @@ def run_one(task: tuple[str, str, int, tuple[str, ...], str]) -> None:
         missing = [policy for policy in policies if not paths[policy].is_file()]
         # Together as far as possible: policies share a server until they turn different knobs.
         for policy, record in measured(name, seed, missing, sets, best=not paths[BEST].is_file()):
-            part = paths[policy].with_suffix(".part")
-            part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-            os.replace(part, paths[policy])
+            write(paths[policy], json.dumps(record, indent=1) + "\n")
 
 
 def measured(

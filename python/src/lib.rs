@@ -9,6 +9,7 @@
 mod catalog;
 mod errors;
 mod experiment;
+mod output;
 mod policy;
 mod show;
 mod source;
@@ -26,6 +27,8 @@ mod _native {
     use crate::errors::{BadInput, RunFailed};
     #[pymodule_export]
     use crate::experiment::{find_load, run};
+    #[pymodule_export]
+    use crate::output::{check_output, write_output};
     #[pymodule_export]
     use crate::show::{report_html, way_map_svg};
     #[pymodule_export]

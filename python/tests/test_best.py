@@ -182,7 +182,7 @@ def test_the_place_of_the_layout_is_checked_before_the_search(tiny, tmp_path):
     out = tmp_path / "tiny.best.json"
     out.write_text("theirs")
     options = {"lpw_floor": 0.5, "trials": 1, "confirm_seeds": 1, "progress": False}
-    for place, why in ((out, "exists already"), (tmp_path, "is a folder"), (out / "below", "is no folder")):
+    for place, why in ((out, "exists already"), (tmp_path, "is a directory"), (out / "below", "is no folder")):
         with pytest.raises(wk.BadInput, match=why):
             search.best(tiny, out=place, **options)
     assert out.read_text() == "theirs" and not out.with_suffix(".journal").exists()

@@ -24,12 +24,11 @@ from typing import Any
 from ._native import BadInput, RunFailed, __version__
 from .best_space import Layout, Space, starts
 from .best_stretch import Stretch, stretch
-from .outputs import check_file
+from .outputs import check_file, write
 from .parallel import Failure, attempt, each
 from .results import PolicyRun, Run
 from .running import AnyScenario, run
 from .scenario import Scenario, as_scenario
-from .sweeping import _write_whole
 
 SCHEMA = "waykeeper.best/1"
 SAMPLER = "Optuna TPE, multivariate; every second layout a neighbour of one of the best three"
@@ -160,7 +159,7 @@ def best(
         print(f"\nstopped; {kept if done else 'no layout was tried yet, nothing is kept'}", file=sys.stderr)
         raise
     text = json.dumps(found, indent=1) + "\n"
-    _write_whole(out, lambda path: path.write_text(text, encoding="utf-8"))
+    write(out, text)
     return found
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import tomli_w
 
+from . import outputs
 from ._native import BadInput
 from .catalog import chip
 from .scenario import Scenario
@@ -330,7 +331,7 @@ def write(folder: Path, seed: int, count: int) -> list[Path]:
         text = mix(seed, index)
         file = folder / f"mix-{seed}-{index:02}.toml"
         Scenario.parse(text, str(file)).check()
-        file.write_text(text, encoding="utf-8")
+        outputs.write(file, text)
         files.append(file)
     return files
 

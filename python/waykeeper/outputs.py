@@ -1,4 +1,4 @@
-"""Checks of the places that a long call will write, before its work starts. This module must not depend on what is written."""
+"""The files that calls write: their places are checked before long work starts. This module must not depend on what is written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,20 @@ import os
 import tempfile
 from pathlib import Path
 
+from . import _native
 from ._native import BadInput
+
+
+def write(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Writes a file, whole or not at all.
+
+    An existing file is replaced, a link is followed, a pipe or a device is written through. Raises `OSError` if it cannot be
+    written; what had the name then stays.
+    """
+    try:
+        _native.write_output(path, content.encode() if isinstance(content, str) else content)
+    except OSError as why:
+        raise type(why)(f"{os.fspath(path)} cannot be written: {why}") from why
 
 
 def check_folder(name: str, path: str | os.PathLike[str]) -> None:
@@ -17,25 +30,22 @@ def check_folder(name: str, path: str | os.PathLike[str]) -> None:
         there = there.parent
     if not there.is_dir():
         raise BadInput(f"{name} {folder}: {there} is no folder; name another place")
-    _try_to_write(name, folder, there)
+    try:
+        handle, tried = tempfile.mkstemp(dir=there, prefix=".waykeeper-")
+        os.close(handle)
+        os.unlink(tried)
+    except OSError as why:
+        raise BadInput(f"{name} {folder} cannot be written: {why.strerror}") from why
 
 
 def check_file(name: str, path: str | os.PathLike[str], *, replace: bool) -> None:
     """Raises `BadInput` unless the file `path`, the value of `name`, can be written; an existing one only with `replace`."""
     file = Path(path)
-    if file.is_dir():
-        raise BadInput(f"{name} {file}: it is a folder; name a file")
     if not file.parent.is_dir():
         raise BadInput(f"{name} {file}: {file.parent} is no folder; create it, or name another file")
-    if file.exists() and not replace:
-        raise BadInput(f"{name} {file}: it exists already; name another file, or give --force")
-    _try_to_write(name, file, file.parent)
-
-
-def _try_to_write(name: str, path: Path, folder: Path) -> None:
     try:
-        handle, tried = tempfile.mkstemp(dir=folder, prefix=".waykeeper-")
-        os.close(handle)
-        os.unlink(tried)
+        _native.check_output(file, replace)
+    except FileExistsError as why:
+        raise BadInput(f"{name} {file}: it exists already; name another file, or give --force") from why
     except OSError as why:
-        raise BadInput(f"{name} {path} cannot be written: {why.strerror}") from why
+        raise BadInput(f"{name} {file} cannot be written: {why}") from why

@@ -10,13 +10,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
 
-from . import _native
+from . import _native, outputs
 from .arrow import table
 
 
@@ -117,7 +116,7 @@ class WayMap:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes it as an SVG file."""
-        Path(path).write_text(self.svg, encoding="utf-8")
+        outputs.write(path, self.svg)
 
 
 class _Table:
@@ -212,7 +211,7 @@ class Run(_Table):
         """The report page as HTML; also written to `path` if given."""
         page = _native.report_html(self.to_json())
         if path is not None:
-            Path(path).write_text(page, encoding="utf-8")
+            outputs.write(path, page)
         return page
 
     def to_json(self) -> str:

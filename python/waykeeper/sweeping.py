@@ -13,7 +13,6 @@ import itertools
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,9 +21,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from . import bounded
+from . import bounded, outputs
 from ._native import BadInput, __version__
-from .outputs import check_folder
 from .parallel import TRIES, Failure, each, each_on_cluster
 from .results import Curve, _Table
 from .running import AnyScenario, check_policies, run
@@ -107,7 +105,7 @@ def sweep(
     check_policies(policies)
     for point in points:
         point.scenario.check()
-    check_folder("out", folder)
+    outputs.check_folder("out", folder)
     _claim(folder, base, points)
     missing = [point for point in points if not _file(folder, point).is_file()]
     try:
@@ -164,7 +162,7 @@ def _claim(folder: Path, base: Scenario, points: list[Point]) -> None:
             )
         return
     (folder / "points").mkdir(parents=True, exist_ok=True)
-    _write_whole(manifest, lambda path: path.write_text(json.dumps(content, indent=1, default=str), encoding="utf-8"))
+    outputs.write(manifest, json.dumps(content, indent=1, default=str))
 
 
 def _file(folder: Path, point: Point) -> Path:
@@ -213,27 +211,21 @@ def run_point(point: Point) -> pa.Table:
 
 
 def _store(folder: Path, point: Point, table: pa.Table) -> None:
-    _write_whole(_file(folder, point), lambda path: pq.write_table(table, path))
+    outputs.write(_file(folder, point), _parquet(table))
 
 
-def _write_whole(path: Path, write: Any) -> None:
-    """Writes a temporary file in the same folder and renames it: a reader sees the whole file or none."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    os.close(handle)
-    try:
-        write(Path(name))
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+def _parquet(table: pa.Table) -> bytes:
+    out = pa.BufferOutputStream()
+    pq.write_table(table, out)
+    return out.getvalue().to_pybytes()
 
 
 def _gather(folder: Path, points: list[Point], failed: list[tuple[Point, Failure]]) -> SweepResult:
     done = [path for path in (_file(folder, point) for point in points) if path.is_file()]
     tables = [pq.read_table(path) for path in done]
     table = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
-    _write_whole(folder / "sweep.parquet", lambda path: pq.write_table(table, path))
+    outputs.write(folder / "sweep.parquet", _parquet(table))
     failures = [{"at": dict(point.at), "why": failure.why} for point, failure in failed]
     lines = "".join(json.dumps(failure, default=str) + "\n" for failure in failures)
-    _write_whole(folder / "failures.jsonl", lambda path: path.write_text(lines, encoding="utf-8"))
+    outputs.write(folder / "failures.jsonl", lines)
     return SweepResult(folder, table, failures)

@@ -6,6 +6,7 @@ Our curves differ in line style and marker, and published points are black, so t
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 from matplotlib.ticker import ScalarFormatter  # noqa: E402
 
+from .. import outputs  # noqa: E402
 from .figure import Panel, Points, Series  # noqa: E402
 
 STYLES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2))]
@@ -42,7 +44,9 @@ def draw(panels: Sequence[Panel], title: str, path: Path) -> list[Path]:
         file = path.with_name(path.name + suffix)
         # Without dates, so that the same results give the same bytes.
         metadata: dict[str, Any] = {"Software": None} if suffix == ".png" else {"CreationDate": None}
-        figure.savefig(file, dpi=110, metadata=metadata)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=suffix[1:], dpi=110, metadata=metadata)
+        outputs.write(file, picture.getvalue())
         written.append(file)
     plt.close(figure)
     return written

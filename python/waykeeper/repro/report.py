@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from .. import outputs
 from .claims import PAPERS
 from .engine import FigureRuns
 from .figure import Figure, Panel
@@ -34,7 +35,7 @@ def write(out: Path, record: Mapping[str, Any], figures: Sequence[Figure], resul
     from .draw import draw
 
     out.mkdir(parents=True, exist_ok=True)
-    (out / "claims.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    outputs.write(out / "claims.json", json.dumps(record, indent=1) + "\n")
     drawn, mistakes = [], []
     for figure in figures:
         about = {"figure": figure, "picture": None, "failures": results[figure.id].failures, "broken": ""}
@@ -54,7 +55,7 @@ def write(out: Path, record: Mapping[str, Any], figures: Sequence[Figure], resul
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string(files(__package__).joinpath("report.html").read_text(encoding="utf-8"))
     page = out / "report.html"
-    page.write_text(template.render(record=record, drawn=drawn, titles=TITLES), encoding="utf-8")
+    outputs.write(page, template.render(record=record, drawn=drawn, titles=TITLES))
     if mistakes:
         raise Mistakes(mistakes)
     return page
@@ -89,15 +90,15 @@ def write_docs(folder: Path, record: Mapping[str, Any]) -> list[Path]:
     one."""
     page, data = folder / "fidelity.md", folder / "fidelity.json"
     mechanisms = MECHANISMS if (folder / MECHANISMS).is_file() else ""
-    page.write_text(_page("fidelity.md", record=record, titles=TITLES, mechanisms=mechanisms), encoding="utf-8")
-    data.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    outputs.write(page, _page("fidelity.md", record=record, titles=TITLES, mechanisms=mechanisms))
+    outputs.write(data, json.dumps(record, indent=1) + "\n")
     return [page, data]
 
 
 def write_mechanisms(folder: Path, record: Mapping[str, Any]) -> Path:
     """Writes the page about the model's mechanisms into `folder`."""
     page = folder / MECHANISMS
-    page.write_text(_page("mechanisms.md", record=record), encoding="utf-8")
+    outputs.write(page, _page("mechanisms.md", record=record))
     return page
 
 
