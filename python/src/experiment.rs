@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use waykeeper_lab::files;
+use waykeeper_lab::files::{Cells, ResultRows};
 use waykeeper_lab::msl::{Criterion, Knee, LoadSearch, SearchWatcher};
 use waykeeper_lab::runner::{
     Experiment, ExperimentOutcome, KeptRuns, RunError, RunPlan, RunWatcher, SimulationProgress,
@@ -175,7 +175,7 @@ pub fn run(
         // Ctrl-C has raised its exception above; this is a stop that nothing asked for.
         outcome if outcome.is_partial() => Err(RunError::Interrupted).or_raise(),
         ExperimentOutcome::Run(summary) => {
-            let csv = files::timeseries_csv(&summary);
+            let csv = ResultRows::of_run(&summary, Cells::Program).timeseries_csv();
             let csv = csv.map_err(|why| crate::errors::RunFailed::new_err(why.to_string()))?;
             Ok((serde_json::to_string(&summary).or_raise()?, Some(csv), notes))
         }

@@ -187,3 +187,10 @@ def test_a_run_that_is_kept_goes_on_and_is_not_made_twice(tiny, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(wk.BadInput, match="keep: .*file/runs cannot be made"):
         wk.run(tiny, keep=tmp_path / "file/runs", progress=False)
+
+
+def test_a_series_has_names_as_they_are(tiny):
+    # The CSV files of `run --out` are for spreadsheets: there an apostrophe keeps such a name from being evaluated.
+    named = wk.Scenario.parse(tiny.text.replace('"reader"', '"=1+1"'), "tiny.toml")
+    names = wk.run(named, progress=False).timeseries().column("name").to_pylist()
+    assert "=1+1" in names and "'=1+1" not in names

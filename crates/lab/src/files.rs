@@ -1,22 +1,26 @@
 //! `--out DIR`: writes a result as files.
 //!
-//! A run becomes `summary.json`, `timeseries.csv`, `decisions.jsonl`, `report.html` and `headline.svg`; a sweep
-//! `summary.json`, `curve.csv` and `report.html`. Each file is written under a temporary name and then renamed, so a
-//! reader never sees an incomplete one, and an interrupted run leaves the previous files complete. Must not know how
-//! results are made or what they mean.
+//! A sweep becomes the files of a run, in which the swept keys come first, without the time series: it would have to hold
+//! the samples of all its points. Each file has its name when it is complete, so a reader never sees an incomplete one, and
+//! an interrupted run leaves the previous files complete. Must not know how results are made or what they mean.
 
 use crate::report::{self, ReportError};
-use crate::results::{DecisionRecord, RunSummary, SweepSummary, SystemMetrics, TimeSample, WorkloadMetrics};
+use crate::results::{
+    DecisionRecord, RunSummary, SweepSummary, SweepValue, SystemMetrics, TimeSample, WorkloadMetrics,
+};
+use indexmap::IndexMap;
 use serde::Serialize;
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use waykeeper_output_file::Existing;
 
 /// The files of a run.
-pub const RUN_FILES: [&str; 5] =
-    ["summary.json", "timeseries.csv", "decisions.jsonl", "report.html", "headline.svg"];
+pub const RUN_FILES: [&str; 6] =
+    ["summary.json", "results.csv", "timeseries.csv", "decisions.jsonl", "report.html", "headline.svg"];
 /// The files of a sweep.
-pub const SWEEP_FILES: [&str; 3] = ["summary.json", "curve.csv", "report.html"];
+pub const SWEEP_FILES: [&str; 5] =
+    ["summary.json", "results.csv", "decisions.jsonl", "report.html", "headline.svg"];
 /// The files of a probe.
 pub const PROBE_FILES: [&str; 3] = ["report.html", "profile.toml", "findings.json"];
 
@@ -55,11 +59,13 @@ pub enum OutError {
 /// # Errors
 /// [`OutError`]; files already renamed into place stay.
 pub fn write_run(directory: &Path, summary: &RunSummary) -> Result<Vec<PathBuf>, OutError> {
+    let rows = ResultRows::of_run(summary, Cells::Spreadsheet);
     // All files are rendered before the first is written: a result that cannot be rendered leaves no file.
     let texts = [
         summary.to_json()? + "\n",
-        timeseries_csv(summary)?,
-        decisions_jsonl(summary)?,
+        rows.results_csv()?,
+        rows.timeseries_csv()?,
+        rows.decisions_jsonl()?,
         report::run_html(summary)?,
         report::headline_svg(summary)?,
     ];
@@ -71,7 +77,14 @@ pub fn write_run(directory: &Path, summary: &RunSummary) -> Result<Vec<PathBuf>,
 /// # Errors
 /// As [`write_run`].
 pub fn write_sweep(directory: &Path, sweep: &SweepSummary) -> Result<Vec<PathBuf>, OutError> {
-    let texts = [sweep.to_json()? + "\n", curve_csv(sweep)?, report::sweep_html(sweep)?];
+    let rows = ResultRows::of_sweep(sweep, Cells::Spreadsheet);
+    let texts = [
+        sweep.to_json()? + "\n",
+        rows.results_csv()?,
+        rows.decisions_jsonl()?,
+        report::sweep_html(sweep)?,
+        report::sweep_headline_svg(sweep)?,
+    ];
     write_all(directory, SWEEP_FILES.into_iter().zip(texts))
 }
 
@@ -95,101 +108,159 @@ fn write_all(
     files: impl Iterator<Item = (&'static str, String)>,
 ) -> Result<Vec<PathBuf>, OutError> {
     fs::create_dir_all(directory).map_err(|source| OutError::Directory { path: directory.into(), source })?;
-    files.map(|(name, text)| write_whole(&directory.join(name), text.as_bytes())).collect()
-}
-
-/// Writes a file atomically: complete or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> Result<PathBuf, OutError> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let draft = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let write = || -> io::Result<()> {
-        let mut file = File::create(&draft)?;
-        file.write_all(bytes)?;
-        // Without this the rename may reach the disk before the content does.
-        file.sync_all()?;
-        fs::rename(&draft, path)
+    let write = |(name, text): (&str, String)| {
+        let path = directory.join(name);
+        match waykeeper_output_file::write(&path, text.as_bytes(), Existing::Replace) {
+            Ok(()) => Ok(path),
+            Err(source) => Err(OutError::Write { path, source }),
+        }
     };
-    write().map_err(|source| {
-        // A failure to remove the draft would only hide the first error.
-        let _ = fs::remove_file(&draft);
-        OutError::Write { path: path.into(), source }
-    })?;
-    Ok(path.into())
+    files.map(write).collect()
 }
 
-/// One line per decision: its policy, then the decision's own keys.
-///
-/// # Errors
-/// When serde_json refuses, which the types rule out.
-pub fn decisions_jsonl(summary: &RunSummary) -> Result<String, serde_json::Error> {
-    #[derive(Serialize)]
-    struct Line<'a> {
-        policy: &'a str,
-        #[serde(flatten)]
-        decision: &'a DecisionRecord,
-    }
-    let mut out = String::new();
-    for (policy, result) in &summary.policies {
-        for decision in &result.decisions {
-            out.push_str(&serde_json::to_string(&Line { policy, decision })?);
-            out.push('\n');
-        }
-    }
-    Ok(out)
+/// Who reads a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cells {
+    /// A program: names are as they are.
+    Program,
+    /// A person, perhaps with a spreadsheet, which would evaluate a name that begins like a formula.
+    Spreadsheet,
 }
 
-/// The time series: a row per policy, interval and workload, and one for the whole socket. An empty cell is "not
-/// available".
-///
-/// # Errors
-/// When the CSV writer refuses, which writing to memory rules out.
-pub fn timeseries_csv(summary: &RunSummary) -> Result<String, csv::Error> {
-    let columns = TimeSample::KEYS;
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(["policy", "at_s", "state", "scope", "name"].iter().chain(columns))?;
-    for (policy, result) in &summary.policies {
-        for sample in &result.samples {
-            let at_s = sample.at_s.to_string();
-            let mut row = |scope: &str, name: &str, value: &dyn Fn(&str) -> Option<f64>| {
-                let state = sample.state.as_deref().unwrap_or_default();
-                let head = [policy.as_str(), &at_s, state, scope, name].map(str::to_owned);
-                writer.write_record(head.into_iter().chain(columns.iter().map(|key| cell(value(key)))))
-            };
-            for (name, metrics) in &sample.workloads {
-                row("workload", name, &|key| metrics.get(key))?;
-            }
-            row("system", "", &|key| sample.system.get(key))?;
-        }
-    }
-    finish(writer)
+/// The results of a run, or of the points of a sweep, as rows.
+#[derive(Debug)]
+pub struct ResultRows<'a> {
+    /// The swept keys.
+    keys: Vec<&'a str>,
+    points: Vec<ResultPoint<'a>>,
+    cells: Cells,
 }
 
-/// A sweep's numbers: a row per point, policy and workload, group or whole socket; first the swept keys.
-///
-/// # Errors
-/// As [`timeseries_csv`].
-pub fn curve_csv(sweep: &SweepSummary) -> Result<String, csv::Error> {
-    let columns = metric_columns();
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let keys = sweep.keys.iter().map(|key| key.key.as_str());
-    writer.write_record(keys.chain(["policy", "scope", "name"]).chain(columns.iter().copied()))?;
-    for point in &sweep.points {
-        for (policy, result) in &point.run.policies {
-            let mut row = |scope: &str, name: &str, value: &dyn Fn(&str) -> Option<f64>| {
-                let at = sweep.keys.iter().map(|key| point.at.get(&key.key).map(ToString::to_string));
-                let head = at.map(Option::unwrap_or_default).chain([policy, scope, name].map(str::to_owned));
-                writer.write_record(head.chain(columns.iter().map(|key| cell(value(key)))))
-            };
-            for (name, workload) in &result.workloads {
-                row("workload", name, &|key| workload.metrics.get(key))?;
+#[derive(Clone, Copy, Debug)]
+struct ResultPoint<'a> {
+    /// The values of the swept keys; none in a run.
+    at: Option<&'a IndexMap<String, SweepValue>>,
+    run: &'a RunSummary,
+}
+
+impl<'a> ResultRows<'a> {
+    /// Of a run.
+    pub fn of_run(summary: &'a RunSummary, cells: Cells) -> ResultRows<'a> {
+        ResultRows { keys: Vec::new(), points: vec![ResultPoint { at: None, run: summary }], cells }
+    }
+
+    /// Of a sweep.
+    pub fn of_sweep(sweep: &'a SweepSummary, cells: Cells) -> ResultRows<'a> {
+        let points = sweep.points.iter().map(|point| ResultPoint { at: Some(&point.at), run: &point.run });
+        let keys = sweep.keys.iter().map(|key| key.key.as_str());
+        ResultRows { keys: keys.collect(), points: points.collect(), cells }
+    }
+
+    /// One line per decision: the values of the swept keys, its policy, then the decision's own keys.
+    ///
+    /// # Errors
+    /// When serde_json refuses, which the types rule out.
+    pub fn decisions_jsonl(&self) -> Result<String, serde_json::Error> {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            #[serde(skip_serializing_if = "Option::is_none")]
+            at: Option<&'a IndexMap<String, SweepValue>>,
+            policy: &'a str,
+            #[serde(flatten)]
+            decision: &'a DecisionRecord,
+        }
+        let mut out = String::new();
+        for ResultPoint { at, run } in &self.points {
+            for (policy, result) in &run.policies {
+                for decision in &result.decisions {
+                    out.push_str(&serde_json::to_string(&Line { at: *at, policy, decision })?);
+                    out.push('\n');
+                }
             }
-            for (name, group) in &result.groups {
-                row("group", name, &|key| group.performance_ratio.filter(|_| key == "performance_ratio"))?;
+        }
+        Ok(out)
+    }
+
+    /// The time series: a row per policy, interval and workload, and one for the whole socket. An empty cell is "not
+    /// available".
+    ///
+    /// # Errors
+    /// When the CSV writer refuses, which writing to memory rules out.
+    pub fn timeseries_csv(&self) -> Result<String, csv::Error> {
+        let columns = TimeSample::KEYS;
+        let mut writer = self.table(&["policy", "at_s", "state", "scope", "name"], columns)?;
+        for point in &self.points {
+            for (policy, result) in &point.run.policies {
+                for sample in &result.samples {
+                    let at_s = sample.at_s.to_string();
+                    let mut row = |scope: &str, name: &str, value: &dyn Fn(&str) -> Option<f64>| {
+                        let state = sample.state.as_deref().unwrap_or_default();
+                        let head = self.head(point, &[policy, &at_s, state, scope, name]);
+                        writer
+                            .write_record(head.into_iter().chain(columns.iter().map(|key| cell(value(key)))))
+                    };
+                    for (name, metrics) in &sample.workloads {
+                        row("workload", name, &|key| metrics.get(key))?;
+                    }
+                    row("system", "", &|key| sample.system.get(key))?;
+                }
             }
-            row("system", "", &|key| result.system.metrics.get(key))?;
+        }
+        finish(writer)
+    }
+
+    /// The numbers: a row per policy and workload, group or whole socket.
+    ///
+    /// # Errors
+    /// As [`ResultRows::timeseries_csv`].
+    pub fn results_csv(&self) -> Result<String, csv::Error> {
+        let columns = metric_columns();
+        let mut writer = self.table(&["policy", "scope", "name"], &columns)?;
+        for point in &self.points {
+            for (policy, result) in &point.run.policies {
+                let mut row = |scope: &str, name: &str, value: &dyn Fn(&str) -> Option<f64>| {
+                    let head = self.head(point, &[policy, scope, name]);
+                    writer.write_record(head.into_iter().chain(columns.iter().map(|key| cell(value(key)))))
+                };
+                for (name, workload) in &result.workloads {
+                    row("workload", name, &|key| workload.metrics.get(key))?;
+                }
+                for (name, group) in &result.groups {
+                    row("group", name, &|key| {
+                        group.performance_ratio.filter(|_| key == "performance_ratio")
+                    })?;
+                }
+                row("system", "", &|key| result.system.metrics.get(key))?;
+            }
+        }
+        finish(writer)
+    }
+
+    /// A table with its heading.
+    fn table(&self, head: &[&str], columns: &[&str]) -> Result<csv::Writer<Vec<u8>>, csv::Error> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        writer.write_record(self.keys.iter().chain(head).chain(columns))?;
+        Ok(writer)
+    }
+
+    /// The first cells of a row: the values of the swept keys, then these.
+    fn head(&self, point: &ResultPoint<'_>, words: &[&str]) -> Vec<String> {
+        let value = |key: &&str| point.at.and_then(|at| at.get(*key)).map(ToString::to_string);
+        let values = self.keys.iter().map(|key| value(key).unwrap_or_default());
+        let all = values.chain(words.iter().map(|word| (*word).to_owned()));
+        match self.cells {
+            Cells::Program => all.collect(),
+            Cells::Spreadsheet => all.map(|text| no_formula(&text)).collect(),
         }
     }
-    finish(writer)
+}
+
+/// A text for a spreadsheet. One that it would evaluate, as `=HYPERLINK(...)`, begins with an apostrophe, which says that
+/// a text follows; a number stays as it is.
+fn no_formula(text: &str) -> String {
+    let begins_like_one = text.len() > 1 && text.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let is_like_one = begins_like_one && text.parse::<f64>().is_err();
+    if is_like_one { format!("'{text}") } else { text.to_owned() }
 }
 
 /// Every metric of a workload or the system, each once; a name in both has one column.
@@ -206,4 +277,17 @@ fn finish(writer: csv::Writer<Vec<u8>>) -> Result<String, csv::Error> {
     let bytes = writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
     String::from_utf8(bytes)
         .map_err(|error| csv::Error::from(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_begins_like_a_formula_is_a_text_and_a_number_a_number() {
+        let formulas = ["=1+1", "+SUM(A1)", "-x", "@cmd", "\tx", "-1 of 2"];
+        assert!(formulas.iter().all(|text| no_formula(text) == format!("'{text}")));
+        let others = ["-1.5", "+3e9", "redis", "a=b", "'x", "", "-", "0x7ff"];
+        assert!(others.iter().all(|text| no_formula(text) == *text));
+    }
 }

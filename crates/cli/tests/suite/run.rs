@@ -152,7 +152,7 @@ fn out_writes_files_and_says_which() {
     let done =
         waykeeper().args(["run", path.to_str().unwrap(), "--out", out.to_str().unwrap()]).assert().success();
     let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
-    for name in ["summary.json", "timeseries.csv", "decisions.jsonl", "report.html", "headline.svg"] {
+    for name in waykeeper_lab::files::RUN_FILES {
         assert!(out.join(name).metadata().unwrap().len() > 100, "{name}");
         assert!(said.contains(name), "{said}");
     }
@@ -210,7 +210,13 @@ fn a_sweep_prints_a_curve_in_order() {
     let out = folder.path().join("curve");
     let text = output(&["run", path, "--policy", "none", "--out", out.to_str().unwrap()]);
     assert!(text.contains("workload.fio.block") && text.contains("1M"), "{text}");
-    assert!(out.join("curve.csv").is_file() && out.join("report.html").is_file());
+    for name in waykeeper_lab::files::SWEEP_FILES {
+        assert!(out.join(name).is_file(), "{name}");
+    }
+    let results = std::fs::read_to_string(out.join("results.csv")).unwrap();
+    assert!(results.starts_with("workload.fio.block,nic.nic0.ring,policy,scope,name,"), "{results}");
+    // Four points; three workloads, two groups and the socket.
+    assert_eq!(results.lines().count(), 1 + 4 * 6);
 }
 
 #[test]

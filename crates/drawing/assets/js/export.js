@@ -17,8 +17,10 @@ export function fileName(words, ending) {
   return `waykeeper-${base}.${ending}`;
 }
 
+/** A text that a spreadsheet would evaluate begins with an apostrophe; a number stays as it is. */
 function cell(value) {
-  const text = value === null || value === undefined ? "" : String(value);
+  let text = value === null || value === undefined ? "" : String(value);
+  if (/^[=+\-@\t\r]./.test(text) && !Number.isFinite(Number(text))) text = `'${text}`;
   return /[",\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 

@@ -68,6 +68,14 @@ pub fn headline_svg(summary: &RunSummary) -> Result<String, ReportError> {
     Ok(run::means_chart(summary, true)?)
 }
 
+/// The group means at each point of a sweep as a picture of its own. Empty without means.
+///
+/// # Errors
+/// As [`run_html`].
+pub fn sweep_headline_svg(sweep: &SweepSummary) -> Result<String, ReportError> {
+    Ok(sweep::means_chart(sweep)?)
+}
+
 /// The way map of a policy over time as a picture of its own (SVG, on white), for a notebook. Empty if the result has
 /// no such policy or no way map.
 ///

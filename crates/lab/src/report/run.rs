@@ -163,43 +163,51 @@ fn ratios_chart(summary: &RunSummary) -> Result<String, askama::Error> {
 pub(super) fn means_chart(summary: &RunSummary, alone: bool) -> Result<String, askama::Error> {
     let names: IndexSet<&str> =
         summary.policies.values().flat_map(|policy| policy.groups.keys().map(String::as_str)).collect();
-    let words = |name: &&str| match *name {
-        "HPW" => "high priority".to_owned(),
-        "LPW" => "low priority".to_owned(),
-        other => other.to_owned(),
-    };
     let groups = summary.policies.iter().map(|(label, policy)| BarGroup {
         label: label.clone(),
-        bars: names
-            .iter()
-            .map(|name| {
-                let group = policy.groups.get(*name)?;
-                let deviation = group.spread.get("performance_ratio").copied().unwrap_or(0.0);
-                Some((group.performance_ratio?, deviation))
-            })
-            .collect(),
+        bars: names.iter().map(|name| mean(policy, name)).collect(),
     });
     let baseline = show::name(summary.baseline.as_deref().unwrap_or(show::NOTHING));
     let y_label = format!("performance relative to {baseline} (ratio)");
     let title =
         format!("{}: performance under each policy (higher is better)", show::name(&summary.scenario));
-    let subtitle = match summary.seeds {
-        0 | 1 => "mean of the workloads, weighted by cores; one seed".to_owned(),
-        seeds => format!(
-            "mean of the workloads, weighted by cores, and of {seeds} seeds; whiskers: one standard deviation"
-        ),
-    };
     let chart = Bars {
         alt: "Bar chart: mean performance of high- and low-priority workloads under every policy, higher is better",
         width: 760.0,
         height: 270.0,
         y_label: &y_label,
-        series: names.iter().map(words).collect(),
+        series: names.iter().map(|name| group_words(name).to_owned()).collect(),
         groups: groups.collect(),
         first_colour: 1,
-        title: alone.then_some((title, subtitle)),
+        title: alone.then(|| (title, what_means_are(summary.seeds))),
     };
     chart.svg()
+}
+
+/// The mean of a group under a policy, and its deviation over the seeds.
+pub(super) fn mean(policy: &PolicyResult, group: &str) -> Option<(f64, f64)> {
+    let group = policy.groups.get(group)?;
+    let deviation = group.spread.get("performance_ratio").copied().unwrap_or(0.0);
+    Some((group.performance_ratio?, deviation))
+}
+
+/// A group's name in words.
+pub(super) fn group_words(group: &str) -> &str {
+    match group {
+        "HPW" => "high priority",
+        "LPW" => "low priority",
+        other => other,
+    }
+}
+
+/// What the means of a picture are taken over.
+pub(super) fn what_means_are(seeds: u32) -> String {
+    match seeds {
+        0 | 1 => "mean of the workloads, weighted by cores; one seed".to_owned(),
+        seeds => format!(
+            "mean of the workloads, weighted by cores, and of {seeds} seeds; whiskers: one standard deviation"
+        ),
+    }
 }
 
 fn ratios(summary: &RunSummary) -> Grid {

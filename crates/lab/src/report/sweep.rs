@@ -3,6 +3,7 @@
 //! One line per workload and policy; with two swept keys the second splits the lines. The mark identifies the workload, the
 //! dash pattern the policy and the second value. Must not know HTML or compute results.
 
+use super::bars::{BarGroup, Bars};
 use super::chart::{Axis, Chart, Look, Points, Unit};
 use super::{Cell, Drawing, Grid, ReportError, run};
 use crate::results::{
@@ -117,6 +118,49 @@ fn charts(sweep: &SweepSummary) -> Vec<Chart> {
         charts.extend(lines.chart(title.to_owned(), unit));
     }
     charts
+}
+
+/// The group means at each point, a group of bars per point, as a picture of its own.
+pub(super) fn means_chart(sweep: &SweepSummary) -> Result<String, askama::Error> {
+    let Some(first) = sweep.points.first().map(|point| &point.run) else { return Ok(String::new()) };
+    let names = sweep.policy_names();
+    let several = names.len() > 1;
+    // The bars of the baseline would all be 1.
+    let shown = names.into_iter().filter(|name| !several || Some(*name) != first.baseline.as_deref());
+    let groups: IndexSet<&str> =
+        policies(sweep).flat_map(|policy| policy.groups.keys().map(String::as_str)).collect();
+    let series: Vec<(&str, &str)> =
+        shown.flat_map(|policy| groups.iter().map(move |group| (policy, *group))).collect();
+    let bars = sweep.points.iter().map(|point| BarGroup {
+        label: point.at.values().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        bars: series
+            .iter()
+            .map(|(policy, group)| run::mean(point.run.policies.get(*policy)?, group))
+            .collect(),
+    });
+    let keys: Vec<&str> = sweep.keys.iter().map(|key| key.title()).collect();
+    let title = format!(
+        "{}: performance over {} (higher is better)",
+        show::name(&sweep.scenario),
+        keys.join(" and ")
+    );
+    let baseline = show::name(first.baseline.as_deref().unwrap_or(show::NOTHING));
+    let words = |(policy, group): &(&str, &str)| match several {
+        true => format!("{policy}, {}", run::group_words(group)),
+        false => run::group_words(group).to_owned(),
+    };
+    let y_label = format!("performance relative to {baseline} (ratio)");
+    let chart = Bars {
+        alt: "Bar chart: mean performance of high- and low-priority workloads at every point of the sweep, higher is better",
+        width: 760.0,
+        height: 270.0,
+        y_label: &y_label,
+        series: series.iter().map(words).collect(),
+        groups: bars.collect(),
+        first_colour: 1,
+        title: Some((title, run::what_means_are(first.seeds))),
+    };
+    chart.svg()
 }
 
 fn policies(sweep: &SweepSummary) -> impl Iterator<Item = &PolicyResult> {

@@ -3,7 +3,8 @@
 use crate::common;
 
 use std::fs;
-use waykeeper_lab::{files, report, results::*};
+use waykeeper_lab::files::{self, Cells, ResultRows};
+use waykeeper_lab::{report, results::*};
 
 #[test]
 fn a_run_becomes_files_that_agree() {
@@ -12,17 +13,21 @@ fn a_run_becomes_files_that_agree() {
     let summary = common::flagship(1);
     let paths = files::write_run(&target, &summary).unwrap();
     let names: Vec<_> = paths.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["summary.json", "timeseries.csv", "decisions.jsonl", "report.html", "headline.svg"]);
-    assert_eq!(fs::read_dir(&target).unwrap().count(), 5, "no draft is left behind");
+    assert_eq!(names, files::RUN_FILES);
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 6, "no draft is left behind");
 
     let read: RunSummary = serde_json::from_str(&fs::read_to_string(&paths[0]).unwrap()).unwrap();
     assert!(read.to_json().unwrap() == summary.to_json().unwrap(), "what is written can be read back");
 
     let mut rows = csv::Reader::from_path(&paths[1]).unwrap();
+    assert_eq!(rows.headers().unwrap().get(0), Some("policy"));
+    // 6 policies; 11 workloads, 2 groups, 1 socket.
+    assert_eq!(rows.records().filter(Result::is_ok).count(), 6 * 14);
+    let mut rows = csv::Reader::from_path(&paths[2]).unwrap();
     // 6 policies, 30 intervals, 11 workloads and the socket.
     assert_eq!(rows.records().filter(Result::is_ok).count(), 6 * 30 * 12);
 
-    let lines = fs::read_to_string(&paths[2]).unwrap();
+    let lines = fs::read_to_string(&paths[3]).unwrap();
     let decisions: usize = summary.policies.values().map(|policy| policy.decisions.len()).sum();
     assert_eq!(lines.lines().count(), decisions);
     for line in lines.lines() {
@@ -33,17 +38,47 @@ fn a_run_becomes_files_that_agree() {
 }
 
 #[test]
-fn a_sweep_becomes_three_files() {
+fn a_sweep_becomes_the_files_that_a_run_becomes() {
     let directory = tempfile::tempdir().unwrap();
     let paths = files::write_sweep(directory.path(), &common::sweep(true)).unwrap();
     let names: Vec<_> = paths.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
-    assert_eq!(names, ["summary.json", "curve.csv", "report.html"]);
+    assert_eq!(names, files::SWEEP_FILES);
     let read: SweepSummary = serde_json::from_str(&fs::read_to_string(&paths[0]).unwrap()).unwrap();
     assert_eq!(read.points.len(), 12);
     let mut rows = csv::Reader::from_path(&paths[1]).unwrap();
     assert_eq!(rows.headers().unwrap().get(0), Some("workload.xmem.mask"));
     // 12 points, 2 policies; 2 workloads, 1 group, 1 socket.
     assert_eq!(rows.records().filter(Result::is_ok).count(), 12 * 2 * 4);
+    // Of each point, with the values of the swept keys.
+    let run =
+        |point: &SweepPoint| point.run.policies.values().map(|policy| policy.decisions.len()).sum::<usize>();
+    let sweep = common::sweep(true);
+    let decisions: Vec<serde_json::Value> = fs::read_to_string(&paths[2])
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(decisions.len(), sweep.points.iter().map(run).sum::<usize>());
+    assert!(
+        decisions.iter().all(|line| line["at"].as_object().is_some_and(|at| at.len() == sweep.keys.len()))
+    );
+    let picture = fs::read_to_string(&paths[4]).unwrap();
+    // A group of bars per point.
+    assert!(picture.contains("higher is better") && picture.matches("<title>").count() >= 12, "{picture}");
+}
+
+/// A spreadsheet would evaluate such a name; a program reads it as it is.
+#[test]
+fn a_name_is_no_formula() {
+    let mut summary = common::flagship(1);
+    summary.policies.retain(|name, _| name == "default");
+    let result = &mut summary.policies[0];
+    let (name, workload) = result.workloads.shift_remove_index(0).unwrap();
+    result.workloads.insert("=HYPERLINK(\"x\")".to_owned(), workload);
+    let for_people = ResultRows::of_run(&summary, Cells::Spreadsheet).results_csv().unwrap();
+    assert!(for_people.contains("default,workload,\"'=HYPERLINK(\"\"x\"\")\","), "{for_people}");
+    let for_programs = ResultRows::of_run(&summary, Cells::Program).results_csv().unwrap();
+    assert!(for_programs.contains("default,workload,\"=HYPERLINK(\"\"x\"\")\","), "{name}: {for_programs}");
 }
 
 #[test]
@@ -70,7 +105,8 @@ fn the_same_result_is_the_same_bytes_whatever_the_clock_said() {
     assert!(first.deterministic_json().unwrap() == second.deterministic_json().unwrap());
     assert!(!first.deterministic_json().unwrap().contains("wall_s"));
     assert!(report::run_html(&first).unwrap() == report::run_html(&second).unwrap());
-    assert!(files::timeseries_csv(&first).unwrap() == files::timeseries_csv(&second).unwrap());
+    let series = |summary| ResultRows::of_run(summary, Cells::Spreadsheet).timeseries_csv().unwrap();
+    assert!(series(&first) == series(&second));
     let (first, mut second) = (common::sweep(false), common::sweep(false));
     second.wall_s = None;
     assert!(first.deterministic_json().unwrap() == second.deterministic_json().unwrap());

@@ -4,7 +4,8 @@ use crate::common;
 
 use serde_json::Value;
 use std::collections::BTreeSet;
-use waykeeper_lab::{files, results::*};
+use waykeeper_lab::files::{Cells, ResultRows};
+use waykeeper_lab::results::*;
 
 /// Maps whose keys are names from a scenario or of metrics, not part of the schema.
 const FREE: [&str; 7] = ["policies", "workloads", "groups", "masks", "spread", "sampling_error", "at"];
@@ -71,12 +72,15 @@ fn every_key_is_documented() {
     let mut found = BTreeSet::new();
     keys(&serde_json::to_value(complete()).unwrap(), "", &mut found);
     keys(&serde_json::to_value(common::sweep(true)).unwrap(), "", &mut found);
-    for line in files::decisions_jsonl(&complete()).unwrap().lines() {
+    let (run, sweep) = (complete(), common::sweep(true));
+    let of_run = ResultRows::of_run(&run, Cells::Spreadsheet);
+    let of_sweep = ResultRows::of_sweep(&sweep, Cells::Spreadsheet);
+    for line in of_sweep.decisions_jsonl().unwrap().lines().chain(of_run.decisions_jsonl().unwrap().lines()) {
         keys(&serde_json::from_str(line).unwrap(), "", &mut found);
     }
-    let table = files::timeseries_csv(&complete()).unwrap();
+    let table = of_run.timeseries_csv().unwrap();
     found.extend(table.lines().next().unwrap().split(',').map(str::to_owned));
-    let table = files::curve_csv(&common::sweep(true)).unwrap();
+    let table = of_sweep.results_csv().unwrap();
     // The first two columns are the swept keys.
     found.extend(table.lines().next().unwrap().split(',').skip(2).map(str::to_owned));
     assert!(found.len() > 60, "the walk over the result found only {found:?}");
