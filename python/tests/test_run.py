@@ -1,6 +1,8 @@
 """Running in process: same seed, same result; tables, pictures, errors."""
 
+import io
 import json
+import sys
 
 import pyarrow as pa
 import pytest
@@ -187,6 +189,19 @@ def test_a_run_that_is_kept_goes_on_and_is_not_made_twice(tiny, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(wk.BadInput, match="keep: .*file/runs cannot be made"):
         wk.run(tiny, keep=tmp_path / "file/runs", progress=False)
+
+
+def test_a_dumb_terminal_gets_no_bar(monkeypatch):
+    from waykeeper.running import shows_progress
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    for term, shown in (("xterm", True), ("dumb", False)):
+        monkeypatch.setenv("TERM", term)
+        assert (shows_progress(None), shows_progress(True), shows_progress(False)) == (shown, True, False)
 
 
 def test_a_series_has_names_as_they_are(tiny):

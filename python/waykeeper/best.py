@@ -27,7 +27,7 @@ from .best_stretch import Stretch, stretch
 from .outputs import check_file, write
 from .parallel import Failure, attempt, each
 from .results import PolicyRun, Run
-from .running import AnyScenario, run
+from .running import AnyScenario, run, shows_progress
 from .scenario import Scenario, as_scenario
 
 SCHEMA = "waykeeper.best/1"
@@ -218,7 +218,7 @@ def _work_all(search: Search, jobs: int, engine: Any, progress: bool | None) -> 
         workers = [engine.submit(attempt, _work, (search, False), pure=False) for _ in range(jobs)]
         results = [worker.result() for worker in workers]
     else:
-        shown = sys.stderr.isatty() if progress is None else progress
+        shown = shows_progress(progress)
         results = [result for _, result in each(_work, [(search, shown)] * jobs, jobs=jobs, progress=False)]
     for result in results:
         if isinstance(result, Failure):

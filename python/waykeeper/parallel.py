@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -21,7 +20,7 @@ from tqdm.auto import tqdm
 
 from ._native import RunFailed
 from .results import Curve, Run
-from .running import AnyScenario, run
+from .running import AnyScenario, run, shows_progress
 from .scenario import Scenario, as_scenario
 
 In = TypeVar("In")
@@ -87,7 +86,7 @@ def each(
     `function` must be importable. With one job it runs in this process.
     """
     jobs = min(jobs or cores(), max(len(inputs), 1))
-    off = not progress if progress is not None else not sys.stderr.isatty()
+    off = not shows_progress(progress)
     with tqdm(total=len(inputs), desc=title, disable=off) as bar:
         results = _here(function, inputs) if jobs == 1 else _in_processes(function, inputs, jobs)
         for pair in results:
@@ -113,7 +112,7 @@ def each_on_cluster(
     """
     from distributed import as_completed
 
-    off = not progress if progress is not None else not sys.stderr.isatty()
+    off = not shows_progress(progress)
     futures = {client.submit(attempt, function, value, pure=False): (i, 1) for i, value in enumerate(inputs)}
     queue = as_completed(list(futures))
     with tqdm(total=len(inputs), desc=title, disable=off) as bar:

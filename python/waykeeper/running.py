@@ -161,11 +161,16 @@ def check_policies(policies: Iterable[str | type[Policy]]) -> tuple[list[str], l
     return names, own
 
 
+def shows_progress(wanted: bool | None) -> bool:
+    """Whether a progress bar is shown: as wanted, else on a terminal that moves its cursor."""
+    return wanted if wanted is not None else sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 class _Bar:
     """A progress bar that appears after one second."""
 
     def __init__(self, title: str, wanted: bool | None) -> None:
-        off = not wanted if wanted is not None else not sys.stderr.isatty()
+        off = not shows_progress(wanted)
         bar_format = "{desc} {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
         self._bar = tqdm(total=1.0, desc=title, disable=off, delay=1.0, leave=False, bar_format=bar_format)
 

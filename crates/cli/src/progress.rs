@@ -1,5 +1,5 @@
-//! Progress on standard error: a bar or a spinner on a terminal, else a plain line at intervals. Must not know what is
-//! done.
+//! Progress on standard error: a bar or a spinner on a terminal that moves its cursor, else a plain line at intervals.
+//! Must not know what is done.
 
 mod run_bar;
 
@@ -7,9 +7,9 @@ pub use run_bar::RunBar;
 
 use crate::{exit, listing};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+use waykeeper_lab::table::obeys_escapes;
 
 /// Time between two plain lines: short enough to show progress, long enough for a log.
 const EVERY: Duration = Duration::from_secs(10);
@@ -139,9 +139,9 @@ fn plain_lines(bar: &ProgressBar) -> Option<LineTimer> {
     hidden_without_terminal(bar).then(LineTimer::default)
 }
 
-/// Hides the bar if standard error is no terminal, and says whether it is.
+/// Hides the bar if standard error is no terminal that moves its cursor, and says so.
 fn hidden_without_terminal(bar: &ProgressBar) -> bool {
-    let plain = !std::io::stderr().is_terminal();
+    let plain = !obeys_escapes(&std::io::stderr());
     if plain {
         bar.set_draw_target(ProgressDrawTarget::hidden());
     }

@@ -11,12 +11,11 @@ use crate::daemon_client::SocketArgs;
 use crate::exit::Failure;
 use crate::out;
 use clap::Args;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use view::Screen;
 use waykeeper_kernel::journal;
 use waykeeper_kernel::root::Root;
-use waykeeper_lab::table::Ink;
+use waykeeper_lab::table::{Ink, obeys_escapes};
 use waykeeper_service::Client;
 use waykeeper_service::protocol::{ControlCommand, DaemonStatus, Tenants};
 
@@ -101,9 +100,9 @@ impl StatusArgs {
     }
 }
 
-/// The terminal at standard output, if it is one that knows its size.
+/// The terminal at standard output, if it is one that moves its cursor and knows its size.
 pub fn screen() -> Option<Screen> {
-    let term = std::io::stdout().is_terminal().then(console::Term::stdout)?;
+    let term = obeys_escapes(&std::io::stdout()).then(console::Term::stdout)?;
     let (rows, columns) = term.size_checked()?;
     // A terminal that does not know its size says 0.
     (rows > 0 && columns > 0).then(|| Screen {

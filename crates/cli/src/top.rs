@@ -82,7 +82,8 @@ pub fn top(args: &TopArgs) -> Result<(), Failure> {
     Turn::check_speed(args.speed).map_err(|why| Failure::bad_input(format!("--speed: {why}")))?;
     if !args.once && !screen::is_terminal() {
         return Err(Failure::bad_input(
-            "top needs a terminal at standard input and output; --once prints one frame as text",
+            "top needs a terminal at standard input and output that moves its cursor (not TERM=dumb); --once prints one frame \
+             as text",
         ));
     }
     let has_colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());

@@ -45,11 +45,17 @@ pub enum Ink {
 }
 
 impl Ink {
-    /// Colour if standard output is a terminal and `NO_COLOR` (no-color.org) is not set or empty.
+    /// Colour if standard output is a terminal that has some and `NO_COLOR` (no-color.org) is not set or empty.
     pub fn for_stdout() -> Ink {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        if std::io::stdout().is_terminal() && !refused { Ink::Colour } else { Ink::Plain }
+        if obeys_escapes(&std::io::stdout()) && !refused { Ink::Colour } else { Ink::Plain }
     }
+}
+
+/// True if this is a terminal that has colours and moves its cursor; one with `TERM=dumb`, as an editor has it, would show
+/// the escape sequences.
+pub fn obeys_escapes(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// Which part of a run is printed.

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write, stdin, stdout};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use waykeeper_lab::table::obeys_escapes;
 
 /// Reports of the mouse: presses and the wheel (1000), as text (1006).
 const MOUSE_ON: &str = "\x1b[?1000h\x1b[?1006h";
@@ -89,9 +90,9 @@ impl Drop for TakenScreen {
     }
 }
 
-/// Whether standard input and output are a terminal.
+/// Whether standard input and output are a terminal that moves its cursor.
 pub fn is_terminal() -> bool {
-    stdin().is_terminal() && stdout().is_terminal()
+    stdin().is_terminal() && obeys_escapes(&stdout())
 }
 
 /// Makes the terminal as it was, once.

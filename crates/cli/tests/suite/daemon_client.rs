@@ -154,6 +154,8 @@ fn on_a_terminal_the_status_has_its_size_and_colours_where_they_are_welcome() {
     ] {
         assert!(plain.lines().any(|there| there == line), "`{line}` is not in:\n{plain}");
     }
+    let dumb = on_terminal(&format!("status --socket {socket}"), &[("TERM", "dumb")]);
+    assert!(!dumb.contains('\x1b') && dumb.contains("HPWs +12.5 +- 4.0 %"), "{dumb:?}");
     let whole = on_terminal(&format!("status --details --socket {socket}"), &[("NO_COLOR", "1")]);
     assert!(whole.contains("last decisions") && whole.contains("same mask"), "{whole}");
 }

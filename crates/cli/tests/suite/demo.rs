@@ -111,6 +111,7 @@ fn on_a_terminal_it_shows_a_page_and_the_key_q_ends_it() {
     let child = Command::new("script")
         .args(["-qefc", &line, "/dev/null"])
         .env("NO_COLOR", "1")
+        .env("TERM", "xterm-256color")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -4,6 +4,7 @@ use crate::common;
 
 use common::{TINY, folder_with, output, refused, tiny, waykeeper};
 use serde_json::Value;
+use std::process::{Command, Stdio};
 
 /// JSON of a run without its wall-clock time.
 fn timeless(arguments: &[&str]) -> String {
@@ -247,6 +248,7 @@ fn a_key_can_be_changed_from_outside() {
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     use std::io::Read;
+    use std::process::{Command, Stdio};
     let mut child = Command::new(env!("CARGO_BIN_EXE_waykeeper"))
         .args(["scenario", "show", "a4-hpw-heavy"])
         .stdout(Stdio::piped())
@@ -277,6 +279,29 @@ fn find_msl_prints_a_table_or_json_and_needs_a_nic() {
         "name = \"n\"\n[[workload]]\nname = \"w\"\nprogram = \"x-mem\"\ncores = 0\nworking_set = \"1 MiB\"\n";
     std::fs::write(&without, text).unwrap();
     refused(&["run", without.to_str().unwrap(), "--find-msl"], 2, &["without.toml has no [[nic]]"]);
+}
+
+/// Through script(1), which gives the program a terminal. An editor's has `TERM=dumb`: it would show escape sequences.
+#[test]
+fn a_dumb_terminal_gets_no_colour_and_no_bar() {
+    let (_folder, path) = tiny();
+    let on_terminal = |term: &str| {
+        let command = format!("exec {} run {}", waykeeper().get_program().display(), path.display());
+        let done = Command::new("script")
+            .args(["-qec", &command, "/dev/null"])
+            .env("XDG_CACHE_HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/cache"))
+            .env("TERM", term)
+            .env_remove("NO_COLOR")
+            .stdin(Stdio::null())
+            .output();
+        let done = done.unwrap_or_else(|why| panic!("not run: needs script: {why}"));
+        let text = String::from_utf8(done.stdout).unwrap();
+        assert!(done.status.success() && text.contains("performance relative to default"), "{text:?}");
+        text
+    };
+    assert!(on_terminal("xterm-256color").contains('\x1b'));
+    let dumb = on_terminal("dumb");
+    assert!(!dumb.contains('\x1b'), "{dumb:?}");
 }
 
 #[test]
