@@ -4,7 +4,9 @@
 use crate::exit::{self, Failure};
 use crate::number::within;
 use clap::Args;
+use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 use waykeeper_lab::runner::MOST_SEEDS;
 
@@ -23,7 +25,7 @@ WAYKEEPER_PYTHON names the interpreter that has it [default: python3].";
 #[command(after_help = EXAMPLES)]
 pub struct BestArgs {
     /// Scenario: a built-in name or the path of a file
-    scenario: String,
+    scenario: OsString,
     /// Lowest LPW mean that a layout may have, relative to `default`
     #[arg(long, value_name = "R", default_value_t = 0.97)]
     lpw_floor: f64,
@@ -53,7 +55,7 @@ pub struct BestArgs {
     json: bool,
     /// Write the result into this file [default: where `run --policy best` looks: NAME.best.json, beside a scenario's file]
     #[arg(long, value_name = "FILE")]
-    out: Option<String>,
+    out: Option<PathBuf>,
 }
 
 /// Ends with 0 if the interpreter has both packages.
@@ -96,7 +98,11 @@ pub fn best(args: BestArgs) -> Result<(), Failure> {
         .args(args.resume.then_some("--resume"))
         .args(args.force.then_some("--force"))
         .args(args.json.then_some("--json"));
-    command.args(args.out.map(|out| format!("--out={out}")));
+    command.args(args.out.map(|out| {
+        let mut word = OsString::from("--out=");
+        word.push(out);
+        word
+    }));
     // The search takes the place of this program, so that every signal reaches it: it says what it keeps. The scenario is
     // last, so that one named like an option is refused as a name.
     let why = command.arg("--").arg(&args.scenario).exec();

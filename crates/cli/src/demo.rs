@@ -14,6 +14,7 @@ use crate::{duration, vhost};
 use clap::Args;
 use knobs::FoundKnobs;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -63,7 +64,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct DemoArgs {
     /// Scenario: a built-in name (see `waykeeper scenario list`) or the path of a file
     #[arg(value_name = "SCENARIO", default_value = registry::FLAGSHIP)]
-    scenario: String,
+    scenario: OsString,
     /// Policy that manages the host
     #[arg(long, value_name = "NAME", default_value = "waykeeper")]
     policy: String,
@@ -98,7 +99,7 @@ pub fn demo(args: &DemoArgs) -> Result<(), Failure> {
     // Before the first thread: the kernel gives a user namespace only to a process with one.
     let place = PrivateRoot::enter()?;
     let ending = Ending::on_signals()?;
-    let mut view = DemoView::new(&scenario, &args.scenario, &args.policy);
+    let mut view = DemoView::new(&scenario, &args.scenario.to_string_lossy(), &args.policy);
     view.tell(&format!("making the virtual server of {} ...", scenario.name))?;
     let options = VirtualHostOptions {
         speed,

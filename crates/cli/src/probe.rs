@@ -16,6 +16,7 @@ use clap::{Args, Subcommand};
 use load_command::LoadCommand;
 use serde_json::json;
 use std::cell::RefCell;
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -80,7 +81,7 @@ pub struct RunArgs {
     names: Vec<String>,
     /// Scenario whose virtual server is probed: a built-in name or the path of a file
     #[arg(long, value_name = "NAME", default_value = "probe", conflicts_with = "root")]
-    scenario: String,
+    scenario: OsString,
     /// Change a key of the scenario, such as nic.nic0.ring=4096; may be given several times
     #[arg(long, value_name = "KEY=VALUE", value_parser = assignment, conflicts_with = "root")]
     set: Vec<(String, toml::Value)>,
@@ -134,7 +135,7 @@ pub struct RunArgs {
     memload: Option<PathBuf>,
     /// Command that makes load until the probe ends, as the tenant `command`
     #[arg(last = true, value_name = "COMMAND", requires = "root")]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 /// Runs the subcommand.

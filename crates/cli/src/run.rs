@@ -9,6 +9,7 @@ use crate::progress::RunBar;
 use crate::{interrupt, out, outputs};
 use clap::Args;
 use keep::Keeping;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use waykeeper_lab::msl::{self, Criterion, LoadSearch};
 use waykeeper_lab::results::{RunSummary, SweepSummary};
@@ -46,7 +47,7 @@ $XDG_CACHE_HOME/waykeeper/runs [~/.cache], where only --resume reads them (at mo
 pub struct RunArgs {
     /// Scenario: a built-in name (see `waykeeper scenario list`) or the path of a file
     #[arg(default_value = registry::FLAGSHIP)]
-    scenario: String,
+    scenario: OsString,
     /// Policy to run, may be given several times [default: the scenario's list]; `best` is the best static layout that
     /// `waykeeper best` found; FILE.py, or a name with a `/`, is your own policy in Python, FILE.py:CLASS one of several
     #[arg(long, value_name = "NAME")]
@@ -135,7 +136,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         ..RunPlan::default()
     };
     let failure = own.failure.clone();
-    let bar = RunBar::new(&args.scenario, stop.clone(), move || failure.first().is_some());
+    let bar = RunBar::new(&args.scenario.to_string_lossy(), stop.clone(), move || failure.first().is_some());
     let searches = [(&args.find_msl, Criterion::Knee), (&args.find_zero_loss, Criterion::ZeroLoss)];
     if let Some((nic, criterion)) = searches.into_iter().find_map(|(nic, what)| Some((nic.as_ref()?, what))) {
         let keeping = Keeping::in_cache(args.resume);
@@ -281,7 +282,7 @@ fn what(args: &RunArgs, names: &[RunName], points: usize, threads: usize) -> Str
         false => some(names.len(), "run", "runs"),
     };
     let threads = some(threads.min(names.len()), "thread", "threads");
-    format!("{}: {}: {all} on {threads}", args.scenario, parts.join(" x "))
+    format!("{}: {}: {all} on {threads}", args.scenario.display(), parts.join(" x "))
 }
 
 /// An interrupt before any run had ended, or a failure; what had ended until then is kept.

@@ -5,6 +5,7 @@ use crate::progress::PartBar;
 use crate::{listing, out};
 use clap::Subcommand;
 use serde::Serialize;
+use std::ffi::{OsStr, OsString};
 use waykeeper_lab::registry::{self, BUILT_IN};
 use waykeeper_lab::results::Warning;
 use waykeeper_lab::runner::{CheckedScenario, Experiment, RunPlan};
@@ -45,7 +46,7 @@ pub enum ScenarioCommand {
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// Built-in scenario or path of a scenario file
-        name: String,
+        name: OsString,
     },
     /// Check scenario files for mistakes, with every sweep point and policy, without running them; 40 ms of each point are
     /// simulated to warn of packets that would be dropped and of workloads that no policy can change
@@ -53,7 +54,7 @@ pub enum ScenarioCommand {
     Check {
         /// Paths of scenario files, or names of built-in scenarios
         #[arg(required = true, value_name = "FILE")]
-        files: Vec<String>,
+        files: Vec<OsString>,
         /// Print JSON instead of a line for each file
         #[arg(long)]
         json: bool,
@@ -113,8 +114,8 @@ fn listed(text: &str) -> Listed {
 
 /// The result of checking one file.
 #[derive(Serialize)]
-struct Checked<'a> {
-    file: &'a str,
+struct Checked {
+    file: String,
     ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     simulations: Option<usize>,
@@ -124,8 +125,8 @@ struct Checked<'a> {
     error: Option<String>,
 }
 
-fn check(files: &[String], json: bool) -> Result<(), Failure> {
-    let checked: Vec<Checked<'_>> = files.iter().map(|file| check_one(file)).collect();
+fn check(files: &[OsString], json: bool) -> Result<(), Failure> {
+    let checked: Vec<Checked> = files.iter().map(|file| check_one(file)).collect();
     if json {
         out::json(&checked)?;
     } else {
@@ -133,7 +134,7 @@ fn check(files: &[String], json: bool) -> Result<(), Failure> {
             checked.iter().filter_map(|c| Some(format!("{}: ok, {} simulations\n", c.file, c.simulations?)));
         out::text(&good.collect::<String>())?;
         for one in &checked {
-            let file = one.file;
+            let file = &one.file;
             one.warnings.iter().for_each(|warning| exit::eprint_line(&format!("warning: {file}: {warning}")));
         }
         for error in checked.iter().filter_map(|checked| checked.error.as_ref()) {
@@ -143,10 +144,11 @@ fn check(files: &[String], json: bool) -> Result<(), Failure> {
     if checked.iter().all(|checked| checked.ok) { Ok(()) } else { Err(Failure::reported_bad_input()) }
 }
 
-fn check_one(file: &str) -> Checked<'_> {
+fn check_one(name: &OsStr) -> Checked {
+    let file = name.to_string_lossy().into_owned();
     let bar = PartBar::new();
     let read = || -> Result<CheckedScenario, Failure> {
-        let source = registry::open(file)?;
+        let source = registry::open(name)?;
         let check = |done, count| bar.show(done, count, "sweep points checked");
         Ok(Experiment::check(&source, RunPlan::default(), &check)?)
     };

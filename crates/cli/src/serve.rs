@@ -7,6 +7,7 @@ use crate::number::within;
 use crate::run::{assignment, change};
 use crate::{interrupt, out, restore};
 use clap::Args;
+use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, IsTerminal};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -55,7 +56,7 @@ pub struct ServeArgs {
     root: Option<PathBuf>,
     /// Show a virtual server of this scenario: a built-in name or the path of a file
     #[arg(long, value_name = "NAME", conflicts_with = "replay")]
-    scenario: Option<String>,
+    scenario: Option<OsString>,
     /// Show a recording: a segment, or the directory with all segments
     #[arg(long, value_name = "FILE|DIR")]
     replay: Option<PathBuf>,
@@ -129,12 +130,12 @@ impl ServeArgs {
                 };
                 let name = registry::FLAGSHIP;
                 exit::eprint_line(&format!("{why}; the page shows the virtual server of {name}"));
-                self.virtual_server(name)
+                self.virtual_server(OsStr::new(name))
             }
         }
     }
 
-    fn virtual_server(&self, name: &str) -> Result<Shown, Failure> {
+    fn virtual_server(&self, name: &OsStr) -> Result<Shown, Failure> {
         let mut source = registry::open(name)?;
         for (key, value) in &self.set {
             change(&mut source, key, value)?;

@@ -16,6 +16,7 @@ use crate::run::{assignment, change};
 use clap::Args;
 use palette::{ColourScheme, Palette};
 use run::LiveView;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use toml::Value;
@@ -48,7 +49,7 @@ permission denied.";
 pub struct TopArgs {
     /// Run a virtual server: a built-in scenario (see `waykeeper scenario list`) or the path of a file
     #[arg(long, value_name = "SCENARIO", conflicts_with_all = ["replay", "socket", "root"])]
-    scenario: Option<String>,
+    scenario: Option<OsString>,
     /// Play a recording: a folder or one of its files
     #[arg(long, value_name = "PATH", conflicts_with_all = ["socket", "root"])]
     replay: Option<PathBuf>,

@@ -55,7 +55,7 @@ pub struct VhostArgs {
     dir: Option<PathBuf>,
     /// Scenario: a built-in name (see `waykeeper scenario list`) or the path of a file
     #[arg(long, value_name = "NAME", default_value = registry::FLAGSHIP)]
-    scenario: String,
+    scenario: OsString,
     /// Seconds of the server's clock per second of wall-clock time, above 0 and at most 1000
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     speed: f64,

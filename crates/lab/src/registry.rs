@@ -3,6 +3,7 @@
 //! The files of `scenarios/` are part of the binary, so that `waykeeper run a4-fig5` works from anywhere. Adding one is
 //! adding a file and a line in [`BUILT_IN`]. Must not know the contents of a scenario, except the files that it names.
 
+use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use waykeeper_machine::{ScenarioError, ScenarioSource};
@@ -129,26 +130,32 @@ impl From<ScenarioError> for RegistryError {
 ///
 /// # Errors
 /// [`RegistryError`]; an unknown name is answered with the nearest one.
-pub fn open(name: &str) -> Result<ScenarioSource, RegistryError> {
-    if let Some(scenario) = BUILT_IN.iter().find(|scenario| scenario.name == name) {
+pub fn open(name: impl AsRef<OsStr>) -> Result<ScenarioSource, RegistryError> {
+    let name = name.as_ref();
+    if let Some(scenario) = named(name) {
         return scenario.source(repository().as_deref());
     }
-    let path = Path::new(name);
-    if name.contains('/') || name.ends_with(SUFFIX) || path.is_file() {
+    let (path, bytes) = (Path::new(name), name.as_encoded_bytes());
+    if bytes.contains(&b'/') || bytes.ends_with(SUFFIX.as_bytes()) || path.is_file() {
         if path.symlink_metadata().is_err_and(|why| why.kind() == ErrorKind::NotFound) {
             return Err(RegistryError::NoFile { path: path.to_owned(), nearest: near_file(path) });
         }
         return Ok(ScenarioSource::open(path)?);
     }
-    Err(unknown(name))
+    Err(unknown(&name.to_string_lossy()))
+}
+
+fn named(name: &OsStr) -> Option<&'static BuiltIn> {
+    BUILT_IN.iter().find(|scenario| name == OsStr::new(scenario.name))
 }
 
 /// The text of the scenario that `name` means, for a file in any folder: paths to existing files are made absolute.
 ///
 /// # Errors
 /// As [`open`].
-pub fn text(name: &str) -> Result<String, RegistryError> {
-    if let Some(scenario) = BUILT_IN.iter().find(|scenario| scenario.name == name) {
+pub fn text(name: impl AsRef<OsStr>) -> Result<String, RegistryError> {
+    let name = name.as_ref();
+    if let Some(scenario) = named(name) {
         return Ok(rooted(scenario.text, repository().as_deref()));
     }
     Ok(rooted(open(name)?.text(), Path::new(name).parent()))

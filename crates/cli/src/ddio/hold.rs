@@ -8,6 +8,7 @@ use crate::pinned::GRACE;
 use crate::{out, restore};
 use clap::Args;
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -50,7 +51,7 @@ pub struct HoldArgs {
     json: bool,
     /// Command to run while the change is in force; the old values are restored when it ends
     #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 /// Parses seconds from 0 to a day.
@@ -287,10 +288,11 @@ fn wait(asked: &AtomicBool, time: Option<Duration>) {
 
 /// Runs a command; a signal to this process ends it too. If it still runs after [`GRACE`], or at a second signal, it is
 /// killed, because the knob must be restored.
-fn run(command: &[String], asked: &AtomicBool) -> Result<ExitStatus, Failure> {
+fn run(command: &[OsString], asked: &AtomicBool) -> Result<ExitStatus, Failure> {
+    let name = command[0].display();
     let start = Command::new(&command[0]).args(&command[1..]).spawn();
-    let mut child = start.map_err(|why| Failure::bad_input(format!("cannot run {}: {why}", command[0])))?;
-    let failed = |why: std::io::Error| Failure::io(format!("cannot wait for {}", command[0]), &why);
+    let mut child = start.map_err(|why| Failure::bad_input(format!("cannot run {name}: {why}")))?;
+    let failed = |why: std::io::Error| Failure::io(format!("cannot wait for {name}"), &why);
     let mut terminated: Option<Instant> = None;
     loop {
         if let Some(status) = child.try_wait().map_err(failed)? {

@@ -13,6 +13,7 @@ use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use regex_lite::Regex;
 use serde::Serialize;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +51,7 @@ pub struct InterfereArgs {
     target: String,
     /// Command to measure and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    command: Vec<OsString>,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
@@ -234,7 +235,7 @@ fn measure(
     keep_going: &dyn Fn() -> bool,
     when: &dyn Fn() -> String,
 ) -> Result<Option<f64>, Failure> {
-    let name = &args.command[0];
+    let name = args.command[0].display();
     let (took, text) = match measured_command::run(&args.command, cpus, interrupts, keep_going)? {
         Ran::Broken => return Ok(None),
         Ran::Alone => return Err(Failure::new(exit::FAILED, format!("the load ended {}", when()))),
@@ -385,7 +386,7 @@ impl Stand {
             Beside { slowdown, load }
         };
         Some(Report {
-            command: args.command.clone(),
+            command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
             target: self.target.clone(),
             engine: self.engine,
             op: self.plan.op,

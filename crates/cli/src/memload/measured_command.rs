@@ -6,6 +6,7 @@ use crate::exit::Failure;
 use crate::pinned::{Output, Pinned, hurry, last_line};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::Cell;
+use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -60,7 +61,7 @@ pub enum Ran {
 
 /// Runs the command once on these CPUs, with its children, as long as the load beside it runs.
 pub fn run(
-    command: &[String],
+    command: &[OsString],
     cpus: &CoreList,
     interrupts: &CommandInterrupts,
     keep_going: &dyn Fn() -> bool,

@@ -229,7 +229,7 @@ fn beside(args: &RunArgs) -> Result<Option<Beside>, Failure> {
     if args.command.is_empty() {
         return Ok(None);
     }
-    let command = args.command.iter().map(OsString::from).collect();
+    let command = args.command.clone();
     Ok(Some(Beside { name: "command", command, does_io: args.as_io, devices: args.device.clone() }))
 }
 

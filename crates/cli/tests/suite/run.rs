@@ -4,6 +4,8 @@ use crate::common;
 
 use common::{TINY, folder_with, output, refused, tiny, waykeeper};
 use serde_json::Value;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Stdio};
 
 /// JSON of a run without its wall-clock time.
@@ -344,4 +346,24 @@ fn an_error_repeats_the_beginning_of_a_long_value() {
         let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
         assert!(said.len() < 3000 && said.starts_with("error: ") && said.contains("xxx"), "{said}");
     }
+}
+
+#[test]
+fn a_path_need_not_be_utf8() {
+    let (folder, path) = tiny();
+    let odd = folder.path().join(OsStr::from_bytes(b"t\xffny.toml"));
+    std::fs::rename(&path, &odd).unwrap();
+    let out = folder.path().join(OsStr::from_bytes(b"\xff"));
+    for words in [&["run", "--policy", "none", "--out"][..], &["scenario", "check"], &["scenario", "show"]] {
+        let mut command = waykeeper();
+        command.args(words);
+        if words.ends_with(&["--out"]) {
+            command.arg(&out);
+        }
+        command.arg(&odd).assert().success();
+    }
+    assert!(out.join("summary.json").is_file());
+    let done = waykeeper().arg("run").arg(odd.with_extension("none.toml")).assert().code(2);
+    let said = String::from_utf8(done.get_output().stderr.clone()).unwrap();
+    assert!(said.contains("there is no such file"), "{said}");
 }
