@@ -112,6 +112,9 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
     let inputs = args.inputs()?;
     let config = Config::load(&inputs)?.with_file_policy(system::real().as_ref())?;
     config.check_policy()?;
+    if let Some(note) = config.unused_file_policy() {
+        exit::eprint_line(&format!("note: {note}"));
+    }
     if args.check {
         config.check_places(system::real().as_ref())?;
         out::text(&config::show(&config))?;

@@ -181,6 +181,19 @@ impl Config {
         Ok(self)
     }
 
+    /// A note on a file whose policy does not decide, because another one is named.
+    pub fn unused_file_policy(&self) -> Option<String> {
+        let name = &self.file_policy.loaded.as_ref()?.described.name;
+        let used = &self.policy.name;
+        let [file, named] = ["policy.file", "policy.name"].map(|key| self.sources.of(key));
+        (used != name).then(|| {
+            format!(
+                "{file}: policy.file: its policy `{name}` does not decide, because policy.name is `{used}` ({named}); \
+                 leave policy.name out to use it, or switch to it by `waykeeper policy set {name}`"
+            )
+        })
+    }
+
     /// Checks that the policy exists and accepts its settings; the host checks later whether they fit it.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Tests with processes: policies that are late, end, raise, and write what is no decision. They need /usr/bin/python3.
 
 use super::*;
-use crate::config::Config;
+use crate::config::{Config, Inputs};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -228,7 +228,7 @@ fn a_file_is_tried_and_refused_before_it_is_used() {
     named.policy.settings.insert("limit".to_owned(), 3.into());
     // Without a name from a source, the file's policy is the policy, and has the settings.
     let loaded = named.with_file_policy(&RealSystem).unwrap();
-    assert_eq!(loaded.policy.name, "mine");
+    assert_eq!((loaded.policy.name.as_str(), loaded.unused_file_policy()), ("mine", None));
     assert_eq!(loaded.file_policy.loaded.unwrap().described.idea, "For tests.");
     for (text, why) in [
         ("x = 1\n", "mine.py has no policy"),
@@ -260,4 +260,22 @@ fn a_file_is_tried_and_refused_before_it_is_used() {
     let mut long = config(&file);
     long.file_policy.deadline_ms = Some(1000);
     assert!(refusal(long).contains("policy.deadline_ms = 1000 is not shorter than the period of 1 s"));
+}
+
+#[test]
+fn a_file_whose_policy_does_not_decide_is_noted() {
+    let (folder, file) = folder(&text("pass"));
+    let path = folder.path().join("w.toml");
+    let note = |name: &str| {
+        std::fs::write(&path, format!("[policy]\nname = \"{name}\"\nfile = {file:?}\n")).unwrap();
+        let inputs = Inputs { file: Some(path.clone()), ..Inputs::default() };
+        Config::load(&inputs).unwrap().with_file_policy(&RealSystem).unwrap().unused_file_policy()
+    };
+    assert_eq!(note("mine"), None);
+    let said = note("waykeeper").unwrap();
+    let place = path.display();
+    let wanted = format!(
+        "{place}:3: policy.file: its policy `mine` does not decide, because policy.name is `waykeeper` ({place}:2); "
+    );
+    assert!(said.starts_with(&wanted) && said.ends_with("`waykeeper policy set mine`"), "{said}");
 }
