@@ -155,7 +155,7 @@ fn check_and_run_warn_of_packets_that_are_dropped() {
         [&done.get_output().stdout, &done.get_output().stderr].map(|it| String::from_utf8_lossy(it));
     assert_eq!(out, format!("{path}: ok, 1 simulations\n"));
     assert!(warned.starts_with(&format!("warning: {path}: packets are dropped: store 9")), "{warned}");
-    assert!(warned.contains("`--find-zero-loss` finds the load without loss"), "{warned}");
+    assert!(warned.contains("`--find-zero-loss=nic0` finds the load without loss"), "{warned}");
     let checked = json(&["scenario", "check", path, "--json"]);
     assert_eq!(checked[0]["warnings"][0]["key"], "packets-dropped");
     let short = ["--duration", "2", "--sets", "1/256"];

@@ -9,6 +9,7 @@ use crate::show;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use waykeeper_host::WorkloadKind;
 
 /// Dropped packets / offered ones, above which a workload is named (the limit: 1 %).
 const DROPPED_RATIO: f64 = 0.01;
@@ -132,7 +133,14 @@ fn per_cent(ratio: f64) -> String {
 
 /// `fastclick 1.2 % to 6.5 %`.
 fn dropped(summary: &RunSummary) -> Option<Warning> {
-    let mut nics: Vec<&String> = Vec::new();
+    // A result does not say which devices are drives, but no NIC belongs to a workload of drives alone.
+    let drives: Vec<&String> = summary
+        .workload_names()
+        .into_iter()
+        .filter(|(_, workload)| workload.kind == WorkloadKind::StorageIo)
+        .flat_map(|(_, workload)| &workload.devices)
+        .collect();
+    let mut nic = None;
     let mut parts = Vec::new();
     for (name, workload, ratios) in by_policy(summary, |workload| workload.metrics.dropped_ratio) {
         let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
@@ -143,15 +151,14 @@ fn dropped(summary: &RunSummary) -> Option<Warning> {
                 (least, most) => format!("{least} to {most}"),
             };
             parts.push(format!("{} {range}", show::name(name)));
-            nics.extend(workload.devices.iter().filter(|nic| !nics.contains(nic)).collect::<Vec<_>>());
+            nic = nic.or_else(|| workload.devices.iter().find(|device| !drives.contains(device)));
         }
     }
-    let advice = match nics.first() {
+    // The NIC is named always: a scenario may have others, on which nothing is dropped.
+    let advice = match nic.map(|nic| show::plain(nic)) {
         None => "offer less, or give the workload more cores".to_owned(),
         Some(nic) => format!(
-            "`--find-zero-loss{}` finds the load without loss; set it with `--set nic.{}.offered_gbps=N`",
-            if nics.len() > 1 { format!("={}", show::plain(nic)) } else { String::new() },
-            show::plain(nic)
+            "`--find-zero-loss={nic}` finds the load without loss; set it with `--set nic.{nic}.offered_gbps=N`"
         ),
     };
     (!parts.is_empty()).then(|| Warning {

@@ -57,12 +57,12 @@ fn dropped_packets_are_named_with_the_load_that_would_fit() {
     let summary = result(drop(0.0651));
     assert_eq!(
         only(&summary, WarningKey::PacketsDropped),
-        "packets are dropped: fastclick 0.0 % to 6.5 %; latencies are those of full queues; `--find-zero-loss` finds \
+        "packets are dropped: fastclick 0.0 % to 6.5 %; latencies are those of full queues; `--find-zero-loss=nic0` finds \
          the load without loss; set it with `--set nic.nic0.offered_gbps=N`"
     );
     let lines = summary.verdict.unwrap().lines;
     assert!(
-        lines.last().unwrap().starts_with("next: packets dropped: `--find-zero-loss` finds"),
+        lines.last().unwrap().starts_with("next: packets dropped: `--find-zero-loss=nic0` finds"),
         "{lines:#?}"
     );
 }
