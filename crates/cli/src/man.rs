@@ -9,7 +9,7 @@ use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use waykeeper_output_file::Existing;
 
 /// Examples of `waykeeper man`.
@@ -30,22 +30,29 @@ pub struct ManArgs {
 
 /// Writes the pages.
 pub fn man(args: &ManArgs) -> Result<(), Failure> {
-    outputs::directory("--out", &args.out, &[], true)?;
-    fs::create_dir_all(&args.out).map_err(|why| Failure::io(args.out.display(), &why))?;
     // `help` has no page: each page is the help of its subcommand.
     let mut root = Cli::command().disable_help_subcommand(true);
     root.build();
-    write(&root, &args.out)
+    let pages = pages(&root).map_err(|why| Failure::io("cannot make the pages", &why))?;
+    let names: Vec<&str> = pages.iter().map(|(name, _)| name.as_str()).collect();
+    outputs::directory("--out", &args.out, &names, true)?;
+    fs::create_dir_all(&args.out).map_err(|why| Failure::io(args.out.display(), &why))?;
+    for (name, page) in &pages {
+        let path = args.out.join(name);
+        waykeeper_output_file::write(&path, page, Existing::Replace)
+            .map_err(|why| Failure::io(path.display(), &why))?;
+    }
+    Ok(())
 }
 
-fn write(command: &Command, folder: &Path) -> Result<(), Failure> {
+/// The names and pages of a command and of all below it.
+fn pages(command: &Command) -> io::Result<Vec<(String, Vec<u8>)>> {
+    let mut all = Vec::new();
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-        write(below, folder)?;
+        all.extend(pages(below)?);
     }
-    let path = folder.join(Man::new(command.clone()).get_filename());
-    let page = page(command).map_err(|why| Failure::io(path.display(), &why))?;
-    waykeeper_output_file::write(&path, &page, Existing::Replace)
-        .map_err(|why| Failure::io(path.display(), &why))
+    all.push((Man::new(command.clone()).get_filename(), page(command)?));
+    Ok(all)
 }
 
 fn page(command: &Command) -> io::Result<Vec<u8>> {

@@ -87,6 +87,10 @@ fn refused(name: &str, path: &Path, why: &io::Error) -> Failure {
                 folder_of(path).display()
             ));
         }
+        ErrorKind::NotFound => {
+            let what = "it is a link into a directory that does not exist";
+            return Failure::bad_input(format!("{name}: {what}"));
+        }
         ErrorKind::IsADirectory | ErrorKind::InvalidInput => {
             return Failure::bad_input(format!("{name}: {why}"));
         }

@@ -120,7 +120,14 @@ impl OutputFile {
         if draft.name.is_none() {
             let name = free_name(place::folder_of(&draft.path));
             let content = format!("{DESCRIPTORS}/{}", self.file.as_raw_fd());
-            rustix::fs::linkat(CWD, content, CWD, &name, AtFlags::SYMLINK_FOLLOW)?;
+            if rustix::fs::linkat(CWD, &content, CWD, &name, AtFlags::SYMLINK_FOLLOW).is_err() {
+                // A sandbox may forbid it. The result of long work must not be lost by that.
+                let mut named = File::create_new(&name)?;
+                draft.name = Some(name.clone());
+                io::copy(&mut File::open(&content)?, &mut named)?;
+                named.set_permissions(self.file.metadata()?.permissions())?;
+                self.file = named;
+            }
             draft.name = Some(name);
         }
         Ok(draft.name.as_deref())
@@ -134,9 +141,9 @@ impl OutputFile {
         if self.draft.is_none() {
             return self.file.flush();
         }
+        self.draft_path()?;
         // Without this the name may reach the disk before the content does.
         self.file.sync_all()?;
-        self.draft_path()?;
         let Some(draft) = &mut self.draft else { return Ok(()) };
         let Some(name) = draft.name.take() else { return Ok(()) };
         let named = match draft.existing {

@@ -120,9 +120,14 @@ pub fn may_write(path: &Path) -> io::Result<()> {
 pub fn open_node(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let opened = File::options().write(true).custom_flags(flags.bits().cast_signed()).open(path);
-    let file = opened.map_err(|why| match why.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::NXIO) => io::Error::new(ErrorKind::InvalidInput, "it is a pipe that no process reads"),
-        _ => why,
+    let file = opened.map_err(|why| {
+        let is_pipe = fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+        match why.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NXIO) if is_pipe => {
+                io::Error::new(ErrorKind::InvalidInput, "it is a pipe that no process reads")
+            }
+            _ => why,
+        }
     })?;
     fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
     Ok(file)

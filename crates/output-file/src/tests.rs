@@ -51,6 +51,24 @@ fn a_file_has_its_name_when_it_is_complete_and_else_nothing_remains() {
     }
 }
 
+/// The system gives a file that was opened so no name.
+#[test]
+fn a_draft_that_gets_no_name_is_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let flags = OFlags::WRONLY | OFlags::TMPFILE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = rustix::fs::open(folder.path(), flags, Mode::from_raw_mode(0o640)).unwrap();
+    let draft = Draft { path: path.clone(), name: None, existing: Existing::Keep };
+    let mut output = OutputFile { file: file.into(), draft: Some(draft) };
+    output.write_all(b"one ").unwrap();
+    let place = output.draft_path().unwrap().unwrap().to_owned();
+    output.write_all(b"two").unwrap();
+    assert_eq!(text(&place), "one two");
+    output.keep().unwrap();
+    assert_eq!((text(&path).as_str(), names(&folder)), ("one two", vec!["file".to_owned()]));
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
+}
+
 #[test]
 fn a_replaced_file_keeps_its_mode_and_one_that_is_to_stay_stays() {
     let folder = tempfile::tempdir().unwrap();

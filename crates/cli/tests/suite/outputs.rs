@@ -145,6 +145,8 @@ fn a_link_is_followed_and_one_to_a_directory_is_refused() {
     };
     refuse("link", "link: it exists already");
     refuse("folder", "folder: it is a directory; name a file");
+    symlink("none/new", at("astray")).unwrap();
+    refuse("astray", "astray: it is a link into a directory that does not exist");
     waykeeper().args(convert("link")).arg("--force").assert().success();
     waykeeper().args(convert("dangling")).assert().success();
     assert!(fs::read(at("below/new")).unwrap() == fs::read(at("below/file")).unwrap());
@@ -168,6 +170,11 @@ fn a_result_is_not_written_into_what_is_no_file() {
             &["timeseries.csv is no regular file; name another directory"],
         );
     }
+    // No page is written before the last is found to have no place.
+    let pages = tempfile::tempdir().unwrap();
+    pipe(&pages, "waykeeper.1");
+    refused(&["man", "--out", text(pages.path())], 2, &["waykeeper.1 is no regular file"]);
+    assert_eq!(names(&pages), ["waykeeper.1"]);
     fs::remove_file(&csv).unwrap();
     // Into a file elsewhere, by a link.
     let elsewhere = tempfile::tempdir().unwrap();
