@@ -9,6 +9,7 @@ use std::ffi::{OsStr, OsString};
 use waykeeper_lab::registry::{self, BUILT_IN};
 use waykeeper_lab::results::Warning;
 use waykeeper_lab::runner::{CheckedScenario, Experiment, RunPlan};
+use waykeeper_units::one_line;
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -130,8 +131,9 @@ fn check(files: &[OsString], json: bool) -> Result<(), Failure> {
     if json {
         out::json(&checked)?;
     } else {
-        let good =
-            checked.iter().filter_map(|c| Some(format!("{}: ok, {} simulations\n", c.file, c.simulations?)));
+        let good = checked
+            .iter()
+            .filter_map(|c| Some(format!("{}: ok, {} simulations\n", one_line(&c.file), c.simulations?)));
         out::text(&good.collect::<String>())?;
         for one in &checked {
             let file = &one.file;

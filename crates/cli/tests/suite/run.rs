@@ -318,6 +318,11 @@ fn a_name_that_turns_the_direction_of_writing_does_not_reach_a_terminal() {
         let done = waykeeper().args(["run", path.to_str().unwrap()]).assert().code(2);
         String::from_utf8(done.get_output().stderr.clone()).unwrap()
     };
+    let (folder, path) = tiny();
+    let odd = folder.path().join("\u{202e}\x1b[31m.toml");
+    std::fs::rename(&path, &odd).unwrap();
+    let checked = output(&["scenario", "check", odd.to_str().unwrap()]);
+    assert!(checked.ends_with("\\u{202e}\\u{1b}[31m.toml: ok, 2 simulations\n"), "{checked:?}");
     let line = said("program = \"x-mem\"", "program = \"x\\u202emem\\u001b[2J\"");
     assert!(line.contains("x\\u{202e}mem\\u{1b}[2J"), "{line:?}");
 }
