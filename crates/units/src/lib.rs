@@ -1,5 +1,5 @@
 //! Types that every crate uses: way masks, ids, core lists, sizes; the known word most like a mistyped one; numbers in
-//! messages.
+//! messages; the name in an HTTP `Host`.
 //!
 //! It must not know chips, hosts or policies. Each type prevents mixing numbers of different meaning, and refuses bad
 //! input with a message that names what is accepted.
@@ -7,6 +7,7 @@
 mod alike;
 mod cores;
 mod digits;
+mod http_host;
 mod ids;
 mod mask;
 mod shown;
@@ -15,6 +16,7 @@ mod size;
 pub use alike::{Likeness, most_alike, nearest};
 pub use cores::{CoreList, CoreListError};
 pub use digits::four_digits;
+pub use http_host::{is_name_of, names_this_machine};
 pub use ids::{ClosId, CoreId, DeviceId, PortId, WorkloadId};
 pub use mask::{MaskError, WayMask};
 pub use shown::{few, message, one_line, printable, shown};

@@ -10,7 +10,7 @@ use axum::http::header::{
 };
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
-use std::net::IpAddr;
+use waykeeper_units::names_this_machine;
 
 use crate::AccessToken;
 
@@ -45,7 +45,7 @@ pub fn check_sender(request: &Parts, is_remote: bool) -> Result<(), Refusal> {
     let host = one(&request.headers, &HOST)?.ok_or_else(|| bad("a request needs the header `Host`"))?;
     let named = request.uri.authority().map(|authority| authority.as_str());
     for name in [Some(host), named].into_iter().flatten() {
-        if !is_allowed(name, is_remote) {
+        if !names_this_machine(name, is_remote) {
             let way = if is_remote { "this machine's address" } else { "127.0.0.1 or localhost" };
             let why = format!("the host `{}` is refused; open the page by {way}", shown(name));
             return Err(Refusal::new(StatusCode::MISDIRECTED_REQUEST, why));
@@ -71,8 +71,7 @@ pub fn check_sender(request: &Parts, is_remote: bool) -> Result<(), Refusal> {
 /// # Errors
 /// The refusal.
 pub fn check_turn(request: &Parts, token: &AccessToken) -> Result<(), Refusal> {
-    let given = request.headers.get(AUTHORIZATION).is_some_and(|given| token.allows(given.as_bytes()));
-    if !given {
+    if !has_token(&request.headers, token) {
         let why = "this needs the token; open the address that `waykeeper serve` printed last";
         return Err(Refusal::new(StatusCode::UNAUTHORIZED, why));
     }
@@ -82,6 +81,11 @@ pub fn check_turn(request: &Parts, token: &AccessToken) -> Result<(), Refusal> {
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"));
     }
     Ok(())
+}
+
+/// Whether a request has the token.
+pub fn has_token(headers: &HeaderMap, token: &AccessToken) -> bool {
+    headers.get(AUTHORIZATION).is_some_and(|given| token.allows(given.as_bytes()))
 }
 
 /// Headers of every answer.
@@ -116,22 +120,6 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>,
         .transpose()
 }
 
-/// Whether a host with or without a port is an address or `localhost`. The port may differ from ours: a tunnel has its own.
-fn is_allowed(host: &str, is_remote: bool) -> bool {
-    let (name, rest) = match host.strip_prefix('[') {
-        Some(inside) => inside.split_once(']').unwrap_or(("", "")),
-        None => host.split_at(host.find(':').unwrap_or(host.len())),
-    };
-    let is_port = |port: &str| port.parse::<u16>().is_ok();
-    if !rest.is_empty() && !rest.strip_prefix(':').is_some_and(is_port) {
-        return false;
-    }
-    match name.parse::<IpAddr>() {
-        Ok(address) => is_remote || address.is_loopback(),
-        Err(_) => name.eq_ignore_ascii_case("localhost"),
-    }
-}
-
 /// The begin of a text that a stranger sent, without control characters.
 fn shown(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_control()).take(100).collect()
@@ -153,34 +141,11 @@ mod tests {
 
     #[test]
     fn names_that_lead_to_loopback_are_refused_and_addresses_are_not() {
-        for host in [
-            "127.0.0.1:8642",
-            "127.0.0.1",
-            "localhost:9000",
-            "LOCALHOST",
-            "[::1]:8642",
-            "[::1]",
-            "127.1.2.3:1",
-        ] {
-            assert_eq!(check("/", &[("host", host)], false), Ok(()), "{host}");
-        }
+        assert_eq!(check("/", &[("host", "127.0.0.1:8642")], false), Ok(()));
+        assert_eq!(check("/", &[("host", "localhost:9000")], false), Ok(()));
         let misdirected = Err(StatusCode::MISDIRECTED_REQUEST);
-        for host in [
-            "attacker.example",
-            "attacker.example:8642",
-            "localhost.attacker.example",
-            "127.0.0.1.attacker.example",
-            "",
-            "192.168.1.5:8642",
-            "[fe80::1",
-            "[::1]x",
-            "localhost:x",
-            "localhost:99999",
-            "0x7f000001",
-            "localhost@x",
-        ] {
-            assert_eq!(check("/", &[("host", host)], false), misdirected, "{host}");
-        }
+        assert_eq!(check("/", &[("host", "192.168.1.5:8642")], false), misdirected);
+        assert_eq!(check("/", &[("host", "attacker.example")], false), misdirected);
         assert_eq!(check("/", &[("host", "192.168.1.5:8642")], true), Ok(()));
         assert_eq!(check("/", &[("host", "attacker.example")], true), misdirected);
         assert_eq!(check("/", &[], false), Err(StatusCode::BAD_REQUEST));

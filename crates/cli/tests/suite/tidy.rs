@@ -80,7 +80,7 @@ const CRATES: &[(&str, &[&str])] = &[
         "view",
         &["units", "drawing", "host", "attribution", "silicon", "machine", "policy", "control", "service"],
     ),
-    ("web", &["drawing", "machine", "policy", "lab", "view"]),
+    ("web", &["units", "drawing", "machine", "policy", "lab", "view"]),
     (
         "cli",
         &[

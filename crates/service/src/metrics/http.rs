@@ -9,7 +9,7 @@ use crate::socket::{ACCEPT_ERROR_PAUSE, ACCEPT_PAUSE};
 use crate::{Published, PublishedState};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
@@ -25,6 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
+use waykeeper_units::{is_name_of, names_this_machine, shown};
 
 /// Limits for clients of the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,18 +97,57 @@ pub enum Listener {
     Unix(UnixListener),
 }
 
+/// From where a listener can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reach {
+    /// By who may open a file; no browser does.
+    File,
+    /// From this machine, its browsers among it.
+    Loopback,
+    /// From other machines too.
+    Network,
+}
+
+impl Reach {
+    /// The host of a request that may come from a page of another site (DNS rebinding). A browser always sends a host.
+    fn refused<B>(self, request: &Request<B>) -> Option<String> {
+        let is_remote = match self {
+            Reach::File => return None,
+            Reach::Loopback => false,
+            Reach::Network => true,
+        };
+        let machine = rustix::system::uname();
+        let own_name = machine.nodename().to_string_lossy();
+        let is_own =
+            |host: &str| names_this_machine(host, is_remote) || is_remote && is_name_of(host, &own_name);
+        let named = request.uri().authority().map(|authority| authority.as_str());
+        let sent = request.headers().get_all(HOST).iter().map(|host| host.to_str().unwrap_or("?"));
+        let host = named.into_iter().chain(sent).find(|host| !is_own(host))?;
+        let way = if is_remote { "an address or the name of this machine" } else { "127.0.0.1 or localhost" };
+        Some(format!("the host `{}` is refused; ask by {way}\n", shown(host)))
+    }
+}
+
 /// Serves metrics until it is dropped.
 pub async fn serve(listener: Listener, published_state: Arc<PublishedState>, limits: ScrapeLimits) {
     let pages = Arc::new(MetricsPage::new(published_state));
+    let reach = match &listener {
+        Listener::Unix(_) => Reach::File,
+        // An address that cannot be read is held for the narrower one.
+        Listener::Tcp(listener) => match listener.local_addr() {
+            Ok(address) if !address.ip().is_loopback() => Reach::Network,
+            _ => Reach::Loopback,
+        },
+    };
     let mut inside: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let pages = pages.clone();
         let come = match &listener {
             Listener::Tcp(listener) => {
-                listener.accept().await.map(|(stream, _)| spawn(stream, pages, limits))
+                listener.accept().await.map(|(stream, _)| spawn(stream, pages, reach, limits))
             }
             Listener::Unix(listener) => {
-                listener.accept().await.map(|(stream, _)| spawn(stream, pages, limits))
+                listener.accept().await.map(|(stream, _)| spawn(stream, pages, reach, limits))
             }
         };
         let pause = if come.is_ok() { ACCEPT_PAUSE } else { ACCEPT_ERROR_PAUSE };
@@ -120,21 +160,21 @@ pub async fn serve(listener: Listener, published_state: Arc<PublishedState>, lim
     }
 }
 
-fn spawn<S>(stream: S, pages: Arc<MetricsPage>, limits: ScrapeLimits) -> AbortHandle
+fn spawn<S>(stream: S, pages: Arc<MetricsPage>, reach: Reach, limits: ScrapeLimits) -> AbortHandle
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let task = tokio::spawn(answer_one(stream, pages, limits));
+    let task = tokio::spawn(answer_one(stream, pages, reach, limits));
     task.abort_handle()
 }
 
 /// Reads one request and answers it. An error affects only this connection.
-async fn answer_one<S>(stream: S, pages: Arc<MetricsPage>, limits: ScrapeLimits)
+async fn answer_one<S>(stream: S, pages: Arc<MetricsPage>, reach: Reach, limits: ScrapeLimits)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
     let service = service_fn(|request| {
-        let response = answer(&request, &pages);
+        let response = answer(&request, &pages, reach);
         async { Ok::<_, Infallible>(response) }
     });
     let mut http = http1::Builder::new();
@@ -152,16 +192,21 @@ pub(crate) async fn converse(
     published_state: Arc<PublishedState>,
     limits: ScrapeLimits,
 ) {
-    answer_one(stream, Arc::new(MetricsPage::new(published_state)), limits).await;
+    answer_one(stream, Arc::new(MetricsPage::new(published_state)), Reach::Loopback, limits).await;
 }
 
-fn answer(request: &Request<Incoming>, pages: &MetricsPage) -> Response<Full<Bytes>> {
-    let plain = |status: StatusCode, text: &'static str| {
-        let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
-        *response.status_mut() = status;
-        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-        response
-    };
+/// An answer of one line.
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+fn answer(request: &Request<Incoming>, pages: &MetricsPage, reach: Reach) -> Response<Full<Bytes>> {
+    if let Some(why) = reach.refused(request) {
+        return plain(StatusCode::MISDIRECTED_REQUEST, why);
+    }
     if request.uri().path() != "/metrics" {
         return plain(StatusCode::NOT_FOUND, "metrics are at /metrics\n");
     }
@@ -185,4 +230,30 @@ pub fn bind(address: std::net::SocketAddr) -> io::Result<std::net::TcpListener> 
     let listener = std::net::TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_machines_ask_by_an_address_or_by_the_machines_name() {
+        let own_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let refused = |reach: Reach, host: &str| {
+            let request = Request::builder().uri("/metrics").header(HOST, host).body(()).unwrap();
+            reach.refused(&request).is_some()
+        };
+        let with_domain = format!("{own_name}.cluster.example:19190");
+        for host in ["10.0.0.1:19190", "[fe80::1]:19190", "localhost", &own_name, &with_domain] {
+            assert!(!refused(Reach::Network, host), "{host}");
+        }
+        for host in ["attacker.example", "attacker.example:19190", "", "10.0.0.1.attacker.example"] {
+            assert!(refused(Reach::Network, host) && refused(Reach::Loopback, host), "{host}");
+            assert!(!refused(Reach::File, host), "{host}");
+        }
+        assert!(refused(Reach::Loopback, "10.0.0.1:19190"));
+        // HTTP/1.0 without a host: no browser sends it.
+        let bare = Request::builder().uri("/metrics").body(()).unwrap();
+        assert_eq!(Reach::Loopback.refused(&bare), None);
+    }
 }

@@ -251,6 +251,30 @@ fn a_client_that_keeps_its_connections_locks_no_other_client_out() {
     }
 }
 
+/// The status line of a request that names this host.
+fn status_with(stream: impl Read + Write, host: &str) -> String {
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    exchange(stream, &request).0.lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn a_name_that_leads_here_gets_nothing_and_loopback_does() {
+    let (_edge, loopback) = limited(ScrapeLimits::default());
+    for host in ["127.0.0.1:19190", "localhost", "[::1]:19190"] {
+        assert!(status_with(connect(loopback), host).contains("200"), "{host}");
+    }
+    // DNS rebinding: the browser of a user of this machine sends the name of the attacker's page.
+    for host in ["attacker.example", "attacker.example:19190", "10.0.0.1:19190", ""] {
+        let status = status_with(connect(loopback), host);
+        assert!(status.contains("421"), "{host}: {status}");
+    }
+    let absolute =
+        "GET http://attacker.example/metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let (head, body) = exchange(connect(loopback), absolute);
+    assert!(head.starts_with("http/1.1 421"), "{head}");
+    assert_eq!(body, "the host `attacker.example` is refused; ask by 127.0.0.1 or localhost\n");
+}
+
 #[test]
 fn metrics_can_be_had_on_a_socket_in_the_file_system() {
     let folder = tempfile::tempdir().unwrap();
@@ -259,6 +283,8 @@ fn metrics_can_be_had_on_a_socket_in_the_file_system() {
     let servers = Servers::open(&config, Arc::new(PublishedState::new(published(1))), orders().0).unwrap();
     let (head, body) = exchange(UnixStream::connect(&path).unwrap(), "GET /metrics HTTP/1.0\r\n\r\n");
     assert!(head.starts_with("http/1.0 200") && body.contains("waykeeper_steps_total 1\n"), "{head}\n{body}");
+    let by_name = status_with(UnixStream::connect(&path).unwrap(), "any.example");
+    assert!(by_name.contains("200"), "no browser reaches a file: {by_name}");
     drop(servers);
     assert!(!path.exists());
 }

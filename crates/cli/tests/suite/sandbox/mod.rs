@@ -132,7 +132,9 @@ impl Field {
         assert_eq!(member(&["pause"]).status.code(), Some(4), "not permitted");
         let mut metrics = String::new();
         let mut stream = TcpStream::connect(self.metrics).expect("metrics on loopback");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it reads");
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            .expect("it reads");
         stream.read_to_string(&mut metrics).expect("it answers");
         assert!(metrics.contains("# TYPE waykeeper_"), "{metrics}");
         daemon.signal(Signal::TERM);
