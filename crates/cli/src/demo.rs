@@ -71,7 +71,7 @@ pub struct DemoArgs {
     /// End this long after the daemon's first step
     #[arg(long = "for", value_name = "TIME", value_parser = duration::above_zero, allow_negative_numbers = true)]
     for_time: Option<Duration>,
-    /// Seconds of the server's clock per second of wall-clock time, above 0 and at most 1000
+    /// Seconds of the server's clock per second of wall-clock time, from 0.001 to 1000
     #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
     speed: f64,
     /// Seed of the virtual server's random numbers

@@ -18,7 +18,7 @@ use waykeeper_lab::registry;
 use waykeeper_machine::Scenario;
 use waykeeper_service::config::usual_socket;
 use waykeeper_service::{ClientError, ServersConfig};
-use waykeeper_view::{DaemonSource, LiveScenario, LiveSetup, RecordingSource, Source};
+use waykeeper_view::{DaemonSource, LiveScenario, LiveSetup, RecordingSource, Source, Turn};
 use waykeeper_web::{Scenarios, WebError, WebLimits, WebListen, WebServer};
 
 const EXAMPLES: &str = "\
@@ -63,7 +63,7 @@ pub struct ServeArgs {
     /// Policy of the virtual server at the start
     #[arg(long, value_name = "NAME", default_value = "waykeeper", conflicts_with_all = ["socket", "root", "replay"])]
     policy: String,
-    /// Seconds of the server's or the recording's clock per second of wall-clock time, above 0 and at most 1000
+    /// Seconds of the server's or the recording's clock per second of wall-clock time, from 0.001 to 1000
     #[arg(long, value_name = "X", default_value_t = 1.0, conflicts_with_all = ["socket", "root"])]
     speed: f64,
     /// Seed of the virtual server's random numbers
@@ -82,10 +82,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Runs the subcommand.
 pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
-    let speed = args.speed;
-    if !(speed.is_finite() && speed > 0.0 && speed <= 1000.0) {
-        return Err(Failure::bad_input(format!("`--speed` is {speed}; it must be above 0 and at most 1000")));
-    }
+    Turn::check_speed(args.speed).map_err(|why| Failure::bad_input(format!("--speed: {why}")))?;
     let heard = interrupt::listen()?;
     let (source, own) = args.source()?;
     let listen = WebListen { address: args.listen, allow_remote: args.allow_remote };

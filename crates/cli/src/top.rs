@@ -56,7 +56,7 @@ pub struct TopArgs {
     /// Policy of the virtual server
     #[arg(long, value_name = "NAME", requires = "scenario", default_value = "waykeeper")]
     policy: String,
-    /// Seconds of the scenario or recording per second of wall-clock time, above 0 and at most 1000
+    /// Seconds of the scenario or recording per second of wall-clock time, from 0.001 to 1000
     #[arg(long, value_name = "X", default_value_t = 1.0, allow_negative_numbers = true)]
     speed: f64,
     /// Seed of the virtual server's random numbers

@@ -22,6 +22,7 @@ use waykeeper_vhost::mounted::MountError;
 use waykeeper_vhost::resctrl::description::Kernel;
 use waykeeper_vhost::trees::{MountedTree, mounted_trees};
 use waykeeper_vhost::virtual_host::{VirtualHost, VirtualHostError, VirtualHostOptions};
+use waykeeper_view::Turn;
 
 /// Examples of the whole subcommand.
 pub const EXAMPLES: &str = "\
@@ -56,7 +57,7 @@ pub struct VhostArgs {
     /// Scenario: a built-in name (see `waykeeper scenario list`) or the path of a file
     #[arg(long, value_name = "NAME", default_value = registry::FLAGSHIP)]
     scenario: OsString,
-    /// Seconds of the server's clock per second of wall-clock time, above 0 and at most 1000
+    /// Seconds of the server's clock per second of wall-clock time, from 0.001 to 1000
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     speed: f64,
     /// Seed of the virtual server's random numbers
@@ -150,8 +151,9 @@ pub fn vhost(mut args: VhostArgs) -> Result<(), Failure> {
 
 /// The speed of a server's clock.
 pub fn speed(speed: f64) -> Result<ClockSpeed, Failure> {
-    if !(speed.is_finite() && speed > 0.0 && speed <= 1000.0) {
-        let why = format!("`--speed` is {speed}; it must be above 0 and at most 1000");
+    let (least, most) = (Turn::SPEED_LEAST, Turn::SPEED_MOST);
+    if !(least..=most).contains(&speed) {
+        let why = format!("`--speed` is {speed}; it must be from {least} to {most}");
         return Err(Failure::bad_input(why));
     }
     Ok(ClockSpeed::Wall(speed))

@@ -155,7 +155,7 @@ pub enum Turn {
     },
     /// Seconds of the source's clock per second of wall-clock time.
     Speed {
-        /// Above 0, at most [`Turn::SPEED_MOST`].
+        /// From [`Turn::SPEED_LEAST`] to [`Turn::SPEED_MOST`].
         factor: f64,
     },
     /// Time stops.
@@ -170,6 +170,9 @@ pub enum Turn {
 }
 
 impl Turn {
+    /// Lowest speed: a step of a second takes a quarter of an hour. At a speed near 0 the time of a step has no number.
+    pub const SPEED_LEAST: f64 = 0.001;
+
     /// Highest speed, as of `waykeeper vhost`.
     pub const SPEED_MOST: f64 = 1000.0;
 
@@ -187,11 +190,11 @@ impl Turn {
     /// # Errors
     /// What would be accepted.
     pub fn check_speed(factor: f64) -> Result<f64, TurnError> {
-        if factor.is_finite() && factor > 0.0 && factor <= Turn::SPEED_MOST {
+        let (least, most) = (Turn::SPEED_LEAST, Turn::SPEED_MOST);
+        if (least..=most).contains(&factor) {
             return Ok(factor);
         }
-        let text =
-            format!("speed {factor} is out of range; give a number above 0 and at most {}", Turn::SPEED_MOST);
+        let text = format!("speed {factor} is out of range; give a number from {least} to {most}");
         Err(TurnError::Refused(text))
     }
 }

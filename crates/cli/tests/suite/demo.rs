@@ -186,7 +186,7 @@ fn another_user_needs_only_the_device_and_user_namespaces() {
 fn what_is_wrong_is_one_line_before_anything_is_mounted() {
     refused(&["demo", "a4-fig55"], 2, &["did you mean `a4-fig5`?"]);
     refused(&["demo", "--policy", "waykeper"], 2, &["did you mean `waykeeper`?"]);
-    refused(&["demo", "--speed", "0"], 2, &["`--speed` is 0; it must be above 0"]);
+    refused(&["demo", "--speed", "0"], 2, &["`--speed` is 0; it must be from 0.001 to 1000"]);
     refused(&["demo", "--for", "0"], 2, &["`0` is not a time above 0"]);
     refused(&["demo", "idio-fig3"], 2, &["the chip `idio` has no table [identity]"]);
 }

@@ -184,8 +184,14 @@ fn one_frame_as_text_and_what_cannot_work() {
     refused(
         &["top", "--scenario", scenario, "--once", "--speed", "-1"],
         2,
-        &["--speed", "above 0 and at most 1000"],
+        &["--speed", "from 0.001 to 1000"],
     );
+    for command in ["top", "serve"] {
+        for speed in ["1e-308", "1e308", "inf", "nan", "0"] {
+            let words = [command, "--scenario", scenario, "--speed", speed];
+            refused(&words, 2, &["--speed: speed ", "is out of range; give a number from 0.001 to 1000"]);
+        }
+    }
     refused(&["top", "--scenario", "a4-fgi5", "--once"], 2, &["a4-fig5"]);
     let empty = folder.path().to_str().unwrap();
     refused(&["top", "--replay", empty, "--once"], 2, &["has no recording"]);

@@ -194,7 +194,7 @@ fn what_is_wrong_is_one_line_and_the_right_exit_code() {
     std::fs::write(full.path().join("file"), "").unwrap();
     let full = full.path().to_str().unwrap();
     let cases: &[(&[&str], &str)] = &[
-        (&[here, "--speed", "0"], "`--speed` is 0; it must be above 0"),
+        (&[here, "--speed", "0"], "`--speed` is 0; it must be from 0.001 to 1000"),
         (&[here, "--scenario", "a4-fig55"], "did you mean `a4-fig5`?"),
         (&[here, "--scenario", "idio-fig3"], "the chip `idio` has no table [identity]"),
         (&[here, "--kernel", "six"], "`six` is not a Linux release"),

@@ -120,9 +120,15 @@ fn a_wrong_turn_names_what_would_be_accepted_and_changes_nothing() {
             Turn::Load { device: "raid0".to_owned(), factor: 1.5 },
             "from 0 to 1, as its programs have no memory",
         ),
-        (Turn::Speed { factor: 0.0 }, "above 0 and at most 1000"),
     ];
-    for (turn, wanted) in said {
+    let numbers =
+        [0.0, -0.0, -1.0, 1e-308, 0.000_999, 1000.1, 1e308, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+    let speeds = numbers.map(|factor| (Turn::Speed { factor }, "give a number from 0.001 to 1000"));
+    let loads = numbers
+        .into_iter()
+        .filter(|factor| !(0.0..=10.0).contains(factor))
+        .map(|factor| (Turn::Load { device: "nic0".to_owned(), factor }, "give a number from 0 to 10"));
+    for (turn, wanted) in said.into_iter().chain(speeds).chain(loads) {
         let why = refused(&mut source, turn.clone());
         assert!(why.contains(wanted) && !why.contains('\n'), "{turn:?}: {why}");
     }

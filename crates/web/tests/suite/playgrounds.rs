@@ -34,10 +34,17 @@ fn a_mask_that_is_turned_is_in_the_next_picture_and_a_viewer_keeps_the_server() 
     read_until(&mut viewer, "\"mask\":\"0x00c\"");
     let history = ask(&server, "GET", &format!("/api/feeds/{id}/history"), "", "");
     assert!(history.body.contains("\"series\":\"llc_hit_ratio\""), "{}", history.body);
-    let wide = format!(r#"{{"do":"mask","tenant":"{name}","mask":"0xfffff"}}"#);
-    let reply = order(&server, "POST", &format!("/api/feeds/{id}/turn"), &wide);
-    assert_eq!(reply.status, 400, "{reply:?}");
-    assert!(reply.body.contains("wider than the chip"), "{}", reply.body);
+    for (turn, part) in [
+        (format!(r#"{{"do":"mask","tenant":"{name}","mask":"0xfffff"}}"#), "wider than the chip"),
+        (r#"{"do":"speed","factor":1e-308}"#.to_owned(), "give a number from 0.001 to 1000"),
+        (r#"{"do":"speed","factor":1e999}"#.to_owned(), "number out of range"),
+        (r#"{"do":"load","device":"nic0","factor":1e308}"#.to_owned(), "give a number from 0 to 10"),
+        (r#"{"do":"load","device":"nic0","factor":-1e-308}"#.to_owned(), "give a number from 0 to 10"),
+    ] {
+        let reply = order(&server, "POST", &format!("/api/feeds/{id}/turn"), &turn);
+        assert_eq!(reply.status, 400, "{turn}: {reply:?}");
+        assert!(reply.body.contains(part), "{turn}: {}", reply.body);
+    }
 }
 
 /// Few playgrounds, which wait for an hour for a page.
@@ -134,6 +141,13 @@ fn a_wrong_wish_gets_one_line_and_no_path_is_opened() {
         (r#"{"scenario":"a4-fig5","policy":"nothing"}"#, "nothing"),
         (r#"{"scenario":"a4-fig5","policy":"default","speed":0}"#, "speed 0 is out of range"),
         (r#"{"scenario":"a4-fig5","policy":"default","speed":1e9}"#, "is out of range"),
+        // A step at this speed would take longer than a number can say.
+        (r#"{"scenario":"a4-fig5","policy":"default","speed":1e-308}"#, "give a number from 0.001 to 1000"),
+        (r#"{"scenario":"a4-fig5","policy":"default","speed":-1}"#, "give a number from 0.001 to 1000"),
+        (r#"{"scenario":"a4-fig5","policy":"default","speed":1e999}"#, "number out of range"),
+        (r#"{"scenario":"a4-fig5","policy":"default","speed":null}"#, "not a playground"),
+        (r#"{"scenario":"a4-fig5","policy":"default","seed":1e3}"#, "not a playground"),
+        (r#"{"scenario":"a4-fig5","policy":"default","seed":18446744073709551616}"#, "not a playground"),
         (r#"{"scenario":"a4-fig5","policy":"default","seed":-1}"#, "not a playground"),
         (r#"{"scenario":"a4-fig5","policy":"default","sets":"exact"}"#, "unknown field `sets`"),
         (r#"{"policy":"default"}"#, "missing field `scenario`"),
