@@ -21,6 +21,7 @@ const LIMITS: SocketLimits = SocketLimits {
     connections: 64,
     reserved: 8,
     per_uid: 64,
+    for_orders: 8,
     idle: Duration::from_secs(60),
     line: Duration::from_secs(10),
     write: Duration::from_secs(10),

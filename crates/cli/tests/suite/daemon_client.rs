@@ -8,7 +8,7 @@ mod stage;
 
 use common::{output, refused};
 use serde_json::Value;
-use stage::{READERS, Stage};
+use stage::{Client, READERS, Stage};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
@@ -220,6 +220,19 @@ fn orders_say_what_came_of_them_and_end_as_they_should() {
     refused(&at(&["policy", "set", "a5"], &socket), 2, &["unknown policy `a5`"]);
     refused(&at(&["policy", "set", "a4", "--set", "x"], &socket), 2, &["write KEY=VALUE"]);
     refused(&at(&["policy", "set", "a4", "--set", "x=1", "--set", "x=2"], &socket), 2, &["given twice"]);
+    // Programs of root that watch lock no order out, and a query names them.
+    let watchers: Vec<Client> = (0..SocketLimits::default().per_uid)
+        .map(|_| {
+            let mut watcher = Client::at(&stage.socket());
+            watcher.send(r#"{"version":1,"do":"watch"}"#);
+            assert!(watcher.receive().contains("\"ok\""));
+            watcher
+        })
+        .collect();
+    assert_eq!(output(&at(&["pause", "--release"], &socket)), "done: Pause(Release)\n");
+    let holder = format!("connections already (process {}); close one", std::process::id());
+    refused(&at(&["status"], &socket), 5, &[&holder]);
+    drop(watchers);
     let busy = Stage::new(SocketLimits { orders: 0, ..SocketLimits::default() }, None);
     refused(&at(&["resume"], &busy.socket().display().to_string()), 5, &["orders are waiting already"]);
     refused(&at(&["status"], "/nonexistent/s"), 3, &["no daemon at /nonexistent/s", "--socket"]);

@@ -14,6 +14,7 @@ use crate::recorder::StreamWriter;
 use crate::{Order, OrderError, Pause, Published, Sender};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -22,6 +23,11 @@ use tokio::time::timeout;
 
 /// The longest time to wait for an order, however long the period. Assumption: below our client's time limit.
 const MAX_ORDER_TIMEOUT: Duration = Duration::from_secs(100);
+
+/// How long a client may go on sending after the last answer, and how many bytes. Assumption: a client that reads meanwhile
+/// needs less.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 16 << 20;
 
 /// What all connections share.
 #[derive(Debug)]
@@ -38,11 +44,21 @@ pub struct SocketState {
     pub steps: watch::Receiver<Arc<Published>>,
 }
 
+/// What a connection beyond the limits is for.
+#[derive(Debug)]
+pub struct OrdersOnly {
+    /// The limit that is reached: why nothing but orders is answered.
+    pub full: String,
+    /// An order is carried out.
+    pub has_order: Arc<AtomicBool>,
+}
+
 /// An accepted connection.
 #[derive(Debug)]
 pub struct Connection {
     stream: UnixStream,
     right: Right,
+    only_orders: Option<OrdersOnly>,
     /// Received bytes that were not parsed yet; at most a request and a read.
     buffer: Vec<u8>,
     /// The client sends no more; it may still read.
@@ -62,9 +78,9 @@ fn too_long() -> Incoming {
 }
 
 impl Connection {
-    /// A connection with this right.
-    pub fn new(stream: UnixStream, right: Right) -> Connection {
-        Connection { stream, right, buffer: Vec::new(), ended: false }
+    /// A connection with this right, perhaps for orders alone.
+    pub fn new(stream: UnixStream, right: Right, only_orders: Option<OrdersOnly>) -> Connection {
+        Connection { stream, right, only_orders, buffer: Vec::new(), ended: false }
     }
 
     /// Answers until the client disconnects or is too slow. An error affects only this client.
@@ -74,23 +90,42 @@ impl Connection {
             let bytes = match self.next(&shared.limits).await? {
                 Incoming::Line(bytes) => bytes,
                 Incoming::Fault(fault) => {
-                    return self.send(&line::<()>(None, Err(&fault)), &shared.limits).await;
+                    return self.finish(&line::<()>(None, Err(&fault)), &shared.limits).await;
                 }
                 Incoming::End => return Ok(()),
             };
             tokio::time::sleep(bucket.next(&shared.limits, Instant::now())).await;
             let answer = match parse(&bytes) {
                 Err((id, fault)) => line::<()>(id.as_ref(), Err(&fault)),
+                Ok(Request { id, command, .. }) if self.only_orders.is_some() && !command.is_order() => {
+                    let full = self.only_orders.as_ref().map_or("", |only| only.full.as_str());
+                    let text = format!("{full}; until then only orders are taken");
+                    let fault = ProtocolError::new(ProtocolErrorKind::Busy, text);
+                    return self.finish(&line::<()>(id.as_ref(), Err(&fault)), &shared.limits).await;
+                }
                 Ok(request) if matches!(request.command, ControlCommand::Watch | ControlCommand::Steps) => {
                     return self.follow(&request, shared).await;
                 }
-                Ok(request) => answer(request, self.right, shared).await,
+                Ok(request) => {
+                    self.note_order(true);
+                    let answer = answer(request, self.right, shared).await;
+                    self.note_order(false);
+                    answer
+                }
             };
             self.send(&answer, &shared.limits).await?;
         }
     }
 
+    fn note_order(&self, is_carried_out: bool) {
+        if let Some(only) = &self.only_orders {
+            only.has_order.store(is_carried_out, Ordering::Relaxed);
+        }
+    }
+
     async fn next(&mut self, limits: &SocketLimits) -> io::Result<Incoming> {
+        // Others may need a place for an order.
+        let idle = if self.only_orders.is_some() { limits.idle.min(limits.line) } else { limits.idle };
         let mut deadline = None;
         let mut searched = 0;
         loop {
@@ -109,7 +144,7 @@ impl Connection {
             // The time limit starts with the first byte and is for the whole line.
             let now = Instant::now();
             let (left, what) = match deadline {
-                _ if self.buffer.is_empty() => (limits.idle, "no request was sent"),
+                _ if self.buffer.is_empty() => (idle, "no request was sent"),
                 None => (limits.line, "no complete request was sent"),
                 Some(at) => (Instant::saturating_duration_since(&at, now), "no complete request was sent"),
             };
@@ -121,7 +156,7 @@ impl Connection {
                 Ok(Ok(_)) => {}
                 Ok(Err(why)) => return Err(why),
                 Err(_) => {
-                    let waited = if self.buffer.is_empty() { limits.idle } else { limits.line };
+                    let waited = if self.buffer.is_empty() { idle } else { limits.line };
                     let text = format!("{what} within {} s", waited.as_secs_f64());
                     return Ok(Incoming::Fault(ProtocolError::new(ProtocolErrorKind::TooSlow, text)));
                 }
@@ -134,6 +169,13 @@ impl Connection {
             Ok(done) => done,
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
+    }
+
+    /// Sends the last answer and closes.
+    async fn finish(&mut self, text: &str, limits: &SocketLimits) -> io::Result<()> {
+        self.send(text, limits).await?;
+        linger(&mut self.stream).await;
+        Ok(())
     }
 
     /// Sends a status or the lines of the stream, now and after every step. A slow client skips to the latest step.
@@ -170,13 +212,32 @@ impl Connection {
                         _ => {
                             let text = "a connection that watches takes no more requests; open another one";
                             let fault = ProtocolError::new(ProtocolErrorKind::BadRequest, text);
-                            return self.send(&line::<()>(request.id.as_ref(), Err(&fault)), &shared.limits).await;
+                            return self.finish(&line::<()>(request.id.as_ref(), Err(&fault)), &shared.limits).await;
                         }
                     },
                 }
             }
         }
     }
+}
+
+/// Closes a connection for writing, and reads for a while what its client still sends. A client that is sending when the
+/// connection is closed has an error, and may never read the answer.
+pub async fn linger(stream: &mut UnixStream) {
+    if stream.shutdown().await.is_err() {
+        return;
+    }
+    let read = async {
+        let (mut scrap, mut left) = ([0; 1024], LINGER_BYTES);
+        while let Ok(count) = stream.read(&mut scrap).await
+            && count > 0
+            && count <= left
+        {
+            left -= count;
+        }
+    };
+    // The client has had its time.
+    let _ = timeout(LINGER, read).await;
 }
 
 /// The answer to all commands except `watch` and `steps`.

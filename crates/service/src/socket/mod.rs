@@ -16,18 +16,30 @@ pub(crate) use view::View;
 
 use crate::Sender;
 use crate::protocol::{ProtocolError, ProtocolErrorKind, line};
-use connection::{Connection, SocketState};
-use limits::ConnectionLimiter;
+use connection::{Connection, OrdersOnly, SocketState, linger};
+use limits::{ConnectionLimiter, OrderPlaces};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::AbortHandle;
 
 /// Pause after each accepted connection: a client that connects in a loop takes a few percent of one CPU.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(1);
 
 /// Pause after the system refused a connection (out of files or memory). Assumption: some may be free by then.
 pub(crate) const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
+
+/// Clients at a time that are refused and may still read why; further ones get the words and no time.
+const REFUSED: usize = 64;
+
+/// Connections beyond the limits.
+#[derive(Debug, Default)]
+struct Beyond {
+    orders: OrderPlaces,
+    refused: Vec<AbortHandle>,
+}
 
 /// Serves the socket until it is dropped.
 pub async fn serve(
@@ -71,7 +83,7 @@ pub(crate) async fn converse(
     let view = Arc::new(View::new(system, published_state));
     let shared = SocketState { view, sender, orders, limits, steps };
     // An error affects only this connection.
-    let _ = Connection::new(stream, Right::Order).serve(&shared).await;
+    let _ = Connection::new(stream, Right::Order, None).serve(&shared).await;
 }
 
 async fn accept_all(
@@ -80,39 +92,70 @@ async fn accept_all(
     limiter: &ConnectionLimiter,
     shared: &Arc<SocketState>,
 ) {
+    let mut beyond = Beyond::default();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => accept(stream, access, limiter, shared),
+            Ok((stream, _)) => accept(stream, access, limiter, &mut beyond, shared),
             Err(_) => tokio::time::sleep(ACCEPT_ERROR_PAUSE).await,
         }
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }
 }
 
-fn accept(stream: UnixStream, access: ClientRights, limiter: &ConnectionLimiter, shared: &Arc<SocketState>) {
+fn accept(
+    stream: UnixStream,
+    access: ClientRights,
+    limiter: &ConnectionLimiter,
+    beyond: &mut Beyond,
+    shared: &Arc<SocketState>,
+) {
     let Ok(peer) = Peer::of(&stream) else { return };
     let right = access.right_of(&peer);
-    let admitted = match right {
-        Right::Nothing => {
-            let text = "only root and members of the group in the daemon's configuration may connect";
-            Err(ProtocolError::new(ProtocolErrorKind::NotPermitted, text))
+    if right == Right::Nothing {
+        let text = "only root and members of the group in the daemon's configuration may connect";
+        return beyond.refuse(stream, &ProtocolError::new(ProtocolErrorKind::NotPermitted, text));
+    }
+    // A process of another namespace has no number here.
+    let pid = stream.peer_cred().ok().and_then(|who| who.pid()).filter(|pid| *pid > 0);
+    match limiter.admit(peer.uid, pid, right, &shared.limits) {
+        Ok(slot) => drop(serve_one(stream, right, None, slot, shared)),
+        Err(full)
+            if right == Right::Order && beyond.orders.make_room(shared.limits.for_orders, Instant::now()) =>
+        {
+            let has_order = Arc::new(AtomicBool::new(false));
+            let only_orders = OrdersOnly { full, has_order: has_order.clone() };
+            let task = serve_one(stream, right, Some(only_orders), (), shared);
+            beyond.orders.take(task, has_order, Instant::now());
         }
-        _ => limiter
-            .admit(peer.uid, right, &shared.limits)
-            .map_err(|text| ProtocolError::new(ProtocolErrorKind::Busy, text)),
-    };
-    match admitted {
-        Ok(slot) => {
-            let shared = shared.clone();
-            tokio::spawn(async move {
-                let _slot = slot;
-                // An error affects only this connection.
-                let _ = Connection::new(stream, right).serve(&shared).await;
-            });
-        }
-        Err(fault) => {
-            // The buffer of a new connection is empty: the line fits, or the client has disconnected.
-            let _ = stream.try_write(line::<()>(None, Err(&fault)).as_bytes());
+        Err(full) => beyond.refuse(stream, &ProtocolError::new(ProtocolErrorKind::Busy, full)),
+    }
+}
+
+/// Serves a connection, which holds `slot`. An error affects only this connection.
+fn serve_one(
+    stream: UnixStream,
+    right: Right,
+    only_orders: Option<OrdersOnly>,
+    slot: impl Send + 'static,
+    shared: &Arc<SocketState>,
+) -> AbortHandle {
+    let shared = shared.clone();
+    let task = tokio::spawn(async move {
+        let _slot = slot;
+        let _ = Connection::new(stream, right, only_orders).serve(&shared).await;
+    });
+    task.abort_handle()
+}
+
+impl Beyond {
+    /// Says why, and closes.
+    fn refuse(&mut self, mut stream: UnixStream, fault: &ProtocolError) {
+        // The buffer of a new connection is empty: the line fits, or the client has disconnected.
+        let _ = stream.try_write(line::<()>(None, Err(fault)).as_bytes());
+        self.refused.retain(|task| !task.is_finished());
+        if self.refused.len() < REFUSED {
+            let task = tokio::spawn(async move { linger(&mut stream).await });
+            self.refused.push(task.abort_handle());
         }
     }
 }

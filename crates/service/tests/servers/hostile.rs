@@ -179,14 +179,16 @@ fn who_connects_and_says_nothing_or_half_a_line_is_hung_up_on() {
 #[test]
 fn a_line_without_end_is_cut_off() {
     let stage = Stage::new(SocketLimits::default(), None);
-    let mut client = Client::at(&stage.socket());
-    let line = vec![b'x'; 4 * LONGEST_REQUEST];
-    // The daemon may close the connection before all is sent.
-    let _ = client.stream().write_all(&line);
-    assert!(client.receive().contains(r#""kind":"too-long","text":"a request is at most 16384 bytes long"#));
-    let mut client = Client::at(&stage.socket());
-    let _ = client.stream().write_all(&[&vec![b' '; LONGEST_REQUEST][..], b"\n"].concat());
-    assert!(client.receive().contains("too-long"));
+    // More than the kernel holds for a connection: a client that sends it all before it reads still gets the answer.
+    for length in [LONGEST_REQUEST, 4 * LONGEST_REQUEST, 1 << 20] {
+        let mut client = Client::at(&stage.socket());
+        client.stream().write_all(&vec![b'x'; length]).unwrap();
+        let _ = client.stream().write_all(b"\n");
+        let answer = client.receive();
+        let wanted = r#""kind":"too-long","text":"a request is at most 16384 bytes long"#;
+        assert!(answer.contains(wanted), "{length} bytes: {answer}");
+        assert_eq!(client.receive(), "", "and the connection is closed");
+    }
     let mut client = Client::at(&stage.socket());
     let fits = format!("{STATUS}{}", " ".repeat(LONGEST_REQUEST - STATUS.len() - 1));
     assert!(client.ask(&fits)["ok"].is_object());
@@ -252,7 +254,7 @@ fn two_hundred_half_open_connections_are_a_few_and_give_way() {
     });
     stage.moves_on(3);
     all.clear();
-    assert!(open_files(Path::new("/proc/self/fd")) < 200);
+    wait_for("they are closed", || open_files(Path::new("/proc/self/fd")) < 200);
 }
 
 fn open_files(folder: &Path) -> usize {
@@ -267,12 +269,68 @@ fn one_user_has_a_few_connections_and_gets_an_error_for_more() {
     for client in &mut kept {
         assert!(client.ask(STATUS)["ok"].is_object());
     }
-    let refusal = Client::at(&stage.socket()).receive();
-    assert!(refusal.contains(r#""kind":"busy","text":"user 0 has 2 connections already"#), "{refusal}");
+    // A user who may give orders has further connections for these, and learns from another request who has the others.
+    let mut beyond = Client::at(&stage.socket());
+    let refusal = beyond.ask(STATUS);
+    assert_eq!(refusal["error"]["kind"], "busy");
+    let own = std::process::id();
+    let why = format!(
+        "user 0 has 2 connections already (process {own}); close one; until then only orders are taken"
+    );
+    assert_eq!(refusal["error"]["text"], why.as_str());
+    assert_eq!(beyond.receive(), "", "and the connection is closed");
     kept.pop();
     wait_for("the place is free again", || {
         let mut client = Client::at(&stage.socket());
         let _ = client.stream().write_all(format!("{STATUS}\n").as_bytes());
         client.receive().contains("\"ok\"")
     });
+}
+
+#[test]
+fn watchers_of_root_lock_no_order_out() {
+    let stage = Stage::new(SocketLimits::default(), None);
+    let per_uid = SocketLimits::default().per_uid;
+    let mut watchers: Vec<Client> = (0..per_uid).map(|_| Client::at(&stage.socket())).collect();
+    for watcher in &mut watchers {
+        watcher.send(r#"{"version":1,"do":"watch"}"#);
+        assert!(watcher.receive().contains("\"ok\""));
+    }
+    let released = Client::at(&stage.socket()).ask(r#"{"version":1,"id":7,"do":"pause","release":true}"#);
+    assert_eq!((&released["id"], &released["ok"]["text"]), (&7.into(), &"done: Pause(Release)".into()));
+    // A further watcher learns who watches already, with its own id.
+    let refusal = Client::at(&stage.socket()).ask(r#"{"version":1,"id":"w","do":"watch"}"#);
+    assert_eq!((&refusal["id"], &refusal["error"]["kind"]), (&"w".into(), &"busy".into()));
+    assert!(
+        refusal["error"]["text"].as_str().unwrap().contains(&std::process::id().to_string()),
+        "{refusal}"
+    );
+    // Nor do connections on which nothing is sent, which have taken the places for orders too.
+    let silent: Vec<Client> =
+        (0..2 * SocketLimits::default().for_orders).map(|_| Client::at(&stage.socket())).collect();
+    wait_for("a silent connection makes room", || {
+        let mut client = Client::at(&stage.socket());
+        let _ = client.stream().write_all(b"{\"version\":1,\"do\":\"resume\"}\n");
+        client.receive().contains("done: Resume")
+    });
+    for watcher in &mut watchers {
+        assert!(watcher.receive().contains("\"ok\""), "a watcher has lost its connection");
+    }
+    drop(silent);
+    assert_eq!(stage.end().len(), 2);
+}
+
+#[test]
+fn who_is_refused_can_read_why_after_it_has_asked() {
+    let stage = Stage::new(SocketLimits { connections: 0, for_orders: 0, ..SocketLimits::default() }, None);
+    let mut client = Client::at(&stage.socket());
+    // The refusal is there before anything is asked. Looking at it does not take it.
+    let peeked = rustix::net::recv(client.stream(), &mut [0; 1][..], rustix::net::RecvFlags::PEEK);
+    assert_eq!(peeked.unwrap().1, 1);
+    stage.moves_on(2);
+    client.stream().write_all(format!("{STATUS}\n").as_bytes()).unwrap();
+    assert!(
+        client.receive().contains(r#""kind":"busy","text":"0 connections are open already; try again later"#)
+    );
+    assert_eq!(client.receive(), "");
 }
