@@ -40,7 +40,7 @@ pub struct LiveSetup {
     pub seed: u64,
     /// The part of the sets that is simulated.
     pub sampling: Sampling,
-    /// Seconds of the server's clock per second of wall-clock time, above 0 and at most [`Turn::SPEED_MOST`].
+    /// Seconds of the server's clock per second of wall-clock time, from [`Turn::SPEED_LEAST`] to [`Turn::SPEED_MOST`].
     pub speed: f64,
     /// Nice value of its thread: programs with a lower one come first.
     pub nice: i32,
@@ -103,6 +103,15 @@ impl LiveScenario {
     /// # Errors
     /// If scenario, policy or speed do not fit.
     pub fn start(setup: LiveSetup) -> Result<LiveScenario, LiveError> {
+        LiveScenario::start_holding(setup, ())
+    }
+
+    /// Starts a virtual server that holds something, such as a place among servers. It is dropped when the server has ended
+    /// and its memory is given back, which is some time after the source is dropped.
+    ///
+    /// # Errors
+    /// As [`LiveScenario::start`].
+    pub fn start_holding(setup: LiveSetup, held: impl Send + 'static) -> Result<LiveScenario, LiveError> {
         let speed = Turn::check_speed(setup.speed)?;
         let scenario = setup.scenario.clone();
         let run = RunOptions { seed: setup.seed, sample_seed: setup.seed, sampling: setup.sampling };
@@ -163,6 +172,7 @@ impl LiveScenario {
             thread.run(&mut server, policy, twin);
             drop(server);
             return_freed_memory();
+            drop(held);
         })?;
         Ok(LiveScenario { mailbox, asked: sender, info, stop })
     }

@@ -96,11 +96,15 @@ impl Scenarios {
         waykeeper_policy::registry().iter().map(|entry| entry.name).collect()
     }
 
-    /// Starts a virtual server.
+    /// Starts a virtual server, which holds `held` until its memory is given back.
     ///
     /// # Errors
     /// [`PlaygroundError`].
-    pub fn open(&self, wish: &PlaygroundWish) -> Result<Box<dyn Source>, PlaygroundError> {
+    pub fn open(
+        &self,
+        wish: &PlaygroundWish,
+        held: impl Send + 'static,
+    ) -> Result<Box<dyn Source>, PlaygroundError> {
         if !self.entries.iter().any(|entry| entry.name == wish.scenario) {
             let name = wish.scenario.chars().filter(|letter| !letter.is_control()).take(100).collect();
             return Err(PlaygroundError::Unknown(name));
@@ -111,6 +115,6 @@ impl Scenarios {
         };
         let (seed, speed) = (wish.seed, wish.speed);
         let setup = LiveSetup { seed, speed, nice: NICE, ..LiveSetup::new(scenario, &wish.policy) };
-        Ok(Box::new(LiveScenario::start(setup)?))
+        Ok(Box::new(LiveScenario::start_holding(setup, held)?))
     }
 }

@@ -5,7 +5,7 @@
 use crate::assets;
 use crate::events;
 use crate::feed::LiveFeed;
-use crate::feeds::{FeedError, FeedSet, MAIN};
+use crate::feeds::{FeedSet, MAIN};
 use crate::guard::{self, Refusal};
 use crate::playground::{PlaygroundWish, Scenarios};
 use crate::{AccessToken, WebLimits};
@@ -33,7 +33,9 @@ pub(crate) struct Desk {
     pub token: AccessToken,
     pub feeds: FeedSet,
     pub scenarios: Scenarios,
-    /// Places of those who make a playground: many requests at once must not take the memory of many servers.
+    /// Places of requests for a playground: many at once must not take all connections.
+    pub starts: Arc<Semaphore>,
+    /// Places of those who make one.
     pub makers: Arc<Semaphore>,
     pub limits: WebLimits,
     /// Other machines may ask by this one's address.
@@ -44,12 +46,15 @@ type Shared = State<Arc<Desk>>;
 
 /// Playgrounds that are made at a time. One takes 20 ms of a core.
 const MAKERS: usize = 2;
+/// Requests for one that wait meanwhile, some seconds at most.
+const STARTS: usize = 64;
 
 impl Desk {
     /// A server without feeds.
     pub fn new(token: AccessToken, scenarios: Scenarios, limits: WebLimits, is_remote: bool) -> Desk {
         let feeds = FeedSet::new(limits.playgrounds, limits.playground_idle);
-        Desk { token, feeds, scenarios, makers: Arc::new(Semaphore::new(MAKERS)), limits, is_remote }
+        let starts = Arc::new(Semaphore::new(STARTS));
+        Desk { token, feeds, scenarios, starts, makers: Arc::new(Semaphore::new(MAKERS)), limits, is_remote }
     }
 }
 
@@ -195,20 +200,24 @@ async fn turn(State(desk): Shared, Path(id): Path<String>, body: Body) -> Result
 
 async fn start_playground(State(desk): Shared, body: Body) -> Result<Response, Refusal> {
     let wish: PlaygroundWish = read(&desk, body, "a playground").await?;
-    let full = |why: FeedError| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string());
+    let full = |why: String| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why);
+    let Ok(_start) = desk.starts.clone().try_acquire_owned() else {
+        return Err(full(format!("{STARTS} starts of virtual servers wait already; try again")));
+    };
     // The semaphore is never closed.
-    let place = desk.makers.clone().acquire_owned().await;
-    desk.feeds.check_room().map_err(full)?;
+    let maker = desk.makers.clone().acquire_owned().await;
+    let (reservation, place) = desk.feeds.reserve().await.map_err(|why| full(why.to_string()))?;
     let opening = desk.clone();
-    // Making a server takes as long as thousands of answers. The place is kept until it is made, also if the client leaves.
+    // Making a server takes as long as thousands of answers. The place is kept until the server has ended, also if the
+    // client leaves before it is made.
     let make = move || {
-        let _place = place;
-        opening.scenarios.open(&wish)
+        let _maker = maker;
+        opening.scenarios.open(&wish, place)
     };
     let opened = tokio::task::spawn_blocking(make).await;
     let opened = opened.map_err(|why| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why.to_string()))?;
     let source = opened.map_err(|why| Refusal::new(StatusCode::BAD_REQUEST, why.to_string()))?;
-    let id = desk.feeds.add_playground(source).map_err(full)?;
+    let id = desk.feeds.add_playground(source, reservation).map_err(|why| full(why.to_string()))?;
     Ok(json(&json!({ "id": id })))
 }
 
