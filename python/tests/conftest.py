@@ -4,7 +4,7 @@ import signal
 
 import pytest
 from program import PROGRAM
-from web_server import Served, browser, playwright, served  # noqa: F401
+from web_server import Served, browser, page, playwright, served, tiny_served  # noqa: F401
 
 TINY = """\
 name = "tiny"
@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items):
     """Marks the tests that run the program: those that are given a page of it, and all of a module that has it."""
     for item in items:
         has_it = any(value is PROGRAM or value is Served for value in vars(item.module).values())
-        if has_it or "served" in item.fixturenames:
+        if has_it or {"served", "tiny_served"} & set(item.fixturenames):
             item.add_marker("program")
 
 

@@ -3,24 +3,26 @@
 It needs the full program, Chromium and /dev/fuse for one test. It must not know how the page is made.
 """
 
-import contextlib
 import csv
 import io
 import json
 import os
 import re
-import signal
 import subprocess
 import time
-import urllib.error
-import urllib.request
-import uuid
-from pathlib import Path
 
 import pytest
 from program import PROGRAM, needs_program
 from waiting import PATIENCE_S
-from web_server import CHROMIUM, DRAWN, FLAGS, FLAGSHIP, Served
+from web_server import (
+    CHROMIUM,
+    DRAWN,
+    FLAGSHIP,
+    Served,
+    new_context,
+    start_playground,
+    wait_for_step,
+)
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright")
 pytestmark = [
@@ -37,41 +39,6 @@ VIEWS = {
     f"/playground?scenario={FLAGSHIP}&policy=default&against=isolate&speed=1": "#comparison tbody tr",
 }
 """The views, and what each has when it shows its source."""
-
-
-def new_context(browser, **options):
-    """Pages of their own, apart from those of other tests."""
-    # Playwright evaluates conditions as texts, which the page's policy refuses; crates/web tests the policy.
-    context = browser.new_context(bypass_csp=True, **options)
-    context.set_default_timeout(1000 * PATIENCE_S)
-    return context
-
-
-def errors_of(page, into):
-    """Collects what the page logs as errors."""
-    page.on("pageerror", lambda error: into.append(str(error)))
-    page.on("console", lambda line: into.append(line.text) if line.type == "error" else None)
-
-
-@pytest.fixture
-def page(browser):
-    """A page that must not log an error."""
-    context = new_context(browser, viewport={"width": 1440, "height": 1000}, accept_downloads=True)
-    opened = context.new_page()
-    errors = []
-    errors_of(opened, errors)
-    opened.expected_errors = []
-    yield opened
-    context.close()
-    wrong = [text for text in errors if not any(part in text for part in opened.expected_errors)]
-    assert wrong == []
-
-
-def wait_for_step(page, least=2):
-    """Waits until the page shows a step of at least this number."""
-    page.wait_for_function(
-        "least => { const found = /step (\\d+)/.exec(document.querySelector('#time').textContent);"
-        " return found && Number(found[1]) >= least; }", arg=least)  # fmt: skip
 
 
 def hit_ratio(page, row):
@@ -130,15 +97,6 @@ def test_without_the_token_the_page_shows_all_and_turns_nothing(page, served):
     assert page.locator(".way-map [role=slider]").count() == 0
     page.goto(f"{served.base}/#/playground")
     page.wait_for_selector("text=open the address with the token")
-
-
-def wait_for_playground(page):
-    page.wait_for_function("/runs/.test(document.querySelector('.panel-head .note')?.textContent ?? '')")
-
-
-def start_playground(page, served, query):
-    page.goto(served.at(f"/playground?{query}"))
-    wait_for_playground(page)
 
 
 def server_clock(page):
@@ -258,188 +216,6 @@ def test_two_policies_run_on_the_same_traffic_and_the_link_brings_all_back(page,
     assert "token" not in page.url
 
 
-TINY = """\
-name = "tiny"
-policies = ["default"]
-duration_s = 10
-warmup_s = 1
-measure_s = 5
-time_factor = 1000
-[[workload]]
-name = "reader"
-program = "x-mem"
-cores = 0
-working_set = "4 MiB"
-priority = "high"
-"""
-"""A scenario of which forty servers take a part of a core."""
-
-
-@pytest.fixture
-def tiny(tmp_path):
-    """A server of its own, on which playgrounds cost little; its memory is measured. It has to outlive the page."""
-    scenario = tmp_path / "tiny.toml"
-    scenario.write_text(TINY)
-    with Served("--scenario", str(scenario), "--policy", "default", "--speed", "0.25") as started:
-        yield started
-
-
-@pytest.fixture
-def killable(playwright):
-    """A browser of its own, and a function that kills it."""
-    mark = f"--mark={uuid.uuid4()}"
-    # One process for all pages, and nothing drawn: forty processes and their pictures would take most of the time.
-    flags = [
-        "--renderer-process-limit=1",
-        "--disable-gpu",
-        "--disable-gpu-compositing",
-        "--disable-software-rasterizer",
-    ]
-    started = playwright.chromium.launch(executable_path=CHROMIUM, args=[*FLAGS, *flags, mark])
-
-    def kill():
-        for words in Path("/proc").glob("[0-9]*/cmdline"):
-            # Processes end while they are listed.
-            with contextlib.suppress(OSError):
-                if mark.encode() in words.read_bytes().split(b"\0"):
-                    os.kill(int(words.parent.name), signal.SIGKILL)
-
-    yield started, kill
-    kill()
-
-
-def memory_mb(served):
-    """Resident memory of the server."""
-    status = Path(f"/proc/{served.process.pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) / 1024
-
-
-def playground_exists(served, id):
-    try:
-        urllib.request.urlopen(f"{served.base}/api/feeds/{id}", timeout=PATIENCE_S).close()
-    except urllib.error.HTTPError as error:
-        assert error.code == 404
-        return False
-    return True
-
-
-def wait_until(what, condition):
-    until = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < until, f"{what}: not within {PATIENCE_S} s"
-        time.sleep(0.05)
-
-
-def ids_of_started(page):
-    """The ids of the playgrounds that the page starts from now on."""
-    ids = []
-
-    def note(answer):
-        if answer.request.method == "POST" and answer.url.endswith("/api/playgrounds"):
-            ids.append(answer.json()["id"])
-
-    page.on("response", note)
-    return ids
-
-
-def test_forty_pages_of_a_browser_that_is_killed_leave_room_and_no_memory(tiny, page, killable):
-    query = "/playground?scenario=tiny&policy=default&speed=0.25"
-    started = ids_of_started(page)
-    page.goto(tiny.at(query))
-    wait_for_playground(page)
-    page.goto("about:blank")
-    # What the first page needs once stays: code, the list of scenarios.
-    wait_until("the first playground ends", lambda: not playground_exists(tiny, started[0]))
-    before, errors = memory_mb(tiny), []
-    forty, kill = killable
-    context = new_context(forty, viewport={"width": 400, "height": 300})
-    pages = [context.new_page() for _ in range(40)]
-    for one in pages:
-        errors_of(one, errors)
-        one.goto(tiny.at(query), wait_until="commit")
-    for one in pages:
-        wait_for_playground(one)
-    taken = memory_mb(tiny) - before
-    # 32 MB in all, measured.
-    assert taken > 40 * 0.5
-    kill()
-    page.goto(tiny.at(query))
-    wait_for_playground(page)
-    # Measured: 2 to 3 MB stay, in the allocator and in lists that do not shrink; a page that was kept would be seen at 14 of 40.
-    wait_until(f"the memory of 40 pages, {taken:.0f} MB", lambda: memory_mb(tiny) - before < taken / 3)
-    assert errors == []
-
-
-def test_a_page_that_is_loaded_again_and_again_finds_its_playground(tiny, page):
-    started = ids_of_started(page)
-    start_playground(page, tiny, "scenario=tiny&policy=default&speed=0.25&masks=reader:0x001")
-    page.wait_for_function("/masks=reader(:|%3A)0x001/.test(location.hash)")
-    for _ in range(10):
-        page.reload(wait_until="commit")
-        wait_for_playground(page)
-    bar = page.get_by_role("slider", name="Mask of reader")
-    assert bar.get_attribute("aria-valuetext") == "way 0, 1 of 11"
-    # On a busy machine a page may come back too late for its playground; it then has another with the same settings.
-    assert 1 <= len(started) <= 5
-
-
-def show(page, is_shown):
-    """Shows or hides the page, as another tab in front of it would."""
-    page.evaluate(
-        "isShown => { Object.defineProperty(document, 'hidden', { configurable: true, get: () => !isShown });"
-        " document.dispatchEvent(new Event('visibilitychange')); }",
-        is_shown,
-    )
-
-
-def test_a_playground_that_ended_while_the_page_slept_starts_anew_with_what_was_set(tiny, page):
-    started = ids_of_started(page)
-    start_playground(page, tiny, "scenario=tiny&policy=default&speed=0.25&masks=reader:0x001")
-    page.wait_for_function("/masks=reader(:|%3A)0x001/.test(location.hash)")
-    headers = {"Authorization": f"Bearer {tiny.token}"}
-    request = urllib.request.Request(f"{tiny.base}/api/playgrounds/{started[0]}", method="DELETE", headers=headers)
-    show(page, False)
-    urllib.request.urlopen(request, timeout=PATIENCE_S).close()
-    wait_until("it has ended", lambda: not playground_exists(tiny, started[0]))
-    page.evaluate(DRAWN)
-    assert len(started) == 1, "a hidden page needs no server"
-    show(page, True)
-    # The page's requests are noted while Playwright waits for something.
-    wait_until("a playground is started anew", lambda: page.evaluate("1") and len(started) == 2)
-    page.wait_for_function(
-        "() => document.querySelector('[data-row=\"tenant/reader\"]')?.getAttribute('aria-valuetext') === 'way 0, 1 of 11'"
-    )
-
-
-def test_twelve_pages_of_one_browser_share_one_stream(tiny, page):
-    """Browsers open six connections to a server: the seventh page would not load."""
-    others = [page.context.new_page() for _ in range(11)]
-    page.goto(tiny.link)
-    for other in others:
-        other.goto(f"{tiny.base}/#/")
-    for one in [page, *others]:
-        wait_for_step(one, 0)
-    lines = Path(f"/proc/{tiny.process.pid}/net/tcp").read_text().splitlines()[1:]
-    established = [line for line in lines if line.split()[1].endswith(f":{tiny.port:04X}") and line.split()[3] == "01"]
-    assert len(established) <= 6, "one browser opens at most six connections to a server"
-
-
-def test_a_browser_without_shared_workers_shows_the_same(tiny, page):
-    page.add_init_script("delete globalThis.SharedWorker")
-    start_playground(page, tiny, "scenario=tiny&policy=default&against=isolate&speed=0.25")
-    page.wait_for_selector("#comparison tbody tr")
-
-
-def test_a_full_server_is_said_in_words_and_tried_again(tiny, page):
-    page.expected_errors = ["503 (Service Unavailable)"]
-    full = {"status": 503, "body": "pages show 64 virtual servers, which is the most at a time\n"}
-    page.route("**/api/playgrounds", lambda route: route.fulfill(**full))
-    page.goto(tiny.at("/playground?scenario=tiny&policy=default&speed=0.25"))
-    page.wait_for_selector("text=which is the most at a time; the page tries again by itself")
-    page.unroute("**/api/playgrounds")
-    wait_for_playground(page)
-
-
 def saved(page, click):
     with page.expect_download() as waiting:
         click()
@@ -467,7 +243,7 @@ def test_way_map_charts_and_tables_are_saved_as_files(page, served):
     assert len(rows) >= 4 and set(rows[0]) > {"time_s", "fastclick", "bwaves"}
 
 
-def test_no_view_is_wider_than_the_screen(page, served):
+def test_every_view_is_as_wide_as_the_screen(page, served):
     for view, content in VIEWS.items():
         page.goto(served.at(view))
         page.wait_for_selector(content)
@@ -476,6 +252,8 @@ def test_no_view_is_wider_than_the_screen(page, served):
             page.evaluate(DRAWN)
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= width, f"{view} is {wide} pixels wide on {width}"
+            used = page.evaluate("document.querySelector('.view').getBoundingClientRect().width")
+            assert used >= width - 40, f"{view} uses {used} of {width} pixels"
 
 
 def test_dark_and_light_follow_the_system_and_the_switch(page, served):

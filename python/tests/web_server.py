@@ -1,4 +1,5 @@
-"""A running `waykeeper serve` and a headless browser for the tests of the web page, one each for all tests of a process.
+"""A running `waykeeper serve` and a headless browser for the tests of the web page, one each for all tests of a process; and what
+these tests wait for on a page.
 
 It must not know what is tested.
 """
@@ -6,9 +7,11 @@ It must not know what is tested.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 from program import PROGRAM
@@ -91,3 +94,85 @@ def served():
     """The page of A4's mix."""
     with Served("--scenario", FLAGSHIP, "--policy", "a4") as started:
         yield started
+
+
+def new_context(browser, **options):
+    """Pages of their own, apart from those of other tests."""
+    # Playwright evaluates conditions as texts, which the page's policy refuses; crates/web tests the policy.
+    context = browser.new_context(bypass_csp=True, **options)
+    context.set_default_timeout(1000 * PATIENCE_S)
+    return context
+
+
+def errors_of(page, into):
+    """Collects what the page logs as errors."""
+    page.on("pageerror", lambda error: into.append(str(error)))
+    page.on("console", lambda line: into.append(line.text) if line.type == "error" else None)
+
+
+@pytest.fixture
+def page(browser):
+    """A page that must not log an error."""
+    context = new_context(browser, viewport={"width": 1440, "height": 1000}, accept_downloads=True)
+    opened = context.new_page()
+    errors = []
+    errors_of(opened, errors)
+    opened.expected_errors = []
+    yield opened
+    context.close()
+    wrong = [text for text in errors if not any(part in text for part in opened.expected_errors)]
+    assert wrong == []
+
+
+def wait_for_step(page, least=2):
+    """Waits until the page shows a step of at least this number."""
+    page.wait_for_function(
+        "least => { const found = /step (\\d+)/.exec(document.querySelector('#time').textContent);"
+        " return found && Number(found[1]) >= least; }", arg=least)  # fmt: skip
+
+
+def wait_for_playground(page):
+    page.wait_for_function("/runs/.test(document.querySelector('.panel-head .note')?.textContent ?? '')")
+
+
+def start_playground(page, served, query):
+    page.goto(served.at(f"/playground?{query}"))
+    wait_for_playground(page)
+
+
+TINY = """\
+name = "tiny"
+policies = ["default"]
+duration_s = 10
+warmup_s = 1
+measure_s = 5
+time_factor = 1000
+[[workload]]
+name = "reader"
+program = "x-mem"
+cores = 0
+working_set = "4 MiB"
+priority = "high"
+"""
+"""A scenario of which forty servers take a part of a core."""
+
+
+@pytest.fixture
+def tiny_served(tmp_path):
+    """A server of its own, on which playgrounds cost little; its memory is measured. It has to outlive the page."""
+    scenario = tmp_path / "tiny.toml"
+    scenario.write_text(TINY)
+    with Served("--scenario", str(scenario), "--policy", "default", "--speed", "0.25") as started:
+        yield started
+
+
+def memory_mb(served):
+    """Resident memory of the server."""
+    status = Path(f"/proc/{served.process.pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) / 1024
+
+
+def connections(served):
+    """Established connections to the server."""
+    lines = Path(f"/proc/{served.process.pid}/net/tcp").read_text().splitlines()[1:]
+    return sum(line.split()[1].endswith(f":{served.port:04X}") and line.split()[3] == "01" for line in lines)

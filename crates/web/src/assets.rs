@@ -52,6 +52,7 @@ files! {
     "js/playground.js": SCRIPT,
     "js/series.js": SCRIPT,
     "js/sparkline.js": SCRIPT,
+    "js/stream.js": SCRIPT,
     "js/tables.js": SCRIPT,
     "js/timeline.js": SCRIPT,
 }

@@ -6,26 +6,26 @@ import { follow, unfollow } from "./connection.js";
 import { SeriesRing } from "./series.js";
 
 export class Feed {
-  /** `changed` is called after every picture and every change of state, at most once per frame. */
-  constructor(id, changed) {
+  /** `changed` is called after every picture and every change of state, at most once per frame. `isKept`: see `follow`. */
+  constructor(id, isKept, changed) {
     this.id = id;
     this.changed = changed;
     this.picture = null;
     this.ring = new SeriesRing();
-    /** `connecting`, `live`, `finished` (a recording), `lost` (the source), `gone` (the server), `ended` (a server of ours). */
+    /** `connecting`, `live`, `finished` (a recording), `lost` (the source), `gone` or `full` (the server), `ended` (a server of ours). */
     this.state = "connecting";
     this.why = "";
     this.isClosed = false;
     this.frame = 0;
     this.lacksHistory = true;
-    follow(id, (kind, data) => this.heard(kind, data));
+    follow(id, isKept, (kind, data) => this.heard(kind, data));
   }
 
   heard(kind, data) {
     if (kind === "picture") this.take(data);
     else if (kind === "source") this.turnTo(data);
     else if (kind === "ended") this.turnTo({ state: "ended", why: "the server has ended it" });
-    else if (kind === "gone") this.turnTo({ state: "gone", why: data.why });
+    else if (kind === "gone" || kind === "full") this.turnTo({ state: kind, why: data.why });
     else if (kind === "again") this.lacksHistory = true;
   }
 
@@ -49,8 +49,9 @@ export class Feed {
       this.ring.fill(histories, this.picture);
       this.ring.add(this.picture);
       this.notify();
-    } catch {
-      // The stream notices a server that is gone; without a history the charts begin now.
+    } catch (error) {
+      // The stream notices a server that is gone; without a history the charts begin now. A full server is asked again.
+      this.lacksHistory = error.status === 503;
     }
   }
 

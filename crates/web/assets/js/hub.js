@@ -2,20 +2,25 @@
 // seventh page would wait for ever. A page says over its port which feeds it has and whether it is shown.
 // Must not know what the events say.
 
-/** Without any sign of the server for this long, the stream counts as broken: the server sends one every 5 s. */
-const SILENCE_MS = 15_000;
+import { EventStream } from "./stream.js";
+
 const RETRY_MS = 1_000;
+/** The server asks those that it refuses to come back after this time. */
+const REFUSED_MS = 2_000;
 /** A page asks for its feeds one by one; the stream is opened for all of them. */
 const GATHER_MS = 20;
 const KEPT = ["picture", "source"];
 
 export class Hub {
-  constructor() {
+  /** `lock` is free when the hub has ended: pages then need another one. */
+  constructor(lock) {
+    this.lock = lock;
     /** By port: the feeds of this page, and whether it shows them. */
     this.pages = new Map();
     /** By feed: its latest events, for a page that comes later. */
     this.kept = new Map();
     this.path = "";
+    this.token = null;
     this.stream = null;
     this.opening = null;
     this.failures = 0;
@@ -24,11 +29,13 @@ export class Hub {
   attach(port) {
     this.pages.set(port, new Map());
     port.onmessage = ({ data }) => this.take(port, data);
+    if (this.lock) port.postMessage({ kind: "hub", lock: this.lock });
   }
 
-  take(port, { what, id, isShown, lock }) {
+  take(port, { what, id, isShown, lock, token }) {
     const feeds = this.pages.get(port) ?? new Map();
     this.pages.set(port, feeds);
+    if (token) this.token = token;
     // The lock is free when the page has gone, also if its process was killed.
     if (what === "page" && lock) navigator.locks.request(lock, () => this.leave(port));
     else if (what === "leave") this.leave(port);
@@ -73,32 +80,26 @@ export class Hub {
     if (path === "") {
       this.stream?.close();
       this.stream = null;
-      clearTimeout(this.silence);
       return;
     }
-    const opening = new EventSource(path);
-    this.opening = opening;
-    this.heard();
-    opening.onopen = () => {
-      this.stream?.close();
-      this.stream = opening;
-      this.opening = null;
-      this.heard();
-      if (this.failures > 0) this.tell({ kind: "again" });
-      this.failures = 0;
-    };
-    opening.onerror = () => this.lost();
-    opening.addEventListener("alive", () => {
-      this.heard();
-      this.tell({ kind: "alive" });
+    const opening = new EventStream(path, this.token, {
+      opened: () => {
+        this.stream?.close();
+        this.stream = opening;
+        this.opening = null;
+        if (this.failures > 0) this.tell({ kind: "again" });
+        this.failures = 0;
+      },
+      event: ({ event, id, data }) => {
+        if (event === "alive") this.tell({ kind: "alive" });
+        else this.pass(event, id, data);
+      },
+      failed: (why) => this.lost(why),
     });
-    for (const kind of [...KEPT, "ended"]) {
-      opening.addEventListener(kind, (event) => this.pass(kind, event.lastEventId, event.data));
-    }
+    this.opening = opening;
   }
 
   pass(kind, id, data) {
-    this.heard();
     if (KEPT.includes(kind)) {
       if (!this.kept.has(id)) this.kept.set(id, new Map());
       this.kept.get(id).set(kind, data);
@@ -107,7 +108,7 @@ export class Hub {
     }
     for (const [port, feeds] of this.pages) {
       if (!feeds.has(id)) continue;
-      // A hidden page is told that a feed ends, and nothing else.
+      // A hidden page hears that a feed ends, and nothing else.
       if (kind === "ended") feeds.delete(id);
       if (kind === "ended" || feeds.get(id)) port.postMessage({ kind, id, data });
     }
@@ -118,21 +119,15 @@ export class Hub {
     for (const port of this.pages.keys()) port.postMessage(message);
   }
 
-  /** A sign of the server: starts the wait for the next one. */
-  heard() {
-    clearTimeout(this.silence);
-    this.silence = setTimeout(() => this.lost(), SILENCE_MS);
-  }
-
-  /** One stream that breaks is opened again at once; a server that then does not answer is gone. */
-  lost() {
-    clearTimeout(this.silence);
+  /** One stream that breaks is opened again at once; a server that then does not answer is gone. `refusal` has the words of a full one. */
+  lost(refusal) {
     this.stream?.close();
     this.opening?.close();
     this.stream = this.opening = null;
     this.failures += 1;
     if (this.wantedPath() === "") return;
-    if (this.failures > 1) this.tell({ kind: "gone", why: "the server does not answer" });
-    this.plan(this.failures > 1 ? RETRY_MS : RETRY_MS / 4);
+    if (refusal) this.tell({ kind: "full", why: refusal });
+    else if (this.failures > 1) this.tell({ kind: "gone", why: "the server does not answer" });
+    this.plan(refusal ? REFUSED_MS : this.failures > 1 ? RETRY_MS : RETRY_MS / 4);
   }
 }

@@ -1,6 +1,6 @@
 // The page: its head, the views and the way between them. Must not know what a view shows.
 
-import { get, hasToken, takeToken } from "./api.js";
+import { get, hasToken, LATE, patiently, takeToken } from "./api.js";
 import { Clock } from "./clock.js";
 import { h, options, setText } from "./dom.js";
 import { DecisionsView } from "./decisions.js";
@@ -19,7 +19,7 @@ const VIEWS = {
   tenant: TenantView, device: DeviceView,
 };
 const TABS = [["overview", "Overview"], ["timeline", "Timeline"], ["decisions", "Decisions"], ["playground", "Playground"]];
-const STATES = { connecting: "connecting", live: "live", lost: "source lost", gone: "server gone", ended: "ended", finished: "at its end" };
+const STATES = { connecting: "connecting", live: "live", lost: "source lost", gone: "server gone", full: "server full", ended: "ended", finished: "at its end" };
 const RETRY_MS = 1_000;
 
 const find = (id) => document.getElementById(id);
@@ -45,7 +45,7 @@ class Page {
     document.addEventListener("keydown", (event) => this.pressed(event));
     window.addEventListener("hashchange", () => this.show());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.show());
-    if (catalogue.main) this.feed = new Feed(catalogue.main, () => this.changed());
+    if (catalogue.main) this.feed = new Feed(catalogue.main, false, () => this.changed());
     else document.body.classList.add("without-source");
     this.show();
     this.changed();
@@ -85,8 +85,10 @@ class Page {
     const { picture } = feed;
     setText(head.state, picture?.paused && feed.state === "live" ? "paused" : STATES[feed.state]);
     head.state.dataset.state = feed.state;
-    const isWrong = ["lost", "gone", "ended"].includes(feed.state);
-    const words = { lost: "The source is lost", gone: "The server does not answer", ended: "The source has ended" };
+    const words = {
+      lost: "The source is lost", gone: "The server does not answer", full: "The server is full", ended: "The source has ended",
+    };
+    const isWrong = feed.state in words;
     setText(head.alarm, isWrong ? `${words[feed.state]}${feed.why ? `: ${feed.why}` : ""}.${feed.state === "ended" ? "" : " The page reconnects by itself."}` : "");
     head.alarm.hidden = !isWrong;
     if (!picture) return;
@@ -118,16 +120,16 @@ class Page {
 
   async send(order) {
     try {
-      this.say(await this.feed.turn(order));
+      this.say(await patiently(this.feed.turn(order), () => this.say(LATE, Infinity)));
     } catch (error) {
       this.say(`not done: ${error.message}`);
     }
   }
 
-  say(text) {
+  say(text, forMs = 8_000) {
     setText(this.head.say, text);
     clearTimeout(this.silence);
-    this.silence = setTimeout(() => setText(this.head.say, ""), 8_000);
+    if (forMs !== Infinity) this.silence = setTimeout(() => setText(this.head.say, ""), forMs);
   }
 
   turnTheme() {
@@ -163,14 +165,17 @@ async function begin() {
   takeToken();
   applyTheme();
   const alarm = find("alarm");
+  const cannot = (why) => {
+    alarm.hidden = false;
+    setText(alarm, `The page cannot start: ${why}.`);
+  };
   for (;;) {
     try {
-      const catalogue = await get("/api/catalogue");
+      const catalogue = await patiently(get("/api/catalogue"), () => cannot(LATE));
       alarm.hidden = true;
       return new Page(catalogue);
     } catch (error) {
-      alarm.hidden = false;
-      setText(alarm, `The page cannot start: ${error.message}. It tries again.`);
+      cannot(`${error.message}; it tries again`);
       await new Promise((done) => setTimeout(done, RETRY_MS));
     }
   }

@@ -108,7 +108,7 @@ export class OverviewView {
     this.hurts = new Hurts();
     this.decisions = new DecisionList();
     const csv = button("CSV", () => saveCsv(fileName(["tenants"], "csv"), tenantRows(this.picture)), { "aria-label": "Save the tenants as CSV" });
-    this.element = h("div", { class: "view" },
+    this.element = h("div", { class: "view overview" },
       wayMapCard(this.map),
       card("Tenants", { id: "tenants", wide: true, tools: [csv] }, this.tenants.element),
       card("Devices", { id: "devices", wide: true }, this.devices.element),

@@ -2,7 +2,7 @@
 // another policy on the same traffic. What is set is in the address, so a link brings it back.
 // Must not know how a server is simulated.
 
-import { hasToken, post, remove } from "./api.js";
+import { hasToken, LATE, patiently, post, remove } from "./api.js";
 import { button, card, h, options, setText } from "./dom.js";
 import { DecisionList } from "./decisions.js";
 import { Feed, LatestOrder } from "./feed.js";
@@ -21,7 +21,7 @@ const NONE = "none";
 /** Time until a server that could not be started is tried again. */
 const RETRY_MS = 2_000;
 const LEFT = "waykeeper-left-playgrounds";
-const STATES = { connecting: "starting", live: "runs", lost: "stopped", gone: "the server does not answer", ended: "has ended" };
+const STATES = { connecting: "starting", live: "runs", lost: "stopped", gone: "the server does not answer", full: "the server is full", ended: "has ended" };
 
 /** Settings of the address: `name:value,name:value`. */
 function readPairs(text) {
@@ -145,13 +145,14 @@ class Panel {
   follow(id, waiting) {
     this.waiting = waiting;
     this.begun = Date.now();
-    this.feed = new Feed(id, () => this.changed());
+    this.feed = new Feed(id, true, () => this.changed());
   }
 
   async startAnew() {
     if (this.isClosed) return;
     try {
-      const { id } = await post("/api/playgrounds", { ...this.parameters, policy: this.policy });
+      const started = post("/api/playgrounds", { ...this.parameters, policy: this.policy });
+      const { id } = await patiently(started, () => setText(this.say, LATE));
       if (this.isClosed) {
         remove(`/api/playgrounds/${id}`).catch(() => {});
         return;
@@ -233,8 +234,7 @@ class Panel {
 
   async send(order) {
     try {
-      const text = await this.feed.turn(order);
-      setText(this.say, text);
+      setText(this.say, await patiently(this.feed.turn(order), () => setText(this.say, LATE)));
       this.wishes?.note(order);
     } catch (error) {
       setText(this.say, `not done: ${error.message}`);
