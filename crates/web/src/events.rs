@@ -20,13 +20,14 @@ const ALIVE: Duration = Duration::from_secs(5);
 const ALIVE_EVENT: &str = "event: alive\ndata: {}\n\n";
 const ENDED_EVENT: &str = "event: ended\ndata: {}\n\n";
 
-/// A stream for a viewer; it ends with the feed.
-pub fn body(viewer: FeedViewer) -> Body {
-    with_life(frames(viewer))
+/// A stream for a viewer; it ends with the feed. `held` is dropped with the stream.
+pub fn body(viewer: FeedViewer, held: impl Send + 'static) -> Body {
+    with_life(frames(viewer), held)
 }
 
 /// A stream of several feeds; each event has the id of its feed. A feed that is not there or ends is reported as `ended`.
-pub fn merged_body(feeds: Vec<(String, Option<FeedViewer>)>) -> Body {
+/// `held` is dropped with the stream.
+pub fn merged_body(feeds: Vec<(String, Option<FeedViewer>)>, held: impl Send + 'static) -> Body {
     let of_feed = |(id, viewer): (String, Option<FeedViewer>)| {
         let begin = format!("id: {id}\n");
         let ended = stream::iter([Bytes::from_static(ENDED_EVENT.as_bytes())]);
@@ -35,7 +36,7 @@ pub fn merged_body(feeds: Vec<(String, Option<FeedViewer>)>) -> Body {
     };
     let mut streams: Vec<Pin<Box<dyn Stream<Item = Bytes> + Send>>> = Vec::new();
     streams.extend(feeds.into_iter().map(|feed| Box::pin(of_feed(feed)) as Pin<Box<_>>));
-    with_life(stream::poll_fn(move |context| {
+    let all = stream::poll_fn(move |context| {
         let mut at = 0;
         while at < streams.len() {
             match streams[at].as_mut().poll_next(context) {
@@ -50,15 +51,23 @@ pub fn merged_body(feeds: Vec<(String, Option<FeedViewer>)>) -> Body {
             }
         }
         if streams.is_empty() { Poll::Ready(None) } else { Poll::Pending }
+    });
+    with_life(all, held)
+}
+
+/// Bytes that are sent as one; `held` is dropped when they have been taken.
+pub fn whole(bytes: Bytes, held: impl Send + 'static) -> Body {
+    Body::from_stream(stream::unfold((Some(bytes), held), |(bytes, held)| async move {
+        bytes.map(|bytes| (Ok::<_, Infallible>(bytes), (None, held)))
     }))
 }
 
 /// Events, and a sign of life where none comes.
-fn with_life(events: impl Stream<Item = Bytes> + Send + 'static) -> Body {
-    Body::from_stream(stream::unfold(Box::pin(events), |mut events| async move {
+fn with_life(events: impl Stream<Item = Bytes> + Send + 'static, held: impl Send + 'static) -> Body {
+    Body::from_stream(stream::unfold((Box::pin(events), held), |(mut events, held)| async move {
         let next = timeout(ALIVE, events.next()).await;
         let next = next.unwrap_or(Some(Bytes::from_static(ALIVE_EVENT.as_bytes())));
-        next.map(|event| (Ok::<_, Infallible>(event), events))
+        next.map(|event| (Ok::<_, Infallible>(event), (events, held)))
     }))
 }
 
@@ -131,7 +140,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (sender, receiver) = watch::channel(FeedFrames::default());
-            let mut body = body(viewer(receiver, true));
+            let mut body = body(viewer(receiver, true), ());
             let show = |number| {
                 sender.send_modify(|frames| {
                     (frames.picture, frames.pictures) = (frame(&format!("p{number}")), number)
@@ -164,12 +173,13 @@ mod tests {
             let (one, frames_of_one) = watch::channel(FeedFrames::default());
             let (other, frames_of_other) = watch::channel(FeedFrames::default());
             let (hidden, frames_of_hidden) = watch::channel(FeedFrames::default());
-            let mut body = merged_body(vec![
+            let feeds = vec![
                 ("one".to_owned(), Some(viewer(frames_of_one, true))),
                 ("gone".to_owned(), None),
                 ("other".to_owned(), Some(viewer(frames_of_other, true))),
                 ("hidden".to_owned(), Some(viewer(frames_of_hidden, false))),
-            ]);
+            ];
+            let mut body = merged_body(feeds, ());
             let show = |of: &watch::Sender<FeedFrames>, number| {
                 of.send_modify(|frames| {
                     (frames.picture, frames.pictures) = (frame(&format!("p{number}\n\n")), number)

@@ -4,6 +4,7 @@
 //! Guard, paths, feed and hyper are those of a running server; only the listener is left out, and the limits on time are
 //! short. Must not know what the bytes are.
 
+use crate::places::ConnectionPlace;
 use crate::playground::Scenarios;
 use crate::routes::{self, Desk};
 use crate::server;
@@ -92,7 +93,8 @@ impl ServerInMemory {
                 }
                 answer
             };
-            let serve = server::serve(served, self.router.clone(), self.limits);
+            let serve =
+                server::serve(served, self.router.clone(), self.limits, Arc::<ConnectionPlace>::default());
             let both = async { tokio::join!(talk, serve).0 };
             timeout(LONGEST, both).await.expect("a connection that ends")
         })

@@ -4,16 +4,17 @@
 //! files are part of the program. Must not know the command line, nor how a picture is made (`view`).
 
 mod assets;
+mod client_stream;
 mod events;
 mod feed;
 mod feeds;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod guard;
+mod places;
 mod playground;
 mod routes;
 mod server;
-mod stalled;
 mod token;
 
 pub use playground::{PlaygroundError, PlaygroundWish, ScenarioEntry, Scenarios};

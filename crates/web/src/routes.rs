@@ -7,12 +7,15 @@ use crate::events;
 use crate::feed::LiveFeed;
 use crate::feeds::{FeedSet, MAIN};
 use crate::guard::{self, Refusal};
+use crate::places::{Answering, ConnectionPlace, SplitPlaces};
 use crate::playground::{PlaygroundWish, Scenarios};
 use crate::{AccessToken, WebLimits};
 use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, Request, State};
-use axum::http::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::extract::{Extension, Path, Request, State};
+use axum::http::header::{
+    ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -23,7 +26,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use waykeeper_view::{Turn, TurnError};
 
@@ -33,6 +36,10 @@ pub(crate) struct Desk {
     pub token: AccessToken,
     pub feeds: FeedSet,
     pub scenarios: Scenarios,
+    /// Places of streams of events.
+    pub streams: SplitPlaces,
+    /// Places of histories: one takes megabytes until its client has it.
+    pub histories: SplitPlaces,
     /// Places of requests for a playground: many at once must not take all connections.
     pub starts: Arc<Semaphore>,
     /// Places of those who make one.
@@ -48,13 +55,23 @@ type Shared = State<Arc<Desk>>;
 const MAKERS: usize = 2;
 /// Requests for one that wait meanwhile, some seconds at most.
 const STARTS: usize = 64;
+/// Histories that are sent at a time, to anyone and besides to holders of the token.
+const HISTORIES: usize = 8;
 
 impl Desk {
     /// A server without feeds.
     pub fn new(token: AccessToken, scenarios: Scenarios, limits: WebLimits, is_remote: bool) -> Desk {
-        let feeds = FeedSet::new(limits.playgrounds, limits.playground_idle);
-        let starts = Arc::new(Semaphore::new(STARTS));
-        Desk { token, feeds, scenarios, starts, makers: Arc::new(Semaphore::new(MAKERS)), limits, is_remote }
+        Desk {
+            token,
+            feeds: FeedSet::new(limits.playgrounds, limits.playground_idle),
+            scenarios,
+            streams: SplitPlaces::new(limits.streams, limits.holders_streams),
+            histories: SplitPlaces::new(HISTORIES, HISTORIES),
+            starts: Arc::new(Semaphore::new(STARTS)),
+            makers: Arc::new(Semaphore::new(MAKERS)),
+            limits,
+            is_remote,
+        }
     }
 }
 
@@ -73,6 +90,14 @@ pub(crate) fn router(desk: Arc<Desk>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(desk.clone(), guarded))
         .with_state(desk)
+}
+
+/// What a connection gets that is one too many: the same answer to every request, and its end.
+pub(crate) fn full() -> Router {
+    Router::new().fallback(|| async {
+        let why = "too many connections; the page tries again by itself";
+        ([(CONNECTION, "close")], Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why)).into_response()
+    })
 }
 
 impl IntoResponse for Refusal {
@@ -95,6 +120,8 @@ impl IntoResponse for Refusal {
 async fn guarded(State(desk): Shared, request: Request, next: Next) -> Response {
     let (parts, body) = request.into_parts();
     let is_turn = parts.method == Method::POST || parts.method == Method::DELETE;
+    let is_holder = guard::has_token(&parts.headers, &desk.token);
+    let _answering = parts.extensions.get::<Arc<ConnectionPlace>>().map(|place| place.answer(is_holder));
     let checked = guard::check_sender(&parts, desk.is_remote)
         .and_then(|()| if is_turn { guard::check_turn(&parts, &desk.token) } else { Ok(()) });
     let mut response = match checked {
@@ -151,13 +178,43 @@ async fn feed(State(desk): Shared, Path(id): Path<String>) -> Result<Response, R
     Ok(json(&json!({ "id": id })))
 }
 
-async fn feed_events(State(desk): Shared, Path(id): Path<String>) -> Result<Response, Refusal> {
-    let viewer = found(&desk, &id)?.viewer(true);
-    Ok(([(CONTENT_TYPE, "text/event-stream")], events::body(viewer)).into_response())
+/// What an answer keeps for as long as it is sent: one of `places`, and that of its connection.
+fn held(
+    desk: &Desk,
+    places: &SplitPlaces,
+    connection: &Arc<ConnectionPlace>,
+    headers: &HeaderMap,
+    what: &str,
+) -> Result<(OwnedSemaphorePermit, Answering), Refusal> {
+    let is_holder = guard::has_token(headers, &desk.token);
+    let full = || {
+        let more = if is_holder { "" } else { ", or open the address with the token" };
+        let why = format!("too many {what} are sent at the same time; close a page{more}");
+        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why)
+    };
+    Ok((places.take(is_holder).ok_or_else(full)?, connection.answer(is_holder)))
+}
+
+const STREAMS: &str = "streams of events";
+
+async fn feed_events(
+    State(desk): Shared,
+    Path(id): Path<String>,
+    Extension(connection): Extension<Arc<ConnectionPlace>>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let feed = found(&desk, &id)?;
+    let held = held(&desk, &desk.streams, &connection, &headers, STREAMS)?;
+    Ok(([(CONTENT_TYPE, "text/event-stream")], events::body(feed.viewer(true), held)).into_response())
 }
 
 /// One stream for all pages of a browser: `?seen=ID,ID&hidden=ID`. It ends with the last of these feeds.
-async fn events_of_pages(State(desk): Shared, uri: Uri) -> Result<Response, Refusal> {
+async fn events_of_pages(
+    State(desk): Shared,
+    uri: Uri,
+    Extension(connection): Extension<Arc<ConnectionPlace>>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
     let mut wanted = BTreeMap::new();
     for part in uri.query().unwrap_or_default().split('&') {
         let (kind, ids) = part.split_once('=').unwrap_or((part, ""));
@@ -169,18 +226,30 @@ async fn events_of_pages(State(desk): Shared, uri: Uri) -> Result<Response, Refu
             *wanted.entry(id.to_owned()).or_insert(false) |= kind == "seen";
         }
     }
+    let held = held(&desk, &desk.streams, &connection, &headers, STREAMS)?;
     let viewer = |id: &str, is_seen| desk.feeds.get(id).map(|feed| feed.viewer(is_seen));
     let feeds = wanted.into_iter().map(|(id, is_seen)| {
         let viewer = viewer(&id, is_seen);
         (id, viewer)
     });
-    let body = events::merged_body(feeds.collect());
+    let body = events::merged_body(feeds.collect(), held);
     Ok(([(CONTENT_TYPE, "text/event-stream")], body).into_response())
 }
 
-async fn history(State(desk): Shared, Path(id): Path<String>) -> Result<Response, Refusal> {
-    let columns = found(&desk, &id)?.history().await;
-    Ok(json(&columns.unwrap_or_default()))
+async fn history(
+    State(desk): Shared,
+    Path(id): Path<String>,
+    Extension(connection): Extension<Arc<ConnectionPlace>>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let feed = found(&desk, &id)?;
+    let held = held(&desk, &desk.histories, &connection, &headers, "histories")?;
+    let columns = feed.history().await.unwrap_or_default();
+    // Writing it takes as long as thousands of answers.
+    let written = tokio::task::spawn_blocking(move || serde_json::to_vec(&columns)).await;
+    let failed = |why: String| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why);
+    let bytes = written.map_err(|why| failed(why.to_string()))?.map_err(|why| failed(why.to_string()))?;
+    Ok(([(CONTENT_TYPE, "application/json")], events::whole(bytes.into(), held)).into_response())
 }
 
 async fn turn(State(desk): Shared, Path(id): Path<String>, body: Body) -> Result<Response, Refusal> {

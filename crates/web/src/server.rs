@@ -3,11 +3,14 @@
 //! Must not know paths.
 
 use crate::AccessToken;
+use crate::client_stream::ClientStream;
+use crate::places::{ConnectionPlace, PlaceTable, Room};
 use crate::playground::Scenarios;
 use crate::routes::{self, Desk};
-use crate::stalled::StallLimited;
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt::set_socket_send_buffer_size;
@@ -16,18 +19,23 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
 use tokio::runtime;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::sync::oneshot;
+use tokio::time::sleep;
 use waykeeper_view::Source;
 
 /// Limits for clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WebLimits {
-    /// Connections at a time; one more is answered with 503.
+    /// Connections at a time. For one more, the one that has been silent for longest makes room; if none is silent, it is
+    /// answered with 503.
     pub connections: usize,
+    /// Streams of events at a time, which are fewer: strangers who keep streams leave places for requests.
+    pub streams: usize,
+    /// Further streams of events for holders of the token.
+    pub holders_streams: usize,
     /// Virtual servers of playgrounds at a time.
     pub playgrounds: usize,
     /// A playground that no page has ends after this time: a page that is loaded again finds it.
@@ -45,13 +53,16 @@ pub struct WebLimits {
 
 impl Default for WebLimits {
     /// A browser opens up to six connections to one server, one of them for the events of all its pages, so 512 are enough
-    /// for 85 browsers at once, each with any number of pages. A turn has less than a kilobyte. Assumption: the times.
+    /// for 85 browsers at once, each with any number of pages. Streams of events, histories and other answers that take long
+    /// have less than 400 of them, so a page always loads. A turn has less than a kilobyte. Assumption: the times.
     ///
     /// A playground takes 11 MB (A4's mix of 11 tenants), 0.1 % of a core while no page shows it, and a tenth of a core at
     /// the speed of its clock. So 64 take 0.7 GB: 40 pages have room, and hidden pages give theirs to pages that are shown.
     fn default() -> WebLimits {
         WebLimits {
             connections: 512,
+            streams: 256,
+            holders_streams: 64,
             playgrounds: 64,
             playground_idle: Duration::from_secs(5),
             head: Duration::from_secs(5),
@@ -67,8 +78,8 @@ impl Default for WebLimits {
 const BUFFER: usize = 16 << 10;
 /// Pause after a failed accept, for example without file descriptors.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
-const FULL: &str = "HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\nretry-after: 1\r\n\
-    connection: close\r\ncontent-length: 21\r\n\r\ntoo many connections\n";
+/// Connections that are answered with 503 at a time; further ones are closed without an answer.
+const REFUSED: usize = 64;
 
 /// Where the server listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -196,39 +207,43 @@ impl Drop for WebServer {
 }
 
 async fn accept(listener: TcpListener, router: Router, limits: WebLimits) {
-    let places = Arc::new(Semaphore::new(limits.connections));
-    loop {
+    let mut served = PlaceTable::new(limits.connections, PlaceTable::GRACE);
+    let mut refused = PlaceTable::new(REFUSED, PlaceTable::GRACE);
+    let full = routes::full();
+    'accepting: loop {
         let Ok((stream, _)) = listener.accept().await else {
             sleep(ACCEPT_ERROR_PAUSE).await;
             continue;
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
-            tokio::spawn(refuse(stream, limits));
-            continue;
+        let (places, router) = loop {
+            match served.make_room() {
+                Room::Made => break (&mut served, &router),
+                Room::Later(time) => sleep(time).await,
+                Room::No if refused.make_room() == Room::Made => break (&mut refused, &full),
+                Room::No => continue 'accepting,
+            }
         };
         // Without it an order's answer may wait for an acknowledgement.
         let _ = stream.set_nodelay(true);
         let _ = set_socket_send_buffer_size(&stream, limits.send_buffer);
-        let router = router.clone();
-        tokio::spawn(async move {
-            serve(stream, router, limits).await;
-            drop(place);
-        });
+        let place = Arc::<ConnectionPlace>::default();
+        let task = tokio::spawn(serve(stream, router.clone(), limits, place.clone()));
+        places.take(place, task.abort_handle());
     }
 }
 
 /// Serves one connection. An error affects only it.
-pub(crate) async fn serve<S>(stream: S, router: Router, limits: WebLimits)
+pub(crate) async fn serve<S>(stream: S, router: Router, limits: WebLimits, place: Arc<ConnectionPlace>)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(BUFFER);
-    let io = TokioIo::new(StallLimited::new(stream, limits.stall));
-    let _ = http.serve_connection(io, TowerToHyperService::new(router)).await;
-}
-
-/// Answers a connection that is one too many.
-async fn refuse(mut stream: TcpStream, limits: WebLimits) {
-    let _ = timeout(limits.head, stream.write_all(FULL.as_bytes())).await;
+    let io = TokioIo::new(ClientStream::new(stream, limits.stall));
+    let router = TowerToHyperService::new(router);
+    let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(place.clone());
+        router.call(request)
+    });
+    let _ = http.serve_connection(io, answer).await;
 }

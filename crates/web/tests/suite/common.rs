@@ -173,6 +173,15 @@ pub fn order(server: &WebServer, method: &str, path: &str, body: &str) -> Reply 
     ask(server, method, path, &headers, body)
 }
 
+/// A request with the token for the events of the main source; the head of the answer is still to be read.
+pub fn view_with_token(server: &WebServer) -> TcpStream {
+    let mut stream = connect(server);
+    let (host, token) = (server.address(), server.token().text());
+    let head = format!("GET /api/feeds/main/events HTTP/1.1\r\nHost: {host}\r\n");
+    write!(stream, "{head}Authorization: Bearer {token}\r\n\r\n").unwrap();
+    stream
+}
+
 /// A viewer of a feed; the head of its answer is still to be read.
 pub fn view(server: &WebServer, id: &str) -> TcpStream {
     ask_for_events(connect(server), server, &format!("feeds/{id}/events"))
