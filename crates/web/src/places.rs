@@ -6,12 +6,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::AbortHandle;
 
 /// The place of a connection.
 #[derive(Debug)]
-pub struct ConnectionPlace(Mutex<PlaceUse>);
+pub struct ConnectionPlace {
+    now: Mutex<PlaceUse>,
+    /// Another connection needs the place.
+    leave: Notify,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct PlaceUse {
@@ -25,13 +29,24 @@ struct PlaceUse {
 
 impl Default for ConnectionPlace {
     fn default() -> ConnectionPlace {
-        ConnectionPlace(Mutex::new(PlaceUse { is_holders: false, answers: 0, since: Instant::now() }))
+        let now = PlaceUse { is_holders: false, answers: 0, since: Instant::now() };
+        ConnectionPlace { now: Mutex::new(now), leave: Notify::new() }
     }
 }
 
 impl ConnectionPlace {
     fn locked(&self) -> MutexGuard<'_, PlaceUse> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until another connection needs the place.
+    pub async fn has_to_leave(&self) {
+        self.leave.notified().await;
+    }
+
+    /// Whether no request of it is answered.
+    pub fn is_silent(&self) -> bool {
+        self.locked().answers == 0
     }
 
     /// A request of it is answered, until what is returned is dropped.
@@ -105,7 +120,7 @@ impl PlaceTable {
         if !left.is_zero() {
             return Room::Later(left);
         }
-        self.taken.swap_remove(index).1.abort();
+        self.taken.swap_remove(index).0.leave.notify_one();
         Room::Made
     }
 
@@ -147,8 +162,8 @@ mod tests {
             let mut table = PlaceTable::new(4, Duration::ZERO);
             let come = || {
                 let place = Arc::<ConnectionPlace>::default();
-                let task = tokio::spawn(std::future::pending::<()>());
-                (place, task)
+                let own = place.clone();
+                (place, tokio::spawn(async move { own.has_to_leave().await }))
             };
             let all = [come(), come(), come(), come()];
             let answered = all[0].0.answer(false);

@@ -16,6 +16,7 @@ use hyper_util::service::TowerToHyperService;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -78,6 +79,8 @@ impl Default for WebLimits {
 const BUFFER: usize = 16 << 10;
 /// Pause after a failed accept, for example without file descriptors.
 const ACCEPT_ERROR_PAUSE: Duration = Duration::from_millis(100);
+/// Time that a silent connection still has when another one needs its place.
+const LAST_CALL: Duration = Duration::from_millis(5);
 /// Connections that are answered with 503 at a time; further ones are closed without an answer.
 const REFUSED: usize = 64;
 
@@ -241,9 +244,25 @@ where
     http.timer(TokioTimer::new()).header_read_timeout(limits.head).max_buf_size(BUFFER);
     let io = TokioIo::new(ClientStream::new(stream, limits.stall));
     let router = TowerToHyperService::new(router);
+    let own = place.clone();
     let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(place.clone());
+        request.extensions_mut().insert(own.clone());
         router.call(request)
     });
-    let _ = http.serve_connection(io, answer).await;
+    let mut connection = pin!(http.serve_connection(io, answer));
+    tokio::select! {
+        biased;
+        _ = connection.as_mut() => return,
+        () = place.has_to_leave() => {}
+    }
+    // A request that has come but was not read yet, because the server is busy, is read before this time is over.
+    tokio::select! {
+        biased;
+        _ = connection.as_mut() => return,
+        () = sleep(LAST_CALL) => {}
+    }
+    if !place.is_silent() {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
 }

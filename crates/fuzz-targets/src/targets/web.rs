@@ -10,8 +10,8 @@ use waykeeper_web::fuzzing::ServerInMemory;
 
 /// Where an input has the token.
 const PLACE: &[u8] = b"@TOKEN@";
-/// Seconds of the server's clock per second: no step follows the first, so that no input costs a simulation.
-const SPEED: f64 = 1e-6;
+/// Seconds of the server's clock per second: a step takes a quarter of an hour, so that no input costs a simulation.
+const SPEED: f64 = Turn::SPEED_LEAST;
 /// Longest that the feed's thread waits for an event before it looks for turns.
 const LOOK: Duration = Duration::from_millis(1);
 
