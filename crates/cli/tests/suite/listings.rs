@@ -144,6 +144,23 @@ priority = "high"
 cores = "0-3"
 "#;
 
+/// Packets are dropped on one of two NICs: the advice says on which, and works.
+#[test]
+fn the_advice_about_dropped_packets_works_with_two_nics() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.toml");
+    let quiet = "[[nic]]\nname = \"quiet\"\noffered_gbps = 0.1\n[[workload]]\nname = \"l\"\nprogram = \"l3fwd\"\n\
+                 cores = \"4\"\nnic = \"quiet\"\n";
+    std::fs::write(&path, format!("{STORE}nic = \"nic0\"\n{quiet}")).unwrap();
+    let path = path.to_str().unwrap();
+    let done = waykeeper().args(["scenario", "check", path]).assert().success();
+    let warned = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
+    let advice = warned.split('`').find(|word| word.starts_with("--find-zero-loss")).unwrap();
+    assert_eq!(advice, "--find-zero-loss=nic0", "{warned}");
+    let found = json(&["run", path, advice, "--duration", "2", "--sets", "1/256", "--json"]);
+    assert!(found["knees"][0]["msl_gbps"].as_f64().unwrap() > 0.0, "{found}");
+}
+
 #[test]
 fn check_and_run_warn_of_packets_that_are_dropped() {
     let folder = tempfile::tempdir().unwrap();
