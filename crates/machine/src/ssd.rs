@@ -8,7 +8,7 @@ use crate::posted;
 use crate::random::Stream;
 use std::collections::VecDeque;
 use std::ops::Range;
-use waykeeper_silicon::{Chip, Gather, Region};
+use waykeeper_silicon::{Chip, Gather, Line, Region};
 use waykeeper_units::LINE_BYTES;
 
 /// Transfer unit, bytes. microarchitecture.md 7.
@@ -268,9 +268,16 @@ impl Array {
 
     /// Registers an I/O buffer of a workload.
     pub(crate) fn add_buffer(&mut self, owner: usize, region: Region) -> u32 {
-        let units = region.total_lines().div_ceil(UNIT_LINES);
-        let unit_start = (0..=units).map(|unit| region.range(0, unit * UNIT_LINES).end as u32).collect();
-        let last_lines = region.total_lines() - (units - 1) * UNIT_LINES;
+        let lines = region.total_lines();
+        self.add_part(owner, region, lines)
+    }
+
+    /// Registers the first `lines` lines of a region as a buffer.
+    pub(crate) fn add_part(&mut self, owner: usize, region: Region, lines: u32) -> u32 {
+        let units = lines.div_ceil(UNIT_LINES);
+        let until = |unit: u32| region.range(0, (unit * UNIT_LINES).min(lines)).end as u32;
+        let unit_start = (0..=units).map(until).collect();
+        let last_lines = lines - (units - 1) * UNIT_LINES;
         let buffer = Buffer { owner, region, unit_start, last_lines };
         place(&mut self.buffers, &mut self.free_buffers, buffer)
     }
@@ -314,6 +321,13 @@ impl Array {
     /// The memory of a buffer.
     pub(crate) fn buffer(&self, buffer: u32) -> &Region {
         &self.buffers[buffer as usize].region
+    }
+
+    /// The sampled lines of a buffer, and how many lines each represents.
+    pub(crate) fn lines_of(&self, buffer: u32) -> (&[Line], f64) {
+        let Buffer { region, unit_start, .. } = &self.buffers[buffer as usize];
+        let end = unit_start.last().map_or(0, |end| *end as usize);
+        (&region.lines()[..end], region.scale())
     }
 
     /// Submits one request for the whole of `buffer` at a random place of the array.

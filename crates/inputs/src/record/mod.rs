@@ -6,8 +6,9 @@
 //!
 //! *What is followed.* The one process that valgrind starts, with all its threads as valgrind interleaves them (it runs
 //! one at a time and lackey does not say which). Children that it forks are not traced; programs that it executes run
-//! without valgrind: [`Unrecorded`] says which there were. The kernel's own accesses are not seen, system calls take no instructions. A repeated
-//! string instruction (`rep movs`, `rep stos`) counts one instruction and one access a repeat, as valgrind runs it.
+//! without valgrind: [`Unrecorded`] says which there were. The kernel's own accesses are not seen, system calls take no
+//! instructions. A repeated string instruction (`rep movs`, `rep stos`) counts one instruction and one access a repeat, as
+//! valgrind runs it.
 
 mod child;
 mod family;

@@ -3,7 +3,7 @@
 //! Must not know the names of keys, except those that exclude each other.
 
 use super::value::Base;
-use super::{Job, JobDirection};
+use super::{Job, JobDirection, JobSizes};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -63,6 +63,8 @@ pub(super) struct Draft {
     pub(super) directory: Option<String>,
     /// `filesize`.
     pub(super) file_bytes: Option<u64>,
+    /// `bssplit`.
+    pub(super) split: Option<JobSizes>,
     /// `verify`, and `do_verify`.
     pub(super) verifies: bool,
     pub(super) reads_back: bool,
@@ -82,6 +84,7 @@ impl Draft {
                 access: JobDirection::Read,
                 random: false,
                 block_bytes: 4096,
+                sizes: None,
                 depth: 1,
                 copies: 1,
                 size_bytes: None,
@@ -90,6 +93,8 @@ impl Draft {
                 loops: 1,
                 start_delay_us: 0,
                 reads_back: false,
+                backlog: None,
+                has_random_gaps: false,
                 runtime_us: None,
                 time_based: false,
                 bytes_per_s: None,
@@ -107,6 +112,7 @@ impl Draft {
             is_posix: false,
             directory: None,
             file_bytes: None,
+            split: None,
             verifies: false,
             reads_back: true,
             notes: Vec::new(),
@@ -124,6 +130,17 @@ impl Draft {
         self.job.random = self.rw.random;
         self.job.size_bytes = self.job.size_bytes.or(self.file_bytes);
         self.job.reads_back = self.verifies && self.reads_back;
+        self.job.backlog = self.job.backlog.filter(|_| self.job.reads_back);
+        self.job.sizes = self.split.take().or(self.job.sizes.take());
+        let mut smallest = self.job.block_bytes;
+        if let Some(sizes) = &self.job.sizes {
+            let all = || sizes.all(self.job.access);
+            smallest = all().min().unwrap_or(smallest);
+            self.job.block_bytes = all().max().unwrap_or(smallest);
+            if all().all(|bytes| bytes == smallest) {
+                self.job.sizes = None;
+            }
+        }
         if self.waits_for_each {
             self.job.depth = 1;
         }
@@ -151,14 +168,16 @@ impl Draft {
                 read, write, randread and randwrite it is accepted";
             return Err((rate, wanted.to_owned()));
         }
-        if line("size").is_some() && job.size_bytes.is_some_and(|bytes| bytes < job.block_bytes) {
-            return Err(("size", format!("at least `bs`, which is {} B", job.block_bytes)));
+        if line("size").is_some() && job.size_bytes.is_some_and(|bytes| bytes < smallest) {
+            return Err(("size", format!("at least `bs`, which is {smallest} B")));
         }
-        if job.time_based && job.runtime_us.is_none() {
+        // Under fio it takes its time from the command line; on the virtual server a run has an end of its own.
+        if job.time_based && job.runtime_us.is_none() && !self.is_on_model {
             return Err(("time_based", "given together with `runtime`, or 0".to_owned()));
         }
-        if job.loops > 1 && job.io_bytes.is_some() {
-            return Err(("loops", "1 beside `io_size`, which alone says how much is moved".to_owned()));
+        // Fio then moves neither the one nor the other so often.
+        if job.loops > 1 && job.io_bytes > job.size_bytes && job.size_bytes.is_some() {
+            return Err(("loops", "1 beside an `io_size` above `size`".to_owned()));
         }
         Ok(self.job)
     }

@@ -6,11 +6,13 @@
 mod draft;
 mod engines;
 mod keys;
+mod sizes;
 mod table;
 mod value;
 
 use ini_core::{Item, Parser};
 use keys::{Contents, Reader};
+pub use sizes::JobSizes;
 use waykeeper_units::CoreList;
 
 /// Direction of a job's data, from the view of the drive (fio's words, not memory's).
@@ -75,8 +77,10 @@ pub struct Job {
     pub access: JobDirection,
     /// Random positions on the target; otherwise sequential.
     pub random: bool,
-    /// Bytes of a command (`bs`).
+    /// Bytes of a command (`bs`); of commands of several sizes the largest.
     pub block_bytes: u64,
+    /// The sizes, if there are several (`bssplit`).
+    pub sizes: Option<JobSizes>,
     /// Commands in flight in each copy (`iodepth`).
     pub depth: u32,
     /// Copies of the job that run in parallel (`numjobs`).
@@ -94,6 +98,10 @@ pub struct Job {
     pub start_delay_us: u64,
     /// What it wrote is read at its end (`verify`).
     pub reads_back: bool,
+    /// ... and not at its end, but whenever so many blocks were written (`verify_backlog`).
+    pub backlog: Option<u64>,
+    /// The gaps between the commands of a rate are those of a Poisson process (`rate_process`).
+    pub has_random_gaps: bool,
     /// Time after which a copy ends, us (`runtime`).
     pub runtime_us: Option<u64>,
     /// Only `runtime` ends the job, however many bytes it has moved (`time_based`).
@@ -113,15 +121,25 @@ pub struct Job {
 }
 
 impl Job {
-    /// Commands of `bs` bytes after which a copy ends; `None` if only time ends it.
+    /// Mean bytes of a command.
+    pub fn mean_bytes(&self) -> f64 {
+        self.sizes.as_ref().map_or(self.block_bytes as f64, |sizes| sizes.mean_bytes(self.access))
+    }
+
+    /// Commands after which a copy ends, of several sizes as many as the mean size gives; `None` if only time ends it.
     pub fn ends_after(&self) -> Option<u64> {
         if self.time_based {
             return None;
         }
         // As in fio: `size` is rounded down to whole commands, `io_size` is rounded up.
-        let moved = match (self.io_bytes, self.size_bytes) {
-            (Some(bytes), _) => Some(bytes.div_ceil(self.block_bytes)),
-            (None, size) => size.map(|bytes| bytes / self.block_bytes),
+        let moved = match (self.io_bytes, self.size_bytes, &self.sizes) {
+            (None, None, _) => None,
+            (Some(bytes), _, None) => Some(bytes.div_ceil(self.block_bytes)),
+            (None, Some(bytes), None) => Some(bytes / self.block_bytes),
+            (io, size, Some(_)) => {
+                let bytes = io.or(size).unwrap_or(u64::MAX);
+                Some(((bytes as f64 / self.mean_bytes()).round() as u64).max(1))
+            }
         };
         moved.into_iter().chain(self.commands).min().map(|once| once.saturating_mul(self.loops))
     }

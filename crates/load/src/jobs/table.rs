@@ -4,6 +4,7 @@
 
 use super::draft::{Draft, Rw};
 use super::engines;
+use super::sizes::JobSizes;
 use super::value::{self, Base};
 use crate::{MOST_COMMAND_BYTES, MOST_DEPTH, MOST_WORKERS};
 use waykeeper_units::CoreList;
@@ -180,6 +181,16 @@ pub(super) const KEYS: &[Key] = &[
         Some((least, most)) if least == most => block(draft, base, least),
         _ => Err("a range of one size, like 4k-4k: commands have one size here".to_owned()),
     }),
+    key(&["bssplit"], |draft, base, text| {
+        only(draft.is_on_model, "absent on a real drive: commands have one size there")?;
+        draft.split = Some(JobSizes::parse_split(text, |size| block_bytes(base, size))?);
+        Ok(())
+    }),
+    key(&["rate_process"], |draft, _, text| {
+        draft.job.has_random_gaps = text == "poisson";
+        only(text == "linear" || draft.job.has_random_gaps, "linear or poisson")?;
+        only(draft.is_on_model || text == "linear", "linear on a real drive")
+    }),
     key(&["verify"], |draft, _, text| {
         draft.verifies = text != "0";
         only(draft.is_on_model || !draft.verifies, "0 on a real drive: `memload --verify` checks data")?;
@@ -187,6 +198,11 @@ pub(super) const KEYS: &[Key] = &[
             draft.note("blocks have no checksums here; what was written is read back at the end");
         }
         Ok(())
+    }),
+    flag(&["verify_backlog"], |draft, base, text| {
+        let blocks = value::count(text, base, 0, u64::MAX)?;
+        draft.job.backlog = Some(blocks).filter(|blocks| *blocks > 0);
+        only(draft.is_on_model || blocks == 0, "0 on a real drive: `memload --verify` checks data")
     }),
     flag(&["do_verify"], |draft, _, text| {
         draft.reads_back = value::flag(text)?;
@@ -211,7 +227,7 @@ pub(super) const KEYS: &[Key] = &[
             return Ok(());
         }
         draft.note(DRIVE);
-        only(draft.is_on_model, "0: a real drive is also told to write its cache")
+        only(draft.is_on_model, "0: a real drive would also write its cache each time")
     }),
     // What ends a job early, or lets it pause, in a way that cannot be expressed. Without it, the key has no effect.
     only_without_effect!(
@@ -230,9 +246,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     only_without_effect!(&["max_latency"], "0", "no job ends because a command was slow"),
     only_without_effect!(&["iodepth_mode"], "none", "`iodepth` stays as it is; steps cannot be expressed"),
-    only_without_effect!(&["rate_process"], "linear", "random gaps between commands cannot be expressed"),
     only_without_effect!(&["verify_only"], "0", "it reads in the place of writing"),
-    only_without_effect!(&["verify_backlog"], "0", "reads between the writes cannot be expressed"),
     only_without_effect!(&["trim_percentage"], "0", "trims move no data and are not played"),
     only_without_effect!(&["bs_is_seq_rand"], "0", "commands have one size here"),
     only_without_effect!(&["create_only"], "0", "it sends no commands"),
@@ -278,7 +292,7 @@ const IDLE: &[Idle] = &[
     of_model(
         DRIVE,
         "atomic writefua readfua write_hint fdp fdp_pli fdp_pli_select plids plid_select dataplacement \
-         ioscheduler cmdprio cmdprio_class cmdprio_hint cmdprio_percentage",
+         ioscheduler cmdprio cmdprio_bssplit cmdprio_class cmdprio_hint cmdprio_percentage",
     ),
     idle(
         "commands are sent and taken one by one",
@@ -312,7 +326,7 @@ const IDLE: &[Idle] = &[
     ),
     of_model(
         "it belongs to an engine, and the drive is loaded alike",
-        "donorname inplace gpu_dev_id gpu_dev_ids libblkio_driver libblkio_path \
+        "donorname inplace skip_bad gpu_dev_id gpu_dev_ids libblkio_driver libblkio_path \
          libblkio_pre_connect_props libblkio_pre_start_props libblkio_num_entries libblkio_queue_size \
          libblkio_vectored libblkio_wait_mode libblkio_force_enable_completion_eventfd \
          libblkio_write_zeroes_on_trim xnvme_async xnvme_sync xnvme_admin xnvme_be xnvme_mem \
@@ -343,22 +357,34 @@ pub(super) fn without_effect(name: &str) -> Option<(&'static str, &'static Idle)
     IDLE.iter().find_map(|idle| Some((idle.names.split(' ').find(|known| *known == name)?, idle)))
 }
 
-/// `bs`: one size, or the same for reads and writes.
+/// `bs`: one size, or one for reads and one for writes.
 fn blocks(draft: &mut Draft, base: Base, text: &str) -> Result<(), String> {
     let mut each = text.split(',');
     let (reads, writes) = (each.next().unwrap_or_default(), each.next());
+    draft.job.sizes = None;
     // The third size is that of trims, which are not played.
-    let one = if writes.is_none_or(|writes| writes == reads) { reads } else { text };
-    block(draft, base, one)
+    match writes {
+        None => block(draft, base, reads),
+        Some(writes) if writes == reads => block(draft, base, reads),
+        Some(writes) if draft.is_on_model => {
+            draft.job.sizes = Some(JobSizes::of(block_bytes(base, reads)?, block_bytes(base, writes)?));
+            Ok(())
+        }
+        Some(_) => block(draft, base, text),
+    }
 }
 
 fn block(draft: &mut Draft, base: Base, text: &str) -> Result<(), String> {
+    draft.job.block_bytes = block_bytes(base, text)?;
+    Ok(())
+}
+
+fn block_bytes(base: Base, text: &str) -> Result<u64, String> {
     let bytes = value::bytes(text, base, SECTOR_BYTES, MOST_COMMAND_BYTES)?;
     if !bytes.is_multiple_of(SECTOR_BYTES) {
         return Err(format!("a multiple of {SECTOR_BYTES} bytes, and is {bytes} B (fio's kib is 1000 B)"));
     }
-    draft.job.block_bytes = bytes;
-    Ok(())
+    Ok(bytes)
 }
 
 /// `direct` and `buffered`. The model has no page cache: each command reaches its drives.

@@ -151,11 +151,14 @@ fn what_has_no_meaning_is_refused_with_file_and_line() {
         ("[a]\nioengine=rbd\n", "j.fio:2: `ioengine` is `rbd`; it must be io_uring, io_uring_cmd, libaio,"),
         ("[a]\nverify=md5\n", "j.fio:2: `verify` is `md5`; it must be 0 on a real drive"),
         ("[a]\nstartdelay=4\n", "j.fio:2: `startdelay` is `4`; it must be 0 on a real drive"),
-        ("[a]\nsync=1\n", "j.fio:2: `sync` is `1`; it must be 0: a real drive is also told"),
+        ("[a]\nsync=1\n", "j.fio:2: `sync` is `1`; it must be 0: a real drive would also"),
         (
-            "[a]\nloops=2\nio_size=8k\n",
-            "j.fio:2: `loops` is `2`; it must be 1 beside `io_size`, which alone says how much is moved",
+            "[a]\nloops=2\nio_size=12k\nsize=8k\n",
+            "j.fio:2: `loops` is `2`; it must be 1 beside an `io_size` above `size`",
         ),
+        ("[a]\nbssplit=4k/100\n", "j.fio:2: `bssplit` is `4k/100`; it must be absent on a real drive"),
+        ("[a]\nverify_backlog=1\n", "j.fio:2: `verify_backlog` is `1`; it must be 0 on a real drive"),
+        ("[a]\nrate_process=poisson\n", "j.fio:2: `rate_process` is `poisson`; it must be linear on a real"),
         ("[a]\ndirect=0\n", "j.fio:2: `direct` is `0`; it must be 1: I/O through the page cache"),
         ("[a]\ndirect\n", "j.fio:2: `direct` is without a value; it must be direct=..."),
         ("[a]\nfilename=/dev/a:/dev/b\n", "j.fio:2: `filename` is `/dev/a:/dev/b`; it must be one file"),
@@ -313,7 +316,9 @@ fn keys_that_cannot_change_the_load_of_the_model_are_notes() {
         assert_eq!(job, plain.jobs[0], "{more}");
     }
     for (more, wanted) in [
-        ("bs=4k,8k\n", "a number of bytes"),
+        ("bs=4k,\n", "a number of bytes"),
+        ("bssplit=4k/50:8k/40\n", "percentages that add up to 100"),
+        ("bssplit=4k/50:1000/50\n", "a multiple of 512 bytes"),
         ("mem=cudamalloc\n", "the host's memory"),
         ("ioengine=libcufile\n", "given together with `cuda_io=posix`"),
         ("ioengine=libcufile\ncuda_io=cufile\n", "posix: what a drive moves to the memory of a GPU"),
@@ -322,8 +327,7 @@ fn keys_that_cannot_change_the_load_of_the_model_are_notes() {
         ("ioengine=filecreate\n", "moves no data of a drive"),
         ("latency_target=500\n", "a search for one cannot be expressed"),
         ("iodepth_mode=stepped:10-130/5,5/30\n", "steps cannot be expressed"),
-        ("verify_backlog=8\n", "reads between the writes"),
-        ("rate_process=poisson\n", "random gaps between commands"),
+        ("rate_process=other\n", "linear or poisson"),
         ("sg_write_mode=verify_bytchk_01\n", "the other commands verify or repeat"),
     ] {
         let said = JobFile::parse_for_model("j.fio", &format!("{same}{more}"), None).unwrap_err().to_string();
@@ -341,6 +345,24 @@ fn values_that_can_change_the_load_are_kept() {
     assert_eq!((read("").ends_after(), read("loops=3\n").ends_after()), (Some(2), Some(6)));
     assert_eq!(read("size=30%\n").ends_after(), None);
     assert_eq!(read("startdelay=4ms\n").start_delay_us, 4_000);
+    assert_eq!(read("time_based\n").ends_after(), None);
+    // As fio: 3 x 4 KiB are less than the size.
+    assert_eq!(read("io_size=4k\nloops=3\n").ends_after(), Some(3));
+    // Half of 4 and half of 12 KiB are 8 on average: 100 commands in 800 KiB. The largest needs the buffers.
+    let split = read("bssplit=4k/50:12k/50\nsize=800k\n");
+    assert_eq!((split.block_bytes, split.mean_bytes(), split.ends_after()), (12_288, 8192.0, Some(100)));
+    assert_eq!(read("bssplit=4k/50:4k/50\n").sizes, None);
+    // Only the size of writes counts in a job that writes.
+    let each = read("bs=4k,16k\nsize=64k\n");
+    assert_eq!(
+        (each.block_bytes, each.sizes, read("bs=4k,16k\nrw=randrw\nsize=1m\n").mean_bytes()),
+        (16_384, None, 10_240.0)
+    );
+    assert_eq!(
+        (read("verify=md5\nverify_backlog=4\n").backlog, read("verify_backlog=4\n").backlog),
+        (Some(4), None)
+    );
+    assert!(read("rate_iops=9\nrate_process=poisson\n").has_random_gaps);
     assert_eq!(
         (read("verify=md5\n").reads_back, read("verify=md5\ndo_verify=0\n").reads_back),
         (true, false)

@@ -5,7 +5,7 @@
 //! again (microarchitecture.md 7, 8). A write sends the present content of its buffer: fio and FFSB fill their buffers
 //! once, not for every request. Marks: docs/reference/README.md#marks.
 
-use super::fio_job::{self, Pace, Storage};
+use super::fio_job::{self, Blocks, Pace, Storage};
 use super::poller::LINE_WORK_NS;
 use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::bus::{Access, Bus};
@@ -15,6 +15,7 @@ use crate::ssd::BlockDirection;
 use std::sync::Arc;
 use waykeeper_host::WorkloadKind;
 use waykeeper_silicon::{Fill, OutOfMemory};
+use waykeeper_units::LINE_BYTES;
 
 pub(super) const FIO: ProgramKind = ProgramKind {
     name: "fio",
@@ -77,40 +78,52 @@ impl Blueprint for Storage {
     }
 
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
-        let stream = site.stream();
+        let mut stream = site.stream();
         let index = site.array.expect("a scenario with a storage program has an array");
         let array = &mut site.bus.arrays[index];
         let queue = array.open_queue(site.workload);
+        let parameters = self.parameters.as_ref();
         let depth =
-            self.parameters.map_or(self.depth, |parameters| parameters.slots_of(site.thread, site.threads));
+            parameters.map_or(self.depth, |parameters| parameters.slots_of(site.thread, site.threads));
+        let blocks =
+            parameters.map_or_else(|| Blocks::one(self.block), |parameters| parameters.blocks(self.block));
         let mut slots = Vec::with_capacity(depth as usize);
+        let mut buffers = Vec::with_capacity(depth as usize * blocks.sizes.len());
         for _ in 0..depth {
+            // A smaller block is the beginning of the same memory, as in fio.
             let region = site.memory.ordinary(self.block)?;
-            let buffer = array.add_buffer(site.workload, region);
-            slots.push(Slot { buffer, direction: BlockDirection::Read, submitted_ns: 0.0 });
+            let lines = |bytes: u64| bytes.div_ceil(LINE_BYTES) as u32;
+            buffers.extend(
+                blocks.sizes.iter().map(|bytes| array.add_part(site.workload, region.clone(), lines(*bytes))),
+            );
+            slots.push(Slot { size: 0, direction: BlockDirection::Read, submitted_ns: 0.0 });
         }
+        let pace = parameters.map(|parameters| {
+            let gaps = parameters.has_random_gaps().then(|| Stream::new(u64::from(stream.bits()), "gaps"));
+            parameters.pace(site.thread, site.threads, site.start_ns, depth, gaps)
+        });
         Ok(Box::new(StorageThread {
             array: index,
             queue,
             workload: site.workload,
             slots,
+            buffers,
+            blocks,
             writes: self.writes,
-            block: self.block as f64,
             stream,
             load: 1.0,
             started: false,
             resting: Vec::new(),
             scan: None,
-            pace: self
-                .parameters
-                .map(|parameters| parameters.pace(site.thread, site.threads, site.start_ns, depth)),
+            pace,
         }))
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    buffer: u32,
+    /// Index of the present request's size.
+    size: usize,
     direction: BlockDirection,
     submitted_ns: f64,
 }
@@ -128,8 +141,10 @@ struct StorageThread {
     queue: u32,
     workload: usize,
     slots: Vec<Slot>,
+    /// For each slot a buffer of each size.
+    buffers: Vec<u32>,
+    blocks: Blocks,
     writes: f64,
-    block: f64,
     stream: Stream,
     /// The load of the array that the thread's limits follow.
     load: f64,
@@ -147,8 +162,9 @@ impl StorageThread {
     fn scan(&mut self, bus: &mut Bus, core: &mut Core, scan: &mut Scan, until_ns: f64) -> bool {
         let work_ns = bus.work_ns(LINE_WORK_NS);
         let Bus { memory, arrays, streaming, .. } = bus;
-        let region = arrays[self.array].buffer(self.slots[scan.slot as usize].buffer);
-        let (lines, scale) = (region.lines(), region.scale());
+        let buffer =
+            self.buffers[scan.slot as usize * self.blocks.sizes.len() + self.slots[scan.slot as usize].size];
+        let (lines, scale) = arrays[self.array].lines_of(buffer);
         while core.clock_ns < until_ns {
             let Some(line) = lines.get(scan.at) else {
                 return true;
@@ -166,18 +182,24 @@ impl StorageThread {
     /// Submits the slot again: a job's check of what was written as a read, else as a read or a write.
     fn submit(&mut self, bus: &mut Bus, core: &Core, slot: u32, is_check: bool) {
         let write = !is_check && self.writes > 0.0 && self.stream.chance(self.writes);
-        let entry = &mut self.slots[slot as usize];
-        entry.submitted_ns = core.clock_ns;
-        entry.direction = if write { BlockDirection::Write } else { BlockDirection::Read };
-        bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, entry.buffer, entry.direction);
+        // What is checked has the size that was written.
+        let size = self.blocks.draw(write || (is_check && self.writes > 0.0), &mut self.stream);
+        let direction = if write { BlockDirection::Write } else { BlockDirection::Read };
+        self.slots[slot as usize] = Slot { size, direction, submitted_ns: core.clock_ns };
+        let buffer = self.buffers[slot as usize * self.blocks.sizes.len() + size];
+        bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, buffer, direction);
+        if let Some(pace) = &mut self.pace {
+            pace.sent(self.blocks.sizes[size], write);
+        }
     }
 
     /// Counts a request, and submits its slot again or queues it.
     fn completed(&mut self, bus: &mut Bus, core: &Core, slot: u32) {
         let meter = &mut bus.meters[self.workload];
         meter.operations += 1.0;
-        meter.bytes += self.block;
-        meter.latency(core.clock_ns - self.slots[slot as usize].submitted_ns);
+        let done = self.slots[slot as usize];
+        meter.bytes += self.blocks.sizes[done.size] as f64;
+        meter.latency(core.clock_ns - done.submitted_ns);
         match &mut self.pace {
             Some(pace) => {
                 pace.rest(slot);
@@ -220,7 +242,7 @@ impl StorageThread {
             if self.slots.len() - pace.resting() >= most {
                 break;
             }
-            match pace.next(core.clock_ns, self.block as u64) {
+            match pace.next(core.clock_ns) {
                 Ok((slot, is_check)) => self.submit(bus, core, slot, is_check),
                 Err(at_ns) => return at_ns,
             }
@@ -236,15 +258,9 @@ impl Program for StorageThread {
             self.resting.extend(most..self.slots.len() as u32);
             for slot in 0..most {
                 // All slots begin with a read so that the queue is deep at once.
-                let entry = &mut self.slots[slot as usize];
-                entry.submitted_ns = core.clock_ns;
-                bus.arrays[self.array].submit(
-                    core.clock_ns,
-                    self.queue,
-                    slot,
-                    entry.buffer,
-                    BlockDirection::Read,
-                );
+                self.slots[slot as usize].submitted_ns = core.clock_ns;
+                let buffer = self.buffers[slot as usize];
+                bus.arrays[self.array].submit(core.clock_ns, self.queue, slot, buffer, BlockDirection::Read);
             }
         }
         self.follow_load(bus, core);

@@ -3,9 +3,10 @@
 //! `load` reads the file; this file turns it into keys of `fio` and limits of a thread. Must not know the cost of a
 //! request.
 
+use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
 use std::collections::VecDeque;
-use waykeeper_load::jobs::{Job, JobError, JobFile};
+use waykeeper_load::jobs::{Job, JobError, JobFile, JobSizes};
 use waykeeper_load::{BudgetRule, Limiter, LoadLimits};
 
 /// Slots of a rate per second: fio checks its rates at every request, so a slot is short against the time over which
@@ -14,6 +15,8 @@ const SLOTS: u32 = 1000;
 /// Commands that a thread keeps in flight at most: each has a buffer. Assumption: fio itself sets no limit; 4096
 /// buffers of 4 KiB are 16 MiB.
 const MOST_DEPTH: u64 = 4096;
+/// Buffers of all commands in flight, one of each size. Assumption: a table of so many is small beside the caches' state.
+const MOST_BUFFERS: u64 = 65_536;
 
 /// A storage program's parameters, from keys or from a job.
 #[derive(Clone, Debug)]
@@ -29,7 +32,7 @@ pub(super) struct Storage {
 }
 
 /// Parameters of a job for each of its copies beyond blocks, depth and directions.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) struct JobParameters {
     /// Copies over all threads.
     copies: u32,
@@ -39,8 +42,44 @@ pub(super) struct JobParameters {
     commands: Option<u64>,
     /// Reads of what the commands wrote, after all of them.
     reads_back: u64,
+    /// Writes after which they are read back; 0: at the end.
+    backlog: u64,
     start_delay_ns: f64,
     runtime_ns: Option<f64>,
+    /// Commands of several sizes, and mean bytes of a command.
+    sizes: Option<JobSizes>,
+    mean_bytes: f64,
+    has_random_gaps: bool,
+}
+
+/// The sizes of a thread's commands.
+#[derive(Clone, Debug)]
+pub(super) struct Blocks {
+    /// All sizes, bytes.
+    pub(super) sizes: Vec<u64>,
+    /// Index of each size of reads, and of writes, with the cumulative share of commands. Empty if all have one size.
+    reads: Vec<(usize, f64)>,
+    writes: Vec<(usize, f64)>,
+}
+
+impl Blocks {
+    /// All commands have this size.
+    pub(super) fn one(bytes: u64) -> Blocks {
+        Blocks { sizes: vec![bytes], reads: Vec::new(), writes: Vec::new() }
+    }
+
+    /// Index of the next command's size.
+    pub(super) fn draw(&self, write: bool, stream: &mut Stream) -> usize {
+        let shares = if write { &self.writes } else { &self.reads };
+        match shares.as_slice() {
+            [] => 0,
+            [(only, _)] => *only,
+            [.., (last, _)] => {
+                let at = stream.unit();
+                shares.iter().find(|(_, upto)| at < *upto).map_or(*last, |(index, _)| *index)
+            }
+        }
+    }
 }
 
 /// The job that the keys `fio` and `fio_job` name, if any. Keys that a job defines too are refused beside it.
@@ -84,6 +123,12 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
         let wanted = format!("such that iodepth x numjobs is at most {MOST_DEPTH} on the virtual server");
         Err(refuse("iodepth", job.depth.into(), &wanted))?;
     }
+    let sizes = job.sizes.as_ref().map_or(1, |sizes| sizes.all(job.access).count() as u64);
+    if slots * sizes > MOST_BUFFERS {
+        let wanted =
+            format!("such that iodepth x numjobs x sizes is at most {MOST_BUFFERS} on the virtual server");
+        Err(refuse("bssplit", sizes, &wanted))?;
+    }
     Ok(Storage {
         block: job.block_bytes,
         depth: job.depth,
@@ -95,8 +140,12 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
             commands_per_s: job.commands_per_s.map(|rate| rate as f64),
             commands: job.ends_after(),
             reads_back: reads_back(job),
+            backlog: job.backlog.unwrap_or(0),
             start_delay_ns: job.start_delay_us as f64 * 1e3,
             runtime_ns: job.runtime_us.map(|us| us as f64 * 1e3),
+            sizes: job.sizes.clone(),
+            mean_bytes: job.mean_bytes(),
+            has_random_gaps: job.has_random_gaps,
         }),
         notes: Vec::new(),
     })
@@ -120,13 +169,51 @@ impl JobParameters {
         self.copies_of(thread, threads) * self.depth
     }
 
-    /// The limits of that thread.
-    pub(super) fn pace(&self, thread: usize, threads: usize, start_ns: f64, slots: u32) -> Pace {
+    /// The sizes of its commands, of which `largest` is the largest.
+    pub(super) fn blocks(&self, largest: u64) -> Blocks {
+        let Some(of) = &self.sizes else { return Blocks::one(largest) };
+        let mut sizes: Vec<u64> = of.reads.iter().chain(&of.writes).map(|(bytes, _)| *bytes).collect();
+        // The other direction's may be larger, and are never sent.
+        sizes.retain(|bytes| *bytes <= largest);
+        sizes.sort_unstable();
+        sizes.dedup();
+        let shares = |list: &[(u64, f64)]| {
+            let mut upto = 0.0;
+            let entry = |(bytes, share): &(u64, f64)| {
+                upto += share;
+                (sizes.binary_search(bytes).unwrap_or(0), upto)
+            };
+            list.iter().map(entry).collect()
+        };
+        let (reads, writes) = (shares(&of.reads), shares(&of.writes));
+        Blocks { sizes, reads, writes }
+    }
+
+    /// True if the gaps of its rate are random.
+    pub(super) fn has_random_gaps(&self) -> bool {
+        self.has_random_gaps && (self.bytes_per_s.is_some() || self.commands_per_s.is_some())
+    }
+
+    /// The limits of that thread; `random` draws the gaps between its commands.
+    pub(super) fn pace(
+        &self,
+        thread: usize,
+        threads: usize,
+        start_ns: f64,
+        slots: u32,
+        random: Option<Stream>,
+    ) -> Pace {
         let copies = u64::from(self.copies_of(thread, threads));
+        let rate = self.commands_per_s.or(self.bytes_per_s.map(|rate| rate / self.mean_bytes));
+        let random = random.zip(rate).map(|(stream, rate)| {
+            let mean_ns = 1e9 / (rate * copies as f64);
+            RandomGaps { stream, mean_ns, load: 1.0, next_ns: start_ns + self.start_delay_ns }
+        });
+        let by_slots = |rate: Option<f64>| rate.filter(|_| random.is_none()).map(|rate| rate * copies as f64);
         let limits = LoadLimits {
             // Bytes are counted where other loads count blocks.
-            blocks: self.bytes_per_s.map(|rate| rate * copies as f64),
-            commands: self.commands_per_s.map(|rate| rate * copies as f64),
+            blocks: by_slots(self.bytes_per_s),
+            commands: by_slots(self.commands_per_s),
             slots: SLOTS,
             // fio sends later what it could not send in time.
             rule: BudgetRule::CatchUp,
@@ -138,12 +225,26 @@ impl JobParameters {
             begin_ns,
             commands: self.commands.map_or(u64::MAX, |most| most.saturating_mul(copies)),
             reads_back: self.reads_back.saturating_mul(copies),
+            backlog: self.backlog,
+            unread: 0,
+            due: 0,
+            random,
             over_ns: self.runtime_ns.map_or(f64::INFINITY, |runtime_ns| begin_ns + runtime_ns),
             is_reading_back: false,
             slots: slots as usize,
             idle: (0..slots).collect(),
         }
     }
+}
+
+/// A Poisson process: it does not wait for commands, so that what comes late is sent at once.
+#[derive(Clone, Debug)]
+struct RandomGaps {
+    stream: Stream,
+    mean_ns: f64,
+    /// Share of the rate that is offered.
+    load: f64,
+    next_ns: f64,
 }
 
 /// When a thread may send, and which of its slots wait for that.
@@ -158,6 +259,11 @@ pub(super) struct Pace {
     /// Reads of what was written that may still be sent, after all commands.
     reads_back: u64,
     is_reading_back: bool,
+    /// Writes after which they are read back, those since then, and reads that are due because of them.
+    backlog: u64,
+    unread: u64,
+    due: u64,
+    random: Option<RandomGaps>,
     over_ns: f64,
     slots: usize,
     /// Slots without a request; the one that waits longest is first.
@@ -178,11 +284,14 @@ impl Pace {
     /// Rates are this share of the scenario's from now on.
     pub(super) fn set_load(&mut self, share: f64, now_ns: f64) {
         self.limiter.set_rates(self.limits.scaled(share), now_ns);
+        if let Some(random) = &mut self.random {
+            (random.load, random.next_ns) = (share, random.next_ns.max(now_ns));
+        }
     }
 
     /// The slot that may send now, if one waits, and whether it reads what was written; else the time of the next
     /// check, ns.
-    pub(super) fn next(&mut self, now_ns: f64, block: u64) -> Result<(u32, bool), f64> {
+    pub(super) fn next(&mut self, now_ns: f64) -> Result<(u32, bool), f64> {
         if now_ns < self.begin_ns {
             return Err(self.begin_ns);
         }
@@ -190,18 +299,41 @@ impl Pace {
             return Err(f64::INFINITY);
         }
         // Fio reads back after its last write has completed.
-        let is_over = self.commands == 0;
+        let is_over = self.commands == 0 && self.due == 0;
         if is_over && (self.reads_back == 0 || (!self.is_reading_back && self.idle.len() < self.slots)) {
             return Err(f64::INFINITY);
         }
         self.is_reading_back = is_over;
         let slot = *self.idle.front().ok_or(f64::INFINITY)?;
+        let due_ns = self
+            .random
+            .as_ref()
+            .map_or(now_ns, |random| if random.load > 0.0 { random.next_ns } else { f64::INFINITY });
+        if due_ns > now_ns {
+            return Err(due_ns.min(self.over_ns));
+        }
         self.limiter.admit(now_ns).map_err(|slot_ns| slot_ns.min(self.over_ns))?;
         self.idle.pop_front();
-        self.limiter.charge(u32::try_from(block).unwrap_or(u32::MAX));
-        let left = if is_over { &mut self.reads_back } else { &mut self.commands };
-        *left -= 1;
-        Ok((slot, is_over))
+        let is_check = is_over || self.due > 0;
+        if is_check {
+            self.due = self.due.saturating_sub(1);
+            self.reads_back = self.reads_back.saturating_sub(1);
+        } else {
+            self.commands -= 1;
+        }
+        Ok((slot, is_check))
+    }
+
+    /// A command of so many bytes was sent.
+    pub(super) fn sent(&mut self, bytes: u64, write: bool) {
+        self.limiter.charge(u32::try_from(bytes).unwrap_or(u32::MAX));
+        if let Some(random) = &mut self.random {
+            random.next_ns += random.stream.exponential(random.mean_ns / random.load);
+        }
+        self.unread += u64::from(write);
+        if self.backlog > 0 && self.unread >= self.backlog {
+            self.due += std::mem::take(&mut self.unread);
+        }
     }
 }
 
@@ -283,6 +415,29 @@ mod tests {
         let late = of("startdelay=20ms\nrate_iops=1000\n");
         assert!((9.0..=11.0).contains(&late), "{late}");
         assert_eq!(of("startdelay=1s\n"), 0.0);
+    }
+
+    #[test]
+    fn several_sizes_random_gaps_and_checks_between_writes_are_played() {
+        let of = |more: &str| rates(&format!("[a]\niodepth=8\n{more}"), "fio = \"job.fio\"");
+        // 4 and 64 KiB, half of each: 34 KiB on average.
+        let (requests, bytes) = of("rw=randread\nbssplit=4k/50:64k/50\n");
+        assert!((bytes / requests / 34_816.0 - 1.0).abs() < 0.05, "{requests} {bytes}");
+        let (requests, bytes) = of("rw=randrw\nbs=4k,64k\n");
+        assert!((bytes / requests / 34_816.0 - 1.0).abs() < 0.1, "{requests} {bytes}");
+        // One size is one size, however it is written.
+        assert_eq!(of("rw=randread\nbssplit=64k/100\n"), of("rw=randread\nbs=64k\n"));
+        // 20000 a second are 600 in 30 ms; their number has a standard deviation of 24.
+        let even = of("rw=randread\nbs=4k\nrate_iops=20000\n").0;
+        let random = of("rw=randread\nbs=4k\nrate_iops=20000\nrate_process=poisson\n").0;
+        assert!(
+            (even - 600.0).abs() < 10.0 && (random - 600.0).abs() < 75.0 && random != even,
+            "{even} {random}"
+        );
+        // After each 4 writes 4 reads: 20 and 20. Without an end half of the commands read.
+        let written = of("rw=write\nbs=64k\nnumber_ios=20\nverify=md5\nverify_backlog=4\n").0;
+        assert_eq!(written, 40.0);
+        assert!(of("rw=write\nbs=64k\nverify=md5\nverify_backlog=1\n").0 > 100.0);
     }
 
     #[test]
