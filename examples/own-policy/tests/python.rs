@@ -64,7 +64,7 @@ fn the_example_in_python_decides_as_the_example_in_rust() {
         confined: false,
         user: None,
         printed: Arc::new(|_| ()),
-        advice: String::new(),
+        setting: "WAYKEEPER_PYTHON",
     };
     let failure = FirstFailure::default();
     let mut in_python = WaitingPolicy::open(&file, &python, &toml::Table::new(), &failure).unwrap();
