@@ -242,16 +242,6 @@ pub enum JobError {
         /// Names of the file's jobs.
         known: String,
     },
-    /// The file has several jobs and none was named.
-    #[error("{file}: has {count} jobs; name one of {known}")]
-    Several {
-        /// The file.
-        file: String,
-        /// How many.
-        count: usize,
-        /// Their names.
-        known: String,
-    },
 }
 
 impl JobError {
@@ -313,18 +303,9 @@ impl JobFile {
         Ok(JobFile { jobs, notes })
     }
 
-    /// The only job; `file` is the file's name in messages.
-    ///
-    /// # Errors
-    /// If there are several.
-    pub fn job(&self, file: &str) -> Result<&Job, JobError> {
-        match self.jobs.as_slice() {
-            [job] => Ok(job),
-            jobs => {
-                let names: Vec<_> = jobs.iter().map(|job| job.name.clone()).collect();
-                Err(JobError::Several { file: file.to_owned(), count: names.len(), known: listed(&names) })
-            }
-        }
+    /// The line that relates the jobs to each other, if there are several.
+    pub fn relation(&self) -> Option<&JobNote> {
+        self.notes.iter().find(|note| note.text == table::ALONE).filter(|_| self.jobs.len() > 1)
     }
 
     /// The notes, one sentence for each kind: `directory` (line 3), ...

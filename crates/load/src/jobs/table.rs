@@ -315,10 +315,7 @@ const IDLE: &[Idle] = &[
         "continue_on_error ignore_error error_dump rate_min ratemin rate_iops_min rate_cycle steadystate \
          ss steadystate_duration ss_dur steadystate_ramp_time ss_ramp",
     ),
-    idle(
-        "the job runs alone: no other one is awaited or ended",
-        "wait_for flow flow_id flow_sleep flow_watermark exitall exit_what exitall_on_error",
-    ),
+    idle(ALONE, "wait_for flow flow_id flow_sleep flow_watermark exitall exit_what exitall_on_error"),
     idle(
         "without the key that it belongs to it has no effect",
         "thinktime_spin thinktime_blocks thinktime_blocks_type thinktime_iotime rate_ignore_thinktime \
@@ -337,6 +334,8 @@ const IDLE: &[Idle] = &[
 const SCENARIO_CORES: &str = "the scenario says which cores the program runs on";
 const MEMORY: &str =
     "how fio's buffers are placed in memory has no effect: each command has a buffer of its own";
+/// Of a job by itself. Several that are played together cannot have such a line.
+pub(super) const ALONE: &str = "the job runs alone: no other one is awaited or ended";
 const DRIVE: &str = "the drives have no priorities, no placement and no cache of their own";
 
 const fn idle(why: &'static str, names: &'static str) -> Idle {

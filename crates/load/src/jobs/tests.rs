@@ -73,9 +73,7 @@ fn a_whole_file_is_read() {
     assert_eq!(mixed.engine, Some(JobEngine::IoUringCmd));
     assert_eq!(file.groups().iter().map(|group| group.len()).collect::<Vec<_>>(), [1, 2]);
     let one = JobFile::parse("j.fio", WHOLE, Some("mixed")).unwrap();
-    assert_eq!(one.job("j.fio"), Ok(mixed));
-    let several = file.job("j.fio").unwrap_err().to_string();
-    assert_eq!(several, "j.fio: has 3 jobs; name one of readers, mixed, writer");
+    assert_eq!(one.jobs, std::slice::from_ref(mixed));
     let none = JobFile::parse("j.fio", WHOLE, Some("x")).unwrap_err().to_string();
     assert_eq!(none, "j.fio: has no job `x`; it has readers, mixed, writer");
 }
@@ -566,4 +564,15 @@ proptest! {
         let bytes = value::bytes(&format!("{number}{letter}"), value::Base::Binary, 1, u64::MAX);
         prop_assert_eq!(bytes, Ok(number << (10 * (power + 1))));
     }
+}
+
+/// A line about other jobs is no matter for one job, and one for several.
+#[test]
+fn lines_that_relate_jobs_are_found() {
+    let text = "[a]\nsize=1m\n[b]\nsize=1m\nflow=8\n";
+    let relation = |only| {
+        let file = JobFile::parse_for_model("j.fio", text, only).unwrap();
+        file.relation().map(|note| (note.line, note.key))
+    };
+    assert_eq!((relation(None), relation(Some("b"))), (Some((5, "flow")), None));
 }

@@ -79,44 +79,66 @@ impl Blueprint for Storage {
 
     fn build(&self, site: &mut Site<'_>) -> Result<Box<dyn Program>, OutOfMemory> {
         let mut stream = site.stream();
-        let index = site.array.expect("a scenario with a storage program has an array");
-        let array = &mut site.bus.arrays[index];
-        let queue = array.open_queue(site.workload);
-        let parameters = self.parameters.as_ref();
-        let depth =
-            parameters.map_or(self.depth, |parameters| parameters.slots_of(site.thread, site.threads));
-        let blocks =
-            parameters.map_or_else(|| Blocks::one(self.block), |parameters| parameters.blocks(self.block));
-        let mut slots = Vec::with_capacity(depth as usize);
-        let mut buffers = Vec::with_capacity(depth as usize * blocks.sizes.len());
-        for _ in 0..depth {
-            // A smaller block is the beginning of the same memory, as in fio.
-            let region = site.memory.ordinary(self.block)?;
-            let lines = |bytes: u64| bytes.div_ceil(LINE_BYTES) as u32;
-            buffers.extend(
-                blocks.sizes.iter().map(|bytes| array.add_part(site.workload, region.clone(), lines(*bytes))),
-            );
-            slots.push(Slot { size: 0, direction: BlockDirection::Read, submitted_ns: 0.0 });
+        let Some(jobs) = &self.parameters else {
+            let blocks = Blocks::one(self.block);
+            return Ok(Box::new(StorageThread::new(site, (self.depth, self.writes), blocks, stream, None)?));
+        };
+        let mut threads = Vec::with_capacity(jobs.len());
+        for (index, job) in jobs.iter().enumerate() {
+            // A job by itself has the stream of its thread.
+            let own = match index {
+                0 => stream.clone(),
+                _ => Stream::new(u64::from(stream.bits()), "job"),
+            };
+            let slots = job.slots_of(site.thread, site.threads);
+            let gaps = job.has_random_gaps().then(|| Stream::new(u64::from(stream.bits()), "gaps"));
+            let pace = job.pace(site.thread, site.threads, site.start_ns, slots, gaps);
+            let thread = StorageThread::new(site, (slots, job.writes), job.blocks(), own, Some(pace))?;
+            threads.push((job.group, thread));
         }
-        let pace = parameters.map(|parameters| {
-            let gaps = parameters.has_random_gaps().then(|| Stream::new(u64::from(stream.bits()), "gaps"));
-            parameters.pace(site.thread, site.threads, site.start_ns, depth, gaps)
-        });
-        Ok(Box::new(StorageThread {
-            array: index,
-            queue,
-            workload: site.workload,
-            slots,
-            buffers,
-            blocks,
-            writes: self.writes,
-            stream,
-            load: 1.0,
-            started: false,
-            resting: Vec::new(),
-            scan: None,
-            pace,
-        }))
+        Ok(Box::new(JobsThread { threads, group: 0 }))
+    }
+}
+
+/// The jobs of a job file on one core, one group after the other.
+#[derive(Clone, Debug)]
+struct JobsThread {
+    /// With their groups, which ascend.
+    threads: Vec<(usize, StorageThread)>,
+    /// The present group.
+    group: usize,
+}
+
+impl Program for JobsThread {
+    fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
+        self.threads.iter_mut().for_each(|(_, thread)| thread.follow_load(bus, core));
+        while core.clock_ns < until_ns {
+            let (group, now_ns) = (self.group, core.clock_ns);
+            let paces =
+                || self.threads.iter().filter(|(of, _)| *of == group).filter_map(|(_, it)| it.pace.as_ref());
+            if paces().all(|pace| pace.is_over(now_ns)) && self.threads.iter().any(|(of, _)| *of > group) {
+                self.group += 1;
+                let next = self.threads.iter_mut().filter(|(of, _)| *of == group + 1);
+                next.filter_map(|(_, thread)| thread.pace.as_mut()).for_each(|pace| pace.begin(now_ns));
+                continue;
+            }
+            // A job that ends by time is looked at then, even if nothing of it is in flight.
+            let ends = paces().map(Pace::over_ns).filter(|over_ns| *over_ns > now_ns);
+            let mut wake_ns = ends.fold(until_ns, f64::min);
+            let mut has_worked = false;
+            for (_, thread) in self.threads.iter_mut().filter(|(of, _)| *of == group) {
+                match thread.step(bus, core, until_ns) {
+                    Some(next_ns) => wake_ns = wake_ns.min(next_ns),
+                    None => has_worked = true,
+                }
+                if core.clock_ns >= until_ns {
+                    return;
+                }
+            }
+            if !has_worked {
+                core.halt(wake_ns);
+            }
+        }
     }
 }
 
@@ -158,6 +180,70 @@ struct StorageThread {
 }
 
 impl StorageThread {
+    /// A thread with so many slots, and a part of requests that write.
+    fn new(
+        site: &mut Site<'_>,
+        (depth, writes): (u32, f64),
+        blocks: Blocks,
+        stream: Stream,
+        pace: Option<Pace>,
+    ) -> Result<StorageThread, OutOfMemory> {
+        let index = site.array.expect("a scenario with a storage program has an array");
+        let array = &mut site.bus.arrays[index];
+        let queue = array.open_queue(site.workload);
+        let largest = blocks.sizes.iter().copied().max().unwrap_or(0);
+        let mut slots = Vec::with_capacity(depth as usize);
+        let mut buffers = Vec::with_capacity(depth as usize * blocks.sizes.len());
+        for _ in 0..depth {
+            // A smaller block is the beginning of the same memory, as in fio.
+            let region = site.memory.ordinary(largest)?;
+            let lines = |bytes: u64| bytes.div_ceil(LINE_BYTES) as u32;
+            buffers.extend(
+                blocks.sizes.iter().map(|bytes| array.add_part(site.workload, region.clone(), lines(*bytes))),
+            );
+            slots.push(Slot { size: 0, direction: BlockDirection::Read, submitted_ns: 0.0 });
+        }
+        Ok(StorageThread {
+            array: index,
+            queue,
+            workload: site.workload,
+            slots,
+            buffers,
+            blocks,
+            writes,
+            stream,
+            load: 1.0,
+            started: false,
+            resting: Vec::new(),
+            scan: None,
+            pace,
+        })
+    }
+
+    /// Takes a completion, reads on in a block, or submits; nothing is to be done before the time that it returns, if it
+    /// returns one, ns.
+    fn step(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) -> Option<f64> {
+        if let Some(mut scan) = self.scan.take() {
+            if self.scan(bus, core, &mut scan, until_ns) {
+                self.completed(bus, core, scan.slot);
+            } else {
+                self.scan = Some(scan);
+            }
+            return None;
+        }
+        let wake_ns = self.send(bus, core).min(until_ns);
+        let array = &mut bus.arrays[self.array];
+        let Some(done) = array.poll(self.queue, core.clock_ns) else {
+            return Some(array.next_completion_ns(self.queue).unwrap_or(until_ns).min(wake_ns));
+        };
+        core.work(REQUEST_NS, REQUEST_INSTRUCTIONS);
+        match self.slots[done.slot as usize].direction {
+            BlockDirection::Read => self.scan = Some(Scan { slot: done.slot, at: 0 }),
+            BlockDirection::Write => self.completed(bus, core, done.slot),
+        }
+        None
+    }
+
     /// Reads on until the block or the quantum ends. Returns whether the block is done.
     fn scan(&mut self, bus: &mut Bus, core: &mut Core, scan: &mut Scan, until_ns: f64) -> bool {
         let work_ns = bus.work_ns(LINE_WORK_NS);
@@ -253,7 +339,7 @@ impl StorageThread {
 
 impl Program for StorageThread {
     fn run(&mut self, bus: &mut Bus, core: &mut Core, until_ns: f64) {
-        if !std::mem::replace(&mut self.started, true) && self.pace.is_none() {
+        if !std::mem::replace(&mut self.started, true) {
             let most = bus.arrays[self.array].in_flight(self.slots.len()) as u32;
             self.resting.extend(most..self.slots.len() as u32);
             for slot in 0..most {
@@ -265,25 +351,8 @@ impl Program for StorageThread {
         }
         self.follow_load(bus, core);
         while core.clock_ns < until_ns {
-            if let Some(mut scan) = self.scan.take() {
-                if self.scan(bus, core, &mut scan, until_ns) {
-                    self.completed(bus, core, scan.slot);
-                } else {
-                    self.scan = Some(scan);
-                }
-                continue;
-            }
-            let wake_ns = self.send(bus, core).min(until_ns);
-            let array = &mut bus.arrays[self.array];
-            let Some(done) = array.poll(self.queue, core.clock_ns) else {
-                let next = array.next_completion_ns(self.queue).unwrap_or(until_ns).min(wake_ns);
-                core.halt(next);
-                continue;
-            };
-            core.work(REQUEST_NS, REQUEST_INSTRUCTIONS);
-            match self.slots[done.slot as usize].direction {
-                BlockDirection::Read => self.scan = Some(Scan { slot: done.slot, at: 0 }),
-                BlockDirection::Write => self.completed(bus, core, done.slot),
+            if let Some(next_ns) = self.step(bus, core, until_ns) {
+                core.halt(next_ns);
             }
         }
     }

@@ -25,16 +25,22 @@ pub(super) struct Storage {
     /// Requests in flight per thread; of a job, per copy.
     pub(super) depth: u32,
     pub(super) writes: f64,
-    /// Further parameters from a job file.
-    pub(super) parameters: Option<JobParameters>,
+    /// The jobs of a job file, which replace the parameters above.
+    pub(super) parameters: Option<Vec<JobParameters>>,
     /// Of the job file.
     pub(super) notes: Vec<String>,
 }
 
-/// Parameters of a job for each of its copies beyond blocks, depth and directions.
+/// Parameters of a job for each of its copies.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct JobParameters {
-    /// Copies over all threads.
+    /// Bytes of its largest command, and the part of its commands that write.
+    pub(super) block: u64,
+    pub(super) writes: f64,
+    /// Jobs of a group run in parallel, one group after the other.
+    pub(super) group: usize,
+    /// Copies of the jobs before, and of this one, over all threads.
+    copies_before: u32,
     copies: u32,
     depth: u32,
     bytes_per_s: Option<f64>,
@@ -103,11 +109,38 @@ pub(super) fn read(keys: &mut Keys<'_>) -> Result<Option<Storage>, ScenarioError
         .map_err(|why| ScenarioError::unreadable(&path, why))?;
     let file = path.display().to_string();
     let jobs = JobFile::parse_for_model(&file, &text, name.as_deref())?;
-    let storage = storage(&file, jobs.job(&file)?)?;
-    Ok(Some(Storage { notes: jobs.notes(), ..storage }))
+    if let Some(relation) = jobs.relation() {
+        let wanted = "absent, or one job be named with `fio_job`: how jobs follow each other cannot be expressed, except by \
+            `stonewall`";
+        Err(JobError::Value {
+            file: file.clone(),
+            line: relation.line,
+            key: relation.key.to_owned(),
+            value: "given".to_owned(),
+            wanted: wanted.to_owned(),
+        })?;
+    }
+    let (mut parameters, mut slots, mut copies) = (Vec::new(), 0, 0);
+    for (group, jobs) in jobs.groups().into_iter().enumerate() {
+        for job in jobs {
+            slots += u64::from(job.depth) * u64::from(job.copies);
+            check(&file, job, slots)?;
+            parameters.push(JobParameters::of(job, group, copies));
+            copies += job.copies;
+        }
+    }
+    let first = &jobs.jobs[0];
+    Ok(Some(Storage {
+        block: first.block_bytes,
+        depth: first.depth,
+        writes: first.access.writes(),
+        parameters: Some(parameters),
+        notes: jobs.notes(),
+    }))
 }
 
-fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
+/// Refuses what the virtual server has no room for; `slots` are the commands in flight of this job and those before.
+fn check(file: &str, job: &Job, slots: u64) -> Result<(), ScenarioError> {
     let refuse = |key: &str, value: u64, wanted: &str| JobError::Value {
         file: file.to_owned(),
         line: job.line,
@@ -118,9 +151,9 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
     if job.block_bytes > 16 << 20 {
         Err(refuse("bs", job.block_bytes, "at most 16m on the virtual server"))?;
     }
-    let slots = u64::from(job.depth) * u64::from(job.copies);
     if slots > MOST_DEPTH {
-        let wanted = format!("such that iodepth x numjobs is at most {MOST_DEPTH} on the virtual server");
+        let wanted =
+            format!("such that iodepth x numjobs of all jobs is at most {MOST_DEPTH} on the virtual server");
         Err(refuse("iodepth", job.depth.into(), &wanted))?;
     }
     let sizes = job.sizes.as_ref().map_or(1, |sizes| sizes.all(job.access).count() as u64);
@@ -129,11 +162,22 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
             format!("such that iodepth x numjobs x sizes is at most {MOST_BUFFERS} on the virtual server");
         Err(refuse("bssplit", sizes, &wanted))?;
     }
-    Ok(Storage {
-        block: job.block_bytes,
-        depth: job.depth,
-        writes: job.access.writes(),
-        parameters: Some(JobParameters {
+    Ok(())
+}
+
+/// Commands that read what a job wrote, if it is read at the end (`verify`) and the job has an end.
+fn reads_back(job: &Job) -> u64 {
+    let commands = job.ends_after().filter(|_| job.reads_back);
+    commands.map_or(0, |commands| (commands as f64 * job.access.writes()).round() as u64)
+}
+
+impl JobParameters {
+    fn of(job: &Job, group: usize, copies_before: u32) -> JobParameters {
+        JobParameters {
+            block: job.block_bytes,
+            writes: job.access.writes(),
+            group,
+            copies_before,
             copies: job.copies,
             depth: job.depth,
             bytes_per_s: job.bytes_per_s.map(|rate| rate as f64),
@@ -146,22 +190,14 @@ fn storage(file: &str, job: &Job) -> Result<Storage, ScenarioError> {
             sizes: job.sizes.clone(),
             mean_bytes: job.mean_bytes(),
             has_random_gaps: job.has_random_gaps,
-        }),
-        notes: Vec::new(),
-    })
-}
+        }
+    }
 
-/// Commands that read what a job wrote, if it is read at the end (`verify`) and the job has an end.
-fn reads_back(job: &Job) -> u64 {
-    let commands = job.ends_after().filter(|_| job.reads_back);
-    commands.map_or(0, |commands| (commands as f64 * job.access.writes()).round() as u64)
-}
-
-impl JobParameters {
-    /// Number of copies on the thread `thread` of `threads`; copies are distributed in turn.
+    /// Number of copies on the thread `thread` of `threads`; the copies of all jobs are distributed in turn.
     fn copies_of(&self, thread: usize, threads: usize) -> u32 {
-        let (copies, threads, thread) = (self.copies as usize, threads.max(1), thread);
-        (copies / threads + usize::from(thread < copies % threads)) as u32
+        let (copies, threads) = (self.copies as usize, threads.max(1));
+        let turn = (thread + threads - self.copies_before as usize % threads) % threads;
+        (copies / threads + usize::from(turn < copies % threads)) as u32
     }
 
     /// Slots of that thread.
@@ -169,12 +205,12 @@ impl JobParameters {
         self.copies_of(thread, threads) * self.depth
     }
 
-    /// The sizes of its commands, of which `largest` is the largest.
-    pub(super) fn blocks(&self, largest: u64) -> Blocks {
-        let Some(of) = &self.sizes else { return Blocks::one(largest) };
+    /// The sizes of its commands.
+    pub(super) fn blocks(&self) -> Blocks {
+        let Some(of) = &self.sizes else { return Blocks::one(self.block) };
         let mut sizes: Vec<u64> = of.reads.iter().chain(&of.writes).map(|(bytes, _)| *bytes).collect();
         // The other direction's may be larger, and are never sent.
-        sizes.retain(|bytes| *bytes <= largest);
+        sizes.retain(|bytes| *bytes <= self.block);
         sizes.sort_unstable();
         sizes.dedup();
         let shares = |list: &[(u64, f64)]| {
@@ -207,7 +243,7 @@ impl JobParameters {
         let rate = self.commands_per_s.or(self.bytes_per_s.map(|rate| rate / self.mean_bytes));
         let random = random.zip(rate).map(|(stream, rate)| {
             let mean_ns = 1e9 / (rate * copies as f64);
-            RandomGaps { stream, mean_ns, load: 1.0, next_ns: start_ns + self.start_delay_ns }
+            RandomGaps { stream, mean_ns, next_ns: start_ns }
         });
         let by_slots = |rate: Option<f64>| rate.filter(|_| random.is_none()).map(|rate| rate * copies as f64);
         let limits = LoadLimits {
@@ -218,22 +254,27 @@ impl JobParameters {
             // fio sends later what it could not send in time.
             rule: BudgetRule::CatchUp,
         };
-        let begin_ns = start_ns + self.start_delay_ns;
-        Pace {
-            limiter: Limiter::new(limits, begin_ns),
+        let mut pace = Pace {
+            limiter: Limiter::new(limits, start_ns),
             limits,
-            begin_ns,
+            load: 1.0,
+            delay_ns: self.start_delay_ns,
+            length_ns: self.runtime_ns.unwrap_or(f64::INFINITY),
+            begin_ns: start_ns,
+            is_counted: self.commands.is_some(),
             commands: self.commands.map_or(u64::MAX, |most| most.saturating_mul(copies)),
             reads_back: self.reads_back.saturating_mul(copies),
             backlog: self.backlog,
             unread: 0,
             due: 0,
             random,
-            over_ns: self.runtime_ns.map_or(f64::INFINITY, |runtime_ns| begin_ns + runtime_ns),
+            over_ns: f64::INFINITY,
             is_reading_back: false,
             slots: slots as usize,
             idle: (0..slots).collect(),
-        }
+        };
+        pace.begin(start_ns);
+        pace
     }
 }
 
@@ -242,8 +283,6 @@ impl JobParameters {
 struct RandomGaps {
     stream: Stream,
     mean_ns: f64,
-    /// Share of the rate that is offered.
-    load: f64,
     next_ns: f64,
 }
 
@@ -253,8 +292,14 @@ pub(super) struct Pace {
     limiter: Limiter,
     /// The limits of the scenario.
     limits: LoadLimits,
+    /// Share of them that is offered.
+    load: f64,
+    /// From the start of its group to its first command, and from that to its end, ns.
+    delay_ns: f64,
+    length_ns: f64,
     begin_ns: f64,
-    /// Commands that may still be sent.
+    /// A number of commands ends it, and how many may still be sent.
+    is_counted: bool,
     commands: u64,
     /// Reads of what was written that may still be sent, after all commands.
     reads_back: u64,
@@ -283,10 +328,36 @@ impl Pace {
 
     /// Rates are this share of the scenario's from now on.
     pub(super) fn set_load(&mut self, share: f64, now_ns: f64) {
+        self.load = share;
         self.limiter.set_rates(self.limits.scaled(share), now_ns);
         if let Some(random) = &mut self.random {
-            (random.load, random.next_ns) = (share, random.next_ns.max(now_ns));
+            random.next_ns = random.next_ns.max(now_ns);
         }
+    }
+
+    /// Its group begins.
+    pub(super) fn begin(&mut self, now_ns: f64) {
+        self.begin_ns = now_ns + self.delay_ns;
+        self.over_ns = self.begin_ns + self.length_ns;
+        self.limiter = Limiter::new(self.limits.scaled(self.load), self.begin_ns);
+        if let Some(random) = &mut self.random {
+            random.next_ns = self.begin_ns;
+        }
+    }
+
+    /// When it ends by time, ns.
+    pub(super) fn over_ns(&self) -> f64 {
+        self.over_ns
+    }
+
+    /// True if it sends nothing more and nothing of it is in flight. On a thread without a copy of it, it ends at once if a
+    /// number of commands ends it, else as on the others.
+    pub(super) fn is_over(&self, now_ns: f64) -> bool {
+        if self.slots == 0 {
+            return now_ns >= self.over_ns || self.is_counted;
+        }
+        let has_sent_all = self.commands == 0 && self.due == 0 && self.reads_back == 0;
+        (has_sent_all || now_ns >= self.over_ns) && self.idle.len() == self.slots
     }
 
     /// The slot that may send now, if one waits, and whether it reads what was written; else the time of the next
@@ -308,7 +379,7 @@ impl Pace {
         let due_ns = self
             .random
             .as_ref()
-            .map_or(now_ns, |random| if random.load > 0.0 { random.next_ns } else { f64::INFINITY });
+            .map_or(now_ns, |random| if self.load > 0.0 { random.next_ns } else { f64::INFINITY });
         if due_ns > now_ns {
             return Err(due_ns.min(self.over_ns));
         }
@@ -328,7 +399,7 @@ impl Pace {
     pub(super) fn sent(&mut self, bytes: u64, write: bool) {
         self.limiter.charge(u32::try_from(bytes).unwrap_or(u32::MAX));
         if let Some(random) = &mut self.random {
-            random.next_ns += random.stream.exponential(random.mean_ns / random.load);
+            random.next_ns += random.stream.exponential(random.mean_ns / self.load);
         }
         self.unread += u64::from(write);
         if self.backlog > 0 && self.unread >= self.backlog {
@@ -441,6 +512,26 @@ mod tests {
     }
 
     #[test]
+    fn all_jobs_of_a_file_are_played_one_group_after_the_other() {
+        let of = |text: &str| rates(text, "fio = \"job.fio\"");
+        // In parallel: 20 commands of 64 KiB, and 10 of 4 KiB in each of two copies.
+        let both = "[a]\nbs=64k\nnumber_ios=20\n[b]\nbs=4k\nnumjobs=2\nnumber_ios=10\n";
+        assert_eq!(of(both), (40.0, (20 * 65_536 + 20 * 4096) as f64));
+        // 1000 a second for 10 ms, then 2000 for 10 ms: 30 commands, and nothing in the last 10 of the 30 ms.
+        let groups = "[global]\nbs=4k\nruntime=10ms\n[a]\nnumjobs=2\nrate_iops=500\n[b]\nstonewall\nnumjobs=2\nrate_iops=1000\n";
+        let (requests, _) = of(groups);
+        assert!((27.0..=31.0).contains(&requests), "{requests}");
+        // The second group begins where the first one has sent all it has.
+        let ends = "[global]\nbs=64k\nnumjobs=2\n[a]\nnumber_ios=5\n[b]\nstonewall\nnumber_ios=7\n";
+        assert_eq!(of(ends).0, 24.0);
+        // A group without an end is never followed, on no core.
+        let endless = "[a]\nbs=4k\nrate_iops=1000\n";
+        assert_eq!(of(&format!("{endless}[b]\nstonewall\nbs=4k\n")), of(endless));
+        // One job of several is one job.
+        assert_eq!(rates(both, "fio = \"job.fio\"\nfio_job = \"a\"").0, 20.0);
+    }
+
+    #[test]
     fn a_load_of_the_array_scales_requests_in_flight_and_rates() {
         // Half of 4 requests in flight are 2, and half of 1 is 1.
         let requests = |depth: u32, load| rates_at("", &format!("block = \"64k\"\ndepth = {depth}"), load).0;
@@ -479,15 +570,19 @@ mod tests {
             why.contains("job.fio:3: `iodepht` is not a fio key") && why.contains("did you mean `iodepth`"),
             "{why}"
         );
-        assert!(reported("[a]\n[b]\n", named).ends_with("job.fio: has 2 jobs; name one of a, b"));
-        assert!(read("[a]\n[b]\n", &format!("{named}\nfio_job = \"b\"")).is_ok());
+        assert!(
+            reported("[a]\n[b]\nexitall\n", named)
+                .contains("job.fio:3: `exitall` is given; it must be absent, or one job")
+        );
+        assert!(read("[a]\n[b]\nexitall\n", &format!("{named}\nfio_job = \"b\"")).is_ok());
         let why = reported("[a]\nbs=32m\n", named);
         assert!(
             why.ends_with("job.fio:1: `a.bs` is 33554432; it must be at most 16m on the virtual server"),
             "{why}"
         );
         assert!(
-            reported("[a]\niodepth=1000\nnumjobs=5\n", named).contains("iodepth x numjobs is at most 4096")
+            reported("[a]\niodepth=1000\nnumjobs=3\n[b]\niodepth=2000\n", named)
+                .contains("of all jobs is at most 4096")
         );
         let why = reported("[a]\n", &format!("{named}\ndepth = 3"));
         assert!(
