@@ -115,3 +115,84 @@ fn with_negative_numbers(command: Command) -> Command {
     });
     command.mut_subcommands(with_negative_numbers)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::any::TypeId;
+
+    /// Numbers without a range of their own on the command line, and what checks them.
+    const CHECKED_LATER: [(&str, &str); 26] = [
+        ("best --lpw-floor", "the search, with its other settings"),
+        ("demo --seed", SEED),
+        ("demo --speed", "vhost::speed"),
+        ("memload --blocks", END),
+        ("memload --commands", END),
+        ("memload --limit-commands", "the limiter, which clamps it"),
+        ("memload --seed", SEED),
+        ("memload interfere --blocks", END),
+        ("memload interfere --commands", END),
+        ("memload interfere --limit-commands", "the limiter, which clamps it"),
+        ("memload interfere --seed", SEED),
+        ("probe run --seed", SEED),
+        ("run --duration", "the scenario's reader, as its key"),
+        ("run --looks", "the plan of the run, with the scenario's times"),
+        ("run --seed", SEED),
+        ("run --warmup", "the scenario's reader, as its key"),
+        ("serve --seed", SEED),
+        ("serve --speed", "Turn::check_speed"),
+        ("top --seed", SEED),
+        ("top --speed", "Turn::check_speed"),
+        ("trace convert --limit", END),
+        ("trace convert --skip", "the reader, which finds nothing behind the end"),
+        ("trace record --limit", END),
+        ("trace record --skip", "the recording, which finds nothing behind the end"),
+        ("vhost --seed", SEED),
+        ("vhost --speed", "vhost::speed"),
+    ];
+    const SEED: &str = "nothing: every number is a seed";
+    const END: &str = "nothing: what is counted ends before";
+
+    /// The options below a command that take a number and accept one that no range contains.
+    fn without_range(command: &Command, path: &[&str], into: &mut Vec<String>) {
+        let numbers = [
+            TypeId::of::<u8>(),
+            TypeId::of::<u16>(),
+            TypeId::of::<u32>(),
+            TypeId::of::<u64>(),
+            TypeId::of::<usize>(),
+            TypeId::of::<i64>(),
+            TypeId::of::<f64>(),
+        ];
+        for option in command.get_arguments() {
+            let kind = option.get_value_parser().type_id();
+            let Some(name) = option.get_long().filter(|_| numbers.iter().any(|number| kind == *number))
+            else {
+                continue;
+            };
+            let is_refused = |value: &str| {
+                let option = format!("--{name}={value}");
+                let words = ["waykeeper"].into_iter().chain(path.iter().copied()).chain([option.as_str()]);
+                let read = Cli::command().try_get_matches_from(words);
+                read.is_err_and(|error| error.kind() == ErrorKind::ValueValidation)
+            };
+            if !is_refused("1e300") || !is_refused("18446744073709551615") {
+                into.push(format!("{} --{name}", path.join(" ")));
+            }
+        }
+        for below in command.get_subcommands() {
+            let path: Vec<&str> = path.iter().copied().chain([below.get_name()]).collect();
+            without_range(below, &path, into);
+        }
+    }
+
+    #[test]
+    fn every_number_has_a_range() {
+        let mut found = Vec::new();
+        let mut command = Cli::command();
+        command.build();
+        without_range(&command, &[], &mut found);
+        found.sort_unstable();
+        assert_eq!(found, CHECKED_LATER.map(|(option, _)| option));
+    }
+}

@@ -2,7 +2,7 @@
 //!
 //! Every message contains the value, the nearest accepted word and what is accepted. It must not know any policy.
 
-use waykeeper_units::{MaskError, one_line, shown};
+use waykeeper_units::{MaskError, Unit, one_line, shown};
 
 /// Why a policy was refused.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -42,7 +42,10 @@ pub enum PolicyError {
         found: String,
     },
     /// A number outside the accepted range.
-    #[error("{policy}: `{key}` = {value} is out of range; give {unit} from {low} to {high}")]
+    #[error(
+        "{policy}: `{key}` = {value} is out of range; give {unit} from {low} to {high}{}",
+        Unit::of_key(key).meant(*value, |here| (*low..=*high).contains(&here))
+    )]
     OutOfRange {
         /// The policy.
         policy: String,

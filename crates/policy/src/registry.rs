@@ -95,6 +95,35 @@ mod tests {
         }
     }
 
+    /// A setting that takes a number refuses what no range contains, and names the unit that was meant.
+    #[test]
+    fn every_number_has_a_range() {
+        let with = |name: &str, key: &str, value: toml::Value| {
+            build(name, &Table::from_iter([(key.to_owned(), value)])).map(drop)
+        };
+        let mut tried = 0;
+        for entry in registry() {
+            let accepted = match with(entry.name, "zzz", toml::Value::Integer(1)) {
+                Err(PolicyError::UnknownSetting { accepted, .. }) => accepted,
+                other => panic!("{}: {other:?}", entry.name),
+            };
+            for key in accepted {
+                for value in [1e300, -1e300, f64::NAN].map(toml::Value::Float) {
+                    assert!(with(entry.name, &key, value).is_err(), "{}: {key}", entry.name);
+                }
+                for value in [i64::MAX, i64::MIN].map(toml::Value::Integer) {
+                    assert!(with(entry.name, &key, value).is_err(), "{}: {key}", entry.name);
+                }
+                tried += 1;
+            }
+        }
+        assert!(tried > 50, "{tried}");
+        let said = with("a4", "monitor_interval_s", toml::Value::Integer(5000)).unwrap_err().to_string();
+        assert!(said.ends_with("give s from 0.001 to 3600; 5000 ms are 5 s"), "{said}");
+        let said = with("a4", "hpw_llc_hit_thr", toml::Value::Integer(20)).unwrap_err().to_string();
+        assert!(said.ends_with("from 0 to 1; 20 % are 0.2"), "{said}");
+    }
+
     #[test]
     fn an_unknown_name_is_refused_with_the_nearest_one() {
         let error = build("isolat", &Table::new()).err().unwrap().to_string();

@@ -3,6 +3,7 @@
 
 use crate::line::{SET_BITS, SLICE_BITS};
 use toml::Value;
+use waykeeper_units::quantity::{COUNT, GB_PER_S, GHZ, NS, Unit};
 
 /// A number of a chip file.
 struct Number {
@@ -12,21 +13,6 @@ struct Number {
     most: f64,
     unit: Unit,
 }
-
-/// A unit, and those in which other tools give the same quantity.
-struct Unit {
-    /// As messages write it; empty for a count or a ratio.
-    name: &'static str,
-    /// Another unit, and how many of this one it is.
-    others: &'static [(&'static str, f64)],
-}
-
-const COUNT: Unit = Unit { name: "", others: &[] };
-/// ChampSim and zsim give MHz, sysfs kHz.
-const GHZ: Unit = Unit { name: "GHz", others: &[("MHz", 1e-3), ("kHz", 1e-6), ("Hz", 1e-9)] };
-const NS: Unit = Unit { name: "ns", others: &[("ps", 1e-3), ("us", 1e3), ("s", 1e9)] };
-/// Intel's mlc prints MB/s.
-const GB_PER_S: Unit = Unit { name: "GB/s", others: &[("MB/s", 1e-3), ("B/s", 1e-9)] };
 
 const fn number(key: &'static str, least: f64, most: f64, unit: Unit) -> Number {
     Number { key, least, most, unit }
@@ -67,17 +53,8 @@ impl Number {
 
     /// What is accepted, with the unit that was probably meant.
     fn wanted(&self, value: f64) -> String {
-        let unit = self.unit.name;
-        let range = format!("{} to {} {unit}", self.least, self.most).trim_end().to_owned();
-        let meant = self.unit.others.iter().find(|(_, of_this)| self.holds(value * of_this));
-        match meant {
-            // Twelve digits hide that 0.098 * 1000 is not 98 in binary.
-            Some((other, of_this)) => {
-                let here = (value * of_this * 1e12).round() / 1e12;
-                format!("{range}; {value} {other} are {here} {unit}")
-            }
-            None => range,
-        }
+        let Number { least, most, unit, .. } = self;
+        format!("{least} to {most}{}{}", unit.after_number(), unit.meant(value, |value| self.holds(value)))
     }
 }
 

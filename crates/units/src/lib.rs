@@ -1,5 +1,5 @@
-//! Types that every crate uses: way masks, ids, core lists, sizes; the known word most like a mistyped one; numbers in
-//! messages; the name in an HTTP `Host`.
+//! Types that every crate uses: way masks, ids, core lists, sizes; the known word most like a mistyped one; numbers and
+//! their units in messages; the name in an HTTP `Host`.
 //!
 //! It must not know chips, hosts or policies. Each type prevents mixing numbers of different meaning, and refuses bad
 //! input with a message that names what is accepted.
@@ -10,6 +10,7 @@ mod digits;
 mod http_host;
 mod ids;
 mod mask;
+pub mod quantity;
 mod shown;
 mod size;
 
@@ -19,6 +20,7 @@ pub use digits::four_digits;
 pub use http_host::{is_name_of, names_this_machine};
 pub use ids::{ClosId, CoreId, DeviceId, PortId, WorkloadId};
 pub use mask::{MaskError, WayMask};
+pub use quantity::Unit;
 pub use shown::{few, message, one_line, printable, shown};
 pub use size::{SizeError, parse_size};
 

@@ -334,6 +334,48 @@ impl Program for Mixture {
 mod tests {
     use super::*;
 
+    /// Replaces the numbers of a table one after the other; `each` gets the table with one replaced, and its key.
+    fn each_number(table: &toml::Table, value: f64, each: &mut dyn FnMut(&toml::Table, &str)) {
+        for (key, found) in table {
+            let mut other = table.clone();
+            match found {
+                toml::Value::Integer(_) | toml::Value::Float(_) => {
+                    other.insert(key.clone(), toml::Value::Float(value));
+                    each(&other, key);
+                }
+                toml::Value::Array(list) => {
+                    for (index, item) in list.iter().enumerate() {
+                        let Some(inner) = item.as_table() else { continue };
+                        each_number(inner, value, &mut |inner, key| {
+                            let mut list = list.clone();
+                            list[index] = toml::Value::Table(inner.clone());
+                            let mut other = table.clone();
+                            other.insert("sets".to_owned(), toml::Value::Array(list));
+                            each(&other, key);
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn every_number_of_a_profile_has_a_range() {
+        let all: toml::Table = PROFILES.parse().unwrap();
+        let (name, profile) = all.iter().next().expect("a profile");
+        let profile = profile.as_table().unwrap();
+        assert!(Profile::parse(&profile.to_string()).is_ok(), "{name}");
+        let mut tried = 0;
+        for value in [1e300, -1e300, f64::NAN] {
+            each_number(profile, value, &mut |text, key| {
+                tried += 1;
+                assert!(Profile::parse(&text.to_string()).is_err(), "{key} = {value}");
+            });
+        }
+        assert!(tried >= 3 * 8, "{tried}");
+    }
+
     #[test]
     fn the_built_in_profiles_are_legal() {
         let profiles = profiles();

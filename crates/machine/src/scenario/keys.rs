@@ -10,7 +10,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
-use waykeeper_units::{CoreList, Likeness, WayMask, most_alike, parse_size};
+use waykeeper_units::{CoreList, Likeness, Unit, WayMask, most_alike, parse_size};
 
 /// A key with a similarity above this to a missing key counts as a misspelling of it (ours; `hint` requires less,
 /// because its key is known to be wrong).
@@ -168,7 +168,12 @@ impl<'a> Keys<'a> {
             Value::Float(x) => Some(*x),
             _ => None,
         };
-        let wanted = || format!("a number from {} to {}{}", range.start(), range.end(), unit(key));
+        let wanted = || {
+            let (least, most, unit) = (range.start(), range.end(), Unit::of_key(key));
+            let meant =
+                number.map(|number| unit.meant(number, |here| range.contains(&here))).unwrap_or_default();
+            format!("a number from {least} to {most}{}{meant}", unit.after_number())
+        };
         match number.filter(|n| range.contains(n)) {
             Some(number) => Ok(Some(number)),
             None => Err(self.refuse(key, value, &wanted())),
@@ -184,7 +189,14 @@ impl<'a> Keys<'a> {
             return Ok(usual);
         };
         let number = value.as_integer().and_then(|n| u32::try_from(n).ok());
-        let wanted = || format!("a whole number from {} to {}{}", range.start(), range.end(), unit(key));
+        let wanted = || {
+            let (least, most, unit) = (range.start(), range.end(), Unit::of_key(key));
+            let whole =
+                |here: f64| here.fract() == 0.0 && (f64::from(*least)..=f64::from(*most)).contains(&here);
+            let given = value.as_integer().map(|given| given as f64).or(value.as_float());
+            let meant = given.map(|given| unit.meant(given, whole)).unwrap_or_default();
+            format!("a whole number from {least} to {most}{}{meant}", unit.after_number())
+        };
         number.filter(|n| range.contains(n)).ok_or_else(|| self.refuse(key, value, &wanted()))
     }
 
@@ -385,13 +397,6 @@ impl<'a> Keys<'a> {
     pub(crate) fn origin(&self) -> Origin<'a> {
         self.origin.clone()
     }
-}
-
-/// ` s`, ` Gb/s` and so on, by the end of a key's name; empty for a number without a unit.
-fn unit(key: &str) -> &'static str {
-    const UNITS: [(&str, &str); 6] =
-        [("gbps", " Gb/s"), ("_ns", " ns"), ("_us", " us"), ("_ms", " ms"), ("_s", " s"), ("_mhz", " MHz")];
-    UNITS.iter().find(|(end, _)| key.ends_with(end)).map_or("", |(_, unit)| unit)
 }
 
 fn size(bytes: u64) -> String {

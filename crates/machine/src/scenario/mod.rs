@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use toml::{Table, Value};
 use waykeeper_silicon::{ChipSpec, MAX_DEVICES, Rules};
-use waykeeper_units::{CoreId, WayMask};
+use waykeeper_units::{CoreId, Unit, WayMask};
 
 /// A scenario, read and checked.
 #[derive(Clone, Debug)]
@@ -312,9 +312,12 @@ fn read_model(keys: &mut Keys<'_>) -> Result<(Rules, f64), ScenarioError> {
     let mut table = table.clone();
     if let Some(value) = table.remove("quantum_ns") {
         let quantum = value.as_float().or_else(|| value.as_integer().map(|n| n as f64));
-        let legal = quantum.filter(|q| (10.0..=100_000.0).contains(q));
-        quantum_ns =
-            legal.ok_or_else(|| keys.refuse("model.quantum_ns", &value, "a number from 10 to 100000"))?;
+        let is_legal = |quantum: f64| (10.0..=100_000.0).contains(&quantum);
+        quantum_ns = quantum.filter(|quantum| is_legal(*quantum)).ok_or_else(|| {
+            let meant =
+                quantum.map(|given| Unit::of_key("quantum_ns").meant(given, is_legal)).unwrap_or_default();
+            keys.refuse("model.quantum_ns", &value, &format!("a number from 10 to 100000 ns{meant}"))
+        })?;
     }
     let rules: Rules = Value::Table(table)
         .try_into()

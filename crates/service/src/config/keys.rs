@@ -7,7 +7,8 @@ use super::{Config, ExternalChanges, PathChoice, Ports, SECOND_NS};
 use crate::{DaemonMode, Listen};
 use std::path::{Path, PathBuf};
 use toml::Value;
-use waykeeper_units::CoreList;
+use waykeeper_units::quantity::{S, SHARE};
+use waykeeper_units::{CoreList, Unit};
 
 /// One key.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +58,7 @@ pub const KEYS: &[Key] = &[
         what: "seconds between two samples of the counters",
         live: true,
         set: |config, value| {
-            let (low, high) = PERIOD_S;
-            let seconds = number(value).filter(|seconds| (low..=high).contains(seconds));
-            let seconds = seconds.ok_or_else(|| format!("seconds from {low} to {high}"))?;
+            let seconds = within(value, PERIOD_S, ("seconds", S))?;
             config.period_ns = (seconds * SECOND_NS).round() as u64;
             Ok(())
         },
@@ -188,9 +187,7 @@ pub const KEYS: &[Key] = &[
         what: "most CPU time of that model, as a share of one core",
         live: false,
         set: |config, value| {
-            let (low, high) = TWIN_SHARE;
-            let share = number(value).filter(|share| (low..=high).contains(share));
-            config.twin.share = share.ok_or_else(|| format!("a number from {low} to {high}"))?;
+            config.twin.share = within(value, TWIN_SHARE, ("a number", SHARE))?;
             Ok(())
         },
         get: |config| Value::Float(config.twin.share),
@@ -225,9 +222,7 @@ pub const KEYS: &[Key] = &[
         what: "shortest time between two of these looks, seconds",
         live: true,
         set: |config, value| {
-            let (low, high) = LOOKS_EVERY_S;
-            let seconds = number(value).filter(|seconds| (low..=high).contains(seconds));
-            let seconds = seconds.ok_or_else(|| format!("seconds from {low} to {high}"))?;
+            let seconds = within(value, LOOKS_EVERY_S, ("seconds", S))?;
             config.worth.look_back.every_ns = (seconds * SECOND_NS).round() as u64;
             Ok(())
         },
@@ -421,8 +416,14 @@ fn shown(path: impl AsRef<Path>) -> Value {
     text(&path.as_ref().display().to_string())
 }
 
-fn number(value: &Value) -> Option<f64> {
-    value.as_float().or(value.as_integer().map(|whole| whole as f64))
+/// A number in a range; the error names the unit that was probably meant.
+fn within(value: &Value, (low, high): (f64, f64), (what, unit): (&str, Unit)) -> Result<f64, String> {
+    let is_within = |number: f64| (low..=high).contains(&number);
+    let number = value.as_float().or(value.as_integer().map(|whole| whole as f64));
+    number.filter(|number| is_within(*number)).ok_or_else(|| {
+        let meant = number.map(|number| unit.meant(number, is_within)).unwrap_or_default();
+        format!("{what} from {low} to {high}{meant}")
+    })
 }
 
 fn string(value: &Value, wanted: &str) -> Result<String, String> {

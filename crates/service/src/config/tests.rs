@@ -459,3 +459,22 @@ fn the_example_names_every_key_with_its_default() {
         assert_ne!(all.sources.of(key.path), &ValueSource::Default, "{} is not in the example", key.path);
     }
 }
+
+/// A key that takes a number refuses what no range contains, and names the unit that was meant.
+#[test]
+fn every_number_has_a_range() {
+    let impossible = [
+        toml::Value::Float(1e300),
+        toml::Value::Float(-1e300),
+        toml::Value::Float(f64::NAN),
+        toml::Value::Integer(i64::MAX),
+        toml::Value::Integer(i64::MIN),
+    ];
+    for (key, value) in keys::KEYS.iter().flat_map(|key| impossible.iter().map(move |value| (key, value))) {
+        assert!((key.set)(&mut Config::default(), value).is_err(), "{} = {value}", key.path);
+    }
+    let said = load("[daemon]\nperiod_s = 5000\n").unwrap_err();
+    assert!(said.contains("seconds from 0.005 to 3600; 5000 ms are 5 s"), "{said}");
+    let said = load("[twin]\nshare = 50\n").unwrap_err();
+    assert!(said.contains("a number from 0.05 to 1; 50 % are 0.5"), "{said}");
+}
