@@ -36,18 +36,15 @@ impl Unrecorded {
     /// What to tell the user, a sentence each.
     pub fn sentences(&self) -> Vec<String> {
         let mut said = Vec::new();
+        let names = self.names();
         match self.started.len() {
             0 if self.has_unseen => said.push(
                 "started other processes, which are not recorded; record one of them directly".to_owned(),
             ),
             0 => {}
-            1 => said.push(format!(
-                "started 1 process, which is not recorded: {}; record it directly",
-                self.names()
-            )),
+            1 => said.push(format!("started 1 process, which is not recorded{names}; record it directly")),
             count => said.push(format!(
-                "started {count} processes, which are not recorded: {}; record one of them directly",
-                self.names()
+                "started {count} processes, which are not recorded{names}; record one of them directly"
             )),
         }
         if let Some(name) = &self.replaced_by {
@@ -57,11 +54,11 @@ impl Unrecorded {
         said
     }
 
-    /// `ls, sort (2 times)`.
+    /// `: ls, sort (2 times)`; nothing if none has a name.
     fn names(&self) -> String {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-        for name in &self.started {
-            *counts.entry(if name.is_empty() { "unnamed" } else { name }).or_default() += 1;
+        for name in self.started.iter().filter(|name| !name.is_empty()) {
+            *counts.entry(name).or_default() += 1;
         }
         let mut shown: Vec<String> = counts
             .iter()
@@ -74,7 +71,7 @@ impl Unrecorded {
         if counts.len() > MOST_NAMES {
             shown.push("...".to_owned());
         }
-        shown.join(", ")
+        if shown.is_empty() { String::new() } else { format!(": {}", shown.join(", ")) }
     }
 }
 
@@ -168,10 +165,14 @@ mod tests {
         assert_eq!(
             said(&["sort", "ls", "sort", ""], false, Some("tail")),
             [
-                "started 4 processes, which are not recorded: ls, sort (2 times), unnamed; record one of \
+                "started 4 processes, which are not recorded: ls, sort (2 times); record one of \
                  them directly",
                 "became tail (exec), which is not recorded; record it directly",
             ]
+        );
+        assert_eq!(
+            said(&[""], false, None),
+            ["started 1 process, which is not recorded; record it directly"]
         );
         let unseen = said(&[], true, Some(""));
         assert!(
