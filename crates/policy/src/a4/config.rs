@@ -183,7 +183,7 @@ mod tests {
         );
         assert_eq!(
             refusal("hpw_llc_hit_thr = 20"),
-            "a4: `hpw_llc_hit_thr` = 20 is out of range; give ratio 0..1 from 0 to 1"
+            "a4: `hpw_llc_hit_thr` = 20 is out of range; give ratio 0..1 from 0 to 1; 20 % are 0.2"
         );
         assert!(refusal("settle_s = nan").contains("out of range"));
         assert_eq!(
