@@ -99,7 +99,9 @@ ALWAYS = ("silent", "streams")
 """The floods that are tried on each commit: those of the two kinds of places."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.long) for name in FLOODS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.long) for name in FLOODS]
+)
 def test_a_flood_of_strangers_leaves_the_page_to_its_owner(tiny_served, name):
     load_page(tiny_served)
     with flood(tiny_served, FLOODS[name]):
