@@ -198,12 +198,12 @@ fn masks_that_are_written_past_resctrl_are_reported() {
     assert_eq!(host.external_changes(), []);
     // pqos in MSR mode: class 2 is fio's, the second tenant's.
     let class = machine.with_model(|server| server.class(2).0);
-    machine.set_msr(0, 0xc90 + u32::try_from(class).unwrap(), 0x003);
+    machine.set_msr(0, 0xc90 + class, 0x003);
     (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
     let group = "waykeeper-fio".to_owned();
     let mask = WayMask::from_bits(0x600);
     assert_eq!(host.external_changes(), [ExternalChange::MaskBehind { group, mask }]);
-    machine.set_msr(0, 0xc90 + u32::try_from(class).unwrap(), 0x600);
+    machine.set_msr(0, 0xc90 + class, 0x600);
     (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
     assert_eq!(host.external_changes(), []);
 }
