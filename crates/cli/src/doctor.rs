@@ -5,7 +5,7 @@ use crate::exit::{self, Failure};
 use crate::out;
 use crate::restore::root_at;
 use clap::Args;
-use serde_json::json;
+use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
 use waykeeper_operator::doctor::{self, CheckState, DoctorReport, Family, HostUse};
@@ -39,7 +39,7 @@ pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let report = doctor::examine(&root);
     let host_use = report.best_use();
     if args.json {
-        out::json(&json!({ "checks": report.checks, "use": host_use, "command": host_use.command() }))?;
+        out::json(&Shown { report: &report, host_use, command: report.next_command() })?;
     } else {
         out::text(&format!("{}{}\n", table(&report), verdict(&report)))?;
     }
@@ -47,6 +47,16 @@ pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
         HostUse::Manage | HostUse::Knobs => Ok(()),
         HostUse::Observe | HostUse::Simulate => Err(Failure::silent(exit::UNSUPPORTED)),
     }
+}
+
+/// The report as JSON.
+#[derive(Serialize)]
+struct Shown<'r> {
+    #[serde(flatten)]
+    report: &'r DoctorReport,
+    #[serde(rename = "use")]
+    host_use: HostUse,
+    command: &'r str,
 }
 
 /// What can be done here, and the command to continue with.
@@ -58,11 +68,12 @@ pub fn verdict(report: &DoctorReport) -> String {
             format!("the DDIO of this host can be changed by hand; the daemon cannot manage it: {why}")
         }
         HostUse::Observe => format!("this host can be observed; the daemon cannot manage it: {why}"),
+        HostUse::Simulate if report.mount_command().is_some() => why.to_owned(),
         HostUse::Simulate => format!(
             "nothing of this host's cache can be seen or set ({why}); the virtual server works everywhere"
         ),
     };
-    format!("{can}\nnext: {}", host_use.command())
+    format!("{can}\nnext: {}", report.next_command())
 }
 
 /// The report as text: a heading per family, a line per subject, and what to do below it.

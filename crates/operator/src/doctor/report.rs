@@ -135,6 +135,17 @@ impl DoctorReport {
         }
     }
 
+    /// What to do next: mount resctrl, if that alone is missing, else the command that works here now.
+    pub fn next_command(&self) -> &str {
+        self.mount_command().unwrap_or(self.best_use().command())
+    }
+
+    /// How to mount resctrl where it is there and not mounted, and the daemon needs it.
+    pub fn mount_command(&self) -> Option<&str> {
+        let resctrl = self.check("resctrl").filter(|check| check.state == CheckState::Missing)?;
+        resctrl.remedy.as_deref().filter(|remedy| remedy.starts_with("mount "))
+    }
+
     /// Why the daemon cannot manage this host; empty if it can.
     pub fn why_unmanaged(&self) -> &str {
         let missing = self.check("daemon").filter(|check| check.state != CheckState::Ok);

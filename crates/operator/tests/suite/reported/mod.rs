@@ -14,6 +14,6 @@ pub fn reported(root: &Path, report: &DoctorReport) -> String {
             let _ = writeln!(out, "    -> {remedy}");
         }
     }
-    let _ = writeln!(out, "next: {}", report.best_use().command());
+    let _ = writeln!(out, "next: {}", report.next_command());
     out.replace(&root.display().to_string(), "ROOT")
 }
