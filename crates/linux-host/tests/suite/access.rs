@@ -281,6 +281,27 @@ fn take_dca(machine: &MountedHost, port: &str, bit: RegisterBit) {
     config.write_at(&[byte[0] ^ 1 << bit.bit], bit.offset.into()).unwrap();
 }
 
+/// AMD's kernels report sparse_masks 1.
+#[test]
+fn a_mask_with_holes_is_accepted_where_the_cpu_takes_it() {
+    for (chip, is_accepted) in [("epyc-9554", true), ("gold-6140", false)] {
+        let machine = MountedHost::new(chip);
+        let mut options = machine.options();
+        options.tenants[0].mask = Some("0x5".to_owned());
+        match LinuxHost::open(options) {
+            Err(why) => assert!(!is_accepted && why.to_string().contains("mask 0x005 has holes"), "{why}"),
+            Ok(mut host) => {
+                assert!(is_accepted && host.inventory().llc.sparse_masks);
+                let mask = host.workloads()[0].mask.unwrap();
+                let masks = std::collections::BTreeMap::from([(L2FWD, mask)]);
+                assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());
+                assert_eq!(sample(&mut host).knobs.mask(L2FWD).unwrap().bits(), 0x5);
+                assert!(host.close().expect("closed").is_complete());
+            }
+        }
+    }
+}
+
 /// NoSnoopOpWrEn (bit 3) is in the same register as the switch.
 #[test]
 fn the_switch_of_dca_leaves_the_other_bits_of_its_register() {
