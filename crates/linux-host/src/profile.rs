@@ -237,6 +237,17 @@ impl MachineProfile {
                 return Err(wrong(at(key), why));
             }
         }
+        let (register, ways) = (profile.register.as_ref(), profile.host.llc_ways);
+        let fewest = register.and_then(|register| register.fewest);
+        let counts = [("fewest", fewest, 1), ("most", register.and_then(|it| it.most), fewest.unwrap_or(1))];
+        for (key, count, least) in counts {
+            if let Some(count) = count.filter(|count| !(least..=ways).contains(count)) {
+                return Err(wrong(
+                    at(&format!("{key} =")),
+                    format!("{key} is {count}; expected {least} to {ways}"),
+                ));
+            }
+        }
         Ok(profile)
     }
 
@@ -384,6 +395,13 @@ mod tests {
         );
         assert!(error("state = \"dead\"", "state = \"dad\"").contains("acts"));
         assert!(error("llc_ways = 11", "llc_ways = 0").contains("expected 1 to 32"));
+        let text = error("fewest = 2", "fewest = 12");
+        assert!(
+            text.contains(&format!("p.toml:{}: fewest is 12; expected 1 to 11", line("fewest"))),
+            "{text}"
+        );
+        assert!(error("fewest = 2", "fewest = 0").contains("fewest is 0; expected 1 to 11"));
+        assert!(error("most = 11", "most = 1").contains("most is 1; expected 2 to 11"));
     }
 
     #[test]
