@@ -18,7 +18,6 @@ from program import needs_program
 from waiting import PATIENCE_S, until
 from web_server import (
     CHROMIUM,
-    DRAWN,
     FLAGS,
     FLAGSHIP,
     connections,
@@ -133,9 +132,13 @@ def show(page, is_shown):
 
 
 def test_a_playground_that_ended_while_the_page_slept_starts_anew_with_what_was_set(tiny_served, page):
-    started = ids_of_started(page)
+    started, answered = ids_of_started(page), []
+    page.on("response", lambda answer: answered.append(answer.url))
     start_playground(page, tiny_served, "scenario=tiny&policy=default&speed=0.25&masks=reader:0x001")
     page.wait_for_function("/masks=reader(:|%3A)0x001/.test(location.hash)")
+    # A request for the history that is under way would be answered with 404 when the playground has ended.
+    history = f"{tiny_served.base}/api/feeds/{started[0]}/history"
+    until("its history is there", lambda: page.evaluate("1") and history in answered)
     headers = {"Authorization": f"Bearer {tiny_served.token}"}
     request = urllib.request.Request(
         f"{tiny_served.base}/api/playgrounds/{started[0]}", method="DELETE", headers=headers
@@ -143,7 +146,7 @@ def test_a_playground_that_ended_while_the_page_slept_starts_anew_with_what_was_
     show(page, False)
     urllib.request.urlopen(request, timeout=PATIENCE_S).close()
     until("it has ended", lambda: not playground_exists(tiny_served, started[0]))
-    page.evaluate(DRAWN)
+    page.wait_for_selector(".panel-head >> text=has ended")
     assert len(started) == 1, "a hidden page needs no server"
     show(page, True)
     # The page's requests are noted while Playwright waits for something.

@@ -121,7 +121,7 @@ def page(browser):
     yield opened
     context.close()
     wrong = [text for text in errors if not any(part in text for part in opened.expected_errors)]
-    assert wrong == []
+    assert wrong == [], f"the page logged {wrong}"
 
 
 def wait_for_step(page, least=2):

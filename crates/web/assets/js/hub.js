@@ -17,7 +17,7 @@ export class Hub {
     this.lock = lock;
     /** By port: the feeds of this page, and whether it shows them. */
     this.pages = new Map();
-    /** By feed: its latest events, for a page that comes later. */
+    /** By feed that some page shows: its latest events, for a page that comes later. */
     this.kept = new Map();
     this.path = "";
     this.token = null;
@@ -44,12 +44,23 @@ export class Hub {
       feeds.set(id, isShown);
       if (isShown) for (const [kind, data] of this.kept.get(id) ?? []) port.postMessage({ kind, id, data });
     }
+    this.forget();
     this.plan(GATHER_MS);
   }
 
   leave(port) {
     this.pages.delete(port);
+    this.forget();
     this.plan(GATHER_MS);
+  }
+
+  isShown(id) {
+    return [...this.pages.values()].some((feeds) => feeds.get(id));
+  }
+
+  /** Events of a feed that no page shows are of the past: the feed may have ended when a page shows it again. */
+  forget() {
+    for (const id of this.kept.keys()) if (!this.isShown(id)) this.kept.delete(id);
   }
 
   /** Asks for what the pages have now, a little later. */
@@ -65,7 +76,6 @@ export class Hub {
     for (const feeds of this.pages.values()) {
       for (const [id, isShown] of feeds) wanted.set(id, isShown || wanted.get(id) === true);
     }
-    for (const id of this.kept.keys()) if (wanted.get(id) !== true) this.kept.delete(id);
     const ids = (isShown) => [...wanted].filter((one) => one[1] === isShown).map(([id]) => encodeURIComponent(id)).sort().join(",");
     return wanted.size === 0 ? "" : `/api/events?seen=${ids(true)}&hidden=${ids(false)}`;
   }
@@ -100,7 +110,7 @@ export class Hub {
   }
 
   pass(kind, id, data) {
-    if (KEPT.includes(kind)) {
+    if (KEPT.includes(kind) && this.isShown(id)) {
       if (!this.kept.has(id)) this.kept.set(id, new Map());
       this.kept.get(id).set(kind, data);
     } else {

@@ -179,6 +179,7 @@ class Panel {
     const { feed } = this;
     if (feed.state === "ended") {
       // The page was hidden while others needed the place, or the machine slept. One that ends at once is not hurried.
+      setText(this.state, STATES.ended);
       feed.close();
       this.feed = null;
       this.startLater(Date.now() - this.begun < RETRY_MS ? RETRY_MS : 0);
