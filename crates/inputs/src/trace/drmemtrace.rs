@@ -106,12 +106,8 @@ fn is_total(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::text::records_of;
-    use crate::trace::{TraceFormat, TraceRecord};
-
-    fn record(line: u64, instructions: u64, kind: TouchKind) -> TraceRecord {
-        TraceRecord { line, instructions, touches: 1, kind }
-    }
+    use crate::trace::TraceFormat;
+    use crate::trace::text::{record, records_of};
 
     #[test]
     fn both_forms_of_the_tool_are_read() {

@@ -51,12 +51,8 @@ fn access(line: &str) -> Option<Access> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::text::records_of;
-    use crate::trace::{TraceFormat, TraceRecord};
-
-    fn record(line: u64, instructions: u64, kind: TouchKind) -> TraceRecord {
-        TraceRecord { line, instructions, touches: 1, kind }
-    }
+    use crate::trace::TraceFormat;
+    use crate::trace::text::{record, records_of};
 
     #[test]
     fn words_letters_and_dineros_labels_are_read() {

@@ -216,6 +216,11 @@ pub(super) fn first_line(first: &str) -> Option<&str> {
 }
 
 #[cfg(test)]
+pub(super) fn record(line: u64, instructions: u64, kind: TouchKind) -> TraceRecord {
+    TraceRecord { line, instructions, touches: 1, kind }
+}
+
+#[cfg(test)]
 pub(super) fn records_of(text: &str, format: TraceFormat) -> Result<(Vec<TraceRecord>, u64), String> {
     let text_format = TextFormat::of(text).ok_or("not recognised")?;
     assert_eq!(text_format.format, format, "{text}");
