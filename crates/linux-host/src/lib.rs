@@ -235,7 +235,7 @@ impl LinuxHost {
         };
         // Counters need no group.
         let groups = if observes { HostAccess::Observe } else { access };
-        let opened = Allocation::open(resctrl.clone(), &root, groups, &facts.l3, most, correct);
+        let opened = Allocation::open(resctrl.clone(), &info, &root, groups, &facts.l3, most, correct);
         let opened = opened.and_then(|mut allocation| {
             taken.iter().try_for_each(|taken| allocation.take_over(&taken.groups, &taken.tenants))?;
             Ok(allocation)

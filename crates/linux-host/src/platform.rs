@@ -43,7 +43,7 @@ impl Platform {
                 (Info::default(), absent)
             }
         };
-        let no_cat = || info.trouble_with("L3").map_or(OpenError::NoCat, |why| why.clone().into());
+        let no_cat = || info.l3_trouble().map_or(OpenError::NoCat, |why| why.clone().into());
         let whole = |ways| CacheInfo {
             num_closids: 1,
             cbm_mask: WayMask::full(ways),

@@ -116,6 +116,12 @@ impl Info {
         self.strange.iter().find(|error| is_in(&error.path))
     }
 
+    /// Why the L3's masks are absent, or lack what a newer kernel describes with other words.
+    pub fn l3_trouble(&self) -> Option<&ResctrlError> {
+        let all = [Resource::L3, Resource::L3Code, Resource::L3Data];
+        all.iter().find_map(|resource| self.trouble_with(resource.name()))
+    }
+
     /// Classes for groups beside the default one: io_alloc takes one while it is enabled (hardware.md 8.1).
     pub fn classes_for_groups(&self) -> u32 {
         let devices = self.l3().is_some_and(|l3| l3.io_alloc == Some(IoAllocState::Enabled));
@@ -415,6 +421,11 @@ mod tests {
         );
         std::fs::remove_file(path.join("num_rmids")).unwrap();
         assert!(resctrl.info().unwrap().trouble_with(MONITORING).unwrap().is_gone());
+        // With CDP the L3 has two directories.
+        let (_keep, resctrl) = tree(&[("L3CODE/cbm_mask", "7ff\n"), ("L3DATA/num_closids", "none\n")]);
+        let info = resctrl.info().unwrap();
+        assert!(info.l3().is_none() && info.trouble_with("L3").is_none());
+        assert!(info.l3_trouble().unwrap().to_string().contains("L3CODE"));
     }
 
     proptest! {

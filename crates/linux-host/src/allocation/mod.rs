@@ -206,14 +206,13 @@ impl Allocation {
     /// If resctrl refuses to be read.
     pub fn open(
         resctrl: Resctrl,
+        info: &Info,
         root: &Root,
         access: HostAccess,
         l3: &L3,
         max_classes: Option<u32>,
         corrects: bool,
     ) -> Result<Allocation, GroupsError> {
-        let is_mounted = resctrl.check_mounted().is_ok();
-        let info = if is_mounted { resctrl.info()? } else { Info::default() };
         let (domain, counts_whole) = (l3.id.unwrap_or_default(), !resctrl.counts_only_a_part(l3));
         let counted =
             |event: &MonitorEvent| info.monitoring.as_ref().is_some_and(|all| all.events.contains(event));
@@ -222,7 +221,7 @@ impl Allocation {
             resources: info.l3_resources(),
             ways: info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
             closids: info.l3().map_or(0, |_| info.classes_for_groups()) as usize,
-            is_mounted,
+            is_mounted: resctrl.check_mounted().is_ok(),
             counts_occupancy: counts_whole && counted(&MonitorEvent::LlcOccupancy),
             counts_traffic: counts_whole && counted(&MonitorEvent::MbmTotal),
         };

@@ -153,7 +153,7 @@ fn cat(facts: &Facts<'_>) -> Check {
         Err(check) => return check,
     };
     let Some(l3) = info.l3() else {
-        if let Some(trouble) = info.trouble_with("L3") {
+        if let Some(trouble) = info.l3_trouble() {
             return check(CheckState::Unknown, trouble.to_string());
         }
         if !facts.has_flag("cat_l3") {
@@ -176,16 +176,16 @@ fn cat(facts: &Facts<'_>) -> Check {
     let value = format!("{ways} ways ({}), at least {least} per mask{shared}{holes}", l3.cbm_mask);
     let held = exclusive(facts, info);
     if held.is_empty() {
-        return unless_strange(info, "L3", check(CheckState::Ok, value));
+        return unless_strange(info.l3_trouble(), check(CheckState::Ok, value));
     }
     check(CheckState::Degraded, format!("{value}; {}", few(&held))).remedy(
         "no other group can have these ways: remove the group (rmdir), or write `shareable` into its `mode`",
     )
 }
 
-/// Degrades a check of a directory of `info` in which some file is not understood.
-fn unless_strange(info: &Info, directory: &str, check: Check) -> Check {
-    match info.trouble_with(directory) {
+/// Degrades a check if some file of its directory of `info` is not understood.
+fn unless_strange(trouble: Option<&ResctrlError>, check: Check) -> Check {
+    match trouble {
         Some(trouble) => {
             Check { state: CheckState::Degraded, value: format!("{}; {trouble}", check.value), ..check }
         }
@@ -210,7 +210,7 @@ fn classes(facts: &Facts<'_>, info: &Info) -> Check {
         return check(CheckState::Missing, "needs resctrl".to_owned());
     };
     let all = info.limits().closids;
-    if let (None, Some(trouble)) = (info.l3(), info.trouble_with("L3")) {
+    if let (None, Some(trouble)) = (info.l3(), info.l3_trouble()) {
         return check(CheckState::Unknown, trouble.to_string());
     }
     if info.l3().is_none() {
@@ -226,8 +226,8 @@ fn classes(facts: &Facts<'_>, info: &Info) -> Check {
     if free > 0 || all <= 1 {
         let check = check(if all > 1 { CheckState::Ok } else { CheckState::Missing }, value);
         // A resource that is not understood may have fewer classes.
-        let other = Resource::Mb.name();
-        return unless_strange(info, "L3", unless_strange(info, other, check));
+        let other = info.trouble_with(Resource::Mb.name());
+        return unless_strange(info.l3_trouble(), unless_strange(other, check));
     }
     check(CheckState::Degraded, format!("{value}: {} hold {held}", few(&groups)))
         .remedy("remove groups under /sys/fs/resctrl that are no longer used (rmdir)")
@@ -236,7 +236,7 @@ fn classes(facts: &Facts<'_>, info: &Info) -> Check {
 fn mba(facts: &Facts<'_>, info: &Info) -> Check {
     let check = |state, value: String| check("mba", state, value);
     let Some(bandwidth) = info.bandwidths.get(&Resource::Mb) else {
-        if let Some(trouble) = info.trouble_with("MB") {
+        if let Some(trouble) = info.trouble_with(Resource::Mb.name()) {
             return check(CheckState::Unknown, trouble.to_string());
         }
         if !facts.has_flag("mba") {
@@ -253,7 +253,7 @@ fn mba(facts: &Facts<'_>, info: &Info) -> Check {
         Some(Vendor::Amd) => format!("from {low} in steps of {step} eighths of a GB/s; 2048 means no limit"),
         _ => format!("from {low} % in steps of {step} %"),
     };
-    unless_strange(info, "MB", check(CheckState::Ok, value))
+    unless_strange(info.trouble_with(Resource::Mb.name()), check(CheckState::Ok, value))
 }
 
 fn io_alloc(facts: &Facts<'_>, info: &Info) -> Check {
@@ -312,7 +312,7 @@ pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
         return check(CheckState::Degraded, format!("{value}; {PARTIAL_COUNTS}"))
             .remedy("run Linux 6.11 or later, or switch sub-NUMA clustering off in the BIOS");
     }
-    unless_strange(info, resctrl::MONITORING, check(CheckState::Ok, value))
+    unless_strange(info.trouble_with(resctrl::MONITORING), check(CheckState::Ok, value))
 }
 
 /// Groups that Waykeeper did not make, and the holder of the lock that tools share.
