@@ -8,14 +8,7 @@ use waykeeper_host::{
 use waykeeper_units::{CoreId, CoreList};
 
 fn inventory() -> Inventory {
-    let llc = LlcGeometry {
-        ways: 11,
-        min_ways: 1,
-        bytes: 11_000_000,
-        clos_count: 16,
-        sparse_masks: false,
-        inclusive_ways: None,
-    };
+    let llc = LlcGeometry::plain(11, 11_000_000, 16);
     Inventory {
         platform: Platform { chip: "fake".to_owned(), host: "test".to_owned() },
         cores: (0..3).map(CoreId).collect(),

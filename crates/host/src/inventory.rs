@@ -35,15 +35,17 @@ pub struct LlcGeometry {
 }
 
 impl LlcGeometry {
+    /// An LLC whose masks have at least one way and no holes, and that has no inclusive ways.
+    pub const fn plain(ways: u32, bytes: u64, clos_count: u32) -> LlcGeometry {
+        LlcGeometry { ways, min_ways: 1, bytes, clos_count, sparse_masks: false, inclusive_ways: None }
+    }
+
     /// Checks that CAT accepts this mask here.
     ///
     /// # Errors
     /// The first rule it breaks.
     pub fn check(&self, mask: WayMask) -> Result<WayMask, MaskError> {
-        match mask.check(self.ways, self.min_ways.max(1)) {
-            Err(MaskError::Holes(..)) if self.sparse_masks => Ok(mask),
-            checked => checked,
-        }
+        mask.check_on(self.ways, self.min_ways, self.sparse_masks)
     }
 }
 

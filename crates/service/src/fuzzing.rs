@@ -34,14 +34,7 @@ static STATE: LazyLock<Arc<PublishedState>> = LazyLock::new(|| Arc::new(Publishe
 
 /// A daemon that has just started on a host without tenants.
 fn published() -> Published {
-    let llc = LlcGeometry {
-        ways: 11,
-        min_ways: 1,
-        bytes: 25_952_256,
-        clos_count: 16,
-        sparse_masks: false,
-        inclusive_ways: None,
-    };
+    let llc = LlcGeometry::plain(11, 25_952_256, 16);
     let inventory = Inventory {
         platform: Platform { chip: "gold-6140".to_owned(), host: "Linux 6.12".to_owned() },
         cores: Vec::new(),

@@ -9,14 +9,7 @@ use waykeeper_host::{Inventory, LlcGeometry, Platform, Support};
 use waykeeper_service::{DaemonMode, LifecycleEvent, Notifier, Published, PublishedState, PublishedTotals};
 
 fn shown(step: u64) -> Published {
-    let llc = LlcGeometry {
-        ways: 11,
-        min_ways: 1,
-        bytes: 1 << 20,
-        clos_count: 4,
-        sparse_masks: false,
-        inclusive_ways: None,
-    };
+    let llc = LlcGeometry::plain(11, 1 << 20, 4);
     let inventory = Inventory {
         platform: Platform { chip: "x".to_owned(), host: "y".to_owned() },
         cores: Vec::new(),

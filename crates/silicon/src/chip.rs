@@ -383,10 +383,7 @@ impl Chip {
     /// # Errors
     /// If it does not.
     pub fn check_mask(&self, mask: WayMask) -> Result<(), MaskError> {
-        match mask.check(self.ways, self.min_ways) {
-            Err(MaskError::Holes(..)) if self.sparse_masks => Ok(()),
-            checked => checked.map(drop),
-        }
+        mask.check_on(self.ways, self.min_ways, self.sparse_masks).map(drop)
     }
 
     /// The mask a core's allocations are confined to.

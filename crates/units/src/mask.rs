@@ -138,6 +138,17 @@ impl WayMask {
         Ok(self)
     }
 
+    /// The same on a chip whose masks may have holes, if `may_have_holes`.
+    ///
+    /// # Errors
+    /// The first rule it breaks.
+    pub fn check_on(self, ways: u32, min_ways: u32, may_have_holes: bool) -> Result<WayMask, MaskError> {
+        match self.check(ways, min_ways) {
+            Err(MaskError::Holes(..)) if may_have_holes => Ok(self),
+            checked => checked,
+        }
+    }
+
     /// Reads `0x30`, `0-3` (bit range) or `60%` (that share of `ways`, at least one way, from bit 0 up),
     /// as goresctrl does. A bare number without `0x` is refused: `10` could mean either.
     ///

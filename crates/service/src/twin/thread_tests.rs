@@ -13,14 +13,7 @@ fn config(cores: Option<&str>) -> TwinConfig {
 }
 
 fn question(number: u64) -> LayoutQuestion {
-    let llc = LlcGeometry {
-        ways: 11,
-        min_ways: 1,
-        bytes: 1 << 20,
-        clos_count: 4,
-        sparse_masks: false,
-        inclusive_ways: None,
-    };
+    let llc = LlcGeometry::plain(11, 1 << 20, 4);
     let server = ServerDescription {
         chip: "test".to_owned(),
         llc,
