@@ -38,7 +38,6 @@ use facts::Facts;
 use hand_over::TakenOver;
 use io_knobs::IoKnobs;
 use limits::Restrictions;
-use masks_behind::MasksBehind;
 use platform::Platform;
 use profile::{MachineIdentity, MachineProfile, microcode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,7 +137,8 @@ pub struct LinuxHost {
     groups: Vec<Workload>,
     tenant_set: TenantSet,
     allocation: Allocation,
-    behind: MasksBehind,
+    /// Masks that another program wrote past resctrl, as of the last thorough sample.
+    masks_behind: Vec<ExternalChange>,
     /// The originals of what is changed; `None` if the host is only observed.
     journal: Option<Journal>,
     restrictions: Restrictions,
@@ -277,7 +277,7 @@ impl LinuxHost {
             groups: Vec::new(),
             tenant_set: TenantSet::default(),
             allocation,
-            behind: MasksBehind::default(),
+            masks_behind: Vec::new(),
             journal,
             restrictions,
             knobs,
@@ -339,7 +339,7 @@ impl LinuxHost {
 
     /// Changes by other programs to our groups and to tenants' CPUs, as of the last sample.
     pub fn external_changes(&self) -> Vec<ExternalChange> {
-        self.allocation.external_changes().chain(&self.behind.present).cloned().collect()
+        self.allocation.external_changes().chain(&self.masks_behind).cloned().collect()
     }
 
     /// Closes the host: restores every knob that Waykeeper changed, except those that another program changed since. A
@@ -419,11 +419,11 @@ impl Host for LinuxHost {
         let counters_read = count::read_since(from_ns, self.clock.as_ref());
         let mut problems = counts.problems().to_vec();
         let mut groups = BTreeMap::new();
+        self.look_behind_masks();
+        problems.extend(self.masks_behind.iter().map(ToString::to_string));
         let changes_groups = !self.allocation.only_observes();
         let AllocationReadings { masks, occupancies } =
             self.allocation.read(self.journal.as_mut().filter(|_| changes_groups), &mut problems);
-        self.look_behind_masks();
-        problems.extend(self.behind.present.iter().map(ToString::to_string));
         for group in &self.groups {
             let occupancy = occupancies.get(&group.id).copied().unwrap_or(Reading::Unsupported);
             let mut counters =

@@ -12,28 +12,17 @@ use waykeeper_units::WayMask;
 /// IA32_L3_QOS_MASK_0; with CDP a class has two registers (hardware.md 7.5).
 const FIRST_MASK: u32 = 0xc90;
 
-/// The registers are read at every 16th sample.
-const EVERY: u32 = 16;
-
-/// What the last look found.
-#[derive(Debug, Default)]
-pub(super) struct MasksBehind {
-    samples: u32,
-    pub present: Vec<ExternalChange>,
-}
-
 impl LinuxHost {
-    /// Compares the groups' masks with the registers, where registers can be read.
+    /// Compares the groups' masks with the registers in each thorough sample, where registers can be read.
     pub(super) fn look_behind_masks(&mut self) {
-        if self.behind.samples.is_multiple_of(EVERY) && !self.allocation.only_observes() {
+        if self.allocation.is_thorough() && !self.allocation.only_observes() {
             // Without MSRs nothing is known of them.
             let masks = self.mask_registers().unwrap_or_default();
-            self.behind.present = match masks.is_empty() {
+            self.masks_behind = match masks.is_empty() {
                 true => Vec::new(),
                 false => changed(&self.allocation.masks_of_groups(), &masks),
             };
         }
-        self.behind.samples = self.behind.samples.wrapping_add(1);
     }
 
     fn mask_registers(&self) -> Result<Vec<WayMask>, MsrError> {

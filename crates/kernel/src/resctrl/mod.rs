@@ -59,6 +59,14 @@ pub struct Resctrl {
     prefix: String,
 }
 
+/// Mounts it there.
+pub const MOUNT_COMMAND: &str = "mount -t resctrl resctrl /sys/fs/resctrl";
+
+/// What is wrong where resctrl was mounted and is no longer.
+pub fn unmounted() -> String {
+    format!("another program unmounted resctrl; run: {MOUNT_COMMAND}")
+}
+
 /// What is wrong where resctrl is mounted at another place.
 pub fn elsewhere(place: &str) -> String {
     format!("resctrl is mounted at {}, but Waykeeper needs it at {MOUNT}", waykeeper_units::one_line(place))
@@ -98,7 +106,7 @@ impl Resctrl {
             Err(_) => match Resctrl::mounted_at(root) {
                 Ok(Some(place)) => absent(&format!("{}; run: {}", elsewhere(&place), bind_command(&place))),
                 _ if root.system().is_dir(&mount) => {
-                    absent("resctrl is not mounted; run: mount -t resctrl resctrl /sys/fs/resctrl")
+                    absent(&format!("resctrl is not mounted; run: {MOUNT_COMMAND}"))
                 }
                 _ => absent(
                     "this kernel has no resctrl here: the CPU lacks RDT/PQoS, or the kernel is built without",
@@ -114,8 +122,7 @@ impl Resctrl {
     pub fn check_mounted(&self) -> Result<(), ResctrlError> {
         match self.system.metadata(&self.mount.join("info")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let why = "another program unmounted resctrl; run: mount -t resctrl resctrl /sys/fs/resctrl";
-                Err(ResctrlError::ours(ResctrlErrorKind::NotMounted, &self.mount, Action::List, why))
+                Err(ResctrlError::ours(ResctrlErrorKind::NotMounted, &self.mount, Action::List, unmounted()))
             }
             // What else is wrong is said by what reads a file.
             _ => Ok(()),

@@ -12,7 +12,7 @@ use super::{Allocation, Class, GroupsError, Pass};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_kernel::journal::Journal;
-use waykeeper_kernel::resctrl::{Group, GroupMode, MOUNT, ResctrlError};
+use waykeeper_kernel::resctrl::{Group, GroupMode, ResctrlError, unmounted};
 use waykeeper_units::{CoreList, WayMask, WorkloadId};
 
 /// An external change to one of our groups, or to a tenant's CPUs.
@@ -101,9 +101,7 @@ impl std::fmt::Display for ExternalChange {
             ExternalChange::CpusAdded { group, cpus } => {
                 write!(f, "another program put CPUs {cpus} into resctrl group {group}")
             }
-            ExternalChange::Unmounted => {
-                write!(f, "another program unmounted resctrl; run: mount -t resctrl resctrl {MOUNT}")
-            }
+            ExternalChange::Unmounted => f.write_str(&unmounted()),
             ExternalChange::MaskBehind { group, mask } => write!(
                 f,
                 "resctrl shows mask {mask} for group {group}, but no register has it: another program wrote the \
@@ -124,9 +122,8 @@ impl std::fmt::Display for ExternalChange {
 
 /// Corrections per group before it is left as it is. Assumption: an operator who changes it a fourth time intends it.
 const CORRECTIONS: u32 = 3;
-/// Other programs' monitoring groups and the groups' modes are looked at in every 16th sample: each look lists a
-/// directory and opens a file of every group.
-const MONITORS_EVERY: u32 = 16;
+/// Every 16th sample is thorough: it lists a directory and opens a file of every group and process, and reads registers.
+const THOROUGH_EVERY: u32 = 16;
 
 /// External changes, and what was done about them.
 #[derive(Debug)]
@@ -134,11 +131,12 @@ pub(super) struct ExternalChanges {
     /// Whether they are corrected, a few times each.
     corrects: bool,
     present: Vec<ExternalChange>,
-    monitors: Vec<ExternalChange>,
+    /// What only a thorough sample finds: monitoring groups, modes, the mount.
+    seldom: Vec<ExternalChange>,
     pub lost_tasks: BTreeMap<WorkloadId, LostTasks>,
     /// Tasks that are moved back although another program's group has them, while groups are corrected.
     pub taken_back: BTreeSet<u32>,
-    pub samples: u32,
+    samples: u32,
     /// Number of corrections per group.
     corrected: BTreeMap<String, u32>,
 }
@@ -148,7 +146,7 @@ impl ExternalChanges {
         ExternalChanges {
             corrects,
             present: Vec::new(),
-            monitors: Vec::new(),
+            seldom: Vec::new(),
             lost_tasks: BTreeMap::new(),
             taken_back: BTreeSet::new(),
             samples: 0,
@@ -164,9 +162,14 @@ impl ExternalChanges {
 }
 
 impl Allocation {
+    /// Whether the next sample is a thorough one.
+    pub fn is_thorough(&self) -> bool {
+        self.external.samples.is_multiple_of(THOROUGH_EVERY)
+    }
+
     /// External changes as of the last sample.
     pub fn external_changes(&self) -> impl Iterator<Item = &ExternalChange> {
-        self.external.present.iter().chain(&self.external.monitors)
+        self.external.present.iter().chain(&self.external.seldom)
     }
 
     /// Looks for external changes. They are added to `problems`, except for removed groups, which
@@ -205,14 +208,14 @@ impl Allocation {
             }
         }
         self.report_lost(lost);
-        if self.external.samples.is_multiple_of(MONITORS_EVERY) {
-            self.external.monitors = self.monitors_inside();
-            self.external.monitors.extend(self.changed_modes());
+        if self.is_thorough() {
+            self.external.seldom = self.monitors_inside();
+            self.external.seldom.extend(self.changed_modes());
             is_mounted = is_mounted && self.resctrl.check_mounted().is_ok();
         }
         match is_mounted {
-            true => self.external.monitors.retain(|own| *own != ExternalChange::Unmounted),
-            false => self.external.monitors = vec![ExternalChange::Unmounted],
+            true => self.external.seldom.retain(|own| *own != ExternalChange::Unmounted),
+            false => self.external.seldom = vec![ExternalChange::Unmounted],
         }
         self.external.samples = self.external.samples.wrapping_add(1);
         let reported = self.external_changes().filter(|own| !matches!(own, ExternalChange::GroupGone { .. }));
@@ -368,16 +371,16 @@ impl Allocation {
             ExternalChange::ModeChanged { group, .. } => self.external.may_correct(group),
             _ => false,
         };
-        self.external.monitors.iter().any(may)
+        self.external.seldom.iter().any(may)
     }
 
     /// Makes a group shareable again. What is found at the next look is true, so a success ends the report.
     fn correct_mode(&mut self, group: &Group) -> Result<(), GroupsError> {
         let name = group.to_string();
         let is_own = |change: &ExternalChange| matches!(change, ExternalChange::ModeChanged { group, .. } if *group == name);
-        if self.external.monitors.iter().any(is_own) {
+        if self.external.seldom.iter().any(is_own) {
             self.resctrl.set_mode(group, GroupMode::Shareable)?;
-            self.external.monitors.retain(|change| !is_own(change));
+            self.external.seldom.retain(|change| !is_own(change));
         }
         Ok(())
     }

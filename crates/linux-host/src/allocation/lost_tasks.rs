@@ -12,10 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_kernel::resctrl::{Group, ResctrlError};
 use waykeeper_units::{WorkloadId, few};
 
-/// The threads of all processes are compared at every 16th sample, the first thread of each process at all others: a
-/// comparison lists a directory of every process.
-const THREADS_EVERY: u32 = 16;
-
 /// A tenant's tasks that are not in its group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct LostTasks {
@@ -31,7 +27,8 @@ pub(super) struct LostTasks {
 impl Allocation {
     /// Looks for tasks that another program has moved. What cannot be read is added to `problems`.
     pub(super) fn find_lost_tasks(&mut self, problems: &mut Vec<String>) {
-        let by_threads = self.external.samples.is_multiple_of(THREADS_EVERY);
+        // A thorough sample compares all threads, the others the first thread of each process.
+        let by_threads = self.is_thorough();
         let mut found = BTreeMap::new();
         let mut tasks_of: BTreeMap<Group, BTreeSet<u32>> = BTreeMap::new();
         for id in self.members.keys().copied().collect::<Vec<_>>() {

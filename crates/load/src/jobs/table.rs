@@ -131,13 +131,7 @@ pub(super) const KEYS: &[Key] = &[
         only(text == "write", "write: the other commands verify or repeat a block and move no data")
     }),
     key(&["directory"], |draft, _, text| {
-        if draft.is_on_model {
-            draft.note("the scenario says which drives are loaded");
-            return Ok(());
-        }
-        only(!text.contains(':'), "one folder; fio's lists with a colon are not taken")?;
-        only(!text.contains('$'), "without `$`: fio's variables are not expanded here")?;
-        draft.directory = Some(text.to_owned());
+        draft.directory = path(draft, text, "one folder; fio's lists with a colon are not taken")?;
         Ok(())
     }),
     key(&["filesize"], |draft, base, text| put(&mut draft.file_bytes, value::bytes(text, base, 1, u64::MAX))),
@@ -150,15 +144,7 @@ pub(super) const KEYS: &[Key] = &[
         only(text == "nvme" || draft.is_on_model, "nvme, the only kind of command that is passed through")
     }),
     key(&["filename"], |draft, _, text| {
-        if draft.is_on_model {
-            draft.note("the scenario says which drives are loaded");
-            return Ok(());
-        }
-        // Fio accepts a list with colons.
-        only(!text.contains(':'), "one file or device; fio's lists with a colon are not taken")?;
-        // Fio also expands `${NAME}`, `$ncpus` and other variables; without expansion the name would mean another file.
-        only(!text.contains('$'), "without `$`: fio's variables are not expanded here")?;
-        draft.job.file = Some(text.to_owned());
+        draft.job.file = path(draft, text, "one file or device; fio's lists with a colon are not taken")?;
         Ok(())
     }),
     key(&["direct"], |draft, _, text| unbuffered(draft, text == "1", "1")),
@@ -384,6 +370,19 @@ fn block_bytes(base: Base, text: &str) -> Result<u64, String> {
         return Err(format!("a multiple of {SECTOR_BYTES} bytes, and is {bytes} B (fio's kib is 1000 B)"));
     }
     Ok(bytes)
+}
+
+/// A path on a real drive, which is to be `one`; none on the virtual server, whose scenario has the drives.
+fn path(draft: &mut Draft, text: &str, one: &str) -> Result<Option<String>, String> {
+    if draft.is_on_model {
+        draft.note("the scenario says which drives are loaded");
+        return Ok(None);
+    }
+    // Fio accepts a list with colons.
+    only(!text.contains(':'), one)?;
+    // Fio also expands `${NAME}`, `$ncpus` and other variables; without expansion the name would mean another file.
+    only(!text.contains('$'), "without `$`: fio's variables are not expanded here")?;
+    Ok(Some(text.to_owned()))
 }
 
 /// `direct` and `buffered`. The model has no page cache: each command reaches its drives.

@@ -78,7 +78,7 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
     match file::text(facts.root, "proc/filesystems") {
         Ok(Some(text)) if text.lines().any(|line| line.split_whitespace().last() == Some("resctrl")) => {
             check(CheckState::Missing, "the kernel has resctrl, but it is not mounted".to_owned())
-                .remedy("mount -t resctrl resctrl /sys/fs/resctrl")
+                .remedy(resctrl::MOUNT_COMMAND)
         }
         Ok(Some(_)) if facts.has_flag("rdt_a") || facts.has_flag("cat_l3") => {
             check(CheckState::Missing, "the CPU has RDT, but this kernel has no resctrl".to_owned())
