@@ -23,7 +23,7 @@ use waykeeper_testbed::is_long;
 use waykeeper_units::WorkloadId;
 
 /// Seeds of a run without a request, and of one in the long form.
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 16;
 const SEEDS_LONG: u64 = 1000;
 /// All changes happen before 14 s; the last part, in which a settled policy sets few knobs, is long after.
 const END_S: u64 = 300;

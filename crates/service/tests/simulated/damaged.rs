@@ -19,11 +19,11 @@ use waykeeper_linux_host::RestoreScope;
 use waykeeper_testbed::is_long;
 
 /// Seeded kills of a run without a request.
-const KILLS: u64 = 100;
+const KILLS: u64 = 60;
 /// So many ask for all journals of one kill.
 const ALL: u64 = 500;
 /// Without that request one in so many is damaged: the journal's own tests damage each byte.
-const ONE_IN: usize = 10;
+const ONE_IN: usize = 15;
 
 /// The files of a journal.
 const SEAL: &str = "/run/waykeeper/journal-host.seal";
@@ -304,5 +304,5 @@ fn seeded_kills_with_damaged_journals_lose_nothing_silently() {
     let few: Vec<&str> = failures.iter().take(20).map(String::as_str).collect();
     assert!(few.is_empty(), "{} failures of {seeds} seeds:\n{}", failures.len(), few.join("\n"));
     let kinds = ["a whole journal", "a damaged journal", "a damaged seal", "a journal that is gone"];
-    assert!(seeds < KILLS || kinds.iter().all(|kind| counts.get(kind).is_some_and(|count| *count >= 5)));
+    assert!(seeds < KILLS || kinds.iter().all(|kind| counts.get(kind).is_some_and(|count| *count >= 3)));
 }

@@ -34,11 +34,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use waykeeper_testbed::is_long;
 
 /// Seeds of a run without a request, and of one in the long form (`make test-long`).
-const SEEDS: u64 = 120;
+const SEEDS: u64 = 90;
 const SEEDS_LONG: u64 = 10_000;
 
 /// Seeds that are enough for everything to happen once.
-const ENOUGH: u64 = 120;
+const ENOUGH: u64 = SEEDS;
 
 /// Marks that every run of enough seeds must have, besides the names of events.
 const MARKS: [&str; 20] = [

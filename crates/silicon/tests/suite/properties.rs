@@ -412,7 +412,7 @@ fn check(spec: &ChipSpec, seed: u64, steps: &[Step]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn non_inclusive(seed in 0u64..1000, steps in prop::collection::vec(step(), 100..400)) {
