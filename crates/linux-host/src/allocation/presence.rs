@@ -86,9 +86,8 @@ mod tests {
         let mut presence = CpuPresence::default();
         assert_eq!(presence.look(&root, &list("1-2")), CoreList::default());
         assert_eq!(presence.look(&root, &list("1-2")), CoreList::default());
-        // CPU 1 is switched off; another directory takes the inode that a file system of a disk would use again.
-        fs::remove_dir(topology(1)).unwrap();
-        fs::create_dir(cpus.join("between")).unwrap();
+        // CPU 1 is switched off. Its directory stays elsewhere: a file system of a disk would use its inode again.
+        fs::rename(topology(1), cpus.join("was")).unwrap();
         fs::write(cpus.join("online"), "0,2\n").unwrap();
         assert_eq!(presence.look(&root, &list("1-2")), CoreList::default());
         assert_eq!(*presence.offline(), list("1"));
