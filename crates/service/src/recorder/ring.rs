@@ -78,6 +78,9 @@ struct Segment {
     written: Option<WrittenTenants>,
 }
 
+/// A wall clock that gains as much on the monotonic clock between two steps was set. Assumption: slewing gains less.
+const JUMP: Duration = Duration::from_secs(60);
+
 /// The lock on the directory.
 #[derive(Debug)]
 struct DirectoryLock(Box<dyn OpenFile>);
@@ -104,6 +107,8 @@ pub struct RecordingRing {
     waiting: u32,
     failed: Option<(SystemTime, RecorderError)>,
     lost: u64,
+    /// The last step's time on the wall clock and on the monotonic clock.
+    last: Option<(SystemTime, Duration)>,
 }
 
 impl RecordingRing {
@@ -120,11 +125,13 @@ impl RecordingRing {
             waiting: 0,
             failed: None,
             lost: 0,
+            last: None,
         }
     }
 
     /// Takes a step. It is on disk at the latest after [`RecorderConfig::flush_steps`] further steps.
     pub fn record(&mut self, step: &Published) {
+        self.follow_clock(step);
         if let Some((since, _)) = &self.failed {
             // If the clock went backwards, retry at once.
             if step.at >= *since && step.at < *since + AGAIN_AFTER {
@@ -139,6 +146,24 @@ impl RecordingRing {
             let done = self.flush(step.at);
             self.fail(done, step.at, 0);
         }
+    }
+
+    /// Adds what the wall clock jumped forward to the times of all segments: a clock that was set makes none of them older.
+    fn follow_clock(&mut self, step: &Published) {
+        let Some((at, clock)) = self.last.replace((step.at, step.at_clock)) else { return };
+        let passed = step.at_clock.saturating_sub(clock);
+        let by = step.at.duration_since(at).unwrap_or_default().saturating_sub(passed);
+        if by < JUMP {
+            return;
+        }
+        let began = self.closed.iter_mut().map(|segment| &mut segment.began);
+        for began in began.chain(self.segment.as_mut().map(|segment| &mut segment.began)) {
+            *began = began.checked_add(by).unwrap_or(step.at);
+        }
+        let s = by.as_secs();
+        tracing::warn!(
+            "the clock jumped forward by {s} s: recordings are kept as if they had been made that much later"
+        );
     }
 
     /// Writes the buffered lines and closes the segment.

@@ -49,6 +49,7 @@ fn step(number: u64, noise: usize) -> Published {
     let mut step = published();
     step.step = number;
     step.at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_337_700 + number);
+    step.at_clock = Duration::from_secs(number);
     step.groups = (0..=number / 10 % 7).map(|id| group(id as u32)).collect();
     // Every twentieth step the first tenant starts or stops sharing a class.
     let shares = number / 20 % 2 == 1;
@@ -261,6 +262,27 @@ fn what_is_older_than_allowed_is_removed() {
     let (steps, _, _) = read(directory.path());
     // Segments last 100 s. The oldest is deleted when all of it is older than 1600 s.
     assert_eq!(steps.last(), Some(&3999));
+    assert!((1600..=1800).contains(&steps.len()), "{}", steps.len());
+}
+
+#[test]
+fn a_clock_that_is_set_makes_no_recording_older() {
+    let directory = TempDir::new().unwrap();
+    let keep = Duration::from_secs(1600);
+    let config = RecorderConfig { keep, ..config(directory.path(), 1 << 20) };
+    let mut ring = RecordingRing::new(system::real(), config);
+    let set_in_1000 = |number: u64| {
+        let years = if number < 1000 { 0 } else { 10 * 365 * 86_400 };
+        let own = step(number, 10);
+        Published { at: own.at + Duration::from_secs(years), ..own }
+    };
+    (0..1500).for_each(|number| ring.record(&set_in_1000(number)));
+    ring.finish();
+    assert_eq!(read(directory.path()).0, (0..1500).collect::<Vec<_>>());
+    // They still age.
+    (1500..4000).for_each(|number| ring.record(&set_in_1000(number)));
+    ring.finish();
+    let (steps, _, _) = read(directory.path());
     assert!((1600..=1800).contains(&steps.len()), "{}", steps.len());
 }
 
