@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use waykeeper_kernel::journal::{Journal, JournalError, usual_path};
+use waykeeper_kernel::journal::{Journal, JournalError, Original, usual_path};
 use waykeeper_kernel::registers::RegisterFiles;
 use waykeeper_kernel::restore::RestoreOutcome;
 use waykeeper_kernel::root::Root;
@@ -97,14 +97,11 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[RegisterChange], args: &HoldA
     let mut changed = ChangedKnobs { root, journal: &mut journal, owed: false };
     let done = run_changed(&mut changed, survey, steps, args, &asked, &printer);
     // Changed knobs are restored in any case, unless the change succeeded and --keep was given.
-    let keep = args.keep && done.as_ref().is_ok_and(|done| done.good());
-    let back = if keep { Ok(Value::Null) } else { changed.restore(&printer) };
+    let kept = done.as_ref().ok().and_then(|done| done.kept.clone());
+    let back = if kept.is_some() { Ok(Value::Null) } else { changed.restore(&printer) };
     let (done, back) = (done?, back?);
-    if keep {
-        printer.say(&format!(
-            "the change is kept; `waykeeper restore` restores the old values from {}",
-            path.display()
-        ))?;
+    if let Some(line) = &kept {
+        printer.say(line)?;
     }
     let effect = done.verdict.as_ref().map(ToString::to_string);
     let seen = done.verdict.as_ref().map(|verdict| match verdict {
@@ -114,7 +111,7 @@ pub fn hold(root: &Root, survey: &Survey, steps: &[RegisterChange], args: &HoldA
     });
     print_json(
         args,
-        &json!({ "steps": steps, "devices": devices, "dry_run": false, "effect": seen, "about_effect": effect, "kept": keep, "restored": back }),
+        &json!({ "steps": steps, "devices": devices, "dry_run": false, "effect": seen, "about_effect": effect, "kept": kept.is_some(), "restored": back }),
     )?;
     match (done.verdict, done.status) {
         (Some(EffectVerdict::NotSeen(what)), _) => Err(Failure::new(
@@ -176,14 +173,8 @@ fn print_json(args: &HoldArgs, value: &Value) -> Result<(), Failure> {
 struct Done {
     verdict: Option<EffectVerdict>,
     status: Option<ExitStatus>,
-    /// False if a signal came before the knob was set.
-    turned: bool,
-}
-
-impl Done {
-    fn good(&self) -> bool {
-        self.turned && !matches!(self.verdict, Some(EffectVerdict::NotSeen(_)))
-    }
+    /// The line that says that the change stays; `None` if it is to be restored.
+    kept: Option<String>,
 }
 
 /// Changed knobs that must be restored, also after an error.
@@ -233,7 +224,7 @@ fn run_changed(
         experiment = Some(DdioExperiment::begin(changed.root, survey, steps, span, changed.journal, asked));
         if asked.load(Ordering::Relaxed) {
             printer.say("interrupted before any knob was changed")?;
-            return Ok(Done { verdict: None, status: None, turned: false });
+            return Ok(Done { verdict: None, status: None, kept: None });
         }
     }
     let registers = RegisterFiles::of(changed.root);
@@ -249,7 +240,7 @@ fn run_changed(
     if let Some(verdict) = &verdict {
         printer.say(&verdict.to_string())?;
         if matches!(verdict, EffectVerdict::NotSeen(_)) {
-            return Ok(Done { verdict: Some(verdict.clone()), status: None, turned: true });
+            return Ok(Done { verdict: Some(verdict.clone()), status: None, kept: None });
         }
     }
     let mut status = None;
@@ -261,11 +252,26 @@ fn run_changed(
         printer.say("the change is in force; press Ctrl-C to restore the old values")?;
         wait(asked, None);
     }
-    if args.keep {
-        let needed = steps.iter().filter(|step| step.is_needed());
-        changed.journal.keep_all(&needed.map(RegisterChange::original).collect::<Vec<_>>())?;
+    let kept = if args.keep { Some(keep(changed.journal, steps)?) } else { None };
+    Ok(Done { verdict, status, kept })
+}
+
+/// Keeps the change after this command. After a lost journal the values before it may be those of the lost run, and this
+/// change what a person did about them: then no restore brings them back.
+fn keep(journal: &mut Journal, steps: &[RegisterChange]) -> Result<String, Failure> {
+    let needed: Vec<Original> =
+        steps.iter().filter(|step| step.is_needed()).map(RegisterChange::original).collect();
+    if journal.unproved()?.is_empty() {
+        journal.keep_all(&needed)?;
+        let path = journal.path().display();
+        return Ok(format!("the change is kept; `waykeeper restore` restores the old values from {path}"));
     }
-    Ok(Done { verdict, status, turned: true })
+    journal.forget_all(&needed)?;
+    let path = journal.unproved_path();
+    Ok(format!(
+        "the change is kept, and no restore brings the old values back: an earlier run may have left them ({})",
+        path.display()
+    ))
 }
 
 /// SIGINT, SIGTERM and SIGHUP end the holding, not the program: the knobs must be restored first.

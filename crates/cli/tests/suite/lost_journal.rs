@@ -7,7 +7,9 @@ use crate::common::daemon;
 use daemon::Setup;
 use rustix::process::Signal;
 use serde_json::json;
+use std::path::PathBuf;
 use std::process::Command;
+use waykeeper_kernel::journal::usual_path;
 use waykeeper_testbed::MountedHost;
 
 /// A policy that makes a group for each tenant.
@@ -33,6 +35,11 @@ impl Killed {
         killed
     }
 
+    /// The journal of commands that name none.
+    fn usual_journal(&self) -> PathBuf {
+        usual_path(&self.machine.root())
+    }
+
     fn groups(&self) -> Vec<String> {
         let names = self.machine.root().list("/sys/fs/resctrl").expect("listed");
         assert!(names.iter().any(|name| name == "pqos-a"), "another tool's group stays: {names:?}");
@@ -53,6 +60,16 @@ impl Killed {
     fn doctor(&self) -> String {
         let root = self.machine.root().prefix().display().to_string();
         self.run(&["doctor", "--root", &root]).1
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let usual = self.usual_journal();
+        for other in ["lock", "seal", "unproved"] {
+            let _ = std::fs::remove_file(usual.with_extension(other));
+        }
+        let _ = std::fs::remove_file(usual);
     }
 }
 
@@ -134,4 +151,31 @@ fn groups_of_a_daemon_that_another_container_runs_are_no_orphans() {
     drop(lock);
     assert_eq!(killed.restore().0, Some(1));
     assert_eq!(killed.groups(), [""; 0]);
+}
+
+#[test]
+fn what_a_person_repairs_after_a_lost_journal_is_not_undone() {
+    let killed = Killed::new();
+    let journal = killed.setup.journal.clone();
+    for path in [journal.clone(), journal.with_extension("seal")] {
+        std::fs::remove_file(path).expect("removed");
+    }
+    assert_eq!(killed.restore().0, Some(1));
+    let root = killed.machine.root().prefix().display().to_string();
+    let (code, said) = killed.run(&["ddio", "set", "0x7c0", "--keep", "--verify", "0", "--root", &root]);
+    assert_eq!(code, Some(0), "{said}");
+    let unproved = killed.usual_journal().with_extension("unproved");
+    let line = format!(
+        "no restore brings the old values back: an earlier run may have left them ({})",
+        unproved.display()
+    );
+    assert!(said.contains(&line), "{said}");
+    assert_eq!(killed.restore().0, Some(1));
+    assert_eq!(killed.machine.msr(0, 0xc8b), 0x7c0);
+    // Without such doubts it is the value before that a restore brings back.
+    std::fs::remove_file(unproved).expect("it is there");
+    let (_, said) = killed.run(&["ddio", "set", "0x600", "--keep", "--verify", "0", "--root", &root]);
+    assert!(said.contains("`waykeeper restore` restores the old values"), "{said}");
+    assert_eq!(killed.restore().0, Some(0));
+    assert_eq!(killed.machine.msr(0, 0xc8b), 0x7c0);
 }
