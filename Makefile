@@ -20,7 +20,7 @@ DESTDIR ?=
 # The program that `make install` installs.
 PROGRAM ?= target/release/waykeeper
 
-.PHONY: install run test test-long flaky test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity model-lock curves lint deny build python repro fuzz docs
+.PHONY: install uninstall run test test-long flaky test-rust test-python test-oracle test-nvme test-clients test-fleet bench bench-nvme fidelity model-lock curves lint deny build python repro fuzz docs
 .PHONY: packages test-packages
 
 # What `make run` builds: only the commands that need no host (run, scenario, policy, chip, trace, capture). It does not
@@ -66,6 +66,17 @@ install:
 	$(PROGRAM) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/waykeeper.fish
 	chmod 644 $(DESTDIR)$(PREFIX)/share/man/man1/waykeeper*.1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions/waykeeper \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_waykeeper $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/waykeeper.fish
+
+# What `make install` puts below PREFIX.
+INSTALLED = bin/waykeeper lib/systemd/system/waykeeper.service lib/systemd/system/sys-fs-resctrl.mount \
+	lib/sysusers.d/waykeeper.conf share/doc/waykeeper share/waykeeper share/man/man1/waykeeper.1 share/man/man1/waykeeper-*.1 \
+	share/bash-completion/completions/waykeeper share/zsh/site-functions/_waykeeper share/fish/vendor_completions.d/waykeeper.fish
+
+## Ends the daemon and restores every knob, as the removal of a package does, then removes what `make install` installed.
+## Configuration, profile, journal and recordings stay. With DESTDIR, which no daemon runs from, it only removes.
+uninstall:
+	test -n "$(DESTDIR)" || ! test -x $(PREFIX)/bin/waykeeper || PATH="$(PREFIX)/bin:$$PATH" sh dist/deb/prerm remove
+	cd $(DESTDIR)$(PREFIX) && rm -rf $(INSTALLED)
 
 ## Sets up what the tests need (SETUP=no declines), then all tests; CONTRIBUTING.md has the exit status.
 test:

@@ -418,5 +418,40 @@ class ShowSeconds(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (3, "built\n"))
 
 
+
+class Installation(unittest.TestCase):
+    def test_uninstall_removes_each_file_that_install_made_and_no_other(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            root, program = Path(folder) / "root", Path(folder) / "waykeeper"
+            program.write_text('#!/bin/sh\n[ "$1" != man ] || touch "$3/waykeeper.1" "$3/waykeeper-daemon.1"\n')
+            program.chmod(0o755)
+            words = ["make", f"DESTDIR={root}", f"PROGRAM={program}"]
+
+            def files() -> set[str]:
+                return {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+
+            subprocess.run([*words, "install"], cwd=run_tests.ROOT, check=True, capture_output=True)
+            self.assertIn("usr/share/man/man1/waykeeper-daemon.1", files())
+            (root / "etc/waykeeper").mkdir(parents=True)
+            (root / "etc/waykeeper/waykeeper.toml").touch()
+            (root / "usr/share/man/man1/other.1").touch()
+            subprocess.run([*words, "uninstall"], cwd=run_tests.ROOT, check=True, capture_output=True)
+            self.assertEqual(files(), {"etc/waykeeper/waykeeper.toml", "usr/share/man/man1/other.1"})
+
+    def test_uninstall_removes_nothing_where_a_knob_cannot_be_restored(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "bin/waykeeper"
+            program.parent.mkdir()
+            # The first in PATH: no unit of this machine is touched.
+            for own, text in ((program, "[ $1 != restore ]"), (program.with_name("systemctl"), "true")):
+                own.write_text(f"#!/bin/sh\n{text}\n")
+                own.chmod(0o755)
+            words = ["make", f"PREFIX={folder}", "uninstall"]
+            done = subprocess.run(words, cwd=run_tests.ROOT, capture_output=True, text=True)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("knobs are not as they were found", done.stderr)
+            self.assertTrue(program.exists())
+
+
 if __name__ == "__main__":
     unittest.main()
