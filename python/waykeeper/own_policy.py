@@ -156,6 +156,10 @@ class Plan:
     dca: Mapping[int, bool] = field(default_factory=dict)
     """DCA on or off per root port."""
 
+    def __post_init__(self) -> None:
+        # Here the traceback has the line that made it.
+        _knobs(self)
+
 
 @dataclass
 class Event:
@@ -168,6 +172,9 @@ class Event:
     workload: str | None = None
     causes: Sequence[tuple[str, float]] = ()
     """Pairs of a measured quantity and its value."""
+
+    def __post_init__(self) -> None:
+        _event(self)
 
 
 @dataclass
@@ -258,25 +265,27 @@ def _decision(answer: Decision | Plan | None) -> dict[str, Any]:
         answer = Decision(plan=answer)
     elif not isinstance(answer, Decision):
         raise TypeError(f"the policy returned {answer!r}; it must return a Decision, a Plan or None")
-    plan = answer.plan
-    masks = {_id(workload): _hex(mask) for workload, mask in plan.masks.items()}
-    events = [
-        {
-            "action": event.action,
-            "group": event.workload,
-            "text": event.text,
-            "causes": [{"what": what, "value": _finite(what, value), "limit": None} for what, value in event.causes],
-        }
-        for event in answer.events
-    ]
-    knobs = {
-        "masks": masks,
+    events = [_event(event) for event in answer.events]
+    return {"plan": _knobs(answer.plan), "state": answer.state, "events": events}
+
+
+def _knobs(plan: Plan) -> dict[str, Any]:
+    return {
+        "masks": {_id(workload): _hex(mask) for workload, mask in plan.masks.items()},
         "dca_ways": None if plan.dca_ways is None else _hex(plan.dca_ways),
         "dca": {int(port): bool(on) for port, on in plan.dca.items()},
         "rx_ring": {},
         "rx_burst": {},
     }
-    return {"plan": knobs, "state": answer.state, "events": events}
+
+
+def _event(event: Event) -> dict[str, Any]:
+    return {
+        "action": event.action,
+        "group": event.workload,
+        "text": event.text,
+        "causes": [{"what": what, "value": _finite(what, value), "limit": None} for what, value in event.causes],
+    }
 
 
 def _id(workload: Workload | int) -> int:

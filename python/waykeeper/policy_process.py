@@ -1,4 +1,5 @@
-"""Runs a policy from a file in a process of its own. `waykeeper run --policy FILE` and the daemon start it with `python3 -c`.
+"""Runs a policy from a file in a process of its own. `waykeeper run --policy FILE` and the daemon start it with `python3 -c`, and
+send this text before the first call.
 
 One JSON array a line: `[number, {call: arguments}]` on standard input, `[number, {answer: value}]` on standard output. The
 program that starts it sends the text of the file and of `own_policy.py`, so no installed package is needed: `waykeeper`, as
@@ -37,7 +38,10 @@ MEMORY_BYTES = 2 << 30
 OPEN_FILES = 64
 """Most open files of a confined policy (assumption: modules are read one after another)."""
 OOM_SCORE = 500
-"""The kernel ends a confined policy before the daemon when memory runs out."""
+"""The kernel ends a policy before the program that asks it when memory runs out."""
+MEMORY_PART = 2
+"""A policy that is not confined may have this part of the memory (assumption: it trains on what it sees, on a machine with other
+work)."""
 
 
 class Refused(Exception):
@@ -50,9 +54,11 @@ class Process:
     file: str
     policy_class: Any
     policy: Any
+    called: str
 
     def answer(self, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """The answer to one call. Raises what the policy raises."""
+        self.called = call
         if call == "open":
             return {"opened": self.open(**arguments)}
         if call == "create":
@@ -77,6 +83,8 @@ class Process:
             sys.path.insert(0, folder)
         if confined:
             confine()
+        else:
+            bound()
         module = types.ModuleType(MODULE)
         module.__file__ = file
         sys.modules[MODULE] = module
@@ -115,12 +123,16 @@ class Process:
         return next(iter(found.values()))
 
     def explain(self, why: BaseException) -> str:
-        """An exception in one line: the last line of the file that was running, and the exception's own last line."""
+        """An exception in one line: the last line of the file that was running, and the exception's own last line. What a
+        method returned has the line where the method begins."""
         if isinstance(why, Refused):
             return str(why)
         if isinstance(why, SyntaxError) and why.filename == self.file:
             return f"{self.file}:{why.lineno}: {type(why).__name__}: {why.msg}"
         own = [frame.lineno for frame in traceback.extract_tb(why.__traceback__) if frame.filename == self.file]
+        code = getattr(getattr(getattr(self, "policy", None), self.called, None), "__code__", None)
+        if not own and code is not None and code.co_filename == self.file:
+            own = [code.co_firstlineno]
         place = f"{self.file}:{own[-1]}" if own else self.file
         return f"{place}: {traceback.format_exception_only(type(why), why)[-1].strip()}"
 
@@ -170,16 +182,32 @@ def confine() -> None:
     import resource
 
     os.nice(NICE)
+    limit(
+        {
+            resource.RLIMIT_CORE: 0,
+            resource.RLIMIT_FSIZE: 0,
+            resource.RLIMIT_NPROC: 0,
+            resource.RLIMIT_NOFILE: OPEN_FILES,
+            resource.RLIMIT_AS: MEMORY_BYTES,
+        }
+    )
+
+
+def bound() -> None:
+    """Leaves the machine some memory. Address space has no limit: libraries reserve far more than they use."""
+    import resource
+
+    limit({resource.RLIMIT_DATA: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // MEMORY_PART})
+
+
+def limit(limits: dict[int, int]) -> None:
+    """Sets limits that the process cannot raise, and makes it the first to end when memory runs out."""
+    import resource
+
     # Not every kernel has the file.
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write(str(OOM_SCORE))
-    for what, most in (
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_NOFILE, OPEN_FILES),
-        (resource.RLIMIT_AS, MEMORY_BYTES),
-    ):
+    for what, most in limits.items():
         _, hard = resource.getrlimit(what)
         if hard != resource.RLIM_INFINITY:
             most = min(most, hard)

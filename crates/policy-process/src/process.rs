@@ -20,6 +20,14 @@ use toml::{Table, Value};
 
 /// What the process runs.
 pub(crate) const PROGRAM: &str = include_str!("../../../python/waykeeper/policy_process.py");
+
+/// What Python runs first: it reads the program from standard input, and no byte of the calls behind it. As an argument the
+/// whole program would fill the screen of `ps`.
+const BEGIN: &str = "\
+with open(0, 'rb', 0, closefd=False) as pipe:
+    size, text = int(pipe.readline()), b''
+    while len(text) < size: text += pipe.read(size - len(text)) or exit()
+exec(text)";
 /// What a policy is, for the process.
 pub(crate) const OWN_POLICY: &str = include_str!("../../../python/waykeeper/own_policy.py");
 
@@ -203,7 +211,7 @@ impl PolicyProcess {
             command.env("OPENBLAS_NUM_THREADS", "1").env("OMP_NUM_THREADS", "1");
         }
         // The order of sets is the same in every run.
-        command.env("PYTHONHASHSEED", "0").args(["-c", PROGRAM]);
+        command.env("PYTHONHASHSEED", "0").args(["-c", BEGIN, &file]);
         if let Some(UserIds { user, group }) = with.user {
             command.uid(user).gid(group);
         }
@@ -218,6 +226,8 @@ impl PolicyProcess {
         let last_printed = Arc::new(Mutex::new(None));
         let (prints, printed_all) = bounded::<()>(0);
         let (calls, to_write) = unbounded();
+        // There is a receiver.
+        let _ = calls.send(format!("{}\n{PROGRAM}", PROGRAM.len()).into_bytes());
         let (tell, answers) = bounded(4);
         let process = PolicyProcess {
             file,

@@ -113,6 +113,23 @@ fn a_policy_sees_what_was_counted_and_its_decision_comes_back() {
 }
 
 #[test]
+fn a_policy_of_a_run_has_bounded_memory_and_a_short_command_line() {
+    let body = "import resource\n        \
+        most, all = resource.getrlimit(resource.RLIMIT_DATA)[1], os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')\n        \
+        assert most == all // 2 and open('/proc/self/oom_score_adj').read() == '500\\n', (most, all)\n        \
+        words = open('/proc/self/cmdline').read().split('\\0')\n        \
+        assert words[-2] == 'mine.py' and sum(map(len, words)) < 300, words\n        \
+        try:\n            bytearray(most + 4096)\n        \
+        except MemoryError:\n            return Decision(Plan(), 'Bounded')";
+    let (python, _) = python("python3", false);
+    let failure = FirstFailure::default();
+    let mut policy = WaitingPolicy::open(&stepping(body), &python, &toml::Table::new(), &failure).unwrap();
+    policy.start(&server(), &workloads());
+    let decision = policy.step(&workloads(), &seen());
+    assert_eq!((failure.first(), decision.state.as_str()), (None, "Bounded"));
+}
+
+#[test]
 fn what_is_wrong_with_a_file_is_one_line_with_its_place() {
     let class = "import waykeeper\nclass Mine(waykeeper.Policy):\n    name = 'mine'\n";
     for (text, why) in [
@@ -176,11 +193,17 @@ fn settings_reach_the_policy_and_wrong_ones_are_refused() {
 fn a_failure_in_a_step_names_policy_interval_file_and_line() {
     for (body, why) in [
         ("1 / 0", "mine.py:8: ZeroDivisionError: division by zero"),
-        ("return 3", "mine.py: TypeError: the policy returned 3; it must return a Decision, a Plan or None"),
-        ("return Plan(masks={7: 'x'})", "mine.py: TypeError: a mask is 'x'; it must be a number like 0x00c"),
+        (
+            "return 3",
+            "mine.py:7: TypeError: the policy returned 3; it must return a Decision, a Plan or None",
+        ),
+        (
+            "return Plan(masks={7: 'x'})",
+            "mine.py:8: TypeError: a mask is 'x'; it must be a number like 0x00c",
+        ),
         (
             "return Decision(events=[Event('a', 'b', None, [('c', float('nan'))])])",
-            "mine.py: ValueError: the cause 'c' is nan; it must be a finite number",
+            "mine.py:8: ValueError: the cause 'c' is nan; it must be a finite number",
         ),
         ("os._exit(9)", "mine.py: its process ended (exit status: 9)"),
         (
