@@ -160,9 +160,27 @@ pub(crate) fn syntax(message: &str) -> String {
     message.trim().replace('\n', "; ")
 }
 
-/// `, did you mean `x`` if one of `known` is similar to `word`.
+/// Words for a table that people use elsewhere, and its name in a scenario.
+const ELSEWHERE: [(&str, &str); 10] = [
+    ("nvme", "storage"),
+    ("ssd", "storage"),
+    ("disk", "storage"),
+    ("drive", "storage"),
+    ("network", "nic"),
+    ("ethernet", "nic"),
+    ("tenant", "workload"),
+    ("program", "workload"),
+    ("process", "workload"),
+    ("vm", "workload"),
+];
+
+/// `, did you mean `x`` if one of `known` is another word for `word`, or similar to it.
 pub(crate) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(word, known, Likeness::JaroWinkler)
+    let known: Vec<&str> = known.into_iter().collect();
+    let elsewhere = ELSEWHERE.iter().find(|(other, own)| *other == word && known.contains(own));
+    elsewhere
+        .map(|(_, own)| *own)
+        .or_else(|| nearest(word, known, Likeness::JaroWinkler))
         .map_or_else(String::new, |candidate| format!(", did you mean `{candidate}`"))
 }
 
@@ -201,4 +219,19 @@ fn bare_value(line: &str) -> Option<(&str, &str)> {
     let wrong = || format!("{key} = {value}").parse::<Table>().is_err();
     let right = || format!("{key} = \"{value}\"").parse::<Table>().is_ok();
     (bare && wrong() && right()).then_some((key.trim(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hint;
+
+    #[test]
+    fn a_word_from_elsewhere_is_named_before_one_that_looks_like_it() {
+        let tables = ["name", "nic", "storage", "workload"];
+        assert_eq!(hint("nvme", tables), ", did you mean `storage`");
+        assert_eq!(hint("tenant", tables), ", did you mean `workload`");
+        // The keys of a table have no such word.
+        assert_eq!(hint("nvme", ["name", "size"]), ", did you mean `name`");
+        assert_eq!(hint("worklod", tables), ", did you mean `workload`");
+    }
 }
