@@ -283,6 +283,12 @@ impl AfterStep {
         }
         state.note_usage();
         check_published(&published, before.as_deref()).into_iter().for_each(|wrong| state.violation(wrong));
+        if state.history.has_no_other_program() {
+            let problems = published.active_problems.iter().map(|own| own.text.clone());
+            let problems = problems.chain(published.record.problems.iter().map(ToString::to_string));
+            let blamed = problems.filter(|text| text.contains("another program"));
+            blamed.for_each(|text| state.violation(format!("there is no other program: {text}")));
+        }
         checks::masks(&mut state);
         state.check_foreign(&self.original);
         if state.now_ns >= state.history.end_ms * 1_000_000 && !state.mailbox.is_stopping() {

@@ -325,6 +325,12 @@ impl History {
         }
     }
 
+    /// Whether all that differs is the daemon's own work: no other program acts, and no reading lies.
+    pub fn has_no_other_program(&self) -> bool {
+        let lies = |what: &What| matches!(what, What::Garbage { .. } | What::ShortRead { .. });
+        !self.events.iter().any(|event| event.what.is_of_another_program() || lies(&event.what))
+    }
+
     /// A day of a seed: tenants and CPUs that come and go, policies, pauses, kills and faults of files, about one event in
     /// 20 s, and no other program: what then differs in the end has no excuse.
     pub fn lasting(seed: u64, minutes: u64) -> History {

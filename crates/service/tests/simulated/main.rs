@@ -26,7 +26,7 @@ mod touched;
 mod usage;
 mod world;
 
-use history::{History, What};
+use history::{Event, History, What};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -134,6 +134,46 @@ fn histories_end_as_they_began() {
         let never: Vec<_> = never.collect();
         assert!(never.is_empty(), "never happened: {never:?}");
     }
+}
+
+/// The tenants change while the journal's disk is full, from one of the calls of that change on.
+#[test]
+fn work_that_a_full_disk_ends_halfway_is_not_another_programs() {
+    let at = |at_ms, calls, what| Event { at_ms, calls, what };
+    let mut struck = 0;
+    for (nth, outsiders) in (0..24).zip(["leave", "correct"].iter().cycle()) {
+        let path = "run/waykeeper/*".to_owned();
+        // A third of them have room for a few bytes.
+        let full = match nth % 3 {
+            0 => What::ShortWrite { path, calls: 0, most: 1 + nth as usize },
+            _ => What::Refuse { path, operation: "write".to_owned(), calls: 0, errno: 28 },
+        };
+        let history = History {
+            seed: 9000 + nth,
+            scenario: nth % 3,
+            policy: "isolate".to_owned(),
+            outsiders: (*outsiders).to_owned(),
+            tenants: nth % 2,
+            recorder: false,
+            ends_with_restore: nth % 4 < 2,
+            end_ms: 600,
+            period_ms: 50,
+            twin_delay_ms: None,
+            most_starts: 1,
+            events: vec![
+                at(150, 0, What::Declare { variant: 3 + nth % 3, by_signal: false }),
+                at(150, 7 * nth, full),
+                at(350, 0, What::Lift),
+                at(450, 0, What::Declare { variant: nth % 2, by_signal: false }),
+            ],
+        };
+        let outcome = daemon::run(&history);
+        assert!(outcome.violations.is_empty(), "{nth}: {}", outcome.violations.join("\n"));
+        struck += u64::from(
+            ["fault-refuse", "fault-short-write"].iter().any(|mark| outcome.marks.contains_key(mark)),
+        );
+    }
+    assert!(struck > 12, "{struck} of 24 have failed writes");
 }
 
 /// Histories in which something was found that has been mended since.
