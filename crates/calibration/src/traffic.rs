@@ -1,6 +1,7 @@
 //! What the traffic of a server is like, apart from what a layout changes. It must not know layouts or phases.
 
 use crate::progress::lines_moved;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use waykeeper_host::{
     DeviceKind, Interval, Inventory, PortCounter, PortRates, Workload, WorkloadCounter, WorkloadKind,
@@ -13,7 +14,7 @@ const TRAFFIC_LEAST: f64 = 1e6;
 
 /// Traffic that no layout changes, to recognise a phase: bytes per second of each NIC, stored under each of its ports,
 /// and MLC accesses and misses per instruction of workloads without I/O.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct TrafficSignature {
     ports: BTreeMap<PortId, f64>,
     programs: BTreeMap<WorkloadId, [f64; 2]>,

@@ -10,12 +10,14 @@
 //! When a loop ends for any reason, it restores the original value of every knob that it set, unless it leaves them to
 //! another loop (`run/leave.rs`).
 
+mod deadlines;
 mod leave;
 mod look_back;
 
 use crate::classes::classes;
 use crate::effect::Effects;
 use crate::knobs::Knobs;
+use crate::memory::TakenOver;
 use crate::predictor::Predictor;
 use crate::record::{LoopSummary, Observer, Problem, StepRecord};
 use crate::worth::{WorthMeter, WorthUnknown};
@@ -102,8 +104,8 @@ const ENDING_PAUSE_NS: u64 = 100_000_000;
 
 /// A run in progress, one step at a time; [`run()`] is this in a loop.
 pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
-    host: &'a mut H,
-    policy: Box<dyn Policy + 'a>,
+    pub(crate) host: &'a mut H,
+    pub(crate) policy: Box<dyn Policy + 'a>,
     /// Answers the policy's questions; without it they are not answered.
     predictor: Option<Box<dyn Predictor + 'a>>,
     /// The number of the present policy's last question.
@@ -122,7 +124,7 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     clos_count: u32,
     /// The last error about classes of service, so that it is reported once.
     reported_classes_error: Option<String>,
-    worth: WorthMeter,
+    pub(crate) worth: WorthMeter,
     looks_back: LooksBack,
     /// The layout as found, when knobs were read last.
     as_found: KnobValues,
@@ -143,13 +145,12 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         policy: Box<dyn Policy + 'a>,
         config: ControlConfig,
     ) -> Result<Loop<'a, H>, ControlError> {
-        Loop::take_over(host, policy, config, &Plan::default())
+        Loop::take_over(host, policy, config, TakenOver::default())
     }
 
-    /// The same with knobs that an earlier loop left in force ([`Loop::leave`]). `originals` has their values before
-    /// that one turned them: they are what this loop restores at its end. A policy whose first decision names no knob
-    /// begins with the values in force; otherwise the knobs that it does not name return to their original values, as at
-    /// [`Loop::replace`].
+    /// The same with knobs that an earlier loop left in force ([`Loop::leave`]), and with what it has learnt. A policy whose
+    /// first decision names no knob begins with the values in force; otherwise the knobs that it does not name return to
+    /// their original values, as at [`Loop::replace`].
     ///
     /// # Errors
     /// A period of 0.
@@ -157,7 +158,7 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         host: &'a mut H,
         policy: Box<dyn Policy + 'a>,
         config: ControlConfig,
-        originals: &Plan,
+        before: TakenOver,
     ) -> Result<Loop<'a, H>, ControlError> {
         if config.period_ns == 0 {
             return Err(ControlError::NoPeriod);
@@ -188,7 +189,8 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         if !config.verify {
             looping.worth.forget(WorthUnknown::NoKnobs);
         }
-        looping.begin(Vec::new(), originals);
+        let recalled = before.memory.and_then(|(memory, ago)| looping.recall(memory, ago));
+        looping.begin(recalled.into_iter().collect(), &before.originals);
         Ok(looping)
     }
 
@@ -284,31 +286,6 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
     /// The totals so far.
     pub fn summary(&self) -> LoopSummary {
         self.summary
-    }
-
-    /// When the next step is due, on the host's clock; missed deadlines are skipped. A caller with other work to do in
-    /// between calls this first: a step that is taken at this time or soon after is not late.
-    pub fn due_ns(&mut self) -> u64 {
-        if self.due.is_none() {
-            let went_back = self.follow_clock();
-            self.due = Some((went_back, self.skip_missed_deadlines()));
-        }
-        self.deadline(self.next)
-    }
-
-    /// Changes the period: the next step is due one new period after the last deadline.
-    ///
-    /// # Errors
-    /// A period of 0.
-    pub fn set_period(&mut self, period_ns: u64) -> Result<(), ControlError> {
-        if period_ns == 0 {
-            return Err(ControlError::NoPeriod);
-        }
-        let last_ns = self.deadline(self.next - 1);
-        let done_ns = last_ns.saturating_sub(self.started_ns);
-        self.config.duration_ns = self.config.duration_ns.map(|ns| ns.saturating_sub(done_ns));
-        (self.started_ns, self.next, self.config.period_ns) = (last_ns, 1, period_ns);
-        Ok(())
     }
 
     /// Waits for the next deadline and takes one step; false if the time of the run is over.
@@ -408,23 +385,6 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         self.ask();
     }
 
-    /// If the clock went backwards, moves the deadlines with it: the next one is one period from now, and the run keeps
-    /// its number of periods.
-    fn follow_clock(&mut self) -> Option<Problem> {
-        let last_ns = self.deadline(self.next - 1);
-        let by_ns = last_ns.checked_sub(self.host.now_ns()).filter(|by_ns| *by_ns > 0)?;
-        match self.started_ns.checked_sub(by_ns) {
-            Some(started_ns) => self.started_ns = started_ns,
-            // The clock restarted near 0: the run restarts too, with its remaining length.
-            None => {
-                let done_ns = (self.next - 1).saturating_mul(self.config.period_ns);
-                self.config.duration_ns = self.config.duration_ns.map(|ns| ns.saturating_sub(done_ns));
-                (self.started_ns, self.next) = (self.host.now_ns(), 1);
-            }
-        }
-        Some(Problem::ClockBack { by_ns })
-    }
-
     /// Ends the run: restores the original value of every knob that the loop set, except knobs that were left to
     /// another program and masks of groups that ended. [`Loop::record`] then describes it. Dropping the loop does this
     /// too, so that a panic also restores the knobs.
@@ -469,18 +429,6 @@ impl<'a, H: Host + ?Sized> Loop<'a, H> {
         }
         self.record.problems.splice(0..0, external);
         self.knobs.settle(&self.record.knobs)
-    }
-
-    /// Skips deadlines that have passed: the next deadline is the first one in the future. Returns the number skipped.
-    fn skip_missed_deadlines(&mut self) -> u64 {
-        let passed = self.host.now_ns().saturating_sub(self.started_ns) / self.config.period_ns;
-        let missed = (passed + 1).saturating_sub(self.next);
-        self.next += missed;
-        missed
-    }
-
-    fn deadline(&self, number: u64) -> u64 {
-        self.started_ns.saturating_add(number.saturating_mul(self.config.period_ns))
     }
 
     /// Reads all counters and knobs; false if that failed.

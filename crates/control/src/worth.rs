@@ -14,6 +14,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 use waykeeper_calibration::{Candidate, Estimate, FetchCosts, TrafficSignature, progress};
 use waykeeper_host::{Interval, Inventory, Priority, Workload};
 use waykeeper_units::WorkloadId;
@@ -134,9 +135,10 @@ pub(crate) enum Under {
 }
 
 /// One interval.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct Sample {
-    at_ns: u64,
+    /// On the host's clock; before 0 if an earlier loop measured it.
+    at_ns: i64,
     /// Number of the layout in force.
     layout: u64,
     /// Logarithm of each tenant's progress.
@@ -144,12 +146,24 @@ struct Sample {
 }
 
 /// What a model said about the layout as found.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 struct Foreseen {
-    at_ns: u64,
+    at_ns: i64,
     /// The intervals that its ratios are relative to.
     asked_from: VecDeque<Sample>,
     tenants: BTreeMap<WorkloadId, Estimate>,
+}
+
+/// What was measured and foreseen of the layout as found, for the meter of the next loop.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub(crate) struct WorthMemory {
+    /// When it was taken, on the clock of the host that all its times are of.
+    at_ns: i64,
+    found: VecDeque<Sample>,
+    found_from: WorthSource,
+    foreseen: Option<Foreseen>,
+    start: Option<TrafficSignature>,
+    jitter: f64,
 }
 
 /// Measures it, interval by interval.
@@ -163,7 +177,7 @@ pub(crate) struct WorthMeter {
     layout: u64,
     turned: bool,
     under: Under,
-    at_ns: u64,
+    at_ns: i64,
     now: VecDeque<Sample>,
     found: VecDeque<Sample>,
     found_from: WorthSource,
@@ -218,8 +232,36 @@ impl WorthMeter {
         (self.strange, self.why) = (0, why);
     }
 
+    /// What the meter of the next loop needs.
+    pub fn memory(&self) -> WorthMemory {
+        WorthMemory {
+            at_ns: self.at_ns,
+            found: self.found.clone(),
+            found_from: self.found_from,
+            foreseen: self.foreseen.clone(),
+            start: self.start.clone(),
+            jitter: self.jitter,
+        }
+    }
+
+    /// Begins with what another meter knew of the same workloads, until `ago` before `now_ns`. It is the same phase, unless
+    /// the traffic is another one.
+    pub fn recall(&mut self, memory: WorthMemory, now_ns: u64, ago: Duration) {
+        let WorthMemory { at_ns, found, found_from, foreseen, start, jitter } = memory;
+        let ago_ns = i64::try_from(ago.as_nanos()).unwrap_or(i64::MAX);
+        let moved = |then_ns: i64| {
+            signed(now_ns).saturating_sub(ago_ns).saturating_sub(at_ns.saturating_sub(then_ns))
+        };
+        // The layout as found is not the one in force.
+        self.layout = 1;
+        let moved_sample = |sample: Sample| Sample { at_ns: moved(sample.at_ns), layout: 0, ..sample };
+        self.found = found.into_iter().map(moved_sample).collect();
+        self.foreseen = foreseen.map(|foreseen| Foreseen { at_ns: moved(foreseen.at_ns), ..foreseen });
+        (self.found_from, self.start, self.jitter) = (found_from, start, jitter);
+    }
+
     /// When the layout as found was measured last in this phase.
-    pub fn found_ns(&self) -> Option<u64> {
+    pub fn found_ns(&self) -> Option<i64> {
         self.found.back().map(|sample| sample.at_ns)
     }
 
@@ -233,7 +275,8 @@ impl WorthMeter {
     ) -> bool {
         let is_settled = !std::mem::take(&mut self.turned);
         self.under = under;
-        self.at_ns = seen.to_ns;
+        let at_ns = signed(seen.to_ns);
+        self.at_ns = at_ns;
         if std::mem::take(&mut self.is_first) {
             self.groups = groups.to_vec();
             return true;
@@ -246,8 +289,7 @@ impl WorthMeter {
         let of = |group: &Workload| {
             Some((group.id, progress(group, seen, inventory, FetchCosts::default())?.ln()))
         };
-        let sample =
-            Sample { at_ns: seen.to_ns, layout: self.layout, logs: groups.iter().filter_map(of).collect() };
+        let sample = Sample { at_ns, layout: self.layout, logs: groups.iter().filter_map(of).collect() };
         if under == Under::Both || sample.logs.is_empty() {
             return true;
         }
@@ -339,7 +381,7 @@ impl WorthMeter {
 
     /// What the policy is worth.
     pub fn worth(&self) -> Worth {
-        let age_s = |then_ns: u64| self.at_ns.saturating_sub(then_ns) as f64 / 1e9;
+        let age_s = |then_ns: i64| self.at_ns.saturating_sub(then_ns) as f64 / 1e9;
         if matches!(self.under, Under::AsFound(WorthSource::AsFound)) {
             let one = |priority| {
                 self.groups.iter().any(|group| group.priority == priority).then_some(Estimate::exact(1.0))
@@ -436,6 +478,11 @@ fn difference(now: &[f64], before: &[f64]) -> Option<(f64, f64)> {
 fn mean_and_squares(values: &[f64]) -> (f64, f64) {
     let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
     (mean, values.iter().map(|value| (value - mean).powi(2)).sum())
+}
+
+/// Nanoseconds of the host's clock, from which earlier times can be subtracted.
+pub(crate) fn signed(ns: u64) -> i64 {
+    i64::try_from(ns).unwrap_or(i64::MAX)
 }
 
 fn push(window: &mut VecDeque<Sample>, sample: Sample) {

@@ -286,3 +286,31 @@ fn an_answer_about_the_layout_as_found_tells_the_inverse_of_its_ratio() {
     let expected = 1.25 * (1.2_f64.ln().midpoint(1.32_f64.ln()) - 1.2_f64.ln()).exp();
     assert!((found - expected).abs() < 0.02, "{found} {expected}");
 }
+
+#[test]
+fn the_next_daemons_meter_has_the_layout_as_found() {
+    let mut bench = Bench::new();
+    bench.see(&[1.0, 2.0], AS_FOUND);
+    bench.see(&[1.0, 2.0], AS_FOUND);
+    bench.meter.turned();
+    bench.see(&[1.2, 1.9], Under::Policy);
+    bench.see(&[1.2, 1.9], Under::Policy);
+    // It ended in second 5, and the next one begins its clock 10 s later.
+    let written = serde_json::to_string(&bench.meter.memory()).unwrap();
+    let mut next = Bench { meter: WorthMeter::new(), second: 0 };
+    next.meter.recall(serde_json::from_str(&written).unwrap(), 0, Duration::from_secs(10));
+    next.see(&[1.2, 1.9], Under::Policy);
+    next.see(&[1.2, 1.9], Under::Policy);
+    assert_eq!(next.meter.worth(), Worth::Unknown(WorthUnknown::TooEarly));
+    next.see(&[1.2, 1.9], Under::Policy);
+    let known = next.known();
+    // It was measured in second 3: 2 s before the end, 10 s before the begin, and 3 s have passed since.
+    assert_eq!((known.from, known.age_s), (WorthSource::AsFound, 15.0));
+    near(known.hpw, 1.2, 0.0);
+    near(known.lpw, 0.95, 0.0);
+    // The same workloads with twice the accesses are another load, as for one meter.
+    for _ in 0..3 {
+        next.see_load(&[1.2, 1.9], Under::Policy, 0.04);
+    }
+    assert_eq!(next.meter.worth(), Worth::Unknown(WorthUnknown::LoadChanged));
+}

@@ -22,6 +22,8 @@ pub(super) struct TakenOver {
     pub groups: Vec<Group>,
     /// Its tenants with their groups.
     pub tenants: Vec<HandedTenant>,
+    /// What it has learnt.
+    pub memory: Option<HandedMemory>,
     /// The records that stay in the journal.
     records: Vec<Original>,
 }
@@ -45,7 +47,8 @@ impl TakenOver {
         let stays = |own: &&Original| matches!(own, Original::NoGroup { .. } | Original::Cpus { .. });
         let mut records: Vec<Original> = journal.originals().iter().filter(stays).cloned().collect();
         records.extend(knobs.take_over(journal, may_set));
-        Some(TakenOver { groups, tenants: mark.tenants.clone(), records })
+        let memory = mark.memory.clone().map(|content| HandedMemory { content, at_ns: mark.at_ns });
+        Some(TakenOver { groups, tenants: mark.tenants.clone(), memory, records })
     }
 
     /// Restores the records that are not taken over.
@@ -76,13 +79,27 @@ impl TakenOver {
     }
 }
 
+/// What the daemon before has learnt.
+#[derive(Debug)]
+pub(super) struct HandedMemory {
+    /// As it was given to [`LinuxHost::hand_over`].
+    content: serde_json::Value,
+    /// When that was, on the clock of this boot, nanoseconds.
+    at_ns: u64,
+}
+
 impl LinuxHost {
     /// Ends managing and leaves groups, masks and DCA knobs in force for the next daemon, which may come until this time of
-    /// the system's clock. Counter registers are restored. Afterwards the host is closed.
+    /// the system's clock, with `memory`, which that one finds at [`LinuxHost::memory_taken_over`]. Counter registers are
+    /// restored. Afterwards the host is closed.
     ///
     /// # Errors
     /// The journal cannot be written. Then the host is open, but without counters, and is to be closed.
-    pub fn hand_over(&mut self, until: Duration) -> Result<(), JournalError> {
+    pub fn hand_over(
+        &mut self,
+        until: Duration,
+        memory: Option<serde_json::Value>,
+    ) -> Result<(), JournalError> {
         let now = self.root.system().now();
         self.cores.close();
         self.counting.close();
@@ -103,6 +120,7 @@ impl LinuxHost {
                 waited: false,
                 l3: self.facts.domain,
                 tenants: self.allocation.tenants_to_hand_over(),
+                memory,
             })?;
         }
         // Its locks are free for the next daemon, and nothing is written any more.
@@ -114,6 +132,12 @@ impl LinuxHost {
     /// Whether groups that the daemon before left wait for the first call of [`LinuxHost::set_tenants`].
     pub fn awaits_tenants(&self) -> bool {
         self.allocation.awaits_tenants()
+    }
+
+    /// What the daemon before has learnt, and how long ago it ended. The next call has nothing.
+    pub fn memory_taken_over(&mut self) -> Option<(serde_json::Value, Duration)> {
+        let HandedMemory { content, at_ns } = self.memory.take()?;
+        Some((content, self.root.system().now().saturating_sub(Duration::from_nanos(at_ns))))
     }
 
     /// The values that knobs had before the daemon before and this one, as far as this one took them over.

@@ -35,7 +35,7 @@ pub use watch::ObservedPackage;
 use allocation::{Allocation, AllocationReadings};
 use cores::Cores;
 use facts::Facts;
-use hand_over::TakenOver;
+use hand_over::{HandedMemory, TakenOver};
 use io_knobs::IoKnobs;
 use limits::Restrictions;
 use platform::Platform;
@@ -136,6 +136,8 @@ pub struct LinuxHost {
     inventory: Inventory,
     groups: Vec<Workload>,
     tenant_set: TenantSet,
+    /// What the daemon before has learnt, until it is asked for.
+    memory: Option<HandedMemory>,
     allocation: Allocation,
     /// Masks that another program wrote past resctrl, as of the last thorough sample.
     masks_behind: Vec<ExternalChange>,
@@ -254,6 +256,9 @@ impl LinuxHost {
         };
         let mut inventory = inventory::inventory(&facts, &l3, allocation.class_count(), &knobs);
         restrictions.show(&mut inventory);
+        let tenant_set =
+            taken.as_ref().map_or_else(TenantSet::default, |taken| TenantSet::after(&taken.tenants));
+        let memory = taken.as_mut().and_then(|taken| taken.memory.take());
         let mut notes: Vec<String> = left;
         notes.extend(info.strange.iter().map(ToString::to_string));
         notes.extend(taken.map(|taken| taken.note()));
@@ -275,7 +280,8 @@ impl LinuxHost {
         let mut host = LinuxHost {
             inventory,
             groups: Vec::new(),
-            tenant_set: TenantSet::default(),
+            tenant_set,
+            memory,
             allocation,
             masks_behind: Vec::new(),
             journal,

@@ -13,6 +13,7 @@ use super::{LinuxHost, inventory, shown, tenant_counters};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::{Reading, WorkloadCounters};
+use waykeeper_kernel::journal::HandedTenant;
 use waykeeper_kernel::resctrl::CacheInfo;
 use waykeeper_tenants::Tenant;
 use waykeeper_units::{CoreId, CoreList, WorkloadId};
@@ -64,6 +65,9 @@ pub(super) struct TenantSet {
     /// Number of calls of [`LinuxHost::set_tenants`].
     round: u64,
     next: u32,
+    /// The numbers that tenants had in the daemon before, until the first tenants are set: what that one has learnt names
+    /// them by these.
+    numbers: BTreeMap<String, WorkloadId>,
     /// Tenants were placed, and their cores are not counted yet.
     has_other_cores: bool,
     /// A tenant without cores was already reported.
@@ -71,6 +75,28 @@ pub(super) struct TenantSet {
 }
 
 impl TenantSet {
+    /// The set of a daemon to which another has left these tenants. They get new numbers if two have the same.
+    pub fn after(tenants: &[HandedTenant]) -> TenantSet {
+        let numbers: BTreeMap<String, WorkloadId> =
+            tenants.iter().filter_map(|tenant| Some((tenant.name.clone(), tenant.id?))).collect();
+        let different: BTreeSet<&WorkloadId> = numbers.values().collect();
+        let next = different.last().map_or(Some(0), |last| last.0.checked_add(1));
+        match next.filter(|_| different.len() == tenants.len()) {
+            Some(next) => TenantSet { next, numbers, ..TenantSet::default() },
+            None => TenantSet::default(),
+        }
+    }
+
+    /// The number of a new tenant; `None` if all have been used.
+    fn number(&mut self, name: &str) -> Option<WorkloadId> {
+        if let Some(number) = self.numbers.get(name) {
+            return Some(*number);
+        }
+        let number = WorkloadId(self.next);
+        self.next = self.next.checked_add(1)?;
+        Some(number)
+    }
+
     /// What a tenant's cores have counted.
     pub fn read(&mut self, id: WorkloadId, now: impl Fn(CoreId) -> WorkloadCounters) -> WorkloadCounters {
         let counters = self.counters.get_mut(&id);
@@ -266,13 +292,12 @@ impl LinuxHost {
             match (checked, own) {
                 (Ok(_), Some((id, _))) => planned.changed.push((*id, tenant.clone())),
                 (Ok(_), None) => {
-                    let Some(next) = self.tenant_set.next.checked_add(1) else {
+                    let Some(id) = self.tenant_set.number(&tenant.name) else {
                         let why = "all tenant numbers have been used; restart waykeeper".to_owned();
                         self.tenant_set.refuse(tenant, why, changes);
                         continue;
                     };
-                    planned.added.push((WorkloadId(self.tenant_set.next), tenant.clone()));
-                    self.tenant_set.next = next;
+                    planned.added.push((id, tenant.clone()));
                 }
                 (Err(why), own) => {
                     self.tenant_set.refuse(tenant, why, changes);
@@ -301,6 +326,9 @@ impl LinuxHost {
         let before: Vec<Option<Tenant>> = planned.changed.iter().map(|(id, _)| has(self, id)).collect();
         let done = self.change_places(planned, at_start, refused);
         self.end_hand_over();
+        if !self.allocation.awaits_tenants() {
+            self.tenant_set.numbers.clear();
+        }
         for id in planned.removed.iter().filter(|id| self.allocation.tenant(**id).is_none()) {
             let group = self.groups.iter().find(|group| group.id == *id);
             changes.left.extend(group.map(|group| (*id, group.name.clone())));

@@ -87,6 +87,16 @@ pub trait Policy: Send {
         Ok(())
     }
 
+    /// What it has learnt, for a policy of the same name and settings that takes its place on the same workloads; `None` if
+    /// nothing, or nothing that helps.
+    fn memory(&self) -> Option<serde_json::Value> {
+        None
+    }
+
+    /// Called before [`Policy::start`] with the memory of such a policy, whose last knobs are in force. Another version may
+    /// have written it: one that cannot be read is as none.
+    fn remember(&mut self, _memory: serde_json::Value) {}
+
     /// Called once before the first interval; returns the initial knobs.
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision;
 
@@ -132,6 +142,14 @@ impl<P: Policy + ?Sized> Policy for &mut P {
 
     fn check(&self, inventory: &Inventory, workloads: &[&str]) -> Result<(), PolicyError> {
         (**self).check(inventory, workloads)
+    }
+
+    fn memory(&self) -> Option<serde_json::Value> {
+        (**self).memory()
+    }
+
+    fn remember(&mut self, memory: serde_json::Value) {
+        (**self).remember(memory);
     }
 
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {

@@ -291,8 +291,12 @@ impl ManagedHost for ManagedLinuxHost {
         self.host.awaits_tenants()
     }
 
-    fn hand_over(&mut self, until: Duration) -> Result<(), Vec<String>> {
-        self.host.hand_over(until).map_err(|why| vec![why.to_string()])
+    fn memory_taken_over(&mut self) -> Option<(serde_json::Value, Duration)> {
+        self.host.memory_taken_over()
+    }
+
+    fn hand_over(&mut self, until: Duration, memory: Option<serde_json::Value>) -> Result<(), Vec<String>> {
+        self.host.hand_over(until, memory).map_err(|why| vec![why.to_string()])
     }
 
     fn restore(&mut self) -> Result<(), Vec<String>> {

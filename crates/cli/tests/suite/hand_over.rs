@@ -117,6 +117,7 @@ fn between_two_daemons_no_knob_changes_after_a_hand_over_and_they_do_after_a_pla
     assert!(looks > 20, "{looks} looks");
     let log = second.log();
     assert!(log.contains("the daemon before left its knobs to this one"), "{log}");
+    assert!(log.contains("the daemon before had the same workloads: what it measured is used"), "{log}");
 
     let mut third = None;
     let (_, seen) = watch(&root, || {

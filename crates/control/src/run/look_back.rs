@@ -6,7 +6,7 @@
 //! lines of the other layout. Must not know host and policy except by their traits.
 
 use super::Loop;
-use crate::worth::{Under, WorthSource, WorthUnknown};
+use crate::worth::{Under, WorthSource, WorthUnknown, signed};
 use waykeeper_calibration::LayoutAnswer;
 use waykeeper_host::{Host, Interval, KnobValues, Plan, Workload};
 use waykeeper_policy::{Cause, Event};
@@ -161,11 +161,13 @@ impl<H: Host + ?Sized> Loop<'_, H> {
 
     /// Whether a look may begin now.
     fn is_due(&self, look_back: LookBack) -> bool {
-        let last_ns = self.looks_back.last_ns.max(self.worth.found_ns());
+        let last_ns = self.looks_back.last_ns.map(signed).max(self.worth.found_ns());
         self.config.verify
             && self.looks_back.quiet >= QUIET
             && self.as_found != self.record.knobs
-            && last_ns.is_none_or(|last_ns| self.record.at_ns.saturating_sub(last_ns) >= look_back.every_ns)
+            && last_ns.is_none_or(|last_ns| {
+                signed(self.record.at_ns).saturating_sub(last_ns) >= signed(look_back.every_ns)
+            })
     }
 
     /// Notes what an answer says of the layout as found.

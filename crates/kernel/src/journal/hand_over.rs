@@ -8,6 +8,7 @@ use super::{Journal, JournalError};
 use crate::resctrl::Group;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use waykeeper_units::WorkloadId;
 
 /// What the daemon that ended leaves to the next one besides the originals.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub struct HandOver {
     pub l3: u32,
     /// The tenants with their groups.
     pub tenants: Vec<HandedTenant>,
+    /// What it has learnt, for the next daemon; this crate does not know what is in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<serde_json::Value>,
 }
 
 /// A tenant of the daemon that ended.
@@ -30,6 +34,9 @@ pub struct HandOver {
 pub struct HandedTenant {
     /// Its name.
     pub name: String,
+    /// Its number, by which `memory` names it. Daemons before this key did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<WorkloadId>,
     /// The control group that it is in.
     pub group: Group,
     /// It is counted by the control group's own RMID; otherwise by a monitoring group in it.

@@ -53,7 +53,12 @@ impl Allocation {
     pub fn tenants_to_hand_over(&self) -> Vec<HandedTenant> {
         let place = |(id, member): (&WorkloadId, &Member)| {
             let group = self.group_of(self.placement.slot(*id))?.clone();
-            Some(HandedTenant { name: member.tenant.name.clone(), group, leads: self.leads(*id) })
+            Some(HandedTenant {
+                name: member.tenant.name.clone(),
+                id: Some(*id),
+                group,
+                leads: self.leads(*id),
+            })
         };
         let present = || self.members.iter().filter(|(_, member)| member.left.is_none());
         self.handed_over.awaited.clone().unwrap_or_else(|| present().filter_map(place).collect())

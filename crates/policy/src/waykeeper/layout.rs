@@ -2,12 +2,13 @@
 //! layout is chosen.
 
 use crate::ways::widest_run;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use waykeeper_host::{Inventory, Knob, Plan, Priority, Support, Workload, WorkloadKind};
 use waykeeper_units::{PortId, WayMask, WorkloadId};
 
 /// One set of values for all knobs that the policy may set.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub(super) struct Layout {
     /// All workloads have all ways; there is no LP zone and no trash way.
     pub open: bool,

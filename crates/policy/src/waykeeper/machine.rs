@@ -19,12 +19,17 @@ use super::search::{Search, State};
 use super::server::Server;
 use super::settling::Settling;
 use crate::{Decision, Event};
+use serde::{Deserialize, Serialize};
 use waykeeper_host::{Interval, Inventory, Workload};
 use waykeeper_units::PortId;
 
 /// Steps in a row in which a knob must read back as another value before the policy gives it up. Assumption: a single
 /// reading may happen while the knob is written.
 const MISMATCH_STEPS: u32 = 2;
+
+/// The text of the event where nothing is tried.
+pub(super) const RECALLED: &str =
+    "the layout of the daemon before was its best in this phase: nothing is tried";
 
 /// The whole state of the policy on one server.
 pub(super) struct Machine {
@@ -36,6 +41,15 @@ pub(super) struct Machine {
     recheck: Recheck,
     /// Steps in a row in which a knob read back as another value.
     mismatch_streak: u32,
+    /// The layout in force is another machine's best; whether it is that of the present phase is not known yet.
+    recalls: bool,
+}
+
+/// What is known of the present workloads, for another machine with them.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Learnt {
+    best: Layout,
+    phases: PhaseMemory,
 }
 
 impl Machine {
@@ -48,8 +62,21 @@ impl Machine {
             memory: PhaseMemory::default(),
             recheck: Recheck::new(config.recheck),
             mismatch_streak: 0,
+            recalls: false,
             server,
         }
+    }
+
+    /// What it knows of the present workloads.
+    pub fn learnt(&self) -> Learnt {
+        Learnt { best: self.search.best().clone(), phases: self.memory.clone() }
+    }
+
+    /// Begins with what another machine knew of the same workloads.
+    pub fn recall(&mut self, learnt: Learnt) {
+        self.memory = learnt.phases;
+        self.look_at(self.server.limits.fitted(learnt.best));
+        self.recalls = true;
     }
 
     /// The knobs of the layout in force.
@@ -80,8 +107,14 @@ impl Machine {
             State::Look => {
                 self.phase.begin_phase();
                 let known = self.memory.best(self.phase.start(), &self.server).cloned();
-                self.search.begin(settled, known, &self.server.view(seen));
-                self.next(&mut events);
+                if std::mem::take(&mut self.recalls) && known.as_ref() == Some(self.search.best()) {
+                    self.search.rest(settled);
+                    self.recheck.settled();
+                    events.push(event("settle", RECALLED.to_owned(), Vec::new()));
+                } else {
+                    self.search.begin(settled, known, &self.server.view(seen));
+                    self.next(&mut events);
+                }
             }
             State::Try(tried) => {
                 let (noise, view) = (self.settling.tolerance(), self.server.view(seen));

@@ -2,6 +2,7 @@
 
 use super::layout::Layout;
 use super::server::Server;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use waykeeper_calibration::TrafficSignature;
 
@@ -9,6 +10,8 @@ use waykeeper_calibration::TrafficSignature;
 const PHASES_REMEMBERED: usize = 16;
 
 /// The phases met so far with these workloads, the last one first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
 pub(super) struct PhaseMemory<T = Layout> {
     phases: VecDeque<(TrafficSignature, T)>,
 }

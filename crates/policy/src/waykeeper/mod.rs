@@ -25,7 +25,7 @@ pub(crate) mod twin;
 
 use crate::{Cause, Decision, Description, Event, Policy, PolicyError};
 use config::Config;
-use machine::Machine;
+use machine::{Learnt, Machine};
 use toml::Table;
 use waykeeper_host::{Interval, Inventory, Workload};
 
@@ -38,12 +38,14 @@ pub(crate) const IDEA: &str =
 
 /// Builds it; settings as in [`Config`].
 pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
-    Ok(Box::new(Waykeeper { config: Config::read(settings)?, machine: None }))
+    Ok(Box::new(Waykeeper { config: Config::read(settings)?, machine: None, recalled: None }))
 }
 
 struct Waykeeper {
     config: Config,
     machine: Option<Machine>,
+    /// What a policy before has learnt, until the start.
+    recalled: Option<Learnt>,
 }
 
 impl Policy for Waykeeper {
@@ -55,8 +57,19 @@ impl Policy for Waykeeper {
         describe::describe(&self.config)
     }
 
+    fn memory(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(self.machine.as_ref()?.learnt()).ok()
+    }
+
+    fn remember(&mut self, memory: serde_json::Value) {
+        self.recalled = serde_json::from_value(memory).ok();
+    }
+
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
-        let machine = Machine::new(self.config, inventory, groups);
+        let mut machine = Machine::new(self.config, inventory, groups);
+        if let Some(learnt) = self.recalled.take() {
+            machine.recall(learnt);
+        }
         let text = "measuring baseline performance".to_owned();
         let decision = machine.decide(vec![event("look", text, Vec::new())]);
         self.machine = Some(machine);

@@ -2,13 +2,14 @@
 //! layouts.
 
 use super::config::Config;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use waykeeper_calibration::{FetchCosts, progress};
 use waykeeper_host::{Interval, Inventory, Priority, Workload};
 use waykeeper_units::WorkloadId;
 
 /// One number per workload, and memory traffic.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Progress {
     of: BTreeMap<WorkloadId, f64>,
     memory_bytes: Option<f64>,

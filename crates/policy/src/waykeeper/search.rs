@@ -99,6 +99,16 @@ impl Search {
         (self.state, self.best) = (State::Look, layout);
     }
 
+    /// Nothing is tried in a phase whose best layout is in force and now measured: another search has found it.
+    pub fn rest(&mut self, measured: Progress) {
+        self.first_progress = measured.clone();
+        (self.best_progress, self.expand_from) = (measured, None);
+        self.tried = BTreeSet::from([self.best.clone()]);
+        self.queue.clear();
+        (self.trials, self.open_llc_rejected) = (0, !self.best.open);
+        self.state = State::Stable;
+    }
+
     /// Starts a search for a new phase from the measured layout: earlier trials do not count. `known` is tried first,
     /// then what the counters suggest.
     pub fn begin(&mut self, measured: Progress, known: Option<Layout>, view: &ServerView<'_>) {

@@ -60,12 +60,17 @@ pub trait ManagedHost: Host {
         false
     }
 
-    /// Leaves every knob in force for the next daemon, which may come until this time of the monotonic clock. Afterwards
-    /// [`ManagedHost::restore`] does nothing.
+    /// What the daemon before has learnt, and how long ago it ended. The next call has nothing.
+    fn memory_taken_over(&mut self) -> Option<(serde_json::Value, Duration)> {
+        None
+    }
+
+    /// Leaves every knob in force for the next daemon, which may come until this time of the monotonic clock, with `memory`
+    /// for it. Afterwards [`ManagedHost::restore`] does nothing.
     ///
     /// # Errors
     /// Why they cannot be left, a line each; they are then to be restored.
-    fn hand_over(&mut self, _until: Duration) -> Result<(), Vec<String>> {
+    fn hand_over(&mut self, _until: Duration, _memory: Option<serde_json::Value>) -> Result<(), Vec<String>> {
         Err(vec!["this host has no journal for the original values".to_owned()])
     }
 

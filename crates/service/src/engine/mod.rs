@@ -31,7 +31,7 @@ use pods::PodState;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use toml::Table;
-use waykeeper_control::{ControlConfig, ControlError, Loop, StepRecord};
+use waykeeper_control::{ControlConfig, ControlError, Loop, LoopMemory, StepRecord, TakenOver};
 use waykeeper_host::{Inventory, Snapshot, WorkloadCounter};
 use waykeeper_kernel::system::{SharedSystem, System};
 use waykeeper_policy::Policy;
@@ -214,6 +214,12 @@ fn policy_of(config: &Config) -> crate::config::PolicyChoice {
     }
 }
 
+/// What the daemon before has learnt; `None` if that was another version's, which this one cannot read.
+fn read(memory: serde_json::Value) -> Option<LoopMemory> {
+    let read = serde_json::from_value(memory);
+    read.inspect_err(|why| tracing::info!("what the daemon before has learnt is not used: {why}")).ok()
+}
+
 impl<'a, H: ManagedHost> Engine<'a, H> {
     fn start(host: &'a mut H, setup: Setup) -> Result<Engine<'a, H>, EngineError> {
         let Setup {
@@ -243,8 +249,11 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             ..ControlConfig::every(config.period_ns)
         };
         let inventory = Arc::new(host.inventory().clone());
-        let originals = host.originals_taken_over();
-        let mut looping = Loop::take_over(host, policy, control, &originals)?;
+        let taken_over = TakenOver {
+            originals: host.originals_taken_over(),
+            memory: host.memory_taken_over().and_then(|(memory, ago)| Some((read(memory)?, ago))),
+        };
+        let mut looping = Loop::take_over(host, policy, control, taken_over)?;
         let show_twin = twin.map(|twin| {
             looping.set_predictor(twin.predictor);
             twin.show
@@ -334,7 +343,9 @@ impl<'a, H: ManagedHost> Engine<'a, H> {
             return false;
         }
         self.looping.leave();
-        if let Err(why) = self.looping.host().hand_over(until) {
+        // Numbers that JSON does not have would be a fault of a policy; the knobs are handed over all the same.
+        let memory = serde_json::to_value(self.looping.memory()).ok();
+        if let Err(why) = self.looping.host().hand_over(until, memory) {
             tracing::warn!(
                 "the knobs are restored, because they could not be handed over: {}",
                 why.join("; ")

@@ -6,6 +6,7 @@ use std::fs;
 use std::time::Duration;
 use waykeeper_kernel::journal::{HandOver, HandedTenant, Journal, JournalError, Original, summarize};
 use waykeeper_kernel::resctrl::Group;
+use waykeeper_units::WorkloadId;
 
 /// The first lines of a journal: the host twice, with an empty line between.
 const HEAD_LINES: usize = 3;
@@ -16,12 +17,20 @@ fn mark(host: &Host, wait_s: u64) -> HandOver {
     let nanoseconds = |time: Duration| u64::try_from(time.as_nanos()).unwrap();
     let tenants = vec![HandedTenant {
         name: "redis \"a\"".to_owned(),
+        id: Some(WorkloadId(7)),
         group: Group::control("wk-a").unwrap(),
         leads: true,
     }];
     let at_ns = nanoseconds(now - Duration::from_secs(1));
     let until_ns = at_ns + (1 + wait_s) * 1_000_000_000;
-    HandOver { at_ns, until_ns, waited: false, l3: 0, tenants }
+    HandOver {
+        at_ns,
+        until_ns,
+        waited: false,
+        l3: 0,
+        tenants,
+        memory: Some(serde_json::json!({ "learnt": 1 })),
+    }
 }
 
 /// A host whose daemon handed everything over.

@@ -59,7 +59,7 @@ fn first(machine: &MountedHost, limits: AllowedChanges) -> (LinuxHost, Vec<Tenan
 
 fn hand_over(host: &mut LinuxHost, machine: &MountedHost) {
     let now = machine.root().system().now();
-    host.hand_over(now + Duration::from_secs(60)).expect("a mark");
+    host.hand_over(now + Duration::from_secs(60), None).expect("a mark");
     assert!(host.close().expect("closed already").knobs.is_empty());
 }
 
@@ -108,6 +108,33 @@ fn everything_stays_in_force_and_nothing_is_written_to_it() {
         assert_eq!(machine.mask_of(2), "7ff");
         ends(&machine, host, &found);
     }
+}
+
+#[test]
+fn tenants_keep_their_numbers_and_what_was_learnt_comes_once() {
+    let machine = MountedHost::new("gold-6140");
+    let found = machine.state();
+    let (mut host, tenants) = first(&machine, AllowedChanges::default());
+    // Tenant a comes again, so that the numbers are not those of the order.
+    host.set_tenants(tenants[1..].to_vec());
+    host.set_tenants(tenants.clone());
+    let numbers = ["a", "b"].map(|name| id(&host, name));
+    assert_eq!(numbers.map(|number| number.0), [2, 1]);
+    let learnt = serde_json::json!({ "best": [1.5] });
+    let now = machine.root().system().now();
+    host.hand_over(now + Duration::from_secs(60), Some(learnt.clone())).expect("a mark");
+    drop(host);
+    let mut host = open(options(&machine, AllowedChanges::default()));
+    host.set_tenants(tenants.iter().cloned().chain([tenant("c", "3")]).collect());
+    assert_eq!(["a", "b", "c"].map(|name| id(&host, name).0), [2, 1, 3]);
+    let (content, ago) = host.memory_taken_over().expect("what was learnt");
+    assert!(content == learnt && ago < Duration::from_secs(60), "{content} {ago:?}");
+    assert!(host.memory_taken_over().is_none());
+    // The same name later is another tenant.
+    host.set_tenants(tenants[1..].to_vec());
+    host.set_tenants(tenants.clone());
+    assert_eq!(id(&host, "a").0, 4);
+    ends(&machine, host, &found);
 }
 
 #[test]

@@ -10,7 +10,7 @@
 //! It must not know a model, nor how a description is made.
 
 use super::super::event;
-use super::super::machine::Machine;
+use super::super::machine::{Machine, RECALLED};
 use super::super::memory::PhaseMemory;
 use super::super::phase::PhaseDetector;
 use super::super::progress::{Gain, Progress};
@@ -42,7 +42,7 @@ const UNASKED: u32 = 2;
 /// Layouts in an answer: more than are tried, since some were tried before.
 pub(super) const ANSWERS: usize = 6;
 
-enum State {
+pub(super) enum State {
     /// Measures the layout in force.
     Look,
     /// Waits for an answer, for so many intervals.
@@ -59,38 +59,40 @@ enum State {
 
 /// The whole state of the policy on one server.
 pub(super) struct TwinMachine {
-    config: TwinConfig,
-    server: Server,
-    limits: LayoutLimits,
+    pub(super) config: TwinConfig,
+    pub(super) server: Server,
+    pub(super) limits: LayoutLimits,
     calibrator: Calibrator,
-    phase: PhaseDetector,
+    pub(super) phase: PhaseDetector,
     settling: Settling,
-    memory: PhaseMemory<Plan>,
+    pub(super) memory: PhaseMemory<Plan>,
     forecast: Forecast,
     refused: RefusedKnobs,
-    state: State,
+    pub(super) state: State,
     /// The knobs before the policy set any; `None` before the first interval.
-    found: Option<Plan>,
+    pub(super) found: Option<Plan>,
     /// The knobs that the policy wants: empty until it tries a layout.
-    in_force: Plan,
+    pub(super) in_force: Plan,
     /// The best layout so far and the progress under it.
-    best: Plan,
+    pub(super) best: Plan,
     best_progress: Progress,
     /// Progress under the layout as found, in this phase: measured or foreseen.
-    reference: Option<Progress>,
+    pub(super) reference: Option<Progress>,
     /// The progress when the last question was asked: what an answer is relative to.
     asked_from: Progress,
     queue: VecDeque<Candidate>,
     /// Layouts tried in this phase.
     tried: Vec<Plan>,
     /// Whether these workloads were measured with the open LLC: the calibrator then knows them with all ways.
-    was_opened: bool,
+    pub(super) was_opened: bool,
     /// Questions in this phase, and the last ones in turn whose layout was dropped and whose HPWs were foreseen wrongly.
     questions: u32,
     failures: u32,
     /// The number of the last question, and whether it is still to be answered.
     number: u64,
     is_open: bool,
+    /// The layout in force is another machine's best; whether it is that of the present phase is not known yet.
+    pub(super) recalls: bool,
     /// Intervals in which there was a question that was not taken.
     unasked: u32,
     answer: Option<LayoutAnswer>,
@@ -122,6 +124,7 @@ impl TwinMachine {
             failures: 0,
             number: 0,
             is_open: false,
+            recalls: false,
             unasked: 0,
             answer: None,
             server,
@@ -249,6 +252,12 @@ impl TwinMachine {
         self.phase.begin_phase();
         (self.tried, self.questions, self.failures) = (vec![self.best.clone()], 0, 0);
         self.queue.clear();
+        if std::mem::take(&mut self.recalls) && self.is_best_of_phase() {
+            self.best_progress = measured;
+            events.push(event("settle", RECALLED.to_owned(), Vec::new()));
+            self.state = State::Stable;
+            return;
+        }
         let is_as_found = Some(&self.best) == self.found.as_ref();
         self.reference = is_as_found.then(|| measured.clone());
         self.best_progress = measured;
@@ -482,7 +491,7 @@ impl TwinMachine {
     }
 
     /// Measures a layout as if nothing had been tried.
-    fn look_at(&mut self, layout: Plan) {
+    pub(super) fn look_at(&mut self, layout: Plan) {
         (self.in_force, self.best) = (layout.clone(), layout);
         self.queue.clear();
         (self.is_open, self.answer) = (false, None);

@@ -240,3 +240,75 @@ fn where_no_hpw_misses_and_nothing_is_foreseen_nothing_is_turned() {
     assert_eq!(events[1].text, "settled; layouts tried in this phase: 0");
     assert!(machine.decide(Vec::new()).plan.is_empty());
 }
+
+/// Another machine for the same server, with what one has learnt as its journal would have it.
+fn successor(machine: &TwinMachine, groups: &[Workload]) -> (TwinMachine, bool) {
+    let Server { inventory, .. } = server(2);
+    let written = serde_json::to_string(&machine.learnt().unwrap()).unwrap();
+    let mut next = TwinMachine::new(TwinConfig::read(&Table::new()).unwrap(), &inventory, groups);
+    let is_used = next.recall(serde_json::from_str(&written).unwrap());
+    (next, is_used)
+}
+
+/// The actions of six steps with this traffic, under the knobs in force.
+fn six_steps(machine: &mut TwinMachine, groups: &[Workload], ipc: &[f64], bytes: f64) -> Vec<String> {
+    let mut actions = Vec::new();
+    for _ in 0..6 {
+        let mut seen = interval(ipc, bytes);
+        seen.knobs = machine.in_force.clone();
+        actions.extend(machine.step(groups, &seen).into_iter().map(|event| event.action));
+    }
+    actions
+}
+
+#[test]
+fn a_machine_that_takes_over_keeps_the_best_layout_of_the_phase() {
+    let (mut machine, groups, question) = asked();
+    tried(&mut machine, &groups, &question, (0x3, [1.1, 1.0]), [1.1, 1.0]);
+    while machine.decide(Vec::new()).state != "Stable" {
+        if let Some(question) = next_question(&mut machine, &groups, &[1.1, 1.0]) {
+            machine.hear(&answer(&question, Vec::new()));
+        }
+    }
+    let (mut next, is_used) = successor(&machine, &groups);
+    assert!(is_used);
+    // The first decision has the layout, so that no knob is turned.
+    assert_eq!(next.decide(Vec::new()).plan, machine.best);
+    assert_eq!(next.found, machine.found);
+    assert_eq!(six_steps(&mut next, &groups, &[1.1, 1.0], 1e9), ["settle"]);
+    assert_eq!((next.decide(Vec::new()).state.as_str(), next.question()), ("Stable", None));
+    // With other traffic it begins from that layout, and asks for the one as found too.
+    let (mut next, _) = successor(&machine, &groups);
+    let question = (0..6).find_map(|_| {
+        let mut seen = interval(&[1.1, 1.0], 4e9);
+        seen.knobs = next.in_force.clone();
+        assert!(next.step(&groups, &seen).is_empty());
+        next.question()
+    });
+    let question = question.unwrap();
+    assert_eq!(question.asked.first(), machine.found.as_ref());
+}
+
+#[test]
+fn what_was_learnt_with_knobs_that_are_not_there_any_more_is_not_used() {
+    let (mut machine, groups, question) = asked();
+    tried(&mut machine, &groups, &question, (0x3, [1.1, 1.0]), [1.1, 1.0]);
+    machine.found.as_mut().unwrap().insert(Knob::Dca(waykeeper_units::PortId(7)), true);
+    let (next, is_used) = successor(&machine, &groups);
+    assert!(!is_used && next.found.is_none() && next.in_force.is_empty());
+}
+
+#[test]
+fn a_search_by_measured_steps_that_had_settled_is_not_begun_again() {
+    let (mut machine, groups, _) = asked();
+    let mut actions = Vec::new();
+    for _ in 0..10 {
+        actions.extend(six_steps(&mut machine, &groups, &[1.0, 1.0], 1e9));
+    }
+    assert_eq!(machine.decide(Vec::new()).state, "Measured: Stable", "{actions:?}");
+    let (mut next, is_used) = successor(&machine, &groups);
+    assert!(is_used);
+    assert_eq!(next.decide(Vec::new()).plan, machine.decide(Vec::new()).plan);
+    assert_eq!(six_steps(&mut next, &groups, &[1.0, 1.0], 1e9), ["settle"]);
+    assert_eq!(next.decide(Vec::new()).state, "Measured: Stable");
+}

@@ -10,11 +10,13 @@ mod config;
 mod describe;
 mod forecast;
 mod layouts;
+mod learnt;
 mod machine;
 mod words;
 
 use crate::{Decision, Description, Policy, PolicyError};
 use config::TwinConfig;
+use learnt::Learnt;
 use machine::TwinMachine;
 use toml::Table;
 use waykeeper_calibration::{LayoutAnswer, LayoutQuestion};
@@ -26,12 +28,14 @@ pub(crate) const IDEA: &str =
 
 /// Builds it; settings as in [`TwinConfig`].
 pub(crate) fn build(settings: &Table) -> Result<Box<dyn Policy>, PolicyError> {
-    Ok(Box::new(WaykeeperTwin { config: TwinConfig::read(settings)?, machine: None }))
+    Ok(Box::new(WaykeeperTwin { config: TwinConfig::read(settings)?, machine: None, recalled: None }))
 }
 
 struct WaykeeperTwin {
     config: TwinConfig,
     machine: Option<TwinMachine>,
+    /// What a policy before has learnt, until the start.
+    recalled: Option<Learnt>,
 }
 
 impl Policy for WaykeeperTwin {
@@ -43,9 +47,19 @@ impl Policy for WaykeeperTwin {
         describe::describe(&self.config)
     }
 
+    fn memory(&self) -> Option<serde_json::Value> {
+        serde_json::to_value(self.machine.as_ref()?.learnt()?).ok()
+    }
+
+    fn remember(&mut self, memory: serde_json::Value) {
+        self.recalled = serde_json::from_value(memory).ok();
+    }
+
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
-        let machine = TwinMachine::new(self.config, inventory, groups);
-        let text = "measuring the server as found".to_owned();
+        let mut machine = TwinMachine::new(self.config, inventory, groups);
+        let is_recalled = self.recalled.take().is_some_and(|learnt| machine.recall(learnt));
+        let what = if is_recalled { "with the layout of the daemon before" } else { "as found" };
+        let text = format!("measuring the server {what}");
         let decision = machine.decide(vec![super::event("look", text, Vec::new())]);
         self.machine = Some(machine);
         decision
