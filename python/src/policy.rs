@@ -22,9 +22,13 @@ struct PythonPolicy {
 }
 
 impl PythonPolicy {
+    fn has_raised(&self) -> bool {
+        self.raised.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Calls a method. After an exception the policy is not called again and every decision is empty.
     fn call<A: Serialize, B: Serialize>(&self, method: &str, first: &A, second: &B) -> Decision {
-        if self.raised.lock().unwrap_or_else(PoisonError::into_inner).is_some() {
+        if self.has_raised() {
             return Decision::default();
         }
         let answer = Python::attach(|py| -> PyResult<Decision> {
@@ -50,6 +54,16 @@ impl Policy for PythonPolicy {
 
     fn start(&mut self, inventory: &Inventory, groups: &[Workload]) -> Decision {
         self.call("_start", inventory, &groups)
+    }
+
+    fn classes(&mut self, clos_count: u32) {
+        if self.has_raised() {
+            return;
+        }
+        let told = Python::attach(|py| {
+            self.object.bind(py).call_method1("classes_changed", (clos_count,)).map(drop)
+        });
+        told.unwrap_or_else(|why| note(&self.raised, why));
     }
 
     fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {

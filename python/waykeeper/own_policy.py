@@ -44,6 +44,8 @@ class Server:
     inclusive_ways: int | None
     dca_ways: int | None
     """Ways in which devices allocate after boot."""
+    classes: int
+    """Classes of service, the default group's included: so many different masks are possible."""
     devices: Mapping[str, tuple[int, ...]]
     """Root ports of every device, by its name."""
     raw: Mapping[str, Any] = field(repr=False)
@@ -203,6 +205,9 @@ class Policy:
         """Called after every interval with its counters and the running workloads. `None` changes nothing."""
         raise NotImplementedError("a policy needs `step(self, workloads, seen)`")
 
+    def classes_changed(self, count: int) -> None:
+        """Called before `step` when other programs have taken or released classes of service (`Server.classes`)."""
+
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> Policy:
         """Creates the instance for a simulation; keys of the scenario's table are keyword arguments."""
@@ -253,6 +258,7 @@ def _server(inventory: Mapping[str, Any]) -> Server:
         llc_bytes=llc["bytes"],
         inclusive_ways=_bits(llc.get("inclusive_ways")),
         dca_ways=_bits(inventory.get("dca_ways_default")),
+        classes=llc["clos_count"],
         devices={device["name"]: tuple(device["ports"]) for device in inventory["devices"]},
         raw=inventory,
     )

@@ -67,6 +67,8 @@ class Process:
         if call == "start":
             return {"decision": self.policy._start(arguments["inventory"], arguments["workloads"])}
         if call == "step":
+            if "classes" in arguments:
+                self.policy.classes_changed(arguments["classes"])
             return {"decision": self.policy._step(arguments["workloads"], with_numbers(arguments["seen"]))}
         raise Refused(f"unknown call {call!r}")
 

@@ -54,6 +54,8 @@ pub struct WaitingPolicy {
     failure: FirstFailure,
     /// Intervals seen.
     intervals: u64,
+    /// Their number, for the next step, if it has changed.
+    classes: Option<u32>,
 }
 
 impl fmt::Debug for WaitingPolicy {
@@ -78,7 +80,13 @@ impl WaitingPolicy {
             return Err(PolicyFileError::Raised(failed));
         }
         let (process, described) = PolicyProcess::open(file, with, Some(settings))?;
-        Ok(WaitingPolicy { described, process: Some(process), failure: failure.clone(), intervals: 0 })
+        Ok(WaitingPolicy {
+            described,
+            process: Some(process),
+            failure: failure.clone(),
+            intervals: 0,
+            classes: None,
+        })
     }
 
     fn decide(&mut self, call: &PolicyCall<'_>) -> Decision {
@@ -115,6 +123,11 @@ impl Policy for WaitingPolicy {
 
     fn step(&mut self, workloads: &[Workload], seen: &Interval) -> Decision {
         self.intervals += 1;
-        self.decide(&PolicyCall::Step { workloads, seen })
+        let classes = self.classes.take();
+        self.decide(&PolicyCall::Step { workloads, seen, classes })
+    }
+
+    fn classes(&mut self, clos_count: u32) {
+        self.classes = Some(clos_count);
     }
 }

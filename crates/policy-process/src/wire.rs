@@ -45,6 +45,9 @@ pub enum PolicyCall<'a> {
         workloads: &'a [Workload],
         /// What was counted.
         seen: &'a Interval,
+        /// How many classes of service there are now, if that has changed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        classes: Option<u32>,
     },
 }
 

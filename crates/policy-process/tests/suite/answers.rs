@@ -130,6 +130,24 @@ fn a_policy_of_a_run_has_bounded_memory_and_a_short_command_line() {
 }
 
 #[test]
+fn a_policy_hears_how_many_classes_there_are() {
+    let text = "from waykeeper import Decision, Plan, Policy\n\nclass Mine(Policy):\n    name = 'mine'\n\n    \
+        def start(self, server, workloads):\n        self.has = [server.classes]\n\n    \
+        def classes_changed(self, count):\n        self.has.append(count)\n\n    \
+        def step(self, workloads, seen):\n        return Decision(Plan(), str(self.has))\n";
+    let (python, _) = python("python3", false);
+    let failure = FirstFailure::default();
+    let mut policy = WaitingPolicy::open(&file(text), &python, &toml::Table::new(), &failure).unwrap();
+    policy.start(&server(), &workloads());
+    assert_eq!(policy.step(&workloads(), &seen()).state, "[16]");
+    policy.classes(5);
+    assert_eq!(policy.step(&workloads(), &seen()).state, "[16, 5]");
+    // It is said once.
+    assert_eq!(policy.step(&workloads(), &seen()).state, "[16, 5]");
+    assert_eq!(failure.first(), None);
+}
+
+#[test]
 fn what_is_wrong_with_a_file_is_one_line_with_its_place() {
     let class = "import waykeeper\nclass Mine(waykeeper.Policy):\n    name = 'mine'\n";
     for (text, why) in [
@@ -299,7 +317,7 @@ fn the_process_ends_with_its_owner_even_if_the_policy_hangs() {
     let proc = format!("/proc/{}", described.name);
     assert!(Path::new(&proc).exists());
     process.call(&PolicyCall::Start { inventory: &server(), workloads: &workloads() });
-    let number = process.call(&PolicyCall::Step { workloads: &workloads(), seen: &seen() });
+    let number = process.call(&PolicyCall::Step { workloads: &workloads(), seen: &seen(), classes: None });
     let (first, answer) = process.wait(Instant::now() + PATIENCE, PATIENCE).unwrap();
     assert!(first < number && matches!(answer, PolicyAnswer::Decision(_)));
     let wait = Duration::from_millis(100);

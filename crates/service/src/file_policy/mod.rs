@@ -248,6 +248,11 @@ impl Policy for FilePolicy {
         self.decide(decision, events, groups)
     }
 
+    fn classes(&mut self, clos_count: u32) {
+        // The thread that has ended has told why.
+        let _ = self.orders.send(Order::Classes(clos_count));
+    }
+
     fn step(&mut self, groups: &[Workload], seen: &Interval) -> Decision {
         let mut events = Vec::new();
         let mut decision = None;

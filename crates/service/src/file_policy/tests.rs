@@ -21,6 +21,7 @@ fn text(body: &str) -> String {
     format!(
         "import os, time\nfrom waykeeper import Decision, Event, Plan, Policy\n\nclass Mine(Policy):\n    \
          \"\"\"For tests.\"\"\"\n    name = \"mine\"\n    steps = 0\n\n    def start(self, server, workloads):\n        \
+         self.classes = server.classes\n        \
          return Decision(Plan(masks={{0: 0x7ff, 9: 0x003}}), 'started')\n\n    def step(self, workloads, seen):\n        \
          self.steps += 1\n        {body}\n        return Decision(Plan(masks={{0: 0x00c}}), str(seen.at_s))\n"
     )
@@ -115,6 +116,22 @@ fn actions(decision: &Decision) -> Vec<&str> {
 const WAITS: &str = "while self.steps == 2 and not os.path.exists('FOLDER/go'): time.sleep(0.005)";
 
 #[test]
+fn a_policy_and_its_next_process_hear_how_many_classes_there_are() {
+    let body = "if self.steps == 3:\n            os._exit(1)\n        \
+        return Decision(Plan(), str(self.classes))\n\n    \
+        def classes_changed(self, count):\n        self.classes = count\n\n    \
+        def unused(self):\n        pass";
+    let mut driven = Driven::new(body);
+    let first = crate::published_state::tests::published().inventory.llc.clos_count.to_string();
+    assert_eq!(driven.step(LONG_NS).state, first);
+    driven.policy.classes(5);
+    assert_eq!(driven.step(LONG_NS).state, "5");
+    // The third step ends the process; the next one begins with the number.
+    driven.steps_until(|decision| decision.state == "dead");
+    driven.steps_until(|decision| decision.state == "5");
+}
+
+#[test]
 fn a_late_decision_is_dropped_and_reported_once_and_the_next_one_counts() {
     let mut driven = Driven::new(WAITS);
     let decision = driven.step(LONG_NS);
@@ -163,7 +180,7 @@ fn a_policy_that_ends_raises_or_writes_something_else_is_started_again() {
     let forged = format!("os.write(4, b'{answer}\\n')");
     for (body, why) in [
         ("os._exit(3)", "its process ended (exit status: 3)"),
-        ("raise ValueError('no')", "mine.py:14: ValueError: no"),
+        ("raise ValueError('no')", "mine.py:15: ValueError: no"),
         (
             "os.write(4, b'rubbish\\n')",
             "its process answered with something else than a decision: expected value",

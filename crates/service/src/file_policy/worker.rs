@@ -25,6 +25,8 @@ pub(super) enum Order {
     Start(Arc<Inventory>, Vec<Workload>),
     /// The workloads for the next start.
     Workloads(Vec<Workload>),
+    /// There are so many classes of service now.
+    Classes(u32),
     /// Decide about an interval.
     Step(u64, Vec<Workload>, Box<Interval>),
     /// End the process, for this reason, and start it again.
@@ -59,6 +61,8 @@ pub(super) struct Worker {
     tell: Sender<Told>,
     server: Option<Arc<Inventory>>,
     workloads: Vec<Workload>,
+    /// The number of classes, for the next step, if it has changed.
+    classes: Option<u32>,
     running: Option<Running>,
     /// When the process was started.
     since: Instant,
@@ -83,6 +87,7 @@ impl Worker {
             tell,
             server: None,
             workloads: Vec::new(),
+            classes: None,
             running: None,
             since: Instant::now(),
             timer: None,
@@ -117,11 +122,19 @@ impl Worker {
                 self.launch();
             }
             Order::Workloads(workloads) => self.workloads = workloads,
+            Order::Classes(clos_count) => {
+                // A process that is started again begins with it.
+                if let Some(server) = &mut self.server {
+                    Arc::make_mut(server).llc.clos_count = clos_count;
+                }
+                self.classes = Some(clos_count);
+            }
             Order::Step(number, workloads, seen) => {
                 self.workloads = workloads;
                 // Without a process its death is reported already.
                 if let Some(running) = &mut self.running {
-                    let call = PolicyCall::Step { workloads: &self.workloads, seen: &seen };
+                    let classes = self.classes.take();
+                    let call = PolicyCall::Step { workloads: &self.workloads, seen: &seen, classes };
                     running.works_on = Some((number, running.process.call(&call)));
                 }
             }
