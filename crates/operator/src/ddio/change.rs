@@ -131,6 +131,9 @@ pub fn plan_ways(
         let known: Vec<String> = survey.sockets.iter().map(|own| own.socket.to_string()).collect();
         return Err(DdioError::NoSuchSocket { socket, known: known.join(", ") });
     }
+    if chosen.is_empty() {
+        return Err(DdioError::unsupported("setting the DDIO ways", "the sockets are not known"));
+    }
     let mut steps = Vec::new();
     for own in chosen {
         // The rules come first: if a register must not be written, the error says that, not how it reads.

@@ -10,8 +10,10 @@ use reported::reported;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use waykeeper_kernel::dca_ways::Wanted;
 use waykeeper_kernel::root::Root;
 use waykeeper_linux_host::{HostAccess, LinuxHost, LinuxHostOptions};
+use waykeeper_operator::ddio::{self, DdioError};
 use waykeeper_operator::doctor::{self, CheckState, DoctorReport, HostUse};
 use waykeeper_testbed::is_long;
 use waykeeper_testbed::plain_tree::{NIC_PORT, PlainTree};
@@ -240,15 +242,43 @@ fn opened(root: &Path, needs_cat: bool) -> Result<(), String> {
     LinuxHost::open(options).map(drop).map_err(|why| why.to_string())
 }
 
+/// What doctor says of the DCA ways and of the ports is what `ddio set` and `ddio off` answer, which plan here and write
+/// nothing. Where a knob is only degraded, as under lockdown, the plan may be possible and its first write is refused.
+fn agrees_with_ddio(root: &Path, report: &DoctorReport) {
+    let survey = ddio::survey(&Root::at(root));
+    let devices = survey.ports.iter().flat_map(|port| &port.devices).map(|device| device.address);
+    let steps = |planned: Result<Vec<_>, DdioError>| planned.is_ok_and(|steps| !steps.is_empty());
+    let ways = steps(ddio::plan_ways(&survey, Wanted::Count(2), None));
+    let ports: Vec<bool> = devices.map(|device| steps(ddio::plan_ports(&survey, &[device], false))).collect();
+    let state = |name| report.check(name).unwrap().state;
+    let shown = root.display();
+    match state("ddio-ways") {
+        CheckState::Ok => assert!(ways, "{shown}: {:?}", ddio::plan_ways(&survey, Wanted::Count(2), None)),
+        CheckState::Missing | CheckState::Unknown => assert!(!ways, "{shown}"),
+        CheckState::Degraded | CheckState::Info => {}
+    }
+    match state("dca-ports") {
+        CheckState::Ok => assert!(!ports.is_empty() && ports.iter().all(|can| *can), "{shown}: {ports:?}"),
+        CheckState::Missing | CheckState::Unknown => assert!(!ports.contains(&true), "{shown}: {ports:?}"),
+        CheckState::Degraded | CheckState::Info => {}
+    }
+    // No answer at all would be taken for success.
+    assert!(
+        ddio::plan_ways(&survey, Wanted::Count(2), None).map_or(true, |steps| !steps.is_empty()),
+        "{shown}: nothing is planned, and nothing is said"
+    );
+}
+
 /// What doctor says of the daemon is what its start does, with the same sentence, on every recorded machine and on a server
-/// that lacks one file; and the command that doctor names works.
+/// that lacks one file; so is what it says of the DCA knobs, and the command that doctor names works.
 #[test]
-fn doctor_and_the_start_of_a_daemon_agree() {
+fn doctor_the_start_of_a_daemon_and_ddio_agree() {
     let agree = |root: &Path| {
         let report = examine(root);
         let daemon = report.check("daemon").unwrap();
         let said = if daemon.state == CheckState::Ok { Ok(()) } else { Err(daemon.value.clone()) };
         assert_eq!(opened(root, true), said, "{}", root.display());
+        agrees_with_ddio(root, &report);
         if report.best_use() == HostUse::Observe {
             assert_eq!(opened(root, false), Ok(()), "{}", root.display());
         }
