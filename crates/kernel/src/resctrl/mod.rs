@@ -74,7 +74,9 @@ pub fn elsewhere(place: &str) -> String {
 
 /// The command that makes a mount at another place reachable at ours too.
 pub fn bind_command(place: &str) -> String {
-    format!("mount --bind {} {MOUNT}", waykeeper_units::one_line(place))
+    // Without a NUL, which no path has, each word can be quoted.
+    let word = shlex::try_quote(place).unwrap_or_default();
+    format!("mount --bind {} {MOUNT}", waykeeper_units::one_line(&word))
 }
 
 /// Whether a command clears `info/last_cmd_status` before it adds to it (virtual-host.md 3.4).

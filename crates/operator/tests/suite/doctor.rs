@@ -18,7 +18,7 @@ use waykeeper_operator::doctor::{self, CheckState, DoctorReport, HostUse};
 use waykeeper_testbed::is_long;
 use waykeeper_testbed::plain_tree::{NIC_PORT, PlainTree};
 
-fn examine(root: &Path) -> DoctorReport {
+pub fn examine(root: &Path) -> DoctorReport {
     doctor::examine(&Root::at(root))
 }
 
@@ -181,7 +181,7 @@ fn resctrl_at_another_place_is_found_and_a_second_mount_is_not_advised() {
     tree.write("proc/mounts", "proc /proc proc rw 0 0\nresctrl /mnt/rdt\\040here resctrl rw,relatime 0 0\n");
     let report = examine(tree.root());
     assert!(report.next_command().starts_with("mount --bind "), "{}", report.next_command());
-    let remedy = "mount --bind /mnt/rdt here /sys/fs/resctrl, or unmount it";
+    let remedy = "mount --bind '/mnt/rdt here' /sys/fs/resctrl, or unmount it";
     state(&report, "resctrl", CheckState::Missing, &["mounted at /mnt/rdt here, but", remedy]);
     let cat = report.check("cat").unwrap();
     assert_eq!((cat.value.as_str(), cat.remedy.as_deref()), ("needs resctrl", None));

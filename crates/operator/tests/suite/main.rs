@@ -2,6 +2,7 @@
 
 mod doctor;
 mod doctor_hosts;
+mod remedies;
 mod reported;
 
 /// The recorded machines of the kernel crate's tests.
