@@ -81,7 +81,7 @@ pub(super) fn read_all(
         let workload = inner.optional_text("workload")?;
         let device = inner.optional_text("device")?;
         let by_s = inner.optional_number("by_s", -86_400.0..=86_400.0)?;
-        let mask = inner.mask("mask", chip.llc.ways, chip.llc.min_ways)?;
+        let mask = inner.mask("mask", chip.llc.ways, chip.llc.min_ways, chip.llc.sparse_masks)?;
         let named = |key: &str, name: Option<&String>, names: &[&str]| {
             let wanted = format!("one of {}", names.join(", "));
             let name = name.ok_or_else(|| inner.missing(key, &wanted))?;

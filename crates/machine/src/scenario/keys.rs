@@ -288,12 +288,14 @@ impl<'a> Keys<'a> {
         value.as_bool().ok_or_else(|| self.refuse(key, value, "true or false"))
     }
 
-    /// A valid way mask for a chip with `ways` ways and masks of at least `min_ways`, if the key is there.
+    /// A valid way mask for a chip with `ways` ways and masks of at least `min_ways`, with holes if `may_have_holes`, if the
+    /// key is there.
     pub(crate) fn mask(
         &mut self,
         key: &str,
         ways: u32,
         min_ways: u32,
+        may_have_holes: bool,
     ) -> Result<Option<WayMask>, ScenarioError> {
         // TOML's own hex numbers are accepted as well.
         let text = match self.get(key) {
@@ -303,9 +305,11 @@ impl<'a> Keys<'a> {
                 None => return Ok(None),
             },
         };
-        let mask = WayMask::parse(&text, ways).and_then(|mask| mask.check(ways, min_ways));
+        let mask = WayMask::parse(&text, ways);
+        let mask = mask.and_then(|mask| mask.check_on(ways, min_ways, may_have_holes));
         mask.map(Some).map_err(|why| {
-            let wanted = format!("contiguous ways of 0x{:x} ({why})", WayMask::full(ways).bits());
+            let kind = if may_have_holes { "" } else { "contiguous " };
+            let wanted = format!("{kind}ways of 0x{:x} ({why})", WayMask::full(ways).bits());
             self.refuse(key, &format!("`{text}`"), &wanted)
         })
     }

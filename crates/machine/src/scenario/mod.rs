@@ -345,7 +345,7 @@ fn read_knobs(
         return Ok(Knobs { dca_ways: None, dca_off: Vec::new(), prefetchers: true, phases: Vec::new() });
     };
     let mut knobs = Keys::new(keys.origin(), table, "knobs", None);
-    let dca_ways = knobs.mask("dca_ways", chip.llc.ways, 1)?;
+    let dca_ways = knobs.mask("dca_ways", chip.llc.ways, 1, false)?;
     if let (Some(mask), None) = (dca_ways, chip.llc.dca_ways) {
         return Err(knobs.refuse("dca_ways", &mask, "absent: this chip has no DCA"));
     }
@@ -364,7 +364,7 @@ fn read_knobs(
         let mut inner = Keys::new(knobs.origin(), table, "knobs.phase", line);
         let at_s = inner.optional_number("at_s", 0.0..=86_400.0)?;
         let at_s = at_s.ok_or_else(|| inner.missing("at_s", "the time of the change, s"))?;
-        let mask = inner.mask("dca_ways", chip.llc.ways, 1)?;
+        let mask = inner.mask("dca_ways", chip.llc.ways, 1, false)?;
         let mask = mask.ok_or_else(|| inner.missing("dca_ways", "ways from then on"))?;
         if chip.llc.dca_ways.is_none() {
             return Err(inner.refuse("dca_ways", &mask, "absent: this chip has no DCA"));

@@ -164,7 +164,7 @@ fn read_one(
         switch,
         peer: keys.optional_text("peer")?,
         stack,
-        mask: keys.mask("mask", chip.llc.ways, chip.llc.min_ways)?,
+        mask: keys.mask("mask", chip.llc.ways, chip.llc.min_ways, chip.llc.sparse_masks)?,
         cgroup: read_cgroup(keys, &name)?,
         start_s: keys.number("start_s", 0.0..=86_400.0, 0.0)?,
         stop_s: keys.optional_number("stop_s", 0.0..=86_400.0)?,

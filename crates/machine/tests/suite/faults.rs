@@ -189,6 +189,24 @@ fn another_program_sets_a_mask() {
 }
 
 #[test]
+fn a_mask_may_have_holes_where_the_chip_takes_it() {
+    let text = |chip: &str| {
+        format!(
+            "chip = \"{chip}\"\nname = \"holes\"\ntime_factor = 1\nduration_s = 0.01\nwarmup_s = 0\nmeasure_s = 0.01\n\
+             [[workload]]\nname = \"x\"\nprogram = \"x-mem\"\ncores = 0\nworking_set = \"1M\"\nmask = \"0x505\"\n\
+             [[fault]]\nkind = \"outsider\"\nat_s = 0.002\nworkload = \"x\"\nmask = \"0x0a0\"\n"
+        )
+    };
+    let read = |chip: &str| ScenarioSource::parse("holes.toml", &text(chip), None).unwrap().read();
+    let options = RunOptions { seed: 1, sample_seed: 1, sampling: Sampling::DEFAULT };
+    let server = VirtualServer::new(Arc::new(read("epyc-9554").unwrap()), options).unwrap();
+    let mut server = FaultyServer::new(server);
+    assert_eq!([1, 3].map(|ms| at(&mut server, ms).knobs.mask(X).unwrap().bits()), [0x505, 0x0a0]);
+    let refused = read("gold-6140").unwrap_err().to_string();
+    assert!(refused.contains("contiguous ways of 0x7ff (mask 0x505 has holes"), "{refused}");
+}
+
+#[test]
 fn an_owner_declares_another_priority_and_the_program_runs_on() {
     let mut server = server("");
     let mut priority = |ms: u64| {
