@@ -116,7 +116,7 @@ fn a_policy_sees_what_was_counted_and_its_decision_comes_back() {
 fn a_policy_of_a_run_has_bounded_memory_and_a_short_command_line() {
     let body = "import resource\n        \
         most, all = resource.getrlimit(resource.RLIMIT_DATA)[1], os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')\n        \
-        assert most == all // 2 and open('/proc/self/oom_score_adj').read() == '500\\n', (most, all)\n        \
+        assert most == all // 2 and int(open('/proc/self/oom_score_adj').read()) >= 500, (most, all)\n        \
         words = open('/proc/self/cmdline').read().split('\\0')\n        \
         assert words[-2] == 'mine.py' and sum(map(len, words)) < 300, words\n        \
         try:\n            bytearray(most + 4096)\n        \

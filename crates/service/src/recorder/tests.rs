@@ -477,7 +477,10 @@ proptest! {
         let file = directory.path().join("x");
         let bytes = if packed { zstd::encode_all(bytes.as_slice(), 1).unwrap() } else { bytes };
         fs::write(&file, bytes).unwrap();
-        prop_assert!(read(&file).0.is_empty());
+        // A few bytes may be a text, which the reader refuses as a whole.
+        let is_empty = RecordingReader::open(&file)
+            .map_or(true, |items| items.into_iter().all(|item| !matches!(item, Item::Entry(_))));
+        prop_assert!(is_empty);
     }
 
     #[test]
