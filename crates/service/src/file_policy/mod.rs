@@ -249,7 +249,7 @@ impl Policy for FilePolicy {
     }
 
     fn classes(&mut self, clos_count: u32) {
-        // The thread that has ended has told why.
+        // A worker that has ended reads no order; its death is reported.
         let _ = self.orders.send(Order::Classes(clos_count));
     }
 
