@@ -253,7 +253,7 @@ fn wait(dir: &Path, longest: Duration) -> Result<(), Failure> {
     loop {
         let trees = trees()?;
         let own = dir.canonicalize().ok().and_then(|path| trees.iter().find(|tree| tree.path == path));
-        if own.is_some_and(|tree| tree.name.is_some()) {
+        if own.is_some_and(|tree| tree.name().is_some()) {
             return Ok(());
         }
         if start.elapsed() >= longest {
@@ -293,15 +293,14 @@ fn trees() -> Result<Vec<MountedTree>, Failure> {
 
 /// Trees that are served, each as `name (directory)`.
 fn listed(trees: &[MountedTree]) -> String {
-    let named =
-        trees.iter().filter_map(|tree| Some(format!("{} ({})", tree.name.as_ref()?, tree.path.display())));
+    let named = trees.iter().filter_map(|tree| Some(format!("{} ({})", tree.name()?, tree.path.display())));
     named.collect::<Vec<_>>().join(", ")
 }
 
 /// The mount point of the only tree. A tree whose program has ended is none.
 fn only_tree() -> Result<PathBuf, Failure> {
     let mut trees = trees()?;
-    trees.retain(|tree| tree.name.is_some());
+    trees.retain(|tree| tree.name().is_some());
     match trees.as_slice() {
         [tree] => Ok(tree.path.clone()),
         [] => Err(Failure::bad_input("no virtual host is mounted; `waykeeper vhost DIR` mounts one")),
@@ -322,7 +321,7 @@ fn named_tree(host: &Path) -> Result<PathBuf, Failure> {
         return Ok(host.to_owned());
     }
     let own: Vec<&MountedTree> =
-        trees.iter().filter(|tree| tree.name.as_deref().map(Path::new) == Some(host)).collect();
+        trees.iter().filter(|tree| tree.name().as_deref().map(Path::new) == Some(host)).collect();
     match own.as_slice() {
         [tree] => Ok(tree.path.clone()),
         // A directory whose files are a tree's, as inside `enter`.

@@ -13,8 +13,6 @@ pub const NAME_FILE: &str = "waykeeper/name";
 pub struct MountedTree {
     /// Where it is mounted.
     pub path: PathBuf,
-    /// Its name; `None` if the program that served it has ended.
-    pub name: Option<String>,
 }
 
 /// All trees in this mount namespace, in the order in which they were mounted.
@@ -23,13 +21,15 @@ pub struct MountedTree {
 /// If the list of mounts cannot be read.
 pub fn mounted_trees() -> io::Result<Vec<MountedTree>> {
     let mounts = std::fs::read_to_string("/proc/self/mounts")?;
-    Ok(mounts.lines().filter_map(tree_of).map(MountedTree::at).collect())
+    Ok(mounts.lines().filter_map(tree_of).map(|path| MountedTree { path }).collect())
 }
 
 impl MountedTree {
-    fn at(path: PathBuf) -> MountedTree {
-        let name = std::fs::read_to_string(path.join(NAME_FILE)).ok();
-        MountedTree { name: name.map(|name| name.trim_end().to_owned()), path }
+    /// Its name; `None` if the program that served it has ended. A program that is stopped, or that was killed in a call to
+    /// its own tree, does not answer, and this call then waits. So a caller that knows the directory asks no other tree.
+    pub fn name(&self) -> Option<String> {
+        let name = std::fs::read_to_string(self.path.join(NAME_FILE)).ok()?;
+        Some(name.trim_end().to_owned())
     }
 }
 

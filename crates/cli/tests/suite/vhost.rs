@@ -4,7 +4,7 @@ use assert_cmd::cargo::cargo_bin;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use waykeeper_testbed::wait_for;
+use waykeeper_testbed::{PATIENCE, wait_for};
 
 /// A running `waykeeper vhost`, ended by SIGTERM when dropped.
 struct Server {
@@ -184,6 +184,31 @@ fn a_host_is_waited_for_and_of_two_hosts_enter_takes_the_named_one() {
     assert_eq!(std::fs::read_to_string(third.path().join("waykeeper/name")).unwrap(), "a4-fig5\n");
     assert!(Command::new("umount").args(["-l", &left]).status().unwrap().success());
     std::fs::remove_file(ready).unwrap();
+}
+
+/// In a mount namespace of its own: other tests look for hosts by name, and would wait for the stopped one.
+#[test]
+fn another_host_that_does_not_answer_does_not_matter() {
+    let [silent, other] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let script = "\
+        \"$0\" vhost \"$1\" --scenario a4-fig5 --sets 1/64 >/dev/null & silent=$!\n\
+        \"$0\" vhost \"$2\" --scenario a4-fig5 --sets 1/64 >/dev/null & other=$!\n\
+        \"$0\" vhost \"$1\" --wait=300s && \"$0\" vhost \"$2\" --wait=300s || exit 9\n\
+        kill -STOP $silent\n\
+        timeout $3 \"$0\" vhost \"$2\" --wait=300s &&\n\
+            timeout $3 \"$0\" vhost enter \"$2\" -- cat /sys/fs/resctrl/info/L3/cbm_mask\n\
+        code=$?\n\
+        kill -CONT $silent; kill $silent $other; wait\n\
+        exit $code";
+    let done = Command::new("unshare")
+        .args(["-m", "sh", "-c", script])
+        .arg(cargo_bin("waykeeper"))
+        .args([silent.path(), other.path()])
+        .arg(PATIENCE.as_secs().to_string())
+        .output()
+        .unwrap();
+    let said = [done.stdout, done.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert_eq!((done.status.code(), said[0].as_str()), (Some(0), "7ff\n"), "{}", said[1]);
 }
 
 #[test]
