@@ -11,16 +11,14 @@
 mod classes;
 mod effect;
 mod knobs;
-mod memory;
 mod predictor;
 mod record;
 mod run;
 mod worth;
 
 pub use classes::{Class, ClassesError, classes};
-pub use memory::{LoopMemory, TakenOver};
 pub use predictor::Predictor;
 pub use record::{LoopSummary, Observer, Problem, StepRecord};
-pub use run::{ControlConfig, ControlError, LookBack, Loop, run};
+pub use run::{ControlConfig, ControlError, LookBack, Loop, LoopMemory, TakenOver, run};
 pub use waykeeper_calibration::Estimate;
 pub use worth::{Worth, WorthEstimate, WorthSource, WorthUnknown};

@@ -13,16 +13,17 @@
 mod deadlines;
 mod leave;
 mod look_back;
+mod memory;
 
 use crate::classes::classes;
 use crate::effect::Effects;
 use crate::knobs::Knobs;
-use crate::memory::TakenOver;
 use crate::predictor::Predictor;
 use crate::record::{LoopSummary, Observer, Problem, StepRecord};
 use crate::worth::{WorthMeter, WorthUnknown};
 pub use look_back::LookBack;
 use look_back::LooksBack;
+pub use memory::{LoopMemory, TakenOver};
 use std::collections::BTreeMap;
 use waykeeper_host::{Host, HostError, Interval, KnobValues, Plan, Snapshot, Workload};
 use waykeeper_policy::{Cause, Decision, Event, Policy};
@@ -104,8 +105,8 @@ const ENDING_PAUSE_NS: u64 = 100_000_000;
 
 /// A run in progress, one step at a time; [`run()`] is this in a loop.
 pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
-    pub(crate) host: &'a mut H,
-    pub(crate) policy: Box<dyn Policy + 'a>,
+    host: &'a mut H,
+    policy: Box<dyn Policy + 'a>,
     /// Answers the policy's questions; without it they are not answered.
     predictor: Option<Box<dyn Predictor + 'a>>,
     /// The number of the present policy's last question.
@@ -124,7 +125,7 @@ pub struct Loop<'a, H: Host + ?Sized = dyn Host + 'a> {
     clos_count: u32,
     /// The last error about classes of service, so that it is reported once.
     reported_classes_error: Option<String>,
-    pub(crate) worth: WorthMeter,
+    worth: WorthMeter,
     looks_back: LooksBack,
     /// The layout as found, when knobs were read last.
     as_found: KnobValues,

@@ -9,6 +9,8 @@
 //!
 //! It must not know a model, nor how a description is made.
 
+mod learnt;
+
 use super::super::event;
 use super::super::machine::{Machine, RECALLED};
 use super::super::memory::PhaseMemory;
@@ -23,6 +25,7 @@ use super::layouts::{allowed, foreseen, found, score, unforeseen};
 use super::words::{causes, changes, expected, percents};
 use crate::knobs::RefusedKnobs;
 use crate::{Cause, Decision, Event};
+pub(super) use learnt::Learnt;
 use std::collections::{BTreeMap, VecDeque};
 use waykeeper_calibration::{Calibrator, Candidate, GoalScore, LayoutAnswer, LayoutLimits, LayoutQuestion};
 use waykeeper_host::{Interval, Inventory, Knob, Plan, Workload};
@@ -42,7 +45,7 @@ const UNASKED: u32 = 2;
 /// Layouts in an answer: more than are tried, since some were tried before.
 pub(super) const ANSWERS: usize = 6;
 
-pub(super) enum State {
+enum State {
     /// Measures the layout in force.
     Look,
     /// Waits for an answer, for so many intervals.
@@ -59,32 +62,32 @@ pub(super) enum State {
 
 /// The whole state of the policy on one server.
 pub(super) struct TwinMachine {
-    pub(super) config: TwinConfig,
-    pub(super) server: Server,
-    pub(super) limits: LayoutLimits,
+    config: TwinConfig,
+    server: Server,
+    limits: LayoutLimits,
     calibrator: Calibrator,
-    pub(super) phase: PhaseDetector,
+    phase: PhaseDetector,
     settling: Settling,
-    pub(super) memory: PhaseMemory<Plan>,
+    memory: PhaseMemory<Plan>,
     forecast: Forecast,
     refused: RefusedKnobs,
-    pub(super) state: State,
+    state: State,
     /// The knobs before the policy set any; `None` before the first interval.
-    pub(super) found: Option<Plan>,
+    found: Option<Plan>,
     /// The knobs that the policy wants: empty until it tries a layout.
-    pub(super) in_force: Plan,
+    in_force: Plan,
     /// The best layout so far and the progress under it.
-    pub(super) best: Plan,
+    best: Plan,
     best_progress: Progress,
     /// Progress under the layout as found, in this phase: measured or foreseen.
-    pub(super) reference: Option<Progress>,
+    reference: Option<Progress>,
     /// The progress when the last question was asked: what an answer is relative to.
     asked_from: Progress,
     queue: VecDeque<Candidate>,
     /// Layouts tried in this phase.
     tried: Vec<Plan>,
     /// Whether these workloads were measured with the open LLC: the calibrator then knows them with all ways.
-    pub(super) was_opened: bool,
+    was_opened: bool,
     /// Questions in this phase, and the last ones in turn whose layout was dropped and whose HPWs were foreseen wrongly.
     questions: u32,
     failures: u32,
@@ -92,7 +95,7 @@ pub(super) struct TwinMachine {
     number: u64,
     is_open: bool,
     /// The layout in force is another machine's best; whether it is that of the present phase is not known yet.
-    pub(super) recalls: bool,
+    recalls: bool,
     /// Intervals in which there was a question that was not taken.
     unasked: u32,
     answer: Option<LayoutAnswer>,
@@ -491,7 +494,7 @@ impl TwinMachine {
     }
 
     /// Measures a layout as if nothing had been tried.
-    pub(super) fn look_at(&mut self, layout: Plan) {
+    fn look_at(&mut self, layout: Plan) {
         (self.in_force, self.best) = (layout.clone(), layout);
         self.queue.clear();
         (self.is_open, self.answer) = (false, None);

@@ -10,14 +10,12 @@ mod config;
 mod describe;
 mod forecast;
 mod layouts;
-mod learnt;
 mod machine;
 mod words;
 
 use crate::{Decision, Description, Policy, PolicyError};
 use config::TwinConfig;
-use learnt::Learnt;
-use machine::TwinMachine;
+use machine::{Learnt, TwinMachine};
 use toml::Table;
 use waykeeper_calibration::{LayoutAnswer, LayoutQuestion};
 use waykeeper_host::{Interval, Inventory, Workload};

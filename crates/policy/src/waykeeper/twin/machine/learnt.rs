@@ -1,16 +1,14 @@
 //! What the policy has learnt of the present workloads, for the policy of the next daemon. It must not know how.
 
-use super::super::machine::{Learnt as LearntBySteps, Machine};
-use super::super::memory::PhaseMemory;
-use super::super::progress::Progress;
-use super::machine::{State, TwinMachine};
+use super::super::super::machine::Learnt as LearntBySteps;
+use super::{Machine, PhaseMemory, Progress, State, TwinMachine};
 use serde::{Deserialize, Serialize};
 use waykeeper_host::{Knob, Plan};
 use waykeeper_units::WayMask;
 
 /// What is known of the present workloads.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Learnt {
+pub struct Learnt {
     /// The knobs before any policy set them.
     found: Plan,
     best: Plan,

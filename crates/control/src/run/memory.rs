@@ -3,7 +3,7 @@
 //! All of it is known of certain workloads: with others, the next loop begins without it. What the policy has learnt also
 //! depends on its settings. Must not know host and policy except by their traits.
 
-use crate::run::Loop;
+use super::Loop;
 use crate::worth::WorthMemory;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl<H: Host + ?Sized> Loop<'_, H> {
 
     /// Begins with what another loop has learnt, which ended so long ago. The event says what is used of it; there is none
     /// if nothing is.
-    pub(crate) fn recall(&mut self, memory: LoopMemory, ago: Duration) -> Option<Event> {
+    pub(super) fn recall(&mut self, memory: LoopMemory, ago: Duration) -> Option<Event> {
         if memory.workloads != self.host.workloads() {
             return None;
         }
