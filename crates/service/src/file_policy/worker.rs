@@ -154,6 +154,8 @@ impl Worker {
             Ok((mut process, _)) => {
                 let start =
                     process.call(&PolicyCall::Start { inventory: &server, workloads: &self.workloads });
+                // The server that it starts with has their present number.
+                self.classes = None;
                 self.running = Some(Running { process, start, works_on: None });
             }
             Err(why) => self.died(&why.to_string()),
