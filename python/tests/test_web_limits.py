@@ -35,13 +35,13 @@ FLOODS = {
 """What a stranger sends on each of his connections, of which he reads nothing."""
 
 
-def opened(served, path, order=None):
+def opened(served, path, order=None, method=None):
     """The answer to the owner's page: only what a script asks for, below /api, has the token."""
     headers = {"Content-Type": "application/json"}
     if path.startswith("/api/"):
         headers["Authorization"] = f"Bearer {served.token}"
     body = json.dumps(order).encode() if order else None
-    request = urllib.request.Request(f"{served.base}{path}", data=body, headers=headers)
+    request = urllib.request.Request(f"{served.base}{path}", data=body, headers=headers, method=method)
     return urllib.request.urlopen(request, timeout=PATIENCE_S)
 
 
@@ -128,12 +128,20 @@ def test_many_starts_at_once_make_no_more_servers_than_there_may_be(tiny_served)
 
     def start(_):
         try:
-            ask(tiny_served, "/api/playgrounds", wish)
+            started.append(json.loads(ask(tiny_served, "/api/playgrounds", wish))["id"])
         except urllib.error.HTTPError as error:
             return error.code, error.headers["Retry-After"]
         return 200, None
 
+    def end_all():
+        for one in started:
+            # It may have made room for another one.
+            with contextlib.suppress(urllib.error.HTTPError), opened(tiny_served, f"/api/playgrounds/{one}", method="DELETE"):
+                pass
+
+    started = []
     start(0)
+    end_all()
     until("the first playground ends", lambda: servers_of(tiny_served) == 1)
     before, most = memory_mb(tiny_served), 0
     with concurrent.futures.ThreadPoolExecutor(100) as pool:
@@ -144,6 +152,7 @@ def test_many_starts_at_once_make_no_more_servers_than_there_may_be(tiny_served)
     assert {answer.result() for answer in answers} <= {(200, None), (503, "2")}
     assert most <= MOST_SERVERS + 1, "a place is taken before a server is made, and until it has ended"
     taken = memory_mb(tiny_served) - before
+    end_all()
     until("they end", lambda: servers_of(tiny_served) == 1)
     print(f"{most} virtual servers at most, which took {taken:.0f} MB")
     until("their memory is given back", lambda: memory_mb(tiny_served) - before < taken / 3)

@@ -24,8 +24,17 @@ const EVENTS_MOST: usize = 64;
 pub enum FeedLife {
     /// As long as the server.
     Server,
-    /// As long as it has a viewer, and so much longer. Its source is paused while no page shows it.
-    Viewers(Duration),
+    /// As long as it has a viewer. Its source is paused while no page shows it.
+    Viewers(FeedPatience),
+}
+
+/// How long a feed that no page has waits for one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FeedPatience {
+    /// For the first one: the page has just asked for the feed, and its browser may be slow to open the stream.
+    pub first: Duration,
+    /// For another one, once it had one.
+    pub next: Duration,
 }
 
 /// How much a feed is used; the least comes first, and of two that are used alike, the one that is so for longer.
@@ -47,13 +56,14 @@ pub struct Audience(Mutex<Present>);
 struct Present {
     seen: usize,
     hidden: usize,
+    had_any: bool,
     /// The last change.
     since: Instant,
 }
 
 impl Default for Audience {
     fn default() -> Audience {
-        Audience(Mutex::new(Present { seen: 0, hidden: 0, since: Instant::now() }))
+        Audience(Mutex::new(Present { seen: 0, hidden: 0, had_any: false, since: Instant::now() }))
     }
 }
 
@@ -64,10 +74,15 @@ impl Audience {
 
     fn in_use(&self) -> FeedUse {
         match *self.locked() {
-            Present { seen: 0, hidden: 0, since } => FeedUse::Left(since),
+            Present { seen: 0, hidden: 0, since, .. } => FeedUse::Left(since),
             Present { seen: 0, since, .. } => FeedUse::Hidden(since),
             _ => FeedUse::Seen,
         }
+    }
+
+    /// How long it waits for a viewer when it has none.
+    fn waits(&self, patience: FeedPatience) -> Duration {
+        if self.locked().had_any { patience.next } else { patience.first }
     }
 
     /// Changes the number of viewers of one kind.
@@ -75,6 +90,7 @@ impl Audience {
         let mut present = self.locked();
         let count = if is_seen { &mut present.seen } else { &mut present.hidden };
         *count = change(*count);
+        present.had_any = true;
         present.since = Instant::now();
     }
 }
@@ -235,7 +251,7 @@ impl FeedThread {
         while !self.stop.load(Ordering::Relaxed) {
             self.take_events();
             self.carry_out();
-            let FeedLife::Viewers(idle) = self.life else { continue };
+            let FeedLife::Viewers(patience) = self.life else { continue };
             let used = self.audience.in_use();
             let is_seen = used == FeedUse::Seen;
             if is_seen != was_seen {
@@ -243,7 +259,7 @@ impl FeedThread {
                 was_seen = is_seen;
             }
             if let FeedUse::Left(since) = used
-                && since.elapsed() >= idle
+                && since.elapsed() >= self.audience.waits(patience)
             {
                 return;
             }
@@ -350,6 +366,9 @@ pub mod testing {
     /// Longest that a test waits for anything.
     const PATIENCE: Duration = Duration::from_secs(60);
 
+    /// Longer than any test.
+    pub const LONG: Duration = Duration::from_secs(3600);
+
     /// Waits for a condition.
     pub fn wait_until(what: &str, so: impl Fn() -> bool) {
         let begin = Instant::now();
@@ -362,7 +381,7 @@ pub mod testing {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::{Silent, wait_until};
+    use super::testing::{LONG, Silent, wait_until};
     use super::*;
     use waykeeper_view::SourceInfo;
 
@@ -390,9 +409,10 @@ mod tests {
     #[test]
     fn a_playground_ends_some_time_after_its_last_viewer_and_the_main_source_does_not() {
         let idle = Duration::from_millis(200);
+        let life = FeedLife::Viewers(FeedPatience { first: LONG, next: idle });
         let ended = Arc::new(AtomicBool::new(false));
         let at_end = ended.clone();
-        let feed = LiveFeed::start(Box::new(Silent), FeedLife::Viewers(idle), move || {
+        let feed = LiveFeed::start(Box::new(Silent), life, move || {
             at_end.store(true, Ordering::Relaxed);
         });
         let feed = feed.unwrap();
@@ -413,10 +433,38 @@ mod tests {
     }
 
     #[test]
+    fn a_playground_waits_longer_for_its_first_viewer_than_for_the_next() {
+        let idle = Duration::from_millis(50);
+        let ended = Arc::new(AtomicBool::new(false));
+        let at_end = ended.clone();
+        let life = FeedLife::Viewers(FeedPatience { first: LONG, next: idle });
+        let feed = LiveFeed::start(Box::new(Silent), life, move || at_end.store(true, Ordering::Relaxed));
+        let feed = feed.unwrap();
+        let begin = Instant::now();
+        while begin.elapsed() < 4 * idle {
+            thread::sleep(LOOK);
+            assert!(!ended.load(Ordering::Relaxed), "no page has come yet");
+        }
+        drop(feed.viewer(true));
+        wait_until("its viewer has gone, and it does not end", || ended.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_playground_that_no_page_ever_takes_ends_too() {
+        let ended = Arc::new(AtomicBool::new(false));
+        let at_end = ended.clone();
+        let life = FeedLife::Viewers(FeedPatience { first: Duration::ZERO, next: LONG });
+        let feed = LiveFeed::start(Box::new(Silent), life, move || at_end.store(true, Ordering::Relaxed));
+        let _feed = feed.unwrap();
+        wait_until("no page comes, and it does not end", || ended.load(Ordering::Relaxed));
+    }
+
+    #[test]
     fn a_playground_is_paused_while_no_page_shows_it() {
         let told = Arc::<Mutex<Option<bool>>>::default();
         let source = Box::new(Watched(told.clone()));
-        let feed = LiveFeed::start(source, FeedLife::Viewers(Duration::from_secs(3600)), || {}).unwrap();
+        let life = FeedLife::Viewers(FeedPatience { first: LONG, next: LONG });
+        let feed = LiveFeed::start(source, life, || {}).unwrap();
         let is_told = |so| wait_until("the source is told", || *told.lock().unwrap() == Some(so));
         is_told(false);
         let hidden = feed.viewer(false);

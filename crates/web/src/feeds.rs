@@ -4,7 +4,7 @@
 //! hidden pages, which start theirs anew when they are shown. A playground has its place before it is made, and until its
 //! memory is given back, which is some time after it has ended here. Must not know HTTP, nor how a source is opened.
 
-use crate::feed::{FeedLife, FeedUse, LiveFeed};
+use crate::feed::{FeedLife, FeedPatience, FeedUse, LiveFeed};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -84,15 +84,15 @@ impl Drop for Reservation {
 pub struct FeedSet {
     present: Arc<Mutex<Present>>,
     most: usize,
-    idle: Duration,
+    patience: FeedPatience,
     /// Places of playgrounds, each until the memory of its server is given back.
     places: Arc<Semaphore>,
 }
 
 impl FeedSet {
-    /// No feeds yet. There will be at most `most` playgrounds; one that no page has ends after `idle`.
-    pub fn new(most: usize, idle: Duration) -> FeedSet {
-        FeedSet { present: Arc::default(), most, idle, places: Arc::new(Semaphore::new(most)) }
+    /// No feeds yet. There will be at most `most` playgrounds, which wait with `patience` for a page.
+    pub fn new(most: usize, patience: FeedPatience) -> FeedSet {
+        FeedSet { present: Arc::default(), most, patience, places: Arc::new(Semaphore::new(most)) }
     }
 
     /// Adds the main source.
@@ -139,7 +139,7 @@ impl FeedSet {
                 locked(&present).feeds.remove(&own);
             }
         };
-        let feed = LiveFeed::start(source, FeedLife::Viewers(self.idle), at_end)?;
+        let feed = LiveFeed::start(source, FeedLife::Viewers(self.patience), at_end)?;
         present.feeds.insert(id.clone(), Arc::new(feed));
         present.reserved -= 1;
         reservation.is_used = true;
@@ -165,10 +165,9 @@ impl FeedSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::feed::testing::{Silent, wait_until};
+    use crate::feed::testing::{LONG, Silent, wait_until};
 
-    /// Longer than any test.
-    const LONG: Duration = Duration::from_secs(3600);
+    const ANY: FeedPatience = FeedPatience { first: LONG, next: LONG };
 
     /// Runs what does not have to wait long.
     fn now<T>(what: impl Future<Output = T>) -> T {
@@ -184,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_one_that_is_used_least_makes_room_and_one_that_is_seen_never_does() {
-        let feeds = FeedSet::new(3, LONG);
+        let feeds = FeedSet::new(3, ANY);
         feeds.add_main(Box::new(Silent)).unwrap();
         let ids = [add(&feeds), add(&feeds), add(&feeds)];
         let viewer = |id: &str, is_seen| feeds.get(id).unwrap().viewer(is_seen);
@@ -216,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_thousand_pages_that_come_and_go_leave_nothing() {
-        let feeds = FeedSet::new(8, Duration::ZERO);
+        let feeds = FeedSet::new(8, FeedPatience { next: Duration::ZERO, ..ANY });
         feeds.add_main(Box::new(Silent)).unwrap();
         for _ in 0..1000 {
             let id = add(&feeds);
@@ -228,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_place_is_taken_before_a_playground_is_made_and_until_its_memory_is_given_back() {
-        let feeds = FeedSet::new(2, LONG);
+        let feeds = FeedSet::new(2, ANY);
         let (first, memory_of_first) = now(feeds.reserve()).unwrap();
         let (second, memory_of_second) = now(feeds.reserve()).unwrap();
         // None of the two is there yet, and there is no room for a third.

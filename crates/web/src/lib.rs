@@ -17,6 +17,7 @@ mod routes;
 mod server;
 mod token;
 
+pub use feed::FeedPatience;
 pub use playground::{PlaygroundError, PlaygroundWish, ScenarioEntry, Scenarios};
 pub use server::{WebError, WebLimits, WebListen, WebServer};
 pub use token::AccessToken;

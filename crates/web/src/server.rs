@@ -4,6 +4,7 @@
 
 use crate::AccessToken;
 use crate::client_stream::ClientStream;
+use crate::feed::FeedPatience;
 use crate::places::{ConnectionPlace, PlaceTable, Room};
 use crate::playground::Scenarios;
 use crate::routes::{self, Desk};
@@ -39,8 +40,8 @@ pub struct WebLimits {
     pub holders_streams: usize,
     /// Virtual servers of playgrounds at a time.
     pub playgrounds: usize,
-    /// A playground that no page has ends after this time: a page that is loaded again finds it.
-    pub playground_idle: Duration,
+    /// A playground that no page has ends after this time: its own page comes in it, and one that is loaded again finds it.
+    pub playground_idle: FeedPatience,
     /// Time for the head of a request, and for a body.
     pub head: Duration,
     /// Time in which a client must take something of what is sent.
@@ -65,7 +66,7 @@ impl Default for WebLimits {
             streams: 256,
             holders_streams: 64,
             playgrounds: 64,
-            playground_idle: Duration::from_secs(5),
+            playground_idle: FeedPatience { first: Duration::from_secs(30), next: Duration::from_secs(5) },
             head: Duration::from_secs(5),
             stall: Duration::from_secs(30),
             body_bytes: 16 << 10,

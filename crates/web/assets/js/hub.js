@@ -80,18 +80,22 @@ export class Hub {
     return wanted.size === 0 ? "" : `/api/events?seen=${ids(true)}&hidden=${ids(false)}`;
   }
 
-  /** Opens the stream that the pages need. The one before is closed once the new one is there, so that no playground is without a page. */
+  /**
+   * Opens the stream that the pages need. The one before is closed once the new one is there, so that no playground is without a page.
+   * For the same reason one that is being opened is not given up for a newer one: pages that come one after the other would
+   * put off the stream of the first for as long as they come.
+   */
   renew() {
     const path = this.wantedPath();
-    if (path === this.path && (this.stream || this.opening)) return;
-    this.opening?.close();
-    this.opening = null;
-    this.path = path;
     if (path === "") {
       this.stream?.close();
-      this.stream = null;
+      this.opening?.close();
+      this.stream = this.opening = null;
+      this.path = path;
       return;
     }
+    if (this.opening || (path === this.path && this.stream)) return;
+    this.path = path;
     const opening = new EventStream(path, this.token, {
       opened: () => {
         this.stream?.close();
@@ -99,6 +103,8 @@ export class Hub {
         this.opening = null;
         if (this.failures > 0) this.tell({ kind: "again" });
         this.failures = 0;
+        // What the pages have may have changed meanwhile.
+        this.plan(GATHER_MS);
       },
       event: ({ event, id, data }) => {
         if (event === "alive") this.tell({ kind: "alive" });

@@ -2,7 +2,7 @@
 
 use crate::common::{PATIENCE, ask, order, read_until, serve, view, view_all};
 use std::time::{Duration, Instant};
-use waykeeper_web::{WebLimits, WebServer};
+use waykeeper_web::{FeedPatience, WebLimits, WebServer};
 
 fn start(server: &WebServer, body: &str) -> String {
     let reply = order(server, "POST", "/api/playgrounds", body);
@@ -49,9 +49,10 @@ fn a_mask_that_is_turned_is_in_the_next_picture_and_a_viewer_keeps_the_server() 
 
 /// Few playgrounds, which wait for an hour for a page.
 const FEW: usize = 3;
+const LONG: Duration = Duration::from_secs(3600);
 
 fn few() -> WebServer {
-    let playground_idle = Duration::from_secs(3600);
+    let playground_idle = FeedPatience { first: LONG, next: LONG };
     serve(None, WebLimits { playgrounds: FEW, playground_idle, ..WebLimits::default() })
 }
 
