@@ -226,7 +226,7 @@ def ready_machine(installing: concurrent.futures.Future[None] | None, again: boo
 
 
 def whole(cargo: str, wanted: bool, long: bool, again: bool, phases: Phases) -> None:
-    """Every phase: Rust's tests from the time that the first is built, the others one after the other. Raises Failed without a compiler."""
+    """Every phase: Rust's tests from the time that the first is built, all others once the build is done. Raises Failed without a compiler."""
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         installing = set_up(pool, wanted)
         if not shutil.which(cargo, path=os.environ["PATH"]):
@@ -245,16 +245,23 @@ def whole(cargo: str, wanted: bool, long: bool, again: bool, phases: Phases) -> 
             queue.close(keeps=built is not None)
         if built is None:
             return
-        phases.run("examples in the documentation", lambda: must_be_zero(run_tests.examples(cargo)))
-        phases.run("tests of the scripts", script_tests)
+        # They wait for the linker and for processes, so they run beside Python's tests, which wait for browsers.
+        short = pool.submit(short_tests, cargo, phases)
         why = fetching.result()
         if why is None:
             phases.run("Python package", lambda: python_tests(built, long, ready.result().passed))
         else:
             phases.not_run.append(f"all of python/tests: {why}")
+        short.result()
         testing.result()
         if long:
             phases.run("short form of make test-fleet", fleet_checks)
+
+
+def short_tests(cargo: str, phases: Phases) -> None:
+    """What takes seconds: the examples in the documentation and the tests of the scripts."""
+    phases.run("examples in the documentation", lambda: must_be_zero(run_tests.examples(cargo)))
+    phases.run("tests of the scripts", script_tests)
 
 
 def only_python(cargo: str, long: bool, phases: Phases) -> None:
