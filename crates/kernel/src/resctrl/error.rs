@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The kind of failure, for the caller's reaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ResctrlErrorKind {
-    /// EBUSY: retry later; RMIDs in limbo, or a second mount.
+    /// Retry later: RMIDs in limbo or a second mount (EBUSY), or ways that another group's mode keeps (EINVAL).
     Busy,
     /// ENOSPC: no CLOSID, RMID or cache left.
     Exhausted,

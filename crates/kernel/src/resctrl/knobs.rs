@@ -2,7 +2,7 @@
 //!
 //! hardware.md 7.3 and 7.4. It must not know which value is useful.
 
-use super::error::{ResctrlError, shown};
+use super::error::{ResctrlError, ResctrlErrorKind, shown};
 use super::files::{self, HeldFile};
 use super::schemata::{DomainSetting, Resource, ResourceSettings, Schemata, decimal};
 use super::{Group, Resctrl};
@@ -153,11 +153,16 @@ impl Resctrl {
     /// [`Schemata::differing`]. The kernel checks every line before it applies any (hardware.md 7.3).
     ///
     /// # Errors
-    /// The kernel's refusal with its reason; nothing has changed then.
+    /// The kernel's refusal with its reason; nothing has changed then. [`ResctrlErrorKind::Busy`]: a group's mode is in the
+    /// way, and another program may change it back.
     pub fn set_schemata(&self, group: &Group, lines: &[ResourceSettings]) -> Result<Schemata, ResctrlError> {
         let path = self.directory(group).join("schemata");
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        self.write(&path, &text, Resctrl::CLEARS_STATUS, || self.accepted(group, lines))?;
+        let written = self.write(&path, &text, Resctrl::CLEARS_STATUS, || self.accepted(group, lines));
+        written.map_err(|error| match is_about_a_mode(&error) {
+            true => ResctrlError { kind: ResctrlErrorKind::Busy, ..error },
+            false => error,
+        })?;
         self.schemata(group)
     }
 
@@ -259,6 +264,14 @@ impl Resctrl {
         let text = files::read(self.system(), &path, files::MOST_BYTES)?;
         parse_size(&text).map_err(|why| ResctrlError::malformed(&path, why))
     }
+}
+
+/// Whether a mask was refused because of a group's mode, and not because of the mask alone. The kernel says "Overlaps with
+/// exclusive group", "Overlaps with other group", "CBM overlaps with pseudo-locked region" or "Resource group is
+/// pseudo-locked" (linux ctrlmondata.c, parse_cbm and rdtgroup_schemata_write).
+fn is_about_a_mode(error: &ResctrlError) -> bool {
+    let says = |words: &str| error.status.as_ref().is_some_and(|status| status.contains(words));
+    error.kind == ResctrlErrorKind::Refused && (says("verlaps with") || says("is pseudo-locked"))
 }
 
 /// Parses a `size` file: like schemata, with decimal values.

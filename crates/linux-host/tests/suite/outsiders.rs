@@ -144,7 +144,7 @@ fn classes_that_other_programs_release_are_used() {
 }
 
 #[test]
-fn ways_that_another_group_has_for_itself_are_named_in_the_refusal() {
+fn ways_that_another_group_has_for_itself_are_named_and_had_once_they_are_free() {
     let machine = MountedHost::new("gold-6140");
     let root = machine.root();
     let write = |path: &str, text: &str| root.write_once(format!("/sys/fs/resctrl/{path}"), text).unwrap();
@@ -153,11 +153,14 @@ fn ways_that_another_group_has_for_itself_are_named_in_the_refusal() {
     write("schemata", "L3:0=7fc\n");
     write("excl/mode", "exclusive\n");
     let mut host = open(&machine, |_| {});
-    let applied = host.apply(&Plan::of_masks(BTreeMap::from([(FIO, WayMask::from_bits(0x00f))]))).unwrap();
-    refused(&applied[Knob::Mask(FIO)], "but the ways 0x003 belong to group excl alone (exclusive)");
-    // Freed ways are had at the next request.
-    write("excl/mode", "shareable\n");
-    let applied = host.apply(&Plan::of_masks(BTreeMap::from([(FIO, WayMask::from_bits(0x00f))]))).unwrap();
+    let masks = Plan::of_masks(BTreeMap::from([(FIO, WayMask::from_bits(0x00f))]));
+    let applied = host.apply(&masks).unwrap();
+    // The control loop asks again for what is busy.
+    let named = "but the ways 0x003 belong to group excl alone (exclusive)";
+    let busy = matches!(&applied[Knob::Mask(FIO)], KnobOutcome::Busy(why) if why.contains(named));
+    assert!(busy, "{applied:?}");
+    root.remove_dir("/sys/fs/resctrl/excl").unwrap();
+    let applied = host.apply(&masks).unwrap();
     assert_eq!(applied[Knob::Mask(FIO)], KnobOutcome::Applied);
     assert!(host.close().expect("closed").is_complete());
 }

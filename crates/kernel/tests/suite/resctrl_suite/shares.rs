@@ -276,9 +276,9 @@ fn exclusive_ways(bench: &Bench) -> Result {
         check!(ours.bytes().all(|letter| letter == b'E'), "bit_usage of {domain}: {letters}");
     }
     let result = bench.resctrl.set_schemata(&other, &everywhere(ways)?);
-    refused(result, ResctrlErrorKind::Refused, "Overlaps with exclusive group")?;
+    refused(result, ResctrlErrorKind::Busy, "Overlaps with exclusive group")?;
     let result = bench.resctrl.set_schemata(&group, &everywhere(ways)?);
-    refused(result, ResctrlErrorKind::Refused, "Overlaps with other group")?;
+    refused(result, ResctrlErrorKind::Busy, "Overlaps with other group")?;
     bench.resctrl.set_mode(&group, GroupMode::Shareable)?;
     same!(bench.resctrl.mode(&group)?, GroupMode::Shareable);
     Ok(())
