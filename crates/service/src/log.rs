@@ -170,12 +170,12 @@ fn kind(problem: &Problem) -> (&'static str, Option<KnobSetting>) {
     }
 }
 
-/// Every knob that was set, with its outcome. A dry run sets none: its decisions name what it would set.
+/// Every knob that was set. A dry run sets none: its decisions name what it would set.
 pub fn turned(step: &Published) -> Vec<String> {
     turned_of(step.mode, &step.record.wanted, &step.record.applied, &HostNames::of(step))
 }
 
-/// The same, from wanted values and outcomes.
+/// The same, from wanted values and outcomes. A knob that was not set is a problem of the step.
 pub fn turned_of(
     mode: DaemonMode,
     wanted: &waykeeper_host::Plan,
@@ -185,24 +185,18 @@ pub fn turned_of(
     if mode == DaemonMode::DryRun {
         return Vec::new();
     }
-    let came = |outcome: &KnobOutcome| match outcome {
-        KnobOutcome::Applied => "applied".to_owned(),
-        KnobOutcome::Refused(why) => format!("refused ({why})"),
-        KnobOutcome::Busy(why) => format!("busy ({why})"),
-        KnobOutcome::ReadsBack(found) => format!("reads back {found}"),
-    };
-    let text = |(knob, outcome): (Knob, &KnobOutcome)| {
+    let text = |knob: Knob| {
         let setting = wanted.get(knob).map_or_else(|| "?".to_owned(), ToString::to_string);
-        let what = match knob {
+        match knob {
             Knob::Mask(id) => format!("mask {setting} of {}", names.workload(id)),
             Knob::DcaWays => format!("DCA ways {setting}"),
             Knob::Dca(port) => format!("DCA {setting} on {}", names.port(port)),
             Knob::RxRing(port) => format!("RX ring of {setting} on {}", names.port(port)),
             Knob::RxBurst(port) => format!("RX burst of {setting} on {}", names.port(port)),
-        };
-        format!("{what} {}", came(outcome))
+        }
     };
-    applied.iter().map(text).collect()
+    let set = applied.iter().filter(|(_, outcome)| **outcome == KnobOutcome::Applied);
+    set.map(|(knob, _)| text(knob)).collect()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use waykeeper_control::{Estimate, Worth};
 use waykeeper_drawing::{Mark, Marks};
 use waykeeper_host::{
-    HostCounter, Interval, PortCounter, Reading, Readings, RootPort, SocketCounter, Support, Workload,
+    HostCounter, Interval, KnobOutcome, PortCounter, Reading, Readings, RootPort, SocketCounter, Support, Workload,
     WorkloadCounter, WorkloadRates,
 };
 use waykeeper_service::naming::HostNames;
@@ -142,7 +142,8 @@ impl ViewModel {
         ));
         let surplus = self.decisions.len().saturating_sub(Picture::DECISIONS);
         self.decisions.drain(..surplus);
-        self.knobs_turned += step.record.applied.len() as u64;
+        let turned = step.record.applied.values().filter(|outcome| **outcome == KnobOutcome::Applied);
+        self.knobs_turned += turned.count() as u64;
         let is_new = step.seen.is_some();
         if is_new || !step.record.problems.is_empty() {
             self.seen = step.seen.as_deref().cloned();

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use toml::Table;
 use waykeeper_control::{ControlConfig, ControlError, Loop};
-use waykeeper_host::{DeviceKind, Host, Inventory};
+use waykeeper_host::{DeviceKind, Host, Inventory, KnobOutcome};
 use waykeeper_machine::{RunOptions, Scenario, ScenarioError, VirtualServer};
 use waykeeper_policy::{Policy, PolicyError, registry};
 use waykeeper_service::twin::{Twin, TwinConfig};
@@ -389,7 +389,8 @@ impl Stage {
         self.paused = None;
         self.publish(looping);
         if name == by_hand::POLICY {
-            let turned = looping.record().applied.len();
+            let applied = &looping.record().applied;
+            let turned = applied.values().filter(|outcome| **outcome == KnobOutcome::Applied).count();
             return Ok(format!("knobs turned by hand: {turned}; policy {name} holds all of them"));
         }
         Ok(format!("policy {name} replaces {before}"))

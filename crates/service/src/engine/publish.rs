@@ -8,7 +8,7 @@ use crate::published_state::{DaemonMode, LastAction, Published};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use waykeeper_control::{Problem, StepRecord};
-use waykeeper_host::{HostCounter, Interval, Knob, KnobSetting, Reading, Readings, Snapshot, Workload};
+use waykeeper_host::{HostCounter, Interval, Knob, KnobOutcome, KnobSetting, Reading, Readings, Snapshot, Workload};
 use waykeeper_policy::Event;
 
 impl<H: ManagedHost> Engine<'_, H> {
@@ -41,25 +41,13 @@ impl<H: ManagedHost> Engine<'_, H> {
 
     /// Keeps what turned knobs in this step, in a line.
     fn keep_action(&mut self, record: &StepRecord, groups: &[Workload]) {
-        if self.config.mode != DaemonMode::Manage || record.applied.is_empty() {
+        if self.config.mode != DaemonMode::Manage {
             return;
         }
-        let names = HostNames::new(groups, &self.inventory);
-        let (action, text) = match record.events.first() {
-            Some(event) => (event.action.clone(), event.text.clone()),
-            None => {
-                let turned = record.wanted.settings().filter(|wanted| record.applied.names(wanted.knob));
-                let turned: Vec<String> = turned.map(|wanted| wanted.to_string()).collect();
-                ("knobs-turned".to_owned(), turned.join(", "))
-            }
-        };
-        let more = match record.events.len() {
-            0 | 1 => String::new(),
-            events => format!("; and {} more", events - 1),
-        };
+        let Some((action, text)) = action_of(record) else { return };
         let at = self.system.wall_clock();
         let policy = self.looping.policy().name().to_owned();
-        let text = names.text(&text) + &more;
+        let text = HostNames::new(groups, &self.inventory).text(&text);
         self.last_actions.push(LastAction { step: self.step, at, policy, action, text });
         if self.last_actions.len() > LastAction::KEPT {
             self.last_actions.remove(0);
@@ -127,6 +115,32 @@ impl<H: ManagedHost> Engine<'_, H> {
         };
         self.published_state.replace(next)
     }
+}
+
+/// The action of a step that turned knobs, and its line: what was done, and what the host did not take.
+fn action_of(record: &StepRecord) -> Option<(String, String)> {
+    let of = |is_set: bool| {
+        let is_so = |knob: Knob| {
+            record.applied.get(knob).is_some_and(|own| (*own == KnobOutcome::Applied) == is_set)
+        };
+        let settings = record.wanted.settings().filter(|wanted| is_so(wanted.knob));
+        settings.map(|wanted| wanted.to_string()).collect::<Vec<_>>()
+    };
+    let (turned, not_turned) = (of(true), of(false));
+    if turned.is_empty() {
+        return None;
+    }
+    let (action, mut text) = match record.events.first() {
+        Some(event) => (event.action.clone(), event.text.clone()),
+        None => ("knobs-turned".to_owned(), turned.join(", ")),
+    };
+    if record.events.len() > 1 {
+        text += &format!("; and {} more", record.events.len() - 1);
+    }
+    if !not_turned.is_empty() {
+        text += &format!("; not turned: {}", not_turned.join(", "));
+    }
+    Some((action, text))
 }
 
 /// The knobs that a dry run would have set, one event each, since not every policy reports its own.
@@ -198,4 +212,39 @@ fn fell<K: HostCounter<N>, const N: usize>(
         (Reading::Value(before), Reading::Value(after)) => after < before,
         _ => false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use waykeeper_units::{WayMask, WorkloadId};
+
+    fn record(events: usize, outcomes: [KnobOutcome; 2]) -> StepRecord {
+        let mut record = StepRecord::default();
+        for (id, outcome) in (0..).map(WorkloadId).zip(outcomes) {
+            record.wanted.insert(Knob::Mask(id), WayMask::from_bits(0x00f));
+            record.applied.insert(Knob::Mask(id), outcome);
+        }
+        let event = Event {
+            action: "layout".to_owned(),
+            group: None,
+            text: "fio gets 4 ways".to_owned(),
+            causes: Vec::new(),
+        };
+        record.events = vec![event; events];
+        record
+    }
+
+    #[test]
+    fn a_knob_that_the_host_did_not_take_was_not_turned() {
+        let busy = || KnobOutcome::Busy("group excl has its ways".to_owned());
+        let line = |events, outcomes| action_of(&record(events, outcomes)).map(|(_, text)| text);
+        let both = line(0, [KnobOutcome::Applied, KnobOutcome::Applied]).unwrap();
+        let one = line(0, [KnobOutcome::Applied, busy()]).unwrap();
+        let (first, second) = both.split_once(", ").unwrap();
+        assert_eq!(one, format!("{first}; not turned: {second}"));
+        let decided = line(2, [KnobOutcome::Applied, busy()]).unwrap();
+        assert_eq!(decided, format!("fio gets 4 ways; and 1 more; not turned: {second}"));
+        assert_eq!(line(1, [busy(), KnobOutcome::Refused("no".to_owned())]), None);
+    }
 }

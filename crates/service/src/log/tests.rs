@@ -89,8 +89,8 @@ fn a_decision_is_one_line_with_its_reasons_and_what_was_turned_another() {
         [
             " INFO decision policy=\"a4\" action=\"storage-antagonist\" tenant=\"fio\" text=\"fio is an antagonist\" \
              causes=\"DCA write miss ratio=0.41 limit dmalk_miss_thr=0.3; ways=2\"",
-            " INFO knobs turned policy=\"a4\" step=0 count=2 knobs=\"mask 0x00c of group 3 applied; DCA ways 0x600 \
-             refused (no)\"",
+            // The DCA ways were refused.
+            " INFO knobs turned policy=\"a4\" step=0 count=1 knobs=\"mask 0x00c of group 3\"",
         ]
     );
     let json: serde_json::Value = serde_json::from_str(&lines(LogFormat::Json, [deciding()])[0]).unwrap();
@@ -253,7 +253,7 @@ fn a_line_names_the_device_behind_a_port_and_has_short_numbers() {
         [
             " INFO decision policy=\"default\" action=\"phase\" text=\"new phase: bytes of port 0 (nic0) changed\" \
              causes=\"relative change of bytes of port 0 (nic0)=0.6745 limit phase_change=0.5731\"",
-            " INFO knobs turned policy=\"default\" step=0 count=1 knobs=\"DCA off on port 0 (nic0) applied\"",
+            " INFO knobs turned policy=\"default\" step=0 count=1 knobs=\"DCA off on port 0 (nic0)\"",
             " WARN problem policy=\"default\" step=0 kind=\"no-effect\" text=\"DCA off on port 0 (nic0) reads back but has \
              no effect: DCA writes of the socket per second is 33770000; with an effect it would be at most 11230000\" \
              causes=\"DCA writes of the socket per second=33770000 limit at most, with an effect=11230000\"",
