@@ -9,7 +9,9 @@ pub fn read(data: &[u8]) {
     match Schemata::parse(text) {
         Ok(schemata) => {
             let written = schemata.to_string();
-            assert_eq!(Schemata::parse(&written), Ok(schemata), "{written:?}");
+            let again = Schemata::parse(&written).map(|schemata| schemata.lines);
+            assert_eq!(again, Ok(schemata.lines), "{written:?}");
+            schemata.strange.iter().for_each(|line| one_line(&line.why));
         }
         Err(why) => one_line(&why),
     }

@@ -105,8 +105,9 @@ fn read_all(resctrl: &mut VirtualResctrl, folder: Place) {
             && name == "schemata"
         {
             let text = String::from_utf8(content).expect("schemata are text");
-            if let Err(why) = Schemata::parse(&text) {
-                panic!("{text:?}: {why}");
+            match Schemata::parse(&text) {
+                Ok(schemata) => assert_eq!(schemata.strange, [], "{text:?}"),
+                Err(why) => panic!("{text:?}: {why}"),
             }
         }
     }

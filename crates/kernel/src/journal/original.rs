@@ -280,8 +280,9 @@ impl TryFrom<String> for SchemataLine {
     type Error = String;
 
     fn try_from(text: String) -> Result<SchemataLine, String> {
-        match <[ResourceSettings; 1]>::try_from(Schemata::parse(&text)?.lines) {
-            Ok([line]) if !line.domains.is_empty() => Ok(SchemataLine(line)),
+        let Schemata { lines, strange } = Schemata::parse(&text)?;
+        match <[ResourceSettings; 1]>::try_from(lines) {
+            Ok([line]) if !line.domains.is_empty() && strange.is_empty() => Ok(SchemataLine(line)),
             _ => Err(format!("expected one line like L3:0=7ff;1=7ff, not `{text}`")),
         }
     }

@@ -256,7 +256,9 @@ impl Reader<'_> {
     }
 
     fn monitoring(&mut self, directory: &Path) -> Result<MonitoringInfo, ResctrlError> {
-        let features = self.needed(&directory.join("mon_features"), parse_features)?;
+        let path = directory.join("mon_features");
+        let (features, wrong) = self.needed(&path, parse_features)?;
+        self.strange.extend(wrong.map(|why| ResctrlError::malformed(&path, why)));
         let (configurable, events): (Vec<_>, Vec<_>) =
             features.iter().partition(|feature| feature.ends_with("_config"));
         let event = |name: &&String| MonitorEvent::from(name.strip_suffix("_config").unwrap_or(name));
@@ -295,20 +297,24 @@ fn flag(text: &str) -> Result<bool, String> {
     }
 }
 
-/// Reads `mon_features`: one name per line, at least one.
-pub(super) fn parse_features(text: &str) -> Result<Vec<String>, String> {
+/// Reads `mon_features`: one name per line, at least one. Returns the names, and what is wrong with the first line that is
+/// none.
+pub(super) fn parse_features(text: &str) -> Result<(Vec<String>, Option<String>), String> {
     if text.trim().is_empty() {
         return Err("it is empty; expected one feature a line, like llc_occupancy".to_owned());
     }
-    let is_name = |name: &str| {
+    let is_name = |name: &&str| {
         !name.is_empty()
             && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
     };
-    let name = |line: &str| {
-        let bad = || format!("expected one feature a line, like llc_occupancy, not `{}`", shown(line));
-        if is_name(line) { Ok(line.to_owned()) } else { Err(bad()) }
-    };
-    text.lines().map(name).collect()
+    let (names, wrong): (Vec<&str>, Vec<&str>) = text.lines().partition(is_name);
+    let wrong = wrong
+        .first()
+        .map(|line| format!("expected one feature a line, like llc_occupancy, not `{}`", shown(line)));
+    match (names.is_empty(), wrong) {
+        (true, Some(why)) => Err(why),
+        (_, wrong) => Ok((names.into_iter().map(str::to_owned).collect(), wrong)),
+    }
 }
 
 /// Reads `mbm_assign_mode`: one mode per line, the one in force in brackets (resctrl.rst of 6.18).
@@ -346,9 +352,12 @@ mod tests {
 
     #[test]
     fn features_and_modes() {
-        assert_eq!(parse_features("llc_occupancy\nmbm_total_bytes\n").unwrap().len(), 2);
+        assert_eq!(parse_features("llc_occupancy\nmbm_total_bytes\n").unwrap().0.len(), 2);
         assert!(parse_features("").unwrap_err().contains("it is empty"));
-        assert!(parse_features("llc_occupancy\n\n").is_err());
+        // A word of a newer kernel is one feature less.
+        let (names, wrong) = parse_features("llc_occupancy\nIO-MBM\n").unwrap();
+        assert_eq!(names, ["llc_occupancy"]);
+        assert!(wrong.unwrap().contains("not `IO-MBM`"));
         assert!(parse_features("llc occupancy\n").unwrap_err().contains("`llc occupancy`"));
         assert_eq!(parse_assign_mode("[mbm_event]\ndefault\n").unwrap(), "mbm_event");
         assert!(parse_assign_mode("default\n").is_err());

@@ -29,7 +29,7 @@ pub use lock::holder_in;
 pub(crate) use lock::holder_of;
 pub use lock::{FlockGuard, Holder, WriteAccess};
 pub use monitor::{Count, HeldCount, MonDomain, MonitorEvent, PARTIAL_COUNTS};
-pub use schemata::{DomainSetting, Resource, ResourceSettings, Schemata};
+pub use schemata::{DomainSetting, Resource, ResourceSettings, Schemata, StrangeLine};
 pub use tasks::MovedTasks;
 
 use crate::root::{FileError, Root};

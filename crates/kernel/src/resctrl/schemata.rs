@@ -169,11 +169,22 @@ impl fmt::Display for ResourceSettings {
     }
 }
 
+/// A line that could not be read, as of a newer kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StrangeLine {
+    /// The resource, if the line begins with a name.
+    pub resource: Option<Resource>,
+    /// The line, the reason and what is expected.
+    pub why: String,
+}
+
 /// A whole `schemata` file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Schemata {
     /// Its lines, in the order of the file.
     pub lines: Vec<ResourceSettings>,
+    /// Lines that could not be read. Their resources are not in `lines`; all others are.
+    pub strange: Vec<StrangeLine>,
 }
 
 impl Schemata {
@@ -198,24 +209,41 @@ impl Schemata {
             .collect()
     }
 
-    /// Reads a whole file.
+    /// Why a resource has no line: its line could not be read, or no name could be read in one.
+    pub fn trouble_with(&self, resource: &Resource) -> Option<&str> {
+        let is_about = |line: &&StrangeLine| line.resource.as_ref().is_none_or(|own| own == resource);
+        self.strange.iter().find(is_about).filter(|_| self.line(resource).is_none()).map(|line| &*line.why)
+    }
+
+    /// Reads a whole file. A line that cannot be read affects only its resource.
     ///
     /// # Errors
-    /// The wrong line (counted from 1), the reason, and what is expected.
+    /// If no line can be read: the first line, the reason, and what is expected.
     pub fn parse(text: &str) -> Result<Schemata, String> {
-        let mut lines: Vec<ResourceSettings> = Vec::new();
+        let mut schemata = Schemata::default();
         for (index, text) in text.lines().enumerate() {
-            let line =
-                parse_line(text).map_err(|why| format!("line {}, `{}`: {why}", index + 1, shown(text)))?;
-            if lines.iter().any(|other| other.resource == line.resource) {
-                return Err(format!("line {}: resource {} is given twice", index + 1, line.resource));
-            }
-            lines.push(line);
+            let place = format!("line {}, `{}`", index + 1, shown(text));
+            let resource = resource_of(text).ok();
+            let known = |other: &ResourceSettings| Some(&other.resource) == resource.as_ref();
+            let strange = match parse_line(text) {
+                Ok(_) if schemata.lines.iter().any(known) => {
+                    // Either line may be the right one.
+                    schemata.lines.retain(|other| !known(other));
+                    "this resource is given twice".to_owned()
+                }
+                Ok(line) => {
+                    schemata.lines.push(line);
+                    continue;
+                }
+                Err(why) => why,
+            };
+            schemata.strange.push(StrangeLine { resource, why: format!("{place}: {strange}") });
         }
-        if lines.is_empty() {
-            return Err("it is empty; expected a line like L3:0=7ff;1=7ff".to_owned());
+        match (schemata.lines.is_empty(), schemata.strange.first()) {
+            (false, _) => Ok(schemata),
+            (true, Some(strange)) => Err(strange.why.clone()),
+            (true, None) => Err("it is empty; expected a line like L3:0=7ff;1=7ff".to_owned()),
         }
-        Ok(Schemata { lines })
     }
 }
 
@@ -225,13 +253,19 @@ impl fmt::Display for Schemata {
     }
 }
 
-fn parse_line(text: &str) -> Result<ResourceSettings, String> {
-    let (name, rest) = text.split_once(':').ok_or("there is no `:`; expected a line like L3:0=7ff;1=7ff")?;
+/// The resource that a line begins with.
+fn resource_of(text: &str) -> Result<Resource, String> {
+    let (name, _) = text.split_once(':').ok_or("there is no `:`; expected a line like L3:0=7ff;1=7ff")?;
     let name = name.trim();
-    if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return Err("expected a resource's name before the `:`, like L3".to_owned());
+    match name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+        true => Err("expected a resource's name before the `:`, like L3".to_owned()),
+        false => Ok(Resource::from(name)),
     }
-    let resource = Resource::from(name);
+}
+
+fn parse_line(text: &str) -> Result<ResourceSettings, String> {
+    let resource = resource_of(text)?;
+    let rest = text.split_once(':').map_or("", |(_, rest)| rest);
     // A group in pseudo-locksetup mode shows this instead of settings (rdtgroup_schemata_show).
     if rest.trim() == "uninitialized" {
         return Ok(ResourceSettings::new(resource, Vec::new()));
@@ -317,10 +351,10 @@ mod tests {
     fn says_which_line_is_wrong() {
         let wrong = [
             ("", "it is empty"),
-            ("L3:0=f\n\n", "line 2, ``: there is no `:`"),
+            ("\n", "line 1, ``: there is no `:`"),
             ("L3:\n", "expected DOMAIN=VALUE"),
             ("L3:0=f;0=f\n", "domain 0 is given twice"),
-            ("L3:0=f\nL3:0=f\n", "line 2: resource L3 is given twice"),
+            ("L3:0=f\nL3:0=f\n", "line 2, `L3:0=f`: this resource is given twice"),
             ("L3:x=f\n", "decimal domain id"),
             ("L3:0=0xf\n", "a mask in hex"),
             ("L3:0=1ffffffff\n", "a mask in hex"),
@@ -334,6 +368,26 @@ mod tests {
             let error = Schemata::parse(text).unwrap_err();
             assert!(error.contains(why), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_read_affects_only_its_resource() {
+        let text = "L3_ALLOC_MODE:soft\nL3:0=7ff\nMB:0=ten\n";
+        let parsed = Schemata::parse(text).unwrap();
+        assert_eq!(parsed.get(&Resource::L3, 0).unwrap().mask(), Some(WayMask::full(11)));
+        assert_eq!(parsed.lines.len(), 1);
+        let whys: Vec<&str> = parsed.strange.iter().map(|line| &*line.why).collect();
+        let first = "line 1, `L3_ALLOC_MODE:soft`: expected DOMAIN=VALUE, not `soft`";
+        let second = "line 3, `MB:0=ten`: expected a decimal bandwidth, not `ten`";
+        assert_eq!(whys, [first, second]);
+        assert_eq!(parsed.trouble_with(&Resource::Mb), Some(second));
+        assert_eq!((parsed.trouble_with(&Resource::L3), parsed.trouble_with(&Resource::L2)), (None, None));
+        // A line without a name may have been any resource's.
+        let nameless = Schemata::parse("L3:0=7ff\n???\n").unwrap();
+        assert!(nameless.trouble_with(&Resource::Mb).unwrap().starts_with("line 2, `???`: there is no `:`"));
+        // Which of two lines is right is not known.
+        let twice = Schemata::parse("L3:0=7ff\nMB:0=10\nMB:0=20\n").unwrap();
+        assert_eq!((twice.get(&Resource::Mb, 0), twice.lines.len()), (None, 1));
     }
 
     #[test]
@@ -378,7 +432,8 @@ mod tests {
         #[test]
         fn no_text_makes_it_panic(text in "[L3MB:=;0-9a-f \n\u{0}-\u{ff}]{0,60}") {
             if let Ok(parsed) = Schemata::parse(&text) {
-                prop_assert_eq!(Schemata::parse(&parsed.to_string().replace(":\n", ":uninitialized\n")).unwrap(), parsed);
+                let written = parsed.to_string().replace(":\n", ":uninitialized\n");
+                prop_assert_eq!(Schemata::parse(&written).unwrap().lines, parsed.lines);
             }
         }
     }

@@ -279,6 +279,11 @@ impl Allocation {
             occupancy: None,
         };
         allocation.held.insert(Group::DEFAULT, held);
+        let strange = allocation.resctrl.schemata(&Group::DEFAULT).map(|schemata| schemata.strange);
+        let schemata = allocation.resctrl.mount_point().join("schemata");
+        let notes = strange.unwrap_or_default();
+        let notes = notes.into_iter().map(|line| format!("{}: {}", schemata.display(), line.why));
+        allocation.notes.extend(notes);
         let others = allocation.resctrl.control_groups()?;
         allocation.limit_classes(others);
         Ok(allocation)

@@ -135,8 +135,10 @@ fn mask_in(
 ) -> Result<WayMask, String> {
     let half = |resource: &Resource| {
         let mask = schemata.get(resource, domain).and_then(DomainSetting::mask);
-        let mask =
-            mask.ok_or_else(|| format!("its schemata has no mask for {resource} in domain {domain}"))?;
+        let mask = mask.ok_or_else(|| {
+            let why = schemata.trouble_with(resource).map(|why| format!(": {why}"));
+            format!("its schemata has no mask for {resource} in domain {domain}{}", why.unwrap_or_default())
+        })?;
         match mask.minus(ways).is_empty() {
             true => Ok(mask),
             false => Err(format!("the mask {mask} has ways beyond those of the cache ({ways})")),
@@ -177,6 +179,8 @@ mod tests {
         // Where we wrote none, what devices and their readers share is data.
         assert_eq!(mask("L3CODE:0=00f\nL3DATA:0=7f0\n", None), Ok(0x7f0));
         assert!(mask("L3DATA:0=7f0\n", None).unwrap_err().contains("no mask for L3CODE in domain 0"));
+        let strange = mask("L3DATA:0=7f0\nL3CODE:soft\n", None).unwrap_err();
+        assert!(strange.contains("in domain 0: line 2, `L3CODE:soft`: expected DOMAIN=VALUE"), "{strange}");
         assert!(
             mask("L3CODE:0=fff\nL3DATA:0=7f0\n", None).unwrap_err().contains("beyond those of the cache")
         );

@@ -3,10 +3,11 @@
 
 use crate::access::{FIO, L2FWD, SCAN, open, plan, refused, sample};
 use std::collections::BTreeMap;
-use waykeeper_host::{Host, Knob, KnobOutcome, Plan};
+use waykeeper_host::{Host, Knob, KnobOutcome, Plan, WorkloadCounter};
 use waykeeper_linux_host::ExternalChange;
 use waykeeper_testbed::MountedHost;
 use waykeeper_units::WayMask;
+use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
 /// Another program removes scan's group, takes l2fwd's CPU 1, and adds CPU 9 to fio's group.
 fn disturb(machine: &MountedHost) {
@@ -209,6 +210,29 @@ fn masks_that_are_written_past_resctrl_are_reported() {
     machine.set_msr(0, 0xc90 + class, 0x600);
     (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
     assert_eq!(host.external_changes(), []);
+}
+
+#[test]
+fn words_of_a_newer_kernel_affect_only_themselves() {
+    let machine = MountedHost::new("gold-6140");
+    let shows = |file: &str, text: &str| {
+        machine.faults.inject(FaultRule {
+            path: format!("sys/fs/resctrl/{file}"),
+            operation: Some(Operation::Read),
+            calls: Calls::All,
+            fault: FileFault::Garbage(text.as_bytes().to_vec()),
+        });
+    };
+    shows("schemata", "L3_ALLOC_MODE:soft\nL3:0=7ff\n");
+    shows("info/L3_MON/mon_features", "llc_occupancy\nIO-MBM\n");
+    let mut host = open(&machine, |_| {});
+    let snapshot = sample(&mut host);
+    assert_eq!(snapshot.knobs.masks().count(), 3);
+    assert!(snapshot.groups[&FIO][WorkloadCounter::OccupancyBytes].value().is_some());
+    let noted = |words: &str| host.notes().iter().any(|note| note.contains(words));
+    assert!(noted("schemata: line 1, `L3_ALLOC_MODE:soft`: expected DOMAIN=VALUE"), "{:?}", host.notes());
+    assert!(noted("mon_features: reading: expected one feature a line, like llc_occupancy, not `IO-MBM`"));
+    assert!(host.close().expect("closed").is_complete());
 }
 
 #[test]
