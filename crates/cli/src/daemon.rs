@@ -215,7 +215,7 @@ impl From<DaemonError> for Failure {
 
 fn open_code(error: &OpenError) -> u8 {
     match error {
-        OpenError::NoCat | OpenError::NoL3 { .. } | OpenError::NoSocket { .. } => exit::UNSUPPORTED,
+        error if error.is_unsupported() => exit::UNSUPPORTED,
         OpenError::NoDomain { .. }
         | OpenError::Tenant { .. }
         | OpenError::Elsewhere { .. }
@@ -236,7 +236,6 @@ fn open_code(error: &OpenError) -> u8 {
 
 fn resctrl_code(error: &ResctrlError) -> u8 {
     match error.kind {
-        ResctrlErrorKind::NotMounted => exit::UNSUPPORTED,
         ResctrlErrorKind::Denied => exit::NOT_PERMITTED,
         ResctrlErrorKind::Busy
         | ResctrlErrorKind::Exhausted

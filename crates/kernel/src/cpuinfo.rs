@@ -109,6 +109,13 @@ impl CpuIdentity {
         Generation::find(&self.signature()?)
     }
 
+    /// Whether this is a virtual machine, from CPUID if possible, else the kernel's flags; `None` if neither can be read.
+    pub fn is_virtual(&self) -> Option<bool> {
+        let flags = self.cpuinfo.as_ref().ok().filter(|cpuinfo| !cpuinfo.flags.is_empty());
+        let shown = flags.map(|cpuinfo| cpuinfo.has("hypervisor"));
+        self.cpuid.as_ref().ok().map(|cpuid| cpuid.hypervisor).or(shown)
+    }
+
     /// The brand in the kernel's copy, if it has one, else in CPUID.
     pub fn brand(&self) -> Option<&str> {
         let kernels = self.cpuinfo.as_ref().ok().and_then(|cpu| cpu.brand.as_deref());

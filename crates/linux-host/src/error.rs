@@ -54,9 +54,32 @@ pub enum OpenError {
     /// The kernel does not share out the L3.
     #[error("resctrl offers no L3 allocation here; `waykeeper doctor` shows what is missing")]
     NoCat,
+    /// A CPU whose L3 is to be managed.
+    #[error("CPU {cpu} is offline or does not exist")]
+    NoCpu {
+        /// The CPU.
+        cpu: u16,
+    },
     /// No cache of the managed kind.
-    #[error("the kernel gives no id for the L3 cache of CPU {cpu}; resctrl's masks are per cache id")]
+    #[error(
+        "the kernel shows no L3 cache of CPU {cpu} (sys/devices/system/cpu/cpu{cpu}/cache); a virtual machine may have none"
+    )]
     NoL3 {
+        /// The CPU.
+        cpu: u16,
+    },
+    /// The L3 cannot be found in resctrl.
+    #[error("the kernel gives no id for the L3 cache of CPU {cpu}; resctrl's masks are per cache id")]
+    NoL3Id {
+        /// The CPU.
+        cpu: u16,
+    },
+    /// Without CAT only sysfs has the number of ways.
+    #[error(
+        "the kernel gives no usable number of ways for the L3 cache of CPU {cpu} (ways_of_associativity), and resctrl \
+         offers no L3 allocation here, which has it too"
+    )]
+    NoWays {
         /// The CPU.
         cpu: u16,
     },
@@ -103,18 +126,28 @@ pub enum OpenError {
     },
 }
 
-impl From<OpenError> for HostError {
-    /// In the seam's words: what the platform lacks, or what failed.
-    fn from(error: OpenError) -> HostError {
-        let lacks = match &error {
-            OpenError::NoCat | OpenError::NoL3 { .. } => true,
+impl OpenError {
+    /// True if this platform lacks what a host needs, as far as Waykeeper can tell. Nothing failed and nothing was changed.
+    pub fn is_unsupported(&self) -> bool {
+        match self {
+            OpenError::NoCat
+            | OpenError::NoL3 { .. }
+            | OpenError::NoL3Id { .. }
+            | OpenError::NoWays { .. }
+            | OpenError::NoSocket { .. } => true,
             OpenError::Resctrl(error) | OpenError::Groups(GroupsError::Resctrl(error)) => {
                 error.kind == ResctrlErrorKind::NotMounted
             }
             _ => false,
-        };
+        }
+    }
+}
+
+impl From<OpenError> for HostError {
+    /// In the seam's words: what the platform lacks, or what failed.
+    fn from(error: OpenError) -> HostError {
         let why = error.to_string();
-        if lacks {
+        if error.is_unsupported() {
             return HostError::Unsupported { what: "managing this host".to_owned(), why };
         }
         HostError::Failed { what: "starting to manage this host".to_owned(), why }

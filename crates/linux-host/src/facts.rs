@@ -45,9 +45,8 @@ pub(super) struct Facts {
     pub topology: Topology,
     /// The managed socket.
     pub socket: u16,
-    /// The managed L3 and its id, which is its resctrl domain.
+    /// The managed L3; its id is its resctrl domain.
     pub l3: L3,
-    pub domain: u32,
     /// The CPU through which package registers are read.
     pub reader: CoreId,
     pub ports: Vec<PortFact>,
@@ -101,7 +100,8 @@ impl Facts {
                 let own = topology.l3.iter().find(|l3| l3.id == Some(domain));
                 let known: Vec<String> =
                     topology.l3.iter().filter_map(|l3| l3.id).map(|id| id.to_string()).collect();
-                let none = || OpenError::NoDomain { domain, known: known.join(", ") };
+                let known = if known.is_empty() { "none with an id".to_owned() } else { known.join(", ") };
+                let none = || OpenError::NoDomain { domain, known };
                 own.ok_or_else(none)?.cpus.cores().first().copied()
             }
         };
@@ -113,16 +113,19 @@ impl Facts {
     pub fn add_online_cpus(&mut self, root: &Root) {
         // Without a readable topology nothing is known of new CPUs; tenants with them are refused with that reason.
         let Ok(topology) = Topology::read(root) else { return };
-        let own = topology.l3.iter().find(|l3| (l3.id, l3.socket) == (self.l3.id, self.l3.socket));
+        let is_same = |l3: &&L3| match self.l3.id {
+            Some(_) => (l3.id, l3.socket) == (self.l3.id, self.l3.socket),
+            None => !l3.cpus.common(&self.l3.cpus).is_empty(),
+        };
+        let own = topology.l3.iter().find(is_same);
         self.l3.cpus = own.map_or_else(|| self.l3.cpus.clone(), |own| self.l3.cpus.with(&own.cpus));
     }
 
     fn of(root: &Root, topology: Topology, core: CoreId) -> Result<Facts, OpenError> {
         let place = topology.online().find(|(id, _)| *id == core).map(|(_, place)| place.clone());
         let l3 = place.as_ref().and_then(|place| topology.l3.get(place.l3?)).cloned();
-        let lost = OpenError::NoL3 { cpu: core.0 };
-        let Some((place, l3)) = place.zip(l3) else { return Err(lost) };
-        let Some(domain) = l3.id else { return Err(lost) };
+        let place = place.ok_or(OpenError::NoCpu { cpu: core.0 })?;
+        let l3 = l3.ok_or(OpenError::NoL3 { cpu: core.0 })?;
         // Any CPU of the package will do; a CPU of the managed L3 is in it.
         let reader = l3.cpus.cores().first().copied().unwrap_or(core);
         let identity = CpuIdentity::read(root, reader.0);
@@ -152,7 +155,6 @@ impl Facts {
             host,
             socket: place.socket,
             l3,
-            domain,
             reader,
             ports: Vec::new(),
             devices: Vec::new(),

@@ -33,11 +33,11 @@ impl TakenOver {
     /// another L3.
     pub fn of(
         journal: &Journal,
-        l3: u32,
+        l3: Option<u32>,
         knobs: &IoKnobs,
         may_set: impl Fn(Knob) -> bool,
     ) -> Option<TakenOver> {
-        let mark = journal.valid_hand_over().filter(|mark| mark.l3 == l3)?;
+        let mark = journal.valid_hand_over().filter(|mark| Some(mark.l3) == l3)?;
         let made = |own: &Original| match own {
             Original::NoGroup { group } => Some(group.clone()),
             _ => None,
@@ -111,17 +111,17 @@ impl LinuxHost {
         let (root, registers) = (&self.root, self.knobs.registers());
         // What cannot be restored now stays in the journal, and the next daemon restores it first.
         Restorer { root, resctrl: None, registers }.restore_some(journal, &counters)?;
-        if journal.originals().is_empty() {
-            restore(root, Some(self.allocation.resctrl()), registers, journal)?;
-        } else {
-            journal.mark_hand_over(HandOver {
+        // A host without an id of its L3 has no groups, and is not handed over.
+        match self.facts.l3.id.filter(|_| !journal.originals().is_empty()) {
+            None => _ = restore(root, Some(self.allocation.resctrl()), registers, journal)?,
+            Some(l3) => journal.mark_hand_over(HandOver {
                 at_ns: nanoseconds(now),
                 until_ns: nanoseconds(until),
                 waited: false,
-                l3: self.facts.domain,
+                l3,
                 tenants: self.allocation.tenants_to_hand_over(),
                 memory,
-            })?;
+            })?,
         }
         // Its locks are free for the next daemon, and nothing is written any more.
         self.journal = None;

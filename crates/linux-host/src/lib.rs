@@ -175,20 +175,9 @@ impl LinuxHost {
     /// # Errors
     /// If something required is missing or in use. What was made until then is undone.
     pub fn open(options: LinuxHostOptions) -> Result<LinuxHost, OpenError> {
-        let first = options.first_core();
-        let LinuxHostOptions {
-            root,
-            tenants,
-            journal,
-            managed,
-            access,
-            needs_cat,
-            limits,
-            correct,
-            profile,
-            takes_over,
-        } = options;
-        let Platform { mut facts, resctrl, info, l3 } = Platform::read(&root, managed, first, needs_cat)?;
+        let Platform { mut facts, resctrl, info, l3 } = Platform::read(&options)?;
+        let LinuxHostOptions { root, tenants, journal, access, limits, correct, profile, takes_over, .. } =
+            options;
         tenant_set::check(&facts, &l3, &tenants)?;
         let mounted = resctrl.check_mounted().is_ok().then_some(&resctrl);
         let observes = access != HostAccess::Manage;
@@ -215,7 +204,7 @@ impl LinuxHost {
                 let mut journal = Journal::open(&journal, &root)?;
                 let may_set = |knob| restrictions.refusal(knob).is_none();
                 taken = takes_over
-                    .then(|| TakenOver::of(&journal, facts.domain, &knobs, may_set))
+                    .then(|| TakenOver::of(&journal, facts.l3.id, &knobs, may_set))
                     .flatten()
                     .filter(|_| !observes);
                 let mut leftovers = match &taken {

@@ -6,10 +6,9 @@
 use super::error::OpenError;
 use super::facts::Facts;
 use super::tenant_set;
-use super::{LinuxHost, LinuxHostOptions, Managed};
+use super::{HostAccess, LinuxHost, LinuxHostOptions};
 use std::path::Path;
 use waykeeper_kernel::resctrl::{CacheInfo, GROUP_PREFIX, Info, LOCKS, MOUNT, Resctrl};
-use waykeeper_kernel::root::Root;
 use waykeeper_units::{CoreId, WayMask};
 
 /// The managed L3, and the way to its masks.
@@ -26,13 +25,10 @@ impl Platform {
     ///
     /// # Errors
     /// What is missing, and the remedy.
-    pub fn read(
-        root: &Root,
-        managed: Option<Managed>,
-        first: Option<CoreId>,
-        needs_cat: bool,
-    ) -> Result<Platform, OpenError> {
-        let facts = Facts::read_managed(root, managed, first)?;
+    pub fn read(options: &LinuxHostOptions) -> Result<Platform, OpenError> {
+        let LinuxHostOptions { root, needs_cat, .. } = options;
+        let needs_cat = *needs_cat;
+        let facts = Facts::read_managed(root, options.managed, options.first_core())?;
         let opened = Resctrl::open(root, GROUP_PREFIX).and_then(|resctrl| Ok((resctrl.info()?, resctrl)));
         let (info, resctrl) = match opened {
             Ok(opened) => opened,
@@ -43,7 +39,15 @@ impl Platform {
                 (Info::default(), absent)
             }
         };
-        let no_cat = || info.l3_trouble().map_or(OpenError::NoCat, |why| why.clone().into());
+        let cpu = facts.reader.0;
+        if needs_cat && facts.l3.id.is_none() {
+            return Err(OpenError::NoL3Id { cpu });
+        }
+        if options.access == HostAccess::Manage {
+            Resctrl::check_writable(root)?;
+        }
+        let absent = || if needs_cat { OpenError::NoCat } else { OpenError::NoWays { cpu } };
+        let no_cat = || info.l3_trouble().map_or_else(absent, |why| why.clone().into());
         let whole = |ways| CacheInfo {
             num_closids: 1,
             cbm_mask: WayMask::full(ways),
@@ -64,8 +68,7 @@ impl LinuxHost {
     /// # Errors
     /// Why the host would not be opened.
     pub fn check(options: &LinuxHostOptions) -> Result<(), OpenError> {
-        let platform =
-            Platform::read(&options.root, options.managed, options.first_core(), options.needs_cat)?;
+        let platform = Platform::read(options)?;
         tenant_set::check(&platform.facts, &platform.l3, &options.tenants)
     }
 }

@@ -253,14 +253,13 @@ fn tenant_of(
 
 fn refused(error: OpenError) -> Failure {
     let code = match &error {
+        error if error.is_unsupported() => exit::UNSUPPORTED,
         OpenError::Journal(_) => exit::CONFLICT,
-        OpenError::NoCat | OpenError::NoL3 { .. } => exit::UNSUPPORTED,
         OpenError::Elsewhere { .. } | OpenError::NoDevice { .. } | OpenError::Tenant { .. } => {
             exit::BAD_INPUT
         }
         OpenError::Resctrl(error) => match error.kind {
             ResctrlErrorKind::Denied => exit::NOT_PERMITTED,
-            ResctrlErrorKind::NotMounted => exit::UNSUPPORTED,
             ResctrlErrorKind::Busy | ResctrlErrorKind::Exhausted | ResctrlErrorKind::Locked => exit::CONFLICT,
             _ => exit::FAILED,
         },

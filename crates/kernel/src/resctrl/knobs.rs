@@ -201,6 +201,18 @@ impl Resctrl {
         Ok(all)
     }
 
+    /// Whether a control group has a class of service: the kernel frees it when the group becomes a pseudo-locked region
+    /// (linux pseudo_lock.c, rdtgroup_pseudo_lock_create). A group whose mode is not known counts as one that has.
+    pub fn has_class(&self, group: &Group) -> bool {
+        !matches!(self.mode(group), Ok(GroupMode::PseudoLocked))
+    }
+
+    /// Whether a control group has an RMID: the kernel frees it when the group is to become such a region (linux
+    /// pseudo_lock.c, rdtgroup_locksetup_enter). A group whose mode is not known counts as one that has.
+    pub fn has_rmid(&self, group: &Group) -> bool {
+        !matches!(self.mode(group), Ok(GroupMode::PseudoLockSetup | GroupMode::PseudoLocked))
+    }
+
     /// The CPUs whose unassigned tasks belong to the group.
     ///
     /// # Errors

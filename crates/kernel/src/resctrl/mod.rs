@@ -14,6 +14,7 @@ mod io_alloc;
 mod knobs;
 mod lock;
 mod monitor;
+mod mount_point;
 mod schemata;
 mod tasks;
 
@@ -29,10 +30,11 @@ pub use lock::holder_in;
 pub(crate) use lock::holder_of;
 pub use lock::{FlockGuard, Holder, WriteAccess};
 pub use monitor::{Count, HeldCount, MonDomain, MonitorEvent, PARTIAL_COUNTS};
+pub use mount_point::REMOUNT_COMMAND;
 pub use schemata::{DomainSetting, Resource, ResourceSettings, Schemata, StrangeLine};
 pub use tasks::MovedTasks;
 
-use crate::root::{FileError, Root};
+use crate::root::Root;
 use crate::system::{self, DirEntry, SharedSystem, System};
 use rustix::fs::Mode as Permissions;
 use std::ffi::OsString;
@@ -129,21 +131,6 @@ impl Resctrl {
             // What else is wrong is said by what reads a file.
             _ => Ok(()),
         }
-    }
-
-    /// Where resctrl is mounted; there is one instance of it, so a second mount(8) fails. `None`: nowhere, or there is no
-    /// `/proc/mounts`.
-    ///
-    /// # Errors
-    /// If `/proc/mounts` cannot be read.
-    pub fn mounted_at(root: &Root) -> Result<Option<String>, FileError> {
-        let mounts = root.read_optional("/proc/mounts")?.unwrap_or_default();
-        Ok(mounts.lines().find_map(|line| {
-            // Device, place, kind of file system (fstab(5)), which escapes a space in the place.
-            let mut fields = line.split_whitespace().skip(1);
-            let (place, kind) = (fields.next()?, fields.next()?);
-            (kind == "resctrl").then(|| place.replace("\\040", " "))
-        }))
     }
 
     /// A mount at any path on this machine, without checking it.

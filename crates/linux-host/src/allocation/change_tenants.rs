@@ -309,7 +309,7 @@ pub fn common_part(has: &Tenant, asked: &Tenant) -> Tenant {
     less
 }
 
-/// True if the kernel has no class left for a new group (io_alloc and pseudo-locked regions take some). ENOSPC of a
+/// True if the kernel has no class left for a new group (io_alloc and groups of other programs take some). ENOSPC of a
 /// write is a different error.
 fn is_out_of_classes(error: &ResctrlError) -> bool {
     error.kind == ResctrlErrorKind::Exhausted && error.action == Action::Make

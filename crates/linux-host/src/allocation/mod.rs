@@ -221,7 +221,8 @@ impl Allocation {
             resources: info.l3_resources(),
             ways: info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
             closids: info.l3().map_or(0, |_| info.classes_for_groups()) as usize,
-            is_mounted: resctrl.check_mounted().is_ok(),
+            // Without an id of the L3 it is not known which values in a group's files are of this L3.
+            is_mounted: l3.id.is_some() && resctrl.check_mounted().is_ok(),
             counts_occupancy: counts_whole && counted(&MonitorEvent::LlcOccupancy),
             counts_traffic: counts_whole && counted(&MonitorEvent::MbmTotal),
         };
@@ -434,12 +435,13 @@ impl Allocation {
     }
 
     /// Sets the limit, given the groups of other programs: the chip's remaining classes besides the default group's.
-    fn limit_classes(&mut self, others: Vec<Group>) {
+    fn limit_classes(&mut self, mut others: Vec<Group>) {
+        others.retain(|group| self.resctrl.has_class(group));
         let foreign = others.iter().filter(|group| !self.resctrl.is_ours(group));
         self.holders = foreign.map(Group::to_string).collect();
         let others = others.len();
         let mut limit = self.chip.closids.saturating_sub(others);
-        // Pseudo-locked regions take some classes, so there may be fewer than reported.
+        // Another program may have taken a class since, so there may be fewer than counted.
         if let Some(ran_out) = &mut self.ran_out {
             ran_out.rounds -= 1;
             match others >= ran_out.beside && ran_out.rounds > 0 {
