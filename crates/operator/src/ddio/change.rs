@@ -115,6 +115,9 @@ impl fmt::Display for RegisterChange {
     }
 }
 
+/// Why a mask that was read cannot be changed.
+pub const NO_WIDTH: &str = "the width of the LLC's masks is not known";
+
 /// The steps that change the DDIO ways of all sockets, or of one.
 ///
 /// # Errors
@@ -143,10 +146,7 @@ pub fn plan_ways(
             (Some(mask), Some(ways), None) => (mask, ways),
             _ if own.denied => return Err(DdioError::Denied(own.note.clone().unwrap_or_default())),
             _ => {
-                let why = own
-                    .note
-                    .clone()
-                    .unwrap_or_else(|| "the width of the LLC's masks is not known".to_owned());
+                let why = own.note.clone().unwrap_or_else(|| NO_WIDTH.to_owned());
                 return Err(DdioError::unsupported("setting the DDIO ways", why));
             }
         };

@@ -10,10 +10,10 @@ mod experiment;
 mod ports;
 mod survey;
 
-pub use change::{RegisterChange, plan_ports, plan_ways, ports_of, turn};
+pub use change::{NO_WIDTH, RegisterChange, plan_ports, plan_ways, ports_of, turn};
 pub use effect::{EffectVerdict, LOAD_PER_S, of_ports, of_ways};
 pub use experiment::DdioExperiment;
-pub use survey::{PortDca, PortDevice, SocketWays, Survey, survey};
+pub use survey::{NO_GUEST_REGISTER, PortDca, PortDevice, SocketWays, Survey, survey};
 
 use waykeeper_kernel::dca_ways::WaysError;
 use waykeeper_kernel::pci::PciAddress;

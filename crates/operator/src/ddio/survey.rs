@@ -171,13 +171,20 @@ pub fn survey(root: &Root) -> Survey {
         port_standing: dca.map(|dca| dca.port.evidence),
         ways_note: dca.map(|dca| dca.ways.note.clone()),
         ports_note: dca.map(|dca| dca.port.note.clone()),
-        sockets: topology.map(|topology| sockets(root, generation, &topology)).unwrap_or_default(),
+        sockets: topology
+            .map(|topology| sockets(root, generation, &topology, identity.is_virtual() == Some(true)))
+            .unwrap_or_default(),
         ports,
         blind,
     }
 }
 
-fn sockets(root: &Root, generation: Option<&Generation>, topology: &Topology) -> Vec<SocketWays> {
+fn sockets(
+    root: &Root,
+    generation: Option<&Generation>,
+    topology: &Topology,
+    is_virtual: bool,
+) -> Vec<SocketWays> {
     // resctrl's value before the cache's: the register is compared with masks (hardware.md 0.1).
     let resctrl =
         Resctrl::open(root, waykeeper_kernel::resctrl::GROUP_PREFIX).and_then(|resctrl| resctrl.info()).ok();
@@ -191,7 +198,7 @@ fn sockets(root: &Root, generation: Option<&Generation>, topology: &Topology) ->
         let read = match register {
             None if generation.is_none() => Err(("no built-in table describes this CPU".to_owned(), false)),
             None => Err(("no such register is known on this CPU".to_owned(), false)),
-            Some(register) => read_mask(root, cpu.0, register.msr),
+            Some(register) => read_mask(root, cpu.0, register.msr, is_virtual),
         };
         let (note, denied) = read.as_ref().err().cloned().unzip();
         Some(SocketWays {
@@ -209,12 +216,20 @@ fn sockets(root: &Root, generation: Option<&Generation>, topology: &Topology) ->
     topology.sockets().into_iter().filter_map(one).collect()
 }
 
+/// Why a virtual machine without the msr driver has no mask.
+pub const NO_GUEST_REGISTER: &str = "a virtual machine is given no register of the DDIO ways";
+
 /// The register's mask; else why there is none, and whether permission is missing.
-fn read_mask(root: &Root, cpu: u16, register: u32) -> Result<WayMask, (String, bool)> {
+fn read_mask(root: &Root, cpu: u16, register: u32, is_virtual: bool) -> Result<WayMask, (String, bool)> {
     let msr = MsrDevice::open(root, cpu, Allowed::nothing());
-    let value = msr
-        .and_then(|msr| msr.read(register))
-        .map_err(|error| (error.with_remedy(), matches!(error, MsrError::Permission { .. })))?;
+    let value = msr.and_then(|msr| msr.read(register)).map_err(|error| {
+        let why = match error {
+            // Loading the driver would not help.
+            MsrError::NoModule { .. } if is_virtual => NO_GUEST_REGISTER.to_owned(),
+            _ => error.with_remedy(),
+        };
+        (why, matches!(error, MsrError::Permission { .. }))
+    })?;
     match u32::try_from(value) {
         Ok(bits) if bits != 0 => Ok(WayMask::from_bits(bits)),
         // Guests read 0 from registers that the hypervisor does not provide (virtual-host.md 4).

@@ -4,7 +4,6 @@
 
 use super::allocation;
 use super::facts::Facts;
-use super::file;
 use super::report::{Check, CheckState, check};
 use rustix::io::Errno;
 use waykeeper_generations::Generation;
@@ -42,6 +41,52 @@ pub(super) fn lockdown_of(text: Result<Option<String>, String>) -> Lockdown {
         _ => Lockdown::Unparsable(
             "sys/kernel/security/lockdown names none of [none], [integrity], [confidentiality]".to_owned(),
         ),
+    }
+}
+
+/// Why the kernel refuses every write of a kind, and the check that has the remedy.
+pub(super) struct NoWrites {
+    /// Beside `cannot be set`.
+    why: String,
+    remedy: &'static str,
+}
+
+impl NoWrites {
+    /// Of resctrl.
+    pub fn to_resctrl(facts: &Facts<'_>) -> Option<NoWrites> {
+        let why = "while resctrl is mounted read-only".to_owned();
+        facts.is_read_only.then_some(NoWrites { why, remedy: "see resctrl above" })
+    }
+
+    /// Of PCI config space.
+    pub fn to_pci(facts: &Facts<'_>) -> Option<NoWrites> {
+        match &facts.lockdown {
+            Lockdown::On(level) => {
+                Some(NoWrites { why: format!("under lockdown ({level})"), remedy: "see lockdown above" })
+            }
+            _ => None,
+        }
+    }
+
+    /// Of MSRs.
+    pub fn to_msr(facts: &Facts<'_>) -> Option<NoWrites> {
+        let off = matches!(&facts.allow_writes, Ok(Some(text)) if text == "off");
+        let by_driver = || NoWrites {
+            why: "while the msr driver has allow_writes off".to_owned(),
+            remedy: "see msr-writes above",
+        };
+        NoWrites::to_pci(facts).or_else(|| off.then(by_driver))
+    }
+}
+
+/// Degrades the check of what can be read, where a write of a kind that `cannot` names is refused.
+pub(super) fn unless_refused(refused: Option<NoWrites>, check: Check, cannot: &str) -> Check {
+    match refused {
+        Some(NoWrites { why, remedy }) if check.state == CheckState::Ok => {
+            let value = format!("{}; cannot be {cannot} {why}", check.value);
+            Check { state: CheckState::Degraded, value, ..check }.remedy(remedy)
+        }
+        _ => check,
     }
 }
 
@@ -103,14 +148,14 @@ fn msr(facts: &Facts<'_>) -> Check {
 
 fn msr_writes(facts: &Facts<'_>) -> Check {
     let check = |state, value: &str| check("msr-writes", state, value);
-    match file::line(facts.root, "sys/module/msr/parameters/allow_writes") {
+    match &facts.allow_writes {
         // Kernels before 5.9 have no such parameter and allow every write.
         Ok(None) if facts.msr.is_ok() => {
             check(CheckState::Info, "the msr driver has no parameter allow_writes: writes are allowed")
         }
         Ok(None) if !msr_helps(facts) => check(CheckState::Info, NO_USE),
         Ok(None) => check(CheckState::Missing, "no msr driver").remedy("modprobe msr"),
-        Err(why) => check(CheckState::Unknown, &why),
+        Err(why) => check(CheckState::Unknown, why),
         Ok(Some(_)) if matches!(facts.lockdown, Lockdown::On(_)) => {
             check(CheckState::Degraded, "every write is refused under lockdown").remedy("see lockdown below")
         }

@@ -1,17 +1,20 @@
-//! resctrl: whether it is mounted, what it allocates and monitors, how many classes are free, and if it is missing,
+//! resctrl: whether it is mounted, what it allocates, how many classes are free, and if it is missing,
 //! why (hardware.md 7.1, 7.2, 8.1).
 //!
 //! Must not know devices or MSRs. Widths and masks are read, never looked up by model.
 
+use super::access::{NoWrites, unless_refused};
 use super::facts::Facts;
 use super::file;
+use super::monitoring::{free_rmids, rmid_holders};
 use super::report::{Check, CheckState, check};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use waykeeper_generations::{ErratumKind, Vendor};
 use waykeeper_kernel::journal;
 use waykeeper_kernel::resctrl::{
-    self, Info, IoAllocState, PARTIAL_COUNTS, Resctrl, ResctrlError, ResctrlErrorKind, Resource,
+    self, ExclusiveWays, GroupMode, Info, IoAllocState, REMOUNT_COMMAND, Resctrl, ResctrlError,
+    ResctrlErrorKind, Resource,
 };
 use waykeeper_kernel::restore;
 use waykeeper_kernel::root::DEAD_MOUNT;
@@ -42,7 +45,8 @@ pub(super) fn steered(facts: &Facts<'_>) -> Vec<Check> {
         Ok(info) => judge(facts, info),
         Err(check) => check,
     };
-    vec![cat(facts), judged("classes", classes), judged("mba", mba), judged("io-alloc", io_alloc)]
+    let checks = [cat(facts), judged("classes", classes), judged("mba", mba), judged("io-alloc", io_alloc)];
+    checks.into_iter().map(|check| unless_refused(NoWrites::to_resctrl(facts), check, "set")).collect()
 }
 
 /// The check of the file system itself.
@@ -52,6 +56,11 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
         Mount::Mounted(resctrl, Ok(info)) => {
             let cdp = if info.has_cdp() { " with CDP" } else { "" };
             let mounted = format!("mounted at {}{cdp}", resctrl.mount_point().display());
+            if facts.is_read_only {
+                let value = format!("{mounted}, read-only: the kernel refuses every write");
+                let remedy = format!("{REMOUNT_COMMAND}, or give the container a mount that takes writes");
+                return check(CheckState::Degraded, value).remedy(remedy);
+            }
             return match info.strange.first() {
                 None => check(CheckState::Ok, mounted),
                 Some(first) => check(CheckState::Degraded, format!("{mounted}; not understood: {first}")),
@@ -74,17 +83,16 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
         let remedy = format!("{}, or unmount it and mount it there", resctrl::bind_command(&place));
         return check(CheckState::Missing, resctrl::elsewhere(&place)).remedy(remedy);
     }
-    // The kernel registers the file system only if it found RDT or PQoS (resctrl_init).
-    match file::text(facts.root, "proc/filesystems") {
-        Ok(Some(text)) if text.lines().any(|line| line.split_whitespace().last() == Some("resctrl")) => {
+    match has_resctrl(facts) {
+        Ok(Some(true)) => {
             check(CheckState::Missing, "the kernel has resctrl, but it is not mounted".to_owned())
                 .remedy(resctrl::MOUNT_COMMAND)
         }
-        Ok(Some(_)) if facts.has_flag("rdt_a") || facts.has_flag("cat_l3") => {
+        Ok(Some(false)) if facts.has_flag("rdt_a") || facts.has_flag("cat_l3") => {
             check(CheckState::Missing, "the CPU has RDT, but this kernel has no resctrl".to_owned())
                 .remedy("run a kernel with CONFIG_X86_CPU_RESCTRL=y")
         }
-        Ok(Some(_)) => check(
+        Ok(Some(false)) => check(
             CheckState::Missing,
             format!("the CPU reports no RDT or PQoS{}", facts.behind_a_hypervisor()),
         ),
@@ -94,7 +102,7 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
 }
 
 /// `info` if it could be read; else the check that says why not.
-fn info<'f>(facts: &'f Facts<'_>, name: &'static str) -> Result<&'f Info, Check> {
+pub(super) fn info<'f>(facts: &'f Facts<'_>, name: &'static str) -> Result<&'f Info, Check> {
     match &facts.mount {
         Mount::Mounted(_, Ok(info)) => Ok(info),
         Mount::Mounted(_, Err(_)) => {
@@ -110,29 +118,63 @@ const RDT_BOOT_OPTION: &str =
 
 /// Adds the remedy for a feature that the CPU reports and the kernel does not offer. `words` are its names in the boot
 /// option `rdt=` (kernel:Documentation/admin-guide/kernel-parameters.txt).
-fn not_driven(facts: &Facts<'_>, check: Check, words: &[&str], kind: Option<ErratumKind>) -> Check {
-    let cmdline = file::line(facts.root, "proc/cmdline").ok().flatten().unwrap_or_default();
-    let options = cmdline.split_whitespace().filter_map(|word| word.strip_prefix("rdt="));
-    let mut off = options.flat_map(|list| list.split(',')).filter_map(|word| word.strip_prefix('!'));
-    if let Some(off) = off.find(|word| words.contains(word)) {
-        let value = format!("{}: rdt=!{off} on its command line switches it off", check.value);
-        return Check { value, ..check }.remedy(format!("boot without !{off} in rdt="));
+pub(super) fn not_driven(
+    facts: &Facts<'_>,
+    check: Check,
+    words: &[&str],
+    kind: Option<ErratumKind>,
+) -> Check {
+    let asked = asked_for(facts, words);
+    if let Asked::Off(word) = &asked {
+        let value = format!("{}: rdt=!{word} on its command line switches it off", check.value);
+        return Check { value, ..check }.remedy(format!("boot without !{word} in rdt="));
     }
+    let look = "look for an erratum in the kernel's log (dmesg | grep resctrl)";
     match kind.and_then(|kind| facts.erratum(kind)) {
-        Some(_) => check.remedy(RDT_BOOT_OPTION),
-        None => check.remedy("look for an erratum in the kernel's log (dmesg | grep resctrl)"),
+        Some(_) if asked == Asked::Nothing => check.remedy(RDT_BOOT_OPTION),
+        _ if asked == Asked::On => {
+            let value = format!("{}, although rdt= on its command line asks for it", check.value);
+            Check { value, ..check }.remedy(look)
+        }
+        _ => check.remedy(look),
     }
 }
 
+/// What the boot option `rdt=` says of a feature.
+#[derive(PartialEq, Eq)]
+enum Asked {
+    /// Nothing: the kernel decides.
+    Nothing,
+    /// The kernel is to offer it.
+    On,
+    /// It is switched off, by this word.
+    Off(String),
+}
+
+/// What the kernel's command line asks for, of a feature with these names.
+fn asked_for(facts: &Facts<'_>, names: &[&str]) -> Asked {
+    let cmdline = file::line(facts.root, "proc/cmdline").ok().flatten().unwrap_or_default();
+    let options = cmdline.split_whitespace().filter_map(|word| word.strip_prefix("rdt="));
+    let words: Vec<&str> = options.flat_map(|list| list.split(',')).collect();
+    // Where both are there, the feature is on (linux resctrl/core.c, rdt_cpu_has).
+    if words.iter().any(|word| names.contains(word)) {
+        return Asked::On;
+    }
+    let off = words.iter().filter_map(|word| word.strip_prefix('!')).find(|word| names.contains(word));
+    off.map_or(Asked::Nothing, |word| Asked::Off(word.to_owned()))
+}
+
 /// Without a mount it is unknown what the kernel offers, except for features that it is known to disable.
-fn before_mounting(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check {
-    let cmdline = file::line(facts.root, "proc/cmdline");
-    let asked_for =
-        matches!(&cmdline, Ok(Some(text)) if text.split_whitespace().any(|word| word.starts_with("rdt=")));
-    // Where it is mounted at another place, the kernel has decided already.
-    let is_mounted = matches!(Resctrl::mounted_at(facts.root), Ok(Some(_)));
-    match facts.erratum(kind) {
-        Some(_) if !asked_for && !is_mounted => {
+fn before_mounting(facts: &Facts<'_>, check: Check, names: &[&str], kind: ErratumKind) -> Check {
+    // A kernel without resctrl has no such option; where resctrl is mounted at another place, it has decided already.
+    let can_mount = !matches!(has_resctrl(facts), Ok(Some(false)))
+        && !matches!(Resctrl::mounted_at(facts.root), Ok(Some(_)));
+    match (can_mount, asked_for(facts, names), facts.erratum(kind)) {
+        (true, Asked::Off(word), _) => {
+            let value = format!("{}; rdt=!{word} on the kernel's command line switches it off", check.value);
+            Check { value, ..check }.remedy(format!("boot without !{word} in rdt="))
+        }
+        (true, Asked::Nothing, Some(_)) => {
             let value = format!(
                 "{}; after mounting, the kernel offers it on this CPU only with a boot option",
                 check.value
@@ -143,12 +185,19 @@ fn before_mounting(facts: &Facts<'_>, check: Check, kind: ErratumKind) -> Check 
     }
 }
 
+/// Whether the kernel has resctrl: it registers the file system only if it found RDT or PQoS (resctrl_init). `None`: there
+/// is no list of file systems.
+fn has_resctrl(facts: &Facts<'_>) -> Result<Option<bool>, String> {
+    let listed = |text: String| text.lines().any(|line| line.split_whitespace().last() == Some("resctrl"));
+    Ok(file::text(facts.root, "proc/filesystems")?.map(listed))
+}
+
 fn cat(facts: &Facts<'_>) -> Check {
     let check = |state, value: String| check("cat", state, value);
     let info = match info(facts, "cat") {
         Ok(info) => info,
         Err(check) if facts.has_flag("cat_l3") => {
-            return before_mounting(facts, check, ErratumKind::CatNeedsBootOption);
+            return before_mounting(facts, check, &["l3cat"], ErratumKind::CatNeedsBootOption);
         }
         Err(check) => return check,
     };
@@ -173,18 +222,22 @@ fn cat(facts: &Facts<'_>) -> Check {
     };
     let holes = if l3.sparse_masks == Some(true) { "; masks may have holes" } else { "" };
     let least = l3.min_cbm_bits;
-    let value = format!("{ways} ways ({}), at least {least} per mask{shared}{holes}", l3.cbm_mask);
+    let halves = if info.has_cdp() { "; code and data have a mask each (CDP)" } else { "" };
+    let value = format!("{ways} ways ({}), at least {least} per mask{shared}{holes}{halves}", l3.cbm_mask);
     let held = exclusive(facts, info);
     if held.is_empty() {
         return unless_strange(info.l3_trouble(), check(CheckState::Ok, value));
     }
-    check(CheckState::Degraded, format!("{value}; {}", few(&held))).remedy(
-        "no other group can have these ways: remove the group (rmdir), or write `shareable` into its `mode`",
-    )
+    let locked = held.iter().any(|(own, _)| own.mode == GroupMode::PseudoLocked);
+    let words: BTreeSet<String> = held.into_iter().map(|(_, words)| words).collect();
+    let words: Vec<String> = words.into_iter().collect();
+    let mode = if locked { "" } else { ", or write `shareable` into its `mode`" };
+    check(CheckState::Degraded, format!("{value}; {}", few(&words)))
+        .remedy(format!("no other group can have these ways: remove the group (rmdir){mode}"))
 }
 
 /// Degrades a check if some file of its directory of `info` is not understood.
-fn unless_strange(trouble: Option<&ResctrlError>, check: Check) -> Check {
+pub(super) fn unless_strange(trouble: Option<&ResctrlError>, check: Check) -> Check {
     match trouble {
         Some(trouble) => {
             Check { state: CheckState::Degraded, value: format!("{}; {trouble}", check.value), ..check }
@@ -193,15 +246,27 @@ fn unless_strange(trouble: Option<&ResctrlError>, check: Check) -> Check {
     }
 }
 
-/// The ways that other programs' groups have for themselves, each once.
-fn exclusive(facts: &Facts<'_>, info: &Info) -> Vec<String> {
+/// The ways that other programs' groups have for themselves, in words too; with CDP of each half.
+fn exclusive(facts: &Facts<'_>, info: &Info) -> Vec<(ExclusiveWays, String)> {
     let (Mount::Mounted(resctrl, _), Ok(topology)) = (&facts.mount, &facts.topology) else {
         return Vec::new();
     };
-    let Some(resource) = info.l3_resources().pop() else { return Vec::new() };
-    let domains = topology.l3.iter().filter_map(|l3| l3.id);
-    let held = domains.flat_map(|domain| resctrl.exclusive_ways(&resource, domain).unwrap_or_default());
-    held.map(|own| own.to_string()).collect::<BTreeSet<_>>().into_iter().collect()
+    let mut held = Vec::new();
+    for resource in info.l3_resources() {
+        let half = match resource {
+            Resource::L3Code => " for code",
+            Resource::L3Data => " for data",
+            _ => "",
+        };
+        for domain in topology.l3.iter().filter_map(|l3| l3.id) {
+            let own = resctrl.exclusive_ways(&resource, domain).unwrap_or_default();
+            held.extend(own.into_iter().map(|own| {
+                let words = format!("{own}{half}");
+                (own, words)
+            }));
+        }
+    }
+    held
 }
 
 fn classes(facts: &Facts<'_>, info: &Info) -> Check {
@@ -217,12 +282,21 @@ fn classes(facts: &Facts<'_>, info: &Info) -> Check {
         return check(CheckState::Missing, format!("{all} classes of service, but none divides the L3"));
     }
     let groups = match resctrl.control_groups() {
-        Ok(groups) => groups.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        Ok(groups) => {
+            let with_class = groups.iter().filter(|group| resctrl.has_class(group));
+            with_class.map(ToString::to_string).collect::<Vec<_>>()
+        }
         Err(error) => return check(CheckState::Unknown, error.to_string()),
     };
     let held = u32::try_from(groups.len()).unwrap_or(u32::MAX);
     let free = info.classes_for_groups().saturating_sub(held);
-    let value = format!("{all} classes of service, {free} free");
+    let halved = if info.has_cdp() { " (half as many as without CDP)" } else { "" };
+    let value = format!("{all} classes of service{halved}, {free} free");
+    let held_rmids = rmid_holders(facts).unwrap_or_default();
+    if free > 0 && info.monitoring.as_ref().is_some_and(|own| free_rmids(own, &held_rmids) == 0) {
+        return check(CheckState::Degraded, format!("{value}, but no RMID for a further group"))
+            .remedy("see monitoring above");
+    }
     if free > 0 || all <= 1 {
         let check = check(if all > 1 { CheckState::Ok } else { CheckState::Missing }, value);
         // A resource that is not understood may have fewer classes.
@@ -274,45 +348,6 @@ fn io_alloc(facts: &Facts<'_>, info: &Info) -> Check {
             check(CheckState::Missing, "this kernel does not offer it; on Intel the DDIO ways take its place")
         }
     }
-}
-
-/// The check of monitoring.
-pub(super) fn monitoring(facts: &Facts<'_>) -> Check {
-    let check = |state, value: String| check("monitoring", state, value);
-    let info = match info(facts, "monitoring") {
-        Ok(info) => info,
-        Err(check) => return check,
-    };
-    let Some(monitoring) = &info.monitoring else {
-        if let Some(trouble) = info.trouble_with(resctrl::MONITORING) {
-            return check(CheckState::Unknown, trouble.to_string());
-        }
-        if !facts.has_flag("cqm_llc") {
-            return check(
-                CheckState::Missing,
-                format!("the CPU reports no CMT or MBM{}", facts.behind_a_hypervisor()),
-            );
-        }
-        let check = check(
-            CheckState::Missing,
-            "the CPU has CMT and MBM, but the kernel does not offer them".to_owned(),
-        );
-        let words = ["cmt", "mbmtotal", "mbmlocal"];
-        return not_driven(facts, check, &words, Some(ErratumKind::MonitoringNeedsBootOption));
-    };
-    let events: Vec<&str> = monitoring.events.iter().map(|event| event.name()).collect();
-    let mode = match monitoring.assign_mode.as_deref() {
-        Some(mode) => format!("; counters assigned by {mode}"),
-        None => String::new(),
-    };
-    let value = format!("{}; {} RMIDs{mode}", events.join(", "), monitoring.num_rmids);
-    if let (Mount::Mounted(resctrl, _), Ok(topology)) = (&facts.mount, &facts.topology)
-        && topology.l3.iter().any(|l3| resctrl.counts_only_a_part(l3))
-    {
-        return check(CheckState::Degraded, format!("{value}; {PARTIAL_COUNTS}"))
-            .remedy("run Linux 6.11 or later, or switch sub-NUMA clustering off in the BIOS");
-    }
-    unless_strange(info.trouble_with(resctrl::MONITORING), check(CheckState::Ok, value))
 }
 
 /// Groups that Waykeeper did not make, and the holder of the lock that tools share.

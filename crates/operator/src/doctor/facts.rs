@@ -10,6 +10,7 @@ use waykeeper_generations::{Erratum, ErratumKind, Generation, Signature, Vendor}
 use waykeeper_kernel::cpuinfo::CpuIdentity;
 use waykeeper_kernel::event_source;
 use waykeeper_kernel::msr::{Allowed, MsrDevice, MsrError};
+use waykeeper_kernel::resctrl::Resctrl;
 use waykeeper_kernel::root::{FileError, Root};
 use waykeeper_kernel::topology::Topology;
 use waykeeper_units::CoreId;
@@ -31,8 +32,12 @@ pub(super) struct Facts<'a> {
     pub is_virtual: Option<bool>,
     /// Whether MSRs can be read.
     pub msr: Result<(), MsrError>,
+    /// What the msr driver says of writes; `None` if it has no such parameter.
+    pub allow_writes: Result<Option<String>, String>,
     /// The mount of resctrl.
     pub mount: Mount,
+    /// Whether that mount refuses every write.
+    pub is_read_only: bool,
     /// The state of kernel lockdown.
     pub lockdown: Lockdown,
     /// Names of perf's event sources.
@@ -48,15 +53,14 @@ impl<'a> Facts<'a> {
         let first =
             topology.as_ref().ok().and_then(|topology| topology.online().next()).map_or(0, |(id, _)| id.0);
         let cpu = CpuIdentity::read(root, first);
-        let listed = cpu.cpuinfo.as_ref().ok().filter(|cpuinfo| !cpuinfo.flags.is_empty());
-        let shown = listed.map(|cpuinfo| cpuinfo.has("hypervisor"));
-        let is_virtual = cpu.cpuid.as_ref().ok().map(|cpuid| cpuid.hypervisor).or(shown);
         Facts {
             root,
             generation: cpu.generation(),
-            is_virtual,
+            is_virtual: cpu.is_virtual(),
             msr: MsrDevice::open(root, first, Allowed::nothing()).and_then(|msr| msr.read(TSC)).map(drop),
+            allow_writes: file::line(root, "sys/module/msr/parameters/allow_writes"),
             mount: allocation::mount(root),
+            is_read_only: Resctrl::is_read_only(root),
             lockdown: access::lockdown_of(file::line(root, "sys/kernel/security/lockdown")),
             event_sources: event_source::names(root),
             may_perf: rustix::thread::capabilities(None).is_ok_and(|sets| {
@@ -85,6 +89,11 @@ impl<'a> Facts<'a> {
     /// A known deviation of this CPU from the manual.
     pub fn erratum(&self, kind: ErratumKind) -> Option<&'static Erratum> {
         self.generation?.erratum(kind, &self.signature()?)
+    }
+
+    /// True for a virtual machine without the msr driver: loading it would show none of the cache's registers.
+    pub fn has_no_registers(&self) -> bool {
+        self.is_virtual == Some(true) && matches!(self.msr, Err(MsrError::NoModule { .. }))
     }
 
     /// Words to add where a hypervisor may hide something.

@@ -3,14 +3,14 @@
 //!
 //! Must not know the registers: [`crate::ddio`] does.
 
-use super::access::Lockdown;
+use super::access::{NoWrites, unless_refused};
 use super::allocation;
 use super::facts::Facts;
 use super::report::{Check, CheckState, check};
 use crate::ddio::{self, PortDca, Survey};
 use waykeeper_generations::Evidence;
 use waykeeper_kernel::{dca_ways, journal};
-use waykeeper_linux_host::{LinuxHost, LinuxHostOptions};
+use waykeeper_linux_host::{HostAccess, LinuxHost, LinuxHostOptions};
 
 /// All checks of this family.
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
@@ -22,28 +22,18 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 
 /// Whether a daemon would start here, and whether it would to observe only: its own answers.
 pub(super) fn daemon(facts: &Facts<'_>) -> Vec<Check> {
-    let starts = |name, needs_cat, can| {
+    let starts = |name, access, can| {
         let options = LinuxHostOptions::new(facts.root.clone(), Vec::new(), journal::usual_path(facts.root));
-        match LinuxHost::check(&LinuxHostOptions { needs_cat, ..options }) {
+        let needs_cat = access == HostAccess::Manage;
+        match LinuxHost::check(&LinuxHostOptions { access, needs_cat, ..options }) {
             Ok(()) => check(name, CheckState::Ok, can),
             Err(why) => check(name, CheckState::Missing, why),
         }
     };
     vec![
-        starts("daemon", true, "it can manage this host"),
-        starts("observe", false, "the daemon can observe this host (--observe)"),
+        starts("daemon", HostAccess::Manage, "it can manage this host"),
+        starts("observe", HostAccess::Observe, "the daemon can observe this host (--observe)"),
     ]
-}
-
-/// Degrades a check of a readable knob if kernel lockdown forbids setting it.
-fn unless_locked_down(facts: &Facts<'_>, check: Check) -> Check {
-    match &facts.lockdown {
-        Lockdown::On(level) if check.state == CheckState::Ok => {
-            let value = format!("{}; cannot be set under lockdown ({level})", check.value);
-            Check { state: CheckState::Degraded, value, ..check }.remedy("see lockdown above")
-        }
-        _ => check,
-    }
 }
 
 fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
@@ -58,6 +48,9 @@ fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
     let standing = generation.dca.ways.evidence;
     if standing == Evidence::Absent {
         return check(name, CheckState::Missing, format!("{} has no such register", generation.name));
+    }
+    if facts.has_no_registers() {
+        return check(name, CheckState::Missing, ddio::NO_GUEST_REGISTER);
     }
     if let Err(error) = &facts.msr {
         return check(name, CheckState::Missing, error).remedy(error.remedy());
@@ -77,8 +70,14 @@ fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
         return check(name, CheckState::Unknown, "the sockets are not known");
     }
     let value = format!("{}; the register {}", held.join(", "), dca_ways::words(standing));
+    if standing == Evidence::Confirmed && survey.sockets.iter().any(|socket| socket.llc_ways.is_none()) {
+        let value = format!("{value}; cannot be set: {}", ddio::NO_WIDTH);
+        return check(name, CheckState::Degraded, value);
+    }
     match standing {
-        Evidence::Confirmed => unless_locked_down(facts, check(name, CheckState::Ok, value)),
+        Evidence::Confirmed => {
+            unless_refused(NoWrites::to_msr(facts), check(name, CheckState::Ok, value), "set")
+        }
         Evidence::AnswersWithoutEffect => {
             check(name, CheckState::Degraded, format!("{value}; shown, never written"))
                 .remedy("give device-heavy tenants and others disjoint CAT masks, or switch DDIO in the BIOS")
@@ -140,7 +139,9 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
         Evidence::Confirmed if blind > 0 || survey.blind.is_some() => {
             check(name, CheckState::Degraded, value)
         }
-        Evidence::Confirmed => unless_locked_down(facts, check(name, CheckState::Ok, value)),
+        Evidence::Confirmed => {
+            unless_refused(NoWrites::to_pci(facts), check(name, CheckState::Ok, value), "set")
+        }
         _ => check(name, CheckState::Unknown, format!("{value}; shown, never written")),
     }
 }

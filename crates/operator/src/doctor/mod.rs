@@ -10,6 +10,7 @@ mod facts;
 mod file;
 mod host;
 mod knobs;
+mod monitoring;
 mod others;
 mod profile;
 mod report;

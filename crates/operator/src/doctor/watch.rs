@@ -3,9 +3,10 @@
 //!
 //! Counts directories and reads settings; opens no event. Must not know how the counts are used.
 
-use super::allocation;
+use super::access::{NoWrites, unless_refused};
 use super::facts::Facts;
 use super::file;
+use super::monitoring;
 use super::report::{Check, CheckState, check};
 use waykeeper_generations::{AddressSpace, Pmu, Vendor};
 use waykeeper_kernel::pci::PciTree;
@@ -17,7 +18,7 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     let iio = facts.generation.and_then(|generation| generation.iio.as_ref()).map(|iio| &iio.pmu);
     let memory = facts.generation.and_then(|generation| generation.memory.as_ref()).map(|memory| &memory.pmu);
     vec![
-        allocation::monitoring(facts),
+        monitoring::check_of(facts),
         core(facts),
         uncore(facts, "dca-counters", "device writes and reads that hit or miss the LLC", cache),
         uncore(facts, "io-counters", "bytes of each root port", iio),
@@ -27,19 +28,23 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     ]
 }
 
+/// Why no counter is read.
+const NO_TABLE: &str = "no built-in table for this CPU says which counters show it";
+
 fn core(facts: &Facts<'_>) -> Check {
     let name = "core-counters";
-    // Hybrid and newer AMD cores use other names, which the tables contain; `cpu` is the default.
-    let pmu = facts.generation.map_or("cpu", |generation| generation.core.perf.as_str());
     let sources = match &facts.event_sources {
         Ok(sources) => sources,
         Err(why) => return check(name, CheckState::Unknown, why),
     };
-    if sources.iter().any(|source| source == pmu) {
+    let Some(generation) = facts.generation else { return check(name, CheckState::Unknown, NO_TABLE) };
+    let pmu = &generation.core.perf;
+    if sources.contains(pmu) {
         return check(name, CheckState::Ok, format!("perf ({pmu})"));
     }
-    if facts.generation.is_some() && facts.msr.is_ok() {
-        return check(name, CheckState::Ok, "by MSR; perf offers none");
+    if facts.msr.is_ok() {
+        let check = check(name, CheckState::Ok, "by MSR; perf offers none");
+        return unless_refused(NoWrites::to_msr(facts), check, "programmed");
     }
     let check =
         check(name, CheckState::Missing, format!("perf offers no core PMU{}", facts.behind_a_hypervisor()));
@@ -55,11 +60,7 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
         Err(why) => return check(name, CheckState::Unknown, why),
     };
     let Some(generation) = facts.generation else {
-        return check(
-            name,
-            CheckState::Unknown,
-            "no built-in table for this CPU says which counters show it",
-        );
+        return check(name, CheckState::Unknown, NO_TABLE);
     };
     let Some(pmu) = pmu else {
         return check(name, CheckState::Missing, format!("{} has no such counters", generation.name));
@@ -89,13 +90,14 @@ fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) 
     }
     let space = pmu.registers.as_ref().map(|registers| registers.space);
     if space == Some(AddressSpace::Msr) && facts.msr.is_ok() {
-        return check(name, CheckState::Ok, format!("{what}: by MSR; perf offers no {}_N", pmu.perf));
+        let value = format!("{what}: by MSR; perf offers no {}_N", pmu.perf);
+        return unless_refused(NoWrites::to_msr(facts), check(name, CheckState::Ok, value), "programmed");
     }
     let channels = memory_channels(facts);
     if space == Some(AddressSpace::PciConfig) && channels > 0 {
         let value =
             format!("{what}: in the config space of {channels} channels; perf offers no {}_N", pmu.perf);
-        return check(name, CheckState::Ok, value);
+        return unless_refused(NoWrites::to_pci(facts), check(name, CheckState::Ok, value), "programmed");
     }
     let value = format!("{what}: perf offers no {}_N{}", pmu.perf, facts.behind_a_hypervisor());
     let check = check(name, CheckState::Missing, value);

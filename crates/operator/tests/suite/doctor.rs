@@ -3,6 +3,7 @@
 
 #[allow(dead_code, reason = "the recordings are read by other tests too")]
 use crate::hardware::machine;
+use crate::odd_hosts;
 use crate::reported;
 
 use machine::Machine;
@@ -30,7 +31,7 @@ fn changed(before: &DoctorReport, after: &DoctorReport) -> Vec<&'static str> {
 }
 
 #[track_caller]
-fn state(report: &DoctorReport, name: &str, state: CheckState, parts: &[&str]) {
+pub fn state(report: &DoctorReport, name: &str, state: CheckState, parts: &[&str]) {
     let check = report.check(name).unwrap();
     let text = format!("{} -> {}", check.value, check.remedy.as_deref().unwrap_or_default());
     assert_eq!(check.state, state, "{name}: {text}");
@@ -201,7 +202,7 @@ fn names_of_other_programs_are_escaped_and_one_that_is_no_text_is_a_group_as_any
     let shown = [r"\u{1b}[31mred", r"bad\xff\xfename", "-rf", "$(id)"];
     state(&report, "groups", CheckState::Degraded, &shown);
     state(&report, "classes", CheckState::Ok, &["8 classes of service, 3 free"]);
-    assert_eq!(changed(&before, &report), ["classes", "groups"]);
+    assert_eq!(changed(&before, &report), ["monitoring", "classes", "groups"]);
 }
 
 #[test]
@@ -235,10 +236,14 @@ fn a_file_of_resctrl_that_is_not_understood_is_named() {
 }
 
 /// A host that is opened without a change of it, as `daemon --dry-run` opens it; with `needs_cat` false as `--observe` does.
-fn opened(root: &Path, needs_cat: bool) -> Result<(), String> {
+pub fn opened(root: &Path, needs_cat: bool) -> Result<(), String> {
+    opened_to(root, HostAccess::Observe, needs_cat)
+}
+
+fn opened_to(root: &Path, access: HostAccess, needs_cat: bool) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let options = LinuxHostOptions::new(Root::at(root), Vec::new(), folder.path().join("journal"));
-    let options = LinuxHostOptions { access: HostAccess::Observe, needs_cat, ..options };
+    let options = LinuxHostOptions { access, needs_cat, ..options };
     LinuxHost::open(options).map(drop).map_err(|why| why.to_string())
 }
 
@@ -266,21 +271,27 @@ fn agrees_with_ddio(root: &Path, report: &DoctorReport) {
     assert!(ways.map_or(true, |steps| !steps.is_empty()), "{shown}: nothing is planned, and nothing is said");
 }
 
-/// What doctor says of the daemon is what its start does, with the same sentence, on every recorded machine and on a server
-/// that lacks one file; so is what it says of the DCA knobs, and the command that doctor names works.
+/// What doctor says of the daemon is what its start does, with the same sentence; so is what it says of the DCA knobs, and
+/// the command that doctor names works.
+fn agree(root: &Path) -> HostUse {
+    let report = examine(root);
+    let daemon = report.check("daemon").unwrap();
+    let shown = root.display();
+    match daemon.state {
+        CheckState::Ok => assert_eq!(opened(root, true), Ok(()), "{shown}"),
+        // What is refused is refused before anything is changed.
+        _ => assert_eq!(opened_to(root, HostAccess::Manage, true), Err(daemon.value.clone()), "{shown}"),
+    }
+    agrees_with_ddio(root, &report);
+    let observe = report.check("observe").unwrap();
+    let said = if observe.state == CheckState::Ok { Ok(()) } else { Err(observe.value.clone()) };
+    assert_eq!(opened(root, false), said, "{shown}");
+    report.best_use()
+}
+
+/// On every recorded machine, on a server that lacks one file, and on odd hosts.
 #[test]
 fn doctor_the_start_of_a_daemon_and_ddio_agree() {
-    let agree = |root: &Path| {
-        let report = examine(root);
-        let daemon = report.check("daemon").unwrap();
-        let said = if daemon.state == CheckState::Ok { Ok(()) } else { Err(daemon.value.clone()) };
-        assert_eq!(opened(root, true), said, "{}", root.display());
-        agrees_with_ddio(root, &report);
-        if report.best_use() == HostUse::Observe {
-            assert_eq!(opened(root, false), Ok(()), "{}", root.display());
-        }
-        report.best_use()
-    };
     let mut uses = Vec::new();
     for name in Machine::names() {
         let machine = Machine::recorded(&name);
@@ -301,6 +312,7 @@ fn doctor_the_start_of_a_daemon_and_ddio_agree() {
         tree.remove(folder);
         uses.push(agree(tree.root()));
     }
+    uses.extend(odd_hosts::all().iter().map(|tree| agree(tree.root())));
     let seen = |wanted| uses.contains(&wanted);
     assert!(seen(HostUse::Manage) && seen(HostUse::Knobs), "{uses:?}");
 }

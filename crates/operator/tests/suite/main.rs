@@ -2,6 +2,7 @@
 
 mod doctor;
 mod doctor_hosts;
+mod odd_hosts;
 mod remedies;
 mod reported;
 

@@ -42,6 +42,9 @@ fn carried_out(tree: &PlainTree, advice: &str) -> bool {
             let mounts = fs::read_to_string(tree.path("proc/mounts")).unwrap();
             tree.write("proc/mounts", &format!("{mounts}resctrl /sys/fs/resctrl resctrl rw 0 0\n"));
         }
+        ["mount", "-o", "remount,rw", "/sys/fs/resctrl,", ..] => {
+            tree.write("proc/mounts", "resctrl /sys/fs/resctrl resctrl rw 0 0\n");
+        }
         ["modprobe", "msr", ..] => put_back(tree, &["dev/cpu/", "sys/module/msr/"]),
         ["modprobe", "intel_uncore", ..] | ["modprobe", "intel_uncore,", ..] => {
             put_back(tree, &["sys/bus/event_source/"]);
@@ -95,6 +98,11 @@ fn each_advice_mends_what_it_is_about() {
         &["resctrl"],
     );
     is_mended(
+        "a mount that takes no writes",
+        |tree| tree.write("proc/mounts", "resctrl /sys/fs/resctrl resctrl ro 0 0\n"),
+        &["resctrl"],
+    );
+    is_mended(
         "no msr driver",
         |tree| {
             tree.remove("dev/cpu");
@@ -122,6 +130,14 @@ fn each_advice_mends_what_it_is_about() {
             (1..8).for_each(|group| tree.write(&format!("sys/fs/resctrl/COS{group}/schemata"), "L3:0=7ff\n"))
         },
         &["classes"],
+    );
+    is_mended(
+        "no free RMID",
+        |tree| {
+            tree.write("sys/fs/resctrl/info/L3_MON/num_rmids", "2\n");
+            tree.write("sys/fs/resctrl/COS1/schemata", "L3:0=7ff\n");
+        },
+        &["monitoring"],
     );
     is_mended(
         "no uncore units, nor registers",
