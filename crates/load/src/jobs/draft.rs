@@ -124,6 +124,18 @@ impl Draft {
         self.notes.push(text);
     }
 
+    /// A job that names no engine has fio's default one on Linux, psync (fio's manual, "ioengine"), which waits for each
+    /// command, whatever `iodepth` says. The key that has no effect because of it, and what is to be said.
+    pub(super) fn settle_engine(&mut self) -> Option<(&'static str, &'static str)> {
+        if self.job.engine.is_some() || self.job.depth == 1 {
+            return None;
+        }
+        self.waits_for_each = true;
+        let note = "one command at a time: without an `ioengine` fio takes psync, which waits for each; `ioengine=io_uring` \
+            keeps so many in flight";
+        Some(("iodepth", note))
+    }
+
     /// The finished job; or the key that conflicts with other lines of the job, and what it must be.
     pub(super) fn done(mut self) -> Result<Job, (&'static str, String)> {
         self.job.access = self.rw.access.unwrap_or(JobDirection::Mixed { writes: self.writes });

@@ -207,14 +207,21 @@ impl<'a> Reader<'a> {
                 }
                 Does::Nothing(idle) => draft.note(idle.why),
             }
-            for text in draft.notes.drain(..) {
-                if self.noted.insert((line.number, text)) {
-                    self.notes.push(JobNote { line: line.number, key: line.key, text });
-                }
+            for text in std::mem::take(&mut draft.notes) {
+                self.note(line.number, line.key, text);
             }
+        }
+        if let Some((key, text)) = draft.settle_engine().filter(|_| is_whole) {
+            self.note(lines[key].number, key, text);
         }
         draft.lines = lines.values().map(|line| (line.key, line.number)).collect();
         is_whole.then_some(draft)
+    }
+
+    fn note(&mut self, line: u32, key: &'static str, text: &'static str) {
+        if self.noted.insert((line, text)) {
+            self.notes.push(JobNote { line, key, text });
+        }
     }
 
     fn refuse(&mut self, line: &Line, wanted: String) {

@@ -100,7 +100,7 @@ fn units_are_fios() {
         assert_eq!((count(value::Base::Binary), count(value::Base::Decimal)), (Ok(binary), Ok(decimal)));
     }
     // The base applies to all keys: also to plain numbers, and from `[global]`.
-    let text = "[global]\nkb_base=1000\n[a]\niodepth=1k\nnumjobs=1k\nnumber_ios=1k\nrate_iops=1k\nsize=5k\n";
+    let text = "[global]\nkb_base=1000\nioengine=libaio\n[a]\niodepth=1k\nnumjobs=1k\nnumber_ios=1k\nrate_iops=1k\nsize=5k\n";
     let file = JobFile::parse("j.fio", text, None).unwrap();
     let Job { depth, copies, commands, commands_per_s, size_bytes, .. } = file.jobs[0];
     assert_eq!((depth, copies, commands, commands_per_s), (1000, 1000, Some(1000), Some(1000)));
@@ -253,6 +253,24 @@ write_lat_log=b
     assert_eq!(JobFile::parse("j.fio", "[a]\nfilename=b\n", None).unwrap().notes(), [""; 0]);
 }
 
+/// Fio's manual, "ioengine": psync is the default on all operating systems that have it.
+#[test]
+fn a_depth_without_an_engine_is_that_of_fios_default_engine() {
+    let text = "[global]\niodepth=32\n[a]\n[b]\nioengine=libaio\n[c]\niodepth=1\n";
+    for parse in [JobFile::parse, JobFile::parse_for_model] {
+        let file = parse("j.fio", text, None).unwrap();
+        assert_eq!(file.jobs.iter().map(|job| job.depth).collect::<Vec<_>>(), [1, 32, 1]);
+        let notes = file.notes();
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(
+            notes[0].starts_with(
+                "`iodepth` (line 2): one command at a time: without an `ioengine` fio takes psync"
+            )
+        );
+        assert!(notes[1].starts_with("`ioengine` (line 5): the drive is loaded alike"), "{notes:?}");
+    }
+}
+
 #[test]
 fn a_file_of_the_model_may_name_any_file_and_any_cores() {
     let text = "[a]\nfilename=${DEV}:other\ndirectory=$x\ncpus_allowed=what\ndirect=0\nbsrange=8k-8k\n";
@@ -292,7 +310,7 @@ fn all_lines_that_are_wrong_are_said_at_once() {
 /// What many public files have: keys of positions, checksums, other engines; values without an effect.
 #[test]
 fn keys_that_cannot_change_the_load_of_the_model_are_notes() {
-    let same = "[a]\nrw=read\nbs=8k\niodepth=4\nsize=1m\n";
+    let same = "[a]\nioengine=io_uring\nrw=read\nbs=8k\niodepth=4\nsize=1m\n";
     let plain = JobFile::parse_for_model("j.fio", same, None).unwrap();
     for (more, note) in [
         ("rw=read:-8k\n", "each position is random"),
@@ -310,8 +328,7 @@ fn keys_that_cannot_change_the_load_of_the_model_are_notes() {
         let file = JobFile::parse_for_model("j.fio", &format!("{same}{more}"), None).unwrap();
         let notes = file.notes().join("; ");
         assert!(notes.contains(note) && notes.is_empty() == note.is_empty(), "{more}: {notes}");
-        let job = Job { engine: None, ..file.jobs[0].clone() };
-        assert_eq!(job, plain.jobs[0], "{more}");
+        assert_eq!(file.jobs[0], plain.jobs[0], "{more}");
     }
     for (more, wanted) in [
         ("bs=4k,\n", "a number of bytes"),

@@ -447,7 +447,7 @@ mod tests {
     #[test]
     fn a_job_is_the_keys_that_say_the_same() {
         // Two copies on two cores with 8 in flight each are a depth of 8 a thread.
-        let job = "[a]\nrw=randread\nbs=64k\niodepth=8\nnumjobs=2\ntime_based\nruntime=1h\n";
+        let job = "[a]\nioengine=libaio\nrw=randread\nbs=64k\niodepth=8\nnumjobs=2\ntime_based\nruntime=1h\n";
         let (requests, bytes) = rates(job, "fio = \"job.fio\"");
         assert_eq!((requests, bytes), rates("", "block = \"64k\"\ndepth = 8"));
         assert!(requests > 100.0 && bytes == requests * 65_536.0, "{requests} {bytes}");
@@ -456,7 +456,11 @@ mod tests {
     #[test]
     fn rates_and_ends_hold() {
         let of = |more: &str| {
-            rates(&format!("[a]\nrw=randread\nbs=64k\niodepth=8\n{more}"), "fio = \"job.fio\"").0
+            rates(
+                &format!("[a]\nioengine=libaio\nrw=randread\nbs=64k\niodepth=8\n{more}"),
+                "fio = \"job.fio\"",
+            )
+            .0
         };
         // Three copies with 20 requests each, distributed over two cores.
         assert_eq!(of("numjobs=3\nnumber_ios=20\n"), 60.0);
@@ -476,7 +480,11 @@ mod tests {
     #[test]
     fn what_was_written_is_read_back_at_the_end_and_a_job_begins_late() {
         let of = |more: &str| {
-            rates(&format!("[a]\nbs=64k\niodepth=8\nnumber_ios=20\n{more}"), "fio = \"job.fio\"").0
+            rates(
+                &format!("[a]\nioengine=libaio\nbs=64k\niodepth=8\nnumber_ios=20\n{more}"),
+                "fio = \"job.fio\"",
+            )
+            .0
         };
         assert_eq!((of("rw=write\n"), of("rw=write\nloops=2\n")), (20.0, 40.0));
         assert_eq!((of("rw=write\nverify=md5\n"), of("rw=write\nverify=md5\ndo_verify=0\n")), (40.0, 20.0));
@@ -490,7 +498,7 @@ mod tests {
 
     #[test]
     fn several_sizes_random_gaps_and_checks_between_writes_are_played() {
-        let of = |more: &str| rates(&format!("[a]\niodepth=8\n{more}"), "fio = \"job.fio\"");
+        let of = |more: &str| rates(&format!("[a]\nioengine=libaio\niodepth=8\n{more}"), "fio = \"job.fio\"");
         // 4 and 64 KiB, half of each: 34 KiB on average.
         let (requests, bytes) = of("rw=randread\nbssplit=4k/50:64k/50\n");
         assert!((bytes / requests / 34_816.0 - 1.0).abs() < 0.05, "{requests} {bytes}");
@@ -541,7 +549,7 @@ mod tests {
         assert_eq!(requests(4, 0.0), 0.0);
         // 1000 and 500 requests a second: 30 and 15 in 30 ms, of which the last is on its way. The slot in which the
         // load changes has its budget of one request already.
-        let job = "[a]\nrw=randread\nbs=64k\niodepth=8\nrate_iops=1000\n";
+        let job = "[a]\nioengine=io_uring\nrw=randread\nbs=64k\niodepth=8\nrate_iops=1000\n";
         let at = |load| rates_at(job, "fio = \"job.fio\"", load).0;
         let (full, half) = (at(1.0), at(0.5));
         assert!((28.0..=30.0).contains(&full) && (14.0..=16.0).contains(&half), "{full} {half}");
@@ -581,7 +589,7 @@ mod tests {
             "{why}"
         );
         assert!(
-            reported("[a]\niodepth=1000\nnumjobs=3\n[b]\niodepth=2000\n", named)
+            reported("[global]\nioengine=io_uring\n[a]\niodepth=1000\nnumjobs=3\n[b]\niodepth=2000\n", named)
                 .contains("of all jobs is at most 4096")
         );
         let why = reported("[a]\n", &format!("{named}\ndepth = 3"));

@@ -84,7 +84,7 @@ fn a_job_file_says_what_to_send() {
     let (file, jobs) = (file.to_str().unwrap(), jobs.to_str().unwrap());
     std::fs::write(file, vec![7; 1 << 20]).unwrap();
     let text = format!(
-        "[global]\nfilename={file}\n[first]\nbs=16k\niodepth=4\nnumjobs=2\nsize=256k\n\
+        "[global]\nfilename={file}\nioengine=io_uring\n[first]\nbs=16k\niodepth=4\nnumjobs=2\nsize=256k\n\
          [second]\nstonewall\nrw=randread\nnumber_ios=9\n"
     );
     std::fs::write(jobs, text).unwrap();
@@ -122,7 +122,7 @@ fn a_job_file_says_what_to_send() {
     let wrong = ["memload", HASWELL, "--jobs", jobs, "--numa", "0"];
     refused(&wrong, 2, &["error: job `slow`: --numa on a virtual server: it has one NUMA node"]);
     // A job with one command in flight, the usual case; an impossible job is reported before the jobs above it run.
-    let text = "[usual]\nnumber_ios=5\nioengine=io_uring\n[many]\niodepth=60000\nnumjobs=8\nnumber_ios=1\n";
+    let text = "[usual]\nnumber_ios=5\nioengine=io_uring\n[many]\nioengine=io_uring\niodepth=60000\nnumjobs=8\nnumber_ios=1\n";
     std::fs::write(jobs, text).unwrap();
     let runs = json(&["memload", HASWELL, "--jobs", jobs, "--job", "usual"]);
     assert_eq!(runs[0]["blocks"], 5);
@@ -226,7 +226,7 @@ fn an_interrupt_while_a_later_job_is_made_ready_is_heeded_at_once() {
     let (file, jobs) = (at("load.img"), at("j.fio"));
     std::fs::write(&file, vec![7; 4 << 20]).unwrap();
     // Its buffer of 4 GiB takes seconds to fill.
-    let text = "[first]\nnumber_ios=5\n[large]\nbs=4m\niodepth=1024\nruntime=600\ntime_based\n[last]\nnumber_ios=1\n";
+    let text = "[first]\nnumber_ios=5\n[large]\nbs=4m\nioengine=io_uring\niodepth=1024\nruntime=600\ntime_based\n[last]\nnumber_ios=1\n";
     std::fs::write(&jobs, text).unwrap();
     let run = under_way(&[&file, "--json", "--jobs", &jobs], "filling the buffer first");
     let (code, reported, said) = ended(run, Some("TERM"));
