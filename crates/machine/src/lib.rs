@@ -46,7 +46,7 @@ pub use loading::LoadServer;
 pub use measured::{Measured, SystemMeasured, WorkloadMeasured, WriteBacks};
 pub use nic::{FlowOrder, MempoolSpec, Pace, Steering, TrafficSpec};
 pub use opcodes::{Commands, OpcodeRates, Opcodes};
-pub use programs::{KINDS, ProgramKind, ScoreKind, WorkUnit};
+pub use programs::{JobSpan, KINDS, ProgramKind, ScoreKind, WorkUnit};
 pub use pulse::OnPulse;
 pub use sampling_error::{HitErrors, SamplingErrors};
 pub use scenario::{

@@ -4,7 +4,7 @@
 use super::carry_out::Results;
 use super::job::Done;
 use super::points::Point;
-use super::{Experiment, ExperimentOutcome, RunError, warnings};
+use super::{Experiment, ExperimentOutcome, RunError, silence, warnings};
 use crate::results::{MissingRun, RUN_SCHEMA, RunSummary, SWEEP_SCHEMA, SweepPoint, SweepSummary, combine};
 use indexmap::IndexMap;
 use std::collections::BTreeSet;
@@ -50,7 +50,7 @@ impl Experiment {
             }
         }
         let mut warnings = warnings::of_scenario(&point.scenario, &self.policies);
-        warnings.extend(warnings::of_silence(&point.scenario, &per_seed));
+        warnings.extend(silence::of(&point.scenario, &per_seed));
         warnings.extend(warnings::of_gaps(gaps, self.plan.sampling));
         if let Some(first) = per_seed.first_mut() {
             first.warnings = warnings;

@@ -18,6 +18,7 @@ mod run_log;
 mod shard;
 mod shared_host;
 mod short;
+mod silence;
 mod warnings;
 
 pub(crate) use carry_out::OnlyProgress;

@@ -4,7 +4,7 @@
 //! is found or how a report shows a warning. Those that follow from a result alone are found in `results`.
 
 use crate::best::BEST_POLICY;
-use crate::results::{RunSummary, Warning, WarningKey, WorkloadResult, warning};
+use crate::results::{Warning, WarningKey, warning};
 use crate::show;
 use indexmap::IndexMap;
 use waykeeper_machine::{Gap, NicSpec, Scenario, TrafficSpec, WorkloadSpec};
@@ -95,81 +95,6 @@ fn of_capture(nic: &NicSpec) -> Option<Warning> {
             show::plain(name)
         ),
     })
-}
-
-/// The workloads that did nothing while they were measured, under each policy alike or under some.
-pub(super) fn of_silence(scenario: &Scenario, runs: &[RunSummary]) -> Vec<Warning> {
-    let is_silent = |result: &WorkloadResult| {
-        let is_zero = |value: Option<f64>| value == Some(0.0);
-        is_zero(result.metrics.throughput) && !result.metrics.drops_per_s.is_some_and(|drops| drops > 0.0)
-    };
-    let of = |workload: &WorkloadSpec| {
-        let mut policies: Vec<&str> = Vec::new();
-        let results = || runs.iter().flat_map(|run| &run.policies);
-        for (policy, result) in results() {
-            let own = result.workloads.get(&workload.name);
-            if own.is_some_and(&is_silent) && !policies.contains(&policy.as_str()) {
-                policies.push(policy);
-            }
-        }
-        let count = runs.first().map_or(0, |run| run.policies.len());
-        let under = match policies.len() {
-            0 => return None,
-            some if some == count => String::new(),
-            _ => format!(" under {}", policies.join(", ")),
-        };
-        let from_s = runs.first().map_or(0.0, |run| run.measured_from_s);
-        let (why, advice) = reason(scenario, workload, from_s);
-        Some(Warning {
-            key: WarningKey::Silent,
-            text: format!("{} did nothing while it was measured{under}: {why}", show::name(&workload.name)),
-            advice,
-        })
-    };
-    scenario.workloads.iter().filter_map(of).collect()
-}
-
-/// Why a workload did nothing from `from_s` to the end, in controller seconds, and the key to change.
-fn reason(scenario: &Scenario, workload: &WorkloadSpec, from_s: f64) -> (String, String) {
-    let to_s = scenario.duration_s;
-    let name = show::plain(&workload.name);
-    if workload.start_s >= to_s {
-        let why = format!("it starts at {} s, the measurement ends at {to_s} s", workload.start_s);
-        return (why, format!("`--set workload.{name}.start_s=N` starts it earlier"));
-    }
-    if let Some(stop_s) = workload.stop_s.filter(|stop_s| *stop_s <= from_s && workload.every_s.is_none()) {
-        let why = format!("it stops at {stop_s} s, the measurement begins at {from_s} s");
-        return (why, format!("`--set workload.{name}.stop_s=N` keeps it running"));
-    }
-    let Some(nic) = workload.nic.map(|index| &scenario.nics[index]) else {
-        let ms = show::digits((to_s - from_s) / scenario.time_factor * 1e3);
-        let why = format!("none of its work ended within the measured {ms} ms of traffic");
-        return (why, "`--set time_factor=N` with a smaller N measures more traffic".to_owned());
-    };
-    let nothing = |traffic: &TrafficSpec| match traffic {
-        TrafficSpec::Flows { gbps, .. } => *gbps <= 0.0,
-        TrafficSpec::Capture { gbps, .. } => gbps.is_some_and(|gbps| gbps <= 0.0),
-    };
-    // The traffic at the end of the measurement, and all that was offered within it.
-    let before = nic.phases.iter().rfind(|phase| phase.at_s <= from_s);
-    let within = nic.phases.iter().filter(|phase| phase.at_s > from_s && phase.at_s < to_s);
-    let first = before.map_or(&nic.traffic, |phase| &phase.traffic);
-    let plain = show::plain(&nic.name);
-    if std::iter::once(first).chain(within.map(|phase| &phase.traffic)).all(nothing) {
-        let why = format!("{} is offered nothing then", show::name(&nic.name));
-        return (why, format!("`--set nic.{plain}.offered_gbps=N` offers some"));
-    }
-    let ms = show::digits((to_s - from_s) / scenario.time_factor * 1e3);
-    let why = format!("no packet came to {} within the measured {ms} ms of traffic", show::name(&nic.name));
-    let advice = match first {
-        TrafficSpec::Capture { .. } => {
-            format!("`--set nic.{plain}.offered_gbps=N` plays its capture at a rate")
-        }
-        TrafficSpec::Flows { .. } => {
-            "`--set time_factor=N` with a smaller N measures more traffic".to_owned()
-        }
-    };
-    (why, advice)
 }
 
 fn sentence(gap: &Gap, nominal: f64, sampling: Sampling) -> Warning {

@@ -89,7 +89,8 @@ fn each_silent_source_is_said_with_its_reason_and_its_key() {
             "offered_gbps = 1\n[[nic.phase]]\nat_s = 1\noffered_gbps = 0",
             "",
             Some(
-                "fwd did nothing while it was measured: nic0 is offered nothing then; `--set nic.nic0.offered_gbps=N` offers some",
+                "fwd did nothing while it was measured: nic0 is offered nothing then; a larger `offered_gbps` in its \
+                 `[[nic.phase]]` at 1 s offers some",
             ),
         ),
         (
@@ -116,13 +117,122 @@ fn each_silent_source_is_said_with_its_reason_and_its_key() {
                  `--set workload.scan.stop_s=N` keeps it running",
             ),
         ),
+        (
+            "offered_gbps = 1",
+            "start_s = 0\nstop_s = 0.5\nevery_s = 4.5",
+            Some(
+                "scan did nothing while it was measured: it runs for 0.5 s each 4.5 s, and not between 2 and 4 s, which are \
+                 measured; `--set workload.scan.every_s=N` starts it again at another time",
+            ),
+        ),
+        (
+            "offered_gbps = 1\n[[nic.phase]]\nat_s = 9\noffered_gbps = 2\n[[nic.phase]]\nat_s = 4\noffered_gbps = 3",
+            "",
+            Some(
+                "the phases of nic0 at 4 s, 9 s do not begin: the run ends at 4 s; `--duration N` with N above 9 plays to \
+                 the last one",
+            ),
+        ),
+        (
+            "offered_gbps = 1",
+            "[[workload.phase]]\nat_s = 5\nworking_set = \"1M\"",
+            Some(
+                "the phase of scan at 5 s does not begin: the run ends at 4 s; `--duration N` with N above 5 plays to the \
+                 last one",
+            ),
+        ),
+        (
+            "offered_gbps = 1\n[[nic]]\nname = \"nic1\"\noffered_gbps = 1\n[[storage]]\nname = \"ssd\"",
+            "",
+            Some(
+                "nic1 moves nothing: no workload uses it; `nic = \"nic1\"` in a `[[workload]]` uses it; or remove its \
+                 `[[nic]]`\nssd moves nothing: no workload uses it; `storage = \"ssd\"` in a `[[workload]]` uses it; or \
+                 remove its `[[storage]]`",
+            ),
+        ),
     ] {
         let summary = run(folder.path(), nic, scan);
-        assert_eq!(
-            said(&summary, WarningKey::Silent),
-            Vec::from_iter(wanted.map(str::to_owned)),
-            "{nic} {scan}"
-        );
+        let wanted = wanted.map_or_else(Vec::new, |text| text.lines().map(str::to_owned).collect());
+        assert_eq!(said(&summary, WarningKey::Silent), wanted, "{nic} {scan}");
+    }
+}
+
+/// A workload whose packets are dropped because it does not run yet is as silent as one without packets.
+#[test]
+fn dropped_packets_hide_no_silence() {
+    let text = SERVER.replace("NIC", "offered_gbps = 1").replace("SCAN", "");
+    // 50 ms of traffic are 5 s.
+    for (late, wanted) in [
+        (
+            "start_s = 5",
+            "it starts at 5 s, the measurement ends at 4 s; `--set workload.fwd.start_s=N` starts it earlier",
+        ),
+        (
+            "start_delay_ms = 50",
+            "its threads begin 50 ms of traffic after its start at 0 s, the measurement ends at 4 s; \
+             `--set workload.fwd.start_delay_ms=N` with a smaller N starts them earlier",
+        ),
+    ] {
+        let text = text.replace("program = \"l2fwd\"", &format!("program = \"l2fwd\"\n{late}"));
+        let source = ScenarioSource::parse("small.toml", &text, None).unwrap();
+        let experiment = Experiment::prepare(&source, RunPlan::default()).unwrap();
+        let ExperimentOutcome::Run(summary) = experiment.run(&|_| ()).unwrap() else {
+            panic!("it sweeps nothing")
+        };
+        assert!(summary.policies["default"].workloads["fwd"].metrics.drops_per_s > Some(0.0), "{late}");
+        let wanted = format!("fwd did nothing while it was measured: {wanted}");
+        assert_eq!(said(&summary, WarningKey::Silent), [wanted]);
+    }
+}
+
+#[test]
+fn jobs_that_the_measurement_does_not_see_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let storage = "offered_gbps = 1\n[[storage]]\nname = \"ssd\"\n[[workload]]\nname = \"fio\"\nprogram = \"fio\"\n\
+        cores = 2\nfio = \"job.fio\"";
+    // The last 20 of 40 ms are measured.
+    for (jobs, wanted) in [
+        ("[a]\n", vec![]),
+        ("[a]\nruntime=30ms\n[b]\nstonewall\n", vec![]),
+        (
+            "[a]\n[b]\nruntime=5ms\n",
+            vec![
+                "the job b of fio ends after 5.00 ms of traffic at the latest, the measurement begins after 20.0 ms of \
+                 traffic; a longer `runtime` in the job file keeps it running",
+            ],
+        ),
+        (
+            "[a]\nruntime=5ms\n",
+            vec![
+                "fio did nothing while it was measured: the job a of fio ends after 5.00 ms of traffic at the latest, the \
+                 measurement begins after 20.0 ms of traffic; a longer `runtime` in the job file keeps it running",
+            ],
+        ),
+        (
+            "[a]\nruntime=60\n[b]\nstonewall\n",
+            vec![
+                "the job b of fio begins after 60000 ms of traffic at the earliest, the measurement ends after 40.0 ms of \
+                 traffic; a shorter `runtime` of the jobs before it, or a shorter `startdelay`, lets it begin",
+            ],
+        ),
+        (
+            "[a]\n[b]\nstonewall\n",
+            vec![
+                "the job b of fio never begins: a job before its `stonewall` has no end; `--set workload.fio.fio_job=b` plays \
+                 it alone; or give that job a `runtime`",
+            ],
+        ),
+        (
+            "[a]\nnumber_ios=5\n",
+            vec![
+                "fio did nothing while it was measured: no command of its job file ended within the measured 20.0 ms of \
+                 traffic, and a number of commands ends its jobs; `time_based=1` in the job file keeps them running",
+            ],
+        ),
+    ] {
+        std::fs::write(folder.path().join("job.fio"), jobs).unwrap();
+        let summary = run(folder.path(), storage, "");
+        assert_eq!(said(&summary, WarningKey::Silent), wanted, "{jobs}");
     }
 }
 

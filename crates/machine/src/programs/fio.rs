@@ -5,7 +5,7 @@
 //! again (microarchitecture.md 7, 8). A write sends the present content of its buffer: fio and FFSB fill their buffers
 //! once, not for every request. Marks: docs/reference/README.md#marks.
 
-use super::fio_job::{self, Blocks, Pace, Storage};
+use super::fio_job::{self, Blocks, JobSpan, Pace, Storage};
 use super::poller::LINE_WORK_NS;
 use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::bus::{Access, Bus};
@@ -71,6 +71,10 @@ fn read(keys: &mut Keys<'_>, usual: Usual) -> Result<Arc<dyn Blueprint>, Scenari
 impl Blueprint for Storage {
     fn has_schedule(&self) -> bool {
         self.parameters.is_some()
+    }
+
+    fn job_spans(&self) -> Vec<JobSpan> {
+        fio_job::spans(self.parameters.as_deref().unwrap_or_default())
     }
 
     fn notes(&self) -> &[String] {

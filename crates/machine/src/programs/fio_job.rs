@@ -3,8 +3,14 @@
 //! `load` reads the file; this file turns it into keys of `fio` and limits of a thread. Must not know the cost of a
 //! request.
 
+mod blocks;
+mod spans;
+
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
+pub(super) use blocks::Blocks;
+pub use spans::JobSpan;
+pub(super) use spans::of as spans;
 use std::collections::VecDeque;
 use waykeeper_load::jobs::{Job, JobError, JobFile, JobSizes};
 use waykeeper_load::{BudgetRule, Limiter, LoadLimits};
@@ -34,6 +40,7 @@ pub(super) struct Storage {
 /// Parameters of a job for each of its copies.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct JobParameters {
+    name: String,
     /// Bytes of its largest command, and the part of its commands that write.
     pub(super) block: u64,
     pub(super) writes: f64,
@@ -56,36 +63,6 @@ pub(super) struct JobParameters {
     sizes: Option<JobSizes>,
     mean_bytes: f64,
     has_random_gaps: bool,
-}
-
-/// The sizes of a thread's commands.
-#[derive(Clone, Debug)]
-pub(super) struct Blocks {
-    /// All sizes, bytes.
-    pub(super) sizes: Vec<u64>,
-    /// Index of each size of reads, and of writes, with the cumulative share of commands. Empty if all have one size.
-    reads: Vec<(usize, f64)>,
-    writes: Vec<(usize, f64)>,
-}
-
-impl Blocks {
-    /// All commands have this size.
-    pub(super) fn one(bytes: u64) -> Blocks {
-        Blocks { sizes: vec![bytes], reads: Vec::new(), writes: Vec::new() }
-    }
-
-    /// Index of the next command's size.
-    pub(super) fn draw(&self, write: bool, stream: &mut Stream) -> usize {
-        let shares = if write { &self.writes } else { &self.reads };
-        match shares.as_slice() {
-            [] => 0,
-            [(only, _)] => *only,
-            [.., (last, _)] => {
-                let at = stream.unit();
-                shares.iter().find(|(_, upto)| at < *upto).map_or(*last, |(index, _)| *index)
-            }
-        }
-    }
 }
 
 /// The job that the keys `fio` and `fio_job` name, if any. Keys that a job defines too are refused beside it.
@@ -174,6 +151,7 @@ fn reads_back(job: &Job) -> u64 {
 impl JobParameters {
     fn of(job: &Job, group: usize, copies_before: u32) -> JobParameters {
         JobParameters {
+            name: job.name.clone(),
             block: job.block_bytes,
             writes: job.access.writes(),
             group,

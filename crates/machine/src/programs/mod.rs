@@ -34,6 +34,7 @@ mod water;
 mod working_set;
 mod xmem;
 
+pub use fio_job::JobSpan;
 pub(crate) use program::{Blueprint, Core, Program, Site};
 pub use program::{ProgramKind, ScoreKind, WorkUnit};
 

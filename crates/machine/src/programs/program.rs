@@ -86,6 +86,11 @@ pub trait Blueprint: Send + Sync + std::fmt::Debug {
         false
     }
 
+    /// The jobs that it consists of, and when their files let them run.
+    fn job_spans(&self) -> Vec<super::JobSpan> {
+        Vec::new()
+    }
+
     /// What its input says that has no effect on the virtual server, or another one than where it comes from; for people.
     fn notes(&self) -> &[String] {
         &[]
