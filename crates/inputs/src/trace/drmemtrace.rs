@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! Output format:
-//! <--record#-> <--instr#->: <---tid---> <record details>
+//! <--record#-> <--instr#->: <Wrkld.Tid> <record details>
 //! ------------------------------------------------------------
-//!          16           1:     3264 ifetch       3 byte(s) @ 0x00007f6fdd3ec360 48 89 e7             mov    %rsp -> %rdi
-//!          17           1:     3264 write        8 byte(s) @ 0x00007ffe1ce3bff8 by PC 0x00007f6fdd3ec360
+//!          16           1:    W0.T3264 ifetch       3 byte(s) @ 0x00007f6fdd3ec360 48 89 e7             mov    %rsp -> %rdi
+//!          17           1:    W0.T3264 write        8 byte(s) @ 0x00007ffe1ce3bff8 by PC 0x00007f6fdd3ec360
 //! ```
 //!
-//! Older versions have one number before the colon and a `T` before the thread. All threads are read as they are listed.
+//! The thread is `W0.T3264` since workloads are told apart, `3264` before, and `T3264` with one number before the colon in
+//! still older versions. All threads are read as they are listed.
 //! A repeat of a string instruction (`non-fetched`) is no further instruction; prefetches and flushes touch nothing. Must
 //! not know other formats.
 
@@ -70,11 +71,23 @@ pub(super) fn decode(line: &[u8], into: &mut TextState) -> bool {
 /// What a line of a record says, behind the numbers of record, instruction and thread.
 fn details(line: &str) -> Option<&str> {
     let (numbers, rest) = line.split_once(':')?;
-    let is_number = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
     let mut words = numbers.split_ascii_whitespace();
     let has_numbers = (1..=2).contains(&words.clone().count()) && words.all(is_number);
     let (thread, details) = rest.trim_start().split_once(' ')?;
-    (has_numbers && is_number(thread.strip_prefix('T').unwrap_or(thread))).then_some(details.trim())
+    (has_numbers && is_thread(thread)).then_some(details.trim())
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// `W0.T3264`, `3264` or `T3264`. A core without a thread has a negative one.
+fn is_thread(word: &str) -> bool {
+    let is_id = |word: &str| is_number(word.strip_prefix('-').unwrap_or(word));
+    match word.strip_prefix('W').and_then(|rest| rest.split_once(".T")) {
+        Some((workload, thread)) => is_id(workload) && is_id(thread),
+        None => is_number(word.strip_prefix('T').unwrap_or(word)),
+    }
 }
 
 /// True for details that the tool prints: a marker, an access, or the end of a long instruction's bytes.
@@ -110,7 +123,7 @@ mod tests {
     use crate::trace::text::{record, records_of};
 
     #[test]
-    fn both_forms_of_the_tool_are_read() {
+    fn all_forms_of_the_tool_are_read() {
         let new = "\
 Hello from the program: 1
 Output format:
@@ -133,7 +146,15 @@ View tool results:
             record(0x81, 0, TouchKind::Store),
             record(0x40, 1, TouchKind::Load),
         ];
-        assert_eq!(records_of(new, TraceFormat::DrMemTrace), Ok((wanted, 2)));
+        assert_eq!(records_of(new, TraceFormat::DrMemTrace), Ok((wanted.clone(), 2)));
+        // The same with workloads, as the tool prints it now.
+        let with_workloads = new
+            .replace("<---tid--->", "<Wrkld.Tid>")
+            .replace("     3264 ", "    W0.T3264 ")
+            .replace("     3265 ", "    W1.T3265 ")
+            .replace("version 6>", "W0.T3264 on core 2>");
+        assert!(with_workloads.contains("W1.T3265 read"));
+        assert_eq!(records_of(&with_workloads, TraceFormat::DrMemTrace), Ok((wanted, 2)));
         let old = "        1: T17 <marker: version 4>\n        2: T17 ifetch       4 byte(s) @ 0x0000000000401000 90\n        \
                    3: T17 read         8 byte(s) @ 0x0000000000001000 by PC 0x0000000000401000\n";
         let wanted = vec![record(0x40, 1, TouchKind::Load)];
@@ -147,6 +168,8 @@ View tool results:
             "2 1: 3264 read byte(s) @ 0x1000",
             "2 1: 3264 read 0 byte(s) @ 0x1000",
             "2 1: x read 8 byte(s) @ 0x1000",
+            "2 1: W0.T read 8 byte(s) @ 0x1000",
+            "2 1: W0 read 8 byte(s) @ 0x1000",
             "2 1 1: 3264 read 8 byte(s) @ 0x1000",
             "2 1: 3264 <marker",
             "what",

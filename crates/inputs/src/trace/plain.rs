@@ -1,20 +1,29 @@
 //! The plain text form, for traces of any tool: `read|write|fetch ADDRESS [SIZE]`, a line each.
 //!
 //! The address is in hex, with `0x` or without; the size is in bytes and decimal, 1 where it is missing. `r`, `w` and `f`
-//! are the same words; so are `0`, `1` and `2`, the labels of Dinero's din format. Words may be separated by commas, and
-//! a `#` begins a comment. A `fetch` is an instruction, to which the accesses below it belong. Must not know other formats.
+//! are the same words. Words may be separated by commas, and a `#` begins a comment. A `fetch` is an instruction, to which
+//! the accesses below it belong.
+//!
+//! Dinero's formats are the same with other labels (Dinero IV's manual, "--informat"): `0`, `1` and `2` in din, where the
+//! rest of a line is a comment; `r`, `w` and `i` in its extended form, where a comment may follow the size. Dinero counts
+//! `3` and `m`, other accesses, as data that is read. `4`, `c` and `v` write caches back or empty them and touch nothing.
+//! Must not know other formats.
 
 use super::TouchKind;
-use super::text::{TextState, first_line, hex, size};
+use super::text::{TextState, hex, lines, size};
 
+#[derive(Clone, Copy)]
 enum Access {
     Touch(u64, u64, TouchKind),
     Fetch,
+    Nothing,
 }
 
 /// True if the first line is one of the form.
 pub(super) fn is_it(first: &str) -> bool {
-    first_line(first).is_some_and(|line| access(line).is_some())
+    // Lines with `3` and `4` could be those of other formats.
+    let first = lines(first).find(|line| !line.starts_with("3 ") && !line.starts_with("4 "));
+    first.is_some_and(|line| access(line).is_some())
 }
 
 /// Processes one line; false if it is not of the form.
@@ -27,6 +36,7 @@ pub(super) fn decode(line: &[u8], into: &mut TextState) -> bool {
     match access(line) {
         Some(Access::Fetch) => into.fetch(),
         Some(Access::Touch(address, bytes, kind)) => into.access(address, bytes, kind),
+        Some(Access::Nothing) => {}
         None => return false,
     }
     true
@@ -35,16 +45,29 @@ pub(super) fn decode(line: &[u8], into: &mut TextState) -> bool {
 fn access(line: &str) -> Option<Access> {
     let line = line.split('#').next()?;
     let mut words = line.split([' ', '\t', ',']).filter(|word| !word.is_empty());
-    let (word, address) = (words.next()?, hex(words.next()?)?);
-    let bytes = words.next().map_or_else(|| size("1", address), |text| size(text, address))?;
-    if words.next().is_some() {
-        return None;
-    }
-    match word.to_ascii_lowercase().as_str() {
-        "read" | "r" | "0" => Some(Access::Touch(address, bytes, TouchKind::Load)),
-        "write" | "w" | "1" => Some(Access::Touch(address, bytes, TouchKind::Store)),
-        "fetch" | "f" | "2" => Some(Access::Fetch),
+    let (label, address) = (words.next()?.to_ascii_lowercase(), hex(words.next()?)?);
+    let touch = |bytes, kind| Access::Touch(address, bytes, kind);
+    let of = |bytes| match label.as_str() {
+        "read" | "r" | "0" | "3" | "m" => Some(touch(bytes, TouchKind::Load)),
+        "write" | "w" | "1" => Some(touch(bytes, TouchKind::Store)),
+        "fetch" | "f" | "2" | "i" => Some(Access::Fetch),
+        "4" | "c" | "v" => Some(Access::Nothing),
         _ => None,
+    };
+    let one = || of(size("1", address)?);
+    let rest: Vec<&str> = words.collect();
+    let is_din = matches!(label.as_bytes(), [b'0'..=b'4']) && !line.contains(',');
+    match rest.as_slice() {
+        [] => one(),
+        [bytes] => match size(bytes, address) {
+            Some(bytes) => of(bytes),
+            // An operation on the whole cache has no size.
+            None if is_din || matches!(of(1), Some(Access::Nothing)) => one(),
+            None => None,
+        },
+        [..] if is_din => one(),
+        [bytes, ..] if label.len() == 1 && !line.contains(',') => of(size(bytes, address)?),
+        [..] => None,
     }
 }
 
@@ -69,7 +92,14 @@ mod tests {
         let wanted = vec![record(0x40, 1, TouchKind::Load), record(0x41, 1, TouchKind::Store)];
         assert_eq!(records_of("0 1000\r\n1 1040\r\n", TraceFormat::Plain), Ok((wanted.clone(), 2)));
         let din = "2 408ed4\n0 1000\n2 408ed8\n1 1040\n2 408edc\n";
-        assert_eq!(records_of(din, TraceFormat::Plain), Ok((wanted, 3)));
+        assert_eq!(records_of(din, TraceFormat::Plain), Ok((wanted.clone(), 3)));
+        // With comments, another access, and a flush.
+        let din =
+            "3 1000 of an unknown kind\n2 408ed4 main()\n4 0 flush\n2 408ed8\n1 1040 4 bytes\n2 408edc\n";
+        let other = vec![record(0x40, 1, TouchKind::Load), record(0x41, 2, TouchKind::Store)];
+        assert_eq!(records_of(din, TraceFormat::Plain), Ok((other, 4)));
+        let extended = "i 408ed4 4\ti1\nm 1000 4\td1\ni 408ed8 4\nw 1040 8 d2\nc 0 0\nv 0 0\ni 408edc 4\n";
+        assert_eq!(records_of(extended, TraceFormat::Plain), Ok((wanted, 3)));
     }
 
     #[test]
@@ -80,7 +110,10 @@ mod tests {
             "read 1000 0",
             "read 1000 4097",
             "read 1000 8 9",
-            "3 1000",
+            "r 1000 of",
+            "r,1000,8,9",
+            "5 1000",
+            "0 zz",
             "modify 1000",
             "read ffffffffffffffff 8",
             "read 10000000000000000",

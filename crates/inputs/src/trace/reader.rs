@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 const WANTED: &str = "a memory trace: .wkt, valgrind lackey text (--trace-mem=yes), ChampSim, text of drmemtrace's view \
                       tool, of pinatrace or of Dinero, or `read ADDRESS SIZE` lines; plain, gzip, xz or zstd";
+/// The mark that editors of Windows put before UTF-8 text.
+const BOM: &[u8] = b"\xef\xbb\xbf";
 /// Records of a [`Trace`] in memory at most: 2^23, 192 MiB. A guess at what a run can use: behind the L1 filter some 20
 /// records per 1000 instructions are left, so 2^23 are 400 million instructions.
 pub const MAX_RECORDS: usize = 1 << 23;
@@ -59,7 +61,11 @@ impl TraceReader {
     pub fn open(path: &Path) -> Result<TraceReader, InputError> {
         let mut source = Source::open(path)?;
         let first = source.peek(LOOK_BYTES)?;
-        let first = first[..first.len().min(LOOK_BYTES)].to_vec();
+        let mut first = first[..first.len().min(LOOK_BYTES)].to_vec();
+        if has_mark(&first) {
+            source.consume(BOM.len());
+            first.drain(..BOM.len());
+        }
         let text = as_text(&first);
         let reader = if first.starts_with(WKT_MAGIC) {
             Reader::Wkt(Box::new(WktReader::new(source)?))
@@ -134,6 +140,14 @@ impl TraceReader {
         }
         Ok(record)
     }
+}
+
+/// True if the first bytes are text with a mark before it; a record of ChampSim may begin with the same bytes.
+fn has_mark(first: &[u8]) -> bool {
+    first.strip_prefix(BOM).is_some_and(|rest| {
+        let text = as_text(rest);
+        text.is_some_and(|text| TextFormat::of(text).is_some() || foreign::of(rest, Some(text)).is_some())
+    })
 }
 
 /// The first bytes as text, without a letter that is cut; none if they are no text. Text of programs may have any bytes

@@ -58,8 +58,8 @@ const FORMATS: &[TextFormat] = &[
     TextFormat {
         format: TraceFormat::Plain,
         name: "plain trace",
-        wanted: "`read ADDRESS SIZE`, `write ADDRESS SIZE` or `fetch ADDRESS`, in hex and in bytes, or Dinero's `0 \
-            ADDRESS`, `1 ADDRESS` or `2 ADDRESS`; a `#` begins a comment",
+        wanted: "`read ADDRESS SIZE`, `write ADDRESS SIZE` or `fetch ADDRESS`, in hex and in bytes, or Dinero's labels \
+            `0` to `4` and `i`, `m`, `c`, `v` before an address; a `#` begins a comment",
         is_it: plain::is_it,
         decode: plain::decode,
         is_by_hand: true,
@@ -156,8 +156,10 @@ impl TextReader {
             return self.end_without_newline();
         };
         self.line += 1;
-        if !(self.text.decode)(&bytes[..end], &mut self.state) {
-            let text = printable(&bytes[..end]);
+        // Windows ends lines with a carriage return too.
+        let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+        if !(self.text.decode)(line, &mut self.state) {
+            let text = printable(line);
             return Err(self.refused(self.line, text));
         }
         self.input.consume(end + 1);
@@ -210,9 +212,14 @@ pub(super) fn size(text: &str, address: u64) -> Option<u64> {
     ((1..=MAX_ACCESS_BYTES).contains(&bytes) && address.checked_add(bytes).is_some()).then_some(bytes)
 }
 
-/// The first line that is neither empty nor a comment.
+/// The lines that are neither empty nor comments.
+pub(super) fn lines(first: &str) -> impl Iterator<Item = &str> {
+    first.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// The first of them.
 pub(super) fn first_line(first: &str) -> Option<&str> {
-    first.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))
+    lines(first).next()
 }
 
 #[cfg(test)]

@@ -101,6 +101,28 @@ fn texts_of_other_tools_are_read() {
     assert_eq!(read(b"read 1000 8").records.len(), 1);
 }
 
+/// Windows puts a mark before text, ends lines with a carriage return, or writes UTF-16.
+#[test]
+fn texts_from_windows_are_read_or_called_by_their_name() {
+    let marked = |text: &str| [b"\xef\xbb\xbf", text.replace('\n', "\r\n").as_bytes()].concat();
+    let lackey = String::from_utf8(lackey()).unwrap();
+    for text in [common::DIN, common::VIEW, common::PIN, &lackey] {
+        assert_eq!(read(&marked(text)), read(text.as_bytes()), "{text}");
+    }
+    // A record of ChampSim may begin with the same bytes.
+    let mut records = champsim();
+    let wanted = read(&records);
+    records[..3].copy_from_slice(b"\xef\xbb\xbf");
+    assert_eq!(read(&records), wanted);
+    records[..2].copy_from_slice(b"\xff\xfe");
+    assert_eq!(read(&records), wanted);
+    let wide: Vec<u8> =
+        [0xfeff_u16].into_iter().chain(lackey.encode_utf16()).flat_map(u16::to_le_bytes).collect();
+    let text = refused(&wide);
+    assert!(text.contains("is text in UTF-16") && text.contains("`iconv -f UTF-16 -t UTF-8 FILE`"), "{text}");
+    assert!(refused(&marked("r,4096,64,0,1000\n")).contains("a decoded packet trace of gem5"));
+}
+
 #[test]
 fn packed_traces_read_as_plain_ones() {
     let plain = champsim();
