@@ -2,7 +2,7 @@
 //! (spec.rs).
 
 use crate::line::{SET_BITS, SLICE_BITS};
-use toml::Value;
+use toml::{Table, Value};
 use waykeeper_units::quantity::{COUNT, GB_PER_S, GHZ, NS, Unit};
 
 /// A number of a chip file.
@@ -12,35 +12,40 @@ struct Number {
     least: f64,
     most: f64,
     unit: Unit,
+    is_whole: bool,
 }
 
 const fn number(key: &'static str, least: f64, most: f64, unit: Unit) -> Number {
-    Number { key, least, most, unit }
+    Number { key, least, most, unit, is_whole: false }
+}
+
+const fn whole(key: &'static str, least: f64, most: f64) -> Number {
+    Number { key, least, most, unit: COUNT, is_whole: true }
 }
 
 /// All numbers. Latencies and bandwidths have ranges that every machine sold since 2010 is well within.
 const NUMBERS: &[Number] = &[
-    number("cores", 1.0, 64.0, COUNT),
+    whole("cores", 1.0, 64.0),
     number("ghz", 0.5, 10.0, GHZ),
     number("core_to_core_factor", 0.1, 100.0, COUNT),
     // CPUID leaf 1: 4 bits of family plus 8 of extended family where the former are 15.
-    number("identity.family", 1.0, 270.0, COUNT),
-    number("identity.model", 0.0, 255.0, COUNT),
-    number("identity.stepping", 0.0, 15.0, COUNT),
-    number("mlc.sets", 16.0, (1_u32 << SET_BITS) as f64, COUNT),
-    number("mlc.ways", 2.0, 16.0, COUNT),
-    number("llc.slices", 1.0, (1_u32 << SLICE_BITS) as f64, COUNT),
-    number("llc.sets", 16.0, 262_144.0, COUNT),
-    number("llc.ways", 1.0, 32.0, COUNT),
-    number("llc.clos", 1.0, 255.0, COUNT),
-    number("llc.min_ways", 1.0, 32.0, COUNT),
+    whole("identity.family", 1.0, 270.0),
+    whole("identity.model", 0.0, 255.0),
+    whole("identity.stepping", 0.0, 15.0),
+    whole("mlc.sets", 16.0, (1_u32 << SET_BITS) as f64),
+    whole("mlc.ways", 2.0, 16.0),
+    whole("llc.slices", 1.0, (1_u32 << SLICE_BITS) as f64),
+    whole("llc.sets", 16.0, 262_144.0),
+    whole("llc.ways", 1.0, 32.0),
+    whole("llc.clos", 1.0, 255.0),
+    whole("llc.min_ways", 1.0, 32.0),
     number("dependent.mlc_ns", 0.5, 10_000.0, NS),
     number("dependent.llc_ns", 0.5, 10_000.0, NS),
     number("dependent.memory_ns", 0.5, 10_000.0, NS),
     number("streaming.mlc_ns", 0.1, 10_000.0, NS),
     number("streaming.llc_ns", 0.1, 10_000.0, NS),
     number("streaming.memory_ns", 0.1, 10_000.0, NS),
-    number("dram.channels", 1.0, 64.0, COUNT),
+    whole("dram.channels", 1.0, 64.0),
     number("dram.channel_gb_per_s", 0.5, 500.0, GB_PER_S),
     number("dram.load_slope", 0.0, 10.0, COUNT),
     number("dram.max_utilisation", 0.0, 0.99, COUNT),
@@ -48,24 +53,47 @@ const NUMBERS: &[Number] = &[
 
 impl Number {
     fn holds(&self, value: f64) -> bool {
-        (self.least..=self.most).contains(&value)
+        (self.least..=self.most).contains(&value) && (!self.is_whole || value.fract() == 0.0)
     }
 
     /// What is accepted, with the unit that was probably meant.
     fn wanted(&self, value: f64) -> String {
-        let Number { least, most, unit, .. } = self;
-        format!("{least} to {most}{}{}", unit.after_number(), unit.meant(value, |value| self.holds(value)))
+        let Number { least, most, unit, is_whole, .. } = self;
+        let kind = if *is_whole { "a whole number from " } else { "" };
+        format!(
+            "{kind}{least} to {most}{}{}",
+            unit.after_number(),
+            unit.meant(value, |value| self.holds(value))
+        )
     }
 }
 
-/// The first number, in the order of the list, that is out of its range: key, value, what is accepted.
-pub(crate) fn check(chip: &Value) -> Result<(), (&'static str, String, String)> {
+/// The first number, in the order of the list, that is none or out of its range: key, value, what is accepted. A key that is
+/// missing is none.
+pub(crate) fn check(chip: &Table) -> Result<(), (&'static str, String, String)> {
     for number in NUMBERS {
-        let found = number.key.split('.').try_fold(chip, |table, key| table.get(key));
-        let value =
-            found.and_then(|value| value.as_float().or_else(|| value.as_integer().map(|value| value as f64)));
-        if let Some(value) = value.filter(|value| !number.holds(*value)) {
-            return Err((number.key, value.to_string(), number.wanted(value)));
+        let mut keys = number.key.split('.');
+        let first = keys.next().and_then(|key| chip.get(key));
+        let Some(found) = first.and_then(|first| keys.try_fold(first, |table, key| table.get(key))) else {
+            continue;
+        };
+        let value = match found {
+            Value::Integer(value) => *value as f64,
+            // The reader of the chip takes no float for a count.
+            Value::Float(value) if number.is_whole => {
+                return Err((number.key, found.to_string(), number.wanted(*value)));
+            }
+            Value::Float(value) => *value,
+            other => {
+                return Err((
+                    number.key,
+                    other.to_string(),
+                    format!("{}, without quotes", number.wanted(f64::NAN)),
+                ));
+            }
+        };
+        if !number.holds(value) {
+            return Err((number.key, found.to_string(), number.wanted(value)));
         }
     }
     Ok(())
@@ -112,7 +140,7 @@ mod tests {
             ("ghz = 2.3", "ghz = 2300", "`ghz` is 2300; it must be 0.5 to 10 GHz; 2300 MHz are 2.3 GHz"),
             ("ghz = 2.3", "ghz = 2.3e9", "2300000000 Hz are 2.3 GHz"),
             ("ghz = 2.3", "ghz = 0", "`ghz` is 0; it must be 0.5 to 10 GHz"),
-            ("ghz = 2.3", "ghz = nan", "`ghz` is NaN; it must be 0.5 to 10 GHz"),
+            ("ghz = 2.3", "ghz = nan", "`ghz` is nan; it must be 0.5 to 10 GHz"),
             (
                 "channel_gb_per_s = 17.5",
                 "channel_gb_per_s = 17500",
@@ -125,7 +153,22 @@ mod tests {
                 "memory_ns = inf",
                 "`dependent.memory_ns` is inf; it must be 0.5 to 10000 ns",
             ),
-            ("cores = 18", "cores = 0", "`cores` is 0; it must be 1 to 64"),
+            ("cores = 18", "cores = 0", "`cores` is 0; it must be a whole number from 1 to 64"),
+            // What the type of the number cannot hold.
+            ("clos = 16", "clos = -1", "`llc.clos` is -1; it must be a whole number from 1 to 255"),
+            (
+                "cores = 18",
+                "cores = 5000000000",
+                "`cores` is 5000000000; it must be a whole number from 1 to 64",
+            ),
+            ("cores = 18", "cores = 17.5", "`cores` is 17.5; it must be a whole number from 1 to 64"),
+            ("cores = 18", "cores = nan", "`cores` is nan; it must be a whole number from 1 to 64"),
+            (
+                "cores = 18",
+                "cores = \"18\"",
+                "`cores` is \"18\"; it must be a whole number from 1 to 64, without quotes",
+            ),
+            ("ghz = 2.3", "ghz = [2]", "`ghz` is [2]; it must be 0.5 to 10 GHz, without quotes"),
         ] {
             let error = error(from, to);
             assert!(error.ends_with(said) || error.contains(said), "{error}");

@@ -216,19 +216,24 @@ impl ChipSpec {
     /// # Errors
     /// Syntax, unknown keys and values out of range, each with file and key.
     pub fn parse(file: &str, text: &str) -> Result<ChipSpec, SpecError> {
-        let spec: ChipSpec = toml::from_str(text).map_err(|error| {
+        let syntax = |error: toml::de::Error| {
             let before = error.span().and_then(|span| text.get(..span.start));
             let at =
                 before.map_or_else(String::new, |text| format!("line {}: ", text.matches('\n').count() + 1));
             let why = format!("{at}{}", error.message().trim().replace('\n', "; "));
             SpecError::Syntax { file: file.to_owned(), why }
-        })?;
-        spec.check().map_err(|(key, value, wanted)| SpecError::Value {
+        };
+        let refused = |(key, value, wanted): (Cow<'static, str>, String, String)| SpecError::Value {
             file: file.to_owned(),
             key: key.into_owned(),
             value,
             wanted,
-        })?;
+        };
+        // Numbers first: one that its type cannot hold has a range as others have.
+        let table: toml::Table = toml::from_str(text).map_err(syntax)?;
+        ranges::check(&table).map_err(|(key, value, wanted)| refused((key.into(), value, wanted)))?;
+        let spec: ChipSpec = toml::from_str(text).map_err(syntax)?;
+        spec.check().map_err(refused)?;
         Ok(spec)
     }
 
@@ -243,8 +248,6 @@ impl ChipSpec {
             Err((Cow::Borrowed(key), value.to_string(), wanted.to_owned()))
         };
         let (mlc, llc) = (&self.mlc, &self.llc);
-        let table = toml::Value::try_from(self).expect("a chip has the form of a table");
-        ranges::check(&table).map_err(|(key, value, wanted)| (key.into(), value, wanted))?;
         if !mlc.sets.is_power_of_two() {
             return bad("mlc.sets", &mlc.sets, "a power of two from 16 to 1024");
         }
