@@ -17,11 +17,20 @@ const MAGICS: &[(&[u8], &str)] = &[
     (b"\x1f\x8b", "a gzip archive"),
     (b"\xfd7zXZ\0", "an xz archive"),
     (b"PK\x03\x04", "a zip archive"),
+    (b"BZh", "a bzip2 archive"),
     (b"\xd4\xc3\xb2\xa1", "a pcap capture"),
+    (b"\xa1\xb2\xc3\xd4", "a pcap capture"),
     (b"\x4d\x3c\xb2\xa1", "a pcap capture"),
+    (b"\xa1\xb2\x3c\x4d", "a pcap capture"),
     (b"\x0a\x0d\x0d\x0a", "a pcapng capture"),
     (b"SQLite format 3\0", "an SQLite database"),
     (b"\x7fELF", "a program"),
+    (b"\x89WKT", "a memory trace (.wkt)"),
+    (b"\x89PNG", "a PNG image"),
+    (b"\xff\xd8\xff", "a JPEG image"),
+    (b"GIF8", "a GIF image"),
+    (b"%PDF", "a PDF document"),
+    (b"PAR1", "a Parquet table"),
 ];
 
 /// A word of a text's first lines, and the tool that writes it. The first that is found counts.
@@ -72,6 +81,9 @@ pub(super) fn name_of(first: &[u8]) -> Option<String> {
     if let Some((_, name)) = MAGICS.iter().find(|(magic, _)| first.starts_with(magic)) {
         return Some((*name).to_owned());
     }
+    if is_utf_16(first) {
+        return Some("text in UTF-16".to_owned());
+    }
     let text = text(first)?;
     let is_table = separator(text).is_some();
     let word = WORDS.iter().find(|(word, _)| text.contains(word)).map(|(_, tool)| *tool);
@@ -86,6 +98,15 @@ pub(super) fn name_of(first: &[u8]) -> Option<String> {
         None if is_table => "a CSV".to_owned(),
         None => "text".to_owned(),
     })
+}
+
+/// True for letters of ASCII in UTF-16, as PowerShell's `>` writes them, with its mark or without it.
+fn is_utf_16(first: &[u8]) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
+    let rest = first.strip_prefix(b"\xff\xfe").or_else(|| first.strip_prefix(b"\xfe\xff")).unwrap_or(first);
+    let pairs = || rest.chunks_exact(2).take(5);
+    let all = |place: usize| pairs().all(|pair| is_letter(pair[place]) && pair[1 - place] == 0);
+    pairs().count() == 5 && (all(0) || all(1))
 }
 
 /// The bytes as text; none if they are none. The last character may be cut.
@@ -151,6 +172,14 @@ mod tests {
             assert_eq!(name_of(text.as_bytes()).as_deref(), Some(name), "{text}");
         }
         assert_eq!(name_of(b"PERFILE2\0\0\0").as_deref(), Some("data of perf record"));
+        let wide = |mark: u16, bytes: fn(u16) -> [u8; 2]| -> Vec<u8> {
+            [mark].into_iter().chain("a,b,c\n1,2,3".encode_utf16()).flat_map(bytes).collect()
+        };
+        for bytes in [wide(0xfeff, u16::to_le_bytes), wide(0xfeff, u16::to_be_bytes)] {
+            for bytes in [&bytes[..], &bytes[2..]] {
+                assert_eq!(name_of(bytes).as_deref(), Some("text in UTF-16"));
+            }
+        }
         // What may be a damaged recording, or nothing at all.
         for bytes in
             [b"".as_slice(), b"(", b"\x28\xb5\x2f\xfd", b"\x29\xb5\x2f\xfd\0\0\0", b" \n", &[0x5a, 0, 0x5a]]
