@@ -2,17 +2,19 @@
 //!
 //! Every error names line and key. Must not know what is present: it does not read the machine.
 
+mod texts;
+
 use super::device::DeviceName;
 use super::glob::{CgroupSelector, Glob, program};
 use serde::Deserialize;
-use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
+use texts::Texts;
 use toml::Spanned;
 use waykeeper_host::{Priority, WorkloadKind};
 use waykeeper_kernel::text_file::TextFileError;
-use waykeeper_units::{CoreId, CoreList, Likeness, nearest};
+use waykeeper_units::{CoreId, CoreList, Likeness, WayMask, nearest};
 
 /// One tenant as declared, or with `each` a family of tenants.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,6 +81,12 @@ const TENANTS_MOST: usize = 1000;
 /// Most globs with a wildcard of a declaration: compiled, one with a thousand `?` takes 150 KiB.
 const GLOBS_MOST: usize = 1000;
 
+/// Highest number of a process (Linux, include/linux/threads.h, PID_MAX_LIMIT).
+const PID_MOST: u32 = 1 << 22;
+
+/// Ways of the widest LLC. How many the LLC of a host has is not known here.
+const WAYS_MOST: u32 = 32;
+
 /// Most values of a list. Assumption: a glob says what a longer list would.
 const VALUES_MOST: usize = 256;
 
@@ -102,7 +110,7 @@ pub struct TenantEntry {
     kind: Option<WorkloadKind>,
     cores: Option<Spanned<CoreList>>,
     #[serde(default)]
-    pids: Vec<Spanned<u32>>,
+    pids: Vec<Spanned<i64>>,
     cgroup: Option<Spanned<Texts>>,
     slice: Option<Spanned<Texts>>,
     unit: Option<Spanned<Texts>>,
@@ -110,39 +118,12 @@ pub struct TenantEntry {
     devices: Option<Spanned<Texts>>,
     #[serde(default)]
     stack: bool,
-    mask: Option<String>,
+    mask: Option<Spanned<String>>,
 }
 
 /// The default priority: only tenants that ask for protection get it.
 fn low() -> Priority {
     Priority::Low
-}
-
-/// A text, or a list of texts.
-#[derive(Clone, Debug)]
-struct Texts(Vec<String>);
-
-impl<'de> Deserialize<'de> for Texts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts, D::Error> {
-        struct One;
-        impl<'de> Visitor<'de> for One {
-            type Value = Texts;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a text in quotes, or a list of them")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Texts, E> {
-                Ok(Texts(vec![text.to_owned()]))
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Texts, A::Error> {
-                let mut texts = Vec::new();
-                while let Some(text) = list.next_element()? {
-                    texts.push(text);
-                }
-                Ok(Texts(texts))
-            }
-        }
-        deserializer.deserialize_any(One)
-    }
 }
 
 /// Reads a text that has tenants and nothing else; `file` is for messages.
@@ -259,8 +240,21 @@ fn spec(whole: Range<usize>, entry: TenantEntry) -> Result<TenantSpec, Declarati
     };
     let name = if each && !name.contains(OWN_NAME) { format!("{name}-{OWN_NAME}") } else { name };
     check_name(&name, each).map_err(|why| DeclarationError { at: at.clone(), why })?;
-    if let Some(zero) = entry.pids.iter().find(|pid| *pid.get_ref() == 0) {
-        return refuse(&zero.span(), "0 is not a process; write the numbers that ps shows".to_owned());
+    let mut pids = Vec::with_capacity(entry.pids.len());
+    for pid in &entry.pids {
+        let number = u32::try_from(*pid.get_ref()).ok().filter(|number| (1..=PID_MOST).contains(number));
+        let why = || {
+            format!(
+                "pids: {} is not a process; write the numbers that ps shows, from 1 to {PID_MOST}",
+                pid.get_ref()
+            )
+        };
+        pids.push(number.ok_or_else(|| DeclarationError { at: pid.span(), why: why() })?);
+    }
+    if let Some(mask) = &entry.mask {
+        let ways =
+            WayMask::parse(mask.get_ref(), WAYS_MOST).and_then(|ways| ways.check_on(WAYS_MOST, 1, true));
+        ways.map_err(|why| DeclarationError { at: mask.span(), why: format!("mask: {why}") })?;
     }
     let mut selectors = read_all("cgroup", entry.cgroup, CgroupSelector::path)?;
     selectors.extend(read_all("slice", entry.slice, CgroupSelector::slice)?);
@@ -270,14 +264,14 @@ fn spec(whole: Range<usize>, entry: TenantEntry) -> Result<TenantSpec, Declarati
         priority: entry.priority,
         kind: entry.kind,
         cores: entry.cores.map(Spanned::into_inner).unwrap_or_default(),
-        pids: entry.pids.into_iter().map(Spanned::into_inner).collect(),
+        pids,
         selectors,
         programs: read_all("process", entry.process, program)?,
         devices: read_all("devices", entry.devices, |text| {
             text.parse::<DeviceName>().map_err(|why| why.to_string())
         })?,
         stack: entry.stack,
-        mask: entry.mask,
+        mask: entry.mask.map(Spanned::into_inner),
         name,
     };
     let selectors = spec.selectors.len() + spec.programs.len() + spec.devices.len();
@@ -425,6 +419,37 @@ mask = "0x003"
         );
     }
 
+    /// What no cache accepts is refused without one: `daemon --check` may run anywhere.
+    #[test]
+    fn numbers_outside_their_range_are_refused_with_key_and_line() {
+        for (mask, message) in [
+            (
+                "nan",
+                "`nan` is not a way mask; write hex bits like 0x030, a bit range like 4-5, or a share like 60%",
+            ),
+            ("0x0", "mask 0x000 has no way; at least 1 are needed"),
+            ("150%", "`150%` is not a way mask; write hex bits"),
+            ("nan%", "`nan%` is not a way mask; write hex bits"),
+            ("-5%", "`-5%` is not a way mask; write hex bits"),
+            ("3", "`3` is not a way mask; write hex bits"),
+            ("9-3", "`9-3` is not a way mask; write hex bits"),
+            ("0x1ffffffff", "`0x1ffffffff` is not a way mask; write hex bits"),
+        ] {
+            let message = format!("tenants.toml:15: mask: {message}");
+            let reported = reported(GOOD, "0x003", mask);
+            assert!(reported.starts_with(&message), "{reported}");
+        }
+        for mask in ["0x5", "20%", "9-10", "100 %"] {
+            assert!(parse_text(&GOOD.replacen("0x003", mask, 1)).is_ok(), "{mask}");
+        }
+        for pid in ["-1", "4194305", "99999999999"] {
+            let message = format!(
+                "tenants.toml:8: pids: {pid} is not a process; write the numbers that ps shows, from 1 to 4194304"
+            );
+            assert_eq!(reported(GOOD, "4242", pid), message);
+        }
+    }
+
     const ALL: &str = r#"
 [[tenant]]
 name = "pods"
@@ -493,7 +518,7 @@ devices = "5e:00.0/vf*"
                 "name = \"vm-{name}\"\neach = false",
                 "17: `vm-{name}` makes a tenant of each match",
             ),
-            ("cores = \"4-5\"", "pids = [0]", "13: 0 is not a process"),
+            ("cores = \"4-5\"", "pids = [0]", "13: pids: 0 is not a process"),
         ] {
             let message = reported(ALL, from, to);
             assert!(message.starts_with(&format!("tenants.toml:{start}")), "{message}");
