@@ -11,7 +11,7 @@ use waykeeper_kernel::cpuinfo::Cpuinfo;
 use waykeeper_kernel::root::Root;
 use waykeeper_kernel::text_file::{self, TextFileError};
 use waykeeper_output_file::Existing;
-use waykeeper_units::{Likeness, WayMask, most_alike};
+use waykeeper_units::{Likeness, WayMask, most_alike, shown};
 
 /// Version of the file format.
 pub const VERSION: u32 = 1;
@@ -214,8 +214,10 @@ impl MachineProfile {
     /// The first thing wrong in it, with its line.
     pub fn parse(file: &Path, text: &str) -> Result<MachineProfile, TextFileError> {
         let wrong = |at: usize, why: String| TextFileError::wrong(file, text, at, why);
-        let profile: MachineProfile = toml::from_str(text)
-            .map_err(|error| wrong(error.span().map_or(0, |at| at.start), explain(error.message())))?;
+        let profile: MachineProfile = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |at| at.start);
+            wrong(at, number_at(text, at).unwrap_or_else(|| explain(error.message())))
+        })?;
         let at = |key: &str| text.find(key).unwrap_or(0);
         if profile.version != VERSION {
             let why = format!("version {}; this Waykeeper reads version {VERSION}", profile.version);
@@ -303,6 +305,24 @@ impl fmt::Display for MachineProfile {
         )?;
         f.write_str(&toml::to_string(self).map_err(|_| fmt::Error)?)
     }
+}
+
+/// The numbers of a profile, and what each may be.
+const NUMBERS: [(&str, &str); 5] = [
+    ("version", "1"),
+    ("made_unix_s", "whole seconds since 1970"),
+    ("llc_ways", "1 to 32"),
+    ("fewest", "1 to the ways of the LLC"),
+    ("most", "1 to the ways of the LLC"),
+];
+
+/// The message about a number that its type cannot hold, if the error at this byte is one.
+fn number_at(text: &str, at: usize) -> Option<String> {
+    let begin = text.get(..at)?.rfind('\n').map_or(0, |newline| newline + 1);
+    let (key, value) = text[begin..].lines().next()?.split_once('=')?;
+    let (key, expected) = NUMBERS.iter().find(|(number, _)| *number == key.trim())?;
+    let value = value.split('#').next().unwrap_or_default().trim();
+    Some(format!("{key} is {}; expected {expected}", shown(value)))
 }
 
 /// The TOML parser's message; for an unknown key, the nearest known key and all known keys.
@@ -402,6 +422,21 @@ mod tests {
         );
         assert!(error("fewest = 2", "fewest = 0").contains("fewest is 0; expected 1 to 11"));
         assert!(error("most = 11", "most = 1").contains("most is 1; expected 2 to 11"));
+        // What the type of the number cannot hold.
+        for (from, to, said) in [
+            ("llc_ways = 11", "llc_ways = -1", "llc_ways is -1; expected 1 to 32"),
+            (
+                "fewest = 2",
+                "fewest = 99999999999",
+                "fewest is 99999999999; expected 1 to the ways of the LLC",
+            ),
+            ("most = 11", "most = nan # all", "most is nan; expected 1 to the ways of the LLC"),
+            ("version = 1", "version = \"1\"", "version is \"1\"; expected 1"),
+        ] {
+            let key = from.split(' ').next().unwrap();
+            let text = error(from, to);
+            assert_eq!(text, format!("p.toml:{}: {said}", line(key)));
+        }
     }
 
     #[test]
