@@ -122,7 +122,7 @@ mod tests {
     use std::any::TypeId;
 
     /// Numbers without a range of their own on the command line, and what checks them.
-    const CHECKED_LATER: [(&str, &str); 26] = [
+    const CHECKED_LATER: [(&str, &str); 24] = [
         ("best --lpw-floor", "the search, with its other settings"),
         ("demo --seed", SEED),
         ("demo --speed", "vhost::speed"),
@@ -135,10 +135,8 @@ mod tests {
         ("memload interfere --limit-commands", "the limiter, which clamps it"),
         ("memload interfere --seed", SEED),
         ("probe run --seed", SEED),
-        ("run --duration", "the scenario's reader, as its key"),
         ("run --looks", "the plan of the run, with the scenario's times"),
         ("run --seed", SEED),
-        ("run --warmup", "the scenario's reader, as its key"),
         ("serve --seed", SEED),
         ("serve --speed", "Turn::check_speed"),
         ("top --seed", SEED),

@@ -66,10 +66,10 @@ pub struct RunArgs {
     #[arg(long)]
     extrapolate: bool,
     /// Length of each run in seconds of the server's clock [default: the scenario's]
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = duration)]
     duration: Option<f64>,
     /// Measure from this second of the server's clock to the end [default: as the scenario says]
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = warmup)]
     warmup: Option<f64>,
     /// Let the control loop put the layout as found back for 4 intervals, at most every S seconds of the server's clock, to
     /// measure what each policy is worth; the policy does not see these intervals nor the one after, so its results lose by
@@ -349,9 +349,20 @@ pub fn change(source: &mut ScenarioSource, key: &str, value: &toml::Value) -> Re
     })
 }
 
-/// Seconds; the scenario says later which values are accepted.
-fn seconds(text: &str) -> Result<f64, String> {
-    text.parse().map_err(|_| "write seconds as a number, like 30 or 0.5".to_owned())
+/// A length of a run, as the key `duration_s` of a scenario.
+fn duration(text: &str) -> Result<f64, String> {
+    seconds(text, 0.001)
+}
+
+/// A time before the measurement, as the key `warmup_s` of a scenario.
+fn warmup(text: &str) -> Result<f64, String> {
+    seconds(text, 0.0)
+}
+
+fn seconds(text: &str, least: f64) -> Result<f64, String> {
+    const MOST: f64 = 86_400.0;
+    let number = text.trim().parse::<f64>().ok().filter(|number| (least..=MOST).contains(number));
+    number.ok_or_else(|| format!("write seconds from {least} to {MOST}, like 30 or 0.5"))
 }
 
 /// `KEY=VALUE`; the value is TOML, or text without quotes.

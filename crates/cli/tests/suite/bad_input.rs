@@ -130,14 +130,19 @@ fn the_command_line_is_checked_as_well() {
     run(&["--seed", "-3"], &["--seed", "'-3'", "a whole number from 0 to"]);
     run(&["--threads", "-1"], &["--threads", "'-1'", "a whole number from 1 to 4096"]);
     run(&["--sets", "-2"], &["--sets", "`-2`", "exact, 1/2"]);
-    run(&["--duration", "-3"], &["`duration_s` is -3", "0.001"]);
-    run(&["--warmup", "-3"], &["warm-up is -3 s", "at least 0"]);
+    run(&["--duration", "-3"], &["'-3' for '--duration <S>'", "seconds from 0.001 to 86400"]);
+    run(&["--warmup", "-3"], &["'-3' for '--warmup <S>'", "seconds from 0 to 86400"]);
     run(&["--seed", "minus"], &["--seed", "minus"]);
     run(&["--threads", "0"], &["--threads", "'0'", "from 1 to 4096"]);
-    run(&["--duration", "0"], &["`duration_s` is 0", "0.001"]);
-    run(&["--duration", "nan"], &["duration_s", "nan"]);
+    run(&["--duration", "0"], &["'0' for '--duration <S>'", "0.001"]);
+    run(&["--duration", "nan"], &["'nan' for '--duration <S>'", "0.001"]);
     run(&["--warmup", "2"], &["warm-up is 2 s", "less than the duration of 2 s"]);
     run(&["--set", "workload"], &["--set", "KEY=VALUE"]);
+    // No line of the file has the value.
+    run(
+        &["--set", "interval_s=-5"],
+        &["tiny.toml: as it was set (`--set`, a sweep, an argument), `interval_s` is -5; it must be"],
+    );
     run(&["--set", "workload.nope.x=1"], &["workload.nope.x", "no such key", "workload.NAME.KEY"]);
     run(
         &["--set", "workload[fia].block=4k"],
@@ -256,19 +261,30 @@ fn placements_and_their_keys_are_refused_with_what_would_do() {
     refused(&["scenario", "check", path.to_str().unwrap()], 2, &parts);
 }
 
-/// Output of other tools in the place of a recording is called by its name, by every command that reads one.
+/// A file of another kind in the place of a recording is called by its name, by every command that reads one.
 #[test]
-fn a_csv_of_another_tool_is_no_recording() {
+fn every_reader_of_recordings_names_what_a_file_is() {
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("perf.csv");
-    std::fs::write(&file, "1234567,,cycles,1000,100.00,,\n99,,LLC-loads,1000,100.00,,\n").unwrap();
-    let path = file.to_str().unwrap();
-    for arguments in [
-        &["replay", path][..],
-        &["replay", path, "--policy", "iat"],
-        &["fleet", "plan", path],
-        &["top", "--replay", path, "--once"],
-    ] {
-        refused(arguments, 2, &["perf.csv is a CSV of perf stat, not a recording of the daemon"]);
+    let wide: Vec<u8> = "a,b,c\n1,2,3\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let perf = b"1234567,,cycles,1000,100.00,,\n99,,LLC-loads,1000,100.00,,\n";
+    let files: [(&str, &[u8], &str); 4] = [
+        ("perf.csv", perf, "a CSV of perf stat"),
+        ("chart.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a PNG image"),
+        ("redis.wkt", &std::fs::read(shipped("inputs/redis-server.wkt")).unwrap(), "a memory trace (.wkt)"),
+        ("wide.csv", &[b"\xff\xfe", wide.as_slice()].concat(), "text in UTF-16"),
+    ];
+    for (name, bytes, kind) in files {
+        let file = folder.path().join(name);
+        std::fs::write(&file, bytes).unwrap();
+        let path = file.to_str().unwrap();
+        for arguments in [
+            &["replay", path][..],
+            &["replay", path, "--policy", "iat"],
+            &["fleet", "plan", path],
+            &["top", "--replay", path, "--once"],
+            &["serve", "--replay", path],
+        ] {
+            refused(arguments, 2, &[&format!("{name} is {kind}, not a recording of the daemon")]);
+        }
     }
 }

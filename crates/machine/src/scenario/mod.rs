@@ -203,7 +203,19 @@ impl ScenarioSource {
     /// # Errors
     /// The first error in the file.
     pub fn read(&self) -> Result<Scenario, ScenarioError> {
-        read(Keys::new(self.origin(), &self.table, "", None))
+        read(Keys::new(self.origin(), &self.table, "", None)).map_err(|error| self.without_line_if_set(error))
+    }
+
+    /// The value of a key that was set is not in the file: the error names no line of it.
+    fn without_line_if_set(&self, mut error: ScenarioError) -> ScenarioError {
+        if let ScenarioError::Value { at, key, .. }
+        | ScenarioError::UnknownKey { at, key, .. }
+        | ScenarioError::NamedInput { at, key, .. } = &mut error
+            && self.changed.iter().any(|changed| sweep::is_same(changed, key))
+        {
+            " as it was set (`--set`, a sweep, an argument),".clone_into(at);
+        }
+        error
     }
 }
 
