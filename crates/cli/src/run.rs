@@ -16,7 +16,7 @@ use waykeeper_lab::results::{RunSummary, SweepSummary};
 use waykeeper_lab::runner::{
     Experiment, ExperimentOutcome, MOST_SEEDS, MOST_THREADS, RunError, RunName, RunPlan, Shard,
 };
-use waykeeper_lab::table::{self, Extent, Ink};
+use waykeeper_lab::table::{self, Extent, Medium};
 use waykeeper_lab::{files, registry};
 use waykeeper_machine::ScenarioSource;
 use waykeeper_silicon::Sampling;
@@ -317,7 +317,7 @@ fn show_run(summary: &RunSummary, directory: Option<&Path>, extent: Option<Exten
     let written = directory.map(|directory| files::write_run(directory, summary)).transpose()?;
     match extent {
         None => out::json(summary)?,
-        Some(extent) => out::text(&table::run(summary, Ink::for_stdout(), extent))?,
+        Some(extent) => out::text(&table::run(summary, Medium::of_stdout(), extent))?,
     }
     print_written(written);
     Ok(())
@@ -328,7 +328,7 @@ fn show_sweep(sweep: &SweepSummary, directory: Option<&Path>, json: bool) -> Res
     if json {
         out::json(sweep)?;
     } else {
-        out::text(&table::curve(sweep, Ink::for_stdout()))?;
+        out::text(&table::curve(sweep, Medium::of_stdout()))?;
     }
     print_written(written);
     Ok(())

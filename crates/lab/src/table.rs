@@ -1,18 +1,20 @@
-//! Results as tables for a terminal of 110 columns: policies side by side, workloads in detail, the system,
-//! and the curve of a sweep.
+//! Results as tables: policies side by side, workloads in detail, the system, and the curve of a sweep.
 //!
-//! Returns text; must not know where it is printed, except for [`Ink`], which says whether colour is allowed.
-//! comfy-table does borders, padding and alignment; a table too wide for the page is split into several that repeat its
-//! leading columns.
+//! Returns text; must not know where it is printed, except for [`Medium`], which says whether colour is allowed and
+//! whether a table may be wider than a terminal of 110 columns. comfy-table does borders, padding and alignment; for a
+//! terminal, a table too wide for it is split into several that repeat its leading columns.
 
 mod causes;
 mod evictions;
+mod medium;
 mod point;
 mod sampling_error;
+mod scores;
 mod worth;
 
 pub use causes::causes;
 pub use evictions::evictions;
+pub use medium::{Ink, Medium, obeys_escapes};
 pub use point::point;
 pub use worth::worth;
 
@@ -25,38 +27,14 @@ use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Tab
 use indexmap::{IndexMap, IndexSet};
 use std::cmp::Ordering;
 use std::fmt::Write;
-use std::io::IsTerminal;
 use waykeeper_host::Priority;
 
-/// Columns of the terminal that every table fits.
+/// Columns of the terminal that every table on it fits.
 pub const PAGE_COLUMNS: usize = show::PAGE_COLUMNS;
 
 const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .bottom_border(LineStyle::none().fill('─').junction('─'));
-
-/// Whether colour may be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ink {
-    /// Text only.
-    Plain,
-    /// Colour as well.
-    Colour,
-}
-
-impl Ink {
-    /// Colour if standard output is a terminal that has some and `NO_COLOR` (no-color.org) is not set or empty.
-    pub fn for_stdout() -> Ink {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        if obeys_escapes(&std::io::stdout()) && !refused { Ink::Colour } else { Ink::Plain }
-    }
-}
-
-/// True if this is a terminal that has colours and moves its cursor; one with `TERM=dumb`, as an editor has it, would show
-/// the escape sequences.
-pub fn obeys_escapes(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
-}
 
 /// Which part of a run is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,36 +48,36 @@ pub enum Extent {
 }
 
 /// A run as text: the comparison, other requested tables, and last the verdict.
-pub fn run(summary: &RunSummary, ink: Ink, extent: Extent) -> String {
+pub fn run(summary: &RunSummary, medium: Medium, extent: Extent) -> String {
     let details = extent == Extent::Details;
     let alone = summary.policies.len() == 1;
     let mut out = heading(summary);
     if details || !alone {
-        out.push_str(&comparison(summary, ink));
+        out.push_str(&comparison(summary, medium));
         out.push_str(&footer(summary));
         out.push_str(if details { "\n" } else { "" });
     }
     let has_looked = summary.policies.values().any(looked);
-    let worth = if details || has_looked { worth(summary, ink) } else { String::new() };
+    let worth = if details || has_looked { worth(summary, medium) } else { String::new() };
     if !worth.is_empty() {
         out.push_str(if details { "" } else { "\n" });
         let _ = writeln!(out, "{worth}");
     }
-    let causes = if details { causes(summary, ink) } else { String::new() };
+    let causes = if details { causes(summary, medium) } else { String::new() };
     if !causes.is_empty() {
         let _ = writeln!(out, "{causes}");
     }
     if details || alone {
         for policy in summary.policies.keys() {
-            let _ = writeln!(out, "{}\n{}", show::plain(policy), workloads(summary, policy, ink));
+            let _ = writeln!(out, "{}\n{}", show::plain(policy), workloads(summary, policy, medium));
         }
-        let _ = write!(out, "system\n{}", system(summary, ink));
+        let _ = write!(out, "system\n{}", system(summary, medium));
     }
     if alone && !details {
         out.push_str(&footer(summary));
     }
     if details {
-        let evictions = summary.policies.keys().map(|policy| evictions(summary, policy, ink));
+        let evictions = summary.policies.keys().map(|policy| evictions(summary, policy, medium));
         for table in evictions.filter(|table| !table.is_empty()) {
             let _ = write!(out, "\n{table}");
         }
@@ -237,7 +215,7 @@ fn one_seed() -> String {
 }
 
 /// Performance ratios: a row per workload and per group mean, a column per policy.
-pub fn comparison(summary: &RunSummary, ink: Ink) -> String {
+pub fn comparison(summary: &RunSummary, medium: Medium) -> String {
     let baseline = summary.baseline.as_deref().unwrap_or(show::NOTHING);
     let mut columns = vec![Column::text("workload"), Column::text("prio"), Column::text("score")];
     columns.extend(summary.policies.keys().map(|policy| Column::number(policy)));
@@ -268,11 +246,11 @@ pub fn comparison(summary: &RunSummary, ink: Ink) -> String {
             [Item::text(format!("{} mean", show::name(group))), Item::text(""), Item::text("by cores")];
         grid.row(head.into_iter().chain(ratios.map(Item::ratio)));
     }
-    format!("performance relative to {} (higher is better)\n{}", show::plain(baseline), grid.render(ink))
+    format!("performance relative to {} (higher is better)\n{}", show::plain(baseline), grid.render(medium))
 }
 
 /// One policy's workloads in detail: a row each, a column per metric that any of them has.
-pub fn workloads(summary: &RunSummary, policy: &str, ink: Ink) -> String {
+pub fn workloads(summary: &RunSummary, policy: &str, medium: Medium) -> String {
     let Some(result) = summary.policies.get(policy) else { return String::new() };
     let names: Vec<&str> = summary.workload_names().into_iter().map(|(name, _)| name).collect();
     let workloads: Vec<(&str, &WorkloadResult)> =
@@ -298,7 +276,7 @@ pub fn workloads(summary: &RunSummary, policy: &str, ink: Ink) -> String {
         });
         grid.row(head.into_iter().chain(numbers));
     }
-    grid.render(ink)
+    grid.render(medium)
 }
 
 /// The metrics of the detail table; the others are in the files.
@@ -314,7 +292,7 @@ const DETAIL_KEYS: [&str; 8] = [
 ];
 
 /// The whole socket: a row per metric that any policy has, a column per policy.
-pub fn system(summary: &RunSummary, ink: Ink) -> String {
+pub fn system(summary: &RunSummary, medium: Medium) -> String {
     let mut columns = vec![Column::text("metric")];
     columns.extend(summary.policies.keys().map(|policy| Column::number(policy)));
     let mut grid = Grid::new(columns, 1);
@@ -328,12 +306,12 @@ pub fn system(summary: &RunSummary, ink: Ink) -> String {
             grid.row([Item::text(show::metric_name(key))].into_iter().chain(items));
         }
     }
-    grid.render(ink)
+    grid.render(medium)
 }
 
-/// A sweep: per policy a row per point and a column per metric; with several policies, first their group means side by
-/// side.
-pub fn curve(sweep: &SweepSummary, ink: Ink) -> String {
+/// A sweep: per policy a row per point and a column per metric. First comes a short table: the group means of several
+/// policies side by side, or what each workload of a single one is scored by.
+pub fn curve(sweep: &SweepSummary, medium: Medium) -> String {
     let mut out = show::plain(&sweep.scenario);
     if let Some(about) = &sweep.about {
         let _ = write!(out, ": {}", show::plain(about));
@@ -341,8 +319,12 @@ pub fn curve(sweep: &SweepSummary, ink: Ink) -> String {
     out.push('\n');
     out.push_str(&partial(&sweep.missing));
     let policies = sweep.policy_names();
-    if policies.len() > 1 {
-        let _ = write!(out, "\nperformance by policy\n{}", group_curve(sweep, &policies, ink));
+    match policies.as_slice() {
+        // Alone it is its own baseline: the ratios would all be 1.
+        [policy] => out.push_str(&scores::scores(sweep, policy, medium)),
+        _ => {
+            let _ = write!(out, "\nperformance by policy\n{}", group_curve(sweep, &policies, medium));
+        }
     }
     if sweep.points.iter().any(|point| point.run.seeds <= 1) {
         let _ = writeln!(out, "{}", one_seed());
@@ -351,12 +333,12 @@ pub fn curve(sweep: &SweepSummary, ink: Ink) -> String {
     out.push_str(&sampling_error::line(&runs));
     out.push_str(&warnings(&runs));
     for policy in policies {
-        let _ = write!(out, "\n{}\n{}", show::plain(policy), policy_curve(sweep, policy, ink));
+        let _ = write!(out, "\n{}\n{}", show::plain(policy), policy_curve(sweep, policy, medium));
     }
     out
 }
 
-fn group_curve(sweep: &SweepSummary, policies: &[&str], ink: Ink) -> String {
+fn group_curve(sweep: &SweepSummary, policies: &[&str], medium: Medium) -> String {
     let pairs: Vec<(&str, &str)> =
         policies.iter().flat_map(|policy| ["HPW", "LPW"].map(|group| (*policy, group))).collect();
     let mut columns: Vec<Column> = sweep.keys.iter().map(|key| Column::number(key.title())).collect();
@@ -371,7 +353,7 @@ fn group_curve(sweep: &SweepSummary, policies: &[&str], ink: Ink) -> String {
         });
         grid.row(at.chain(ratios.map(Item::ratio)));
     }
-    grid.without_empty_columns(leading).render(ink)
+    grid.without_empty_columns(leading).render(medium)
 }
 
 /// The metrics of a curve, of every workload and of the system.
@@ -384,7 +366,7 @@ const CURVE_SYSTEM_KEYS: [&str; 5] = [
     "drops_per_s",
 ];
 
-fn policy_curve(sweep: &SweepSummary, policy: &str, ink: Ink) -> String {
+fn policy_curve(sweep: &SweepSummary, policy: &str, medium: Medium) -> String {
     let results: Vec<Option<&PolicyResult>> =
         sweep.points.iter().map(|point| point.run.policies.get(policy)).collect();
     let workloads: IndexMap<&String, ()> =
@@ -413,7 +395,7 @@ fn policy_curve(sweep: &SweepSummary, policy: &str, ink: Ink) -> String {
         }));
         grid.row(row);
     }
-    grid.without_empty_columns(leading).render(ink)
+    grid.without_empty_columns(leading).render(medium)
 }
 
 fn workload_item(workload: Option<&WorkloadResult>, key: &str) -> Item {
@@ -482,7 +464,7 @@ impl Item {
     }
 }
 
-/// A table before it is cut to the page.
+/// A table before it is cut to the terminal.
 struct Grid {
     columns: Vec<Column>,
     leading: usize,
@@ -515,13 +497,16 @@ impl Grid {
         self
     }
 
-    fn render(&self, ink: Ink) -> String {
-        let parts = self.pages();
-        let tables: Vec<String> = parts.iter().map(|columns| self.part(columns, ink)).collect();
+    fn render(&self, medium: Medium) -> String {
+        let parts = match medium {
+            Medium::Terminal(_) => self.pages(),
+            Medium::Stream => vec![(0..self.columns.len()).collect()],
+        };
+        let tables: Vec<String> = parts.iter().map(|columns| self.part(columns, medium)).collect();
         tables.join("\n")
     }
 
-    /// The columns of each table, so that none is wider than the page.
+    /// The columns of each table, so that none is wider than the terminal.
     fn pages(&self) -> Vec<Vec<usize>> {
         let width = |i: usize| {
             let widest = self.rows.iter().map(|row| row[i].text.chars().count()).max().unwrap_or(0);
@@ -546,12 +531,12 @@ impl Grid {
         pages
     }
 
-    fn part(&self, columns: &[usize], ink: Ink) -> String {
+    fn part(&self, columns: &[usize], medium: Medium) -> String {
         let mut table = Table::new();
         table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
-        match ink {
-            Ink::Plain => table.force_no_tty(),
-            Ink::Colour => table.force_no_tty().enforce_styling(),
+        match medium {
+            Medium::Terminal(Ink::Plain) | Medium::Stream => table.force_no_tty(),
+            Medium::Terminal(Ink::Colour) => table.force_no_tty().enforce_styling(),
         };
         let cell = |i: usize, text: &str| Cell::new(text).set_alignment(self.columns[i].alignment);
         table.set_header(columns.iter().map(|&i| cell(i, &self.columns[i].title)));

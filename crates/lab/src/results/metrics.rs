@@ -175,6 +175,16 @@ pub enum Score {
     Ipc,
 }
 
+impl Score {
+    /// The key of the metric that it is made of.
+    pub(crate) fn metric(self) -> &'static str {
+        match self {
+            Score::InverseLatency => "latency_mean_us",
+            Score::Ipc => "ipc",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -143,7 +143,7 @@ fn a_partial_result_names_what_it_lacks_and_its_numbers_are_those_of_the_seeds_i
     assert_eq!(unmarked, RunSummary { wall_s: None, ..*one });
     let json = partial.to_json().unwrap();
     assert!(json.contains("\"partial\": true") && json.contains("\"missing\": ["), "{json}");
-    let text = crate::table::run(&partial, crate::table::Ink::Plain, crate::table::Extent::Screen);
+    let text = crate::table::run(&partial, crate::table::Medium::Stream, crate::table::Extent::Screen);
     assert!(text.contains("PARTIAL: interrupted; the numbers lack 4 runs: default seed 2"), "{text}");
 }
 
@@ -155,7 +155,7 @@ fn a_sweep_that_was_interrupted_has_its_complete_points_and_names_the_others() {
     assert!(sweep.partial && sweep.points.len() == 1 && sweep.missing.len() == 4, "{:?}", sweep.missing);
     assert_eq!(sweep.missing[0].at.values().next().unwrap().to_string(), "4M");
     assert_eq!(*stopper.points.lock().unwrap(), sweep.points);
-    let text = crate::table::curve(&sweep, crate::table::Ink::Plain);
+    let text = crate::table::curve(&sweep, crate::table::Medium::Stream);
     assert!(text.contains("PARTIAL: interrupted; the numbers lack 4 runs"), "{text}");
     let line = crate::table::point(&sweep.points[0]);
     assert!(line.starts_with("workload.scan.working_set=1M: default HPW 1.00 LPW 1.00; a4 HPW"), "{line}");

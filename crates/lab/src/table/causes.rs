@@ -2,12 +2,12 @@
 //!
 //! Must not know how a cause is found.
 
-use super::{Column, Grid, Ink, Item, priority};
+use super::{Column, Grid, Item, Medium, priority};
 use crate::results::RunSummary;
 use crate::show;
 
 /// The main causes under all policies but the baseline; nothing where no cause is known.
-pub fn causes(summary: &RunSummary, ink: Ink) -> String {
+pub fn causes(summary: &RunSummary, medium: Medium) -> String {
     let policies: Vec<&String> =
         summary.policies.keys().filter(|policy| summary.baseline.as_ref() != Some(policy)).collect();
     let main = |policy: &str, name: &str| summary.policies[policy].workloads.get(name)?.cause?.main;
@@ -25,5 +25,5 @@ pub fn causes(summary: &RunSummary, ink: Ink) -> String {
             .map(|policy| main(policy, name).map_or(Item::nothing(), |cause| Item::text(cause.text())));
         grid.row(head.into_iter().chain(cells));
     }
-    format!("main cause of a change of 2 % or more, where memory time explains it\n{}", grid.render(ink))
+    format!("main cause of a change of 2 % or more, where memory time explains it\n{}", grid.render(medium))
 }

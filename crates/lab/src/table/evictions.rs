@@ -2,14 +2,14 @@
 //!
 //! Must not know what a reason means, except whether it evicts from the LLC.
 
-use super::{Column, Grid, Ink, Item};
+use super::{Column, Grid, Item, Medium};
 use crate::results::{Evictions, RunSummary};
 use crate::show;
 use indexmap::IndexSet;
 use std::fmt::Write;
 
 /// One policy's evictions, with a heading; nothing if there were none.
-pub fn evictions(summary: &RunSummary, policy: &str, ink: Ink) -> String {
+pub fn evictions(summary: &RunSummary, policy: &str, medium: Medium) -> String {
     let Some(result) = summary.policies.get(policy) else { return String::new() };
     let all: Vec<&Evictions> = result.evictions.iter().filter(|one| one.reason.from_llc()).collect();
     if all.is_empty() {
@@ -33,7 +33,7 @@ pub fn evictions(summary: &RunSummary, policy: &str, ink: Ink) -> String {
     let policy = show::plain(policy);
     let mut out =
         format!("who evicts whose lines from the LLC under {policy}, Mlines/s (a column per owner)\n");
-    let _ = write!(out, "{}", grid.render(ink));
+    let _ = write!(out, "{}", grid.render(medium));
     out
 }
 

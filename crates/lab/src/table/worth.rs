@@ -2,7 +2,7 @@
 //!
 //! Must not know how it is measured.
 
-use super::{Column, Grid, Ink, Item};
+use super::{Column, Grid, Item, Medium};
 use crate::results::{PolicyResult, PolicyWorth, ProgressRatio, RunSummary, group_name};
 use crate::show;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use waykeeper_host::Priority;
 
 /// A row per policy whose worth is known, and a line with the reasons of the others. Empty if no policy turned a knob and
 /// nothing is unknown.
-pub fn worth(summary: &RunSummary, ink: Ink) -> String {
+pub fn worth(summary: &RunSummary, medium: Medium) -> String {
     let all =
         || summary.policies.iter().filter_map(|(name, result)| Some((name, result, result.worth.as_ref()?)));
     let known: Vec<(&String, &PolicyResult, &PolicyWorth)> =
@@ -42,7 +42,7 @@ pub fn worth(summary: &RunSummary, ink: Ink) -> String {
             let row = head.into_iter().chain([worth.hpw, worth.lpw].map(progress)).chain(means);
             grid.row(row.chain([Item::text(worth.look_intervals.to_string())]));
         }
-        out.push_str(&grid.render(ink));
+        out.push_str(&grid.render(medium));
     }
     out.push_str(&show::listed("worth is unknown: ", unknown.collect()));
     out

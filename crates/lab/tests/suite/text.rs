@@ -3,8 +3,11 @@
 use crate::common;
 
 use waykeeper_lab::results::{Warning, WarningKey, combine};
-use waykeeper_lab::table::{self, Extent, Ink, PAGE_COLUMNS};
+use waykeeper_lab::table::{self, Extent, Ink, Medium, PAGE_COLUMNS};
 use waykeeper_lab::timeline;
+
+/// A terminal without colour.
+const PLAIN: Medium = Medium::Terminal(Ink::Plain);
 
 fn assert_fits(text: &str) {
     for line in text.lines() {
@@ -16,14 +19,14 @@ fn assert_fits(text: &str) {
 #[test]
 fn a_run_as_text() {
     let summary = combine(vec![common::flagship(1)]).unwrap();
-    let text = table::run(&summary, Ink::Plain, Extent::Details);
+    let text = table::run(&summary, PLAIN, Extent::Details);
     assert_fits(&text);
     insta::assert_snapshot!(text);
 }
 
 #[test]
 fn a_run_fits_a_screen() {
-    let text = table::run(&common::five_seeds(), Ink::Plain, Extent::Screen);
+    let text = table::run(&common::five_seeds(), PLAIN, Extent::Screen);
     assert_fits(&text);
     assert!(text.lines().count() <= 45, "{} lines", text.lines().count());
     insta::assert_snapshot!(text);
@@ -32,7 +35,7 @@ fn a_run_fits_a_screen() {
 #[test]
 fn five_seeds_show_their_spread() {
     let summary = common::five_seeds();
-    let text = table::heading(&summary) + &table::comparison(&summary, Ink::Plain);
+    let text = table::heading(&summary) + &table::comparison(&summary, PLAIN);
     assert_fits(&text);
     insta::assert_snapshot!(text);
 }
@@ -84,9 +87,45 @@ fn sampling_errors_and_warnings_are_below_the_table() {
 
 #[test]
 fn a_sweep_as_text() {
-    let text = table::curve(&common::sweep(true), Ink::Plain);
+    let text = table::curve(&common::sweep(true), PLAIN);
     assert_fits(&text);
     insta::assert_snapshot!(text);
+}
+
+/// Alone a policy has nothing to be compared with, but a reader wants to see first how its programs did.
+#[test]
+fn a_sweep_of_one_policy_begins_with_what_workloads_are_scored_by() {
+    let mut sweep = common::sweep(false);
+    sweep.points.iter_mut().for_each(|point| point.run.policies.retain(|name, _| name == "isolate"));
+    let text = table::curve(&sweep, PLAIN);
+    let begins = "a4-fig3: which ways hurt: X-Mem's mask moves over the LLC\n\n\
+                  what each workload is scored by\n\
+                  X-Mem mask     fastclick  xalancbmk\n\
+                  \u{20}           mean latency        IPC\n";
+    assert!(text.starts_with(begins), "{text}");
+    assert_eq!(text.matches("\nisolate\n").count(), 1, "the whole table follows: {text}");
+    // Without a number there is no table.
+    for result in sweep.points.iter_mut().flat_map(|point| point.run.policies.values_mut()) {
+        result.workloads.values_mut().for_each(|workload| workload.metrics = Default::default());
+    }
+    assert!(!table::curve(&sweep, PLAIN).contains("scored"));
+}
+
+/// An editor and a program read lines of any length; only a terminal would break them.
+#[test]
+fn in_a_pipe_each_table_is_in_one_piece() {
+    let (mut run, sweep) = (common::five_seeds(), common::sweep(true));
+    for number in 1..=4 {
+        run.policies.insert(format!("own-{number}"), run.policies["a4-d"].clone());
+    }
+    // The parts of a table repeat its leading columns.
+    let parts = |text: &str, leading: &str| text.lines().filter(|line| line.starts_with(leading)).count();
+    // The comparison, and each of two policies.
+    let curve = |medium| parts(&table::curve(&sweep, medium), "X-Mem mask ");
+    assert_eq!((curve(PLAIN), curve(Medium::Stream)), (5, 3));
+    let comparison = |medium| parts(&table::comparison(&run, medium), "workload ");
+    assert_eq!((comparison(PLAIN), comparison(Medium::Stream)), (2, 1));
+    assert!(!table::run(&run, Medium::Stream, Extent::Details).contains('\x1b'));
 }
 
 #[test]
@@ -102,8 +141,8 @@ fn the_timeline_folds_circles_and_names_knobs_that_disobeyed() {
 #[test]
 fn colour_only_where_it_is_welcome() {
     let summary = common::flagship(1);
-    assert!(table::comparison(&summary, Ink::Colour).contains('\x1b'));
-    assert!(!table::comparison(&summary, Ink::Plain).contains('\x1b'));
+    assert!(table::comparison(&summary, Medium::Terminal(Ink::Colour)).contains('\x1b'));
+    assert!(!table::comparison(&summary, PLAIN).contains('\x1b'));
 }
 
 #[test]
@@ -111,7 +150,7 @@ fn hostile_names_cannot_drive_a_terminal() {
     let summary = common::hostile();
     let summary = combine(vec![summary]).unwrap();
     for extent in [Extent::Screen, Extent::Details] {
-        let text = table::run(&summary, Ink::Plain, extent);
+        let text = table::run(&summary, PLAIN, extent);
         assert!(!text.chars().any(|c| (c.is_control() && c != '\n') || c == '\u{202e}'), "{text:?}");
     }
 }
@@ -122,16 +161,16 @@ fn a_result_with_nothing_in_it_still_reads() {
     summary.policies.values_mut().for_each(|policy| *policy = Default::default());
     summary.score();
     for extent in [Extent::Screen, Extent::Details] {
-        assert_fits(&table::run(&summary, Ink::Plain, extent));
+        assert_fits(&table::run(&summary, PLAIN, extent));
     }
     summary.policies.clear();
     summary.score();
     for extent in [Extent::Screen, Extent::Details] {
-        assert_fits(&table::run(&summary, Ink::Plain, extent));
+        assert_fits(&table::run(&summary, PLAIN, extent));
     }
     let mut sweep = common::sweep(true);
     sweep.points.clear();
-    assert_fits(&table::curve(&sweep, Ink::Plain));
+    assert_fits(&table::curve(&sweep, PLAIN));
 }
 
 /// The numbers of a text that are not part of a word, a hexadecimal number or a time.

@@ -3,7 +3,7 @@
 use crate::common;
 
 use waykeeper_lab::results::*;
-use waykeeper_lab::table::{self, Extent, Ink, PAGE_COLUMNS};
+use waykeeper_lab::table::{self, Extent, Medium, PAGE_COLUMNS};
 
 /// A run of one seed: per policy the IPC of `parest` (high priority) and `omnetpp` (low priority).
 fn seed(seed: u64, policies: &[(&str, f64, f64)]) -> RunSummary {
@@ -130,7 +130,7 @@ fn without_default_the_first_policy_is_the_baseline() {
 fn one_policy_alone_has_no_verdict_and_its_numbers_are_printed() {
     let summary = combine(vec![seed(1, &[("a4", 1.0, 1.0)])]).unwrap();
     assert_eq!(summary.verdict, None);
-    let text = table::run(&summary, Ink::Plain, Extent::Screen);
+    let text = table::run(&summary, Medium::Stream, Extent::Screen);
     for part in ["throughput", "system", "DCA write hit", "one seed: ", "--details"] {
         assert!(text.contains(part), "`{part}` is not in:\n{text}");
     }

@@ -3,7 +3,7 @@
 use crate::common;
 
 use waykeeper_lab::results::*;
-use waykeeper_lab::table::{self, Extent, Ink};
+use waykeeper_lab::table::{self, Extent, Medium};
 
 /// One seed of the flagship under two policies, without faults.
 fn seed(seed: u64) -> RunSummary {
@@ -148,7 +148,7 @@ fn a_sweep_counts_the_points_with_a_warning_of_a_kind() {
         let warning = |text: String| Warning { key: WarningKey::PacketsDropped, text, advice: "cure".into() };
         point.run.warnings = if index < 2 { vec![warning(format!("point {index}"))] } else { Vec::new() };
     }
-    let text = table::curve(&sweep, Ink::Plain);
+    let text = table::curve(&sweep, Medium::Stream);
     assert!(text.contains("warning: at 2 of 6 points, the first: point 0; cure\n"), "{text}");
     let page = waykeeper_lab::report::sweep_html(&sweep).unwrap();
     assert!(page.contains("at 2 of 6 points, the first: point 0; cure"));
@@ -162,7 +162,8 @@ fn warnings_are_in_the_text_the_page_and_the_json() {
     assert!(json["warnings"][0]["text"].as_str().unwrap().contains("0.0 % to 91.2 %"));
     assert!(json["warnings"][0]["advice"].as_str().unwrap().contains("offered_gbps"));
     assert!(
-        table::run(&summary, Ink::Plain, Extent::Screen).contains("warning: packets are dropped: fastclick")
+        table::run(&summary, Medium::Stream, Extent::Screen)
+            .contains("warning: packets are dropped: fastclick")
     );
     assert!(waykeeper_lab::report::run_html(&summary).unwrap().contains("fastclick 0.0 % to 91.2 %"));
 }

@@ -6,7 +6,7 @@ use waykeeper_control::{ControlConfig, LookBack, Loop, WorthEstimate, WorthSourc
 use waykeeper_host::{Host, Priority};
 use waykeeper_lab::results::{RunSummary, Score};
 use waykeeper_lab::runner::{Experiment, ExperimentOutcome, RunPlan};
-use waykeeper_lab::table::{self, Extent, Ink};
+use waykeeper_lab::table::{self, Extent, Medium};
 use waykeeper_machine::{RunOptions, VirtualServer};
 use waykeeper_silicon::Sampling;
 use waykeeper_testbed::is_long;
@@ -108,7 +108,7 @@ fn what_a_result_says_of_looks_is_what_the_comparison_with_default_says() {
     let default = compared.policies["default"].worth.as_ref().unwrap();
     assert_eq!((default.from, default.hpw.unwrap().ratio), (Some(WorthSource::Unchanged), 1.0));
     // It is on the first screen only where looks were asked for.
-    let screen = |summary: &RunSummary, extent| table::run(summary, Ink::Plain, extent);
+    let screen = |summary: &RunSummary, extent| table::run(summary, Medium::Stream, extent);
     assert!(screen(&looked, Extent::Screen).contains("worth: progress since the state as found"));
     assert!(!screen(&compared, Extent::Screen).contains("worth"));
     let details = screen(&compared, Extent::Details);
