@@ -81,12 +81,13 @@ class Process:
             have, need = (".".join(map(str, version[:2])) for version in (sys.version_info, OLDEST_PYTHON))
             raise Refused(f"{sys.executable} is Python {have}; policies need {need} or later")
         base = provide(own_policy)
-        if folder is not None:
-            sys.path.insert(0, folder)
         if confined:
             confine()
         else:
             bound()
+        # Not earlier: a file `resource.py` beside the policy would take the place of Python's own module.
+        if folder is not None:
+            sys.path.insert(0, folder)
         module = types.ModuleType(MODULE)
         module.__file__ = file
         sys.modules[MODULE] = module
@@ -240,9 +241,6 @@ def main() -> None:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     # Ctrl-C is for the program that started this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # `python3 -c` puts the working directory in front.
-    if sys.path and sys.path[0] == "":
-        del sys.path[0]
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=read, args=(requests, waiting), daemon=True).start()
     process = Process()

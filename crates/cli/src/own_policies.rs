@@ -4,9 +4,10 @@
 use crate::exit::{self, Failure};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use toml::Table;
 use waykeeper_lab::runner::OwnPolicy;
-use waykeeper_policy::{Policy, PolicyError};
+use waykeeper_policy::{Policy, PolicyError, check_own_name};
 use waykeeper_policy_process::{
     Described, FirstFailure, Interpreter, PolicyFile, PolicyFileError, PolicyProcess, WaitingPolicy,
 };
@@ -24,11 +25,11 @@ pub struct OwnPolicies {
 }
 
 impl OwnPolicies {
-    /// Puts the policy's name in the place of each file among `names`.
+    /// Puts the policy's name in the place of each file among `names`, until `stop` is set.
     ///
     /// # Errors
-    /// A file that cannot be read or has no policy, a name that two policies have, no Python.
-    pub fn take(names: &mut [String]) -> Result<OwnPolicies, Failure> {
+    /// A file that cannot be read or has no policy, a name that two policies or a built-in one have, no Python.
+    pub fn take(names: &mut [String], stop: &Arc<AtomicBool>) -> Result<OwnPolicies, Failure> {
         let mut own = OwnPolicies::default();
         // What the user wrote for each name so far.
         let mut asked: Vec<(String, String)> = names
@@ -38,13 +39,15 @@ impl OwnPolicies {
             .collect();
         for name in names.iter_mut().filter(|name| PolicyFile::is_meant(name)) {
             let file = PolicyFile::read(name)?;
-            let (_, described) = PolicyProcess::open(&file, &interpreter(), None)?;
+            let with = Interpreter { stop: stop.clone(), ..interpreter() };
+            let (_, described) = PolicyProcess::open(&file, &with, None)?;
+            check_own_name(&described.name).map_err(|why| Failure::bad_input(format!("{name}: {why}")))?;
             match asked.iter().find(|(known, _)| *known == described.name) {
                 // The runner notes a policy that is given twice.
                 Some((_, written)) if written == name => {}
                 Some((_, written)) if *written == described.name => {
                     return Err(Failure::bad_input(format!(
-                        "{name}: its policy has the name {written}, and --policy {written} is given too; give it another name"
+                        "{name}: its policy has the name {written}, and --policy {written} is given too; leave one out"
                     )));
                 }
                 Some((_, written)) => {
@@ -94,6 +97,7 @@ fn interpreter() -> Interpreter {
         user: None,
         printed: Arc::new(exit::eprint_line),
         setting: INTERPRETER,
+        stop: Arc::default(),
     }
 }
 
@@ -101,6 +105,7 @@ impl From<PolicyFileError> for Failure {
     fn from(error: PolicyFileError) -> Failure {
         let code = match &error {
             error if error.is_unsupported() => exit::UNSUPPORTED,
+            PolicyFileError::Interrupted => exit::INTERRUPTED,
             PolicyFileError::Read { why, .. } if why.kind() == std::io::ErrorKind::PermissionDenied => {
                 exit::NOT_PERMITTED
             }

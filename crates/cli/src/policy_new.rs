@@ -8,7 +8,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use waykeeper_output_file::Existing;
-use waykeeper_policy::registry;
+use waykeeper_policy::check_own_name;
 
 /// Examples of `waykeeper policy new`.
 pub const EXAMPLES: &str = "\
@@ -49,6 +49,10 @@ const RUST_MANIFEST: &str = include_str!("../../../examples/own-policy/Cargo.tom
 const LONGEST_NAME: usize = 64;
 /// Words of Rust and Python that are names of neither a file nor a crate.
 const RESERVED: [&str; 8] = ["test", "core", "std", "alloc", "self", "super", "crate", "waykeeper"];
+/// Folders of a Cargo project's results: cargo refuses a program of that name.
+const FOLDERS: [&str; 4] = ["build", "deps", "examples", "incremental"];
+/// Words of Python that begin with a capital letter, as names of classes do.
+const CONSTANTS: [&str; 3] = ["False", "None", "True"];
 
 /// Runs the subcommand.
 pub fn new(args: &NewArgs) -> Result<(), Failure> {
@@ -61,8 +65,10 @@ pub fn new(args: &NewArgs) -> Result<(), Failure> {
             name.escape_debug()
         )));
     }
-    if registry().iter().any(|entry| entry.name == name) || RESERVED.contains(&name) {
-        return Err(Failure::bad_input(format!("the name {name} is taken; choose another")));
+    // The crates that the project uses are named so.
+    let is_crate = args.rust && (name.starts_with("waykeeper-") || FOLDERS.contains(&name));
+    if check_own_name(name).is_err() || RESERVED.contains(&name) || is_crate {
+        return Err(Failure::bad_input(format!("the name {name} is taken; choose another, like my-{name}")));
     }
     if !args.dir.is_dir() {
         return Err(Failure::bad_input(format!(
@@ -176,7 +182,7 @@ fn readme(name: &str, checkout: &Path, scenario: &Path) -> String {
 
 /// The example under another name.
 fn renamed(text: &str, name: &str) -> String {
-    let class: String = name.split('-').map(capitalised).collect();
+    let class = class(name);
     let (word, title) = EXAMPLE;
     // Only the names; the ways that the policy calls a corner stay.
     let text = text.replace(&format!("class {title}("), &format!("class {class}("));
@@ -191,6 +197,15 @@ fn renamed(text: &str, name: &str) -> String {
     let text = text.replace(&format!("        {title} {{"), &format!("        {class} {{"));
     let text = text.replace(&format!("        \"{word}\"\n"), &format!("        \"{name}\"\n"));
     text.replace(&format!("\"IPC {word}\""), &format!("\"IPC {name}\""))
+}
+
+/// The name of the policy's type. Where the example has that word for something else, as it has `Plan`, a suffix follows.
+fn class(name: &str) -> String {
+    let class: String = name.split('-').map(capitalised).collect();
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let mut words = [PYTHON, RUST_MAIN, RUST_POLICY].into_iter().flat_map(|text| text.split(|c| !is_part(c)));
+    let is_taken = CONSTANTS.contains(&class.as_str()) || words.any(|word| word == class);
+    if is_taken && class != EXAMPLE.1 { class + "Policy" } else { class }
 }
 
 fn capitalised(word: &str) -> String {

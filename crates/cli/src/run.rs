@@ -121,7 +121,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     }
     let looks = args.looks.map(|every_s| RunPlan::looks(every_s.unwrap_or(RunPlan::LOOKS_EVERY_S)));
     let mut policies = args.policy.clone();
-    let own = OwnPolicies::take(&mut policies)?;
+    let own = OwnPolicies::take(&mut policies, &stop)?;
     own.failure.stops(stop.clone());
     let plan = RunPlan {
         policies,

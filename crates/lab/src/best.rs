@@ -17,7 +17,7 @@ use waykeeper_machine::{Scenario, ScenarioSource};
 pub const BEST_SCHEMA: &str = "waykeeper.best/1";
 
 /// The name by which the layout is selected as a policy.
-pub const BEST_POLICY: &str = "best";
+pub use waykeeper_policy::BEST_POLICY;
 
 /// Keys of a scenario that do not change which layout is best: texts, policies, and the length of a run.
 const NOT_DETERMINING: [&str; 8] =

@@ -79,6 +79,9 @@ pub enum PolicyFileError {
         /// How long the caller waited.
         waited: Duration,
     },
+    /// The caller stopped the wait.
+    #[error("interrupted")]
+    Interrupted,
     /// The process ended.
     #[error("{file}: its process ended ({}){}", one_line(how), last_words(last))]
     Ended {

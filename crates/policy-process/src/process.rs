@@ -14,6 +14,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use toml::{Table, Value};
@@ -22,8 +23,11 @@ use toml::{Table, Value};
 pub(crate) const PROGRAM: &str = include_str!("../../../python/waykeeper/policy_process.py");
 
 /// What Python runs first: it reads the program from standard input, and no byte of the calls behind it. As an argument the
-/// whole program would fill the screen of `ps`.
+/// whole program would fill the screen of `ps`. `python3 -c` searches modules in the working directory first: there a
+/// policy named `json.py` would take the place of Python's own module.
 const BEGIN: &str = "\
+import sys
+sys.path = [folder for folder in sys.path if folder]
 with open(0, 'rb', 0, closefd=False) as pipe:
     size, text = int(pipe.readline()), b''
     while len(text) < size: text += pipe.read(size - len(text)) or exit()
@@ -39,6 +43,8 @@ const LONGEST_PRINTED: u64 = 4096;
 const LONGEST_NAME: usize = 64;
 /// How long Python may take to start and to run the file. Assumption: imports from a slow disk take less.
 pub(crate) const OPENING: Duration = Duration::from_secs(30);
+/// How often the flag that stops a start is looked at (ours: a user does not notice it).
+const LOOK: Duration = Duration::from_millis(50);
 /// How long an ended process may take until its exit status is known (assumption).
 const ENDING: Duration = Duration::from_secs(1);
 
@@ -68,6 +74,8 @@ pub struct Interpreter {
     pub printed: Printed,
     /// The setting that names another program, for messages.
     pub setting: &'static str,
+    /// Set when the user wants no more of it: the wait for its start ends.
+    pub stop: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Interpreter {
@@ -171,7 +179,7 @@ impl PolicyProcess {
             why => why,
         };
         loop {
-            let result = process.wait(until, OPENING);
+            let result = process.wait_unless(&with.stop, until);
             let (number, answer) = if described.is_none() { result.map_err(failed)? } else { result? };
             if let PolicyAnswer::Opened(opened) = answer {
                 check_name(&process.file, &opened.name)?;
@@ -210,6 +218,8 @@ impl PolicyProcess {
             // Libraries of numpy start a thread per core, and a confined process may start none.
             command.env("OPENBLAS_NUM_THREADS", "1").env("OMP_NUM_THREADS", "1");
         }
+        // Ctrl-C is for this program, which ends the process.
+        command.process_group(0);
         // The order of sets is the same in every run.
         command.env("PYTHONHASHSEED", "0").args(["-c", BEGIN, &file]);
         if let Some(UserIds { user, group }) = with.user {
@@ -308,6 +318,24 @@ impl PolicyProcess {
             Err(RecvTimeoutError::Timeout) => Err(PolicyFileError::Late { file: self.file.clone(), waited }),
             Err(RecvTimeoutError::Disconnected) => Err(self.ended()),
         }
+    }
+
+    /// The same while the process starts, which may take seconds, unless the flag is set.
+    fn wait_unless(
+        &mut self,
+        stop: &AtomicBool,
+        until: Instant,
+    ) -> Result<(u64, PolicyAnswer), PolicyFileError> {
+        while !stop.load(Ordering::Relaxed) {
+            let look = until.min(Instant::now() + LOOK);
+            match self.wait(look, OPENING) {
+                Err(PolicyFileError::Late { .. }) if look < until => {}
+                // Whatever a signal to all processes of a terminal made of it.
+                Err(_) if stop.load(Ordering::Relaxed) => break,
+                result => return result,
+            }
+        }
+        Err(PolicyFileError::Interrupted)
     }
 
     /// The error of an answer that is none of those that were called for.

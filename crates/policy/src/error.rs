@@ -108,6 +108,12 @@ pub enum PolicyError {
         /// What is wrong with it.
         source: MaskError,
     },
+    /// The name of a user's own policy is taken.
+    #[error("the name {} is that of a built-in policy; give it another name", shown(.name))]
+    TakenName {
+        /// The name.
+        name: String,
+    },
     /// A policy from a file that cannot be made.
     #[error("policy {}: {why}", shown(.policy))]
     OwnPolicy {

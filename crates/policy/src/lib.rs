@@ -27,7 +27,7 @@ mod ways;
 
 pub use describe::{Description, SettingDescription, StateDescription};
 pub use error::PolicyError;
-pub use registry::{PolicyEntry, build, registry};
+pub use registry::{BEST_POLICY, PolicyEntry, build, check_own_name, registry};
 
 use serde::{Deserialize, Serialize};
 use waykeeper_calibration::{Candidate, LayoutAnswer, LayoutQuestion};

@@ -79,9 +79,33 @@ pub fn build(name: &str, settings: &Table) -> Result<Box<dyn Policy>, PolicyErro
     }
 }
 
+/// The best static layout that a search found, as a policy of a run.
+pub const BEST_POLICY: &str = "best";
+
+/// Checks the name of a user's own policy: under that of another one its results would be taken for the other's, and as
+/// `default` it would be the baseline.
+///
+/// # Errors
+/// [`PolicyError::TakenName`].
+pub fn check_own_name(name: &str) -> Result<(), PolicyError> {
+    if name == BEST_POLICY || registry().iter().any(|entry| entry.name == name) {
+        return Err(PolicyError::TakenName { name: name.to_owned() });
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_own_policy_has_a_name_of_its_own() {
+        assert!(["mine", "a4x", "Default"].iter().all(|name| check_own_name(name).is_ok()));
+        for name in ["default", "a4", "best"] {
+            let wanted = format!("the name {name} is that of a built-in policy; give it another name");
+            assert_eq!(check_own_name(name).unwrap_err().to_string(), wanted);
+        }
+    }
 
     #[test]
     fn every_entry_builds_under_its_own_name_and_describes_itself() {

@@ -4,6 +4,7 @@ use crate::common;
 
 use common::{TINY, output, refused, waykeeper};
 use serde_json::Value;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use waykeeper_testbed::{wait_for, wait_for_some};
 
@@ -111,15 +112,20 @@ fn what_is_wrong_with_a_file_is_found_before_work_starts() {
         &format!("{MINE}\nclass Two(Mine):\n    pass\n"),
         &["2 policies (Mine, Two)", "mine.py:Mine"],
     );
-    refused_text(
-        &MINE.replace("\"mine\"", "\"default\""),
-        &["has the name default", "--policy default is given too"],
-    );
+    for name in ["default", "a4", "best"] {
+        let text = MINE.replace("\"mine\"", &format!("\"{name}\""));
+        refused_text(&text, &[&format!("mine.py: the name {name} is that of a built-in policy")]);
+    }
     refused_text(
         "import waykeeper\nwaykeeper.run\n",
         &["mine.py:2: ImportError: waykeeper.run needs the Python package"],
     );
     std::fs::write(&policy, MINE).unwrap();
+    refused(
+        &["run", &scenario, "--policy", &policy, "--policy", "mine"],
+        2,
+        &["mine.py: its policy has the name mine, and --policy mine is given too; leave one out"],
+    );
     let other = folder.path().join("other.py");
     std::fs::write(&other, MINE).unwrap();
     let other = other.to_str().unwrap();
@@ -161,6 +167,34 @@ fn an_exception_in_a_step_ends_the_run_with_file_and_line() {
         let place = "mine.py:15: IndexError: list index out of range";
         assert!(line.starts_with("error: policy mine, in interval 1: ") && line.ends_with(place), "{stderr}");
         assert!(!stderr.contains("interrupted"), "{stderr}");
+    }
+}
+
+/// A terminal sends Ctrl-C to all its processes, so to Python as well: while Python starts, and while it runs the file.
+#[test]
+fn an_interrupt_while_python_starts_is_an_interrupt() {
+    let wait = "open(__file__ + '.runs', 'w')\nwhile True: pass\n";
+    let (folder, scenario, policy) = folder("", &format!("{wait}{MINE}"));
+    // An interpreter that has not begun to run anything.
+    let slow = folder.path().join("slow");
+    std::fs::write(&slow, "#!/bin/sh\n: > \"$0.runs\"\nwhile :; do :; done\n").unwrap();
+    std::fs::set_permissions(&slow, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for (python, runs) in
+        [("python3", format!("{policy}.runs")), (slow.to_str().unwrap(), format!("{}.runs", slow.display()))]
+    {
+        let run = std::process::Command::new(assert_cmd::cargo::cargo_bin("waykeeper"))
+            .args(["run", &scenario, "--policy", &policy])
+            .env("WAYKEEPER_PYTHON", python)
+            .process_group(0)
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        wait_for("the interpreter", || Path::new(&runs).exists());
+        let group = rustix::process::Pid::from_child(&run);
+        rustix::process::kill_process_group(group, rustix::process::Signal::INT).unwrap();
+        let done = run.wait_with_output().unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!((done.status.code(), said.as_str()), (Some(130), "error: interrupted\n"), "{python}");
     }
 }
 

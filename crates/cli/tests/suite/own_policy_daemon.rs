@@ -160,7 +160,7 @@ fn a_check_tries_the_file_and_says_what_is_wrong() {
     };
     refused("x = 1\n", "mine.py has no policy");
     refused(&MINE.replace("import os", "import waykeeper.run"), "mine.py:1: ModuleNotFoundError");
-    refused(&MINE.replace("\"mine\"", "\"default\""), "its policy has the name of a built-in one, default");
+    refused(&MINE.replace("\"mine\"", "\"default\""), "the name default is that of a built-in policy");
     file(&machine, MINE);
     setup.write(&machine, &format!("{}settings = {{ limit = 3 }}\n", section(&path)));
     // The class of the test takes any setting; one with an `__init__` of its own refuses it.

@@ -25,6 +25,37 @@ fn a_policy_in_python_works_at_once() {
     assert_eq!(std::fs::read_to_string(file).unwrap(), text);
 }
 
+/// The words that the example has for something else, that Python keeps, and modules that Python imports.
+#[test]
+fn a_name_that_means_something_else_works_too() {
+    let (folder, scenario) = tiny();
+    let dir = folder.path().to_str().unwrap();
+    for (name, class) in
+        [("plan", "PlanPolicy"), ("true", "TruePolicy"), ("json", "Json"), ("resource", "Resource")]
+    {
+        output(&["policy", "new", name, "--dir", dir]);
+        let text = std::fs::read_to_string(folder.path().join(format!("{name}.py"))).unwrap();
+        assert!(text.contains(&format!("\nclass {class}(Policy):\n")), "{text}");
+    }
+    let files = ["plan", "true", "json", "resource"].map(|name| format!("--policy=./{name}.py"));
+    let run = [&["run", scenario.to_str().unwrap()][..], &files.each_ref().map(String::as_str)].concat();
+    // As a user does: in the folder of the files, where Python would look for its own modules.
+    let done = common::waykeeper().current_dir(&folder).args(run).assert().success();
+    assert!(String::from_utf8_lossy(&done.get_output().stdout).contains("resource"), "{done}");
+    output(&[
+        "policy",
+        "new",
+        "workload",
+        "--rust",
+        "--dir",
+        dir,
+        "--checkout",
+        repository().to_str().unwrap(),
+    ]);
+    let text = std::fs::read_to_string(folder.path().join("workload/src/policy.rs")).unwrap();
+    assert!(text.contains("pub struct WorkloadPolicy {") && text.contains(", Workload};"), "{text}");
+}
+
 #[test]
 fn a_name_or_a_directory_that_is_wrong_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -32,8 +63,12 @@ fn a_name_or_a_directory_that_is_wrong_writes_nothing() {
     for name in ["A", "a b", "", "1a", "a-", "../a", "a\nb"] {
         refused(&["policy", "new", name, "--dir", dir], 2, &["is no name of a policy"]);
     }
-    for name in ["a4", "waykeeper", "std"] {
+    for name in ["a4", "best", "waykeeper", "std"] {
         refused(&["policy", "new", name, "--dir", dir], 2, &[&format!("the name {name} is taken")]);
+    }
+    for name in ["build", "waykeeper-host"] {
+        let wanted = format!("the name {name} is taken; choose another, like my-{name}");
+        refused(&["policy", "new", name, "--rust", "--dir", dir], 2, &[&wanted]);
     }
     refused(&["policy", "new", "mine", "--dir", "/nowhere"], 2, &["--dir /nowhere: no such directory"]);
     let checkout = ["policy", "new", "mine", "--rust", "--dir", dir, "--checkout", dir];

@@ -233,10 +233,13 @@ impl Experiment {
         let mut source = source.clone();
         let base = source.read()?;
         source.check_sweeps(&base.sweeps)?;
+        for policy in &own {
+            waykeeper_policy::check_own_name(&policy.name)
+                .map_err(|why| RunError::policy("a policy of your own", Box::new(why)))?;
+        }
         let mut own = own;
         let named = if plan.policies.is_empty() { &base.policies } else { &plan.policies };
-        let known = |policy: &OwnPolicy| policy.name == BEST_POLICY;
-        if named.iter().any(|name| name == BEST_POLICY) && !own.iter().any(known) {
+        if named.iter().any(|name| name == BEST_POLICY) {
             own.push(best::policy(&source, &base)?);
         }
         let changes = plan.changes(&base)?;

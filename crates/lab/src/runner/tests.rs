@@ -139,6 +139,16 @@ fn own(name: &str, script: Script) -> OwnPolicy {
     OwnPolicy { name, build: Arc::new(build), identity: None }
 }
 
+#[test]
+fn an_own_policy_does_not_take_the_place_of_a_built_in_one() {
+    let source = ScenarioSource::parse("small.toml", SERVER, None).unwrap();
+    for name in ["default", "a4", "best"] {
+        let plan = RunPlan { policies: vec![name.to_owned()], ..RunPlan::default() };
+        let refused = Experiment::prepare_with(&source, plan, vec![own(name, Vec::new())]).unwrap_err();
+        assert!(refused.is_bad_input() && refused.to_string().contains("a built-in policy"), "{refused}");
+    }
+}
+
 fn experiment(text: &str, scripts: Vec<Script>, plan: RunPlan) -> Experiment {
     let source = ScenarioSource::parse("small.toml", text, None).unwrap();
     let own: Vec<OwnPolicy> =

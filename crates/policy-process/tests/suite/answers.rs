@@ -51,6 +51,7 @@ fn python(program: &str, confined: bool) -> (Interpreter, Arc<Mutex<Vec<String>>
         user: None,
         printed: Arc::new(move |line| into.lock().unwrap().push(line.to_owned())),
         setting: "THE_PYTHON",
+        stop: Arc::default(),
     };
     (interpreter, lines)
 }

@@ -46,7 +46,9 @@ impl super::Config {
     /// The error of a policy that refused a setting, with the source of that setting.
     pub fn policy_refused(&self, error: &PolicyError) -> ConfigError {
         let setting = match error {
-            PolicyError::UnknownPolicy { .. } | PolicyError::OwnPolicy { .. } => None,
+            PolicyError::UnknownPolicy { .. }
+            | PolicyError::TakenName { .. }
+            | PolicyError::OwnPolicy { .. } => None,
             PolicyError::UnknownSetting { key, .. }
             | PolicyError::WrongType { key, .. }
             | PolicyError::OutOfRange { key, .. }

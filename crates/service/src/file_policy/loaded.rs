@@ -130,6 +130,7 @@ fn interpreter(python: &Path) -> Interpreter {
         confined: true,
         user: rustix::process::geteuid().is_root().then_some(UNPRIVILEGED),
         printed: Arc::new(|_| ()),
+        stop: Arc::default(),
         setting: "policy.python",
     }
 }
@@ -149,11 +150,7 @@ impl Config {
         let (mut process, described) =
             PolicyProcess::open(&file, &interpreter(&python), None).map_err(|why| wrong(why.to_string()))?;
         let name = described.name.as_str();
-        if waykeeper_policy::registry().iter().any(|entry| entry.name == name) {
-            return Err(wrong(format!(
-                "its policy has the name of a built-in one, {name}; give it another name"
-            )));
-        }
+        waykeeper_policy::check_own_name(name).map_err(|why| wrong(why.to_string()))?;
         if *self.sources.of("policy.name") == ValueSource::Default {
             self.policy.name = name.to_owned();
             self.sources.follows("policy.name", "policy.file");

@@ -252,7 +252,7 @@ fn a_file_is_tried_and_refused_before_it_is_used() {
         ("x = \n", "mine.py:1: SyntaxError: invalid syntax"),
         (
             "import waykeeper\nclass A(waykeeper.Policy):\n    name = 'a4'\n",
-            "its policy has the name of a built-in one, a4",
+            "the name a4 is that of a built-in policy",
         ),
         (
             "import waykeeper\nclass A(waykeeper.Policy):\n    def __init__(self, need):\n        pass\n",
