@@ -151,8 +151,8 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         return find_msl(&args, search.stopped_by(stop), &own, &keeping, bar);
     }
     if let Some(out) = &args.out {
-        let sweeps = !source.read()?.sweeps.is_empty();
-        let files = if sweeps { &files::SWEEP_FILES[..] } else { &files::RUN_FILES };
+        // A sweep removes the time series of an earlier run, which is a file of ours too.
+        let files = &files::RUN_FILES;
         match args.shard {
             Some(_) => outputs::directory("--out", out, files, false)?,
             None => keep::check_out(out, files, args.resume, args.force)?,

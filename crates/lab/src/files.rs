@@ -72,7 +72,8 @@ pub fn write_run(directory: &Path, summary: &RunSummary) -> Result<Vec<PathBuf>,
     write_all(directory, RUN_FILES.into_iter().zip(texts))
 }
 
-/// Writes a sweep into `directory`, which it makes if needed; returns the files' paths.
+/// Writes a sweep into `directory`, which it makes if needed; returns the files' paths. Files that only a run has are
+/// removed.
 ///
 /// # Errors
 /// As [`write_run`].
@@ -85,7 +86,18 @@ pub fn write_sweep(directory: &Path, sweep: &SweepSummary) -> Result<Vec<PathBuf
         report::sweep_html(sweep)?,
         report::sweep_headline_svg(sweep)?,
     ];
-    write_all(directory, SWEEP_FILES.into_iter().zip(texts))
+    let written = write_all(directory, SWEEP_FILES.into_iter().zip(texts))?;
+    // Of an earlier run: beside these files it would be taken for a part of them.
+    for name in RUN_FILES.into_iter().filter(|name| !SWEEP_FILES.contains(name)) {
+        let path = directory.join(name);
+        let removed = fs::remove_file(&path);
+        if let Err(source) = removed
+            && source.kind() != io::ErrorKind::NotFound
+        {
+            return Err(OutError::Write { path, source });
+        }
+    }
+    Ok(written)
 }
 
 /// Writes the findings of a probe: `report.html`, `findings.json`, and the given machine profile.

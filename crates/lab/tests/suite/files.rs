@@ -67,6 +67,21 @@ fn a_sweep_becomes_the_files_that_a_run_becomes() {
     assert!(picture.contains("higher is better") && picture.matches("<title>").count() >= 12, "{picture}");
 }
 
+/// The time series of an earlier run beside the files of a sweep would be taken for the sweep's.
+#[test]
+fn a_sweep_leaves_no_time_series_of_an_earlier_run() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("notes.txt"), "the user's").unwrap();
+    files::write_run(directory.path(), &common::flagship(1)).unwrap();
+    files::write_sweep(directory.path(), &common::sweep(false)).unwrap();
+    let left = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut left: Vec<_> = left.map(|name| name.into_string().unwrap()).collect();
+    let mut wanted = [&files::SWEEP_FILES[..], &["notes.txt"]].concat();
+    left.sort();
+    wanted.sort();
+    assert_eq!(left, wanted);
+}
+
 /// A spreadsheet would evaluate such a name; a program reads it as it is.
 #[test]
 fn a_name_is_no_formula() {
