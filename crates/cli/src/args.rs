@@ -3,6 +3,8 @@
 use crate::{best, capture, chip, exit, full, policy, run, scenario, trace};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write};
 use waykeeper_units::{Likeness, message, nearest, shown};
 
 /// Bytes from which an argument is shortened in an error; a path is rarely longer (ours).
@@ -65,8 +67,26 @@ impl Cli {
         let mut command = with_negative_numbers(Cli::command());
         let read = command.try_get_matches_from_mut(std::env::args_os());
         let read = read.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches));
+        let read = read.map_err(|error| with_words_that_are_no_text(error, &mut command));
         read.unwrap_or_else(|error| end(&with_nearest_command(error, &command).format(&mut command)))
     }
+}
+
+/// Names the words that are not UTF-8, of which clap says only that there are some.
+fn with_words_that_are_no_text(error: clap::Error, command: &mut Command) -> clap::Error {
+    if error.kind() != ErrorKind::InvalidUtf8 {
+        return error;
+    }
+    let words: Vec<OsString> = std::env::args_os().filter(|word| word.to_str().is_none()).collect();
+    let words = words.iter().map(|word| format!("`{}`", shown(&escaped(word)))).collect::<Vec<_>>();
+    let what = format!("not UTF-8: {}; only the path of a file or a directory need not be", words.join(", "));
+    command.error(ErrorKind::InvalidUtf8, what)
+}
+
+/// A word with the bytes that are not UTF-8 as `\xff`.
+fn escaped(word: &OsStr) -> String {
+    let chunks = word.as_encoded_bytes().utf8_chunks();
+    chunks.map(|chunk| format!("{}{}", chunk.valid(), chunk.invalid().escape_ascii())).collect()
 }
 
 /// Ends the program with the text of clap: help, version, or an error, in which long arguments are shortened.
@@ -81,7 +101,14 @@ fn end(error: &clap::Error) -> ! {
         .filter(|value| value.len() > LONG_ARGUMENT)
         .fold(whole.clone(), |text, value| text.replace(&value, &shown(&value)));
     let lines: Vec<String> = text.lines().map(message).collect();
-    if !error.use_stderr() || lines.iter().eq(whole.lines()) {
+    if !error.use_stderr() {
+        let written = error.print().and_then(|()| io::stdout().flush());
+        let why = written.err().filter(|why| why.kind() != io::ErrorKind::BrokenPipe);
+        let Some(why) = why else { std::process::exit(0) };
+        exit::eprint_line(&format!("error: cannot write the output: {why}"));
+        std::process::exit(exit::io_code(&why).into())
+    }
+    if lines.iter().eq(whole.lines()) {
         error.exit();
     }
     exit::eprint_line(&lines.join("\n"));
@@ -92,9 +119,11 @@ fn end(error: &clap::Error) -> ! {
 /// command keep clap's own suggestions.
 fn with_nearest_command(mut error: clap::Error, command: &Command) -> clap::Error {
     let is_unknown = error.kind() == ErrorKind::InvalidSubcommand;
-    let first = std::env::args().nth(1);
+    let first = std::env::args_os().nth(1);
     let word = match error.get(ContextKind::InvalidSubcommand) {
-        Some(ContextValue::String(word)) if is_unknown && first.as_ref() == Some(word) => word.clone(),
+        Some(ContextValue::String(word)) if is_unknown && first.is_some_and(|first| first == **word) => {
+            word.clone()
+        }
         _ => return error,
     };
     let hidden = |command: &&Command| !command.is_hide_set();
@@ -120,6 +149,7 @@ fn with_negative_numbers(command: Command) -> Command {
 mod tests {
     use super::*;
     use std::any::TypeId;
+    use std::os::unix::ffi::OsStrExt;
 
     /// Numbers without a range of their own on the command line, and what checks them.
     const CHECKED_LATER: [(&str, &str); 24] = [
@@ -182,6 +212,12 @@ mod tests {
             let path: Vec<&str> = path.iter().copied().chain([below.get_name()]).collect();
             without_range(below, &path, into);
         }
+    }
+
+    #[test]
+    fn a_word_that_is_no_text_is_escaped() {
+        let word = OsStr::from_bytes(b"a\xc3\xa9\xff\n.toml");
+        assert_eq!(escaped(word), "a\u{e9}\\xff\n.toml");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use crate::exit::Failure;
 use crate::{listing, out};
 use clap::Subcommand;
+use std::ffi::OsString;
+use std::path::Path;
 use waykeeper_machine::ChipFile;
 use waykeeper_silicon::{ChipSpec, SpecError};
 
@@ -39,7 +41,7 @@ pub enum ChipCommand {
     #[command(after_help = SHOW_EXAMPLES)]
     Show {
         /// Built-in chip, or path of a chip file (*.toml)
-        name: String,
+        name: OsString,
         /// Print JSON instead of the file
         #[arg(long)]
         json: bool,
@@ -51,7 +53,11 @@ pub fn chip(command: ChipCommand) -> Result<(), Failure> {
     match command {
         ChipCommand::List { json } => list(json),
         ChipCommand::Show { name, json } => {
-            let chip = ChipFile::open(&name, None)?;
+            // A name is text; a path need not be.
+            let chip = match name.to_str() {
+                Some(name) => ChipFile::open(name, None)?,
+                None => ChipFile::read(Path::new(&name))?,
+            };
             if json { out::json(&chip.spec) } else { out::text(&chip.text) }
         }
     }

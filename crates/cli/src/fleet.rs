@@ -10,7 +10,9 @@ use crate::{interrupt, out};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
@@ -59,7 +61,7 @@ pub struct PlanArgs {
     /// The recording of a node: a segment, the directory with all segments, or a directory with `recorder` in it. A node
     /// has the directory's name, or NAME
     #[arg(value_name = "[NAME=]NODE", required = true)]
-    nodes: Vec<String>,
+    nodes: Vec<OsString>,
     /// Policy to plan with; may be given several times [default: a4, iat, waykeeper]
     #[arg(long, value_name = "NAME")]
     policy: Vec<String>,
@@ -96,7 +98,7 @@ struct Node {
 #[derive(Serialize, Debug)]
 struct NodePlan {
     node: String,
-    recording: PathBuf,
+    recording: String,
     /// Why there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     why: Option<String>,
@@ -231,32 +233,38 @@ fn line(plan: &NodePlan) -> Result<bool, Failure> {
 const RECORDER: &str = "recorder";
 
 /// The nodes; each has a name of its own.
-fn nodes(words: &[String]) -> Result<Vec<Node>, Failure> {
+fn nodes(words: &[OsString]) -> Result<Vec<Node>, Failure> {
     let mut names = BTreeSet::new();
     let mut nodes = Vec::new();
     for word in words {
-        let (name, path) = match word.split_once('=') {
-            Some((name, path)) if !name.contains('/') => (name.to_owned(), path),
-            _ => {
-                let path = std::path::Path::new(word);
+        let bytes = word.as_bytes();
+        let equals = bytes.iter().position(|byte| *byte == b'=').filter(|at| !bytes[..*at].contains(&b'/'));
+        let (name, path) = match equals {
+            Some(at) => {
+                let name = String::from_utf8_lossy(&bytes[..at]).into_owned();
+                (name, Path::new(OsStr::from_bytes(&bytes[at + 1..])))
+            }
+            None => {
+                let path = Path::new(word);
                 // `rack1/db-7/recorder` and `rack1/db-7` are both the node db-7.
                 let is_recorder = path.file_name().is_some_and(|name| name == RECORDER);
                 let named = if is_recorder { path.parent().unwrap_or(path) } else { path };
                 let name = named.file_name().map(|name| name.to_string_lossy().into_owned());
-                (name.unwrap_or_else(|| word.clone()), word.as_str())
+                (name.unwrap_or_else(|| word.display().to_string()), path)
             }
         };
-        if name.is_empty() || path.is_empty() {
+        let word = word.display();
+        if name.is_empty() || path.as_os_str().is_empty() {
             return Err(Failure::bad_input(format!("{word}: write the path of a recording, or NAME=PATH")));
         }
         if !names.insert(name.clone()) {
             return Err(Failure::bad_input(format!(
-                "{word}: another node is called {name}; give each a name of its own, like {name}-2={path}"
+                "{word}: another node is called {name}; give each a name of its own, like {name}-2={}",
+                path.display()
             )));
         }
-        let path = PathBuf::from(path);
         let inner = path.join(RECORDER);
-        nodes.push(Node { name, recording: if inner.is_dir() { inner } else { path } });
+        nodes.push(Node { name, recording: if inner.is_dir() { inner } else { path.to_owned() } });
     }
     Ok(nodes)
 }
@@ -293,7 +301,7 @@ fn policies(args: &PlanArgs) -> Result<Vec<(String, toml::Table)>, Failure> {
 fn planned_node(node: &Node, policies: &[(String, toml::Table)], stop: &AtomicBool) -> Option<NodePlan> {
     let mut plan = NodePlan {
         node: node.name.clone(),
-        recording: node.recording.clone(),
+        recording: node.recording.display().to_string(),
         why: None,
         seen: None,
         policies: Vec::new(),

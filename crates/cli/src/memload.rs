@@ -18,7 +18,6 @@ mod summary_table;
 use crate::exit::{self, Failure};
 use crate::out;
 use crate::progress::LoadLine;
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use fio_words::FioWords;
 use interrupts::Interrupts;
@@ -63,8 +62,7 @@ pub struct MemloadArgs {
     command: Option<MemloadCommand>,
     /// NVMe namespace (/dev/ng0n1, /dev/nvme0n1), block device, file, or the scenario of a virtual server
     #[arg(value_name = "DEVICE|FILE|virtual:SCENARIO", required_unless_present = "jobs")]
-    #[arg(value_parser = NonEmptyStringValueParser::new())]
-    target: Option<String>,
+    target: Option<PathBuf>,
     #[command(flatten)]
     load: LoadArgs,
     #[command(flatten)]
@@ -108,7 +106,7 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
         return in_turn(jobs, args.target.as_deref(), consent, &interrupts, args.json);
     }
     let target = args.target.unwrap_or_default();
-    if !target.starts_with(simulated::PREFIX) {
+    if simulated::scenario(&target).is_none() {
         refuse_contradictory_consent(&consent, base.writes())?;
     }
     let load_line = LoadLine::new(String::new());
@@ -124,14 +122,14 @@ pub fn memload(args: MemloadArgs) -> Result<(), Failure> {
 
 /// Runs the load on a real or a virtual target.
 fn run(
-    target: &str,
+    target: &Path,
     plan: LoadPlan,
     consent: &mut Consent,
     log: Option<&Path>,
     interrupts: &Interrupts,
     load_line: &LoadLine,
 ) -> Result<RunOutcome, Failure> {
-    match target.strip_prefix(simulated::PREFIX) {
+    match simulated::scenario(target) {
         Some(scenario) => {
             // `simulated::run` handles the signal itself.
             interrupts.enter_reporting();
@@ -152,25 +150,26 @@ struct JobSummary {
 /// Runs the jobs one after the other, up to the first that fails.
 fn in_turn(
     mut jobs: Vec<jobs::PlannedJob>,
-    target: Option<&str>,
+    target: Option<&Path>,
     mut consent: Consent,
     interrupts: &Interrupts,
     json: bool,
 ) -> Result<(), Failure> {
-    let target_of = |own: &Option<String>| target.map(str::to_owned).or_else(|| own.clone());
+    let target_of =
+        |own: &Option<String>| target.map(Path::to_owned).or_else(|| own.as_ref().map(PathBuf::from));
     if let Some(without) = jobs.iter().find(|job| target_of(&job.target).is_none()) {
         let wanted = "name a target on the command line, or write `filename` into the job";
         return Err(Failure::bad_input(format!("job `{}` has no target; {wanted}", without.name)));
     }
     // A virtual server stores nothing, and `simulated` refuses consent itself.
-    if jobs.iter().filter_map(|job| target_of(&job.target)).any(|at| !at.starts_with(simulated::PREFIX)) {
+    if jobs.iter().filter_map(|job| target_of(&job.target)).any(|at| simulated::scenario(&at).is_none()) {
         refuse_contradictory_consent(&consent, jobs.iter().any(|job| job.plan.writes()))?;
     }
     // Faults of a late job are reported before an early one has run for hours.
     for jobs::PlannedJob { name, target: own, plan } in &mut jobs {
         let in_job = |refused: Failure| refused.about(format!("job `{name}`"));
         let target = target_of(own).unwrap_or_default();
-        if target.starts_with(simulated::PREFIX) {
+        if simulated::scenario(&target).is_some() {
             *plan = simulated::of_job(plan);
             simulated::fits(plan, &consent).map_err(in_job)?;
         } else {
@@ -187,7 +186,7 @@ fn in_turn(
         }
         let target = target_of(&own).unwrap_or_default();
         let which = format!("job {} of {count}, `{name}`", index + 1);
-        exit::eprint_line(&format!("{which}: {target}"));
+        exit::eprint_line(&format!("{which}: {}", target.display()));
         let load_line = LoadLine::new(format!("{which}: "));
         let outcome = run(&target, plan, &mut consent, None, interrupts, &load_line);
         let (summary, ended) = match outcome.map_err(|refused| refused.about(format!("job `{name}`"))) {

@@ -10,11 +10,10 @@ use super::{real, simulated};
 use crate::exit::{self, Failure};
 use crate::{listing, out};
 use clap::Args;
-use clap::builder::NonEmptyStringValueParser;
 use regex_lite::Regex;
 use serde::Serialize;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use waykeeper_load::{CompletedWork, MemoryDirection, Pattern, bandwidth};
@@ -47,8 +46,8 @@ const NOT_BESIDE: [&str; 7] = ["pattern", "stride", "time", "blocks", "commands"
 }))]
 pub struct InterfereArgs {
     /// NVMe namespace, block device or file for the load
-    #[arg(value_name = "DEVICE|FILE", value_parser = NonEmptyStringValueParser::new())]
-    target: String,
+    #[arg(value_name = "DEVICE|FILE")]
+    target: PathBuf,
     /// Command to measure and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -192,10 +191,10 @@ pub fn interfere(args: &InterfereArgs) -> Result<(), Failure> {
 
 /// The plan of the load; options without meaning beside a command are refused.
 fn usable(args: &InterfereArgs) -> Result<LoadPlan, Failure> {
-    if args.target.starts_with(simulated::PREFIX) {
+    if simulated::scenario(&args.target).is_some() {
         let why = format!(
             "{}: a virtual server runs in simulated time, and a command cannot run beside it",
-            args.target
+            args.target.display()
         );
         return Err(Failure::bad_input(format!("{why}; name a device or a file")));
     }
@@ -262,7 +261,7 @@ fn measure(
 struct Stand {
     plan: LoadPlan,
     consent: Consent,
-    target: String,
+    target: PathBuf,
     system: KernelMounts,
     engine: &'static str,
     block_bytes: u64,
@@ -286,7 +285,7 @@ impl Stand {
             block_bytes: 0,
             loaded: [Loaded::default(); 3],
         };
-        let target = Target::inspect(Path::new(&stand.target), &stand.system)?;
+        let target = Target::inspect(&stand.target, &stand.system)?;
         real::announce_wait(&target, &stand.plan, &stand.consent);
         let Some(ready) = stand.ready(Pattern::Random, interrupts)? else { return Ok(None) };
         for note in ready.notes() {
@@ -302,7 +301,7 @@ impl Stand {
 
     /// Prepares the load with a pattern; `None` if the user interrupted.
     fn ready(&self, pattern: Pattern, interrupts: &CommandInterrupts) -> Result<Option<Arc<Ready>>, Failure> {
-        let target = Target::inspect(Path::new(&self.target), &self.system)?;
+        let target = Target::inspect(&self.target, &self.system)?;
         let plan = match pattern {
             // Limits and touches have no meaning without commands.
             Pattern::Noop => LoadPlan {
@@ -355,7 +354,7 @@ impl Stand {
             End::Complete | End::Stopped => None,
         };
         if let Some(why) = trouble {
-            let why = format!("{}: {why}; no result", self.target);
+            let why = format!("{}: {why}; no result", self.target.display());
             return Err(Failure::new(exit::FAILED, why));
         }
         let loaded = &mut self.loaded[arm as usize];
@@ -387,7 +386,7 @@ impl Stand {
         };
         Some(Report {
             command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            target: self.target.clone(),
+            target: self.target.display().to_string(),
             engine: self.engine,
             op: self.plan.op,
             workers: self.plan.workers,

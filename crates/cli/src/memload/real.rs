@@ -25,7 +25,7 @@ const MUCH: u64 = 1 << 30;
 
 /// Runs the load. A file that it creates is then part of the consent.
 pub fn run(
-    target: &str,
+    target: &Path,
     plan: LoadPlan,
     consent: &mut Consent,
     log: Option<&Path>,
@@ -33,9 +33,9 @@ pub fn run(
     load_line: &LoadLine,
 ) -> Result<RunOutcome, Failure> {
     fits(&plan)?;
-    let log = log.map(|log| LogFile::new(log, Path::new(target))).transpose()?;
+    let log = log.map(|log| LogFile::new(log, target)).transpose()?;
     let system = KernelMounts::default();
-    let target = Target::inspect(Path::new(target), &system)?;
+    let target = Target::inspect(target, &system)?;
     announce_wait(&target, &plan, consent);
     let ready = Arc::new(Ready::new(target, plan, consent, &system, &|| interrupts.came())?);
     consent.made.extend(ready.created_file().cloned());
@@ -97,10 +97,10 @@ pub fn announce_wait(target: &Target, plan: &LoadPlan, consent: &Consent) {
 }
 
 /// Checks a plan on a target before its turn.
-pub fn check_target(target: &str, plan: &LoadPlan, consent: &Consent) -> Result<(), Failure> {
+pub fn check_target(target: &Path, plan: &LoadPlan, consent: &Consent) -> Result<(), Failure> {
     fits(plan)?;
     let system = KernelMounts::default();
-    let target = Target::inspect(Path::new(target), &system)?;
+    let target = Target::inspect(target, &system)?;
     Ok(waykeeper_memload::look(target, plan, consent, &system)?)
 }
 

@@ -7,6 +7,9 @@ use super::{RunOutcome, counters};
 use crate::ddio::listen;
 use crate::exit::{self, Failure};
 use crate::progress::LoadLine;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use toml::{Table, Value};
@@ -18,7 +21,7 @@ use waykeeper_memload::{Consent, LoadPlan, PageSize, Touch, check};
 use waykeeper_silicon::Sampling;
 
 /// Prefix of a target that is a scenario.
-pub const PREFIX: &str = "virtual:";
+const PREFIX: &[u8] = b"virtual:";
 /// Bytes of a page: the block size of virtual drives.
 const PAGE: u64 = 4096;
 /// Least blocks of a virtual server's buffer.
@@ -29,6 +32,11 @@ const USUAL: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_micros(200);
 /// Interval of progress lines, in wall-clock time.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// The scenario of a target; none for a device or a file.
+pub fn scenario(target: &Path) -> Option<&OsStr> {
+    target.as_os_str().as_bytes().strip_prefix(PREFIX).map(OsStr::from_bytes)
+}
 
 /// An option for real machines only: its name, whether it was given, and why it has no meaning here.
 type Absent = (&'static str, fn(&LoadPlan, &Consent) -> bool, &'static str);
@@ -99,7 +107,7 @@ fn end(plan: &LoadPlan) -> Option<Duration> {
 
 /// Runs the load until its end or Ctrl-C.
 pub fn run(
-    scenario: &str,
+    scenario: &OsStr,
     plan: &LoadPlan,
     consent: &Consent,
     load_line: &LoadLine,

@@ -27,8 +27,16 @@ impl ChipFile {
             return Ok(ChipFile { spec, text: Cow::Borrowed(text) });
         }
         let path = folder.map_or_else(|| Path::new(name).to_owned(), |folder| folder.join(name));
-        let text = waykeeper_bounded_read::text(&path, "a chip file")
-            .map_err(|why| ScenarioError::unreadable(&path, why))?;
+        ChipFile::read(&path)
+    }
+
+    /// The chip of the file at this path.
+    ///
+    /// # Errors
+    /// A file that cannot be read or is not a chip.
+    pub fn read(path: &Path) -> Result<ChipFile, ScenarioError> {
+        let text = waykeeper_bounded_read::text(path, "a chip file")
+            .map_err(|why| ScenarioError::unreadable(path, why))?;
         let spec = ChipSpec::parse(&path.display().to_string(), &text)?;
         Ok(ChipFile { spec, text: Cow::Owned(text) })
     }
