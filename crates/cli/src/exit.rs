@@ -22,9 +22,9 @@ pub const FAILED: u8 = 1;
 pub const BAD_INPUT: u8 = 2;
 /// The platform lacks what is needed.
 pub const UNSUPPORTED: u8 = 3;
-/// The user lacks a permission.
+/// The user lacks a permission, or a file system is read-only.
 pub const NOT_PERMITTED: u8 = 4;
-/// Another program manages it, or none is left.
+/// Another program manages it, or none is left: no classes of service, no room on a disk.
 pub const CONFLICT: u8 = 5;
 /// The knob was set and has no effect.
 pub const NO_EFFECT: u8 = 6;
@@ -162,9 +162,12 @@ pub fn print_panic(panic: &PanicHookInfo<'_>) {
 /// The exit code of a read or a write that failed.
 pub fn io_code(error: &io::Error) -> u8 {
     match error.kind() {
-        io::ErrorKind::PermissionDenied => NOT_PERMITTED,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => NOT_PERMITTED,
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => CONFLICT,
         // An error of ours, not of the system: nothing with this name can be read or written.
-        io::ErrorKind::InvalidInput if error.raw_os_error().is_none() => BAD_INPUT,
+        io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory if error.raw_os_error().is_none() => {
+            BAD_INPUT
+        }
         _ => FAILED,
     }
 }
@@ -243,6 +246,18 @@ impl From<RecordError> for Failure {
 mod tests {
     use super::*;
     use std::io::Read;
+
+    /// As the table in docs/daemon.md and the help say, in every command.
+    #[test]
+    fn a_full_disk_and_a_read_only_one_have_a_code_each() {
+        use rustix::io::Errno;
+        let of = |errno: Errno| io_code(&errno.into());
+        assert_eq!([Errno::NOSPC, Errno::DQUOT].map(of), [CONFLICT; 2]);
+        assert_eq!([Errno::ROFS, Errno::ACCESS, Errno::PERM].map(of), [NOT_PERMITTED; 3]);
+        // The system's own says nothing about the name that was given.
+        assert_eq!([Errno::IO, Errno::INVAL, Errno::ISDIR].map(of), [FAILED; 3]);
+        assert_eq!(io_code(&io::Error::new(io::ErrorKind::IsADirectory, "it is a directory")), BAD_INPUT);
+    }
 
     #[test]
     fn output_without_a_reader_delays_no_writer() {

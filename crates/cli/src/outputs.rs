@@ -12,7 +12,18 @@ use waykeeper_output_file::{Existing, OutputFile, check, check_folder, folder_of
 /// written and is not full. Existing files are refused unless they are to be replaced, and what is no file always.
 pub fn directory(option: &str, path: &Path, files: &[&str], replace: bool) -> Result<(), Failure> {
     let name = format!("{option} {}", path.display());
+    if is_stdout(path) {
+        return Err(Failure::bad_input(format!(
+            "{name}: several files are written, which standard output cannot hold; name a directory"
+        )));
+    }
     let folder = existing(path).map_err(|why| refused(&name, path, &why))?;
+    if fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) && !folder.exists() {
+        let what = if folder == path { "it".to_owned() } else { folder.display().to_string() };
+        return Err(Failure::bad_input(format!(
+            "{name}: {what} is a link to a directory that does not exist"
+        )));
+    }
     if !folder.is_dir() {
         let what = if folder == path { "it".to_owned() } else { folder.display().to_string() };
         return Err(Failure::bad_input(format!("{name}: {what} is no directory; name another place")));
@@ -65,7 +76,7 @@ fn existing_is(replace: bool) -> Existing {
 fn existing(path: &Path) -> io::Result<&Path> {
     let mut at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     loop {
-        match fs::metadata(at) {
+        match fs::symlink_metadata(at) {
             Ok(_) => return Ok(at),
             Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 at = folder_of(at);
@@ -76,29 +87,21 @@ fn existing(path: &Path) -> io::Result<&Path> {
 }
 
 fn refused(name: &str, path: &Path, why: &io::Error) -> Failure {
-    let code = match why.kind() {
+    match why.kind() {
         ErrorKind::AlreadyExists => {
             let what = "it exists already; name another file, or add --force";
-            return Failure::bad_input(format!("{name}: {what}"));
+            Failure::bad_input(format!("{name}: {what}"))
         }
         ErrorKind::NotFound | ErrorKind::NotADirectory if !folder_of(path).is_dir() => {
-            return Failure::bad_input(format!(
-                "{name}: there is no directory {}",
-                folder_of(path).display()
-            ));
+            Failure::bad_input(format!("{name}: there is no directory {}", folder_of(path).display()))
         }
         ErrorKind::NotFound => {
             let what = "it is a link into a directory that does not exist";
-            return Failure::bad_input(format!("{name}: {what}"));
+            Failure::bad_input(format!("{name}: {what}"))
         }
-        ErrorKind::IsADirectory | ErrorKind::InvalidInput => {
-            return Failure::bad_input(format!("{name}: {why}"));
-        }
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => exit::NOT_PERMITTED,
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => exit::CONFLICT,
-        _ => exit::FAILED,
-    };
-    Failure::new(code, format!("{name} cannot be written: {why}"))
+        ErrorKind::IsADirectory | ErrorKind::InvalidInput => Failure::bad_input(format!("{name}: {why}")),
+        _ => Failure::io(format!("{name} cannot be written"), why),
+    }
 }
 
 #[cfg(test)]

@@ -110,7 +110,10 @@ fn rust(args: &NewArgs) -> Result<(), Failure> {
     };
     let folder = args.dir.join(name);
     // Fails if it exists.
-    fs::create_dir(&folder).map_err(|why| Failure::bad_input(format!("{}: {why}", folder.display())))?;
+    fs::create_dir(&folder).map_err(|why| match why.kind() {
+        ErrorKind::AlreadyExists => Failure::bad_input(format!("{}: {why}", folder.display())),
+        _ => Failure::io(folder.display(), &why),
+    })?;
     let scenario = checkout.join("scenarios/a4-hpw-heavy.toml");
     project(&folder, name, &checkout, &scenario).inspect_err(|_| {
         // It is ours and incomplete; a failure to remove it would hide the reason.

@@ -122,7 +122,7 @@ pub struct RecordArgs {
 pub struct ConvertArgs {
     /// The trace to read
     input: PathBuf,
-    /// The .wkt file to write
+    /// The .wkt file to write; `-` is standard output
     output: PathBuf,
     #[command(flatten)]
     window: WindowArgs,

@@ -202,7 +202,7 @@ pub fn check_folder(folder: &Path) -> io::Result<()> {
     check(&free_name(folder), Existing::Keep)
 }
 
-/// True if a path leads to standard output, as /dev/stdout does.
+/// True if a path leads to standard output, as `-` and /dev/stdout do.
 pub fn is_stdout(path: &Path) -> bool {
     place::end_of(path).is_ok_and(|end| place::own_descriptor(&end) == Some(1))
 }

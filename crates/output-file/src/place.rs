@@ -51,6 +51,9 @@ impl Destination {
     }
 }
 
+/// What stands for standard output where a file is named; `./-` is a file of that name.
+const STDOUT: &str = "-";
+
 /// The path at the end of the links from `path`, which need not exist. The links of /proc/PID/fd are not followed: what
 /// they name may have no path.
 ///
@@ -60,7 +63,7 @@ pub fn end_of(path: &Path) -> io::Result<PathBuf> {
     if path.as_os_str().is_empty() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is empty; name a file"));
     }
-    let mut at = path.to_owned();
+    let mut at = if path == Path::new(STDOUT) { PathBuf::from("/proc/self/fd/1") } else { path.to_owned() };
     for _ in 0..LINKS_MOST {
         let Some(name) = at.file_name().filter(|_| !ends_as_folder(&at)) else {
             return Err(io::Error::new(ErrorKind::IsADirectory, "it is a directory; name a file"));

@@ -49,6 +49,19 @@ const LINES: &[&str] = &[
     "waykeeper policy list --json > /dev/full",
     "waykeeper man > /dev/full",
     "waykeeper run tiny.toml 2> /dev/full > /dev/full",
+    "waykeeper --help > /dev/full",
+    "waykeeper run --help > /dev/full",
+    "waykeeper --version > /dev/full",
+    "waykeeper run tiny.toml --out -",
+    // Words that are not UTF-8.
+    "waykeeper $'\\xff'",
+    "waykeeper run --policy $'a\\xff' tiny.toml",
+    "waykeeper policy describe $'\\xff'",
+    "waykeeper run $'missing\\xff.toml'",
+    "waykeeper chip show $'missing\\xff'",
+    "waykeeper fleet plan $'missing\\xff'",
+    "waykeeper memload $'missing\\xff'",
+    "waykeeper memload virtual:$'missing\\xff'",
     // Numbers and names.
     "waykeeper run tiny.toml --seeds 0",
     "waykeeper run tiny.toml --seeds -3",
@@ -80,6 +93,8 @@ const FINE: &[&str] = &[
     "COLUMNS=20 waykeeper run tiny.toml > /dev/null",
     "TERM=dumb waykeeper run tiny.toml > /dev/null",
     "waykeeper run tiny.toml | head -1 > /dev/null",
+    "waykeeper --help | true",
+    "waykeeper chip show gold-6140 > $'\\xff'; waykeeper chip show $'\\xff' > /dev/null",
     "waykeeper run tiny.toml --out one > /dev/null 2>&1 & waykeeper run tiny.toml --out two > /dev/null 2>&1; wait $!",
 ];
 

@@ -66,7 +66,7 @@ fn a_device_gets_the_output_or_refuses_it_and_stays() {
             assert!(said.contains(why), "{said}");
         };
         ends(&null, 0, "");
-        ends(&full, 1, "full: No space left on device");
+        ends(&full, 5, "full: No space left on device");
         ends(&disk, 2, "disk: it is a block device; name a file");
         let here = text(folder.path());
         let init = [&["init", "--root", here, "--out", &null, "--observe-for", "0"][..], force].concat();
@@ -74,7 +74,7 @@ fn a_device_gets_the_output_or_refuses_it_and_stays() {
     }
     // A name of our own choice that leads to a device.
     symlink("full", folder.path().join("mine.py")).unwrap();
-    refused(&["policy", "new", "mine", "--dir", text(folder.path())], 1, &["mine.py: No space left"]);
+    refused(&["policy", "new", "mine", "--dir", text(folder.path())], 5, &["mine.py: No space left"]);
     assert_eq!(names(&folder), ["disk", "full", "mine.py", "null"]);
     for name in ["full", "null"] {
         assert!(fs::symlink_metadata(folder.path().join(name)).unwrap().file_type().is_char_device());
@@ -99,15 +99,24 @@ fn a_pipe_and_standard_output_get_what_a_file_would_have() {
     assert!(fs::symlink_metadata(&fifo).unwrap().file_type().is_fifo());
     let link = folder.path().join("link");
     symlink("/dev/stdout", &link).unwrap();
-    for path in ["/dev/stdout", "/dev/fd/1", text(&link)] {
-        let done = waykeeper().args(["trace", "convert", &trace, path]).assert().success();
+    for path in ["-", "/dev/stdout", "/dev/fd/1", text(&link)] {
+        let done =
+            waykeeper().current_dir(&folder).args(["trace", "convert", &trace, path]).assert().success();
         let done = done.get_output();
         assert!(done.stdout == content, "{path}: {} bytes", done.stdout.len());
         // The report does not get into the trace.
         assert_eq!(String::from_utf8_lossy(&done.stderr), report, "{path}");
     }
-    refused(&["trace", "record", "-o", "/dev/stdout", "--", "true"], 2, &["belongs to the recorded program"]);
+    for path in ["-", "/dev/stdout"] {
+        refused(&["trace", "record", "-o", path, "--", "true"], 2, &["belongs to the recorded program"]);
+        let log = ["memload", text(&file), "--time", "1s", "--log", path];
+        refused(&log, 2, &["standard output has the result; name a file or a pipe"]);
+        for words in [&["run", "--out", path][..], &["man", "--out", path]] {
+            refused(words, 2, &[&format!("--out {path}: several files are written")]);
+        }
+    }
     assert_eq!(names(&folder), ["fifo", "file", "link"]);
+    assert!(!Path::new("-").exists());
 }
 
 /// A redirected standard output is appended to where it is.
@@ -154,6 +163,25 @@ fn a_link_is_followed_and_one_to_a_directory_is_refused() {
         assert!(fs::symlink_metadata(at(name)).unwrap().is_symlink(), "{name}");
     }
     assert_eq!(fs::read_dir(at("below")).unwrap().count(), 2);
+}
+
+/// A run of an hour must not find at its end that its result has no place.
+#[test]
+fn a_folder_behind_a_link_exists_before_the_work_starts() {
+    let (_scenario, scenario) = tiny();
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("link");
+    symlink("there", &link).unwrap();
+    for out in [link.clone(), link.join("below")] {
+        let wanted = format!("--out {}: ", out.display());
+        let why = "is a link to a directory that does not exist";
+        refused(&["run", text(&scenario), "--policy", "none", "--out", text(&out)], 2, &[&wanted, why]);
+        refused(&["man", "--out", text(&out)], 2, &[&wanted, why]);
+    }
+    assert_eq!(names(&folder), ["link"]);
+    fs::create_dir(folder.path().join("there")).unwrap();
+    output(&["run", text(&scenario), "--policy", "none", "--out", text(&link)]);
+    assert!(folder.path().join("there/summary.json").exists());
 }
 
 /// A pipe among the files of a result would wait for its reader until the end of the run.
