@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime};
 use waykeeper_control::{Estimate, Worth};
 use waykeeper_drawing::{Mark, Marks};
 use waykeeper_host::{
-    HostCounter, Interval, KnobOutcome, PortCounter, Reading, Readings, RootPort, SocketCounter, Support, Workload,
-    WorkloadCounter, WorkloadRates,
+    HostCounter, Interval, KnobOutcome, PortCounter, Reading, Readings, RootPort, SocketCounter, Support,
+    Workload, WorkloadCounter, WorkloadRates,
 };
 use waykeeper_service::naming::HostNames;
 use waykeeper_service::protocol::{LoggedEvent, plain_time};

@@ -1,13 +1,45 @@
 //! Observation of a host: the masks and occupancies that tenants have in other programs' groups. Writes nothing.
 //!
-//! A tenant has the mask of the control group that all its CPUs are in. Its occupancy is known if a group has exactly
-//! its CPUs. Groups are listed anew at each sample, since other programs add and remove them. Must not know counters.
+//! As the kernel does it (resctrl.rst, "resource allocation rules"): a task in a control group has that group's mask; a task
+//! of the default group has the mask of the group of its CPU. A tenant's occupancy is known if a group has exactly its CPUs
+//! or exactly its tasks. Groups are listed anew at each sample, since other programs add and remove them. Must not know
+//! counters.
 
 use super::{Allocation, AllocationReadings};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Reading;
 use waykeeper_kernel::resctrl::{Group, ResctrlError};
-use waykeeper_units::{CoreList, WayMask, WorkloadId};
+use waykeeper_tenants::Tenant;
+use waykeeper_units::{CoreList, WayMask, WorkloadId, few};
+
+/// A group as it was read.
+struct ObservedGroup {
+    group: Group,
+    cpus: CoreList,
+    /// Its tasks, with those of its monitoring groups. Those of the default group, which are most tasks, are not listed.
+    tasks: BTreeSet<u32>,
+}
+
+/// A tenant's threads.
+#[derive(Default)]
+struct ObservedThreads {
+    /// They were there before and after the groups were read.
+    lasting: BTreeSet<u32>,
+    /// These, and those that were there before or after.
+    all: BTreeSet<u32>,
+}
+
+impl ObservedThreads {
+    /// Whether any of them is in the group.
+    fn are_in(&self, group: &ObservedGroup) -> bool {
+        self.lasting.iter().any(|thread| group.tasks.contains(thread))
+    }
+
+    /// Whether the group has exactly them.
+    fn are_all_of(&self, group: &ObservedGroup) -> bool {
+        !self.lasting.is_empty() && self.lasting.is_subset(&group.tasks) && group.tasks.is_subset(&self.all)
+    }
+}
 
 impl Allocation {
     /// Mask and occupancy of every tenant now.
@@ -17,38 +49,43 @@ impl Allocation {
             let occupancies = self.members.keys().map(unsupported).collect();
             return AllocationReadings { occupancies, ..AllocationReadings::default() };
         }
-        let groups = match self.all_groups(problems) {
+        let mut threads: BTreeMap<WorkloadId, ObservedThreads> = BTreeMap::new();
+        for (id, before) in self.all_threads(problems) {
+            threads.insert(id, ObservedThreads { lasting: before.clone(), all: before });
+        }
+        let groups = match self.all_groups(!threads.is_empty(), problems) {
             Ok(groups) => groups,
             Err(error) => {
                 problems.push(error.to_string());
                 return AllocationReadings::default();
             }
         };
+        for (id, after) in self.all_threads(&mut Vec::new()) {
+            let own = threads.entry(id).or_default();
+            own.lasting.retain(|thread| after.contains(thread));
+            own.all.extend(after);
+        }
         let mut readings = AllocationReadings::default();
         let mut known: BTreeMap<&Group, Option<WayMask>> = BTreeMap::new();
         let mut unknown = Vec::new();
         for (id, tenant) in self.tenants() {
-            let (name, cores) = (&tenant.name, &tenant.cores);
-            let inside = |cpus: &CoreList| cores.without(cpus).is_empty();
-            let mut control = groups.iter().filter(|(group, _)| !group.is_monitor());
-            match control.find(|(_, cpus)| !cores.is_empty() && inside(cpus)) {
+            let own = threads.remove(&id).unwrap_or_default();
+            match control_group_of(tenant, &own, &groups) {
                 // The kernel may offer groups without masks of the L3.
-                Some(_) if self.chip.resources.is_empty() => {}
-                Some((group, _)) => {
+                Ok(Some(group)) if !self.chip.resources.is_empty() => {
                     let mask = *known
                         .entry(group)
                         .or_insert_with(|| self.mask_of_other(group).map_err(|why| problems.push(why)).ok());
                     readings.masks.extend(mask.map(|mask| (id, mask)));
                 }
-                None if cores.is_empty() => {}
-                None => problems
-                    .push(format!("CPUs {cores} of tenant {name} are spread over several resctrl groups")),
+                Ok(_) => {}
+                Err(why) => problems.push(why),
             }
-            let own = groups.iter().find(|(_, cpus)| !cores.is_empty() && cpus == cores);
-            let reading = match own.filter(|_| self.chip.counts_occupancy) {
-                Some((group, _)) => self.occupancy_of_other(group, problems),
+            let counted = counting_group_of(tenant, &own, &groups);
+            let reading = match counted.filter(|_| self.chip.counts_occupancy) {
+                Some(group) => self.occupancy_of_other(group, problems),
                 None => {
-                    unknown.push(name.clone());
+                    unknown.push(tenant.name.clone());
                     Reading::Unsupported
                 }
             };
@@ -57,17 +94,41 @@ impl Allocation {
         for name in unknown {
             if self.reported.insert(name.clone()) {
                 self.notes.push(format!(
-                    "the LLC occupancy of {name} is not known: no resctrl group has exactly its CPUs, and \
-                     Waykeeper makes none while it only observes"
+                    "the LLC occupancy of {name} is not known: no resctrl group has exactly its CPUs or tasks, \
+                     and Waykeeper makes none while it only observes"
                 ));
             }
         }
         readings
     }
 
-    /// All groups with their CPUs, each control group before its monitoring groups. One that cannot be read is left out and
-    /// added to `problems`.
-    fn all_groups(&self, problems: &mut Vec<String>) -> Result<Vec<(Group, CoreList)>, ResctrlError> {
+    /// The threads of each tenant that has processes. What cannot be read is added to `problems`.
+    fn all_threads(&self, problems: &mut Vec<String>) -> Vec<(WorkloadId, BTreeSet<u32>)> {
+        let mut all = Vec::new();
+        for (id, member) in self.members.iter().filter(|(_, member)| !member.processes.is_empty()) {
+            match self.threads_of(&member.processes) {
+                Ok(threads) => all.push((*id, threads.into_iter().collect())),
+                Err(error) => problems.push(error.to_string()),
+            }
+        }
+        all
+    }
+
+    /// All groups, each control group before its monitoring groups; their tasks are read only if they matter. A group that
+    /// cannot be read is left out and added to `problems`.
+    fn all_groups(
+        &self,
+        with_tasks: bool,
+        problems: &mut Vec<String>,
+    ) -> Result<Vec<ObservedGroup>, ResctrlError> {
+        let read = |group: Group| {
+            let cpus = self.resctrl.cpus(&group)?;
+            let tasks = match with_tasks && !group.is_default() {
+                true => self.resctrl.tasks(&group)?.into_iter().collect(),
+                false => BTreeSet::new(),
+            };
+            Ok(ObservedGroup { group, cpus, tasks })
+        };
         let mut groups = Vec::new();
         let control = self.resctrl.control_groups()?;
         for parent in std::iter::once(Group::DEFAULT).chain(control) {
@@ -76,8 +137,8 @@ impl Allocation {
                 monitors
                     .map_or_else(|error| vec![Err(error)], |monitors| monitors.into_iter().map(Ok).collect()),
             ) {
-                match group.and_then(|group| Ok((self.resctrl.cpus(&group)?, group))) {
-                    Ok((cpus, group)) => groups.push((group, cpus)),
+                match group.and_then(read) {
+                    Ok(group) => groups.push(group),
                     // Its owner has just removed it.
                     Err(error) if error.is_gone() => {}
                     Err(error) => problems.push(error.to_string()),
@@ -102,4 +163,62 @@ impl Allocation {
             }
         }
     }
+}
+
+/// The control group whose mask a tenant has: that of its tasks; for tasks of the default group, and for a tenant without
+/// tasks, that of its CPUs. `None` if its CPUs are not known either.
+///
+/// # Errors
+/// If several groups hold for it.
+fn control_group_of<'a>(
+    tenant: &Tenant,
+    threads: &ObservedThreads,
+    groups: &'a [ObservedGroup],
+) -> Result<Option<&'a Group>, String> {
+    let Tenant { name, cores, .. } = tenant;
+    let control = || groups.iter().filter(|own| !own.group.is_monitor());
+    let mut holding: Vec<&Group> =
+        control().filter(|own| threads.are_in(own)).map(|own| &own.group).collect();
+    let is_placed = |thread: &u32| control().any(|own| own.tasks.contains(thread));
+    if threads.lasting.is_empty() || !threads.lasting.iter().all(is_placed) {
+        let by_cpus = match cores.is_empty() {
+            false => control().find(|own| cores.without(&own.cpus).is_empty()),
+            // They may run anywhere.
+            true => control().find(|own| own.group.is_default()).filter(|_| {
+                !threads.lasting.is_empty()
+                    && control().all(|own| own.group.is_default() || own.cpus.is_empty())
+            }),
+        };
+        match by_cpus {
+            Some(own) if holding.contains(&&own.group) => {}
+            Some(own) => holding.push(&own.group),
+            None if cores.is_empty() => return Ok(None),
+            None => {
+                return Err(format!("CPUs {cores} of tenant {name} are spread over several resctrl groups"));
+            }
+        }
+    }
+    match holding[..] {
+        [] => Ok(None),
+        [group] => Ok(Some(group)),
+        _ => {
+            let names: Vec<String> = holding.iter().map(ToString::to_string).collect();
+            Err(format!("tasks of tenant {name} are spread over several resctrl groups: {}", few(&names)))
+        }
+    }
+}
+
+/// The group that counts a tenant's lines and no other lines, if there is one.
+fn counting_group_of<'a>(
+    tenant: &Tenant,
+    threads: &ObservedThreads,
+    groups: &'a [ObservedGroup],
+) -> Option<&'a Group> {
+    let cores = &tenant.cores;
+    let has_only_its = |own: &&ObservedGroup| own.cpus.without(cores).is_empty() && threads.are_all_of(own);
+    let found = match groups.iter().any(|own| threads.are_in(own)) {
+        true => groups.iter().find(has_only_its),
+        false => groups.iter().find(|own| !cores.is_empty() && own.cpus == *cores),
+    };
+    found.map(|own| &own.group)
 }

@@ -8,7 +8,9 @@ use crate::published_state::{DaemonMode, LastAction, Published};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use waykeeper_control::{Problem, StepRecord};
-use waykeeper_host::{HostCounter, Interval, Knob, KnobOutcome, KnobSetting, Reading, Readings, Snapshot, Workload};
+use waykeeper_host::{
+    HostCounter, Interval, Knob, KnobOutcome, KnobSetting, Reading, Readings, Snapshot, Workload,
+};
 use waykeeper_policy::Event;
 
 impl<H: ManagedHost> Engine<'_, H> {
@@ -120,9 +122,8 @@ impl<H: ManagedHost> Engine<'_, H> {
 /// The action of a step that turned knobs, and its line: what was done, and what the host did not take.
 fn action_of(record: &StepRecord) -> Option<(String, String)> {
     let of = |is_set: bool| {
-        let is_so = |knob: Knob| {
-            record.applied.get(knob).is_some_and(|own| (*own == KnobOutcome::Applied) == is_set)
-        };
+        let is_so =
+            |knob: Knob| record.applied.get(knob).is_some_and(|own| (*own == KnobOutcome::Applied) == is_set);
         let settings = record.wanted.settings().filter(|wanted| is_so(wanted.knob));
         settings.map(|wanted| wanted.to_string()).collect::<Vec<_>>()
     };

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use waykeeper_host::{Host, Plan, Reading, SocketCounter, WorkloadCounter};
 use waykeeper_kernel::journal::{Journal, Original};
 use waykeeper_kernel::resctrl::Group;
-use waykeeper_linux_host::{AllowedChanges, ExternalChange, LinuxHost, LinuxHostOptions};
+use waykeeper_linux_host::{AllowedChanges, ExternalChange, HostAccess, LinuxHost, LinuxHostOptions};
 use waykeeper_tenants::Tenant;
 use waykeeper_testbed::{MS, MountedHost, assert_same_state};
 use waykeeper_units::WayMask;
@@ -196,6 +196,52 @@ fn a_task_in_the_default_group_on_a_cpu_of_its_tenant_has_the_tenants_mask() {
     assert_eq!(host.external_changes().len(), 1);
     assert_eq!(snapshot.knobs.mask(own).unwrap().bits(), 0x00f);
     assert!(snapshot.groups[&own][WorkloadCounter::OccupancyBytes].value().is_some());
+}
+
+/// As the kernel does it: the group of a task decides, and that of its CPU only for a task of the default group.
+#[test]
+fn an_observed_tenant_has_the_mask_of_the_group_of_its_tasks() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let (family, other) = (Family::new(), Family::new());
+    let tasks = vec![family.0.id(), other.0.id()];
+    let mut options = LinuxHostOptions::new(root.clone(), Vec::new(), machine.journal());
+    options.access = HostAccess::Observe;
+    let mut host = LinuxHost::open(options).unwrap();
+    let both = Tenant { pids: tasks.clone(), ..tenant("both", "2-3") };
+    // Without a mask of any tenant a sample would be an error.
+    let third = tenant("third", "4");
+    host.set_tenants(vec![both, Tenant { pids: tasks.clone(), ..tenant("loose", "") }, third]);
+    let (both, loose) = (id(&host, "both"), id(&host, "loose"));
+    let seen = |host: &mut LinuxHost| {
+        let snapshot = sample(host);
+        let mask = |id| snapshot.knobs.mask(id).map(WayMask::bits);
+        let counted = snapshot.groups[&both][WorkloadCounter::OccupancyBytes].value().is_some();
+        (mask(both), mask(loose), counted)
+    };
+    assert_eq!(seen(&mut host), (Some(0x7ff), Some(0x7ff), false));
+    root.make_dir("/sys/fs/resctrl/COS1").unwrap();
+    root.write_once("/sys/fs/resctrl/COS1/schemata", "L3:0=003\n").unwrap();
+    host.complaints();
+    move_task(&machine, tasks[0], "COS1");
+    assert_eq!(seen(&mut host), (None, None, false));
+    let spread = "tasks of tenant both are spread over several resctrl groups: COS1, (default)";
+    assert_eq!(host.complaints()[0], spread);
+    move_task(&machine, tasks[1], "COS1");
+    assert_eq!(seen(&mut host), (Some(0x003), Some(0x003), true));
+    // A task of another program, or another CPU: the group counts more than the tenant.
+    let stranger = Family::new();
+    move_task(&machine, stranger.0.id(), "COS1");
+    assert_eq!(seen(&mut host), (Some(0x003), Some(0x003), false));
+    move_task(&machine, stranger.0.id(), "");
+    assert!(seen(&mut host).2);
+    root.write_once("/sys/fs/resctrl/COS1/cpus_list", "5\n").unwrap();
+    assert!(!seen(&mut host).2);
+    // In the default group the CPU decides; without known CPUs it may be either.
+    tasks.iter().for_each(|task| move_task(&machine, *task, ""));
+    assert_eq!(seen(&mut host), (Some(0x7ff), None, false));
+    root.write_once("/sys/fs/resctrl/COS1/cpus_list", "2-3\n").unwrap();
+    assert_eq!(seen(&mut host), (Some(0x003), None, true));
 }
 
 #[test]
