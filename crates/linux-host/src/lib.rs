@@ -139,8 +139,6 @@ pub struct LinuxHost {
     /// What the daemon before has learnt, until it is asked for.
     memory: Option<HandedMemory>,
     allocation: Allocation,
-    /// Masks that another program wrote past resctrl, as of the last thorough sample.
-    masks_behind: Vec<ExternalChange>,
     /// The originals of what is changed; `None` if the host is only observed.
     journal: Option<Journal>,
     restrictions: Restrictions,
@@ -272,7 +270,6 @@ impl LinuxHost {
             tenant_set,
             memory,
             allocation,
-            masks_behind: Vec::new(),
             journal,
             restrictions,
             knobs,
@@ -334,7 +331,7 @@ impl LinuxHost {
 
     /// Changes by other programs to our groups and to tenants' CPUs, as of the last sample.
     pub fn external_changes(&self) -> Vec<ExternalChange> {
-        self.allocation.external_changes().chain(&self.masks_behind).cloned().collect()
+        self.allocation.external_changes().cloned().collect()
     }
 
     /// Closes the host: restores every knob that Waykeeper changed, except those that another program changed since. A
@@ -415,7 +412,6 @@ impl Host for LinuxHost {
         let mut problems = counts.problems().to_vec();
         let mut groups = BTreeMap::new();
         self.look_behind_masks();
-        problems.extend(self.masks_behind.iter().map(ToString::to_string));
         let changes_groups = !self.allocation.only_observes();
         let AllocationReadings { masks, occupancies } =
             self.allocation.read(self.journal.as_mut().filter(|_| changes_groups), &mut problems);

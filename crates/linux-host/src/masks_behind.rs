@@ -18,10 +18,11 @@ impl LinuxHost {
         if self.allocation.is_thorough() && !self.allocation.only_observes() {
             // Without MSRs nothing is known of them.
             let masks = self.mask_registers().unwrap_or_default();
-            self.masks_behind = match masks.is_empty() {
+            let found = match masks.is_empty() {
                 true => Vec::new(),
                 false => changed(&self.allocation.masks_of_groups(), &masks),
             };
+            self.allocation.note_masks_behind(found);
         }
     }
 

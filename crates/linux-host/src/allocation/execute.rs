@@ -88,7 +88,7 @@ impl Allocation {
         if self.only_observes() {
             return true;
         }
-        if self.has_mode_to_correct() {
+        if self.has_to_rewrite() {
             return false;
         }
         let corrected = self.wrong().into_keys().collect();
@@ -254,6 +254,7 @@ impl Allocation {
             held.schemata = Some(self.resctrl.hold_schemata(group)?);
             held.cpus = Some(self.resctrl.hold_cpus(group)?);
             held.traffic = self.hold_traffic(group)?;
+            held.shares = self.shares_in(self.resctrl.schemata(group)?);
         }
         Ok(held)
     }
@@ -282,7 +283,7 @@ impl Allocation {
     }
 
     /// Writes a mask, in both halves with CDP, and reads it back.
-    fn write_mask(&mut self, group: &Group, mask: WayMask) -> Result<(), GroupsError> {
+    pub(super) fn write_mask(&mut self, group: &Group, mask: WayMask) -> Result<(), GroupsError> {
         let setting = |resource: &Resource| {
             ResourceSettings::new(resource.clone(), vec![(self.chip.domain, DomainSetting::Mask(mask))])
         };

@@ -1,4 +1,5 @@
-//! External changes to our groups: removed groups, CPUs and tasks taken out, CPUs added, monitoring groups made in them.
+//! External changes to our groups: removed groups, CPUs and tasks taken out, CPUs added, monitoring groups made in them; and
+//! what `rewrite` finds.
 //!
 //! They are detected at each sample and left as they are. If configured they are corrected, but only a few times: two
 //! managers would undo each other's changes. A removed group that is not corrected is not made again: its tenants are
@@ -8,11 +9,11 @@
 use super::lost_tasks::{LostTasks, pid_runs};
 use super::placement::Slot;
 use super::state::Maker;
-use super::{Allocation, Class, GroupsError, Pass};
+use super::{Allocation, Pass};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_kernel::journal::Journal;
-use waykeeper_kernel::resctrl::{Group, GroupMode, ResctrlError, unmounted};
+use waykeeper_kernel::resctrl::{Group, ResctrlError, unmounted};
 use waykeeper_units::{CoreList, WayMask, WorkloadId};
 
 /// An external change to one of our groups, or to a tenant's CPUs.
@@ -64,6 +65,15 @@ pub enum ExternalChange {
         /// The mask that resctrl shows.
         mask: WayMask,
     },
+    /// Another program changed our group's shares of what no policy sets: memory bandwidth, other caches.
+    SharesChanged {
+        /// The group.
+        group: String,
+        /// The lines of its schemata that another program wrote, with the changed domains.
+        found: String,
+        /// What it had.
+        had: String,
+    },
     /// Another program changed our group's mode: other groups can no longer have its ways.
     ModeChanged {
         /// The group.
@@ -107,6 +117,9 @@ impl std::fmt::Display for ExternalChange {
                 "resctrl shows mask {mask} for group {group}, but no register has it: another program wrote the \
                  masks past resctrl"
             ),
+            ExternalChange::SharesChanged { group, found, had } => {
+                write!(f, "another program set {found} in resctrl group {group}, which had {had}")
+            }
             ExternalChange::ModeChanged { group, mode } => {
                 write!(
                     f,
@@ -131,8 +144,10 @@ pub(super) struct ExternalChanges {
     /// Whether they are corrected, a few times each.
     corrects: bool,
     present: Vec<ExternalChange>,
-    /// What only a thorough sample finds: monitoring groups, modes, the mount.
-    seldom: Vec<ExternalChange>,
+    /// What only a thorough sample finds in resctrl: monitoring groups, modes, shares, the mount.
+    pub seldom: Vec<ExternalChange>,
+    /// Masks that no register has, as of the last thorough sample.
+    pub masks_behind: Vec<ExternalChange>,
     pub lost_tasks: BTreeMap<WorkloadId, LostTasks>,
     /// Tasks that are moved back although another program's group has them, while groups are corrected.
     pub taken_back: BTreeSet<u32>,
@@ -147,6 +162,7 @@ impl ExternalChanges {
             corrects,
             present: Vec::new(),
             seldom: Vec::new(),
+            masks_behind: Vec::new(),
             lost_tasks: BTreeMap::new(),
             taken_back: BTreeSet::new(),
             samples: 0,
@@ -169,7 +185,7 @@ impl Allocation {
 
     /// External changes as of the last sample.
     pub fn external_changes(&self) -> impl Iterator<Item = &ExternalChange> {
-        self.external.present.iter().chain(&self.external.seldom)
+        self.external.present.iter().chain(&self.external.seldom).chain(&self.external.masks_behind)
     }
 
     /// Looks for external changes. They are added to `problems`, except for removed groups, which
@@ -211,6 +227,7 @@ impl Allocation {
         if self.is_thorough() {
             self.external.seldom = self.monitors_inside();
             self.external.seldom.extend(self.changed_modes());
+            self.external.seldom.extend(self.changed_shares());
             is_mounted = is_mounted && self.resctrl.check_mounted().is_ok();
         }
         match is_mounted {
@@ -354,37 +371,6 @@ impl Allocation {
         found
     }
 
-    /// Our groups that are not shareable. A file that cannot be read is reported where the group's others are.
-    fn changed_modes(&self) -> Vec<ExternalChange> {
-        let of = |class: &Class| match self.resctrl.mode(&class.group) {
-            Ok(GroupMode::Shareable) | Err(_) => None,
-            Ok(mode) => {
-                Some(ExternalChange::ModeChanged { group: class.group.to_string(), mode: mode.name() })
-            }
-        };
-        self.classes.values().filter_map(of).collect()
-    }
-
-    /// Whether a group's mode is to be corrected.
-    pub(super) fn has_mode_to_correct(&self) -> bool {
-        let may = |change: &ExternalChange| match change {
-            ExternalChange::ModeChanged { group, .. } => self.external.may_correct(group),
-            _ => false,
-        };
-        self.external.seldom.iter().any(may)
-    }
-
-    /// Makes a group shareable again. What is found at the next look is true, so a success ends the report.
-    fn correct_mode(&mut self, group: &Group) -> Result<(), GroupsError> {
-        let name = group.to_string();
-        let is_own = |change: &ExternalChange| matches!(change, ExternalChange::ModeChanged { group, .. } if *group == name);
-        if self.external.seldom.iter().any(is_own) {
-            self.resctrl.set_mode(group, GroupMode::Shareable)?;
-            self.external.seldom.retain(|change| !is_own(change));
-        }
-        Ok(())
-    }
-
     fn owners(&self) -> Result<Vec<(Group, CoreList)>, ResctrlError> {
         let groups = self.resctrl.control_groups()?;
         groups.into_iter().map(|group| Ok((group.clone(), self.resctrl.cpus(&group)?))).collect()
@@ -410,9 +396,14 @@ impl Allocation {
                     ExternalChange::CpusLost { group: own, .. }
                     | ExternalChange::TasksLost { group: own, .. }
                     | ExternalChange::ModeChanged { group: own, .. }
+                    | ExternalChange::SharesChanged { group: own, .. }
                     | ExternalChange::CpusAdded { group: own, .. }
                         if *own == name =>
                     {
+                        wrong.entry(group.clone()).or_default();
+                    }
+                    // The default group's register is not ours.
+                    ExternalChange::MaskBehind { group: own, .. } if *own == name && !group.is_default() => {
                         wrong.entry(group.clone()).or_default();
                     }
                     _ => {}
@@ -431,7 +422,7 @@ impl Allocation {
                 false => {
                     pass.corrected.insert(group.clone());
                     self.external.taken_back = self.tasks_to_take_back(&group);
-                    let settled = self.correct_mode(&group);
+                    let settled = self.rewrite(&group);
                     let settled = settled.and_then(|()| self.settle(pass).map_err(|(_, why)| why));
                     self.external.taken_back.clear();
                     settled

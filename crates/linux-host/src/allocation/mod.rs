@@ -22,6 +22,7 @@ mod plan;
 mod presence;
 mod reading;
 mod retries;
+mod rewrite;
 mod set_masks;
 mod state;
 mod take_over;
@@ -50,7 +51,7 @@ use traffic::Traffic;
 use waykeeper_kernel::journal::JournalError;
 use waykeeper_kernel::resctrl::{
     Group, HeldCount, HeldCpus, HeldSchemata, Info, MonDomain, MonitorEvent, PARTIAL_COUNTS, Resctrl,
-    ResctrlError, Resource,
+    ResctrlError, Resource, ResourceSettings,
 };
 use waykeeper_kernel::root::{FileError, Root};
 use waykeeper_kernel::topology::L3;
@@ -111,6 +112,8 @@ struct Chip {
     /// The L3, or its code and data halves with CDP.
     resources: Vec<Resource>,
     ways: WayMask,
+    /// Fewest ways of a mask.
+    least_ways: u32,
     /// Classes besides the default group's.
     closids: usize,
     /// Without a mount, which only observation does without, there are no groups.
@@ -147,6 +150,8 @@ struct Held {
     cpus: Option<HeldCpus>,
     traffic: Option<HeldCount>,
     occupancy: Option<HeldCount>,
+    /// Our class's shares of what no policy sets, as they were when it was made or taken over.
+    shares: Vec<ResourceSettings>,
 }
 
 /// The state when the kernel refused a new class although the limit allowed one.
@@ -220,6 +225,7 @@ impl Allocation {
             domain,
             resources: info.l3_resources(),
             ways: info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
+            least_ways: info.l3().map_or(1, |l3| l3.min_cbm_bits),
             closids: info.l3().map_or(0, |_| info.classes_for_groups()) as usize,
             // Without an id of the L3 it is not known which values in a group's files are of this L3.
             is_mounted: l3.id.is_some() && resctrl.check_mounted().is_ok(),
@@ -277,7 +283,7 @@ impl Allocation {
             schemata: Some(allocation.resctrl.hold_schemata(&Group::DEFAULT)?),
             cpus: Some(allocation.resctrl.hold_cpus(&Group::DEFAULT)?),
             traffic: allocation.hold_traffic(&Group::DEFAULT)?,
-            occupancy: None,
+            ..Held::default()
         };
         allocation.held.insert(Group::DEFAULT, held);
         let strange = allocation.resctrl.schemata(&Group::DEFAULT).map(|schemata| schemata.strange);

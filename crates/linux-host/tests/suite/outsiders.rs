@@ -166,8 +166,8 @@ fn ways_that_another_group_has_for_itself_are_named_and_had_once_they_are_free()
     assert!(host.close().expect("closed").is_complete());
 }
 
-/// The mode of a group is looked at in every 16th sample.
-const MODE_EVERY: usize = 16;
+/// Modes, shares and registers are looked at in every 16th sample.
+const EVERY: usize = 16;
 
 #[test]
 fn a_mode_that_another_program_sets_is_reported_and_corrected_if_that_is_configured() {
@@ -181,35 +181,81 @@ fn a_mode_that_another_program_sets_is_reported_and_corrected_if_that_is_configu
         assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());
         root.write_once("/sys/fs/resctrl/schemata", "L3:0=7f0\n").unwrap();
         root.write_once("/sys/fs/resctrl/waykeeper-fio/mode", "exclusive\n").unwrap();
-        (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
+        (0..EVERY).for_each(|_| drop(sample(&mut host)));
         let group = "waykeeper-fio".to_owned();
         assert_eq!(host.external_changes(), [ExternalChange::ModeChanged { group, mode: "exclusive" }]);
         host.set_tenants(machine.options().tenants);
         let mode = root.read_text("/sys/fs/resctrl/waykeeper-fio/mode").unwrap();
         assert_eq!(mode, if correct { "shareable\n" } else { "exclusive\n" });
-        (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
+        (0..EVERY).for_each(|_| drop(sample(&mut host)));
         assert_eq!(host.external_changes().is_empty(), correct);
     }
 }
 
+/// IA32_L3_QOS_MASK_0 (hardware.md 7.5).
+const FIRST_MASK: u32 = 0xc90;
+
 #[test]
-fn masks_that_are_written_past_resctrl_are_reported() {
+fn masks_that_are_written_past_resctrl_are_reported_and_corrected_if_that_is_configured() {
+    for correct in [false, true] {
+        let machine = MountedHost::new("gold-6140");
+        let mut host = open(&machine, |options| options.correct = correct);
+        let masks = BTreeMap::from([(FIO, WayMask::from_bits(0x600))]);
+        assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());
+        sample(&mut host);
+        assert_eq!(host.external_changes(), []);
+        // pqos in MSR mode: class 2 is fio's, the second tenant's.
+        let register = FIRST_MASK + machine.with_model(|server| server.class(2).0);
+        machine.set_msr(0, register, 0x003);
+        (0..EVERY).for_each(|_| drop(sample(&mut host)));
+        let (group, mask) = ("waykeeper-fio".to_owned(), WayMask::from_bits(0x600));
+        assert_eq!(host.external_changes(), [ExternalChange::MaskBehind { group, mask }]);
+        host.set_tenants(machine.options().tenants);
+        assert_eq!(machine.msr(0, register), if correct { 0x600 } else { 0x003 });
+        (0..EVERY).for_each(|_| drop(sample(&mut host)));
+        assert_eq!(host.external_changes().is_empty(), correct);
+        machine.set_msr(0, register, 0x600);
+        (0..EVERY).for_each(|_| drop(sample(&mut host)));
+        assert_eq!(host.external_changes(), []);
+    }
+}
+
+#[test]
+fn the_default_groups_register_is_not_ours_to_correct() {
     let machine = MountedHost::new("gold-6140");
-    let mut host = open(&machine, |_| {});
-    let masks = BTreeMap::from([(FIO, WayMask::from_bits(0x600))]);
-    assert!(host.apply(&Plan::of_masks(masks)).unwrap().is_complete());
-    sample(&mut host);
-    assert_eq!(host.external_changes(), []);
-    // pqos in MSR mode: class 2 is fio's, the second tenant's.
-    let class = machine.with_model(|server| server.class(2).0);
-    machine.set_msr(0, 0xc90 + class, 0x003);
-    (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
-    let group = "waykeeper-fio".to_owned();
-    let mask = WayMask::from_bits(0x600);
+    let mut host = open(&machine, |options| options.correct = true);
+    machine.set_msr(0, FIRST_MASK, 0x00f);
+    (0..EVERY).for_each(|_| drop(sample(&mut host)));
+    host.complaints();
+    host.set_tenants(machine.options().tenants);
+    (0..EVERY).for_each(|_| drop(sample(&mut host)));
+    assert_eq!(machine.msr(0, FIRST_MASK), 0x00f);
+    let (group, mask) = ("(default)".to_owned(), WayMask::from_bits(0x7ff));
     assert_eq!(host.external_changes(), [ExternalChange::MaskBehind { group, mask }]);
-    machine.set_msr(0, 0xc90 + class, 0x600);
-    (0..MODE_EVERY).for_each(|_| drop(sample(&mut host)));
-    assert_eq!(host.external_changes(), []);
+    assert_eq!(host.complaints(), [""; 0]);
+}
+
+#[test]
+fn shares_that_another_program_sets_are_reported_and_corrected_if_that_is_configured() {
+    for correct in [false, true] {
+        let machine = MountedHost::new("gold-6140");
+        let root = machine.root();
+        let schemata = || root.read_text("/sys/fs/resctrl/waykeeper-fio/schemata").unwrap();
+        root.write_once("/sys/fs/resctrl/schemata", "MB:0=80\n").unwrap();
+        let mut host = open(&machine, |options| options.correct = correct);
+        let had = schemata();
+        root.write_once("/sys/fs/resctrl/waykeeper-fio/schemata", "MB:0=20\n").unwrap();
+        (0..EVERY).for_each(|_| drop(sample(&mut host)));
+        let (group, found) = ("waykeeper-fio".to_owned(), "MB:0=20".to_owned());
+        let change = ExternalChange::SharesChanged { group, found, had: "MB:0=80".to_owned() };
+        assert_eq!(host.external_changes(), [change]);
+        let said = "another program set MB:0=20 in resctrl group waykeeper-fio, which had MB:0=80";
+        assert_eq!(host.complaints(), [said]);
+        host.set_tenants(machine.options().tenants);
+        assert_eq!(schemata() == had, correct, "{}", schemata());
+        (0..EVERY).for_each(|_| drop(sample(&mut host)));
+        assert_eq!(host.external_changes().is_empty(), correct);
+    }
 }
 
 #[test]
