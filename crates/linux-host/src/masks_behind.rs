@@ -28,10 +28,9 @@ impl LinuxHost {
 
     fn mask_registers(&self) -> Result<Vec<WayMask>, MsrError> {
         let msr = MsrDevice::open(&self.root, self.facts.reader.0, Allowed::nothing())?;
-        let count = self.l3.num_closids * self.allocation.masks_per_class();
         // The upper half is reserved.
         let read = |number| Ok(WayMask::from_bits(msr.read(FIRST_MASK + number)? as u32));
-        (0..count).map(read).collect()
+        (0..self.allocation.mask_registers()).map(read).collect()
     }
 }
 

@@ -7,6 +7,7 @@ use super::error::{Action, ResctrlError, ResctrlErrorKind};
 use super::{MOUNT, Resctrl};
 use crate::root::{FileError, Root};
 use std::path::Path;
+use waykeeper_units::one_line;
 
 /// Makes a mount that is read-only take writes.
 pub const REMOUNT_COMMAND: &str = "mount -o remount,rw /sys/fs/resctrl";
@@ -15,7 +16,14 @@ pub const REMOUNT_COMMAND: &str = "mount -o remount,rw /sys/fs/resctrl";
 #[derive(PartialEq, Eq, Debug)]
 struct MountPoint {
     place: String,
-    is_read_only: bool,
+    /// As the kernel lists them, separated by commas.
+    options: String,
+}
+
+impl MountPoint {
+    fn is_read_only(&self) -> bool {
+        self.options.split(',').any(|option| option == "ro")
+    }
 }
 
 impl Resctrl {
@@ -28,6 +36,14 @@ impl Resctrl {
         Ok(mounts(root)?.pop().map(|mount| mount.place))
     }
 
+    /// The options of the mount, as the kernel lists them. `None` as for [`Resctrl::mounted_at`].
+    ///
+    /// # Errors
+    /// As [`Resctrl::mounted_at`].
+    pub fn mount_options(root: &Root) -> Result<Option<String>, FileError> {
+        Ok(mounts(root)?.pop().map(|mount| mount.options))
+    }
+
     /// Whether the mount that Waykeeper uses refuses every write, as that of a container may. False where no list of mounts
     /// says so.
     pub fn is_read_only(root: &Root) -> bool {
@@ -35,7 +51,7 @@ impl Resctrl {
         // The last mount at a place hides those before it.
         let at = |place: &Path| all.iter().rfind(|mount| Path::new(&mount.place) == place);
         // Below a prefix the list may be that of the tree or, where the tree has this machine's /proc, of this process.
-        at(&root.path(MOUNT)).or_else(|| at(Path::new(MOUNT))).is_some_and(|mount| mount.is_read_only)
+        at(&root.path(MOUNT)).or_else(|| at(Path::new(MOUNT))).is_some_and(MountPoint::is_read_only)
     }
 
     /// Checks that the mount takes writes.
@@ -62,7 +78,7 @@ fn mounts(root: &Root) -> Result<Vec<MountPoint>, FileError> {
 fn of_mounts(line: &str) -> Option<MountPoint> {
     let mut fields = line.split_whitespace().skip(1);
     let (place, kind, options) = (fields.next()?, fields.next()?, fields.next().unwrap_or_default());
-    (kind == "resctrl").then(|| mount_point(place, &[options]))
+    (kind == "resctrl").then(|| mount_point(place, options, ""))
 }
 
 /// A line of `/proc/self/mountinfo`: four fields, place, options of the mount, any number of fields, ` - `, kind, device,
@@ -72,13 +88,17 @@ fn of_mountinfo(line: &str) -> Option<MountPoint> {
     let mut mount = mount.split_whitespace().skip(4);
     let mut system = system.split_whitespace();
     let (place, options) = (mount.next()?, mount.next()?);
-    (system.next()? == "resctrl").then(|| mount_point(place, &[options, system.nth(1).unwrap_or_default()]))
+    (system.next()? == "resctrl").then(|| mount_point(place, options, system.nth(1).unwrap_or_default()))
 }
 
-fn mount_point(place: &str, options: &[&str]) -> MountPoint {
+/// A mount with its own options and those of the file system that the own ones do not have.
+fn mount_point(place: &str, own: &str, of_system: &str) -> MountPoint {
+    let own = own.split(',');
+    let more =
+        of_system.split(',').filter(|option| !option.is_empty() && own.clone().all(|one| one != *option));
+    let options: Vec<&str> = own.clone().chain(more).collect();
     // A list escapes a space in a path.
-    let place = place.replace("\\040", " ");
-    MountPoint { place, is_read_only: options.iter().any(|all| all.split(',').any(|option| option == "ro")) }
+    MountPoint { place: place.replace("\\040", " "), options: one_line(&options.join(",")) }
 }
 
 #[cfg(test)]
@@ -87,17 +107,24 @@ mod tests {
 
     #[test]
     fn both_lists_say_where_it_is_and_whether_it_takes_writes() {
-        let point = |place: &str, is_read_only| Some(MountPoint { place: place.to_owned(), is_read_only });
-        assert_eq!(of_mounts("resctrl /a\\040b resctrl rw,relatime 0 0"), point("/a b", false));
-        assert_eq!(of_mounts("resctrl /a resctrl ro,cdp 0 0"), point("/a", true));
+        let point = |place: &str, options: &str, is_read_only: bool| {
+            let point = MountPoint { place: place.to_owned(), options: options.to_owned() };
+            assert_eq!(point.is_read_only(), is_read_only, "{options}");
+            Some(point)
+        };
+        assert_eq!(
+            of_mounts("resctrl /a\\040b resctrl rw,relatime 0 0"),
+            point("/a b", "rw,relatime", false)
+        );
+        assert_eq!(of_mounts("resctrl /a resctrl ro,cdp 0 0"), point("/a", "ro,cdp", true));
         assert_eq!(of_mounts("proc /proc proc ro 0 0"), None);
         assert_eq!(of_mounts("resctrl /a"), None);
         let info =
             |mount: &str, system: &str| of_mountinfo(&format!("30 20 0:28 / /a {mount} shared:5 - {system}"));
-        assert_eq!(info("rw,relatime", "resctrl resctrl rw,cdp"), point("/a", false));
+        assert_eq!(info("rw,relatime", "resctrl resctrl rw,cdp"), point("/a", "rw,relatime,cdp", false));
         // Of a bind mount, and of the file system itself.
-        assert_eq!(info("ro,relatime", "resctrl resctrl rw"), point("/a", true));
-        assert_eq!(info("rw,relatime", "resctrl resctrl ro"), point("/a", true));
+        assert_eq!(info("ro,relatime", "resctrl resctrl rw"), point("/a", "ro,relatime,rw", true));
+        assert_eq!(info("rw,relatime", "resctrl resctrl ro"), point("/a", "rw,relatime,ro", true));
         assert_eq!(info("rw", "proc proc ro"), None);
     }
 

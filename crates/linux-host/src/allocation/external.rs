@@ -58,6 +58,13 @@ pub enum ExternalChange {
     },
     /// Another program unmounted resctrl: no group can be read or changed, and the kernel may still have them.
     Unmounted,
+    /// Another program unmounted resctrl and mounted it again: all groups are gone.
+    Remounted {
+        /// The options of the mount, if they are known.
+        options: Option<String>,
+        /// Those of the mount at the start, if they are known.
+        had: Option<String>,
+    },
     /// No register of the CPU has the mask that resctrl shows for a group.
     MaskBehind {
         /// The group; the default group is `(default)`.
@@ -112,6 +119,15 @@ impl std::fmt::Display for ExternalChange {
                 write!(f, "another program put CPUs {cpus} into resctrl group {group}")
             }
             ExternalChange::Unmounted => f.write_str(&unmounted()),
+            ExternalChange::Remounted { options, had } => {
+                f.write_str("another program mounted resctrl anew, which removed all groups")?;
+                match (options, had) {
+                    (Some(options), Some(had)) if options != had => {
+                        write!(f, "; its options are {options}, and were {had}")
+                    }
+                    _ => Ok(()),
+                }
+            }
             ExternalChange::MaskBehind { group, mask } => write!(
                 f,
                 "resctrl shows mask {mask} for group {group}, but no register has it: another program wrote the \
@@ -191,6 +207,8 @@ impl Allocation {
     /// Looks for external changes. They are added to `problems`, except for removed groups, which
     /// [`Allocation::masks`] reports.
     pub(super) fn detect_external_changes(&mut self, journal: &mut Journal, problems: &mut Vec<String>) {
+        let is_gone = |own: &ExternalChange| matches!(own, ExternalChange::GroupGone { .. });
+        let had_gone = self.external.present.iter().any(is_gone);
         self.external.present.clear();
         let (mut lost, mut is_mounted) = (Vec::new(), true);
         for class in self.placement.in_use() {
@@ -211,6 +229,12 @@ impl Allocation {
         }
         let gone = self.groups_gone();
         self.external.present.extend(gone);
+        let has_gone = self.external.present.iter().any(is_gone);
+        if has_gone && !had_gone {
+            problems.extend(self.follow_mount(true).err().map(|error| error.to_string()));
+        }
+        let mount = self.mount_change(has_gone);
+        self.external.present.extend(mount);
         let lost_tasks = self.lost_task_changes();
         self.external.present.extend(lost_tasks);
         let rooted = self.rooted();

@@ -21,6 +21,7 @@ mod placement;
 mod plan;
 mod presence;
 mod reading;
+mod remount;
 mod retries;
 mod rewrite;
 mod set_masks;
@@ -41,6 +42,7 @@ use external::ExternalChanges;
 use lock::LockState;
 use placement::{ClassPlacement, Slot};
 use presence::CpuPresence;
+use remount::Mount;
 use retries::{FailedSteps, Unwatched};
 use serde::{Deserialize, Serialize};
 use state::AllocationState;
@@ -105,7 +107,7 @@ pub struct Grouping {
 }
 
 /// The managed L3, as resctrl describes it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Chip {
     /// Id of the L3.
     domain: u32,
@@ -114,6 +116,8 @@ struct Chip {
     ways: WayMask,
     /// Fewest ways of a mask.
     least_ways: u32,
+    /// Mask registers of all classes: with CDP each class has one for code and one for data.
+    registers: u32,
     /// Classes besides the default group's.
     closids: usize,
     /// Without a mount, which only observation does without, there are no groups.
@@ -174,6 +178,7 @@ pub struct Allocation {
     root: Root,
     access: HostAccess,
     chip: Chip,
+    mount: Mount,
     /// Most classes that the operator allows.
     most: usize,
     /// Groups of other programs, each of which has a class.
@@ -223,19 +228,17 @@ impl Allocation {
             |event: &MonitorEvent| info.monitoring.as_ref().is_some_and(|all| all.events.contains(event));
         let chip = Chip {
             domain,
-            resources: info.l3_resources(),
-            ways: info.l3().map_or(WayMask::EMPTY, |l3| l3.cbm_mask),
-            least_ways: info.l3().map_or(1, |l3| l3.min_cbm_bits),
-            closids: info.l3().map_or(0, |_| info.classes_for_groups()) as usize,
             // Without an id of the L3 it is not known which values in a group's files are of this L3.
             is_mounted: l3.id.is_some() && resctrl.check_mounted().is_ok(),
             counts_occupancy: counts_whole && counted(&MonitorEvent::LlcOccupancy),
             counts_traffic: counts_whole && counted(&MonitorEvent::MbmTotal),
+            ..Chip::default()
         };
         let mut allocation = Allocation {
             root: root.clone(),
             access,
             chip,
+            mount: Mount::default(),
             most: max_classes.map_or(usize::MAX, |most| most as usize),
             holders: Vec::new(),
             has_freed_class: false,
@@ -258,14 +261,14 @@ impl Allocation {
             notes: Vec::new(),
             resctrl,
         };
+        allocation.begin_mount(info);
         if !counts_whole {
             let note =
                 format!("LLC occupancy and memory traffic are not known for any tenant: {PARTIAL_COUNTS}");
             allocation.notes.push(note);
         }
         if access == HostAccess::Observe {
-            // Other programs' groups are no limit to what could be set.
-            allocation.placement.set_limit(allocation.chip.closids.min(allocation.most));
+            allocation.begin_limit()?;
             return Ok(allocation);
         }
         if let (false, true, Some(monitoring)) =
@@ -279,20 +282,13 @@ impl Allocation {
                 MonitorEvent::LlcOccupancy.name()
             ));
         }
-        let held = Held {
-            schemata: Some(allocation.resctrl.hold_schemata(&Group::DEFAULT)?),
-            cpus: Some(allocation.resctrl.hold_cpus(&Group::DEFAULT)?),
-            traffic: allocation.hold_traffic(&Group::DEFAULT)?,
-            ..Held::default()
-        };
-        allocation.held.insert(Group::DEFAULT, held);
+        allocation.hold_default()?;
         let strange = allocation.resctrl.schemata(&Group::DEFAULT).map(|schemata| schemata.strange);
         let schemata = allocation.resctrl.mount_point().join("schemata");
         let notes = strange.unwrap_or_default();
         let notes = notes.into_iter().map(|line| format!("{}: {}", schemata.display(), line.why));
         allocation.notes.extend(notes);
-        let others = allocation.resctrl.control_groups()?;
-        allocation.limit_classes(others);
+        allocation.begin_limit()?;
         Ok(allocation)
     }
 

@@ -10,7 +10,13 @@ use waykeeper_kernel::resctrl::{Group, ResctrlError};
 impl Allocation {
     /// Masks and occupancies now, and external changes since the last step. They are added to `problems`.
     pub fn read(&mut self, journal: Option<&mut Journal>, problems: &mut Vec<String>) -> AllocationReadings {
-        let Some(journal) = journal else { return self.read_others(problems) };
+        if let Err(error) = self.follow_mount(journal.is_some() && self.is_thorough()) {
+            problems.push(error.to_string());
+        }
+        let Some(journal) = journal else {
+            problems.extend(self.mount_change(false).map(|change| change.to_string()));
+            return self.read_others(problems);
+        };
         self.find_lost_tasks(problems);
         let occupancies = self.occupancies(problems);
         let masks = self.masks(problems);

@@ -70,9 +70,9 @@ impl Allocation {
         std::iter::once((Group::DEFAULT.to_string(), default)).chain(own).collect()
     }
 
-    /// Mask registers of a class: with CDP one for code and one for data.
-    pub fn masks_per_class(&self) -> u32 {
-        u32::try_from(self.chip.resources.len()).unwrap_or(1)
+    /// Mask registers of all classes.
+    pub fn mask_registers(&self) -> u32 {
+        self.chip.registers
     }
 
     /// Every tenant's occupancy in bytes. A class's own count includes its monitoring groups, which are subtracted.

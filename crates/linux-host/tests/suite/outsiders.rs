@@ -4,7 +4,7 @@
 use crate::access::{FIO, L2FWD, SCAN, open, plan, refused, sample};
 use std::collections::BTreeMap;
 use waykeeper_host::{Host, Knob, KnobOutcome, Plan, WorkloadCounter};
-use waykeeper_linux_host::ExternalChange;
+use waykeeper_linux_host::{ExternalChange, HostAccess};
 use waykeeper_testbed::MountedHost;
 use waykeeper_units::WayMask;
 use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
@@ -296,7 +296,54 @@ fn a_resctrl_that_is_unmounted_is_no_group_that_is_gone() {
     let journal = std::fs::read_to_string(machine.journal()).unwrap();
     assert!(journal.contains("waykeeper-fio"), "the journal keeps what may still be there: {journal}");
     root.write_once("/waykeeper/resctrl", "mount\n").unwrap();
-    let _ = host.sample();
-    assert!(host.external_changes().iter().all(|own| matches!(own, ExternalChange::GroupGone { .. })));
+    sample(&mut host);
+    let (remounts, others): (Vec<_>, Vec<_>) =
+        host.external_changes().into_iter().partition(|own| matches!(own, ExternalChange::Remounted { .. }));
+    assert_eq!(remounts.len(), 1);
+    assert!(others.iter().all(|own| matches!(own, ExternalChange::GroupGone { .. })));
     assert!(host.close().expect("closed").is_complete());
+}
+
+#[test]
+fn a_resctrl_that_is_mounted_anew_with_other_options_is_named_and_followed() {
+    for correct in [false, true] {
+        let machine = MountedHost::new("gold-6140");
+        let root = machine.root();
+        let mut host = open(&machine, |options| options.correct = correct);
+        sample(&mut host);
+        host.complaints();
+        root.write_once("/waykeeper/resctrl", "umount\n").unwrap();
+        root.write_once("/waykeeper/resctrl", "mount cdp\n").unwrap();
+        sample(&mut host);
+        let complaints = host.complaints();
+        let named = "another program mounted resctrl anew, which removed all groups; its options are \
+                     rw,relatime,cdp, and were rw,relatime";
+        assert!(complaints.contains(&named.to_owned()), "{complaints:?}");
+        host.set_tenants(machine.options().tenants);
+        let masks = Plan::of_masks(BTreeMap::from([(FIO, WayMask::from_bits(0x00f))]));
+        let applied = host.apply(&masks).unwrap();
+        assert_eq!(applied[Knob::Mask(FIO)] == KnobOutcome::Applied, correct, "{applied:?}");
+        let schemata = root.read_text("/sys/fs/resctrl/waykeeper-fio/schemata").unwrap_or_default();
+        let halves = ["L3CODE:0=00f", "L3DATA:0=00f"].iter().all(|half| schemata.contains(half));
+        assert_eq!(halves, correct, "{schemata}");
+        let mask = sample(&mut host).knobs.mask(FIO).unwrap();
+        assert_eq!(mask.bits(), if correct { 0x00f } else { 0x7ff });
+        let is_remount = |own: &ExternalChange| matches!(own, ExternalChange::Remounted { .. });
+        assert!(host.external_changes().iter().any(is_remount), "the options are still other ones");
+        assert!(host.close().expect("closed").is_complete());
+    }
+}
+
+#[test]
+fn an_observed_resctrl_that_is_mounted_anew_is_followed() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let mut host = open(&machine, |options| options.access = HostAccess::Observe);
+    sample(&mut host);
+    host.complaints();
+    root.write_once("/waykeeper/resctrl", "umount\n").unwrap();
+    root.write_once("/waykeeper/resctrl", "mount cdp\n").unwrap();
+    assert_eq!(sample(&mut host).knobs.mask(FIO).unwrap().bits(), 0x7ff);
+    let complaints = host.complaints();
+    assert!(complaints[0].starts_with("another program mounted resctrl anew"), "{complaints:?}");
 }
