@@ -151,7 +151,8 @@ impl Allocation {
         let had = self.placement.in_use().len();
         let beside = self.chip.closids.saturating_sub(self.placement.limit());
         self.note_once("classes".to_owned(), error.to_string());
-        self.ran_out = Some(RanOut { had, beside, rounds: ROUNDS, why: error.to_string() });
+        let rmid_holders = self.rmid_holders();
+        self.ran_out = Some(RanOut { had, beside, rounds: ROUNDS, why: error.to_string(), rmid_holders });
         self.placement.set_limit(had);
     }
 
@@ -232,6 +233,11 @@ impl Allocation {
             match self.promote_one(tenant, class, *mask, pass) {
                 Err(GroupsError::Resctrl(error)) if is_out_of_classes(&error) => {
                     return self.out_of_classes(&error);
+                }
+                // Lines of a removed group may keep its RMID for a while.
+                Err(GroupsError::Resctrl(error)) if error.kind == ResctrlErrorKind::Busy => {
+                    self.note_once("classes".to_owned(), error.to_string());
+                    self.has_freed_class = true;
                 }
                 Err(why) => self.notes.push(why.to_string()),
                 Ok(()) => {}

@@ -120,6 +120,8 @@ struct Chip {
     registers: u32,
     /// Classes besides the default group's.
     closids: usize,
+    /// RMIDs, of which each group has one; `None` without monitoring.
+    rmids: Option<u32>,
     /// Without a mount, which only observation does without, there are no groups.
     is_mounted: bool,
     counts_occupancy: bool,
@@ -169,6 +171,8 @@ struct RanOut {
     rounds: u32,
     /// The kernel's refusal.
     why: String,
+    /// The groups of other programs, if they and ours have all RMIDs: then no class is made before one is free.
+    rmid_holders: Option<Vec<String>>,
 }
 
 /// The tenants, their places, and what is known of resctrl.
@@ -363,6 +367,14 @@ impl Allocation {
     /// Why a tenant has no class of its own: how many tenants have one, and which other groups hold the rest.
     fn why_no_class(&self) -> String {
         let limit = self.placement.limit();
+        let no_rmid = self.ran_out.as_ref().and_then(|own| own.rmid_holders.as_ref());
+        if let Some((holders, all)) = no_rmid.zip(self.chip.rmids) {
+            let count = holders.len();
+            return format!(
+                "all {all} RMIDs are in use, and each class needs one; groups of other programs hold {count}: {}",
+                few(holders)
+            );
+        }
         let mut why = format!("all {limit} classes of service for tenants are in use");
         if !self.holders.is_empty() {
             let (count, all) = (self.holders.len(), self.chip.closids);
@@ -423,11 +435,12 @@ impl Allocation {
     /// Counts the classes that other programs have now, if they had some at the last count. True if a tenant waits for a
     /// class and one has become free.
     pub fn count_classes(&mut self) -> bool {
-        if self.only_observes() || self.holders.is_empty() && self.ran_out.is_none() {
+        if self.only_observes() {
             return false;
         }
-        let listed = self.resctrl.check_mounted().and_then(|()| self.resctrl.control_groups());
-        if let Ok(control) = listed {
+        let is_full = !self.holders.is_empty() || self.ran_out.is_some();
+        let list = || self.resctrl.check_mounted().and_then(|()| self.resctrl.control_groups());
+        if let Some(Ok(control)) = is_full.then(list) {
             let own = |group: &Group| self.classes.values().any(|class| class.group == *group);
             let before = self.placement.limit();
             self.limit_classes(control.into_iter().filter(|group| !own(group)).collect());
@@ -443,15 +456,29 @@ impl Allocation {
         self.holders = foreign.map(Group::to_string).collect();
         let others = others.len();
         let mut limit = self.chip.closids.saturating_sub(others);
+        let has_rmid = self.ran_out.as_ref().is_some_and(|own| own.rmid_holders.is_some())
+            && self.rmid_holders().is_none();
         // Another program may have taken a class since, so there may be fewer than counted.
         if let Some(ran_out) = &mut self.ran_out {
             ran_out.rounds -= 1;
-            match others >= ran_out.beside && ran_out.rounds > 0 {
+            match others >= ran_out.beside && ran_out.rounds > 0 && !has_rmid {
                 true => limit = limit.min(ran_out.had),
                 false => self.ran_out = None,
             }
         }
         self.placement.set_limit(limit.min(self.most));
+    }
+
+    /// The groups of other programs, each of which has an RMID, if no RMID is free. `None` also if that is not known.
+    fn rmid_holders(&self) -> Option<Vec<String>> {
+        let mut groups = self.resctrl.control_groups().ok()?;
+        groups.push(Group::DEFAULT);
+        let monitors = groups.iter().map(|group| self.resctrl.monitor_groups(group).unwrap_or_default());
+        let monitors: Vec<Group> = monitors.flatten().collect();
+        groups.extend(monitors);
+        let is_full = groups.len() >= self.chip.rmids? as usize;
+        let others = groups.iter().filter(|group| !group.is_default() && !self.resctrl.is_ours(group));
+        is_full.then(|| others.map(Group::to_string).collect())
     }
 
     fn hold_occupancy(&self, group: &Group) -> Result<Option<HeldCount>, ResctrlError> {

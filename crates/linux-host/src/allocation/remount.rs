@@ -25,6 +25,7 @@ impl Chip {
         self.least_ways = info.l3().map_or(1, |l3| l3.min_cbm_bits);
         self.registers = info.l3().map_or(0, |l3| l3.num_closids) * self.resources.len() as u32;
         self.closids = info.l3().map_or(0, |_| info.classes_for_groups()) as usize;
+        self.rmids = info.limits().rmids;
     }
 }
 

@@ -2,10 +2,11 @@
 //! /dev/fuse.
 
 use crate::access::{FIO, L2FWD, SCAN, open, plan, refused, sample};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use waykeeper_host::{Host, Knob, KnobOutcome, Plan, WorkloadCounter};
 use waykeeper_linux_host::{ExternalChange, HostAccess};
-use waykeeper_testbed::MountedHost;
+use waykeeper_testbed::{MS, MountedHost};
 use waykeeper_units::WayMask;
 use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
 
@@ -141,6 +142,40 @@ fn classes_that_other_programs_release_are_used() {
     machine.faults.forget();
     names[3..].iter().for_each(|path| root.remove_dir(path).unwrap());
     host.set_tenants(machine.options().tenants);
+    assert!(host.close().expect("closed").is_complete());
+}
+
+#[test]
+fn rmids_that_other_programs_hold_are_named_and_used_when_they_are_free() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let names: Vec<String> = (1..)
+        .map(|number| format!("/sys/fs/resctrl/mon_groups/m{number}"))
+        .take_while(|path| root.make_dir(path).is_ok())
+        .collect();
+    let mut host = open(&machine, |_| {});
+    // The default group has one.
+    let all = names.len() + 1;
+    let held = format!("groups of other programs hold {}: mon_groups/m1, mon_groups/m10, ", names.len());
+    let why = format!("all {all} RMIDs are in use, and each class needs one; {held}");
+    let groupings = host.groupings();
+    assert_eq!(groupings.len(), 3);
+    groupings.iter().for_each(|own| assert!(own.in_default && own.why.starts_with(&why), "{}", own.why));
+    names.iter().for_each(|path| root.remove_dir(path).unwrap());
+    machine.run(20 * MS);
+    // Lines of a removed group may keep its RMID busy until they are evicted.
+    machine.faults.inject(FaultRule {
+        path: "sys/fs/resctrl/waykeeper-scan".to_owned(),
+        operation: Some(Operation::MakeDirectory),
+        calls: Calls::All,
+        fault: FileFault::Refuse(Errno::BUSY),
+    });
+    (0..2).for_each(|_| drop(host.set_tenants(machine.options().tenants)));
+    let waiting: Vec<String> = host.groupings().into_iter().map(|own| own.tenant).collect();
+    assert_eq!(waiting, ["scan"]);
+    machine.faults.lift();
+    host.set_tenants(machine.options().tenants);
+    assert_eq!(host.groupings(), []);
     assert!(host.close().expect("closed").is_complete());
 }
 
