@@ -46,7 +46,7 @@ pub enum WarningKey {
     SampleGap,
     /// A capture that says what no wire delivers.
     CaptureChanged,
-    /// A workload that did nothing while it was measured.
+    /// A workload, a job or a device that did nothing while it was measured, or a phase after the end.
     Silent,
     /// Lines of a job file that have no effect here, or another one.
     JobFile,

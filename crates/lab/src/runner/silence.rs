@@ -93,34 +93,36 @@ fn unused_devices(scenario: &Scenario) -> Vec<Warning> {
     warned.collect()
 }
 
-/// Phases of NICs and workloads after the end of the run.
+/// Phases and faults after the end of the run.
 fn late_phases(scenario: &Scenario) -> Vec<Warning> {
     let end_s = scenario.duration_s;
-    let nics = scenario.nics.iter().map(|nic| (&nic.name, times(nic.phases.iter().map(|phase| phase.at_s))));
-    let workloads = scenario
-        .workloads
-        .iter()
-        .map(|workload| (&workload.name, times(workload.phases.iter().map(|phase| phase.at_s))));
-    let late = nics.chain(workloads).filter_map(|(name, times)| {
-        let late: Vec<f64> = times.into_iter().filter(|at_s| *at_s >= end_s).collect();
-        let last = late.last()?;
-        let phases = if late.len() == 1 { "the phase" } else { "the phases" };
-        let listed: Vec<String> = late.iter().map(|at_s| format!("{at_s} s")).collect();
-        let verb = if late.len() == 1 { "does" } else { "do" };
+    let of = |name: &str| ("phase", format!(" of {}", show::name(name)));
+    let nics = scenario.nics.iter().map(|nic| {
+        let times: Vec<f64> = nic.phases.iter().map(|phase| phase.at_s).collect();
+        (of(&nic.name), times)
+    });
+    let workloads = scenario.workloads.iter().map(|workload| {
+        let times: Vec<f64> = workload.phases.iter().map(|phase| phase.at_s).collect();
+        (of(&workload.name), times)
+    });
+    let knobs = (
+        ("phase", " of the knobs".to_owned()),
+        scenario.knob_phases.iter().map(|phase| phase.at_s).collect(),
+    );
+    let faults = (("fault", String::new()), scenario.faults.iter().map(|fault| fault.at_s).collect());
+    let late = nics.chain(workloads).chain([knobs, faults]).filter_map(|((what, of), mut times)| {
+        times.retain(|at_s| *at_s >= end_s);
+        times.sort_by(f64::total_cmp);
+        let last = times.last()?;
+        let (plural, verb) = if times.len() == 1 { ("", "does") } else { ("s", "do") };
+        let listed: Vec<String> = times.iter().map(|at_s| format!("{at_s} s")).collect();
         let text = format!(
-            "{phases} of {} at {} {verb} not begin: the run ends at {end_s} s",
-            show::name(name),
+            "the {what}{plural}{of} at {} {verb} not begin: the run ends at {end_s} s",
             listed.join(", ")
         );
         Some(warning(text, format!("`--duration N` with N above {last} plays to the last one")))
     });
     late.collect()
-}
-
-fn times(times: impl Iterator<Item = f64>) -> Vec<f64> {
-    let mut times: Vec<f64> = times.collect();
-    times.sort_by(f64::total_cmp);
-    times
 }
 
 /// Why a workload did nothing, and the key to change.

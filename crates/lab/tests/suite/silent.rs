@@ -135,6 +135,15 @@ fn each_silent_source_is_said_with_its_reason_and_its_key() {
         ),
         (
             "offered_gbps = 1",
+            "[[fault]]\nkind = \"sample-fails\"\nat_s = 6\n[[knobs.phase]]\nat_s = 7\ndca_ways = \"0x600\"",
+            Some(
+                "the phase of the knobs at 7 s does not begin: the run ends at 4 s; `--duration N` with N above 7 plays to the \
+                 last one\nthe fault at 6 s does not begin: the run ends at 4 s; `--duration N` with N above 6 plays to the \
+                 last one",
+            ),
+        ),
+        (
+            "offered_gbps = 1",
             "[[workload.phase]]\nat_s = 5\nworking_set = \"1M\"",
             Some(
                 "the phase of scan at 5 s does not begin: the run ends at 4 s; `--duration N` with N above 5 plays to the \
