@@ -26,6 +26,14 @@ fn unknown_keys_name_the_nearest_known_one() {
     scenario("[[nic]]", "[[nik]]", &[":10:", "`nik` is not a key", "did you mean `nic`"]);
     scenario("[[storage]]", "[knobs]\ndca_weys = 1\n[[storage]]", &["`knobs.dca_weys`", "`dca_ways`"]);
     scenario("[[storage]]", "[model]\nfoo = 1\n[[storage]]", &["model", "foo", "p_insert"]);
+    for (line, parts) in [
+        ("io_age = -1", ["`model.io_age` is -1", "an age from 0 (keep) to 3"]),
+        ("p_insert = \"x\"", ["`model.p_insert` is \"x\"", "a probability from 0 to 1"]),
+        ("directory_ways = 1.5", ["`model.directory_ways` is 1.5", "1 to 16 entries"]),
+        ("reuse_flag = 1", ["`model.reuse_flag` is 1", "it must be a boolean"]),
+    ] {
+        scenario("[[storage]]", &format!("[model]\n{line}\n[[storage]]"), &parts);
+    }
     scenario(
         "[[storage]]",
         "[policy.a4]\nT9 = 1\n[[storage]]",

@@ -331,11 +331,26 @@ fn read_model(keys: &mut Keys<'_>) -> Result<(Rules, f64), ScenarioError> {
             keys.refuse("model.quantum_ns", &value, &format!("a number from 10 to 100000 ns{meant}"))
         })?;
     }
-    let rules: Rules = Value::Table(table)
-        .try_into()
-        .map_err(|error: toml::de::Error| keys.refuse("model", &error.message(), "keys of the rule set"))?;
+    let rules: Rules = table.clone().try_into().map_err(|error| wrong_rule(keys, &table, &error))?;
     rules.check().map_err(|(key, value, wanted)| keys.refuse(&format!("model.{key}"), &value, wanted))?;
     Ok((rules, quantum_ns))
+}
+
+/// The error for a table that is no rule set: its first wrong key, with what is accepted.
+fn wrong_rule(keys: &Keys<'_>, table: &Table, error: &toml::de::Error) -> ScenarioError {
+    let of =
+        |key: &String, value: &Value| Table::from_iter([(key.clone(), value.clone())]).try_into::<Rules>();
+    let wrong = table.iter().find_map(|(key, value)| Some((key, value, of(key, value).err()?)));
+    match wrong.filter(|(_, _, why)| !why.message().starts_with("unknown field")) {
+        None => keys.refuse("model", &error.message(), "keys of the rule set"),
+        Some((key, value, why)) => {
+            // A number that every type of a rule holds, and no range, is refused with the range.
+            let range = of(key, &Value::Integer(255)).ok().and_then(|rules| rules.check().err());
+            let expected = || why.message().rsplit_once("expected ").map_or(why.message(), |(_, what)| what);
+            let wanted = range.map_or_else(expected, |(_, _, wanted)| wanted);
+            keys.refuse(&format!("model.{key}"), value, wanted)
+        }
+    }
 }
 
 /// Knob values before any policy acts, and later changes by an operator.
