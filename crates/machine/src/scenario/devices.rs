@@ -128,11 +128,12 @@ pub(super) fn read_nics(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Vec<NicS
         };
         let wire = Wire { gbps, mtu };
         let traffic = read_traffic(&mut inner, None, wire)?;
+        let own = Own { traffic: &traffic, offered: inner.optional_number("offered_gbps", 0.0..=gbps)? };
         let mut phases = Vec::new();
         for (table, line) in inner.tables("phase")? {
             let mut phase = Keys::new(keys.origin(), table, &format!("nic[{name}].phase"), line);
             let at_s = phase.number("at_s", 0.0..=86_400.0, 0.0)?;
-            phases.push(NicPhase { at_s, traffic: read_traffic(&mut phase, Some(&traffic), wire)? });
+            phases.push(NicPhase { at_s, traffic: read_traffic(&mut phase, Some(own), wire)? });
             phase.finish()?;
         }
         nics.push(NicSpec {
@@ -175,42 +176,45 @@ fn read_mempool(keys: &mut Keys<'_>) -> Result<Option<MempoolSpec>, ScenarioErro
     Ok(Some(MempoolSpec { cache: keys.count("mempool_cache", 0..=MEMPOOL_CACHE_MOST, 0)?, buffers }))
 }
 
-/// Traffic keys; in a phase they override those of `before`.
-fn read_traffic(
-    keys: &mut Keys<'_>,
-    before: Option<&TrafficSpec>,
-    wire: Wire,
-) -> Result<TrafficSpec, ScenarioError> {
+/// The traffic of a NIC outside its phases, and its `offered_gbps` if the scenario has that key.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    traffic: &'a TrafficSpec,
+    offered: Option<f64>,
+}
+
+/// Traffic keys; in a phase they override the NIC's own.
+fn read_traffic(keys: &mut Keys<'_>, own: Option<Own<'_>>, wire: Wire) -> Result<TrafficSpec, ScenarioError> {
     let line_gbps = wire.gbps;
     let offered = keys.optional_number("offered_gbps", 0.0..=line_gbps)?;
+    let before = own.map(|own| own.traffic);
     let part = match before {
         Some(before) => read_part(keys, before, offered)?,
         None => 1.0,
     };
+    let rate = offered.or(own.and_then(|own| own.offered));
     if keys.has("capture") {
         let path = keys.required_path("capture")?;
         let capture =
             keys.origin().inputs.capture(&path, wire.longest_of_captures()).map_err(|why| keys.named(why))?;
-        if offered.is_none() && capture.span_ns() <= 0.0 {
+        if rate.is_none() && capture.span_ns() <= 0.0 {
             let wanted = "a capture whose packets have different times, or have `offered_gbps` beside it: all its packets have one time";
             return Err(keys.refuse("capture", &path.display(), wanted));
         }
-        return Ok(TrafficSpec::Capture { capture, gbps: offered, line_gbps });
+        return Ok(TrafficSpec::Capture { capture, gbps: rate, line_gbps });
     }
-    let (bytes, rate, number, turns) = match before {
+    let (bytes, usual, number, turns) = match before {
         Some(TrafficSpec::Flows { packet_bytes, gbps, flows, order, .. }) => {
             (*packet_bytes, *gbps, *flows, *order)
         }
         // 3 x 64 fixed flows in turn, as A4's client (microarchitecture.md 7).
-        _ => (1024, line_gbps, 192, FlowOrder::InTurn),
+        _ => (1024, rate.unwrap_or(line_gbps), 192, FlowOrder::InTurn),
     };
     let (pace, dscp) = match before {
         Some(TrafficSpec::Flows { pace, dscp, .. }) => (*pace, *dscp),
         _ => (Pace::Even, 0),
     };
-    if let (Some(TrafficSpec::Capture { capture, gbps, .. }), true) = (before, !keys.has("packet_bytes")) {
-        // What has no times of its own keeps its rate.
-        let rate = offered.or(gbps.filter(|_| capture.span_ns() <= 0.0));
+    if let (Some(TrafficSpec::Capture { capture, .. }), true) = (before, !keys.has("packet_bytes")) {
         return Ok(TrafficSpec::Capture { capture: capture.clone(), gbps: rate, line_gbps });
     }
     let order = match turns {
@@ -221,7 +225,7 @@ fn read_traffic(
     Ok(TrafficSpec::Flows {
         packet_bytes,
         mix: read_mix(keys, before, wire.longest_of_flows())?,
-        gbps: offered.unwrap_or(rate * part),
+        gbps: offered.unwrap_or(usual * part),
         flows: keys.count("flows", 1..=1_000_000, number)?,
         order: match keys.choice("flow_order", &["in-turn", "random"], order)?.as_str() {
             "random" => FlowOrder::Random,

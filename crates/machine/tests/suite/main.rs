@@ -13,6 +13,7 @@ mod knobs;
 mod memory;
 mod modules;
 mod nic;
+mod odd_captures;
 mod programs;
 mod published;
 mod robust;
