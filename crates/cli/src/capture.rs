@@ -63,18 +63,36 @@ fn page(info: &CaptureInfo) -> String {
         ("packet rate", rate(info.packets_per_s, 1e-6, "M packets/s")),
         ("data rate", rate(info.bytes_per_s, 8e-9, "Gb/s")),
     ];
+    if let Some(gap) = &info.dominant_gap {
+        let (seconds, after, before) = (gap.ns as f64 * 1e-9, gap.after_packet, gap.before_packet);
+        let text = format!("{seconds:.6} s between packets {after} and {before}: a wrong time, or a pause");
+        facts.push(("longest gap", text));
+    }
     let odd = &info.oddities;
-    if odd.reordered > 0 {
-        facts.push(("out of order", format!("{} packets; all are sorted by time", count(odd.reordered))));
-    }
-    if odd.longer_than_said > 0 {
-        let text = format!("{} packets; the captured length counts", count(odd.longer_than_said));
-        facts.push(("longer than said", text));
-    }
-    if odd.is_cut_off {
-        facts
-            .push(("cut off", "the file ends within a packet; the whole packets before it count".to_owned()));
-    }
+    let counted = [
+        ("out of order", odd.reordered, "all are sorted by time"),
+        ("longer than said", odd.longer_than_said, "the captured length counts"),
+        ("no bytes", odd.empty, "they are left out"),
+        ("outgoing", odd.outgoing, "the capturing host sent them; they are left out"),
+        (
+            "come twice",
+            odd.copies,
+            "they have the bytes of one just before them; capture one interface, or `editcap -d IN OUT`",
+        ),
+        ("no time", odd.without_time, "each has the time of the packet before it"),
+    ];
+    let found = counted.into_iter().filter(|(_, packets, _)| *packets > 0);
+    facts.extend(found.map(|(name, packets, what)| (name, format!("{} packets; {what}", count(packets)))));
+    let whole = [
+        ("nanoseconds", odd.are_nanoseconds, "the times are nanoseconds, though the file says microseconds"),
+        ("padding", odd.is_padded, "zeros behind the last packet are left out"),
+        (
+            "cut off",
+            odd.is_cut_off,
+            "the file, or what can be unpacked of it, ends within a packet; the whole packets before it count",
+        ),
+    ];
+    facts.extend(whole.into_iter().filter(|(_, is, _)| *is).map(|(name, _, what)| (name, what.to_owned())));
     if info.packets > 1 && info.duration_ns == 0 {
         facts.push((
             "times",

@@ -17,8 +17,8 @@ mod source;
 mod trace;
 
 pub use capture::{
-    Capture, CaptureFormat, CaptureInfo, CaptureOddities, CaptureRest, FlowKey, LinkType, MAX_FLOWS,
-    MAX_PACKETS, Packet, each_packet, in_order,
+    Capture, CaptureFormat, CaptureGap, CaptureInfo, CaptureOddities, FlowKey, LinkType, MAX_FLOWS,
+    MAX_PACKETS, Packet,
 };
 pub use error::InputError;
 pub use record::{Ended, RecordError, RecordOptions, Recording, RecordingProgress, Unrecorded, record};

@@ -57,6 +57,8 @@ pub(crate) struct Source {
     start: usize,
     end: usize,
     consumed: u64,
+    /// Why no more can be read or unpacked than the buffer holds.
+    failed: Option<io::Error>,
 }
 
 impl Source {
@@ -69,7 +71,8 @@ impl Source {
         }
         let mut file = UpTo::new(file, BYTES_MOST);
         let mut magic = [0; 6];
-        let present = read_full(&mut file, &mut magic).map_err(cannot)?;
+        let (present, failed) = read_full(&mut file, &mut magic);
+        failed.map_or(Ok(()), |why| Err(cannot(why)))?;
         let packing = packing_of(&magic[..present]);
         let whole = io::Cursor::new(magic[..present].to_vec()).chain(file);
         let reader: Box<dyn Read + Send> = match packing {
@@ -97,6 +100,7 @@ impl Source {
             start: 0,
             end: 0,
             consumed: 0,
+            failed: None,
         })
     }
 
@@ -122,14 +126,21 @@ impl Source {
             if self.buffer.len() < room {
                 self.buffer.resize(room, 0);
             }
-            let read = read_full(&mut self.reader, &mut self.buffer[self.end..]).map_err(|source| {
+            if let Some(source) = self.failed.take() {
                 let offset = self.consumed + (self.end - self.start) as u64;
                 if source.kind() == io::ErrorKind::FileTooLarge {
-                    return InputError::TooLong { path: self.path.clone(), most: BYTES_MOST };
+                    return Err(InputError::TooLong { path: self.path.clone(), most: BYTES_MOST });
                 }
-                InputError::Read { path: self.path.clone(), packing: self.packing, offset, source }
-            })?;
-            if read == 0 {
+                return Err(InputError::Read {
+                    path: self.path.clone(),
+                    packing: self.packing,
+                    offset,
+                    source,
+                });
+            }
+            let (read, failed) = read_full(&mut self.reader, &mut self.buffer[self.end..]);
+            self.failed = failed;
+            if read == 0 && self.failed.is_none() {
                 break;
             }
             self.end += read;
@@ -145,6 +156,20 @@ impl Source {
             return Err(InputError::Cut { path: self.path.clone(), offset, what, needed, present });
         }
         Ok(&self.buffer[self.start..self.start + needed])
+    }
+
+    /// Skips all that is left, and returns whether it was zeros.
+    pub(crate) fn is_only_zeros(&mut self) -> Result<bool, InputError> {
+        loop {
+            match self.peek(1)? {
+                [] => return Ok(true),
+                bytes if bytes.iter().any(|byte| *byte != 0) => return Ok(false),
+                bytes => {
+                    let zeros = bytes.len();
+                    self.consume(zeros);
+                }
+            }
+        }
     }
 
     /// Skips bytes that were peeked at.
@@ -179,18 +204,19 @@ impl Source {
     }
 }
 
-/// Reads until the buffer is full or the input ends; decompressors return short reads at will.
-fn read_full(reader: &mut impl Read, mut into: &mut [u8]) -> io::Result<usize> {
-    let room = into.len();
-    while !into.is_empty() {
-        match reader.read(into) {
+/// Reads until the buffer is full or the input ends or fails; decompressors return short reads at will. Returns how much was
+/// read, and why no more.
+fn read_full(reader: &mut impl Read, into: &mut [u8]) -> (usize, Option<io::Error>) {
+    let mut filled = 0;
+    while filled < into.len() {
+        match reader.read(&mut into[filled..]) {
             Ok(0) => break,
-            Ok(read) => into = &mut into[read..],
+            Ok(read) => filled += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+            Err(error) => return (filled, Some(error)),
         }
     }
-    Ok(room - into.len())
+    (filled, None)
 }
 
 fn packing_of(magic: &[u8]) -> Packing {

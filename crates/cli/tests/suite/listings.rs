@@ -207,6 +207,12 @@ fn what_a_capture_says_that_no_wire_delivers_is_shown() {
     assert!(odd.contains("out of order      1 packets; all are sorted by time\n"), "{odd}");
     assert!(odd.contains("longer than said  2 packets; the captured length counts\n"), "{odd}");
     assert!(odd.contains("60 to 128 bytes, mean 82.7"), "{odd}");
+    let lost = info(&[(900_000, 60, 60), (900_010, 60, 60), (0, 60, 60), (900_020, 0, 0)]);
+    assert!(
+        lost.contains("longest gap   0.900000 s between packets 3 and 1: a wrong time, or a pause\n"),
+        "{lost}"
+    );
+    assert!(lost.contains("no bytes      1 packets; they are left out\n"), "{lost}");
     let one_time = info(&[(7, 60, 60); 100]);
     assert!(one_time.contains("all packets have one; a NIC needs `offered_gbps`"), "{one_time}");
     let usual = info(&[(0, 60, 60), (1, 60, 60)]);

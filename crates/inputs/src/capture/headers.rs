@@ -1,4 +1,5 @@
-//! Parses the fields of a packet's headers that a NIC uses: addresses, ports, DSCP.
+//! Parses the fields of a packet's headers that a NIC uses (addresses, ports, DSCP, VLAN tags), and what tells packets
+//! apart: their direction and a digest.
 //!
 //! It makes one pass over the captured bytes; fields beyond the snap length are absent. Must not know files or time.
 //! Tunnels (GRE, VXLAN), MPLS and PPPoE are not opened: such packets are hashed by their outer addresses or not at all,
@@ -6,6 +7,7 @@
 
 use super::FlowKey;
 use serde::Serialize;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -14,6 +16,12 @@ const ETHERTYPE_IPV6: u16 = 0x86dd;
 const ETHERTYPE_TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// Tags and IPv6 extension headers that are followed at most; NIC parsers stop far earlier.
 const MAX_NESTING: usize = 8;
+/// Bytes from the IP header on that the digest of a packet covers: enough for sequence numbers and the start of the payload.
+const DIGEST_BYTES: usize = 256;
+/// "Sent by us" of the packet type in a Linux cooked header.
+const SLL_OUTGOING: u16 = 4;
+/// An Ethernet header without tags.
+pub(super) const ETHERNET_BYTES: u32 = 14;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -46,6 +54,17 @@ impl LinkType {
             _ => return None,
         })
     }
+
+    /// Bytes of the header in the place of an Ethernet header, without VLAN tags.
+    pub(super) fn header_bytes(self) -> u32 {
+        match self {
+            LinkType::Ethernet => ETHERNET_BYTES,
+            LinkType::Loopback => 4,
+            LinkType::RawIp => 0,
+            LinkType::LinuxSll => 16,
+            LinkType::LinuxSll2 => 20,
+        }
+    }
 }
 
 /// The fields read from a packet's headers.
@@ -53,14 +72,26 @@ impl LinkType {
 pub(super) struct Headers {
     pub(super) flow: Option<FlowKey>,
     pub(super) dscp: Option<u8>,
+    /// VLAN tags in front of the IP header.
+    pub(super) tags: u8,
+    /// Whether the capturing host sent it.
+    pub(super) is_outgoing: bool,
+    /// Of the first bytes of an IP packet, without what a router changes; none if it is not IP.
+    pub(super) digest: Option<u64>,
 }
 
 /// Reads a packet's headers.
 pub(super) fn parse(link: LinkType, data: &[u8]) -> Headers {
     match link {
         LinkType::Ethernet => ether_payload(word(data, 12), data.get(14..)),
-        LinkType::LinuxSll => ether_payload(word(data, 14), data.get(16..)),
-        LinkType::LinuxSll2 => ether_payload(word(data, 0), data.get(20..)),
+        LinkType::LinuxSll => Headers {
+            is_outgoing: word(data, 0) == Some(SLL_OUTGOING),
+            ..ether_payload(word(data, 14), data.get(16..))
+        },
+        LinkType::LinuxSll2 => Headers {
+            is_outgoing: data.get(10).copied().map(u16::from) == Some(SLL_OUTGOING),
+            ..ether_payload(word(data, 0), data.get(20..))
+        },
         // The family is in the capturing host's byte order and its IPv6 number differs among systems (10, 24, 28, 30);
         // the version in the IP header is unambiguous.
         LinkType::Loopback => ip(data.get(4..)),
@@ -73,19 +104,18 @@ fn word(data: &[u8], at: usize) -> Option<u16> {
 }
 
 fn ether_payload(mut ethertype: Option<u16>, mut data: Option<&[u8]>) -> Headers {
-    for _ in 0..MAX_NESTING {
-        let (Some(kind), Some(rest)) = (ethertype, data) else { break };
-        if ETHERTYPE_TAGS.contains(&kind) {
+    let mut tags = 0;
+    while let (Some(kind), Some(rest)) = (ethertype, data) {
+        if ETHERTYPE_TAGS.contains(&kind) && usize::from(tags) < MAX_NESTING {
+            tags += 1;
             ethertype = word(rest, 2);
             data = rest.get(4..);
             continue;
         }
-        return match kind {
-            ETHERTYPE_IPV4 | ETHERTYPE_IPV6 => ip(data),
-            _ => Headers::default(),
-        };
+        let is_ip = matches!(kind, ETHERTYPE_IPV4 | ETHERTYPE_IPV6);
+        return Headers { tags, ..ip(data.filter(|_| is_ip)) };
     }
-    Headers::default()
+    Headers { tags, ..Headers::default() }
 }
 
 fn ip(data: Option<&[u8]>) -> Headers {
@@ -95,6 +125,19 @@ fn ip(data: Option<&[u8]>) -> Headers {
         _ => None,
     });
     found.unwrap_or_default()
+}
+
+/// A digest of an IP packet; `changed` are the places of bytes that a router changes.
+fn digest(packet: &[u8], changed: &[usize]) -> Option<u64> {
+    let mut bytes = [0; DIGEST_BYTES];
+    let length = packet.len().min(DIGEST_BYTES);
+    bytes[..length].copy_from_slice(&packet[..length]);
+    for at in changed {
+        bytes[*at] = 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    bytes[..length].hash(&mut hasher);
+    Some(hasher.finish())
 }
 
 fn ipv4(data: &[u8]) -> Option<Headers> {
@@ -110,7 +153,9 @@ fn ipv4(data: &[u8]) -> Option<Headers> {
     let fragment = u16::from_be_bytes([header[6], header[7]]) & 0x3fff != 0;
     let ports = if fragment { None } else { ports(protocol, data.get(header_bytes..)) };
     let flow = FlowKey { source: address(12), destination: address(16), protocol, ports };
-    Some(Headers { flow: Some(flow), dscp: Some(header[1] >> 2) })
+    // Time to live, checksum.
+    let digest = digest(data, &[8, 10, 11]);
+    Some(Headers { flow: Some(flow), dscp: Some(header[1] >> 2), digest, ..Headers::default() })
 }
 
 fn ipv6(data: &[u8]) -> Option<Headers> {
@@ -146,7 +191,9 @@ fn ipv6(data: &[u8]) -> Option<Headers> {
     }
     let ports = if fragment { None } else { ports(protocol, rest) };
     let flow = FlowKey { source: address(8), destination: address(24), protocol, ports };
-    Some(Headers { flow: Some(flow), dscp: Some(traffic_class >> 2) })
+    // Hop limit.
+    let digest = digest(data, &[7]);
+    Some(Headers { flow: Some(flow), dscp: Some(traffic_class >> 2), digest, ..Headers::default() })
 }
 
 fn ports(protocol: u8, data: Option<&[u8]>) -> Option<(u16, u16)> {
@@ -184,10 +231,10 @@ mod tests {
 
     #[test]
     fn every_link_type_leads_to_the_same_flow() {
-        let wanted = Headers { flow: Some(v4_flow()), dscp: Some(46) };
+        let wanted = parse(LinkType::RawIp, &V4);
         let with = |head: &[u8]| [head, &V4].concat();
         let mut ethernet = vec![0; 12];
-        assert_eq!(parse(LinkType::RawIp, &V4), wanted);
+        assert_eq!((wanted.flow, wanted.dscp, wanted.tags), (Some(v4_flow()), Some(46), 0));
         assert_eq!(parse(LinkType::Loopback, &with(&[2, 0, 0, 0])), wanted);
         assert_eq!(parse(LinkType::LinuxSll, &with(&[[0; 14].as_slice(), &[8, 0]].concat())), wanted);
         assert_eq!(parse(LinkType::LinuxSll2, &with(&[[8, 0].as_slice(), &[0; 18]].concat())), wanted);
@@ -196,7 +243,7 @@ mod tests {
         // Two stacked tags: 802.1ad VLAN 5, 802.1Q VLAN 7.
         ethernet.truncate(12);
         ethernet.extend([0x88, 0xa8, 0, 5, 0x81, 0x00, 0, 7, 0x08, 0x00]);
-        assert_eq!(parse(LinkType::Ethernet, &with(&ethernet)), wanted);
+        assert_eq!(parse(LinkType::Ethernet, &with(&ethernet)), Headers { tags: 2, ..wanted });
     }
 
     #[test]
@@ -206,7 +253,7 @@ mod tests {
         assert_eq!(plain.dscp, Some(10));
         assert_eq!(plain.flow.unwrap().ports, Some((53, 4096)));
         let hop_by_hop = [[UDP, 0, 0, 0, 0, 0, 0, 0].as_slice(), &udp].concat();
-        assert_eq!(parse(LinkType::RawIp, &v6(0, &hop_by_hop)), plain);
+        assert_eq!(parse(LinkType::RawIp, &v6(0, &hop_by_hop)).flow, plain.flow);
         // A fragment: protocol known, ports not.
         let fragment = [[UDP, 0, 0, 1, 0, 0, 0, 9].as_slice(), &udp].concat();
         let flow = parse(LinkType::RawIp, &v6(44, &fragment)).flow.unwrap();
@@ -234,6 +281,7 @@ mod tests {
             "a header length of 16 cannot be"
         );
         // Tags without end.
-        assert_eq!(parse(LinkType::Ethernet, &[0x81, 0x00].repeat(50)), Headers::default());
+        let endless = parse(LinkType::Ethernet, &[0x81, 0x00].repeat(50));
+        assert_eq!(endless, Headers { tags: 8, ..Headers::default() });
     }
 }

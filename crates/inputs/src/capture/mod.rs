@@ -3,18 +3,19 @@
 //! Must not know NICs or queues: it computes the RSS hash, [`crate::IndirectionTable`] the queue. Payloads are not
 //! kept; a packet takes 32 bytes of memory where it is kept, a flow is stored once.
 
+mod collector;
+mod foreign;
 mod headers;
 mod pcap;
 mod pcapng;
 
 use crate::error::InputError;
-use crate::rss::{MICROSOFT_KEY, toeplitz};
+use crate::rss::toeplitz;
 use crate::source::Source;
-use hashbrown::HashTable;
-use headers::Headers;
+use collector::Collector;
 pub use headers::LinkType;
 use serde::Serialize;
-use std::hash::{BuildHasher, RandomState};
+use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -27,8 +28,9 @@ pub const MAX_PACKETS: usize = 1 << 23;
 pub const MAX_FLOWS: usize = 1 << 20;
 /// The longest accepted packet. Linux's BIG TCP builds 512 KiB on loopback; 16 MiB leaves room.
 const MAX_PACKET_BYTES: u32 = 16 << 20;
-/// Longest accepted time between first and last packet: 2^62 ns, 146 years. Beyond it sums overflow.
-const MAX_SPAN_NS: i128 = 1 << 62;
+/// A gap dominates that is this many times as long as all other gaps together. Assumption: below it a loop of the capture
+/// still has packets in most of its time.
+const DOMINANT_GAP: u64 = 10;
 /// What the reader accepts, for messages.
 const WANTED: &str =
     "a pcap or pcapng capture (plain, gzip, xz or zstd), as tcpdump -w or Wireshark write it";
@@ -36,17 +38,22 @@ const WANTED: &str =
 /// One packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
-    /// Nanoseconds since the packet that is first in the file; negative for one that was stamped before it.
+    /// Nanoseconds since the capture's earliest packet.
     pub at_ns: i64,
-    /// The length before the snap length, or the captured length where the file says that more was captured than there was.
-    /// It includes the link header, and the frame check sequence only where the capture has it.
+    /// The length of the Ethernet frame that a NIC receives, VLAN tags included and the frame check sequence not, whatever link
+    /// header the capture has. It is the length before the snap length, or the captured length where the file says that more
+    /// was captured than there was.
     pub bytes: u32,
     /// RSS hash under [`MICROSOFT_KEY`]; 0 for a packet that is not IP, as NICs report it.
     pub hash: u32,
     /// Index into [`Capture::flows`]; none if it is not IP, or the snap length cut its addresses off.
     pub flow: Option<u32>,
+    /// Its number in the file, from 1, as Wireshark shows it.
+    pub number: u32,
     /// Differentiated services code point (RFC 2474), 0..=63; none if it is not IP.
     pub dscp: Option<u8>,
+    /// VLAN tags of 4 bytes, which are part of its length.
+    pub tags: u8,
 }
 
 /// The fields by which an RSS NIC distinguishes flows.
@@ -101,6 +108,8 @@ pub enum CaptureFormat {
 pub struct Capture {
     /// The packets in the order of their times; those of one time in the order of the file. The first has time 0.
     pub packets: Vec<Packet>,
+    /// Packets of the file, with those that are left out.
+    pub recorded: u64,
     /// The flows in order of first appearance.
     pub flows: Vec<FlowKey>,
     /// The file format.
@@ -120,9 +129,33 @@ pub struct CaptureOddities {
     /// Packets of which more bytes were captured than their original length says, as some capture cards write: the
     /// captured length counts.
     pub longer_than_said: u64,
-    /// Whether the file ends within a packet, as where the capture was killed or copied in part: the whole packets before
-    /// it count.
+    /// Packets without bytes: they are left out.
+    pub empty: u64,
+    /// Packets that the capturing host sent, as Linux cooked headers and flags of pcapng say: they are left out.
+    pub outgoing: u64,
+    /// Packets with the bytes of one just before them, as where two interfaces or both ends of a link were captured: they
+    /// are played like all others.
+    pub copies: u64,
+    /// Packets without a time, which pcapng's simple packet blocks hold: each has the time of the packet before it.
+    pub without_time: u64,
+    /// Whether a file of microseconds has fractions of a second in nanoseconds: they are read as such.
+    pub are_nanoseconds: bool,
+    /// Whether there are zeros behind the last packet, as where the file's space was reserved: they are left out.
+    pub is_padded: bool,
+    /// Whether the file, or what it can be unpacked to, ends within a packet, as where the capture was killed or copied in
+    /// part: the whole packets before it count.
     pub is_cut_off: bool,
+}
+
+/// The longest time without a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct CaptureGap {
+    /// How long it is, nanoseconds.
+    pub ns: u64,
+    /// Number in the file of the packet before it.
+    pub after_packet: u32,
+    /// Number in the file of the packet behind it.
+    pub before_packet: u32,
 }
 
 /// A summary of a capture.
@@ -134,7 +167,7 @@ pub struct CaptureInfo {
     pub links: Vec<LinkType>,
     /// Packets.
     pub packets: u64,
-    /// Sum of original lengths, bytes.
+    /// Sum of the lengths of their Ethernet frames, bytes.
     pub bytes: u64,
     /// Distinct flows.
     pub flows: u64,
@@ -145,6 +178,8 @@ pub struct CaptureInfo {
     pub oddities: CaptureOddities,
     /// From first to last packet, nanoseconds.
     pub duration_ns: u64,
+    /// The longest gap, if it dominates: a packet with a wrong time, or a pause.
+    pub dominant_gap: Option<CaptureGap>,
     /// Shortest packet, bytes.
     pub min_bytes: u32,
     /// Longest packet, bytes. Above 1514 (or the MTU plus 14) the capture was taken before segmentation.
@@ -164,19 +199,70 @@ impl Capture {
     /// One [`InputError`] if the file cannot be read, is of another kind, has no whole packet, or holds an
     /// impossible length, time or link type.
     pub fn read(path: &Path) -> Result<Capture, InputError> {
-        let mut packets = Vec::new();
-        let rest = each_packet(path, &mut |packet| {
-            packets.push(packet);
-            ControlFlow::Continue(())
-        })?;
-        in_order(&mut packets);
-        Ok(Capture {
-            packets,
-            flows: rest.flows,
-            format: rest.format,
-            links: rest.links,
-            oddities: rest.oddities,
-        })
+        Capture::read_while(path, &mut |_| ControlFlow::Continue(()))
+    }
+
+    /// Reads a capture until `on`, which is called for each packet in the order of the file, breaks. Only the packet's length
+    /// and flow are final then.
+    ///
+    /// # Errors
+    /// As [`Capture::read`].
+    pub fn read_while(
+        path: &Path,
+        on: &mut dyn FnMut(&Packet) -> ControlFlow<()>,
+    ) -> Result<Capture, InputError> {
+        let mut source = Source::open(path)?;
+        let first = source.peek(foreign::LOOK_BYTES)?;
+        let format = match first.get(..4) {
+            Some([0x0a, 0x0d, 0x0d, 0x0a]) => CaptureFormat::Pcapng,
+            Some(magic) if pcap::is_magic(magic) => CaptureFormat::Pcap,
+            _ => {
+                if let Some((found, remedy)) = foreign::of(first) {
+                    return Err(InputError::Foreign { path: path.to_owned(), found, remedy });
+                }
+                return Err(source.wrong_format(WANTED));
+            }
+        };
+        let mut collector = Collector::new(format, on);
+        let read = match format {
+            CaptureFormat::Pcap => pcap::read(&mut source, &mut collector),
+            CaptureFormat::Pcapng => pcapng::read(&mut source, &mut collector),
+        };
+        let is_cut_off = match &read {
+            Err(InputError::Cut { .. }) => true,
+            Err(InputError::Read { source, .. }) => source.kind() == ErrorKind::UnexpectedEof,
+            _ => false,
+        };
+        let mut capture = collector.finish();
+        match is_cut_off && !capture.packets.is_empty() {
+            true => capture.oddities.is_cut_off = true,
+            false => read?,
+        }
+        if capture.packets.is_empty() {
+            let (what, remedy) = match capture.recorded {
+                0 => ("packets", "capture some traffic into it"),
+                _ => (
+                    "packets that a NIC receives",
+                    "all of them were sent by the capturing host or have no bytes; capture on the host that receives",
+                ),
+            };
+            return Err(InputError::NoRecords { path: path.to_owned(), what, remedy });
+        }
+        Ok(capture)
+    }
+
+    /// The longest gap, if it is far longer than all others together.
+    pub fn dominant_gap(&self) -> Option<CaptureGap> {
+        let gaps = self.packets.windows(2).map(|pair| CaptureGap {
+            ns: (pair[1].at_ns - pair[0].at_ns).unsigned_abs(),
+            after_packet: pair[0].number,
+            before_packet: pair[1].number,
+        });
+        let longest = gaps.max_by_key(|gap| gap.ns)?;
+        let others_ns = self.packets.last()?.at_ns.unsigned_abs() - longest.ns;
+        // With one gap or two equal times there is no other to compare it with.
+        let dominates = self.packets.len() > 2 && longest.ns > 0 && longest.ns / DOMINANT_GAP >= others_ns;
+        dominates.then_some(longest)
     }
 
     /// The summary.
@@ -197,6 +283,7 @@ impl Capture {
             without_flow: self.packets.iter().filter(|packet| packet.flow.is_none()).count() as u64,
             oddities: self.oddities,
             duration_ns,
+            dominant_gap: self.dominant_gap(),
             min_bytes: self.packets.iter().map(|packet| packet.bytes).min().unwrap_or(0),
             max_bytes: self.packets.iter().map(|packet| packet.bytes).max().unwrap_or(0),
             mean_bytes: if packets == 0 { 0.0 } else { bytes as f64 / packets as f64 },
@@ -206,189 +293,32 @@ impl Capture {
     }
 }
 
-/// Sorts packets by their times and lets the first have time 0. Packets of one time keep their order.
-pub fn in_order(packets: &mut [Packet]) {
-    packets.sort_by_key(|packet| packet.at_ns);
-    let first = packets.first().map_or(0, |packet| packet.at_ns);
-    packets.iter_mut().for_each(|packet| packet.at_ns -= first);
-}
-
-/// A capture without its packets.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CaptureRest {
-    /// The flows in order of first appearance.
-    pub flows: Vec<FlowKey>,
-    /// The file format.
-    pub format: CaptureFormat,
-    /// Link types of the interfaces that packets came from, each once.
-    pub links: Vec<LinkType>,
-    /// What the file says that no wire delivers.
-    pub oddities: CaptureOddities,
-}
-
-/// Reads a capture and passes each packet on, in the order of the file, without keeping it. A caller that breaks ends the
-/// reading early.
-///
-/// # Errors
-/// As [`Capture::read`].
-pub fn each_packet(
-    path: &Path,
-    on: &mut dyn FnMut(Packet) -> ControlFlow<()>,
-) -> Result<CaptureRest, InputError> {
-    let mut source = Source::open(path)?;
-    let first = source.peek(4)?;
-    let format = match first.get(..4) {
-        Some([0x0a, 0x0d, 0x0d, 0x0a]) => CaptureFormat::Pcapng,
-        Some(magic) if pcap::is_magic(magic) => CaptureFormat::Pcap,
-        _ => return Err(source.wrong_format(WANTED)),
-    };
-    let mut collector = Collector::new(format, on);
-    let read = match format {
-        CaptureFormat::Pcap => pcap::read(&mut source, &mut collector),
-        CaptureFormat::Pcapng => pcapng::read(&mut source, &mut collector),
-    };
-    match read {
-        Err(InputError::Cut { .. }) if collector.packets > 0 => collector.rest.oddities.is_cut_off = true,
-        other => other?,
-    }
-    if collector.packets == 0 {
-        let (path, what) = (path.to_owned(), "packets");
-        return Err(InputError::NoRecords { path, what, remedy: "capture some traffic into it" });
-    }
-    Ok(collector.rest)
-}
-
-/// Collects what the two readers find.
-struct Collector<'a> {
-    rest: CaptureRest,
-    on: &'a mut dyn FnMut(Packet) -> ControlFlow<()>,
-    /// Indices of flows by the flow's hash in this table.
-    known: HashTable<u32>,
-    hasher: RandomState,
-    /// RSS hash of each flow, so that a flow is hashed once.
-    hashes: Vec<u32>,
-    packets: usize,
-    last_ns: i64,
-    first_ns: Option<i128>,
-}
-
-impl<'a> Collector<'a> {
-    fn new(format: CaptureFormat, on: &'a mut dyn FnMut(Packet) -> ControlFlow<()>) -> Collector<'a> {
-        Collector {
-            rest: CaptureRest {
-                flows: Vec::new(),
-                format,
-                links: Vec::new(),
-                oddities: CaptureOddities::default(),
-            },
-            on,
-            known: HashTable::new(),
-            hasher: RandomState::new(),
-            hashes: Vec::new(),
-            packets: 0,
-            last_ns: 0,
-            first_ns: None,
-        }
-    }
-
-    /// Index and RSS hash of a flow; none if it is one too many.
-    fn flow(&mut self, key: FlowKey) -> Option<(u32, u32)> {
-        let flows = &mut self.rest.flows;
-        let hash = self.hasher.hash_one(key);
-        if let Some(index) = self.known.find(hash, |index| flows[*index as usize] == key) {
-            return Some((*index, self.hashes[*index as usize]));
-        }
-        if flows.len() == MAX_FLOWS {
-            return None;
-        }
-        let index = flows.len() as u32;
-        flows.push(key);
-        self.hashes.push(key.rss_hash(&MICROSOFT_KEY));
-        self.known.insert_unique(hash, index, |index| self.hasher.hash_one(flows[*index as usize]));
-        Some((index, self.hashes[index as usize]))
-    }
-
-    /// Passes a packet on; `source` is positioned at its start and builds the error if it is refused.
-    fn packet(
-        &mut self,
-        source: &Source,
-        link: LinkType,
-        stamp_ns: i128,
-        lengths: Lengths,
-        headers: Headers,
-    ) -> Result<ControlFlow<()>, InputError> {
-        let offset = source.offset();
-        if self.packets == MAX_PACKETS {
-            let wanted = format!("at most {MAX_PACKETS}; cut the capture with editcap -c");
-            return Err(source.value(offset, "number of packets", "larger", wanted));
-        }
-        let first = *self.first_ns.get_or_insert(stamp_ns);
-        let since = stamp_ns - first;
-        if since.abs() > MAX_SPAN_NS {
-            let wanted = "within 146 years of the first packet; the file is damaged or its if_tsresol wrong";
-            return Err(source.value(
-                offset,
-                "time stamp",
-                format!("{since} ns after the first packet"),
-                wanted,
-            ));
-        }
-        // Bounded by MAX_SPAN_NS above.
-        let at_ns = since as i64;
-        self.rest.oddities.reordered += u64::from(at_ns < self.last_ns);
-        if !self.rest.links.contains(&link) {
-            self.rest.links.push(link);
-        }
-        let (flow, hash) = match headers.flow {
-            None => (None, 0),
-            Some(key) => {
-                let Some((index, hash)) = self.flow(key) else {
-                    let wanted = format!("at most {MAX_FLOWS}; cut the capture with editcap -c");
-                    return Err(source.value(offset, "number of flows", "larger", wanted));
-                };
-                (Some(index), hash)
-            }
-        };
-        self.packets += 1;
-        self.last_ns = at_ns;
-        self.rest.oddities.longer_than_said += u64::from(lengths.captured > lengths.original);
-        let bytes = lengths.captured.max(lengths.original);
-        Ok((self.on)(Packet { at_ns, bytes, hash, flow, dscp: headers.dscp }))
-    }
-}
-
-/// A packet's two lengths in bytes, which both formats contain.
-#[derive(Clone, Copy)]
-struct Lengths {
-    captured: u32,
-    original: u32,
-}
-
-impl Lengths {
-    fn check(self, source: &Source) -> Result<Lengths, InputError> {
-        for (what, length) in
-            [("the packet's original length", self.original), ("the packet's captured length", self.captured)]
-        {
-            if length > MAX_PACKET_BYTES {
-                let wanted = format!("at most {MAX_PACKET_BYTES} bytes; the file is damaged, capture again");
-                return Err(source.value(source.offset(), what, length, wanted));
-            }
-        }
-        Ok(self)
-    }
-}
-
+/// The link type of this number, which the file says at this offset.
 fn link_type(source: &Source, offset: u64, number: u16) -> Result<LinkType, InputError> {
     LinkType::from_number(number).ok_or_else(|| {
-        let wanted = "1 (Ethernet), 0 or 108 (loopback), 101, 12, 14, 228 or 229 (raw IP), 113 or 276 (Linux \
-                      cooked); capture on an Ethernet or loopback interface";
+        let wanted = format!(
+            "1 (Ethernet), 0 or 108 (loopback), 101, 12, 14, 228 or 229 (raw IP), 113 or 276 (Linux cooked); {}",
+            foreign::of_link(number)
+        );
         source.value(offset, "link type", number, wanted)
     })
+}
+
+/// The error for a capture file behind another one.
+fn another_file(source: &Source) -> InputError {
+    let offset = source.offset();
+    let wanted = format!(
+        "a packet; two files were put one behind the other: join them with `mergecap -w OUT FIRST SECOND`, or take them \
+         apart with `head -c {offset}` and `tail -c +{}`",
+        offset + 1
+    );
+    source.value(offset, "the next record", "the start of another capture file", wanted)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rss::MICROSOFT_KEY;
 
     #[test]
     fn a_flow_hashes_as_microsofts_vectors_do() {
@@ -406,9 +336,11 @@ mod tests {
     /// 300 bytes in 2 us = 150 MB/s.
     #[test]
     fn the_summary_is_arithmetic() {
-        let packet = |at_ns, bytes, flow| Packet { at_ns, bytes, hash: 0, flow, dscp: None };
+        let packet =
+            |at_ns, bytes, flow| Packet { at_ns, bytes, hash: 0, flow, number: 0, dscp: None, tags: 0 };
         let capture = Capture {
             packets: vec![packet(0, 100, None), packet(1000, 200, Some(0)), packet(2000, 300, Some(0))],
+            recorded: 3,
             flows: Vec::new(),
             format: CaptureFormat::Pcap,
             links: vec![LinkType::Ethernet],

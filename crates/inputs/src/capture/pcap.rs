@@ -2,7 +2,8 @@
 //!
 //! `pcap-parser` decodes the fields; this file checks their values before it uses a length. Must not know flows.
 
-use super::{Collector, Lengths, headers, link_type};
+use super::collector::{Collector, Lengths, Recorded};
+use super::{another_file, foreign, headers, link_type};
 use crate::error::InputError;
 use crate::source::Source;
 use pcap_parser::pcap::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
@@ -31,14 +32,32 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
         let wanted = "2; rewrite the file with a current tcpdump (-r old -w new)";
         return Err(source.value(4, "pcap version", header.version_major, wanted));
     }
-    // The low 16 bits are the link type, the others state whether there is a frame check sequence.
-    let link = link_type(source, 20, (header.network.0 as u32 & 0xffff) as u16)?;
+    // The low 16 bits are the link type. Bit 26 says that the highest four are the length of a frame check sequence, in units
+    // of 2 bytes.
+    let network = header.network.0 as u32;
+    let link = link_type(source, 20, (network & 0xffff) as u16)?;
+    let fcs_bytes = if network & 1 << 26 == 0 { 0 } else { (network >> 28) * 2 };
     let big_endian = header.is_bigendian();
-    let fractions_per_s = if header.is_nanosecond_precision() { 1_000_000_000 } else { 1_000_000 };
+    let mut are_nanoseconds = header.is_nanosecond_precision();
     source.consume(HEADER_BYTES);
 
-    while !source.peek(1)?.is_empty() {
+    // Records of zeros at the present end: packets without bytes, or padding where nothing comes behind them.
+    let mut zeros = 0;
+    loop {
+        let left = source.peek(FRAME_BYTES)?;
+        let is_end =
+            left.is_empty() || zeros > 0 && left.len() < FRAME_BYTES && left.iter().all(|byte| *byte == 0);
+        if is_end {
+            if zeros > 0 {
+                into.are_padding(zeros);
+            }
+            break;
+        }
         let head = source.need(FRAME_BYTES, "packet header")?;
+        if foreign::is_start(head) {
+            return Err(another_file(source));
+        }
+        zeros = if head.iter().all(|byte| *byte == 0) { zeros + 1 } else { 0 };
         let length = [head[8], head[9], head[10], head[11]];
         let original = [head[12], head[13], head[14], head[15]];
         let word = if big_endian { u32::from_be_bytes } else { u32::from_le_bytes };
@@ -57,8 +76,8 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
                 "a pcap packet; capture again",
             ));
         };
-        if fraction >= fractions_per_s {
-            let wanted = format!("below {fractions_per_s}; the file is damaged, capture again");
+        if fraction >= 1_000_000_000 {
+            let wanted = "below 1000000000; the file is damaged, capture again";
             return Err(source.value(
                 source.offset() + 4,
                 "fraction of the packet's second",
@@ -66,9 +85,15 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
                 wanted,
             ));
         }
-        let nanos = i128::from(fraction) * i128::from(1_000_000_000 / fractions_per_s);
-        let stamp_ns = i128::from(seconds) * 1_000_000_000 + nanos;
-        if into.packet(source, link, stamp_ns, lengths, headers)?.is_break() {
+        // No microsecond is that large: a program wrote nanoseconds under the magic of microseconds.
+        if fraction >= 1_000_000 && !are_nanoseconds {
+            are_nanoseconds = true;
+            into.read_as_nanoseconds();
+        }
+        let nanos = i128::from(fraction) * if are_nanoseconds { 1 } else { 1000 };
+        let stamp_ns = Some(i128::from(seconds) * 1_000_000_000 + nanos);
+        let recorded = Recorded { link, stamp_ns, lengths, fcs_bytes, headers };
+        if into.packet(source, recorded)?.is_break() {
             break;
         }
         source.consume(whole);

@@ -1,21 +1,17 @@
 //! The pcapng file: sections of blocks, interfaces described in blocks of their own
 //! (draft-ietf-opsawg-pcapng).
 //!
-//! `pcap-parser` decodes blocks; this file checks their lengths before it reads them, and scales time stamps: the
-//! library (0.17) has no power-of-two resolution and reads if_tsoffset as little-endian in big-endian files. Blocks
-//! without packets are skipped.
+//! `pcap-parser` decodes interfaces; this file checks the lengths of blocks before it reads them, decodes the three kinds of
+//! blocks with packets, one of which the library (0.17) does not know, and scales time stamps: the library has no power-of-two
+//! resolution and reads if_tsoffset as little-endian in big-endian files. Blocks without packets are skipped.
 
-use super::{Collector, Lengths, MAX_PACKET_BYTES, headers, link_type};
-use crate::capture::LinkType;
+use super::collector::{Collector, Lengths, Recorded};
+use super::headers::{self, Headers, LinkType};
+use super::{MAX_PACKET_BYTES, another_file, foreign, link_type};
 use crate::error::InputError;
 use crate::source::Source;
-use pcap_parser::pcapng::{
-    parse_enhancedpacketblock_be, parse_enhancedpacketblock_le, parse_interfacedescriptionblock_be,
-    parse_interfacedescriptionblock_le,
-};
-use pcap_parser::traits::PcapNGPacketBlock as _;
+use pcap_parser::pcapng::{parse_interfacedescriptionblock_be, parse_interfacedescriptionblock_le};
 use pcap_parser::{OptionCode, PcapNGOption};
-use std::ops::ControlFlow;
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -30,9 +26,22 @@ const MAX_BLOCK_BYTES: u32 = MAX_PACKET_BYTES + (1 << 20);
 /// Interfaces of one section. Real files have a handful; the bound limits the memory for a hostile one.
 const MAX_INTERFACES: usize = 4096;
 
+/// Option if_fcslen of an interface.
+const INTERFACE_FCS: OptionCode = OptionCode(13);
+/// Option epb_flags of a packet, which the obsolete block has too: bits 0 and 1 are the direction, bits 5 to 8 the bytes of the
+/// frame check sequence.
+const PACKET_FLAGS: u16 = 2;
+const OUTBOUND: u32 = 2;
+
 /// One interface of the current section.
 struct Interface {
-    link: LinkType,
+    /// Its link type, which is refused only if a packet needs it, and where the file says it.
+    link: u16,
+    link_at: u64,
+    /// Bytes that are captured of each packet; 0 for all.
+    snap_bytes: u32,
+    /// Bytes of the frame check sequence, where a packet says nothing else.
+    fcs_bytes: u32,
     /// Time stamp units per second.
     units_per_s: u128,
     /// Seconds to add to each time stamp.
@@ -43,10 +52,25 @@ struct Interface {
 pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), InputError> {
     let mut big_endian = false;
     let mut interfaces: Vec<Interface> = Vec::new();
+    let length_wanted = format!(
+        "a multiple of 4 from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES}; the file is damaged, capture again"
+    );
     while !source.peek(1)?.is_empty() {
+        // No block has the type 0, nor the length 0.
+        if source.peek(8)?.starts_with(&[0; 8]) {
+            let at = source.offset();
+            if !source.is_only_zeros()? {
+                return Err(source.value(at + 4, "block length", 0, length_wanted));
+            }
+            into.are_padding(0);
+            break;
+        }
         let head = source.need(MIN_BLOCK_BYTES as usize, "block header")?;
         let (kind, length) = ([head[0], head[1], head[2], head[3]], [head[4], head[5], head[6], head[7]]);
         let order = [head[8], head[9], head[10], head[11]];
+        if u32::from_le_bytes(kind) != SECTION && foreign::is_start(head) {
+            return Err(another_file(source));
+        }
         if u32::from_le_bytes(kind) == SECTION {
             big_endian = match order {
                 [0x1a, 0x2b, 0x3c, 0x4d] => true,
@@ -67,10 +91,7 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
         let word = if big_endian { u32::from_be_bytes } else { u32::from_le_bytes };
         let (kind, length) = (word(kind), word(length));
         if !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&length) || length % 4 != 0 {
-            let wanted = format!(
-                "a multiple of 4 from {MIN_BLOCK_BYTES} to {MAX_BLOCK_BYTES}; the file is damaged, capture again"
-            );
-            return Err(source.value(source.offset() + 4, "block length", length, wanted));
+            return Err(source.value(source.offset() + 4, "block length", length, length_wanted));
         }
         let whole = length as usize;
         source.need(whole, "block")?;
@@ -83,16 +104,11 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
                 }
                 interfaces.push(interface);
             }
-            ENHANCED_PACKET if packet(source, whole, big_endian, &interfaces, into)?.is_break() => break,
-            SIMPLE_PACKET | OBSOLETE_PACKET => {
-                let (found, wanted) = match kind {
-                    SIMPLE_PACKET => {
-                        ("a simple packet block, which has no time stamp", "an enhanced packet block")
-                    }
-                    _ => ("an obsolete packet block", "an enhanced packet block"),
-                };
-                let wanted = format!("{wanted}; capture again with a current tcpdump, dumpcap or Wireshark");
-                return Err(source.value(source.offset(), "block", found, wanted));
+            ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET => {
+                let found = packet(source, kind, whole, big_endian, &interfaces)?;
+                if into.packet(source, found)?.is_break() {
+                    break;
+                }
             }
             _ => {}
         }
@@ -116,14 +132,14 @@ fn interface(source: &mut Source, whole: usize, big_endian: bool) -> Result<Inte
             value.copy_from_slice(bytes);
             value
         });
-        (block.linktype.0, resolution, offset)
+        let fcs = option(&block.options, INTERFACE_FCS, 1).map_or(0, |bytes| u32::from(bytes[0]));
+        // pcap-parser widens the file's 16-bit field.
+        ((block.linktype.0 & 0xffff) as u16, block.snaplen, resolution, offset, fcs)
     });
-    let Ok((number, resolution, offset)) = read else {
+    let Ok((link, snap_bytes, resolution, offset, fcs)) = read else {
         let wanted = "lengths that agree; the file is damaged, capture again";
         return Err(source.value(at, "interface description block", "unreadable", wanted));
     };
-    // pcap-parser widens the file's 16-bit field.
-    let link = link_type(source, at + 8, (number & 0xffff) as u16)?;
     let power = u32::from(resolution & 0x7f);
     let units_per_s =
         if resolution & 0x80 == 0 { 10u128.checked_pow(power) } else { 1u128.checked_shl(power) };
@@ -138,7 +154,9 @@ fn interface(source: &mut Source, whole: usize, big_endian: bool) -> Result<Inte
         ));
     };
     let offset_s = if big_endian { i64::from_be_bytes(offset) } else { i64::from_le_bytes(offset) };
-    Ok(Interface { link, units_per_s, offset_s })
+    // The draft says bits, Wireshark reads bytes; no check sequence has 16 bytes or more.
+    let fcs_bytes = if fcs < 16 { fcs } else { fcs / 8 };
+    Ok(Interface { link, link_at: at + 8, snap_bytes, fcs_bytes, units_per_s, offset_s })
 }
 
 /// The first option with this code, if it has at least this length.
@@ -147,37 +165,117 @@ fn option<'a>(options: &'a [PcapNGOption<'a>], code: OptionCode, bytes: usize) -
     option.as_bytes().ok().filter(|value| value.len() >= bytes).map(|value| &value[..bytes])
 }
 
+/// The fields of a block with a packet.
+struct PacketBlock<'a> {
+    interface: u32,
+    /// Upper and lower half of the time stamp; none in a simple packet block.
+    stamp: Option<(u32, u32)>,
+    lengths: Lengths,
+    data: &'a [u8],
+    flags: u32,
+}
+
+impl<'a> PacketBlock<'a> {
+    /// Reads the fields of a block, if its lengths agree. `snap_bytes` limits a simple packet block, which does not say how many
+    /// bytes were captured.
+    fn of(block: &'a [u8], kind: u32, big_endian: bool, snap_bytes: u32) -> Option<PacketBlock<'a>> {
+        let word = |at: usize| {
+            let bytes = block.get(at..at + 4)?.try_into().ok()?;
+            Some(if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
+        };
+        let half = |at: usize| {
+            let bytes = block.get(at..at + 2)?.try_into().ok()?;
+            Some(if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) })
+        };
+        // The length is repeated at the end of the block.
+        let end = block.len() - 4;
+        if word(end)? as usize != block.len() {
+            return None;
+        }
+        if kind == SIMPLE_PACKET {
+            let original = word(8)?;
+            let data = block.get(12..end)?;
+            let most = if snap_bytes == 0 { original } else { snap_bytes };
+            let captured = original.min(most).min(data.len() as u32);
+            let lengths = Lengths { captured, original };
+            return Some(PacketBlock {
+                interface: 0,
+                stamp: None,
+                lengths,
+                data: &data[..captured as usize],
+                flags: 0,
+            });
+        }
+        let interface = if kind == OBSOLETE_PACKET { u32::from(half(8)?) } else { word(8)? };
+        let lengths = Lengths { captured: word(20)?, original: word(24)? };
+        let data_end = 28_usize.checked_add(lengths.captured as usize)?;
+        let data = block.get(28..data_end).filter(|_| data_end <= end)?;
+        let mut flags = 0;
+        let mut at = data_end.next_multiple_of(4);
+        while at + 8 <= end {
+            let (code, length) = (half(at)?, usize::from(half(at + 2)?));
+            if code == 0 {
+                break;
+            }
+            if code == PACKET_FLAGS && length == 4 {
+                flags = word(at + 4)?;
+            }
+            at += 4 + length.next_multiple_of(4);
+        }
+        Some(PacketBlock { interface, stamp: Some((word(12)?, word(16)?)), lengths, data, flags })
+    }
+}
+
 fn packet(
     source: &mut Source,
+    kind: u32,
     whole: usize,
     big_endian: bool,
     interfaces: &[Interface],
-    into: &mut Collector<'_>,
-) -> Result<ControlFlow<()>, InputError> {
+) -> Result<Recorded, InputError> {
     let at = source.offset();
-    let bytes = source.need(whole, "block")?;
-    let parsed =
-        if big_endian { parse_enhancedpacketblock_be(bytes) } else { parse_enhancedpacketblock_le(bytes) };
-    let read = parsed.map(|(_, block)| {
-        let interface = interfaces.get(block.if_id as usize);
-        let headers = interface.map(|interface| headers::parse(interface.link, block.packet_data()));
-        let stamp = u64::from(block.ts_high) << 32 | u64::from(block.ts_low);
-        (block.caplen, block.origlen, block.if_id, stamp, interface.zip(headers))
+    let snap_bytes = interfaces.first().map_or(0, |first| first.snap_bytes);
+    let block = PacketBlock::of(source.need(whole, "block")?, kind, big_endian, snap_bytes).map(|block| {
+        let interface = interfaces.get(block.interface as usize);
+        let headers = interface
+            .and_then(|interface| LinkType::from_number(interface.link))
+            .map(|link| headers::parse(link, block.data));
+        (block.interface, block.stamp, block.lengths, block.flags, interface, headers)
     });
-    let Ok((captured, original, id, stamp, found)) = read else {
+    let Some((id, stamp, lengths, flags, interface, headers)) = block else {
+        let what = match kind {
+            ENHANCED_PACKET => "enhanced packet block",
+            SIMPLE_PACKET => "simple packet block",
+            _ => "obsolete packet block",
+        };
         let wanted = "lengths that agree; the file is damaged, capture again";
-        return Err(source.value(at, "enhanced packet block", "unreadable", wanted));
+        return Err(source.value(at, what, "unreadable", wanted));
     };
-    let Some((interface, headers)) = found else {
+    let Some(interface) = interface else {
         let wanted = format!(
             "one of the {} described before it; the file is damaged, capture again",
             interfaces.len()
         );
         return Err(source.value(at + 8, "the packet's interface", id, wanted));
     };
-    let lengths = Lengths { captured, original }.check(source)?;
-    // A u64 times 10^9 fits u128 and, divided, i128.
-    let nanos = (u128::from(stamp) * 1_000_000_000 / interface.units_per_s) as i128;
-    let stamp_ns = nanos + i128::from(interface.offset_s) * 1_000_000_000;
-    into.packet(source, interface.link, stamp_ns, lengths, headers)
+    let link = link_type(source, interface.link_at, interface.link)?;
+    let headers = headers.unwrap_or_default();
+    let fcs_of_packet = flags >> 5 & 0xf;
+    Ok(Recorded {
+        link,
+        stamp_ns: stamp.map(|(high, low)| interface.stamp_ns(high, low)),
+        lengths: lengths.check(source)?,
+        fcs_bytes: if fcs_of_packet > 0 { fcs_of_packet } else { interface.fcs_bytes },
+        headers: Headers { is_outgoing: headers.is_outgoing || flags & 3 == OUTBOUND, ..headers },
+    })
+}
+
+impl Interface {
+    /// Nanoseconds since 1970 of the two halves of a time stamp.
+    fn stamp_ns(&self, high: u32, low: u32) -> i128 {
+        let stamp = u64::from(high) << 32 | u64::from(low);
+        // A u64 times 10^9 fits u128 and, divided, i128.
+        let nanos = (u128::from(stamp) * 1_000_000_000 / self.units_per_s) as i128;
+        nanos + i128::from(self.offset_s) * 1_000_000_000
+    }
 }

@@ -25,9 +25,9 @@ fn refused(bytes: &[u8]) -> String {
 
 #[test]
 fn a_capture_has_a_bound_on_packets() {
-    // 16 zero bytes are a packet without bytes; 2^16 of them are 1 MiB.
+    // A packet of 60 bytes of which none was captured takes 16; 2^16 of them are 1 MiB.
     let head = pcap(false, false, 1, &[]);
-    let part = vec![0; 1 << 20];
+    let part = [[0; 12].as_slice(), &60_u32.to_le_bytes()].concat().repeat(1 << 16);
     let whole = packed(&head, &part, MAX_PACKETS >> 16);
     assert_eq!(Capture::read(file(&whole).path()).unwrap().packets.len(), MAX_PACKETS);
     let error = refused(&packed(&head, &part, (MAX_PACKETS >> 16) + 1));

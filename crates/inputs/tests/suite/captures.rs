@@ -141,9 +141,10 @@ fn impossible_values_are_named() {
     huge[32..40].copy_from_slice(&[0xff; 8]);
     assert!(refused(&huge).contains("the packet's original length is 4294967295, must be at most 16777216"));
     let mut late = pcap(false, false, 1, &[packet()]);
-    late[28..32].copy_from_slice(&1_000_000u32.to_le_bytes());
+    late[28..32].copy_from_slice(&1_000_000_000u32.to_le_bytes());
     assert!(
-        refused(&late).contains("byte 28: fraction of the packet's second is 1000000, must be below 1000000")
+        refused(&late)
+            .contains("byte 28: fraction of the packet's second is 1000000000, must be below 1000000000")
     );
     let mut old = pcap(false, false, 1, &[packet()]);
     old[4] = 1;
@@ -158,7 +159,6 @@ fn impossible_values_are_named() {
     assert!(with(8, 5).contains("byte 8: the section's byte-order magic is 0x05000000"));
     assert!(with(32, 33).contains("byte 32: block length is 33, must be a multiple of 4"));
     assert!(with(32, u32::MAX - 3).contains("block length is 4294967292"));
-    assert!(with(76, 3).contains("simple packet block, which has no time stamp"));
     assert!(with(84, 9).contains("byte 84: the packet's interface is 9, must be one of the 1 described"));
     assert!(with(96, 4000).contains("enhanced packet block is unreadable"));
     assert!(refused(&pcapng(false, 25, |ns| ns, &[packet()])).contains("if_tsresol) is 0x19"));

@@ -4,6 +4,7 @@ mod bounds;
 mod captures;
 mod common;
 mod hostile;
+mod odd_captures;
 mod recording;
 mod shipped;
 mod traces;

@@ -58,13 +58,17 @@ fn of_capture(nic: &NicSpec) -> Option<Warning> {
     let all = std::iter::once(&nic.traffic).chain(nic.phases.iter().map(|phase| &phase.traffic));
     let mut parts: Vec<String> = Vec::new();
     for traffic in all {
-        let TrafficSpec::Capture { capture, line_gbps, .. } = traffic else { continue };
+        let TrafficSpec::Capture { capture, gbps, line_gbps } = traffic else { continue };
         let (delayed, most_ns) = traffic.delayed_by_the_line();
         let odd = &capture.oddities;
         let of_file = [
             (capture.merged, "are longer than a frame and come as several"),
             (odd.reordered, "are out of order in the file and sorted by time"),
             (odd.longer_than_said, "have more bytes than their length says; the bytes count"),
+            (odd.empty, "have no bytes and are left out"),
+            (odd.outgoing, "were sent by the capturing host and are left out"),
+            (odd.copies, "have the bytes of one just before them, as where two interfaces see a packet"),
+            (odd.without_time, "have no time and come with the one before them"),
         ];
         let changed = of_file.into_iter().filter(|(count, _)| *count > 0);
         let mut of_this: Vec<String> =
@@ -76,9 +80,17 @@ fn of_capture(nic: &NicSpec) -> Option<Warning> {
                 show::digits(most_ns / 1e3)
             ));
         }
-        if odd.is_cut_off {
-            of_this.push("the file ends within a packet, which is left out".to_owned());
+        if let (Some(gap), None) = (capture.gap, gbps) {
+            of_this.push(format!(
+                "no packet comes for {:.6} s between packets {} and {}, far longer than all else: a wrong time, or a pause",
+                gap.ns as f64 * 1e-9,
+                gap.after_packet,
+                gap.before_packet
+            ));
         }
+        let of_times = (odd.are_nanoseconds, "its times are nanoseconds, though it says microseconds");
+        let of_end = (odd.is_cut_off, "the file ends within a packet, which is left out");
+        of_this.extend([of_times, of_end].into_iter().filter(|(is, _)| *is).map(|(_, what)| what.to_owned()));
         // Phases usually play the capture of the NIC itself.
         parts.extend(of_this.into_iter().filter(|part| !parts.contains(part)).collect::<Vec<_>>());
     }

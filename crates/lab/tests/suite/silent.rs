@@ -289,3 +289,19 @@ fn what_was_changed_of_a_capture_is_said() {
         said(&summary, WarningKey::CaptureChanged)[0].contains("199 of 201 frames come later than recorded")
     );
 }
+
+#[test]
+fn a_gap_that_dominates_and_packets_that_are_left_out_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    // The third packet lost its time, the fourth has no bytes.
+    let late = 1_700_000_000;
+    pcap(folder.path(), "lost.pcap", &[(late, 60, 60), (late + 10, 60, 60), (0, 60, 60), (late + 20, 0, 0)]);
+    let said_of = |keys: &str| said(&run(folder.path(), keys, ""), WarningKey::CaptureChanged);
+    let [text] = &said_of("capture = \"lost.pcap\"")[..] else { panic!() };
+    assert!(text.contains("1 of 4 packets are out of order in the file"), "{text}");
+    assert!(text.contains("1 of 4 packets have no bytes and are left out"), "{text}");
+    assert!(text.contains("no packet comes for 1700.000000 s between packets 3 and 1,"), "{text}");
+    // At a rate the gaps do not count.
+    let [text] = &said_of("capture = \"lost.pcap\"\noffered_gbps = 1")[..] else { panic!() };
+    assert!(!text.contains("no packet comes"), "{text}");
+}

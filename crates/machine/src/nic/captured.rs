@@ -95,6 +95,7 @@ mod tests {
             packets,
             recorded: 0,
             merged: 0,
+            gap: None,
             oddities: CaptureOddities::default(),
         });
         TrafficSpec::Capture { capture, gbps, line_gbps }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use waykeeper_inputs::{CaptureOddities, MAX_RECORDS, Packet, Trace, Window, each_packet, in_order};
+use waykeeper_inputs::{Capture, CaptureGap, CaptureOddities, MAX_RECORDS, Packet, Trace, Window};
 
 /// Packets and records of all captures and traces of a scenario together: what one trace may have, 192 MiB.
 pub(crate) const ENTRIES_MOST: usize = MAX_RECORDS;
@@ -29,11 +29,13 @@ pub struct CapturedPacket {
 pub struct CapturedTraffic {
     /// In the order of their times.
     pub packets: Vec<CapturedPacket>,
-    /// Packets of the file.
+    /// Packets of the file, with those that are left out.
     pub recorded: u64,
     /// Packets of the file that are longer than one on the wire, since segmentation offload merged them: each is several
     /// here.
     pub merged: u64,
+    /// The longest gap, if it dominates.
+    pub gap: Option<CaptureGap>,
     /// What the file says that no wire delivers.
     pub oddities: CaptureOddities,
 }
@@ -51,14 +53,14 @@ pub(crate) struct InputFiles(Arc<Mutex<InUse>>);
 
 #[derive(Debug, Default)]
 struct InUse {
-    /// By path and the longest packet on the wire.
+    /// By path and the longest packet on the wire without VLAN tags.
     captures: BTreeMap<(PathBuf, u32), Weak<CapturedTraffic>>,
     /// By path and the most instructions.
     traces: BTreeMap<(PathBuf, Option<u64>), Weak<Trace>>,
 }
 
 impl InputFiles {
-    /// The packets of a capture as they are on a wire with packets of at most `longest` bytes.
+    /// The packets of a capture as they are on a wire with packets of at most `longest` bytes without VLAN tags.
     pub fn capture(&self, path: &Path, longest: u32) -> Result<Arc<CapturedTraffic>, ScenarioError> {
         let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (path.to_owned(), longest);
@@ -66,15 +68,14 @@ impl InputFiles {
             return Ok(traffic);
         }
         let left = files.left();
-        let (mut found, mut parts, mut merged) = (Vec::new(), 0, 0);
-        let mut take = |packet: Packet| {
-            let of_this = parts_of(&packet, longest);
+        let (mut parts, mut merged) = (0, 0);
+        let capture = Capture::read_while(path, &mut |packet| {
+            let of_this = parts_of(packet, longest);
             parts += of_this as usize;
             merged += u64::from(of_this > 1);
-            found.push(packet);
             if parts > left { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        };
-        let rest = each_packet(path, &mut take).map_err(ScenarioError::input)?;
+        })
+        .map_err(ScenarioError::input)?;
         if parts > left {
             return Err(ScenarioError::Input(format!(
                 "{}: with it the scenario's captures and traces have more than {ENTRIES_MOST} packets and records, \
@@ -82,10 +83,13 @@ impl InputFiles {
                 path.display()
             )));
         }
-        in_order(&mut found);
-        let (packets, recorded) =
-            (found.iter().flat_map(|packet| split(packet, longest)).collect(), found.len() as u64);
-        let traffic = Arc::new(CapturedTraffic { packets, recorded, merged, oddities: rest.oddities });
+        let traffic = Arc::new(CapturedTraffic {
+            packets: capture.packets.iter().flat_map(|packet| split(packet, longest)).collect(),
+            recorded: capture.recorded,
+            merged,
+            gap: capture.dominant_gap(),
+            oddities: capture.oddities,
+        });
         files.captures.insert(key, Arc::downgrade(&traffic));
         Ok(traffic)
     }
@@ -116,18 +120,23 @@ impl InUse {
     }
 }
 
+/// The longest packet on the wire with the VLAN tags of this one, each of 4 bytes (IEEE 802.1Q): they are no part of the MTU.
+fn with_tags(packet: &Packet, longest: u32) -> u32 {
+    longest + 4 * u32::from(packet.tags)
+}
+
 /// How many packets on the wire a captured one was.
 fn parts_of(packet: &Packet, longest: u32) -> u32 {
-    packet.bytes.div_ceil(longest).max(1)
+    packet.bytes.div_ceil(with_tags(packet, longest)).max(1)
 }
 
 /// A captured packet as packets on the wire: packets that segmentation offload merged are split. The parts have one time;
 /// the NIC's line spaces them.
 fn split(packet: &Packet, longest: u32) -> impl Iterator<Item = CapturedPacket> + use<> {
-    let packet = *packet;
+    let (packet, most) = (*packet, with_tags(packet, longest));
     (0..parts_of(&packet, longest)).map(move |part| CapturedPacket {
         at_ns: packet.at_ns as f64,
-        bytes: (packet.bytes - part * longest).clamp(60, longest),
+        bytes: (packet.bytes - part * most).clamp(60, most),
         hash: packet.hash,
         dscp: packet.dscp.unwrap_or(0),
     })

@@ -1,4 +1,4 @@
-//! Captures as a NIC plays them: the rates of phases beside a capture.
+//! Captures as a NIC plays them: packets with VLAN tags, and the rates of phases beside a capture.
 
 use std::path::Path;
 use waykeeper_machine::{NicSpec, ScenarioSource, TrafficSpec};
@@ -23,6 +23,21 @@ fn nic(folder: &Path, keys: &str) -> NicSpec {
     );
     let source = ScenarioSource::parse("test.toml", &text, Some(folder.to_owned())).unwrap();
     source.read().unwrap().nics.remove(0)
+}
+
+#[test]
+fn vlan_tags_are_no_part_of_the_mtu() {
+    let folder = tempfile::tempdir().unwrap();
+    let played = |packets: &[(u32, usize)], keys: &str| {
+        capture(folder.path(), packets);
+        let nic = nic(folder.path(), &format!("capture = \"c.pcap\"\n{keys}"));
+        let TrafficSpec::Capture { capture, .. } = nic.traffic else { panic!() };
+        capture.packets.iter().map(|packet| packet.bytes).collect::<Vec<_>>()
+    };
+    assert_eq!(played(&[(1514, 0), (1518, 1), (1522, 2)], ""), [1514, 1518, 1522]);
+    // 4 bytes too many: the second packet has the least that Ethernet carries.
+    assert_eq!(played(&[(1518, 0), (1522, 1)], ""), [1514, 60, 1518, 60]);
+    assert_eq!(played(&[(9018, 1)], "mtu = 9000\noffered_gbps = 1"), [9018]);
 }
 
 #[test]
