@@ -64,6 +64,7 @@ fn the_example_in_python_decides_as_the_example_in_rust() {
         confined: false,
         user: None,
         printed: Arc::new(|_| ()),
+        stop: Arc::default(),
         setting: "WAYKEEPER_PYTHON",
     };
     let failure = FirstFailure::default();
