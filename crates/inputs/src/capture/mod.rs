@@ -28,9 +28,9 @@ pub const MAX_PACKETS: usize = 1 << 23;
 pub const MAX_FLOWS: usize = 1 << 20;
 /// The longest accepted packet. Linux's BIG TCP builds 512 KiB on loopback; 16 MiB leaves room.
 const MAX_PACKET_BYTES: u32 = 16 << 20;
-/// A gap dominates that is this many times as long as all other gaps together. Assumption: below it a loop of the capture
-/// still has packets in most of its time.
-const DOMINANT_GAP: u64 = 10;
+/// A gap dominates if it is more than half of the capture and this many times as long as the median gap. Assumption: traffic
+/// that pauses by itself, in bursts of some packets, stays below.
+const DOMINANT_GAP: u64 = 1000;
 /// What the reader accepts, for messages.
 const WANTED: &str =
     "a pcap or pcapng capture (plain, gzip, xz or zstd), as tcpdump -w or Wireshark write it";
@@ -251,18 +251,25 @@ impl Capture {
         Ok(capture)
     }
 
-    /// The longest gap, if it is far longer than all others together.
+    /// The longest gap, if most of the capture is in it and it is far longer than the others.
     pub fn dominant_gap(&self) -> Option<CaptureGap> {
-        let gaps = self.packets.windows(2).map(|pair| CaptureGap {
-            ns: (pair[1].at_ns - pair[0].at_ns).unsigned_abs(),
-            after_packet: pair[0].number,
-            before_packet: pair[1].number,
-        });
-        let longest = gaps.max_by_key(|gap| gap.ns)?;
-        let others_ns = self.packets.last()?.at_ns.unsigned_abs() - longest.ns;
-        // With one gap or two equal times there is no other to compare it with.
-        let dominates = self.packets.len() > 2 && longest.ns > 0 && longest.ns / DOMINANT_GAP >= others_ns;
-        dominates.then_some(longest)
+        let pairs = || self.packets.windows(2);
+        let between = |pair: &[Packet]| (pair[1].at_ns - pair[0].at_ns).unsigned_abs();
+        let longest = pairs().max_by_key(|pair| between(pair))?;
+        let mut gaps: Vec<u64> = pairs().map(between).collect();
+        if gaps.len() < 2 {
+            return None;
+        }
+        let middle = (gaps.len() - 1) / 2;
+        let (_, median, _) = gaps.select_nth_unstable(middle);
+        let ns = between(longest);
+        let span_ns = self.packets.last()?.at_ns.unsigned_abs();
+        let dominates = ns > span_ns / 2 && ns / DOMINANT_GAP > *median;
+        dominates.then_some(CaptureGap {
+            ns,
+            after_packet: longest[0].number,
+            before_packet: longest[1].number,
+        })
     }
 
     /// The summary.

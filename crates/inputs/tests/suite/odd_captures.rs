@@ -179,8 +179,13 @@ fn the_longest_gap_is_named_if_it_dominates() {
     // An hour's pause before the fourth of five.
     let gap = CaptureGap { ns: 3600 * second, after_packet: 3, before_packet: 4 };
     assert_eq!(at(&[0, 1000, 2000, 2000 + 3600 * second, 3000 + 3600 * second]), Some(gap));
-    // 9 of 10 us are not ten times the rest.
+    // The third packet lost its time, the fourth has another one: the gap before the two that are right is the longer one.
+    let gap = CaptureGap { ns: usual - second, after_packet: 4, before_packet: 1 };
+    assert_eq!(at(&[usual, usual + 1000, 0, second, usual + 2000, usual + 3000]), Some(gap));
+    // 9 of 10 us are not a thousand times the other gap.
     assert_eq!(at(&[0, 1000, 10_000]), None);
+    // Bursts of equal times have pauses.
+    assert_eq!(at(&[0, 0, 0, second, second, second, 2 * second, 2 * second]), None);
 }
 
 #[test]
