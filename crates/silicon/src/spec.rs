@@ -247,6 +247,9 @@ impl ChipSpec {
         let bad = |key: &'static str, value: &dyn ToString, wanted: &str| {
             Err((Cow::Borrowed(key), value.to_string(), wanted.to_owned()))
         };
+        if self.name.trim().is_empty() {
+            return bad("name", &format!("{:?}", self.name), "a short name");
+        }
         let (mlc, llc) = (&self.mlc, &self.llc);
         if !mlc.sets.is_power_of_two() {
             return bad("mlc.sets", &mlc.sets, "a power of two from 16 to 1024");
@@ -352,6 +355,8 @@ mod tests {
             text.contains("my.toml") && text.contains("`cores` is 0") && text.contains("1 to 64"),
             "{text}"
         );
+        let nameless = error("name = \"gold-6140\"", "name = \" \"");
+        assert!(nameless.contains("`name` is \" \"") && nameless.contains("a short name"), "{nameless}");
         assert!(error("GenuineIntel", "Intel").contains("`identity.vendor` is Intel"));
         assert!(error("model = 85", "model = 256").contains("`identity.model` is 256"));
         assert!(error("0x600", "0x605").contains("holes"));

@@ -55,6 +55,18 @@ fn a_misspelt_key_that_is_needed_is_found_among_those_that_stand_there() {
 }
 
 #[test]
+fn no_name_is_blank() {
+    for (name, key) in [
+        ("name = \"tiny\"", "`name`"),
+        ("name = \"nic0\"", "`nic[].name`"),
+        ("name = \"raid0\"", "`storage[].name`"),
+        ("name = \"xmem\"", "`workload[].name`"),
+    ] {
+        scenario(name, "name = \"\"", &[&format!("{key} is \"\"; it must be a short name")]);
+    }
+}
+
+#[test]
 fn a_text_without_quotes_is_shown_in_quotes() {
     scenario("cores = \"2-3\"", "cores = 2-3", &[":25:", "not valid TOML", "quotes: cores = \"2-3\""]);
     scenario("block = \"128k\"", "block = 128k # big", &["quotes: block = \"128k\""]);

@@ -238,12 +238,16 @@ impl<'a> Keys<'a> {
         Ok(Some(text.to_owned()))
     }
 
-    /// A required text.
+    /// A required text, which is not blank.
     ///
     /// # Errors
     /// A missing key, or anything that is not a text.
     pub(crate) fn required_text(&mut self, key: &str, wanted: &str) -> Result<String, ScenarioError> {
-        self.optional_text(key)?.ok_or_else(|| self.missing(key, wanted))
+        let text = self.optional_text(key)?.ok_or_else(|| self.missing(key, wanted))?;
+        if text.trim().is_empty() {
+            return Err(self.refuse(key, &format!("{text:?}"), wanted));
+        }
+        Ok(text)
     }
 
     /// One of `words`, or the default `usual`.
