@@ -2,11 +2,13 @@
 //!
 //! Every error names line and key. Must not know what is present: it does not read the machine.
 
+mod size;
 mod texts;
 
 use super::device::DeviceName;
 use super::glob::{CgroupSelector, Glob, program};
 use serde::Deserialize;
+pub use size::DeclaredSize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
@@ -74,12 +76,6 @@ pub(super) const NAME_LIMIT: usize = 64;
 
 /// Longest part of a name that all matches share: at least as many bytes are left for a match's own name.
 const COMMON_LIMIT: usize = 32;
-
-/// Most tenants of a declaration. Assumption: a family (`each`) declares more than a host has classes and monitors.
-const TENANTS_MOST: usize = 1000;
-
-/// Most globs with a wildcard of a declaration: compiled, one with a thousand `?` takes 150 KiB.
-const GLOBS_MOST: usize = 1000;
 
 /// Highest number of a process (Linux, include/linux/threads.h, PID_MAX_LIMIT).
 const PID_MOST: u32 = 1 << 22;
@@ -164,34 +160,6 @@ pub fn declared(entries: Vec<Spanned<TenantEntry>>) -> Result<Vec<TenantSpec>, D
         None => Ok(specs),
         Some((index, Clash::Name, why)) => Err(DeclarationError { at: names[index].clone(), why }),
         Some((index, Clash::Core, why)) => Err(DeclarationError { at: cores[index].clone(), why }),
-    }
-}
-
-/// Counts of a declaration that have bounds, also for lists from several files.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DeclaredSize {
-    tenants: usize,
-    globs: usize,
-}
-
-impl DeclaredSize {
-    /// Counts a tenant.
-    ///
-    /// # Errors
-    /// The bound that it is beyond.
-    pub fn add(&mut self, spec: &TenantSpec) -> Result<(), String> {
-        let globs = spec.selectors.iter().map(CgroupSelector::glob).chain(&spec.programs);
-        self.tenants += 1;
-        self.globs += globs.filter(|glob| glob.is_wild()).count()
-            + spec.devices.iter().filter(|device| device.is_wild()).count();
-        for (count, most, what) in
-            [(self.tenants, TENANTS_MOST, "tenants"), (self.globs, GLOBS_MOST, "globs with a wildcard")]
-        {
-            if count > most {
-                return Err(format!("`{}` is beyond the {most} {what} that may be declared", spec.name));
-            }
-        }
-        Ok(())
     }
 }
 

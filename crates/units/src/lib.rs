@@ -1,5 +1,5 @@
 //! Types that every crate uses: way masks, ids, core lists, sizes; the known word most like a mistyped one; numbers and
-//! their units in messages; the name in an HTTP `Host`.
+//! their units in messages; the name in an HTTP `Host`; text in UTF-16.
 //!
 //! It must not know chips, hosts or policies. Each type prevents mixing numbers of different meaning, and refuses bad
 //! input with a message that names what is accepted.
@@ -13,6 +13,7 @@ mod mask;
 pub mod quantity;
 mod shown;
 mod size;
+mod wide;
 
 pub use alike::{Likeness, most_alike, nearest};
 pub use cores::{CoreList, CoreListError};
@@ -23,6 +24,7 @@ pub use mask::{MaskError, WayMask};
 pub use quantity::Unit;
 pub use shown::{few, message, one_line, printable, shown};
 pub use size::{SizeError, parse_size};
+pub use wide::is_utf_16;
 
 /// Bytes in one cache line on every chip that is modelled here.
 pub const LINE_BYTES: u64 = 64;

@@ -9,7 +9,7 @@
 //!          17           1:    W0.T3264 write        8 byte(s) @ 0x00007ffe1ce3bff8 by PC 0x00007f6fdd3ec360
 //! ```
 //!
-//! The thread is `W0.T3264` since workloads are told apart, `3264` before, and `T3264` with one number before the colon in
+//! The thread is `W0.T3264` since the tool knows workloads, `3264` before, and `T3264` with one number before the colon in
 //! still older versions. All threads are read as they are listed.
 //! A repeat of a string instruction (`non-fetched`) is no further instruction; prefetches and flushes touch nothing. Must
 //! not know other formats.
