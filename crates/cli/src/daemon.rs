@@ -150,7 +150,9 @@ fn no_tenant(config: &Config, inputs: &Inputs) -> Option<String> {
 
 /// Why a start with this configuration would be refused here, as far as that shows without a change of the host.
 fn refused_here(config: &Config, inputs: &Inputs) -> Option<String> {
-    no_tenant(config, inputs).or_else(|| check_host(config).err().map(|why| why.to_string()))
+    no_tenant(config, inputs)
+        .or_else(|| check_host(config).err().map(|why| why.to_string()))
+        .or_else(|| daemon::check_servers(config).err().map(|why| why.to_string()))
 }
 
 /// Log lines that may wait for standard error; further lines are dropped. A blocked terminal must not block the control

@@ -310,13 +310,24 @@ fn open_servers(
     published_state: Arc<PublishedState>,
     orders: Sender,
 ) -> Result<Servers, ServersError> {
-    let servers = ServersConfig {
+    Servers::open(&servers(config), published_state, orders)
+}
+
+/// Whether socket and metrics could be opened, as far as that shows without a change.
+///
+/// # Errors
+/// As [`Servers::open`].
+pub fn check_servers(config: &Config) -> Result<(), ServersError> {
+    Servers::check(&servers(config))
+}
+
+fn servers(config: &Config) -> ServersConfig {
+    ServersConfig {
         socket: config.socket_path(),
         group: config.socket.group.clone(),
         metrics: config.metrics.clone(),
         ..ServersConfig::default()
-    };
-    Servers::open(&servers, published_state, orders)
+    }
 }
 
 /// Arguments of the control thread.

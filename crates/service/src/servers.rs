@@ -91,6 +91,20 @@ pub struct Servers {
 }
 
 impl Servers {
+    /// What [`Servers::open`] would be refused for, as far as that shows without a change. Addresses and sockets that are in
+    /// use are none: the daemon that is to be replaced may have them.
+    ///
+    /// # Errors
+    /// As [`Servers::open`].
+    pub fn check(config: &ServersConfig) -> Result<(), ServersError> {
+        config.group.as_deref().map(group_id).transpose()?;
+        let metrics = match &config.metrics {
+            Some(Listen::Unix(path)) => Some(path),
+            _ => None,
+        };
+        Ok(config.socket.iter().chain(metrics).try_for_each(|path| socket::check_file(path))?)
+    }
+
     /// Opens what `config` names. When it returns, clients can connect.
     ///
     /// # Errors

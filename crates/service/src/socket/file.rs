@@ -4,6 +4,7 @@
 
 use rustix::fs::{Gid, Mode};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
@@ -92,21 +93,16 @@ impl Drop for SocketFile {
 pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, SocketFile), SocketFileError> {
     let failed =
         |what: &'static str| move |why: io::Error| SocketFileError::Io { path: path.to_owned(), what, why };
-    let bad_path = || SocketFileError::Path(path.to_owned());
-    let (folder, name) = path.parent().zip(path.file_name()).ok_or_else(bad_path)?;
-    // sun_path takes 107 bytes; the temporary name adds a dot and a process id.
-    if !path.is_absolute() || path.as_os_str().len() > 90 {
-        return Err(bad_path());
-    }
+    let (folder, name) = folder_and_name(path)?;
     match std::fs::DirBuilder::new().mode(0o755).create(folder) {
         Err(why) if why.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(failed("cannot create its directory")(why));
+            return Err(failed(NO_FOLDER)(why));
         }
         _ => {}
     }
     trust::folder(&RealSystem, folder).map_err(|why| untrusted(path, why))?;
     refuse_what_is_alive(path)?;
-    let mut hidden = std::ffi::OsString::from(".");
+    let mut hidden = OsString::from(".");
     hidden.push(name);
     hidden.push(format!(".{}", std::process::id()));
     let hidden = folder.join(hidden);
@@ -132,6 +128,32 @@ pub fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, SocketFi
     listener.inspect_err(|_| {
         let _ = std::fs::remove_file(&hidden);
     })
+}
+
+/// What [`listen`] would be refused for, as far as that shows without a change. A program that listens there is none: it may
+/// be the daemon that is to be replaced.
+///
+/// # Errors
+/// As [`listen`].
+pub fn check(path: &Path) -> Result<(), SocketFileError> {
+    let (folder, _) = folder_and_name(path)?;
+    if !folder.exists() && !folder.parent().is_some_and(Path::is_dir) {
+        let why = io::Error::from_raw_os_error(rustix::io::Errno::NOENT.raw_os_error());
+        return Err(SocketFileError::Io { path: path.to_owned(), what: NO_FOLDER, why });
+    }
+    match refuse_what_is_alive(path) {
+        Err(SocketFileError::InUse(_)) => Ok(()),
+        other => other,
+    }
+}
+
+const NO_FOLDER: &str = "cannot create its directory";
+
+fn folder_and_name(path: &Path) -> Result<(&Path, &OsStr), SocketFileError> {
+    // sun_path takes 107 bytes; the temporary name adds a dot and a process id.
+    let is_good = path.is_absolute() && path.as_os_str().len() <= 90;
+    let parts = path.parent().zip(path.file_name()).filter(|_| is_good);
+    parts.ok_or_else(|| SocketFileError::Path(path.to_owned()))
 }
 
 fn untrusted(path: &Path, why: TrustError) -> SocketFileError {
@@ -200,6 +222,23 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect()
+    }
+
+    #[test]
+    fn a_check_says_what_would_be_refused_and_makes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/waykeeper.sock");
+        check(&path).unwrap();
+        assert!(names(folder.path()).is_empty(), "the directory can be made");
+        let (listener, place) = listen(&path, None).unwrap();
+        check(&path).unwrap();
+        drop((listener, place));
+        std::fs::write(&path, "").unwrap();
+        assert!(check(&path).unwrap_err().to_string().contains("this is a file, not a socket"));
+        let deep = folder.path().join("none/run/waykeeper.sock");
+        let refused = check(&deep).unwrap_err().to_string();
+        assert_eq!(refused, listen(&deep, None).unwrap_err().to_string());
+        assert!(matches!(check(Path::new("run/waykeeper.sock")), Err(SocketFileError::Path(_))));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod limits;
 mod view;
 
 pub use access::{ClientRights, OVERFLOW_ID, Peer, Right};
+pub(crate) use file::check as check_file;
 pub use file::{SocketFile, SocketFileError, listen};
 pub use limits::SocketLimits;
 pub(crate) use view::View;
