@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::PathBuf;
+use waykeeper_kernel::root::Root;
 use waykeeper_operator::doctor::{self, CheckState, DoctorReport, Family, HostUse};
 
 /// Examples of the subcommand.
@@ -39,9 +40,9 @@ pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
     let report = doctor::examine(&root);
     let host_use = report.best_use();
     if args.json {
-        out::json(&Shown { report: &report, host_use, command: report.next_command() })?;
+        out::json(&Shown { report: &report, host_use, command: report.next_command(&root) })?;
     } else {
-        out::text(&format!("{}{}\n", table(&report), verdict(&report)))?;
+        out::text(&format!("{}{}\n", table(&report), verdict(&report, &root)))?;
     }
     match host_use {
         HostUse::Manage | HostUse::Knobs => Ok(()),
@@ -56,13 +57,18 @@ struct Shown<'r> {
     report: &'r DoctorReport,
     #[serde(rename = "use")]
     host_use: HostUse,
-    command: &'r str,
+    command: String,
 }
 
 /// What can be done here, and the command to continue with.
-pub fn verdict(report: &DoctorReport) -> String {
+pub fn verdict(report: &DoctorReport, root: &Root) -> String {
+    format!("{}\nnext: {}", can(report), report.next_command(root))
+}
+
+/// What can be done here.
+pub fn can(report: &DoctorReport) -> String {
     let (host_use, why) = (report.best_use(), report.why_unmanaged());
-    let can = match host_use {
+    match host_use {
         HostUse::Manage => "this host can be managed".to_owned(),
         HostUse::Knobs => {
             format!("the DDIO of this host can be changed by hand; the daemon cannot manage it: {why}")
@@ -72,8 +78,7 @@ pub fn verdict(report: &DoctorReport) -> String {
         HostUse::Simulate => format!(
             "nothing of this host's cache can be seen or set ({why}); the virtual server works everywhere"
         ),
-    };
-    format!("{can}\nnext: {}", report.next_command())
+    }
 }
 
 /// The report as text: a heading per family, a line per subject, and what to do below it.

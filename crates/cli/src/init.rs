@@ -3,7 +3,7 @@
 //!
 //! Must not search or guess (`waykeeper_tenants::discovery`), nor write the text (`waykeeper_service::first_config`).
 
-use crate::doctor::verdict as doctor_verdict;
+use crate::doctor::{can, verdict as doctor_verdict};
 use crate::exit::{self, Failure};
 use crate::progress::PartBar;
 use crate::{daemon, duration, listing, out, outputs, restore};
@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use waykeeper_host::Priority;
+use waykeeper_kernel::root::Root;
 use waykeeper_kernel::system;
 use waykeeper_operator::doctor::{self, Check, CheckState, DoctorReport, Family, HostUse};
 use waykeeper_output_file::OutputFile;
@@ -73,7 +74,8 @@ pub fn init(args: &InitArgs) -> Result<(), Failure> {
     let report = doctor::examine(&root);
     let host_use = report.best_use();
     if host_use == HostUse::Simulate && !prints {
-        let why = format!("no configuration is written: {}", doctor_verdict(&report).replace('\n', "; "));
+        let why =
+            format!("no configuration is written: {}", doctor_verdict(&report, &root).replace('\n', "; "));
         return Err(Failure::new(exit::UNSUPPORTED, why));
     }
     let discovery = discover(&root);
@@ -85,10 +87,10 @@ pub fn init(args: &InitArgs) -> Result<(), Failure> {
     out::text(&found(&discovery, &args.out))?;
     let observed = match args.observe_for.is_zero() {
         true => Ok(true),
-        false => observe(&file, args),
+        false => observe(&file, args, &report),
     };
     out::text(&missing(&report))?;
-    out::text(&next(&args.out, host_use, &report))?;
+    out::text(&next(&args.out, discovery.tenants.is_empty(), &report, &root))?;
     match observed {
         Ok(true) => Ok(()),
         Ok(false) => Err(Failure::silent(exit::INTERRUPTED)),
@@ -174,7 +176,7 @@ fn found(discovery: &Discovery, file: &Path) -> String {
 }
 
 /// Observes the host with the written file; false if the user interrupted it.
-fn observe(file: &Path, args: &InitArgs) -> Result<bool, Failure> {
+fn observe(file: &Path, args: &InitArgs, report: &DoctorReport) -> Result<bool, Failure> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, interrupted.clone())
@@ -219,7 +221,9 @@ fn observe(file: &Path, args: &InitArgs) -> Result<bool, Failure> {
     for line in observation.findings() {
         text.push_str(&format!("  {line}\n"));
     }
-    if !observation.has_counters() && !args.program_counters {
+    let is = |name, states: &[CheckState]| report.check(name).is_some_and(|own| states.contains(&own.state));
+    let may_program = is("msr", &[CheckState::Ok]) && is("msr-writes", &[CheckState::Ok, CheckState::Info]);
+    if !observation.has_counters() && !args.program_counters && may_program {
         text.push_str(
             "  no counter of cores and caches runs on this host; --program-counters lets init program them, and restores \
              them at the end\n",
@@ -250,14 +254,30 @@ fn missing(report: &DoctorReport) -> String {
     text
 }
 
-/// The commands that work with the file on this host.
-fn next(file: &Path, host_use: HostUse, report: &DoctorReport) -> String {
-    let file = file.display();
-    if host_use == HostUse::Manage {
-        return format!(
-            "\nnext: correct the priorities in {file}, then\n  waykeeper daemon --config {file} --check\n  \
-             waykeeper daemon --config {file} --dry-run\n"
-        );
+/// The commands that work on this host, with the file where they read one.
+fn next(file: &Path, has_no_tenant: bool, report: &DoctorReport, root: &Root) -> String {
+    let daemon = format!("waykeeper daemon --config {}", file.display());
+    let observe = report.check("observe").filter(|check| check.state == CheckState::Ok);
+    let observe = observe.map(|_| format!("{daemon} --observe"));
+    match (report.best_use(), has_no_tenant) {
+        (HostUse::Manage, false) => format!(
+            "\nnext: correct the priorities in {}, then\n  {daemon} --check\n  {daemon} --dry-run\n",
+            file.display()
+        ),
+        // Without a tenant the daemon only observes.
+        (HostUse::Manage, true) => {
+            format!(
+                "\nnext: declare tenants in {}; what works without:\n  {daemon} --observe\n",
+                file.display()
+            )
+        }
+        (HostUse::Observe, _) if report.mount_command().is_none() => {
+            format!("\n{}\nnext: {daemon} --observe\n", can(report))
+        }
+        _ => {
+            let mut text = format!("\n{}\n", doctor_verdict(report, root));
+            text.extend(observe.map(|command| format!("      {command}\n")));
+            text
+        }
     }
-    format!("\n{}\n      waykeeper daemon --config {file} --observe\n", doctor_verdict(report))
 }

@@ -160,6 +160,16 @@ impl Root {
         self.prefix.join(path.strip_prefix("/").unwrap_or(path))
     }
 
+    /// What names this root to another command of ours, with a space before it; nothing for this machine.
+    pub fn as_option(&self) -> String {
+        if self.prefix == Path::new("/") {
+            return String::new();
+        }
+        let prefix = self.prefix.to_string_lossy();
+        // Without a NUL, which no path has, each word can be quoted.
+        format!(" --root {}", shlex::try_quote(&prefix).unwrap_or_default())
+    }
+
     /// Whether the path exists; false for a dangling link.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.system.exists(&self.path(path))
@@ -424,6 +434,8 @@ mod tests {
         assert_eq!(root.path("/sys/fs"), Path::new("/tree/sys/fs"));
         assert_eq!(root.path("sys/fs"), Path::new("/tree/sys/fs"));
         assert_eq!(Root::at("/").path("/sys"), Path::new("/sys"));
+        assert_eq!((Root::at("/").as_option().as_str(), root.as_option().as_str()), ("", " --root /tree"));
+        assert_eq!(Root::at("/a tree").as_option(), " --root '/a tree'");
     }
 
     #[test]

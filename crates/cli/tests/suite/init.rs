@@ -6,6 +6,7 @@ use crate::common::{refused, waykeeper};
 use rustix::process::Signal;
 use serde_json::json;
 use std::path::Path;
+use waykeeper_testbed::plain_tree::PlainTree;
 use waykeeper_testbed::{MountedHost, SCENARIO, assert_same_state, scenario, wall_clock};
 
 /// A host whose clock runs, with so little traffic that the model keeps up on a busy machine.
@@ -105,6 +106,52 @@ fn a_host_of_which_nothing_can_be_seen_or_set_gets_no_configuration() {
     let check = waykeeper().args(["daemon", "--check", "--config", &out, "--root", &host]).assert().success();
     let warned = String::from_utf8_lossy(&check.get_output().stderr).into_owned();
     assert!(warned.starts_with("warning: the daemon would not start on this host: "), "{warned}");
+}
+
+/// The commands after `next:`, each run as it is printed, for a moment where it does not end by itself.
+fn next_commands(said: &str) -> Vec<String> {
+    let next = said.rsplit_once("next: ").unwrap().1.lines();
+    let commands = next.filter_map(|line| line.find("waykeeper ").map(|at| line[at..].to_owned()));
+    commands.collect()
+}
+
+/// A host without tenants can be managed later; a command that needs one would be refused now.
+#[test]
+fn the_next_steps_that_are_named_work() {
+    let tree = PlainTree::skylake();
+    let root = tree.root().display().to_string();
+    let out = tree.path("w.toml").display().to_string();
+    let said = |more: &[&str]| {
+        let arguments =
+            [&["init", "--root", &root, "--out", &out, "--force", "--observe-for", "0"], more].concat();
+        let done = waykeeper().args(arguments).assert().success();
+        String::from_utf8_lossy(&done.get_output().stdout).into_owned()
+    };
+    assert_eq!(next_commands(&said(&[])), [format!("waykeeper daemon --config {out} --observe")]);
+    // Nothing to manage, DDIO to turn, and observation.
+    tree.remove("sys/fs/resctrl");
+    tree.write("proc/filesystems", "nodev\tsysfs\n");
+    let observe = format!("waykeeper daemon --config {out} --observe");
+    assert_eq!(next_commands(&said(&[])), [format!("waykeeper ddio show --root {root}"), observe.clone()]);
+    waykeeper().args(["ddio", "show", "--root", &root]).assert().success();
+    // Only observation.
+    tree.remove("dev/cpu");
+    tree.remove("sys/bus/pci");
+    assert_eq!(next_commands(&said(&[])), [observe]);
+    let check = |more: &[&str]| {
+        let fixed = ["daemon", "--config", &out, "--observe", "--check"];
+        let done = waykeeper().args([&fixed, more].concat()).assert().success();
+        String::from_utf8_lossy(&done.get_output().stderr).into_owned()
+    };
+    let socket = format!("socket.path={}", tree.path("socket").display());
+    assert_eq!(check(&["--set", &socket]), "");
+    let warned = check(&["--set", &socket, "--set", "socket.group=no-such-group"]);
+    assert!(
+        warned.contains("would not start on this host: group `no-such-group` does not exist"),
+        "{warned}"
+    );
+    let deep = format!("socket.path={}", tree.path("none/run/socket").display());
+    assert!(check(&["--set", &deep]).contains("cannot create its directory"));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 use serde::Serialize;
 use std::fmt::Display;
+use waykeeper_kernel::root::Root;
 
 /// The state of one check.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
@@ -135,15 +136,22 @@ impl DoctorReport {
         }
     }
 
-    /// What to do next: mount resctrl, if that alone is missing, else the command that works here now.
-    pub fn next_command(&self) -> &str {
-        self.mount_command().unwrap_or(self.best_use().command())
+    /// What to do next: mount resctrl, if that alone is missing, else the command that works now on the host at this root.
+    pub fn next_command(&self, root: &Root) -> String {
+        match (self.mount_command(), self.best_use()) {
+            (Some(mount), _) => mount.to_owned(),
+            // The virtual server is no part of the host.
+            (None, HostUse::Simulate) => HostUse::Simulate.command().to_owned(),
+            (None, host_use) => format!("{}{}", host_use.command(), root.as_option()),
+        }
     }
 
     /// How to mount resctrl where it is there and not mounted, and the daemon needs it.
     pub fn mount_command(&self) -> Option<&str> {
         let resctrl = self.check("resctrl").filter(|check| check.state == CheckState::Missing)?;
-        resctrl.remedy.as_deref().filter(|remedy| remedy.starts_with("mount "))
+        let advice = resctrl.remedy.as_deref().filter(|remedy| remedy.starts_with("mount "))?;
+        // The advice may have another way beside the command.
+        Some(advice.rsplit_once(", or ").map_or(advice, |(command, _)| command))
     }
 
     /// Why the daemon cannot manage this host; empty if it can.

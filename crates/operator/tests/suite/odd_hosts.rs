@@ -164,7 +164,7 @@ fn resctrl_that_takes_no_writes_is_watched_and_not_managed() {
 }
 
 #[test]
-fn registers_that_nobody_may_write_are_no_knobs() {
+fn registers_that_refuse_writes_are_no_knobs() {
     let tree = no_msr_writes();
     let report = examine(tree.root());
     let refused =
@@ -187,7 +187,7 @@ fn registers_that_nobody_may_write_are_no_knobs() {
 }
 
 #[test]
-fn a_virtual_machine_is_not_told_to_load_what_nothing_needs() {
+fn doctor_advises_a_virtual_machine_no_msr_driver() {
     let tree = guest();
     let report = examine(tree.root());
     state(&report, "msr", CheckState::Info, &["nothing here needs it"]);
@@ -197,7 +197,9 @@ fn a_virtual_machine_is_not_told_to_load_what_nothing_needs() {
         assert!(!check.value.contains("modprobe msr"), "{}: {}", check.name, check.value);
     }
     state(&report, "ddio-ways", CheckState::Missing, &["a virtual machine is given no register"]);
-    assert_eq!(report.next_command(), "waykeeper daemon --observe");
+    let root = tree.root().display();
+    let next = report.next_command(&Root::at(tree.root()));
+    assert_eq!(next, format!("waykeeper daemon --observe --root {root}"));
 }
 
 #[test]
@@ -232,7 +234,7 @@ fn a_boot_option_that_is_there_is_not_advised() {
 }
 
 #[test]
-fn with_cdp_code_and_data_are_told_apart() {
+fn doctor_shows_code_and_data_of_cdp() {
     let report = examine(with_cdp().root());
     let cat = [
         "11 ways (0x7ff)",

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::path::Path;
+use waykeeper_kernel::root::Root;
 use waykeeper_operator::doctor::DoctorReport;
 
 /// One line per check, without the tree's own path.
@@ -14,6 +15,6 @@ pub fn reported(root: &Path, report: &DoctorReport) -> String {
             let _ = writeln!(out, "    -> {remedy}");
         }
     }
-    let _ = writeln!(out, "next: {}", report.next_command());
+    let _ = writeln!(out, "next: {}", report.next_command(&Root::at(root)));
     out.replace(&root.display().to_string(), "ROOT")
 }
