@@ -14,6 +14,7 @@ use waykeeper_kernel::event_source::{self, CounterUnit};
 use waykeeper_kernel::host_clock::HostClock;
 use waykeeper_kernel::iio::{self, StackBus, StackPart};
 use waykeeper_kernel::journal::{Journal, Original};
+use waykeeper_kernel::msr::{Allowed, MsrDevice, MsrError};
 use waykeeper_kernel::msr_pmu::{self, CounterProgram, MsrCounting};
 use waykeeper_kernel::perf::{self, IioUnits, PerfCounting, PlannedGroup, UncorePlan};
 use waykeeper_kernel::registers::{RegisterAddress, RegisterFiles, RegisterIo};
@@ -41,11 +42,11 @@ pub(super) fn start(
     journal: Option<&mut Journal>,
 ) -> Result<(Box<dyn Counting>, Vec<String>), String> {
     let mut notes = Vec::new();
+    let nothing =
+        || MsrCounting::start(Box::new(RegisterFiles::new(root, None)), Vec::new(), &mut |_| Ok(()));
     let Some(generation) = facts.generation else {
-        let (nothing, _) =
-            MsrCounting::start(Box::new(RegisterFiles::new(root, None)), Vec::new(), &mut |_| Ok(()))?;
         notes.push("no built-in table describes this CPU, so its counters are not read".to_owned());
-        return Ok((Box::new(nothing), notes));
+        return Ok((Box::new(nothing()?.0), notes));
     };
     if perf::is_asked(root) {
         let mut reported = Vec::new();
@@ -56,6 +57,11 @@ pub(super) fn start(
                 notes.push(format!("perf cannot count here, so Waykeeper programs counter registers: {why}"))
             }
         }
+    }
+    let reader = MsrDevice::open(root, facts.reader.0, Allowed::nothing());
+    if facts.is_virtual && journal.is_none() && matches!(reader, Err(MsrError::NoModule { .. })) {
+        notes.push("a virtual machine has no counters beside perf's, so nothing is counted".to_owned());
+        return Ok((Box::new(nothing()?.0), notes));
     }
     let counting = by_registers(root, facts, generation, journal, &mut notes)?;
     Ok((Box::new(counting), notes))

@@ -38,6 +38,8 @@ pub(super) struct DeviceFact {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Facts {
     pub generation: Option<&'static Generation>,
+    /// Whether this is a virtual machine, as far as is known.
+    pub is_virtual: bool,
     /// The CPU's brand string.
     pub chip: String,
     /// For example `Linux 6.12.1`.
@@ -129,7 +131,7 @@ impl Facts {
         // Any CPU of the package will do; a CPU of the managed L3 is in it.
         let reader = l3.cpus.cores().first().copied().unwrap_or(core);
         let identity = CpuIdentity::read(root, reader.0);
-        let generation = identity.generation();
+        let (generation, is_virtual) = (identity.generation(), identity.is_virtual() == Some(true));
         let cpuinfo = identity.cpuinfo?;
         let mut notes = Vec::new();
         let brand = match identity.cpuid {
@@ -151,6 +153,7 @@ impl Facts {
         };
         let mut facts = Facts {
             generation,
+            is_virtual,
             chip: brand.or(cpuinfo.brand).unwrap_or_else(|| "unknown CPU".to_owned()),
             host,
             socket: place.socket,

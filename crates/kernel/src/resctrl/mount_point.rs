@@ -1,4 +1,4 @@
-//! Where resctrl is mounted and whether that mount takes writes, as the kernel's lists of mounts have it.
+//! Where resctrl is mounted and with which options, as the kernel's lists of mounts have it.
 //!
 //! proc(5): `/proc/mounts` and `/proc/self/mountinfo` list the same mounts. A recorded tree may have only one of them.
 //! Must not know what is in the file system.
@@ -16,13 +16,13 @@ pub const REMOUNT_COMMAND: &str = "mount -o remount,rw /sys/fs/resctrl";
 #[derive(PartialEq, Eq, Debug)]
 struct MountPoint {
     place: String,
-    /// As the kernel lists them, separated by commas.
-    options: String,
+    /// Those of the mount and of the file system, each once.
+    options: Vec<String>,
 }
 
 impl MountPoint {
-    fn is_read_only(&self) -> bool {
-        self.options.split(',').any(|option| option == "ro")
+    fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|own| own == option)
     }
 }
 
@@ -41,17 +41,26 @@ impl Resctrl {
     /// # Errors
     /// As [`Resctrl::mounted_at`].
     pub fn mount_options(root: &Root) -> Result<Option<String>, FileError> {
-        Ok(mounts(root)?.pop().map(|mount| mount.options))
+        Ok(mounts(root)?.pop().map(|mount| mount.options.join(",")))
     }
 
-    /// Whether the mount that Waykeeper uses refuses every write, as that of a container may. False where no list of mounts
-    /// says so.
+    /// Whether the mount that Waykeeper uses refuses every write, as that of a container may.
     pub fn is_read_only(root: &Root) -> bool {
+        Resctrl::has_option(root, "ro")
+    }
+
+    /// Whether limits of bandwidth are in MB/s, which the kernel keeps to by changing percentages (resctrl.rst, "mba_MBps").
+    pub fn limits_in_mb_per_s(root: &Root) -> bool {
+        Resctrl::has_option(root, "mba_MBps")
+    }
+
+    /// Whether the mount that Waykeeper uses has an option. False where no list of mounts says so.
+    fn has_option(root: &Root, option: &str) -> bool {
         let all = mounts(root).unwrap_or_default();
         // The last mount at a place hides those before it.
         let at = |place: &Path| all.iter().rfind(|mount| Path::new(&mount.place) == place);
         // Below a prefix the list may be that of the tree or, where the tree has this machine's /proc, of this process.
-        at(&root.path(MOUNT)).or_else(|| at(Path::new(MOUNT))).is_some_and(MountPoint::is_read_only)
+        at(&root.path(MOUNT)).or_else(|| at(Path::new(MOUNT))).is_some_and(|mount| mount.has(option))
     }
 
     /// Checks that the mount takes writes.
@@ -96,9 +105,9 @@ fn mount_point(place: &str, own: &str, of_system: &str) -> MountPoint {
     let own = own.split(',');
     let more =
         of_system.split(',').filter(|option| !option.is_empty() && own.clone().all(|one| one != *option));
-    let options: Vec<&str> = own.clone().chain(more).collect();
+    let options = own.clone().chain(more).map(one_line).collect();
     // A list escapes a space in a path.
-    MountPoint { place: place.replace("\\040", " "), options: one_line(&options.join(",")) }
+    MountPoint { place: place.replace("\\040", " "), options }
 }
 
 #[cfg(test)]
@@ -108,8 +117,9 @@ mod tests {
     #[test]
     fn both_lists_say_where_it_is_and_whether_it_takes_writes() {
         let point = |place: &str, options: &str, is_read_only: bool| {
-            let point = MountPoint { place: place.to_owned(), options: options.to_owned() };
-            assert_eq!(point.is_read_only(), is_read_only, "{options}");
+            let options: Vec<String> = options.split(',').map(str::to_owned).collect();
+            let point = MountPoint { place: place.to_owned(), options };
+            assert_eq!(point.has("ro"), is_read_only, "{point:?}");
             Some(point)
         };
         assert_eq!(
@@ -125,6 +135,7 @@ mod tests {
         // Of a bind mount, and of the file system itself.
         assert_eq!(info("ro,relatime", "resctrl resctrl rw"), point("/a", "ro,relatime,rw", true));
         assert_eq!(info("rw,relatime", "resctrl resctrl ro"), point("/a", "rw,relatime,ro", true));
+        assert!(info("rw", "resctrl resctrl rw,mba_MBps").unwrap().has("mba_MBps"));
         assert_eq!(info("rw", "proc proc ro"), None);
     }
 

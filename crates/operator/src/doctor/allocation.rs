@@ -325,6 +325,11 @@ fn mba(facts: &Facts<'_>, info: &Info) -> Check {
     let value = match facts.vendor() {
         // hardware.md 7.3: units of 1/8 GB/s; 2048 is no limit.
         Some(Vendor::Amd) => format!("from {low} in steps of {step} eighths of a GB/s; 2048 means no limit"),
+        _ if Resctrl::limits_in_mb_per_s(facts.root) => {
+            format!(
+                "in MB/s (mounted with mba_MBps): the kernel keeps to them from {low} % in steps of {step} %"
+            )
+        }
         _ => format!("from {low} % in steps of {step} %"),
     };
     unless_strange(info.trouble_with(Resource::Mb.name()), check(CheckState::Ok, value))

@@ -7,7 +7,7 @@ use super::allocation::{Mount, info, not_driven, unless_strange};
 use super::facts::Facts;
 use super::report::{Check, CheckState, check};
 use waykeeper_generations::ErratumKind;
-use waykeeper_kernel::resctrl::{self, Group, MonitoringInfo, PARTIAL_COUNTS};
+use waykeeper_kernel::resctrl::{self, Group, MonitorEvent, MonitoringInfo, PARTIAL_COUNTS};
 use waykeeper_units::few;
 
 /// The check of monitoring.
@@ -48,6 +48,22 @@ pub(super) fn check_of(facts: &Facts<'_>) -> Check {
     {
         return check(CheckState::Degraded, format!("{value}; {PARTIAL_COUNTS}"))
             .remedy("run Linux 6.11 or later, or switch sub-NUMA clustering off in the BIOS");
+    }
+    // By these tenants are counted: each with the CPU's flag and its word of the boot option.
+    let needed = [
+        (MonitorEvent::LlcOccupancy, "cqm_occup_llc", "cmt"),
+        (MonitorEvent::MbmTotal, "cqm_mbm_total", "mbmtotal"),
+    ];
+    let is_lacking = |(event, flag, _): &&(MonitorEvent, &str, &str)| {
+        facts.has_flag(flag) && !monitoring.events.contains(event)
+    };
+    let lacking: Vec<_> = needed.iter().filter(is_lacking).collect();
+    if !lacking.is_empty() {
+        let names: Vec<&str> = lacking.iter().map(|(event, ..)| event.name()).collect();
+        let words: Vec<&str> = lacking.iter().map(|(_, _, word)| *word).collect();
+        let value = format!("{value}; the kernel does not offer {}, which the CPU has", names.join(" and "));
+        let check = check(CheckState::Degraded, value);
+        return not_driven(facts, check, &words, Some(ErratumKind::MonitoringNeedsBootOption));
     }
     if let (Some(0), Some(held)) = (free, held) {
         return check(CheckState::Degraded, format!("{value}: {} hold {}", few(&held), held.len()))

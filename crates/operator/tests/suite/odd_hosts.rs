@@ -6,7 +6,7 @@ use crate::doctor::{examine, opened, state};
 use std::fs;
 use waykeeper_host::Host;
 use waykeeper_kernel::root::Root;
-use waykeeper_linux_host::{LinuxHost, LinuxHostOptions};
+use waykeeper_linux_host::{HostAccess, LinuxHost, LinuxHostOptions};
 use waykeeper_operator::doctor::{CheckState, HostUse};
 use waykeeper_testbed::plain_tree::{CPUS, PlainTree};
 
@@ -200,6 +200,10 @@ fn doctor_advises_a_virtual_machine_no_msr_driver() {
     let root = tree.root().display();
     let next = report.next_command(&Root::at(tree.root()));
     assert_eq!(next, format!("waykeeper daemon --observe --root {root}"));
+    let options = LinuxHostOptions::new(Root::at(tree.root()), Vec::new(), tree.path("journal"));
+    let options = LinuxHostOptions { access: HostAccess::Observe, needs_cat: false, ..options };
+    let said = LinuxHost::open(options).unwrap().notes().join("; ");
+    assert!(said.contains("no counters beside perf's") && !said.contains("modprobe"), "{said}");
 }
 
 #[test]
@@ -324,4 +328,34 @@ fn a_pseudo_locked_region_has_neither_a_class_nor_an_rmid() {
     let report = examine(tree.root());
     state(&report, "classes", CheckState::Ok, &["3 classes of service, 1 free"]);
     state(&report, "monitoring", CheckState::Ok, &["144 RMIDs, 143 free"]);
+}
+
+#[test]
+fn an_event_that_the_kernel_leaves_out_is_named() {
+    let tree = PlainTree::skylake();
+    let events = |names: &str| tree.write("sys/fs/resctrl/info/L3_MON/mon_features", names);
+    events("mbm_total_bytes\nmbm_local_bytes\n");
+    let left_out =
+        "mbm_local_bytes; 144 RMIDs, 143 free; the kernel does not offer llc_occupancy, which the CPU has";
+    let monitoring = |parts: &[&str]| {
+        state(&examine(tree.root()), "monitoring", CheckState::Degraded, &[&[left_out], parts].concat());
+    };
+    monitoring(&["-> boot with rdt=cmt,mbmtotal,mbmlocal"]);
+    tree.write("proc/cmdline", "quiet rdt=!cmt\n");
+    monitoring(&["has: rdt=!cmt on its command line switches it off -> boot without !cmt in rdt="]);
+    tree.write("proc/cmdline", "quiet rdt=cmt\n");
+    monitoring(&["although rdt= on its command line asks for it"]);
+    // A CPU that counts no traffic lacks nothing that a kernel could offer.
+    events("llc_occupancy\n");
+    let cpuinfo = fs::read_to_string(tree.path("proc/cpuinfo")).unwrap();
+    tree.write("proc/cpuinfo", &cpuinfo.replace(" cqm_mbm_total cqm_mbm_local", ""));
+    state(&examine(tree.root()), "monitoring", CheckState::Ok, &["llc_occupancy; 144 RMIDs"]);
+}
+
+#[test]
+fn limits_in_mb_per_s_are_no_percentages() {
+    let tree = PlainTree::skylake();
+    state(&examine(tree.root()), "mba", CheckState::Ok, &["from 10 % in steps of 10 %"]);
+    tree.write("proc/mounts", "resctrl /sys/fs/resctrl resctrl rw,relatime,mba_MBps 0 0\n");
+    state(&examine(tree.root()), "mba", CheckState::Ok, &["in MB/s (mounted with mba_MBps)"]);
 }
