@@ -51,6 +51,15 @@ def test_what_cannot_be_written_is_an_error_that_names_it(tiny, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_link_to_nowhere_is_no_folder_and_a_dash_is_a_file(tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to("none")
+    with pytest.raises(wk.BadInput, match="out .*link.*is no folder; name another place"):
+        outputs.check_folder("out", tmp_path / "link/below")
+    monkeypatch.chdir(tmp_path)
+    outputs.write("-", "ours")
+    assert (tmp_path / "-").read_text() == "ours"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it makes a device")
 def test_a_full_device_is_an_error_and_stays(tmp_path):
     full = tmp_path / "full"

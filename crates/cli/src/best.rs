@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 use waykeeper_lab::runner::MOST_SEEDS;
+use waykeeper_output_file::is_stdout;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -64,6 +65,11 @@ const HAS_PACKAGES: &str = "import importlib.util as u, sys; \
 
 /// Runs the subcommand.
 pub fn best(args: BestArgs) -> Result<(), Failure> {
+    if let Some(out) = args.out.as_ref().filter(|out| is_stdout(out)) {
+        let why =
+            "the search keeps its journal beside the result; name a file, and print the result with --json";
+        return Err(Failure::bad_input(format!("--out {}: {why}", out.display())));
+    }
     let python = std::env::var("WAYKEEPER_PYTHON").unwrap_or_else(|_| "python3".to_owned());
     let lacks = |why: String| {
         Failure::new(

@@ -164,6 +164,9 @@ pub fn io_code(error: &io::Error) -> u8 {
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => NOT_PERMITTED,
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => CONFLICT,
+        // A name that is too long, or links that lead to each other.
+        io::ErrorKind::InvalidFilename => BAD_INPUT,
+        _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => BAD_INPUT,
         // An error of ours, not of the system: nothing with this name can be read or written.
         io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory if error.raw_os_error().is_none() => {
             BAD_INPUT
@@ -249,11 +252,12 @@ mod tests {
 
     /// As the table in docs/daemon.md and the help say, in every command.
     #[test]
-    fn a_full_disk_and_a_read_only_one_have_a_code_each() {
+    fn a_full_disk_a_read_only_one_and_a_bad_name_have_a_code_each() {
         use rustix::io::Errno;
         let of = |errno: Errno| io_code(&errno.into());
         assert_eq!([Errno::NOSPC, Errno::DQUOT].map(of), [CONFLICT; 2]);
         assert_eq!([Errno::ROFS, Errno::ACCESS, Errno::PERM].map(of), [NOT_PERMITTED; 3]);
+        assert_eq!([Errno::NAMETOOLONG, Errno::LOOP].map(of), [BAD_INPUT; 2]);
         // The system's own says nothing about the name that was given.
         assert_eq!([Errno::IO, Errno::INVAL, Errno::ISDIR].map(of), [FAILED; 3]);
         assert_eq!(io_code(&io::Error::new(io::ErrorKind::IsADirectory, "it is a directory")), BAD_INPUT);

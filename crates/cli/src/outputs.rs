@@ -96,7 +96,12 @@ fn refused(name: &str, path: &Path, why: &io::Error) -> Failure {
             Failure::bad_input(format!("{name}: there is no directory {}", folder_of(path).display()))
         }
         ErrorKind::NotFound => {
-            let what = "it is a link into a directory that does not exist";
+            let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+            let what = if is_link {
+                "it is a link into a directory that does not exist"
+            } else {
+                "no file can be made there"
+            };
             Failure::bad_input(format!("{name}: {what}"))
         }
         ErrorKind::IsADirectory | ErrorKind::InvalidInput => Failure::bad_input(format!("{name}: {why}")),

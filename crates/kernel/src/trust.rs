@@ -131,6 +131,10 @@ fn way(system: &dyn System, path: &Path, links: &mut u32) -> Result<PathBuf, Tru
             belongs(system, &at, &there)?;
             let leads = system.read_link(&at).map_err(failed)?;
             let beside = at.parent().unwrap_or(Path::new("/")).to_owned();
+            // What it says of an open pipe, like `pipe:[57]`, is no path (proc_pid_fd(5)).
+            if leads.is_relative() && beside.starts_with("/proc") && beside.ends_with("fd") {
+                return Err(TrustError::Kind { path: path.to_owned(), kind: "a pipe or a device" });
+            }
             at = way(system, &beside.join(leads), links)?;
         }
     }
@@ -191,6 +195,7 @@ mod tests {
     use super::*;
     use crate::system;
     use std::fs::Permissions;
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
     fn said<T>(result: Result<T, TrustError>) -> String {
@@ -253,6 +258,10 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
         assert!(said(read()).contains("/f is a pipe or a device"));
         assert!(read().is_err_and(|why| why.io().is_none()));
+        // One that a shell passes on, as for `<(...)`: its link in /proc is no path.
+        let (pipe, _writer) = io::pipe().unwrap();
+        let passed = PathBuf::from(format!("/proc/self/fd/{}", pipe.as_raw_fd()));
+        assert!(said(super::read(&*system::real(), &passed)).contains(" is a pipe or a device, not a file"));
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub fn end_of(path: &Path) -> io::Result<PathBuf> {
     if path.as_os_str().is_empty() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is empty; name a file"));
     }
-    let mut at = if path == Path::new(STDOUT) { PathBuf::from("/proc/self/fd/1") } else { path.to_owned() };
+    let mut at = if path.as_os_str() == STDOUT { PathBuf::from("/proc/self/fd/1") } else { path.to_owned() };
     for _ in 0..LINKS_MOST {
         let Some(name) = at.file_name().filter(|_| !ends_as_folder(&at)) else {
             return Err(io::Error::new(ErrorKind::IsADirectory, "it is a directory; name a file"));

@@ -31,6 +31,15 @@ fn pipe(folder: &TempDir) -> PathBuf {
     path
 }
 
+/// As on the command line of other programs.
+#[test]
+fn a_dash_is_standard_output_and_a_path_to_one_is_not() {
+    assert!(is_stdout(Path::new("-")));
+    for path in ["./-", "-/", "--", "a/-"] {
+        assert!(!is_stdout(Path::new(path)), "{path}");
+    }
+}
+
 #[test]
 fn a_file_has_its_name_when_it_is_complete_and_else_nothing_remains() {
     let folder = tempfile::tempdir().unwrap();

@@ -24,13 +24,13 @@ impl LogFile {
         if place(path).is_ok_and(|path| place(target).is_ok_and(|target| path == target)) {
             return Err(Failure::bad_input(format!("{name}: this file is the target; name another file")));
         }
-        if fs::metadata(path).is_ok_and(|found| found.is_file()) {
-            return Err(Failure::bad_input(format!("{name}: the file exists already; name another file")));
-        }
         if is_stdout(path) {
             return Err(Failure::bad_input(format!(
                 "{name}: standard output has the result; name a file or a pipe"
             )));
+        }
+        if fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            return Err(Failure::bad_input(format!("{name}: the file exists already; name another file")));
         }
         outputs::file("--log", path, false)?;
         Ok(LogFile { file: outputs::begin("--log", path, false)?, name })

@@ -240,7 +240,7 @@ impl From<PrepareError> for Failure {
                 | TargetRefusal::Opened { .. }
                 | TargetRefusal::Swap { .. }
                 | TargetRefusal::Busy { .. } => exit::CONFLICT,
-                TargetRefusal::Io { why, .. } => exit::io_code(why),
+                TargetRefusal::Io { why, .. } => target_code(why),
                 _ => exit::BAD_INPUT,
             },
         };

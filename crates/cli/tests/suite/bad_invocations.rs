@@ -32,6 +32,7 @@ const LINES: &[&str] = &[
     "waykeeper daemon --config . --check",
     "waykeeper daemon --config /dev/null --check",
     "waykeeper daemon --config missing.toml --check",
+    "waykeeper daemon --config <(cat tiny.toml) --check",
     "waykeeper status --socket .",
     "waykeeper status --socket tiny.toml",
     "waykeeper memload /dev/null",
@@ -53,6 +54,7 @@ const LINES: &[&str] = &[
     "waykeeper run --help > /dev/full",
     "waykeeper --version > /dev/full",
     "waykeeper run tiny.toml --out -",
+    "waykeeper best tiny.toml --out -",
     // Words that are not UTF-8.
     "waykeeper $'\\xff'",
     "waykeeper run --policy $'a\\xff' tiny.toml",

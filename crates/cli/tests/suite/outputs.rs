@@ -155,6 +155,10 @@ fn a_link_is_followed_and_one_to_a_directory_is_refused() {
     refuse("link", "link: it exists already");
     refuse("folder", "folder: it is a directory; name a file");
     symlink("none/new", at("astray")).unwrap();
+    symlink("loop", at("loop")).unwrap();
+    refuse("loop", "loop cannot be written: Too many levels of symbolic links");
+    refuse(&"x".repeat(300), "xxx cannot be written: File name too long");
+    refuse("/proc/file", "/proc/file: no file can be made there");
     refuse("astray", "astray: it is a link into a directory that does not exist");
     waykeeper().args(convert("link")).arg("--force").assert().success();
     waykeeper().args(convert("dangling")).assert().success();
