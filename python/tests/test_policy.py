@@ -49,6 +49,15 @@ def test_what_a_policy_raises_comes_back(tiny):
         wk.run(tiny, [Broken])
 
 
+@pytest.mark.parametrize("taken", ["default", "a4", "best"])
+def test_a_policy_does_not_take_the_place_of_a_built_in_one(tiny, taken):
+    class Mine(wk.Policy):
+        name = taken
+
+    with pytest.raises(wk.BadInput, match=f"the name {taken} is that of a built-in policy"):
+        wk.run(tiny, [Mine], progress=False)
+
+
 def test_a_policy_that_cannot_be_made_is_reported(tiny):
     class Needs(wk.Policy):
         name = "needs"

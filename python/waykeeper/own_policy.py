@@ -192,7 +192,7 @@ class Policy:
     """Base class of your own policies. Every simulation creates a new instance, with the settings of `[policy.NAME]`."""
 
     name = "own"
-    """The name of the policy. If it is that of a built-in policy, it replaces that policy."""
+    """The name of the policy. It must not be that of a built-in policy, nor `best`: its results would be taken for the other's."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = settings

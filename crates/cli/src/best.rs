@@ -3,6 +3,7 @@
 
 use crate::exit::{self, Failure};
 use crate::number::within;
+use crate::own_policies;
 use clap::Args;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -70,7 +71,8 @@ pub fn best(args: BestArgs) -> Result<(), Failure> {
             "the search keeps its journal beside the result; name a file, and print the result with --json";
         return Err(Failure::bad_input(format!("--out {}: {why}", out.display())));
     }
-    let python = std::env::var("WAYKEEPER_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let python = own_policies::python();
+    let name = python.display();
     let lacks = |why: String| {
         Failure::new(
             exit::UNSUPPORTED,
@@ -83,10 +85,10 @@ pub fn best(args: BestArgs) -> Result<(), Failure> {
         Ok(status) if status.success() => {}
         Ok(_) => {
             return Err(lacks(format!(
-                "{python} has no package waykeeper with Optuna, which makes the search"
+                "{name} has no package waykeeper with Optuna, which makes the search"
             )));
         }
-        Err(why) => return Err(lacks(format!("cannot start {python}, which makes the search: {why}"))),
+        Err(why) => return Err(lacks(format!("cannot start {name}, which makes the search: {why}"))),
     }
     let mut command = Command::new(&python);
     command.args(["-m", "waykeeper.best"]);
@@ -112,5 +114,5 @@ pub fn best(args: BestArgs) -> Result<(), Failure> {
     // The search takes the place of this program, so that every signal reaches it: it says what it keeps. The scenario is
     // last, so that one named like an option is refused as a name.
     let why = command.arg("--").arg(&args.scenario).exec();
-    Err(Failure::io(format!("cannot start {python}"), &why))
+    Err(Failure::io(format!("cannot start {name}"), &why))
 }

@@ -13,7 +13,7 @@ use waykeeper_policy_process::{
 };
 
 /// Names the interpreter; without it, `python3` is searched in `PATH`.
-pub const INTERPRETER: &str = "WAYKEEPER_PYTHON";
+const INTERPRETER: &str = "WAYKEEPER_PYTHON";
 
 /// The policies from files among some names.
 #[derive(Debug, Default)]
@@ -88,11 +88,16 @@ fn policy(described: &Described, file: PolicyFile, failure: &FirstFailure) -> Ow
     OwnPolicy { name: described.name.clone(), identity, build: Arc::new(build) }
 }
 
+/// The program that runs Python.
+pub fn python() -> PathBuf {
+    let program = std::env::var_os(INTERPRETER).filter(|program| !program.is_empty());
+    program.map_or_else(|| PathBuf::from("python3"), PathBuf::from)
+}
+
 /// The interpreter of this command line.
 fn interpreter() -> Interpreter {
-    let program = std::env::var_os(INTERPRETER).filter(|program| !program.is_empty());
     Interpreter {
-        program: program.map_or_else(|| PathBuf::from("python3"), PathBuf::from),
+        program: python(),
         confined: false,
         user: None,
         printed: Arc::new(exit::eprint_line),

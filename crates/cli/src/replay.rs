@@ -56,7 +56,8 @@ pub struct ReplayArgs {
     /// Leave out steps after this time (UTC)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     to: Option<SystemTime>,
-    /// Write the steps as a trace for Perfetto (ui.perfetto.dev) instead of printing them
+    /// Write the steps as a trace for Perfetto (ui.perfetto.dev) instead of printing them; `-` is standard
+    /// output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "json"])]
     trace: Option<PathBuf>,
     /// Replace FILE if it exists

@@ -350,7 +350,7 @@ impl From<VirtualHostError> for Failure {
             VirtualHostError::Mount(MountError::NoFuse) => exit::UNSUPPORTED,
             VirtualHostError::Mount(MountError::NotEmpty(_) | MountError::Dead(_)) => exit::BAD_INPUT,
             VirtualHostError::Mount(MountError::Unusable(_, why))
-                if why.kind() == io::ErrorKind::NotFound =>
+                if matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
             {
                 exit::BAD_INPUT
             }

@@ -51,7 +51,7 @@ impl Destination {
     }
 }
 
-/// What stands for standard output where a file is named; `./-` is a file of that name.
+/// The word of a command line that means standard output; a file of that name is `./-`.
 const STDOUT: &str = "-";
 
 /// The path at the end of the links from `path`, which need not exist. The links of /proc/PID/fd are not followed: what

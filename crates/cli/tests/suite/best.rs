@@ -3,13 +3,16 @@
 use crate::common;
 
 use common::{output, refused, tiny, waykeeper};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A program in place of the interpreter.
 fn interpreter(folder: &Path, script: &str) -> PathBuf {
-    let path = folder.join("python");
+    // Its path need not be text.
+    let path = folder.join(OsStr::from_bytes(b"python\xff"));
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     path
