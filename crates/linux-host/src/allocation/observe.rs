@@ -10,7 +10,7 @@ use waykeeper_kernel::resctrl::{Group, ResctrlError};
 impl Allocation {
     /// Masks and occupancies now, and external changes since the last step. They are added to `problems`.
     pub fn read(&mut self, journal: Option<&mut Journal>, problems: &mut Vec<String>) -> AllocationReadings {
-        if let Err(error) = self.follow_mount(journal.is_some() && self.is_thorough()) {
+        if let Err(error) = self.follow_mount(journal.is_none() || self.is_thorough()) {
             problems.push(error.to_string());
         }
         let Some(journal) = journal else {

@@ -37,13 +37,14 @@ impl Allocation {
         self.mount = Mount { options: (options.clone(), options), is_new: false };
     }
 
-    /// Looks whether another program has mounted resctrl anew, and if so reads what it offers now. With `looks_at_options`
-    /// also where it offers the same.
-    pub(super) fn follow_mount(&mut self, looks_at_options: bool) -> Result<(), GroupsError> {
-        let options = looks_at_options.then(|| Resctrl::mount_options(&self.root).ok().flatten()).flatten();
-        let has_other = options.is_some() && options != self.mount.options.1;
+    /// Looks whether another program has mounted resctrl anew, and if so reads what it offers now. Without `is_suspect` it looks
+    /// only if resctrl was not mounted in the sample before.
+    pub(super) fn follow_mount(&mut self, is_suspect: bool) -> Result<(), GroupsError> {
         let was_away = self.external.seldom.contains(&ExternalChange::Unmounted);
-        let is_new = self.chip.is_mounted && (has_other || was_away || self.offers_others());
+        if !self.chip.is_mounted || !(is_suspect || was_away) {
+            return Ok(());
+        }
+        let is_new = was_away || self.offers_others() || self.has_other_options();
         if !is_new || self.resctrl.check_mounted().is_err() {
             return Ok(());
         }
@@ -59,14 +60,15 @@ impl Allocation {
         Ok(())
     }
 
-    /// Sets the limit of classes where none of the tenants has one.
+    /// Sets the limit of classes by what the kernel offers.
     pub(super) fn begin_limit(&mut self) -> Result<(), GroupsError> {
         match self.only_observes() {
             // Other programs' groups are no limit to what could be set.
             true => self.placement.set_limit(self.chip.closids.min(self.most)),
             false => {
-                let others = self.resctrl.control_groups()?;
-                self.limit_classes(others);
+                let own = |group: &Group| self.classes.values().any(|class| class.group == *group);
+                let control = self.resctrl.control_groups()?;
+                self.limit_classes(control.into_iter().filter(|group| !own(group)).collect());
             }
         }
         Ok(())
@@ -93,6 +95,12 @@ impl Allocation {
         let is_absent =
             |now: &Schemata, own: &Resource| now.line(own).is_none() && now.trouble_with(own).is_none();
         now.is_ok_and(|now| now.is_none_or(|now| self.chip.resources.iter().any(|own| is_absent(&now, own))))
+    }
+
+    /// Whether the options are others than before. An observed host is asked at each sample, where this would cost too much.
+    fn has_other_options(&self) -> bool {
+        let options = || Resctrl::mount_options(&self.root).ok().flatten();
+        !self.only_observes() && options().is_some_and(|own| Some(own) != self.mount.options.1)
     }
 
     /// The new mount as an external change: while it has other options, or while `is_felt`.
