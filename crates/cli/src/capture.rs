@@ -89,7 +89,7 @@ fn page(info: &CaptureInfo) -> String {
         (
             "cut off",
             odd.is_cut_off,
-            "the file, or what can be unpacked of it, ends within a packet; the whole packets before it count",
+            "the file ends within a packet or its compression; the whole packets before that count",
         ),
     ];
     facts.extend(whole.into_iter().filter(|(_, is, _)| *is).map(|(name, _, what)| (name, what.to_owned())));

@@ -1,5 +1,5 @@
-//! Collects the packets that the readers of both formats find: flows, times, and what is left out or said. Must not know how a
-//! file holds a packet.
+//! Collects the packets that the readers of both formats find: flows, times, and what is left out or said. Must not know how
+//! a file holds a packet.
 
 use super::headers::{ETHERNET_BYTES, Headers, LinkType};
 use super::{

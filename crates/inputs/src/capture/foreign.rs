@@ -40,8 +40,8 @@ pub(super) fn of(first: &[u8]) -> Option<Foreign> {
     by_magic.or_else(|| is_erf(first).then_some(("an ERF capture (Endace)", EDITCAP)))
 }
 
-/// Whether a file begins with an ERF record. The format has no magic: a record is a time (8 bytes, little-endian, the seconds
-/// last), a type, flags, the record's length, a loss counter and the length on the wire (big-endian).
+/// Whether a file begins with an ERF record. The format has no magic: a record is a time (8 bytes, little-endian, the
+/// seconds last), a type, flags, the record's length, a loss counter and the length on the wire (big-endian).
 fn is_erf(first: &[u8]) -> bool {
     let record = |at: usize| {
         let head = first.get(at..at + ERF_HEAD_BYTES)?;

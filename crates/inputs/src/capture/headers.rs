@@ -17,7 +17,7 @@ const ETHERTYPE_TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 /// Tags and IPv6 extension headers that are followed at most; NIC parsers stop far earlier.
 const MAX_NESTING: usize = 8;
 /// Bytes from the IP header on that the digest of a packet covers: enough for sequence numbers and the start of the payload.
-const DIGEST_BYTES: usize = 256;
+const DIGEST_BYTES: usize = 128;
 /// "Sent by us" of the packet type in a Linux cooked header.
 const SLL_OUTGOING: u16 = 4;
 /// An Ethernet header without tags.

@@ -40,9 +40,9 @@ const WANTED: &str =
 pub struct Packet {
     /// Nanoseconds since the capture's earliest packet.
     pub at_ns: i64,
-    /// The length of the Ethernet frame that a NIC receives, VLAN tags included and the frame check sequence not, whatever link
-    /// header the capture has. It is the length before the snap length, or the captured length where the file says that more
-    /// was captured than there was.
+    /// The length of the Ethernet frame that a NIC receives, VLAN tags included and the frame check sequence not, whatever
+    /// link header the capture has. It is the length before the snap length, or the captured length where the file says that
+    /// more was captured than there was.
     pub bytes: u32,
     /// RSS hash under [`MICROSOFT_KEY`]; 0 for a packet that is not IP, as NICs report it.
     pub hash: u32,
@@ -142,8 +142,8 @@ pub struct CaptureOddities {
     pub are_nanoseconds: bool,
     /// Whether there are zeros behind the last packet, as where the file's space was reserved: they are left out.
     pub is_padded: bool,
-    /// Whether the file, or what it can be unpacked to, ends within a packet, as where the capture was killed or copied in
-    /// part: the whole packets before it count.
+    /// Whether the file ends within a packet or its compression, as where the capture was killed or copied in part: the
+    /// whole packets before that count.
     pub is_cut_off: bool,
 }
 
@@ -202,8 +202,8 @@ impl Capture {
         Capture::read_while(path, &mut |_| ControlFlow::Continue(()))
     }
 
-    /// Reads a capture until `on`, which is called for each packet in the order of the file, breaks. Only the packet's length
-    /// and flow are final then.
+    /// Reads a capture until `on`, which is called for each packet in the order of the file, breaks. Only the packet's
+    /// length and flow are final then.
     ///
     /// # Errors
     /// As [`Capture::read`].
@@ -212,12 +212,11 @@ impl Capture {
         on: &mut dyn FnMut(&Packet) -> ControlFlow<()>,
     ) -> Result<Capture, InputError> {
         let mut source = Source::open(path)?;
-        let first = source.peek(foreign::LOOK_BYTES)?;
-        let format = match first.get(..4) {
+        let format = match source.peek(4)?.get(..4) {
             Some([0x0a, 0x0d, 0x0d, 0x0a]) => CaptureFormat::Pcapng,
             Some(magic) if pcap::is_magic(magic) => CaptureFormat::Pcap,
             _ => {
-                if let Some((found, remedy)) = foreign::of(first) {
+                if let Some((found, remedy)) = foreign::of(source.peek(foreign::LOOK_BYTES)?) {
                     return Err(InputError::Foreign { path: path.to_owned(), found, remedy });
                 }
                 return Err(source.wrong_format(WANTED));

@@ -32,8 +32,8 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
         let wanted = "2; rewrite the file with a current tcpdump (-r old -w new)";
         return Err(source.value(4, "pcap version", header.version_major, wanted));
     }
-    // The low 16 bits are the link type. Bit 26 says that the highest four are the length of a frame check sequence, in units
-    // of 2 bytes.
+    // The low 16 bits are the link type. Bit 26 says that the highest four are the length of a frame check sequence, in
+    // units of 2 bytes.
     let network = header.network.0 as u32;
     let link = link_type(source, 20, (network & 0xffff) as u16)?;
     let fcs_bytes = if network & 1 << 26 == 0 { 0 } else { (network >> 28) * 2 };

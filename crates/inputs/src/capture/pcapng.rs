@@ -2,8 +2,8 @@
 //! (draft-ietf-opsawg-pcapng).
 //!
 //! `pcap-parser` decodes interfaces; this file checks the lengths of blocks before it reads them, decodes the three kinds of
-//! blocks with packets, one of which the library (0.17) does not know, and scales time stamps: the library has no power-of-two
-//! resolution and reads if_tsoffset as little-endian in big-endian files. Blocks without packets are skipped.
+//! blocks with packets, one of which the library (0.17) does not know, and scales time stamps: the library has no
+//! power-of-two resolution and reads if_tsoffset as little-endian in big-endian files. Blocks without packets are skipped.
 
 use super::collector::{Collector, Lengths, Recorded};
 use super::headers::{self, Headers, LinkType};
@@ -28,8 +28,8 @@ const MAX_INTERFACES: usize = 4096;
 
 /// Option if_fcslen of an interface.
 const INTERFACE_FCS: OptionCode = OptionCode(13);
-/// Option epb_flags of a packet, which the obsolete block has too: bits 0 and 1 are the direction, bits 5 to 8 the bytes of the
-/// frame check sequence.
+/// Option epb_flags of a packet, which the obsolete block has too: bits 0 and 1 are the direction, bits 5 to 8 the bytes of
+/// the frame check sequence.
 const PACKET_FLAGS: u16 = 2;
 const OUTBOUND: u32 = 2;
 
@@ -176,8 +176,8 @@ struct PacketBlock<'a> {
 }
 
 impl<'a> PacketBlock<'a> {
-    /// Reads the fields of a block, if its lengths agree. `snap_bytes` limits a simple packet block, which does not say how many
-    /// bytes were captured.
+    /// Reads the fields of a block, if its lengths agree. `snap_bytes` limits a simple packet block, which does not say how
+    /// many bytes were captured.
     fn of(block: &'a [u8], kind: u32, big_endian: bool, snap_bytes: u32) -> Option<PacketBlock<'a>> {
         let word = |at: usize| {
             let bytes = block.get(at..at + 4)?.try_into().ok()?;

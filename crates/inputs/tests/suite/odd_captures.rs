@@ -1,5 +1,5 @@
-//! Captures that Wireshark reads and that are no plain list of received Ethernet frames: other link headers, packets that no NIC
-//! receives, times that cannot be, files that end early, and formats that are called by their names.
+//! Captures that Wireshark reads and that are no plain list of received Ethernet frames: other link headers, packets that no
+//! NIC receives, times that cannot be, files that end early, and formats that are called by their names.
 
 use crate::common::{Bytes, TestPacket, file, frame, packets, pcap, pcapng};
 use std::io::Write;
@@ -243,9 +243,15 @@ fn the_whole_packets_of_a_cut_archive_are_read() {
         let count = capture.packets.len();
         assert!((10_000..50_000).contains(&count), "{name}: {count}");
         assert_eq!(capture.packets, read(&plain).packets[..count], "{name}");
-        // Nothing could be unpacked.
+        // Nothing can be unpacked.
         assert!(refused(&packed[..20]).contains("the file may be damaged or cut short"), "{name}");
     }
+    // Fewer bytes than the reader looks at to name a format: the archive lacks its checksum and length, 8 bytes (RFC 1952).
+    let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gz.write_all(&pcap(false, true, 1, &packets())).unwrap();
+    let packed = gz.finish().unwrap();
+    let capture = read(&packed[..packed.len() - 8]);
+    assert!(capture.packets.len() == 3 && capture.oddities.is_cut_off);
 }
 
 #[test]

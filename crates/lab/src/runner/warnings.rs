@@ -89,7 +89,8 @@ fn of_capture(nic: &NicSpec) -> Option<Warning> {
             ));
         }
         let of_times = (odd.are_nanoseconds, "its times are nanoseconds, though it says microseconds");
-        let of_end = (odd.is_cut_off, "the file ends within a packet, which is left out");
+        let of_end =
+            (odd.is_cut_off, "the file ends within a packet or its compression, and what is whole counts");
         of_this.extend([of_times, of_end].into_iter().filter(|(is, _)| *is).map(|(_, what)| what.to_owned()));
         // Phases usually play the capture of the NIC itself.
         parts.extend(of_this.into_iter().filter(|part| !parts.contains(part)).collect::<Vec<_>>());

@@ -120,7 +120,8 @@ impl InUse {
     }
 }
 
-/// The longest packet on the wire with the VLAN tags of this one, each of 4 bytes (IEEE 802.1Q): they are no part of the MTU.
+/// The longest packet on the wire with the VLAN tags of this one, each of 4 bytes (IEEE 802.1Q): they are no part of the
+/// MTU.
 fn with_tags(packet: &Packet, longest: u32) -> u32 {
     longest + 4 * u32::from(packet.tags)
 }
