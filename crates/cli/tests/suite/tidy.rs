@@ -22,7 +22,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("perfetto", &[]),
     ("host", &["units"]),
     ("silicon", &["units"]),
-    ("inputs", &["bounded-read", "output-file"]),
+    ("inputs", &["units", "bounded-read", "output-file"]),
     ("load", &["units"]),
     ("memload", &["units", "output-file", "load"]),
     ("generations", &["units"]),
