@@ -226,6 +226,10 @@ fn read_mask(root: &Root, cpu: u16, register: u32, is_virtual: bool) -> Result<W
         let why = match error {
             // Loading the driver would not help.
             MsrError::NoModule { .. } if is_virtual => NO_GUEST_REGISTER.to_owned(),
+            // The CPU is online: a container may have been given the devices of some CPUs.
+            MsrError::Offline { .. } if !root.exists(format!("/dev/cpu/{cpu}/msr")) => {
+                format!("CPU {cpu} has no msr device, although others have one; a container needs that of each socket")
+            }
             _ => error.with_remedy(),
         };
         (why, matches!(error, MsrError::Permission { .. }))

@@ -109,8 +109,8 @@ fn cpuid(facts: &Facts<'_>) -> Check {
     match &facts.cpu.cpuid {
         Ok(_) => check("cpuid", CheckState::Ok, "the cpuid device can be read"),
         Err(error) if error.is_absent() => {
-            check("cpuid", CheckState::Missing, "no cpuid device; proc/cpuinfo is used")
-                .remedy("modprobe cpuid")
+            let used = if facts.cpu.cpuinfo.is_ok() { "; proc/cpuinfo is used" } else { "" };
+            check("cpuid", CheckState::Missing, format!("no cpuid device{used}")).remedy("modprobe cpuid")
         }
         Err(error) if matches!(error.errno(), Some(Errno::ACCESS | Errno::PERM)) => {
             check("cpuid", CheckState::Missing, error).remedy("run as root")

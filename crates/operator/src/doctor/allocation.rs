@@ -185,11 +185,12 @@ fn before_mounting(facts: &Facts<'_>, check: Check, names: &[&str], kind: Erratu
     }
 }
 
-/// Whether the kernel has resctrl: it registers the file system only if it found RDT or PQoS (resctrl_init). `None`: there
-/// is no list of file systems.
+/// Whether the kernel has resctrl: it registers the file system, and makes the directory for its mount, only if it found RDT
+/// or PQoS (resctrl_init). `None`: neither shows.
 fn has_resctrl(facts: &Facts<'_>) -> Result<Option<bool>, String> {
     let listed = |text: String| text.lines().any(|line| line.split_whitespace().last() == Some("resctrl"));
-    Ok(file::text(facts.root, "proc/filesystems")?.map(listed))
+    let has = file::text(facts.root, "proc/filesystems")?.map(listed);
+    Ok(has.or(facts.root.exists(resctrl::MOUNT).then_some(true)))
 }
 
 fn cat(facts: &Facts<'_>) -> Check {
@@ -224,6 +225,11 @@ fn cat(facts: &Facts<'_>) -> Check {
     let least = l3.min_cbm_bits;
     let halves = if info.has_cdp() { "; code and data have a mask each (CDP)" } else { "" };
     let value = format!("{ways} ways ({}), at least {least} per mask{shared}{holes}{halves}", l3.cbm_mask);
+    if facts.topology.as_ref().is_ok_and(|topology| topology.l3.iter().any(|l3| l3.id.is_none())) {
+        let value =
+            format!("{value}; which masks are of which L3 is not known: the kernel gives no id of an L3");
+        return check(CheckState::Degraded, value);
+    }
     let held = exclusive(facts, info);
     if held.is_empty() {
         return unless_strange(info.l3_trouble(), check(CheckState::Ok, value));

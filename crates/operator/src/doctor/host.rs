@@ -24,11 +24,15 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
 fn cpu(facts: &Facts<'_>) -> Check {
     if let (Err(error), Err(_)) = (&facts.cpu.cpuinfo, &facts.cpu.cpuid) {
         let check = |value: &dyn std::fmt::Display| check("cpu", CheckState::Unknown, value);
-        return match error.is_absent() {
-            true => {
-                check(&"there is no proc/cpuinfo").remedy("check --root: it is not the file tree of a host")
+        let absent = check(&"there is no proc/cpuinfo");
+        return match (error.is_absent(), &facts.topology) {
+            (false, _) => check(error),
+            (true, Err(_)) => absent.remedy("check --root: it is not the file tree of a host"),
+            // A chroot has what was mounted in it.
+            (true, Ok(_)) => {
+                let place = facts.root.path("/proc");
+                absent.remedy(format!("mount -t proc proc {}", place.display()))
             }
-            false => check(error),
         };
     }
     let brand = facts.cpu.brand().unwrap_or("unnamed CPU");

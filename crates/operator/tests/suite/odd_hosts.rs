@@ -27,6 +27,8 @@ pub fn all() -> Vec<PlainTree> {
         without_resctrl(without("ways_of_associativity")),
         without_cpu_0(),
         hybrid(),
+        without_an_msr_device(),
+        without_proc(),
         with_pseudo_locked_regions(),
     ]
 }
@@ -135,6 +137,20 @@ fn hybrid() -> PlainTree {
     for unit in ["cpu_core", "cpu_atom"] {
         tree.write(&format!("{units}/{unit}/type"), "4\n");
     }
+    tree
+}
+
+/// A container that was given the msr devices of one socket.
+fn without_an_msr_device() -> PlainTree {
+    let tree = PlainTree::skylake();
+    [2, 3, 6, 7].iter().for_each(|cpu| tree.remove(&format!("dev/cpu/{cpu}")));
+    tree
+}
+
+/// A chroot in which nothing is mounted at /proc.
+fn without_proc() -> PlainTree {
+    let tree = PlainTree::skylake();
+    tree.remove("proc");
     tree
 }
 
@@ -282,6 +298,7 @@ fn what_the_kernel_does_not_say_of_the_l3_is_named() {
     let reason = "the kernel gives no id for the L3 cache of CPU 0";
     assert!(opened(tree.root(), true).unwrap_err().starts_with(reason));
     assert_eq!(opened(tree.root(), false), Ok(()), "counters need no id");
+    state(&examine(tree.root()), "cat", CheckState::Degraded, &["which masks are of which L3 is not known"]);
     let tree = without_resctrl(tree);
     assert!(opened(tree.root(), true).unwrap_err().contains("no resctrl here"));
     assert_eq!(opened(tree.root(), false), Ok(()));
@@ -358,4 +375,26 @@ fn limits_in_mb_per_s_are_no_percentages() {
     state(&examine(tree.root()), "mba", CheckState::Ok, &["from 10 % in steps of 10 %"]);
     tree.write("proc/mounts", "resctrl /sys/fs/resctrl resctrl rw,relatime,mba_MBps 0 0\n");
     state(&examine(tree.root()), "mba", CheckState::Ok, &["in MB/s (mounted with mba_MBps)"]);
+}
+
+#[test]
+fn an_online_cpu_without_its_msr_device_is_not_called_offline() {
+    let report = examine(without_an_msr_device().root());
+    state(&report, "ddio-ways", CheckState::Missing, &["CPU 2 has no msr device, although others have one"]);
+}
+
+#[test]
+fn a_chroot_is_told_to_mount_proc() {
+    let tree = without_proc();
+    let report = examine(tree.root());
+    state(&report, "cpu", CheckState::Unknown, &["no proc/cpuinfo -> mount -t proc proc ", "/proc"]);
+    assert_eq!(report.check("cpuid").unwrap().value, "no cpuid device");
+    // The kernel makes the directory for a mount that is not there.
+    tree.remove("sys/fs/resctrl/info");
+    state(
+        &examine(tree.root()),
+        "resctrl",
+        CheckState::Missing,
+        &["not mounted -> mount -t resctrl resctrl"],
+    );
 }
