@@ -384,7 +384,7 @@ fn an_online_cpu_without_its_msr_device_is_not_called_offline() {
 }
 
 #[test]
-fn a_chroot_is_told_to_mount_proc() {
+fn doctor_advises_a_chroot_to_mount_proc() {
     let tree = without_proc();
     let report = examine(tree.root());
     state(&report, "cpu", CheckState::Unknown, &["no proc/cpuinfo -> mount -t proc proc ", "/proc"]);
