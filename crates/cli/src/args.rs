@@ -152,7 +152,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     /// Numbers without a range of their own on the command line, and what checks them.
-    const CHECKED_LATER: [(&str, &str); 24] = [
+    const CHECKED_LATER: [(&str, &str); 23] = [
         ("best --lpw-floor", "the search, with its other settings"),
         ("demo --seed", SEED),
         ("demo --speed", "vhost::speed"),
@@ -165,7 +165,6 @@ mod tests {
         ("memload interfere --limit-commands", "the limiter, which clamps it"),
         ("memload interfere --seed", SEED),
         ("probe run --seed", SEED),
-        ("run --looks", "the plan of the run, with the scenario's times"),
         ("run --seed", SEED),
         ("serve --seed", SEED),
         ("serve --speed", "Turn::check_speed"),

@@ -74,7 +74,7 @@ pub struct RunArgs {
     /// Let the control loop put the layout as found back for 4 intervals, at most every S seconds of the server's clock, to
     /// measure what each policy is worth; the policy does not see these intervals nor the one after, so its results lose by
     /// them [default S: 20]
-    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, conflicts_with_all = ["find_msl", "find_zero_loss"])]
+    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, value_parser = duration, conflicts_with_all = ["find_msl", "find_zero_loss"])]
     looks: Option<Option<f64>>,
     /// Number of threads, each of which runs one simulation at a time [default: one per core]
     #[arg(long, value_name = "N", value_parser = within(1, MOST_THREADS))]
@@ -349,7 +349,7 @@ pub fn change(source: &mut ScenarioSource, key: &str, value: &toml::Value) -> Re
     })
 }
 
-/// A length of a run, as the key `duration_s` of a scenario.
+/// A length of a run, as the key `duration_s` of a scenario, or of a part of one.
 fn duration(text: &str) -> Result<f64, String> {
     seconds(text, 0.001)
 }

@@ -156,6 +156,7 @@ fn the_command_line_is_checked_as_well() {
     run(&["--threads", "0"], &["--threads", "'0'", "from 1 to 4096"]);
     run(&["--duration", "0"], &["'0' for '--duration <S>'", "0.001"]);
     run(&["--duration", "nan"], &["'nan' for '--duration <S>'", "0.001"]);
+    run(&["--looks=-5"], &["'-5' for '--looks[=<S>]'", "seconds from 0.001 to 86400"]);
     run(&["--warmup", "2"], &["warm-up is 2 s", "less than the duration of 2 s"]);
     run(&["--set", "workload"], &["--set", "KEY=VALUE"]);
     // No line of the file has the value.
