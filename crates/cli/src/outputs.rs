@@ -18,15 +18,14 @@ pub fn directory(option: &str, path: &Path, files: &[&str], replace: bool) -> Re
         )));
     }
     let folder = existing(path).map_err(|why| refused(&name, path, &why))?;
-    if fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) && !folder.exists() {
-        let what = if folder == path { "it".to_owned() } else { folder.display().to_string() };
-        return Err(Failure::bad_input(format!(
-            "{name}: {what} is a link to a directory that does not exist"
-        )));
-    }
     if !folder.is_dir() {
         let what = if folder == path { "it".to_owned() } else { folder.display().to_string() };
-        return Err(Failure::bad_input(format!("{name}: {what} is no directory; name another place")));
+        // A link to a directory that does not exist is there, and no directory can be made in its place.
+        let why = match folder.exists() {
+            true => "is no directory; name another place",
+            false => "is a link to a directory that does not exist",
+        };
+        return Err(Failure::bad_input(format!("{name}: {what} {why}")));
     }
     for file in files.iter().map(|file| path.join(file)).filter(|file| fs::symlink_metadata(file).is_ok()) {
         let file_name = file.display();
@@ -74,6 +73,8 @@ fn existing_is(replace: bool) -> Existing {
 
 /// The path, or the nearest of the directories above it that exists.
 fn existing(path: &Path) -> io::Result<&Path> {
+    // Without a `/` at its end, which the system takes for what a link leads to.
+    let path = path.components().as_path();
     let mut at = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     loop {
         match fs::symlink_metadata(at) {

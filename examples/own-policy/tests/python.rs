@@ -64,8 +64,8 @@ fn the_example_in_python_decides_as_the_example_in_rust() {
         confined: false,
         user: None,
         printed: Arc::new(|_| ()),
-        stop: Arc::default(),
         setting: "WAYKEEPER_PYTHON",
+        stop: Arc::default(),
     };
     let failure = FirstFailure::default();
     let mut in_python = WaitingPolicy::open(&file, &python, &toml::Table::new(), &failure).unwrap();

@@ -176,7 +176,7 @@ fn a_folder_behind_a_link_exists_before_the_work_starts() {
     let folder = tempfile::tempdir().unwrap();
     let link = folder.path().join("link");
     symlink("there", &link).unwrap();
-    for out in [link.clone(), link.join("below")] {
+    for out in [link.clone(), link.join(""), link.join("below")] {
         let wanted = format!("--out {}: ", out.display());
         let why = "is a link to a directory that does not exist";
         refused(&["run", text(&scenario), "--policy", "none", "--out", text(&out)], 2, &[&wanted, why]);
