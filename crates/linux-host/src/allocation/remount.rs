@@ -37,8 +37,8 @@ impl Allocation {
         self.mount = Mount { options: (options.clone(), options), is_new: false };
     }
 
-    /// Looks whether another program has mounted resctrl anew, and if so reads what it offers now. Without `is_suspect` it looks
-    /// only if resctrl was not mounted in the sample before.
+    /// Looks whether another program has mounted resctrl anew, and if so reads what it offers now. Without `is_suspect`
+    /// it looks only if resctrl was not mounted in the sample before.
     pub(super) fn follow_mount(&mut self, is_suspect: bool) -> Result<(), GroupsError> {
         let was_away = self.external.seldom.contains(&ExternalChange::Unmounted);
         if !self.chip.is_mounted || !(is_suspect || was_away) {

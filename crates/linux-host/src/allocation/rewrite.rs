@@ -1,5 +1,5 @@
-//! External changes to what a group has besides CPUs and tasks, which a correction writes again: its mode, its shares of what
-//! no policy sets, and the mask of its class where no register has it any more.
+//! External changes to what a group has besides CPUs and tasks, which a correction writes again: its mode, its shares of
+//! what no policy sets, and the mask of its class where no register has it any more.
 //!
 //! A thorough sample finds them. A correction ends the report; the next look says what is true then. Must not know policies.
 
