@@ -77,8 +77,8 @@ pub(super) const NAME_LIMIT: usize = 64;
 /// Longest part of a name that all matches share: at least as many bytes are left for a match's own name.
 const COMMON_LIMIT: usize = 32;
 
-/// Highest number of a process (Linux, include/linux/threads.h, PID_MAX_LIMIT).
-const PID_MOST: u32 = 1 << 22;
+/// Highest number of a process: the largest `pid_t`. Linux gives none above 4194304, the virtual host gives higher ones.
+const PID_MOST: u32 = i32::MAX as u32;
 
 /// Ways of the widest LLC. How many the LLC of a host has is not known here.
 const WAYS_MOST: u32 = 32;
@@ -410,9 +410,9 @@ mask = "0x003"
         for mask in ["0x5", "20%", "9-10", "100 %"] {
             assert!(parse_text(&GOOD.replacen("0x003", mask, 1)).is_ok(), "{mask}");
         }
-        for pid in ["-1", "4194305", "99999999999"] {
+        for pid in ["-1", "2147483648", "99999999999"] {
             let message = format!(
-                "tenants.toml:8: pids: {pid} is not a process; write the numbers that ps shows, from 1 to 4194304"
+                "tenants.toml:8: pids: {pid} is not a process; write the numbers that ps shows, from 1 to 2147483647"
             );
             assert_eq!(reported(GOOD, "4242", pid), message);
         }
