@@ -5,9 +5,9 @@
 //! again (microarchitecture.md 7, 8). A write sends the present content of its buffer: fio and FFSB fill their buffers
 //! once, not for every request. Marks: docs/reference/README.md#marks.
 
-use super::fio_job::{self, Blocks, JobSpan, Pace, Storage};
+use super::fio_job::{self, Blocks, Pace, Storage};
 use super::poller::LINE_WORK_NS;
-use super::program::{Blueprint, Core, Program, ProgramKind, ScoreKind, Site, WorkUnit};
+use super::program::{Blueprint, Core, JobSpan, Program, ProgramKind, ScoreKind, Site, WorkUnit};
 use crate::bus::{Access, Bus};
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};

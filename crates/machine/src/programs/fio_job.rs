@@ -9,7 +9,6 @@ mod spans;
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
 pub(super) use blocks::Blocks;
-pub use spans::JobSpan;
 pub(super) use spans::of as spans;
 use std::collections::VecDeque;
 use waykeeper_load::jobs::{Job, JobError, JobFile, JobSizes};

@@ -34,9 +34,8 @@ mod water;
 mod working_set;
 mod xmem;
 
-pub use fio_job::JobSpan;
 pub(crate) use program::{Blueprint, Core, Program, Site};
-pub use program::{ProgramKind, ScoreKind, WorkUnit};
+pub use program::{JobSpan, ProgramKind, ScoreKind, WorkUnit};
 
 /// Every program there is.
 pub const KINDS: &[ProgramKind] = &[

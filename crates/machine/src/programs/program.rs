@@ -73,6 +73,19 @@ pub enum WorkUnit {
     Instructions,
 }
 
+/// When a job sends commands, as far as its file alone says. Times are of simulated traffic, ns from the program's start.
+#[derive(Clone, PartialEq, Debug)]
+pub struct JobSpan {
+    /// The name of the job.
+    pub name: String,
+    /// No command before; infinite if the jobs before it never end.
+    pub from_ns: f64,
+    /// No command after, because of a time; infinite if no time ends it.
+    pub to_ns: f64,
+    /// A number of commands ends it too, at a time that the file does not say.
+    pub is_counted: bool,
+}
+
 /// A program with its parameters read and checked; makes the threads when the machine is built.
 pub trait Blueprint: Send + Sync + std::fmt::Debug {
     /// The thread `site.thread` of the program.
@@ -87,7 +100,7 @@ pub trait Blueprint: Send + Sync + std::fmt::Debug {
     }
 
     /// The jobs that it consists of, and when their files let them run.
-    fn job_spans(&self) -> Vec<super::JobSpan> {
+    fn job_spans(&self) -> Vec<JobSpan> {
         Vec::new()
     }
 

@@ -1,19 +1,7 @@
 //! When the jobs of a file run, as far as the file says. Must not know how they run.
 
 use super::JobParameters;
-
-/// When a job sends commands, as far as its file alone says. Times are of simulated traffic, ns from the program's start.
-#[derive(Clone, PartialEq, Debug)]
-pub struct JobSpan {
-    /// The name of the job.
-    pub name: String,
-    /// No command before; infinite if the jobs before it never end.
-    pub from_ns: f64,
-    /// No command after, because of a time; infinite if no time ends it.
-    pub to_ns: f64,
-    /// A number of commands ends it too, at a time that the file does not say.
-    pub is_counted: bool,
-}
+use crate::programs::program::JobSpan;
 
 /// When jobs send commands: those of a group begin when all of the one before have ended.
 pub(in crate::programs) fn of(jobs: &[JobParameters]) -> Vec<JobSpan> {
