@@ -74,7 +74,7 @@ impl Blueprint for Storage {
     }
 
     fn job_spans(&self) -> Vec<JobSpan> {
-        fio_job::spans(self.parameters.as_deref().unwrap_or_default())
+        fio_job::spans::of(self.parameters.as_deref().unwrap_or_default())
     }
 
     fn notes(&self) -> &[String] {

@@ -4,12 +4,11 @@
 //! request.
 
 mod blocks;
-mod spans;
+pub mod spans;
 
 use crate::random::Stream;
 use crate::scenario::{Keys, ScenarioError};
 pub(super) use blocks::Blocks;
-pub(super) use spans::of as spans;
 use std::collections::VecDeque;
 use waykeeper_load::jobs::{Job, JobError, JobFile, JobSizes};
 use waykeeper_load::{BudgetRule, Limiter, LoadLimits};

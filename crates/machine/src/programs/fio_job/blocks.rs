@@ -4,9 +4,9 @@ use crate::random::Stream;
 
 /// The sizes of a thread's commands.
 #[derive(Clone, Debug)]
-pub(in crate::programs) struct Blocks {
+pub struct Blocks {
     /// All sizes, bytes.
-    pub(in crate::programs) sizes: Vec<u64>,
+    pub sizes: Vec<u64>,
     /// Index of each size of reads, and of writes, with the cumulative share of commands. Empty if all have one size.
     pub(super) reads: Vec<(usize, f64)>,
     pub(super) writes: Vec<(usize, f64)>,
@@ -14,12 +14,12 @@ pub(in crate::programs) struct Blocks {
 
 impl Blocks {
     /// All commands have this size.
-    pub(in crate::programs) fn one(bytes: u64) -> Blocks {
+    pub fn one(bytes: u64) -> Blocks {
         Blocks { sizes: vec![bytes], reads: Vec::new(), writes: Vec::new() }
     }
 
     /// Index of the next command's size.
-    pub(in crate::programs) fn draw(&self, write: bool, stream: &mut Stream) -> usize {
+    pub fn draw(&self, write: bool, stream: &mut Stream) -> usize {
         let shares = if write { &self.writes } else { &self.reads };
         match shares.as_slice() {
             [] => 0,

@@ -4,7 +4,7 @@ use super::JobParameters;
 use crate::programs::program::JobSpan;
 
 /// When jobs send commands: those of a group begin when all of the one before have ended.
-pub(in crate::programs) fn of(jobs: &[JobParameters]) -> Vec<JobSpan> {
+pub fn of(jobs: &[JobParameters]) -> Vec<JobSpan> {
     let mut spans = Vec::with_capacity(jobs.len());
     let (mut earliest_ns, mut latest_ns) = (0.0_f64, 0.0_f64);
     for group in jobs.chunk_by(|one, next| one.group == next.group) {
