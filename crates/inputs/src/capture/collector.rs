@@ -83,11 +83,15 @@ impl<'a> Collector<'a> {
         self.capture
     }
 
-    /// The last so many packets are no packets but zeros that fill the file.
-    pub(super) fn are_padding(&mut self, packets: u64) {
-        self.capture.recorded -= packets;
-        self.capture.oddities.empty -= packets;
+    /// Zeros that are no packets fill the file.
+    pub(super) fn are_padding(&mut self) {
         self.capture.oddities.is_padded = true;
+    }
+
+    /// So many packets come that have no bytes.
+    pub(super) fn are_without_bytes(&mut self, packets: u64) {
+        self.capture.recorded += packets;
+        self.capture.oddities.empty += packets;
     }
 
     /// The fractions of a second that were read as microseconds are nanoseconds.
@@ -128,7 +132,7 @@ impl<'a> Collector<'a> {
     ) -> Result<ControlFlow<()>, InputError> {
         let Recorded { link, stamp_ns, lengths, fcs_bytes, headers } = recorded;
         let offset = source.offset();
-        if self.capture.recorded == MAX_PACKETS as u64 {
+        if self.capture.recorded >= MAX_PACKETS as u64 {
             let wanted = format!("at most {MAX_PACKETS}; cut the capture with editcap -c");
             return Err(source.value(offset, "number of packets", "larger", wanted));
         }
@@ -145,9 +149,9 @@ impl<'a> Collector<'a> {
         if let Some(digest) = headers.digest {
             odd.copies = odd.copies.saturating_add_signed(self.recent.copies(digest));
         }
-        let stamp_ns = stamp_ns.or(self.last_ns).unwrap_or(0);
-        self.last_ns = Some(stamp_ns);
-        let since = stamp_ns - *self.first_ns.get_or_insert(stamp_ns);
+        // Those before the first that says its time come with it.
+        self.last_ns = stamp_ns.or(self.last_ns);
+        let since = self.last_ns.map_or(0, |stamp_ns| stamp_ns - *self.first_ns.get_or_insert(stamp_ns));
         if since.abs() > MAX_SPAN_NS {
             let found = format!("{since} ns after the first packet");
             let wanted = "within 146 years of the first packet; the file is damaged or its if_tsresol wrong";

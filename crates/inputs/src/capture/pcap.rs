@@ -22,6 +22,10 @@ pub(super) fn is_magic(magic: &[u8]) -> bool {
     )
 }
 
+/// One in so many fractions at least is no number of microseconds if all are nanoseconds. Assumption: of evenly spread ones
+/// it is 999 in 1000, and captures of less than a millisecond are rare.
+const NANOSECONDS_LEAST: u64 = 10;
+
 /// Reads all packets of a file that starts with one of the magics.
 pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), InputError> {
     let parsed = parse_pcap_header(source.need(HEADER_BYTES, "file header")?).ok();
@@ -39,25 +43,33 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
     let fcs_bytes = if network & 1 << 26 == 0 { 0 } else { (network >> 28) * 2 };
     let big_endian = header.is_bigendian();
     let mut are_nanoseconds = header.is_nanosecond_precision();
+    // Packets, and those whose fraction of a second is no number of microseconds, with the error of the first.
+    let (mut packets, mut beyond, mut first_beyond) = (0_u64, 0_u64, None);
     source.consume(HEADER_BYTES);
 
     // Records of zeros at the present end: packets without bytes, or padding where nothing comes behind them.
     let mut zeros = 0;
     loop {
         let left = source.peek(FRAME_BYTES)?;
-        let is_end =
-            left.is_empty() || zeros > 0 && left.len() < FRAME_BYTES && left.iter().all(|byte| *byte == 0);
-        if is_end {
+        let left = &left[..left.len().min(FRAME_BYTES)];
+        // A few zeros alone may as well be the beginning of a packet.
+        let are_zeros = left.iter().all(|byte| *byte == 0) && (zeros > 0 || left.len() == FRAME_BYTES);
+        if left.is_empty() || are_zeros && left.len() < FRAME_BYTES {
             if zeros > 0 {
-                into.are_padding(zeros);
+                into.are_padding();
             }
             break;
         }
+        if are_zeros {
+            zeros += 1;
+            source.consume(FRAME_BYTES);
+            continue;
+        }
+        into.are_without_bytes(std::mem::take(&mut zeros));
         let head = source.need(FRAME_BYTES, "packet header")?;
         if foreign::is_start(head) {
             return Err(another_file(source));
         }
-        zeros = if head.iter().all(|byte| *byte == 0) { zeros + 1 } else { 0 };
         let length = [head[8], head[9], head[10], head[11]];
         let original = [head[12], head[13], head[14], head[15]];
         let word = if big_endian { u32::from_be_bytes } else { u32::from_le_bytes };
@@ -76,19 +88,21 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
                 "a pcap packet; capture again",
             ));
         };
+        let no_fraction = |most: u32| {
+            let wanted = format!("below {most}; the file is damaged, capture again");
+            source.value(source.offset() + 4, "fraction of the packet's second", fraction, wanted)
+        };
         if fraction >= 1_000_000_000 {
-            let wanted = "below 1000000000; the file is damaged, capture again";
-            return Err(source.value(
-                source.offset() + 4,
-                "fraction of the packet's second",
-                fraction,
-                wanted,
-            ));
+            return Err(no_fraction(1_000_000_000));
         }
-        // No microsecond is that large: a program wrote nanoseconds under the magic of microseconds.
-        if fraction >= 1_000_000 && !are_nanoseconds {
-            are_nanoseconds = true;
-            into.read_as_nanoseconds();
+        packets += 1;
+        if fraction >= 1_000_000 && !header.is_nanosecond_precision() {
+            beyond += 1;
+            first_beyond.get_or_insert_with(|| no_fraction(1_000_000));
+            if !are_nanoseconds {
+                are_nanoseconds = true;
+                into.read_as_nanoseconds();
+            }
         }
         let nanos = i128::from(fraction) * if are_nanoseconds { 1 } else { 1000 };
         let stamp_ns = Some(i128::from(seconds) * 1_000_000_000 + nanos);
@@ -98,5 +112,10 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
         }
         source.consume(whole);
     }
-    Ok(())
+    // A program that writes nanoseconds under the magic of microseconds writes nearly all fractions so; a few are damaged
+    // packets.
+    match first_beyond {
+        Some(error) if beyond * NANOSECONDS_LEAST < packets => Err(error),
+        _ => Ok(()),
+    }
 }

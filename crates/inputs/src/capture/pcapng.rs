@@ -62,7 +62,7 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
             if !source.is_only_zeros()? {
                 return Err(source.value(at + 4, "block length", 0, length_wanted));
             }
-            into.are_padding(0);
+            into.are_padding();
             break;
         }
         let head = source.need(MIN_BLOCK_BYTES as usize, "block header")?;

@@ -156,6 +156,15 @@ fn zeros_behind_the_last_packet_are_no_packets() {
         }
     }
     assert!(!read(&pcap(false, true, 1, &packets())).oddities.is_padded);
+    // More of them than the packets that a capture may have, each 16 bytes long.
+    let whole = pcap(false, true, 1, &packets());
+    let reserved =
+        zstd::encode_all([whole.as_slice(), &vec![0; (1 << 27) + 16]].concat().as_slice(), 1).unwrap();
+    assert_eq!(read(&reserved).packets, read(&whole).packets);
+    // Before another packet they are packets without bytes.
+    let between = read(&[&whole[..24], &[0; 32], &whole[24..]].concat());
+    assert_eq!((between.recorded, between.oddities.empty, between.oddities.is_padded), (5, 2, false));
+    assert_eq!(between.packets.len(), 3);
     // Zeros in the middle of a file are a block that cannot be.
     let whole = pcapng(false, 9, |ns| ns, &packets());
     let holed = refused(&[whole.as_slice(), &[0; 40], &[1]].concat());
@@ -225,6 +234,14 @@ fn nanoseconds_under_the_magic_of_microseconds_are_read_as_nanoseconds() {
     );
     assert!(capture.oddities.are_nanoseconds && capture.oddities.reordered == 0);
     assert!(!read(&pcap(false, false, 1, &stamped)).oddities.are_nanoseconds);
+    // One packet of many is damaged, and not the clock of all.
+    let mut many: Vec<TestPacket> = (0..50).map(|at| (at * 1_000_000, 60, frame(1, 0))).collect();
+    many[20].0 += 5_000_000;
+    let mut bytes = pcap(false, false, 1, &many);
+    let place = 24 + 20 * (bytes.len() - 24) / 50 + 4;
+    bytes[place..place + 4].copy_from_slice(&1_000_007_u32.to_le_bytes());
+    let error = refused(&bytes);
+    assert!(error.contains("fraction of the packet's second is 1000007, must be below 1000000"), "{error}");
 }
 
 #[test]
