@@ -39,7 +39,7 @@ impl OwnPolicies {
             .collect();
         for name in names.iter_mut().filter(|name| PolicyFile::is_meant(name)) {
             let file = PolicyFile::read(name)?;
-            let with = Interpreter { stop: stop.clone(), ..interpreter() };
+            let with = interpreter(stop.clone());
             let (_, described) = PolicyProcess::open(&file, &with, None)?;
             check_own_name(&described.name).map_err(|why| Failure::bad_input(format!("{name}: {why}")))?;
             match asked.iter().find(|(known, _)| *known == described.name) {
@@ -57,7 +57,7 @@ impl OwnPolicies {
                     )));
                 }
                 None => {
-                    own.policies.push(policy(&described, file, &own.failure));
+                    own.policies.push(policy(&described, file, &own.failure, with));
                     asked.push((described.name.clone(), name.clone()));
                 }
             }
@@ -76,11 +76,11 @@ impl OwnPolicies {
 }
 
 /// A policy that starts a process for each simulation.
-fn policy(described: &Described, file: PolicyFile, failure: &FirstFailure) -> OwnPolicy {
+fn policy(described: &Described, file: PolicyFile, failure: &FirstFailure, with: Interpreter) -> OwnPolicy {
     let (failure, name) = (failure.clone(), described.name.clone());
     let identity = file.identity(described);
     let build = move |settings: &Table| -> Result<Box<dyn Policy>, Box<PolicyError>> {
-        match WaitingPolicy::open(&file, &interpreter(), settings, &failure) {
+        match WaitingPolicy::open(&file, &with, settings, &failure) {
             Ok(policy) => Ok(Box::new(policy)),
             Err(why) => Err(Box::new(PolicyError::OwnPolicy { policy: name.clone(), why: why.to_string() })),
         }
@@ -94,15 +94,15 @@ pub fn python() -> PathBuf {
     program.map_or_else(|| PathBuf::from("python3"), PathBuf::from)
 }
 
-/// The interpreter of this command line.
-fn interpreter() -> Interpreter {
+/// The interpreter of this command line, whose start is waited for until `stop` is set.
+fn interpreter(stop: Arc<AtomicBool>) -> Interpreter {
     Interpreter {
         program: python(),
         confined: false,
         user: None,
         printed: Arc::new(exit::eprint_line),
         setting: INTERPRETER,
-        stop: Arc::default(),
+        stop,
     }
 }
 

@@ -9,6 +9,7 @@ use crate::file::PolicyFile;
 use crate::wire::{self, OpenedPolicy, PolicyAnswer, PolicyCall};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -376,6 +377,8 @@ impl Drop for PolicyProcess {
     fn drop(&mut self) {
         self.calls = None;
         if let Some(mut child) = self.child.take() {
+            // It leads a group, in which its own processes are; they would stay.
+            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
             let _ = child.kill();
             // Its exit status is fetched, so that it does not stay as a zombie.
             let _ = thread("waykeeper-reap", move || drop(child.wait()));

@@ -84,8 +84,11 @@ impl Job<'_> {
     /// Its policy, built for this simulation alone.
     pub fn policy(&self) -> Result<Box<dyn Policy>, RunError> {
         let settings = self.scenario.policy_settings.get(self.policy).and_then(toml::Value::as_table);
-        plan::build(self.policy, self.own, settings.unwrap_or(&Table::new()))
-            .map_err(|why| RunError::policy(self.file, why))
+        plan::build(self.policy, self.own, settings.unwrap_or(&Table::new())).map_err(|why| {
+            // The start of a policy in a process of its own ends with the user's interrupt.
+            let is_stopped = self.stop.load(Ordering::Relaxed);
+            if is_stopped { RunError::Interrupted } else { RunError::policy(self.file, why) }
+        })
     }
 
     /// Checks that the policy fits the server, and that the period is not 0.

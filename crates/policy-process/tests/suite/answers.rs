@@ -331,3 +331,21 @@ fn the_process_ends_with_its_owner_even_if_the_policy_hangs() {
         std::thread::sleep(Duration::from_millis(10));
     }
 }
+
+#[test]
+fn what_the_policy_started_ends_with_it() {
+    let (python, _) = python("python3", false);
+    let text = "import subprocess, waykeeper\nclass Mine(waykeeper.Policy):\n    child = subprocess.Popen(['sleep', '3600'])\n    \
+                name = str(child.pid)\n";
+    let (process, described) = PolicyProcess::open(&file(text), &python, Some(&toml::Table::new())).unwrap();
+    let stat = format!("/proc/{}/stat", described.name);
+    // A process that nobody has waited for yet has the state Z (proc(5)).
+    let runs = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));
+    assert!(runs());
+    drop(process);
+    let begun = Instant::now();
+    while runs() {
+        assert!(begun.elapsed() < PATIENCE, "{stat}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
