@@ -79,7 +79,10 @@ fn with_words_that_are_no_text(error: clap::Error, command: &mut Command) -> cla
     }
     let words: Vec<OsString> = std::env::args_os().filter(|word| word.to_str().is_none()).collect();
     let words = words.iter().map(|word| format!("`{}`", shown(&escaped(word)))).collect::<Vec<_>>();
-    let what = format!("not UTF-8: {}; only the path of a file or a directory need not be", words.join(", "));
+    let what = format!(
+        "a word that is no path is not UTF-8; of this command line these are not: {}",
+        words.join(", ")
+    );
     command.error(ErrorKind::InvalidUtf8, what)
 }
 

@@ -77,7 +77,7 @@ fn page(info: &CaptureInfo) -> String {
         (
             "come twice",
             odd.copies,
-            "they have the bytes of one just before them; capture one interface, or `editcap -d IN OUT`",
+            "they have the bytes of one just before them; capture one interface; `editcap -d IN OUT` removes those that are the same to the last byte",
         ),
         ("no time", odd.without_time, "each has the time of the packet before it"),
     ];

@@ -18,12 +18,17 @@ pub fn directory(option: &str, path: &Path, files: &[&str], replace: bool) -> Re
         )));
     }
     let folder = existing(path).map_err(|why| refused(&name, path, &why))?;
-    if !folder.is_dir() {
-        let what = if folder == path { "it".to_owned() } else { folder.display().to_string() };
+    let is_directory = match fs::metadata(folder) {
+        Ok(found) => Some(found.is_dir()),
         // A link to a directory that does not exist is there, and no directory can be made in its place.
-        let why = match folder.exists() {
-            true => "is no directory; name another place",
-            false => "is a link to a directory that does not exist",
+        Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => None,
+        Err(why) => return Err(refused(&name, path, &why)),
+    };
+    if is_directory != Some(true) {
+        let what = if folder == path { "it".to_owned() } else { folder.display().to_string() };
+        let why = match is_directory {
+            Some(_) => "is no directory; name another place",
+            None => "is a link to a directory that does not exist",
         };
         return Err(Failure::bad_input(format!("{name}: {what} {why}")));
     }

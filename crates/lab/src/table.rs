@@ -322,6 +322,7 @@ pub fn curve(sweep: &SweepSummary, medium: Medium) -> String {
     match policies.as_slice() {
         // Alone it is its own baseline: the ratios would all be 1.
         [policy] => out.push_str(&scores::scores(sweep, policy, medium)),
+        [] => {}
         _ => {
             let _ = write!(out, "\nperformance by policy\n{}", group_curve(sweep, &policies, medium));
         }

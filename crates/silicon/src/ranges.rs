@@ -88,7 +88,7 @@ pub(crate) fn check(chip: &Table) -> Result<(), (&'static str, String, String)> 
                 return Err((
                     number.key,
                     other.to_string(),
-                    format!("{}, without quotes", number.wanted(f64::NAN)),
+                    number.wanted(f64::NAN) + if other.is_str() { ", without quotes" } else { "" },
                 ));
             }
         };
@@ -168,7 +168,7 @@ mod tests {
                 "cores = \"18\"",
                 "`cores` is \"18\"; it must be a whole number from 1 to 64, without quotes",
             ),
-            ("ghz = 2.3", "ghz = [2]", "`ghz` is [2]; it must be 0.5 to 10 GHz, without quotes"),
+            ("ghz = 2.3", "ghz = [2]", "`ghz` is [2]; it must be 0.5 to 10 GHz"),
         ] {
             let error = error(from, to);
             assert!(error.ends_with(said) || error.contains(said), "{error}");

@@ -40,7 +40,7 @@ pub struct WebLimits {
     pub holders_streams: usize,
     /// Virtual servers of playgrounds at a time.
     pub playgrounds: usize,
-    /// A playground that no page has ends after this time: its own page comes in it, and one that is loaded again finds it.
+    /// How long a playground that no page has waits for the page that asked for it, and then for one that is loaded again.
     pub playground_idle: FeedPatience,
     /// Time for the head of a request, and for a body.
     pub head: Duration,

@@ -108,7 +108,7 @@ fn a_host_of_which_nothing_can_be_seen_or_set_gets_no_configuration() {
     assert!(warned.starts_with("warning: the daemon would not start on this host: "), "{warned}");
 }
 
-/// The commands after `next:`, each run as it is printed, for a moment where it does not end by itself.
+/// The commands after `next:`.
 fn next_commands(said: &str) -> Vec<String> {
     let next = said.rsplit_once("next: ").unwrap().1.lines();
     let commands = next.filter_map(|line| line.find("waykeeper ").map(|at| line[at..].to_owned()));

@@ -5,6 +5,7 @@
 use crate::results::{RunSummary, Warning, WarningKey, WorkloadResult};
 use crate::show;
 use waykeeper_machine::{JobSpan, NicSpec, Scenario, TrafficSpec, WorkloadSpec};
+use waykeeper_units::few;
 
 /// A reason, and the key to change.
 type Reason = (String, String);
@@ -116,10 +117,8 @@ fn late_phases(scenario: &Scenario) -> Vec<Warning> {
         let last = times.last()?;
         let (plural, verb) = if times.len() == 1 { ("", "does") } else { ("s", "do") };
         let listed: Vec<String> = times.iter().map(|at_s| format!("{at_s} s")).collect();
-        let text = format!(
-            "the {what}{plural}{of} at {} {verb} not begin: the run ends at {end_s} s",
-            listed.join(", ")
-        );
+        let text =
+            format!("the {what}{plural}{of} at {} {verb} not begin: the run ends at {end_s} s", few(&listed));
         Some(warning(text, format!("`--duration N` with N above {last} plays to the last one")))
     });
     late.collect()
@@ -199,7 +198,9 @@ fn not_running(workload: &WorkloadSpec, stretch: Stretch) -> Option<Reason> {
     }
     // Only programs of packets wait.
     let begin_s = stretch.after(last_s, workload.start_delay_ms * 1e6);
-    ((workload.nic.is_some() || workload.switch.is_some()) && begin_s >= to_s).then(|| {
+    let waits = workload.nic.is_some() || workload.switch.is_some();
+    // Of several starts an earlier one may have done something.
+    (waits && workload.every_s.is_none() && begin_s >= to_s).then(|| {
         let why = format!(
             "its threads begin {} ms of traffic after its start at {last_s} s, the measurement ends at {to_s} s",
             workload.start_delay_ms
@@ -272,10 +273,10 @@ fn of_nic(
     let first = before.map_or(&nic.traffic, |phase| &phase.traffic);
     if nothing(first) && within.all(|phase| nothing(&phase.traffic)) {
         let why = format!("{name} is offered nothing then");
-        // A phase does not follow the key of the NIC.
+        // A phase may have a rate of its own, which the key of the NIC does not change.
         let advice = match before {
             Some(phase) => {
-                format!("a larger `offered_gbps` in its `[[nic.phase]]` at {} s offers some", phase.at_s)
+                format!("an `offered_gbps` above 0 in its `[[nic.phase]]` at {} s offers some", phase.at_s)
             }
             None => format!("`--set nic.{plain}.offered_gbps=N` offers some"),
         };

@@ -89,7 +89,7 @@ fn each_silent_source_is_said_with_its_reason_and_its_key() {
             "offered_gbps = 1\n[[nic.phase]]\nat_s = 1\noffered_gbps = 0",
             "",
             Some(
-                "fwd did nothing while it was measured: nic0 is offered nothing then; a larger `offered_gbps` in its \
+                "fwd did nothing while it was measured: nic0 is offered nothing then; an `offered_gbps` above 0 in its \
                  `[[nic.phase]]` at 1 s offers some",
             ),
         ),
