@@ -298,6 +298,10 @@ fn obsolete_and_simple_packet_blocks_are_read() {
     assert_eq!(capture.packets.iter().map(|p| p.at_ns).collect::<Vec<_>>(), [0; 3]);
     assert_eq!((lengths(&capture), capture.oddities.without_time), (vec![60, 1514, 1514], 2));
     assert_eq!(capture.flows.len(), 3);
+    // Before the first that says its time they come with it.
+    let first =
+        read(&blocks(&[interface(1, &[]), simple(1), enhanced(0, 7, 60, &[]), enhanced(0, 9, 60, &[])]));
+    assert_eq!(first.packets.iter().map(|p| p.at_ns).collect::<Vec<_>>(), [0, 0, 2000]);
     let alone = refused(&blocks(&[simple(1)]));
     assert!(alone.contains("the packet's interface is 0, must be one of the 0 described"), "{alone}");
 }
