@@ -136,7 +136,10 @@ def test_many_starts_at_once_make_no_more_servers_than_there_may_be(tiny_served)
     def end_all():
         for one in started:
             # It may have made room for another one.
-            with contextlib.suppress(urllib.error.HTTPError), opened(tiny_served, f"/api/playgrounds/{one}", method="DELETE"):
+            with (
+                contextlib.suppress(urllib.error.HTTPError),
+                opened(tiny_served, f"/api/playgrounds/{one}", method="DELETE"),
+            ):
                 pass
 
     started = []

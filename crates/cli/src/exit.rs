@@ -12,6 +12,7 @@ use waykeeper_lab::files::OutError;
 use waykeeper_lab::registry::RegistryError;
 use waykeeper_lab::runner::RunError;
 use waykeeper_machine::ScenarioError;
+use waykeeper_output_file::is_link_loop;
 use waykeeper_policy::PolicyError;
 use waykeeper_silicon::SpecError;
 use waykeeper_units::message;
@@ -166,7 +167,7 @@ pub fn io_code(error: &io::Error) -> u8 {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => CONFLICT,
         // A name that is too long, or links that lead to each other.
         io::ErrorKind::InvalidFilename => BAD_INPUT,
-        _ if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => BAD_INPUT,
+        _ if is_link_loop(error) => BAD_INPUT,
         // An error of ours, not of the system: nothing with this name can be read or written.
         io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory if error.raw_os_error().is_none() => {
             BAD_INPUT

@@ -202,6 +202,11 @@ pub fn check_folder(folder: &Path) -> io::Result<()> {
     check(&free_name(folder), Existing::Keep)
 }
 
+/// Whether a path was not found because its links lead to each other (ELOOP), for which [`io::ErrorKind`] has no stable name.
+pub fn is_link_loop(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
+}
+
 /// True if a path leads to standard output, as `-` and /dev/stdout do.
 pub fn is_stdout(path: &Path) -> bool {
     place::end_of(path).is_ok_and(|end| place::own_descriptor(&end) == Some(1))
