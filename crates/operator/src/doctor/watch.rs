@@ -37,12 +37,16 @@ fn core(facts: &Facts<'_>) -> Check {
         Ok(sources) => sources,
         Err(why) => return check(name, CheckState::Unknown, why),
     };
-    let Some(generation) = facts.generation else { return check(name, CheckState::Unknown, NO_TABLE) };
-    let pmu = &generation.core.perf;
-    if sources.contains(pmu) {
+    // The usual name; a table has that of its cores.
+    let pmu = facts.generation.map_or("cpu", |generation| generation.core.perf.as_str());
+    let is_offered = sources.iter().any(|source| source == pmu);
+    if facts.generation.is_none() && (is_offered || facts.is_virtual != Some(true)) {
+        return check(name, CheckState::Unknown, NO_TABLE);
+    }
+    if is_offered {
         return check(name, CheckState::Ok, format!("perf ({pmu})"));
     }
-    if facts.msr.is_ok() {
+    if facts.generation.is_some() && facts.msr.is_ok() {
         let check = check(name, CheckState::Ok, "by MSR; perf offers none");
         return unless_refused(NoWrites::to_msr(facts), check, "programmed");
     }
