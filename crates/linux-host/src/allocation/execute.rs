@@ -220,6 +220,7 @@ impl Allocation {
 
     /// Drops one of our groups from the journal.
     pub(super) fn forget(&mut self, group: &Group, journal: &mut Journal) {
+        self.forget_rewritten(group);
         if let Err(why) = journal.forget(&Original::NoGroup { group: group.clone() }) {
             // The entry stays; it says that the group did not exist, which is true.
             self.notes.push(why.to_string());
@@ -294,7 +295,10 @@ impl Allocation {
             _ => error.into(),
         })?;
         match self.mask_in(&found, Some(mask)) {
-            Ok(now) if now == mask => Ok(()),
+            Ok(now) if now == mask => {
+                self.mask_is_written(group, mask);
+                Ok(())
+            }
             Ok(now) => Err(GroupsError::ReadsBack(now.to_string())),
             Err(why) => Err(GroupsError::ReadsBack(why)),
         }

@@ -23,7 +23,7 @@ impl Allocation {
     }
 
     /// The present mask of a group; an impossible mask is an error.
-    fn mask(&self, group: &Group) -> Result<WayMask, String> {
+    pub(super) fn mask(&self, group: &Group) -> Result<WayMask, String> {
         let place = || format!("resctrl group {group}");
         let held = self.held.get(group).and_then(|held| held.schemata.as_ref());
         let schemata = match held.map(|held| held.read()).transpose() {

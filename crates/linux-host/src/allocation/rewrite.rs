@@ -78,14 +78,38 @@ impl Allocation {
         self.external.masks_behind = found;
     }
 
-    /// Whether something is to be written again.
+    /// Drops what was found in a group that is ours no longer.
+    pub(super) fn forget_rewritten(&mut self, group: &Group) {
+        let name = group.to_string();
+        self.external.seldom.retain(|own| own.rewritten() != Some(&name));
+        self.external.masks_behind.retain(|own| own.rewritten() != Some(&name));
+    }
+
+    /// A mask was written: the kernel wrote the register, unless it showed this mask before.
+    pub(super) fn mask_is_written(&mut self, group: &Group, written: WayMask) {
+        let name = group.to_string();
+        self.external.masks_behind.retain(|own| match own {
+            ExternalChange::MaskBehind { group, mask } => *group != name || *mask == written,
+            _ => true,
+        });
+    }
+
+    /// Whether something is to be written again in a group that is a class of ours.
     pub(super) fn has_to_rewrite(&self) -> bool {
-        let may = |group: &str| self.external.may_correct(group) && group != Group::DEFAULT.to_string();
+        let is_class = |name: &str| self.classes.values().any(|class| class.group.to_string() == name);
+        let may = |group: &str| self.external.may_correct(group) && is_class(group);
         self.external_changes().filter_map(ExternalChange::rewritten).any(may)
     }
 
-    /// Writes again what another program changed in a group.
+    /// Writes again what another program changed in a group of ours. The default group's register stays as it is:
+    /// the journal has no original of it.
     pub(super) fn rewrite(&mut self, group: &Group) -> Result<(), GroupsError> {
+        if group.is_default() {
+            return Ok(());
+        }
+        if !self.state.has_ours(group) || self.was_replaced(group) {
+            return Err(GroupsError::Gone(group.clone()));
+        }
         let name = group.to_string();
         let is_own = |change: &&ExternalChange| change.rewritten() == Some(&name);
         for change in self.external_changes().filter(is_own).cloned().collect::<Vec<_>>() {
@@ -96,7 +120,11 @@ impl Allocation {
                         self.resctrl.set_schemata(group, &had)?;
                     }
                 }
-                ExternalChange::MaskBehind { mask, .. } => self.force_mask(group, mask)?,
+                ExternalChange::MaskBehind { .. } => {
+                    // Since the sample a policy or another program may have set another one.
+                    let mask = self.mask(group).map_err(GroupsError::ReadsBack)?;
+                    self.force_mask(group, mask)?;
+                }
                 _ => continue,
             }
             self.external.seldom.retain(|own| *own != change);
@@ -108,14 +136,22 @@ impl Allocation {
     /// Writes a mask into the registers. The kernel writes no register for a mask that it takes to be in force (linux
     /// ctrlmondata.c, resctrl_arch_update_domains), so another mask is written first.
     fn force_mask(&mut self, group: &Group, mask: WayMask) -> Result<(), GroupsError> {
+        let mut refusal = None;
         for other in neighbours(mask, self.chip.ways, self.chip.least_ways) {
             match self.write_mask(group, other) {
                 // It may have a way that another group's mode keeps.
-                Err(GroupsError::Resctrl(error)) if error.kind == ResctrlErrorKind::Busy => {}
+                Err(GroupsError::Resctrl(error)) if error.kind == ResctrlErrorKind::Busy => {
+                    refusal = Some(error);
+                }
                 written => return written.and_then(|()| self.write_mask(group, mask)),
             }
         }
-        self.write_mask(group, mask)
+        // To write the mask alone would write no register.
+        let none = || {
+            let why = "and there is no other mask that could be written before it";
+            GroupsError::ReadsBack(format!("no register has mask {mask}, {why}"))
+        };
+        Err(refusal.map_or_else(none, GroupsError::Resctrl))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::access::{FIO, L2FWD, SCAN, open, plan, refused, sample};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use waykeeper_host::{Host, Knob, KnobOutcome, Plan, WorkloadCounter};
-use waykeeper_linux_host::{ExternalChange, HostAccess};
+use waykeeper_linux_host::{ExternalChange, HostAccess, LinuxHost};
 use waykeeper_testbed::{MS, MountedHost};
 use waykeeper_units::WayMask;
 use waykeeper_vhost::faults::{Calls, FaultRule, FileFault, Operation};
@@ -138,10 +138,6 @@ fn classes_that_other_programs_release_are_used() {
     host.set_tenants(machine.options().tenants);
     assert_eq!(host.groupings(), []);
     assert_eq!(root.read_text("/sys/fs/resctrl/waykeeper-l2fwd/cpus_list").unwrap(), "0-1\n");
-    // Nothing is left to be had: the groups are not listed at each look.
-    machine.faults.forget();
-    names[3..].iter().for_each(|path| root.remove_dir(path).unwrap());
-    host.set_tenants(machine.options().tenants);
     assert!(host.close().expect("closed").is_complete());
 }
 
@@ -253,6 +249,95 @@ fn masks_that_are_written_past_resctrl_are_reported_and_corrected_if_that_is_con
         (0..EVERY).for_each(|_| drop(sample(&mut host)));
         assert_eq!(host.external_changes(), []);
     }
+}
+
+/// Makes fio's register differ from the mask that resctrl shows, and looks for it. Returns the register.
+fn change_register(machine: &MountedHost, host: &mut LinuxHost, bits: u64) -> u32 {
+    let register = FIRST_MASK + machine.with_model(|server| server.class(2).0);
+    machine.set_msr(0, register, bits);
+    (0..EVERY).for_each(|_| drop(sample(host)));
+    register
+}
+
+#[test]
+fn the_mask_that_a_policy_sets_meanwhile_is_not_corrected_to_the_one_before() {
+    let machine = MountedHost::new("gold-6140");
+    let mut host = open(&machine, |options| options.correct = true);
+    let of = |bits: u32| Plan::of_masks(BTreeMap::from([(FIO, WayMask::from_bits(bits))]));
+    assert!(host.apply(&of(0x600)).unwrap().is_complete());
+    let register = change_register(&machine, &mut host, 0x003);
+    assert_eq!(host.external_changes().len(), 1);
+    assert!(host.apply(&of(0x00f)).unwrap().is_complete());
+    assert_eq!(host.external_changes(), [], "the kernel wrote the register");
+    host.set_tenants(machine.options().tenants);
+    assert_eq!(machine.msr(0, register), 0x00f);
+    assert_eq!(sample(&mut host).knobs.mask(FIO), Some(WayMask::from_bits(0x00f)));
+}
+
+#[test]
+fn a_register_that_keeps_its_value_counts_as_no_correction() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let write = |path: &str, text: &str| root.write_once(format!("/sys/fs/resctrl/{path}"), text).unwrap();
+    let mut host = open(&machine, |options| options.correct = true);
+    let masks =
+        [(FIO, 0x001), (L2FWD, 0x7f0), (SCAN, 0x7f0)].map(|(id, bits)| (id, WayMask::from_bits(bits)));
+    assert!(host.apply(&Plan::of_masks(BTreeMap::from(masks))).unwrap().is_complete());
+    // Beside 0x001 only 0x003 could be written first, and another group keeps that way for itself.
+    root.make_dir("/sys/fs/resctrl/excl").unwrap();
+    write("excl/schemata", "L3:0=002\n");
+    write("schemata", "L3:0=7fc\n");
+    write("excl/mode", "exclusive\n");
+    let register = change_register(&machine, &mut host, 0x00f);
+    host.complaints();
+    host.set_tenants(machine.options().tenants);
+    assert_eq!(machine.msr(0, register), 0x00f);
+    let said = host.complaints();
+    assert!(said[0].starts_with("resctrl group waykeeper-fio could not be corrected: "), "{said:?}");
+    assert!(said[0].contains("belong to group excl alone"), "{said:?}");
+}
+
+#[test]
+fn what_was_found_in_a_group_is_not_written_into_another_programs_group_of_its_name() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let fio = "/sys/fs/resctrl/waykeeper-fio";
+    let mut host = open(&machine, |options| options.correct = true);
+    let masks = [(L2FWD, 0x7f0), (SCAN, 0x7f0)].map(|(id, bits)| (id, WayMask::from_bits(bits)));
+    assert!(host.apply(&Plan::of_masks(BTreeMap::from(masks))).unwrap().is_complete());
+    root.write_once("/sys/fs/resctrl/schemata", "L3:0=7f0\n").unwrap();
+    let set_apart = || {
+        root.write_once(format!("{fio}/schemata"), "L3:0=00f\n").unwrap();
+        root.write_once(format!("{fio}/mode"), "exclusive\n").unwrap();
+    };
+    set_apart();
+    (0..EVERY).for_each(|_| drop(sample(&mut host)));
+    assert_eq!(host.external_changes().len(), 1);
+    root.remove_dir(fio).unwrap();
+    root.make_dir(fio).unwrap();
+    set_apart();
+    host.complaints();
+    host.set_tenants(machine.options().tenants);
+    assert_eq!(root.read_text(format!("{fio}/mode")).unwrap(), "exclusive\n");
+    let said = host.complaints();
+    assert!(!said.iter().any(|said| said.contains("was corrected")), "{said:?}");
+}
+
+#[test]
+fn the_default_groups_register_stays_where_its_cpus_are_corrected() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let made = (1..).take_while(|number| root.make_dir(format!("/sys/fs/resctrl/COS{number}")).is_ok());
+    assert!(made.count() > 2);
+    let mut host = open(&machine, |options| options.correct = true);
+    sample(&mut host);
+    machine.set_msr(0, FIRST_MASK, 0x00f);
+    root.write_once("/sys/fs/resctrl/COS1/cpus_list", "1\n").unwrap();
+    (0..EVERY).for_each(|_| drop(sample(&mut host)));
+    assert_eq!(host.external_changes().len(), 2);
+    host.set_tenants(machine.options().tenants);
+    assert_eq!(root.read_text("/sys/fs/resctrl/COS1/cpus_list").unwrap(), "\n");
+    assert_eq!(machine.msr(0, FIRST_MASK), 0x00f);
 }
 
 #[test]
