@@ -12,6 +12,10 @@ use waykeeper_units::one_line;
 /// Makes a mount that is read-only take writes.
 pub const REMOUNT_COMMAND: &str = "mount -o remount,rw /sys/fs/resctrl";
 
+/// Options of the file system itself, which only a new mount changes (linux rdtgroup.c, rdtgroup_show_options). Other
+/// options are those of a mount at one place: a remount changes them and keeps all groups.
+const OF_SYSTEM: [&str; 4] = ["cdp", "cdpl2", "mba_MBps", "debug"];
+
 /// One mount of resctrl.
 #[derive(PartialEq, Eq, Debug)]
 struct MountPoint {
@@ -36,12 +40,18 @@ impl Resctrl {
         Ok(mounts(root)?.pop().map(|mount| mount.place))
     }
 
-    /// The options of the mount, as the kernel lists them. `None` as for [`Resctrl::mounted_at`].
+    /// The options with which the file system that Waykeeper uses was made; the text is empty if there were none. `None`: no
+    /// list of mounts has it.
     ///
     /// # Errors
     /// As [`Resctrl::mounted_at`].
-    pub fn mount_options(root: &Root) -> Result<Option<String>, FileError> {
-        Ok(mounts(root)?.pop().map(|mount| mount.options.join(",")))
+    pub fn made_with(root: &Root) -> Result<Option<String>, FileError> {
+        let all = mounts(root)?;
+        let own = |mount: &MountPoint| {
+            let own = OF_SYSTEM.into_iter().filter(|option| mount.has(option));
+            own.collect::<Vec<_>>().join(",")
+        };
+        Ok(in_use(root, &all).map(own))
     }
 
     /// Whether the mount that Waykeeper uses refuses every write, as that of a container may.
@@ -56,11 +66,7 @@ impl Resctrl {
 
     /// Whether the mount that Waykeeper uses has an option. False where no list of mounts says so.
     fn has_option(root: &Root, option: &str) -> bool {
-        let all = mounts(root).unwrap_or_default();
-        // The last mount at a place hides those before it.
-        let at = |place: &Path| all.iter().rfind(|mount| Path::new(&mount.place) == place);
-        // Below a prefix the list may be that of the tree or, where the tree has this machine's /proc, of this process.
-        at(&root.path(MOUNT)).or_else(|| at(Path::new(MOUNT))).is_some_and(|mount| mount.has(option))
+        in_use(root, &mounts(root).unwrap_or_default()).is_some_and(|mount| mount.has(option))
     }
 
     /// Checks that the mount takes writes.
@@ -76,7 +82,15 @@ impl Resctrl {
     }
 }
 
-/// All mounts of resctrl, in the order in which they were made.
+/// The mount that Waykeeper uses. Another place of the same file system may have other options.
+fn in_use<'a>(root: &Root, all: &'a [MountPoint]) -> Option<&'a MountPoint> {
+    // The last mount at a place hides those before it.
+    let at = |place: &Path| all.iter().rfind(|mount| Path::new(&mount.place) == place);
+    // Below a prefix the list may be that of the tree or, where the tree has this machine's /proc, of this process.
+    at(&root.path(MOUNT)).or_else(|| at(Path::new(MOUNT)))
+}
+
+/// All mounts of resctrl that either list has. Each list has them in the order in which they were made.
 fn mounts(root: &Root) -> Result<Vec<MountPoint>, FileError> {
     let read = |path: &str| root.read_optional(path).map(Option::unwrap_or_default);
     let (info, table) = (read("/proc/self/mountinfo")?, read("/proc/mounts")?);
@@ -154,6 +168,18 @@ mod tests {
         assert_eq!(with(&format!("{ours} ro 0 0\n{ours} rw 0 0\n")), (Some(MOUNT.to_owned()), false));
         assert_eq!(with("resctrl /mnt/rdt resctrl ro 0 0\n"), (Some("/mnt/rdt".to_owned()), false));
         assert_eq!(Resctrl::check_writable(&root), Ok(()));
+        // Another place, a remount and the order in the list are no new file system.
+        let made = |lines: &str| {
+            with(lines);
+            Resctrl::made_with(&root).unwrap()
+        };
+        assert_eq!(made("proc /proc proc rw 0 0\n"), None);
+        assert_eq!(made(&format!("{ours} rw,relatime 0 0\n")), Some(String::new()));
+        assert_eq!(made(&format!("{ours} ro,nosuid,mba_MBps,cdp 0 0\n")), Some("cdp,mba_MBps".to_owned()));
+        assert_eq!(
+            made(&format!("{ours} rw 0 0\nresctrl /mnt/rdt resctrl rw,cdp 0 0\n")),
+            Some(String::new())
+        );
         let below = root.path(MOUNT).display().to_string();
         assert!(!with(&format!("resctrl {below} resctrl rw 0 0\n{ours} ro 0 0\n")).1);
         with(&format!("{ours} ro 0 0\n"));

@@ -60,7 +60,7 @@ pub enum ExternalChange {
     Unmounted,
     /// Another program unmounted resctrl and mounted it again: all groups are gone.
     Remounted {
-        /// The options of the mount, if they are known.
+        /// The options that it was made with, if they are known; empty if there were none.
         options: Option<String>,
         /// Those of the mount at the start, if they are known.
         had: Option<String>,
@@ -123,7 +123,9 @@ impl std::fmt::Display for ExternalChange {
                 f.write_str("another program mounted resctrl anew, which removed all groups")?;
                 match (options, had) {
                     (Some(options), Some(had)) if options != had => {
-                        write!(f, "; its options are {options}, and were {had}")
+                        let named =
+                            |own: &str| if own.is_empty() { "none".to_owned() } else { own.to_owned() };
+                        write!(f, "; its options are {}, and were {}", named(options), named(had))
                     }
                     _ => Ok(()),
                 }

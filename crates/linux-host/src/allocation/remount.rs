@@ -11,7 +11,7 @@ use waykeeper_units::WayMask;
 /// The mount that the groups are in.
 #[derive(Debug, Default)]
 pub(super) struct Mount {
-    /// Its options at the start, and now, as far as they are known.
+    /// The options that it was made with at the start, and now, as far as they are known.
     options: (Option<String>, Option<String>),
     /// Another program mounted it anew.
     is_new: bool,
@@ -33,7 +33,7 @@ impl Allocation {
     /// Records what is mounted at the start.
     pub(super) fn begin_mount(&mut self, info: &Info) {
         self.chip.follow(info);
-        let options = Resctrl::mount_options(&self.root).ok().flatten();
+        let options = Resctrl::made_with(&self.root).ok().flatten();
         self.mount = Mount { options: (options.clone(), options), is_new: false };
     }
 
@@ -55,7 +55,7 @@ impl Allocation {
         self.chip.follow(&info);
         self.traffic.starts_anew();
         self.begin_limit()?;
-        self.mount.options.1 = Resctrl::mount_options(&self.root).ok().flatten();
+        self.mount.options.1 = Resctrl::made_with(&self.root).ok().flatten();
         self.mount.is_new = true;
         Ok(())
     }
@@ -99,7 +99,7 @@ impl Allocation {
 
     /// Whether the options are others than before. An observed host is asked at each sample, where this would cost too much.
     fn has_other_options(&self) -> bool {
-        let options = || Resctrl::mount_options(&self.root).ok().flatten();
+        let options = || Resctrl::made_with(&self.root).ok().flatten();
         !self.only_observes() && options().is_some_and(|own| Some(own) != self.mount.options.1)
     }
 
