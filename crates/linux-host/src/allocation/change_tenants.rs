@@ -8,6 +8,7 @@ use super::placement::Slot;
 use super::state::AllocationStep;
 use super::tasks::TenantProcess;
 use super::{Allocation, Class, GroupsError, Member, Pass, RanOut};
+use crate::backoff::Backoff;
 use std::collections::{BTreeMap, BTreeSet};
 use waykeeper_host::Priority;
 use waykeeper_kernel::resctrl::{Action, Group, ResctrlError, ResctrlErrorKind};
@@ -219,6 +220,7 @@ impl Allocation {
     /// tenant stays where it is.
     fn promote(&mut self, pass: &mut Pass) {
         self.has_freed_class = false;
+        let before = self.promotion.take();
         let mut waiting = self.waiting();
         if waiting.is_empty() {
             return;
@@ -237,7 +239,11 @@ impl Allocation {
                 // Lines of a removed group may keep its RMID for a while.
                 Err(GroupsError::Resctrl(error)) if error.kind == ResctrlErrorKind::Busy => {
                     self.note_once("classes".to_owned(), error.to_string());
-                    self.has_freed_class = true;
+                    match error.action {
+                        Action::Make => self.has_freed_class = true,
+                        // Another group's mode refuses the mask, perhaps for hours.
+                        _ => self.promotion = Some(Backoff::after(before, self.round)),
+                    }
                 }
                 Err(why) => self.notes.push(why.to_string()),
                 Ok(()) => {}

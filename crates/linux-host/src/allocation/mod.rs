@@ -37,6 +37,7 @@ pub use external::ExternalChange;
 use lock::ResctrlLock;
 pub use reading::AllocationReadings;
 
+use super::backoff::Backoff;
 use super::limits::HostAccess;
 use external::ExternalChanges;
 use lock::LockState;
@@ -189,6 +190,8 @@ pub struct Allocation {
     holders: Vec<String>,
     /// A class became free since waiting tenants were last served.
     has_freed_class: bool,
+    /// When waiting tenants are served again, where a class could be made but not set up.
+    promotion: Option<Backoff>,
     /// The kernel refused a class before the limit was reached.
     ran_out: Option<RanOut>,
     members: BTreeMap<WorkloadId, Member>,
@@ -246,6 +249,7 @@ impl Allocation {
             most: max_classes.map_or(usize::MAX, |most| most as usize),
             holders: Vec::new(),
             has_freed_class: false,
+            promotion: None,
             ran_out: None,
             members: BTreeMap::new(),
             placement: ClassPlacement::new(0),
@@ -433,7 +437,7 @@ impl Allocation {
     }
 
     /// Counts the classes that other programs have now, if they had some at the last count. True if a tenant waits for a
-    /// class and one has become free.
+    /// class and one has become free, or if its last try is to be repeated.
     pub fn count_classes(&mut self) -> bool {
         if self.only_observes() {
             return false;
@@ -446,7 +450,8 @@ impl Allocation {
             self.limit_classes(control.into_iter().filter(|group| !own(group)).collect());
             self.has_freed_class |= self.placement.limit() > before;
         }
-        self.has_freed_class && !self.waiting().is_empty()
+        let is_due = self.promotion.is_some_and(|pause| !pause.waits(self.round));
+        (self.has_freed_class || is_due) && !self.waiting().is_empty()
     }
 
     /// Sets the limit, given the groups of other programs: the chip's remaining classes besides the default group's.

@@ -175,6 +175,37 @@ fn rmids_that_other_programs_hold_are_named_and_used_when_they_are_free() {
     assert!(host.close().expect("closed").is_complete());
 }
 
+/// The kernel makes the group and refuses its shares: another group's mode may keep them for hours.
+#[test]
+fn a_class_that_cannot_be_set_up_is_tried_again_with_pauses() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let names: Vec<String> = (1..)
+        .map(|number| format!("/sys/fs/resctrl/COS{number}"))
+        .take_while(|path| root.make_dir(path).is_ok())
+        .collect();
+    let mut host = open(&machine, |_| {});
+    root.write_once("/sys/fs/resctrl/schemata", "MB:0=80\n").unwrap();
+    machine.faults.inject(FaultRule {
+        path: "sys/fs/resctrl/waykeeper-*/schemata".to_owned(),
+        operation: Some(Operation::Write),
+        calls: Calls::All,
+        fault: FileFault::Refuse(Errno::BUSY),
+    });
+    root.remove_dir(&names[0]).unwrap();
+    machine.faults.forget();
+    (0..16).for_each(|_| drop(host.set_tenants(machine.options().tenants)));
+    let made = |name: &str| {
+        let made = (format!("sys/fs/resctrl/waykeeper-{name}"), Operation::MakeDirectory);
+        machine.faults.seen().get(&made).copied().unwrap_or_default()
+    };
+    // In rounds 1, 2, 4, 8 and 16 after the first.
+    assert_eq!(made("l2fwd"), 5);
+    machine.faults.lift();
+    (0..64).for_each(|_| drop(host.set_tenants(machine.options().tenants)));
+    assert_eq!(made("l2fwd"), 6);
+}
+
 #[test]
 fn ways_that_another_group_has_for_itself_are_named_and_had_once_they_are_free() {
     let machine = MountedHost::new("gold-6140");
