@@ -20,6 +20,16 @@ struct ObservedGroup {
     tasks: BTreeSet<u32>,
 }
 
+/// All groups that could be read.
+#[derive(Default)]
+struct ObservedGroups {
+    groups: Vec<ObservedGroup>,
+    /// A control group could not be read: a task that no other lists may be in it.
+    lacks_control: bool,
+    /// Some group could not be read.
+    lacks_some: bool,
+}
+
 /// A tenant's threads.
 #[derive(Default)]
 struct ObservedThreads {
@@ -49,9 +59,11 @@ impl Allocation {
             let occupancies = self.members.keys().map(unsupported).collect();
             return AllocationReadings { occupancies, ..AllocationReadings::default() };
         }
-        let mut threads: BTreeMap<WorkloadId, ObservedThreads> = BTreeMap::new();
+        // `None`: they could not be read.
+        let mut threads: BTreeMap<WorkloadId, Option<ObservedThreads>> = BTreeMap::new();
         for (id, before) in self.all_threads(problems) {
-            threads.insert(id, ObservedThreads { lasting: before.clone(), all: before });
+            let own = before.map(|before| ObservedThreads { lasting: before.clone(), all: before });
+            threads.insert(id, own);
         }
         let groups = match self.all_groups(!threads.is_empty(), problems) {
             Ok(groups) => groups,
@@ -61,15 +73,21 @@ impl Allocation {
             }
         };
         for (id, after) in self.all_threads(&mut Vec::new()) {
-            let own = threads.entry(id).or_default();
-            own.lasting.retain(|thread| after.contains(thread));
-            own.all.extend(after);
+            let own = threads.remove(&id).flatten().zip(after).map(|(mut own, after)| {
+                own.lasting.retain(|thread| after.contains(thread));
+                own.all.extend(after);
+                own
+            });
+            threads.insert(id, own);
         }
         let mut readings = AllocationReadings::default();
         let mut known: BTreeMap<&Group, Option<WayMask>> = BTreeMap::new();
         let mut unknown = Vec::new();
         for (id, tenant) in self.tenants() {
-            let own = threads.remove(&id).unwrap_or_default();
+            let Some(own) = threads.remove(&id).unwrap_or_else(|| Some(ObservedThreads::default())) else {
+                readings.occupancies.insert(id, Reading::Unavailable);
+                continue;
+            };
             match control_group_of(tenant, &own, &groups) {
                 // The kernel may offer groups without masks of the L3.
                 Ok(Some(group)) if !self.chip.resources.is_empty() => {
@@ -84,6 +102,7 @@ impl Allocation {
             let counted = counting_group_of(tenant, &own, &groups);
             let reading = match counted.filter(|_| self.chip.counts_occupancy) {
                 Some(group) => self.occupancy_of_other(group, problems),
+                None if groups.lacks_some && self.chip.counts_occupancy => Reading::Unavailable,
                 None => {
                     unknown.push(tenant.name.clone());
                     Reading::Unsupported
@@ -102,16 +121,15 @@ impl Allocation {
         readings
     }
 
-    /// The threads of each tenant that has processes. What cannot be read is added to `problems`.
-    fn all_threads(&self, problems: &mut Vec<String>) -> Vec<(WorkloadId, BTreeSet<u32>)> {
-        let mut all = Vec::new();
-        for (id, member) in self.members.iter().filter(|(_, member)| !member.processes.is_empty()) {
-            match self.threads_of(&member.processes) {
-                Ok(threads) => all.push((*id, threads.into_iter().collect())),
-                Err(error) => problems.push(error.to_string()),
-            }
-        }
-        all
+    /// The threads of each tenant that has processes. `None`: they cannot be read, which is added to `problems`.
+    fn all_threads(&self, problems: &mut Vec<String>) -> Vec<(WorkloadId, Option<BTreeSet<u32>>)> {
+        let all = self.members.iter().filter(|(_, member)| !member.processes.is_empty());
+        all.map(|(id, member)| {
+            let threads =
+                self.threads_of(&member.processes).map_err(|error| problems.push(error.to_string()));
+            (*id, threads.ok().map(|threads| threads.into_iter().collect()))
+        })
+        .collect()
     }
 
     /// All groups, each control group before its monitoring groups; their tasks are read only if they matter. A group that
@@ -120,7 +138,7 @@ impl Allocation {
         &self,
         with_tasks: bool,
         problems: &mut Vec<String>,
-    ) -> Result<Vec<ObservedGroup>, ResctrlError> {
+    ) -> Result<ObservedGroups, ResctrlError> {
         let read = |group: Group| {
             let cpus = self.resctrl.cpus(&group)?;
             let tasks = match with_tasks && !group.is_default() {
@@ -129,23 +147,28 @@ impl Allocation {
             };
             Ok(ObservedGroup { group, cpus, tasks })
         };
-        let mut groups = Vec::new();
+        let mut all = ObservedGroups::default();
         let control = self.resctrl.control_groups()?;
         for parent in std::iter::once(Group::DEFAULT).chain(control) {
             let monitors = self.resctrl.monitor_groups(&parent);
-            for group in std::iter::once(Ok(parent)).chain(
+            let own = std::iter::once(Ok(parent)).chain(
                 monitors
                     .map_or_else(|error| vec![Err(error)], |monitors| monitors.into_iter().map(Ok).collect()),
-            ) {
+            );
+            for (number, group) in own.enumerate() {
                 match group.and_then(read) {
-                    Ok(group) => groups.push(group),
+                    Ok(group) => all.groups.push(group),
                     // Its owner has just removed it.
                     Err(error) if error.is_gone() => {}
-                    Err(error) => problems.push(error.to_string()),
+                    Err(error) => {
+                        all.lacks_some = true;
+                        all.lacks_control |= number == 0;
+                        problems.push(error.to_string());
+                    }
                 }
             }
         }
-        Ok(groups)
+        Ok(all)
     }
 
     pub(super) fn mask_of_other(&self, group: &Group) -> Result<WayMask, String> {
@@ -166,21 +189,25 @@ impl Allocation {
 }
 
 /// The control group whose mask a tenant has: that of its tasks; for tasks of the default group, and for a tenant without
-/// tasks, that of its CPUs. `None` if its CPUs are not known either.
+/// tasks, that of its CPUs. `None` if its CPUs are not known either, or if it may have that of a group that could not be
+/// read.
 ///
 /// # Errors
 /// If several groups hold for it.
 fn control_group_of<'a>(
     tenant: &Tenant,
     threads: &ObservedThreads,
-    groups: &'a [ObservedGroup],
+    all: &'a ObservedGroups,
 ) -> Result<Option<&'a Group>, String> {
     let Tenant { name, cores, .. } = tenant;
-    let control = || groups.iter().filter(|own| !own.group.is_monitor());
+    let control = || all.groups.iter().filter(|own| !own.group.is_monitor());
     let mut holding: Vec<&Group> =
         control().filter(|own| threads.are_in(own)).map(|own| &own.group).collect();
     let is_placed = |thread: &u32| control().any(|own| own.tasks.contains(thread));
     if threads.lasting.is_empty() || !threads.lasting.iter().all(is_placed) {
+        if all.lacks_control && !threads.lasting.is_empty() {
+            return Ok(None);
+        }
         let by_cpus = match cores.is_empty() {
             false => control().find(|own| cores.without(&own.cpus).is_empty()),
             // They may run anywhere.
@@ -192,7 +219,7 @@ fn control_group_of<'a>(
         match by_cpus {
             Some(own) if holding.contains(&&own.group) => {}
             Some(own) => holding.push(&own.group),
-            None if cores.is_empty() => return Ok(None),
+            None if cores.is_empty() || all.lacks_control => return Ok(None),
             None => {
                 return Err(format!("CPUs {cores} of tenant {name} are spread over several resctrl groups"));
             }
@@ -208,17 +235,19 @@ fn control_group_of<'a>(
     }
 }
 
-/// The group that counts a tenant's lines and no other lines, if there is one.
+/// The group that counts a tenant's lines and no other lines, if one that could be read does.
 fn counting_group_of<'a>(
     tenant: &Tenant,
     threads: &ObservedThreads,
-    groups: &'a [ObservedGroup],
+    all: &'a ObservedGroups,
 ) -> Option<&'a Group> {
     let cores = &tenant.cores;
     let has_only_its = |own: &&ObservedGroup| own.cpus.without(cores).is_empty() && threads.are_all_of(own);
-    let found = match groups.iter().any(|own| threads.are_in(own)) {
-        true => groups.iter().find(has_only_its),
-        false => groups.iter().find(|own| !cores.is_empty() && own.cpus == *cores),
+    let found = match all.groups.iter().any(|own| threads.are_in(own)) {
+        true => all.groups.iter().find(has_only_its),
+        // They may be in one that could not be read.
+        false if all.lacks_some && !threads.lasting.is_empty() => None,
+        false => all.groups.iter().find(|own| !cores.is_empty() && own.cpus == *cores),
     };
     found.map(|own| &own.group)
 }

@@ -245,6 +245,32 @@ fn an_observed_tenant_has_the_mask_of_the_group_of_its_tasks() {
 }
 
 #[test]
+fn an_observed_tenant_whose_group_cannot_be_read_has_no_known_mask() {
+    let machine = MountedHost::new("gold-6140");
+    let root = machine.root();
+    let family = Family::new();
+    let pid = family.0.id();
+    let mut options = LinuxHostOptions::new(root.clone(), Vec::new(), machine.journal());
+    options.access = HostAccess::Observe;
+    let mut host = LinuxHost::open(options).unwrap();
+    host.set_tenants(vec![Tenant { pids: vec![pid], ..tenant("own", "2-3") }, tenant("third", "4")]);
+    let (own, third) = (id(&host, "own"), id(&host, "third"));
+    root.make_dir("/sys/fs/resctrl/COS1").unwrap();
+    root.write_once("/sys/fs/resctrl/COS1/schemata", "L3:0=003\n").unwrap();
+    move_task(&machine, pid, "COS1");
+    let mut seen = || {
+        let snapshot = sample(&mut host);
+        assert_eq!(snapshot.knobs.mask(third).map(WayMask::bits), Some(0x7ff));
+        let occupancy = snapshot.groups[&own][WorkloadCounter::OccupancyBytes];
+        (snapshot.knobs.mask(own).map(WayMask::bits), occupancy.value().is_some(), occupancy)
+    };
+    let known = seen();
+    assert_eq!((known.0, known.1), (Some(0x003), true));
+    refuse(&machine, "sys/fs/resctrl/COS1/tasks", Operation::Read, Errno::IO);
+    assert_eq!(seen(), (None, false, Reading::Unavailable));
+}
+
+#[test]
 fn a_new_process_moves_no_other_process() {
     let machine = MountedHost::new("gold-6140");
     let found = machine.state();
