@@ -213,6 +213,26 @@ impl Resctrl {
         !matches!(self.mode(group), Ok(GroupMode::PseudoLockSetup | GroupMode::PseudoLocked))
     }
 
+    /// The groups that have an RMID beside the default group's, each control group before its monitoring groups.
+    ///
+    /// # Errors
+    /// If they cannot be listed.
+    pub fn rmid_holders(&self) -> Result<Vec<Group>, ResctrlError> {
+        let mut holders = Vec::new();
+        for group in std::iter::once(Group::DEFAULT).chain(self.control_groups()?) {
+            let inside = match self.monitor_groups(&group) {
+                // Its owner has just removed it.
+                Err(why) if why.is_gone() => continue,
+                inside => inside?,
+            };
+            if !group.is_default() && self.has_rmid(&group) {
+                holders.push(group);
+            }
+            holders.extend(inside);
+        }
+        Ok(holders)
+    }
+
     /// The CPUs whose unassigned tasks belong to the group.
     ///
     /// # Errors

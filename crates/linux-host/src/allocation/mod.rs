@@ -476,13 +476,10 @@ impl Allocation {
 
     /// The groups of other programs, each of which has an RMID, if no RMID is free. `None` also if that is not known.
     fn rmid_holders(&self) -> Option<Vec<String>> {
-        let mut groups = self.resctrl.control_groups().ok()?;
-        groups.push(Group::DEFAULT);
-        let monitors = groups.iter().map(|group| self.resctrl.monitor_groups(group).unwrap_or_default());
-        let monitors: Vec<Group> = monitors.flatten().collect();
-        groups.extend(monitors);
-        let is_full = groups.len() >= self.chip.rmids? as usize;
-        let others = groups.iter().filter(|group| !group.is_default() && !self.resctrl.is_ours(group));
+        let groups = self.resctrl.rmid_holders().ok()?;
+        // The default group has one too.
+        let is_full = groups.len() + 1 >= self.chip.rmids? as usize;
+        let others = groups.iter().filter(|group| !self.resctrl.is_ours(group));
         is_full.then(|| others.map(Group::to_string).collect())
     }
 

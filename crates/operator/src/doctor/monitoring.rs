@@ -7,7 +7,7 @@ use super::allocation::{Mount, info, not_driven, unless_strange};
 use super::facts::Facts;
 use super::report::{Check, CheckState, check};
 use waykeeper_generations::ErratumKind;
-use waykeeper_kernel::resctrl::{self, Group, MonitorEvent, MonitoringInfo, PARTIAL_COUNTS};
+use waykeeper_kernel::resctrl::{self, MonitorEvent, MonitoringInfo, PARTIAL_COUNTS};
 use waykeeper_units::few;
 
 /// The check of monitoring.
@@ -75,17 +75,7 @@ pub(super) fn check_of(facts: &Facts<'_>) -> Check {
 /// The groups that have an RMID beside the default group's, monitoring groups included. `None` if they cannot be listed.
 pub(super) fn rmid_holders(facts: &Facts<'_>) -> Option<Vec<String>> {
     let Mount::Mounted(resctrl, _) = &facts.mount else { return None };
-    let mut holders = Vec::new();
-    for group in std::iter::once(Group::DEFAULT).chain(resctrl.control_groups().ok()?) {
-        holders.extend((!group.is_default() && resctrl.has_rmid(&group)).then(|| group.to_string()));
-        match resctrl.monitor_groups(&group) {
-            Ok(inside) => holders.extend(inside.iter().map(ToString::to_string)),
-            // Its owner has just removed it.
-            Err(why) if why.is_gone() => {}
-            Err(_) => return None,
-        }
-    }
-    Some(holders)
+    Some(resctrl.rmid_holders().ok()?.iter().map(ToString::to_string).collect())
 }
 
 /// RMIDs for further groups: the default group has one too.
