@@ -141,13 +141,24 @@ pub fn check(path: &Path) -> Result<(), SocketFileError> {
         let why = io::Error::from_raw_os_error(rustix::io::Errno::NOENT.raw_os_error());
         return Err(SocketFileError::Io { path: path.to_owned(), what: NO_FOLDER, why });
     }
+    match trust::folder(&RealSystem, folder) {
+        Err(why) if !why.is_absent() => return Err(untrusted(path, why)),
+        _ => {}
+    }
     match refuse_what_is_alive(path) {
         Err(SocketFileError::InUse(_)) => Ok(()),
+        // A daemon's socket is its owner's, who may be another user than the one who checks.
+        Err(SocketFileError::Io { what: UNKNOWN_LISTENER, why, .. })
+            if why.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            Ok(())
+        }
         other => other,
     }
 }
 
 const NO_FOLDER: &str = "cannot create its directory";
+const UNKNOWN_LISTENER: &str = "cannot find out whether a program listens on it";
 
 fn folder_and_name(path: &Path) -> Result<(&Path, &OsStr), SocketFileError> {
     // sun_path takes 107 bytes; the temporary name adds a dot and a process id.
@@ -203,7 +214,7 @@ fn refuse_what_is_alive(path: &Path) -> Result<(), SocketFileError> {
         Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT) => Ok(()),
         // The queue of a program that does not accept is full: it is alive.
         Ok(()) | Err(rustix::io::Errno::AGAIN) => Err(SocketFileError::InUse(path.to_owned())),
-        Err(why) => Err(failed("cannot find out whether a program listens on it", why.into())),
+        Err(why) => Err(failed(UNKNOWN_LISTENER, why.into())),
     }
 }
 
@@ -329,6 +340,7 @@ mod tests {
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
         let why = listen(&path, None).unwrap_err().to_string();
         assert!(why.contains("s: not a safe place for a socket: ") && why.contains("(mode 1777)"), "{why}");
+        assert_eq!(check(&path).unwrap_err().to_string(), why);
         assert_eq!(names(folder.path()), Vec::<String>::new());
     }
 }
