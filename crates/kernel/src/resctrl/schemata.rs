@@ -225,18 +225,18 @@ impl Schemata {
             let place = format!("line {}, `{}`", index + 1, shown(text));
             let resource = resource_of(text).ok();
             let known = |other: &ResourceSettings| Some(&other.resource) == resource.as_ref();
+            let is_again = schemata.lines.iter().any(known)
+                || resource.is_some() && schemata.strange.iter().any(|other| other.resource == resource);
             let strange = match parse_line(text) {
-                Ok(_) if schemata.lines.iter().any(known) => {
-                    // Either line may be the right one.
-                    schemata.lines.retain(|other| !known(other));
-                    "this resource is given twice".to_owned()
-                }
+                Ok(_) if is_again => "this resource is given twice".to_owned(),
                 Ok(line) => {
                     schemata.lines.push(line);
                     continue;
                 }
                 Err(why) => why,
             };
+            // Either line may be the right one.
+            schemata.lines.retain(|other| !known(other));
             schemata.strange.push(StrangeLine { resource, why: format!("{place}: {strange}") });
         }
         match (schemata.lines.is_empty(), schemata.strange.first()) {
@@ -367,6 +367,17 @@ mod tests {
         for (text, why) in wrong {
             let error = Schemata::parse(text).unwrap_err();
             assert!(error.contains(why), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn of_several_lines_of_a_resource_none_counts() {
+        let three = "L3:0=7ff\nL3:0=00f\nL3:0=00f\nMB:0=10\n";
+        for text in [three, "L3:0=7ff\nL3:x\nMB:0=10\n", "L3:x\nL3:0=7ff\nMB:0=10\n"] {
+            let schemata = Schemata::parse(text).unwrap();
+            assert_eq!(schemata.line(&Resource::L3), None, "{text:?}");
+            assert!(schemata.trouble_with(&Resource::L3).is_some(), "{text:?}");
+            assert_eq!(schemata.lines.len(), 1, "{text:?}");
         }
     }
 

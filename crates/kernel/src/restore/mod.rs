@@ -481,7 +481,8 @@ fn put_back_line(
     let there =
         ResourceSettings::new(line.resource.clone(), line.domains.iter().filter(present).cloned().collect());
     if there.domains.is_empty() {
-        return Ok(RestoreOutcome::Gone);
+        let trouble = now.trouble_with(&line.resource).map(|why| RestoreOutcome::Failed(why.to_owned()));
+        return Ok(trouble.unwrap_or(RestoreOutcome::Gone));
     }
     let now = resctrl.set_schemata(group, std::slice::from_ref(&there))?;
     Ok(match now.line(&line.resource) {
