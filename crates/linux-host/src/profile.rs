@@ -216,7 +216,7 @@ impl MachineProfile {
         let wrong = |at: usize, why: String| TextFileError::wrong(file, text, at, why);
         let profile: MachineProfile = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |at| at.start);
-            wrong(at, number_at(text, at).unwrap_or_else(|| explain(error.message())))
+            wrong(at, number_at(text, at, error.message()).unwrap_or_else(|| explain(error.message())))
         })?;
         let at = |key: &str| text.find(key).unwrap_or(0);
         if profile.version != VERSION {
@@ -317,11 +317,16 @@ const NUMBERS: [(&str, &str); 5] = [
 ];
 
 /// The message about a number that its type cannot hold, if the error at this byte is one.
-fn number_at(text: &str, at: usize) -> Option<String> {
+fn number_at(text: &str, at: usize, message: &str) -> Option<String> {
     let begin = text.get(..at)?.rfind('\n').map_or(0, |newline| newline + 1);
     let (key, value) = text[begin..].lines().next()?.split_once('=')?;
     let (key, expected) = NUMBERS.iter().find(|(number, _)| *number == key.trim())?;
     let value = value.split('#').next().unwrap_or_default().trim();
+    // Another error may be in the line of a good number: a key that is given twice, or one that the file lacks.
+    let is_about_it = message.starts_with("invalid value") || message.starts_with("invalid type");
+    if !is_about_it && value.parse::<i64>().is_ok() {
+        return None;
+    }
     Some(format!("{key} is {}; expected {expected}", shown(value)))
 }
 
@@ -398,6 +403,10 @@ mod tests {
             MachineProfile::parse(Path::new("p.toml"), &good.replace(from, to)).unwrap_err().to_string()
         };
         let line = |key: &str| good.lines().position(|line| line.starts_with(key)).unwrap() + 1;
+        let twice = error("version = 1", "version = 1\nversion = 1");
+        assert!(twice.contains("duplicate key"), "{twice}");
+        let lacking = error("made_unix_s = 1760000000\n", "");
+        assert!(lacking.contains("missing field `made_unix_s`"), "{lacking}");
         let text = error("llc_ways = 11", "llc_weys = 11");
         assert!(
             text.starts_with(&format!("p.toml:{}: ", line("llc_ways")))
