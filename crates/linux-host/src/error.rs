@@ -76,8 +76,8 @@ pub enum OpenError {
     },
     /// Without CAT only sysfs has the number of ways.
     #[error(
-        "the kernel gives no usable number of ways for the L3 cache of CPU {cpu} (ways_of_associativity), and resctrl \
-         offers no L3 allocation here, which has it too"
+        "the kernel gives no usable number of ways for the L3 cache of CPU {cpu} (ways_of_associativity), and \
+         resctrl, which could give it too, offers no L3 allocation here"
     )]
     NoWays {
         /// The CPU.

@@ -91,7 +91,10 @@ impl Facts {
         let topology = Topology::read(root)?;
         let lowest = || topology.online().find(|(_, place)| place.l3.is_some()).map(|(id, _)| id);
         let core = match managed {
-            None => first.or_else(lowest),
+            // Without any L3 the lowest CPU is named.
+            None => {
+                first.or_else(lowest).or_else(|| topology.online().next().map(|(lowest_cpu, _)| lowest_cpu))
+            }
             Some(Managed::Cpu(cpu)) => {
                 topology.online().map(|(id, _)| id).find(|id| *id == cpu).or(first).or_else(lowest)
             }

@@ -77,7 +77,7 @@ pub(super) const NAME_LIMIT: usize = 64;
 /// Longest part of a name that all matches share: at least as many bytes are left for a match's own name.
 const COMMON_LIMIT: usize = 32;
 
-/// Highest number of a process: the largest `pid_t`. Linux gives none above 4194304, the virtual host gives higher ones.
+/// Highest number of a process: the largest `pid_t`. Linux gives none from 4194304 on, the virtual host gives higher ones.
 const PID_MOST: u32 = i32::MAX as u32;
 
 /// Ways of the widest LLC. How many the LLC of a host has is not known here.
