@@ -158,12 +158,15 @@ impl Source {
         Ok(&self.buffer[self.start..self.start + needed])
     }
 
-    /// Skips all that is left, and returns whether it was zeros.
-    pub(crate) fn is_only_zeros(&mut self) -> Result<bool, InputError> {
+    /// Skips zeros, and returns whether they are all that is left; `None` if there are more of them than `most`.
+    pub(crate) fn is_only_zeros(&mut self, most: u64) -> Result<Option<bool>, InputError> {
+        let begin = self.offset();
         loop {
+            let is_too_much = self.offset() - begin > most;
             match self.peek(1)? {
-                [] => return Ok(true),
-                bytes if bytes.iter().any(|byte| *byte != 0) => return Ok(false),
+                [] => return Ok(Some(true)),
+                bytes if bytes.iter().any(|byte| *byte != 0) => return Ok(Some(false)),
+                _ if is_too_much => return Ok(None),
                 bytes => {
                     let zeros = bytes.len();
                     self.consume(zeros);

@@ -202,7 +202,7 @@ pub fn check_folder(folder: &Path) -> io::Result<()> {
     check(&free_name(folder), Existing::Keep)
 }
 
-/// Whether a path was not found because its links lead to each other (ELOOP), for which [`io::ErrorKind`] has no stable name.
+/// Whether a path was not found because its links lead to each other (ELOOP); [`io::ErrorKind`] has no stable name for it.
 pub fn is_link_loop(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::LOOP.raw_os_error())
 }

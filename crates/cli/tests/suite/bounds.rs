@@ -131,7 +131,7 @@ fn a_recording_whose_frame_unpacks_to_more_than_any_is_refused() {
 const PCAP: [u8; 24] =
     [0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
 
-/// MiB of zeros that are more empty packets than a capture may have: 8 million of 16 bytes are 128.
+/// MiB of zeros that are more than may fill a capture: 128.
 const EMPTY_MIB: usize = 129;
 
 /// Writes a packed file that unpacks to a capture of zeros. All formats allow packed parts one after another, so a MiB is
@@ -157,7 +157,10 @@ fn a_small_file_that_unpacks_to_a_large_one_is_refused() {
     });
     bomb(&at("zst"), |plain| zstd::encode_all(plain, 1).unwrap());
     for name in ["gz", "xz", "zst"] {
-        refused(&["capture", "info", &at(name)], "number of packets is larger, must be at most 8388608");
+        refused(
+            &["capture", "info", &at(name)],
+            "zeros behind the last packet is more, must be at most 134217728 bytes",
+        );
     }
     // 1000 packets of 16 MiB each, which offload merged, are 11,082 packets of 1514 bytes each on the wire.
     let mut merged = PCAP.to_vec();

@@ -24,6 +24,8 @@ use std::path::Path;
 /// and 10 Gb/s of 1000-byte packets are 2^23 packets in 6.7 s. Without the bound a compressed file of zeros could fill
 /// memory.
 pub const MAX_PACKETS: usize = 1 << 23;
+/// Most zeros behind the last packet, of which a small archive has any number: as many bytes as so many headers of packets.
+const MAX_PADDING_BYTES: u64 = 16 * MAX_PACKETS as u64;
 /// Flows that one capture may hold: 2^20, 60 MiB with their table. As many as a synthetic NIC may have.
 pub const MAX_FLOWS: usize = 1 << 20;
 /// The longest accepted packet. Linux's BIG TCP builds 512 KiB on loopback; 16 MiB leaves room.
@@ -308,6 +310,13 @@ fn link_type(source: &Source, offset: u64, number: u16) -> Result<LinkType, Inpu
         );
         source.value(offset, "link type", number, wanted)
     })
+}
+
+/// The error for more zeros behind the last packet, which ends at this offset, than are read.
+fn too_much_padding(source: &Source, end: u64) -> InputError {
+    let wanted =
+        format!("at most {MAX_PADDING_BYTES} bytes; cut them off the unpacked file with `head -c {end}`");
+    source.value(end, "zeros behind the last packet", "more", wanted)
 }
 
 /// The error for a capture file behind another one.

@@ -3,7 +3,7 @@
 //! `pcap-parser` decodes the fields; this file checks their values before it uses a length. Must not know flows.
 
 use super::collector::{Collector, Lengths, Recorded};
-use super::{another_file, foreign, headers, link_type};
+use super::{MAX_PADDING_BYTES, another_file, foreign, headers, link_type, too_much_padding};
 use crate::error::InputError;
 use crate::source::Source;
 use pcap_parser::pcap::{parse_pcap_frame, parse_pcap_frame_be, parse_pcap_header};
@@ -63,6 +63,9 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
         if are_zeros {
             zeros += 1;
             source.consume(FRAME_BYTES);
+            if zeros * FRAME_BYTES as u64 > MAX_PADDING_BYTES {
+                return Err(too_much_padding(source, source.offset() - zeros * FRAME_BYTES as u64));
+            }
             continue;
         }
         into.are_without_bytes(std::mem::take(&mut zeros));

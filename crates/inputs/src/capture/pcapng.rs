@@ -7,7 +7,7 @@
 
 use super::collector::{Collector, Lengths, Recorded};
 use super::headers::{self, Headers, LinkType};
-use super::{MAX_PACKET_BYTES, another_file, foreign, link_type};
+use super::{MAX_PACKET_BYTES, MAX_PADDING_BYTES, another_file, foreign, link_type, too_much_padding};
 use crate::error::InputError;
 use crate::source::Source;
 use pcap_parser::pcapng::{parse_interfacedescriptionblock_be, parse_interfacedescriptionblock_le};
@@ -59,8 +59,10 @@ pub(super) fn read(source: &mut Source, into: &mut Collector<'_>) -> Result<(), 
         // No block has the type 0, nor the length 0.
         if source.peek(8)?.starts_with(&[0; 8]) {
             let at = source.offset();
-            if !source.is_only_zeros()? {
-                return Err(source.value(at + 4, "block length", 0, length_wanted));
+            match source.is_only_zeros(MAX_PADDING_BYTES)? {
+                Some(true) => {}
+                Some(false) => return Err(source.value(at + 4, "block length", 0, length_wanted)),
+                None => return Err(too_much_padding(source, at)),
             }
             into.are_padding();
             break;
