@@ -122,7 +122,7 @@ def main() -> int:
                 raise make_test.Failed(f"python/tests cannot run: {why}")
             make_test.pack_wheel(built.extension)
             make_test.install_wheel()
-        with load():
+        with tools.folder_in_memory(), load():
             while len(rounds.found) < arguments.rounds:
                 began = time.monotonic()
                 # Beside each other, as `make test` runs them.

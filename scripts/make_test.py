@@ -312,10 +312,11 @@ def main() -> int:
     os.environ["PATH"] = os.pathsep.join([tools.search_path(), str(rustup)])
     phases = Phases()
     try:
-        if arguments.only_python:
-            only_python(arguments.cargo, arguments.long, phases)
-        else:
-            whole(arguments.cargo, answers["SETUP"] == "yes", arguments.long, answers["AGAIN"] == "yes", phases)
+        with tools.folder_in_memory():
+            if arguments.only_python:
+                only_python(arguments.cargo, arguments.long, phases)
+            else:
+                whole(arguments.cargo, answers["SETUP"] == "yes", arguments.long, answers["AGAIN"] == "yes", phases)
     except Failed as error:
         phases.failed.append(str(error))
     say("== summary")

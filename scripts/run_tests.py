@@ -383,7 +383,8 @@ def main() -> int:
     except subprocess.CalledProcessError:
         return 1
     passed = None if arguments.again else Passed(ROOT, KEPT, missing)
-    summary = run_all(Queue.of(programs), arguments.jobs, missing, say, arguments.long, passed)
+    with tools.folder_in_memory():
+        summary = run_all(Queue.of(programs), arguments.jobs, missing, say, arguments.long, passed)
     status = report(summary, say)
     keep_times(summary.times)
     say("tests: the slowest:\n" + "\n".join(slowest(summary.times)))

@@ -257,6 +257,42 @@ class Flaky(unittest.TestCase):
         self.assertEqual(started.return_value.kill.call_count, flaky.BUSY)
 
 
+class InMemory(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.place = Path(folder.name)
+        environment = mock.patch.dict(os.environ)
+        environment.start()
+        self.addCleanup(environment.stop)
+        os.environ.pop("TMPDIR", None)
+
+    def filesystem(self, blocks: int, flag: int = 0) -> mock._patch:
+        """A filesystem with so many free blocks of 4 KiB, mounted with these flags."""
+        return mock.patch.object(tools.os, "statvfs", return_value=mock.Mock(f_bavail=blocks, f_frsize=4096, f_flag=flag))
+
+    def test_temporary_files_are_made_there_by_any_user_and_are_gone_afterwards(self) -> None:
+        with self.filesystem(1 << 20), tools.folder_in_memory(self.place):
+            (folder,) = self.place.iterdir()
+            self.assertEqual(os.environ["TMPDIR"], str(folder))
+            self.assertEqual(folder.stat().st_mode & 0o7777, 0o1777)
+            (folder / "left").touch()
+        self.assertNotIn("TMPDIR", os.environ)
+        self.assertEqual(list(self.place.iterdir()), [])
+
+    def test_a_place_without_room_or_where_nothing_may_be_run_is_not_taken(self) -> None:
+        for filesystem in (self.filesystem((1 << 20) - 1), self.filesystem(1 << 20, os.ST_NOEXEC)):
+            with filesystem, tools.folder_in_memory(self.place):
+                self.assertNotIn("TMPDIR", os.environ)
+        with tools.folder_in_memory(self.place / "absent"):
+            self.assertNotIn("TMPDIR", os.environ)
+
+    def test_a_folder_that_the_user_chose_stays(self) -> None:
+        os.environ["TMPDIR"] = "/chosen"
+        with self.filesystem(1 << 20), tools.folder_in_memory(self.place):
+            self.assertEqual(os.environ["TMPDIR"], "/chosen")
+
+
 class Setup(unittest.TestCase):
     def hidden(self) -> mock._patch:
         """A machine whose PATH has nothing in it: no package manager, no tool."""

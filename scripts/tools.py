@@ -19,7 +19,9 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +37,12 @@ PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 
 PERF_ATTR_BYTES = 64
 """Size of the first version of perf_event_attr (linux include/uapi/linux/perf_event.h)."""
+
+IN_MEMORY = Path("/dev/shm")
+"""A folder whose files are in memory (linux Documentation/filesystems/tmpfs.rst)."""
+
+IN_MEMORY_BYTES = 4 << 30
+"""Room that is enough for the files of all tests together: 0.4 GiB were seen. Containers often have 64 MiB."""
 
 LOCKED_BYTES = 64 << 20
 """A limit of locked memory that is enough for memload's test runs. The kernel's default of 8 MiB was too little for two at a time."""
@@ -114,6 +122,30 @@ def groups_are_here() -> bool:
         finally:
             place.rmdir()
     return False
+
+
+@contextmanager
+def folder_in_memory(place: Path = IN_MEMORY) -> Iterator[None]:
+    """Has what runs in the context make its temporary files in `place`, if files there have room and may be run.
+
+    Tests build thousands of small trees, and on a disk the kernel spends as long on them as the tests. Who set TMPDIR keeps it.
+    """
+    try:
+        there = os.statvfs(place)
+        fits = there.f_bavail * there.f_frsize >= IN_MEMORY_BYTES and not there.f_flag & os.ST_NOEXEC
+    except OSError:
+        fits = False
+    if "TMPDIR" in os.environ or not fits or not os.access(place, os.W_OK):
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="waykeeper-tests-", dir=place, ignore_cleanup_errors=True) as folder:
+        # Some tests become another user.
+        os.chmod(folder, 0o1777)
+        os.environ["TMPDIR"] = folder
+        try:
+            yield
+        finally:
+            del os.environ["TMPDIR"]
 
 
 def memory_may_be_locked() -> bool:
