@@ -138,7 +138,7 @@ def folder_in_memory(place: Path = IN_MEMORY) -> Iterator[None]:
     if "TMPDIR" in os.environ or not fits or not os.access(place, os.W_OK):
         yield
         return
-    with tempfile.TemporaryDirectory(prefix="waykeeper-tests-", dir=place, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="wk-", dir=place, ignore_cleanup_errors=True) as folder:
         # Some tests become another user.
         os.chmod(folder, 0o1777)
         os.environ["TMPDIR"] = folder
