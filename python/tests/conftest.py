@@ -1,6 +1,8 @@
 """What the tests share: scenarios that take milliseconds, and one page and browser for all tests of the web page."""
 
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 from program import PROGRAM
@@ -33,6 +35,13 @@ def tiny():
     import waykeeper as wk
 
     return wk.Scenario.parse(TINY, "tiny.toml")
+
+
+@pytest.fixture(scope="module")
+def socket_folder():
+    """A folder with a short path: that of a socket has at most 90 bytes, and pytest names its folders after user and test."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 def pytest_collection_modifyitems(items):

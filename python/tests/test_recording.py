@@ -45,7 +45,7 @@ period_s = 0.25
 [policy]
 name = "isolate"
 [socket]
-path = "{state}/socket"
+path = "{socket}"
 [metrics]
 listen = "off"
 [recorder]
@@ -66,14 +66,14 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory, socket_folder: Path) -> Iterator[Path]:
     """The directory of a recording of ten steps or more."""
     place = tmp_path_factory.mktemp("recording")
-    root, state = place / "host", place / "state"
+    root, state, socket = place / "host", place / "state", socket_folder / "control.sock"
     root.mkdir()
     state.mkdir()
     (place / "recorded.toml").write_text(SCENARIO)
-    (place / "waykeeper.toml").write_text(CONFIG.format(root=root, state=state))
+    (place / "waykeeper.toml").write_text(CONFIG.format(root=root, state=state, socket=socket))
     host = subprocess.Popen([PROGRAM, "vhost", root, "--scenario", place / "recorded.toml"], stdout=subprocess.DEVNULL)
     try:
         until("the virtual host", (root / "sys/fs/resctrl/schemata").exists)
@@ -83,7 +83,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         def has_seen_ten_steps() -> bool:
             """Ten steps with the counters of both tenants: on a busy machine an interval may have none."""
             assert daemon.poll() is None, daemon.communicate()[1].decode()
-            words = [PROGRAM, "status", "--json", "--socket", state / "socket"]
+            words = [PROGRAM, "status", "--json", "--socket", socket]
             asked = subprocess.run(words, capture_output=True)
             status = json.loads(asked.stdout) if asked.returncode == 0 else {"tenants": []}
             if status["tenants"] and all(tenant.get("ipc") is not None for tenant in status["tenants"]):

@@ -302,13 +302,14 @@ def test_a_server_that_is_killed_is_reported_and_found_again(page):
 
 
 @pytest.mark.skipif(not os.access("/dev/fuse", os.W_OK) or os.geteuid() != 0, reason="needs root and /dev/fuse")
-def test_a_daemon_that_is_killed_is_reported_and_found_again(page, tmp_path):
+def test_a_daemon_that_is_killed_is_reported_and_found_again(page, tmp_path, socket_folder):
     page.expected_errors = ["Failed to load resource"]
     host, config = tmp_path / "host", tmp_path / "waykeeper.toml"
     host.mkdir()
+    socket = socket_folder / "control.sock"
     sockets = [
         "[socket]",
-        f'path = "{tmp_path}/control.sock"',
+        f'path = "{socket}"',
         "[metrics]",
         'listen = "off"',
         "[recorder]",
@@ -322,7 +323,7 @@ def test_a_daemon_that_is_killed_is_reported_and_found_again(page, tmp_path):
     def start_daemon():
         daemons.append(subprocess.Popen([PROGRAM, "daemon", "--observe", "--config", config], **quiet))
         until = time.monotonic() + PATIENCE_S
-        asked = [PROGRAM, "status", "--socket", tmp_path / "control.sock"]
+        asked = [PROGRAM, "status", "--socket", socket]
         while subprocess.run(asked, **quiet).returncode != 0:
             assert time.monotonic() < until and daemons[-1].poll() is None, "the daemon does not answer"
             time.sleep(0.2)
@@ -330,7 +331,7 @@ def test_a_daemon_that_is_killed_is_reported_and_found_again(page, tmp_path):
     try:
         subprocess.run([PROGRAM, "vhost", host, f"--wait={PATIENCE_S}s"], check=True, **quiet)
         start_daemon()
-        with Served("--socket", str(tmp_path / "control.sock")) as served:
+        with Served("--socket", str(socket)) as served:
             page.goto(served.link)
             wait_for_step(page, 1)
             daemons[0].kill()
