@@ -120,7 +120,7 @@ def main() -> int:
             why = make_test.environment_for_python(None)
             if why is not None:
                 raise make_test.Failed(f"python/tests cannot run: {why}")
-            make_test.pack_wheel(built.extension)
+            make_test.pack_wheel(built.products.extension)
             make_test.install_wheel()
         with tools.folder_in_memory(), load():
             while len(rounds.found) < arguments.rounds:

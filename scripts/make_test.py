@@ -3,7 +3,7 @@
 First one table shows what the tests need and what this machine has (`tools.py`). What is missing is installed while the build
 runs: Debian packages with apt-get, goresctrl with Go. `SETUP=no` declines. Without root or on another distribution the
 command for it is printed instead. Everything that can run then runs; tests that lack a requirement are listed at the end, by
-name. The phases overlap, so that no core is idle: Rust's tests begin while cargo builds others, and go on beside Python's. What
+name. The phases overlap, so that no core is idle: Rust's tests and Python's begin while cargo builds the rest. What
 has passed with the same files is not run again (`passed.py`), unless `AGAIN=yes`. It must not know any single test.
 
     python3 scripts/make_test.py
@@ -154,20 +154,21 @@ def pytest_arguments(long: bool, program: bool = False) -> list[str]:
     return ["-c", "python/pyproject.toml", "--numprocesses", processes, "--durations", "10", *chosen, "python/tests"]
 
 
-def python_tests(built: run_tests.Built, long: bool, passed: Passed | None) -> None:
+def python_tests(products: run_tests.Products, long: bool, passed: Passed | None) -> None:
     """The Python package's tests on a wheel in the fresh environment; with `passed`, those that have not passed as they are."""
     names = [f"python/tests{' of the program' if program else ''}{' --long' if long else ''}" for program in (False, True)]
     keys: list[str | None] = [None, None]
     if passed is not None:
         sources = ROOT / "python"
-        keys = [passed.key([built.extension], sources), passed.key([built.extension, built.waykeeper], sources)]
+        both = [products.extension, products.waykeeper]
+        keys = [passed.key([products.extension], sources), passed.key(both, sources)]
     known = [passed is not None and passed.has(name, key) for name, key in zip(names, keys)]
     if all(known):
         say("python/tests have passed as they are, and are not run again")
         return
     if known[0]:
         say("python/tests: those that do not run the program have passed as they are, and are not run again")
-    pack_wheel(built.extension)
+    pack_wheel(products.extension)
     install_wheel()
     must(VENV / "bin/pytest", *pytest_arguments(long, program=known[0]), whole=True)
     if passed is not None:
@@ -226,8 +227,8 @@ def ready_machine(installing: concurrent.futures.Future[None] | None, again: boo
 
 
 def whole(cargo: str, wanted: bool, long: bool, again: bool, phases: Phases) -> None:
-    """Every phase: Rust's tests from the time that the first is built, all others once the build is done. Raises Failed without a compiler."""
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+    """Every phase: tests from the time that what they run is built, the short ones once all is. Raises Failed without a compiler."""
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
         installing = set_up(pool, wanted)
         if not shutil.which(cargo, path=os.environ["PATH"]):
             raise Failed("no cargo; install Rust with https://rustup.rs")
@@ -237,25 +238,41 @@ def whole(cargo: str, wanted: bool, long: bool, again: bool, phases: Phases) -> 
         ready = pool.submit(ready_machine, installing, again)
         queue = run_tests.Queue()
         testing = pool.submit(phases.run, "tests", lambda: rust_tests(queue, ready.result(), long, phases))
+        python: list[concurrent.futures.Future[None]] = []
+
+        def made(products: run_tests.Products) -> None:
+            """Python's tests wait for browsers, and take longer than what is left of Rust's after the build."""
+            python.append(pool.submit(python_package, products, long, fetching, ready, phases))
+
         built = None
         try:
-            built = phases.run("build of the tests", lambda: build(cargo, queue.put))
+            built = phases.run("build of the tests", lambda: build(cargo, queue.put, made))
         finally:
             # What is wrong with the build is the last to be read, not what tests of the other crates say.
             queue.close(keeps=built is not None)
         if built is None:
             return
-        # They wait for the linker and for processes, so they run beside Python's tests, which wait for browsers.
+        # They wait for the linker and for processes, so they run beside the others.
         short = pool.submit(short_tests, cargo, phases)
-        why = fetching.result()
-        if why is None:
-            phases.run("Python package", lambda: python_tests(built, long, ready.result().passed))
-        else:
-            phases.not_run.append(f"all of python/tests: {why}")
-        short.result()
-        testing.result()
+        for one in [*python, short, testing]:
+            one.result()
         if long:
             phases.run("short form of make test-fleet", fleet_checks)
+
+
+def python_package(
+    products: run_tests.Products,
+    long: bool,
+    fetching: concurrent.futures.Future[str | None],
+    ready: concurrent.futures.Future[Machine],
+    phases: Phases,
+) -> None:
+    """The Python package's tests, once their environment is `fetching` no more and the machine is `ready`."""
+    why = fetching.result()
+    if why is None:
+        phases.run("Python package", lambda: python_tests(products, long, ready.result().passed))
+    else:
+        phases.not_run.append(f"all of python/tests: {why}")
 
 
 def short_tests(cargo: str, phases: Phases) -> None:
@@ -270,7 +287,7 @@ def only_python(cargo: str, long: bool, phases: Phases) -> None:
     if why is not None:
         raise Failed(f"python/tests cannot run: {why}")
     built = build(cargo)
-    phases.run("Python package", lambda: python_tests(built, long, None))
+    phases.run("Python package", lambda: python_tests(built.products, long, None))
 
 
 def must_be_zero(status: int) -> None:
@@ -279,10 +296,14 @@ def must_be_zero(status: int) -> None:
         raise Failed(f"ended with {status}")
 
 
-def build(cargo: str, found: Callable[[run_tests.Program], None] = lambda _: None) -> run_tests.Built:
-    """The test programs and the Python extension. Raises Failed if cargo does not build them."""
+def build(
+    cargo: str,
+    found: Callable[[run_tests.Program], None] = lambda _: None,
+    made: Callable[[run_tests.Products], None] = lambda _: None,
+) -> run_tests.Built:
+    """The test programs, Waykeeper and the Python extension. Raises Failed if cargo does not build them."""
     try:
-        return run_tests.build(cargo, found)
+        return run_tests.build(cargo, found, made)
     except subprocess.CalledProcessError as error:
         raise Failed(f"the build ended with {error.returncode}") from None
 

@@ -122,12 +122,19 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Built:
-    """What cargo built: the test programs, the Python package's extension, and Waykeeper itself."""
+class Products:
+    """What the Python package's tests use: its extension, and Waykeeper itself."""
 
-    programs: list[Program]
     extension: Path
     waykeeper: Path
+
+
+@dataclass(frozen=True)
+class Built:
+    """What cargo built."""
+
+    programs: list[Program]
+    products: Products
 
 
 class Queue:
@@ -172,15 +179,19 @@ class Queue:
                 self.changed.wait()
 
 
-def build(cargo: str, found: Callable[[Program], None] = lambda _: None) -> Built:
-    """Builds, with cargo's own messages on the terminal, and hands on each test program as it is built.
+def build(
+    cargo: str,
+    found: Callable[[Program], None] = lambda _: None,
+    made: Callable[[Products], None] = lambda _: None,
+) -> Built:
+    """Builds, with cargo's own messages on the terminal, and hands on each test program and the products as they are built.
 
     One call for tests, programs and the Python extension, so that each crate is compiled once with one set of features. Examples
     are not built: no test runs one, and `make lint` compiles them. Raises CalledProcessError if the build fails.
     """
     messages = ["--message-format", "json-render-diagnostics"]
     command = [cargo, "build", "--workspace", "--locked", "--lib", "--bins", "--tests", *messages]
-    programs, extension, waykeeper = [], None, None
+    programs, extension, waykeeper, products = [], None, None, None
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         for line in running.stdout:
@@ -196,11 +207,13 @@ def build(cargo: str, found: Callable[[Program], None] = lambda _: None) -> Buil
                 found(programs[-1])
             elif target["name"] == "waykeeper" and message["executable"]:
                 waykeeper = Path(message["executable"])
+            if products is None and extension is not None and waykeeper is not None:
+                made(products := Products(extension, waykeeper))
     if running.returncode != 0:
         raise subprocess.CalledProcessError(running.returncode, command)
-    if not programs or extension is None or waykeeper is None:
+    if not programs or products is None:
         sys.exit("tests: cargo built no test program, no Python extension or no waykeeper")
-    return Built(programs, extension, waykeeper)
+    return Built(programs, products)
 
 
 def sorted_out(output: str, missing: set[str]) -> tuple[list[str], dict[str, str]]:
