@@ -28,6 +28,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,10 +80,11 @@ class Program:
         return f"{self.package} {self.target}"
 
     @property
-    def runs_others(self) -> bool:
-        """Whether its tests may start the programs of its package, which cargo may build after them."""
-        has_some = (self.folder / "src/main.rs").exists() or (self.folder / "src/bin").is_dir()
-        return has_some and not self.target.startswith("(")
+    def starts(self) -> int:
+        """How many programs of its package its tests may start, which cargo may build after them."""
+        if self.target.startswith("("):
+            return 0
+        return (self.folder / "src/main.rs").exists() + len(list((self.folder / "src/bin").glob("*")))
 
 
 @dataclass(frozen=True)
@@ -170,9 +172,8 @@ class Queue:
         """The next program, waited for; none when none is left. Unless `beside_the_build`, the first comes when all are built."""
         with self.changed:
             while True:
-                ready = [one for one in self.waiting if self.complete or (beside_the_build and not one.runs_others)]
-                if ready:
-                    self.waiting.remove(first := min(ready, key=rank))
+                if self.waiting and (self.complete or beside_the_build):
+                    self.waiting.remove(first := min(self.waiting, key=rank))
                     return first
                 if self.complete:
                     return None
@@ -184,7 +185,7 @@ def build(
     found: Callable[[Program], None] = lambda _: None,
     made: Callable[[Products], None] = lambda _: None,
 ) -> Built:
-    """Builds, with cargo's own messages on the terminal, and hands on each test program and the products as they are built.
+    """Builds, with cargo's own messages on the terminal, and hands on each test program and the products once what they run is built.
 
     One call for tests, programs and the Python extension, so that each crate is compiled once with one set of features. Examples
     are not built: no test runs one, and `make lint` compiles them. Raises CalledProcessError if the build fails.
@@ -192,6 +193,8 @@ def build(
     messages = ["--message-format", "json-render-diagnostics"]
     command = [cargo, "build", "--workspace", "--locked", "--lib", "--bins", "--tests", *messages]
     programs, extension, waykeeper, products = [], None, None, None
+    started: Counter[Path] = Counter()
+    waiting: list[Program] = []
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         for line in running.stdout:
@@ -204,9 +207,13 @@ def build(
             elif message["profile"]["test"] and message["executable"]:
                 name = target["name"] if target["kind"] == ["test"] else f"({target['kind'][0]})"
                 programs.append(Program(folder.name, name, Path(message["executable"]), folder))
-                found(programs[-1])
-            elif target["name"] == "waykeeper" and message["executable"]:
-                waykeeper = Path(message["executable"])
+                waiting.append(programs[-1])
+            elif target["kind"] == ["bin"]:
+                started[folder] += 1
+                waykeeper = Path(message["executable"]) if target["name"] == "waykeeper" else waykeeper
+            for program in [one for one in waiting if started[one.folder] >= one.starts]:
+                waiting.remove(program)
+                found(program)
             if products is None and extension is not None and waykeeper is not None:
                 made(products := Products(extension, waykeeper))
     if running.returncode != 0:

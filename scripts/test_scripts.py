@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures
+import json
 import os
 import pty
 import subprocess
@@ -111,18 +112,31 @@ class Order(unittest.TestCase):
     def program(self, package: str, target: str = "suite", folder: Path = Path(__file__).parent) -> run_tests.Program:
         return run_tests.Program(package, target, Path(__file__), folder)
 
-    def test_tests_that_start_their_packages_program_wait_until_it_is_built(self) -> None:
+    def test_tests_that_start_their_packages_programs_wait_until_those_are_built(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             for name in ("src/main.rs", "src/bin/other.rs"):
-                place = Path(folder, name.split("/")[1])
-                (place / name).parent.mkdir(parents=True)
-                (place / name).touch()
-                queue = run_tests.Queue()
-                for target in ("suite", "(bin)"):
-                    queue.put(self.program("cli", target, place))
-                self.assertEqual(queue.take(beside_the_build=True).target, "(bin)")
-                queue.close()
-                self.assertEqual(queue.take(beside_the_build=True).target, "suite")
+                Path(folder, name).parent.mkdir(exist_ok=True)
+                Path(folder, name).touch()
+
+            def artifact(kind: str, name: str, test: bool) -> str:
+                target = {"kind": [kind], "name": name}
+                files = {"executable": f"/{name}", "filenames": [f"/{name}"], "manifest_path": f"{folder}/Cargo.toml"}
+                return json.dumps({"reason": "compiler-artifact", "target": target, "profile": {"test": test}, **files})
+
+            built = [
+                artifact("test", "suite", True),
+                artifact("bin", "other", True),
+                artifact("bin", "waykeeper", False),
+                artifact("cdylib", "extension", False),
+                artifact("bin", "other", False),
+            ]
+            order: list[str] = []
+            with mock.patch.object(run_tests.subprocess, "Popen") as cargo:
+                running = cargo.return_value.__enter__.return_value
+                running.returncode, running.stdout = 0, built
+                whole = run_tests.build("cargo", lambda one: order.append(one.target), lambda _: order.append("products"))
+        self.assertEqual(order, ["(bin)", "products", "suite"])
+        self.assertEqual(whole.products, run_tests.Products(Path("/extension"), Path("/waykeeper")))
 
     def test_beside_the_build_one_program_runs_at_a_time_and_the_longest_of_what_is_there(self) -> None:
         queue = run_tests.Queue()

@@ -172,7 +172,7 @@ impl LiveScenario {
             thread.run(&mut server, policy, twin);
             drop(server);
             return_freed_memory();
-            // The thread ends a little later than the server: who counts threads by name counts no server whose place is free.
+            // The thread ends a little later than its server: no thread that is named after one has given its place back.
             let _ = rustix::thread::set_name(c"ended-server");
             drop(held);
         })?;
