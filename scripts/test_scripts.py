@@ -135,7 +135,10 @@ class Order(unittest.TestCase):
                 running = cargo.return_value.__enter__.return_value
                 running.returncode, running.stdout = 0, built
                 whole = run_tests.build("cargo", lambda one: order.append(one.target), lambda _: order.append("products"))
+                running.stdout, late = built[:-1], []
+                run_tests.build("cargo", lambda one: late.append(one.target))
         self.assertEqual(order, ["(bin)", "products", "suite"])
+        self.assertEqual(late, ["(bin)", "suite"], "tests of a program that is not built are not left out")
         self.assertEqual(whole.products, run_tests.Products(Path("/extension"), Path("/waykeeper")))
 
     def test_beside_the_build_one_program_runs_at_a_time_and_the_longest_of_what_is_there(self) -> None:
