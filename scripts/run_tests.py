@@ -193,7 +193,7 @@ def build(
     messages = ["--message-format", "json-render-diagnostics"]
     command = [cargo, "build", "--workspace", "--locked", "--lib", "--bins", "--tests", *messages]
     programs, extension, waykeeper, products = [], None, None, None
-    started: Counter[Path] = Counter()
+    built: Counter[Path] = Counter()
     waiting: list[Program] = []
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
@@ -209,9 +209,10 @@ def build(
                 programs.append(Program(folder.name, name, Path(message["executable"]), folder))
                 waiting.append(programs[-1])
             elif target["kind"] == ["bin"]:
-                started[folder] += 1
-                waykeeper = Path(message["executable"]) if target["name"] == "waykeeper" else waykeeper
-            for program in [one for one in waiting if started[one.folder] >= one.starts]:
+                built[folder] += 1
+                if target["name"] == "waykeeper":
+                    waykeeper = Path(message["executable"])
+            for program in [one for one in waiting if built[one.folder] >= one.starts]:
                 waiting.remove(program)
                 found(program)
             if products is None and extension is not None and waykeeper is not None:
