@@ -163,7 +163,7 @@ docs:
 	$(PYTHON) scripts/build_docs.py --mdbook target/tools/bin/mdbook --out target/site
 
 # Checks with programs of other projects. They need Debian 12, so Python 3.11; their rules are those of the package.
-HARNESSES = clients fleet guests nvme oracle packages
+HARNESSES = clients fleet guests nvme oracle packages scripts
 HARNESS_RULES = --config python/pyproject.toml --target-version py311
 
 ## The form of the code, and lints, also of the small build of `make run`, and the lock file of fuzz/. After `make test`, which makes $(VENV) with ruff in it.

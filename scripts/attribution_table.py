@@ -23,9 +23,7 @@ DOCS = ROOT / "docs/attribution.md"
 POLICIES = ("default", "a4", "iat", "waykeeper")
 LONG_S = 30.0
 """Scenarios without phases are recorded for this long: later intervals repeat the earlier ones."""
-COUNTS = (
-    "true claimed both true2 claimed2 both2 untold untold_pairs banded within victims largest".split()
-)
+COUNTS = "true claimed both true2 claimed2 both2 untold untold_pairs banded within victims largest".split()
 
 Counts = dict[str, int]
 

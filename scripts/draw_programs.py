@@ -21,14 +21,10 @@ COLOURS = {"off": "#b5541c", "on": "#12355b"}
 
 
 def main() -> None:
-    curves: dict[str, dict[str, list[dict[str, float]]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    curves: dict[str, dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
     for row in csv.DictReader(sys.stdin):
         name, prefetchers = row.pop("program"), row.pop("prefetchers")
-        curves[name][prefetchers].append(
-            {key: float(value) for key, value in row.items()}
-        )
+        curves[name][prefetchers].append({key: float(value) for key, value in row.items()})
     for halves in curves.values():
         for points in halves.values():
             points.sort(key=lambda point: point["ways"])
@@ -43,13 +39,9 @@ def draw(curves: dict) -> None:
     """One pair of small pictures a program: cycles per instruction above, misses below."""
     columns = 6
     rows = -(-len(curves) // columns)
-    figure, axes = plt.subplots(
-        2 * rows, columns, figsize=(2.3 * columns, 2.9 * rows), layout="constrained"
-    )
+    figure, axes = plt.subplots(2 * rows, columns, figsize=(2.3 * columns, 2.9 * rows), layout="constrained")
     for index, (name, halves) in enumerate(curves.items()):
-        above, below = (
-            axes[2 * (index // columns) + half][index % columns] for half in (0, 1)
-        )
+        above, below = (axes[2 * (index // columns) + half][index % columns] for half in (0, 1))
         for prefetchers, points in halves.items():
             sizes = [MIB[int(point["ways"])] for point in points]
             style = {"color": COLOURS[prefetchers], "linewidth": 1.2}
@@ -97,10 +89,7 @@ def table(curves: dict) -> str:
         for prefetchers, points in sorted(halves.items()):
             inside = sum(
                 (abs(point["cpi"] / point["cpi_measured"] - 1) <= CPI)
-                + (
-                    abs(point["mpki"] - point["mpki_measured"])
-                    <= max(MISSES * point["mpki_measured"], LEAST)
-                )
+                + (abs(point["mpki"] - point["mpki_measured"]) <= max(MISSES * point["mpki_measured"], LEAST))
                 for point in points
             )
             first, last = points[0], points[-1]
@@ -110,9 +99,7 @@ def table(curves: dict) -> str:
                 for point in (first, last)
             ]
             cells.append(f"{last['reads']:.2f} ({last['reads_measured']:.2f})")
-            lines.append(
-                f"| {name} | {prefetchers} | {' | '.join(cells)} | {inside} of {2 * len(points)} |"
-            )
+            lines.append(f"| {name} | {prefetchers} | {' | '.join(cells)} | {inside} of {2 * len(points)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -71,11 +71,7 @@ class Terminal:
         self.began = time.monotonic()
         home = folder / "home"
         home.mkdir(exist_ok=True)
-        kept = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("WAYKEEPER_", "XDG_"))
-        }
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("WAYKEEPER_", "XDG_"))}
         variables = {
             **kept,
             "HOME": str(home),
@@ -91,14 +87,10 @@ class Terminal:
         if self.child == 0:
             os.chdir(folder)
             os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], variables)
-        fcntl.ioctl(
-            self.screen, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0)
-        )
+        fcntl.ioctl(self.screen, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self.read_until(lambda text: text.endswith(PROMPT), WAIT_S)
 
-    def read_until(
-        self, done: Callable[[str], bool], within_s: float
-    ) -> tuple[str, float, str]:
+    def read_until(self, done: Callable[[str], bool], within_s: float) -> tuple[str, float, str]:
         """Text until `done`, the longest silence in it, and the line before that. Raises TimeoutError."""
         text, silence, after = "", 0.0, ""
         began = last = time.monotonic()
@@ -106,17 +98,13 @@ class Terminal:
             ready, _, _ = select.select([self.screen], [], [], 0.1)
             now = time.monotonic()
             if now - began > within_s:
-                raise TimeoutError(
-                    f"nothing more within {within_s:.0f} s; the last lines are:\n{plain(text)[-500:]}"
-                )
+                raise TimeoutError(f"nothing more within {within_s:.0f} s; the last lines are:\n{plain(text)[-500:]}")
             if not ready:
                 continue
             try:
                 piece = os.read(self.screen, 65536).decode(errors="replace")
             except OSError:
-                raise TimeoutError(
-                    f"the shell ended; the last lines are:\n{plain(text)[-500:]}"
-                ) from None
+                raise TimeoutError(f"the shell ended; the last lines are:\n{plain(text)[-500:]}") from None
             if now - last > silence:
                 silence, after = (
                     now - last,
@@ -143,7 +131,7 @@ class Terminal:
                 if wait is None:
                     ended = re.compile(r"status=\d+\s+" + re.escape(PROMPT) + r"$")
                     more, longest, line = self.read_until(
-                        lambda seen: ended.search(seen) is not None, WAIT_S
+                        lambda seen, ended=ended: ended.search(seen) is not None, WAIT_S
                     )
                 else:
                     shown = re.compile(wait[0])
@@ -155,15 +143,11 @@ class Terminal:
                 if longest > silence:
                     silence, after = longest, line
         except TimeoutError as late:
-            return Played(
-                step, plain(text), time.monotonic() - began, silence, after, [str(late)]
-            )
+            return Played(step, plain(text), time.monotonic() - began, silence, after, [str(late)])
         seen = plain(text)
         statuses = re.findall(r"status=(\d+)", seen)
         if int(statuses[-1]) != step.status:
-            problems.append(
-                f"status {statuses[-1]} and not {step.status}: {' | '.join(seen.splitlines()[-6:])}"
-            )
+            problems.append(f"status {statuses[-1]} and not {step.status}: {' | '.join(seen.splitlines()[-6:])}")
         at = 0
         for pattern in step.shows:
             found = re.compile(pattern).search(seen, at)
@@ -188,9 +172,7 @@ class Terminal:
             "title": "Waykeeper: the first hour",
         }
         lines = [head, *([round(at, 3), "o", piece] for at, piece in self.events)]
-        file.write_text(
-            "".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8"
-        )
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
 def plain(text: str) -> str:
@@ -203,17 +185,11 @@ def table(played: list[Played]) -> str:
     lines = [f"{'seconds':>7} {'silent':>6}  {'step':<62} verdict"]
     for one in played:
         verdict = "; ".join(one.problems) or (
-            "ok"
-            if one.silence_s <= SILENT_S
-            else f"silent after `{one.after.strip()[:60]}`"
+            "ok" if one.silence_s <= SILENT_S else f"silent after `{one.after.strip()[:60]}`"
         )
         command = one.step.command.replace("\n", " ")
-        lines.append(
-            f"{one.seconds:>7.1f} {one.silence_s:>6.1f}  {command[:62]:<62} {verdict}"
-        )
-    lines.append(
-        f"{sum(one.seconds for one in played):>7.1f} {max(one.silence_s for one in played):>6.1f}  all"
-    )
+        lines.append(f"{one.seconds:>7.1f} {one.silence_s:>6.1f}  {command[:62]:<62} {verdict}")
+    lines.append(f"{sum(one.seconds for one in played):>7.1f} {max(one.silence_s for one in played):>6.1f}  all")
     return "\n".join(lines)
 
 
@@ -226,14 +202,20 @@ def scenario() -> str:
 def steps(whole: bool) -> list[Step]:
     """What the newcomer types."""
     mistakes = [
-        ("s/fastclick/fastclik/", r"wrong.toml:\d+: `workload\[firewall\].program` is `fastclik`.*did you mean `fastclick`"),
+        (
+            "s/fastclick/fastclik/",
+            r"wrong.toml:\d+: `workload\[firewall\].program` is `fastclik`.*did you mean `fastclick`",
+        ),
         ("s/128k/128 q/", r"wrong.toml:\d+: `workload\[backup\].block` is .128 q.; it must be a size"),
-        ("s/cores = \"9\"/cores = \"0\"/", r"wrong.toml:\d+: `workload\[solver\].cores` is `0`, and core 0 belongs to"),
+        ('s/cores = "9"/cores = "0"/', r"wrong.toml:\d+: `workload\[solver\].cores` is `0`, and core 0 belongs to"),
     ]
     compare = "waykeeper run mine.toml --policy default --policy waykeeper --seeds 4 --out first"
     first = [
         Step("waykeeper scenario check mine.toml", (r"mine.toml: ok",)),
-        *(Step(f"sed '{edit}' mine.toml > wrong.toml; waykeeper scenario check wrong.toml", (said,), 2) for edit, said in mistakes),
+        *(
+            Step(f"sed '{edit}' mine.toml > wrong.toml; waykeeper scenario check wrong.toml", (said,), 2)
+            for edit, said in mistakes
+        ),
         # Ctrl-C once a run has ended, which the progress shows.
         Step(compare, (r"PARTIAL: interrupted", r"--resume continues"), 130, ((r"[1-7] of 8 runs", "\x03"),)),
         Step(f"{compare} --resume", (r"HPW mean", r"verdict against default", r"wrote first/summary.json")),
@@ -250,9 +232,7 @@ def steps(whole: bool) -> list[Step]:
 
 def main() -> int:
     """Plays all steps; exit status 1 if one did not show what it must, 2 if one was silent for too long."""
-    parser = argparse.ArgumentParser(
-        description="Play a newcomer's first hour in a terminal and record it."
-    )
+    parser = argparse.ArgumentParser(description="Play a newcomer's first hour in a terminal and record it.")
     parser.add_argument(
         "--program",
         type=Path,
@@ -277,9 +257,7 @@ def main() -> int:
         tools = folder / "bin"
         tools.mkdir()
         (tools / "waykeeper").symlink_to(options.program.resolve())
-        path = os.pathsep.join(
-            [str(tools), str(options.python.absolute().parent), os.environ["PATH"]]
-        )
+        path = os.pathsep.join([str(tools), str(options.python.absolute().parent), os.environ["PATH"]])
         (folder / "mine.toml").write_text(scenario(), encoding="utf-8")
         terminal = Terminal(folder, path)
         played = []

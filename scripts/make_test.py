@@ -156,7 +156,9 @@ def pytest_arguments(long: bool, program: bool = False) -> list[str]:
 
 def python_tests(products: run_tests.Products, long: bool, passed: Passed | None) -> None:
     """The Python package's tests on a wheel in the fresh environment; with `passed`, those that have not passed as they are."""
-    names = [f"python/tests{' of the program' if program else ''}{' --long' if long else ''}" for program in (False, True)]
+    names = [
+        f"python/tests{' of the program' if program else ''}{' --long' if long else ''}" for program in (False, True)
+    ]
     keys: list[str | None] = [None, None]
     if passed is not None:
         sources = ROOT / "python"
@@ -321,7 +323,9 @@ def rust_tests(queue: run_tests.Queue, machine: Machine, long: bool, phases: Pha
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cargo", default=os.environ.get("CARGO", "cargo"), help="cargo (default: %(default)s)")
-    parser.add_argument("--long", action="store_true", help="every test in its long form, and the tests that only it has (hours)")
+    parser.add_argument(
+        "--long", action="store_true", help="every test in its long form, and the tests that only it has (hours)"
+    )
     parser.add_argument("--only-python", action="store_true", help="only the Python package, without the set-up")
     arguments = parser.parse_args()
     answers = {name: os.environ.get(name, usual) for name, usual in (("SETUP", "yes"), ("AGAIN", "no"))}

@@ -54,8 +54,12 @@ class Passed:
         names = sorted(set(listed.stdout.split(b"\0")) - {b""}) if listed.returncode == 0 else []
         self.files = {name.decode(errors="surrogateescape"): file_digest(root / os.fsdecode(name)) for name in names}
         self.root = root
-        variables = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(("TEST_", "WAYKEEPER_"))]
-        self.machine = digest_of(part.encode() for part in [platform.release(), str(os.geteuid()), *sorted(machine), *variables])
+        variables = [
+            f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith(("TEST_", "WAYKEEPER_"))
+        ]
+        self.machine = digest_of(
+            part.encode() for part in [platform.release(), str(os.geteuid()), *sorted(machine), *variables]
+        )
         try:
             self.keys: dict[str, str] = json.loads(kept.read_text(encoding="utf-8"))
         except (OSError, ValueError):

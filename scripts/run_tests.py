@@ -333,9 +333,7 @@ def run_all(
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         list(pool.map(work, range(jobs)))
     failed = [f"{outcome.program.name} {name}" for outcome in outcomes for name in outcome.failed]
-    not_run = {
-        f"{outcome.program.name} {name}": why for outcome in outcomes for name, why in outcome.not_run.items()
-    }
+    not_run = {f"{outcome.program.name} {name}": why for outcome in outcomes for name, why in outcome.not_run.items()}
     times = {f"{outcome.program.name} {name}": one for outcome in outcomes for name, one in outcome.times.items()}
     return Summary(
         passed=sum(outcome.passed for outcome in outcomes),

@@ -108,6 +108,7 @@ priority = "low"
 cgroup = "tenants.slice/lpw[0-9]*.service"
 """
 
+
 # Steps that a run must have, of those that fit into its time: a run on a machine that is too slow says nothing.
 STEPS_LEAST = 0.5
 

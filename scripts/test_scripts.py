@@ -134,7 +134,9 @@ class Order(unittest.TestCase):
             with mock.patch.object(run_tests.subprocess, "Popen") as cargo:
                 running = cargo.return_value.__enter__.return_value
                 running.returncode, running.stdout = 0, built
-                whole = run_tests.build("cargo", lambda one: order.append(one.target), lambda _: order.append("products"))
+                whole = run_tests.build(
+                    "cargo", lambda one: order.append(one.target), lambda _: order.append("products")
+                )
                 running.stdout, late = built[:-1], []
                 run_tests.build("cargo", lambda one: late.append(one.target))
         self.assertEqual(order, ["(bin)", "products", "suite"])
@@ -196,7 +198,13 @@ class PassedBefore(unittest.TestCase):
         self.assertEqual(self.key(), first)
         self.assertNotEqual(self.key(folder=None), everything)
         seen = [first, self.key("fio")]
-        for name in ("crates/a/src/lib.rs", "crates/a/tests/new.rs", "docs/page.md", "scenarios/new.toml", "target/program"):
+        for name in (
+            "crates/a/src/lib.rs",
+            "crates/a/tests/new.rs",
+            "docs/page.md",
+            "scenarios/new.toml",
+            "target/program",
+        ):
             self.write(name, "changed")
             seen.append(self.key())
         (self.root / "docs/page.md").unlink()
@@ -259,7 +267,9 @@ class Flaky(unittest.TestCase):
             flaky.OUT.mkdir()
             who = ["-c", "user.name=a", "-c", "user.email=a@b"]
             for words in (["init"], ["add", "."], [*who, "commit", "-m", "first"]):
-                subprocess.run(["git", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                subprocess.run(
+                    ["git", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+                )
             flaky.Rounds(None).add(["cli suite a", "cli suite a"])
             flaky.Rounds(None).add([])
             flaky.Rounds("rust").add(["other"])
@@ -286,7 +296,9 @@ class InMemory(unittest.TestCase):
 
     def filesystem(self, blocks: int, flag: int = 0) -> mock._patch:
         """A filesystem with so many free blocks of 4 KiB, mounted with these flags."""
-        return mock.patch.object(tools.os, "statvfs", return_value=mock.Mock(f_bavail=blocks, f_frsize=4096, f_flag=flag))
+        return mock.patch.object(
+            tools.os, "statvfs", return_value=mock.Mock(f_bavail=blocks, f_frsize=4096, f_flag=flag)
+        )
 
     def test_temporary_files_are_made_there_by_any_user_and_are_gone_afterwards(self) -> None:
         with self.filesystem(1 << 20), tools.folder_in_memory(self.place):
@@ -425,7 +437,7 @@ class Site(unittest.TestCase):
             return [str(target) for target in build_docs.targets(build_docs.PurePosixPath("docs/a.md"))]
 
     def test_links_count_from_their_page_and_not_in_code(self):
-        text = "[b](b.md#x) [c](../C.md) [w](https://x.org) `[d](d.md)`\n```\n[e](e.md)\n```\n<img src=\"p.svg\">"
+        text = '[b](b.md#x) [c](../C.md) [w](https://x.org) `[d](d.md)`\n```\n[e](e.md)\n```\n<img src="p.svg">'
         self.assertEqual(self.page(text), ["docs/b.md", "C.md", "docs/p.svg"])
 
     def test_a_link_without_a_target_and_one_without_a_name_are_found(self):
@@ -469,7 +481,6 @@ class ShowSeconds(unittest.TestCase):
         command = [self.SCRIPT, "sh", "-c", "sleep 1.5; echo built >&2; exit 3"]
         done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
         self.assertEqual((done.returncode, done.stderr), (3, "built\n"))
-
 
 
 class Installation(unittest.TestCase):

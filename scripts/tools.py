@@ -347,7 +347,7 @@ def _install_packages(lacking: list[Need], root: list[str]) -> None:
                               stderr=subprocess.STDOUT, text=True, timeout=INSTALL_SECONDS)  # fmt: skip
         if done.returncode != 0:
             _say(f"`{' '.join(words)}` ended with {done.returncode}: {done.stdout.strip().splitlines()[-1:]}")
-        elif words[-len(packages):] == packages:
+        elif words[-len(packages) :] == packages:
             return
 
 

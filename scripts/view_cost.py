@@ -144,7 +144,9 @@ def main() -> None:
         rounds = []
         with daemon(options.bench, cores, tenants) as path:
             for _ in range(options.rounds):
-                rounds.append((top(options.program, path, options.seconds), *serve(options.program, path, options.seconds)))
+                rounds.append(
+                    (top(options.program, path, options.seconds), *serve(options.program, path, options.seconds))
+                )
                 print(f"{cores}/{tenants}: " + ", ".join(f"{value:.2f} %" for value in rounds[-1]), flush=True)
         drawn, alone, ten = (statistics.median(values) for values in zip(*rounds, strict=True))
         print(f"{cores} cores, {tenants} tenants: top {drawn:.2f} %; serve without a viewer {alone:.2f} %, ", end="")

@@ -1,6 +1,6 @@
 """Writes what the programs of make-traces.sh work on. Each input has a seed of its own, so that the same bytes come out each time.
 
-    python3 inputs.py FOLDER
+python3 inputs.py FOLDER
 """
 
 import math
