@@ -1,8 +1,10 @@
-//! `waykeeper demo`: a virtual host, its tenants, the daemon and a live view, in one process that leaves nothing behind.
+//! `waykeeper demo`: a virtual host, its tenants, the daemon and a live view, which leave nothing behind.
 //!
 //! The process has a root of its own in memory, so the mount, the journal and the configuration end with it, also after a
-//! kill. Must not contain the host (`waykeeper_vhost`) or the daemon (`waykeeper_service`).
+//! kill. The host is served by a child of it. Must not contain the host (`waykeeper_vhost`) or the daemon
+//! (`waykeeper_service`).
 
+mod host;
 mod knobs;
 mod tenants;
 mod view;
@@ -12,6 +14,7 @@ use crate::run::{assignment, change};
 use crate::terminal::KeyPresses;
 use crate::{duration, vhost};
 use clap::Args;
+use host::DemoHost;
 use knobs::FoundKnobs;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
@@ -32,7 +35,7 @@ use waykeeper_service::daemon::RunningDaemon;
 use waykeeper_service::engine::SignalRequest;
 use waykeeper_silicon::Sampling;
 use waykeeper_vhost::namespace::{NamespaceError, PrivateRoot};
-use waykeeper_vhost::virtual_host::{VirtualHost, VirtualHostOptions};
+use waykeeper_vhost::virtual_host::VirtualHostOptions;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,7 +45,7 @@ Examples:
   waykeeper demo --for 30s | cat               half a minute as plain lines
   waykeeper demo --speed 0.5                   for a slow machine: the server's clock at half speed
 
-demo mounts a virtual host where only this process sees it, declares the scenario's programs as
+demo mounts a virtual host where only it sees it, declares the scenario's programs as
 tenants, and runs the daemon on it. It needs /dev/fuse, and root or user namespaces. When it ends,
 on q, a signal, a closed terminal or after --for, the daemon restores every knob and the host is
 unmounted; nothing is left, also after kill -9.
@@ -106,11 +109,8 @@ pub fn demo(args: &DemoArgs) -> Result<(), Failure> {
         run: RunOptions { seed: args.seed, sample_seed: args.seed, sampling: args.sets },
         ..VirtualHostOptions::default()
     };
-    let mounted = place.directory(HOST)?;
-    let model = scenario.clone();
-    let host = with_feedback(&mut view, "making the virtual server", move || {
-        VirtualHost::mount(&mounted, model, options)
-    })?;
+    let mut host = DemoHost::start(&place.directory(HOST)?, scenario.clone(), options)?;
+    with_feedback(&mut view, "making the virtual server", host.mounting())?;
     let done = manage(&mut view, &host, &args.policy, &declared, args.for_time, &ending);
     drop(host);
     let restored = done?;
@@ -160,7 +160,7 @@ impl Ending {
 /// Runs the daemon on the mounted host until the end is asked for; returns which knobs are as they were.
 fn manage(
     view: &mut DemoView,
-    host: &VirtualHost,
+    host: &DemoHost,
     policy: &str,
     declared: &str,
     for_time: Option<Duration>,
@@ -182,8 +182,10 @@ fn manage(
     // A closed terminal must not keep the knobs from being restored.
     let _ = view.tell("ending: restoring the knobs ...");
     daemon.request(SignalRequest::Stop);
-    with_feedback(view, "restoring the knobs", move || daemon.wait())?;
+    let ended = with_feedback(view, "restoring the knobs", move || daemon.wait());
+    // Where the host is gone, that is why nothing can be restored.
     watched?;
+    ended?;
     let now = FoundKnobs::read(&root)?;
     now.compared_with(&found).map_err(|why| Failure::new(exit::FAILED, why))
 }
@@ -191,7 +193,7 @@ fn manage(
 /// Shows the daemon's state until the end is asked for. A closed terminal or pipe asks for it too.
 fn watch(
     view: &mut DemoView,
-    host: &VirtualHost,
+    host: &DemoHost,
     daemon: &RunningDaemon,
     for_time: Option<Duration>,
     ending: &Ending,
@@ -209,10 +211,10 @@ fn watch(
         if is_over || ending.is_asked() || daemon.has_ended() {
             return Ok(());
         }
-        if let Some(why) = host.clock().failure() {
+        if let Some(why) = host.failure() {
             return Err(Failure::new(exit::FAILED, format!("the virtual server stopped: {why}")));
         }
-        if !view.show(&status, host.clock().lag_ns(), shown_for)? {
+        if !view.show(&status, host.lag_ns(), shown_for)? {
             return Ok(());
         }
         match &keys {

@@ -3,6 +3,7 @@
 //! This crate knows the kernel's side of the file interfaces and the machine behind them. It must not know the reader:
 //! every tool, our own crate `kernel` included, is served alike.
 
+pub mod apart;
 pub mod class;
 pub mod cpu_switches;
 pub mod cpuid;

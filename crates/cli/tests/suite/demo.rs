@@ -103,6 +103,52 @@ fn each_signal_ends_it_cleanly_and_a_kill_leaves_nothing_mounted() {
     }
 }
 
+/// The process that serves the host, the only child.
+fn server_of(child: &Child) -> Pid {
+    let path = format!("/proc/{0}/task/{0}/children", child.id());
+    let children = std::fs::read_to_string(path).unwrap();
+    Pid::from_raw(children.trim().parse().unwrap_or_else(|_| panic!("one child, not `{children}`"))).unwrap()
+}
+
+/// A file of procfs for each thread of a process; none if there is no such process.
+fn of_threads(pid: Pid, file: &str) -> Vec<String> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", pid.as_raw_nonzero()));
+    let threads = threads.into_iter().flatten().flatten();
+    threads.filter_map(|thread| std::fs::read_to_string(thread.path().join(file)).ok()).collect()
+}
+
+/// The kernel does not end a thread that waits for an answer of the host, also after a SIGKILL: somebody must answer, or be
+/// seen to have ended.
+#[test]
+fn a_kill_ends_it_while_the_host_owes_an_answer() {
+    let mut child = command().spawn().unwrap();
+    let (_, _reader) = until(&mut child, "worth: ");
+    let server = server_of(&child);
+    kill_process(server, Signal::STOP).unwrap();
+    let demo = Pid::from_child(&child);
+    let waits = |place: &String| place == "request_wait_answer";
+    wait_for_some("a thread that waits for the host", || {
+        of_threads(demo, "wchan").iter().any(waits).then_some(())
+    });
+    kill_process(demo, Signal::KILL).unwrap();
+    assert_eq!(ended(&mut child), None);
+    // Whoever adopts it may be late to collect it.
+    let has_ended = |stat: &String| stat.contains(") Z ");
+    wait_for_some("the end of the server", || of_threads(server, "stat").iter().all(has_ended).then_some(()));
+}
+
+#[test]
+fn a_host_whose_process_ends_is_named() {
+    let mut child = command().spawn().unwrap();
+    let (_, mut reader) = until(&mut child, "worth: ");
+    kill_process(server_of(&child), Signal::KILL).unwrap();
+    let mut rest = String::new();
+    reader.read_to_string(&mut rest).unwrap();
+    assert_eq!(ended(&mut child), Some(1), "{rest}");
+    let errors = errors(&mut child);
+    assert_eq!(errors, "error: the virtual server stopped: its process has ended\n", "{rest}");
+}
+
 /// Through script(1), which gives the program a terminal.
 #[test]
 fn on_a_terminal_it_shows_a_page_and_the_key_q_ends_it() {

@@ -25,6 +25,7 @@ const PLACES: &[(&str, usize)] = &[
     ("crates/silicon/src/simd.rs", 4),
     ("crates/silicon/src/table.rs", 2),
     ("crates/view/src/scenario_source.rs", 1),
+    ("crates/vhost/src/apart.rs", 1),
     ("crates/vhost/src/enter.rs", 1),
     ("crates/vhost/src/fork_records.rs", 7),
     ("crates/vhost/src/mount_calls/listener.rs", 6),
