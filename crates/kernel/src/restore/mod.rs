@@ -11,13 +11,15 @@ mod orphans;
 pub use kept_cpus::{keep_cpus, kept_cpus};
 pub use orphans::{Leftovers, orphans};
 
+use crate::content::ContentError;
 use crate::journal::{Journal, JournalError, Original, OriginalBits, is_search_due};
 use crate::registers::{RegisterAddress, RegisterIo};
 use crate::resctrl::{
     Group, IoAllocState, LOCKS, MOUNT, Resctrl, ResctrlError, ResctrlErrorKind, ResourceSettings,
 };
-use crate::root::Root;
+use crate::root::{FileError, Root};
 use crate::topology::{Presence, Topology};
+use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -299,8 +301,10 @@ impl Restorer<'_> {
             Original::Schemata { group, line } => put_back_line(resctrl, group, &line.0),
             Original::Cpus { group, cpus } => put_back_cpus(resctrl, group, cpus),
             Original::Task { group, pid, started } => {
-                if self.start_of(*pid) != Some(*started) {
-                    return Ok(RestoreOutcome::Gone);
+                match task_start(self.root, *pid) {
+                    Err(why) => return Ok(RestoreOutcome::Failed(why.to_string())),
+                    Ok(now) if now != Some(*started) => return Ok(RestoreOutcome::Gone),
+                    Ok(_) => {}
                 }
                 let moved = resctrl.assign(group, &[*pid])?;
                 Ok(if moved.vanished.is_empty() { RestoreOutcome::Restored } else { RestoreOutcome::Gone })
@@ -346,13 +350,6 @@ impl Restorer<'_> {
             Presence::Absent => Some(RestoreOutcome::Gone),
         }
     }
-
-    /// Start time of a task (field 22 of its stat; the name in field 2 may contain anything, so fields are counted
-    /// after it).
-    fn start_of(&self, pid: u32) -> Option<u64> {
-        let text = self.root.read_bytes(format!("/proc/{pid}/stat"), STAT_BYTES).ok()?;
-        start_in_stat(&String::from_utf8_lossy(&text))
-    }
 }
 
 /// Begins a restore of a whole journal: no daemon can take its knobs over from now on. A damaged journal is set aside; the
@@ -368,8 +365,28 @@ fn begin(journal: &mut Journal) -> Result<Vec<String>, JournalError> {
     Ok(damage)
 }
 
-/// Field 22 of a stat line, for recording and for comparison.
-pub fn start_in_stat(stat: &str) -> Option<u64> {
+/// When the task that has this pid now started, in clock ticks since boot; `None` if no task has it.
+///
+/// # Errors
+/// The task's stat cannot be read or parsed: whether a task has this pid is not known.
+pub fn task_start(root: &Root, pid: u32) -> Result<Option<u64>, FileError> {
+    let path = format!("/proc/{pid}/stat");
+    match root.read_bytes(&path, STAT_BYTES) {
+        // A file that was opened before its task ended can no longer be read.
+        Err(error) if error.is_absent() || error.errno() == Some(Errno::SRCH) => Ok(None),
+        Err(error) => Err(error),
+        Ok(bytes) => {
+            let text = String::from_utf8_lossy(&bytes);
+            let error = || {
+                ContentError::new(&root.path(&path), 0, &text, "52 fields, of which the 22nd is the start")
+            };
+            Ok(Some(start_in_stat(&text).ok_or_else(error)?))
+        }
+    }
+}
+
+/// Field 22 of a stat line. The name in field 2 may contain anything, so fields are counted after it.
+fn start_in_stat(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 

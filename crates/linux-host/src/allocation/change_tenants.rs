@@ -104,7 +104,12 @@ impl Allocation {
 
     pub(super) fn member(&self, tenant: &Tenant) -> Member {
         Member {
-            processes: tenant.pids.iter().map(|pid| TenantProcess::find(&self.root, *pid)).collect(),
+            // One that cannot be looked at is added when it can be.
+            processes: tenant
+                .pids
+                .iter()
+                .filter_map(|pid| TenantProcess::find(&self.root, *pid).ok())
+                .collect(),
             tenant: tenant.clone(),
             missing: BTreeSet::new(),
             unwatched: None,

@@ -6,12 +6,9 @@ use super::{Allocation, GroupsError, Member};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
 use waykeeper_kernel::resctrl::Group;
-use waykeeper_kernel::restore::start_in_stat;
+use waykeeper_kernel::restore::task_start;
 use waykeeper_kernel::root::{FileError, Root};
 use waykeeper_units::WorkloadId;
-
-/// A stat line has 52 fields of at most 20 digits (proc(5)).
-const STAT_BYTES: usize = 4096;
 
 /// How often threads are listed while new ones appear. A thread starts in its parent's group, so only threads of
 /// parents not yet moved can be missing, and each round leaves fewer.
@@ -26,9 +23,9 @@ pub struct TenantProcess {
 }
 
 impl TenantProcess {
-    /// The process that has this pid now.
-    pub fn find(root: &Root, pid: u32) -> TenantProcess {
-        TenantProcess { pid, started: start(root, pid) }
+    /// The process that has this pid now. Fails if that cannot be read.
+    pub fn find(root: &Root, pid: u32) -> Result<TenantProcess, FileError> {
+        Ok(TenantProcess { pid, started: task_start(root, pid)? })
     }
 
     /// A process that was found at this time.
@@ -37,9 +34,9 @@ impl TenantProcess {
         TenantProcess { pid, started: Some(started) }
     }
 
-    /// Whether the pid still belongs to this process.
-    fn is_same(&self, root: &Root) -> bool {
-        start(root, self.pid) == self.started
+    /// Whether the pid no longer belongs to this process. Fails if that cannot be read.
+    fn has_ended(&self, root: &Root) -> Result<bool, FileError> {
+        Ok(task_start(root, self.pid)? != self.started)
     }
 
     /// Its threads now, itself included.
@@ -62,11 +59,6 @@ pub(super) struct Moved {
     /// Processes with threads that are not in the group: other programs' groups have them, or new threads appear faster
     /// than they are moved.
     pub elsewhere: Vec<TenantProcess>,
-}
-
-fn start(root: &Root, pid: u32) -> Option<u64> {
-    let stat = root.read_bytes(format!("/proc/{pid}/stat"), STAT_BYTES).ok()?;
-    start_in_stat(&String::from_utf8_lossy(&stat))
 }
 
 /// Lists and moves threads until a list has no new one, or for [`ROUNDS`] rounds. Returns the number of new threads in
@@ -97,8 +89,10 @@ impl Allocation {
 
     pub(super) fn threads_of(&self, processes: &[TenantProcess]) -> Result<Vec<u32>, FileError> {
         let mut all = Vec::new();
-        for process in processes.iter().filter(|process| process.is_same(&self.root)) {
-            all.extend(process.threads(&self.root)?);
+        for process in processes {
+            if !process.has_ended(&self.root)? {
+                all.extend(process.threads(&self.root)?);
+            }
         }
         Ok(all)
     }
@@ -179,13 +173,17 @@ impl Allocation {
                 }
             }
         }
-        let ended = |process: &&TenantProcess| gone.contains(&process.pid) || !process.is_same(&self.root);
-        let ended: Vec<TenantProcess> = processes.iter().filter(ended).copied().collect();
-        // Between the check and the write the pid may have been reused, and the new process is now in our group.
-        let taken = |process: &&TenantProcess| {
-            moved.contains(&process.pid) && start(&self.root, process.pid).is_some()
-        };
-        let taken: Vec<u32> = ended.iter().filter(taken).map(|process| process.pid).collect();
+        let (mut ended, mut taken) = (Vec::new(), Vec::new());
+        for process in processes {
+            let now = task_start(&self.root, process.pid)?;
+            if gone.contains(&process.pid) || now != process.started {
+                ended.push(*process);
+                // Between the check and the write the pid may have been reused, and the new process is now in our group.
+                if moved.contains(&process.pid) && now.is_some() {
+                    taken.push(process.pid);
+                }
+            }
+        }
         if !taken.is_empty() {
             self.resctrl.assign(&Group::DEFAULT, &taken)?;
             self.notes.push(format!(
@@ -197,7 +195,8 @@ impl Allocation {
         Ok((Moved { ended, elsewhere }, fresh))
     }
 
-    /// The added and removed processes of a tenant, given its present pids. Moves nothing.
+    /// The added and removed processes of a tenant, given its present pids. Moves nothing. A process that cannot be
+    /// looked at is neither.
     pub(super) fn look_at(
         &self,
         tenant: WorkloadId,
@@ -206,12 +205,14 @@ impl Allocation {
         let Some(Member { processes: known, missing, .. }) = self.members.get(&tenant) else {
             return (Vec::new(), Vec::new());
         };
-        let now = pids.iter().map(|pid| TenantProcess::find(&self.root, *pid));
+        let now = pids.iter().filter_map(|pid| TenantProcess::find(&self.root, *pid).ok());
         // A missing pid is not reported again until it has a process.
         let new = |process: &TenantProcess| process.started.is_some() || !missing.contains(&process.pid);
         let come = now.filter(|process| new(process) && !known.contains(process)).collect();
-        let named = |process: &&TenantProcess| pids.contains(&process.pid) && process.is_same(&self.root);
-        (come, known.iter().filter(|process| !named(process)).copied().collect())
+        let is_gone = |process: &&TenantProcess| {
+            !pids.contains(&process.pid) || process.has_ended(&self.root).unwrap_or(false)
+        };
+        (come, known.iter().filter(is_gone).copied().collect())
     }
 }
 
@@ -232,20 +233,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::at(folder.path());
         stat(folder.path(), 42, 1000);
-        let process = TenantProcess::find(&root, 42);
+        let process = TenantProcess::find(&root, 42).unwrap();
         assert_eq!(process, TenantProcess { pid: 42, started: Some(1000) });
         std::fs::create_dir(folder.path().join("proc/42/task/57")).unwrap();
-        assert!(process.is_same(&root));
+        assert_eq!(process.has_ended(&root), Ok(false));
         assert_eq!(process.threads(&root), Ok(vec![42, 57]));
         stat(folder.path(), 42, 2000);
-        assert!(!process.is_same(&root));
+        assert_eq!(process.has_ended(&root), Ok(true));
         std::fs::remove_dir_all(folder.path().join("proc/42")).unwrap();
-        assert!(!process.is_same(&root), "it ended");
+        assert_eq!(process.has_ended(&root), Ok(true));
+        // Reading a directory is refused: whether the process ended is not known.
+        std::fs::create_dir_all(folder.path().join("proc/42/stat")).unwrap();
+        assert!(process.has_ended(&root).is_err() && TenantProcess::find(&root, 42).is_err());
         // A pid without a process is not the process that gets it later.
-        let missing = TenantProcess::find(&root, 43);
-        assert!(missing.is_same(&root));
+        let missing = TenantProcess::find(&root, 43).unwrap();
+        assert_eq!(missing.has_ended(&root), Ok(false));
         stat(folder.path(), 43, 3000);
-        assert!(!missing.is_same(&root));
+        assert_eq!(missing.has_ended(&root), Ok(true));
     }
 
     #[test]

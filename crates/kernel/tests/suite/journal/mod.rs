@@ -20,7 +20,7 @@ use waykeeper_kernel::journal::{
 };
 use waykeeper_kernel::registers::{RegisterAddress, RegisterIo};
 use waykeeper_kernel::resctrl::Group;
-use waykeeper_kernel::restore::{RestoreOutcome, Restorer, mounted, start_in_stat};
+use waykeeper_kernel::restore::{RestoreOutcome, Restorer, mounted, task_start};
 use waykeeper_kernel::root::Root;
 use waykeeper_units::CoreId;
 

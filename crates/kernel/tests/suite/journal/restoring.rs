@@ -450,10 +450,39 @@ fn a_journal_of_another_tree_is_not_for_this_one() {
 
 #[test]
 fn a_task_is_known_by_its_start() {
+    let host = Host::new();
+    let stat = host.root.path("/proc/4711/stat");
+    fs::create_dir_all(stat.parent().unwrap()).unwrap();
+    assert_eq!(task_start(&host.root, 4711), Ok(None));
     // The name may contain any characters, also spaces and brackets.
-    let stat = "4711 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 987654 20";
-    assert_eq!(start_in_stat(stat), Some(987_654));
-    assert_eq!(start_in_stat("4711 (x) S 1"), None);
-    let own = fs::read_to_string("/proc/self/stat").unwrap();
-    assert!(start_in_stat(&own).is_some());
+    fs::write(&stat, "4711 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 987654 20").unwrap();
+    assert_eq!(task_start(&host.root, 4711), Ok(Some(987_654)));
+    fs::write(&stat, "4711 (x) S 1").unwrap();
+    let error = task_start(&host.root, 4711).unwrap_err().to_string();
+    assert!(error.contains("4711/stat: found \"4711 (x) S 1\""), "{error}");
+    assert!(matches!(task_start(&Root::at("/"), std::process::id()), Ok(Some(1..))));
+}
+
+/// Whether the pid went to another task is not known, so the record stays.
+#[test]
+fn a_task_whose_stat_cannot_be_read_is_not_taken_for_ended() {
+    let host = Host::new();
+    let mount = host.root.path("/sys/fs/resctrl");
+    fs::create_dir_all(mount.join("info")).unwrap();
+    fs::create_dir_all(mount.join("COS1")).unwrap();
+    fs::write(mount.join("COS1/tasks"), "").unwrap();
+    let resctrl = waykeeper_kernel::resctrl::Resctrl::at(&mount, Path::new("/proc/locks"), "waykeeper-");
+    // Reading a directory is refused, as reading a file is when the machine has no memory or no file left.
+    fs::create_dir_all(host.root.path("/proc/42/stat")).unwrap();
+    let mut journal = host.open().unwrap();
+    let task = Original::Task { group: Group::control("COS1").unwrap(), pid: 42, started: 1000 };
+    journal.record(std::slice::from_ref(&task)).unwrap();
+    let table = TableCell::new(Table::default());
+    let mut restorer = Restorer { root: &host.root, resctrl: Some(&resctrl), registers: &table };
+    let report = restorer.restore(&mut journal).unwrap();
+    assert!(
+        matches!(&report.knobs[0].1, RestoreOutcome::Failed(why) if why.contains("42/stat")),
+        "{report:?}"
+    );
+    assert_eq!(journal.originals(), [task]);
 }
