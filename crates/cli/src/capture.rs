@@ -72,6 +72,7 @@ fn page(info: &CaptureInfo) -> String {
     let counted = [
         ("out of order", odd.reordered, "all are sorted by time"),
         ("longer than said", odd.longer_than_said, "the captured length counts"),
+        ("too short", odd.shorter_than_a_frame, "a frame has at least 60 bytes; a sender pads them to that"),
         ("no bytes", odd.empty, "they are left out"),
         ("outgoing", odd.outgoing, "the capturing host sent them; they are left out"),
         (

@@ -17,8 +17,8 @@ mod source;
 mod trace;
 
 pub use capture::{
-    Capture, CaptureFormat, CaptureGap, CaptureInfo, CaptureOddities, FlowKey, LinkType, MAX_FLOWS,
-    MAX_PACKETS, Packet,
+    Capture, CaptureFormat, CaptureGap, CaptureInfo, CaptureOddities, ETHERNET_BYTES, FlowKey, LinkType,
+    MAX_FLOWS, MAX_PACKETS, Packet, SHORTEST_FRAME,
 };
 pub use error::InputError;
 pub use record::{Ended, RecordError, RecordOptions, Recording, RecordingProgress, Unrecorded, record};

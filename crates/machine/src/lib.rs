@@ -50,8 +50,9 @@ pub use programs::{JobSpan, KINDS, ProgramKind, ScoreKind, WorkUnit};
 pub use pulse::OnPulse;
 pub use sampling_error::{HitErrors, SamplingErrors};
 pub use scenario::{
-    CapturedPacket, CapturedTraffic, ChipFile, Fault, FaultKind, Keys, KnobPhase, NicPhase, NicSpec,
-    Scenario, ScenarioError, ScenarioSource, StorageSpec, SweptKey, WorkloadPhase, WorkloadSpec, shown,
+    CapturedPacket, CapturedTraffic, ChipFile, Fault, FaultKind, Keys, KnobPhase, LATEST_S, NicPhase,
+    NicSpec, SHORTEST_RUN_S, Scenario, ScenarioError, ScenarioSource, StorageSpec, SweptKey, WorkloadPhase,
+    WorkloadSpec, shown,
 };
 pub use server::{Machine, RunOptions};
 pub use ssd::ArraySpec;

@@ -1,7 +1,7 @@
 //! Collects the packets that the readers of both formats find: flows, times, and what is left out or said. Must not know how
 //! a file holds a packet.
 
-use super::headers::{ETHERNET_BYTES, Headers, LinkType};
+use super::headers::{ETHERNET_BYTES, Headers, LinkType, SHORTEST_FRAME};
 use super::{
     Capture, CaptureFormat, CaptureOddities, FlowKey, MAX_FLOWS, MAX_PACKET_BYTES, MAX_PACKETS, Packet,
 };
@@ -171,10 +171,12 @@ impl<'a> Collector<'a> {
             }
         };
         let payload = bytes.saturating_sub(fcs_bytes).saturating_sub(link.header_bytes());
+        let frame = payload + ETHERNET_BYTES;
+        self.capture.oddities.shorter_than_a_frame += u64::from(frame < SHORTEST_FRAME);
         let packet = Packet {
             // Bounded by MAX_SPAN_NS above.
             at_ns: since as i64,
-            bytes: payload + ETHERNET_BYTES,
+            bytes: frame.max(SHORTEST_FRAME),
             hash,
             flow,
             // Bounded by MAX_PACKETS above.

@@ -20,8 +20,10 @@ const MAX_NESTING: usize = 8;
 const DIGEST_BYTES: usize = 128;
 /// "Sent by us" of the packet type in a Linux cooked header.
 const SLL_OUTGOING: u16 = 4;
-/// An Ethernet header without tags.
-pub(super) const ETHERNET_BYTES: u32 = 14;
+/// An Ethernet header without tags (IEEE 802.3).
+pub const ETHERNET_BYTES: u32 = 14;
+/// The shortest Ethernet frame without its check sequence (IEEE 802.3: 64 bytes with it). A sender pads what is shorter.
+pub const SHORTEST_FRAME: u32 = 60;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;

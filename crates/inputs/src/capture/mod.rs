@@ -13,7 +13,7 @@ use crate::error::InputError;
 use crate::rss::toeplitz;
 use crate::source::Source;
 use collector::Collector;
-pub use headers::LinkType;
+pub use headers::{ETHERNET_BYTES, LinkType, SHORTEST_FRAME};
 use serde::Serialize;
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -131,6 +131,9 @@ pub struct CaptureOddities {
     /// Packets of which more bytes were captured than their original length says, as some capture cards write: the
     /// captured length counts.
     pub longer_than_said: u64,
+    /// Packets whose frame is shorter than a wire has, as where a sender is captured or the link has no Ethernet header:
+    /// each counts as [`SHORTEST_FRAME`] bytes.
+    pub shorter_than_a_frame: u64,
     /// Packets without bytes: they are left out.
     pub empty: u64,
     /// Packets that the capturing host sent, as Linux cooked headers and flags of pcapng say: they are left out.

@@ -73,11 +73,12 @@ fn packets_are_sorted_by_their_times_and_the_earliest_has_time_0() {
 
 #[test]
 fn a_packet_of_which_more_was_captured_than_it_had_counts_with_what_was_captured() {
-    // 42 bytes captured of 41, of 0, and of 60.
-    let packets = [(0, 41, frame(1, 0)), (1000, 0, frame(1, 0)), (2000, 60, frame(1, 0))];
+    // 72 bytes captured of 71, of 0, and of 90.
+    let long = || [frame(1, 0), vec![0; 30]].concat();
+    let packets = [(0, 71, long()), (1000, 0, long()), (2000, 90, long())];
     for bytes in [pcap(false, true, 1, &packets), pcapng(false, 9, |ns| ns, &packets)] {
         let capture = Capture::read(file(&bytes).path()).unwrap();
-        assert_eq!(capture.packets.iter().map(|packet| packet.bytes).collect::<Vec<_>>(), [42, 42, 60]);
+        assert_eq!(capture.packets.iter().map(|packet| packet.bytes).collect::<Vec<_>>(), [72, 72, 90]);
         assert_eq!(capture.oddities.longer_than_said, 2);
     }
 }

@@ -287,6 +287,18 @@ fn an_unknown_link_type_that_no_packet_has_does_not_matter() {
     assert!(error.contains("byte 36: link type is 201, must be 1 (Ethernet)"), "{error}");
 }
 
+/// 42 bytes of ARP or UDP before its sender pads them, and of raw IP 28 bytes without an Ethernet header.
+#[test]
+fn what_is_shorter_than_a_frame_counts_as_the_shortest_one() {
+    for (link, short) in [(1, frame(1, 0)), (101, ip(1))] {
+        let long = [short.as_slice(), &[0; 20]].concat();
+        let packets = [(0, short.len() as u32, short), (1000, long.len() as u32, long)];
+        let capture = read(&pcap(false, true, link, &packets));
+        assert_eq!(lengths(&capture), [60, 62], "{link}");
+        assert_eq!(capture.oddities.shorter_than_a_frame, 1);
+    }
+}
+
 #[test]
 fn obsolete_and_simple_packet_blocks_are_read() {
     // Interface and lost packets in one word, time, lengths, data, and flags that say "outbound".

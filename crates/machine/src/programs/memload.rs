@@ -12,7 +12,7 @@ use crate::bus::{Access, Bus, ClassMean, Costs};
 use crate::meter::BlockCommands;
 use crate::nvme::Rings;
 use crate::random::Stream;
-use crate::scenario::{Keys, ScenarioError};
+use crate::scenario::{Keys, LATEST_S, ScenarioError};
 use crate::ssd::BlockDirection;
 use crate::team::Team;
 use std::collections::VecDeque;
@@ -171,7 +171,7 @@ fn read(keys: &mut Keys<'_>) -> Result<Arc<dyn Blueprint>, ScenarioError> {
                 None
             },
             blocks: if keys.has("blocks") { Some(keys.count("blocks", 1..=MOST, 1)?.into()) } else { None },
-            after_ns: keys.optional_number("time_s", 1e-6..=86_400.0)?.map(|seconds| seconds * 1e9),
+            after_ns: keys.optional_number("time_s", 1e-6..=LATEST_S)?.map(|seconds| seconds * 1e9),
         },
     }))
 }

@@ -2,10 +2,12 @@
 //!
 //! Marks: docs/reference/README.md#marks.
 
+use super::LATEST_S;
 use super::error::ScenarioError;
 use super::keys::Keys;
 use crate::nic::{BUFFER_BYTES, FlowOrder, MempoolSpec, OUTSIDE_NS, Pace, Steering, TrafficSpec};
 use crate::ssd::ArraySpec;
+use waykeeper_inputs::{ETHERNET_BYTES, SHORTEST_FRAME};
 use waykeeper_silicon::{ChipSpec, LlcKind, PayloadTarget, Placement};
 
 /// Placements of packets; the first is that of real servers.
@@ -21,8 +23,6 @@ const MEMPOOL_BUFFERS: u32 = 65_535;
 /// Maximum size of a mempool cache, buffers (D: DPDK, RTE_MEMPOOL_CACHE_MAX_SIZE).
 const MEMPOOL_CACHE_MOST: u32 = 512;
 
-/// Bytes of an Ethernet header before an IP packet (IEEE 802.3).
-const HEADER_BYTES: u32 = 14;
 /// The MTU of Ethernet without jumbo frames (IEEE 802.3), and the largest that NICs of today have (D: mlx5 and ice take
 /// more than 9000, and few more than 9216).
 const USUAL_MTU: u32 = 1500;
@@ -38,12 +38,12 @@ struct Wire {
 impl Wire {
     /// The longest packet of flows: without an MTU what a buffer holds.
     fn longest_of_flows(self) -> u32 {
-        self.mtu.map_or(BUFFER_BYTES, |mtu| mtu + HEADER_BYTES)
+        self.mtu.map_or(BUFFER_BYTES, |mtu| mtu + ETHERNET_BYTES)
     }
 
     /// The longest packet of a capture; longer ones are split.
     fn longest_of_captures(self) -> u32 {
-        self.mtu.unwrap_or(USUAL_MTU) + HEADER_BYTES
+        self.mtu.unwrap_or(USUAL_MTU) + ETHERNET_BYTES
     }
 }
 
@@ -132,7 +132,7 @@ pub(super) fn read_nics(keys: &mut Keys<'_>, chip: &ChipSpec) -> Result<Vec<NicS
         let mut phases = Vec::new();
         for (table, line) in inner.tables("phase")? {
             let mut phase = Keys::new(keys.origin(), table, &format!("nic[{name}].phase"), line);
-            let at_s = phase.number("at_s", 0.0..=86_400.0, 0.0)?;
+            let at_s = phase.number("at_s", 0.0..=LATEST_S, 0.0)?;
             phases.push(NicPhase { at_s, traffic: read_traffic(&mut phase, Some(own), wire)? });
             phase.finish()?;
         }
@@ -239,10 +239,11 @@ fn read_traffic(keys: &mut Keys<'_>, own: Option<Own<'_>>, wire: Wire) -> Result
 /// `packet_bytes`. A packet that is too long for the wire is refused with the key that makes it fit.
 fn read_packet_bytes(keys: &mut Keys<'_>, wire: Wire, usual: u32) -> Result<u32, ScenarioError> {
     let most = wire.longest_of_flows();
-    let bytes = keys.count("packet_bytes", 60..=most.max(MTU_MOST + HEADER_BYTES), usual)?;
+    let bytes = keys.count("packet_bytes", SHORTEST_FRAME..=most.max(MTU_MOST + ETHERNET_BYTES), usual)?;
     if bytes > most && keys.has("packet_bytes") {
-        let mtu = bytes - HEADER_BYTES;
-        let wanted = format!("from 60 to {most}, or `mtu` of the NIC at least {mtu}, for jumbo frames");
+        let mtu = bytes - ETHERNET_BYTES;
+        let wanted =
+            format!("from {SHORTEST_FRAME} to {most}, or `mtu` of the NIC at least {mtu}, for jumbo frames");
         return Err(keys.refuse("packet_bytes", &bytes, &wanted));
     }
     Ok(bytes.min(most))
@@ -264,12 +265,15 @@ fn read_mix(
     let number = |value: &toml::Value| value.as_float().or(value.as_integer().map(|n| n as f64));
     let pair = |value: &toml::Value| match value.as_array()?.as_slice() {
         [bytes, weight] => {
-            let bytes = u32::try_from(bytes.as_integer()?).ok().filter(|b| (60..=most).contains(b))?;
+            let bytes =
+                u32::try_from(bytes.as_integer()?).ok().filter(|b| (SHORTEST_FRAME..=most).contains(b))?;
             Some((bytes, number(weight).filter(|weight| *weight > 0.0 && *weight <= 1e6)?))
         }
         _ => None,
     };
-    let wanted = format!("pairs of a size from 60 to {most} and a weight, as in [[60, 1], [1514, 3.5]]");
+    let wanted = format!(
+        "pairs of a size from {SHORTEST_FRAME} to {most} and a weight, as in [[{SHORTEST_FRAME}, 1], [1514, 3.5]]"
+    );
     let read = |value| pair(value).ok_or_else(|| keys.refuse("packet_mix", value, &wanted));
     if list.is_empty() {
         return Err(keys.refuse("packet_mix", &"[]", &wanted));

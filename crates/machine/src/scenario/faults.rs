@@ -2,6 +2,7 @@
 //!
 //! Knows faults as data; must not know how they are injected.
 
+use super::LATEST_S;
 use super::devices::{NicSpec, StorageSpec};
 use super::error::ScenarioError;
 use super::keys::Keys;
@@ -75,12 +76,12 @@ pub(super) fn read_all(
     for (table, line) in keys.tables("fault")? {
         let mut inner = Keys::new(keys.origin(), table, "fault", line);
         let kind = inner.required_choice("kind", &FaultKind::NAMES)?;
-        let at_s = inner.optional_number("at_s", 0.0..=86_400.0)?;
+        let at_s = inner.optional_number("at_s", 0.0..=LATEST_S)?;
         let at_s = at_s.ok_or_else(|| inner.missing("at_s", "the time in s at which it begins"))?;
-        let for_s = inner.optional_number("for_s", 0.0..=86_400.0)?;
+        let for_s = inner.optional_number("for_s", 0.0..=LATEST_S)?;
         let workload = inner.optional_text("workload")?;
         let device = inner.optional_text("device")?;
-        let by_s = inner.optional_number("by_s", -86_400.0..=86_400.0)?;
+        let by_s = inner.optional_number("by_s", -LATEST_S..=LATEST_S)?;
         let mask = inner.mask("mask", chip.llc.ways, chip.llc.min_ways, chip.llc.sparse_masks)?;
         let named = |key: &str, name: Option<&String>, names: &[&str]| {
             let wanted = format!("one of {}", names.join(", "));

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use waykeeper_inputs::{Capture, CaptureGap, CaptureOddities, MAX_RECORDS, Packet, Trace, Window};
+use waykeeper_inputs::{
+    Capture, CaptureGap, CaptureOddities, MAX_RECORDS, Packet, SHORTEST_FRAME, Trace, Window,
+};
 
 /// Packets and records of all captures and traces of a scenario together: what one trace may have, 192 MiB.
 pub(crate) const ENTRIES_MOST: usize = MAX_RECORDS;
@@ -137,7 +139,7 @@ fn split(packet: &Packet, longest: u32) -> impl Iterator<Item = CapturedPacket> 
     let (packet, most) = (*packet, with_tags(packet, longest));
     (0..parts_of(&packet, longest)).map(move |part| CapturedPacket {
         at_ns: packet.at_ns as f64,
-        bytes: (packet.bytes - part * most).clamp(60, most),
+        bytes: (packet.bytes - part * most).clamp(SHORTEST_FRAME, most),
         hash: packet.hash,
         dscp: packet.dscp.unwrap_or(0),
     })

@@ -30,6 +30,11 @@ use toml::{Table, Value};
 use waykeeper_silicon::{ChipSpec, MAX_DEVICES, Rules};
 use waykeeper_units::{CoreId, Unit, WayMask};
 
+/// Latest time that a scenario may name, seconds: a day (ours).
+pub const LATEST_S: f64 = 86_400.0;
+/// Shortest run, seconds of the server's clock: an interval of the shortest length.
+pub const SHORTEST_RUN_S: f64 = 0.001;
+
 /// A scenario, read and checked.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -276,9 +281,9 @@ fn read(mut keys: Keys<'_>) -> Result<Scenario, ScenarioError> {
         about: keys.optional_text("about")?.unwrap_or_default(),
         paper: keys.optional_text("paper")?.unwrap_or_default(),
         // 70, 10 and 10 s, with an interval of 1 s: A4 s6 (algorithms.md 3.12). 20: microarchitecture.md 9.
-        duration_s: keys.number("duration_s", 0.001..=86_400.0, 70.0)?,
-        warmup_s: keys.number("warmup_s", 0.0..=86_400.0, 10.0)?,
-        measure_s: keys.number("measure_s", 0.0005..=86_400.0, 10.0)?,
+        duration_s: keys.number("duration_s", SHORTEST_RUN_S..=LATEST_S, 70.0)?,
+        warmup_s: keys.number("warmup_s", 0.0..=LATEST_S, 10.0)?,
+        measure_s: keys.number("measure_s", 0.0005..=LATEST_S, 10.0)?,
         time_factor: keys.number("time_factor", 1.0..=1000.0, 20.0)?,
         interval_s: keys.number("interval_s", 0.001..=3600.0, 1.0)?,
         policy_settings: keys.table("policy")?.cloned().unwrap_or_default(),
@@ -389,7 +394,7 @@ fn read_knobs(
     let mut phases = Vec::new();
     for (table, line) in knobs.tables("phase")? {
         let mut inner = Keys::new(knobs.origin(), table, "knobs.phase", line);
-        let at_s = inner.optional_number("at_s", 0.0..=86_400.0)?;
+        let at_s = inner.optional_number("at_s", 0.0..=LATEST_S)?;
         let at_s = at_s.ok_or_else(|| inner.missing("at_s", "the time of the change, s"))?;
         let mask = inner.mask("dca_ways", chip.llc.ways, 1, false)?;
         let mask = mask.ok_or_else(|| inner.missing("dca_ways", "ways from then on"))?;

@@ -1,5 +1,6 @@
 //! `[[workload]]`: a program with its cores, priority and devices, and changes over time. Must not simulate programs.
 
+use super::LATEST_S;
 use super::cgroup;
 use super::devices::{NicSpec, StorageSpec};
 use super::error::{ScenarioError, hint};
@@ -166,9 +167,9 @@ fn read_one(
         stack,
         mask: keys.mask("mask", chip.llc.ways, chip.llc.min_ways, chip.llc.sparse_masks)?,
         cgroup: read_cgroup(keys, &name)?,
-        start_s: keys.number("start_s", 0.0..=86_400.0, 0.0)?,
-        stop_s: keys.optional_number("stop_s", 0.0..=86_400.0)?,
-        every_s: keys.optional_number("every_s", 0.001..=86_400.0)?,
+        start_s: keys.number("start_s", 0.0..=LATEST_S, 0.0)?,
+        stop_s: keys.optional_number("stop_s", 0.0..=LATEST_S)?,
+        every_s: keys.optional_number("every_s", 0.001..=LATEST_S)?,
         start_delay_ms: keys.number("start_delay_ms", 0.0..=10_000.0, 0.0)?,
         phases: read_phases(keys, table, kind, &name)?,
         blueprint,
@@ -270,7 +271,7 @@ fn read_phases(
             current.insert(key.clone(), value.clone());
         }
         let mut inner = Keys::new(keys.origin(), &current, &format!("workload[{name}].phase"), line);
-        let at_s = inner.optional_number("at_s", 0.0..=86_400.0)?;
+        let at_s = inner.optional_number("at_s", 0.0..=LATEST_S)?;
         let at_s = at_s.ok_or_else(|| inner.missing("at_s", "the time of the change, s"))?;
         let priority = read_priority(&mut inner)?;
         let blueprint = (kind.read)(&mut inner).map_err(|error| inner.named(error))?;
