@@ -3,7 +3,7 @@
 mod keep;
 
 use crate::exit::{self, Failure};
-use crate::number::within;
+use crate::number::{seconds, within};
 use crate::own_policies::OwnPolicies;
 use crate::progress::RunBar;
 use crate::{interrupt, out, outputs};
@@ -18,7 +18,7 @@ use waykeeper_lab::runner::{
 };
 use waykeeper_lab::table::{self, Extent, Medium};
 use waykeeper_lab::{files, registry};
-use waykeeper_machine::ScenarioSource;
+use waykeeper_machine::{LATEST_S, SHORTEST_RUN_S, ScenarioSource};
 use waykeeper_silicon::Sampling;
 
 const EXAMPLES: &str = "\
@@ -66,15 +66,15 @@ pub struct RunArgs {
     #[arg(long)]
     extrapolate: bool,
     /// Length of each run in seconds of the server's clock [default: the scenario's]
-    #[arg(long, value_name = "S", value_parser = duration)]
+    #[arg(long, value_name = "S", value_parser = seconds(SHORTEST_RUN_S, LATEST_S))]
     duration: Option<f64>,
     /// Measure from this second of the server's clock to the end [default: as the scenario says]
-    #[arg(long, value_name = "S", value_parser = warmup)]
+    #[arg(long, value_name = "S", value_parser = seconds(0.0, LATEST_S))]
     warmup: Option<f64>,
     /// Let the control loop put the layout as found back for 4 intervals, at most every S seconds of the server's clock, to
     /// measure what each policy is worth; the policy does not see these intervals nor the one after, so its results lose by
     /// them [default S: 20]
-    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, value_parser = duration, conflicts_with_all = ["find_msl", "find_zero_loss"])]
+    #[arg(long, value_name = "S", num_args = 0..=1, require_equals = true, value_parser = seconds(SHORTEST_RUN_S, LATEST_S), conflicts_with_all = ["find_msl", "find_zero_loss"])]
     looks: Option<Option<f64>>,
     /// Number of threads, each of which runs one simulation at a time [default: one per core]
     #[arg(long, value_name = "N", value_parser = within(1, MOST_THREADS))]
@@ -347,22 +347,6 @@ pub fn change(source: &mut ScenarioSource, key: &str, value: &toml::Value) -> Re
              or knobs.KEY"
         ))
     })
-}
-
-/// A length of a run, as the key `duration_s` of a scenario, or of a part of one.
-fn duration(text: &str) -> Result<f64, String> {
-    seconds(text, 0.001)
-}
-
-/// A time before the measurement, as the key `warmup_s` of a scenario.
-fn warmup(text: &str) -> Result<f64, String> {
-    seconds(text, 0.0)
-}
-
-fn seconds(text: &str, least: f64) -> Result<f64, String> {
-    const MOST: f64 = 86_400.0;
-    let number = text.trim().parse::<f64>().ok().filter(|number| (least..=MOST).contains(number));
-    number.ok_or_else(|| format!("write seconds from {least} to {MOST}, like 30 or 0.5"))
 }
 
 /// `KEY=VALUE`; the value is TOML, or text without quotes.

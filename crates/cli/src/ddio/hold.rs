@@ -4,6 +4,7 @@
 //! Must not know the knob.
 
 use crate::exit::{self, Failure};
+use crate::number::seconds;
 use crate::pinned::GRACE;
 use crate::{out, restore};
 use clap::Args;
@@ -35,13 +36,13 @@ pub struct HoldArgs {
     #[arg(long)]
     dry_run: bool,
     /// Restore the old values after this time, instead of at Ctrl-C
-    #[arg(long = "for", value_name = "SECONDS", conflicts_with = "keep", value_parser = seconds)]
+    #[arg(long = "for", value_name = "SECONDS", conflicts_with = "keep", value_parser = seconds(0.0, LONGEST_S))]
     for_s: Option<f64>,
     /// Keep the change after this command exits; `waykeeper restore` restores the old values
     #[arg(long, conflicts_with = "command")]
     keep: bool,
     /// Time to watch the counters before and after the change; 0 skips the check for an effect
-    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = seconds(0.0, LONGEST_S))]
     verify: f64,
     /// Journal of original knob values [default: the host's own in /run/waykeeper]
     #[arg(long, value_name = "FILE")]
@@ -54,12 +55,8 @@ pub struct HoldArgs {
     command: Vec<OsString>,
 }
 
-/// Parses seconds from 0 to a day.
-fn seconds(text: &str) -> Result<f64, String> {
-    const MOST: f64 = 86_400.0;
-    let value = text.parse::<f64>().ok().filter(|value| (0.0..=MOST).contains(value));
-    value.ok_or_else(|| format!("`{text}` is not a time; write seconds from 0 to {MOST}"))
-}
+/// Longest time that a change is held or verified, seconds: a day (ours).
+const LONGEST_S: f64 = 86_400.0;
 
 /// Prints lines during the run; with --json nothing until the end.
 struct Printer {
