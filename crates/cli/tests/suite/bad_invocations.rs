@@ -95,7 +95,9 @@ const FINE: &[&str] = &[
     "COLUMNS=20 waykeeper run tiny.toml > /dev/null",
     "TERM=dumb waykeeper run tiny.toml > /dev/null",
     "waykeeper run tiny.toml | head -1 > /dev/null",
-    "waykeeper --help | true",
+    // Into a pipe that nobody reads any more.
+    "exec 3> >(true); wait $!; waykeeper --help >&3",
+    "exec 3> >(true); wait $!; waykeeper policy describe a4 >&3",
     "waykeeper chip show gold-6140 > $'\\xff'; waykeeper chip show $'\\xff' > /dev/null",
     "waykeeper run tiny.toml --out one > /dev/null 2>&1 & waykeeper run tiny.toml --out two > /dev/null 2>&1; wait $!",
 ];
