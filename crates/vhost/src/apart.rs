@@ -2,16 +2,16 @@
 //!
 //! A process that reads a FUSE mount and serves it too may survive a SIGKILL: its reading thread waits for the answer to a
 //! request that the server has taken (linux fs/fuse/dev.c: `request_wait_answer`), its other threads are gone, and since the
-//! waiting thread keeps the process's descriptors open, the kernel does not see that nobody will answer. This file must not
-//! know what is served.
+//! waiting thread keeps the process's descriptors open, the kernel does not see that no answer will come. This file must not
+//! know what the server serves.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use std::io::{self, PipeReader, PipeWriter};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The process of a server. When this is dropped, the server is told to end and waited for. It also ends with the thread
-/// that started it, whatever ends that.
+/// The process of a server. Dropping it ends the server and waits for that. The server also ends with the thread that
+/// started it, whatever ends that.
 #[derive(Debug)]
 pub struct Apart {
     pid: Pid,
@@ -37,7 +37,7 @@ impl Apart {
         let Some(pid) = Pid::from_raw(forked) else {
             drop((orders, reports));
             let ends = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-            // The parent may have ended before it was asked to be told.
+            // The parent may have ended before that call.
             let is_there = rustix::process::getppid() == Some(parent);
             let served =
                 ends.is_ok() && is_there && catch_unwind(AssertUnwindSafe(|| serve(asked, written))).is_ok();

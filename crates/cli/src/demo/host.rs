@@ -123,7 +123,7 @@ fn follow(reports: PipeReader, known: &Mutex<Known>, first: &Sender<Report>) {
         match report {
             Report::Lag(lag_ns) => known.lag_ns = lag_ns,
             Report::Stopped(why) => known.failure = Some(why),
-            // Whoever waited may have given up.
+            // The waiting side may have given up.
             report => drop(first.send(report)),
         }
     }
