@@ -76,7 +76,7 @@ impl DaemonArgs {
         };
         if let Some(root) = &self.root {
             // The canonical path gives one tree one journal.
-            let root = restore::root_at(root)?;
+            let root = restore::host_at(root)?;
             flag("--root", "daemon.root", root.prefix().display().to_string());
         }
         if let Some(journal) = &self.journal {
@@ -125,6 +125,8 @@ pub fn daemon(args: DaemonArgs) -> Result<(), Failure> {
         return Ok(());
     }
     if let Some(why) = no_tenant(&config, &inputs) {
+        // A tenant does not help where the host is refused.
+        check_host(&config).map_err(DaemonError::Open)?;
         return Err(Failure::bad_input(why));
     }
     let (log, lost) = start_log(&config)?;
@@ -141,17 +143,22 @@ fn no_tenant(config: &Config, inputs: &Inputs) -> Option<String> {
         return None;
     }
     let file = inputs.file.clone().unwrap_or_else(|| USUAL_FILE.into());
+    let what = if file.exists() {
+        "no tenant is declared"
+    } else {
+        "there is no such file, so no tenant is declared"
+    };
     Some(format!(
-        "{}: no tenant is declared; add a [[tenant]] table with a name and cores, a cgroup, a slice, a \
-         unit, a process or devices, let `waykeeper init` write some, or make pods tenants (nri.enabled = true)",
+        "{}: {what}; add a [[tenant]] table with a name and cores, a cgroup, a slice, a unit, a process or \
+         devices, let `waykeeper init` write some, or make pods tenants (nri.enabled = true)",
         file.display()
     ))
 }
 
 /// Why a start with this configuration would be refused here, as far as that shows without a change of the host.
 fn refused_here(config: &Config, inputs: &Inputs) -> Option<String> {
-    no_tenant(config, inputs)
-        .or_else(|| check_host(config).err().map(|why| why.to_string()))
+    let host = check_host(config).err().map(|why| why.to_string());
+    host.or_else(|| no_tenant(config, inputs))
         .or_else(|| daemon::check_servers(config).err().map(|why| why.to_string()))
 }
 

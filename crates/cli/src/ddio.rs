@@ -8,7 +8,7 @@ pub use hold::listen;
 
 use crate::devices::addresses;
 use crate::exit::{self, Failure};
-use crate::restore::root_at;
+use crate::restore::host_at;
 use clap::{Args, Subcommand};
 use hold::HoldArgs;
 use std::path::PathBuf;
@@ -103,9 +103,9 @@ pub struct SwitchArgs {
 /// Runs the subcommand.
 pub fn ddio(command: DdioCommand) -> Result<(), Failure> {
     match command {
-        DdioCommand::Show(args) => show::show(&ddio::survey(&root_at(&args.root)?), args.json),
+        DdioCommand::Show(args) => show::show(&ddio::survey(&host_at(&args.root)?), args.json),
         DdioCommand::Set(args) => {
-            let root = root_at(&args.hold.root)?;
+            let root = host_at(&args.hold.root)?;
             let survey = ddio::survey(&root);
             let steps = ddio::plan_ways(&survey, args.ways, args.socket)?;
             hold::hold(&root, &survey, &steps, &args.hold)
@@ -116,7 +116,7 @@ pub fn ddio(command: DdioCommand) -> Result<(), Failure> {
 }
 
 fn switch(args: &SwitchArgs, on: bool) -> Result<(), Failure> {
-    let root = root_at(&args.hold.root)?;
+    let root = host_at(&args.hold.root)?;
     let survey = ddio::survey(&root);
     let addresses = addresses(&root, &args.devices)?;
     let steps = ddio::plan_ports(&survey, &addresses, on)?;

@@ -3,7 +3,7 @@
 
 use crate::exit::{self, Failure};
 use crate::out;
-use crate::restore::root_at;
+use crate::restore::host_at;
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write;
@@ -19,8 +19,8 @@ Examples:
   waykeeper doctor --root /mnt/vhost     a virtual host, or the recorded files of a machine
 
 doctor opens no file for writing and changes nothing. Its last lines say what can be done on this
-host. Its exit code is 3 if this host has no knob that can be turned. States: ok, missing, degraded (present but limited), unknown (could not be
-determined), info.";
+host. Its exit code is 3 if this host has no knob that can be turned. States: ok, missing, degraded
+(present but limited), unknown (could not be determined), info.";
 
 /// Arguments of `waykeeper doctor`.
 #[derive(Args, Debug)]
@@ -36,7 +36,7 @@ pub struct DoctorArgs {
 
 /// Runs the subcommand.
 pub fn doctor(args: DoctorArgs) -> Result<(), Failure> {
-    let root = root_at(&args.root)?;
+    let root = host_at(&args.root)?;
     let report = doctor::examine(&root);
     let host_use = report.best_use();
     if args.json {
@@ -76,7 +76,7 @@ pub fn can(report: &DoctorReport) -> String {
         HostUse::Observe => format!("this host can be observed; the daemon cannot manage it: {why}"),
         HostUse::Simulate if report.mount_command().is_some() => why.to_owned(),
         HostUse::Simulate => format!(
-            "nothing of this host's cache can be seen or set ({why}); the virtual server works everywhere"
+            "nothing of this host's cache can be seen or set: {why}\na simulated server can be watched on any machine"
         ),
     }
 }
@@ -98,8 +98,10 @@ fn table(report: &DoctorReport) -> String {
             let _ = writeln!(out, "  {:<names$}  {:<8}  -> {remedy}", "", "");
         }
     }
-    let counts = [CheckState::Ok, CheckState::Degraded, CheckState::Missing, CheckState::Unknown]
-        .map(|state| format!("{} {}", report.count(state), format!("{state:?}").to_lowercase()));
+    let states =
+        [CheckState::Ok, CheckState::Degraded, CheckState::Missing, CheckState::Unknown, CheckState::Info];
+    let counts =
+        states.map(|state| format!("{} {}", report.count(state), format!("{state:?}").to_lowercase()));
     let _ = writeln!(out, "\n{}", counts.join(", "));
     out
 }

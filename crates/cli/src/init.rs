@@ -71,12 +71,16 @@ pub fn init(args: &InitArgs) -> Result<(), Failure> {
     let root = restore::root_at(&args.root)?;
     let prints = args.out.as_os_str() == "-";
     let output = if prints { None } else { Some(Output::begin(&args.out, args.force)?) };
+    restore::check_host_tree(&root)?;
     let report = doctor::examine(&root);
     let host_use = report.best_use();
-    if host_use == HostUse::Simulate && !prints {
-        let why =
-            format!("no configuration is written: {}", doctor_verdict(&report, &root).replace('\n', "; "));
-        return Err(Failure::new(exit::UNSUPPORTED, why));
+    if host_use == HostUse::Simulate {
+        let why = doctor_verdict(&report, &root).replace('\n', "; ");
+        if !prints {
+            return Err(Failure::new(exit::UNSUPPORTED, format!("no configuration is written: {why}")));
+        }
+        // It may be for another machine.
+        exit::eprint_line(&format!("warning: {why}"));
     }
     let discovery = discover(&root);
     // The commands in its comments name the file: what is printed has no name yet.

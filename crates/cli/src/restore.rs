@@ -71,6 +71,22 @@ pub fn root_at(prefix: &Path) -> Result<Root, Failure> {
     Err(Failure::bad_input(format!("--root {}: {why}", prefix.display())))
 }
 
+/// [`root_at`] of a host that is to be read.
+pub fn host_at(prefix: &Path) -> Result<Root, Failure> {
+    let root = root_at(prefix)?;
+    check_host_tree(&root)?;
+    Ok(root)
+}
+
+/// Whether a directory can be the root of a host.
+pub fn check_host_tree(root: &Root) -> Result<(), Failure> {
+    if root.exists("proc") || root.exists("sys") {
+        return Ok(());
+    }
+    let why = "it is not the file tree of a host: it has neither proc nor sys";
+    Err(Failure::bad_input(format!("--root {}: {why}", root.prefix().display())))
+}
+
 /// The journal to use.
 pub fn journal_at(root: &Root, named: Option<&PathBuf>) -> PathBuf {
     named.cloned().unwrap_or_else(|| usual_path(root))

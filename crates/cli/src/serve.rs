@@ -9,7 +9,7 @@ use crate::{interrupt, out, restore};
 use clap::Args;
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, IsTerminal};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -92,6 +92,14 @@ pub fn serve(args: &ServeArgs) -> Result<(), Failure> {
     if std::io::stdout().is_terminal() {
         let what = "open this address in a browser; Ctrl-C ends the page and its virtual servers, no daemon";
         exit::eprint_line(what);
+        let address = server.address();
+        if std::env::var_os("SSH_CONNECTION").is_some() && address.ip() == Ipv4Addr::LOCALHOST {
+            let port = address.port();
+            let what = format!(
+                "over SSH: `ssh -L {port}:127.0.0.1:{port} HOST` on your machine, then open it there"
+            );
+            exit::eprint_line(&what);
+        }
     }
     while !heard.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK);

@@ -162,8 +162,8 @@ fn rest(text: &mut String, discovery: &Discovery) {
     if !free.is_empty() {
         let _ = writeln!(
             text,
-            "\n# No tenant above has {}. If one uses them, add a line such as devices = [\"{}\"]: the policy then knows whose\n\
-             # data devices write.",
+            "\n# No tenant above has {}. If one uses such a device, add a line such as devices = [\"{}\"]: the policy then\n\
+             # knows whose data devices write.",
             one_line(&free.join(", ")),
             one_line(free[0]),
         );

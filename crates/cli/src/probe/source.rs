@@ -5,7 +5,7 @@ use super::RunArgs;
 use super::load_command::LoadCommand;
 use crate::devices::{addresses, of_device_file};
 use crate::exit::{self, Failure};
-use crate::restore::{journal_at, root_at};
+use crate::restore::{host_at, journal_at};
 use crate::run::change;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -162,15 +162,18 @@ impl AdjustableLoad for ScenarioLoad {
 }
 
 fn linux(prefix: &Path, args: &RunArgs) -> Result<ProbedHost, Failure> {
-    let root = root_at(prefix)?;
+    let root = host_at(prefix)?;
     let mut tenants = match &args.tenants {
         Some(file) => declared(&root, file)?,
         None => Vec::new(),
     };
+    let journal = journal_at(&root, args.journal.as_ref());
+    // A load does not help where the host is refused.
+    LinuxHost::check(&LinuxHostOptions::new(root.clone(), Vec::new(), journal.clone())).map_err(refused)?;
     let load_command = match &beside(args)? {
         None => None,
         Some(beside) => {
-            let wanted = "--cores LIST says on which CPUs it runs, for example --cores 8-9";
+            let wanted = "--cores LIST is needed: the CPUs of the load, for example --cores 8-9";
             let cores = args.cores.clone().ok_or_else(|| Failure::bad_input(wanted))?;
             let devices = addresses(&root, &beside.devices)?;
             let load_command =
@@ -187,7 +190,6 @@ fn linux(prefix: &Path, args: &RunArgs) -> Result<ProbedHost, Failure> {
         let why = "no tenants are given; give --tenants FILE, --memload TARGET, or a command after `--`";
         return Err(Failure::bad_input(why));
     }
-    let journal = journal_at(&root, args.journal.as_ref());
     let host = LinuxHost::open(LinuxHostOptions::new(root.clone(), tenants, journal)).map_err(refused)?;
     for note in host.notes() {
         exit::eprint_line(&format!("note: {note}"));

@@ -76,7 +76,7 @@ fn heading(status: &DaemonStatus) -> String {
     let mut out = format!(
         "waykeeper {} {mode}, policy {} in state {}{paused}\n\
          step {}, {} ago{late}; period {}, running for {}\n\
-         {hands_over}{}, {}; cores {}; LLC of {} in {} ways, {} classes\n",
+         {hands_over}{}, {}; cores {}; LLC of {} in {} ways, {} class{}\n",
         printable(&status.waykeeper),
         printable(&status.policy),
         if status.state.is_empty() { "-".to_owned() } else { printable(&status.state) },
@@ -90,6 +90,7 @@ fn heading(status: &DaemonStatus) -> String {
         bytes(host.llc_bytes),
         host.llc_ways,
         host.classes,
+        if host.classes == 1 { "" } else { "es" },
     );
     let io = &status.io;
     let ways = match (io.dca_ways, io.dca_ways_default) {
@@ -207,6 +208,9 @@ pub fn action(own: &ActionLine) -> String {
 
 /// The tenants.
 pub fn tenants(tenants: &[TenantStatus]) -> String {
+    if tenants.is_empty() {
+        return "no tenants\n".to_owned();
+    }
     let mut rows = Vec::new();
     for tenant in tenants {
         let priority = match tenant.priority {
@@ -288,7 +292,7 @@ fn totals(totals: &DaemonTotals) -> String {
     let actions: u64 = totals.actions.values().flat_map(|actions| actions.values()).sum();
     let dropped: u64 = totals.samples_dropped.values().sum();
     format!(
-        "since the start: {} steps ({} without counters, {} missed deadlines), {actions} actions, {dropped} \
+        "since the start: {} steps ({} unreadable, {} missed deadlines), {actions} actions, {dropped} \
          samples dropped, {} reloads ({} refused)",
         totals.steps, totals.blind_steps, totals.missed_deadlines, totals.reloads, totals.reloads_refused
     )

@@ -95,17 +95,28 @@ fn an_existing_file_is_only_replaced_with_force_and_a_dash_prints() {
 fn a_host_of_which_nothing_can_be_seen_or_set_gets_no_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let (host, out) = (folder.path().join("host"), folder.path().join("w.toml"));
-    std::fs::create_dir(&host).unwrap();
+    std::fs::create_dir_all(host.join("proc")).unwrap();
     let (host, out) = (host.display().to_string(), out.display().to_string());
-    let why = ["no configuration is written", "cpu/online", "next: waykeeper serve --scenario"];
+    let why = ["no configuration is written", "cpu/online", "next: waykeeper top --scenario"];
     refused(&["init", "--root", &host, "--out", &out], 3, &why);
     assert!(!std::path::Path::new(&out).exists());
     // What is printed may be for another host; the check says what this one lacks.
     let printed = waykeeper().args(["init", "--root", &host, "--out", "-"]).assert().success();
     std::fs::write(&out, &printed.get_output().stdout).unwrap();
+    let warned = String::from_utf8_lossy(&printed.get_output().stderr).into_owned();
+    assert!(warned.starts_with("warning: nothing of this host's cache can be seen or set: "), "{warned}");
     let check = waykeeper().args(["daemon", "--check", "--config", &out, "--root", &host]).assert().success();
     let warned = String::from_utf8_lossy(&check.get_output().stderr).into_owned();
     assert!(warned.starts_with("warning: the daemon would not start on this host: "), "{warned}");
+    // What no tenant mends comes before what one would.
+    let tree = PlainTree::skylake();
+    let root = tree.root().display().to_string();
+    let config = tree.path("none.toml").display().to_string();
+    refused(&["daemon", "--config", &config, "--root", &root], 2, &["No such file"]);
+    std::fs::write(&config, "").unwrap();
+    refused(&["daemon", "--config", &config, "--root", &root], 2, &["none.toml: no tenant is declared"]);
+    tree.remove("sys/fs/resctrl");
+    refused(&["daemon", "--config", &config, "--root", &root], 3, &["this kernel offers no resctrl"]);
 }
 
 /// The commands after `next:`.

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use waykeeper_linux_host::profile::{KnobState, MachineProfile, Writes};
 use waykeeper_machine::ScenarioSource;
+use waykeeper_testbed::plain_tree::PlainTree;
 use waykeeper_testbed::{MountedHost, wall_clock};
 
 #[test]
@@ -99,8 +100,8 @@ fn mistakes_are_named_and_nothing_begins() {
     refused(&["probe", "run", "ports", "--victim", "chas"], 2, &["unknown tenant `chas`", "scan, chase"]);
     refused(&["probe", "run", "ports", "--scenario", "prob"], 2, &["unknown scenario `prob`"]);
     refused(&["probe", "run", "ports", "--root", "/nowhere-at-all"], 2, &["/nowhere-at-all"]);
-    let folder = tempfile::tempdir().unwrap();
-    let root = folder.path().display().to_string();
+    let tree = PlainTree::skylake();
+    let root = tree.root().display().to_string();
     refused(&["probe", "run", "ports", "--root", &root], 2, &["no tenants are given"]);
     refused(&["probe", "run", "ports", "--root", &root, "--", "sleep", "9"], 2, &["--cores LIST"]);
     let on = |cores: &str, command: &str, parts: &[&str]| {
@@ -108,6 +109,9 @@ fn mistakes_are_named_and_nothing_begins() {
     };
     on("0,1023", "sleep", &["--cores 0,1023: CPU 1023 is not available; 0", " are"]);
     on("0", "/nonexistent/command", &["cannot run /nonexistent/command on CPUs 0: No such file"]);
+    // What no argument mends comes first.
+    tree.remove("sys/fs/resctrl");
+    refused(&["probe", "run", "ports", "--root", &root], 3, &["this kernel offers no resctrl"]);
 }
 
 #[test]

@@ -87,10 +87,13 @@ fn doctor_answers_on_this_machine() {
 #[test]
 fn doctor_says_3_where_nothing_can_be_turned_and_2_where_there_is_no_tree() {
     let empty = tempfile::tempdir().unwrap();
-    let done = waykeeper().args(["doctor", "--root", empty.path().to_str().unwrap()]).assert().code(3);
+    let root = empty.path().to_str().unwrap();
+    refused(&["doctor", "--root", root], 2, &[root, "not the file tree of a host", "neither proc nor sys"]);
+    std::fs::create_dir(empty.path().join("proc")).unwrap();
+    let done = waykeeper().args(["doctor", "--root", root]).assert().code(3);
     let table = text(&done.get_output().stdout).to_owned();
     assert!(table.contains("nothing of this host's cache can be seen or set"), "{table}");
-    assert!(table.ends_with("\nnext: waykeeper serve --scenario a4-hpw-heavy\n"), "{table}");
+    assert!(table.ends_with("\nnext: waykeeper top --scenario a4-hpw-heavy\n"), "{table}");
     assert_eq!(text(&done.get_output().stderr), "");
     refused(&["doctor", "--root", "/no/such/tree"], 2, &["--root /no/such/tree", "No such file"]);
     refused(&["ddio", "show", "--root", "/dev/null"], 2, &["not a directory"]);
@@ -184,7 +187,7 @@ fn what_must_not_be_written_is_refused_with_the_reason() {
     refused_by(&tree, &["off", "ens1f9"], 2, &["there is no device `ens1f9`; did you mean `ens1f1`?"]);
     refused_by(&tree, &["off", "ens1f0/vf0"], 2, &["`ens1f0` has no virtual function `0`; it has none"]);
     refused_by(&tree, &["off", "../x"], 2, &["`../x` names no device", "0000:3a:00.0"]);
-    refused_by(&tree, &["set", "4", "--for", "minute"], 2, &["`minute`", "seconds"]);
+    refused_by(&tree, &["set", "4", "--for", "minute"], 2, &["'minute'", "write seconds from 0 to 86400"]);
     let icelake = PlainTree::of(106, 6, "Intel(R) Xeon(R) Gold 5320 CPU @ 2.20GHz", 12);
     refused_by(&icelake, &["set", "4"], 3, &["Ice Lake", "takes values without effect", "only read"]);
     refused_by(&icelake, &["off", "ens1f0"], 3, &["Ice Lake"]);

@@ -146,6 +146,10 @@ fn kind_of(errno: Option<i32>, action: &Action) -> ResctrlErrorKind {
 
 impl fmt::Display for ResctrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was tried says nothing of a mount that is not there.
+        if self.kind == ResctrlErrorKind::NotMounted && self.errno.is_none() {
+            return write!(f, "{}: {}", self.path.display(), self.detail);
+        }
         write!(f, "{}: ", self.path.display())?;
         match &self.action {
             Action::Read => f.write_str("reading")?,

@@ -113,7 +113,8 @@ impl Resctrl {
                     absent(&format!("resctrl is not mounted; run: {MOUNT_COMMAND}"))
                 }
                 _ => absent(
-                    "this kernel has no resctrl here: the CPU lacks RDT/PQoS, or the kernel is built without",
+                    "this kernel offers no resctrl: the CPU has no RDT or PQoS, a hypervisor hides it, or the kernel \
+                     is built without CONFIG_X86_CPU_RESCTRL",
                 ),
             },
         }

@@ -92,6 +92,9 @@ pub(super) fn unless_refused(refused: Option<NoWrites>, check: Check, cannot: &s
 
 fn lockdown(facts: &Facts<'_>) -> Check {
     match &facts.lockdown {
+        Lockdown::Unreported if !facts.has_sysfs() => {
+            check("lockdown", CheckState::Unknown, "there is no sys/bus")
+        }
         Lockdown::Unreported => check("lockdown", CheckState::Info, "this kernel reports no lockdown state"),
         Lockdown::Off => check("lockdown", CheckState::Ok, "none"),
         Lockdown::On(level) => {
@@ -123,10 +126,7 @@ fn cpuid(facts: &Facts<'_>) -> Check {
 /// cache's, and a CPU without DDIO ways needs them only to count what perf does not.
 fn msr_helps(facts: &Facts<'_>) -> bool {
     let has_ways = |generation: &Generation| generation.dca.ways.register.is_some();
-    let perf_counts = |generation: &Generation| {
-        facts.event_sources.as_ref().is_ok_and(|all| all.contains(&generation.core.perf))
-    };
-    let helps = |generation| has_ways(generation) || !perf_counts(generation);
+    let helps = |generation| has_ways(generation) || facts.core_pmu().is_none();
     facts.is_virtual != Some(true) && facts.generation.is_none_or(helps)
 }
 

@@ -96,7 +96,9 @@ pub(super) fn access(facts: &Facts<'_>) -> Check {
             CheckState::Missing,
             format!("the CPU reports no RDT or PQoS{}", facts.behind_a_hypervisor()),
         ),
-        Ok(None) => check(CheckState::Missing, "there is no sys/fs/resctrl/info".to_owned()),
+        Ok(None) => {
+            check(CheckState::Unknown, "there is no proc/filesystems and no sys/fs/resctrl".to_owned())
+        }
         Err(why) => check(CheckState::Unknown, why),
     }
 }

@@ -96,6 +96,16 @@ impl<'a> Facts<'a> {
         self.is_virtual == Some(true) && matches!(self.msr, Err(MsrError::NoModule { .. }))
     }
 
+    /// Whether the tree has sysfs. Without it what is not there is not known.
+    pub fn has_sysfs(&self) -> bool {
+        self.root.exists("sys/bus")
+    }
+
+    /// Whether the tree has procfs, with the same meaning.
+    pub fn has_procfs(&self) -> bool {
+        self.root.exists("proc/sys/kernel")
+    }
+
     /// Words to add where a hypervisor may hide something.
     pub fn behind_a_hypervisor(&self) -> &'static str {
         if self.is_virtual == Some(true) { " (hidden by the hypervisor, or not there)" } else { "" }
@@ -104,6 +114,16 @@ impl<'a> Facts<'a> {
     /// The first online CPU.
     pub fn first_cpu(&self) -> Option<CoreId> {
         self.topology.as_ref().ok()?.online().next().map(|(id, _)| id)
+    }
+
+    /// Perf's source of core counters. A CPU without a table may have it by any of the kernel's names: `cpu`, `cpu_core`,
+    /// `armv8_pmuv3_0`.
+    pub fn core_pmu(&self) -> Option<&str> {
+        let is_own = |source: &&String| match self.generation {
+            Some(generation) => **source == generation.core.perf,
+            None => *source == "cpu" || source.starts_with("cpu_") || source.starts_with("armv"),
+        };
+        self.event_sources.as_ref().ok()?.iter().find(is_own).map(String::as_str)
     }
 
     /// Reads an MSR of a CPU; the error is a text.

@@ -8,6 +8,7 @@ use super::allocation;
 use super::facts::Facts;
 use super::report::{Check, CheckState, check};
 use crate::ddio::{self, PortDca, Survey};
+use rustix::fs::Access;
 use waykeeper_generations::Evidence;
 use waykeeper_kernel::{dca_ways, journal};
 use waykeeper_linux_host::{HostAccess, LinuxHost, LinuxHostOptions};
@@ -16,24 +17,44 @@ use waykeeper_linux_host::{HostAccess, LinuxHost, LinuxHostOptions};
 pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     let survey = ddio::survey(facts.root);
     let mut checks = allocation::steered(facts);
-    checks.extend([ways(facts, &survey), ports(facts, &survey), devices(&survey)]);
+    checks.extend([ways(facts, &survey), ports(facts, &survey), devices(facts, &survey)]);
     checks
 }
 
-/// Whether a daemon would start here, and whether it would to observe only: its own answers.
-pub(super) fn daemon(facts: &Facts<'_>) -> Vec<Check> {
+/// Whether a daemon would start here, and whether it would to observe only: its own answers. `counts`: some counter of this
+/// host can be read.
+pub(super) fn daemon(facts: &Facts<'_>, counts: bool) -> Vec<Check> {
+    let place = unwritable(facts);
     let starts = |name, access, can| {
         let options = LinuxHostOptions::new(facts.root.clone(), Vec::new(), journal::usual_path(facts.root));
         let needs_cat = access == HostAccess::Manage;
         match LinuxHost::check(&LinuxHostOptions { access, needs_cat, ..options }) {
-            Ok(()) => check(name, CheckState::Ok, can),
             Err(why) => check(name, CheckState::Missing, why),
+            Ok(()) => match &place {
+                Some(why) => check(name, CheckState::Missing, why).remedy("run as root"),
+                None => check(name, CheckState::Ok, can),
+            },
         }
     };
-    vec![
-        starts("daemon", HostAccess::Manage, "it can manage this host"),
-        starts("observe", HostAccess::Observe, "the daemon can observe this host (--observe)"),
-    ]
+    let observe = starts("observe", HostAccess::Observe, "the daemon can observe this host (--observe)");
+    let observe = match observe.state {
+        CheckState::Ok if !counts => check(
+            "observe",
+            CheckState::Degraded,
+            "the daemon would start with --observe, but no counter can be read",
+        ),
+        _ => observe,
+    };
+    vec![starts("daemon", HostAccess::Manage, "it can manage this host"), observe]
+}
+
+/// Why this user cannot make the daemon's socket and journal at their usual place, if that is so.
+fn unwritable(facts: &Facts<'_>) -> Option<String> {
+    let journal = journal::usual_path(facts.root);
+    let folder = journal.parent()?;
+    let there = folder.ancestors().find(|own| facts.root.system().is_dir(own))?;
+    let why = rustix::fs::access(there, Access::WRITE_OK | Access::EXEC_OK).err()?;
+    Some(format!("the socket and the journal are in {}; {}: {why}", folder.display(), there.display()))
 }
 
 fn ways(facts: &Facts<'_>, survey: &Survey) -> Check {
@@ -146,7 +167,7 @@ fn ports(facts: &Facts<'_>, survey: &Survey) -> Check {
     }
 }
 
-fn devices(survey: &Survey) -> Check {
+fn devices(facts: &Facts<'_>, survey: &Survey) -> Check {
     let name = "devices";
     let described: Vec<String> = survey
         .ports
@@ -157,6 +178,12 @@ fn devices(survey: &Survey) -> Check {
             format!("{} <- {}", port.address, devices.join(", "))
         })
         .collect();
+    if let (true, Some(why)) = (described.is_empty(), &survey.blind) {
+        return check(name, CheckState::Unknown, why);
+    }
+    if described.is_empty() && !facts.has_sysfs() {
+        return check(name, CheckState::Unknown, "there is no sys/bus");
+    }
     if described.is_empty() {
         return check(name, CheckState::Info, "none behind root ports");
     }

@@ -23,13 +23,15 @@ use waykeeper_kernel::root::Root;
 /// Examines the host under a root prefix.
 pub fn examine(root: &Root) -> DoctorReport {
     let facts = facts::Facts::read(root);
+    let watched = watch::checks(&facts);
+    let daemon = knobs::daemon(&facts, watched.iter().any(Check::is_counter_to_read));
     let families = [
         (Family::Host, host::checks(&facts)),
         (Family::Access, access::checks(&facts)),
-        (Family::Watch, watch::checks(&facts)),
+        (Family::Watch, watched),
         (Family::Steer, knobs::checks(&facts)),
         (Family::Steer, profile::checks(&facts)),
-        (Family::Steer, knobs::daemon(&facts)),
+        (Family::Steer, daemon),
         (Family::Others, others::checks(&facts)),
     ];
     let of = |(family, checks): (Family, Vec<Check>)| {

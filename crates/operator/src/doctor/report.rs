@@ -71,6 +71,11 @@ impl Check {
     pub fn remedy(self, remedy: impl Display) -> Check {
         Check { remedy: Some(remedy.to_string()).filter(|remedy| !remedy.is_empty()), ..self }
     }
+
+    /// Whether it is the check of a counter, and observing shows that counter.
+    pub(super) fn is_counter_to_read(&self) -> bool {
+        COUNTERS.contains(&self.name) && matches!(self.state, CheckState::Ok | CheckState::Degraded)
+    }
 }
 
 /// A check without a remedy. The report sets its family.
@@ -102,7 +107,7 @@ impl HostUse {
             HostUse::Manage => "waykeeper init",
             HostUse::Knobs => "waykeeper ddio show",
             HostUse::Observe => "waykeeper daemon --observe",
-            HostUse::Simulate => "waykeeper serve --scenario a4-hpw-heavy",
+            HostUse::Simulate => "waykeeper top --scenario a4-hpw-heavy",
         }
     }
 }
@@ -129,7 +134,7 @@ impl DoctorReport {
             HostUse::Manage
         } else if any(&["ddio-ways", "dca-ports"]) {
             HostUse::Knobs
-        } else if any(&["observe"]) && any(&COUNTERS) {
+        } else if any(&["observe"]) {
             HostUse::Observe
         } else {
             HostUse::Simulate

@@ -28,22 +28,30 @@ pub(super) fn checks(facts: &Facts<'_>) -> Vec<Check> {
     ]
 }
 
+/// Why a setting of the kernel is not known.
+const NO_PROC: &str = "there is no proc/sys/kernel";
 /// Why no counter is read.
-const NO_TABLE: &str = "no built-in table for this CPU says which counters show it";
+const NO_TABLE: &str = "no built-in table for this CPU";
+
+/// Perf's event sources, or why they are not known.
+fn sources<'f>(facts: &'f Facts<'_>) -> Result<&'f [String], String> {
+    match &facts.event_sources {
+        Ok(sources) if sources.is_empty() && !facts.has_sysfs() => Err("there is no sys/bus".to_owned()),
+        Ok(sources) => Ok(sources),
+        Err(why) => Err(why.to_string()),
+    }
+}
 
 fn core(facts: &Facts<'_>) -> Check {
     let name = "core-counters";
-    let sources = match &facts.event_sources {
-        Ok(sources) => sources,
-        Err(why) => return check(name, CheckState::Unknown, why),
-    };
-    // The usual name; a table has that of its cores.
-    let pmu = facts.generation.map_or("cpu", |generation| generation.core.perf.as_str());
-    let is_offered = sources.iter().any(|source| source == pmu);
-    if facts.generation.is_none() && (is_offered || facts.is_virtual != Some(true)) {
+    if let Err(why) = sources(facts) {
+        return check(name, CheckState::Unknown, why);
+    }
+    let offered = facts.core_pmu();
+    if facts.generation.is_none() && (offered.is_some() || facts.is_virtual != Some(true)) {
         return check(name, CheckState::Unknown, NO_TABLE);
     }
-    if is_offered {
+    if let Some(pmu) = offered {
         return check(name, CheckState::Ok, format!("perf ({pmu})"));
     }
     if facts.generation.is_some() && facts.msr.is_ok() {
@@ -53,13 +61,13 @@ fn core(facts: &Facts<'_>) -> Check {
     let check =
         check(name, CheckState::Missing, format!("perf offers no core PMU{}", facts.behind_a_hypervisor()));
     if facts.is_virtual == Some(true) {
-        return check.remedy("have the hypervisor pass the PMU through (QEMU/KVM: -cpu host,pmu=on)");
+        return check.remedy("in a cloud: a `metal` size; on a QEMU/KVM of your own: -cpu host,pmu=on");
     }
     check
 }
 
 fn uncore(facts: &Facts<'_>, name: &'static str, what: &str, pmu: Option<&Pmu>) -> Check {
-    let sources = match &facts.event_sources {
+    let sources = match sources(facts) {
         Ok(sources) => sources,
         Err(why) => return check(name, CheckState::Unknown, why),
     };
@@ -128,6 +136,7 @@ fn paranoid(facts: &Facts<'_>) -> Check {
     let name = "perf-access";
     let text = match file::line(facts.root, PATH) {
         Ok(Some(text)) => text,
+        Ok(None) if !facts.has_procfs() => return check(name, CheckState::Unknown, NO_PROC),
         Ok(None) => {
             return check(name, CheckState::Missing, "this kernel has no perf events")
                 .remedy("run a kernel with CONFIG_PERF_EVENTS=y");
@@ -137,6 +146,10 @@ fn paranoid(facts: &Facts<'_>) -> Check {
     let Ok(level) = text.parse::<i32>() else {
         return check(name, CheckState::Unknown, file::odd(facts.root, PATH, &text, "a number from -1 to 4"));
     };
+    if facts.event_sources.is_ok() && facts.core_pmu().is_none() {
+        let value = format!("perf_event_paranoid {level}; perf offers no core PMU to count with");
+        return check(name, CheckState::Info, value);
+    }
     // hardware.md 6.2: counters of whole CPUs and of the uncore need level 0 or below, or CAP_PERFMON.
     if level <= 0 {
         return check(
@@ -165,11 +178,12 @@ fn watchdog(facts: &Facts<'_>) -> Check {
     let name = "nmi-watchdog";
     match file::line(facts.root, PATH) {
         Ok(Some(text)) => match text.as_str() {
-            "0" => check(name, CheckState::Ok, "off: all core counters are free"),
+            "0" => check(name, CheckState::Ok, "off: it takes no core counter"),
             "1" => check(name, CheckState::Degraded, "on: it takes one counter of every core")
                 .remedy("sysctl kernel.nmi_watchdog=0 if events have to share counters"),
             _ => check(name, CheckState::Unknown, file::odd(facts.root, PATH, &text, "0 or 1")),
         },
+        Ok(None) if !facts.has_procfs() => check(name, CheckState::Unknown, NO_PROC),
         Ok(None) => check(name, CheckState::Info, "this kernel has none"),
         Err(why) => check(name, CheckState::Unknown, why),
     }

@@ -300,7 +300,7 @@ fn what_the_kernel_does_not_say_of_the_l3_is_named() {
     assert_eq!(opened(tree.root(), false), Ok(()), "counters need no id");
     state(&examine(tree.root()), "cat", CheckState::Degraded, &["which masks are of which L3 is not known"]);
     let tree = without_resctrl(tree);
-    assert!(opened(tree.root(), true).unwrap_err().contains("no resctrl here"));
+    assert!(opened(tree.root(), true).unwrap_err().contains("this kernel offers no resctrl"));
     assert_eq!(opened(tree.root(), false), Ok(()));
     let tree = without("ways_of_associativity");
     assert_eq!(opened(tree.root(), true), Ok(()), "resctrl has the number");

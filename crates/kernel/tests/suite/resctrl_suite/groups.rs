@@ -156,7 +156,7 @@ fn no_resctrl_is_reported(bench: &Bench) -> Result {
     let error = refused(open, ResctrlErrorKind::NotMounted, "")?;
     check!(error.to_string().contains("mount -t resctrl"), "{error}");
     let error = refused(absent, ResctrlErrorKind::NotMounted, "")?;
-    check!(error.to_string().contains("no resctrl here"), "{error}");
+    check!(error.to_string().contains("this kernel offers no resctrl"), "{error}");
     Resctrl::open(&bench.root, PREFIX)?;
     Ok(())
 }
